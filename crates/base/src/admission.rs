@@ -1,7 +1,7 @@
-//! Capacity for a bounded number of entries, and the wait queue of the entries that find none.
+//! Capacity for a bounded number of entries, and the wait queue of entries for which there is none.
 //!
-//! A mailbox counts items, and an item that finds no capacity waits itself. A workqueue counts the
-//! items that have not started, and the producers wait.
+//! A mailbox counts items, and an item for which there is no capacity waits in the queue itself. A
+//! workqueue counts items that have not started, and producers wait.
 //!
 //! # The two words
 //!
@@ -20,32 +20,33 @@
 //!               the wait queue is empty: AWAITED is cleared
 //! ```
 //!
-//! A thread that takes capacity thus reads the other word once in `capacity` entries unless the
-//! capacity stays used up, and a thread that releases capacity writes no word of the takers.
+//! A thread that takes capacity therefore reads the other word once in `capacity` entries, unless
+//! the capacity stays used up. A thread that releases capacity writes no word of the takers.
 //!
 //! # Properties, and their proofs
 //!
 //! **No entry waits while there is capacity.** All changes of `left` are read-modify-writes, so
 //! they have one order. A thread that releases capacity after `AWAITED` was set there reads the
-//! bit, and lets in (twin `capacity: a release overlooks the waiters`). A waiter that sets the bit
-//! later than a release counts that release, because it lets in after that (twin `room: no check
-//! after joining`).
+//! bit, and admits waiters (twin `capacity: a release overlooks the waiters`). A waiter that sets
+//! the bit later than a release counts that release, because it admits waiters after that (twin
+//! `room: no check after joining`).
 //!
-//! **No capacity is lost or counted twice.** A recount and the taking that needs it are one
+//! **No capacity is lost or counted twice.** A recount, and the acquisition that needs it, are one
 //! transition of `state`. `left` is never older than the value in `state` (twin `room: a recount
 //! reads an old word`).
 //!
 //! **First come, first in.** While the bit is set in `state`, no taker gets the capacity that was
 //! just released (twin `capacity: a taker overtakes a waiter`).
 //!
-//! **The bound holds.** Letting a waiter in takes capacity (twin `capacity: admits too many`).
+//! **The bound holds.** Admitting a waiter takes capacity (twin `capacity: admits too many`).
 //!
 //! **A waiter that gives up holds no capacity.** It leaves the wait queue, and clears the bit if
 //! the queue is then empty. Otherwise no taker would ever get capacity again (twin `room: an empty
 //! wait queue is awaited`).
 //!
 //! **Closing ends every wait.** It marks the wait queue as closed under its lock, and wakes all
-//! waiters. Each waiter leaves by itself (twin `capacity: closing leaves the waiters asleep`).
+//! waiters. Each waiter leaves the queue by itself (twin `capacity: closing leaves the waiters
+//! asleep`).
 
 use crossbeam_utils::CachePadded;
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -64,8 +65,8 @@ pub const MAX_CAPACITY: usize = (u32::MAX / ONE_LEFT) as usize;
 
 /// The word of the takers.
 ///
-/// bit 0 `AWAITED` | bits 1..32 count of `left` at the last recount | bits 32..64 entries inside,
-/// as of that recount
+/// bit 0 `AWAITED` | bits 1..32 count of `left` at the last recount | bits 32..64 entries inside at
+/// that recount
 #[derive(Clone, Copy)]
 struct State(u64);
 
@@ -81,7 +82,7 @@ impl State {
     }
 
     /// Subtracts the entries that have left since the last recount. If these are more than were
-    /// inside, others were admitted in the meantime, and `state` has changed.
+    /// inside, further entries were admitted in the meantime, and `state` has changed.
     fn recounted(self, left: u32) -> Self {
         let low = self.0 as u32;
         let nr_left = (left & !AWAITED).wrapping_sub(low & !AWAITED) / ONE_LEFT;
@@ -91,17 +92,18 @@ impl State {
     }
 }
 
-/// A bound, the count of the entries inside, and the wait queue: each `W` waits until it is let in.
+/// A bound, the count of the entries inside, and the wait queue. Each `W` waits until it is
+/// admitted.
 #[derive(Debug)]
 pub struct Admission<W> {
-    /// A: see the top of the file. Relaxed: it guards no memory. On a cache line of its own.
+    /// A: see the top of the file. Relaxed, because it guards no memory. It has its own cache line.
     left: CachePadded<AtomicU32>,
     /// A: see [`State`].
     state: AtomicU64,
     /// I: the bound.
     capacity: usize,
-    /// I: the process whose threads take the lock. In a child, a thread that does not exist may
-    /// hold it.
+    /// I: the process whose threads take the lock. In a child of `fork`, a thread that does not
+    /// exist may hold it.
     process: Process,
     wait_queue: Mutex<WaitQueue<W>>,
 }
@@ -121,9 +123,9 @@ pub struct Ticket(u64);
 #[derive(Debug)]
 pub enum Position<W> {
     Waiting,
-    /// It was let in.
+    /// The waiter was admitted.
     Inside,
-    /// It was removed from the wait queue, because admission was closed.
+    /// The waiter was removed from the wait queue, because admission was closed.
     Closed(W),
 }
 
@@ -235,8 +237,8 @@ impl<W> Admission<W> {
         self.is_at_home().then(|| self.wait_queue.lock())
     }
 
-    /// Adds a waiter, and calls `let_in`, which calls [`let_in`](Self::let_in). Returns the waiter
-    /// if the room is closed, and in a child of `fork`.
+    /// Adds a waiter, and calls `let_in`, which must call [`let_in`](Self::let_in). Returns the
+    /// waiter if admission is closed, or in a child of `fork`.
     pub fn join(&self, waiter: W, let_in: impl FnOnce()) -> Result<Ticket, W> {
         let Some(mut wait_queue) = self.wait_queue().filter(|wait_queue| !wait_queue.is_closed)
         else {
@@ -252,7 +254,7 @@ impl<W> Admission<W> {
         Ok(ticket)
     }
 
-    /// Passes the waiters for which there is capacity to `admit`, under the lock, in order.
+    /// Passes the waiters for which there is capacity to `admit`, in order, under the lock.
     pub fn let_in(&self, mut admit: impl FnMut(W)) {
         let Some(mut wait_queue) = self.wait_queue().filter(|wait_queue| !wait_queue.is_closed)
         else {
@@ -271,7 +273,7 @@ impl<W> Admission<W> {
         }
     }
 
-    /// Lets takers in again if the wait queue is empty.
+    /// Allows takers to acquire capacity again if the wait queue is empty.
     fn note_if_empty_locked(&self, wait_queue: &WaitQueue<W>) {
         if wait_queue.waiting.is_empty() {
             self.note_not_awaited_locked();
@@ -287,7 +289,7 @@ impl<W> Admission<W> {
     /// the lock.
     pub fn find(&self, ticket: Ticket, visit: impl FnOnce(&mut W)) -> Position<W> {
         let Some(mut wait_queue) = self.wait_queue() else {
-            // In a child of `fork`: the parent lets the waiter in.
+            // In a child of `fork`, the waiter belongs to the parent, which admits it.
             return Position::Inside;
         };
         if wait_queue.is_closed {
@@ -299,12 +301,13 @@ impl<W> Admission<W> {
         waiter.map_or(Position::Inside, |()| Position::Waiting)
     }
 
-    /// Removes the waiter from the wait queue. Returns `None` if it was let in.
+    /// Removes the waiter from the wait queue. Returns `None` if it was admitted.
     pub fn leave(&self, ticket: Ticket) -> Option<W> {
         self.remove(self.wait_queue()?, ticket)
     }
 
-    /// Removes a waiter and unlocks the wait queue, so that the waiter is dropped under no lock.
+    /// Removes a waiter and unlocks the wait queue, so that the waiter is dropped with no lock
+    /// held.
     fn remove(&self, mut wait_queue: MutexGuard<'_, WaitQueue<W>>, ticket: Ticket) -> Option<W> {
         let waiter = wait_queue.waiting.remove(ticket.0);
         if !twin::armed("capacity: an empty wait queue is awaited") {
@@ -338,7 +341,7 @@ impl<W> Admission<W> {
 mod tests {
     use super::*;
 
-    /// Lets waiters in, and returns them.
+    /// Admits waiters, and returns them.
     fn let_in<W>(admission: &Admission<W>) -> Vec<W> {
         let mut inside = Vec::new();
         admission.let_in(|waiter| inside.push(waiter));

@@ -1,4 +1,5 @@
-//! Functions for the other crates of afterwork, not for programs: they may change with any version.
+//! Functions for the other crates of afterwork. Programs must not use them, because they may change
+//! with any version.
 
 pub use topology::into_io_error;
 

@@ -1,8 +1,8 @@
 //! The parts that the subsystems of afterwork share: waiting, calls of user code, the page of
 //! counters, events, tunables.
 //!
-//! For the crates of afterwork. Programs use the crate `afterwork`, which re-exports the public
-//! parts.
+//! This crate is for the other crates of afterwork. Programs use the crate `afterwork`, which
+//! re-exports the public parts.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 #[doc(hidden)]

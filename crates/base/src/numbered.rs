@@ -1,8 +1,9 @@
-//! Values in the order of their insertion, found and removed by number. For rare operations: the
-//! code is small, while the trees of the standard library are as much code as a subsystem.
+//! Values in the order of their insertion, found and removed by number. Meant for rare operations:
+//! the code is small, whereas a tree of the standard library compiles to as much code as a
+//! subsystem.
 //!
 //! A removed value leaves a hole. When more than half of the places are holes, the holes are
-//! removed. So a removal costs a binary search and amortized constant time.
+//! removed. A removal therefore costs a binary search and amortized constant time.
 
 use std::mem;
 

@@ -1,9 +1,9 @@
 //! Calls of user code: closures, destructors, wakers, handlers, iterators and `Display`
 //! implementations of users.
 //!
-//! User code may panic, sleep, call back into the library, or drop the last handle of anything. So
-//! it runs contained, under no lock, and after the protocol that calls it has made its last change.
-//! FOREIGN.md has the table of all call sites; each carries its `FOREIGN(…)` *(checked:
+//! User code may panic, sleep, call back into the library, or drop the last handle of anything. It
+//! therefore runs contained, under no lock, and after the protocol that calls it has made its last
+//! change. FOREIGN.md has the table of all call sites; each carries its `FOREIGN(…)` *(checked:
 //! `foreign`)*, and a debug build asserts that no lock is held there.
 //!
 //! Code that must not panic, because a protocol is incomplete, is called through [`or_abort`]. The
@@ -24,7 +24,7 @@ pub mod join_error;
 /// The payload of a panic.
 pub type Payload = Box<dyn Any + Send + 'static>;
 
-/// Returns the message of a panic payload, if it is text, as from `panic!` with a message.
+/// Returns the message of a panic payload if it is text, as from `panic!` with a message.
 pub fn text_of(payload: &(dyn Any + Send)) -> Option<&str> {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
@@ -130,7 +130,7 @@ impl<T> fmt::Debug for Foreign<T> {
 /// Calls `body` in the middle of a protocol. If it panics, the process is aborted with the message
 /// `what`.
 ///
-/// In a model a panic is the model's way to fail, and unwinds.
+/// In a model, the panic unwinds, because it is the failure of the model.
 pub fn or_abort<R>(what: &str, body: impl FnOnce() -> R) -> R {
     #[cfg(not(any(loom, shuttle)))]
     return catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
@@ -151,7 +151,7 @@ pub fn or_abort<R>(what: &str, body: impl FnOnce() -> R) -> R {
 ///
 /// # Blocking
 ///
-/// As `body`.
+/// Blocks if `body` does.
 #[inline]
 pub fn of_c<R>(what: &str, func: usize, body: impl FnOnce() -> R) -> R {
     /// Dropped by the unwinder, which passes through this frame before it reaches a frame that
@@ -161,7 +161,7 @@ pub fn of_c<R>(what: &str, func: usize, body: impl FnOnce() -> R) -> R {
     impl Drop for Entered<'_> {
         #[cold]
         fn drop(&mut self) {
-            // A model fails by a panic.
+            // A model fails with a panic.
             if cfg!(any(loom, shuttle)) {
                 return;
             }

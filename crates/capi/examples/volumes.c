@@ -294,7 +294,7 @@ static void log_init(struct log *log, unsigned int number)
 /* No thread writes to the log any more. */
 static void log_end(struct log *log)
 {
-	/* Records first, because the last one arms the commit. */
+	/* Flush the records first, because the last one arms the commit. */
 	flush_workqueue(log->wq);
 	flush_delayed_work(&log->commit);
 	WARN_ON(cancel_delayed_work_sync(&log->commit));
@@ -306,7 +306,7 @@ static void log_end(struct log *log)
 
 /* ---- volumes ---- */
 
-/* Replaced as a whole while it is read. */
+/* The limits, which are replaced as a whole while they are read. */
 struct limits {
 	unsigned int max_sectors, generation, check;
 	struct rcu_head rcu;
@@ -669,7 +669,7 @@ static void *submit(void *data)
 	return NULL;
 }
 
-/* Replaces the oldest volume by a new one, and sometimes registers a listener. */
+/* Replaces the oldest volume with a new one, and sometimes registers a listener. */
 static void *manage(void *unused)
 {
 	struct notifier *notifier = NULL;
@@ -679,7 +679,7 @@ static void *manage(void *unused)
 		unsigned long before = sum_of(SUBMITTED) + sum_of(NO_DEVICE);
 		const unsigned long all = (unsigned long)NR_SUBMITTERS * NR_BIOS;
 
-		/* Spread over the whole I/O. */
+		/* The changes are spread over the whole I/O. */
 		while (before < all && sum_of(SUBMITTED) + sum_of(NO_DEVICE) < before + all / NR_VOLUMES &&
 		       sum_of(SUBMITTED) + sum_of(NO_DEVICE) < all)
 			sched_yield();

@@ -33,8 +33,8 @@ fn sources() -> &'static str {
 }
 
 /// Keeps panics of the library from printing anything, because the line with which the process ends
-/// contains their message. With `RUST_BACKTRACE=full` they print the usual message and a trace.
-/// Panics in other source files, in a program with parts in Rust, print as usual.
+/// contains their message. With `RUST_BACKTRACE=full` they print the usual message and a trace. In
+/// a program with parts in Rust, panics in other source files print as usual.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static SILENCE: extern "C" fn() = silence;

@@ -1,4 +1,4 @@
-//! `afterwork/rcu_inline.h`: the read side as compiled by C, and its slow paths.
+//! `afterwork/rcu_inline.h`: the read side as compiled by a C compiler, and its slow paths.
 //!
 //! C itself reads and writes this thread's slot (see `afterwork::rcu::raw`). It finds the slot
 //! through one thread-local variable, which C reads and this module writes:
@@ -9,7 +9,8 @@
 //! | the thread's slot | `adopt` | the thread ends |
 //! | the stand-in | the destructor below | forever |
 //!
-//! The destructor runs before the library's own frees the slot. Later sections are calls.
+//! The destructor runs before the library's own destructor frees the slot. Later sections make
+//! calls.
 //!
 //! The stand-in stays if a section requires a fence, or if the program has another layout.
 
@@ -29,7 +30,7 @@ use crate::{
 /// `AFTERWORK_RCU_LAYOUT`: the version of the layout that the header promises.
 const LAYOUT: c_uint = 2;
 
-// The sizes that the header promises. The library asserts the offsets of the three words.
+// These are the sizes that the header promises. The library asserts the offsets of the three words.
 const _: () = assert!(size_of::<Place>() == 8 && align_of::<Place>() == 8);
 const _: () = assert!(raw::NEST == 0xffff && raw::PARK == 0x8);
 const _: () = assert!(raw::AT_UNLOCK == 0x7 && raw::ASKED == 0x3);
@@ -58,7 +59,7 @@ sync::thread_local! {
 }
 
 sync::thread_local! {
-    /// Its destructor runs on each thread whose variable or state it must reset.
+    /// A value whose destructor runs on each thread whose variable or state it must reset.
     static AT_EXIT: AtExit = AtExit
 }
 
@@ -68,7 +69,8 @@ impl Drop for AtExit {
     fn drop(&mut self) {
         let reader = READER.try_with(Cell::take).unwrap_or(ptr::null_mut());
         if !reader.is_null() {
-            // SAFETY: this thread's variable, by (1) of `adopt`. It lives as long as the thread.
+            // SAFETY: this is the thread's variable, by (1) of `adopt`. It lives as long as the
+            // thread.
             unsafe { reader.write(Place::STAND_IN) };
         }
         qsbr::leave_at_exit();
@@ -89,7 +91,7 @@ pub(crate) unsafe fn adopt(reader: *mut Place, layout: c_uint) {
     if reader.is_null() || layout != LAYOUT {
         return;
     }
-    // The library's destructor is already registered. The later one, which is this, runs first.
+    // The library's destructor is already registered. Ours is registered later, so it runs first.
     if let Some(place) = raw::place()
         && watch_exit()
     {

@@ -2,7 +2,7 @@
 //!
 //! Programs include `afterwork/workqueue.h`, `rcupdate.h`, `srcu.h`, `percpu.h` and `task_work.h`,
 //! which map the kernel's names to the symbols exported here as `aw_…`, or `afterwork/urcu.h`,
-//! which maps liburcu's names. The symbols therefore conflict with no names of a program or of
+//! which maps liburcu's names. The symbols therefore do not conflict with names of a program or of
 //! liburcu. The headers are written by hand; tests compare them with this crate.
 //!
 //! # Rules of the boundary

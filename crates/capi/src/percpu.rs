@@ -20,7 +20,8 @@ use topology::Topology;
 
 use crate::boundary::{misuse, within};
 
-/// Parts of two CPUs share neither a cache line nor a pair of lines that is fetched together.
+/// The alignment of a part, so that the parts of two CPUs share neither a cache line nor a pair of
+/// lines that is fetched together.
 const LINE: usize = 128;
 /// Distinguishes per-CPU data from other memory.
 const MAGIC: usize = 0xf770_6572_6370_7521;
@@ -31,7 +32,7 @@ struct Before {
     magic: usize,
     align: usize,
     size: usize,
-    /// The last field, because the C header reads it.
+    /// The distance between two parts. It is the last field, because the C header reads it.
     stride: usize,
 }
 
@@ -88,7 +89,8 @@ extern "C" fn aw_cpu_online(cpu: c_uint) -> bool {
     })
 }
 
-/// Allocates zeroed data for each CPU. Returns null without memory, or for an invalid argument.
+/// Allocates zeroed data for each CPU. Returns null if there is no memory, or if an argument is
+/// invalid.
 #[unsafe(no_mangle)]
 extern "C" fn aw_alloc_percpu(size: usize, align: usize) -> *mut c_void {
     within("alloc_percpu", || {
@@ -141,13 +143,14 @@ unsafe extern "C" fn aw_free_percpu(data: *mut c_void) {
         if unsafe { (&raw const (*before).magic).read() } != MAGIC {
             return misuse("free_percpu", &what, ());
         }
-        // SAFETY: (1): written when the data was allocated.
+        // SAFETY: (1): the header was written when the data was allocated.
         let (align, size) = unsafe { ((*before).align, (*before).size) };
-        // Lets a second free be detected. A plain store before the free would be optimized away.
+        // This lets a second free be detected. A plain store before the free would be optimized
+        // away.
         // SAFETY: (1).
         unsafe { (&raw mut (*before).magic).write_volatile(0) };
         let layout = Layout::from_size_align(size, align).expect("it was made of this");
-        // SAFETY: (1), and allocated with this layout.
+        // SAFETY: (1), and the memory was allocated with this layout.
         unsafe { alloc::dealloc(data.cast::<u8>().sub(align), layout) };
     });
 }
@@ -162,7 +165,7 @@ const WAITED: u32 = 2;
 /// The number of polls before a waiter sleeps. A guess: sections are some tens of instructions.
 const NR_LOOKS: u32 = 100;
 
-/// A lock with the layout of C's `pw_lock_t`. All zeroes is an unlocked one.
+/// A lock with the layout of C's `pw_lock_t`. All zeroes is an unlocked lock.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PwLock(Futex);
@@ -175,7 +178,7 @@ impl PwLock {
         //   release: writes of the section;  word = FREE  Release
         //   here:    word = HELD  Acquire;   the next section
         // If the release comes first, we acquire the lock and see everything that its section
-        // wrote. If our exchange comes first, it fails.
+        // wrote. If our exchange comes first, it fails, and this returns `false`.
         // Test: the_suite_passes
         let (taken, failed) = (Ordering::Acquire, Ordering::Relaxed);
         let word = self.0.word();
@@ -243,7 +246,7 @@ of_lock! {
 /// Returns 1 if the caller runs work for another CPU itself, and 0 if it queues the work there.
 #[unsafe(no_mangle)]
 extern "C" fn aw_pw_runs_here() -> c_int {
-    /// 0 if not known yet, otherwise one more than the answer.
+    /// 0 if the answer is not known yet, otherwise one more than the answer.
     static KNOWN: AtomicU32 = AtomicU32::new(0);
     within("pw_queue_on", || {
         let known = KNOWN.load(Ordering::Relaxed);

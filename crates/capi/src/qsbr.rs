@@ -46,7 +46,8 @@ fn go_online() {
 
 fn go_offline() {
     set(State::Offline);
-    // SAFETY: `go_online` made it online, and callers no longer use values that they read before.
+    // SAFETY: `go_online` made the thread online, and callers no longer use values that they read
+    // before.
     unsafe { raw::offline() };
     raw::park();
 }
@@ -78,7 +79,8 @@ pub(crate) fn while_offline(name: &str, body: impl FnOnce()) {
     });
 }
 
-/// Runs a callback with this thread registered and online, like liburcu's. Its sections are no-ops.
+/// Runs a callback with this thread registered and online, like liburcu's threads. Sections do
+/// nothing in it.
 fn as_reader(body: impl FnOnce()) {
     let before = state();
     if before != State::Online {
@@ -147,7 +149,8 @@ pub extern "C" fn aw_qsbr_thread_online() {
     });
 }
 
-/// Makes this thread offline, so that grace periods do not wait for it. It holds no read values.
+/// Makes this thread offline, so that grace periods do not wait for it. The thread must hold no
+/// values that it has read.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_thread_offline() {
     within("rcu_thread_offline", || match state() {
@@ -167,7 +170,8 @@ pub extern "C" fn aw_qsbr_read_ongoing() -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_quiescent_state() {
     within("rcu_quiescent_state", || match state() {
-        // SAFETY: `go_online` made it online, and the caller no longer uses values read before.
+        // SAFETY: `go_online` made the thread online, and the caller no longer uses values that it
+        // read before.
         State::Online => unsafe { raw::quiescent() },
         _ => misuse("rcu_quiescent_state", &"the thread is not online", ()),
     });

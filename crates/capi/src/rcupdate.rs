@@ -12,10 +12,10 @@ pub type RcuHead = rcu::Head;
 /// A callback, which is called with the address of its head.
 pub type RcuFn = unsafe extern "C-unwind" fn(*mut RcuHead);
 
-// The sizes that the header also asserts. Cookies have 64 bits, like C's `unsigned long`.
+// These are the sizes that the header also asserts. Cookies have 64 bits, like C's `unsigned long`.
 const _: () = assert!(size_of::<RcuHead>() == 16 && align_of::<RcuHead>() == 8);
 
-/// A head and its callback, in a form that a closure can move to another thread.
+/// A head and its callback, which a closure can move to another thread.
 pub(crate) struct Called(pub(crate) *mut RcuHead, pub(crate) RcuFn);
 
 // SAFETY: C passed the callback to be called on any thread.
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn aw_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) {
 ///
 /// # Safety
 ///
-/// 1. As [`aw_call_rcu`], if it returns `true`.
+/// 1. The same as [`aw_call_rcu`], if it returns `true`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_try_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) -> bool {
     within("try_call_rcu", || match func {

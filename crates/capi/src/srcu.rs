@@ -41,7 +41,8 @@ unsafe fn known<'a>(name: &str, srcu: *const Srcu) -> Option<&'a Domain> {
     // and we call `make`.
     // Test: the_suite_passes
     let domain = srcu.domain.load(Ordering::Acquire);
-    // SAFETY: null, or leaked by `make` and alive until the cleanup.
+    // SAFETY: the pointer is null, or its domain was leaked by `make` and is alive until the
+    // cleanup.
     Some(unsafe { domain.as_ref() }.unwrap_or_else(|| make(srcu)))
 }
 
@@ -52,12 +53,12 @@ fn make(srcu: &Srcu) -> &Domain {
     // ORDER(srcu-made): the other end; see `known`. A failure acquires another thread's domain.
     let (made, failed) = (Ordering::AcqRel, Ordering::Acquire);
     match srcu.domain.compare_exchange(null, ours, made, failed) {
-        // SAFETY: leaked above.
+        // SAFETY: the domain was leaked above.
         Ok(_) => unsafe { &*ours },
         Err(theirs) => {
-            // SAFETY: created above, and not published.
+            // SAFETY: the box was created above, and not published.
             drop(unsafe { Box::from_raw(ours) });
-            // SAFETY: leaked by the thread whose exchange came first.
+            // SAFETY: the thread whose exchange came first leaked the domain.
             unsafe { &*theirs }
         }
     }
@@ -91,7 +92,7 @@ unsafe extern "C" fn aw_cleanup_srcu_struct(srcu: *mut Srcu) {
         };
         let domain = srcu.domain.swap(ptr::null_mut(), Ordering::AcqRel);
         if !domain.is_null() {
-            // SAFETY: leaked from a box, and one caller takes it out.
+            // SAFETY: the domain was leaked from a box, and only one caller takes it out.
             drop(unsafe { Box::from_raw(domain) });
         }
     });

@@ -66,12 +66,13 @@ struct List {
 unsafe impl Send for List {}
 
 sync::thread_local! {
-    /// This thread's task, with a count. Null before the first request, and once the thread ends.
+    /// This thread's task, of which it holds a count. Null before the first request, and once the
+    /// thread ends.
     static MINE: Cell<*const Task> = Cell::new(ptr::null())
 }
 
 sync::thread_local! {
-    /// Its destructor runs on each thread that has a task.
+    /// A value whose destructor runs on each thread that has a task.
     static AT_EXIT: AtExit = AtExit
 }
 
@@ -80,19 +81,20 @@ struct AtExit;
 impl Drop for AtExit {
     fn drop(&mut self) {
         let Some(task) = mine() else { return };
-        // Runs callbacks until the list is empty. `end` then rejects later ones.
+        // Run callbacks until the list is empty. `end` then rejects later ones.
         while !task.end() {
             task.run();
         }
         MINE.with(|mine| mine.set(ptr::null()));
-        // SAFETY: the thread's own count, which `make` leaked.
+        // SAFETY: this is the thread's own count, which `make` leaked.
         unsafe { Arc::decrement_strong_count(ptr::from_ref(task)) };
     }
 }
 
 /// Returns this thread's task, if it has one in this process.
 fn mine() -> Option<&'static Task> {
-    // SAFETY: null, or this thread's task, which the thread keeps alive until it ends.
+    // SAFETY: the pointer is null, or is this thread's task, which the thread keeps alive until it
+    // ends.
     let task = unsafe { MINE.with(Cell::get).as_ref() };
     task.filter(|task| task.process.is_this())
 }
@@ -172,7 +174,8 @@ impl Task {
     fn run(&self) {
         loop {
             let work = self.take_out(|_| true);
-            // SAFETY: no longer on the list, so exclusively ours, and valid by (1) of `add`.
+            // SAFETY: the callback is no longer on the list, so it is exclusively ours, and it is
+            // valid by (1) of `add`.
             let Some(func) = unsafe { work.as_ref() }.and_then(|work| work.func) else {
                 return;
             };
@@ -226,7 +229,7 @@ extern "C" fn aw_get_current() -> *const Task {
 unsafe extern "C" fn aw_get_task_struct(task: *const Task) -> *const Task {
     // SAFETY: (1).
     if unsafe { known("get_task_struct", task) }.is_some() {
-        // SAFETY: (1): created by an `Arc`.
+        // SAFETY: (1): the pointer came from an `Arc`.
         unsafe { Arc::increment_strong_count(task) };
     }
     task
@@ -239,7 +242,7 @@ unsafe extern "C" fn aw_get_task_struct(task: *const Task) -> *const Task {
 unsafe extern "C" fn aw_put_task_struct(task: *const Task) {
     // SAFETY: (1).
     if unsafe { known("put_task_struct", task) }.is_some() {
-        // SAFETY: (1): created by an `Arc`.
+        // SAFETY: (1): the pointer came from an `Arc`.
         unsafe { Arc::decrement_strong_count(task) };
     }
 }
@@ -277,12 +280,12 @@ unsafe extern "C" fn aw_task_work_add(
         let keeps = ptr::from_ref(task);
         // SAFETY: (1).
         unsafe { Arc::increment_strong_count(keeps) };
-        // SAFETY: (2), and it is on no list.
+        // SAFETY: (2), and the callback is on no list.
         let is_added = unsafe { task.add(work) };
         if is_added && notify != 0 {
             task.changed.notify_all();
         }
-        // SAFETY: counted above.
+        // SAFETY: the count was incremented above.
         unsafe { Arc::decrement_strong_count(keeps) };
         if is_added { 0 } else { -ESRCH }
     })
@@ -339,7 +342,8 @@ extern "C" fn aw_task_work_pending() -> bool {
     mine().is_some_and(|task| !task.is_empty())
 }
 
-/// Waits until this thread has callbacks, at most `timeout_ms`, or forever if that is negative.
+/// Waits until this thread has callbacks, for at most `timeout_ms`, or without a limit if that is
+/// negative.
 #[unsafe(no_mangle)]
 extern "C" fn aw_task_work_wait(timeout_ms: c_long) -> bool {
     within("afterwork_task_work_wait", || {

@@ -1,8 +1,8 @@
 //! `afterwork/urcu.h`: liburcu's names.
 //!
-//! All its flavors are this library's RCU: `memb`, `mb` and `bp` are sections (`inline.rs`), `qsbr`
-//! is readers that report (`qsbr.rs`), and a grace period waits for all of them. Helper threads
-//! exist by name only: their names are stored and returned, and one thread runs all callbacks.
+//! All flavors use this library's RCU: `memb`, `mb` and `bp` have sections (`inline.rs`), `qsbr`
+//! has readers that report (`qsbr.rs`), and a grace period waits for all of them. Helper threads
+//! exist only as objects that are stored and returned; one thread runs all callbacks.
 
 use std::{
     cell::Cell,
@@ -36,7 +36,7 @@ unsafe extern "C" {
 pub extern "C" fn aw_urcu_register_thread() {
     within("rcu_register_thread", || {
         raw::read_lock();
-        // SAFETY: begun above.
+        // SAFETY: the section was begun above.
         unsafe { raw::read_unlock() };
     });
 }
@@ -54,7 +54,7 @@ pub extern "C" fn aw_urcu_unregister_thread() {
     raw::park();
 }
 
-/// Does nothing: the function for operations that a flavor does not need.
+/// Does nothing. It serves as the function for operations that a flavor does not need.
 extern "C" fn nothing() {}
 
 // ---- defer_rcu ----
@@ -62,7 +62,7 @@ extern "C" fn nothing() {}
 /// A function and its argument.
 struct Deferred(unsafe extern "C-unwind" fn(*mut c_void), *mut c_void);
 
-// SAFETY: the contract of `aw_defer_rcu`.
+// SAFETY: by the contract of `aw_defer_rcu`, any thread may call the function.
 unsafe impl Send for Deferred {}
 
 impl Deferred {
@@ -108,13 +108,13 @@ pub extern "C" fn aw_rcu_defer_barrier() {
 /// `struct call_rcu_data`: the identity of a helper. One thread serves all of them.
 #[derive(Debug)]
 pub struct Helper {
-    /// Gives each helper a distinct address.
+    /// Gives the type a size, so that each helper has a distinct address.
     _flags: c_ulong,
 }
 
 static DEFAULT: Helper = Helper { _flags: 0 };
 
-/// More CPUs than any kernel supports.
+/// The number of CPUs that can have a helper: as many as any kernel supports.
 const NR_CPUS: usize = 8192;
 
 /// A: the helper of each CPU, or null.
@@ -198,7 +198,8 @@ pub extern "C" fn aw_set_cpu_call_rcu_data(cpu: c_int, helper: *mut Helper) -> c
         place.swap(helper, Ordering::AcqRel);
         return 0;
     }
-    // If our exchange comes first, others find our helper. If another one comes first, ours fails.
+    // If our exchange comes first, other threads find our helper. If another exchange comes first,
+    // ours fails.
     let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
     match place.compare_exchange(ptr::null_mut(), helper, order, failed) {
         Ok(_) => 0,
@@ -214,7 +215,7 @@ pub extern "C" fn aw_create_all_cpu_call_rcu_data(flags: c_ulong) -> c_int {
         for cpu in 0..nr_cpus as c_int {
             let helper = aw_create_call_rcu_data(flags, cpu);
             if aw_set_cpu_call_rcu_data(cpu, helper) != 0 {
-                // SAFETY: created above, and not published.
+                // SAFETY: the helper was created above, and not published.
                 unsafe { aw_call_rcu_data_free(helper) };
             }
         }
@@ -234,8 +235,8 @@ pub extern "C" fn aw_free_all_cpu_call_rcu_data() {
     }
     qsbr::while_offline("free_all_cpu_call_rcu_data", rcu::synchronize);
     for helper in taken {
-        // SAFETY: callers guarantee that `aw_create_call_rcu_data` created it. Only this thread
-        // took it out, above, and all sections that found it have ended.
+        // SAFETY: callers guarantee that `aw_create_call_rcu_data` created the helper. Only this
+        // thread took it out, above, and all sections that found it have ended.
         unsafe { aw_call_rcu_data_free(helper) };
     }
 }
@@ -283,7 +284,7 @@ pub unsafe extern "C" fn aw_urcu_register_rculfhash_atfork(handler: *mut AtFork)
     }
 }
 
-/// Ends one registration by [`aw_urcu_register_rculfhash_atfork`].
+/// Ends one registration that [`aw_urcu_register_rculfhash_atfork`] began.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_urcu_unregister_rculfhash_atfork(_handler: *mut AtFork) {
     if NR_AT_FORK.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -304,13 +305,13 @@ fn at_fork(part: impl FnOnce(&AtFork) -> Option<unsafe extern "C-unwind" fn(*mut
     }
 }
 
-/// A program calls it before it forks. The library itself needs no call.
+/// A program calls this before it forks. The library itself does not need the call.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_call_rcu_before_fork() {
     within("call_rcu_before_fork", || at_fork(|handler| handler.before));
 }
 
-/// A program calls it in the parent after it has forked.
+/// A program calls this in the parent after it has forked.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_call_rcu_after_fork_parent() {
     within("call_rcu_after_fork_parent", || {
@@ -318,7 +319,7 @@ pub extern "C" fn aw_call_rcu_after_fork_parent() {
     });
 }
 
-/// A program calls it in the child after it has forked.
+/// A program calls this in the child after it has forked.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_call_rcu_after_fork_child() {
     within("call_rcu_after_fork_child", || {

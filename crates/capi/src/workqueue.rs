@@ -144,7 +144,7 @@ unsafe fn known<'a>(name: &str, queue: *const Queue) -> Option<&'a Workqueue> {
     if queue.is_null() || unsafe { (&raw const (*queue).magic).read() } != MAGIC {
         return none(name);
     }
-    // SAFETY: it has the magic number of a queue.
+    // SAFETY: the word has the magic number of a queue.
     match unsafe { &(*queue).kind } {
         Kind::Own(queue) => Some(queue),
         Kind::System(build) => system(name, *build),
@@ -180,12 +180,12 @@ fn checked<T, R>(
     })
 }
 
-/// Converts a CPU number; a negative one is no CPU.
+/// Converts a CPU number. Returns `None` for a negative number.
 fn cpu_of(cpu: c_int) -> Option<CpuId> {
     u32::try_from(cpu).ok().map(CpuId::new)
 }
 
-/// A jiffy is a millisecond: `HZ` is 1000 in the header.
+/// Converts jiffies, which are milliseconds, because `HZ` is 1000 in the header.
 fn delay_of(jiffies: c_ulong) -> Duration {
     Duration::from_millis(jiffies)
 }
@@ -248,7 +248,8 @@ unsafe extern "C" fn aw_alloc_workqueue(
             }
         });
         let built = match first.map(Builder::build) {
-            // Uses ordinary workers, like the system's queues, if it may not raise priorities.
+            // If the process may not raise priorities, use ordinary workers, like the system's
+            // queues.
             Some(Err(BuildError::NicePermission(..))) => described().map(Builder::build),
             built => built,
         };
@@ -278,16 +279,16 @@ unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
         let Some(inner) = (unsafe { known(NAME, queue) }) else {
             return;
         };
-        // SAFETY: (1), and it has the magic number of a queue.
+        // SAFETY: (1), and the word has the magic number of a queue.
         if let Kind::System(_) = unsafe { &(*queue).kind } {
             return misuse(NAME, &"a system queue cannot be destroyed", ());
         }
         raw::take_back_timers(inner);
-        // Destroys twice. An item that a timer queues after the end of the first round is in the
-        // queue by the second, and no timer queues one after that. The last items of a round may
-        // queue until they have ended, so they may have armed other timers.
+        // Destroy the queue in two rounds. The last items of a round may arm timers until they have
+        // ended. An item that such a timer queues after the first round is in the queue by the
+        // second one, and no timer queues an item after that.
         for _ in 0..2 {
-            // SAFETY: (1), and it has the magic number of a queue.
+            // SAFETY: (1), and the word has the magic number of a queue.
             unsafe { &*queue }.release_held();
             if let Err(error) = inner.destroy() {
                 // Continuing is impossible: items, timers and callers would use a freed queue.
@@ -297,10 +298,10 @@ unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
         }
         // SAFETY: as above.
         unsafe { &*queue }.release_held();
-        // SAFETY: (1): created from a box.
+        // SAFETY: (1): the queue was created from a box.
         let mut queue = unsafe { Box::from_raw(queue) };
-        // Lets later use be detected. A plain store before the free would be optimized away.
-        // SAFETY: exclusively ours.
+        // This lets later use be detected. A plain store before the free would be optimized away.
+        // SAFETY: the queue is exclusively ours.
         unsafe { (&raw mut queue.magic).write_volatile(0) };
     });
 }
@@ -375,7 +376,8 @@ unsafe extern "C" fn aw_queue_work(cpu: c_int, queue: *const Queue, work: *mut R
 ///
 /// # Safety
 ///
-/// 1. And (2): the same as for [`aw_queue_work`].
+/// 1. The same as (1) of [`aw_queue_work`].
+/// 2. The same as (2) of [`aw_queue_work`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_queue_work_node(
     node: c_int,
@@ -462,7 +464,7 @@ unsafe fn grace_period_is_over(head: *mut rcu::Head) {
     queue.nr_held.fetch_sub(1, Ordering::Release);
 }
 
-/// Waits until the item is idle. Covers all earlier enqueues, including their grace periods.
+/// Waits until the item is idle. This covers all earlier enqueues, including their grace periods.
 ///
 /// # Safety
 ///
@@ -508,7 +510,7 @@ unsafe extern "C" fn aw_apply_workqueue_attrs(
         let (Some(inner), Some(attrs)) = (unsafe { (known(NAME, queue), attrs.as_ref()) }) else {
             return -EINVAL;
         };
-        // SAFETY: (1), and it has the magic number of a queue.
+        // SAFETY: (1), and the word has the magic number of a queue.
         if let Kind::System(_) = unsafe { &(*queue).kind } {
             return misuse(NAME, &"a system queue cannot be changed", -EINVAL);
         }
@@ -526,7 +528,7 @@ unsafe extern "C" fn aw_apply_workqueue_attrs(
         let wanted = Attrs {
             affinity,
             strict: attrs.affn_strict,
-            // A full mask means no mask, so that the queue follows changes of the machine.
+            // A full mask counts as no mask, so that the queue follows changes of the machine.
             cpus: (cpus.len() < 16 * 64).then_some(cpus),
             nice,
         };
@@ -539,7 +541,7 @@ unsafe extern "C" fn aw_apply_workqueue_attrs(
     })
 }
 
-/// Runs an item of `func` on each CPU that the process may use, and waits for all of them.
+/// Runs an item that calls `func` on each CPU that the process may use, and waits for all of them.
 ///
 /// # Safety
 ///
@@ -554,7 +556,8 @@ unsafe extern "C" fn aw_schedule_on_each_cpu(func: Option<WorkFn>) -> c_int {
         let (Ok(queue), Ok(registry)) = (workqueue::system(), Registry::global()) else {
             return -ENOMEM;
         };
-        // The CPUs of the queue: an item for another CPU would run a second time on one of them.
+        // Use only the CPUs of the queue, because an item for another CPU would run on one of them,
+        // too.
         let topology = registry.topology();
         let mut works = Vec::new();
         if works.try_reserve_exact(topology.allowed().len()).is_err() {
@@ -586,7 +589,8 @@ unsafe extern "C" fn aw_schedule_on_each_cpu(func: Option<WorkFn>) -> c_int {
 ///
 /// # Safety
 ///
-/// 1. And (2): the same as for [`aw_queue_work`].
+/// 1. The same as (1) of [`aw_queue_work`].
+/// 2. The same as (2) of [`aw_queue_work`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_queue_delayed_work(
     cpu: c_int,
@@ -605,11 +609,12 @@ unsafe extern "C" fn aw_queue_delayed_work(
     })
 }
 
-/// Queues an item after a delay from now, whether it was pending or not.
+/// Queues an item after a delay from now, whether it is already pending or not.
 ///
 /// # Safety
 ///
-/// 1. And (2): the same as for [`aw_queue_work`].
+/// 1. The same as (1) of [`aw_queue_work`].
+/// 2. The same as (2) of [`aw_queue_work`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_mod_delayed_work(
     cpu: c_int,

@@ -1,7 +1,8 @@
 //! Compiles and runs C: single headers, the suite in `tests/c`, the examples, the book's snippets.
 //!
-//! `cargo xtask capi` runs this. Each missing tool is named and its tests are skipped; without a C
-//! compiler all are. The programs are linked with the library that Cargo built for this test.
+//! `cargo xtask capi` runs this. Each missing tool is named and its tests are skipped. Without a C
+//! compiler, all tests are skipped. The programs are linked with the library that Cargo built for
+//! this test.
 
 mod support;
 
@@ -12,7 +13,7 @@ use support::{
     root, shared, shown, succeeds, tool, tools, under_valgrind,
 };
 
-/// Compilers for C and for C++. Those that are installed are used.
+/// Compilers for C. The tests use those that are installed.
 const C: &[&str] = &["cc", "clang"];
 const CPP: &[&str] = &["c++", "clang++"];
 
@@ -156,7 +157,7 @@ fn a_program_may_define_names_of_the_kernel() {
         let sources = [apart("own_names.c")];
         let program = compiled_by(compiler, "own-names", &sources, &[]);
         succeeds(&mut Command::new(program));
-        // A program at a fixed address has copies of a shared library's objects.
+        // A program that is linked at a fixed address has copies of a shared library's objects.
         for flags in [
             ["-fPIE", "-pie"],
             ["-fno-pie", "-no-pie"],
@@ -282,7 +283,7 @@ fn escaping_exception_ends_the_process_with_a_message() {
     for compiler in tools(CPP) {
         let program = compiled_by(compiler, "throws", &[apart("throws.cpp")], &[]);
         for (place, named) in places {
-            // An exception or the end of the thread leaves the function.
+            // An exception, or the exit of the thread, leaves the function.
             for way in ["throw", "exit"] {
                 let mut command = Command::new(&program);
                 aborts_with_one_line(command.args([place, way]), named);
@@ -344,7 +345,7 @@ fn forbidden_nice_value_is_reported_and_workers_are_ordinary() {
 /// `CAPI_QUEUES` sets the number of queues.
 #[test]
 fn very_many_queues_take_bounded_memory() {
-    // A debug build takes a hundred times as long for each.
+    // A debug build takes a hundred times as long for each queue.
     let number = if cfg!(debug_assertions) {
         2_000
     } else {

@@ -1,5 +1,5 @@
-//! liburcu's names: the suite in `tests/urcu` for each flavor, liburcu's hash table over the
-//! library, and the unmodified programs that Debian ships with liburcu.
+//! Tests of liburcu's names: the suite in `tests/urcu` for each flavor, liburcu's hash table over
+//! the library, and the unmodified programs that Debian ships with liburcu.
 //!
 //! Tests are skipped, and the tool named, without `liburcu-dev`, C++, sanitizers or valgrind.
 
@@ -127,7 +127,7 @@ fn a_section_that_is_called_is_that_which_is_inlined() {
     if !is_there("cc") {
         return;
     }
-    // Links the shared library, in which C finds its thread-local variable.
+    // Link the shared library, in which C finds its thread-local variable.
     for (flavor, choice) in FLAVORS {
         let name = format!("urcu-{flavor}");
         let program = shared("cc", &name, &[suite()], &["-O2", choice]);

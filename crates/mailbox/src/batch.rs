@@ -14,7 +14,7 @@ use super::poster::Poster;
 /// Items that one thread gathers and posts with one swap. Created by [`Poster::batch`].
 ///
 /// Items that were not posted are dropped with the batch; a panic of such a drop is caught. As an
-/// iterator a batch returns its items.
+/// iterator, a batch returns its items.
 pub struct Batch<'p, T> {
     poster: &'p Poster<T>,
     /// Sealed blocks, older than `open`.
@@ -46,7 +46,7 @@ impl<'p, T> Batch<'p, T> {
     ///
     /// # Errors
     ///
-    /// [`PostError::Full`] with the item, also while other items wait for capacity.
+    /// [`PostError::Full`] with the item, even if there is capacity but other items wait for it.
     /// [`post`](Self::post) reports a closed mailbox.
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), PostError<T>> {
@@ -88,7 +88,7 @@ impl<'p, T> Batch<'p, T> {
     ///
     /// # Errors
     ///
-    /// As [`post`](Self::post).
+    /// The errors of [`post`](Self::post).
     pub fn post_lazy(&mut self) -> Result<(), PostError<()>> {
         self.send(false)
     }
@@ -139,7 +139,7 @@ impl<'p, T> Batch<'p, T> {
             // SAFETY: we own the open block, and `pack` filled its first `nr_open` slots.
             unsafe { block::seal_filled(block, self.nr_open) };
             self.nr_open = 0;
-            // SAFETY: it came from `into_raw`, in `pack`, and is in no list.
+            // SAFETY: the block came from `into_raw`, in `pack`, and is in no list.
             unsafe { self.full.push_back_raw(block) };
         }
     }
@@ -205,7 +205,8 @@ impl<T> Drop for Batch<'_, T> {
     }
 }
 
-// SAFETY: a batch consists of its items, and of a reference to a poster, which may be shared.
+// SAFETY: a batch consists of its items and of a reference to a poster, and threads may share a
+// poster.
 unsafe impl<T: Send> Send for Batch<'_, T> {}
 
 impl<T> fmt::Debug for Batch<'_, T> {

@@ -33,16 +33,17 @@
 //!
 //! # What must never happen
 //!
-//! - *An item is lost*, because the poster adds to a block that the owner no longer reads. Adding
-//!   and closing change the same word. If the addition comes first, the closing fails, because the
-//!   owner has not read that item. If the closing comes first, the poster finds `CLOSED`, takes its
-//!   item out of the slot, which no other thread has used, and starts another block.
-//! - *A block has two owners*: see above.
+//! - *An item is lost*, because the poster adds to a block that the owner no longer reads. An
+//!   addition and a closing change the same word. If the addition comes first, the closing fails,
+//!   because the owner has not read that item. If the closing comes first, the poster finds
+//!   `CLOSED`, takes its item out of the slot, which no other thread has used, and starts another
+//!   block.
+//! - *A block has two owners*: prevented as described above.
 //! - *Items of one poster, or of two posts of which one ended before the other began, change their
 //!   order.* A poster adds only to a block that is the newest after its post began. A block that is
 //!   pushed behind it later overlaps this post.
 //! - *The owner spins.* Another block is behind the one that it closes, and an addition begins with
-//!   a check that its block is the newest. So the compare-exchange fails at most once for an
+//!   a check that its block is the newest. The compare-exchange therefore fails at most once for an
 //!   addition in progress, and once for the poster's sealing.
 
 use std::alloc::{self, Layout};
@@ -54,22 +55,22 @@ use sync::atomic::{AtomicU64, Ordering};
 use sync::cell::UnsafeCell;
 use sync::{hint, twin};
 
-/// Bytes of a block: two cache lines, which most machines fetch together. Measured: one line holds
-/// too few items for the size of its head; four are no faster, and use memory when several posters
-/// alternate.
+/// Size of a block in bytes: two cache lines, which most machines fetch together. Measured: one
+/// line holds too few items for the size of its head; four lines are no faster, and use memory when
+/// several posters alternate.
 const BLOCK_BYTES: usize = 128;
 
-/// The alignment of a block, so that no two share a line. Irrelevant in a model.
+/// Alignment of a block, so that no two blocks share a cache line. It has no effect in a model.
 const BLOCK_ALIGN: usize = 64;
 
-/// Slots of a block in a model: the second item is added to the first one's block, the third is
-/// not.
+/// Number of slots of a block in a model: the second item is added to the first one's block, and
+/// the third is not.
 const MODEL_SLOTS: usize = 2;
 
 type Cell<T> = UnsafeCell<MaybeUninit<T>>;
 
-/// A block. Reached by raw pointers only, because poster and owner use different parts of it at
-/// once.
+/// A block. It is accessed by raw pointers only, because poster and owner use different parts of it
+/// at the same time.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Block<T> {
@@ -88,7 +89,7 @@ pub(super) struct Block<T> {
 pub(super) struct State(u64);
 
 impl State {
-    /// No items.
+    /// The state of a block without items.
     pub(super) const NONE: Self = Self(0);
 
     const ONE: u64 = 1;
@@ -97,7 +98,7 @@ impl State {
     const CLOSED: u64 = 1 << 7;
     const WAKES: u64 = 1 << 8;
     const EAGER_SHIFT: u32 = 9;
-    /// The number of eager bits.
+    /// The number of bits for eager items.
     const MAX_SLOTS: usize = 55;
 
     /// Returns the addend to the state for the item in slot `at`.
@@ -172,7 +173,7 @@ pub(super) const fn nr_slots<T>() -> usize {
     }
 }
 
-/// A block without items that one side owns. Owns the memory.
+/// A block without items, owned by one side. The handle owns the memory.
 #[derive(Debug)]
 pub(super) struct Blank<T>(NonNull<Block<T>>);
 
@@ -191,7 +192,7 @@ impl<T> Blank<T> {
             nr_slots,
             slots: [],
         };
-        // SAFETY: just allocated, large and aligned enough for the head.
+        // SAFETY: the memory was just allocated, and is large and aligned enough for the head.
         unsafe { block.write(head) };
         for at in 0..nr_slots {
             // SAFETY: `at` is below the number of slots allocated.
@@ -329,8 +330,8 @@ pub(super) unsafe fn add<T>(
 ///
 /// # Safety
 ///
-/// 1. As [`add`] (1), without the items. After `Some` the caller no longer uses the block by its
-///    old pointer.
+/// 1. The same as [`add`] (1), without the items. After `Some` the caller no longer uses the block
+///    by its old pointer.
 pub(super) unsafe fn take_back<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
     // ORDER(block-close): the acquire end; see `close`.
     // If the closing comes first, the block is ours, after the owner's reads. If our load comes
@@ -347,7 +348,7 @@ pub(super) unsafe fn take_back<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> 
 ///
 /// # Safety
 ///
-/// 1. As [`take_back`].
+/// 1. The same as [`take_back`].
 pub(super) unsafe fn seal<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
     // ORDER(block-close): the acquire end; see `close`. The release end towards `load`.
     // If the owner's CLOSED comes first, we find it, and we own the block. If our SEALED comes
@@ -381,7 +382,7 @@ pub(super) unsafe fn load<T>(block: NonNull<Block<T>>) -> State {
 ///
 /// # Safety
 ///
-/// 1. As [`load`]. After `true` the caller must not use the block.
+/// 1. The same as [`load`]. After `true` the caller must not use the block.
 /// 2. Every item of `seen` was taken, and the block was popped from the queue.
 pub(super) unsafe fn close<T>(block: NonNull<Block<T>>, seen: State) -> bool {
     // ORDER(block-close): message passing from owner to poster, other ends in `add`, `take_back`
@@ -432,7 +433,7 @@ unsafe fn put<T>(block: NonNull<Block<T>>, at: usize, item: T) {
 /// 1. The block exists, and has more than `at` slots.
 #[inline(always)]
 unsafe fn slot<T>(block: NonNull<Block<T>>, at: usize) -> *mut Cell<T> {
-    // SAFETY: (1): inside of the block.
+    // SAFETY: (1): the slot is inside the block.
     let slots = unsafe { &raw mut (*block.as_ptr()).slots };
     // SAFETY: (1): `layout` reserves space for them after the head.
     unsafe { slots.cast::<Cell<T>>().add(at) }
@@ -494,12 +495,12 @@ impl<T> Drop for Blank<T> {
         for at in 0..nr_slots {
             // SAFETY: as above.
             let slot = unsafe { slot(self.0, at) };
-            // SAFETY: `new` initialized it. An item in it, if any, is not dropped.
+            // SAFETY: `new` initialized the slot. An item in it, if any, is not dropped.
             unsafe { slot.drop_in_place() };
         }
-        // SAFETY: `new` initialized it, and this is the only owner.
+        // SAFETY: `new` initialized the block, and this is the only owner.
         unsafe { block.drop_in_place() };
-        // SAFETY: `new` allocated it with this layout.
+        // SAFETY: `new` allocated the block with this layout.
         unsafe { alloc::dealloc(block.cast(), layout::<T>(nr_slots)) };
     }
 }

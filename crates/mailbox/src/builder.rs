@@ -9,14 +9,14 @@ use super::inbox::Backlog;
 use super::mailbox::Mailbox;
 
 /// The default of [`Builder::keep`]. A guess: with small items this is about the memory that a
-/// thread's stack touches. With a smaller value bursts allocate; a larger one keeps memory that a
+/// thread's stack touches. With a smaller value, bursts allocate. A larger one keeps memory that a
 /// single burst needed.
 const DEFAULT_KEEP: usize = if cfg!(any(loom, shuttle)) { 1 } else { 1024 };
 
-/// The default of [`Builder::spin_limit`]. About the CPU time that the owner's sleep and its
-/// wake-up cost both threads (measured on two CPUs: 2 µs and 3.5 µs; a round takes 0.3 µs). With a
-/// larger value, an owner whose items arrive every 10 µs spins on a whole CPU to save a few µs an
-/// item. With a smaller one, items that arrive every few µs cost a sleep each.
+/// The default of [`Builder::spin_limit`]. It is about the CPU time that the owner's sleep and its
+/// wake-up cost the two threads (measured on two CPUs: 2 µs and 3.5 µs; a round takes 0.3 µs). With
+/// a larger value, an owner whose items arrive every 10 µs keeps a whole CPU busy to save a few µs
+/// per item. With a smaller one, each item that arrives after a few µs costs a sleep.
 const DEFAULT_SPIN_LIMIT: u32 = 16;
 
 /// Builds a [`Mailbox`]. Created by [`Mailbox::builder`].
@@ -55,8 +55,8 @@ impl<T> Builder<T> {
         }
     }
 
-    /// Bounds the mailbox: while `items` items are inside, posts are rejected, and sends wait.
-    /// Unbounded by default.
+    /// Bounds the mailbox: while `items` items are in the mailbox, posts are rejected, and sends
+    /// wait. A mailbox is unbounded by default.
     ///
     /// Wake-ups of a [`LocalSet`](super::LocalSet) do not count toward the capacity: the mailbox
     /// holds at most one for each future.
@@ -69,8 +69,8 @@ impl<T> Builder<T> {
         self
     }
 
-    /// Keeps emptied blocks for up to `items` later posts. 1024 by default; 0 frees each block at
-    /// once.
+    /// Keeps emptied blocks for up to `items` later posts. The default is 1024; 0 frees each block
+    /// at once.
     ///
     /// Each poster may keep the same number in addition, and up to 64 blocks of 128 bytes to which
     /// it can add no more items. Further blocks are freed as the owner empties them, a few at a
@@ -88,8 +88,8 @@ impl<T> Builder<T> {
         self
     }
 
-    /// Bounds the rounds that a waiting owner spins before it sleeps. 16 by default,
-    /// about 5 µs; with 0 it sleeps at once.
+    /// Bounds the rounds that a waiting owner spins before it sleeps. The default is 16, which
+    /// takes about 5 µs; with 0 it sleeps at once.
     ///
     /// This trades CPU time for latency. Sleeping and being woken costs the owner and the poster
     /// together about 5 µs of CPU time, and delays the item by the time of a wake-up. By default no

@@ -51,8 +51,8 @@ impl<T> fmt::Display for PostError<T> {
 
 impl<T> Error for PostError<T> {}
 
-/// Drops the item. A full mailbox becomes [`WouldBlock`](io::ErrorKind::WouldBlock), a closed one
-/// [`BrokenPipe`](io::ErrorKind::BrokenPipe).
+/// Drops the item. A full mailbox becomes [`WouldBlock`](io::ErrorKind::WouldBlock), and a closed
+/// one [`BrokenPipe`](io::ErrorKind::BrokenPipe).
 impl<T> From<PostError<T>> for io::Error {
     fn from(error: PostError<T>) -> Self {
         let kind = match &error {
@@ -69,8 +69,7 @@ impl<T> From<PostError<T>> for io::Error {
 pub enum CallError<T> {
     /// The mailbox was closed or dropped before there was capacity. Returns the item.
     Closed(T),
-    /// The owner dropped the item without an answer, or the mailbox was dropped while the item was
-    /// inside.
+    /// The owner dropped the item without an answer, or the mailbox was dropped with the item.
     Lost,
 }
 
@@ -103,7 +102,7 @@ impl<T> Error for CallError<T> {}
 
 /// The mailbox is empty, and no item will arrive: it was closed, or the last poster was dropped.
 ///
-/// In a child of `fork` this is also the error if the next item is behind an unfinished post of
+/// In a child of `fork`, this is also the error if the next item is behind an unfinished post of
 /// another thread of the parent, because that post never ends in the child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed;

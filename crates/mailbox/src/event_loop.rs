@@ -31,13 +31,14 @@ impl<T> Mailbox<T> {
         Ok(eventfd.as_fd())
     }
 
-    /// Prepares a sleep until `count` items are inside, or an eager one. A `count` of 0 counts as
-    /// 1.
+    /// Prepares a sleep until `count` items are in the mailbox, or an eager one. A `count` of 0
+    /// counts as 1.
     ///
     /// Returns `true` if the loop may sleep: the eventfd will be signalled. Returns `false` if it
     /// must not sleep, because there is an item to receive, no item will arrive, or a poster is in
-    /// the middle of its post. Then receive, and arm again. Without a poster no item will arrive: a
-    /// loop that also waits for other events keeps a poster, otherwise it never sleeps.
+    /// the middle of its post. In that case, receive, and arm again. Without a poster no item will
+    /// arrive, so a loop that also waits for other events must keep a poster. Otherwise it never
+    /// sleeps.
     ///
     /// When the loop wakes, for any reason, call [`disarm`](Self::disarm) first.
     ///
@@ -56,7 +57,7 @@ impl<T> Mailbox<T> {
     /// Ends the preparation of [`arm`](Self::arm). Returns `true` if a poster has claimed the
     /// wake-up.
     ///
-    /// Does not read the eventfd. An edge-triggered loop needs no read; other loops call
+    /// This does not read the eventfd. An edge-triggered loop needs no read; other loops call
     /// [`clear`](Self::clear).
     ///
     /// # Blocking
@@ -66,7 +67,7 @@ impl<T> Mailbox<T> {
         !self.cancel_sleep()
     }
 
-    /// Makes the eventfd unreadable again. For a level-triggered loop.
+    /// Makes the eventfd unreadable again, in a level-triggered loop.
     ///
     /// A poster that has claimed the wake-up may signal the eventfd after this. Then the loop wakes
     /// once more, with nothing to receive.

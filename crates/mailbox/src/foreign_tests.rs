@@ -1,4 +1,4 @@
-//! User code that the mailbox calls may panic, or call back into the mailbox.
+//! Tests of user code that panics in a call by the mailbox, or calls back into the mailbox.
 
 use std::future::Future;
 use std::panic::panic_any;
@@ -10,7 +10,7 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 
 use super::*;
 
-/// Counts its drop, and panics in it if `panics` is set.
+/// An item that counts its drop, and panics in it if `panics` is set.
 struct Item {
     dropped: Arc<AtomicUsize>,
     panics: bool,

@@ -1,7 +1,7 @@
-//! The queue of a mailbox: a FIFO, or for comparison the LIFO list that it replaces; and another
+//! The queue of a mailbox: a FIFO, or, for comparison, the LIFO list that it replaces; and another
 //! FIFO for urgent items.
 //!
-//! All hold blocks of items (`block.rs`). In the LIFO list each block holds one item.
+//! All of them hold blocks of items (`block.rs`). In the LIFO list, each block holds one item.
 //!
 //! # Lanes
 //!
@@ -11,15 +11,15 @@
 //! checks both lanes for each receipt, and takes the item of the lane whose turn it is
 //! (`crates/base/src/wake/lane.rs`).
 //!
-//! What must never happen:
+//! Two things must never happen:
 //!
 //! - *The owner sleeps while an urgent item waits.* The owner counts both lanes after it has armed.
 //!   A poster that its count missed sees the arming, as in `wait.rs`. The same holds for the mark:
 //!   it is set before the push, and read after the owner's fence (twins `lanes: opened after the
 //!   post`, `lanes: one is counted`).
 //! - *One lane hides the other.* A poster in mid-push blocks only its own lane: the owner continues
-//!   with the other one. It reports *empty* only if both are, and sleeps only if no poster is in
-//!   mid-push in either (twin `lanes: a mid-push is passed over`).
+//!   with the other one. It reports *empty* only if both lanes are empty, and sleeps only if no
+//!   poster is in mid-push in either (twin `lanes: a mid-push is passed over`).
 
 use std::ptr::NonNull;
 
@@ -35,18 +35,18 @@ use super::block::{self, Blank, Block, State};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Backlog {
-    /// The wait-free queue of blocks: one locked instruction a post.
+    /// The wait-free queue of blocks, with one locked instruction per post.
     #[default]
     Fifo,
-    /// A lock-free list: a compare-exchange loop a post; the owner takes all items at once and
-    /// reverses them. Order and guarantees are the same. A baseline.
+    /// A lock-free list, with a compare-exchange loop per post. The owner takes all items at once
+    /// and reverses them. Order and guarantees are the same. It is a baseline.
     Lifo,
 }
 
 /// The posters' side.
 #[derive(Debug)]
 pub(super) struct Inbox<T> {
-    /// I: which of the two queues is in use.
+    /// I: the queue that is in use.
     backlog: Backlog,
     /// A: the queues that the owner must check: 0 for a single FIFO, otherwise [`LIST`] and
     /// [`LANES`].
@@ -110,7 +110,7 @@ pub(super) enum Nothing {
 pub(super) enum Count {
     /// The wanted number of items, or an eager one.
     Enough,
-    /// This number of items, and no more are inside.
+    /// The mailbox has this number of items, and no more.
     Only(usize),
     /// Too few, and a producer in mid-push hides the number of further items.
     MidPush,
@@ -150,7 +150,7 @@ impl<T> Inbox<T> {
         cfg!(feature = "baselines") && self.backlog == Backlog::Lifo
     }
 
-    /// Returns how many items a block holds.
+    /// Returns the number of items that a block holds.
     #[inline(always)]
     pub(super) fn nr_slots(&self) -> usize {
         self.nr_slots
@@ -227,7 +227,7 @@ impl<T> Inbox<T> {
     ///
     /// # Safety
     ///
-    /// 1. As [`read`](Self::read).
+    /// 1. The same as [`read`](Self::read).
     #[inline(never)]
     unsafe fn read_in_turn(
         &self,
@@ -280,7 +280,7 @@ impl<T> Inbox<T> {
         let block = blank.into_raw();
         // SAFETY: a block of the list holds one item, by `push`, and is popped once.
         let item = unsafe { block::take(block, 0) };
-        // SAFETY: it was sealed before it was pushed.
+        // SAFETY: the block was sealed before it was pushed.
         emptied(unsafe { Blank::from_raw(block) });
         (item, takes_capacity)
     }
@@ -294,11 +294,11 @@ impl<T> Inbox<T> {
         !reader.reversed.is_empty()
     }
 
-    /// Counts the items inside, up to `wanted` or to an eager one.
+    /// Counts the items in the mailbox, up to `wanted` or to an eager one.
     ///
     /// # Safety
     ///
-    /// 1. As [`read`](Self::read).
+    /// 1. The same as [`read`](Self::read).
     #[inline]
     pub(super) unsafe fn count(&self, reader: &mut Reader<T>, wanted: usize) -> Count {
         let is_enough = |nr_items, eager| nr_items >= wanted || eager;
@@ -306,11 +306,11 @@ impl<T> Inbox<T> {
         unsafe { self.walk(reader, is_enough) }
     }
 
-    /// Returns the number of items inside, without those behind a producer in mid-push.
+    /// Returns the number of items in the mailbox, without those behind a producer in mid-push.
     ///
     /// # Safety
     ///
-    /// 1. As [`read`](Self::read).
+    /// 1. The same as [`read`](Self::read).
     pub(super) unsafe fn len(&self, reader: &mut Reader<T>) -> usize {
         let mut len = 0;
         let note = |nr_items, _| {
@@ -327,7 +327,7 @@ impl<T> Inbox<T> {
     ///
     /// # Safety
     ///
-    /// 1. As [`read`](Self::read).
+    /// 1. The same as [`read`](Self::read).
     #[inline]
     unsafe fn walk(
         &self,
@@ -390,8 +390,8 @@ impl<T> Inbox<T> {
     /// push. Its single item was never received, and never will be.
     pub(super) fn hold_up(&self, lane: Lane) {
         // SAFETY: the cursor is not kept. It takes the pointer with which the reader's cursor
-        // begins, so the reader finds a queue that has a newest item and no pointer to the oldest
-        // one, as after the first step.
+        // begins. The reader therefore finds a queue that has a newest item and no pointer to the
+        // oldest one, as after the first step of a push.
         let found = unsafe { self.queue(lane).peek(&mut RawCursor::new()) };
         assert!(matches!(found, Pop::Item(_)), "a post has ended");
     }
@@ -401,7 +401,7 @@ impl<T> Inbox<T> {
 enum Walk {
     /// There were enough items.
     Enough,
-    /// At the end, or at a producer in mid-push.
+    /// The walk reached the end, or a producer in mid-push.
     Ended { nr_items: usize, mid_push: bool },
 }
 
@@ -460,7 +460,7 @@ impl<T> Place<T> {
     ///
     /// # Safety
     ///
-    /// 1. As [`find`](Self::find).
+    /// 1. The same as [`find`](Self::find).
     #[inline]
     unsafe fn go_on(
         &mut self,
@@ -486,7 +486,7 @@ impl<T> Place<T> {
         if !self.popped {
             // The block's poster may add to it while it is the newest.
             if !state.is_sealed() {
-                // SAFETY: `peek` returned it.
+                // SAFETY: `peek` returned the block.
                 match unsafe { queue.after(block) } {
                     Pop::Item(_) => {}
                     Pop::Empty => return Err(Nothing::Empty),
@@ -501,10 +501,10 @@ impl<T> Place<T> {
         }
         let mut blank = None;
         if state.is_sealed() {
-            // SAFETY: neither side uses it after this; its items were taken.
+            // SAFETY: neither side uses the block after this, and its items were taken.
             blank = Some(unsafe { Blank::from_raw(block) });
-        // SAFETY: 1: not used below. 2: `at` items were taken, which is all of `state`, and it was
-        // popped.
+        // SAFETY: 1: the block is not used below. 2: `at` items were taken, which is all of
+        // `state`, and the block was popped.
         } else if !unsafe { block::close(block, state) } {
             // The block's poster has added an item, or sealed the block: load it again.
             return Ok(());
@@ -519,7 +519,7 @@ impl<T> Place<T> {
     ///
     /// # Safety
     ///
-    /// 1. As [`find`](Self::find).
+    /// 1. The same as [`find`](Self::find).
     #[inline]
     unsafe fn walk(
         &mut self,
@@ -539,7 +539,7 @@ impl<T> Place<T> {
                 let mid_push = next == Pop::MidPush;
                 return Walk::Ended { nr_items, mid_push };
             };
-            // SAFETY: it is the reader's block, or is in the queue behind it.
+            // SAFETY: the block is the reader's block, or is in the queue behind it.
             let state = unsafe { block::load(block) };
             nr_items += state.nr_items() - at;
             if is_enough(nr_items, state.has_eager_from(at)) {
@@ -549,7 +549,7 @@ impl<T> Place<T> {
                 // SAFETY: as in `go_on`.
                 unsafe { queue.peek(&mut self.cursor) }
             } else {
-                // SAFETY: it is in the queue, and was returned by `peek` or `after`.
+                // SAFETY: the block is in the queue, and was returned by `peek` or `after`.
                 unsafe { queue.after(block) }
             };
             (popped, at) = (false, 0);

@@ -17,9 +17,9 @@ use super::target::Wakes;
 
 /// Waits for the result of a local future or a worker's closure.
 ///
-/// A future, for tasks of any thread; threads call [`join`](Self::join). If the handle is dropped,
-/// the work continues, and its result is dropped. The handle may be sent to other threads if the
-/// result may be; [`cancel`](Self::cancel) also works there.
+/// It is a future, for tasks on any thread; threads call [`join`](Self::join). If the handle is
+/// dropped, the work continues, and its result is dropped. The handle may be sent to other threads
+/// if the result may be; [`cancel`](Self::cancel) also works there.
 ///
 /// # Examples
 ///
@@ -54,7 +54,7 @@ pub(super) fn answer<R>(to: ReplyTo<Outcome<R>>, outcome: Outcome<R>) {
 }
 
 fn outcome<R>(answer: Result<Outcome<R>, ReplyError>) -> Outcome<R> {
-    // Lost: the work was dropped with its mailbox.
+    // If the answer was lost, the work was dropped with its mailbox.
     answer.unwrap_or(Err(JoinError::Cancelled))
 }
 
@@ -78,7 +78,7 @@ impl<R> JoinHandle<R> {
     ///
     /// # Blocking
     ///
-    /// Until the end. A future that has not ended is dropped with its
+    /// Blocks until the end. A future that has not ended is dropped with its
     /// [`LocalSet`](super::LocalSet). If the mailbox is dropped first, the future is no longer
     /// polled, and this waits until the set is dropped. A closure or future that was spawned on a
     /// [`Worker`](super::Worker) ends with the worker's thread at the latest.
@@ -92,7 +92,7 @@ impl<R> JoinHandle<R> {
     ///
     /// # Panics
     ///
-    /// In an item of a bottom-half queue.
+    /// If called in an item of a bottom-half queue.
     pub fn join(mut self) -> Result<R, JoinError> {
         if self.is_own() {
             return Err(JoinError::OwnItem);
@@ -104,7 +104,7 @@ impl<R> JoinHandle<R> {
     ///
     /// # Blocking
     ///
-    /// At most `timeout`, plus the system's delay. In a model it never times out.
+    /// Blocks for at most `timeout`, plus the system's delay. In a model it never times out.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl<R> JoinHandle<R> {
     ///
     /// # Panics
     ///
-    /// As `join`.
+    /// The same as `join`.
     pub fn join_timeout(&mut self, timeout: Duration) -> Option<Result<R, JoinError>> {
         if self.is_own() {
             return Some(Err(JoinError::OwnItem));
@@ -127,9 +127,9 @@ impl<R> JoinHandle<R> {
     ///
     /// # Errors
     ///
-    /// As [`join_timeout`](Self::join_timeout).
+    /// The errors of [`join_timeout`](Self::join_timeout).
     pub fn try_join(&mut self) -> Option<Result<R, JoinError>> {
-        // Never waits.
+        // The join does not wait, because the work has ended.
         self.is_finished().then(|| outcome(self.reply.take_ready()))
     }
 

@@ -1,5 +1,5 @@
-//! Urgent items: they overtake, keep their order, starve no ordinary item, and otherwise behave
-//! like ordinary ones.
+//! Tests that urgent items overtake, keep their order, starve no ordinary item, and otherwise
+//! behave like ordinary ones.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// Long enough to notice a wait that is not woken; a correct wait never takes this long.
+/// A timeout that only a wait that is not woken reaches.
 const FOR_EVER: Duration = Duration::from_secs(100);
 
 /// Mailboxes of all kinds.
@@ -125,7 +125,7 @@ fn a_capacity_counts_both_lanes_and_its_line_is_one() {
         assert!(pin!(send).poll(cx).is_pending());
     }
     assert_eq!(mailbox.try_recv(), Ok(10));
-    // The first waiter was let in; it is an ordinary one.
+    // The first waiter was admitted. It is an ordinary one.
     assert!(matches!(pin!(&mut sends[0]).poll(cx), Poll::Ready(Ok(()))));
     assert!(pin!(&mut sends[1]).poll(cx).is_pending());
     assert_eq!(mailbox.try_recv(), Ok(0));

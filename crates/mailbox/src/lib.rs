@@ -40,14 +40,14 @@
 //! If a mailbox with a [capacity](Builder::capacity) is full, it returns an item to its poster
 //! ([`Poster::post`]), or makes its sender wait, in order of arrival ([`Poster::send`],
 //! [`Poster::send_blocking`]). [`Poster::call`] posts an item to be answered, and returns a handle
-//! for the answer. A poster that must know whether an item was served posts it as a call: if the
-//! item is dropped, also with its mailbox, the caller gets an error.
+//! for the answer. A poster that must know whether an item was served posts it as a call. If the
+//! item is dropped, alone or with its mailbox, the caller gets an error.
 //!
 //! # Local futures and dedicated workers
 //!
 //! A [`LocalSet`] runs futures that need not be `Send` on the owner's thread: to the owner, a
 //! wake-up is one more item. A [`Worker`] is a library thread with such a mailbox, for closures and
-//! for such futures: the kernel's `kthread_worker`.
+//! for such futures. It corresponds to the kernel's `kthread_worker`.
 //!
 //! # Kinds of owners
 //!
@@ -64,16 +64,16 @@
 //! user space; here the owner receives it. `post` and `post_lazy` are io_uring's forced and lazy
 //! wake-ups.
 
-// The path of a post through the files: in `poster.rs` the item is added to the poster's block
-// (`block.rs`), or starts another block, an emptied one if there is any (`recycle.rs`), which is
-// pushed onto the queue of its lane (`inbox.rs`, over the crate `mpscq`). In `wait.rs` the post
-// counts against the owner's armed count; at most one poster claims the wake-up, and fires the
-// owner waker (`owner_waker.rs`). In `mailbox.rs` the owner drains a bounded batch. `shared.rs` has
-// the end of either side. An item that finds no free capacity waits in the wait queue of
+// The path of a post through the files: in `poster.rs`, the item is added to the poster's block
+// (`block.rs`). Otherwise it starts another block, an emptied one if there is any (`recycle.rs`),
+// which is pushed onto the queue of its lane (`inbox.rs`, over the crate `mpscq`). In `wait.rs` the
+// post counts against the owner's armed count; at most one poster claims the wake-up, and fires the
+// owner waker (`owner_waker.rs`). In `mailbox.rs` the owner drains a bounded batch. `shared.rs`
+// describes the end of either side. An item that finds no free capacity waits in the wait queue of
 // `crates/base/src/admission.rs`, through `send.rs`. `reply.rs` has both ends of a call. Senders
-// and callers sleep by `crates/base/src/wake/sleeper.rs`. A local future (`local.rs`) is woken by
-// its target (`target.rs`), and reports to its handle (`join.rs`) by a reply. `worker.rs` is an
-// owner.
+// and callers sleep as defined in `crates/base/src/wake/sleeper.rs`. A local future (`local.rs`) is
+// woken by its target (`target.rs`), and reports to its handle (`join.rs`) by a reply. `worker.rs`
+// is an owner of a mailbox.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

@@ -4,14 +4,14 @@
 //! `target.rs` has the protocol between wakers and owner. Only the owner accesses the set:
 //!
 //! - **User code runs under no borrow.** A future is moved out of its place, polled or dropped, and
-//!   moved back. So it may spawn other futures, cancel itself or others, and call the same set. A
-//!   wake-up of a future that is being polled further up this stack is recorded at its place, and
-//!   posted again after that poll.
+//!   moved back. It may therefore spawn other futures, cancel itself or others, and call the same
+//!   set. A wake-up of a future that is being polled further up this stack is recorded at its
+//!   place, and posted again after that poll.
 //! - **A late wake-up finds nothing.** It identifies the future by its target, which the place
 //!   records. The place may have another future by then, or none.
 //! - **Waiting futures keep the mailbox open**, by one counted poster, which the set owns while it
-//!   has a future. So an owner that receives until no item will arrive does not end while a future
-//!   of its set waits.
+//!   has a future. An owner that receives until no item will arrive therefore does not end while a
+//!   future of its set waits.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -33,8 +33,8 @@ use super::poster::Poster;
 use super::reply::{ReplyTo, reply};
 use super::target::{Post, Target, Wakes, Woken};
 
-/// Number of places without a future that a set keeps: about 50 KiB. The memory of further places,
-/// from a burst, is returned.
+/// Number of unused places that a set keeps: about 50 KiB. The memory of further places, from a
+/// burst, is returned.
 const KEPT_PLACES: usize = 1024;
 
 sync::thread_local! {
@@ -46,8 +46,9 @@ sync::thread_local! {
 ///
 /// A wake-up of such a future is an item of the mailbox: `T` has a variant for it, and
 /// `From<Woken>` creates it. The owner passes received wake-ups to [`poll`](Self::poll), which
-/// polls that future once. So the owner sleeps in any of the ways of a [mailbox](super::Mailbox),
-/// serves its items and its futures in one order, and is woken as for other items.
+/// polls that future once. The owner can therefore sleep in any of the ways of a
+/// [mailbox](super::Mailbox), serves its items and its futures in one order, and is woken as for
+/// other items.
 ///
 /// # Guarantees
 ///
@@ -67,9 +68,9 @@ sync::thread_local! {
 ///
 /// # Cost
 ///
-/// Four allocations for each future. A wake-up is a locked instruction, and a post where none is
-/// inside. The end of a sleep of `workqueue` starts a short-lived thread, because the waker is
-/// users' code. On a [`Worker`](super::Worker) it does not.
+/// Four allocations for each future. A wake-up costs a locked instruction, and a post if no wake-up
+/// of the future is in the mailbox. The end of a sleep of `workqueue` starts a short-lived thread,
+/// because the waker is user code. On a [`Worker`](super::Worker) it does not.
 ///
 /// # Examples
 ///
@@ -133,7 +134,7 @@ struct Inner<T> {
 struct Tasks<T> {
     places: Vec<Option<Entry<T>>>,
     unused: Vec<usize>,
-    /// Counted, and present while there is a future.
+    /// A counted poster, present while there is a future.
     keeps_open: Option<Poster<T>>,
     is_closed: bool,
     /// Rejected futures that have not been dropped yet.
@@ -179,7 +180,7 @@ trait Spawn {
 /// Adds a future to the set whose work this thread is running: a future, or a closure of a
 /// [`Worker`](super::Worker).
 ///
-/// It is [`LocalSet::spawn_local`] for code inside.
+/// It is [`LocalSet::spawn_local`] for code that the set runs.
 ///
 /// # Panics
 ///
@@ -259,14 +260,14 @@ impl<F: Future> Local<F> {
         // its outcome.
         if let Err(payload) = panics::guarded(|| drop(future)) {
             let before = mem::replace(&mut outcome, Err(JoinError::panicked(payload)));
-            // FOREIGN(future-outcome): the drop of its result, or of its panic payload, likewise. A
+            // FOREIGN(future-outcome): the drop of its result, or of its panic payload, as above. A
             // panic is caught.
             panics::contain(|| drop(before));
         }
         match self.to.take() {
             Some(to) => answer(to, outcome),
-            // FOREIGN(future-outcome): the panic payload of the drop of a rejected future,
-            // likewise.
+            // FOREIGN(future-outcome): the panic payload of the drop of a rejected future, as
+            // above.
             None => _ = panics::contain(|| drop(outcome)),
         }
     }
@@ -316,7 +317,7 @@ impl<T: From<Woken> + Send + 'static> LocalSet<T> {
     ///
     /// # Blocking
     ///
-    /// As the future's poll.
+    /// The same as the future's poll.
     pub fn poll(&self, woken: Woken) -> bool {
         let Some((place, mut body)) = self.inner.take(&woken) else {
             return false;
@@ -514,7 +515,7 @@ impl<T> Drop for LocalSet<T> {
         let entries = mem::take(&mut tasks.places);
         let poster = tasks.keeps_open.take();
         drop(tasks);
-        // Marked first, so that the drop of one does not wake another.
+        // All futures are marked first, so that the drop of one does not wake another.
         for entry in entries.iter().flatten() {
             entry.target.mark.end();
         }

@@ -1,4 +1,5 @@
-//! Local futures: which thread polls and drops them, and which calls are allowed during that.
+//! Tests of local futures: the thread that polls and drops them, and the calls that are allowed
+//! during that.
 
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
@@ -23,7 +24,7 @@ impl From<Woken> for Mail {
     }
 }
 
-/// Counts its drop.
+/// A value that counts its drop.
 struct Life(Rc<Cell<u32>>);
 
 impl Drop for Life {
@@ -32,7 +33,7 @@ impl Drop for Life {
     }
 }
 
-/// Panics when dropped.
+/// A value that panics when dropped.
 struct Bomb;
 
 impl Drop for Bomb {
@@ -47,7 +48,7 @@ fn made() -> (Mailbox<Mail>, LocalSet<Mail>) {
     (mailbox, set)
 }
 
-/// Serves the items inside, and returns how many wake-ups were for a waiting future.
+/// Serves the items in the mailbox, and returns how many wake-ups were for a waiting future.
 fn serve(mailbox: &mut Mailbox<Mail>, set: &LocalSet<Mail>) -> u32 {
     let mut nr_polled = 0;
     while let Ok(mail) = mailbox.try_recv() {
@@ -90,7 +91,7 @@ impl Probe {
     }
 }
 
-/// Wakes itself once.
+/// Waits for one wake-up, which it causes itself.
 async fn yield_once() {
     let mut is_first = true;
     poll_fn(|cx| {
@@ -513,7 +514,7 @@ fn a_future_may_serve_its_own_mailbox() {
         let inner = spawn_local(async { 3 });
         poll_fn(move |cx| {
             let set = futures.upgrade().expect("it polls us");
-            // Received further down, while we are polled.
+            // This wake-up is received further down, while we are polled.
             cx.waker().wake_by_ref();
             serve(&mut theirs.borrow_mut(), &set);
             match inner.is_finished() {
@@ -541,7 +542,7 @@ fn dropped_set_notifies_all_handles_despite_reentrant_drops() {
     impl Drop for Spawns {
         fn drop(&mut self) {
             self.0.borrow().iter().for_each(Waker::wake_by_ref);
-            // Outside of the set's work: a panic, which is contained.
+            // Outside of the set's work, this panics. The panic is contained.
             drop(spawn_local(async {}));
         }
     }

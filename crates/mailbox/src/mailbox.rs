@@ -1,4 +1,4 @@
-//! The owner's side: receiving, and sleeping until there is enough to receive.
+//! The owner's side: receives items, and sleeps until there are enough of them.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use super::shared::Shared;
 use super::tally::{RECEIVED, SLEEPS, tally};
 
 /// Number of times a wait yields its CPU to a poster in mid-push before it sleeps between checks. A
-/// guess: the poster needs two instructions, so after this number of yields it was preempted and
-/// has not run.
+/// guess: the poster needs two instructions, so after this number of yields it must have been
+/// preempted.
 const NR_YIELDS: u32 = 32;
 
-/// Length of that sleep in microseconds: about a wake-up. A longer sleep delays the items behind
-/// that poster; a shorter one uses the CPU that the poster may need.
+/// Length of that sleep in microseconds: about that of a wake-up. A longer sleep delays the items
+/// behind that poster; a shorter one uses the CPU that the poster may need.
 const MID_PUSH_SLEEP_US: u64 = 50;
 
 /// Minimum time between two polls that find nothing, in nanoseconds: a few transfers of a cache
@@ -40,10 +40,10 @@ const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 ///
 /// # Guarantees
 ///
-/// - First in, first out: for each poster, and for posts of which one ended before the other began.
-///   [Urgent](Poster::urgent) items overtake ordinary ones.
-/// - At most one wake-up for each time the owner goes to sleep; none while it is awake.
-/// - Dropping the mailbox drops the items inside; a panic of such a drop is caught. Later posts are
+/// - Items are received first in, first out: for each poster, and for posts of which one ended
+///   before the other began. [Urgent](Poster::urgent) items overtake ordinary ones.
+/// - The owner is woken at most once each time it goes to sleep, and never while it is awake.
+/// - Dropping the mailbox drops the items in it; a panic of such a drop is caught. Later posts are
 ///   rejected, with the item in the error.
 ///
 /// A mailbox grows with the posted items, unless it is built with a [capacity](Builder::capacity):
@@ -83,31 +83,31 @@ pub struct Mailbox<T> {
     parker: Parker,
 }
 
-/// Receives items up to a bound. Created by [`Mailbox::drain`].
+/// An iterator that receives items up to a bound. Created by [`Mailbox::drain`].
 #[derive(Debug)]
 pub struct Drain<'m, T> {
     mailbox: &'m mut Mailbox<T>,
     left: usize,
 }
 
-/// Receives items while a budget lasts. Created by [`Mailbox::drain_while`].
+/// An iterator that receives items while a budget lasts. Created by [`Mailbox::drain_while`].
 #[must_use = "an iterator does nothing until it is asked"]
 pub struct DrainWhile<'m, T, B> {
     drain: Drain<'m, T>,
     budget: B,
 }
 
-/// The items inside, compared to the requested count.
+/// The items in the mailbox, compared to the requested count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Inside {
-    /// The requested number of items, or an eager one, or the last ones before the end, or any
-    /// while senders wait for capacity.
+    /// The requested number of items is in the mailbox, or an eager one, or the last ones before
+    /// the end, or any item while senders wait for capacity.
     Enough,
-    /// This number of items, fewer than requested.
+    /// This number of items is in the mailbox, fewer than requested.
     Short(usize),
     /// Too few, and a producer in mid-push hides the number of further items.
     MidPush,
-    /// No item is inside, and none will arrive.
+    /// No item is in the mailbox, and none will arrive.
     Over,
 }
 
@@ -116,7 +116,7 @@ enum Inside {
 pub(super) enum PrepareSleep {
     /// Sleep: a wake-up will follow.
     Sleep,
-    /// Receive: enough is inside.
+    /// Receive: there are enough items.
     Ready,
     /// Try again in a moment: a poster is in mid-push.
     Retry,
@@ -160,7 +160,7 @@ impl<T> Mailbox<T> {
         Poster::of_wake_ups(self.shared.clone())
     }
 
-    /// Returns the maximum number of items inside, or `None` if the mailbox is unbounded.
+    /// Returns the maximum number of items in the mailbox, or `None` if the mailbox is unbounded.
     pub fn capacity(&self) -> Option<usize> {
         self.shared.capacity()
     }
@@ -169,8 +169,8 @@ impl<T> Mailbox<T> {
     ///
     /// # Blocking
     ///
-    /// Never sleeps. A call that finds nothing, less than half a microsecond after another such
-    /// call, spins for the rest of that time. So an owner that polls in a tight loop leaves the
+    /// Never sleeps. If a call finds nothing less than half a microsecond after another such call,
+    /// it spins for the rest of that time. An owner that polls in a tight loop therefore leaves the
     /// cache line to its posters.
     ///
     /// # Errors
@@ -184,14 +184,15 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Returns an iterator that receives at most `max` items. The rest stays inside, in order.
+    /// Returns an iterator that receives at most `max` items. The rest stays in the mailbox, in
+    /// order.
     ///
     /// The iterator ends when it finds nothing to receive. With the bound, an owner can do other
     /// work while posters keep posting.
     ///
     /// # Blocking
     ///
-    /// As [`try_recv`](Self::try_recv).
+    /// The same as [`try_recv`](Self::try_recv).
     #[inline]
     #[doc(alias = "task_work_run")]
     pub fn drain(&mut self, max: usize) -> Drain<'_, T> {
@@ -202,22 +203,22 @@ impl<T> Mailbox<T> {
     }
 
     /// Returns an iterator that receives items as long as `budget` returns `true`. The rest stays
-    /// inside, in order.
+    /// in the mailbox, in order.
     ///
     /// `budget` is called before each receipt. The iterator ends when it returns `false`, or when
     /// there is nothing to receive.
     ///
     /// # Blocking
     ///
-    /// As [`try_recv`](Self::try_recv).
+    /// The same as [`try_recv`](Self::try_recv).
     ///
     /// # Panics
     ///
-    /// If `budget` does. All items that were not received stay inside.
+    /// If `budget` panics. All items that were not received stay in the mailbox.
     ///
     /// # Examples
     ///
-    /// As many as fit into a millisecond:
+    /// Receive as many items as fit into a millisecond:
     ///
     /// ```
     /// use afterwork::mailbox::Mailbox;
@@ -237,42 +238,42 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Returns the number of items inside. Posters may have added others before it returns.
+    /// Returns the number of items in the mailbox. Posters may have added others before it returns.
     ///
     /// Does not count items behind a poster in the middle of its post, items in a
     /// [`Batch`](super::Batch), and items that wait for capacity.
     ///
     /// # Blocking
     ///
-    /// Never blocks. Walks over all blocks: a load for each dozen small items. For a bounded
+    /// Never blocks. Walks over all blocks, with a load for each dozen small items. For a bounded
     /// mailbox, [`Poster::nr_inside`] is a cheaper way to read the used capacity.
     pub fn len(&mut self) -> usize {
         let reader = self.reader.as_mut().expect("only the drop takes it");
-        // SAFETY: the reader was made with this inbox, in `from_builder`.
+        // SAFETY: the reader was created with this inbox, in `from_builder`.
         unsafe { self.shared.inbox.len(reader) }
     }
 
-    /// Returns `true` if no item is inside and no post is in progress.
+    /// Returns `true` if no item is in the mailbox and no post is in progress.
     pub fn is_empty(&mut self) -> bool {
         matches!(self.count_inside(1), Inside::Short(_) | Inside::Over)
     }
 
-    /// Sleeps until `count` items are inside, or an eager one. A `count` of 0 counts as 1.
+    /// Sleeps until `count` items are in the mailbox, or an eager one. A `count` of 0 counts as 1.
     ///
-    /// Items that were left inside before are included. Lazy posts alone may never reach the count;
-    /// with those, use [`wait_timeout`](Self::wait_timeout) or [`wait_linger`](Self::wait_linger).
-    /// In a bounded mailbox a count above the capacity is reduced to the capacity, and while a
-    /// sender waits for capacity any item is enough.
+    /// Items that were left in the mailbox before are included. Lazy posts alone may never reach
+    /// the count; with those, use [`wait_timeout`](Self::wait_timeout) or
+    /// [`wait_linger`](Self::wait_linger). In a bounded mailbox a count above the capacity is
+    /// reduced to the capacity, and while a sender waits for capacity, any item is enough.
     ///
     /// # Blocking
     ///
-    /// Until then. Spins first, if that was useful before. Woken by the post that completes the
-    /// count, by an eager post, or by the drop of the last poster. While a poster is in the middle
-    /// of its post, this yields the CPU instead of sleeping.
+    /// Blocks until then. Spins first, if that was useful before. The post that completes the
+    /// count, an eager post, or the drop of the last poster wakes it. While a poster is in the
+    /// middle of its post, this yields the CPU instead of sleeping.
     ///
     /// # Errors
     ///
-    /// [`Closed`] if no item is inside and none will arrive.
+    /// [`Closed`] if no item is in the mailbox and none will arrive.
     pub fn wait(&mut self, count: usize) -> Result<(), Closed> {
         let mut nr_held = 0;
         loop {
@@ -288,21 +289,21 @@ impl<T> Mailbox<T> {
     /// Waits as [`wait`](Self::wait) does, for at most `timeout`. Returns `false` if the timeout
     /// expired.
     ///
-    /// The items inside may be received in either case.
+    /// The items in the mailbox may be received in either case.
     ///
     /// # Blocking
     ///
-    /// At most `timeout`, plus the system's delay. In a model it never times out.
+    /// Blocks for at most `timeout`, plus the system's delay. In a model it never times out.
     ///
     /// # Errors
     ///
-    /// As `wait`.
+    /// The errors of `wait`.
     ///
     /// # Examples
     ///
-    /// Up to 32 items at once, or the available ones after a millisecond. For an owner that then
-    /// has other work; other owners use [`wait_linger`](Self::wait_linger), which does not wake
-    /// them without an item.
+    /// Receive up to 32 items at once, or the available ones after a millisecond. This is for an
+    /// owner that then has other work. Other owners use [`wait_linger`](Self::wait_linger), which
+    /// does not wake them without an item.
     ///
     /// ```
     /// use afterwork::mailbox::Mailbox;
@@ -317,7 +318,7 @@ impl<T> Mailbox<T> {
     /// assert_eq!(mailbox.drain(32).count(), 1);
     /// ```
     pub fn wait_timeout(&mut self, count: usize, timeout: Duration) -> Result<bool, Closed> {
-        // The clock is read only if there are too few items inside.
+        // The clock is read only if there are too few items in the mailbox.
         let mut start_ns = None;
         let limit_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let mut nr_held = 0;
@@ -343,29 +344,30 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Sleeps until `min` items are inside, or an eager one; then gathers until `up_to` are inside,
-    /// for at most `within`. Returns `false` if that time expired.
+    /// Sleeps until `min` items are in the mailbox, or an eager one; then gathers until `up_to`
+    /// items are in the mailbox, for at most `within`. Returns `false` if that time expired.
     ///
-    /// The first sleep has no timer: an owner without items is not woken, however long that lasts.
-    /// The second one is that of [`wait_timeout`](Self::wait_timeout), so an eager item ends it at
-    /// once. Post items lazily if they may wait for others.
+    /// The first sleep has no timer: an owner without items is not woken, no matter how long that
+    /// lasts. The second one is that of [`wait_timeout`](Self::wait_timeout), so an eager item ends
+    /// it at once. Post items lazily if they may wait for others.
     ///
     /// The time starts when the owner finds the first `min` items. A `min` of 0 counts as 1; an
     /// `up_to` that is no larger than `min` makes this equivalent to [`wait`](Self::wait).
     ///
     /// # Blocking
     ///
-    /// Until then. At most two wake-ups for the gathered items: one for the first, one when the
-    /// count is complete or the time has expired. Eager posts and [`Poster::call`] end the
-    /// gathering at once; [`Poster::post_lazy`] and [`Poster::call_lazy`] join it.
+    /// Blocks until then. The gathered items cause at most two wake-ups: one for the first item,
+    /// and one when the count is complete or the time has expired. Eager posts and [`Poster::call`]
+    /// end the gathering at once; [`Poster::post_lazy`] and [`Poster::call_lazy`] join it.
     ///
     /// # Errors
     ///
-    /// As [`wait`](Self::wait).
+    /// The errors of [`wait`](Self::wait).
     ///
     /// # Examples
     ///
-    /// Up to 32 items at once, none later than a millisecond, and no wake-up while there are none:
+    /// Receive up to 32 items at once, each no later than after a millisecond, without wake-ups
+    /// while there are no items:
     ///
     /// ```
     /// use afterwork::mailbox::Mailbox;
@@ -393,7 +395,7 @@ impl<T> Mailbox<T> {
         self.wait_timeout(up_to, within)
     }
 
-    /// Receives the oldest item. Sleeps while there is none.
+    /// Receives the oldest item. Sleeps while there is no item.
     ///
     /// # Blocking
     ///
@@ -455,20 +457,20 @@ impl<T> Mailbox<T> {
         self.try_recv()
     }
 
-    /// Rejects new posts from now on. The items inside may still be received. Senders that wait for
-    /// capacity get their items back.
+    /// Rejects new posts from now on. The items in the mailbox may still be received. Senders that
+    /// wait for capacity get their items back.
     ///
     /// A post that overlaps this call may be rejected or accepted. If it is accepted, its item may
     /// arrive after the owner has got [`Closed`]; it is received by a later call, or dropped with
-    /// the mailbox. An owner that must receive every accepted item does not close: it receives
+    /// the mailbox. An owner that must receive every accepted item does not call this, and receives
     /// until the last poster is dropped.
     ///
-    /// Posters close it by [`Poster::close`].
+    /// Posters close the mailbox with [`Poster::close`].
     pub fn close(&self) {
         self.shared.close();
     }
 
-    /// Prepares a sleep until `count` items are inside: counts, arms, and counts again.
+    /// Prepares a sleep until `count` items are in the mailbox: counts, arms, and counts again.
     pub(super) fn prepare_sleep(&mut self, count: usize, sleep: Sleep<'_>) -> PrepareSleep {
         let capacity = self.shared.capacity();
         let count = count.min(capacity.unwrap_or(usize::MAX)).max(1);
@@ -508,16 +510,16 @@ impl<T> Mailbox<T> {
         &self.shared
     }
 
-    /// Counts the items inside, up to `count`.
+    /// Counts the items in the mailbox, up to `count`.
     fn count_inside(&mut self, count: usize) -> Inside {
-        // Read before the count: if no more posts can arrive, the count is final.
+        // This is read before the count: if no more posts can arrive, the count is final.
         let over = self.is_over();
         let reader = self.reader.as_mut().expect("only the drop takes it");
-        // SAFETY: the reader was made with this inbox, in `from_builder`.
+        // SAFETY: the reader was created with this inbox, in `from_builder`.
         match unsafe { self.shared.inbox.count(reader, count) } {
             Count::Enough => Inside::Enough,
             Count::MidPush if self.shared.is_at_home() => Inside::MidPush,
-            // In a child of `fork` that push never ends.
+            // In a child of `fork`, that push never ends.
             Count::MidPush => match self.len() {
                 0 => Inside::Over,
                 _ => Inside::Enough,
@@ -546,7 +548,7 @@ impl<T> Mailbox<T> {
         let (shared, spent) = (&*self.shared, &mut self.spent);
         let reader = self.reader.as_mut().expect("only the drop takes it");
         let emptied = |block| spent.push(block, &shared.free);
-        // SAFETY: the reader was made with this inbox, in `from_builder`.
+        // SAFETY: the reader was created with this inbox, in `from_builder`.
         let found = unsafe { shared.inbox.read(reader, emptied) };
         found.map(|(item, takes_capacity)| {
             if shared.admission.is_some() && takes_capacity {
@@ -646,7 +648,7 @@ impl<T, B: FnMut() -> bool> Iterator for DrainWhile<'_, T, B> {
     #[inline]
     fn next(&mut self) -> Option<T> {
         // FOREIGN(drain-budget): the owner's closure, on the owner, which gets the panic. All items
-        // stay inside.
+        // stay in the mailbox.
         if self.drain.left > 0 && !(self.budget)() {
             self.drain.left = 0;
         }

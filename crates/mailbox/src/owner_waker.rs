@@ -34,21 +34,22 @@ const TASK: u8 = 1;
 #[cfg(not(any(loom, shuttle)))]
 const EVENTFD: u8 = 2;
 
-/// Wakes the owner. Fired by the poster that has claimed the wake-up.
+/// The waker of the owner, fired by the poster that has claimed the wake-up.
 ///
 /// Each way of waking leaves a token, so a wake-up before the sleep ends the sleep.
 #[derive(Debug)]
 pub(super) struct OwnerWaker {
-    /// A: how the owner sleeps. Written before it arms, read by the poster that claimed.
+    /// A: the way in which the owner sleeps. Written before it arms, and read by the poster that
+    /// claims the wake-up.
     kind: AtomicU8,
-    /// I: wakes the owner's thread.
+    /// I: the handle that wakes the owner's thread.
     thread: Unparker,
     /// The task to wake. Removed by the poster that wakes it.
     task: Mutex<Option<Waker>>,
     /// I: the process whose threads take the lock of `task`. In a child of `fork`, a thread that
     /// does not exist there may hold the lock.
     process: Process,
-    /// Created when the owner first requests it.
+    /// The eventfd, created when the owner first requests it.
     #[cfg(not(any(loom, shuttle)))]
     eventfd: OnceLock<EventFd>,
 }
@@ -65,7 +66,7 @@ impl OwnerWaker {
         }
     }
 
-    /// Sets how the owner is about to sleep. It arms next.
+    /// Sets the way in which the owner is about to sleep. It must arm next.
     pub(super) fn set_sleep(&self, sleep: Sleep<'_>) {
         let kind = match sleep {
             Sleep::Thread => THREAD,

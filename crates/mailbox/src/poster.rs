@@ -1,4 +1,4 @@
-//! The poster's side: posting, and dropping a poster.
+//! The poster's side: posts items, and counts posters.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ use super::shared::Shared;
 ///
 /// # A full mailbox
 ///
-/// - To get the item back, and shed it or try later: [`post`](Self::post),
+/// - To get the item back, in order to shed it or to try later: [`post`](Self::post),
 ///   [`post_lazy`](Self::post_lazy), [`batch`](Self::batch).
 /// - To wait for capacity as a task: [`send`](Self::send).
 /// - To wait for capacity as a thread: [`send_blocking`](Self::send_blocking),
@@ -42,7 +42,8 @@ use super::shared::Shared;
 /// must not be used in signal handlers. If there is a [capacity](super::Builder::capacity), it may
 /// take a lock for a few instructions.
 pub struct Poster<T> {
-    /// Dropped first, because its pushed blocks must be sealed before `shared` frees the queue.
+    /// This field is dropped first, because its pushed blocks must be sealed before `shared` frees
+    /// the queue.
     pub(super) cache: Cache<T>,
     pub(super) shared: Arc<Shared<T>>,
     /// I: the lane of its items.
@@ -108,12 +109,12 @@ impl<T> Poster<T> {
 
     /// Posts an item, and wakes the owner only if the item completes the count for which it sleeps.
     ///
-    /// For work that may wait a short time. The owner bounds the time by
+    /// Use it for work that may wait a short time. The owner bounds the time with
     /// [`Mailbox::wait_timeout`](super::Mailbox::wait_timeout).
     ///
     /// # Errors
     ///
-    /// As [`post`](Self::post).
+    /// The errors of [`post`](Self::post).
     #[inline]
     #[doc(alias = "IOU_F_TWQ_LAZY_WAKE")]
     pub fn post_lazy(&self, item: T) -> Result<(), PostError<T>> {
@@ -128,18 +129,18 @@ impl<T> Poster<T> {
     /// Returns a poster of the same mailbox whose items overtake waiting ordinary items: all items
     /// posted by it, with any function, are *urgent*.
     ///
-    /// For few items among many: a cancel among requests, a heartbeat among data.
+    /// Use it for few items among many, such as a cancel among requests, or a heartbeat among data.
     ///
     /// # Guarantees
     ///
-    /// - An urgent item is received before all ordinary ones that are inside, and after older
-    ///   urgent ones.
-    /// - Ordinary items are not starved: while both are inside, every tenth receipt is an ordinary
-    ///   one.
+    /// - An urgent item is received before all ordinary ones that are in the mailbox, and after
+    ///   older urgent ones.
+    /// - Ordinary items are not starved: while both are in the mailbox, every tenth receipt is an
+    ///   ordinary one.
     /// - Items of one lane are received in the order of the [mailbox](super::Mailbox); of two
     ///   posters of one thread, one urgent and one not, the lane decides.
     ///
-    /// - The owner's sleep ends as with other posts: at once by [`post`](Self::post), by
+    /// - The owner's sleep ends as with other posts: [`post`](Self::post) ends it at once, and
     ///   [`post_lazy`](Self::post_lazy) if the count is complete.
     /// - A [batch](Self::batch) or a [call](Self::call) is urgent as a whole.
     /// - A capacity counts both lanes, and rejects items of both. Waiting senders are admitted in
@@ -152,8 +153,8 @@ impl<T> Poster<T> {
     ///
     /// # Cost
     ///
-    /// After the first call the owner checks two queues for each receipt: a few nanoseconds. A
-    /// mailbox without such a call pays less than a nanosecond for each post.
+    /// After the first call, the owner checks two queues for each receipt, which takes a few
+    /// nanoseconds. A mailbox without such a call pays less than a nanosecond for each post.
     ///
     /// # Blocking
     ///
@@ -185,7 +186,7 @@ impl<T> Poster<T> {
         self.lane == Lane::Urgent
     }
 
-    /// Returns the maximum number of items inside, or `None` if the mailbox is unbounded.
+    /// Returns the maximum number of items in the mailbox, or `None` if the mailbox is unbounded.
     pub fn capacity(&self) -> Option<usize> {
         self.shared.capacity()
     }
@@ -204,8 +205,9 @@ impl<T> Poster<T> {
     }
 
     /// Closes the mailbox: posts of all posters are rejected from now on, and the owner is woken.
-    /// The owner still receives the items inside, including all that this thread has posted, and
-    /// then gets [`Closed`](super::Closed). Senders that wait for capacity get their items back.
+    /// The owner still receives the items in the mailbox, including all that this thread has
+    /// posted, and then gets [`Closed`](super::Closed). Senders that wait for capacity get their
+    /// items back.
     ///
     /// A post of another thread that overlaps this call may be accepted; see
     /// [`Mailbox::close`](super::Mailbox::close).
@@ -266,7 +268,8 @@ impl<T> Poster<T> {
         debug_assert_eq!(kind, self.kind, "a block has items of one kind");
         let shared = &*self.shared;
         let lane = self.lane;
-        // Passed by value: captured by reference, values in registers would be stored to memory.
+        // These are captured by value. By reference, values in registers would have to be stored to
+        // memory.
         let posted = self.cache.with(item, move |store, item| {
             store.post(&shared.inbox, lane, &shared.free, item, kind, eager)
         });
@@ -319,7 +322,8 @@ impl<T> Poster<T> {
     /// Wakes the owner, which may wait for posts that will never arrive.
     #[cold]
     fn last_one_gone(&self) {
-        // Like an eager post: our decrement replaces the push, and the owner reads it after arming.
+        // This is like an eager post: our decrement replaces the push, and the owner reads it after
+        // arming.
         if self.shared.owner.wait.claim(1, true) {
             self.shared.owner.wake();
         }

@@ -1,4 +1,4 @@
-//! Owners that are async tasks, on any executor.
+//! Lets an async task be the owner, on any executor.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,10 +22,10 @@ pub struct Ready<'m, T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Is ready if `count` items are inside, or an eager one. A `count` of 0 counts as 1.
+    /// Is ready if `count` items are in the mailbox, or an eager one. A `count` of 0 counts as 1.
     ///
-    /// Otherwise the task of `cx` is woken once when `count` items, or an eager one, are inside.
-    /// Each poll registers the waker again, so extra polls are harmless.
+    /// Otherwise the task of `cx` is woken once when `count` items, or an eager one, are in the
+    /// mailbox. Each poll registers the waker again, so extra polls are harmless.
     ///
     /// # Blocking
     ///
@@ -33,14 +33,14 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] if no item is inside and none will arrive.
+    /// [`Closed`] if no item is in the mailbox and none will arrive.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>, count: usize) -> Poll<Result<(), Closed>> {
         match self.prepare_sleep(count, Sleep::Task(cx.waker())) {
             PrepareSleep::Ready => Poll::Ready(Ok(())),
             PrepareSleep::Closed => Poll::Ready(Err(Closed)),
             PrepareSleep::Sleep => Poll::Pending,
             PrepareSleep::Retry => {
-                // A poster is in mid-push: let other tasks run, and poll again.
+                // A poster is in mid-push, so let other tasks run, and poll again.
                 // FOREIGN(recv-wake): the executor's waker, on the owner, which gets the panic.
                 // Nothing was changed.
                 cx.waker().wake_by_ref();
@@ -57,7 +57,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// As [`poll_ready`](Self::poll_ready).
+    /// The errors of [`poll_ready`](Self::poll_ready).
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Closed>> {
         if let Ok(item) = self.try_recv() {
             return Poll::Ready(Ok(item));
@@ -75,17 +75,17 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] if no item is inside and none will arrive.
+    /// [`Closed`] if no item is in the mailbox and none will arrive.
     pub fn recv(&mut self) -> Recv<'_, T> {
         Recv(self)
     }
 
-    /// Returns a future that is ready when `count` items are inside; see
+    /// Returns a future that is ready when `count` items are in the mailbox; see
     /// [`poll_ready`](Self::poll_ready).
     ///
     /// # Errors
     ///
-    /// As [`recv`](Self::recv).
+    /// The errors of [`recv`](Self::recv).
     pub fn ready(&mut self, count: usize) -> Ready<'_, T> {
         Ready {
             mailbox: self,

@@ -13,9 +13,9 @@
 //! before it was full stays on the poster's list (`block.rs`).
 //!
 //! Blocks beyond the limits are freed a few at a time: a receipt frees at most one chain, a post at
-//! most one block. A poster remembers [`MAX_LEFT`] blocks that it left, and seals further ones,
-//! which then belong to the owner, as full ones do. So posters that alternate while the owner is
-//! busy neither keep all those blocks nor free them all at once.
+//! most one block. A poster remembers [`MAX_LEFT`] blocks that it left before they were full, and
+//! seals further ones, which then belong to the owner, as full ones do. Posters that alternate
+//! while the owner is busy therefore neither keep all those blocks nor free them all at once.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -29,20 +29,20 @@ use sync::{identity, twin};
 use super::block::{self, Blank, Block, Kind};
 use super::inbox::Inbox;
 
-/// Number of items whose blocks the owner gathers before it returns them. Measured: 32 is the knee.
-/// Smaller chains access the shared line more often; with larger ones, posters run out of blocks
-/// and allocate. Small in a model, so that it happens often.
+/// Number of items whose blocks the owner gathers before it returns them. Measured: smaller chains
+/// access the shared line more often; with larger ones, posters run out of blocks and allocate. The
+/// number is small in a model, so that a return happens often.
 const CHAIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
-/// Number of left blocks that a poster remembers. Further ones belong to the owner. A guess: with
-/// fewer, posters that alternate use the free list as soon as the owner is slightly behind; with
-/// more, each idle poster keeps more than 8 KiB.
+/// Number of blocks that a poster remembers after leaving them. Further ones belong to the owner. A
+/// guess: with fewer, posters that alternate use the free list as soon as the owner is slightly
+/// behind; with more, each idle poster keeps more than 8 KiB.
 const MAX_LEFT: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 /// The blocks of a poster: the current one, the ones that it left, and blocks without items.
 #[derive(Debug)]
 pub(super) struct Store<T> {
-    /// The block that was pushed last. Not sealed, and perhaps still the newest.
+    /// The block that was pushed last. It is not sealed, and may still be the newest.
     current: Option<NonNull<Block<T>>>,
     /// Number of items in `current`.
     nr_added: usize,
@@ -53,18 +53,19 @@ pub(super) struct Store<T> {
 
 /// The stores of one poster.
 ///
-/// There are two, to save a locked instruction: it would wait until the writes of the last post are
-/// visible, and those wait for a cache line that the owner had. The first thread that posts has its
-/// own store. All others share one under a flag, and allocate while the flag is set.
+/// There are two stores, in order to save a locked instruction, which would wait until the writes
+/// of the last post are visible, and those wait for a cache line that the owner had. The first
+/// thread that posts has its own store. All others share one under a flag, and allocate while the
+/// flag is set.
 #[derive(Debug)]
 pub(super) struct Cache<T> {
     /// A: the [`identity`] of the thread that owns `own`, or 0. Set once.
     owner: AtomicU64,
-    /// Used by the thread in `owner`.
+    /// The store of the thread in `owner`.
     own: UnsafeCell<Store<T>>,
     /// A: `true` while a thread uses `common`.
     busy: AtomicBool,
-    /// Used by the thread that set `busy`.
+    /// The store of the thread that set `busy`.
     common: UnsafeCell<Store<T>>,
 }
 
@@ -109,8 +110,8 @@ impl<T> Store<T> {
             return self.post_in_another(inbox, lane, free, item, kind, eager);
         }
         let last = self.nr_added + 1 == inbox.nr_slots();
-        // SAFETY: we pushed it, and it is in `current` until we abandon it; `nr_added` is its
-        // number of items, and it was sealed with its last.
+        // SAFETY: we pushed the block, and it is in `current` until we abandon it. `nr_added` is
+        // its number of items. Its last item would have sealed it.
         let added = unsafe { block::add(current, self.nr_added, item, eager, last) };
         match added {
             Ok(()) => self.added(last),
@@ -164,8 +165,8 @@ impl<T> Store<T> {
         inbox.push(lane, block);
     }
 
-    /// Returns a block without items: one that was left and is closed, a spare one, or one of the
-    /// free list.
+    /// Returns a block without items: one of `left` that is closed, a spare one, or one of the free
+    /// list.
     #[inline]
     pub(super) fn blank(&mut self, free: &Stack<Block<T>>) -> Option<Blank<T>> {
         let blank = self.take_back().or_else(|| {
@@ -186,20 +187,20 @@ impl<T> Store<T> {
             return;
         };
         if self.left.len() >= MAX_LEFT {
-            // The owner is behind, so it has hardly ever closed the block already, which would
-            // leave it to us to free.
-            // SAFETY: we pushed it, and just forgot it.
+            // The owner is behind, so it has rarely closed the block already. If it has, we free
+            // the block.
+            // SAFETY: we pushed the block, and have just removed it from our list.
             drop(unsafe { block::seal(block) });
             return;
         }
         self.left.push_back(block);
     }
 
-    /// Returns the first left block, if the owner has closed it. The owner closes them in this
-    /// order.
+    /// Returns the first of the blocks in `left`, if the owner has closed it. The owner closes them
+    /// in this order.
     fn take_back(&mut self) -> Option<Blank<T>> {
         let first = *self.left.front()?;
-        // SAFETY: we pushed it, and `left` remembers it until the next line.
+        // SAFETY: we pushed the block, and `left` contains it until the next line.
         let blank = unsafe { block::take_back(first) }?;
         self.left.pop_front();
         Some(blank)
@@ -209,7 +210,7 @@ impl<T> Store<T> {
 impl<T> Drop for Store<T> {
     fn drop(&mut self) {
         for block in self.current.take().into_iter().chain(self.left.drain(..)) {
-            // SAFETY: we pushed it, and just forgot it.
+            // SAFETY: we pushed the block, and have just removed it from our list.
             drop(unsafe { block::seal(block) });
         }
     }
@@ -253,7 +254,7 @@ impl<T> Cache<T> {
         // that number.
         let is_mine = owner == me || (owner == 0 && self.adopt(me));
         if is_mine {
-            // SAFETY: only this thread reaches this, and not from within `body`.
+            // SAFETY: only this thread reaches this line, and not from within `body`.
             return Ok(self.own.with_mut(|store| body(unsafe { &mut *store }, arg)));
         }
         self.with_common(arg, body)

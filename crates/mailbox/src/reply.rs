@@ -9,10 +9,10 @@
 //! | `Lost` | the owner's end was dropped without an answer | the caller → `Gone` |
 //! | `Gone` | the caller has the answer, or has dropped its end | never |
 //!
-//! One lock guards the state and the wake-up of the caller. So a caller that finds `Asked` has
-//! stored its wake-up before the owner's end can change the state, and the thread that changes
-//! `Asked` finds it. The wake-up is fired after the lock is released; values are dropped under no
-//! lock.
+//! One lock guards the state and the wake-up of the caller. A caller that finds `Asked` has
+//! therefore stored its wake-up before the owner's end can change the state, and the thread that
+//! changes `Asked` finds the wake-up. The wake-up is fired after the lock is released, and values
+//! are dropped with no lock held.
 
 use std::error::Error;
 use std::fmt;
@@ -49,21 +49,22 @@ enum State<R> {
     Gone,
 }
 
-/// The owner's end of a call, which sends the answer. Part of the item that [`Poster::call`] posts.
+/// The owner's end of a call, which sends the answer. It is part of the item that [`Poster::call`]
+/// posts.
 ///
 /// If it is dropped without an answer, the caller gets an error, even if the item is dropped with
 /// its mailbox or because the post was rejected. The owner may pass it on, so that any thread can
 /// answer.
 #[must_use = "a caller waits for the answer"]
 pub struct ReplyTo<R> {
-    /// `None` once it has answered.
+    /// `None` once the answer was sent.
     slot: Option<Arc<Slot<R>>>,
 }
 
 /// The caller's end of a call, which receives the answer.
 ///
-/// A future, for tasks; threads call [`wait`](Self::wait). Dropping it does not cancel the item:
-/// [`ReplyTo::reply`] then returns an error to the owner.
+/// It is a future, for tasks; threads call [`wait`](Self::wait). Dropping it does not cancel the
+/// item: [`ReplyTo::reply`] then returns an error to the owner.
 #[must_use = "an answer without a waiter is dropped"]
 pub struct Reply<R> {
     slot: Arc<Slot<R>>,
@@ -73,8 +74,8 @@ pub struct Reply<R> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ReplyError {
-    /// The owner dropped the call without an answer, or the mailbox was dropped with the call
-    /// inside; or the answer was already taken.
+    /// The owner dropped the call without an answer, or the mailbox was dropped with the call in
+    /// it; or the answer was already taken.
     Lost,
     /// The timeout expired. The answer may still arrive.
     TimedOut,
@@ -109,11 +110,11 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// As `post`, with the item.
+    /// The errors of `post`, with the item.
     ///
     /// # Panics
     ///
-    /// If `make` does. Then nothing was posted.
+    /// If `make` panics. Nothing was posted then.
     ///
     /// # Examples
     ///
@@ -159,15 +160,15 @@ impl<T> Poster<T> {
     ///
     /// # Blocking
     ///
-    /// As [`call`](Self::call).
+    /// The same as [`call`](Self::call).
     ///
     /// # Errors
     ///
-    /// As [`call`](Self::call).
+    /// The errors of [`call`](Self::call).
     ///
     /// # Panics
     ///
-    /// As [`call`](Self::call).
+    /// The same as [`call`](Self::call).
     ///
     /// # Examples
     ///
@@ -202,15 +203,15 @@ impl<T> Poster<T> {
     ///
     /// # Blocking
     ///
-    /// Never blocks: a future, which does nothing until it is polled.
+    /// Never blocks. It returns a future, which does nothing until it is polled.
     ///
     /// # Errors
     ///
-    /// [`CallError`].
+    /// See [`CallError`].
     ///
     /// # Panics
     ///
-    /// If `make` does, in the first poll. Then nothing was sent.
+    /// If `make` panics, in the first poll. Nothing was sent then.
     ///
     /// # Examples
     ///
@@ -248,16 +249,16 @@ impl<T> Poster<T> {
     ///
     /// # Blocking
     ///
-    /// While the mailbox is full, and until the owner answers. An owner that calls itself waits
-    /// forever.
+    /// Blocks while the mailbox is full, and until the owner answers. An owner that calls itself
+    /// waits forever.
     ///
     /// # Errors
     ///
-    /// [`CallError`].
+    /// See [`CallError`].
     ///
     /// # Panics
     ///
-    /// If `make` does, and as `send_blocking`. Then nothing was sent.
+    /// If `make` or `send_blocking` panics. Nothing was sent then.
     pub fn call_blocking<R>(&self, make: impl FnOnce(ReplyTo<R>) -> T) -> Result<R, CallError<T>> {
         let (to, reply) = reply();
         // FOREIGN(call): as above.
@@ -324,7 +325,8 @@ impl<R> Slot<R> {
             return Poll::Ready(Err(ReplyError::Lost));
         };
         if let State::Asked(place) = &mut *state {
-            // The previous wake-up is dropped after the lock, because it was declared before.
+            // The previous wake-up is dropped after the lock is released, because it was declared
+            // before the lock.
             mem::swap(place, &mut on_turn);
             return Poll::Pending;
         }
@@ -344,8 +346,8 @@ impl<R> ReplyTo<R> {
     ///
     /// # Errors
     ///
-    /// The value, if the caller has dropped its end, or in a child of `fork` if the call belongs to
-    /// the parent.
+    /// The value, if the caller has dropped its end, or if the call belongs to the parent of this
+    /// child of `fork`.
     #[doc(alias = "complete")]
     pub fn reply(mut self, value: R) -> Result<(), R> {
         let slot = self.slot.take().expect("it answers once");
@@ -367,16 +369,17 @@ impl<R> Reply<R> {
     ///
     /// # Blocking
     ///
-    /// Until the owner answers, or drops its end. An owner that waits for its own answer waits
-    /// forever.
+    /// Blocks until the owner answers, or drops its end. An owner that waits for its own answer
+    /// waits forever.
     ///
     /// # Errors
     ///
-    /// [`ReplyError::Lost`]. In a child of `fork`, at once if the call belongs to the parent.
+    /// [`ReplyError::Lost`] if there is no answer. In a child of `fork`, a call of the parent
+    /// returns it at once.
     ///
     /// # Panics
     ///
-    /// In an item of a bottom-half queue, whether there is an answer or not.
+    /// If called in an item of a bottom-half queue, whether there is an answer or not.
     pub fn wait(mut self) -> Result<R, ReplyError> {
         self.wait_within(None)
     }
@@ -385,15 +388,15 @@ impl<R> Reply<R> {
     ///
     /// # Blocking
     ///
-    /// At most `timeout`, plus the system's delay. In a model it never times out.
+    /// Blocks for at most `timeout`, plus the system's delay. In a model it never times out.
     ///
     /// # Errors
     ///
-    /// As [`wait`](Self::wait), and [`ReplyError::TimedOut`].
+    /// The errors of [`wait`](Self::wait), and [`ReplyError::TimedOut`].
     ///
     /// # Panics
     ///
-    /// As `wait`.
+    /// The same as `wait`.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<R, ReplyError> {
         self.wait_within(Some(timeout))
     }

@@ -1,4 +1,4 @@
-//! Calls: an answer arrives, or an error.
+//! Tests that each call gets an answer or an error.
 
 use std::future::Future;
 use std::panic::panic_any;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// Counts its wake-ups.
+/// A waker that counts its wake-ups.
 #[derive(Default)]
 struct WakeCounter(AtomicUsize);
 
@@ -136,7 +136,7 @@ fn a_wait_that_timed_out_may_be_repeated() {
     owner.join().unwrap().unwrap();
 }
 
-/// Counts its drop, and panics in it.
+/// A value that counts its drop, and panics in it.
 struct Bomb(Arc<AtomicUsize>);
 
 impl Drop for Bomb {
@@ -192,7 +192,7 @@ fn call_of_a_task_waits_for_capacity_and_then_for_the_answer() {
     let (number, to) = mailbox.try_recv().unwrap();
     to.reply(10 * number).unwrap();
     assert!(matches!(second.as_mut().poll(cx), Poll::Ready(Ok(20))));
-    // Dropped while waiting: its item is dropped with it.
+    // A call that is dropped while it waits drops its item.
     let held = poster.call(|to| (3, to)).unwrap();
     {
         let mut dropped = pin!(poster.call_async(|to| (4, to)));

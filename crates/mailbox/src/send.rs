@@ -19,10 +19,11 @@ use super::shared::Waiting;
 ///
 /// # Guarantees
 ///
-/// - Sends are admitted in the order of their first polls. The item itself waits, not its task: a
-///   task that is slow to poll again delays no other.
-/// - Dropping the future removes its item from the wait queue and drops it, if it is not inside
-///   yet. [`take_back`](Self::take_back) returns it instead. In both cases later items move up.
+/// - Sends are admitted in the order of their first polls. The item itself waits, and not its task,
+///   so a task that is slow to poll again delays no other.
+/// - Dropping the future removes its item from the wait queue and drops it, if it is not in the
+///   mailbox yet. [`take_back`](Self::take_back) returns it instead. In both cases later items move
+///   up.
 #[must_use = "a future does nothing until it is polled"]
 pub struct Sending<'p, T> {
     poster: &'p Poster<T>,
@@ -39,13 +40,13 @@ enum At<T> {
 impl<T> Poster<T> {
     /// Posts an item, and waits for capacity if the mailbox is full. Wakes the owner if it sleeps.
     ///
-    /// An owner that waits for more items than fit is also woken. An unbounded mailbox always has
-    /// capacity.
+    /// An owner that waits for more items than the mailbox can hold is also woken. An unbounded
+    /// mailbox always has capacity.
     ///
     /// # Blocking
     ///
-    /// Never blocks: a future that is ready when the item is inside. The owner's receipts wake the
-    /// task.
+    /// Never blocks. It returns a future that is ready when the item is in the mailbox. The owner's
+    /// receipts wake the task.
     ///
     /// # Errors
     ///
@@ -81,22 +82,23 @@ impl<T> Poster<T> {
         }
     }
 
-    /// Posts an item as [`send`](Self::send) does, and blocks this thread until it is inside.
+    /// Posts an item as [`send`](Self::send) does, and blocks this thread until the item is in the
+    /// mailbox.
     ///
     /// # Blocking
     ///
-    /// While the mailbox is full. Woken by the owner's receipts, and when the mailbox is closed or
-    /// dropped. Waiting threads and tasks are admitted in order of arrival. An owner that sends to
-    /// its own full mailbox waits for itself.
+    /// Blocks while the mailbox is full. The owner's receipts wake it, and so does the close or the
+    /// drop of the mailbox. Waiting threads and tasks are admitted in order of arrival. An owner
+    /// that sends to its own full mailbox waits for itself.
     ///
     /// # Errors
     ///
-    /// As `send`.
+    /// The errors of `send`.
     ///
     /// # Panics
     ///
-    /// In an item of a bottom-half queue, even if the mailbox is not full. The item is then
-    /// dropped.
+    /// If called in an item of a bottom-half queue, even if the mailbox is not full. The item is
+    /// then dropped.
     pub fn send_blocking(&self, item: T) -> Result<(), PostError<T>> {
         self.send_within(item, None)
     }
@@ -105,15 +107,15 @@ impl<T> Poster<T> {
     ///
     /// # Blocking
     ///
-    /// At most `timeout`, plus the system's delay. In a model it never times out.
+    /// Blocks for at most `timeout`, plus the system's delay. In a model it never times out.
     ///
     /// # Errors
     ///
-    /// As `send_blocking`, and [`PostError::Full`] with the item if the timeout expired.
+    /// The errors of `send_blocking`, and [`PostError::Full`] with the item if the timeout expired.
     ///
     /// # Panics
     ///
-    /// As `send_blocking`.
+    /// The same as `send_blocking`.
     ///
     /// # Examples
     ///
@@ -148,8 +150,8 @@ impl<T> Poster<T> {
 }
 
 impl<T> Sending<'_, T> {
-    /// Gives up, and returns the item, or `None` if it is inside or was returned before. The future
-    /// has then ended.
+    /// Gives up, and returns the item, or `None` if it is in the mailbox or was returned before.
+    /// The future has then ended.
     ///
     /// # Blocking
     ///

@@ -1,4 +1,5 @@
-//! Waiting senders: they are let in in turn, give up without effect, and are never forgotten.
+//! Tests that waiting senders are admitted in turn, can give up without effect, and are never
+//! forgotten.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
@@ -14,10 +15,10 @@ use base::internal::admission::MAX_CAPACITY;
 
 use super::*;
 
-/// Long enough to notice a wait that is not woken; a correct wait never takes this long.
+/// A timeout that only a wait that is not woken reaches.
 const FOR_EVER: Duration = Duration::from_secs(100);
 
-/// Counts its wake-ups.
+/// A waker that counts its wake-ups.
 #[derive(Default)]
 struct WakeCounter(AtomicUsize);
 
@@ -27,7 +28,7 @@ impl Wake for WakeCounter {
     }
 }
 
-/// Decrements a count when dropped.
+/// An item that decrements a count when dropped.
 #[derive(PartialEq)]
 struct Counted<'a>(u32, Count<'a>);
 
@@ -269,7 +270,7 @@ fn batch_that_releases_capacity_admits_waiters() {
     assert_eq!(poll(&mut send), Poll::Ready(Ok(())));
 }
 
-/// Few under Miri, which takes a thousand times as long.
+/// The number is small under Miri, which takes a thousand times as long.
 const NR_POSTS: usize = match () {
     () if cfg!(miri) => 8,
     () if cfg!(sim) => 200,
@@ -335,7 +336,7 @@ fn panicking_waker_clone_leaves_the_item_in_place() {
     assert_eq!(send.take_back(), Some(1));
 }
 
-/// Panics when it wakes and when its last handle is dropped.
+/// A waker that panics when it wakes and when its last handle is dropped.
 struct Bomb;
 
 impl Wake for Bomb {
@@ -367,8 +368,8 @@ fn wakers_that_panic_take_nobody_along() {
                     .poll(&mut Context::from_waker(&waker))
                     .is_pending()
             );
-            // The room has the last handle.
-            // SAFETY: dropped once, and not used again; the count is two.
+            // The wait queue has the last handle.
+            // SAFETY: the handle is dropped once, and not used again. The count is two.
             unsafe { Arc::decrement_strong_count(waker.data().cast::<Bomb>()) };
         }
     }
@@ -381,7 +382,7 @@ fn wakers_that_panic_take_nobody_along() {
 
 #[test]
 fn item_of_a_leaked_send_is_dropped_and_its_panic_caught() {
-    /// Counts its drop, and panics in it.
+    /// A value that counts its drop, and panics in it.
     struct Bomb<'a>(&'a AtomicUsize);
     impl Drop for Bomb<'_> {
         fn drop(&mut self) {

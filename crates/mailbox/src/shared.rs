@@ -5,13 +5,13 @@
 //! | `life` | meaning |
 //! |---|---|
 //! | `OPEN` | posts are accepted |
-//! | `CLOSED` | new posts are rejected; the owner still receives the items inside |
+//! | `CLOSED` | new posts are rejected; the owner still receives the items in the mailbox |
 //! | `DEAD` | the mailbox was dropped |
 //!
 //! A post reads `life`, pushes, and reads `life` again. The first read rejects posts after `close`.
 //! A post that overlaps the owner's end may still push onto a dead queue. There its item would stay
 //! until the last poster is dropped, too long for a thread that waits for an answer, or for the
-//! item's drop. Hence the second read:
+//! item's drop. The second read prevents this:
 //!
 //! ```text
 //! owner:  life = DEAD;  fence;  drop the items inside
@@ -68,11 +68,11 @@ pub(super) struct Shared<T> {
     /// Read by every post. Written when the owner is about to sleep or ends, and by posts while it
     /// sleeps.
     pub(super) owner: CachePadded<Owner>,
-    /// Written by either side, once in many posts.
+    /// The free blocks. Written by either side, once in many posts.
     pub(super) free: CachePadded<Stack<Block<T>>>,
-    /// I: `None` in an unbounded mailbox. Each side has a line of its own in it.
+    /// I: `None` in an unbounded mailbox. It has a cache line for each side.
     pub(super) admission: Option<Box<Admission<Waiting<T>>>>,
-    /// A: number of [`Poster`](super::Poster)s.
+    /// A: the number of [`Poster`](super::Poster)s.
     pub(super) nr_posters: CachePadded<AtomicUsize>,
     /// The state that the owner leaves behind when it ends.
     dead: Mutex<Dead<T>>,
@@ -81,8 +81,8 @@ pub(super) struct Shared<T> {
 }
 
 /// An item that waits for capacity, instead of its thread. The owner moves it into the queue, so it
-/// does not wait for its sender to be scheduled. It is pushed under the lock of the wait queue: a
-/// sender that learns of it posts its next item behind.
+/// does not wait for its sender to be scheduled. It is pushed under the lock of the wait queue, so
+/// a sender that learns of the push posts its next item behind it.
 #[derive(Debug)]
 pub(super) struct Waiting<T> {
     item: T,
@@ -246,7 +246,7 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Lets waiting items in, as long as there is capacity.
+    /// Admits waiting items, as long as there is capacity.
     #[cold]
     fn let_in(&self, admission: &Admission<Waiting<T>>) {
         let mut wakeq = WakeQ::new();
@@ -266,8 +266,9 @@ impl<T> Shared<T> {
     /// Makes an item wait for capacity. Returns the item if the mailbox is closed.
     ///
     /// **No owner sleeps while an item waits.** An owner that waits for more items than fit, or for
-    /// lazy ones, would sleep forever, because waiting items cannot be posted. So joining wakes the
-    /// owner as an eager post does, and an owner that finds `AWAITED` and any item does not sleep.
+    /// lazy ones, would sleep forever, because waiting items cannot be posted. Joining the wait
+    /// queue therefore wakes the owner as an eager post does, and an owner that finds `AWAITED` and
+    /// any item does not sleep.
     #[cold]
     pub(super) fn wait_for_capacity(
         &self,
@@ -287,8 +288,8 @@ impl<T> Shared<T> {
         let ticket = admission
             .join(waiting, || self.let_in(admission))
             .map_err(Waiting::into_item)?;
-        // Like an eager post: AWAITED replaces the push, and the owner's count checks it after
-        // arming.
+        // This is like an eager post: AWAITED replaces the push, and the owner's count checks it
+        // after arming.
         if !twin::armed("capacity: waiting wakes no owner") && self.owner.wait.claim(1, true) {
             self.owner.wake();
         }
@@ -298,7 +299,8 @@ impl<T> Shared<T> {
     /// Rejects new posts from now on, and wakes the owner. Called by a poster.
     pub(super) fn close_and_wake(&self) {
         self.close();
-        // Like an eager post: the exchange replaces the push, and the owner reads it after arming.
+        // This is like an eager post: the exchange replaces the push, and the owner reads it after
+        // arming.
         let wakes = !twin::armed("close: wakes no owner");
         if wakes && self.owner.wait.claim(1, true) {
             self.owner.wake();
@@ -331,9 +333,9 @@ impl<T> Shared<T> {
         wakeq.fire();
     }
 
-    /// Ends the owner: drops the items inside, and leaves the reader to overlapping posts.
+    /// Ends the owner: drops the items in the mailbox, and leaves the reader to overlapping posts.
     pub(super) fn orphan(&self, reader: Reader<T>) {
-        // First, so that callers that get the error find the mailbox closed.
+        // The close comes first, so that callers that get the error find the mailbox closed.
         self.close();
         self.dead.lock().reader = Some(reader);
         // ORDER(life): the other end; see `posted`.
@@ -368,7 +370,7 @@ impl<T> Shared<T> {
                     }
                     dropping.push(me);
                 }
-                // SAFETY: the reader was made with the inbox, in `new`.
+                // SAFETY: the reader was created with the inbox, in `new`.
                 let found = unsafe { self.inbox.read(reader, drop) };
                 if found.is_err() {
                     dropping.retain(|thread| *thread != me);

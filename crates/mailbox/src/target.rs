@@ -33,9 +33,9 @@
 //! starts, and checks `CANCELLED` in the same transition: either its owner sees the cancel, or the
 //! canceller sees that it was too late (twin `local: a start overlooks the cancel`).
 //!
-//! **Wakers do not keep the mailbox open.** They post by a poster that is not counted, so the
+//! **Wakers do not keep the mailbox open.** They post through a poster that is not counted, so the
 //! mailbox may end. Wake-ups posted after that are dropped, like the items of posters that overlap
-//! its end. In a child of `fork` wakers do nothing.
+//! its end. In a child of `fork`, wakers do nothing.
 
 use std::fmt;
 use std::task::{Wake, Waker};
@@ -75,7 +75,7 @@ pub(super) trait Wakes: Send + Sync {
 pub(super) struct Mark {
     /// A: see the top of the file.
     word: AtomicU32,
-    /// Its place in the set. Used only by the set's thread.
+    /// The future's place in the set. Used only by the set's thread.
     pub(super) place: AtomicUsize,
 }
 
@@ -117,7 +117,7 @@ impl Mark {
         self.word.fetch_and(!POSTED, order) & CANCELLED != 0
     }
 
-    /// Returns `true` if it was cancelled. After `false` it may be cancelled at any time.
+    /// Returns `true` if the work was cancelled. After `false` it may be cancelled at any time.
     pub(super) fn is_cancelled(&self) -> bool {
         self.word.load(Ordering::Relaxed) & CANCELLED != 0
     }
@@ -175,7 +175,7 @@ impl<T> Target<T> {
 }
 
 impl<T: From<Woken> + Send + 'static> Target<T> {
-    /// Sets `bits`, and posts the wake-up if there is none inside. Returns the previous word.
+    /// Sets `bits`, and posts the wake-up if none is in the mailbox. Returns the previous word.
     pub(super) fn wake_with(self: &Arc<Self>, bits: u32) -> u32 {
         if !self.post.is_at_home() {
             return ENDED;

@@ -1,4 +1,4 @@
-//! The behavior of a mailbox, on one thread and on several.
+//! Tests of a mailbox, on one thread and on several.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,10 +10,10 @@ use std::{sync::Barrier, thread};
 
 use super::*;
 
-/// Long enough to notice a wait that is not woken; a correct wait never takes this long.
+/// A timeout that only a wait that is not woken reaches.
 const FOR_EVER: Duration = Duration::from_secs(100);
 
-/// Decrements a count when dropped.
+/// An item that decrements a count when dropped.
 #[derive(Debug)]
 struct Counted(Arc<AtomicUsize>);
 
@@ -219,7 +219,7 @@ fn one_eager_item_is_enough_even_when_it_came_first() {
     );
 }
 
-/// Few under Miri, which interprets each sleep.
+/// The number is small under Miri, which interprets each sleep.
 const NR_SLEEPS: u32 = if cfg!(miri) { 10 } else { 100 };
 
 #[test]
@@ -259,7 +259,7 @@ fn a_sleeping_owner_is_woken_by_eager_posts_and_by_batches() {
     });
     let mut nr_received = 0;
     while nr_received < NR_ITEMS {
-        // No more than will come.
+        // Do not wait for more items than will arrive.
         mailbox.wait(2.min(NR_ITEMS - nr_received)).unwrap();
         nr_received += mailbox.drain(8).count();
     }
@@ -282,7 +282,7 @@ fn the_owner_may_post_to_itself() {
     assert_eq!(seen, [3, 2, 1, 0]);
 }
 
-/// Few under Miri, which takes a thousand times as long.
+/// The number is small under Miri, which takes a thousand times as long.
 const NR_POSTS: usize = match () {
     () if cfg!(miri) => 40,
     () if cfg!(sim) => 1000,
@@ -386,7 +386,7 @@ const SLOTS: usize = super::block::nr_slots::<usize>();
 
 #[test]
 fn a_steady_flow_goes_round_in_the_same_blocks() {
-    // Block by block: every block that returns was the poster's before.
+    // Every block that returns was the poster's before.
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();
     for _ in 0..if cfg!(miri) { 10 } else { 100 } {
@@ -427,7 +427,7 @@ fn alternating_posters_keep_few_blocks() {
         assert!(poster.count_left() <= 64, "{}", poster.count_left());
     }
     assert!(mailbox.shared().free.take_all().count() <= 100_usize.div_ceil(SLOTS));
-    // The flow continues as before.
+    // Posts and receipts continue as before.
     for number in 0..nr_items {
         posters[number % 2].post(number).unwrap();
         assert_eq!(mailbox.try_recv(), Ok(number));
@@ -472,7 +472,7 @@ fn items_of_any_size_come_out_as_they_went_in() {
     round(Aligned(3));
 }
 
-/// Counts its wake-ups.
+/// A waker that counts its wake-ups.
 #[derive(Default)]
 struct WakeCounter(AtomicUsize);
 

@@ -1,7 +1,7 @@
-//! Owners that sleep in an io_uring ring: one wait for completions and posts together.
+//! Lets an owner sleep in an io_uring ring, in one wait for completions and posts.
 //!
-//! The ring polls the mailbox's eventfd by one *multishot* request, so going to sleep costs no
-//! entry:
+//! The ring polls the mailbox's eventfd with one *multishot* request, so going to sleep costs no
+//! submission entry:
 //!
 //! ```text
 //! once:      submit poll_entry(&mailbox, BELL)
@@ -15,8 +15,8 @@
 //! poster was dropped, it always returns `false`, and `try_recv` returns `Closed`. A loop that
 //! continues for its other completions then stops arming.
 //!
-//! The eventfd is signalled at most once an arming and never read: a multishot poll completes for
-//! each signal.
+//! The eventfd is signalled at most once per arming and never read, because a multishot poll
+//! completes for each signal.
 //!
 //! There are two other ways to wake a sleeping ring. A message from the poster's own ring costs the
 //! poster more, and needs a ring for each poster. A futex wait costs an entry for each sleep. The
@@ -38,7 +38,7 @@ const POLLIN: u32 = 0x001;
 ///
 /// # Errors
 ///
-/// As [`Mailbox::eventfd`].
+/// The errors of [`Mailbox::eventfd`].
 pub fn poll_entry<T>(mailbox: &Mailbox<T>, user_data: u64) -> io::Result<squeue::Entry> {
     let fd = types::Fd(mailbox.eventfd()?.as_raw_fd());
     Ok(opcode::PollAdd::new(fd, POLLIN)

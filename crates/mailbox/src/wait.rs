@@ -1,4 +1,4 @@
-//! Arm, count, claim: the owner sleeps until there are enough items, and is woken once.
+//! Lets the owner sleep until there are enough items, and be woken once: arm, count, claim.
 //!
 //! # The word
 //!
@@ -17,7 +17,7 @@
 //!
 //! # Properties, and their proofs
 //!
-//! **One wake-up an arming.** Only the owner makes `nr` positive. All changes are
+//! **One wake-up per arming.** Only the owner makes `nr` positive. All changes are
 //! read-modify-writes of one word, so they have one order. After each arming exactly one change
 //! takes the word from positive to zero or below: that of a poster, which wakes the owner, or the
 //! owner's own disarming. A claim by compare-exchange would break this: a count in between would
@@ -27,13 +27,13 @@
 //! **The owner never sleeps after it missed a post.** If the owner's fence comes first, the
 //! poster's load sees the arming, and the post counts. If the poster's fence comes first, the
 //! owner's count of the queue, after its fence, sees the push. The queue cannot appear empty then:
-//! *empty* means that every completed push was popped (see `mpscq`). So the owner does not sleep.
-//! Twins: either fence omitted; the second count omitted; an *empty* that relies on a missing link,
-//! and misses completed pushes behind a push in progress.
+//! *empty* means that every completed push was popped (see `mpscq`). The owner therefore does not
+//! sleep. Twins omit either fence, or the second count, or rely on a missing link for *empty*,
+//! which misses completed pushes behind a push in progress.
 //!
-//! **The owner sleeps only if no producer is in mid-push.** Behind such a producer completed posts
-//! may wait, uncounted. So the owner tries again. The producer needs a few more instructions,
-//! unless it was preempted; so the owner yields its CPU.
+//! **The owner sleeps only if no producer is in mid-push.** Behind such a producer, completed posts
+//! may wait, uncounted, so the owner tries again. The producer needs a few more instructions,
+//! unless it was preempted, so the owner yields its CPU.
 //!
 //! **The count may be too high, never too low.** Every post that the owner's count missed is
 //! counted by its poster, by the argument above. A poster whose item was found, or even received
@@ -51,9 +51,9 @@
 use sync::atomic::{AtomicI32, Ordering};
 use sync::{barrier, twin};
 
-/// The largest count of one arming, and of one poster's subtraction. Small, so that posters that
-/// count late cannot wrap the word to a positive value: that would take more than 30,000 of them at
-/// once. A waiter that waits for more arms again.
+/// The largest count of one arming, and of one poster's subtraction. It is small, so that posters
+/// that count late cannot wrap the word to a positive value, which would take more than 30,000 of
+/// them at once. A waiter that waits for more arms again.
 pub(super) const MAX_COUNT: usize = 1 << 16;
 
 /// The word that owner and posters share.

@@ -27,15 +27,15 @@ use super::poster::Poster;
 use super::reply::{ReplyTo, reply};
 use super::target::{POSTED, Post, Target, Woken};
 
-/// Number of items that the thread receives before it checks whether it may sleep. It has no
-/// other effect, because items are served in order.
+/// Number of items that the thread receives before it checks whether it may sleep. The number has
+/// no other effect, because items are served in order.
 const BATCH: usize = 32;
 
 /// One thread that runs closures in order, and futures that stay on it.
 ///
-/// For work that is bound to a thread: a library with thread-local state (OpenGL, Python, SQLite in
-/// single-thread mode, COM-like apartments), values that are not `Send`, work with its own
-/// real-time priority. For other work a workqueue is better, because it shares threads.
+/// Use it for work that is bound to a thread: a library with thread-local state (OpenGL, Python,
+/// SQLite in single-thread mode, COM-like apartments), values that are not `Send`, or work with its
+/// own real-time priority. For other work a workqueue is better, because it shares threads.
 ///
 /// # Guarantees
 ///
@@ -52,8 +52,8 @@ const BATCH: usize = 32;
 ///
 /// # Cost
 ///
-/// A thread, which sleeps while there is no work. An allocation for a
-/// [`spawn_detached`](Self::spawn_detached), three for a [`spawn`](Self::spawn), five for a future.
+/// A thread, which sleeps while there is no work. A [`spawn_detached`](Self::spawn_detached) costs
+/// one allocation, a [`spawn`](Self::spawn) three, and a future five.
 ///
 /// Differs from Linux: a worker takes closures and futures, not `kthread_work`s, which may be
 /// queued again and again.
@@ -85,7 +85,7 @@ const BATCH: usize = 32;
 /// ```
 #[doc(alias("kthread_worker", "SingleThreadExecutor", "Actor"))]
 pub struct Worker {
-    /// `None` once it is being dropped.
+    /// `None` once the worker is being dropped.
     poster: Option<Poster<Message>>,
     post: Arc<Post<Message>>,
     thread: Option<thread::JoinHandle>,
@@ -145,7 +145,8 @@ pub enum WorkerError {
     Thread(io::Error),
     /// The CPUs could not be set: the set is empty, or none is online.
     Cpus(io::Error),
-    /// The real-time priority could not be set: it is out of range, or the process lacks the right.
+    /// The real-time priority could not be set: it is out of range, or the process lacks the
+    /// permission.
     Fifo(io::Error),
 }
 
@@ -189,8 +190,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// Gives the thread a real-time priority: `SCHED_FIFO`, 1 to 99. Without the right to it,
-    /// building fails.
+    /// Gives the thread a real-time priority: `SCHED_FIFO`, 1 to 99. If the process lacks the
+    /// permission, building fails.
     ///
     /// The thread then runs before every ordinary thread of its CPUs, without a time limit: a long
     /// computation in a closure keeps all of them from running.
@@ -218,7 +219,7 @@ impl WorkerBuilder {
     ///
     /// # Blocking
     ///
-    /// Until the thread has its CPUs and its priority.
+    /// Blocks until the thread has its CPUs and its priority.
     ///
     /// # Errors
     ///
@@ -226,7 +227,7 @@ impl WorkerBuilder {
     ///
     /// # Panics
     ///
-    /// In an item of a bottom-half queue.
+    /// If called in an item of a bottom-half queue.
     pub fn build(self) -> Result<Worker, WorkerError> {
         report::must_be_free_to_sleep();
         self.params.check_threads().map_err(WorkerError::Params)?;
@@ -279,7 +280,7 @@ impl WorkerBuilder {
     }
 }
 
-/// The body of the thread.
+/// Runs the thread.
 fn run(mailbox: Mailbox<Message>, post: Arc<Post<Message>>, style: &ThreadStyle) {
     style.within(|| serve(mailbox, post));
 }
@@ -300,7 +301,7 @@ fn serve(mut mailbox: Mailbox<Message>, post: Arc<Post<Message>>) {
     drop(set);
     loop {
         match mailbox.try_recv() {
-            // FOREIGN(worker-skip): as of `skip`.
+            // FOREIGN(worker-skip): as in `skip`.
             Ok(message) => _ = panics::contain(|| drop(message)),
             Err(TryRecvError::MidPush) => thread::yield_now(),
             Err(_) => return,
@@ -412,12 +413,12 @@ impl Worker {
         })
     }
 
-    /// Waits until all closures that were spawned before have ended, and the futures have been
-    /// polled once.
+    /// Waits until all closures that were spawned before have ended, and all futures that were
+    /// spawned before have been polled once.
     ///
     /// # Blocking
     ///
-    /// Until then.
+    /// Blocks until then.
     ///
     /// # Errors
     ///
@@ -426,7 +427,7 @@ impl Worker {
     ///
     /// # Panics
     ///
-    /// In an item of a bottom-half queue.
+    /// If called in an item of a bottom-half queue.
     #[doc(alias = "kthread_flush_worker")]
     pub fn flush(&self) -> Result<(), JoinError> {
         report::must_be_free_to_sleep();
@@ -442,8 +443,8 @@ impl Worker {
     ///
     /// # Blocking
     ///
-    /// Until then: forever if a future is never woken. Inside a work item the pool gets another
-    /// worker for the time of the wait. On the worker's own thread it does not wait.
+    /// Blocks until then, and forever if a future is never woken. Inside a work item, the pool gets
+    /// another worker for the time of the wait. On the worker's own thread it does not wait.
     #[doc(alias = "kthread_destroy_worker")]
     pub fn shutdown(self) {}
 
@@ -482,8 +483,8 @@ impl Worker {
         if self.post.is_at_home()
             && let Some(poster) = &self.poster
         {
-            // Never rejected: the mailbox is unbounded, and its thread receives as long as this
-            // poster exists.
+            // The post is never rejected, because the mailbox is unbounded, and its thread receives
+            // as long as this poster exists.
             _ = poster.urgent().post(Message::Quit);
         }
     }

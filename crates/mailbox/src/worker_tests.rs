@@ -1,4 +1,4 @@
-//! Dedicated workers: the work on their thread, its order, and how they end.
+//! Tests of dedicated workers: the work on their thread, its order, and their end.
 
 use std::cell::RefCell;
 use std::future::{pending, poll_fn};
@@ -140,7 +140,7 @@ fn a_worker_that_is_dropped_waits_for_closures_and_futures() {
     let theirs = send.clone();
     worker.spawn_detached(move || theirs.send(1).unwrap());
     let future = worker.spawn_local(move || async move {
-        // Spawned when the worker may already have been dropped.
+        // This future is spawned when the worker may already have been dropped.
         spawn_local(async move { send.send(2).unwrap() })
             .await
             .unwrap();
@@ -246,7 +246,7 @@ fn impossible_worker_is_rejected_with_the_reason() {
     assert!(matches!(error, WorkerError::Params(_)), "{error}");
     let error = refused(Worker::builder("nowhere").cpus(CpuSet::new()));
     assert!(matches!(error, WorkerError::Cpus(_)), "{error}");
-    // The result depends on the machine if the right is missing; the priority is invalid in any
+    // Without the permission, the result depends on the machine. The priority is invalid in any
     // case.
     if !cfg!(any(miri, sim)) {
         let urgent = || Worker::builder("urgent");

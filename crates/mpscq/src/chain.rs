@@ -9,7 +9,7 @@ use sync::atomic::Ordering;
 
 use crate::link::{Linked, drop_all, next_of};
 
-/// A first-in first-out chain of owned items, for one thread.
+/// A first-in, first-out chain of owned items, for one thread.
 ///
 /// Appending an item costs two plain stores. [`Queue::push_chain`](crate::Queue::push_chain) then
 /// costs one contended swap for all items together.
@@ -168,7 +168,8 @@ impl<T: Linked> Chain<T> {
     ///
     /// 1. Links lead from `first` to `last` over `len` items, and this thread reads them without
     ///    races.
-    /// 2. Each item came from [`Linked::into_raw`], is no handle again, and is in nothing else.
+    /// 2. Each item came from [`Linked::into_raw`], has not been turned back into a handle, and is
+    ///    in no other queue, chain or list.
     #[inline]
     pub unsafe fn from_raw_parts(first: NonNull<T>, last: NonNull<T>, len: usize) -> Self {
         Self {

@@ -11,15 +11,16 @@
 //! assert_eq!(item.into_inner(), 7);
 //! ```
 //!
-//! A push costs one swap and one store, whatever other threads do. One thread at a time pops, in
-//! the order of the swaps, and never waits either. Items carry their own [`Link`].
+//! A push costs one swap and one store, no matter what other threads do. One thread at a time pops,
+//! in the order of the swaps, and never waits either. Items carry their own [`Link`].
 //!
 //! # When to use it
 //!
 //! - One consumer and many producers, and the order matters: use this queue.
-//! - Many small items of one producer: link them into a [`Chain`] and publish it with one swap.
+//! - One producer has many small items: link them into a [`Chain`] and publish it with one swap.
 //! - The order does not matter and all items are taken at once: [`Stack`] is smaller.
-//! - Several consumers, or a bounded length: use a channel. This queue is unbounded.
+//! - There are several consumers, or the length must be bounded: use a channel. This queue is
+//!   unbounded.
 //!
 //! # The three results of a pop
 //!
@@ -43,7 +44,7 @@
 //!
 //! # Cost
 //!
-//! On one thread a push and a pop together cost about one locked instruction and a cache hit.
+//! On one thread, a push and a pop together cost about one locked instruction and a cache hit.
 //! Several producers contend for the cache line that holds the newest item's address. A chain
 //! contends once for all of its items.
 //!

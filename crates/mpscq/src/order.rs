@@ -1,8 +1,8 @@
-//! The orderings of the queue, one function each, with the fault that weakens it.
+//! The orderings of the queue: one function for each, with the fault that weakens it.
 //!
 //! Separate functions let a model weaken the orderings one at a time. The arguments are at the
-//! uses, under the `ORDER` tag named here, and in `docs/orderings.md`. Normal builds have
-//! constants.
+//! uses, under the `ORDER` tag named here, and in `docs/orderings.md`. In normal builds the
+//! functions are constant.
 
 use sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 use sync::twin;
@@ -100,7 +100,8 @@ pub(crate) fn shared_claim() -> Ordering {
     twin::order("shared: relaxed claim", Acquire)
 }
 
-/// The published form of the kernel: a full barrier, a plain link store, dependent loads.
+/// The form that the kernel's documentation describes: a full barrier, a plain link store,
+/// dependent loads.
 #[inline(always)]
 pub(crate) fn kernel() -> bool {
     twin::armed("kernel: full barrier, plain link, dependent loads")

@@ -16,7 +16,8 @@ use crate::raw::{Pop, RawCursor, RawQueue};
 ///
 /// # Guarantees
 ///
-/// - Items of a producer are popped in the order of their pushes, those of a chain consecutively.
+/// - Items of a producer are popped in the order of their pushes, and those of a chain
+///   consecutively.
 /// - If one push completed before another began, its item is popped first.
 /// - Items that are in the queue when it is dropped are dropped with it.
 ///
@@ -66,7 +67,7 @@ pub struct Drain<'c, 'q, T: Linked> {
     stopped: Stopped,
 }
 
-/// Why a [`Drain`] stopped.
+/// The reason why a [`Drain`] stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stopped {
     /// The bound was reached, or the iteration has not ended.
@@ -99,9 +100,9 @@ impl<T: Linked> Queue<T> {
     ///
     /// # Blocking
     ///
-    /// Never blocks. Costs one swap and one store, whatever other threads do. Safe in a signal
-    /// handler, even if the signal interrupts a push or a pop of its thread at any instruction. An
-    /// interrupted pop may return [`Pop::MidPush`] although the push has completed.
+    /// Never blocks. Costs one swap and one store, no matter what other threads do. Safe in a
+    /// signal handler, even if the signal interrupts a push or a pop of its thread, at any
+    /// instruction. An interrupted pop may return [`Pop::MidPush`] although the push has completed.
     #[inline]
     pub fn push(&self, item: T::Handle) -> bool {
         let item = T::into_raw(item);
@@ -175,7 +176,7 @@ impl<'q, T: Linked> Consumer<'q, T> {
 
     /// Returns `true` if the last pop took the last item: the queue was empty at that moment.
     ///
-    /// Unlike [`Queue::is_empty`] it reads nothing that producers write.
+    /// Unlike [`Queue::is_empty`], this reads nothing that producers write.
     #[inline]
     pub fn emptied(&self) -> bool {
         self.load().emptied()
@@ -213,7 +214,7 @@ impl<'q, T: Linked> Consumer<'q, T> {
 }
 
 impl<T: Linked> Drain<'_, '_, T> {
-    /// Returns why the iteration ended.
+    /// Returns the reason why the iteration ended.
     pub fn stopped(&self) -> Stopped {
         self.stopped
     }

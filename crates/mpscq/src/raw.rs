@@ -23,7 +23,7 @@
 //! # Writers
 //!
 //! - `tail`: a producer, by swap. The consumer, by compare-exchange from its last item to null.
-//! - An item's link: its producer before the swap, to null. After that the next producer, once.
+//! - An item's link: its producer before the swap, to null. After that, the next producer, once.
 //! - `first`: the producer whose swap returned null, once. The consumer resets it to null, after it
 //!   has read the item there and before it clears `tail`.
 //! - The cursor: the consumer.
@@ -92,13 +92,14 @@ impl<T> RawQueue<T> {
         }
     }
 
-    /// Returns `true` if every push that completed before this call was popped. For any thread.
+    /// Returns `true` if every push that completed before this call was popped. Any thread may call
+    /// it.
     ///
     /// After `false` a pop may still find no item: see [`Pop::MidPush`].
     ///
     /// # Blocking
     ///
-    /// Never blocks. One relaxed load. Safe in a signal handler.
+    /// Never blocks. Costs one relaxed load. Safe in a signal handler.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         // Relaxed is enough. A push that happened before this load is at or before the value read,
@@ -116,14 +117,14 @@ impl<T: Linked> RawQueue<T> {
     ///
     /// # Blocking
     ///
-    /// Never blocks. Costs one swap and one store, whatever other threads do. Safe in a signal
-    /// handler, like [`Queue::push`](crate::Queue::push).
+    /// Never blocks. Costs one swap and one store, no matter what other threads do. Safe in a
+    /// signal handler, like [`Queue::push`](crate::Queue::push).
     ///
     /// # Safety
     ///
     /// 1. `item` came from [`Linked::into_raw`] and has not been turned back into a handle.
     /// 2. It is in no queue or list, and no other thread pushes it at the same time.
-    /// 3. `self` does not move, and is not freed, while an item is inside.
+    /// 3. `self` does not move, and is not freed, while an item is in it.
     #[inline(always)]
     pub unsafe fn push(&self, item: NonNull<T>) -> bool {
         // SAFETY: (1), (2): the item is exclusively ours, as a chain of one.
@@ -136,7 +137,7 @@ impl<T: Linked> RawQueue<T> {
     ///
     /// # Blocking
     ///
-    /// The same as [`push`](Self::push), whatever the length of the chain.
+    /// The same as [`push`](Self::push), regardless of the length of the chain.
     ///
     /// # Safety
     ///
@@ -267,7 +268,7 @@ impl<T: Linked> RawQueue<T> {
     ///
     /// # Blocking
     ///
-    /// Never blocks. One relaxed load.
+    /// Never blocks. Costs one relaxed load.
     #[inline(always)]
     pub fn is_newest(&self, item: NonNull<T>) -> bool {
         self.tail.load(Ordering::Relaxed) == item.as_ptr()
@@ -294,7 +295,8 @@ impl<T: Linked> RawQueue<T> {
         Pop::Item(head)
     }
 
-    /// Hands out the last item, and puts the stub in its place. `MidPush` if it is not the last.
+    /// Hands out the last item, and puts the stub in its place. Returns `MidPush` if it is not the
+    /// last.
     #[inline(always)]
     fn put_stub_back(&self, cursor: &mut RawCursor<T>, head: NonNull<T>) -> Pop<NonNull<T>> {
         // ORDER(mpscq-stub): message passing from consumer to producer, other end in `push_chain`.
@@ -332,7 +334,8 @@ impl<T> RawCursor<T> {
 
     /// Returns `true` if the last pop took the last item: the queue was empty at that moment.
     ///
-    /// Reads only the cursor. Also `true` before the first pop, and after one that found nothing.
+    /// Reads only the cursor. Also returns `true` before the first pop, and after one that found
+    /// nothing.
     #[inline(always)]
     pub fn emptied(&self) -> bool {
         self.head.is_null()

@@ -15,7 +15,7 @@ use crate::chain::Chain;
 use crate::link::{Linked, drop_all, next_of};
 use crate::order;
 
-/// A last-in first-out list. Any thread may push, and any thread may take all items.
+/// A last-in, first-out list. Any thread may push, and any thread may take all items.
 ///
 /// # Examples
 ///
@@ -52,8 +52,8 @@ impl<T: Linked> Stack<T> {
     ///
     /// # Blocking
     ///
-    /// Never blocks. Lock-free, not wait-free: the loop repeats each time another thread changes
-    /// the list first.
+    /// Never blocks. It is lock-free, but not wait-free: the loop repeats each time another thread
+    /// changes the list first.
     #[inline]
     #[doc(alias("llist_add", "cds_wfs_push"))]
     pub fn push(&self, item: T::Handle) -> bool {
@@ -112,7 +112,8 @@ impl<T: Linked> Stack<T> {
             item = older;
             len += 1;
         }
-        // SAFETY: 1: just linked. 2: each item's handle was given up by the thread that pushed it.
+        // SAFETY: 1: the items were just linked. 2: each item's handle was given up by the thread
+        // that pushed it.
         unsafe { Chain::from_raw_parts(item, newest, len) }
     }
 
@@ -122,7 +123,7 @@ impl<T: Linked> Stack<T> {
     #[inline]
     unsafe fn push_raw(&self, first: NonNull<T>, last: NonNull<T>) -> bool {
         let below = self.raw.push(first.as_ptr(), |below| {
-            // SAFETY: (1): ours until the push ends, and the borrow ends here.
+            // SAFETY: (1): the items are ours until the push ends, and the borrow ends here.
             unsafe { next_of(last) }.store(below, Ordering::Relaxed);
         });
         below.is_null()
@@ -139,7 +140,7 @@ pub struct RawStack<T> {
 
 impl<T> RawStack<T> {
     sync::const_unless_model! {
-        /// Makes an empty list.
+        /// Creates an empty list.
         pub fn new() -> Self {
             Self { top: AtomicPtr::new(ptr::null_mut()) }
         }
@@ -157,12 +158,12 @@ impl<T> RawStack<T> {
 
     /// Puts `newest` on top, and returns the item that was there before, or null.
     ///
-    /// Before each attempt `link` is called with the present top, which it writes into the link of
+    /// Before each attempt, calls `link` with the present top, which `link` writes into the link of
     /// the oldest of the new items.
     ///
     /// # Blocking
     ///
-    /// As [`Stack::push`].
+    /// The same as [`Stack::push`].
     #[inline]
     pub fn push(&self, newest: *mut T, mut link: impl FnMut(*mut T)) -> *mut T {
         let mut below = self.top.load(Ordering::Relaxed);
@@ -262,7 +263,7 @@ impl<T: Linked> Iterator for Taken<T> {
 
 impl<T: Linked> core::iter::FusedIterator for Taken<T> {}
 
-// SAFETY: it represents the handles of its items.
+// SAFETY: the value represents the handles of its items.
 unsafe impl<T: Linked> Send for Taken<T> where T::Handle: Send {}
 // SAFETY: a shared reference only shows whether items are left.
 unsafe impl<T: Linked> Sync for Taken<T> where T::Handle: Send {}

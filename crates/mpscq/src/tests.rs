@@ -1,4 +1,4 @@
-//! Tests of one thread, and of several threads if only the outcome matters. Miri runs them all.
+//! Tests with one thread, and with several threads if only the outcome matters. Miri runs them all.
 
 extern crate std;
 
@@ -299,7 +299,7 @@ unsafe impl Linked for Embedded {
     }
 
     unsafe fn from_raw(mut item: NonNull<Self>) -> &'static mut Embedded {
-        // SAFETY: (1): it came from an exclusive borrow that was given up.
+        // SAFETY: (1): the pointer came from an exclusive borrow that was given up.
         unsafe { item.as_mut() }
     }
 
@@ -319,25 +319,25 @@ fn the_raw_halves_work_apart() {
             link: Link::new(),
         }));
         items.push(item);
-        // SAFETY: just leaked, and this is the only reference.
+        // SAFETY: the item was just leaked, and this is the only reference.
         let item = Embedded::into_raw(unsafe { &mut *item });
         // SAFETY: 1: from `into_raw`. 2: new. 3: `queue` stays on this stack.
         let was_empty = unsafe { queue.push(item) };
         assert_eq!(was_empty, number == 0);
     }
     for number in 0..3 {
-        // SAFETY: the cursor was made with the queue, on the only thread.
+        // SAFETY: the cursor was created with the queue, on the only thread.
         let Pop::Item(item) = (unsafe { queue.pop(&mut cursor) }) else {
             panic!("three were pushed")
         };
-        // SAFETY: popped once.
+        // SAFETY: the item is popped once.
         assert_eq!(unsafe { Embedded::from_raw(item) }.number, number);
         assert_eq!(cursor.emptied(), number == 2);
     }
     // SAFETY: as above.
     assert_eq!(unsafe { queue.pop(&mut cursor) }, Pop::Empty);
     for item in items {
-        // SAFETY: leaked above, popped since.
+        // SAFETY: the item was leaked above, and has been popped.
         drop(unsafe { Box::from_raw(item) });
     }
 }

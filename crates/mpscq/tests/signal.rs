@@ -76,7 +76,7 @@ fn stepped(queue: &Items, at: u32, body: impl FnOnce()) -> bool {
     SPARE.set(Some(Node::new(FROM_HANDLER)));
     STEP.store(0, Ordering::Relaxed);
     AT.store(at, Ordering::Relaxed);
-    // SAFETY: sets the trap flag, whose signal has a handler.
+    // SAFETY: the code sets the trap flag, whose signal has a handler.
     unsafe { std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
     body();
     AT.store(NOT_ARMED, Ordering::Relaxed);
@@ -95,7 +95,7 @@ fn at_each_instruction<A, R>(
     let _alone = alone();
     let mut nr_places = 0;
     for at in 0..100_000 {
-        // Leaked (a few kilobytes in all), so that `make` can borrow it.
+        // The queue is leaked (a few kilobytes in all), so that `make` can borrow it.
         let queue: &'static Items = Box::leak(Box::default());
         (0..before).for_each(|number| _ = queue.push(Node::new(number)));
         let (argument, mut result) = (make(queue), None);

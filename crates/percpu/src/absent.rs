@@ -20,12 +20,12 @@ pub struct DrainedWhenAbsent {
 /// Runs the drains registered by [`PerCpu::drain_when_absent`] on the CPUs that are not in
 /// `online`.
 ///
-/// For a program that detects changes of the online CPUs itself. Registries of workqueues call this
-/// automatically.
+/// Call this in a program that detects changes of the online CPUs itself. Registries of workqueues
+/// call it automatically.
 ///
 /// # Blocking
 ///
-/// As [`PerCpu::drain_cpus`], for all of these drains.
+/// The same as [`PerCpu::drain_cpus`], for all of these drains.
 pub fn set_online_cpus(online: &CpuSet) {
     hotplug::notify(online);
 }
@@ -62,11 +62,11 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Blocking
     ///
-    /// As [`drain_cpus`](Self::drain_cpus).
+    /// The same as [`drain_cpus`](Self::drain_cpus).
     ///
     /// # Panics
     ///
-    /// As [`drain_cpus`](Self::drain_cpus).
+    /// The same as [`drain_cpus`](Self::drain_cpus).
     pub fn drain_absent(&self, online: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
         self.drain_cpus(&self.cpus().difference(online), f);
     }
@@ -76,11 +76,11 @@ impl<T: Send + 'static, C: Choice> PerCpu<T, C> {
     /// Calls `drain` on the data of each CPU that is not online, each time a change of the online
     /// CPUs is detected.
     ///
-    /// A registry of workqueues detects it when it reads the topology again (`Registry::global`
-    /// does so while work waits), or receives another topology by `Registry::set_topology`. It runs
-    /// the drain on a separate thread. A program reports a change by [`set_online_cpus`]. A CPU may
-    /// be drained more than once while it is offline, and a CPU that was never online is also
-    /// drained.
+    /// A registry of workqueues detects a change when it reads the topology again
+    /// (`Registry::global` does so while work waits), or receives another topology from
+    /// `Registry::set_topology`. It runs the drain on a separate thread. A program reports a change
+    /// with [`set_online_cpus`]. A CPU may be drained more than once while it is offline, and a CPU
+    /// that was never online is also drained.
     ///
     /// A panic of `drain` is caught, counted, and reported to
     /// [`Builder::on_panic`](super::Builder::on_panic).

@@ -1,6 +1,6 @@
 //! One remote call. It takes the slot, asks for it, or is queued, and is polled until it has run.
 //!
-//! An attempt never waits by itself, so a drain can have an attempt in progress for each CPU.
+//! An attempt itself never waits, so a drain can have an attempt in progress for each CPU.
 
 use std::panic::resume_unwind;
 
@@ -17,7 +17,7 @@ use super::slot::{Found, Slot};
 
 /// The state of an attempt.
 enum Stage<F, R> {
-    /// Not begun, or waiting for a thread inside the slot.
+    /// The call has not begun, or waits for a thread inside the slot.
     Ready(F),
     /// The owner has been asked for the slot.
     Asked(F, Wait),
@@ -32,7 +32,7 @@ enum Wait {
     Until(Deadline),
     /// Every thread has passed a fence since we asked.
     Fenced,
-    /// The bias must not be broken: wait for the owner.
+    /// The bias must not be broken, so wait for the owner.
     Endless,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Attempt<'p, T, F, R> {
     turn: Turn,
 }
 
-/// A held slot. Dropping it, also by a panic, releases the slot.
+/// A held slot. Dropping it, even by a panic, releases the slot.
 struct Held<'p, T> {
     slot: &'p Slot<T>,
     /// Set if the call has slept, so that the owner, or another caller, may wait for its end.
@@ -137,7 +137,7 @@ where
         }
         let since = self.turn.announced();
         match slot.kind() {
-            // The bias may have to be broken after a time.
+            // The bias may have to be broken after some time.
             Kind::Breakable => backoff::nap(),
             _ => slot.nap(|| slot.may_be_taken(since)),
         }
@@ -147,7 +147,7 @@ where
     /// until it has run or [`withdraw`](Self::withdraw) is called, no other thread takes the slot
     /// before it.
     ///
-    /// Until the next call of one of these functions, the thread must not run user code.
+    /// The thread must not run user code until the next call of one of these functions.
     pub(super) fn check_as_next(&mut self, due: Due) -> Option<R> {
         if let Some(since) = self.turn.announce() {
             self.slot.announce(since);
@@ -184,16 +184,16 @@ where
                 self.queue_call();
                 None
             }
-            // A thread is inside, and will leave soon.
+            // A thread is inside the slot, and will leave soon.
             (_, Kind::Queue | Kind::EveryOp) => None,
         }
     }
 
-    /// Cancels the call. Returns `f`, or the call's result if it has begun.
+    /// Cancels the call. Returns `f`, or the result of the call if it has begun.
     ///
     /// # Blocking
     ///
-    /// Until the call has run, if it has begun.
+    /// Blocks until the call has run, if it has begun.
     pub(super) fn cancel(&mut self) -> Result<F, R> {
         self.withdraw();
         match std::mem::replace(&mut self.stage, Stage::Over) {
@@ -221,8 +221,8 @@ where
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Ready(f) => held.run(f),
             Stage::Asked(f, _) => {
-                // Dropped after `held`, so that `want` does not fall to zero while we hold the
-                // slot.
+                // This is dropped after `held`, so that `want` does not fall to zero while we hold
+                // the slot.
                 let _asking = Asking(self.slot);
                 let held = held;
                 held.run(f)
@@ -317,7 +317,7 @@ impl<T, F, R> Drop for Attempt<'_, T, F, R> {
             Stage::Ready(_) | Stage::Over => {}
             Stage::Asked(..) => self.slot.unask(),
             Stage::Queued(call) => {
-                // Reached if a drain panicked on another slot.
+                // This is reached if a drain panicked on another slot.
                 // FOREIGN(percpu-drain): the drop of a closure or of its result, on the caller; a
                 // panic is caught.
                 panics::contain(|| drop(recall(&call)));

@@ -1,4 +1,4 @@
-//! Waiting for a slot: spin, then yield the CPU, then sleep for short times.
+//! Waits for a slot: spins, then yields the CPU, then sleeps for short times.
 //!
 //! A sleep ends early if the slot's `door` is notified; see `slot.rs`.
 
@@ -12,8 +12,8 @@ use super::leaked::{Checks, Due};
 /// Number of spins before a waiter yields its CPU: a few microseconds, several short operations.
 const NR_SPINS: u32 = 128;
 
-/// Number of spins of an owner that waits for a call on its own slot: most of a millisecond. Longer
-/// than any call should take, because an owner should not lose its CPU.
+/// Number of spins of an owner that waits for a call on its own slot: most of a millisecond. That
+/// is longer than any call should take, because an owner should not lose its CPU.
 const NR_OWNER_SPINS: u32 = 1 << 14;
 
 /// Time for which an owner leaves its slot to announced callers before one operation: 10 ms, about
@@ -38,7 +38,7 @@ pub(super) struct Backoff {
 pub(super) struct Deadline {
     #[cfg(not(any(loom, shuttle)))]
     limit_ns: u64,
-    /// In a model, where no time passes: number of checks.
+    /// In a model, where no time passes, the number of checks.
     #[cfg(any(loom, shuttle))]
     nr_asked: u32,
 }
@@ -86,7 +86,7 @@ pub(super) fn wait_for<R>(mut step: impl FnMut(Step) -> Option<R>) -> R {
         backoff.pass_time();
     }
     report::while_asleep(|| {
-        // In a model no time passes.
+        // In a model, no time passes.
         let mut checks = Checks::begin(time::now_ns());
         loop {
             if backoff.naps() {
@@ -101,8 +101,8 @@ pub(super) fn wait_for<R>(mut step: impl FnMut(Step) -> Option<R>) -> R {
     })
 }
 
-/// Waits as [`wait_for`] does, and unwinds only if `check` does. For a caller whose stack another
-/// thread may be using.
+/// Waits as [`wait_for`] does, and unwinds only if `check` does. Use it for a caller whose stack
+/// another thread may be using.
 ///
 /// A thread that must not sleep here sleeps for short times without a report.
 pub(super) fn wait_out<R>(mut check: impl FnMut() -> Option<R>) -> R {
@@ -131,8 +131,8 @@ pub(super) fn nap() {
 
 /// Sleeps until `door` is notified, for a short time. Does not sleep if `may_go_on` returns `true`.
 ///
-/// In a model it never times out. Loom also runs releases that do not see the sleeper, which only
-/// the timeout ends, so there it yields.
+/// In a model it never times out. Loom also runs releases that do not see the sleeper. Only the
+/// timeout would end such a sleep, so in loom this yields.
 pub(super) fn nap_at(door: &EventCount, may_go_on: impl Fn() -> bool) {
     if cfg!(loom) {
         return nap();
@@ -173,7 +173,7 @@ impl Backoff {
     ///
     /// # Blocking
     ///
-    /// At most 50 µs, plus the system's delay.
+    /// Blocks for at most 50 µs, plus the system's delay.
     pub(super) fn pass_time(&mut self) {
         self.nr_checks = self.nr_checks.saturating_add(1);
         if self.spins() {
@@ -227,7 +227,7 @@ impl Turn {
     }
 
     /// Returns the time at which the wait began, in units of about 0.1 ms; never 0. It wraps around
-    /// after days. Calls with the same time are next together, which is harmless.
+    /// after days. Calls with the same time may take the slot in any order, which is harmless.
     fn since(&self) -> u32 {
         if cfg!(any(loom, shuttle)) {
             self.since_ns as u32

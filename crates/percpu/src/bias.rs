@@ -1,5 +1,5 @@
-//! The owner's side of a slot: keeping it, giving it up, and how other threads ask for it or break
-//! the bias.
+//! The owner's side of a slot: keeps it and gives it up. Also the ways in which other threads ask
+//! for the slot or break the bias.
 //!
 //! `slot.rs` has the states. `want` is zero only while the owner has the bias, or is inside.
 
@@ -64,7 +64,7 @@ impl<T> Slot<T> {
         if self.kind() == Kind::Queue {
             self.take();
             self.run_queued_calls();
-            // Not `release`: only the owner moves the word from `OWNED`.
+            // This is not `release`, because only the owner moves the word from `OWNED`.
             self.word.store(OWNED, Ordering::Relaxed);
         }
         let owner = self.owner().unparked();
@@ -78,8 +78,8 @@ impl<T> Slot<T> {
         self.take_as(&mut Turn::default());
     }
 
-    /// As [`take`](Self::take). An owner that sleeps announces itself, as a caller does, so that no
-    /// caller takes the slot before it.
+    /// Does the same as [`take`](Self::take). An owner that sleeps announces itself, as a caller
+    /// does, so that no caller takes the slot before it.
     fn take_as(&self, turn: &mut Turn) {
         let mut backoff = Backoff::of_owner();
         while !self.try_take() {
@@ -98,8 +98,8 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Takes the slot for its owner, after the callers that sleep, which it wakes, or when the time
-    /// that the owner leaves them has elapsed.
+    /// Takes the slot for its owner. First wakes the callers that sleep, and lets them take the
+    /// slot until the owner's time for that has elapsed.
     #[cold]
     #[inline(never)]
     fn take_in_turn(&self) {
@@ -128,7 +128,7 @@ impl<T> Slot<T> {
         backoff::nap_at(&self.far.door, may_go_on);
     }
 
-    /// Takes the slot for its owner, which has replaced `before` by `HELD`.
+    /// Takes the slot for its owner, which has replaced `before` with `HELD`.
     #[cold]
     #[inline(never)]
     fn take_after(&self, before: u32) {
@@ -138,8 +138,8 @@ impl<T> Slot<T> {
         self.take();
     }
 
-    /// Runs queued calls, or hands the slot over if a thread asks. The caller is the owner, and not
-    /// inside.
+    /// Runs queued calls, or hands the slot over if a thread asks. The caller is the owner, and is
+    /// not inside an operation.
     #[inline]
     pub(super) fn poll(&self, kind: Kind) {
         match kind {
@@ -152,7 +152,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Begins an operation of the owner. Returns `true` if it must end by `exit_asked`.
+    /// Begins an operation of the owner. Returns `true` if it must end with `exit_asked`.
     #[inline(always)]
     pub(super) fn enter(&self, kind: Kind) -> bool {
         match kind {
@@ -194,7 +194,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Ends an operation that began by `enter`, which returned `asked`.
+    /// Ends an operation that began with `enter`, which returned `asked`.
     #[inline(always)]
     pub(super) fn exit(&self, kind: Kind, asked: bool) {
         if asked {
@@ -244,7 +244,7 @@ impl<T> Slot<T> {
         true
     }
 
-    /// Ends an operation that began by `enter_asked`. Keeps the slot if no thread asks for it.
+    /// Ends an operation that began with `enter_asked`. Keeps the slot if no thread asks for it.
     #[cold]
     #[inline(never)]
     fn exit_asked(&self) {
@@ -266,13 +266,14 @@ impl<T> Slot<T> {
 
     /// Gives up the bias, unless it was broken or given up before.
     fn unbias(&self) {
-        // The order of these two does not matter: only this thread reads both words together.
+        // The order of these two changes does not matter, because only this thread reads both words
+        // together.
         if !twin::armed("percpu: yields without marking it") {
             self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
         }
-        // Against `try_break`, on one word. If the breaker's exchange comes first, ours fails, and
-        // the breaker releases the slot. If ours comes first, the breaker's fails, and it finds the
-        // slot free.
+        // This competes with `try_break` on one word. If the breaker's exchange comes first, ours
+        // fails, and the breaker releases the slot. If ours comes first, the breaker's fails, and
+        // it finds the slot free.
         let _ = self
             .word
             .compare_exchange(OWNED, FREE, release_order(), Ordering::Relaxed);
@@ -306,7 +307,7 @@ impl<T> Slot<T> {
             .compare_exchange(OWNED, HELD, take_order(), Ordering::Relaxed)
             .is_ok();
         if broken && !twin::armed("percpu: breaks without marking it") {
-            // Set before our request is withdrawn, so that `want` does not fall to zero.
+            // Set `AWAY` before our request is withdrawn, so that `want` does not fall to zero.
             self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
         }
         broken

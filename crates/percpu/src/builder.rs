@@ -25,7 +25,7 @@ use super::table::Table;
 /// ```
 #[must_use = "a builder does nothing until it is built"]
 pub struct Builder {
-    /// The mode; `None` for the environment's.
+    /// The mode, or `None` to use that of the environment.
     qpw: Option<Qpw>,
     topology: Option<Topology>,
     isolated: CpuSet,
@@ -48,7 +48,8 @@ pub enum BuildError {
     Name,
 }
 
-// On `()`, so that the call needs no type: `Builder::build` determines the type of the slots.
+// This is on `()`, so that the call needs no type: `Builder::build` determines the type of the
+// slots.
 impl PerCpu<()> {
     /// Returns a builder.
     pub fn builder() -> Builder {
@@ -80,8 +81,8 @@ impl Builder {
         self
     }
 
-    /// Sets the machine: the data has a slot for each possible CPU of `topology`. This machine by
-    /// default.
+    /// Sets the machine: the data has a slot for each possible CPU of `topology`. The default is
+    /// this machine.
     pub fn topology(mut self, topology: Topology) -> Self {
         self.topology = Some(topology);
         self
@@ -136,7 +137,7 @@ impl Builder {
     ///
     /// # Blocking
     ///
-    /// As [`build`](Self::build).
+    /// The same as [`build`](Self::build).
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! A queued call, whose caller waits for it or cancels it.
 //!
-//! The closure borrows from the caller's stack, and the letter may outlive the caller. So both
-//! sides change one word. The side that moves it from `PENDING` gets the closure. If that is the
-//! runner, the caller does not return before `DONE`.
+//! The closure borrows from the caller's stack, and the entry in the call queue may outlive the
+//! caller. Both sides therefore change one word. The side that moves it from `PENDING` gets the
+//! closure. If that is the runner, the caller does not return before `DONE`.
 
 use base::internal::panics::{Payload, guarded};
 use sync::atomic::{AtomicU32, Ordering};
@@ -20,9 +20,9 @@ pub(super) type Outcome<R> = Result<R, Payload>;
 /// The closure, and later its result.
 pub(super) struct Call<F, R> {
     state: AtomicU32,
-    /// Used by the side that moved `state` from `PENDING`; `None` afterwards.
+    /// The closure, used by the side that moved `state` from `PENDING`; `None` afterwards.
     f: UnsafeCell<Option<F>>,
-    /// Written by the runner before `DONE`, taken by the caller after it.
+    /// The outcome, written by the runner before `DONE`, and taken by the caller after it.
     outcome: UnsafeCell<Option<Outcome<R>>>,
 }
 
@@ -75,14 +75,14 @@ impl<F, R> Call<F, R> {
         if self.state.load(Ordering::Acquire) != DONE {
             return None;
         }
-        // SAFETY: the runner no longer uses it.
+        // SAFETY: the runner no longer uses the outcome.
         self.outcome
             .with_mut(|outcome| unsafe { (*outcome).take() })
     }
 
     /// Returns `true` if the call has run.
     pub(super) fn is_done(&self) -> bool {
-        // Relaxed: a hint; `outcome` acquires.
+        // Relaxed, because this is a hint; `outcome` acquires.
         self.state.load(Ordering::Relaxed) == DONE
     }
 
@@ -97,8 +97,8 @@ impl<F, R> Call<F, R> {
     }
 
     fn step(&self, to: u32) -> bool {
-        // Relaxed: the runner got the closure with the letter, and the caller created it. One of
-        // the two exchanges succeeds.
+        // Relaxed: the runner got the closure with the queued call, and the caller created it. One
+        // of the two exchanges succeeds.
         self.state
             .compare_exchange(PENDING, to, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()

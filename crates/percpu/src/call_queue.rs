@@ -5,8 +5,8 @@
 //! rises before a call is pushed, and `nr_done` after it ran. A flush reads the first count and
 //! waits until the second reaches it.
 //!
-//! This is sufficient. Take a call X whose post ended before the flush began. Calls that run
-//! before X were pushed before X. So the flush has counted them, and X itself. Until X has run,
+//! This is sufficient. Consider a call X whose post ended before the flush began. Calls that run
+//! before X were pushed before X, so the flush has counted them, and X itself. Until X has run,
 //! `nr_done` is less than the count that the flush waits for.
 
 use base::internal::panics;
@@ -15,15 +15,15 @@ use sync::atomic::{AtomicU64, Ordering};
 use sync::fork::Process;
 use sync::twin;
 
-/// Work for a slot. Never panics.
+/// Work for a slot. It never panics.
 pub(super) type QueuedCall<T> = Box<dyn FnOnce(&mut T) + Send>;
 
 /// The queued calls of one slot.
 pub(super) struct CallQueue<T> {
     calls: Stack<Node<QueuedCall<T>>>,
-    /// A: number of posts that have begun.
+    /// A: the number of posts that have begun.
     nr_posted: AtomicU64,
-    /// A: number of calls that have run. Written by the thread that holds the slot.
+    /// A: the number of calls that have run. Written by the thread that holds the slot.
     nr_done: AtomicU64,
 }
 
@@ -48,7 +48,7 @@ impl<T> CallQueue<T> {
     }
 
     /// Passes each call to `run`. The caller of this function holds the slot. If a call forks, the
-    /// child leaks the calls behind it: the parent runs them.
+    /// child leaks the calls behind it, because the parent runs them.
     pub(super) fn run_all(&self, mut run: impl FnMut(QueuedCall<T>)) {
         let here = Process::now();
         for call in self.calls.take_all_fifo() {
@@ -60,9 +60,9 @@ impl<T> CallQueue<T> {
                 std::mem::forget(call);
             }
             // ORDER(percpu-done): publish and consume, other end in `is_done`.
-            //   here:  the letter's effects;   nr_done += 1     Release
+            //   here:  the call's effects;     nr_done += 1     Release
             //   flush: nr_done  Acquire;       the caller relies on the effects
-            // If our addition comes first, the flush counts the letter and sees its effects. If its
+            // If our addition comes first, the flush counts the call and sees its effects. If its
             // load comes first, it keeps waiting.
             // Test: flush_sees_earlier_calls, finishing_a_letter_needs_its_release
             let order = twin::order("percpu: relaxed done", Ordering::Release);
@@ -70,8 +70,8 @@ impl<T> CallQueue<T> {
         }
     }
 
-    /// Leaks all letters, in a child of `fork`. `is_idle` is `true` if no thread was running
-    /// letters.
+    /// Leaks all queued calls, in a child of `fork`. `is_idle` is `true` if no thread was running
+    /// queued calls.
     pub(super) fn forget(&self, is_idle: bool) {
         let mut nr_forgotten = 0;
         for call in self.calls.take_all_fifo() {
@@ -88,7 +88,7 @@ impl<T> CallQueue<T> {
         self.nr_posted.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if `nr_posted` letters have run.
+    /// Returns `true` if `nr_posted` calls have run.
     pub(super) fn is_done(&self, nr_posted: u64) -> bool {
         // ORDER(percpu-done): the acquire end; see `run_all`.
         // Test: flush_sees_earlier_calls
@@ -97,7 +97,7 @@ impl<T> CallQueue<T> {
 }
 
 impl<T> Drop for CallQueue<T> {
-    /// Letters remain only if an owner was leaked (`mem::forget`).
+    /// Drops the remaining calls. There are some only if an owner was leaked (`mem::forget`).
     fn drop(&mut self) {
         if !twin::torn_down() {
             for call in self.calls.take_all() {

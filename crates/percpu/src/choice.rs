@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use base::internal::params::Qpw;
 
-/// How one slot is owned, derived from mode, escalation and isolation.
+/// The way in which a slot is owned, derived from mode, escalation and isolation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
-    /// The owner keeps it; remote work is queued.
+    /// The owner keeps the slot, and remote work is queued.
     Queue,
-    /// The owner hands it over when asked.
+    /// The owner hands the slot over when asked.
     OnDemand,
-    /// As `OnDemand`, and a remote caller may break the bias.
+    /// The same as `OnDemand`, except that a remote caller may break the bias.
     Breakable,
-    /// The owner takes it for each operation.
+    /// The owner takes the slot for each operation.
     EveryOp,
 }
 
@@ -43,17 +43,17 @@ pub enum Escalate {
     Interrupt,
 }
 
-/// How remote callers escalate, and after how long.
+/// The way in which remote callers escalate, and the time after which they do.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Escalation {
     pub(super) how: Escalate,
     pub(super) after: Duration,
 }
 
-/// Decides how a slot is owned.
+/// Decides the way in which a slot is owned.
 ///
 /// Nothing is ever queued onto an isolated CPU, and remote callers should not wait for the threads
-/// on it. So if the mode would queue, each operation takes and releases the slot instead.
+/// on it. If the mode would queue, each operation therefore takes and releases the slot instead.
 pub(super) fn kind_of(qpw: Qpw, escalate: Escalate, isolated: bool) -> Kind {
     match (qpw, escalate) {
         (Qpw::Queue, _) if isolated => Kind::EveryOp,
@@ -64,8 +64,8 @@ pub(super) fn kind_of(qpw: Qpw, escalate: Escalate, isolated: bool) -> Kind {
     }
 }
 
-/// When the mode of a [`PerCpu`](super::PerCpu) is chosen: at run time ([`AtStart`]) or at compile
-/// time ([`CompiledOut`]).
+/// The time at which the mode of a [`PerCpu`](super::PerCpu) is chosen: run time ([`AtStart`]) or
+/// compile time ([`CompiledOut`]).
 pub trait Choice: private::Choice + fmt::Debug + 'static {}
 
 /// The mode is chosen when the program starts, and each operation tests it.

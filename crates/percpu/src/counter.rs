@@ -11,8 +11,8 @@ use super::remote::PerCpu;
 /// A counter with a part for each CPU. Adding and reading an approximate value are cheap; reading
 /// the exact value is slower.
 ///
-/// A CPU adds to its own part. When the part reaches a batch, it is moved to the common count. So
-/// CPUs contend for the common count once for each batch, and that count is off by less than a
+/// A CPU adds to its own part. When the part reaches a batch, it is moved to the common count. CPUs
+/// therefore contend for the common count once per batch, and that count is off by less than a
 /// batch for each CPU.
 ///
 /// # Guarantees
@@ -52,11 +52,11 @@ impl SloppyCounter {
     ///
     /// # Blocking
     ///
-    /// As [`Builder::build`].
+    /// The same as [`Builder::build`].
     ///
     /// # Errors
     ///
-    /// As [`Builder::build`].
+    /// The errors of [`Builder::build`].
     pub fn new(builder: Builder, batch: u32) -> Result<Self, BuildError> {
         let parts = Arc::new(builder.build(|_| 0)?);
         let common = Arc::new(AtomicU64::new(0));
@@ -70,13 +70,13 @@ impl SloppyCounter {
         })
     }
 
-    /// Adds to this CPU's part; wraps around like an `i64`.
+    /// Adds to this CPU's part. The counter wraps around like an `i64`.
     ///
-    /// Costs what [`PerCpu::with_current`] does, and an access of the common count for each batch.
+    /// Costs as much as [`PerCpu::with_current`], and an access to the common count for each batch.
     ///
     /// # Blocking
     ///
-    /// As [`PerCpu::with_current`].
+    /// The same as [`PerCpu::with_current`].
     #[inline]
     pub fn add(&self, amount: i64) {
         let (common, batch) = (&*self.common, self.batch);
@@ -97,7 +97,7 @@ impl SloppyCounter {
         self.common.load(Ordering::Relaxed) as i64
     }
 
-    /// Returns the bound of the difference between [`rough`](Self::rough) and [`sum`](Self::sum).
+    /// Returns the bound on the difference between [`rough`](Self::rough) and [`sum`](Self::sum).
     pub fn slop(&self) -> u64 {
         self.batch * self.parts.cpus().len() as u64
     }
@@ -106,7 +106,7 @@ impl SloppyCounter {
     ///
     /// # Blocking
     ///
-    /// As [`PerCpu::drain_all`].
+    /// The same as [`PerCpu::drain_all`].
     pub fn sum(&self) -> i64 {
         let common = &*self.common;
         self.parts.drain_all(|_: CpuId, part| fold(part, common));

@@ -17,11 +17,11 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Blocking
     ///
-    /// As [`drain_cpus`](Self::drain_cpus).
+    /// The same as [`drain_cpus`](Self::drain_cpus).
     ///
     /// # Panics
     ///
-    /// As [`drain_cpus`](Self::drain_cpus).
+    /// The same as [`drain_cpus`](Self::drain_cpus).
     #[doc(alias("on_each_cpu", "for_each_possible_cpu"))]
     pub fn drain_all(&self, f: impl Fn(CpuId, &mut T) + Sync) {
         self.drain_slots(self.table.slots.iter(), f);
@@ -29,17 +29,18 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
 
     /// Calls `f` on the data of each of `cpus`. CPUs without a slot are skipped.
     ///
-    /// Calls on different slots may overlap in time. Slots that are free come first; the call waits
-    /// for the others together.
+    /// Calls on different slots may overlap in time. Calls on free slots come first; this then
+    /// waits for all others together.
     ///
     /// # Blocking
     ///
-    /// Until all have run: as [`run_on`](Self::run_on).
+    /// Blocks until all calls have run, as [`run_on`](Self::run_on) does.
     ///
     /// # Panics
     ///
-    /// If the calling thread owns one of the slots and has not parked, or is inside one; then no
-    /// call has run. If a call panics, with that panic; then the others may or may not have run.
+    /// If the calling thread owns one of the slots and has not parked, or is inside one. No call
+    /// has run then. If a call panics, its panic is resumed, and the other calls may or may not
+    /// have run.
     #[doc(alias = "per_cpu_ptr")]
     pub fn drain_cpus(&self, cpus: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
         self.drain_slots(cpus.iter().filter_map(|cpu| self.table.slot(cpu)), f);
@@ -49,11 +50,11 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Blocking
     ///
-    /// As [`drain_all`](Self::drain_all).
+    /// The same as [`drain_all`](Self::drain_all).
     ///
     /// # Panics
     ///
-    /// As [`drain_all`](Self::drain_all).
+    /// The same as [`drain_all`](Self::drain_all).
     pub fn sum_over(&self, f: impl Fn(&T) -> u64 + Sync) -> u64 {
         let sum = AtomicU64::new(0);
         self.drain_all(|_, data| {

@@ -1,9 +1,9 @@
 //! Per-CPU data in a child of `fork`, in which only the thread that forked exists.
 //!
 //! - A slot that no thread held is free. A parked owner of another thread no longer exists.
-//! - A slot whose owner is the thread that forked, and had it, is unchanged.
-//! - A slot is *lost* if another thread was inside, or was the owner and had it: its data may be
-//!   half changed, and no thread will release it. A call on it panics.
+//! - A slot whose owner is the thread that forked, and held the slot, is unchanged.
+//! - A slot is *lost* if another thread was inside it, or was its owner and held it: its data may
+//!   be half changed, and no thread will release it. A call on it panics.
 //! - A slot in which the thread that forked was inside is lost for others, until that thread leaves
 //!   it.
 //! - Queued calls are leaked with their captures, because the parent runs them.

@@ -7,16 +7,17 @@
 //!
 //! ```text
 //! taker:  owner = word of X;  the thread of X has ended?   owner: word of X → mine, parked
-//!         word: OWNED → HELD?  then run the mail, release;  then give the ownership up, or keep it
+//!         word: OWNED → HELD?  then run the calls, release;  then give up ownership, or keep it
 //!         (attach)
 //! ```
 //!
 //! - **One thread takes over.** The owner's word identifies its thread by a number that is never
-//!   used again. The exchange therefore fails if another taker came first, whatever has happened to
-//!   the slot since then (twin `percpu: takes over without a claim`).
-//! - **The data is whole.** A thread that has exited is not inside an operation, because a panic
-//!   also ends the operation. A slot whose owner is inside an operation is never taken over: its
-//!   thread was killed in the middle of it. A slot that is lost to a child of `fork` stays lost.
+//!   used again. The exchange therefore fails if another taker came first, no matter what has
+//!   happened to the slot since then (twin `percpu: takes over without a claim`).
+//! - **The data is whole.** A thread that has exited normally is not inside an operation, because a
+//!   panic also ends the operation. A slot whose owner is inside an operation is never taken over,
+//!   because its thread was killed in the middle of the operation. A slot that is lost to a child
+//!   of `fork` stays lost.
 //! - **The taker sees the owner's writes.** The kernel reports a thread as ended after the thread's
 //!   last store.
 //!
@@ -31,11 +32,11 @@ use sync::{thread, twin};
 use super::slot::{HELD, LOST, OWNED, OwnerWord, Slot, Want, take_order};
 
 /// Time between two checks of the owner's thread by a waiting remote caller. A guess: a check is
-/// one system call, and no program relies on the end of a leak.
+/// one system call, and no program relies on a takeover.
 const CHECK_NS: u64 = 100_000_000;
 
-/// Time after which a waiting remote caller reports the owner. A guess: after this time a user
-/// would call a lock stuck. A shorter time would report owners that sleep on purpose.
+/// Time after which a waiting remote caller reports the owner. A guess: a lock that is held for
+/// this time counts as stuck. A shorter time would report owners that sleep on purpose.
 const REPORT_NS: u64 = 10_000_000_000;
 
 /// The check that a waiting remote caller does in addition to its attempt.
@@ -120,8 +121,8 @@ impl<T> Slot<T> {
         if taken.is_err() && !twin::armed("percpu: takes over without a claim") {
             return false;
         }
-        // Set before the word leaves `OWNED`: otherwise a thread that asks could leave `want` at
-        // zero.
+        // Set `AWAY` before the word leaves `OWNED`. Otherwise a thread that asks could leave
+        // `want` at zero.
         self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
         let is_kept = self
             .word
@@ -167,7 +168,7 @@ impl<T, C: super::Choice> super::Owner<'_, T, C> {
 #[cfg(not(any(loom, shuttle)))]
 use sync::process::write_line;
 
-/// Waits of a model are never long enough for a report.
+/// The waits of a model are never long enough for a report.
 #[cfg(any(loom, shuttle))]
 fn write_line(_: &str) {}
 

@@ -23,7 +23,7 @@
 //! | `OnDemand` | at its next operation if asked | a load | runs on the caller, after that |
 //! | `EveryOp` | after each operation | a locked instruction | runs on the caller, at once |
 //!
-//! A slot without an owner, or whose owner is [parked](Owner::park), is free in every mode. With
+//! A slot that has no owner, or whose owner is [parked](Owner::park), is free in every mode. With
 //! [`CompiledOut`] the mode is `Queue`, and no operation tests it.
 //!
 //! # Waiting
@@ -33,19 +33,19 @@
 //! that is preempted inside an operation holds its slot until it runs again, so keep operations
 //! short; see [`PerCpu::try_run_on`].
 //!
-//! A busy owner does not starve callers. In `OnDemand` and `EveryOp` a caller that sleeps is next:
+//! A busy owner does not starve callers. In `OnDemand` and `EveryOp`, a caller that sleeps is next:
 //! the owner begins no operation before it has woken the caller and the call has run, and later
 //! callers wait. This costs the owner a system call for each call that finds it inside a long
 //! operation. Before each operation the owner waits for such callers for at most 10 ms, because
-//! they may be preempted. So a caller waits for one operation and for one call of each caller that
-//! has waited longer. In the same way an owner that sleeps is next, so busy callers do not starve
-//! it. In `Queue` an owner that has run a queued call wakes its caller.
+//! they may be preempted. A caller therefore waits for one operation and for one call of each
+//! caller that has waited longer. In the same way, an owner that sleeps is next, so busy callers do
+//! not starve it. In `Queue` an owner that has run a queued call wakes its caller.
 //!
 //! # Escalation
 //!
-//! In `OnDemand` a remote caller waits forever if the owner neither operates nor polls.
+//! In `OnDemand`, a remote caller waits forever if the owner neither operates nor polls.
 //! [`Builder::escalate`] allows it to take the slot from an owner that is not inside an operation.
-//! See [`Escalate`] for the ways and their cost.
+//! See [`Escalate`] for the methods and their cost.
 //!
 //! Differs from Linux: there a thread owns its CPU's data while preemption is off; here a thread
 //! declares that it owns a slot. `Queue` and `EveryOp` are `qpw=0` and `qpw=1` of the kernel's

@@ -1,4 +1,4 @@
-//! The owner's side: working on the slot, polling, parking.
+//! The owner's side: works on the slot, polls and parks.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,7 +21,7 @@ use super::slot::Slot;
 ///
 /// - No two operations on a slot overlap. [`with`](Self::with) takes `&mut self`, so an operation
 ///   cannot begin inside another one, and remote callers use the data only while the owner is not
-///   inside.
+///   inside an operation.
 /// - An owner that polls, parks or is dropped runs its queued calls. No call is lost.
 ///
 /// # Examples
@@ -62,9 +62,9 @@ use super::slot::Slot;
 /// ```
 pub struct Owner<'p, T, C: Choice = AtStart> {
     slot: &'p Slot<T>,
-    /// The slot's kind; a copy, so that it can stay in a register.
+    /// A copy of the slot's kind, which can stay in a register.
     kind: Kind,
-    /// Not `Send`: the owner is a thread.
+    /// Makes this type not `Send`, because the owner is a thread.
     _choice: PhantomData<(*mut (), C)>,
 }
 
@@ -89,7 +89,7 @@ pub enum AttachError {
     Isolated(CpuId),
 }
 
-/// One operation. Dropped only by a panic.
+/// One operation. It is dropped only by a panic.
 struct Operation<'p, T> {
     slot: &'p Slot<T>,
     kind: Kind,
@@ -165,7 +165,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
 
     /// Calls `f` with the data.
     ///
-    /// Keep it short: remote callers wait until it ends, also while this thread is preempted. A
+    /// Keep `f` short: remote callers wait until it ends, even while this thread is preempted. A
     /// panic of `f` ends the operation and leaves the data as it is.
     ///
     /// Costs nothing, a load, or a locked instruction, depending on the mode: see the
@@ -174,13 +174,14 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
     ///
     /// # Blocking
     ///
-    /// In [`OnDemand`](Qpw::OnDemand) and [`EveryOp`](Qpw::EveryOp) while a remote caller is
-    /// inside, and up to 10 ms for callers that it has woken. Never blocks in `Queue`.
+    /// In [`OnDemand`](Qpw::OnDemand) and [`EveryOp`](Qpw::EveryOp), blocks while a remote caller
+    /// is inside the slot, and for up to 10 ms for callers that it has woken. Never blocks in
+    /// `Queue`.
     #[inline(always)]
     #[doc(alias("this_cpu_add", "local_lock"))]
     pub fn with<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
         let slot = self.slot;
-        // One arm per kind, so that the end of an operation does not test the kind again.
+        // There is one arm per kind, so that the end of an operation does not test the kind again.
         match C::kind(self.kind) {
             // SAFETY: we are the only owner. `&mut self` means that we are not inside already,
             // because functions that run queued calls, like `poll`, also take `&mut self`.
@@ -201,7 +202,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
     ///
     /// # Blocking
     ///
-    /// As [`with`](Self::with), and while the queued calls run.
+    /// Blocks as [`with`](Self::with) does, and while the queued calls run.
     #[inline]
     pub fn poll(&mut self) {
         self.slot.poll(C::kind(self.kind));
@@ -212,7 +213,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
     ///
     /// # Blocking
     ///
-    /// While it runs the queued calls.
+    /// Blocks while it runs the queued calls.
     pub fn park(self) -> Parked<'p, T, C> {
         self.slot.give_up();
         Parked { owner: Some(self) }
@@ -223,7 +224,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
     ///
     /// # Blocking
     ///
-    /// As `wait`, and then while another thread is inside the slot.
+    /// Blocks as `wait` does, and then while another thread is inside the slot.
     ///
     /// # Examples
     ///
@@ -256,7 +257,7 @@ impl<'p, T, C: Choice> Parked<'p, T, C> {
     ///
     /// # Blocking
     ///
-    /// While another thread is inside.
+    /// Blocks while another thread is inside the slot.
     pub fn unpark(mut self) -> Owner<'p, T, C> {
         let owner = self.owner.take().expect("taken by unparking alone");
         owner.slot.take_back();
@@ -267,7 +268,7 @@ impl<'p, T, C: Choice> Parked<'p, T, C> {
 impl<T, C: Choice> Drop for Owner<'_, T, C> {
     fn drop(&mut self) {
         if !twin::torn_down() {
-            // If it is parked, the slot has already been given up.
+            // If the owner is parked, the slot has already been given up.
             if self.slot.is_mine() {
                 self.slot.give_up();
             }

@@ -28,7 +28,7 @@ pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 ///
 /// # Guarantees
 ///
-/// - Operations on a slot, of the owner and of remote callers, never overlap.
+/// - Operations of the owner and of remote callers on a slot never overlap.
 /// - The effects of an operation are visible to the next operation on that slot, on any thread.
 /// - A remote call runs once, and has run when it returns. Calls of one thread on one slot run in
 ///   order.
@@ -51,7 +51,7 @@ pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 /// [park](Owner::while_parked) first.
 #[doc(alias("DEFINE_PER_CPU", "alloc_percpu"))]
 pub struct PerCpu<T, C: Choice = AtStart> {
-    /// Dropped before the slots.
+    /// This field is dropped before the slots.
     listed: Listed,
     pub(super) table: Table<T>,
     pub(super) escalation: Escalation,
@@ -78,7 +78,7 @@ impl Panics {
     }
 }
 
-/// The error of [`PerCpu::try_run_on`]. Holds the closure.
+/// The error of [`PerCpu::try_run_on`]. It contains the closure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotRun<F> {
@@ -130,7 +130,7 @@ impl<T, C: Choice> PerCpu<T, C> {
     ///
     /// # Blocking
     ///
-    /// While another thread is inside the slot.
+    /// Blocks while another thread is inside the slot.
     ///
     /// # Errors
     ///
@@ -161,12 +161,12 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Blocking
     ///
-    /// Until `f` has run; see [`PerCpu`].
+    /// Blocks until `f` has run; see [`PerCpu`].
     ///
     /// # Panics
     ///
     /// If `cpu` has no slot, or if the calling thread owns the slot and has not parked, or is
-    /// inside it. Then `f` has not run.
+    /// inside it. `f` has not run then.
     ///
     /// # Examples
     ///
@@ -182,7 +182,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         self.call(self.not_mine(self.slot(cpu)), f)
     }
 
-    /// Calls `f` on the data of the CPU on which this thread runs. For threads that own no slot.
+    /// Calls `f` on the data of the CPU on which this thread runs. Use it on threads that own no
+    /// slot.
     ///
     /// The thread may have moved to another CPU when `f` runs; the choice of the slot only makes
     /// contention rare. Costs one locked instruction on a slot without an owner. On an owned slot
@@ -190,11 +191,11 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Blocking
     ///
-    /// As [`run_on`](Self::run_on).
+    /// The same as [`run_on`](Self::run_on).
     ///
     /// # Panics
     ///
-    /// As [`run_on`](Self::run_on) for that CPU.
+    /// The same as [`run_on`](Self::run_on) for that CPU.
     #[inline]
     #[doc(alias("get_cpu_ptr", "put_cpu_ptr"))]
     pub fn with_current<R: Send>(&self, f: impl FnOnce(&mut T) -> R + Send) -> R {
@@ -208,7 +209,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Blocking
     ///
-    /// For `deadline`, and until `f` has run if it has begun by then.
+    /// Blocks for at most `deadline`, and longer only if `f` has begun by then: until it has run.
     ///
     /// # Errors
     ///
@@ -216,7 +217,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// As [`run_on`](Self::run_on), except that a CPU without a slot is an error.
+    /// The same as [`run_on`](Self::run_on), except that a CPU without a slot is an error.
     ///
     /// # Examples
     ///
@@ -275,9 +276,10 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
 
     /// Runs `work` on the data of `cpu`, now or later.
     ///
-    /// - In the mode `Queue`, if the slot is owned: `work` is queued to the owner, and runs when
+    /// - In the mode `Queue`, if the slot is owned, `work` is queued to the owner, and runs when
     ///   the owner polls, parks or is dropped.
-    /// - Inside a call on that slot, or inside its queued work: `work` runs after that.
+    /// - Inside a call on that slot, or inside its queued work, `work` runs after that call or
+    ///   work.
     /// - Otherwise `work` runs on the calling thread before this returns.
     ///
     /// A panic of `work` is caught, counted, and reported to
@@ -286,7 +288,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     /// # Blocking
     ///
     /// In `Queue` it never waits, but it may run other queued calls of a slot that it finds free.
-    /// In other modes as [`run_on`](Self::run_on).
+    /// In other modes, the same as [`run_on`](Self::run_on).
     ///
     /// # Panics
     ///
@@ -306,7 +308,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
             }
         };
         if slot.is_called_here() {
-            // Called inside that slot: run it after the call.
+            // This was called inside that slot, so run the work after the call.
             return slot.post(Box::new(contained));
         }
         self.not_mine(slot);
@@ -326,11 +328,11 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Blocking
     ///
-    /// Until that work has run; otherwise as [`run_on`](Self::run_on).
+    /// Blocks until that work has run. Otherwise the same as [`run_on`](Self::run_on).
     ///
     /// # Panics
     ///
-    /// As [`run_on`](Self::run_on).
+    /// The same as [`run_on`](Self::run_on).
     pub fn flush(&self, cpu: CpuId) {
         let slot = self.not_mine(self.slot(cpu));
         let nr_posted = slot.call_queue().nr_posted();
@@ -378,7 +380,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
 
 #[cfg(any(loom, shuttle))]
 impl<T, C: Choice> PerCpu<T, C> {
-    /// Returns `true` if a caller has announced that it waits for the slot of `cpu`. For models.
+    /// Returns `true` if a caller has announced that it waits for the slot of `cpu`. Meant for
+    /// models.
     #[doc(hidden)]
     pub fn has_announced_caller(&self, cpu: CpuId) -> bool {
         let slot = self.table.slot(cpu);

@@ -1,5 +1,5 @@
-//! One slot: the word that records which thread holds it, the data, and its queued calls; how any
-//! thread takes and releases it.
+//! One slot: the word that records which thread holds it, the data, and its queued calls. Also the
+//! ways in which any thread takes and releases it.
 //!
 //! # One word, three states
 //!
@@ -14,16 +14,17 @@
 //!
 //! - `HELD` is a lock: the thread that moved the word there uses the data, and moves the word on.
 //! - `OWNED` is a lock that the owner keeps between operations. It never occurs in `EveryOp`.
-//! - The data is used only in `HELD`, or by the owner in `OWNED`. So a `&mut` to it is exclusive.
+//! - The data is used only in `HELD`, or by the owner in `OWNED`, so a `&mut` to it is exclusive.
 //!
 //! An operation of the owner takes and releases the slot in `EveryOp`, and does nothing in `Queue`.
 //! In `OnDemand` it loads the word `want`, which counts the threads that ask, and continues if it
 //! is zero. This is correct because **`want` is zero only while the owner has the bias, or is
-//! inside**:
+//! inside an operation**:
 //!
 //! - A thread that moves the word away from `OWNED` sets `AWAY` in `want`, before any other thread
 //!   can leave it at zero.
-//! - Only the owner clears `AWAY`, while it is inside and about to move the word back to `OWNED`.
+//! - Only the owner clears `AWAY`, while it is inside an operation and about to move the word back
+//!   to `OWNED`.
 //!
 //! In a breakable slot the owner also stores in `busy` that it is inside an operation. A remote
 //! caller that has waited too long makes all threads pass a fence by `membarrier`. After that,
@@ -66,12 +67,12 @@
 //! A thread sleeps only while some thread is announced. If it finds none after it has prepared its
 //! sleep, it announces itself again: a fast caller may hold the slot, and would wake no thread.
 //!
-//! The third one also wakes callers that are not next: one of them then announces itself. Only the
+//! The third one also wakes callers that are not next; one of them then announces itself. Only the
 //! fourth one passes no fence between its release and its load of `eldest`, because each call would
-//! pay for it. So it may miss a thread that falls asleep at the same time, and an owner may begin
-//! no further operation. Therefore a sleep ends by itself after 50 µs. One thing must never happen:
-//! that a caller of a busy owner is woken only by this timeout. Under load its next polls would
-//! find the slot held again (twin `percpu: hands over to no thread`).
+//! pay for the fence. It may therefore miss a thread that falls asleep at the same time, and an
+//! owner may begin no further operation. For this reason, a sleep ends by itself after 50 µs. It
+//! must never happen that a caller of a busy owner is woken only by this timeout. Under load, its
+//! next polls would find the slot held again (twin `percpu: hands over to no thread`).
 //!
 //! An announced caller runs no user code: a drain of many slots announces itself to one slot at a
 //! time, and not while it is inside another one. Threads therefore never wait for `eldest` in a
@@ -80,7 +81,7 @@
 //! # Queued calls
 //!
 //! In `Queue`, a call on an owned slot stays in the slot's queue until its owner polls. A thread
-//! that takes or releases a slot also runs its queue. So a call never stays in a `FREE` slot:
+//! that takes or releases a slot also runs its queue, so a call never stays in a `FREE` slot:
 //!
 //! ```text
 //! release: word = FREE;  fence;  calls?         then take, run them, release again
@@ -90,7 +91,8 @@
 //! If the releaser's fence comes first, the poster finds the word `FREE`. If the poster's fence
 //! comes first, the releaser finds the call.
 //!
-//! Fields have a letter: I fixed at creation, A atomic, H used by the thread that holds the slot.
+//! Each field has a letter: I fixed at creation, A atomic, H used by the thread that holds the
+//! slot.
 
 use std::fmt;
 
@@ -106,9 +108,9 @@ use super::choice::Kind;
 
 /// No thread holds the slot.
 pub(super) const FREE: u32 = 0;
-/// A thread is inside.
+/// A thread is inside the slot.
 pub(super) const HELD: u32 = 1;
-/// The owner keeps it between operations.
+/// The owner keeps the slot between operations.
 pub(super) const OWNED: u32 = 2;
 
 /// The thread that held the slot does not exist in this process, a child of `fork`; see `fork.rs`.
@@ -183,7 +185,7 @@ impl Want {
 pub(super) enum Found {
     /// The slot was free, and the caller now holds it.
     Taken,
-    /// A thread is inside.
+    /// A thread is inside the slot.
     Held,
     /// The owner has the bias.
     Owned,
@@ -205,8 +207,9 @@ pub(super) struct Slot<T> {
     /// [`Turn`](super::backoff::Turn) measures time; 0 if none sleeps. In slots that
     /// queue, only an owner that takes its slot back announces itself.
     pub(super) eldest: AtomicU32,
-    /// A: the thread that is inside by a call, or runs queued calls; otherwise 0. Written inside. A
-    /// thread compares it only with itself, to detect that it would wait for itself.
+    /// A: the thread that is in the slot through a call, or runs queued calls; otherwise 0. Written
+    /// by that thread. A thread compares it only with itself, to detect that it would wait for
+    /// itself.
     caller: unmodelled::AtomicU64,
     /// H: the user's data.
     data: UnsafeCell<T>,
@@ -222,11 +225,11 @@ pub(super) struct Far<T> {
     kind: Kind,
     /// A: an [`OwnerWord`].
     pub(super) owner: AtomicU64,
-    /// Threads that wait for the slot, or for a queued call, sleep here.
+    /// The event on which threads wait for the slot, or for a queued call.
     pub(super) door: EventCount,
     /// A: queued calls. In slots that do not queue, only calls queued by a call on the same slot.
     call_queue: CallQueue<T>,
-    /// The thread that is inside, to detect bugs of this crate.
+    /// The thread that is inside the slot, to detect bugs of this crate.
     #[cfg(debug_assertions)]
     inside: AtomicU64,
 }
@@ -276,8 +279,8 @@ impl<T> Slot<T> {
     /// Takes the slot if it is free. Returns the state that it found.
     #[inline]
     pub(super) fn check_and_take(&self) -> Found {
-        // A load first: an exchange acquires the cache line even if it fails. Not in a model, whose
-        // loads may stay stale.
+        // Load first, because an exchange acquires the cache line even if it fails. A model does
+        // not, because its loads may stay stale.
         let mut word = FREE;
         if !cfg!(any(loom, shuttle)) {
             word = self.word.load(Ordering::Relaxed);
@@ -332,7 +335,7 @@ impl<T> Slot<T> {
         if is_had {
             self.word.store(LOST, Ordering::Relaxed);
         }
-        // The kernel's ID of this thread differs from the one in the parent.
+        // The kernel's ID of this thread differs from its ID in the parent.
         let owner = match is_mine {
             true if owner.is_parked() => OwnerWord::mine(),
             true => OwnerWord::mine().unparked(),
@@ -359,7 +362,7 @@ impl<T> Slot<T> {
         let eldest = self.eldest.load(Ordering::Relaxed);
         // The times wrap around.
         if eldest == 0 || (since.wrapping_sub(eldest) as i32) < 0 {
-            // If another caller was faster, the next poll decides between the two.
+            // If another caller announced itself first, the next poll decides between the two.
             let _ =
                 self.eldest
                     .compare_exchange(eldest, since, Ordering::Relaxed, Ordering::Relaxed);
@@ -493,15 +496,15 @@ impl<T> Slot<T> {
     ///
     /// # Safety
     ///
-    /// 1. As [`touch`](Self::touch).
+    /// 1. The same as [`touch`](Self::touch).
     pub(super) unsafe fn touch_as_caller<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         let _caller = Caller::enter(&self.caller);
         // SAFETY: (1).
         unsafe { self.touch(f) }
     }
 
-    /// Returns `true` if the calling thread is inside by a call, or runs queued calls. It would
-    /// wait for itself.
+    /// Returns `true` if the calling thread is inside by a call, or runs queued calls, so that it
+    /// would wait for itself.
     #[inline]
     pub(super) fn is_called_here(&self) -> bool {
         self.caller.load(Ordering::Relaxed) == identity::mine().get()

@@ -14,7 +14,7 @@ pub(super) struct Table<T> {
     pub(super) cpus: CpuSet,
     /// I: for each CPU number up to the highest, the index of its slot, or `NONE`.
     places: Box<[u32]>,
-    /// I: by CPU.
+    /// I: the slots, in the order of their CPUs.
     pub(super) slots: Box<[Slot<T>]>,
 }
 

@@ -39,7 +39,7 @@ pub extern "C" fn urcu_memb_read_lock() {
 pub unsafe extern "C" fn urcu_memb_read_unlock() {
     // SAFETY: (1).
     if !unsafe { raw::read_unlock() } {
-        // Reports the mistake.
+        // The call reports the misuse.
         // SAFETY: there is no section to end.
         unsafe { inline::aw_rcu_read_unlock() };
     }
@@ -53,7 +53,7 @@ pub extern "C" fn urcu_memb_init() {}
 #[unsafe(no_mangle)]
 pub extern "C" fn urcu_memb_defer_exit() {}
 
-/// Returns 0: any thread may defer.
+/// Returns 0, because any thread may defer.
 #[unsafe(no_mangle)]
 pub extern "C" fn urcu_memb_defer_register_thread() -> c_int {
     0

@@ -1,4 +1,4 @@
-/* A program of liburcu's: compiled against its headers, linked against it, and calling its read side. */
+/* A program that is compiled and linked with liburcu, and calls its read side. */
 #define _GNU_SOURCE
 #include <urcu.h>
 
@@ -54,7 +54,10 @@ static struct node *new_node(void)
 	return node;
 }
 
-/* By name: the headers that are installed may be older than the functions. Inside a section it is not over, after it, it ends. */
+/*
+ * Calls the functions by name, because the installed headers may be older. A grace period is not
+ * over inside a section, and ends after it.
+ */
 static bool polls(void)
 {
 	struct state {
@@ -85,7 +88,7 @@ static bool loads(void)
 	return load && load((void **)&shared) == shared;
 }
 
-/* Whose library this is, by its file. */
+/* Prints the file of the library that provides the symbols. */
 static void say_who(void)
 {
 	char line[512];

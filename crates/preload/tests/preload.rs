@@ -1,4 +1,5 @@
-//! Programs of liburcu with this library instead. Skipped without `liburcu-dev` or a C compiler.
+//! Runs programs that use liburcu with this library instead. Skipped without `liburcu-dev` or a C
+//! compiler.
 
 use std::{
     env, fs,

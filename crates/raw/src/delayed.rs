@@ -2,10 +2,10 @@
 //!
 //! # The protocol
 //!
-//! All these timers are in the wheel of the process-wide registry, whichever queue they belong to,
-//! so one lock guards them. An armed timer holds the claim of its item, in the item's state word:
-//! the item is pending to a producer, and no canceller can claim it. An armed item is therefore
-//! changed only under that lock, by the thread that removed its timer from the wheel:
+//! All these timers are in the wheel of the process-wide registry, regardless of their queues, so
+//! one lock guards them. An armed timer holds the claim of its item, in the item's state word: the
+//! item is pending to a producer, and no canceller can claim it. An armed item is therefore changed
+//! only under that lock, by the thread that removed its timer from the wheel:
 //!
 //! ```text
 //! arm:     lock:  transition from idle to armed;  insert the timer;  unlock;  wake the manager if
@@ -41,13 +41,14 @@ use workqueue::{
 
 use crate::work::{Claim, Misuse, RawWork};
 
-/// A work item with a timer, in the caller's memory: the kernel's `struct delayed_work`.
+/// A work item with a timer, in the caller's memory. It corresponds to the kernel's `struct
+/// delayed_work`.
 ///
 /// While the timer is not armed, [`work`](Self::work) can be used like any other item.
 #[repr(C)]
 pub struct RawDelayed {
     work: RawWork,
-    /// Guarded by the lock of the wheel.
+    /// The timer, guarded by the lock of the wheel.
     timer: UnsafeCell<Timer>,
 }
 
@@ -60,7 +61,7 @@ unsafe impl Sync for RawDelayed {}
 #[repr(C)]
 struct Timer {
     node: Node,
-    /// The queue that an armed item is pushed to.
+    /// The queue to which an armed item is pushed.
     queue: *const Workqueue,
     cpu: u32,
     /// The process that armed the timer last. A child has no wheel with the timers of its parent.
@@ -75,11 +76,12 @@ static RAW: Kind = Kind(expire_node);
 pub enum Modified {
     /// The item was pending, and still is.
     WasPending,
-    /// The item was not pending, and now is.
+    /// The item was not pending, and now is pending.
     WasIdle,
     /// The item was pending, and was cancelled, because it is disabled or the queue rejects it.
     Cancelled,
-    /// The item was not pending, and still is not, because it is disabled or the queue rejects it.
+    /// The item was not pending, and is still not pending, because it is disabled or the queue
+    /// rejects it.
     Refused,
 }
 
@@ -157,7 +159,7 @@ impl RawDelayed {
     ///
     /// # Blocking
     ///
-    /// As [`queue`](Self::queue) and [`RawWork::cancel`].
+    /// The same as [`queue`](Self::queue) and [`RawWork::cancel`].
     ///
     /// # Errors
     ///
@@ -165,7 +167,9 @@ impl RawDelayed {
     ///
     /// # Safety
     ///
-    /// 1. And (2), (3): as [`queue`](Self::queue).
+    /// 1. The same as (1) of [`queue`](Self::queue).
+    /// 2. The same as (2) of [`queue`](Self::queue).
+    /// 3. The same as (3) of [`queue`](Self::queue).
     pub unsafe fn modify(
         this: NonNull<Self>,
         queue: &Workqueue,
@@ -220,7 +224,9 @@ impl RawDelayed {
     ///
     /// # Safety
     ///
-    /// 1. And (2), (3): as [`queue`](Self::queue).
+    /// 1. The same as (1) of [`queue`](Self::queue).
+    /// 2. The same as (2) of [`queue`](Self::queue).
+    /// 3. The same as (3) of [`queue`](Self::queue).
     /// 4. The item is claimed by the caller, or armed and removed from `wheel`, which is the wheel
     ///    of the process-wide registry and is given unless `delay` is zero.
     unsafe fn place_anew(
@@ -279,7 +285,7 @@ impl RawDelayed {
     ///
     /// # Blocking
     ///
-    /// As [`RawWork::cancel`].
+    /// The same as [`RawWork::cancel`].
     ///
     /// # Errors
     ///
@@ -321,19 +327,19 @@ impl RawDelayed {
     ///
     /// # Blocking
     ///
-    /// As [`RawWork::cancel_sync`].
+    /// The same as [`RawWork::cancel_sync`].
     ///
     /// # Errors
     ///
-    /// As [`RawWork::cancel_sync`].
+    /// The errors of [`RawWork::cancel_sync`].
     ///
     /// # Panics
     ///
-    /// As [`RawWork::flush`].
+    /// The same as [`RawWork::flush`].
     ///
     /// # Safety
     ///
-    /// 1. As [`cancel`](Self::cancel).
+    /// 1. The same as [`cancel`](Self::cancel).
     pub unsafe fn cancel_sync(this: NonNull<Self>) -> Result<bool, Misuse> {
         // SAFETY: (1).
         let was_pending = unsafe { Self::disable(this, true) }?;
@@ -348,19 +354,19 @@ impl RawDelayed {
     ///
     /// # Blocking
     ///
-    /// As [`RawWork::disable`] and [`RawWork::disable_sync`].
+    /// The same as [`RawWork::disable`] and [`RawWork::disable_sync`].
     ///
     /// # Errors
     ///
-    /// As [`RawWork::disable`].
+    /// The errors of [`RawWork::disable`].
     ///
     /// # Panics
     ///
-    /// As [`RawWork::flush`], if `waits` is set.
+    /// The same as [`RawWork::flush`], if `waits` is set.
     ///
     /// # Safety
     ///
-    /// 1. As [`cancel`](Self::cancel).
+    /// 1. The same as [`cancel`](Self::cancel).
     pub unsafe fn disable(this: NonNull<Self>, waits: bool) -> Result<bool, Misuse> {
         // SAFETY: (1).
         let work = unsafe { RawWork::known(Self::work(this)) }?;
@@ -385,15 +391,15 @@ impl RawDelayed {
     ///
     /// # Errors
     ///
-    /// As [`RawWork::flush`].
+    /// The errors of [`RawWork::flush`].
     ///
     /// # Panics
     ///
-    /// As [`RawWork::flush`].
+    /// The same as [`RawWork::flush`].
     ///
     /// # Safety
     ///
-    /// 1. As [`cancel`](Self::cancel).
+    /// 1. The same as [`cancel`](Self::cancel).
     pub unsafe fn flush(this: NonNull<Self>) -> Result<bool, Misuse> {
         // SAFETY: (1).
         let work = unsafe { RawWork::known(Self::work(this)) }?;

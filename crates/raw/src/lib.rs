@@ -1,12 +1,13 @@
 //! Work items in the caller's memory, for other languages: fixed in size, without a destructor, and
 //! queued without allocation.
 //!
-//! A [`RawWork`] is the kernel's `struct work_struct`: a member of a larger structure, with a
-//! function that receives its address. The item must stay in place until it has started, was
-//! cancelled or was flushed. Its own function may free the item, because the library does not
-//! access the item after that call. `crates/capi` offers these items under the kernel's names.
+//! A [`RawWork`] corresponds to the kernel's `struct work_struct`: it is a member of a larger
+//! structure, with a function that receives its address. The item must stay in place until it has
+//! started, was cancelled or was flushed. Its own function may free the item, because the library
+//! does not access the item after that call. `crates/capi` offers these items under the kernel's
+//! names.
 //!
-//! | file | what is in it |
+//! | file | content |
 //! |---|---|
 //! | `work.rs` | an item: queueing, cancelling, waiting |
 //! | `runs.rs` | the executing items and their waiters, stored outside the items |
@@ -14,10 +15,11 @@
 //!
 //! # Guarantees
 //!
-//! Those of [`Work`](workqueue::Work): runs of an item never overlap, not even through two
-//! queues. Each call that returns `true` is followed by exactly one run, unless the item is
-//! cancelled. The run sees everything that was written before that call. In addition, after a
-//! cancel or a flush the library does not access the item's memory until the item is queued again.
+//! The guarantees are those of [`Work`](workqueue::Work): runs of an item never overlap, not even
+//! through two queues. Each call that returns `true` is followed by exactly one run, unless the
+//! item is cancelled. The run sees everything that was written before that call. In addition, after
+//! a cancel or a flush the library does not access the item's memory until the item is queued
+//! again.
 //!
 //! As in the kernel, an item is identified by its address *and* its function: an item that is
 //! initialized again with another function, inside its own run, is another item.

@@ -20,8 +20,8 @@
 //! waiter:    shard lock: pending?  wait for the start and its run;  otherwise for the current run
 //! ```
 //!
-//! Every step is made under the shard lock, so a waiter never sleeps for a start that is past or
-//! that will not happen. No thread may access an item, or a waiter's node, after it was freed. A
+//! Every transition is made under the shard lock, so a waiter never sleeps for a start that is past
+//! or that will not happen. No thread may access an item, or a waiter's node, after it was freed. A
 //! run accesses an item only while the item is handed to it, and a canceller takes the item back
 //! from the run before it ends its claim. A waiter is released by the last access to its node.
 //!
@@ -73,7 +73,8 @@ use crate::work::{RawWork, WorkFn};
 /// The value of a shard's state word while its lists are valid.
 const BUSY: *mut Run = ptr::without_provenance_mut(1);
 
-/// The number of shards. A guess: several times the workers that a large machine runs at once.
+/// The number of shards. A guess: several times the number of workers that a large machine runs at
+/// once.
 const NR_SHARDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 type Table = [CachePadded<Shard>; NR_SHARDS];
@@ -353,7 +354,7 @@ impl Shard {
             self.adopt(run, from);
             return (start, None);
         }
-        // SAFETY: recorded above.
+        // SAFETY: the run was recorded above.
         (start, unsafe { self.end(run) })
     }
 
@@ -361,7 +362,8 @@ impl Shard {
     ///
     /// # Safety
     ///
-    /// 1. And (2): as [`begin`](Self::begin).
+    /// 1. The same as (1) of [`begin`](Self::begin).
+    /// 2. The same as (2) of [`begin`](Self::begin).
     #[cold]
     unsafe fn begin_among(&self, item: NonNull<Head>, run: *mut Run, is_late: bool) -> Start {
         // SAFETY: (1): a linked item is alive.
@@ -435,7 +437,7 @@ impl Shard {
     ///
     /// # Safety
     ///
-    /// 1. As [`end`](Self::end).
+    /// 1. The same as [`end`](Self::end).
     #[cold]
     unsafe fn end_among(&self, run: *mut Run) -> Option<NonNull<Head>> {
         let mut lists = self.lock();
@@ -508,7 +510,7 @@ impl Shard {
     ///
     /// # Blocking
     ///
-    /// Blocks until then. Woken by the thread that ends the run or cancels the item.
+    /// Blocks until then. The thread that ends the run or cancels the item wakes it.
     pub(super) fn wait(&self, name: Name, pending: impl FnOnce() -> Option<u64>) -> bool {
         let waiter = Waiter {
             name,
@@ -622,7 +624,7 @@ impl Lists {
 }
 
 /// Starts an item that the caller took off its list; `runs` is set if a run of it is under way.
-/// Returns the state before.
+/// Returns the previous state.
 fn step_to_start(head: &Head, runs: bool) -> (State, Start) {
     loop {
         let from = head.load();
@@ -633,7 +635,7 @@ fn step_to_start(head: &Head, runs: bool) -> (State, Start) {
     }
 }
 
-/// Starts an item that the caller has claimed; returns the state before.
+/// Starts an item that the caller has claimed. Returns the previous state.
 fn step_claimed(head: &Head) -> State {
     loop {
         let from = head.load();
@@ -673,15 +675,15 @@ mod tests {
                 thread::yield_now();
             }
             shard.lock().adopt(name(), 0, this);
-            // SAFETY: recorded above.
+            // SAFETY: the run was recorded above.
             assert!(unsafe { shard.end(this) }.is_none());
             assert!(!shard.lock().waiters.get().is_null());
             let mut lists = shard.lock();
-            // SAFETY: it stays in place until it is ended below.
+            // SAFETY: the run stays in place until it is ended below.
             unsafe { lists.note(next) };
             lists.adopt(name(), 1, next);
             drop(lists);
-            // SAFETY: recorded above.
+            // SAFETY: the run was recorded above.
             assert!(unsafe { shard.end(next) }.is_none());
             assert!(waiter.join().unwrap());
         });

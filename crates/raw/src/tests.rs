@@ -24,7 +24,7 @@ struct Job {
 
 unsafe extern "C-unwind" fn run(work: *mut RawWork) {
     let job = NonNull::new(work.cast::<Job>()).unwrap();
-    // A clone, because the function may free the job.
+    // This is a clone, because the function may free the job.
     // SAFETY: all items of these tests are the first field of a `Job`.
     let run = unsafe { job.as_ref() }.run.clone();
     run(job);
@@ -41,11 +41,11 @@ fn job(run_it: impl Fn(NonNull<Job>) + Send + Sync + 'static) -> NonNull<Job> {
 
 /// Frees a job, which must be idle.
 fn free(job: NonNull<Job>) {
-    // SAFETY: leaked by `job`, and idle.
+    // SAFETY: `job` leaked the box, and the item is idle.
     drop(unsafe { Box::from_raw(job.as_ptr()) });
 }
 
-/// Stops the other threads, also if the test fails.
+/// Stops the other threads, even if the test fails.
 struct Ended<'a>(&'a AtomicBool);
 
 impl Drop for Ended<'_> {
@@ -267,7 +267,8 @@ fn an_item_that_was_left_to_its_run_can_be_cancelled() {
         assert!(on!(RawWork::queue(job, &queue, None)));
         started.recv().unwrap();
         assert!(on!(RawWork::queue(job, &queue, None)));
-        // Queued after the job: once this has run, a worker has popped the job and handed it over.
+        // This is queued after the job: once it has run, a worker has popped the job and handed it
+        // over.
         queue.spawn(|| ()).join().unwrap();
         assert!(on!(RawWork::cancel(job)));
         assert!(!on!(RawWork::cancel(job)));
@@ -410,7 +411,8 @@ fn an_item_may_be_at_any_multiple_of_eight() {
         let made = job(move |_| {
             counter.fetch_add(1, Ordering::Relaxed);
         });
-        // SAFETY: aligned, idle, and large enough; the box is not used again.
+        // SAFETY: the memory is aligned and large enough, the item is idle, and the box is not used
+        // again.
         unsafe {
             place.write(made.read());
             drop(Box::from_raw(
@@ -573,7 +575,7 @@ fn item_is_idle_after_cancel_sync_unless_queued_again() {
     let flag = is_inside.clone();
     let job = job(move |_| {
         assert!(!flag.swap(true, Ordering::Relaxed), "twice at once");
-        // Long enough for other threads to run in between.
+        // The loop is long enough for other threads to run in between.
         (0..20).for_each(|_| std::thread::yield_now());
         flag.store(false, Ordering::Relaxed);
     });

@@ -19,7 +19,7 @@ use workqueue::{
     internal::{self, Ending, Head, Origin, Place, Popped, Start, State, VTable},
 };
 
-// Also checks that the function leaves the section in which it was called.
+// This also checks that the function leaves all sections that it has begun.
 use rcu::internal::of_c;
 
 use crate::runs::{Name, Run, Shard};
@@ -35,7 +35,7 @@ const MAGIC: u64 = 0xf770_726b_776f_726b;
 /// The maximum number of nested runs of a thread that helps; each of them uses its stack. A guess.
 const MAX_HELP: u32 = 4;
 
-/// A work item in the caller's memory: the kernel's `struct work_struct`.
+/// A work item in the caller's memory. It corresponds to the kernel's `struct work_struct`.
 ///
 /// All functions take the item's address. Any thread may call them while the item exists.
 ///
@@ -76,7 +76,7 @@ pub(super) enum Claim {
 pub enum Misuse {
     /// The item was never initialized, or its memory was overwritten.
     Uninitialized,
-    /// The address is not aligned as an item's must be.
+    /// The address is not aligned as the address of an item must be.
     Misaligned,
     /// The item has no function to call.
     NoFunction,
@@ -111,7 +111,7 @@ impl std::error::Error for Misuse {}
 
 /// The fields after the first two apply to items with handles, which raw items never have.
 const VTABLE: &VTable = &VTable::plain(
-    // SAFETY: by `pop_and`.
+    // SAFETY: the conditions are those of `pop_and`.
     |item| unsafe { pop_and(item, true) },
     // SAFETY: as above. An item that waits for a run to end is handed to that run.
     |item, _| unsafe { pop_and(item, false) },
@@ -136,7 +136,7 @@ impl RawWork {
         }
     }
 
-    /// As above, in a model, where constants cannot contain atomics.
+    /// Does the same as above, in a model, where constants cannot contain atomics.
     ///
     /// # Safety
     ///
@@ -219,7 +219,7 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// As [`Workqueue::enqueue`](workqueue::Workqueue::enqueue). Allocates no memory.
+    /// The same as [`Workqueue::enqueue`](workqueue::Workqueue::enqueue). Allocates no memory.
     ///
     /// # Errors
     ///
@@ -249,15 +249,16 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// As [`queue`](Self::queue).
+    /// The same as [`queue`](Self::queue).
     ///
     /// # Errors
     ///
-    /// As [`queue`](Self::queue).
+    /// The errors of [`queue`](Self::queue).
     ///
     /// # Safety
     ///
-    /// 1. And (2): as [`queue`](Self::queue).
+    /// 1. The same as (1) of [`queue`](Self::queue).
+    /// 2. The same as (2) of [`queue`](Self::queue).
     pub unsafe fn queue_node(
         this: NonNull<Self>,
         queue: &Workqueue,
@@ -269,7 +270,8 @@ impl RawWork {
 
     /// # Safety
     ///
-    /// 1. And (2): as [`queue`](Self::queue).
+    /// 1. The same as (1) of [`queue`](Self::queue).
+    /// 2. The same as (2) of [`queue`](Self::queue).
     #[inline]
     unsafe fn queue_by<'a>(
         this: NonNull<Self>,
@@ -303,7 +305,7 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// As [`queue`](Self::queue).
+    /// The errors of [`queue`](Self::queue).
     ///
     /// # Safety
     ///
@@ -321,12 +323,12 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// As [`queue`](Self::queue).
+    /// The same as [`queue`](Self::queue).
     ///
     /// # Safety
     ///
     /// 1. [`hold`](Self::hold) returned `true`, and this function is called once for that call.
-    /// 2. As [`queue`](Self::queue).
+    /// 2. The same as [`queue`](Self::queue).
     #[cfg(not(any(loom, shuttle)))]
     pub unsafe fn queue_held(this: NonNull<Self>, queue: &Workqueue) -> bool {
         // SAFETY: (1).
@@ -402,7 +404,8 @@ impl RawWork {
             let state = if sync::twin::armed("raw: a waiter makes no transition") {
                 this.head.load()
             } else {
-                // Changes nothing, but a later start acquires it and then finds this waiter.
+                // The transition changes nothing, but a later start acquires it and then finds this
+                // waiter.
                 this.head.update(Some)?.0
             };
             is_pending(state).then(|| state.completion_seq())
@@ -414,7 +417,7 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// Does not block for long: the item is removed from its list under the pool lock, after a walk
+    /// Blocks only briefly: the item is removed from its list under the pool lock, after a walk
     /// over the items before it.
     ///
     /// # Errors
@@ -480,7 +483,7 @@ impl RawWork {
     ///
     /// # Panics
     ///
-    /// As [`flush`](Self::flush).
+    /// The same as [`flush`](Self::flush).
     ///
     /// # Safety
     ///
@@ -498,11 +501,11 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// As [`cancel`](Self::cancel).
+    /// The same as [`cancel`](Self::cancel).
     ///
     /// # Errors
     ///
-    /// As [`cancel_sync`](Self::cancel_sync).
+    /// The errors of [`cancel_sync`](Self::cancel_sync).
     ///
     /// # Safety
     ///
@@ -523,15 +526,15 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// As [`cancel_sync`](Self::cancel_sync).
+    /// The same as [`cancel_sync`](Self::cancel_sync).
     ///
     /// # Errors
     ///
-    /// As [`cancel_sync`](Self::cancel_sync).
+    /// The errors of [`cancel_sync`](Self::cancel_sync).
     ///
     /// # Panics
     ///
-    /// As [`flush`](Self::flush).
+    /// The same as [`flush`](Self::flush).
     ///
     /// # Safety
     ///
@@ -641,8 +644,8 @@ unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
     let work = RawWork::of_head(item);
     // SAFETY: (1): a linked item is alive, and an item with this vtable is a `RawWork`.
     let (func, home) = unsafe {
-        // Read before the transition: after it, another thread can queue the item elsewhere and
-        // write another home pwq.
+        // Read this before the transition: after it, another thread can queue the item elsewhere
+        // and write another home pwq.
         let home = Origin::of(&(*work).head);
         ((*work).func.get(), home)
     };
@@ -657,7 +660,8 @@ unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
         return Popped::Left;
     }
     let func = func.filter(|_| calls);
-    // SAFETY: begun above; the caller holds the item's in-flight count until this function returns.
+    // SAFETY: the run was begun above, and the caller holds the item's in-flight count until this
+    // function returns.
     unsafe { carry_out(item, func, home, (shard, run), false, || ()) };
     Popped::Ran
 }
@@ -677,7 +681,7 @@ unsafe fn carry_out(
     helps: bool,
     before_end: impl FnOnce(),
 ) {
-    // From here on the item may be freed: its address is used, and its memory is not accessed.
+    // From here on, the item may be freed. Its address is used, but its memory is not accessed.
     let call = || {
         // FOREIGN(raw-item-run): a C function, on a worker, a rescuer or a joiner; unwinding out of
         // it ends the process.
@@ -691,7 +695,7 @@ unsafe fn carry_out(
             }
         });
         if outcome.is_err() {
-            // Reached only in a model, where panics unwind.
+            // This is reached only in a model, where panics unwind.
             die("the function of a work item unwound");
         }
     };
@@ -716,7 +720,7 @@ fn put_back_left(left: Option<NonNull<Head>>) {
 fn help(this: NonNull<RawWork>, shard: &Shard) -> bool {
     // SAFETY: `this` is an item.
     let item = unsafe { RawWork::head_of(this) };
-    // SAFETY: the caller keeps it alive.
+    // SAFETY: the caller keeps the item alive.
     let (name, func) = unsafe { (this.as_ref().name(), this.as_ref().func.get()) };
     let run = |home: Origin, before_end: &mut dyn FnMut()| {
         let mut run = Run::new(name);

@@ -1,4 +1,4 @@
-//! Closures of one thread that are queued together, without a box for each.
+//! Closures of one thread that are queued together, without a box for each one.
 //!
 //! A thread has at most one *open* bag. Its first closure opens a bag and pushes it onto a list of
 //! `callback.rs`. Later closures are added to the same bag while it is on the list. A sweep
@@ -19,19 +19,18 @@
 //! A closure occupies one word for its kind and one for each captured word, because the cost is in
 //! the cache lines that move from CPU to CPU.
 //!
-//! All changes are read-modify-writes of one word. So a closure is either counted before `CLOSED`
+//! All changes are read-modify-writes of one word, so a closure is either counted before `CLOSED`
 //! or rejected. The thread that sets the second of `DONE` and `LEFT` finds the first: it owns the
 //! bag, and reuses it, makes it a spare or frees it.
 //!
 //! # Spare bags
 //!
-//! A bag whose closures have run is kept for the next thread that needs one. Bags are made by the
-//! threads that hand closures over, and end on the thread that runs them. In a stream of calls each
-//! side would wait for the other in the allocator, which has a lock for that.
+//! A bag whose closures have run is kept for the next thread that needs one. Bags are allocated by
+//! the threads that add closures, and freed on the thread that runs them. In a stream of calls,
+//! each side would therefore wait for the other on a lock of the allocator.
 //!
-//! Each place holds a bag or nothing, and each step on it is one exchange. So a bag goes to one
-//! thread, a step that is cut short by a `fork` leaves nothing half-way, and no thread waits for
-//! another one.
+//! Each place holds a bag or nothing, and each access to it is one exchange. A bag therefore goes
+//! to one thread, a `fork` never leaves an access half done, and no thread waits for another one.
 
 use std::{
     cell::{self, Cell},
@@ -49,18 +48,18 @@ use sync::{
 
 use super::head::{Function, Head};
 
-/// Words in a bag: enough for 63 to 252 closures, or for two in a model. A bag has two kilobytes. A
-/// thread that queues closures keeps one bag until it exits; closures queued by its last
-/// destructors use no bag (`Alone`).
+/// Number of words in a bag: enough for 63 to 252 closures, or for two in a model. A bag has two
+/// kilobytes. A thread that queues closures keeps one bag until it exits; closures queued by its
+/// last destructors use no bag (`Alone`).
 const CAPACITY: usize = if cfg!(any(loom, shuttle)) {
     2 * MOST_WORDS
 } else {
     252
 };
-/// Words of the largest closure and its kind.
+/// Number of words of the largest closure and its kind.
 const MOST_WORDS: usize = 1 + NR_HELD;
-/// Words that a closure may capture without a box of its own: for example a pointer, a length and
-/// one more.
+/// Number of words that a closure may capture without a box of its own: for example a pointer, a
+/// length and one more word.
 const NR_HELD: usize = 3;
 
 /// Distance of the prefetch in bytes. The next lines are in the cache of the CPU that ran the last
@@ -76,7 +75,8 @@ const GATHER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 256 };
 /// one starts at once.
 const STREAM: u64 = 32;
 
-/// The number of spare bags: 128 kilobytes, and as many as a flood fills before the sweeper runs.
+/// The number of spare bags. They take 128 kilobytes. A flood fills about this number before the
+/// sweeper runs.
 const MOST_SPARES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
 const NR: u32 = 0xff;
@@ -85,7 +85,8 @@ const DONE: u32 = 1 << 9;
 const LEFT: u32 = 1 << 10;
 const UNSWEPT: u32 = 1 << 11;
 
-/// A word of a closure: any bytes, or uninitialized. A pointer type, because it may hold a pointer.
+/// A word of a closure: any bytes, or uninitialized. It has a pointer type, because it may hold a
+/// pointer.
 type Word = MaybeUninit<*const ()>;
 type Payload = [Word; NR_HELD];
 
@@ -128,7 +129,7 @@ impl Alone {
     unsafe fn run(head: *mut Head) {
         // SAFETY: (1).
         let Self { closure, .. } = *unsafe { Box::from_raw(head.cast::<Self>()) };
-        // SAFETY: (1): the only copy of the closure.
+        // SAFETY: (1): this is the only copy of the closure.
         unsafe { closure.run() }
     }
 }
@@ -136,8 +137,8 @@ impl Alone {
 /// A block of closures that were queued together.
 #[repr(C)]
 pub(super) struct Bag {
-    /// First, so that lists of heads can hold bags. A cell, because a sweeper links it while the
-    /// bag's thread adds to the bag.
+    /// This is the first field, so that lists of heads can hold bags. It is a cell, because a
+    /// sweeper links it while the bag's thread adds to the bag.
     head: cell::UnsafeCell<Head>,
     /// A: see the top of the file.
     state: AtomicU32,
@@ -193,7 +194,7 @@ pub(super) fn add(
 /// argument must stay valid until the function returns.
 #[cold]
 fn slowly(deferred: Deferred) -> Option<(*mut Head, usize)> {
-    // SAFETY: null, or not left by this thread.
+    // SAFETY: the pointer is null, or this thread has not left the bag, so no thread frees it.
     let bag = unsafe { open().as_ref() };
     let joined = bag.is_some_and(|bag| bag.append(deferred, UNSWEPT));
     if joined {
@@ -223,7 +224,7 @@ fn nr_behind(before: u32) -> usize {
 /// Marks this thread's bag as one that no sweeper will pop yet.
 #[cold]
 pub(super) fn leave_unswept() {
-    // SAFETY: null, or not left by this thread.
+    // SAFETY: the pointer is null, or this thread has not left the bag, so no thread frees it.
     if let Some(bag) = unsafe { open().as_ref() } {
         bag.state.fetch_or(UNSWEPT, Ordering::Relaxed);
     }
@@ -241,7 +242,7 @@ pub(super) fn leave() -> usize {
         // runner's accesses. If our LEFT comes first, the runner finds it and makes the bag a
         // spare, after our writes.
         //
-        // SAFETY: this thread had not left it.
+        // SAFETY: this thread had not left the bag, so no thread has freed it.
         let before = unsafe { (*bag).state.fetch_or(LEFT, Ordering::AcqRel) };
         if before & DONE != 0 {
             // SAFETY: all closures have run and this thread has left the bag, so we own it.
@@ -256,7 +257,7 @@ pub(super) fn leave() -> usize {
 /// counted.
 fn anew(deferred: Deferred) -> (*mut Bag, usize) {
     let old = open();
-    // SAFETY: null, or not left by this thread.
+    // SAFETY: the pointer is null, or this thread has not left the bag, so no thread frees it.
     let state = unsafe { old.as_ref() }.map(|bag| &bag.state);
     // ORDER(bag): publish and consume both ways, other end in `Bag::run`.
     //   here: closures;  state counts them, or is LEFT  AcqRel
@@ -271,7 +272,7 @@ fn anew(deferred: Deferred) -> (*mut Bag, usize) {
         Bag::unused()
     };
     set_open(bag);
-    // SAFETY: unused, or done and left: only we can reach it.
+    // SAFETY: the bag is unused, or is done and was left by its thread, so only we can reach it.
     let fresh = unsafe { &*bag };
     fresh.put(0, deferred);
     // Relaxed: the push onto a list publishes it.
@@ -287,8 +288,8 @@ pub(super) fn fetch_ahead<T>(next: *const T) {
     hint::prefetch_write(next.cast::<u8>().wrapping_add(AHEAD));
 }
 
-/// Waits a few microseconds for callers to queue closures, if the last sweep ran so many that they
-/// arrive in a stream. Ends early if a thread `waits`.
+/// Waits a few microseconds for callers to queue closures, if the last sweep ran so many closures
+/// that they arrive in a stream. Ends early if a thread `waits`.
 pub(super) fn gather(nr_run: u64, waits: impl Fn() -> bool) {
     if nr_run >= STREAM {
         let mut spins = 0..GATHER_SPINS;
@@ -327,19 +328,20 @@ impl Bag {
         let words = &self.words[at..at + deferred.nr_words()];
         let kind = Word::new(ptr::from_ref(deferred.kind).cast());
         for (place, word) in words.iter().zip([kind].into_iter().chain(deferred.payload)) {
-            // SAFETY: not counted yet, so only the bag's thread, which is the caller, accesses it.
+            // SAFETY: the word is not counted yet, so only the bag's thread, which is the caller,
+            // accesses it.
             place.with_mut(|place| unsafe { *place = word });
         }
     }
 
-    /// Takes the closure out whose words begin at `at`.
+    /// Moves out the closure whose words begin at `at`.
     ///
     /// # Safety
     ///
     /// 1. A closure was put there, and is taken only once.
     unsafe fn take(&self, at: usize) -> Deferred {
-        // SAFETY: (1): written before it was counted (ORDER(bag)), and no thread writes it before
-        // the bag is done.
+        // SAFETY: (1): the word was written before it was counted (ORDER(bag)), and no thread
+        // writes it before the bag is done.
         let word = |at: usize| self.words[at].with(|place| unsafe { *place });
         // SAFETY: (1): the first of the closure's words is its kind.
         let kind = unsafe { &*word(at).assume_init().cast::<Kind>() };
@@ -389,7 +391,7 @@ impl Bag {
     ///
     /// 1. `bag` was published by [`add`], popped from its list, closed, and is run only once.
     pub(super) unsafe fn run(bag: *mut Bag, mut run: impl FnMut(Deferred)) {
-        // SAFETY: (1): its thread frees it only when it is done.
+        // SAFETY: (1): the bag's thread frees the bag only when it is done.
         let state = unsafe { &(*bag).state };
         let nr_words = (state.load(Ordering::Acquire) & NR) as usize;
         let mut at = 0;
@@ -406,7 +408,7 @@ impl Bag {
         // Test: a_bag_is_used_again
         let order = twin::order("rcu: relaxed end of a bag", Ordering::AcqRel);
         if state.fetch_or(DONE, order) & LEFT != 0 {
-            // SAFETY: its thread has left it and all closures have run, so we own it.
+            // SAFETY: the bag's thread has left it and all closures have run, so we own it.
             unsafe { Self::give_away(bag) };
         }
     }
@@ -417,7 +419,7 @@ impl Bag {
     ///
     /// 1. It came from [`unused`](Self::unused), the caller owns it, and it holds no closure.
     unsafe fn give_away(bag: *mut Bag) {
-        // SAFETY: (1): made by `into_raw`.
+        // SAFETY: (1): the pointer came from `into_raw`.
         let ours = unsafe { NonNull::new_unchecked(bag) };
         // SAFETY: (1).
         if !unsafe { spares().give(ours) } {
@@ -441,7 +443,7 @@ impl<F: FnOnce() + Send + 'static> KindOf<F> {
             let closure = unsafe { payload.cast::<F>().read() };
             closure();
         },
-        // In a model all closures have the same size.
+        // In a model, all closures have the same size.
         nr_held: if cfg!(any(loom, shuttle)) {
             NR_HELD
         } else {
@@ -465,7 +467,7 @@ impl Deferred {
     fn held<F: FnOnce() + Send + 'static>(closure: F) -> Self {
         let mut payload = [Word::uninit(); NR_HELD];
         assert!(fits::<F>(), "`new` boxes what does not fit");
-        // SAFETY: large enough and aligned, as was just asserted.
+        // SAFETY: the payload is large enough and aligned, as was just asserted.
         unsafe { payload.as_mut_ptr().cast::<F>().write(closure) };
         Self {
             kind: KindOf::<F>::KIND,
@@ -473,7 +475,7 @@ impl Deferred {
         }
     }
 
-    /// Returns the number of words that it occupies in a bag.
+    /// Returns the number of words that the closure occupies in a bag.
     #[inline]
     fn nr_words(&self) -> usize {
         1 + self.kind.nr_held
@@ -513,7 +515,7 @@ impl Spares {
         Self(CachePadded::new(std::array::from_fn(nothing)))
     }
 
-    /// Gives a bag away. Returns `false`, and leaves the bag to the caller, if there are enough.
+    /// Stores a spare bag. Returns `false`, and leaves the bag to the caller, if there are enough.
     ///
     /// # Safety
     ///
@@ -535,7 +537,7 @@ impl Spares {
         })
     }
 
-    /// Takes a bag, if there is one.
+    /// Takes a spare bag, if there is one.
     pub(super) fn take(&self) -> Option<NonNull<Bag>> {
         // ORDER(spare): the other end; see `give`.
         // Test: a_bag_that_is_taken_needs_the_order_of_the_take
@@ -588,7 +590,7 @@ mod tests {
             }),
         ];
         for deferred in all {
-            // SAFETY: each runs once.
+            // SAFETY: each closure runs once.
             unsafe { deferred.run() };
         }
         assert_eq!(sum.load(Ordering::Relaxed), 9);
@@ -618,13 +620,13 @@ mod tests {
             add(note(&NR_RUN, []), &mut publish);
             add(note(&NR_RUN, [turn + 1]), &mut publish);
             add(note(&NR_RUN, [turn + 2; 2]), &mut publish);
-            // Captures more than a bag stores inline.
+            // This closure captures more than a bag stores inline.
             add(note(&NR_RUN, [turn + 3; 3]), &mut publish);
         }
         leave();
         assert!(published.len() > 1, "more than a bag holds");
         for bag in published {
-            // SAFETY: published, in no list, left, and run once.
+            // SAFETY: the bag was published and left, is in no list, and is run once.
             unsafe { Bag::run(bag, |closure| closure.run()) };
         }
         assert_eq!(NR_RUN.load(Ordering::Relaxed), 200);
@@ -641,7 +643,7 @@ mod tests {
                     let mut published = None;
                     add(closure, |bag| published = bag.map(|(head, _)| head));
                     let run = |callback| match callback {
-                        // SAFETY: published, in no list, and run once.
+                        // SAFETY: the head was published, is in no list, and is run once.
                         Callback::Own(head, Function::Rust(run)) => unsafe { run(head) },
                         _ => panic!("a bag of its own"),
                     };
@@ -656,12 +658,12 @@ mod tests {
         let nr_run = Arc::new(AtomicUsize::new(0));
         let its = nr_run.clone();
         let thread = std::thread::spawn(move || {
-            // First here, last at the end.
+            // Initialized first, so destroyed last.
             LAST.set(Some(Last(its)));
             let mut published = None;
             add(|| (), |bag| published = bag.map(|(head, _)| head));
             leave();
-            // SAFETY: published, in no list, left, and run once.
+            // SAFETY: the bag was published and left, is in no list, and is run once.
             unsafe { Bag::run(published.unwrap().cast(), |closure| closure.run()) };
         });
         thread.join().unwrap();
@@ -679,11 +681,11 @@ mod tests {
             );
         };
         (0..=CAPACITY).for_each(|_| add_one());
-        // SAFETY: not run yet, here and below.
+        // SAFETY: the bag has not been run, here and below.
         unsafe { &*published[1] }.close();
         let nr = |bag: *mut Bag| {
             let mut nr = 0;
-            // SAFETY: published, in no list, closed by now, and run once.
+            // SAFETY: the bag was published and closed, is in no list, and is run once.
             unsafe { Bag::run(bag, |_| nr += 1) };
             nr
         };
@@ -716,7 +718,7 @@ mod tests {
         };
         (0..3 * MOST_WORDS).for_each(|_| add_one());
         nr_counted += leave();
-        // SAFETY: published, in no list, left, and run once.
+        // SAFETY: the bag was published and left, is in no list, and is run once.
         published
             .drain(..)
             .for_each(|bag| unsafe { Bag::run(bag, |_| ()) });

@@ -10,8 +10,8 @@
 //!
 //! The thread that swaps the callbacks out runs them, so each runs once. Usually the batch does
 //! this when it is run or dropped. If the executor has been replaced, or if the batch has waited
-//! for the stall timeout, the sweeper reclaims a batch that has not begun. So no callback is lost
-//! when a batch is leaked.
+//! for the stall timeout, the sweeper reclaims a batch that has not begun. Therefore no callback is
+//! lost when a batch is leaked.
 //!
 //! A callback must not wait for callbacks, nor must an executor that runs, or is dropped, on the
 //! sweeping thread. `barrier` panics in each of them.
@@ -100,7 +100,7 @@ fn as_callback(body: impl FnOnce()) {
 
 /// Runs the callbacks of `chain` on this thread, and returns their number.
 ///
-/// If a callback forks, the child skips the callbacks behind it: the parent runs them.
+/// If a callback forks, the child skips the callbacks behind it, because the parent runs them.
 fn run(chain: Chain) -> u64 {
     let here = Process::now();
     let mut nr_run = 0_u64;
@@ -161,7 +161,7 @@ pub unsafe fn run_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)
 ///
 /// # Blocking
 ///
-/// As `body`.
+/// Blocks if `body` does.
 #[inline]
 pub fn of_c<R>(what: &str, func: usize, body: impl FnOnce() -> R) -> R {
     let before = nesting();

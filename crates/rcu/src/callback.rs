@@ -3,13 +3,13 @@
 //! # The lists
 //!
 //! [`call`] adds to the open bag of its thread (`bag.rs`), or pushes a new bag onto the list of its
-//! CPU. Either costs one compare-exchange. A *sweep* takes all lists whole, waits for a grace
-//! period that begins after that, and runs the callbacks, oldest first. Callbacks pushed in the
-//! meantime wait for the next sweep. So under load more callbacks share a grace period.
+//! CPU. Either costs one compare-exchange. A *sweep* takes the whole of each list, waits for a
+//! grace period that begins after that, and runs the callbacks, oldest first. Callbacks pushed in
+//! the meantime wait for the next sweep. Under load, more callbacks therefore share a grace period.
 //!
 //! Nothing polls. A push onto an empty list wakes the sweeper if it sleeps; a sweeper that is awake
-//! checks the lists before it sleeps. A closure that joins a bag wakes no thread: the push of the
-//! bag did, and the bag accepts closures only until the sweeper takes it.
+//! checks the lists before it sleeps. A closure that joins a bag wakes no thread, because the push
+//! of the bag has done so, and the bag accepts closures only until the sweeper takes it.
 //!
 //! There is no threshold above which callbacks expedite a grace period: sweeps are not delayed, and
 //! each takes all callbacks. Threads that add callbacks faster than they run are slowed down; see
@@ -35,18 +35,19 @@
 //!
 //! # Without a thread
 //!
-//! Starting the sweeper's thread may fail. `call` must not block, so it does not sweep; instead it
-//! starts the thread again later. A thread whose bag has no sweeper marks the bag `UNSWEPT`
-//! (`bag.rs`), and each closure that joins that bag tries to start the thread, at most once per
-//! [`RETRY_NS`]. A start that another thread has begun does not count as a sweeper, because it may
-//! fail after the decision about the mark. A thread that waits for callbacks sweeps itself.
+//! Starting the sweeper's thread may fail. `call` must not block, so it does not sweep; instead, a
+//! later call tries to start the thread again. A thread whose bag has no sweeper marks the bag
+//! `UNSWEPT` (`bag.rs`), and each closure that joins that bag tries to start the thread, at most
+//! once per [`RETRY_NS`]. A start that another thread has begun does not count as a sweeper,
+//! because it may fail after the decision about the mark. A thread that waits for callbacks sweeps
+//! itself.
 //!
 //! # Above the mark
 //!
 //! A list is *above its mark* if it holds more callbacks than `rcu.qhimark`. A thread that adds to
 //! such a list waits until a sweep takes the list, if the thread may wait. Threads that add
-//! callbacks faster than they can run are thus slowed down to the speed at which callbacks run, and
-//! while one list of callbacks runs, the next one grows little beyond the mark.
+//! callbacks faster than they can run are therefore slowed down to the speed at which callbacks
+//! run. While one list of callbacks runs, the next one grows only a little beyond the mark.
 //!
 //! A wait for callbacks must not last forever, because `call` may be used under a lock that a
 //! callback or a reader needs. Each wait therefore ends after a limited time ([`FIRST_WAIT_NS`]),
@@ -57,8 +58,8 @@
 //!
 //! The waiting thread runs no callbacks itself, because it may hold a lock that one of them takes.
 //!
-//! So [`call`] has no hard bound. [`try_call`] has one: it adds nothing to a list that is at its
-//! mark, and returns the closure to its caller, which knows whether it may wait.
+//! [`call`] therefore has no hard bound. [`try_call`] has one: it adds nothing to a list that is at
+//! its mark, and returns the closure to its caller, which knows whether it may wait.
 //!
 //! All numbers of a [`Backlog`] are hints. If an update is lost, a thread waits for a moment too
 //! long, or not at all.
@@ -85,14 +86,14 @@ use super::{
     stall, tunables,
 };
 
-/// The number of lists. CPU `n` uses list `n` modulo this. A power of two.
+/// The number of lists, a power of two. CPU `n` uses list `n` modulo this number.
 const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 /// Time between a failed thread creation and the next attempt. An attempt costs the caller about 50
 /// µs. A guess.
 pub(super) const RETRY_NS: u64 = 10_000_000;
 
-/// Length of a wait above the first mark. If no reader is in its way, a sweep takes a list within a
-/// few milliseconds.
+/// Length of a wait above the first mark. If no reader delays it, a sweep takes a list within a few
+/// milliseconds.
 const FIRST_WAIT_NS: u64 = 10_000_000;
 /// The longest wait. With this wait at each mark, and the default mark, memory grows by ten
 /// thousand callbacks a second for each thread that adds them.
@@ -111,13 +112,13 @@ const THERE: u32 = 2;
 /// - Callbacks of a thread run in order while the thread stays on one CPU.
 /// - A panic in a callback is caught and counted ([`nr_panicked`]); the other callbacks run.
 /// - No timer is involved. If no thread is in a section, the callback runs as soon as the library's
-///   thread is awake.
+///   thread has woken.
 ///
 /// If a callback leaves a section open on the library's thread, no later callback runs.
 ///
 /// A call costs one locked instruction, and an allocation if the closure captures more than three
-/// words. About one call in sixty may also cost an allocation and a system call. So does each call
-/// from the last destructors of a thread's locals.
+/// words. About one call in sixty may also cost an allocation and a system call. The same applies
+/// to each call from the last destructors of a thread's locals.
 ///
 /// # Blocking
 ///
@@ -202,17 +203,17 @@ impl<T> std::fmt::Display for Full<T> {
 
 impl<T> std::error::Error for Full<T> {}
 
-/// Runs `callback` as [`call`] does, and never blocks. For callbacks whose number is bounded by
-/// other means.
+/// Runs `callback` as [`call`] does, and never blocks. Use it for callbacks whose number is bounded
+/// by other means.
 pub fn call_at_once(callback: impl FnOnce() + Send + 'static) {
     callbacks().add_at_once(callback);
 }
 
-/// Drops `value` after a grace period. For a value that was just unlinked.
+/// Drops `value`, which the caller has just unlinked, after a grace period.
 ///
 /// # Blocking
 ///
-/// As [`call`].
+/// The same as [`call`].
 ///
 /// # Examples
 ///
@@ -236,7 +237,7 @@ pub fn call_drop<T: Send + 'static>(value: T) {
 ///
 /// # Blocking
 ///
-/// As [`call`].
+/// The same as [`call`].
 pub unsafe fn call_head(head: *mut Head, run: unsafe fn(*mut Head)) {
     // SAFETY: (1), (2).
     unsafe { call_function(head, Function::Rust(run)) };
@@ -246,7 +247,7 @@ pub unsafe fn call_head(head: *mut Head, run: unsafe fn(*mut Head)) {
 ///
 /// # Safety
 ///
-/// 1. As [`call_head`].
+/// 1. The same as [`call_head`].
 pub(super) unsafe fn call_function(head: *mut Head, function: Function) {
     // SAFETY: (1).
     unsafe { head.write(Head::with_function(function)) };
@@ -255,13 +256,13 @@ pub(super) unsafe fn call_function(head: *mut Head, function: Function) {
 
 /// Waits until every callback that was queued before has run.
 ///
-/// Returns at once if there is none.
+/// Returns at once if there is no such callback.
 ///
 /// Differs from Linux: a CPU's list is waited for even if that CPU has never queued callbacks.
 ///
 /// # Blocking
 ///
-/// For up to two grace periods and for the callbacks.
+/// Blocks for up to two grace periods and for the callbacks.
 ///
 /// # Panics
 ///
@@ -350,7 +351,7 @@ pub(super) struct Callbacks {
 struct List {
     newest: RawStack<Head>,
     /// A: the approximate number of callbacks, without some of the bags that are still open
-    /// (`bag.rs`). On the cache line of `newest`, which each push writes.
+    /// (`bag.rs`). It is on the cache line of `newest`, which each push writes.
     nr: AtomicUsize,
     backlog: Backlog,
 }
@@ -442,8 +443,8 @@ impl Callbacks {
     pub(super) fn want(&self) {
         // Release pairs with the Acquire swap in `sweep`. If our swap comes first, that sweep's
         // grace period begins after any cookie that the caller has. If the sweeper's swap comes
-        // first, the request remains for the next sweep. A swap instead of a store: loom lets a
-        // plain store slip behind a sweeper's swap that came earlier.
+        // first, the request remains for the next sweep. This is a swap instead of a store, because
+        // loom lets a plain store slip behind a sweeper's swap that came earlier.
         self.is_wanted.swap(true, Ordering::Release);
         self.wake();
     }
@@ -491,7 +492,7 @@ impl Callbacks {
             }
             self.thread.store(thread, Ordering::Relaxed);
             if !started {
-                // A barrier may have relied on it.
+                // A barrier may have relied on the thread.
                 self.swept.notify_all();
             }
         }
@@ -515,8 +516,8 @@ impl Callbacks {
         let me = identity::mine().get();
         // Woken by the thread that finishes its sweep.
         self.swept.wait_until(|| self.take_turn(me));
-        // Before the sweep begins: a barrier that sees this sweep running requests another one.
-        // Acquire: see `want`.
+        // This comes before the sweep begins, because a barrier that sees this sweep running
+        // requests another one. Acquire: see `want`.
         let gp_wanted = self.is_wanted.swap(false, Ordering::Acquire);
         let seq = self.sweep_seq.load(Ordering::Relaxed).wrapping_add(1);
         self.sweep_seq.store(seq, Ordering::Relaxed);
@@ -543,7 +544,7 @@ impl Callbacks {
         if !twin::armed("rcu: callbacks without a grace period") {
             let (domain, me) = (global(), idle_slot());
             if gp_wanted {
-                // A grace period that is counted, for callers that poll.
+                // Run a grace period that is counted, for callers that poll.
                 domain.wait_for(domain.state(), me);
             } else {
                 domain.synchronize(me);
@@ -614,12 +615,12 @@ impl Callbacks {
     ///
     /// # Panics
     ///
-    /// If this thread has to sweep and a callback has left a section open on it: the sweep would
-    /// wait for itself.
+    /// If this thread has to sweep and a callback has left a section open on it, because the sweep
+    /// would wait for itself.
     pub(super) fn wait_until(&self, what: &str, is_done: impl Fn() -> bool) {
         while !is_done() {
             if self.has_no_thread() {
-                // No thread can be started: sweep here, as often as needed.
+                // No thread can be started, so sweep here, as often as needed.
                 outside_of_sections(what);
                 self.sweep();
             } else {
@@ -653,7 +654,7 @@ impl Callbacks {
             list.nr.store(0, Ordering::Relaxed);
             list.backlog.take();
         }
-        // This thread's bag was on one of the lists.
+        // The bag of this thread was on one of the lists.
         bag::leave();
         self.is_wanted.store(false, Ordering::Relaxed);
         place().inherit();
@@ -716,7 +717,7 @@ pub(super) fn idle_slot() -> Option<&'static Slot> {
     })
 }
 
-/// The sweeper's thread. Woken by a push onto an empty list.
+/// Runs the sweeper's thread. A push onto an empty list wakes it.
 fn sweep_for_ever() {
     panics::or_abort("the thread of RCU callbacks failed", || {
         loop {
@@ -727,7 +728,7 @@ fn sweep_for_ever() {
 
 /// The state of a list that is above its mark.
 pub(super) struct Backlog {
-    /// A: number of marks at which threads have waited without success.
+    /// A: the number of marks at which threads have waited without success.
     nr_passed: AtomicU32,
     /// A: the end of the current wait, by `time::now_ns`; 0 if no thread waits.
     until_ns: AtomicU64,

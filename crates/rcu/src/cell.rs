@@ -31,7 +31,7 @@ use super::{
 ///
 /// # Guarantees
 ///
-/// - A reader sees exactly one version, complete.
+/// - A reader sees exactly one version, and sees it completely.
 /// - Each version is dropped once, on any thread, after every section that could have seen it has
 ///   ended. The current version is dropped with the cell.
 /// - Replaced versions are dropped even if the cell was dropped first.
@@ -104,8 +104,8 @@ pub struct Replaced<'a, T> {
     pub new: T,
 }
 
-// SAFETY: a cell that moves takes its version along (Send), and older versions that other threads
-// still read stay behind (Sync).
+// SAFETY: a cell that moves to another thread takes its version along (Send). Older versions may
+// still be read by other threads (Sync).
 unsafe impl<T: Send + Sync, F: Flavor + Send> Send for Rcu<T, F> {}
 // SAFETY: threads read a version together (Sync), and a version stored by one thread may be dropped
 // by another (Send).
@@ -193,11 +193,11 @@ impl<T, F: Flavor> Rcu<T, F> {
     ///
     /// # Blocking
     ///
-    /// As the flavor's `synchronize`. Must not be called in a section of that flavor.
+    /// The same as the flavor's `synchronize`. Must not be called in a section of that flavor.
     ///
     /// # Panics
     ///
-    /// As the flavor's `synchronize`, before the cell has changed.
+    /// If the flavor's `synchronize` panics. The cell has not changed then.
     #[inline]
     pub fn replace_sync(&self, value: T) -> T {
         let swap = || self.swap(Box::into_raw(Box::new(value)));
@@ -221,11 +221,11 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Blocking
     ///
-    /// As the flavor's `call`. May be called in a section.
+    /// The same as the flavor's `call`. May be called in a section.
     ///
     /// # Panics
     ///
-    /// As the flavor's `call`, before the cell has changed.
+    /// If the flavor's `call` panics. The cell has not changed then.
     #[doc(alias("rcu_assign_pointer", "rcu_xchg_pointer"))]
     #[doc(alias = "rcu_replace_pointer")]
     pub fn replace(&self, value: T) {
@@ -243,7 +243,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Panics
     ///
-    /// As [`replace`](Self::replace).
+    /// The same as [`replace`](Self::replace).
     ///
     /// # Examples
     ///
@@ -274,7 +274,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Blocking
     ///
-    /// As [`replace`](Self::replace).
+    /// The same as [`replace`](Self::replace).
     ///
     /// # Errors
     ///
@@ -282,7 +282,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Panics
     ///
-    /// If the guard belongs to another domain than the cell, and as [`replace`](Self::replace).
+    /// If the guard belongs to another domain than the cell, or if [`replace`](Self::replace)
+    /// panics.
     ///
     /// # Examples
     ///
@@ -319,12 +320,12 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Blocking
     ///
-    /// As [`replace`](Self::replace). `change` runs in a section. With many writers, a lock around
-    /// [`replace`](Self::replace) creates fewer copies.
+    /// The same as [`replace`](Self::replace). `change` runs in a section. With many writers, a
+    /// lock around [`replace`](Self::replace) creates fewer copies.
     ///
     /// # Panics
     ///
-    /// If `change` does, and as [`replace`](Self::replace), before the cell has changed.
+    /// If `change` or [`replace`](Self::replace) panics. The cell has not changed then.
     ///
     /// # Examples
     ///
@@ -345,8 +346,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
             let new = Box::new(change(seen));
             if let Ok(old) = self.exchange(seen, new, &guard) {
                 drop(guard);
-                // Retired outside of the section, so that `call` can block during a flood of
-                // updates.
+                // The old version is retired outside of the section, so that `call` can block
+                // during a flood of updates.
                 return self.retire(old);
             }
         }
@@ -389,10 +390,10 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     }
 }
 
-/// A replaced version; dropping this frees it.
+/// A replaced version, which is freed when this is dropped.
 struct Old<T>(*mut T);
 
-// SAFETY: only the owner uses the pointer, and T may be dropped by another thread.
+// SAFETY: only the owner uses the pointer, and another thread may drop a `T`.
 unsafe impl<T: Send> Send for Old<T> {}
 
 impl<T> Drop for Old<T> {

@@ -4,7 +4,7 @@
 //!
 //! # The readers
 //!
-//! The list of all readers' slots only grows. A slot is pushed once and never removed. So a driver
+//! The list of all readers' slots only grows. A slot is pushed once and never removed, so a driver
 //! walks the list without a lock while threads start and exit. An exiting thread frees its slot for
 //! the next one. The list is as long as the largest number of readers at any time.
 //!
@@ -54,8 +54,8 @@ use super::{
     tunables,
 };
 
-/// Number of checks for answers before the driver pays for the barrier. About a microsecond: a
-/// tenth of the barrier.
+/// Number of checks for answers before the driver pays for the barrier. The checks take about a
+/// microsecond: a tenth of the time of the barrier.
 pub(super) const ANSWER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 60 };
 /// Number of readers above which the driver does not wait for answers, because some of the readers
 /// are likely not running. A guess.
@@ -71,7 +71,7 @@ pub(super) fn drives() -> bool {
 #[derive(Debug)]
 pub(super) struct Domain {
     periods: Periods,
-    /// Written by the driver: the word that an outermost section stores. On a cache line that
+    /// Written by the driver: the word that an outermost section stores. It is on a cache line that
     /// readers only read.
     first_level: CachePadded<AtomicU64>,
     /// A: the bits of the latest cookie that a user may poll. The value never decreases.
@@ -228,8 +228,8 @@ impl Domain {
     pub(super) fn tree(&self) -> &Tree {
         self.tree.get_or_init(|| {
             if cfg!(any(loom, shuttle)) {
-                // Two CPUs that share nothing: the threads of a model register on one or the other
-                // in turn.
+                // The tree has two CPUs that share nothing. The threads of a model register on one
+                // or the other in turn.
                 return Tree::new(2, Box::new([0, 1]));
             }
             if cfg!(miri) {
@@ -259,7 +259,7 @@ impl Domain {
 impl Domain {
     /// Runs a grace period. The caller has the right to drive; `me` is its slot, in no section.
     pub(super) fn drive(&self, me: Option<&Slot>) {
-        // Must precede the first barrier that a section relies on.
+        // This must precede the first barrier that a section relies on.
         asym::init();
         fork::watch();
         let gp_seq = self.start();
@@ -288,8 +288,8 @@ fn wait_as_the_kernel(first_fqs_ms: u32) {
     let sleep = |span_ms: u32| thread::sleep(Duration::from_millis(span_ms.into()));
     sleep(first_fqs_ms);
     if tunables::EARLY_QS.get() == 0 {
-        // Without early reports the kernel's driver does not report its own quiescent state in its
-        // first scan, and waits for the second.
+        // Without early reports, the kernel's driver does not report its own quiescent state in its
+        // first scan, and waits for the second one.
         sleep(tunables::NEXT_FQS_MS.get());
     }
 }
@@ -480,7 +480,7 @@ impl Drop for Roster {
         if twin::torn_down() {
             return;
         }
-        // Every push happened before, because we have exclusive access. Acquire is stronger than
+        // Because we have exclusive access, every push happened before. Acquire is stronger than
         // needed.
         let mut next = self.entries.top().load(Ordering::Acquire);
         while !next.is_null() {

@@ -9,8 +9,8 @@ use super::{
 
 /// The readers of a cell: [`Global`], or a [`srcu::Domain`].
 ///
-/// Sealed: a flavor whose guards did not protect would make [`Rcu::load`](super::Rcu::load)
-/// unsound.
+/// The trait is sealed, because a flavor whose guards did not protect would make
+/// [`Rcu::load`](super::Rcu::load) unsound.
 pub trait Flavor: Sized + sealed::Sealed {
     /// A section that lasts until the guard is dropped.
     type Guard<'a>: Section<Self>
@@ -53,7 +53,7 @@ pub trait Flavor: Sized + sealed::Sealed {
 
 /// Proof that a section of the flavor `F` is open: a guard, or for [`Global`] a [`qsbr::Reader`].
 ///
-/// Sealed, as [`Flavor`] is.
+/// The trait is sealed, as [`Flavor`] is.
 pub trait Section<F>: sealed::Sealed {
     /// Returns `true` if this is a section of `flavor`.
     fn is_of(&self, flavor: &F) -> bool;
@@ -147,7 +147,8 @@ impl Flavor for srcu::Domain {
     }
 
     fn assert_may_call(&self) {
-        // With this twin `call` panics too late, after the old version has left its cell.
+        // With this twin, `call` panics too late, after the old version has been removed from its
+        // cell.
         if !twin::armed("srcu: a refused callback is dropped") {
             self.assert_own_process();
         }

@@ -5,8 +5,8 @@
 //!
 //! - Slots of other threads become free and parked: the threads do not exist, so their sections
 //!   have ended.
-//! - The slot of the thread that forked is unchanged, except that questions of a driver are
-//!   removed. An open section stays open, also one that the exiting thread left open.
+//! - The slot of the thread that forked is unchanged, except that requests of a driver are removed.
+//!   An open section stays open, even one that the exiting thread left open.
 //! - A running grace period becomes one that has not begun: its number is revoked, and a section
 //!   that has the number gets an older one. If the thread that forked drives the grace period, it
 //!   continues.
@@ -15,7 +15,7 @@
 //!   child exits when the callback returns (`sync::fork`).
 //! - Callbacks that have not run are leaked with their captures, including those behind a callback
 //!   that forks.
-//! - There is no thread that runs callbacks: the next callback starts it.
+//! - There is no thread that runs callbacks. The next callback starts it.
 //! - There is no executor, because its threads do not exist.
 //!
 //! Callbacks are dropped from the child because the parent runs them. In the child they would run a
@@ -28,7 +28,7 @@
 //!
 //! The tree of the machine and the tunables are created before the fork. Otherwise another thread
 //! could be creating them, and the child would wait for it forever. `tunables.rs` and `stall.rs`
-//! register handlers of their own. A reader pays nothing for all of this.
+//! register handlers of their own. None of this costs a reader anything.
 
 use sync::fork::{self, Handler};
 

@@ -21,7 +21,7 @@ use super::flavor::{Flavor, Global};
 ///
 /// # Panics
 ///
-/// The first poll panics if the flavor's `call` does.
+/// If the flavor's `call` panics, the first poll panics.
 ///
 /// # Examples
 ///
@@ -117,8 +117,8 @@ impl<F: Flavor + Unpin> Future for Synchronize<F> {
 
 impl<F: Flavor> Synchronize<F> {
     /// Returns `Pending`. If creation of the thread that runs callbacks has failed, no other thread
-    /// may ever wake the task. Then this wakes the task, and each poll tries to start the thread
-    /// again.
+    /// may ever wake the task. In that case this wakes the task, and each poll tries to start the
+    /// thread again.
     fn pending(&self, cx: &Context<'_>) -> Poll<()> {
         if !self.flavor.is_served() {
             // FOREIGN(rcu-future-clone): as above.

@@ -1,4 +1,4 @@
-//! Callbacks as stored in their list: a link, and one function or a bag of closures.
+//! Callbacks as stored in their list: a list link, and one function or a bag of closures.
 
 use std::{mem, ptr};
 
@@ -40,7 +40,8 @@ pub struct Head {
 /// function.
 const OF_C: usize = 1;
 
-// Two words, as in the kernel and liburcu: programs compiled against those reserve no more.
+// A head has two words, as in the kernel and liburcu, because programs compiled against those
+// reserve no more.
 const _: () = assert!(size_of::<Head>() == 16 && align_of::<Head>() > OF_C);
 
 /// A C function that is called with a user's head.
@@ -180,7 +181,7 @@ impl Default for Head {
     }
 }
 
-/// Heads in queueing order. Yields each once.
+/// Heads in the order in which they were queued. Yields each head once.
 #[derive(Debug)]
 pub(super) struct Chain {
     first: *mut Head,

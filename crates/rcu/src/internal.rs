@@ -1,3 +1,4 @@
-//! Functions for the other crates of afterwork, not for programs: they may change with any version.
+//! Functions for the other crates of afterwork. Programs must not use them, because they may change
+//! with any version.
 
 pub use crate::{batch::of_c, callback::call_at_once};

@@ -28,8 +28,8 @@
 
 // The path of a grace period through the files: `local.rs` finds the thread's slot. `slot.rs` has
 // the reader's words and the requests of drivers. `periods.rs` has the arithmetic of grace periods,
-// groups the waiters and makes one of them the driver. `domain.rs` has the list of the readers; the
-// driver scans them and asks those that may be in a section. Holdouts report on the tree of
+// groups the waiters, and makes one of them the driver. `domain.rs` has the list of the readers;
+// the driver scans them and asks those that may be in a section. Holdouts report on the tree of
 // `node.rs`. The last report wakes the driver, and the driver wakes the waiters. Callbacks wait on
 // the lists of `callback.rs`, closures in the bags of `bag.rs`. One thread sweeps the lists, and
 // `batch.rs` runs the callbacks. Threads that add callbacks faster than they run are slowed down.

@@ -130,16 +130,16 @@ pub fn read() -> Guard {
 }
 
 /// Begins a read-side critical section in a signal handler. The handler may have interrupted this
-/// thread anywhere, also inside [`read`].
+/// thread anywhere, even inside [`read`].
 ///
 /// Returns `None` if the thread has had no section before, because the first one allocates, and
-/// while the thread is exiting. To avoid the first case, begin and end a section by `read` when the
-/// thread starts.
+/// while the thread is exiting. To avoid the first case, begin and end a section with `read` when
+/// the thread starts.
 ///
 /// # Guarantees
 ///
-/// As [`read`]. Costs a full fence. Preserves `errno`. The section must end before the handler
-/// returns.
+/// The same as for [`read`]. In addition, this preserves `errno`. It costs a full fence. The
+/// section must end before the handler returns.
 ///
 /// # Blocking
 ///
@@ -185,7 +185,7 @@ pub(super) fn park_if_idle() {
     }
 }
 
-/// Ends the section that this thread began last by [`enter`]. Returns `false` if the thread is in
+/// Ends the section that this thread began last with [`enter`]. Returns `false` if the thread is in
 /// no section.
 #[cfg(not(any(loom, shuttle)))]
 #[inline(always)]

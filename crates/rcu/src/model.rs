@@ -1,4 +1,4 @@
-//! Functions for models, not for users: compiled only under `--cfg loom` and `--cfg shuttle`.
+//! Functions for models, compiled only under `--cfg loom` and `--cfg shuttle`.
 
 use std::ptr::NonNull;
 
@@ -43,7 +43,7 @@ impl Reports {
         Self(Tree::new(nr_leaves, Box::new([])))
     }
 
-    /// Begins a count.
+    /// Begins a count of reports.
     pub fn init(&self) {
         self.0.init();
     }
@@ -58,7 +58,7 @@ impl Reports {
         self.0.all_marked()
     }
 
-    /// Reports. Returns `true` if it was the last report.
+    /// Reports on `leaf`. Returns `true` if it was the last report.
     pub fn report(&self, leaf: usize) -> bool {
         self.0.report(leaf)
     }
@@ -119,7 +119,7 @@ impl Stock {
         stock
     }
 
-    /// Returns a bag that was taken.
+    /// Returns the bag `which`, which was taken, to the stock.
     pub fn give(&self, which: usize) {
         // SAFETY: the model owns the bag: it has taken it, or this is `new`.
         assert!(unsafe { self.spares.give(self.bags[which]) });

@@ -1,20 +1,21 @@
 //! The tree on which holdouts report, shaped like the machine.
 //!
-//! With a single counter, every reporting CPU would contend for one cache line. So a holdout counts
-//! down the *leaf* of its CPU, which represents the CPUs that share a cache. The thread that brings
-//! a node to zero counts down its parent. The thread that brings the root to zero has made the last
-//! report, and wakes the driver.
+//! With a single counter, every reporting CPU would contend for one cache line. Instead, a holdout
+//! counts down the *leaf* of its CPU, which represents the CPUs that share a cache. The thread that
+//! brings a node to zero counts down its parent. The thread that brings the root to zero has made
+//! the last report, and wakes the driver.
 //!
 //! # Report against init
 //!
 //! Holdouts are marked one by one, and one may report before the next is marked. Its leaf must not
-//! count as empty then. So each leaf starts with a count of its own, the *bias*, which the driver
-//! removes after it has marked all holdouts. An inner node starts with one count for each child.
+//! count as empty then. Each leaf therefore starts with a count of its own, the *bias*, which the
+//! driver removes after it has marked all holdouts. An inner node starts with one count for each
+//! child.
 //!
 //! A leaf reaches zero exactly once: it cannot while it has its bias, and after that its count only
-//! falls. So each child counts down its parent exactly once. The root reaches zero exactly once,
-//! when the bias of every leaf is removed and every marked holdout has reported. Twin: `node: no
-//! bias`.
+//! falls. Each child therefore counts down its parent exactly once. The root reaches zero exactly
+//! once, when the bias of every leaf is removed and every marked holdout has reported. Twin: `node:
+//! no bias`.
 
 use sync::{
     atomic::{AtomicU32, Ordering},
@@ -26,7 +27,7 @@ use topology::{AffinityScope, ShardParams, Topology};
 
 use crossbeam_utils::CachePadded;
 
-/// Maximum number of children of an inner node. The kernel's `RCU_FANOUT`.
+/// Maximum number of children of an inner node. Corresponds to the kernel's `RCU_FANOUT`.
 const FAN_OUT: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
 /// Counts missing reports, on a tree of counters.
@@ -43,14 +44,14 @@ pub(super) struct Tree {
 struct Node {
     /// A: missing reports. Set by the driver, decremented by all.
     nr_pending: AtomicU32,
-    /// I: the parent's index in `nodes`; for the root its own.
+    /// I: the parent's index in `nodes`; for the root, its own.
     parent: usize,
     /// I: the number of nodes that have this one as their parent.
     nr_children: u32,
 }
 
 impl Tree {
-    /// Creates the tree of this machine, by its caches.
+    /// Creates the tree of this machine, with leaves that follow its caches.
     #[cfg(feature = "machine")]
     pub(super) fn of_this_machine() -> Self {
         match sync::cpu::topology() {
@@ -59,7 +60,7 @@ impl Tree {
         }
     }
 
-    /// Creates the tree of this machine, by the numbers of its CPUs.
+    /// Creates the tree of this machine, with leaves that follow the numbers of its CPUs.
     #[cfg(not(feature = "machine"))]
     pub(super) fn of_this_machine() -> Self {
         Self::by_number(sync::cpu::nr_configured())
@@ -118,8 +119,8 @@ impl Tree {
         }
     }
 
-    /// Counts a holdout on `leaf` that will [`report`](Self::report). Between [`init`](Self::init)
-    /// and [`all_marked`](Self::all_marked).
+    /// Counts a holdout on `leaf` that will [`report`](Self::report). Call it between
+    /// [`init`](Self::init) and [`all_marked`](Self::all_marked).
     pub(super) fn mark(&self, leaf: usize) {
         self.nodes[leaf].nr_pending.fetch_add(1, Ordering::Relaxed);
     }
@@ -129,7 +130,7 @@ impl Tree {
         if twin::armed("node: no bias") {
             return self.is_empty();
         }
-        // Every leaf must be counted down; `any` would stop at the first.
+        // Every leaf must be counted down. `any` would stop at the first one.
         let nr_last = (0..self.nr_leaves)
             .filter(|&leaf| self.report(leaf))
             .count();
@@ -145,8 +146,8 @@ impl Tree {
             //   holdout: end of its section;  nr_pending -= 1  AcqRel, up to the root
             //   driver:  root's nr_pending == 0  Acquire;      the section is over
             // If another report of this node comes first, ours acquires its sections and passes
-            // them on to the parent. If ours comes first, the other report does so. So everything
-            // in those sections happens before the driver reads zero at the root.
+            // them on to the parent. If ours comes first, the other report does so. Everything in
+            // those sections therefore happens before the driver reads zero at the root.
             // Test: reports_climb_to_the_root_once, reports_carry_the_section_with_them
             let order = twin::order("node: relaxed report", Ordering::AcqRel);
             if node.nr_pending.fetch_sub(1, order) != 1 {

@@ -20,8 +20,8 @@
 //! # One grace period for many
 //!
 //! A waiter records a *cookie*: the value of `gp_seq` at the end of the next grace period that
-//! *begins* after this. A waiter that finds no driver becomes the driver. The others wait, each on
-//! the bucket of its cookie. One grace period serves all waiters whose cookie it reaches.
+//! *begins* after that moment. A waiter that finds no driver becomes the driver. The others wait,
+//! each on the bucket of its cookie. One grace period serves all waiters whose cookie it reaches.
 //!
 //! ```text
 //! waiter: (removal);          fence;  load gp_seq → cookie
@@ -29,9 +29,9 @@
 //!         is_driven = false;  wake
 //! ```
 //!
-//! A waiter whose cookie this grace period reaches has loaded `gp_seq` before it became odd. So its
-//! fence comes before the driver's, and a section that the driver passes because it *began later*
-//! sees the waiter's removal.
+//! A waiter whose cookie this grace period reaches has loaded `gp_seq` before it became odd. Its
+//! fence therefore comes before the driver's, and a section that the driver passes because it
+//! *began later* sees the waiter's removal.
 //!
 //! # No lost wake-up
 //!
@@ -60,13 +60,13 @@ const NR_WAIT_BUCKETS: usize = 4;
 /// rest to a worker.
 const WAKE_BATCH: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
-/// The largest depth that `ctr` can represent. No section may reach it.
+/// Maximum depth that `ctr` can represent. No section may reach it.
 pub(super) const NEST_MAX: u64 = 0xffff;
 const NEST_BITS: u32 = 16;
 
 /// Growth of `gp_seq` (two per grace period) after which a thread that has begun no section is
 /// parked. With 2, a reader that pauses for a moment would be parked and pay a locked instruction.
-/// With hundreds, each grace period would pay a membarrier for idle threads. A guess.
+/// With hundreds, each grace period would cost a membarrier for idle threads. A guess.
 const PARK_FROM: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 17 };
 /// Growth of `gp_seq` since a thread's latest section below which the thread is likely running, and
 /// is asked.
@@ -164,8 +164,8 @@ impl Periods {
                 .is_driven
                 .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok();
-        // Not `then_some`: it would always create a `Driver`, and its drop would release the right
-        // of another thread.
+        // `then_some` would always create a `Driver`, whose drop would release the right of another
+        // thread.
         taken.then(|| Driver(self))
     }
 
@@ -232,7 +232,7 @@ impl Drop for Driver<'_> {
         // them can drive.
         // Test: a_grace_period_serves_whoever_came_before_it
         is_driven.store(false, Ordering::Release);
-        // The next driver is woken first: it has work to do.
+        // The next driver is woken first, because it has work to do.
         if !twin::armed("rcu: no next driver") {
             wait_buckets[reached.next().wait_bucket(NR_WAIT_BUCKETS)].notify_one();
         }
@@ -321,7 +321,7 @@ pub(super) enum ScanResult {
     Ask,
     /// Seems idle; only the barrier can confirm this.
     Quiet,
-    /// Seems to have been idle for long: park it, if the barrier confirms this.
+    /// Seems to have been idle for a long time: park it, if the barrier confirms this.
     Park,
 }
 
@@ -350,7 +350,7 @@ pub(super) fn is_in_section(ctr: u64) -> bool {
     ctr & NEST_MAX != 0
 }
 
-/// Returns how much `gp_seq` grew since the section of `ctr` began.
+/// Returns the growth of `gp_seq` since the section of `ctr` began.
 fn age(ctr: u64, gp_seq: u64) -> u64 {
     gp_seq.wrapping_sub(ctr >> NEST_BITS) << NEST_BITS >> NEST_BITS
 }

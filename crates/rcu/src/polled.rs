@@ -26,11 +26,12 @@ use super::{
 ///   those sections did happened before.
 /// - Callers share grace periods: one serves all callers that arrived before it began.
 /// - If no other thread has been in a section for a while, this costs a fence and returns at once.
-///   If a cookie was created ([`get_state`]) since the last grace period, it costs three more: the
-///   cookie's grace period is over when this returns.
+///   If a cookie was created ([`get_state`]) since the last grace period, it costs three more
+///   fences, because the cookie's grace period is over when this returns.
+///
 /// # Blocking
 ///
-/// Until the sections have ended. Must not be called in a section.
+/// Blocks until the sections have ended. Must not be called in a section.
 ///
 /// # Panics
 ///
@@ -66,7 +67,7 @@ pub fn synchronize() {
 
 /// Waits as [`synchronize`] does. The caller has checked that it may wait; `me` is its slot.
 pub(super) fn synchronize_as(me: Option<&'static Slot>) {
-    // In a callback a wait for another callback would wait for itself.
+    // In a callback, a wait for another callback would be a wait for itself.
     #[cfg(feature = "baselines")]
     if !tunables::wake_from_gp() && !in_callback() {
         return synchronize_by_callback();
@@ -94,16 +95,16 @@ fn synchronize_by_callback() {
 
 /// Waits as [`synchronize`] does.
 ///
-/// Differs from Linux: there this form interrupts CPUs, and the plain form does not. Here both do,
-/// if readers do not answer within a microsecond, so this form is no faster.
+/// Differs from Linux: there this form interrupts CPUs, and the plain form does not. Here both
+/// forms do so if readers do not answer within a microsecond, so this form is not faster.
 ///
 /// # Blocking
 ///
-/// As [`synchronize`].
+/// The same as [`synchronize`].
 ///
 /// # Panics
 ///
-/// As [`synchronize`].
+/// The same as [`synchronize`].
 #[doc(alias = "synchronize_rcu_expedited")]
 pub fn synchronize_expedited() {
     global().synchronize(outside_of_sections("synchronize_expedited"));
@@ -136,12 +137,12 @@ pub fn get_state() -> GpCookie {
     global().state_to_poll()
 }
 
-/// Returns `true` if a grace period has passed since `cookie` was made.
+/// Returns `true` if a grace period has passed since `cookie` was created.
 ///
 /// # Guarantees
 ///
 /// - `true` has the same meaning as if a call of [`synchronize`] had begun after the cookie was
-///   made, and had returned.
+///   created, and had returned.
 /// - After such a call of [`synchronize`] this returns `true`, and so does every later call with
 ///   that cookie.
 ///
@@ -160,15 +161,15 @@ pub fn poll_state(cookie: GpCookie) -> bool {
     !me.is_some_and(Slot::is_in_section) && global().nobody_reads(me)
 }
 
-/// Waits for a grace period if none has passed since `cookie` was made.
+/// Waits for a grace period if none has passed since `cookie` was created.
 ///
 /// # Blocking
 ///
-/// As [`synchronize`].
+/// The same as [`synchronize`].
 ///
 /// # Panics
 ///
-/// As [`synchronize`], if it has to wait.
+/// The same as [`synchronize`], if it has to wait.
 #[doc(alias = "cond_synchronize_rcu")]
 pub fn cond_synchronize(cookie: GpCookie) {
     if !poll_state(cookie) {

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! A loop need not mark each read as a section. Its thread is in a section all the time, and
-//! *reports* once a round that it holds no reference. Reading then costs the load of a pointer. In
-//! return, each grace period of the process waits for the round, and for guards
+//! *reports* once per round that it holds no reference. Reading then costs the load of a pointer.
+//! In return, each grace period of the process waits for the round, and for guards
 //! ([`read`](super::read)) as before.
 //!
 //! # Work items and mailboxes
@@ -41,7 +41,7 @@ use super::{
 ///
 /// - A value read under a `&Reader` stays valid until the next [`quiescent`](Self::quiescent) or
 ///   [`offline`](Self::offline). The compiler rejects either while a reference is in use.
-/// - Reading compiles to the load of the pointer and nothing else.
+/// - A read compiles to the load of the pointer and nothing else.
 /// - Other sections and readers of this thread may be open at the same time. The thread is then
 ///   quiescent when the outermost of them reports or ends.
 ///
@@ -50,7 +50,7 @@ use super::{
 /// every grace period until the process ends. Its thread is not boosted (`rcu.boost`), because its
 /// rounds may be long.
 ///
-/// Differs from Linux: there the scheduler reports, and detects when a thread sleeps.
+/// Differs from Linux: there the scheduler reports, and detects that a thread sleeps.
 ///
 /// Differs from liburcu: its flavors do not share grace periods.
 ///
@@ -125,7 +125,7 @@ impl Reader {
     ///
     /// # Panics
     ///
-    /// As [`read`](super::read).
+    /// The same as [`read`](super::read).
     #[inline]
     pub fn new() -> Self {
         Self {
@@ -136,7 +136,7 @@ impl Reader {
 
     /// Reports that this thread holds no reference.
     ///
-    /// Costs three loads, mostly from this CPU's cache, and one store if a grace period has begun
+    /// Costs three loads, usually from this CPU's cache, and one store if a grace period has begun
     /// or ended since the last report. Costs a locked instruction only if a grace period waits for
     /// this thread, and no fence.
     ///
@@ -150,14 +150,14 @@ impl Reader {
         self.slot.renew(global());
     }
 
-    /// Calls `body`, which may run for long or sleep. No grace period waits for this reader during
-    /// the call.
+    /// Calls `body`, which may sleep or run for a long time. No grace period waits for this reader
+    /// during the call.
     ///
     /// Costs four locked instructions and a fence.
     ///
     /// # Blocking
     ///
-    /// As `body` does.
+    /// Blocks if `body` does.
     ///
     /// # Panics
     ///
@@ -167,7 +167,7 @@ impl Reader {
     #[doc(alias("rcu_thread_offline", "rcu_thread_online"))]
     pub fn offline<R>(&mut self, body: impl FnOnce() -> R) -> R {
         let _online = Offline::go(self);
-        // Has no effect if another section is open around this reader.
+        // This has no effect if another section is open around this reader.
         park_if_idle();
         body()
     }
@@ -177,7 +177,7 @@ impl Reader {
     ///
     /// # Blocking
     ///
-    /// As `synchronize`.
+    /// The same as `synchronize`.
     ///
     /// # Panics
     ///
@@ -204,7 +204,7 @@ impl Drop for Reader {
     }
 }
 
-/// Keeps a reader offline until this is dropped, also by a panic.
+/// Keeps a reader offline until this is dropped, even by a panic.
 struct Offline<'a>(&'a mut Reader);
 
 impl<'a> Offline<'a> {

@@ -29,8 +29,8 @@
 //!
 //! These are the steps of `slot.rs`, with the same proofs. The compiler barrier replaces
 //! [`light`](sync::asym::light). Without `membarrier` that would have to be a fence, so [`place`]
-//! returns `None`. Then, before a thread's first section, and while the thread exits, the place is
-//! the stand-in, with which every step is a call.
+//! returns `None`. In that case, before a thread's first section, and while the thread exits, the
+//! place is the stand-in, with which every step is a call.
 
 use super::{
     Head,
@@ -49,11 +49,11 @@ pub use super::batch::{NR_OFFSETS, of_c, run_c};
 ///
 /// # Blocking
 ///
-/// As [`read`](super::read).
+/// The same as [`read`](super::read).
 ///
 /// # Panics
 ///
-/// As [`read`](super::read).
+/// The same as [`read`](super::read).
 #[inline(always)]
 pub fn read_lock() {
     enter();
@@ -88,7 +88,7 @@ pub fn is_reading() -> bool {
 ///
 /// # Blocking
 ///
-/// As [`call`](super::call).
+/// The same as [`call`](super::call).
 ///
 /// # Panics
 ///
@@ -96,10 +96,10 @@ pub fn is_reading() -> bool {
 ///
 /// # Safety
 ///
-/// 1. As [`call_head`](super::call_head), and `free` may be called with that address.
+/// 1. The same as [`call_head`](super::call_head), and `free` may be called with that address.
 pub unsafe fn free_c(head: *mut Head, offset: usize) {
     assert!(offset < NR_OFFSETS, "the offset of the head is too large");
-    // SAFETY: not null. It is never called: `run_c` checks the address first.
+    // SAFETY: the address is not null, and is never called, because `run_c` checks it first.
     let run =
         unsafe { std::mem::transmute::<usize, unsafe extern "C-unwind" fn(*mut Head)>(offset + 1) };
     // SAFETY: (1).
@@ -114,7 +114,7 @@ pub unsafe fn free_c(head: *mut Head, offset: usize) {
 #[repr(transparent)]
 pub struct Place(*const ());
 
-// SAFETY: an address; the data there is atomic.
+// SAFETY: the value is an address, and the data at that address is atomic.
 unsafe impl Send for Place {}
 // SAFETY: as above.
 unsafe impl Sync for Place {}
@@ -124,12 +124,12 @@ impl Place {
     /// rejects it.
     pub const STAND_IN: Self = Self(stand_in().promised());
 
-    /// The address of `first_level`, of 64 bits, which change. The same for all threads, and
-    /// constant.
+    /// The address of the 64-bit word `first_level`. The word changes. Its address is constant, and
+    /// the same for all threads.
     pub const FIRST_LEVEL: Self = Self(global().place_of_first_level());
 }
 
-/// Mask of the nesting depth in `ctr`. All bits set: the stand-in.
+/// Mask of the nesting depth in `ctr`. In the stand-in, all these bits are set.
 pub const NEST: u64 = NEST_MAX;
 /// Bit of `flags`: if set, a section that has begun calls [`leave_parking`].
 pub const PARK: u32 = slot::PARK;
@@ -181,7 +181,7 @@ pub fn report() {
 ///
 /// # Blocking
 ///
-/// As [`report`].
+/// The same as [`report`].
 ///
 /// # Safety
 ///
@@ -198,11 +198,11 @@ pub unsafe fn answer() {
 ///
 /// # Blocking
 ///
-/// As [`qsbr::Reader::new`].
+/// The same as [`qsbr::Reader::new`].
 ///
 /// # Panics
 ///
-/// As [`qsbr::Reader::new`].
+/// The same as [`qsbr::Reader::new`].
 pub fn online() {
     qsbr::online();
 }
@@ -227,7 +227,7 @@ pub unsafe fn offline() -> bool {
 ///
 /// # Blocking
 ///
-/// As [`qsbr::Reader::quiescent`].
+/// The same as [`qsbr::Reader::quiescent`].
 ///
 /// # Safety
 ///
@@ -251,11 +251,11 @@ pub fn park() {
 ///
 /// # Blocking
 ///
-/// As [`call`](super::call).
+/// The same as [`call`](super::call).
 ///
 /// # Safety
 ///
-/// 1. As [`call_head`](super::call_head).
+/// 1. The same as [`call_head`](super::call_head).
 pub unsafe fn call_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)) {
     // SAFETY: (1).
     unsafe { call_function(head, Function::C(run)) };
@@ -269,7 +269,7 @@ pub unsafe fn call_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head
 ///
 /// # Safety
 ///
-/// 1. As [`call_head`](super::call_head), if it returns `true`.
+/// 1. The same as [`call_head`](super::call_head), if it returns `true`.
 pub unsafe fn try_call_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)) -> bool {
     let is_full = callbacks().is_full();
     if !is_full {
@@ -353,12 +353,12 @@ mod tests {
         read_lock();
         read_lock();
         assert_eq!(crate::local::nesting(), 2);
-        // SAFETY: begun above.
+        // SAFETY: the section was begun above.
         assert!(unsafe { read_unlock() } && is_reading());
         // SAFETY: as above.
         assert!(unsafe { read_unlock() } && !is_reading());
         assert_eq!(crate::local::nesting(), 0);
-        // SAFETY: nothing is open, which is the case under test.
+        // SAFETY: no section is open, which is the case under test.
         assert!(!unsafe { read_unlock() });
         rcu::synchronize();
     }
@@ -378,13 +378,14 @@ mod tests {
                     is_reading(),
                     global().roster.iter().filter(is_open).count() == 1,
                 ];
-                // SAFETY: begun above; at the last call nothing is open, which is the case under
-                // test.
+                // SAFETY: the sections were begun above. At the last call no section is open, which
+                // is the case under test.
                 seen.extend((0..3).flat_map(|_| [unsafe { read_unlock() }, is_reading()]));
                 self.0.take().map(|seen_by| seen_by.send(seen));
             }
         }
-        // Initialized before the thread's first section, so destroyed after its slot was released.
+        // This value is initialized before the thread's first section, so it is destroyed after the
+        // slot was released.
         sync::thread_local!(static LATE: ReadsAtExit = ReadsAtExit(RefCell::new(None)));
         let (seen_by, seen) = mpsc::channel();
         let reader = std::thread::spawn(move || {
@@ -398,7 +399,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_never_read_has_nothing_to_unlock() {
-        // SAFETY: nothing is open, which is the case under test.
+        // SAFETY: no section is open, which is the case under test.
         let ended = std::thread::spawn(|| unsafe { read_unlock() });
         assert!(!ended.join().unwrap());
     }
@@ -419,11 +420,11 @@ mod tests {
     #[test]
     fn a_reader_is_online_until_it_is_not() {
         let readers = std::thread::spawn(|| {
-            // SAFETY: nothing is online, which is the case under test.
+            // SAFETY: no reader is online, which is the case under test.
             assert!(!unsafe { offline() } && !is_reading());
             online();
             assert!(is_reading());
-            // SAFETY: online, and no reference is used.
+            // SAFETY: the reader is online, and no reference is used.
             unsafe { quiescent() };
             assert!(is_reading());
             // SAFETY: as above.
@@ -437,11 +438,11 @@ mod tests {
     #[test]
     fn a_report_without_a_reader_ends_no_section() {
         read_lock();
-        // SAFETY: no reader is online, so it does nothing.
+        // SAFETY: no reader is online, so the call does nothing.
         unsafe { quiescent() };
         report();
         assert!(is_reading());
-        // SAFETY: begun above.
+        // SAFETY: the section was begun above.
         assert!(unsafe { read_unlock() });
     }
 
@@ -450,7 +451,7 @@ mod tests {
         use std::sync::atomic::{AtomicUsize, Ordering};
         static NR_CALLED: AtomicUsize = AtomicUsize::new(0);
         unsafe extern "C-unwind" fn count(head: *mut Head) {
-            // SAFETY: leaked below for this callback.
+            // SAFETY: the head was leaked below for this callback.
             drop(unsafe { Box::from_raw(head) });
             NR_CALLED.fetch_add(1, Ordering::Relaxed);
         }
@@ -474,7 +475,7 @@ mod tests {
         let domain = Domain::new();
         let index = srcu_read_lock(&domain);
         let there = domain.clone();
-        // SAFETY: begun above, and ended only here.
+        // SAFETY: the section was begun above, and is ended only here.
         let ended = std::thread::spawn(move || unsafe { srcu_read_unlock(&there, index) });
         ended.join().unwrap();
         domain.synchronize();

@@ -32,7 +32,7 @@
 //!         count it, wait for the answer
 //! ```
 //!
-//! The driver always finds the word nested. So it passes the reader for one of two reasons:
+//! The driver always finds the word nested. It therefore passes the reader for one of two reasons:
 //!
 //! - *The reader answered.* Its read-modify-write releases the accesses before the report. It
 //!   acquires the question, and with it the removals.
@@ -41,13 +41,14 @@
 //!
 //! Each has a twin without the ordering. No fence hides the difference from the models. A report
 //! that is too early to see the question costs only time: the driver waits, and the next report
-//! answers. A reader that will not report for long goes offline, in the same way as a guard ends.
+//! answers. A reader that will not report for a long time goes offline, in the same way as a guard
+//! ends.
 //!
 //! # The flags
 //!
 //! They are one word next to the reader's own. Readers of the process have it in their slot,
-//! readers of a sleepable domain in their own cache line (`srcu/slots.rs`). Every change is a read-
-//! modify-write.
+//! readers of a sleepable domain in their own cache line (`srcu/slots.rs`). Every change is a
+//! read-modify-write.
 //!
 //! | flag | set by | cleared by | means |
 //! |---|---|---|---|
@@ -64,9 +65,9 @@
 //!
 //! # Parking
 //!
-//! The reader marks the beginning of its section by a plain store, passes a light barrier, and then
-//! loads `PARK`. It must not be tested before that store: a driver could park the reader in between
-//! (twin `rcu: park is tested first`).
+//! The reader marks the beginning of its section with a plain store, passes a light barrier, and
+//! then loads `PARK`. It must not load `PARK` before that store, because a driver could park the
+//! reader in between (twin `rcu: park is tested first`).
 //!
 //! The driver sets `PARK`, passes the heavy barrier, and sets `OFF` by compare-exchange if `PARK`
 //! is still set. The reader clears both flags in one transition. All this happens to one word, so
@@ -79,7 +80,7 @@
 //!
 //! # Answers
 //!
-//! An answer to `ASK` needs no barrier of the driver. The reader's read-modify-write acquires
+//! For an answer to `ASK`, the driver needs no barrier. The reader's read-modify-write acquires
 //! everything before the question, and releases everything that its sections did.
 
 #[cfg(not(any(loom, shuttle)))]
@@ -111,7 +112,7 @@ pub(super) const BOOSTED: u32 = 1 << 5;
 /// The flags on which an outermost unlock acts.
 pub(super) const AT_UNLOCK: u32 = ASK | COUNTED | LEAVING;
 
-/// A reader as drivers see it. Has its own cache line, in a list that only grows (`Roster`).
+/// A reader as drivers see it. It has its own cache line, in a list that only grows (`Roster`).
 #[derive(Debug)]
 pub(super) struct Slot(CachePadded<Words>);
 
@@ -133,8 +134,8 @@ struct Words {
     leaf: AtomicU32,
     /// The kernel's thread ID of the reader. Stored by the reader alone.
     thread: AtomicU32,
-    /// The reader's thread index in this process (`sync::identity`), also in a child of `fork`; 0
-    /// if the slot is free. Stored by the reader alone.
+    /// The reader's thread index in this process (`sync::identity`), which a child of `fork`
+    /// inherits; 0 if the slot is free. Stored by the reader alone.
     owner: AtomicU64,
     /// A: `true` while a thread owns this slot.
     is_taken: AtomicBool,
@@ -335,7 +336,7 @@ impl Slot {
             domain.report(self.0.leaf.load(Ordering::Relaxed) as usize);
         }
         if before & BOOSTED != 0 {
-            // After the report, because the thread may lose its CPU at once.
+            // This comes after the report, because the thread may lose its CPU at once.
             thread::unboost(thread::current());
         }
     }
@@ -381,14 +382,14 @@ impl Slot {
         } else {
             self.give_back(domain);
         }
-        // After this, the thread may exit and its number may be reused: see `boost`.
+        // Once this returns, the thread may exit and its number may be reused: see `boost`.
         thread::while_named(|| ());
     }
 
     fn give_back(&self, domain: &Domain) {
         self.park(domain);
         self.0.flags.word().fetch_and(!LEAVING, Ordering::Relaxed);
-        // Cleared before another thread claims the slot and writes its own number: see `is_mine`.
+        // Clear the number before another thread claims the slot and writes its own: see `is_mine`.
         if !twin::armed("rcu: a slot keeps its owner") {
             self.0.owner.store(0, Ordering::Relaxed);
         }
@@ -447,7 +448,7 @@ impl Slot {
     /// section open.
     ///
     /// Only the thread itself writes its number, and it clears the number when it releases the
-    /// slot. So this thread never reads its own number from the slot of another thread.
+    /// slot. Therefore this thread never reads its own number from the slot of another thread.
     pub(super) fn is_mine(&self) -> bool {
         self.0.owner.load(Ordering::Relaxed) == identity::mine().get()
     }
@@ -495,9 +496,9 @@ impl Slot {
     pub(super) fn count_on(&self, leaf: usize) -> bool {
         self.0.leaf.store(leaf as u32, Ordering::Relaxed);
         let unanswered = |flags| (flags & ASK != 0).then_some(flags | COUNTED);
-        // Against `answer`, on one word. If our COUNTED comes first, the answer acquires it with
-        // the leaf and the tree, and the reader counts down. If the answer comes first, ASK is
-        // clear: we acquire the reader's sections, and the driver counts down.
+        // This competes with `answer` on one word. If our COUNTED comes first, the answer acquires
+        // it with the leaf and the tree, and the reader counts down. If the answer comes first, ASK
+        // is clear: we acquire the reader's sections, and the driver counts down.
         self.0
             .flags
             .word()
@@ -519,8 +520,8 @@ impl Slot {
         if self.0.nr_loops.load(Ordering::Relaxed) > 0 {
             return;
         }
-        // An exiting thread sets LEAVING or frees its slot, and then waits for this lock. So the
-        // thread named here still exists.
+        // An exiting thread sets LEAVING or frees its slot, and then waits for this lock. The
+        // thread named here therefore still exists.
         thread::while_named(|| {
             if self.mark_boosted() {
                 self.boost_marked();
@@ -528,8 +529,8 @@ impl Slot {
         });
     }
 
-    /// Marks the reader as boosted, if the driver still waits for it and it is not exiting. Returns
-    /// `true` on success.
+    /// Marks the reader as boosted if the driver still waits for it and the thread is not exiting.
+    /// Returns `true` on success.
     fn mark_boosted(&self) -> bool {
         let still_counted =
             |flags| (flags & (COUNTED | LEAVING) == COUNTED).then_some(flags | BOOSTED);
@@ -545,9 +546,9 @@ impl Slot {
         if !thread::boost(thread) {
             self.0.flags.word().fetch_and(!BOOSTED, Ordering::Relaxed);
         } else if self.0.flags.word().load(Ordering::Acquire) & BOOSTED == 0 {
-            // Against `answer`, on one word. If the answer came first, the reader may have dropped
-            // its priority before we raised it, so we drop it. If our load came first, the answer
-            // finds BOOSTED, and the reader drops it.
+            // This competes with `answer` on one word. If the answer came first, the reader may
+            // have dropped its priority before we raised it, so we drop it. If our load came first,
+            // the answer finds BOOSTED, and the reader drops it.
             thread::unboost(thread);
         }
     }
@@ -610,8 +611,8 @@ impl NrActive {
         fence(Ordering::SeqCst);
         match self.get() {
             0 => true,
-            // The single reader may be us. Our flag is read after the count: a driver that counts
-            // us out sets OFF before.
+            // The single reader may be us. Our flag is read after the count, because a driver that
+            // counts us out sets OFF before.
             1 => me.is_some_and(|flags| !flags.is_off()),
             _ => false,
         }
@@ -646,12 +647,12 @@ impl Flags {
     /// Makes drivers count and scan this reader again. Its section has begun.
     #[cold]
     pub(super) fn leave_parking(&self, nr_active: &NrActive) {
-        // The count is incremented first, and perhaps once too often: if a signal handler
-        // interrupts this, the reader must be counted as soon as it is not parked.
+        // The count is incremented first, and perhaps once too often, because the reader must be
+        // counted as soon as it is not parked, even if a signal handler interrupts this.
         nr_active.count_in();
-        // Against `confirm_parked`, on one word. If the driver's OFF comes first, it has counted us
-        // out, and our count remains. If our exchange comes first, the driver finds no PARK and
-        // changes no count, so we undo our count.
+        // This competes with `confirm_parked` on one word. If the driver's OFF comes first, it has
+        // counted us out, and our count remains. If our exchange comes first, the driver finds no
+        // PARK and changes no count, so we undo our count.
         let before = self.0.fetch_and(!(PARK | OFF), Ordering::AcqRel);
         if before & OFF == 0 {
             nr_active.count_out();
@@ -722,7 +723,7 @@ impl Flags {
         self.0.load(Ordering::Acquire) & ASK == 0
     }
 
-    /// Withdraws a question whose answer is known.
+    /// Withdraws a request whose answer is known.
     pub(super) fn withdraw(&self) {
         self.0.fetch_and(!ASK, Ordering::Relaxed);
     }
@@ -736,8 +737,8 @@ impl Flags {
     /// set `PARK`, and has read the reader's word after the barrier.
     pub(super) fn confirm_parked(&self, nr_active: &NrActive) {
         let still_wanted = |flags| (flags & PARK != 0).then_some(flags | OFF);
-        // Against `leave_parking`, on one word. If ours comes first, the reader finds OFF and
-        // counts itself in. If the reader's comes first, PARK is clear, and we change nothing.
+        // This competes with `leave_parking` on one word. If ours comes first, the reader finds OFF
+        // and counts itself in. If the reader's comes first, PARK is clear, and we change nothing.
         // Release pairs with `is_off`: the sections that the caller acquired are released to later
         // drivers.
         let before = self

@@ -10,7 +10,7 @@
 //!    Then the driver drops it.
 //!
 //! A stall is reported without a backtrace. Only the thread itself can walk its stack. That would
-//! take a signal, which interrupts its system calls, and signals belong to the program. `/proc`
+//! require a signal, which interrupts its system calls, and signals belong to the program. `/proc`
 //! shows whether a reader sleeps or computes. A debugger finds the rest by the thread's number.
 
 use std::time::Duration;
@@ -131,7 +131,7 @@ fn report(stall: &Stall) {
 #[cold]
 pub(super) fn report_batch(waited: Duration) {
     NR_REPORTED.add(1);
-    // FOREIGN(rcu-stderr): none, but stderr may be closed; contained.
+    // FOREIGN(rcu-stderr): no user code, but the write panics if stderr is closed; contained.
     panics::contain(|| {
         eprintln!(
             "afterwork: the executor has not begun a batch of RCU callbacks for {waited:.1?}; the batch runs on a library thread now"
@@ -164,7 +164,7 @@ pub(super) fn report_flood(nr: usize) {
     let thread = thread::current();
     let name = thread::name(thread);
     let (thread, name) = (thread.0, name.as_deref().unwrap_or("?"));
-    // FOREIGN(rcu-stderr): none, but stderr may be closed; contained.
+    // FOREIGN(rcu-stderr): no user code, but the write panics if stderr is closed; contained.
     panics::contain(|| {
         eprintln!(
             "afterwork: {nr} RCU callbacks wait in one list, to which thread {thread} ({name}) adds: callbacks are queued faster \

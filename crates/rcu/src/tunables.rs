@@ -1,4 +1,4 @@
-//! The process-wide tunables of grace periods: from the environment variable, or set at run time.
+//! The process-wide tunables of grace periods, from the environment variable or set at run time.
 //!
 //! The environment variable is read on the first use of a grace period, of a callback or of the
 //! tunables. If it is wrong and contains the word `strict`, it changes nothing and is reported on
@@ -57,7 +57,8 @@ fn settle_now() {
     FROM_ENV.get_or_init(|| match Params::from_env() {
         Ok(params) => store(params.rcu),
         Err(error) => {
-            // FOREIGN(rcu-stderr): none, but stderr may be closed; contained.
+            // FOREIGN(rcu-stderr): no user code, but the write panics if stderr is closed;
+            // contained.
             panics::contain(|| eprintln!("afterwork: {VARIABLE}: {error}; RCU keeps its defaults"));
         }
     });
@@ -84,7 +85,7 @@ fn settle_now() {
 /// ```
 #[doc(alias("rcutree", "rcu_cpu_stall_timeout"))]
 pub fn set_tunables(tunables: Tunables) {
-    // First, so that the environment does not overwrite `tunables` later.
+    // This call comes first, so that the environment does not overwrite `tunables` later.
     settle();
     store(tunables);
 }
@@ -122,8 +123,8 @@ pub(super) fn wake_from_gp() -> bool {
     WAKE_FROM_GP.get() != 0
 }
 
-/// Returns how long to wait before the first scan. A grace period reads this before any other
-/// tunable, so this reads the environment.
+/// Returns the time to wait before the first scan. A grace period reads this before any other
+/// tunable, so this function reads the environment.
 #[inline]
 pub(super) fn first_fqs_ms() -> u32 {
     settle();

@@ -8,13 +8,14 @@ use std::ptr::{self, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const HEAP_AT: usize = 0x1000_0000_0000;
-/// Reserved address space. The host provides its pages on first use.
+/// The size of the reserved address space. The host provides its pages on first use.
 const HEAP_BYTES: usize = 64 << 30;
-/// Tasks with higher numbers share lists with earlier ones.
+/// The number of owners of lists. Tasks with higher numbers share lists with earlier ones.
 const NR_OWNERS: usize = 4096;
 /// The memory that a task reserves at a time for small blocks.
 const CHUNK_BYTES: usize = 16 << 10;
-/// Classes in steps of 16 bytes up to 1 KiB, then one for each power of two.
+/// The number of classes in steps of 16 bytes, up to 1 KiB. Above that, there is one class for each
+/// power of two.
 const NR_SMALL: usize = 64;
 const NR_CLASSES: usize = NR_SMALL + 1 + 30;
 
@@ -64,7 +65,7 @@ impl Arena {
                 | libc::MAP_ANONYMOUS
                 | libc::MAP_NORESERVE
                 | libc::MAP_FIXED_NOREPLACE;
-            // SAFETY: maps the arena's reserved address range, which was not mapped.
+            // SAFETY: the call maps the arena's reserved address range, which was not mapped.
             let at = unsafe {
                 libc::mmap(
                     HEAP_AT as *mut _,

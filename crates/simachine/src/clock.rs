@@ -1,5 +1,5 @@
-//! Chooses the CPU that runs next: a winner tree over the times of the CPUs' next steps. Of equal
-//! times the one with the lower number wins.
+//! Chooses the CPU that runs next, with a winner tree over the times of the CPUs' next steps. If
+//! two times are equal, the CPU with the lower number wins.
 
 /// A time that is never reached.
 pub const NEVER: u64 = u64::MAX;

@@ -52,9 +52,9 @@ costs! {
     xnode = 150.0;
     /// Getting a line that is in no cache.
     dram = 90.0;
-    /// How long an owner keeps a line before the next request for it is served.
+    /// The time for which an owner keeps a line before the next request for it is served.
     hold = 15.0;
-    /// How long a reader keeps a clean line busy.
+    /// The time for which a reader keeps a clean line busy.
     read_gap = 3.0;
     /// A system call, entry and exit.
     syscall = 70.0;
@@ -72,7 +72,7 @@ costs! {
     idle_exit = 1500.0;
     /// The same on a CPU that polls.
     poll_exit = 700.0;
-    /// How long an idle CPU polls before it halts.
+    /// The time for which an idle CPU polls before it halts.
     poll_for = 0.0;
     /// The same on a CPU that was idle for longer than `deep_after`.
     deep_exit = 30000.0;
@@ -86,9 +86,9 @@ costs! {
     go_idle = 500.0;
     /// `sched_yield` without a switch, apart from the call.
     sched_yield = 150.0;
-    /// How long a thread runs before another one on its CPU runs.
+    /// The time for which a thread runs before another one on its CPU runs.
     slice = 3000000.0;
-    /// How far behind the running thread a woken one must be to preempt it.
+    /// The distance by which a woken thread must be behind the running one to preempt it.
     wakeup_gran = 1000000.0;
     /// Migrating a waiting thread to a CPU that goes idle.
     pull = 2000.0;

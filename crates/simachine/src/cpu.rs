@@ -130,7 +130,8 @@ impl Engine {
         self.pick_next();
     }
 
-    /// Wakes a sleeping task, at the cost of the CPU `waker`, or without one at the time `at`.
+    /// Wakes a sleeping task at the expense of the CPU `waker`. Without a waker, wakes it at the
+    /// time `at`.
     pub fn wake(&mut self, task: usize, waker: Option<usize>, at: u64) {
         if self.tasks[task].state != State::Asleep {
             return;
@@ -266,7 +267,7 @@ impl Engine {
         }
     }
 
-    /// Starts the timer for idle CPUs to check for waiting tasks, if it is not running.
+    /// Starts the timer at which idle CPUs check for waiting tasks, if it is not running.
     fn keep_balance(&mut self, now: u64) {
         if !self.is_balancing && self.costs.balance > 0 {
             self.is_balancing = true;
@@ -275,7 +276,7 @@ impl Engine {
         }
     }
 
-    /// Lets each idle CPU pull.
+    /// Lets each idle CPU pull a task.
     pub fn balance(&mut self, at: u64) {
         self.is_balancing = false;
         let turn = self.cpu;
@@ -303,7 +304,8 @@ impl Engine {
         }
     }
 
-    /// Returns the CPU for a new task of the current one: the least loaded, preferably a near one.
+    /// Returns the CPU for a new task that the current one starts: the least loaded CPU, preferably
+    /// a near one.
     pub fn place_new(&self, allowed: &Mask) -> usize {
         let (me, nr_cpus) = (self.cpu, self.cpus.len());
         let key = |cpu: usize| {

@@ -27,8 +27,8 @@ use super::{
 /// library's own waits spin for microseconds.
 const SPIN_LIMIT: u64 = 20_000_000;
 const LONGEST_TURN_PS: u64 = 1_000_000_000;
-/// The budget is checked after each of these numbers of turns, which is every few milliseconds. A
-/// debug build checks the places of the tasks less often.
+/// Number of turns between two checks of the budget, which is a few milliseconds. A debug build
+/// checks the places of the tasks less often.
 const BUDGET_EVERY: u64 = 64;
 const CHECK_EVERY: u64 = 1 << 16;
 
@@ -46,9 +46,9 @@ pub struct Machine {
     pub early_per_mille: u64,
     /// The maximum number of guarded lines that move with a lock; 0 if plain accesses are visible.
     pub guarded_lines: usize,
-    /// Whether to capture the stacks of waiters. Printing them takes a third of a second.
+    /// Set if the stacks of waiters are to be captured. Printing them takes a third of a second.
     pub takes_stacks: bool,
-    /// Whether a line is reserved when it is requested. This is wrong, and serves as the twin.
+    /// Set if a line is reserved when it is requested. This is wrong, and serves as the twin.
     pub reserves_ahead: bool,
     /// The run fails if it takes longer than this.
     pub budget: Option<Duration>,
@@ -81,15 +81,15 @@ pub struct Cpu {
     pub cur: Option<usize>,
     pub runq: Vec<usize>,
     pub min_vruntime: u64,
-    /// Whether the running task must yield its CPU at its next step.
+    /// Set if the running task must yield its CPU at its next step.
     pub resched: bool,
     pub slice_end: u64,
     pub idle_since: u64,
     /// The time at which the store buffer will be empty.
     pub drain: u64,
-    /// The time at which its run queue is unlocked.
+    /// The time at which the CPU's run queue is unlocked.
     pub rq_free: u64,
-    /// Set while it waits for a line: the time at which it gets the line.
+    /// Set while the CPU waits for a line: the time at which it gets the line.
     pub parked: Option<u64>,
     pub is_kept: bool,
 }
@@ -98,7 +98,7 @@ pub struct Cpu {
 #[derive(Default)]
 pub struct Bucket {
     pub sleepers: VecDeque<usize>,
-    /// The time at which it is unlocked.
+    /// The time at which the bucket is unlocked.
     pub free: u64,
 }
 
@@ -126,7 +126,7 @@ pub struct Engine {
     pub failure: Option<Failure>,
     pub nr_queued: usize,
     pub is_balancing: bool,
-    /// Whether suspended tasks must capture their stacks.
+    /// Set if suspended tasks must capture their stacks.
     pub is_asking: bool,
     dice: u64,
     /// The time of the last step that others could observe.
@@ -136,7 +136,7 @@ pub struct Engine {
 thread_local! {
     static ENGINE: Cell<*mut Engine> = const { Cell::new(std::ptr::null_mut()) };
     static RUNNING: Cell<Option<usize>> = const { Cell::new(None) };
-    /// Whether a step is in progress, or code that the machine must not observe.
+    /// Set while a step is in progress, or code that the machine must not observe.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -145,7 +145,8 @@ pub fn running() -> Option<usize> {
     RUNNING.try_with(Cell::get).unwrap_or(None)
 }
 
-/// Calls `step`, which must not suspend, with this thread's engine. `None` if there is none.
+/// Calls `step`, which must not suspend, with this thread's engine. Returns `None` if there is no
+/// engine.
 ///
 /// Not inlined, because the thread-local that it reads can change whenever the task was suspended.
 #[inline(always)]
@@ -163,13 +164,13 @@ pub fn with<R>(step: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     Some(result)
 }
 
-/// Returns `true` inside of a step, whose accesses are made by the engine.
+/// Returns `true` inside a step, whose accesses are made by the engine.
 pub fn is_inside() -> bool {
     IS_INSIDE.try_with(Cell::get).unwrap_or(true)
 }
 
-/// Calls `step` without simulating its plain accesses. It keeps a scenario's own records, and must
-/// not use the facade.
+/// Calls `step` without simulating its plain accesses. `step` updates records of a scenario, and
+/// must not use the facade.
 pub fn unseen<R>(step: impl FnOnce() -> R) -> R {
     IS_INSIDE.set(true);
     let result = step();
@@ -338,7 +339,7 @@ impl Engine {
             () if cpu.runq.is_empty() => NEVER,
             () => cpu.slice_end,
         };
-        // The turn of a task that is alone also ends, so that the budget is checked.
+        // The turn of a task that is alone ends too, so that the budget is checked.
         self.limit = self
             .clock
             .min()
@@ -383,7 +384,8 @@ impl Engine {
         }
     }
 
-    /// Counts an access that changes nothing. Ends the run if the task seems to make no other ones.
+    /// Counts an access that changes nothing. Ends the run if the task seems to make no other
+    /// accesses.
     #[inline]
     pub fn count_idle(&mut self) {
         let task = self.task();
@@ -403,7 +405,7 @@ impl Engine {
 
 /// Runs `main` on CPU 0 of a simulated machine until it returns.
 ///
-/// A process can run one simulation, because statics and stacks of unfinished threads remain.
+/// A process can run only one simulation, because statics and stacks of unfinished threads remain.
 ///
 /// # Errors
 ///
@@ -421,7 +423,7 @@ fn run_boxed(machine: Machine, main: Box<dyn FnOnce()>) -> Result<Outcome, Failu
     let first = super::life::make_task("main", main);
     let failure = turns(first, start);
     ENGINE.set(std::ptr::null_mut());
-    // SAFETY: created above, and no task has a turn any more.
+    // SAFETY: the engine was created above, and no task has a turn any more.
     let mut engine = unsafe { Box::from_raw(engine) };
     let panic = engine.tasks[first].panic.take();
     let outcome = Outcome::of(&mut engine);

@@ -1,4 +1,4 @@
-//! Futexes: sleeping on words, and waking.
+//! Futexes: words on which tasks sleep.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::{
     memory::Access,
 };
 
-/// Sleeps while the word is `expected`, at most for `timeout`.
+/// Sleeps while the word is `expected`, for at most `timeout`.
 ///
 /// # Safety
 ///
@@ -28,7 +28,7 @@ pub unsafe fn wait(word: *const u32, expected: u32, timeout: Option<Duration>) {
     engine(|e| e.lock_bucket(word as usize));
     super::memory::touch(word as usize, Access::Load, site);
     let sleeps = engine(|e| {
-        // SAFETY: 1. No other task has a turn, so none writes the word.
+        // SAFETY: (1). No other task has a turn, so none writes the word.
         if unsafe { word.read_volatile() } != expected {
             return false;
         }

@@ -9,14 +9,14 @@
 //! # }
 //! ```
 //!
-//! With `--cfg sim` the facade's atomics, locks, futexes, threads, clocks and CPU numbers are those
-//! of a machine whose threads are coroutines on one OS thread. Each access costs what its cache
-//! line costs: a hit if the CPU has the line, otherwise the wait in the line's queue and a
+//! With `--cfg sim`, the facade's atomics, locks, futexes, threads, clocks and CPU numbers are
+//! those of a machine whose threads are coroutines on one OS thread. The cost of an access depends
+//! on its cache line: a hit if the CPU has the line, otherwise the wait in the line's queue and a
 //! transfer. `Costs` gives the costs of sleeps, wake-ups, switches and interrupts. Random numbers
-//! come from a seed: equal seeds give equal runs.
+//! come from a seed, so equal seeds give equal runs.
 //!
 //! The simulation is a profiler of scaling: it shows which line saturates first, and which threads
-//! wait for it. Its absolute figures depend on costs, many of which are guesses.
+//! wait for it. Its absolute figures depend on the costs, many of which are guesses.
 //!
 //! # Limits
 //!
@@ -26,14 +26,14 @@
 //! compiler that instruments them (`sees_plain`). In other builds the only visible plain accesses
 //! are those to the first lines of the data that a lock guards.
 
-// An atomic access pays in `memory.rs`, which asks the ledger of `line.rs` and may suspend the
-// task. Accesses that bypass the facade enter through `plain.rs`. The engine (`engine.rs`) then
+// An atomic access is charged in `memory.rs`, which asks the ledger of `line.rs` and may suspend
+// the task. Accesses that bypass the facade enter through `plain.rs`. The engine (`engine.rs`) then
 // gives the turn to the CPU with the earliest time (`clock.rs`). `cpu.rs` is the scheduler, and
-// `placement.rs` its decision where a woken task runs. `futex.rs`, `timers.rs` and `life.rs` are
-// system calls. `task.rs` has a thread's state, `tls.rs` its thread-locals, and `kernel.rs` the
-// additional operations for models of kernel code. `lock.rs`, `once.rs` and `thread.rs` replace
-// those of the standard library. `arena.rs` allocates memory at addresses that do not depend on the
-// host. `report.rs` builds the report.
+// `placement.rs` decides where a woken task runs. `futex.rs`, `timers.rs` and `life.rs` are system
+// calls. `task.rs` has a thread's state, `tls.rs` its thread-locals, and `kernel.rs` the additional
+// operations for models of kernel code. `lock.rs`, `once.rs` and `thread.rs` replace those of the
+// standard library. `arena.rs` allocates memory at addresses that do not depend on the host.
+// `report.rs` builds the report.
 
 #![cfg(sim)]
 
@@ -105,7 +105,7 @@ pub fn pause() {
     }
 }
 
-/// Fetches a line for a write, like a store for which no instruction waits.
+/// Fetches a line for a write, like a store that no instruction waits for.
 #[track_caller]
 pub fn prefetch_write(addr: usize) {
     memory::touch(addr, memory::Access::Store, std::panic::Location::caller());
@@ -132,7 +132,7 @@ pub fn current_cpu() -> Option<CpuId> {
     })
 }
 
-/// Returns the CPUs that this thread may run on.
+/// Returns the CPUs on which this thread may run.
 pub fn affinity() -> Option<CpuSet> {
     with(|e| {
         e.task()
@@ -170,7 +170,7 @@ pub fn cpu_ns(thread: u32) -> Option<u64> {
     with(|e| e.cpu_time(task) / 1000)
 }
 
-/// Resets all counts, locks and lines, so that the outcome covers only what follows.
+/// Resets all counts, locks and lines, so that the outcome covers only the rest of the run.
 pub fn measure_from_here() {
     with(|e| {
         e.counts = Counts::default();

@@ -1,4 +1,4 @@
-//! The life of a task: start, sleeps, yields, moves, end, and joining.
+//! The life of a task: its start, sleeps, yields, moves, end, and join.
 
 use std::any::Any;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::{
     task::{Stack, State, Task},
 };
 
-/// Starts a task, like `clone` by the running one.
+/// Starts a task, as if the running one called `clone`.
 pub fn spawn(name: &str, body: Box<dyn FnOnce()>) -> usize {
     engine(|e| {
         e.counts.spawns += 1;
@@ -142,7 +142,7 @@ pub fn sleep(span: Duration) {
     suspend();
 }
 
-/// Sets the CPUs on which a task may run; `None` is the running one.
+/// Sets the CPUs on which a task may run. `None` means the running one.
 pub fn set_affinity(task: Option<usize>, allowed: Mask) {
     engine(|e| e.advance(e.costs.set_affinity));
     sync();

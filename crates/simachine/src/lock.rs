@@ -1,4 +1,5 @@
-//! A mutex of a word and a futex, like std's on Linux, so that the words show the contention.
+//! A mutex that consists of a word and a futex, like std's on Linux, so that the words show the
+//! contention.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};

@@ -17,7 +17,8 @@ pub enum Access {
     Cas,
 }
 
-/// Charges the running task for an access, and waits for its turn; a no-op outside a simulation.
+/// Charges the running task for an access, and waits for its turn. Does nothing outside a
+/// simulation.
 #[inline(never)]
 pub fn touch(addr: usize, access: Access, site: Site) {
     let wait = with(|e| {
@@ -53,7 +54,7 @@ pub fn touch(addr: usize, access: Access, site: Site) {
 
 /// Charges for a line of plain accesses, if the CPU does not have the line.
 ///
-/// The first check does not wait for CPUs that are behind, like most accesses of a turn.
+/// Like most accesses of a turn, the first check does not wait for CPUs whose clocks are behind.
 pub fn touch_plain(addr: usize, access: Access, site: Site) {
     if engine(|e| e.has(addr, access)) {
         return;
@@ -91,7 +92,7 @@ fn fetch(place: usize, access: Access, site: Site) {
     }
 }
 
-/// A full fence: waits until the store buffer is empty.
+/// Passes a full fence: waits until the store buffer is empty.
 pub fn fence() {
     with(|e| {
         let fence = e.costs.fence;
@@ -100,7 +101,7 @@ pub fn fence() {
     });
 }
 
-/// An expedited membarrier: interrupts every CPU that runs a task.
+/// Makes an expedited membarrier, which interrupts every CPU that runs a task.
 pub fn membarrier() {
     if with(|_| ()).is_none() {
         return;
@@ -139,7 +140,7 @@ pub fn work(mut ps: u64) {
 }
 
 impl Engine {
-    /// Charges an access if this CPU has the line; otherwise returns the line's index.
+    /// Charges for an access if this CPU has the line; otherwise returns the line's index.
     #[inline]
     pub fn hit(&mut self, addr: usize, access: Access) -> Option<usize> {
         self.check_step();
@@ -258,7 +259,7 @@ impl Engine {
         let (c, costs) = (self.cpu, &self.costs);
         let (core, llc, node) = (&self.core_of[c], &self.llc_of[c], &self.node_of[c]);
         let line = self.lines.at(place);
-        // The cost of the farthest CPU that loses the line.
+        // This is the cost of the farthest CPU that loses the line.
         let farthest = |mask: &Mask| match () {
             () if mask.leaves(node, c) => costs.xnode,
             () if mask.leaves(llc, c) => costs.xllc,

@@ -1,8 +1,9 @@
-//! Where a woken thread runs: a function of facts, which the engine and a property test call.
+//! Decides where a woken thread runs: a function of facts, which the engine and a property test
+//! call.
 //!
 //! The rules are a summary of Linux's `select_task_rq_fair`: the previous CPU if that is idle;
-//! otherwise an idle core, or else an idle CPU, in the cache of the less loaded of the waker's and
-//! the previous CPU; otherwise that less loaded CPU.
+//! otherwise an idle core, or failing that an idle CPU, in the cache of the less loaded of the
+//! waker's and the previous CPU; otherwise that less loaded CPU.
 
 use super::mask::Mask;
 

@@ -7,7 +7,8 @@
 //! same with and without instrumentation:
 //!
 //! - A plain access that hits is free. `instr`, the code around a word of the facade, includes it.
-//! - A word of the facade has been paid for before its instruction gets here (`Task::paid`).
+//! - An access to a word of the facade has been charged before its instruction gets here
+//!   (`Task::paid`).
 //! - Accesses by the engine, to a task's own stack and to the host's memory are not simulated.
 //! - A panic message is formatted under locks of the host, so a panicking task keeps its turn.
 //! - A thread of a model of the kernel touches only the lines that the model names.
@@ -62,7 +63,7 @@ fn atomic(at: usize, access: Access) {
     }
 }
 
-/// Each instrumented crate calls it before `main`.
+/// Each instrumented crate calls this before `main`.
 #[unsafe(no_mangle)]
 extern "C" fn __tsan_init() {
     seen::note();

@@ -1,4 +1,5 @@
-//! The report of a run: counts, locks, the lines with the longest waits, the reason of a failure.
+//! The report of a run: counts, locks, the lines with the longest waits, and the reason for a
+//! failure.
 
 use std::backtrace::Backtrace;
 use std::collections::BTreeMap;
@@ -53,9 +54,9 @@ pub struct LockStat {
     pub nr_taken: u64,
     /// The number of acquisitions that had to wait.
     pub nr_contended: u64,
-    /// The time spent waiting for it, including the fetch of its word.
+    /// The time spent waiting for the lock, including the fetch of its word.
     pub waited_ps: u64,
-    /// The time for which it was held.
+    /// The time for which the lock was held.
     pub held_ps: u64,
 }
 
@@ -93,9 +94,9 @@ pub struct Outcome {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Failure {
-    /// All threads wait and no wake-up is pending. With the stack of each thread.
+    /// All threads wait and no wake-up is pending. Contains the stack of each thread.
     Deadlock(String),
-    /// A thread spins without changing anything. With the location of its loop.
+    /// A thread spins without changing anything. Contains the location of its loop.
     Spin(String),
     /// The program panicked.
     Panic(String),
@@ -217,7 +218,7 @@ impl Outcome {
     }
 }
 
-/// Returns the frames of a stack that are the program's, innermost first.
+/// Returns the frames of a stack that belong to the program, innermost first.
 pub fn shown(stack: &Backtrace) -> String {
     let text = stack.to_string();
     let mut frames: Vec<String> = Vec::new();

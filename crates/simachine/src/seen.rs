@@ -1,4 +1,4 @@
-//! Whether plain accesses are visible (`plain.rs` detects it), and how to describe locations.
+//! Records whether plain accesses are visible, which `plain.rs` detects, and describes locations.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,7 +11,7 @@ pub fn is_seen() -> bool {
     IS_SEEN.load(Ordering::Relaxed)
 }
 
-/// Records that they are visible.
+/// Records that plain accesses are visible.
 pub fn note() {
     IS_SEEN.store(true, Ordering::Relaxed);
 }

@@ -37,27 +37,27 @@ pub struct Task {
     /// The CPU time used before the present turn.
     pub ran: u64,
     pub on_since: u64,
-    /// The time since which it has been waiting for a CPU.
+    /// The time since which the task has been waiting for a CPU.
     pub ready_at: u64,
     /// Changes with each sleep, so that a timer can check that it belongs to the present one.
     pub sleep_seq: u64,
-    /// The word on which it sleeps, or 0.
+    /// The word on which the task sleeps, or 0.
     pub asleep_on: usize,
     pub yielder: *const Yielder<(), ()>,
     pub coroutine: Option<Coroutine<(), (), (), Stack>>,
     pub locals: Vec<Slot>,
     pub locals_are_gone: bool,
     pub joiners: Vec<usize>,
-    /// Whether it is a kernel thread, which makes no system calls.
+    /// Set if this is a kernel thread, which makes no system calls.
     pub is_kernel: bool,
     pub panic: Option<Box<dyn Any + Send>>,
-    /// The number of accesses since it last changed something.
+    /// The number of accesses since the task last changed something.
     pub nr_idle: u64,
-    /// The source location of its last access.
+    /// The source location of the task's last access.
     pub last_site: Option<Site>,
-    /// The word that its last access paid for.
+    /// The word for which the task's last access was charged.
     pub paid: usize,
-    /// Its stack, if the engine has requested it.
+    /// The task's stack trace, if the engine has requested it.
     pub backtrace: Option<Backtrace>,
 }
 
@@ -93,7 +93,8 @@ impl Stack {
                 | libc::MAP_NORESERVE
                 | libc::MAP_FIXED_NOREPLACE;
             let access = libc::PROT_READ | libc::PROT_WRITE;
-            // SAFETY: maps an address range that is reserved for stacks and was not mapped.
+            // SAFETY: the call maps an address range that is reserved for stacks and was not
+            // mapped.
             let at =
                 unsafe { libc::mmap(stack.lowest() as *mut _, STACK_BYTES, access, flags, -1, 0) };
             if at as usize != stack.lowest() {
@@ -120,8 +121,8 @@ impl Drop for Stack {
     }
 }
 
-// SAFETY: the memory is the stack's until dropped, is not mapped below, and both ends are multiples
-// of 64 KiB.
+// SAFETY: the memory belongs to the stack until it is dropped, the memory below is not mapped, and
+// both ends are multiples of 64 KiB.
 unsafe impl corosensei::stack::Stack for Stack {
     fn base(&self) -> StackPointer {
         NonZeroUsize::new(self.lowest() + STACK_BYTES).expect("not null")

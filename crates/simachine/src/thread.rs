@@ -1,4 +1,4 @@
-//! Threads of the simulated machine, with the interface of the standard library's.
+//! Threads of the simulated machine, with the interface of the standard library's threads.
 
 use std::io;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Timers in the order of their times; of equal times the one that was set first.
+//! Timers in the order of their times. If two times are equal, the timer that was set first comes
+//! first.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

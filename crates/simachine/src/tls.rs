@@ -14,7 +14,7 @@ use super::task::Slot;
 #[derive(Debug)]
 pub struct LocalKey<T: 'static> {
     init: fn() -> T,
-    /// One more than its index; 0 before the first use.
+    /// One more than the key's index; 0 before the first use.
     place: AtomicUsize,
 }
 
@@ -57,7 +57,7 @@ impl<T: 'static> LocalKey<T> {
     ///
     /// # Panics
     ///
-    /// If it has been destroyed.
+    /// If the value has been destroyed.
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         self.try_with(f)
             .expect("a thread-local that has been destroyed")
@@ -67,7 +67,7 @@ impl<T: 'static> LocalKey<T> {
     ///
     /// # Errors
     ///
-    /// If it has been destroyed.
+    /// If the value has been destroyed.
     pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, AccessError> {
         let place = placed(&self.place);
         let has_destructor = std::mem::needs_drop::<T>();
@@ -84,7 +84,8 @@ impl<T: 'static> LocalKey<T> {
         } else {
             found
         };
-        // SAFETY: boxed, of this key's type, and dropped only at the end of this thread.
+        // SAFETY: the value is boxed, has this key's type, and is dropped only at the end of this
+        // thread.
         Ok(f(unsafe { &*value }))
     }
 
@@ -120,7 +121,7 @@ impl<T: 'static> LocalKey<Cell<T>> {
         self.with(Cell::get)
     }
 
-    /// Returns this thread's value and replaces it by the default.
+    /// Returns this thread's value and replaces it with the default.
     pub fn take(&'static self) -> T
     where
         T: Default,
@@ -128,7 +129,7 @@ impl<T: 'static> LocalKey<Cell<T>> {
         self.with(Cell::take)
     }
 
-    /// Returns this thread's value and replaces it by `value`.
+    /// Returns this thread's value and replaces it with `value`.
     pub fn replace(&'static self, value: T) -> T {
         self.with(|cell| cell.replace(value))
     }

@@ -1,4 +1,4 @@
-//! The place in which an interrupted thread stores its answer. There is one place, and no thread
+//! The slot in which an interrupted thread stores its answer. There is one slot, and no thread
 //! waits for it under a lock.
 //!
 //! ```text
@@ -11,11 +11,11 @@
 //! ```
 //!
 //! The asked thread answers from a signal handler, which may run late: after the asking thread has
-//! given up, and another thread was asked. What must never happen: *two threads write, or one
-//! writes while another reads*. So a thread begins by a compare-exchange from exactly the word that
-//! asks it (twin `answer slot: begun without a claim`). A thread that gives up frees the desk only
-//! if the asked thread has not begun; otherwise the writer frees it (twin
-//! `answer slot: taken from its writer`).
+//! given up, and another thread was asked. It must never happen that *two threads write, or that
+//! one writes while another reads*. A thread therefore begins with a compare-exchange from exactly
+//! the word that asks it (twin `answer slot: begun without a claim`). A thread that gives up frees
+//! the slot only if the asked thread has not begun; otherwise the writer frees it (twin `answer
+//! slot: taken from its writer`).
 
 use sync::atomic::{AtomicU64, Ordering};
 use sync::cell::UnsafeCell;
@@ -28,12 +28,12 @@ const WRITING: u64 = 2 << 32;
 const WRITTEN: u64 = 3 << 32;
 const ABANDONED: u64 = 4 << 32;
 
-/// One place for one answer.
+/// A slot for one answer.
 #[derive(Debug)]
 pub struct AnswerSlot<T> {
-    /// A: see the picture.
+    /// A: see the diagram at the top of the file.
     state: AtomicU64,
-    /// Accessed by the thread that `state` names.
+    /// Accessed only by the thread that `state` allows to.
     answer: UnsafeCell<T>,
 }
 
@@ -42,7 +42,7 @@ unsafe impl<T: Send> Sync for AnswerSlot<T> {}
 
 impl<T> AnswerSlot<T> {
     sync::const_unless_model! {
-        /// Creates a free desk.
+        /// Creates a free slot.
         pub fn new(answer: T) -> Self {
             Self {
                 state: AtomicU64::new(FREE),
@@ -51,10 +51,10 @@ impl<T> AnswerSlot<T> {
         }
     }
 
-    /// Asks `thread`. Returns `false` if another request is in progress, or if a writer after an
-    /// abandoned request has not ended.
+    /// Asks `thread`. Returns `false` if another request is in progress, or if the writer of an
+    /// abandoned request has not finished.
     pub fn ask(&self, thread: u32) -> bool {
-        // Acquire: the writer after an abandoned request has ended.
+        // Acquire: the writer of an abandoned request has finished.
         let (from, to) = (FREE, ASKED | u64::from(thread));
         self.exchange(from, to, Ordering::Acquire)
     }
@@ -70,7 +70,7 @@ impl<T> AnswerSlot<T> {
         } else if !self.exchange(asked, WRITING, Ordering::Acquire) {
             return;
         }
-        // SAFETY: claimed: no other thread can ask until the exchange below.
+        // SAFETY: we have claimed the slot, so no other thread can ask until the exchange below.
         self.answer
             .with_mut(|answer| write(unsafe { &mut *answer }));
         if !self.exchange(WRITING, WRITTEN, Ordering::Release) {
@@ -80,13 +80,13 @@ impl<T> AnswerSlot<T> {
 
     /// Returns the result of `read` for the answer, if there is one. Called by the asking thread,
     /// until it returns a value or [`give_up`](Self::give_up) was called. `read` must not unwind,
-    /// because the desk would never become free.
+    /// because the slot would never become free.
     pub fn read<R>(&self, read: impl FnOnce(&T) -> R) -> Option<R> {
         if self.state.load(Ordering::Acquire) != WRITTEN {
             return None;
         }
-        // SAFETY: the writer has ended, and we asked: no other thread reads or asks before the
-        // store.
+        // SAFETY: the writer has finished. We are the asking thread, so no other thread reads or
+        // asks before the store.
         let what = self.answer.with(|answer| read(unsafe { &*answer }));
         self.state.store(FREE, Ordering::Release);
         Some(what)
@@ -104,7 +104,7 @@ impl<T> AnswerSlot<T> {
             && !self.exchange(WRITING, ABANDONED, Ordering::Relaxed)
     }
 
-    /// Frees the desk in a child of `fork`, in which the threads that used it do not exist.
+    /// Frees the slot in a child of `fork`, in which the threads that used it do not exist.
     pub fn reset(&self) {
         self.state.store(FREE, Ordering::Relaxed);
     }

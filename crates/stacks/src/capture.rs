@@ -21,7 +21,7 @@ const NR_ASKED: usize = 16;
 /// Number of bytes of a stack that are copied. A guess; a frame has about a hundred.
 const NR_BYTES: usize = 128 << 10;
 
-/// Time for which a call waits for an answer, and the time between two reads of the desk. Copying
+/// Time for which a call waits for an answer, and the time between two reads of the slot. Copying
 /// takes 20 µs. A thread that gets no CPU for a tenth of a second does not answer.
 const TIMEOUT_NS: u64 = 100_000_000;
 const PAUSE: Duration = Duration::from_micros(500);
@@ -31,7 +31,7 @@ const PAUSE: Duration = Duration::from_micros(500);
 /// It loses at most a hundredth of its time.
 const SILENCE_NS: u64 = 100 * TIMEOUT_NS;
 
-/// The time until which no thread is asked, by `time::now_ns`.
+/// The time, by `time::now_ns`, until which no thread is asked.
 static SILENT_UNTIL: AtomicU64 = AtomicU64::new(0);
 
 /// The data that the asked thread copies.
@@ -66,11 +66,12 @@ static HANDLER: Handler = Handler {
     ..Handler::IDLE
 };
 
-/// Prepares [`capture`] by `signal`, once per process; 0 does nothing.
+/// Prepares [`capture`] with `signal`, once per process. Does nothing if `signal` is 0.
 ///
 /// # Errors
 ///
-/// The requirement that the signal does not meet. Nothing has changed.
+/// If the signal cannot be used; the error is the requirement that it does not meet. Nothing has
+/// changed.
 pub fn enable(signal: u32) -> Result<(), &'static str> {
     if signal == 0 {
         return Ok(());
@@ -90,8 +91,8 @@ pub fn enable(signal: u32) -> Result<(), &'static str> {
 ///
 /// # Blocking
 ///
-/// Waits at most a tenth of a second for a thread. After a thread that does not answer, it asks
-/// none for ten seconds.
+/// Waits at most a tenth of a second for each thread. After a thread that does not answer, no
+/// thread is asked for ten seconds.
 pub fn capture(
     threads: impl IntoIterator<Item = u32>,
     signal: u32,
@@ -160,8 +161,8 @@ fn take(
     })
 }
 
-/// Calls `walk`. A table that misleads the walk must not end the caller, and the desk must become
-/// free.
+/// Calls `walk`, and contains its panics. A table that misleads the walk must not end the caller,
+/// and the slot must become free.
 fn contained(walk: impl FnOnce() -> Stack) -> Result<Stack, &'static str> {
     catch_unwind(AssertUnwindSafe(walk)).map_err(|_| "the walk up the stack panicked")
 }
@@ -200,7 +201,8 @@ mod tests {
         let asked = std::thread::spawn(move || {
             its_number.store(thread::current().0, Ordering::Relaxed);
             let mut kept = Vec::new();
-            // In the allocator, in the loader, in the unwinder, and in system calls.
+            // The signal arrives in the allocator, in the loader, in the unwinder, and in system
+            // calls.
             while !its_end.load(Ordering::Relaxed) {
                 kept.push(vec![1_u8; kept.len() % 5000]);
                 kept.truncate(1000);
@@ -226,7 +228,7 @@ mod tests {
         assert!(nr_whole > 2000, "{nr_whole}");
         ended.store(true, Ordering::Relaxed);
         asked.join().unwrap();
-        // For a moment the thread accepts a signal, and does not answer.
+        // For a moment, the exiting thread accepts a signal without answering.
         let mut ask = || take(thread, SIGURG as i32, |seen| walker.walk(seen, ""));
         while ask() != Err("the thread has ended") {
             SILENT_UNTIL.store(0, Ordering::Relaxed);

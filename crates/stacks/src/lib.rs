@@ -11,13 +11,13 @@
 //! ```
 //!
 //! The asked thread may be anywhere, including the allocator or the loader, under their locks. A
-//! walk up a stack needs both. So the asked thread only copies: a signal interrupts it, and the
-//! handler stores its registers and the top of its stack on a desk (`answer_slot.rs`). The caller
-//! walks up the copy (`walk.rs`). Names are resolved when a stack is displayed.
+//! walk up a stack needs both. The asked thread therefore only copies: a signal interrupts it, and
+//! the handler stores its registers and the top of its stack in a slot (`answer_slot.rs`). The
+//! caller walks up the copy (`walk.rs`). Names are resolved when a stack is displayed.
 //!
 //! Sampling profilers work in this way; seastar's stall detector walks in the handler.
 
-/// For models.
+/// Public for models.
 #[doc(hidden)]
 pub mod answer_slot;
 #[cfg(not(any(loom, shuttle, sim)))]

@@ -1,8 +1,8 @@
 //! Interrupts another thread of this process by a signal, reads memory that may be unmapped, and
 //! copies the unwind tables of the loaded files.
 //!
-//! The interrupted thread may be anywhere: in the allocator, in the loader, under any lock. So the
-//! handler takes no lock and does not allocate.
+//! The interrupted thread may be anywhere: in the allocator, in the loader, under any lock. The
+//! handler therefore takes no lock and does not allocate.
 
 use std::{
     ffi::{CStr, c_int, c_void},
@@ -122,7 +122,7 @@ pub(crate) fn read_memory(from: u64, into: &mut [u8]) -> usize {
 pub(crate) struct Loaded {
     /// Its path; empty for the program itself.
     pub name: String,
-    /// The offset that is added to an address in the file.
+    /// The offset that is added to an address in the file to get its address in memory.
     pub base: u64,
     /// Its addresses in memory.
     pub range: Range<u64>,
@@ -267,7 +267,8 @@ mod tests {
         assert_eq!(read_memory(text.as_ptr() as u64, &mut copy), 14);
         assert_eq!(copy, text);
         assert_eq!(read_memory(8, &mut copy), 0);
-        // SAFETY: a new mapping of two pages, of which the second is unmapped at once.
+        // SAFETY: the call creates a new mapping of two pages, of which the second is unmapped at
+        // once.
         let page = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             let page = libc::mmap(ptr::null_mut(), 8192, libc::PROT_READ, flags, -1, 0);

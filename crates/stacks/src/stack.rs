@@ -4,11 +4,11 @@ use std::fmt;
 
 use crate::walk::write_place;
 
-/// The functions that a thread was in when [`capture`](crate::capture) asked it.
+/// The functions in which a thread was when [`capture`](crate::capture) asked it.
 ///
 /// The display has a line for each function up to the root, the innermost first, and one for its
-/// place in the source if that is known. The names are resolved then. The first time may take long,
-/// because it reads the debugging information of the program.
+/// place in the source if that is known. The names are resolved when it is displayed. The first
+/// time may take a long time, because it reads the debugging information of the program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stack {
     pub(crate) addresses: Vec<usize>,
@@ -21,7 +21,8 @@ pub struct Stack {
 pub(crate) enum End {
     /// At the beginning of the thread.
     Whole,
-    /// Before that: the stack is too deep, or the caller of a function is not known.
+    /// Before the beginning of the thread: the stack is too deep, or the caller of a function is
+    /// not known.
     Cut,
     /// The stack is missing, for this reason.
     Missing(&'static str),

@@ -1,4 +1,4 @@
-//! A pair of asymmetric barriers: one is free, and the other one bears the cost of both.
+//! A pair of asymmetric barriers: one is free, and the other bears the cost of both.
 //!
 //! [`light`] and [`heavy`] pair like two `fence(SeqCst)`. Let each of two threads store a word,
 //! pass its barrier, and load the other thread's word. If the light barrier comes first, the thread
@@ -9,7 +9,7 @@
 //!
 //! If the system call is missing or rejected, both are full fences, as in a model. If it is
 //! rejected *after* it was registered, for example by a sandbox that was entered late, earlier
-//! calls of `light` were no fences. The process then ends, with a line on stderr.
+//! calls of `light` were not fences. The process then ends, with a line on stderr.
 
 use crate::atomic::{Ordering, fence};
 
@@ -17,7 +17,7 @@ use crate::atomic::{Ordering, fence};
 ///
 /// # Blocking
 ///
-/// Never blocks. A compiler barrier if `membarrier` works, otherwise a full fence.
+/// Never blocks. It is a compiler barrier if `membarrier` works, otherwise a full fence.
 #[inline(always)]
 pub fn light() {
     #[cfg(not(any(loom, shuttle)))]
@@ -36,9 +36,10 @@ pub fn light() {
 ///
 /// # Blocking
 ///
-/// Blocks for microseconds: a system call that interrupts the other CPUs.
+/// Blocks for microseconds, in a system call that interrupts the other CPUs.
 ///
-/// Ends the process if the kernel rejects the call that it allowed in [`init`].
+/// Ends the process if the kernel rejects the system call after it accepted the registration in
+/// [`init`].
 pub fn heavy() {
     // Other end in `light`. Our stores come before this fence, and so before the interrupts. If a
     // thread's `light` comes before its interrupt, its stores are visible to our loads below. If it
@@ -59,7 +60,7 @@ pub fn heavy() {
 ///
 /// # Blocking
 ///
-/// Blocks for milliseconds: a system call that waits for a grace period of the kernel.
+/// Blocks for milliseconds, in a system call that waits for a grace period of the kernel.
 pub fn heavy_quiet() -> bool {
     // As in `heavy`: our stores come before the fences of the others. `membarrier_global` has the
     // fence after them.
@@ -75,7 +76,8 @@ pub fn heavy_quiet() -> bool {
 /// Call it before [`heavy`]. Earlier calls of `light` are full fences, so a protocol may already be
 /// running.
 pub fn init() -> bool {
-    // First, so that a thread that forks in the meantime waits for the registration.
+    // This call comes first, so that a thread that forks in the meantime waits for the
+    // registration.
     crate::fork::Process::this();
     #[cfg(not(any(loom, shuttle)))]
     return real::init();
@@ -157,7 +159,7 @@ mod real {
 
     pub fn membarrier() {
         if !call(CMD_PRIVATE_EXPEDITED) {
-            // Calls of `light` since the registration were no fences, and callers rely on them.
+            // Calls of `light` since the registration were not fences, and callers rely on them.
             crate::process::die(
                 "the membarrier system call was allowed first and is refused now: a sandbox must allow it, or be \
                  entered before the library is used",

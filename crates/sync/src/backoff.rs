@@ -1,4 +1,4 @@
-//! Waiting for the next few steps of another thread.
+//! Waits for the next few steps of another thread.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use crate::thread;
 
 /// The number of yields before a sleep. A guess: about the number of threads that share a CPU.
 const NR_YIELDS: u32 = 32;
-/// The duration of one sleep: about that of a wake-up, which it replaces.
+/// The duration of one sleep. It is about the cost of a wake-up, which the sleep replaces.
 const SHORT_SLEEP: Duration = Duration::from_micros(50);
 
-/// A wait for another thread that needs a few more steps, and will not wake the waiter.
+/// A wait for another thread that needs a few more steps and does not wake the waiter.
 ///
 /// It first yields the CPU, and then sleeps for short times. A real-time thread that only yielded
 /// could keep the other thread off the CPU forever, if the other has a lower priority.
@@ -49,8 +49,9 @@ mod tests {
     use super::*;
     use crate::cpu;
 
-    /// Both threads are on one CPU. The low-priority one runs when the other sleeps. Otherwise it
-    /// would run only when the kernel throttles real-time threads, after millions of pauses.
+    /// Both threads are on one CPU. The low-priority thread runs while the other one sleeps.
+    /// Otherwise it would run only when the kernel throttles real-time threads, after millions of
+    /// pauses.
     #[test]
     fn a_real_time_waiter_lets_an_ordinary_thread_go_on() {
         let waiter = std::thread::spawn(|| {

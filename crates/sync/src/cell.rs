@@ -43,7 +43,8 @@ impl<T: ?Sized> UnsafeCell<T> {
 /// Holds a constant value in memory that another thread may free while a reference still exists.
 ///
 /// An example is a method whose last step gives up its own object. A `&T` argument asserts that its
-/// memory stays valid until the function returns. The assertion excludes cells, including atomics.
+/// memory stays valid until the function returns, except for the memory of cells, which include
+/// atomics.
 #[repr(transparent)]
 pub struct Fixed<T>(core::cell::UnsafeCell<T>);
 

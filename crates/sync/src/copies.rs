@@ -1,9 +1,9 @@
 //! Finds a second copy of the library in this process.
 //!
 //! A program that is linked with the static library and opens a plugin that is linked with the
-//! shared library has two copies. Each copy has its own statics: readers that the other copy's
-//! grace periods do not know, and queues with their own threads. Nothing fails at once, so the
-//! second copy to be used writes one line.
+//! shared library has two copies. Each copy has its own statics: readers that are unknown to the
+//! other copy's grace periods, and queues with their own threads. Nothing fails at once, so the
+//! second copy to be used writes a line on stderr.
 //!
 //! Each copy has a word that is set once the copy is in use, and an ELF note with the distance to
 //! that word. The loader lists all loaded files, and the headers of a file lead to its notes. No
@@ -28,7 +28,7 @@ const UNUSED: u32 = 0;
 const USED: u32 = 1;
 const REPORTED: u32 = 2;
 
-/// The word of this copy. A: all copies.
+/// A: the word of this copy, accessed by all copies.
 static WORD: AtomicU32 = AtomicU32::new(UNUSED);
 
 /// The note of a copy, in a format that all versions of the library must keep.
@@ -79,7 +79,7 @@ pub(crate) fn note_use() {
     WORD.store(USED, Ordering::Relaxed);
     // Store buffering between two copies, with this fence in both: each marks itself, then reads
     // the other's word. The copy whose fence comes second finds the mark. A model has one copy, so
-    // none shows it.
+    // no model shows this.
     fence(Ordering::SeqCst);
     let mut other = Other::default();
     // SAFETY: the callback accepts the arguments that are passed here, and does not unwind.
@@ -185,7 +185,7 @@ unsafe fn words<'a>(start: *const u8, len: usize) -> impl Iterator<Item = &'a At
         // SAFETY: (1), because the iterator returns only notes of copies.
         let distance = unsafe { from.cast::<i32>().read_unaligned() };
         let word = from.wrapping_byte_offset(distance as isize);
-        // As far as the compiler knows, the word is in another object than the note.
+        // To the compiler, the word and the note are in different objects.
         let word = ptr::with_exposed_provenance_mut(word.addr());
         // SAFETY: (1).
         unsafe { AtomicU32::from_ptr(word) }

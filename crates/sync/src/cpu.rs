@@ -34,7 +34,8 @@ pub fn current() -> CpuId {
 ///
 /// # Errors
 ///
-/// The system's error. A machine of more than 1024 CPUs is an error, because the mask is too small.
+/// The system's error. It is an error if the machine has more than 1024 CPUs, because the mask is
+/// too small.
 pub fn affinity() -> io::Result<CpuSet> {
     #[cfg(sim)]
     if let Some(cpus) = crate::sim::affinity() {
@@ -43,7 +44,7 @@ pub fn affinity() -> io::Result<CpuSet> {
     affinity_of(None)
 }
 
-/// Returns the CPUs on which `thread` may run; `None` is this thread.
+/// Returns the CPUs on which `thread` may run. `None` means this thread.
 fn affinity_of(thread: Option<ThreadId>) -> io::Result<CpuSet> {
     let thread = thread.map_or(0, |id| id.0 as libc::pid_t);
     let mut mask = Mask::default();
@@ -59,7 +60,7 @@ fn affinity_of(thread: Option<ThreadId>) -> io::Result<CpuSet> {
         .collect())
 }
 
-/// Binds `thread` to `cpus`; `None` is this thread. Does nothing in a model.
+/// Binds `thread` to `cpus`. `None` means this thread. Does nothing in a model.
 ///
 /// # Errors
 ///
@@ -109,10 +110,10 @@ pub fn nr_configured() -> usize {
     nr_cpus.max(1) as usize
 }
 
-/// Returns the machine of this process: the one that [`set_topology`] was called with, otherwise
-/// the detected one; in a simulation the simulated one.
+/// Returns the machine of this process: the one that was passed to [`set_topology`], otherwise the
+/// detected one. In a simulation, returns the simulated one.
 ///
-/// The first detection that must ignore something about the machine writes one line on stderr.
+/// The first detection that has to ignore a fault of the machine writes one line on stderr.
 ///
 /// # Errors
 ///
@@ -150,7 +151,8 @@ pub fn topology_changed(seen: &Topology, thread: ThreadId) -> Option<Topology> {
 ///
 /// # Errors
 ///
-/// Returns `machine` if the process already has one, by this function or by [`topology()`].
+/// Returns `machine` if the process already has a machine, set by this function or by
+/// [`topology()`].
 #[cfg(feature = "machine")]
 pub fn set_topology(machine: Topology) -> Result<(), Box<Topology>> {
     given::set(machine)
@@ -217,7 +219,7 @@ mod given {
         match placed {
             Ok(_) => Ok(()),
             Err(_) => {
-                // SAFETY: the box was made above, and no other thread has seen it.
+                // SAFETY: the box was created above, and no other thread has seen it.
                 let ours = unsafe { Box::from_raw(ours) };
                 Err(Box::new(ours.expect("made with a machine")))
             }
@@ -270,7 +272,7 @@ mod real {
         if offset == UNKNOWN {
             CPU_ID_OFFSET.store(find_offset(), Ordering::Relaxed);
         }
-        // SAFETY: only returns a number.
+        // SAFETY: the call only returns a number.
         unsafe { libc::sched_getcpu() as u32 }
     }
 

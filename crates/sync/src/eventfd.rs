@@ -16,7 +16,7 @@ use crate::fault;
 /// Number of different tags: the real-time signals from 33 on. Consecutive eventfds differ.
 const NR_TAGS: u32 = 32;
 
-/// An eventfd: readable from a ring until it is cleared.
+/// An eventfd, which is readable from a wake until it is cleared.
 ///
 /// Non-blocking and closed on exec. Absent from the models. If the program closes the number, the
 /// eventfd is *lost*: it does not affect any file that has the number afterwards.
@@ -28,7 +28,7 @@ pub struct EventFd {
 }
 
 impl EventFd {
-    /// Creates an eventfd that has not been rung.
+    /// Creates an eventfd that is not readable.
     ///
     /// # Errors
     ///
@@ -68,14 +68,14 @@ impl EventFd {
             return false;
         }
         let one = 1_u64;
-        // SAFETY: the call reads `one`, which outlives it. If the call fails, the eventfd is full
-        // (rung 2^64 - 2 times) and therefore readable, as required; or another thread has just
+        // SAFETY: the call reads `one`, which outlives it. If the call fails, the count is at its
+        // maximum of 2^64 - 2, so the eventfd is readable, as required; or another thread has just
         // closed it.
         unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
         true
     }
 
-    /// Makes it unreadable again. Returns `true` if it had been rung.
+    /// Makes the eventfd unreadable again. Returns `true` if it was readable.
     ///
     /// # Blocking
     ///
@@ -112,7 +112,7 @@ fn tag_of(fd: &OwnedFd) -> libc::c_int {
     unsafe { libc::fcntl(fd.as_raw_fd(), F_GETSIG) }
 }
 
-/// The values of Linux on all its architectures.
+/// The values of these constants are the same on all architectures of Linux.
 #[cfg(not(miri))]
 const F_SETSIG: libc::c_int = 10;
 #[cfg(not(miri))]

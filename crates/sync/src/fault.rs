@@ -52,8 +52,8 @@ mod torture {
 
     const NR_POINTS: usize = Point::Sleep as usize + 1;
 
-    /// By [`Point`]: one in this number of calls fails; none if 0. All orderings are Relaxed,
-    /// because injected faults order nothing.
+    /// The failure rate of each [`Point`]: one call in this number fails, or none if it is 0. All
+    /// orderings are Relaxed, because injected faults order nothing.
     static ONE_IN: [AtomicU32; NR_POINTS] = [const { AtomicU32::new(0) }; NR_POINTS];
     static SEED: AtomicU64 = AtomicU64::new(0);
 
@@ -75,7 +75,7 @@ mod torture {
         one_in != 0 && throw().is_multiple_of(one_in)
     }
 
-    /// Returns a random number of this thread (a step of SplitMix64, and half of its result).
+    /// Returns a random number of this thread: half of the result of a step of SplitMix64.
     fn throw() -> u32 {
         let step = 0x9e37_79b9_7f4a_7c15_u64;
         let before = DICE.try_with(Cell::get).unwrap_or(0);
@@ -85,7 +85,7 @@ mod torture {
             before
         };
         let state = state.wrapping_add(step).max(1);
-        // Fails only if the thread is about to end, and needs no further numbers.
+        // This fails only if the thread is about to end and needs no further numbers.
         DICE.try_with(|dice| dice.set(state)).ok();
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         ((mixed ^ (mixed >> 27)) >> 32) as u32

@@ -10,7 +10,7 @@
 //! child:             [`Process`] changes;  the locks are unlocked;  child
 //! ```
 //!
-//! The child continues on the thread that forked, and does none of its parent's work. Foreign code
+//! The child continues on the thread that forked, and must not do its parent's work. Foreign code
 //! that the library calls on one of its threads may fork there and return in the child. That thread
 //! serves queues, pages and domains of the parent. The child therefore ends, with a line on stderr
 //! and the status [`CAME_BACK`] ([`end_child`]).
@@ -18,7 +18,7 @@
 //! Handlers run in the C library's `fork`. They do not run for the bare system call, nor for
 //! `posix_spawn`, whose child only calls `exec`.
 
-// Not the model's atomics, because no model forks.
+// These are not the model's atomics, because no model forks.
 use std::{
     any::Any,
     ptr,
@@ -33,14 +33,15 @@ pub struct Handler {
     /// Called by the thread that is about to fork, while other threads run and no lock is held.
     /// Initializes values that are initialized once, or waits for a thread that is doing so.
     pub settle: fn(),
-    /// Called by the same thread after every handler has settled. Takes the locks for the child.
+    /// Called by the same thread after every handler has settled. Takes the locks that the child
+    /// needs.
     pub before: fn(&mut Held),
     /// Called in the child, after the locks were unlocked.
     pub child: fn(),
 }
 
 impl Handler {
-    /// Does nothing. The base of handlers that do not need all three functions.
+    /// A handler that does nothing, as the base of handlers that do not need all three functions.
     pub const IDLE: Self = Self {
         settle: || (),
         before: |_| (),
@@ -53,7 +54,7 @@ impl Handler {
 pub struct Held(Vec<Box<dyn Any>>);
 
 impl Held {
-    /// Holds `lock`, which must be a leaf: its holder does not wait and does not fork.
+    /// Takes `lock`, which must be a leaf: its holder neither waits nor forks.
     pub fn lock<T: 'static>(&mut self, lock: &'static Mutex<T>) {
         self.0.push(Box::new(lock.lock()));
     }
@@ -64,7 +65,7 @@ impl Held {
 pub struct Process(u32);
 
 impl Process {
-    /// Equals no process.
+    /// A value that differs from that of every process.
     pub const NONE: Self = Self(u32::MAX);
 
     /// Returns the present process, and detects forks from now on.
@@ -107,7 +108,7 @@ pub fn end_child() -> ! {
             "a child of fork came back from the work item, callback or handler that forked, to a thread that serves its parent; it \
              ends: let it end by _exit where it was forked",
         );
-        // SAFETY: ends the process at once.
+        // SAFETY: the call ends the process at once.
         unsafe { libc::_exit(CAME_BACK) }
     }
 }
@@ -120,9 +121,9 @@ pub fn end_child_of_ours() {
     }
 }
 
-/// A value that is created once in each process: a child of `fork` creates its own.
+/// A value that is created once in each process. A child of `fork` creates its own.
 ///
-/// For a `static`. The values are never freed.
+/// Use it in a `static`. The values are never freed.
 #[derive(Debug)]
 pub struct PerProcess<T>(AtomicPtr<(Process, T)>);
 
@@ -171,7 +172,7 @@ impl<T: Send + Sync> Default for PerProcess<T> {
     }
 }
 
-/// The process that owns a value which its children inherit.
+/// The process that owns a value that its children inherit.
 ///
 /// A child takes over each value that is at rest. A value that another thread of the parent was
 /// changing stays as it is, and is *lost* to the child:
@@ -181,7 +182,8 @@ impl<T: Send + Sync> Default for PerProcess<T> {
 ///        gate:  if it is at rest, this process owns it, otherwise it is lost
 /// ```
 ///
-/// The value does not change in the child before that, so the check sees the state of the fork.
+/// The value does not change in the child before that, so the check sees the state at the time of
+/// the fork.
 #[derive(Debug)]
 pub struct Inherited(AtomicU32);
 
@@ -229,7 +231,8 @@ impl Default for Inherited {
     }
 }
 
-/// Calls `handler` around each fork from now on. Repeating it costs few loads. A no-op in a model.
+/// Calls `handler` around each fork from now on. A repeated call costs a few loads. Does nothing in
+/// a model.
 ///
 /// # Panics
 ///
@@ -262,7 +265,7 @@ pub unsafe fn in_child(body: impl FnOnce() -> i32) -> Option<i32> {
         // SAFETY: the call takes a number. The signal ends this process.
         unsafe { libc::alarm(LIMIT_S) };
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-        // SAFETY: ends the process at once.
+        // SAFETY: the call ends the process at once.
         unsafe { libc::_exit(ended.unwrap_or(PANICKED)) };
     }
     let mut status = 0;
@@ -301,11 +304,13 @@ mod backend {
     static GENERATION: AtomicU32 = AtomicU32::new(0);
     /// `WATCHED_NOW`, or the process of the registering thread, for which no child waits.
     static WATCHED: AtomicU32 = AtomicU32::new(0);
-    /// Filled from the front. Larger than the number of modules that have a handler.
+    /// The handlers, filled from the front. The array is larger than the number of modules that
+    /// have one.
     static HANDLERS: [AtomicPtr<Handler>; 16] = [const { AtomicPtr::new(ptr::null_mut()) }; 16];
 
     /// The locks that the forking thread holds. One thread at a time forks, because all take the
-    /// same lock first. Not a thread-local, because those may be destroyed before a fork.
+    /// same lock first. It is not a thread-local, because thread-locals may be destroyed before a
+    /// fork.
     static HELD: AtomicPtr<Held> = AtomicPtr::new(ptr::null_mut());
 
     #[inline(always)]
@@ -335,13 +340,14 @@ mod backend {
                 std::thread::sleep(std::time::Duration::from_micros(50));
                 continue;
             }
-            // SAFETY: functions live as long as the process, and `extern "C"` ones do not unwind.
+            // SAFETY: functions live as long as the process, and `extern "C"` functions do not
+            // unwind.
             let refused = unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
-            // Fails only without memory. Forks are then not detected.
+            // This fails only without memory. Forks are then not detected.
             debug_assert_eq!(refused, 0);
             // Release pairs with the loads above, and in `watch`.
             WATCHED.store(WATCHED_NOW, Ordering::Release);
-            // All parts of the library reach this on their first use.
+            // All parts of the library reach this point on their first use.
             if !cfg!(miri) {
                 crate::copies::note_use();
             }
@@ -351,9 +357,9 @@ mod backend {
 
     pub fn register(handler: &'static Handler) {
         let ours = ptr::from_ref(handler).cast_mut();
-        // If our exchange comes first, the slot is ours, and `handlers` finds it. If another one's
-        // comes first, it is for the same handler, or we try the next slot. The handlers are
-        // statics, so they need no publishing, and any ordering is correct.
+        // If our exchange comes first, the slot is ours, and `handlers` finds it. If another
+        // thread's exchange comes first, it stored the same handler, or we try the next slot. The
+        // handlers are statics, so they need no publishing, and any ordering is correct.
         let is_in = |place: &AtomicPtr<Handler>| {
             if place.load(Ordering::Acquire) == ours {
                 return true;
@@ -441,7 +447,7 @@ mod tests {
         let (at_rest, busy) = (Inherited::by_children(), Inherited::by_children());
         let is_taken_over = || {
             let found = [at_rest.is_lost(|| true), busy.is_lost(|| false)];
-            // The closure is called once only.
+            // The closure is called only once.
             found == [false, true] && !at_rest.is_lost(|| false) && busy.is_lost(|| true)
         };
         // SAFETY: as above.

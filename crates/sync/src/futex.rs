@@ -68,17 +68,17 @@ macro_rules! futex {
             ///
             /// # Blocking
             ///
-            /// Until the key is woken, or forever.
+            /// Blocks until the key is woken, or forever.
             #[cfg_attr(sim, track_caller)]
             pub fn wait(&self, expected: $value) {
                 self.sleep(expected, None);
             }
 
-            /// Sleeps as [`wait`](Self::wait) does, at most for `timeout`. Never times out in a
+            /// Sleeps as [`wait`](Self::wait) does, for at most `timeout`. Never times out in a
             /// model.
             ///
             /// A short timeout is punctual: the thread's timer slack, 50 us by default, is set to 1
-            /// ns while it sleeps. That costs three system calls of some 0.1 us each.
+            /// ns while it sleeps. That costs three system calls of about 0.1 us each.
             #[cfg_attr(sim, track_caller)]
             pub fn wait_timeout(&self, expected: $value, timeout: Duration) {
                 self.sleep(expected, Some(timeout));
@@ -87,8 +87,8 @@ macro_rules! futex {
             #[cfg_attr(sim, track_caller)]
             fn sleep(&self, expected: $value, timeout: Option<Duration>) {
                 let load = || self.word.load(Ordering::Relaxed) as u32;
-                // To Miri a futex that compares half of an atomic is a race of mixed sizes. Its
-                // clock counts the interpreted steps, so a nap costs nothing.
+                // For Miri, a futex that compares half of an atomic is a race of mixed sizes.
+                // Miri's clock counts the interpreted steps, so a short sleep costs nothing.
                 if cfg!(miri) && size_of::<$value>() == 8 {
                     if load() == expected as u32 {
                         let short_sleep = Duration::from_micros(100);
@@ -123,7 +123,7 @@ impl Futex {
 mod backend {
     use std::time::Duration;
 
-    /// Nothing: the kernel, or the simulation's engine, keeps the sleepers.
+    /// Holds nothing, because the kernel, or the simulation's engine, keeps the sleepers.
     #[derive(Debug)]
     pub struct Waiters;
 
@@ -219,13 +219,15 @@ mod model {
     #[cfg(shuttle)]
     use std::sync::Arc;
 
-    /// The sleepers. The count is the model's, so that a model detects a word that is never freed.
+    /// The sleepers. The reference count is the model's, so that a model detects a word that is
+    /// never freed.
     #[derive(Clone, Debug)]
     struct Sleepers {
         shared: ManuallyDrop<Arc<(Mutex<()>, Condvar)>>,
     }
 
-    /// The kernel's side of a futex. Comparing and falling asleep is atomic for wakers.
+    /// The kernel's side of a futex. For wakers, the comparison and the start of the sleep are one
+    /// atomic step.
     #[derive(Debug)]
     pub struct Waiters(Sleepers);
 

@@ -18,7 +18,8 @@ pub fn mine() -> NonZeroU64 {
 
 #[cold]
 fn first(mine: &std::cell::Cell<u64>) -> NonZeroU64 {
-    // Not the model's atomic: it continues from run to run, and the numbers are only compared.
+    // This is not the model's atomic, because it continues from run to run, and the numbers are
+    // only compared.
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     mine.set(number);
@@ -99,7 +100,7 @@ mod seats {
     }
 
     pub fn take() -> u32 {
-        // First, so that a thread that forks while we hold the lock waits for it.
+        // This call comes first, so that a thread that forks while we hold the lock waits for it.
         crate::fork::Process::this();
         HELD.try_with(|held| {
             let mut seats = hold();
@@ -162,7 +163,7 @@ mod tests {
         seats.sort();
         seats.dedup();
         assert_eq!(seats.len(), nr_living + 1);
-        // A hundred threads, one after another, do not need a hundred numbers.
+        // A hundred threads that run one after another do not need a hundred numbers.
         let highest = (0..100)
             .map(|_| std::thread::spawn(seat).join().unwrap().unwrap().get())
             .max();

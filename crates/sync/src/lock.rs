@@ -1,7 +1,7 @@
 //! A lock that never poisons.
 //!
-//! A debug build counts the locks that a thread holds. A caller of foreign code asserts that there
-//! is none ([`assert_none_held`]), and a test's allocator detects allocations under one
+//! A debug build counts the locks that a thread holds. A caller of foreign code asserts that none
+//! is held ([`assert_none_held`]), and a test's allocator detects allocations while one is held
 //! ([`is_any_held`]).
 
 use std::ops::{Deref, DerefMut};
@@ -21,7 +21,8 @@ use std::sync as backend;
 ///
 /// # Blocking
 ///
-/// [`lock`](Self::lock) blocks while another thread holds the lock. Not for signal handlers.
+/// [`lock`](Self::lock) blocks while another thread holds the lock. Signal handlers must not call
+/// it.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(backend::Mutex<T>);
 
@@ -51,7 +52,7 @@ mod count {
 
     std::thread_local!(static NR_HELD: Cell<u32> = const { Cell::new(0) });
 
-    /// Counts one lock of this thread during its lifetime.
+    /// Counts as one held lock of this thread until it is dropped.
     #[derive(Debug)]
     pub struct Held;
 
@@ -112,7 +113,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Locks if no thread holds the lock.
+    /// Acquires the lock if no thread holds it.
     #[inline]
     #[cfg_attr(sim, track_caller)]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {

@@ -12,7 +12,7 @@
 //! is loaded. If another thread loads it, by `dlopen`, the system's defaults are used instead. If
 //! the system rejects a setting, the thread keeps the value of the starting thread.
 //!
-//! If there is nothing to reset, a thread makes four system calls, which only read.
+//! If there is nothing to reset, a thread makes four system calls, which only read settings.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -35,7 +35,7 @@ static POLICY: [AtomicU64; 1 + NR_NODES / 64] = [const { AtomicU64::new(0) }; 1 
 /// Must not allocate, because the program's allocator may not be ready.
 #[cfg_attr(miri, expect(dead_code))]
 extern "C" fn record() {
-    // SAFETY: both calls only return numbers.
+    // SAFETY: each call only returns a number.
     let is_first = unsafe { libc::gettid() == libc::getpid() };
     if !is_first {
         return;
@@ -79,7 +79,7 @@ pub(crate) fn reset(first: libc::pid_t) {
 
 const NR_NODES: usize = 1024;
 
-/// Where a thread's memory is allocated: a mode of linux/mempolicy.h, and its nodes.
+/// The policy by which a thread's memory is allocated: a mode of linux/mempolicy.h, and its nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct MemoryPolicy {
     mode: libc::c_int,
@@ -87,7 +87,7 @@ struct MemoryPolicy {
 }
 
 impl MemoryPolicy {
-    /// The node of the CPU on which a thread runs.
+    /// The default policy, which allocates on the node of the CPU on which a thread runs.
     const DEFAULT: Self = Self {
         mode: libc::MPOL_DEFAULT,
         nodes: [0; NR_NODES / 64],
@@ -100,7 +100,7 @@ impl MemoryPolicy {
         }
     }
 
-    /// The number of nodes that the system calls expect: one more than they use.
+    /// The number of nodes that is passed to the system calls, which use one less.
     const NR: usize = NR_NODES + 1;
 
     /// Returns the policy of this thread, or `None` if the call fails or is not supported.
@@ -154,7 +154,8 @@ fn set_io_priority(priority: libc::c_long) {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn reset_arithmetic() {
     let (mxcsr, x87) = (0x1f80_u32, 0x37f_u16);
-    // SAFETY: the modes that compiled code relies on; `fnclex` prevents pending exceptions.
+    // SAFETY: this sets the modes that compiled code relies on. `fnclex` prevents pending
+    // exceptions.
     unsafe {
         core::arch::asm!(
             "ldmxcsr [{mxcsr}]",
@@ -169,7 +170,7 @@ fn reset_arithmetic() {
 
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 fn reset_arithmetic() {
-    // SAFETY: sets the modes that compiled code relies on.
+    // SAFETY: this sets the modes that compiled code relies on.
     unsafe {
         core::arch::asm!("msr fpcr, xzr", "msr fpsr, xzr", options(nomem, nostack));
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 fn page_size() -> usize {
-    // SAFETY: only returns a number.
+    // SAFETY: the call only returns a number.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
@@ -29,11 +29,13 @@ pub unsafe fn discard(start: NonNull<u8>, len: usize) -> bool {
     unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) == 0 }
 }
 
-/// The memory below a frame in use: the red zone, and the frames of this module's calls.
+/// The size of the memory in use below a frame: the red zone, and the frames of this module's
+/// calls.
 #[cfg(not(any(loom, shuttle, sim)))]
 const IN_USE: usize = 16 << 10;
 
-/// Returns the unused pages of this thread's stack to the system. Not for the first thread.
+/// Returns the unused pages of this thread's stack to the system. The process's first thread must
+/// not call it.
 #[cfg(not(any(loom, shuttle, sim)))]
 #[inline(never)]
 pub(crate) fn discard_stack() {
@@ -46,8 +48,8 @@ pub(crate) fn discard_stack() {
     if let Some(len) = unused(lowest..stack.end.addr(), here, page)
         && let Some(lowest) = NonNull::new(stack.start.with_addr(lowest))
     {
-        // SAFETY: this thread's stack, below all frames in use. A signal handler that uses it has
-        // returned before the call continues.
+        // SAFETY: the pages belong to this thread's stack, below all frames in use. A signal
+        // handler that uses them has returned before the call continues.
         unsafe { discard(lowest, len) };
     }
 }
@@ -97,7 +99,7 @@ mod tests {
         let unused = |here| unused(stack.clone(), here, page);
         assert_eq!(unused(0x2f_fff0), Some((0x1f_fff0 - IN_USE) & !(page - 1)));
         assert_eq!(unused(0x10_0000 + IN_USE), None, "all is in use");
-        // Like a sanitizer that keeps locals in its own memory, above the stack or below it.
+        // A sanitizer may keep locals in its own memory, above the stack or below it.
         assert_eq!(unused(0x30_0000), None);
         assert_eq!(unused(0x290_0000), None);
         assert_eq!(unused(0xf_0000), None);
@@ -106,9 +108,9 @@ mod tests {
     #[test]
     fn whole_pages_are_returned_and_can_be_used_again() {
         let layout = Layout::from_size_align(1 << 18, 1 << 16).unwrap();
-        // SAFETY: not of size zero.
+        // SAFETY: the layout does not have size zero.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap();
-        // SAFETY: (all calls) inside of the allocation, which no other thread uses.
+        // SAFETY: all calls are inside the allocation, which no other thread uses.
         unsafe {
             start.write_bytes(7, layout.size());
             assert!(!discard(start.add(1), 1 << 16), "no whole page");

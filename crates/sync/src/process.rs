@@ -1,4 +1,4 @@
-//! This process and others: numbers, names and owners, and the end of this process.
+//! Numbers, names and owners of this process and of others, and the end of this process.
 
 use std::{
     io,
@@ -10,7 +10,8 @@ pub fn id() -> u32 {
     std::process::id()
 }
 
-/// Returns when the process `pid` started, in clock ticks since boot; `None` if it does not exist.
+/// Returns the time at which the process `pid` started, in clock ticks since boot; `None` if it
+/// does not exist.
 ///
 /// Number and start time together identify a process permanently. The number alone may be reused.
 ///
@@ -46,17 +47,19 @@ pub fn owner(pid: u32) -> Option<u32> {
 
 /// Returns the effective user of this process.
 pub fn user() -> u32 {
-    // SAFETY: only returns a number.
+    // SAFETY: the call only returns a number.
     unsafe { libc::geteuid() }
 }
 
-/// Calls `run` when this process returns from `main` or calls `exit`, not when it is killed.
+/// Makes the process call `run` when it returns from `main` or calls `exit`, but not when it is
+/// killed.
 ///
-/// Also called in a forked child that ends in one of these ways. Other threads may still run then.
+/// `run` is also called in a forked child that ends in one of these ways. Other threads may still
+/// run then.
 ///
 /// # Errors
 ///
-/// `OutOfMemory`.
+/// An error of the kind `OutOfMemory`, if the function cannot be registered.
 pub fn at_exit(run: extern "C" fn()) -> io::Result<()> {
     // SAFETY: a function lives as long as the process, and an `extern "C"` one does not unwind.
     let refused = unsafe { libc::atexit(run) };
@@ -79,14 +82,14 @@ pub fn at_exit(run: extern "C" fn()) -> io::Result<()> {
 pub fn die(why: &str) -> ! {
     /// The process and the thread that is ending it. A child of `fork` inherits its parent's value.
     static ENDING: AtomicU64 = AtomicU64::new(0);
-    // SAFETY: returns a number.
+    // SAFETY: the call only returns a number.
     let thread = unsafe { libc::gettid() };
     let here = u64::from(id()) << 32 | u64::from(thread as u32);
     // Both ends are this exchange: a later thread finds the first one, and waits for the end.
     let first = ENDING.swap(here, Ordering::Relaxed);
     if first != here && first >> 32 == here >> 32 {
         loop {
-            // SAFETY: waits for a signal, and takes no arguments.
+            // SAFETY: the call waits for a signal, and takes no arguments.
             unsafe { libc::pause() };
         }
     }

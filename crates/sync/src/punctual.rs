@@ -1,29 +1,31 @@
 //! Sleeps that end on time.
 //!
 //! The kernel may end a thread's timed sleep late by the thread's *timer slack*, so that several
-//! sleeps end together and the CPU sleeps longer. The slack is 50 us by default: little for a
-//! timeout of a second, but a quarter of one of 200 us.
+//! sleeps end together and the CPU sleeps longer. The slack is 50 us by default, which is little
+//! for a timeout of a second, but a quarter of one of 200 us.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// From this span on the default slack is at most a hundredth of the span, and is not changed.
+/// Span from which on the slack is not changed, because the default is at most a hundredth of the
+/// span.
 const LONG: Duration = Duration::from_millis(5);
 
-/// The least slack. Zero would set the default.
+/// The minimum slack. Zero would set the default.
 const NONE: NonZeroU64 = NonZeroU64::MIN;
 
 /// Keeps this thread's slack at its minimum until dropped.
 #[derive(Debug)]
 pub(crate) struct Punctual {
-    /// The slack before, which is restored.
+    /// The previous slack, which is restored.
     slack_ns: NonZeroU64,
 }
 
 impl Punctual {
-    /// Sets the least slack if the present one would matter for a sleep of `span`.
+    /// Sets the minimum slack if the present one would matter for a sleep of `span`.
     ///
-    /// Returns `None` if not, if the kernel rejects it, or for a real-time thread (no slack).
+    /// Returns `None` if the slack does not matter, if the kernel rejects the change, or on a
+    /// real-time thread, which has no slack.
     pub fn for_span(span: Duration) -> Option<Self> {
         if span >= LONG || cfg!(miri) {
             return None;
@@ -41,7 +43,8 @@ impl Punctual {
 
 impl Drop for Punctual {
     fn drop(&mut self) {
-        // If the kernel rejects what it allowed before, the thread keeps the least slack.
+        // If the kernel rejects this value, which it accepted before, the thread keeps the minimum
+        // slack.
         set_slack(self.slack_ns);
     }
 }
@@ -50,7 +53,7 @@ impl Drop for Punctual {
 
 /// Returns this thread's slack; 0 for a real-time thread, `None` if the kernel does not report it.
 pub(crate) fn slack_ns() -> Option<u64> {
-    // SAFETY: only returns a number.
+    // SAFETY: the call only returns a number.
     let slack = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
     u64::try_from(slack).ok()
 }
@@ -58,7 +61,7 @@ pub(crate) fn slack_ns() -> Option<u64> {
 /// Sets this thread's slack. Returns `false` if the kernel rejects it.
 pub(crate) fn set_slack(slack_ns: NonZeroU64) -> bool {
     let slack_ns = slack_ns.get() as libc::c_ulong;
-    // SAFETY: accesses no memory of the process.
+    // SAFETY: the call accesses no memory of the process.
     unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_TIMERSLACK, slack_ns, 0, 0, 0) == 0 }
 }
 

@@ -1,8 +1,8 @@
-//! A file that one process writes and others read, with a bell for requests to the writer.
+//! A file that one process writes and others read, with a futex by which readers wake the writer.
 //!
 //! The file is written by `pwrite` and read by `pread`, never through a mapping: another process
-//! may truncate the file, and an access beyond its end would raise SIGBUS. The bell is a futex in
-//! the first page of the file. That page is mapped, but only its address is used, to identify the
+//! may truncate the file, and an access beyond its end would raise SIGBUS. The futex is in the
+//! first page of the file. That page is mapped, but only its address is used, to identify the
 //! futex. If the file was truncated, the kernel returns an error. A write beyond RLIMIT_FSIZE
 //! returns an error and raises no signal.
 //!
@@ -27,7 +27,7 @@ use std::{
 
 use crate::fault;
 
-/// The bell is within this distance from the file's start: the kernel's smallest page.
+/// The futex is within this distance from the file's start: the kernel's smallest page.
 const MAPPED_BYTES: usize = 4096;
 
 /// A file shared with other processes of the same user.
@@ -43,17 +43,17 @@ pub struct SharedFile {
 #[derive(Debug)]
 struct Map(*mut libc::c_void);
 
-// SAFETY: the address is never dereferenced; it identifies a page to the kernel.
+// SAFETY: the address is never dereferenced. It only identifies a page to the kernel.
 unsafe impl Send for Map {}
 // SAFETY: as above.
 unsafe impl Sync for Map {}
 
-/// The result of a wait for the bell.
+/// The result of a wait on the futex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notified {
-    /// The bell was rung, or the wait ended early.
+    /// The futex was notified, or the wait ended early.
     Yes,
-    /// The bell no longer exists, because the file was truncated.
+    /// The futex no longer exists, because the file was truncated.
     Gone,
 }
 
@@ -98,7 +98,8 @@ impl SharedFile {
         })
     }
 
-    /// Opens a file that another process may have created, to read it and to ring.
+    /// Opens a file that another process may have created, in order to read it and to notify its
+    /// writer.
     ///
     /// # Errors
     ///
@@ -114,7 +115,7 @@ impl SharedFile {
             Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
                 return Err(io::Error::other("it is a symbolic link"));
             }
-            // A directory or a read-only file.
+            // The path is a directory or a read-only file.
             Err(_) => (options.open(path)?, false),
         };
         if !file.metadata()?.is_file() {
@@ -125,7 +126,7 @@ impl SharedFile {
 
     fn with(file: File, is_writable: bool) -> io::Result<Self> {
         fault::check(fault::Point::Map, libc::ENOMEM)?;
-        // SAFETY: a new mapping of our file, of which no page is accessed.
+        // SAFETY: the call creates a new mapping of our file, of which no page is accessed.
         let map = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -173,7 +174,7 @@ impl SharedFile {
 
     fn flock(&self, operation: libc::c_int) -> io::Result<bool> {
         self.metadata()?;
-        // SAFETY: our descriptor; accesses no memory.
+        // SAFETY: the descriptor is ours, and the call accesses no memory.
         if unsafe { libc::flock(self.file.as_raw_fd(), operation) } == 0 {
             return Ok(true);
         }
@@ -256,7 +257,7 @@ impl SharedFile {
         Ok((metadata.uid(), metadata.mode() & 0o7777))
     }
 
-    /// Returns `true` if this process may write the file, and therefore ring.
+    /// Returns `true` if this process may write the file, and therefore notify its writer.
     pub fn is_writable(&self) -> bool {
         self.is_writable
     }
@@ -286,7 +287,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// The system's error, for example without space or beyond the size limit.
+    /// The system's error, for example if there is no space left or the size limit is exceeded.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.metadata()?;
         without_signal(|| self.file.write_all_at(bytes, offset))
@@ -306,7 +307,8 @@ impl SharedFile {
     ///
     /// # Blocking
     ///
-    /// Blocks until a process rings the bell at `offset`, for at most `timeout`. May return early.
+    /// Blocks until a process notifies the futex at `offset`, for at most `timeout`. May return
+    /// early.
     pub fn wait(&self, offset: usize, expected: u32, timeout: Option<Duration>) -> Notified {
         let timeout = timeout.map(crate::time::timespec);
         let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
@@ -464,7 +466,7 @@ mod tests {
             }
         }
         let mut status = 0;
-        // SAFETY: our own child.
+        // SAFETY: the process is our own child.
         unsafe { libc::waitpid(child, &mut status, 0) };
         assert_eq!(status, 0, "the file could be mapped");
         assert!(!place.0.exists());
@@ -515,7 +517,7 @@ mod tests {
         assert!(!other.is_locked().unwrap() && file.lock().unwrap());
         assert!(other.is_locked().unwrap() && !other.lock().unwrap());
         drop(file);
-        // A child that another test forks has the lock for a moment.
+        // A child that another test forks may have the lock for a moment.
         while other.is_locked().unwrap() {
             std::thread::yield_now();
         }
@@ -536,19 +538,19 @@ mod tests {
                 rlim_cur: 0,
                 rlim_max: libc::RLIM_INFINITY,
             };
-            // SAFETY: a limit on this stack.
+            // SAFETY: the call reads a limit on this stack.
             unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &none) };
             let too_long = |result: io::Result<()>| {
                 result.is_err_and(|error| error.raw_os_error() == Some(libc::EFBIG))
             };
-            // Twice, because a blocked signal must not arrive later.
+            // Do this twice, because a blocked signal must not arrive later.
             (0..2).all(|_| too_long(file.set_len(1)) && too_long(file.write_at(b"too long", 0)))
         };
         // SAFETY: the child makes system calls, and ends.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             let code = if in_child() { 5 } else { 6 };
-            // SAFETY: ends the process at once.
+            // SAFETY: the call ends the process at once.
             unsafe { libc::_exit(code) };
         }
         let mut status = 0;

@@ -122,7 +122,8 @@ fn a_ledger_that_reserves_ahead_fails_the_form_of_two_adders() {
     );
 }
 
-/// Any number of CPUs completes one exchange per two transfers: one transfer to read, one to write.
+/// Any number of CPUs completes one exchange in two transfers: one transfer to read, and one to
+/// write.
 #[test]
 fn a_loop_of_exchanges_does_not_collapse() {
     let each_of = |nr_cpus: usize| {
@@ -147,7 +148,8 @@ fn a_loop_of_exchanges_does_not_collapse() {
     }
 }
 
-/// Fair lock, fixed service time, random arrivals: the mean wait is rho * D / (2 * (1 - rho)).
+/// For a fair lock with a fixed service time and random arrivals, the mean wait is rho * D / (2 *
+/// (1 - rho)).
 #[test]
 fn a_lock_waits_as_long_as_a_queue_of_fixed_service() {
     const NR_CPUS: usize = 64;
@@ -381,7 +383,7 @@ fn plain_access_pays_only_for_a_moving_cache_line() {
         assert_eq!(took_ps(&|| __tsan_read8(at())), costs.llc_dirty);
         // The first access is the instruction of the facade's load.
         let load = || {
-            // SAFETY: a word that is never freed.
+            // SAFETY: the word is never freed.
             unsafe { __tsan_atomic64_load(WORD.0.as_ptr(), 0) };
         };
         WORD.0.load(Ordering::Relaxed);

@@ -6,8 +6,9 @@
 
 use core::time::Duration;
 
-/// The longest time that counts between two readings. A second is short compared with every useful
-/// threshold of a report, and long compared with the time for which a thread waits for a CPU.
+/// The longest time that counts between two readings. A second is short in comparison with every
+/// useful threshold of a report, and long in comparison with the time for which a thread waits for
+/// a CPU.
 pub const MOST: Duration = Duration::from_secs(1);
 
 /// Returns the part of the time since `checked_ns` that counts at `now_ns`.

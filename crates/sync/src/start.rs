@@ -1,4 +1,4 @@
-//! Starting the library's threads, with the attributes of the process's first thread.
+//! Starts the library's threads, with the attributes of the process's first thread.
 //!
 //! The kernel copies the attributes of the starting thread to a new thread: CPUs, policy, nice
 //! value, blocked signals. The library's threads serve the whole process, and the thread that
@@ -23,8 +23,9 @@
 //!
 //! # In a child of `fork`
 //!
-//! There the C library starts the threads. The standard library takes a lock to start one. A thread
-//! of the parent may have held that lock at the fork, and the child would wait for it forever.
+//! In a child, the C library starts the threads, because the standard library takes a lock to start
+//! one. A thread of the parent may have held that lock at the fork, and the child would wait for it
+//! forever.
 
 use std::{
     cell::Cell,
@@ -84,7 +85,7 @@ pub fn spawn(
 
 /// Like [`spawn`], compiled once for all bodies.
 fn spawn_boxed(name: &str, cpus: Cpus, stack_size: usize, body: Body) -> io::Result<Handle> {
-    // The standard library would panic.
+    // The standard library would panic on such a name.
     if name.contains('\0') {
         let what = "the name of a thread must not contain a NUL";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
@@ -130,7 +131,7 @@ impl Handle {
             return Err(self);
         }
         let has_ended = |thread: libc::pthread_t| {
-            // SAFETY: neither joined nor detached before, and no result is requested.
+            // SAFETY: the thread has been neither joined nor detached, and no result is requested.
             unsafe { libc::pthread_tryjoin_np(thread, ptr::null_mut()) == 0 }
         };
         match self {
@@ -204,7 +205,7 @@ impl Bare {
     }
 
     fn outcome(&self) -> std::sync::MutexGuard<'_, Option<Outcome>> {
-        // No code panics under this lock.
+        // No code panics while it holds this lock.
         self.outcome
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -269,12 +270,13 @@ impl Drop for Signals {
     }
 }
 
-/// Whether the first thread is starting a thread, and which signals it blocked before. It blocks
-/// all signals during the start, so other threads cannot read its own mask from procfs.
+/// A record that the first thread is starting a thread, and of the signals that it blocked before.
+/// It blocks all signals during the start, so other threads cannot read its usual mask from procfs.
 struct First {
     /// A: the signals that the first thread blocked before the start. Written by the first thread.
     blocked: AtomicU64,
-    /// A: the process whose first thread is starting a thread, or 0. A child of `fork` differs.
+    /// A: the process whose first thread is starting a thread, or 0. A child of `fork` has another
+    /// number.
     process: AtomicU32,
 }
 
@@ -308,7 +310,7 @@ fn is_first() -> bool {
     unsafe { libc::gettid() as u32 == std::process::id() }
 }
 
-/// Blocks `signals` in this thread. Returns the mask before.
+/// Blocks exactly `signals` in this thread. Returns the previous mask.
 fn set_blocked(signals: Mask) -> Mask {
     let mut before: Mask = 0;
     // SAFETY: the call reads and writes masks of the given size.
@@ -380,7 +382,7 @@ fn settle_policy(first: libc::pid_t) {
     }
 }
 
-/// Number of checks whether the C library has finished a start that it makes for the first thread.
+/// Number of times that a reader checks whether the first thread has finished a start of a thread.
 /// A start takes a few microseconds, unless the first thread is preempted.
 const NR_CHECKS: u32 = 120;
 /// The pause before each check after the first [`NR_YIELDS`].
@@ -395,7 +397,8 @@ fn blocked_by_first() -> Option<Mask> {
     )
 }
 
-/// Returns the result of `before_start`, otherwise of `read` unless that is a start's mask.
+/// Returns the result of `before_start` if there is one. Otherwise returns the result of `read`,
+/// after it is no longer the mask of a start.
 fn settled(
     before_start: impl Fn() -> Option<Mask>,
     read: impl Fn() -> Option<Mask>,
@@ -489,7 +492,7 @@ mod tests {
     fn a_start_blocks_more_signals_than_programs_can() {
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         let blocked = || blocked_in(&std::fs::read("/proc/thread-self/status").unwrap());
-        // SAFETY: initialized, then read.
+        // SAFETY: the first call initializes the set, and the other calls read it.
         unsafe {
             libc::sigfillset(all.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut());

@@ -1,4 +1,4 @@
-//! Threads: starting, naming, scheduling and joining them.
+//! Starts, names, schedules and joins threads.
 
 use std::io;
 
@@ -108,7 +108,8 @@ pub fn stack_size() -> usize {
     return 2 << 20;
 }
 
-/// Returns this thread's unused stack to the system, on threads of this crate. No-op in a model.
+/// Returns this thread's unused stack to the system, if this crate started the thread. Does nothing
+/// in a model.
 ///
 /// # Blocking
 ///
@@ -189,7 +190,7 @@ pub fn current() -> ThreadId {
     return ThreadId(backend::current());
     #[cfg(not(any(loom, shuttle, sim)))]
     {
-        // SAFETY: only returns a number.
+        // SAFETY: the call only returns a number.
         ThreadId(unsafe { libc::gettid() } as u32)
     }
     #[cfg(any(loom, shuttle))]
@@ -200,8 +201,8 @@ pub fn current() -> ThreadId {
 #[cfg(any(loom, shuttle))]
 pub const ENDED: ThreadId = ThreadId(1);
 
-/// Returns `true` if this process has the thread, or if that cannot be determined. In a model:
-/// `true` unless it is `ENDED`.
+/// Returns `true` if this process has the thread, or if that cannot be determined. In a model,
+/// returns `true` unless it is `ENDED`.
 pub fn exists(thread: ThreadId) -> bool {
     #[cfg(any(loom, shuttle))]
     return thread != ENDED;
@@ -218,7 +219,8 @@ pub fn exists(thread: ThreadId) -> bool {
 ///
 /// # Errors
 ///
-/// `PermissionDenied` for a value below the present one, if the process lacks the permission.
+/// An error of the kind `PermissionDenied` if the value is below the present one and the process
+/// lacks the permission.
 pub fn set_nice(nice: i8) -> io::Result<()> {
     if IS_REAL {
         policy::set_nice(0, nice.into())?;
@@ -232,7 +234,8 @@ pub fn set_nice(nice: i8) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// `PermissionDenied` without the permission; `InvalidInput` for a priority out of range.
+/// An error of the kind `PermissionDenied` if the process lacks the permission, or `InvalidInput`
+/// if the priority is out of range.
 pub fn set_fifo(priority: u8) -> io::Result<()> {
     if IS_REAL && !policy::set(0, libc::SCHED_FIFO, priority.into()) {
         return Err(io::Error::last_os_error());
@@ -242,7 +245,8 @@ pub fn set_fifo(priority: u8) -> io::Result<()> {
 
 /// Checks that this process may set the nice value `nice` for its threads.
 ///
-/// Sets and restores a value below the caller's own. Other values are always permitted.
+/// To check a value below the caller's own, sets it and restores the old one. Other values are
+/// always permitted.
 ///
 /// # Errors
 ///
@@ -254,7 +258,7 @@ pub fn may_set_nice(nice: i8) -> io::Result<()> {
     let before = policy::nice(0)?;
     if i32::from(nice) < before {
         set_nice(nice)?;
-        // The old value needs no right.
+        // Setting the old value requires no permission.
         policy::set_nice(0, before)?;
     }
     Ok(())
@@ -265,9 +269,9 @@ pub fn may_set_nice(nice: i8) -> io::Result<()> {
 /// Changes a thread of `SCHED_OTHER` to `SCHED_FIFO`, priority 1. Threads and processes that it
 /// starts while boosted have `SCHED_OTHER` and a nice value of 0. Returns `false`
 ///
-/// - without the permission (`CAP_SYS_NICE`, or `RLIMIT_RTPRIO`);
-/// - under a finite `RLIMIT_RTTIME`, with which the kernel would kill a process that computes for
-///   long at such a priority;
+/// - if the process lacks the permission (`CAP_SYS_NICE`, or `RLIMIT_RTPRIO`);
+/// - if `RLIMIT_RTTIME` is finite, because the kernel would then kill a process that computes for a
+///   long time at such a priority;
 /// - in a model.
 ///
 /// Call it inside [`while_named`], so that the thread still exists.
@@ -283,7 +287,8 @@ pub fn boost(thread: ThreadId) -> bool {
 ///
 /// # Blocking
 ///
-/// Blocks while other threads are inside. `body` must not sleep, and must not call this again.
+/// Blocks while another thread is inside a call of this function. `body` must not sleep, and must
+/// not call this function.
 pub fn while_named<R>(body: impl FnOnce() -> R) -> R {
     #[cfg(not(any(loom, shuttle)))]
     let _named = hold_names();
@@ -309,7 +314,7 @@ pub(crate) mod policy {
         sync::atomic::{AtomicBool, Ordering},
     };
 
-    /// In a policy: threads and processes that the thread starts do not inherit the policy.
+    /// Flag of a policy: threads and processes that the thread starts do not inherit the policy.
     pub const RESET_ON_FORK: libc::c_int = libc::SCHED_RESET_ON_FORK;
 
     /// `true` if the system failed to clear `RESET_ON_FORK`, as it does if the permission to boost
@@ -335,7 +340,7 @@ pub(crate) mod policy {
     }
 
     pub fn unboost(thread: u32) {
-        // SAFETY: this thread's own error number.
+        // SAFETY: the call returns the address of this thread's own error number.
         let errno = unsafe { *libc::__errno_location() };
         if !set(thread, libc::SCHED_OTHER, 0) && set(thread, RESET_ON_FORK, 0) {
             KEEPS_RESET.store(true, Ordering::Relaxed);
@@ -347,7 +352,7 @@ pub(crate) mod policy {
     /// Returns the nice value of `thread`; 0 is this thread.
     pub fn nice(thread: u32) -> io::Result<i32> {
         // The C library's function returns -1 also for a nice value of -1.
-        // SAFETY: changes nothing, and accesses no memory of the process.
+        // SAFETY: the call changes nothing, and accesses no memory of the process.
         let from_20 = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, thread) };
         match from_20 {
             -1 => Err(io::Error::last_os_error()),
@@ -357,7 +362,7 @@ pub(crate) mod policy {
 
     /// Sets the nice value of `thread`; 0 is this thread.
     pub fn set_nice(thread: u32, nice: i32) -> io::Result<()> {
-        // SAFETY: accesses no memory of the process.
+        // SAFETY: the call accesses no memory of the process.
         match unsafe { libc::setpriority(libc::PRIO_PROCESS as _, thread, nice) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -366,8 +371,8 @@ pub(crate) mod policy {
 
     /// Returns the policy of `thread`; 0 is this thread. `None` if the thread does not exist.
     pub fn of(thread: u32) -> Option<libc::c_int> {
-        // SAFETY: takes a number and accesses no memory of the caller. A direct system call,
-        // because musl's wrapper always fails.
+        // SAFETY: the call takes a number and accesses no memory of the caller. It is a direct
+        // system call, because musl's wrapper always fails.
         let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, thread) };
         (policy >= 0).then_some(policy as libc::c_int)
     }
@@ -388,7 +393,7 @@ pub fn name(thread: ThreadId) -> Option<String> {
     Some(read_file(thread, "comm")?.trim_end().to_owned())
 }
 
-/// Reads a file of procfs about a thread; nothing in a model.
+/// Reads a file of procfs about a thread. Returns `None` in a model.
 #[cfg(not(sim))]
 fn read_file(thread: ThreadId, file: &str) -> Option<String> {
     let path = format!("/proc/self/task/{}/{file}", thread.0);
@@ -411,10 +416,10 @@ impl ShortName {
         Self(name)
     }
 
-    /// Sets the name of the calling thread.
+    /// Gives the calling thread this name.
     pub fn assume(&self) {
         if !cfg!(any(loom, shuttle, sim)) {
-            // SAFETY: the kernel reads up to the zero, which is there.
+            // SAFETY: the kernel reads up to the terminating zero, which the array contains.
             unsafe { libc::prctl(libc::PR_SET_NAME, self.0.as_ptr()) };
         }
     }
@@ -438,7 +443,7 @@ pub fn doing(thread: ThreadId) -> Option<String> {
     #[cfg(not(sim))]
     {
         let stat = read_file(thread, "stat")?;
-        // The state follows the name, which may hold any byte.
+        // The state follows the name, which may contain any byte.
         let state = match stat.rsplit_once(") ")?.1.chars().next()? {
             'R' => "running",
             'S' | 'D' | 'I' => "asleep",

@@ -1,14 +1,15 @@
-//! Clocks: a monotonic one in nanoseconds, and the CPU's own in cycles.
+//! A monotonic clock in nanoseconds, and the CPU's own clock in cycles.
 
 #[cfg(not(any(loom, shuttle)))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A moment of the monotonic clock, in the type that users have.
+/// A moment of the monotonic clock, in the type that users use.
 pub use std::time::Instant;
 
-/// Returns nanoseconds since a fixed moment. Never goes back. Always 0 in a model.
+/// Returns the nanoseconds since a fixed moment. The result never decreases. It is always 0 in a
+/// model.
 ///
-/// Costs about 35 ns: too expensive for every work item.
+/// Costs about 35 ns, which is too expensive for every work item.
 #[inline]
 pub fn now_ns() -> u64 {
     #[cfg(sim)]
@@ -51,8 +52,9 @@ pub(crate) fn timespec(span: std::time::Duration) -> libc::timespec {
     }
 }
 
-/// Returns the moment `at` as [`now_ns`] counts, that of the call if it is over, and the last one
-/// if it is further away than that. In a model it is as far from 0 as from now.
+/// Returns the moment `at` on the clock of [`now_ns`]. A moment in the past becomes the moment of
+/// the call, and one that is too far away becomes the maximum. In a model, the result is the time
+/// from now to `at`.
 pub fn ns_of(at: Instant) -> u64 {
     // The distance is read first, so that the result is not too early.
     let left = at.saturating_duration_since(Instant::now());
@@ -95,7 +97,7 @@ pub fn cycles() -> u64 {
     }
 }
 
-/// 0 if not known yet.
+/// The rate, or 0 if it is not known yet.
 #[cfg(not(any(loom, shuttle)))]
 static RATE: AtomicU64 = AtomicU64::new(0);
 
@@ -134,7 +136,7 @@ pub fn cycles_per_us() -> u64 {
 }
 
 /// Measures the rate, unless another thread has finished first. Threads may measure at the same
-/// time. A lock could be held by a nonexistent thread in a child of `fork`.
+/// time. There is no lock, because in a child of `fork` a nonexistent thread could hold it.
 #[cfg(not(any(loom, shuttle)))]
 #[cold]
 fn settle_rate(rate: &AtomicU64, measure: impl FnOnce() -> u64) -> u64 {

@@ -1,7 +1,7 @@
 //! Bugs that can be reintroduced, to show that a model finds them.
 //!
 //! A model that passes proves nothing until its *twin* fails: the same model with one line of the
-//! shipped code made wrong. The wrong line stays in the source next to the right one:
+//! shipped code changed to be wrong. The wrong line stays in the source next to the right one:
 //!
 //! ```
 //! use sync::{atomic::{AtomicBool, Ordering}, twin};
@@ -48,8 +48,8 @@ pub const fn armed(_name: &str) -> bool {
 /// Delays a thread, in a torture build with the bug `name` armed: one call in `one_in`, for
 /// `span_us`. Does nothing in other builds.
 ///
-/// For bugs that show only if a thread is delayed within some nanoseconds. A preemption hits such a
-/// window once in hours. A model needs no delay.
+/// Use it for bugs that show only if a thread is delayed within a window of some nanoseconds, which
+/// a preemption hits once in hours. A model needs no delay.
 #[cfg(not(all(torture, not(any(loom, shuttle)))))]
 #[inline(always)]
 pub const fn linger(_name: &str, _one_in: u32, _span_us: u64) {}
@@ -70,7 +70,8 @@ pub fn torn_down() -> bool {
 mod model {
     use std::cell::Cell;
 
-    // Both models run all of their threads on the OS thread of the test, so this is per test.
+    // Both models run all of their threads on the OS thread of the test, so this value belongs to
+    // one test.
     std::thread_local!(static ARMED: Cell<Option<&'static str>> = const { Cell::new(None) });
     // A bit for each of these names for which the code has called `armed`.
     std::thread_local!(static MET: Cell<u32> = const { Cell::new(0) });
@@ -87,7 +88,7 @@ mod model {
 
     /// Runs `model` with the bug `name` armed; `a + b` arms both.
     ///
-    /// For a model that also passes with the bug, because other code has the same effect.
+    /// Use it for a model that also passes with the bug, because other code has the same effect.
     ///
     /// # Panics
     ///
@@ -142,7 +143,7 @@ pub use model::{armed, must_fail, with};
 mod process {
     use std::sync::OnceLock;
 
-    /// Set once, before the first thread that could read it.
+    /// The armed bugs. Set once, before the first thread that could read it starts.
     static ARMED: OnceLock<String> = OnceLock::new();
 
     /// Returns `true` if the bug `name` is armed in this process.

@@ -1,7 +1,7 @@
 //! The CPU time of another thread of this process, and whether the thread is runnable.
 //!
 //! Together they distinguish a sleeping thread from one that waits for a CPU: neither uses CPU
-//! time, but the second is runnable. Reading the time costs about 0.3 µs, and the state about 8 µs,
+//! time, but the latter is runnable. Reading the time costs about 0.3 µs, and the state about 8 µs,
 //! because it opens a file of procfs. Keeping a descriptor for each thread would cost more.
 
 use std::{fs::File, io::Read};
@@ -20,7 +20,7 @@ pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
         return Some(0);
     }
     if thread.0 == 0 {
-        // To the kernel that would be the caller.
+        // To the kernel, 0 would mean the caller.
         return None;
     }
     /// The kernel's `CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK`, by which a thread's number names
@@ -31,7 +31,7 @@ pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: the call writes `time`, which outlives it. The kernel refuses a clock that does not
+    // SAFETY: the call writes `time`, which outlives it. The kernel rejects a clock that does not
     // exist.
     let refused = unsafe { libc::clock_gettime(clock, &mut time) };
     (refused == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
@@ -54,8 +54,8 @@ pub fn is_runnable(thread: ThreadId) -> Option<bool> {
     state(line.get(..len)?).map(|state| state == b'R')
 }
 
-/// Returns the letter after the name. The name is in brackets, and may hold any byte, also a
-/// bracket.
+/// Returns the letter after the name. The name is in parentheses, and may contain any byte,
+/// including a parenthesis.
 fn state(line: &[u8]) -> Option<u8> {
     let end = line.iter().rposition(|&byte| byte == b')')?;
     line.get(end + 2).copied()

@@ -1,11 +1,11 @@
 //! Builds the parts of a machine from the reports of its CPUs, by pure functions over sets.
 //!
 //! Cores and caches must be partitions of the online CPUs; otherwise pods could not be a partition.
-//! But each CPU reports for itself, and the reports of firmware, hypervisors and CPUs that came
-//! online late may contradict each other. The CPUs are therefore visited in ascending order. The
-//! first CPU that is in no part yet founds one, with those CPUs of its report that are online and
-//! in no part. If all reports agree, the parts are as reported. If they do not, the result is still
-//! a partition, the same each time, and a [`Quirk`] reports the contradiction.
+//! However, each CPU reports for itself, and the reports of firmware, hypervisors and CPUs that
+//! came online late may contradict each other. The CPUs are therefore visited in ascending order.
+//! The first CPU that is in no part yet founds one, with those CPUs of its report that are online
+//! and in no part. If all reports agree, the parts are as reported. If they do not, the result is
+//! still a partition, which is the same each time, and a [`Quirk`] reports the contradiction.
 
 use std::sync::Arc;
 
@@ -33,10 +33,10 @@ pub(crate) struct Facts {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CpuFacts {
-    /// Its SMT siblings, including the CPU itself.
+    /// The SMT siblings of the CPU, including the CPU itself.
     pub(crate) siblings: Arc<CpuSet>,
     pub(crate) package: Option<u32>,
-    /// Its last-level cache, if it reports caches.
+    /// The last-level cache of the CPU, if it reports caches.
     pub(crate) cache: Option<CacheFacts>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct CpuFacts {
 pub(crate) struct CacheFacts {
     pub(crate) level: u32,
     pub(crate) size: Option<u64>,
-    /// The CPUs that share it, including the CPU itself.
+    /// The CPUs that share the cache, including the CPU itself.
     pub(crate) cpus: Arc<CpuSet>,
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn build(facts: Facts) -> Topology {
     }
 }
 
-/// Groups the CPUs by their package. CPUs of unknown package come last.
+/// Groups the CPUs by their package. CPUs whose package is unknown come last.
 fn packages(said: &Sorted<CpuId, CpuFacts>) -> Vec<Package> {
     let mut by_id: Sorted<u32, CpuSet> = Sorted::new();
     let mut unknown = CpuSet::new();
@@ -150,7 +150,7 @@ fn packages(said: &Sorted<CpuId, CpuFacts>) -> Vec<Package> {
         .collect()
 }
 
-/// The CPUs that share a last-level cache, and how the sharing is known.
+/// The CPUs that share a last-level cache, and the source of that information.
 struct Cache {
     source: LlcSource,
     size: Option<u64>,

@@ -1,4 +1,4 @@
-//! How much CPU time this process may use: the quota of its cgroup and of the ancestors.
+//! The CPU time that this process may use: the quota of its cgroup and of the ancestors.
 //!
 //! A process with a quota may use all its CPUs at once until the quota of the period is used up.
 //! All of its threads are then stopped until the next period begins, so more running threads than
@@ -35,7 +35,7 @@ pub fn current_quota() -> Result<Option<CpuQuota>, Error> {
     quota(Path::new("/"))
 }
 
-/// Like [`current_quota`], with `root` instead of `/`.
+/// Does the same as [`current_quota`], with `root` instead of `/`.
 pub(crate) fn quota(root: &Path) -> Result<Option<CpuQuota>, Error> {
     let mut tightest: Option<CpuQuota> = None;
     for hierarchy in bounds::hierarchies(root, "cpu")? {
@@ -141,14 +141,14 @@ mod tests {
             with(&[(leaf, "150000 100000\n")]).as_deref(),
             Some("1.5 CPUs")
         );
-        // An unlimited leaf in a pod with a limit.
+        // The leaf is unlimited, and is in a pod with a limit.
         let limited = (pod, "200000 100000\n");
         assert_eq!(
             with(&[(leaf, "max 100000\n"), limited]).as_deref(),
             Some("2 CPUs")
         );
         assert_eq!(with(&[limited]).as_deref(), Some("2 CPUs"));
-        // Quotas compare by their share of a CPU, not by their microseconds.
+        // Quotas are compared by their share of a CPU, not by their microseconds.
         assert_eq!(
             with(&[(leaf, "10000 1000\n"), limited]).as_deref(),
             Some("2 CPUs")

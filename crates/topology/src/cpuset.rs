@@ -38,7 +38,7 @@ impl CpuSet {
 
     /// Adds a CPU. Returns `true` if it was not in the set.
     ///
-    /// Grows the set to one bit for each number up to `cpu`.
+    /// The set then uses one bit for each number up to `cpu`.
     pub fn insert(&mut self, cpu: CpuId) -> bool {
         let (word, bit) = split(cpu);
         if word >= self.words.len() {
@@ -249,7 +249,7 @@ fn split(cpu: CpuId) -> (usize, u64) {
 }
 
 fn cpu_at(index: usize) -> CpuId {
-    // No truncation: `insert` takes CPU numbers as `u32`.
+    // This does not truncate, because `insert` takes CPU numbers as `u32`.
     CpuId::new(index as u32)
 }
 

@@ -13,8 +13,8 @@ use crate::quota::CpuQuota;
 use crate::sysfs;
 use crate::topology::{Topology, some_allowed};
 
-/// How many times detection restarts because CPUs were added or removed while it read. Each change
-/// needs an administrator, so even two in a row are unlikely.
+/// Maximum number of times that detection restarts because CPUs were added or removed while it
+/// read. Each change needs an administrator, so even two in a row are unlikely.
 const MAX_RETRIES: usize = 3;
 
 impl Topology {
@@ -35,7 +35,7 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// None at present: files that cannot be read are ignored.
+    /// There are no errors at present, because files that cannot be read are ignored.
     ///
     /// # Examples
     ///
@@ -63,7 +63,7 @@ impl Topology {
         sysfs::possible(Path::new("/sys"))
     }
 
-    /// Like [`detect`](Self::detect), with a known affinity mask of the thread.
+    /// Does the same as [`detect`](Self::detect), with a known affinity mask of the thread.
     ///
     /// Use it if a system call returned the mask, which also works without procfs. If sysfs reports
     /// no CPU of the mask as online, sysfs is wrong, and the CPUs of the mask count as online.
@@ -188,13 +188,13 @@ fn usable(
     Ok((online, allowed))
 }
 
-/// Returns CPUs numbered from 0, with the count that the standard library reports and at least one.
+/// Returns CPUs numbered from 0: as many as the standard library reports, and at least one.
 fn as_many_as_reported() -> CpuSet {
     let nr = std::thread::available_parallelism().map_or(1, usize::from);
     (0..nr as u32).map(CpuId::new).collect()
 }
 
-/// Returns the CPU quota, or `None` if it cannot be read: no caller depends on it.
+/// Returns the CPU quota, or `None` if it cannot be read, because no caller depends on it.
 fn seen_quota(root: &Path) -> Option<CpuQuota> {
     cgroup::quota(root).unwrap_or_default()
 }
@@ -369,7 +369,7 @@ mod tests {
             "{first}"
         );
         assert_eq!(nr_more, 3);
-        // Even without a mask there is a CPU.
+        // Even without a mask, there is a CPU.
         let topology = Topology::detect_in(root.path(), None).unwrap();
         assert_eq!(topology.allowed(), &as_many_as_reported());
     }
@@ -379,7 +379,8 @@ mod tests {
         let sound = machine();
         assert_eq!(sizes(&detected(sound.path(), "0-3")), [2, 1, 1, 4]);
         assert_eq!(ignored(&detected(sound.path(), "0-3")), None);
-        // The file, then the numbers of cores, caches, nodes and CPUs if it is missing or wrong.
+        // Each entry has a file, and the numbers of cores, caches, nodes and CPUs if that file is
+        // missing or wrong.
         for (path, parts) in [
             ("cpu", [4, 1, 1, 4]),
             ("node/node0/cpulist", [2, 1, 0, 4]),

@@ -37,7 +37,7 @@ pub enum Error {
         line: usize,
         /// The column in that line, in characters, from 1.
         column: usize,
-        /// What would have been valid at that position.
+        /// The text that would have been valid at that position.
         expected: String,
         /// The text at that position, quoted, or `the end`.
         found: String,
@@ -139,7 +139,7 @@ impl fmt::Display for Error {
     }
 }
 
-// No `source`: the text already includes it.
+// There is no `source`, because the text already includes it.
 impl std::error::Error for Error {}
 
 into_io_error!(Error, |error| match error {

@@ -10,7 +10,7 @@ use std::fmt::Display;
 use crate::error::Error;
 use crate::quirk::Quirk;
 
-/// How to handle faults in one tree.
+/// The way in which faults in one tree are handled.
 #[derive(Debug)]
 pub(crate) enum Faults {
     Refuse,

@@ -14,7 +14,7 @@ use crate::text::{Cursor, Mismatch};
 
 /// The longest file that is read, in bytes. The longest ones that the kernel writes (the list of
 /// every second CPU of the largest machine, `mountinfo` of a host with many containers) are well
-/// below. The limit exists because a saved tree may come from an untrusted source.
+/// below this. The limit exists because a saved tree may come from an untrusted source.
 const MAX_FILE: u64 = 4 << 20;
 
 pub(crate) fn text(path: &Path) -> Result<Option<String>, Error> {
@@ -203,7 +203,7 @@ mod tests {
             let error = text(&path(name)).unwrap_err().to_string();
             assert!(error.contains("no regular file"), "{error}");
         }
-        // The paths of a real tree.
+        // These are paths of a real tree.
         let cpu = path("devices/system/cpu");
         fs::create_dir_all(&cpu).unwrap();
         fs::rename(path("pipe"), cpu.join("online")).unwrap();

@@ -5,13 +5,13 @@ use crate::cpuset::CpuSet;
 
 /// The parts of the machine to which one CPU belongs.
 ///
-/// They are known for online CPUs only: the kernel removes its files about an offline CPU.
+/// They are known for online CPUs only, because the kernel removes its files about an offline CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cpu {
-    /// Its number.
+    /// The number of the CPU.
     pub id: CpuId,
-    /// `true` if it is online, so that threads can run on it.
+    /// `true` if the CPU is online, so that threads can run on it.
     pub online: bool,
     /// Its core, an index into [`Topology::cores`](crate::Topology::cores).
     pub core: Option<usize>,
@@ -37,16 +37,16 @@ pub struct Core {
 pub struct Llc {
     /// The online CPUs that share it.
     pub cpus: CpuSet,
-    /// How the sharing is known.
+    /// The source of the information about the sharing.
     pub source: LlcSource,
     /// Its size in bytes, if known.
     pub size: Option<u64>,
 }
 
-/// How it is known which CPUs share a last-level cache.
+/// The source of the information which CPUs share a last-level cache.
 ///
-/// Some machines, mostly small virtual ones, report no caches. Each package is then assumed to have
-/// one cache, or each node if the packages are not known either.
+/// Some machines, usually small virtual ones, report no caches. Each package is then assumed to
+/// have one cache, or each node if the packages are not known either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LlcSource {
     /// The machine reports it. The level is usually 2 or 3.
@@ -54,11 +54,12 @@ pub enum LlcSource {
         /// The highest level that has a unified or data cache.
         level: u32,
     },
-    /// Not reported; assumed to be the package.
+    /// The machine does not report it. It is assumed to be the package.
     Package,
-    /// Not reported; assumed to be the node.
+    /// The machine does not report it. It is assumed to be the node.
     Node,
-    /// Not reported, and no package or node is known: all such CPUs are assumed to share one.
+    /// The machine does not report it, and no package or node is known. All such CPUs are assumed
+    /// to share one cache.
     System,
 }
 

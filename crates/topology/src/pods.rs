@@ -1,8 +1,9 @@
 //! Pods: the allowed CPUs, divided by a scope.
 //!
-//! Each allowed CPU has an address: node, cache, shard, core, number. A scope uses a prefix of it:
-//! `numa` the node, `cache` node and cache, and so on. CPUs with equal prefixes are in one pod. A
-//! finer scope uses a longer prefix, so each scope refines the next, on any hardware.
+//! Each allowed CPU has an address: node, cache, shard, core, number. A scope uses a prefix of the
+//! address: `numa` uses the node, `cache` uses node and cache, and so on. CPUs with equal prefixes
+//! are in one pod. A finer scope uses a longer prefix, so each scope refines the next, on any
+//! hardware.
 
 use std::slice;
 
@@ -17,7 +18,7 @@ use crate::topology::Topology;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pod {
-    /// The CPUs, at least one.
+    /// The CPUs of the pod, at least one.
     pub cpus: CpuSet,
     /// Their common NUMA node; `None` if they are in several or the kernel knows no nodes.
     pub node: Option<u32>,
@@ -33,7 +34,7 @@ pub struct Pod {
 pub struct Pods {
     scope: AffinityScope,
     pods: Vec<Pod>,
-    /// By CPU number; `NO_POD` for a CPU that is in none.
+    /// The index of each CPU's pod, by CPU number; `NO_POD` for a CPU that is in no pod.
     pod_of: Vec<u32>,
 }
 
@@ -93,7 +94,7 @@ impl Pods {
 
     /// Returns the index of a CPU's pod, or `None` if the CPU is not allowed.
     ///
-    /// One array access.
+    /// Costs one array access.
     #[must_use]
     pub fn pod_of(&self, cpu: CpuId) -> Option<usize> {
         match self.pod_of.get(cpu.index()) {

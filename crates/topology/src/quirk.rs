@@ -7,7 +7,7 @@ use crate::cpuset::CpuSet;
 
 /// An irregularity of a machine that detection worked around.
 ///
-/// None is an error. Each explains why a pod is smaller than expected.
+/// A quirk is not an error. It explains why a pod is smaller than expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Quirk {

@@ -1,11 +1,11 @@
-//! How much CPU time a process may use.
+//! The CPU time that a process may use.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 /// CPU time that may be used in each period of wall-clock time.
 ///
-/// Two quotas that allow the same share are equal, whatever their periods.
+/// Two quotas that allow the same share are equal, even if their periods differ.
 ///
 /// # Examples
 ///

@@ -1,9 +1,9 @@
-//! Affinity scopes: which CPUs share a pod.
+//! Affinity scopes, which determine the CPUs that share a pod.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Which CPUs may share a worker pool.
+/// A rule that determines which CPUs may share a worker pool.
 ///
 /// Scopes are ordered from the finest to the coarsest. Each scope refines every coarser one: CPUs
 /// of one `smt` pod are in one `cache_shard` pod, and so on. If the parts of a machine do not nest

@@ -1,9 +1,9 @@
-//! How a cache with many cores is divided into shards: a pure function of numbers.
+//! Divides a cache with many cores into shards, by a pure function of numbers.
 
-/// How the scope `cache_shard` divides a last-level cache.
+/// The parameters by which the scope `cache_shard` divides a last-level cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardParams {
-    /// The largest number of cores in a shard; 0 leaves caches whole. SMT siblings are one core.
+    /// Maximum number of cores in a shard; 0 leaves caches whole. SMT siblings count as one core.
     pub cache_shard_size: usize,
 }
 

@@ -19,7 +19,8 @@ use crate::sysfs::{
 /// only these CPUs. Otherwise it allows the CPUs that `sys` allows; `/sys` itself sets no such
 /// bound. [`current_bounds`](crate::current_bounds) returns the CPUs that this process may use.
 ///
-/// The files contain only numbers of CPUs, caches and nodes, no serial numbers and no names.
+/// The files contain only numbers of CPUs, caches and nodes. They contain neither serial numbers
+/// nor names.
 ///
 /// # Blocking
 ///

@@ -1,5 +1,5 @@
 //! A map for the few hundred entries of a machine: a sorted vector. It compiles much faster than a
-//! `BTreeMap`, and keys are mostly inserted in ascending order.
+//! `BTreeMap`, and keys are usually inserted in ascending order.
 
 use std::ops::Index;
 
@@ -43,7 +43,7 @@ impl<K, V> Default for Sorted<K, V> {
 impl<K: Ord, V> Index<K> for Sorted<K, V> {
     type Output = V;
 
-    /// Panics if the key has no value.
+    /// Returns the value of `key`. Panics if the key has no value.
     fn index(&self, key: K) -> &V {
         let at = self.0.partition_point(|(other, _)| *other < key);
         match self.0.get(at) {

@@ -1,4 +1,4 @@
-//! Reading the machine from sysfs, or from a saved copy of it.
+//! Reads the machine from sysfs, or from a saved copy of it.
 //!
 //! ```text
 //! devices/system/cpu/online                              required in a saved copy
@@ -65,7 +65,7 @@ pub(crate) const CACHE_FILES: [&str; 4] = [LEVEL, TYPE, SIZE, SHARED_CPU_LIST];
 const MAX_CACHE_LEVEL: u32 = 15;
 
 impl Topology {
-    /// Reads a machine from a tree that is laid out as `/sys`, such as one from
+    /// Reads a machine from a tree that is laid out like `/sys`, such as one from
     /// [`save_snapshot`](crate::save_snapshot).
     ///
     /// The bounds of this process are ignored. If `root` contains a file `allowed` with a CPU list,

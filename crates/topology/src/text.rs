@@ -1,10 +1,10 @@
 //! A cursor over a short text, and the errors of parsing it.
 
-/// The position at which a text is invalid, and why.
+/// The position at which a text is invalid, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mismatch {
     pub(crate) at: usize,
-    /// What would have been valid there.
+    /// The text that would have been valid there.
     pub(crate) expected: String,
     /// The text at that position, ready to be printed.
     pub(crate) found: String,
@@ -102,7 +102,8 @@ pub(crate) fn position(text: &[u8], at: usize) -> (usize, usize) {
 
 /// Quotes the first word of a text, in one line and shortened.
 pub(crate) fn excerpt(text: &str) -> String {
-    /// Long enough to recognize a word, and short enough to keep a message on one line.
+    /// Maximum length of an excerpt: long enough to recognize a word, and short enough to keep a
+    /// message on one line.
     const MAX_CHARS: usize = 24;
 
     let Some(first) = text.chars().next() else {

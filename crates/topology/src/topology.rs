@@ -12,7 +12,8 @@ use crate::shard::ShardParams;
 
 /// The CPUs of a machine, what they share, and which of them may be used.
 ///
-/// It describes the moment of its detection. Parts contain online CPUs; pods only allowed ones.
+/// It describes the machine at the moment of its detection. Parts contain online CPUs, and pods
+/// only allowed ones.
 ///
 /// # Examples
 ///
@@ -33,7 +34,7 @@ pub struct Topology {
     pub(crate) allowed: CpuSet,
     pub(crate) isolated: CpuSet,
     pub(crate) nohz_full: CpuSet,
-    /// By CPU number; `None` for a number that is not possible.
+    /// The CPUs by number; `None` for a number that is not possible.
     pub(crate) cpus: Vec<Option<Cpu>>,
     pub(crate) cores: Vec<Core>,
     pub(crate) llcs: Vec<Llc>,
@@ -106,7 +107,8 @@ impl Topology {
         &self.llcs
     }
 
-    /// Returns the packages in ascending order of their numbers; CPUs of unknown package come last.
+    /// Returns the packages in ascending order of their numbers; CPUs whose package is unknown come
+    /// last.
     #[must_use]
     pub fn packages(&self) -> &[Package] {
         &self.packages
@@ -137,7 +139,8 @@ impl Topology {
         &self.quirks
     }
 
-    /// Returns the CPU quota of this process, according to its cgroups; `None` without a limit.
+    /// Returns the CPU quota of this process, according to its cgroups; `None` if there is no
+    /// limit.
     #[must_use]
     pub fn quota(&self) -> Option<CpuQuota> {
         self.quota

@@ -243,7 +243,7 @@ pub(crate) struct CleanupQueue(Mutex<List>);
 struct List {
     waiting: VecDeque<Box<dyn Cleanup>>,
     nr_reapers: usize,
-    /// When to start one more reaper if none pops before.
+    /// The time at which one more reaper is started if none pops before.
     next_ns: u64,
     /// Pause after a failed attempt to start a thread; 0 if the last one succeeded.
     pause_ns: u64,
@@ -284,7 +284,7 @@ impl CleanupQueue {
         wants
     }
 
-    /// Returns when the next reaper must be started, if any.
+    /// Returns the time at which the next reaper must be started, if any.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.0.lock().due_ns()
     }
@@ -322,7 +322,7 @@ impl CleanupQueue {
         list.next_ns = now_ns.saturating_add(list.pause_ns);
         let mut waiting = mem::take(&mut list.waiting);
         drop(list);
-        // With no lock held, because a cleanup may add another one.
+        // Run them with no lock held, because a cleanup may add another one.
         waiting.retain_mut(|cleanup| !cleanup.try_run());
         self.0.lock().waiting.append(&mut waiting);
     }

@@ -1,4 +1,5 @@
-//! Functions for the other crates of afterwork, not for programs: they may change with any version.
+//! Functions for the other crates of afterwork. Programs must not use them, because they may change
+//! with any version.
 //!
 //! `crates/raw` has items of a layout that C prescribes. It calls these functions to queue such an
 //! item, to take it out of a list, and to run it.
@@ -41,11 +42,11 @@ pub use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a>(&'a Pwq);
 
-/// The pwq from which an item was queued last; its queue may have ended.
+/// The pwq from which an item was queued last; its queue may have been destroyed.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin(*const Pwq);
 
-/// A queue whose memory stays, but which may end.
+/// A queue whose memory stays valid, but which may be destroyed.
 pub struct Held(Arc<Inner>);
 
 /// Returns `true` if the queue accepts items from the caller, and counts the rejection if not.
@@ -54,7 +55,7 @@ pub fn admits(queue: &Workqueue) -> bool {
     queue.admits()
 }
 
-/// Returns `true` if the queue was made in this process, not in a parent.
+/// Returns `true` if the queue was created in this process, not in a parent.
 pub fn is_at_home(queue: &Workqueue) -> bool {
     queue.inner.is_at_home()
 }
@@ -83,7 +84,7 @@ impl<'a> Place<'a> {
     }
 
     /// Makes an item, which has no tombstone in any list, pending here. Returns `true` if the
-    /// caller is to [`push`](Self::push) it.
+    /// caller must [`push`](Self::push) it.
     #[inline]
     pub fn enqueue(self, head: &Head) -> bool {
         match head.enqueue(self.0, |_| false, false, None) {
@@ -188,7 +189,7 @@ pub unsafe fn cut_out(item: NonNull<Head>) {
     // SAFETY: (1), while linked. Its in-flight count is not released before the claim ends, and
     // keeps the home pwq alive.
     let home: &Pwq = unsafe { &*Origin::of(head).0 };
-    // Our own reference: once the item is unlinked, queue and pool can be destroyed.
+    // This is our own reference: once the item is unlinked, queue and pool can be destroyed.
     let (pool, slot) = (home.pool.clone(), home.slot);
     let mut backoff = Backoff::new();
     loop {
@@ -222,8 +223,9 @@ pub unsafe fn put_back(item: NonNull<Head>) {
 }
 
 /// Calls `run` to run a pending item on this thread, if its queue allows helping and has a free
-/// seat, if no worker has taken the item, and if `is_free`. Returns `true` if it did. `run` gets
-/// the place from which the item runs, and a function that it calls before the end of the run.
+/// seat, if no worker has taken the item and `is_free` returns `true`. Returns `true` if it did.
+/// `run` gets the place from which the item runs, and a function that it calls before the end of
+/// the run.
 ///
 /// `execute/run.rs` does the same for items with handles. This function leaves no tombstone.
 ///
@@ -246,7 +248,7 @@ pub unsafe fn help(
     let home: &Pwq = unsafe { &*origin.0 };
     // An outer run of the same queue on this thread lends its seat.
     let lent = is_seated(&home.core);
-    // Raw pointers, because the queue may be destroyed before the run is over.
+    // These are raw pointers, because the queue may be destroyed before the run is over.
     let (gate, core, node) = (&raw const home.gate, &raw const home.core, home.node);
     // The item is claimed, so no further run can begin. The seat is acquired before the item is
     // unlinked: see `take_back`.
@@ -264,7 +266,8 @@ pub unsafe fn help(
     let holds = match holds {
         Some(holds) if home.pool.injector.take_back(item) => holds,
         others => {
-            // Our own reference: once the claim is released, queue and pool can be destroyed.
+            // This is our own reference: once the claim is released, queue and pool can be
+            // destroyed.
             let pool = home.pool.clone();
             if let Some(holds) = others {
                 apply(leave(holds));

@@ -9,8 +9,8 @@ use super::{
     sources::{Joined, join},
 };
 
-/// A counter for display. Each is read separately. In a model it counts nothing, so that models do
-/// not grow.
+/// A counter for display. Each counter is read separately. In a model it counts nothing, so that
+/// models do not grow.
 #[derive(Debug, Default)]
 pub struct Count(#[cfg(not(any(loom, shuttle)))] AtomicU64);
 
@@ -31,7 +31,7 @@ impl Count {
         let _ = more;
     }
 
-    /// Adds one, if only one thread ever adds. A plain load and store.
+    /// Adds one by a plain load and store. Only one thread may ever call this.
     #[inline]
     pub fn add_alone(&self) {
         #[cfg(not(any(loom, shuttle)))]

@@ -1,4 +1,4 @@
-//! The contents of the file, created in the process's memory first.
+//! The contents of the file, which are created in the process's memory first.
 
 use std::ops::Range;
 
@@ -101,7 +101,8 @@ impl Image {
         bytes
     }
 
-    /// Returns the head of the file, while the records are being written or after that.
+    /// Returns the head of the file: if `is_written` is false, the head while the records are being
+    /// written.
     pub(super) fn head(&self, origin: &Origin, is_written: bool) -> [u8; head::END] {
         let mut bytes = [0; head::END];
         let round = if is_written {

@@ -30,7 +30,7 @@ pub enum Kind {
     Queue = 1,
     /// A worker pool, named by its CPUs. Its detail lists unusual properties.
     Pool = 2,
-    /// RCU. There is only one.
+    /// RCU. There is only one such record.
     Rcu = 3,
     /// A mailbox that was given a name.
     Mailbox = 4,
@@ -111,7 +111,7 @@ const fn fault(name: &'static str, about: &'static str) -> Field {
 /// Passes the figures of a queue to `$then!`, with the given tokens before and after them.
 ///
 /// This is the only list: `QueueStats` has these fields with these words, and a record these
-/// figures. It is here because a reader of a page does not know workqueues.
+/// figures. It is in this crate because a reader of a page does not depend on workqueues.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! queue_figures {
@@ -135,7 +135,7 @@ macro_rules! queue_figures {
     } };
 }
 
-/// Does the same as [`queue_figures`] with a pool: the fields of `PoolStats`.
+/// Does the same as [`queue_figures`] for a pool: the fields of `PoolStats`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! pool_figures {
@@ -212,7 +212,7 @@ const PER_CPU: &[Field] = &[
 ];
 
 /// The powers of two of nanoseconds below which a histogram counts items, from 1 µs to 4.6 minutes.
-/// The bounds are constant, because monitors require that.
+/// The bounds are constant, because monitoring systems require that.
 pub const TIMES_LOG2: [u32; 15] = [10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38];
 
 #[rustfmt::skip]

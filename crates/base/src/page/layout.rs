@@ -10,13 +10,13 @@
 //! ```
 //!
 //! `round` is odd while the file is being written. A record belongs to the round that it contains.
-//! `check` covers all bytes before it, so a reader detects that its copy is torn. It does not
-//! protect against a hostile writer.
+//! `check` covers all bytes before it, so a reader detects a torn copy. It does not protect against
+//! a hostile writer.
 
 /// The version of the format. A reader rejects any other version.
 ///
-/// It changes if the position or the meaning of a value changes. It stays the same for new kinds,
-/// and for new figures at the end of a kind.
+/// It changes if the position or the meaning of a value changes. It does not change for new kinds,
+/// nor for new figures at the end of a kind.
 pub const VERSION: u32 = 2;
 
 /// The largest number of records of a page.
@@ -81,8 +81,8 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Returns the check of bytes whose number is a multiple of eight: FNV-1a by words, each rotated so
-/// that its high bits affect the low ones.
+/// Returns the check sum of bytes whose number is a multiple of eight: FNV-1a by words, each
+/// rotated so that its high bits affect the low ones.
 pub(super) fn check(bytes: &[u8]) -> u64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;

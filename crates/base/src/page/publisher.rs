@@ -11,20 +11,20 @@
 //! The kernel compares the number under its lock of the futex. If the reader's number comes first,
 //! the publisher's wait does not begin. If the wait comes first, the wake-up ends it. Two readers
 //! may ask at the same time, even with the same number. It is sufficient that a round *begins*
-//! after the question. So a reader that finds a round in progress waits for the next one.
+//! after the request. A reader that finds a round in progress therefore waits for the next one.
 //!
 //! # Changes of the file by other processes
 //!
 //! The file belongs to the user of the process. Any program of that user may change it. The process
-//! reads only the number from it, and only compares it. It never maps the file, so a truncated file
-//! causes no signal: the process writes it again. A file that was removed is created again only
-//! when [`publish`] is called after an [`unpublish`].
+//! reads only the number from it, and uses the number only in a comparison. It never maps the file,
+//! so a truncated file causes no signal: the process writes it again. A file that was removed is
+//! created again only when [`publish`] is called after an [`unpublish`].
 //!
 //! # Names
 //!
-//! Containers may share the directory, and processes in them may have the same PID. So the file
-//! with our name may belong to a living process. Each process keeps its file locked. A process that
-//! needs a name opens the file with that name:
+//! Containers may share the directory, and processes in them may have the same PID. The file with
+//! our name may therefore belong to a living process. Each process keeps its file locked. A process
+//! that needs a name opens the file with that name:
 //!
 //! ```text
 //! locked              a living process has it: try the next name
@@ -34,7 +34,7 @@
 //!                     Otherwise another process treated it as stale: try again
 //! ```
 //!
-//! So a file is removed only by a process that has it locked and finds it under its name.
+//! A file is therefore removed only by a process that has locked it and finds it under its name.
 //!
 //! A process that was killed, or exited by `_exit`, leaves its file behind. The next process that
 //! publishes removes it in the same way: each file of its user whose process does not exist and
@@ -92,7 +92,8 @@ static HANDLER: Handler = Handler {
     before: |held| held.lock(&PUBLISHED),
     child: || {
         if let Some(published) = PUBLISHED.lock().take() {
-            // SAFETY: 1: its thread does not exist, and the value is forgotten below.
+            // SAFETY: 1: the thread that uses the file does not exist in the child, and the value
+            // is forgotten below.
             unsafe { published.file.file.close_in_child() };
             std::mem::forget(published);
         }
@@ -137,7 +138,7 @@ pub fn publish() -> io::Result<PathBuf> {
         written_ns: time::now_ns(),
         took_ns: 0,
     };
-    // Only a head: the caller may hold any lock, so the thread gathers the records.
+    // Write only a head: the caller may hold any lock, so the thread gathers the records.
     let written = write(&shared.file, &origin, &Image::new(FIRST_ROUND));
     let body = shared.clone();
     let started = written
@@ -204,7 +205,7 @@ fn create_at(path: &Path) -> io::Result<Option<SharedFile>> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let left = SharedFile::open(path);
                 if left.as_ref().is_err_and(is_shortage) {
-                    // It may be the page of a living process.
+                    // The file may be the page of a living process.
                     return left.map(Some);
                 }
                 if let Ok(left) = &left {
@@ -215,8 +216,8 @@ fn create_at(path: &Path) -> io::Result<Option<SharedFile>> {
                         continue;
                     }
                 }
-                // It is not a file, or we may not open it. In a sticky directory we could not
-                // remove another user's file.
+                // The path is not a regular file, or we may not open it. In a sticky directory we
+                // could not remove another user's file.
                 match SharedFile::remove(path) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Ok(None),
                     _ => {}
@@ -264,7 +265,7 @@ extern "C" fn remove_at_exit() {
     }
 }
 
-/// The publisher's thread. Woken by readers.
+/// Runs the publisher's thread, which readers wake.
 fn serve(shared: &Shared, origin: &Origin) {
     let mut round = FIRST_ROUND;
     let mut seen = 0;
@@ -283,7 +284,7 @@ fn serve(shared: &Shared, origin: &Origin) {
         }
         seen = now;
         round += 2;
-        // A write that failed because memory was short may succeed at the next question.
+        // A write that failed because memory was short may succeed at the next request.
         let written = write_round(&shared.file, origin, round);
         let rest = if written.is_err() && notified == Notified::Gone {
             NO_REQUEST_REST
@@ -330,7 +331,7 @@ fn write_round(file: &SharedFile, origin: &Origin, round: u64) -> io::Result<()>
 }
 
 fn write(file: &SharedFile, origin: &Origin, image: &Image) -> io::Result<()> {
-    // The length first, so that a reader never sees a head with more records than the file has.
+    // Set the length first, so that a reader never sees a head with more records than the file has.
     let len = image.file_bytes() as u64;
     if file.len()? < len {
         file.set_len(len)?;

@@ -1,4 +1,4 @@
-//! The file as a reader sees it.
+//! Reads the file.
 //!
 //! The reader trusts nothing in it: the file may contain any bytes. A number is used as a length,
 //! an offset or an index only after it was compared with the actual length. Text must be UTF-8
@@ -48,7 +48,7 @@ pub enum Refusal {
     TooShort(usize),
     /// The file is longer than any page.
     TooLong(usize),
-    /// The file does not begin as a page does.
+    /// The file does not begin like a page.
     NoPage,
     /// The page has another version.
     Version(u32),
@@ -69,7 +69,7 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// [`Refusal`]. After [`Refusal::TornHead`] read the file again.
+    /// See [`Refusal`]. After [`Refusal::TornHead`], read the file again.
     ///
     /// # Examples
     ///
@@ -115,7 +115,7 @@ impl Page {
         self.nr_torn == 0 && self.round.is_multiple_of(2)
     }
 
-    /// Returns the records of a kind, in the order in which their subjects were made.
+    /// Returns the records of a kind, in the order in which their subjects were created.
     pub fn of(&self, kind: Kind) -> impl Iterator<Item = &Record> {
         self.records
             .iter()
@@ -142,7 +142,7 @@ impl Record {
     }
 }
 
-/// Returns the head, which is a plausible one, and the rest.
+/// Returns the head, after checking that it is plausible, and the rest.
 fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     if bytes.len() > MAX_BYTES {
         return Err(Refusal::TooLong(bytes.len()));
@@ -153,7 +153,7 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     if head[head::MAGIC] != MAGIC[..] {
         return Err(Refusal::NoPage);
     }
-    // Checked before the check sum, which another version may have elsewhere.
+    // Check this before the check sum, which another version may have elsewhere.
     let version = u32_at(head, head::VERSION);
     if version != VERSION {
         return Err(Refusal::Version(version));

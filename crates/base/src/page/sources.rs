@@ -12,7 +12,7 @@ use crate::{numbered::Numbered, panics};
 /// Writes the records of one part.
 type Source = Arc<dyn Fn(&mut Image) + Send + Sync>;
 
-/// In the order in which they joined.
+/// The sources, in the order in which they joined.
 static SOURCES: OnceLock<Mutex<Numbered<Source>>> = OnceLock::new();
 
 fn sources() -> &'static Mutex<Numbered<Source>> {
@@ -26,7 +26,7 @@ static HANDLER: Handler = Handler {
     },
     before: |held| held.lock(sources()),
     // The sources describe the parent's parts, and may wait for locks of threads that do not exist.
-    // Not dropped, because a drop may run user code.
+    // They are leaked, because a drop may run user code.
     child: || sources().lock().take_all().for_each(std::mem::forget),
 };
 
@@ -73,8 +73,8 @@ fn publish_if_configured() {
         if crate::params::Params::from_env().is_ok_and(|params| params.publish)
             && let Err(error) = super::publisher::publish()
         {
-            // FOREIGN(page-stderr): none, but stderr may be closed, on the first thread that joins;
-            // contained.
+            // FOREIGN(page-stderr): no user code, but the write panics if stderr is closed; on the
+            // first thread that joins; contained.
             panics::contain(|| eprintln!("afterwork: cannot publish: {error}"));
         }
     });

@@ -131,7 +131,7 @@ fn a_page_that_is_being_written_says_so() {
     image.add(Kind::Rcu, "", "", &figures(Kind::Rcu));
     let page = Page::read(&bytes(&image, false)).unwrap();
     assert!(!page.is_whole());
-    // Its records belong to the unfinished round.
+    // The other records belong to the unfinished round.
     assert_eq!((page.records.len(), page.nr_torn), (0, 1));
 }
 

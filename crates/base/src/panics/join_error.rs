@@ -106,13 +106,14 @@ impl PanicPayload {
         self.0.downcast_ref()
     }
 
-    /// Returns the payload. Exclusive, because not every `Any` may be shared between threads.
+    /// Returns the payload. The borrow is exclusive, because not every `Any` may be shared between
+    /// threads.
     #[doc(hidden)]
     pub fn as_any(&mut self) -> &(dyn Any + Send) {
         &*self.0
     }
 
-    /// Returns the message, if the payload is text, as from `panic!` with a message.
+    /// Returns the message if the payload is text, as from `panic!` with a message.
     ///
     /// # Examples
     ///

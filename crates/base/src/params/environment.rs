@@ -1,6 +1,6 @@
 //! The environment variable.
 //!
-//! The variable is written by hand, mostly by someone other than the author of the program, and
+//! The variable is written by hand, usually by a user and not by the author of the program, and
 //! several subsystems read it. A wrong pair therefore does not stop the program: it is ignored and
 //! reported once.
 

@@ -12,7 +12,7 @@ pub enum ParamError {
     UnknownKey {
         /// The name.
         key: String,
-        /// A similar name, which may be meant.
+        /// A similar name, which the user may have meant.
         nearest: Option<&'static str>,
     },
     /// The tunable does not accept this value.

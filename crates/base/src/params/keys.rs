@@ -4,7 +4,7 @@ use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
 
 use super::{ParamError, Params, edits::edits, word::Word};
 
-/// One tunable: its name, its values, its purpose.
+/// One tunable: its name, its values, and its purpose.
 #[derive(Debug)]
 pub struct Key {
     /// Its kernel-style name.
@@ -90,7 +90,7 @@ impl Key {
         (self.expects)()
     }
 
-    /// Returns its value in `params` as the word that sets it.
+    /// Returns the value of the tunable in `params`, as the word that sets it.
     pub fn value(&self, params: &Params) -> String {
         (self.value)(params)
     }
@@ -119,9 +119,9 @@ pub(super) fn find(name: &str) -> Result<&'static Key, ParamError> {
 
 /// Returns the most similar name, if any is similar enough.
 fn nearest(name: &str) -> Option<&'static str> {
-    // A guess: with a third of the letters wrong it is another word.
+    // A guess: a word with more than a third of the letters wrong is another word.
     let limit = name.chars().count() / 3;
-    // The name without its family is also compared: `max_active` is meant to be
+    // The name without its family is also compared, because a user who writes `max_active` means
     // `workqueue.max_active`.
     let distance = |key: &Key| {
         let bare = key.name.split_once('.').map_or(key.name, |(_, bare)| bare);

@@ -67,7 +67,7 @@ pub enum MaxActiveScope {
 
 /// How a remote caller accesses per-CPU data that a thread owns; see `afterwork::percpu`.
 ///
-/// The kernel's `qpw=`: `Queue` is its 0, `EveryOp` its 1.
+/// Corresponds to the kernel's `qpw=`: `Queue` is its 0, `EveryOp` its 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Qpw {
     /// A call is queued to the owner, which runs it when it polls. The owner's own operations cost
@@ -77,7 +77,7 @@ pub enum Qpw {
     /// If a thread has asked for the slot, the owner hands it over at its next operation. An
     /// operation costs a load.
     OnDemand,
-    /// The owner holds its slot only during an operation, which costs one locked instruction.
+    /// The owner holds its slot only during an operation. An operation costs a locked instruction.
     EveryOp,
 }
 
@@ -129,7 +129,7 @@ pub struct Params {
     /// The affinity scope of queues whose builder sets none.
     pub default_affinity_scope: AffinityScope,
     /// The `max_active` of queues whose builder sets none: the number of items that may run at the
-    /// same time. The kernel's `WQ_DFL_ACTIVE`.
+    /// same time. Corresponds to the kernel's `WQ_DFL_ACTIVE`.
     pub max_active: u32,
     /// The scope of `max_active`, for queues whose builder does not set it.
     pub max_active_scope: MaxActiveScope,
@@ -137,8 +137,8 @@ pub struct Params {
     #[cfg(feature = "baselines")]
     #[doc(hidden)]
     pub wake: WakeMode,
-    /// The largest number of cores that share a pool in the scope `cache_shard`. The kernel's
-    /// default.
+    /// Maximum number of cores that share a pool in the scope `cache_shard`. The default is the
+    /// kernel's.
     pub cache_shard_size: usize,
     /// Maximum number of rounds that an idle worker spins before it sleeps. A round takes about 0.3
     /// µs if no other thread needs the CPU.
@@ -147,9 +147,9 @@ pub struct Params {
     /// tiny items cheaper. Items that a blocked worker has taken and not started are returned after
     /// a monitor tick.
     pub max_batch: usize,
-    /// Maximum number of workers of a pool. The kernel's `WQ_MAX_ACTIVE`.
+    /// Maximum number of workers of a pool. Corresponds to the kernel's `WQ_MAX_ACTIVE`.
     pub max_workers: usize,
-    /// Time in milliseconds after which an idle worker may be culled. The kernel's
+    /// Time in milliseconds after which an idle worker may be culled. Corresponds to the kernel's
     /// `IDLE_WORKER_TIMEOUT`. After the same time, but at most ten seconds, a worker that stays
     /// returns the memory of its stack to the system, except for the part in use.
     pub idle_timeout_ms: u64,
@@ -158,14 +158,15 @@ pub struct Params {
     /// time. 0 wakes each in its own step of 65 µs. Delayed items are not affected.
     pub sleep_slack_us: u64,
     /// Interval in microseconds at which a pool with waiting work is checked for workers that
-    /// sleep. A quarter of this while some sleep, twice this while all run. A worker that sleeps is
-    /// replaced.
+    /// sleep. The interval is a quarter of this while some workers sleep, and twice this while all
+    /// run. A worker that sleeps is replaced.
     pub watch_tick_us: u64,
     /// CPU time in microseconds after which an item no longer counts against its pool's running
-    /// workers. The kernel's `workqueue.cpu_intensive_thresh_us`.
+    /// workers. Corresponds to the kernel's `workqueue.cpu_intensive_thresh_us`.
     pub cpu_intensive_thresh_us: u64,
     /// Time in milliseconds for which items of a pool may wait while none is taken, before a stall
-    /// is reported; 0 for never. The kernel's `workqueue.watchdog_thresh`, which is in seconds.
+    /// is reported; 0 for never. Corresponds to the kernel's `workqueue.watchdog_thresh`, which is
+    /// in seconds.
     pub watchdog_thresh_ms: u64,
     /// The number of the signal that captures the stacks of a stalled pool's workers; 0 for none.
     /// Few programs use 23, `SIGURG`. Needs the feature `stacks`, and a signal that the program
@@ -176,16 +177,17 @@ pub struct Params {
     /// offline; 0 for never. It checks while work waits. A check reads a few small files.
     pub topology_refresh_ms: u64,
     /// Limits the workers that each pool runs at the same time to the CPU quota of the process's
-    /// cgroup, rounded up, and at least one. Changes are detected like those of CPUs. See
-    /// [`Topology::quota`](topology::Topology::quota).
+    /// cgroup, rounded up, and at least one. Changes of the quota are detected like those of CPUs.
+    /// See [`Topology::quota`](topology::Topology::quota).
     pub cpu_quota: bool,
-    /// The CPUs that unbound queues may use when the registry is created; all if `None`. The
-    /// kernel's `workqueue.unbound_cpus=`. As a word, a CPU list with `+` instead of commas,
-    /// `0-3+8`, or `all`. See `Registry::set_unbound_cpus`.
+    /// The CPUs that unbound queues may use when the registry is created; all if `None`.
+    /// Corresponds to the kernel's `workqueue.unbound_cpus=`. The word is `all`, or a CPU list with
+    /// `+` instead of commas, such as `0-3+8`. See `Registry::set_unbound_cpus`.
     pub unbound_cpus: Option<CpuSet>,
     /// Minimum interval in microseconds at which a worker records how long items of its queue wait
-    /// and run; 0 for never, in which case nothing is measured. Costs a read of the cycle counter
-    /// for each batch that a worker takes, and one for each item that is queued to an empty pool.
+    /// and run; 0 for never, in which case nothing is measured. A measurement costs a read of the
+    /// cycle counter for each batch that a worker takes, and one for each item that is queued to an
+    /// empty pool.
     pub wait_sample: u64,
     /// Records how long `queue()` holds the pool lock. Costs two clock readings for each wake-up of
     /// a worker.
@@ -196,7 +198,7 @@ pub struct Params {
     /// registry ignores it.
     pub publish: bool,
     /// Stack size of a registry's threads in bytes, 64 KiB to 1 GiB. Nested joins continue on
-    /// another stack after 16 KiB each. The memory of a stack is used as far as it is touched.
+    /// another stack after 16 KiB each. Only the touched pages of a stack use memory.
     pub stack_size: usize,
     /// Prefix of the names of a registry's threads, 1 to 10 bytes: `aw` in `aw/u0`. Set by the
     /// program only.
@@ -209,7 +211,8 @@ pub struct Params {
     /// Called by each of these threads after all its work. `Registry::shutdown` waits for that. Set
     /// by the program only.
     pub on_thread_stop: Option<ThreadHook>,
-    /// How remote callers access per-CPU data whose builder does not set it. The kernel's `qpw=`.
+    /// How remote callers access per-CPU data whose builder does not set it. Corresponds to the
+    /// kernel's `qpw=`.
     pub qpw: Qpw,
     /// The parameters of RCU's grace periods. They apply to the whole process and come
     /// from the environment only: a registry ignores them.

@@ -111,7 +111,7 @@ pub unsafe fn set_hook_of_c(moment: Moment, hook: Option<HookOfC>) -> Option<Hoo
 }
 
 fn hook_at(address: usize) -> Option<HookOfC> {
-    // SAFETY: 0 is `None`; `set_hook_of_c` stores only the addresses of such functions.
+    // SAFETY: 0 is `None`, and `set_hook_of_c` stores only the addresses of such functions.
     unsafe { mem::transmute::<*const (), Option<HookOfC>>(ptr::with_exposed_provenance(address)) }
 }
 
@@ -133,7 +133,7 @@ fn call_hook_of_c(moment: Moment) {
 /// The properties of a registry's threads.
 #[derive(Clone, Debug)]
 pub struct ThreadStyle {
-    /// The bytes of stack of each thread.
+    /// The stack size of each thread, in bytes.
     pub stack_size: usize,
     name: Box<str>,
     on_start: Option<ThreadHook>,

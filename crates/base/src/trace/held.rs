@@ -15,7 +15,7 @@ sync::thread_local! {
 /// The events and spans that a thread keeps during its outermost stay.
 #[derive(Default)]
 struct Kept {
-    /// The span that the thread was in when the stay began.
+    /// The span in which the thread was when the stay began.
     span: Option<Arc<Span>>,
     events: Vec<Event>,
     /// Spans to drop after the stay, because dropping a span calls its subscriber.
@@ -40,8 +40,8 @@ pub struct Held {
     is_outermost: bool,
 }
 
-/// Begins a stay. Items that are queued during the stay get the span that this thread is in now.
-/// Must be called with no lock held.
+/// Begins a stay. Items that are queued during the stay get the current span of this thread. Must
+/// be called with no lock held.
 #[inline(always)]
 pub fn hold() -> Held {
     hold_if(true)

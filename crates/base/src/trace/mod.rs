@@ -1,9 +1,9 @@
 //! Events for the `tracing` crate, behind the feature `tracing`: the kernel's trace points of
 //! workqueues and RCU.
 //!
-//! Without the feature, and in a model, `off.rs` has the same names. They do nothing and do not
+//! Without the feature, and in a model, `off.rs` has the same names. Those do nothing and do not
 //! evaluate their arguments. With the feature, an event without a subscriber costs one relaxed load
-//! and a compare.
+//! and a comparison.
 //!
 //! # A subscriber is user code
 //!

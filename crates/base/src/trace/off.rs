@@ -1,4 +1,4 @@
-//! No events: the names of `on.rs`, which do nothing.
+//! The names of `on.rs` in a build without events. They do nothing.
 
 use std::fmt;
 

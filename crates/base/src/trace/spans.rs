@@ -1,8 +1,8 @@
 //! The span in which an item was queued. The item's run continues in it.
 //!
-//! Items have no space for it, and a program without a subscriber must not pay for it. So spans are
-//! stored in a table by the items' addresses. The table is read only if there is a subscriber, and
-//! an item was queued in a span:
+//! Items have no space for a span, and a program without a subscriber must not pay for spans. They
+//! are therefore stored in a table by the items' addresses. The table is read only if there is a
+//! subscriber, and an item was queued in a span:
 //!
 //! ```text
 //! queue:  a subscriber, and a span?  insert it;  otherwise remove the span of an earlier run
@@ -44,8 +44,8 @@ static HANDLER: Handler = Handler {
         spans();
     },
     before: |held| held.lock(spans()),
-    // The spans of the parent's items. Not dropped: their subscriber may wait for threads that do
-    // not exist.
+    // The table has the spans of the parent's items. They are leaked, because their subscriber may
+    // wait for threads that do not exist.
     child: || {
         mem::forget(mem::take(&mut *spans().lock()));
         NR_SPANS.store(0, Ordering::Relaxed);

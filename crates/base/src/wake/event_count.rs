@@ -131,7 +131,7 @@ impl EventCount {
     ///
     /// # Blocking
     ///
-    /// As [`notify_all`](Self::notify_all).
+    /// The same as [`notify_all`](Self::notify_all).
     #[inline]
     #[doc(alias = "wake_up")]
     pub fn notify_one(&self) {
@@ -162,7 +162,7 @@ impl EventCount {
     ///
     /// # Blocking
     ///
-    /// Until `condition` returns `true`.
+    /// Blocks until `condition` returns `true`.
     #[doc(alias = "wait_event")]
     pub fn wait_until(&self, mut condition: impl FnMut() -> bool) {
         // FOREIGN(event-count): the caller's closure, on the caller, which gets the panic; the
@@ -181,7 +181,7 @@ impl EventCount {
     ///
     /// # Blocking
     ///
-    /// At most `timeout`.
+    /// Blocks for at most `timeout`.
     ///
     /// # Examples
     ///
@@ -229,7 +229,7 @@ impl Prepared<'_> {
     ///
     /// # Blocking
     ///
-    /// Until [`EventCount::notify_all`] or [`EventCount::notify_one`] wakes the thread.
+    /// Blocks until [`EventCount::notify_all`] or [`EventCount::notify_one`] wakes the thread.
     pub fn wait(self) {
         report::while_asleep(|| self.count.epoch.wait(self.epoch));
     }
@@ -238,7 +238,7 @@ impl Prepared<'_> {
     ///
     /// # Blocking
     ///
-    /// At most `timeout`.
+    /// Blocks for at most `timeout`.
     pub fn wait_timeout(self, timeout: Duration) {
         report::while_asleep(|| self.count.epoch.wait_timeout(self.epoch, timeout));
     }

@@ -6,8 +6,8 @@ use sync::fork::PerProcess;
 
 use super::parker::unpark;
 
-/// The table of the wakers of dedicated workers, of which this folder knows nothing else. Compared
-/// by value, because the compiler may duplicate it.
+/// The table of the wakers of dedicated workers. This folder depends on nothing else of them. The
+/// table is compared by value, because the compiler may duplicate it.
 static HARMLESS: PerProcess<RawWakerVTable> = PerProcess::new();
 
 /// Records that all wakers with the table of this one run no user code, and never block.
@@ -17,7 +17,8 @@ pub fn note_harmless(waker: &Waker) {
     }
 }
 
-/// How to fire a waker of one table: never blocks. Returns a value whose drop may run user code.
+/// Fires a waker that has a known table. Never blocks. Returns a value whose drop may run user
+/// code.
 pub type Fire = fn(Waker) -> Option<Box<dyn Send>>;
 
 /// The wakers of futures.
@@ -65,8 +66,7 @@ pub fn fire_known(waker: Waker) -> Result<Option<Box<dyn Send>>, Waker> {
     }
 }
 
-/// Returns `true` if firing `waker` runs no user code and never blocks. `false` means that this is
-/// unknown.
+/// Returns `true` if firing `waker` is known to run no user code and never to block.
 #[inline]
 pub fn is_harmless(waker: &Waker) -> bool {
     HARMLESS.get().is_some_and(|known| known == waker.vtable())

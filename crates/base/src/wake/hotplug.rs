@@ -1,9 +1,9 @@
-//! Notifies subsystems of changes of the online CPUs.
+//! Notifies subsystems of changes to the online CPUs.
 //!
 //! A registry of workqueues detects changes of the online CPUs, and so may a program. Per-CPU data
-//! needs to be notified. None of them names another, so they meet here: the thread that detects a
-//! change calls [`notify`], which calls every [`Watcher`]. A watcher may wait for slots that other
-//! threads own. A caller that must not wait uses [`notify_aside`].
+//! needs to be notified. None of them may depend on another, so this file connects them: the thread
+//! that detects a change calls [`notify`], which calls every [`Watcher`]. A watcher may wait for
+//! slots that other threads own. A caller that must not wait uses [`notify_aside`].
 
 use sync::{
     Mutex,
@@ -68,7 +68,7 @@ pub fn notify_aside(online: &CpuSet) {
     }
     let theirs = online.clone();
     if thread::spawn("aw/hotplug", move || notify(&theirs)).is_err() {
-        // Thread creation failed: the caller waits.
+        // If thread creation fails, the caller has to wait after all.
         notify(online);
     }
 }

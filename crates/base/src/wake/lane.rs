@@ -4,18 +4,18 @@
 //! lanes by [`Turns`] (`Pwq::in_lane`), and so does the owner of a mailbox
 //! (`crates/mailbox/src/inbox.rs`).
 
-/// In which of the two lanes an item waits.
+/// The lane in which an item waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Lane {
-    /// Behind the urgent ones.
+    /// The item waits behind the urgent ones.
     #[default]
     Ordinary,
-    /// Ahead of the ordinary ones.
+    /// The item is ahead of the ordinary ones.
     Urgent,
 }
 
-/// Number of urgent items taken in a row while an ordinary one waits. With this number ordinary
-/// items get a tenth of the turns.
+/// Number of urgent items that are taken in a row while an ordinary one waits. With this number,
+/// ordinary items get a tenth of the turns.
 const URGENT_IN_A_ROW: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 9 };
 
 /// Selects the lane that is served next.

@@ -1,8 +1,8 @@
 //! Threads that wait for a condition that no lock protects: [`EventCount`].
 //!
 //! Waking a thread that sleeps on another CPU costs the waker microseconds and the sleeper tens of
-//! them. A hand-over to a spinning thread costs 0.15 µs. So a wait may spin before it sleeps, for
-//! as long as spinning has paid off. It never spins on a machine with one CPU.
+//! them. Handing work over to a spinning thread costs 0.15 µs. A wait may therefore spin before it
+//! sleeps, for as long as spinning has paid off. It never spins on a machine with one CPU.
 
 // Two kinds of events occur in one folder of the library and concern another folder that it must
 // not name. Both may name this folder, so the callee implements a trait here and the caller calls
@@ -15,8 +15,8 @@
 //
 // The pool wakes another worker.
 //
-// Two folders share the rule of lanes in `lane.rs`. `harmless.rs` records which wakers another
-// folder creates.
+// Two folders share the rule of lanes in `lane.rs`. `harmless.rs` records which wakers of other
+// folders never block.
 
 mod event_count;
 #[doc(hidden)]

@@ -8,16 +8,17 @@
 //! | `PARKED` | the owner sleeps or is about to | waker → `TOKEN`, and then wakes the futex |
 //! | `TOKEN` | a token waits | owner → `EMPTY` |
 //!
-//! All moves are read-modify-writes of one word, so they have one order. That is the whole proof:
+//! All transitions are read-modify-writes of one word, so they have one order. That is the whole
+//! proof:
 //!
 //! - A waker that finds `EMPTY` stores a token. The owner's next attempt to park finds it and does
 //!   not sleep.
-//! - A waker that finds `PARKED` replaces it by `TOKEN` and wakes the futex. If the owner already
+//! - A waker that finds `PARKED` replaces it with `TOKEN` and wakes the futex. If the owner already
 //!   sleeps, the wake ends its sleep. If it does not sleep yet, the kernel rejects the sleep,
 //!   because the word is no longer `PARKED`.
 //!
-//! So an early wake-up is never lost, at any point between the owner's decision to sleep and its
-//! sleep. A parker without the token (set a flag, wake the futex) loses it: the twin `park: no
+//! An early wake-up is therefore never lost, at any point between the owner's decision to sleep and
+//! its sleep. A parker without the token (set a flag, wake the futex) loses it: the twin `park: no
 //! token`.
 
 use std::{
@@ -112,7 +113,8 @@ impl Parker {
     /// Takes the token if there is one. Returns `true` on success. Never blocks.
     #[inline]
     pub fn try_park(&mut self) -> bool {
-        // A load first: a failed compare-exchange would still take the cache line from the waker.
+        // Load first, because a failed compare-exchange would still take the cache line from the
+        // waker.
         self.token.word.word().load(Ordering::Relaxed) == TOKEN && self.token.take()
     }
 
@@ -120,7 +122,7 @@ impl Parker {
     ///
     /// # Blocking
     ///
-    /// Until [`Unparker::unpark`]. Spins first, if that was useful before.
+    /// Blocks until [`Unparker::unpark`] is called. Spins first, if that was useful before.
     pub fn park(&mut self) {
         if !self.spin_for_token() {
             report::while_asleep(|| self.sleep(|token| token.word.wait(PARKED)));
@@ -131,7 +133,7 @@ impl Parker {
     ///
     /// # Blocking
     ///
-    /// At most `timeout`. In a model it never times out.
+    /// Blocks for at most `timeout`. In a model it never times out.
     pub fn park_timeout(&mut self, timeout: Duration) -> bool {
         self.spin_for_token() || report::while_asleep(|| self.sleep_for(timeout))
     }

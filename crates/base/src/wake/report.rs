@@ -1,15 +1,16 @@
 //! Reports that a thread is about to sleep.
 //!
 //! A worker pool counts the workers that run. When a worker is about to sleep inside an item,
-//! another one must replace it. So every wait of the library that may sleep calls [`while_asleep`],
-//! which calls the observer that the thread has set by [`report_to`]. Most threads have no
-//! observer: they pay one read of a thread-local.
+//! another one must replace it. Every wait of the library that may sleep therefore calls
+//! [`while_asleep`], which calls the observer that the thread has set by [`report_to`]. Most
+//! threads have no observer: they pay one read of a thread-local.
 //!
 //! If waits are nested, only the outermost calls the observer, because the thread is replaced only
 //! once.
 //!
-//! RCU registers a function by [`before_sleep`]. It is called before each wait, nested or not, also
-//! on workers without an item: a grace period must not wait for a reader that sleeps.
+//! RCU registers a function by [`before_sleep`]. The function is called before each wait, nested or
+//! not, and also on workers without an item, because a grace period must not wait for a reader that
+//! sleeps.
 //!
 //! A function that may have to reject a wait does so before its first change. It reads one word of
 //! the thread, [`doubts`]. Each bit is a reason why a wait might be wrong, and only a set bit
@@ -22,7 +23,7 @@ use sync::{
     unmodelled::Arc,
 };
 
-/// Called when a thread is about to sleep, and when it runs again.
+/// An observer that is called when a thread is about to sleep, and when it runs again.
 pub trait BlockingObserver: Send + Sync {
     /// # Panics
     ///
@@ -52,7 +53,7 @@ sync::thread_local! {
     static NR_WAITS: Cell<u32> = Cell::new(0)
 }
 
-/// Bit of [`doubts`]: the thread has an observer, which may forbid it to sleep.
+/// Bit of [`doubts`]: the thread has an observer, which may not allow it to sleep.
 const OBSERVED: u32 = 1;
 /// Bit of [`doubts`]: the thread drives a grace period, or has the right to.
 pub const DRIVES: u32 = 1 << 1;
@@ -66,7 +67,8 @@ static HANDLER: Handler = Handler {
     child: || {
         doubt(OBSERVED, false);
         let theirs = OBSERVER.try_with(|place| place.borrow_mut().take());
-        // Leaked: the drop could be that of the last pointer, and would destroy data of the parent.
+        // The pointer is leaked, because it could be the last one, and its drop would destroy data
+        // of the parent.
         std::mem::forget(theirs);
     },
     ..Handler::IDLE
@@ -91,7 +93,7 @@ pub fn doubts() -> u32 {
     DOUBTS.try_with(Cell::get).unwrap_or(ENDS)
 }
 
-/// Adds a reason to [`doubts`] if `stands` is `true`, otherwise removes it.
+/// Adds a reason to [`doubts`] if `stands` is `true`; otherwise removes it.
 #[inline]
 pub fn doubt(reason: u32, stands: bool) {
     let change = |doubts: &Cell<u32>| {
@@ -208,7 +210,7 @@ impl Drop for Inner {
     }
 }
 
-/// The observer counts the thread as asleep until this is dropped, also by a panic out of the wait.
+/// The observer counts the thread as asleep until this is dropped, even if the wait panics.
 struct Asleep(Arc<dyn BlockingObserver>);
 
 impl Asleep {

@@ -1,4 +1,4 @@
-//! How a producer or a caller waits for capacity or for a reply.
+//! The wait of a producer for capacity, or of a caller for a reply.
 
 use std::task::Context;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use sync::time;
 use super::{Parker, Wakeup, spin::spin_as_waiter};
 use crate::panics::Foreign;
 
-/// Wakes a waiter when its turn has come. Stored where the turn is granted; dropped, as a task's
-/// waker may be, under no lock.
+/// Wakes a waiter when its turn has come. It is stored where the turn is granted, and must be
+/// dropped with no lock held, because it may own a task's waker.
 pub type OnTurn = Foreign<Wakeup>;
 
 /// Creates the wake-up of the task of `cx`.
@@ -50,8 +50,8 @@ impl Sleeper {
     ///
     /// # Blocking
     ///
-    /// Until then. Woken by the thread that fires the result of [`on_turn`](Self::on_turn). Models
-    /// never time out.
+    /// Blocks until then. The thread that fires the result of [`on_turn`](Self::on_turn) wakes it.
+    /// Models never time out.
     pub fn sleep(&mut self) -> bool {
         let parker = &mut self.parker;
         if spin_as_waiter(|| parker.try_park()) {

@@ -1,4 +1,5 @@
-//! How long a waiter spins before it sleeps. The limit adapts to the success of earlier spins.
+//! Decides how long a waiter spins before it sleeps. The limit adapts to the success of earlier
+//! spins.
 
 use sync::{
     Tunable,
@@ -9,8 +10,8 @@ use sync::{
 /// Number of `spin_loop` hints in a round, before it yields the CPU.
 const HINTS_PER_ROUND: u32 = 4;
 
-/// After spins that failed, one wait in this number still spins, to detect when spinning is useful
-/// again. A guess: at the default limit this costs a third of a microsecond a wait.
+/// After spins that failed, one wait out of this number still spins, to detect when spinning is
+/// useful again. A guess: at the default limit this costs a third of a microsecond per wait.
 const PROBE_EVERY: u32 = 64;
 
 /// The longest busy-poll. A round trip of an item to a worker on another CPU takes 0.3 µs, or 2 µs
@@ -19,15 +20,16 @@ const PROBE_EVERY: u32 = 64;
 pub(crate) const MAX_POLL_NS: u64 = 4_000;
 
 /// The longest busy-poll of a worker whose last one found work. Threads that hand items over
-/// alternate on their CPU, and the next one arrives after the kernel has switched to it. Eight
-/// threads whose waits busy-poll (two CPUs, million items a second, medians of 7 to 9): 4 µs 1.4 to
-/// 2.7, 20 µs 1.7 to 4.0, 50 µs 3.8 to 3.9, 100 µs 2.0 to 3.7.
+/// alternate on their CPU, and the next one arrives after the kernel has switched to it. With eight
+/// threads whose waits busy-poll, on two CPUs, medians of 7 to 9 runs are, in millions of items a
+/// second: 1.4 to 2.7 for 4 µs, 1.7 to 4.0 for 20 µs, 3.8 to 3.9 for 50 µs, and 2.0 to 3.7 for 100
+/// µs.
 pub const MAX_POLL_AFTER_WORK_NS: u64 = 50_000;
 
 /// Number of busy-polls in a row that may fail before one is skipped.
 const FREE_MISSES: u32 = 2;
 
-/// Maximum count of failures. At this count one wait in sixteen busy-polls, to detect when that is
+/// Maximum count of failures. At this count, one wait in sixteen busy-polls, to detect when that is
 /// useful again.
 const MOST_MISSES: u32 = FREE_MISSES + 4;
 
@@ -35,9 +37,9 @@ const MOST_MISSES: u32 = FREE_MISSES + 4;
 /// waker is probably close behind.
 const ROUNDS_AFTER_POLL: u32 = 16;
 
-/// The longest spin. A spin that takes longer competes with a thread that keeps the CPU. Four times
-/// the time that sixteen threads that yield to each other after short runs needed for one round
-/// (measured on two CPUs).
+/// The longest spin. A spin that takes longer competes with a thread that keeps the CPU. The value
+/// is four times as long as a round took for sixteen threads that yield to each other after short
+/// runs (measured on two CPUs).
 const LONGEST_NS: u64 = 200_000;
 
 /// The default limit. 64 rounds take about 20 µs if no other thread needs the CPU: half the cost of
@@ -51,16 +53,17 @@ pub(crate) const DEFAULT_SPIN_LIMIT: u32 = 64;
 /// the waiter waits for.
 ///
 /// A thread that waits for an item, and a worker that waits for work, *busy-polls* before that: it
-/// checks for at most four microseconds (a worker whose last busy-poll found work, fifty) and keeps
-/// its CPU. That is useful if the other thread runs on another CPU. After failures more and more
-/// busy-polls are skipped, up to fifteen of sixteen.
+/// checks its condition for at most four microseconds (fifty for a worker whose last busy-poll
+/// found work) and keeps its CPU. That is useful if the other thread runs on another CPU. After
+/// failures more and more busy-polls are skipped, up to fifteen of sixteen.
 ///
 /// A wait that ended while it spun allows the next wait twice the rounds that it took. A wait that
 /// had to sleep allows half. Once the allowance is zero, every 64th wait spins again. With one
 /// allowed CPU, in a model, and with a limit of zero, a wait checks its condition once and does not
 /// spin.
 ///
-/// A budget belongs to one waiter. Threads may share one; it then adapts to all of them together.
+/// A budget belongs to one waiter. Threads may share a budget, which then adapts to all of them
+/// together.
 #[derive(Debug)]
 pub struct SpinBudget {
     busy_polls: BusyPolls,
@@ -89,8 +92,8 @@ impl SpinBudget {
         done() || self.spin_rounds(spin_limit, done)
     }
 
-    /// Busy-polls, then spins as [`spin`](Self::spin) does: for waits that a thread on another CPU
-    /// may end at once.
+    /// Busy-polls, then spins as [`spin`](Self::spin) does. Meant for waits that a thread on
+    /// another CPU may end at once.
     ///
     /// A busy-poll takes at most `after_hit_ns` if the last one succeeded, otherwise at most
     /// [`MAX_POLL_NS`].
@@ -172,7 +175,7 @@ impl SpinBudget {
     }
 }
 
-/// Decides whether a wait busy-polls, by the success of earlier busy-polls.
+/// Decides whether a wait busy-polls, depending on the success of earlier busy-polls.
 #[derive(Debug)]
 struct BusyPolls {
     /// Busy-polls in a row that failed.
@@ -184,7 +187,7 @@ struct BusyPolls {
 impl BusyPolls {
     sync::const_unless_model! {
         fn new() -> Self {
-            // One, because none has succeeded yet.
+            // One miss, because no busy-poll has succeeded yet.
             Self { nr_misses: AtomicU32::new(1), nr_left_out: AtomicU32::new(0) }
         }
     }
@@ -289,7 +292,7 @@ pub fn spin_as_waiter(done: impl FnMut() -> bool) -> bool {
 const SAME_CPU_SPIN_LIMIT: u32 = 4;
 
 sync::thread_local! {
-    /// As `WAITER`, for waits for another thread on this thread's own CPU.
+    /// The same as `WAITER`, for waits for another thread on this thread's own CPU.
     static SAME_CPU_WAITER: SpinBudget = SpinBudget::new()
 }
 
@@ -305,8 +308,8 @@ pub fn machine_may_spin() -> bool {
     if cfg!(any(loom, shuttle)) {
         return false;
     }
-    /// Bit of `MAY`: the answer is known. Two threads may ask at the same time; a once-lock could
-    /// be held over a `fork`.
+    /// Bit of `MAY`: the answer is known. Two threads may ask at the same time. There is no
+    /// once-lock, because it could be held over a `fork`.
     const ASKED: u32 = 1 << 1;
     static MAY: Tunable = Tunable::new(0);
     if MAY.get() == 0 {

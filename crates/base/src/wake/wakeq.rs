@@ -31,7 +31,8 @@ impl Wakeup {
         Self(Kind::Unpark(unparker))
     }
 
-    /// Creates a wake-up of all threads that sleep on the word of `key`. Change the word before.
+    /// Creates a wake-up of all threads that sleep on the word of `key`. The caller must have
+    /// changed the word.
     #[inline]
     pub fn wake_all(key: Key) -> Self {
         Self(Kind::WakeAll(key))
@@ -74,8 +75,8 @@ impl Wakeup {
 /// Collects wake-ups under a lock, to fire them after it.
 ///
 /// A wake-up costs microseconds. The kernel may run the woken thread at once on the waker's CPU,
-/// and that thread first takes the lock. So a locked section only selects the threads to wake. The
-/// model is the kernel's `wake_q`.
+/// and that thread first takes the lock. A locked section therefore only selects the threads to
+/// wake. The model is the kernel's `wake_q`.
 ///
 /// Differs from Linux: two wake-ups of one thread stay separate. A parker's token merges them.
 ///
@@ -106,8 +107,8 @@ impl Wakeup {
 #[derive(Debug, Default)]
 #[doc(alias = "wake_q_head")]
 pub struct WakeQ {
-    /// All fired before it is dropped, so the drop need not check for the rest: most queues are
-    /// empty.
+    /// The wake-ups of this array are fired before it is dropped, so the drop need not check the
+    /// array. Most queues are empty.
     first: ManuallyDrop<[Option<Wakeup>; INLINE]>,
     len: usize,
     rest: Vec<Wakeup>,

@@ -65,7 +65,7 @@ static void *serve(void *unused)
 	unsigned long id = 0, found = 0;
 
 	(void)unused;
-	/* liburcu's table requires it. */
+	/* liburcu's table requires this call. */
 	rcu_register_thread();
 	while (!CMM_LOAD_SHARED(is_over))
 		found += (unsigned long)request(id++ % (2 * NR_SESSIONS));

@@ -17,7 +17,7 @@ extern "C" {
 int aw_set_cpus(const char *list);
 
 /**
- * afterwork_set_cpus - use these CPUs, and detect none
+ * afterwork_set_cpus - use these CPUs, and do not detect any
  * @list: a CPU list as in cpusets, such as "0-3,8"
  *
  * The CPUs share one cache, and each is a core of its own. Later changes of the machine are not

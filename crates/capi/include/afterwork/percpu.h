@@ -78,7 +78,7 @@ static inline bool cpu_online(unsigned int cpu)
  * @align: the alignment of a part, a power of two
  *
  * Returns a pointer for per_cpu_ptr and similar macros, which must not be dereferenced itself.
- * Returns NULL without memory, or if @size is 0. A part takes at least 128 bytes.
+ * Returns NULL if there is no memory, or if @size is 0. A part takes at least 128 bytes.
  */
 static inline void *__alloc_percpu(size_t size, size_t align)
 {
@@ -150,7 +150,7 @@ static inline void pw_lock_init(pw_lock_t *lock)
  * pw_lock - acquire the lock of a part
  * @lock: a member of one CPU's part: &per_cpu_ptr(p, cpu)->lock
  *
- * Sleeps while another thread holds the lock. Not recursive, and not for signal handlers. Differs
+ * Sleeps while another thread holds the lock. Not recursive; not for signal handlers. Differs
  * from the kernel's proposal: it locks in every mode, because threads of one CPU preempt each
  * other, and it takes only the lock, not the CPU.
  */

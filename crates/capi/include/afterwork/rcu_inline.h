@@ -61,7 +61,7 @@ AFTERWORK_ASSERT(sizeof(struct afterwork_reader) == sizeof(void *), "a pointer")
 
 extern __thread struct afterwork_reader aw_rcu_reader __attribute__((tls_model("initial-exec")));
 
-/* Where a section that begins reads its state. One address for all threads, which never changes. */
+/* The address at which a section begins to read its state: constant, and equal for all threads. */
 extern const uint64_t *const aw_rcu_first_level;
 
 /* The library's own symbols, documented at their callers in rcupdate.h and urcu.h. */
@@ -81,7 +81,7 @@ void aw_qsbr_report_slowly(struct afterwork_reader *reader, unsigned int layout)
  */
 #define AFTERWORK_LIGHT_BARRIER() __asm__ __volatile__("" : : : "memory")
 
-/* Whether any of these flags, in the lowest byte, is set. An atomic load takes longer. */
+/* True if any of these flags, in the lowest byte, is set. An atomic load would take longer. */
 #if defined(__x86_64__) && defined(__GCC_ASM_FLAG_OUTPUTS__)
 #define AFTERWORK_HAS_FLAG(slot, mask)                                           \
 	__extension__({                                                          \
@@ -97,7 +97,7 @@ void aw_qsbr_report_slowly(struct afterwork_reader *reader, unsigned int layout)
 #endif
 
 /*
- * Stores a pointer, and exchanges one. The value is converted as in an assignment, also to a base
+ * Stores a pointer, and exchanges one. The value is converted as in an assignment, even to a base
  * class, with the same warnings. gcc's own functions would take the address unconverted.
  */
 #define AFTERWORK_STORE(place, value, order)                          \

@@ -94,7 +94,7 @@ static inline void srcu_read_unlock(struct srcu_struct *ssp, int idx)
 
 #define srcu_dereference(p, ssp) ((void)(ssp), __atomic_load_n(&(p), __ATOMIC_ACQUIRE))
 
-/* synchronize_srcu - wait until all current sections of a domain end. Deadlocks inside one. */
+/* synchronize_srcu - wait until all current sections of a domain end. Deadlocks in a section. */
 static inline void synchronize_srcu(struct srcu_struct *ssp)
 {
 	aw_synchronize_srcu(ssp);

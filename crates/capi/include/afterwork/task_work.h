@@ -64,8 +64,8 @@ bool aw_task_work_wait(long timeout_ms);
 /**
  * get_current - the caller's own task_struct
  *
- * Valid until the thread ends, or until the put_task_struct of a thread that called get_task_struct
- * before. The first call of a thread allocates. Returns NULL when the thread is about to end. A
+ * Valid until the thread ends. A thread that has called get_task_struct may use it until it calls
+ * put_task_struct. The first call of a thread allocates. Returns NULL when the thread is about to end. A
  * child of fork gets a different one. Code that uses `current` must define that macro.
  */
 static inline struct task_struct *get_current(void)

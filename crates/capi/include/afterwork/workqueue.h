@@ -330,8 +330,9 @@ long aw_blocking(long (*func)(void *data), void *data);
  * alloc_workqueue - create a queue
  * @fmt: its name, as for printf; cut off after WQ_NAME_LEN bytes
  * @flags: values of enum wq_flags
- * @max_active: how many items may run at once, on each CPU or, with WQ_UNBOUND, in the process (in
- *   the kernel: on each NUMA node); 0 for the default. More than WQ_MAX_ACTIVE means that
+ * @max_active: the number of items that may run at once, on each CPU or, with WQ_UNBOUND, in the
+ *   process (in the kernel: on each NUMA node); 0 for the default. Larger values than WQ_MAX_ACTIVE
+ *   mean WQ_MAX_ACTIVE
  *
  * Without WQ_UNBOUND an item runs on the CPU where it was queued. Returns NULL if flags contradict
  * each other or are unknown, if @max_active is negative, or if no memory or thread is available. An
@@ -411,7 +412,7 @@ static inline void drain_workqueue(struct workqueue_struct *wq)
 }
 
 /**
- * workqueue_set_max_active - change how many items of a queue may run at once
+ * workqueue_set_max_active - change the number of items of a queue that may run at once
  * @wq: the queue
  * @max_active: 1 to WQ_MAX_ACTIVE; larger values mean WQ_MAX_ACTIVE. Must be 1 for an ordered queue
  *
@@ -429,8 +430,8 @@ static inline int workqueue_set_max_active(struct workqueue_struct *wq, int max_
  *
  * Applies to items that are queued later. Returns 0 on success. Otherwise nothing changes, and the
  * result is -EINVAL for invalid attributes or a queue with WQ_BH, -EPERM for a nice value that the
- * process may not set, or -EBUSY for an ordered queue, which is drained first, from one of its own items.
- * A system queue is misuse and returns -EINVAL. May sleep.
+ * process may not set, or -EBUSY if an item of an ordered queue calls this for that queue, which is
+ * drained first. A system queue is misuse and returns -EINVAL. May sleep.
  */
 static inline int apply_workqueue_attrs(struct workqueue_struct *wq, const struct workqueue_attrs *attrs)
 {
@@ -717,7 +718,8 @@ static inline afterwork_hook_t afterwork_on_worker_start(afterwork_hook_t hook)
  * afterwork_on_worker_stop - set a function that worker threads call after their last item
  * @hook: the function; NULL for none
  *
- * Like afterwork_on_worker_start. Threads end after being idle for long, but not at process exit.
+ * The same as afterwork_on_worker_start. Threads end after they have been idle for a long time, but
+ * not at process exit.
  */
 static inline afterwork_hook_t afterwork_on_worker_stop(afterwork_hook_t hook)
 {

@@ -179,7 +179,7 @@ static void timers_fire_in_the_order_of_their_times(void)
 		init_tick(&ticks[i]);
 		ticks[i].ran = &ran;
 	}
-	/* Armed in another order than that of the times. The time of a run identifies its item. */
+	/* The order of arming differs from that of the times. The time of a run identifies its item. */
 	for (int i = 0; i < 20; i++) {
 		int nth = i * 7 % 20;
 

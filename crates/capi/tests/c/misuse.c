@@ -830,7 +830,7 @@ bool misuse_is_reported(const char *name, const char *line, bool ends)
 		fprintf(stderr, "    %s said: %s\n", name, said);
 		return false;
 	}
-	/* AW_DEBUG: whether the library is a debug build. */
+	/* AW_DEBUG: set if the library is a debug build. */
 	if (ends || AW_DEBUG ? !(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT) : status != 0) {
 		fprintf(stderr, "    %s ended with %#x: %s\n", name, (unsigned int)status, said);
 		return false;

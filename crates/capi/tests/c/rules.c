@@ -1282,7 +1282,7 @@ static void items_that_sleep_are_woken_by_one_that_comes_after_them(void)
 	for (int i = 0; i < 6; i++) {
 		init(&sleepers[i], run);
 		sleepers[i].go = &gate;
-		/* One CPU, whose workers all sleep unless more are started. */
+		/* The queue has one CPU, whose workers all sleep unless more are started. */
 		queue_work_on(0, wq, WORK(&sleepers[i]));
 	}
 	for (int i = 0; i < 6; i++) {

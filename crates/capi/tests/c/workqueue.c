@@ -571,7 +571,7 @@ static void a_flush_ends_when_its_item_is_cancelled(void)
 	init_job(&job, count);
 	queue_work(p.wq, &job.work);
 	pthread_create(&thread, NULL, flush_from_thread, &job.work);
-	/* The flush returns, whether or not it waits by now. */
+	/* The flush returns, whether or not it is already waiting. */
 	usleep(1000);
 	CHECK(cancel_work(&job.work));
 	pthread_join(thread, &waited);
@@ -956,7 +956,7 @@ static void a_child_of_fork_has_queues_of_its_own(void)
 	int fds[2];
 	pid_t child;
 
-	/* With a run in progress, an item behind it, and an armed timer. */
+	/* Forks with a run in progress, an item behind it, and an armed timer. */
 	plug(&p);
 	INIT_DELAYED_WORK(&dwork, count_declared);
 	queue_delayed_work(p.wq, &dwork, 1000 * HZ);

@@ -63,7 +63,7 @@ pub fn succeeds(command: &mut Command) -> String {
     shown
 }
 
-/// Runs a command that must end by `abort` after printing a line.
+/// Runs a command that must abort after printing a line.
 pub fn aborts_with_a_line(command: &mut Command) {
     use std::os::unix::process::ExitStatusExt;
     let output = command.output().unwrap();
@@ -72,7 +72,7 @@ pub fn aborts_with_a_line(command: &mut Command) {
     assert!(said.contains('\n'), "{command:?} ends without a line");
 }
 
-/// Runs a command that must end by `abort`, with one line that contains `named`.
+/// Runs a command that must abort with one line that contains `named`.
 pub fn aborts_with_one_line(command: &mut Command, named: &str) {
     use std::os::unix::process::ExitStatusExt;
     let output = command.env("RUST_BACKTRACE", "1").output().unwrap();
@@ -97,7 +97,7 @@ pub fn has_sanitizers(compiler: &str) -> bool {
     let Some(compiler) = tool(compiler) else {
         return false;
     };
-    // Distinct names, because one test may write the file while another one compiles it.
+    // The names are distinct, because one test may write the file while another one compiles it.
     let probe = place(&format!(
         "sanitizer-probe-{compiler}-{:?}.c",
         std::thread::current().id()

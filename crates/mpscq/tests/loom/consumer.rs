@@ -6,7 +6,8 @@ use sync::twin::must_fail;
 
 use crate::support::{Item, Items, exhaustive, spawn};
 
-/// Two threads try to become the consumer of two items. One that finds another consumer gives up.
+/// Two threads try to become the consumer of two items. A thread that finds another consumer gives
+/// up.
 fn two_threads_pop_in_turn() {
     let queue = Arc::new(Items::new());
     queue.push(Item::new(0, 0));

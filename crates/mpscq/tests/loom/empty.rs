@@ -1,4 +1,4 @@
-//! *Empty* is a claim: no completed push is inside.
+//! *Empty* is a claim: the queue contains no item of a completed push.
 
 use afterwork_mpscq::Pop;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use sync::twin::must_fail;
 
 use crate::support::{Item, Items, exhaustive, spawn};
 
-/// Two producers. Once the second one reports a complete push, a pop must not return *empty*.
+/// Two producers push. Once the second one reports a complete push, a pop must not return *empty*.
 ///
 /// The first one may be blocked between its swap and its link store for the whole run.
 fn completed_push_is_never_called_empty() {

@@ -57,13 +57,13 @@ fn looks_without_taking() {
         }
     });
     let mut cursor = RawCursor::new();
-    // SAFETY: one queue, one cursor.
+    // SAFETY: the queue has one cursor, on one thread.
     if let Pop::Item(first) = unsafe { queue.peek(&mut cursor) } {
-        // SAFETY: in the queue, and not popped.
+        // SAFETY: the item is in the queue, and has not been popped.
         unsafe { first.as_ref() }.check();
-        // SAFETY: `peek` returned it.
+        // SAFETY: `peek` returned the item.
         match unsafe { queue.after(first) } {
-            // SAFETY: in the queue, and not popped.
+            // SAFETY: the item is in the queue, and has not been popped.
             Pop::Item(second) => unsafe { second.as_ref() }.check(),
             Pop::Empty => {}
             Pop::MidPush => assert!(!queue.is_newest(first)),
@@ -71,11 +71,11 @@ fn looks_without_taking() {
     }
     thread.join().unwrap();
     for number in 0..2 {
-        // SAFETY: one queue, one cursor.
+        // SAFETY: the queue has one cursor, on one thread.
         let Pop::Item(item) = (unsafe { queue.pop(&mut cursor) }) else {
             panic!("both were pushed");
         };
-        // SAFETY: popped once.
+        // SAFETY: the item is popped once.
         assert_eq!(unsafe { Node::from_raw(item) }.number, number);
     }
 }

@@ -10,7 +10,7 @@ use crate::support::{exhaustive, spawn};
 /// Represents the link: the holder of the claim writes it.
 struct Guarded(UnsafeCell<usize>);
 
-// SAFETY: written under the claim only; loom checks that this is enough.
+// SAFETY: the cell is written only under the claim. Loom checks that this is enough.
 unsafe impl Sync for Guarded {}
 
 fn write(item: &Shared<Guarded>) {

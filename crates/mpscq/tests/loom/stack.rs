@@ -1,4 +1,4 @@
-//! The LIFO list.
+//! Models of the LIFO list.
 
 use afterwork_mpscq::{Node, Stack};
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use crate::support::{Got, Item, exhaustive, spawn};
 /// Two threads push, one of them twice, and a third takes everything once at the same time.
 ///
 /// The taker is the last thread to start. Loom checks for a conflict only at the last access to a
-/// word, and a pusher reads the head just before it exchanges it. A swap by a taker between the two
-/// would otherwise never be explored.
+/// word, and a pusher loads the head just before it exchanges it. Otherwise a swap by the taker
+/// between the two would never be explored.
 fn two_push_one_takes() {
     let stack = Arc::new(Stack::<Node<Item>>::new());
     let pushers = [2, 1].map(|nr_items| {

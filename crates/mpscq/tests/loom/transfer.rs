@@ -88,7 +88,7 @@ fn three_producers_of_one_item_lose_nothing() {
 
 #[test]
 fn three_producers_and_an_eager_consumer_lose_nothing() {
-    // Bounded: every known failure of this queue needs at most 2 preemptions.
+    // The model is bounded, because every known failure of this queue needs at most 2 preemptions.
     bounded(2, || singles(&[1, 1, 1], 3));
 }
 

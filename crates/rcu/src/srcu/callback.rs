@@ -2,8 +2,8 @@
 //! all domains; see `runners.rs`.
 //!
 //! A callback runs after its grace period, or is leaked. It is never dropped without running,
-//! because a reader may still see the memory that it would free. A rejected callback leaks. So do
-//! callbacks that a child of `fork` finds, because they belong to its parent.
+//! because a reader may still see the memory that it would free. A rejected callback leaks.
+//! Callbacks that a child of `fork` finds leak, too, because they belong to its parent.
 //!
 //! If a callback forks and returns in the child, the child ends if this is a library thread. On a
 //! thread that waits for callbacks, the child does not run the rest of the batch.
@@ -34,8 +34,8 @@ use super::{
 
 pub(super) struct Callbacks {
     list: Mutex<List>,
-    /// A: set while the domain is aside or about to be; see `runners.rs`. A hint: a wrong value
-    /// costs one unnecessary check.
+    /// A: set while the domain is aside or about to be; see `runners.rs`. It is a hint: a wrong
+    /// value costs one unnecessary check.
     pub(super) is_aside: AtomicBool,
     /// A: number of callbacks that have run. Written by the runner.
     nr_run: AtomicU64,
@@ -47,7 +47,7 @@ pub(super) struct Callbacks {
     ran: EventCount,
 }
 
-/// Guarded by a lock, which is a leaf.
+/// The waiting callbacks. Their lock is a leaf.
 #[derive(Default)]
 pub(super) struct List {
     pub(super) waiting: Vec<Deferred>,
@@ -62,7 +62,7 @@ sync::thread_local! {
     static RUNS: Cell<*const Shared> = Cell::new(ptr::null())
 }
 
-/// Marks this thread as one that runs callbacks of `shared` while it runs `body`.
+/// Calls `body` with this thread marked as one that runs callbacks of `shared`.
 fn running<R>(shared: *const Shared, body: impl FnOnce() -> R) -> R {
     let before = RUNS.try_with(|runs| runs.replace(shared));
     let result = report::as_callback(body);
@@ -143,7 +143,7 @@ impl Shared {
     #[inline]
     pub(super) fn slow_down(shared: &Arc<Self>, nr: usize) {
         let callbacks = &shared.callbacks;
-        // Without a thread that runs callbacks a wait would not help.
+        // Without a thread that runs callbacks, a wait would not help.
         if callbacks.backlog.is_above(nr) && !shared.runners.has_no_thread() {
             let nr = || callbacks.lock().waiting.len();
             callbacks
@@ -239,8 +239,8 @@ impl Shared {
     }
 
     /// Runs the callbacks that remain because thread creation failed. The last handle is being
-    /// dropped, and each guard holds or borrows a handle. So an open section belongs to a leaked
-    /// guard, and then the callbacks leak.
+    /// dropped, and each guard holds or borrows a handle. An open section therefore belongs to a
+    /// leaked guard, and the callbacks are then leaked.
     pub(super) fn run_the_rest(&mut self) {
         let mut batch = std::mem::take(&mut self.callbacks.lock().waiting);
         if !batch.is_empty() && self.is_drained() {

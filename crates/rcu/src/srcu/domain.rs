@@ -26,7 +26,7 @@ use crate::{
     periods::Periods,
 };
 
-/// Readers that may sleep, and grace periods that wait for these readers only.
+/// A set of readers that may sleep, and grace periods that wait only for these readers.
 ///
 /// Clones are handles to the same domain. Domains are independent of each other.
 ///
@@ -37,11 +37,11 @@ use crate::{
 ///
 /// # Panics
 ///
-/// In a child of `fork`, functions that wait for a grace period or queue a callback panic, if the
-/// domain was created in the parent. Guards move between threads, so it is unknown which sections
-/// belong to threads that the child does not have. Sections may begin and end there. Create new
-/// domains in the child. In an item of a bottom-half queue, functions that wait for a grace period
-/// panic before they change anything.
+/// If the domain was created before a `fork`, functions that wait for a grace period or queue a
+/// callback panic in the child. Guards move between threads, so it is unknown which sections belong
+/// to threads that the child does not have. Sections may begin and end in the child. Create new
+/// domains there. In an item of a bottom-half queue, functions that wait for a grace period panic
+/// before they change anything.
 ///
 /// # Examples
 ///
@@ -136,7 +136,7 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// As [`read`](Self::read).
+    /// The same as [`read`](Self::read).
     ///
     /// # Examples
     ///
@@ -183,9 +183,9 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// Until the slowest section has ended. If a thread has just stopped reading, about ten
-    /// microseconds for a membarrier. Must not be called while this thread or this task holds a
-    /// guard of the domain: it would wait for itself.
+    /// Blocks until the slowest section has ended. If a thread has just stopped reading, a
+    /// membarrier adds about ten microseconds. Must not be called while this thread or this task
+    /// holds a guard of the domain, because it would wait for itself.
     #[doc(alias = "synchronize_srcu")]
     pub fn synchronize(&self) {
         self.shared.synchronize(WaitMode::Normal);
@@ -195,7 +195,7 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// As [`synchronize`](Self::synchronize). Spins for up to some tens of microseconds.
+    /// The same as [`synchronize`](Self::synchronize). Spins for up to some tens of microseconds.
     ///
     /// Differs from Linux: here the plain form does not delay grace periods either, so this gains
     /// little.
@@ -267,7 +267,7 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// As [`synchronize`](Self::synchronize).
+    /// The same as [`synchronize`](Self::synchronize).
     pub fn cond_synchronize(&self, cookie: Cookie) {
         self.shared.wait_for(cookie, WaitMode::Normal);
     }
@@ -292,8 +292,8 @@ impl Domain {
     ///
     /// # Panics
     ///
-    /// In a child of `fork`, if the domain was created in the parent. `callback` is leaked then,
-    /// because a reader may still see the memory that it would free.
+    /// If called in a child of `fork` on a domain of the parent. `callback` is leaked then, because
+    /// a reader may still see the memory that it would free.
     #[doc(alias = "call_srcu")]
     pub fn call(&self, callback: impl FnOnce() + Send + 'static) {
         let nr = Shared::call(&self.shared, callback);
@@ -301,7 +301,7 @@ impl Domain {
     }
 
     /// Runs `callback` as [`call`](Self::call) does, unless `rcu.qhimark` callbacks of this domain,
-    /// or more, wait for their turn. Never blocks but for a short lock.
+    /// or more, wait for their turn. Blocks at most for a short lock.
     ///
     /// # Errors
     ///
@@ -309,7 +309,7 @@ impl Domain {
     ///
     /// # Panics
     ///
-    /// As [`call`](Self::call).
+    /// The same as [`call`](Self::call).
     ///
     /// # Examples
     ///
@@ -341,13 +341,13 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// As [`synchronize`](Self::synchronize), and until the callbacks have run. Returns at once if
-    /// there are none. Must not be called in a section of this domain.
+    /// Blocks as [`synchronize`](Self::synchronize) does, and until the callbacks have run. Returns
+    /// at once if there are none. Must not be called in a section of this domain.
     ///
     /// # Panics
     ///
-    /// In a callback of this domain, which would wait for itself. In a child of `fork`, if the
-    /// domain was created in the parent.
+    /// If called in a callback of this domain, which would wait for itself, or in a child of `fork`
+    /// on a domain of the parent.
     #[doc(alias = "srcu_barrier")]
     pub fn barrier(&self) {
         Shared::barrier(&self.shared);
@@ -398,7 +398,7 @@ impl Default for Domain {
 }
 
 impl Shared {
-    /// Counts a section that begins, and returns the parity under which it was counted.
+    /// Counts the beginning of a section, and returns the parity under which it was counted.
     #[inline(always)]
     pub(super) fn enter(&self) -> Parity {
         let parity = self.parity();
@@ -487,7 +487,8 @@ impl Shared {
     ///
     /// # Panics
     ///
-    /// As [`assert_own_process`](Self::assert_own_process), and in an item of a bottom-half queue.
+    /// If [`assert_own_process`](Self::assert_own_process) panics, or if called in an item of a
+    /// bottom-half queue.
     pub(super) fn must_be_free_to_wait(&self) {
         self.assert_own_process();
         report::must_be_free_to_sleep();
@@ -498,7 +499,7 @@ impl Shared {
     ///
     /// # Panics
     ///
-    /// In a child of `fork`, where sections may belong to threads that do not exist.
+    /// If called in a child of `fork`, in which sections may belong to threads that do not exist.
     pub(super) fn assert_own_process(&self) {
         if !self.is_own_process() {
             refuse();

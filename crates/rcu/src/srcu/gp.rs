@@ -15,7 +15,7 @@
 //! domain, and `seq` stays odd. The next thread that gets the right continues with that phase. The
 //! reader that answers notifies the runners.
 //!
-//! Numbers, the right to drive and waiters are those of `rcu` (`periods.rs`), and so are questions
+//! Numbers, the right to drive and waiters are those of `rcu` (`periods.rs`), and so are requests
 //! and answers (`slot.rs`). Here a quiescent state does not end a wait: it only replaces the
 //! barrier, after which the counters show the open sections.
 
@@ -29,8 +29,8 @@ use crate::{domain::ANSWER_SPINS, periods::GpCookie};
 
 use super::{domain::Shared, slots::Parity};
 
-/// How often an expedited grace period renews its spin budget of 16 rounds: in total some tens of
-/// microseconds if no other thread needs the CPU.
+/// Number of times that an expedited grace period renews its spin budget of 16 rounds. In total it
+/// spins for some tens of microseconds if no other thread needs the CPU.
 const EXPEDITED_SPINS: u32 = 8;
 
 /// Identifies a grace period of one domain. Created by
@@ -41,9 +41,9 @@ pub struct Cookie(GpCookie);
 /// The way to wait for readers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum WaitMode {
-    /// Spins for as long as was useful for this thread before.
+    /// Spins for as long as it was useful on this thread before.
     Normal,
-    /// Always spins for long.
+    /// Always spins for a long time.
     Expedited,
 }
 
@@ -78,7 +78,7 @@ impl Shared {
     ///
     /// # Panics
     ///
-    /// As [`must_be_free_to_wait`](Self::must_be_free_to_wait).
+    /// The same as [`must_be_free_to_wait`](Self::must_be_free_to_wait).
     pub(super) fn synchronize(&self, mode: WaitMode) {
         self.wait_for(self.state(), mode);
     }
@@ -87,7 +87,7 @@ impl Shared {
     ///
     /// # Panics
     ///
-    /// As [`must_be_free_to_wait`](Self::must_be_free_to_wait), if it has to wait.
+    /// The same as [`must_be_free_to_wait`](Self::must_be_free_to_wait), if it has to wait.
     pub(super) fn wait_for(&self, cookie: Cookie, mode: WaitMode) {
         if !self.is_over(cookie) {
             self.must_be_free_to_wait();
@@ -111,11 +111,11 @@ impl Shared {
     }
 
     /// Drives the grace period of `cookie` as far as possible without waiting. Returns `true` if
-    /// the grace period is over. Otherwise the runners are notified when another call may get
-    /// further.
+    /// the grace period is over. Otherwise the runners are notified when another call may make
+    /// progress.
     pub(super) fn try_pass(&self, cookie: Cookie) -> bool {
         let is_aside = &self.callbacks.is_aside;
-        // Set before checking for a driver and before asking the readers.
+        // Set this before checking for a driver and before asking the readers.
         is_aside.store(true, Ordering::Relaxed);
         while !self.is_over(cookie) {
             let Some(driver) = self.periods.try_drive() else {
@@ -132,8 +132,8 @@ impl Shared {
         true
     }
 
-    /// Returns `true` if [`try_pass`](Self::try_pass) may get further than before: its grace period
-    /// is over, or no other thread drives and a reader has answered.
+    /// Returns `true` if [`try_pass`](Self::try_pass) may make progress: its grace period is over,
+    /// or no other thread drives and a reader has answered.
     pub(super) fn may_go_on(&self, cookie: Cookie) -> bool {
         let is_answered = || self.asked().word().load(Ordering::Relaxed) == 0;
         self.is_over(cookie) || !self.periods.is_driven() && is_answered()
@@ -192,9 +192,9 @@ impl Shared {
         trace::gp_end("srcu", seq);
     }
 
-    /// Runs a grace period if it takes neither the heavy barrier nor a wait. Returns `true` if it
-    /// did. For models, in which the light barrier is a full fence and would hide the effect of
-    /// answers and parking.
+    /// Runs a grace period if that takes neither the heavy barrier nor a wait. Returns `true` if it
+    /// did. It is for models, in which the light barrier is a full fence and would hide the effect
+    /// of answers and parking.
     #[cfg(any(loom, shuttle))]
     pub(crate) fn passes_unaided(&self) -> bool {
         let seq = self.periods.start();
@@ -236,7 +236,7 @@ impl Shared {
         })
     }
 
-    /// Asks the readers of `parity`. Returns `true` if the sums were equal after that.
+    /// Asks the readers of `parity`. Returns `true` if the sums are equal after that.
     fn ask_now(&self, parity: Parity) -> bool {
         let asked = self.asked().word();
         // Release: see `answer`.

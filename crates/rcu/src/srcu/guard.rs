@@ -6,7 +6,7 @@ use super::{domain::Domain, slots::Parity};
 ///
 /// # Guarantees
 ///
-/// Data that the section reaches stays valid, if the thread that frees it first waits for a grace
+/// Data that the section reaches stays valid if the thread that frees it first waits for a grace
 /// period of the same domain. A guard may be held across `.await` and sent to another thread. A
 /// guard that is leaked (`mem::forget`) delays every grace period of the domain forever, which is
 /// safe.
@@ -20,7 +20,7 @@ pub struct Guard<'domain> {
 
 /// A [`Guard`] that keeps its domain alive, for tasks that outlive their creator.
 ///
-/// Costs one more read-modify-write, of a shared count, at either end.
+/// It costs one more read-modify-write, of a shared count, at each end.
 #[must_use = "the section ends where the guard is dropped"]
 #[derive(Debug)]
 pub struct OwnedGuard {

@@ -18,12 +18,13 @@
 //!
 //! # Costs
 //!
-//! - A section: two increments of the thread's own cache line, and three loads of shared lines that
-//!   are rarely written.
-//! - A grace period: two sums over a cache line for each thread; an answer of each thread that
-//!   reads; a membarrier if one has just stopped reading, and another one if it has to sleep.
-//! - Memory of a domain: 128 bytes for each thread, up to the largest number of threads that read
-//!   at one time.
+//! - A section costs two increments of the thread's own cache line, and three loads of shared lines
+//!   that are rarely written.
+//! - A grace period costs two sums over a cache line for each thread, and an answer from each
+//!   thread that reads. It costs a membarrier if a thread has just stopped reading, and another one
+//!   if it has to sleep.
+//! - A domain has 128 bytes for each thread, up to the largest number of threads that read at the
+//!   same time.
 //!
 //! Differs from Linux: there every domain has a fast flavor in addition to the plain one, whose
 //! guards stay with their context. Here all sections are fast, because a thread's own counters need

@@ -40,8 +40,9 @@
 //! threads are in callbacks and no watcher can be started, a barrier takes its domain out and runs
 //! the callbacks itself. In either case the barriers are notified.
 //!
-//! Two things must never happen: a domain with callbacks is not served although no thread creation
-//! failed, or a barrier sleeps while its domain waits for a thread that waits for the barrier.
+//! Two things must never happen: that a domain with callbacks is not served although no thread
+//! creation failed, and that a barrier sleeps while its domain waits for a thread that waits for
+//! the barrier.
 
 use std::{collections::VecDeque, mem, time::Duration};
 
@@ -98,13 +99,13 @@ enum Turn {
 
 pub(super) struct Runners {
     state: Mutex<State>,
-    /// Threads wait here for domains.
+    /// The event on which threads wait for domains.
     work: EventCount,
     /// A: the earliest time of the next attempt to start the first thread, by `time::now_ns`.
     retry_ns: AtomicU64,
 }
 
-/// Guarded by a lock, which is a leaf.
+/// The domains and the numbers of threads. Their lock is a leaf.
 struct State {
     ready: VecDeque<Served>,
     aside: Vec<Served>,
@@ -345,7 +346,7 @@ impl Runners {
         }
     }
 
-    /// Returns `true` unless thread creation failed a moment ago.
+    /// Returns `true` unless thread creation has just failed.
     fn may_retry(&self) -> bool {
         cfg!(any(loom, shuttle)) || time::now_ns() >= self.retry_ns.load(Ordering::Relaxed)
     }
@@ -414,7 +415,8 @@ impl Runners {
         runners.retry_ns.store(retry_ns, Ordering::Relaxed);
         state.end_thread();
         if state.nr_threads == 0 {
-            // Also those that are aside: the last thread may have left them to this one.
+            // Take the domains that are aside, too, because the last thread may have left them to
+            // this one.
             let (ready, aside) = (mem::take(&mut state.ready), mem::take(&mut state.aside));
             drop(state);
             ready.into_iter().chain(aside).for_each(Served::give_back);

@@ -39,30 +39,30 @@
 //!   The thread may have sections open: the answer only publishes its counts.
 //! - *Otherwise* the driver passes the heavy barrier. A line that has counted nothing since the
 //!   last scan, because its thread sleeps, has exited or waits for a CPU, gets `PARK` before the
-//!   barrier and `OFF` after it. So only the first grace period after a reader has stopped needs
-//!   the barrier, even while a guard is held.
+//!   barrier and `OFF` after it. Therefore only the first grace period after a reader has stopped
+//!   needs the barrier, even while a guard is held.
 //!
-//! Take a section that must be waited for: it may have read a value that was unlinked before the
-//! grace period began. So its light barrier came before H. In each of the three cases its increment
-//! of `locks[p]` is visible to every sum taken after H. (Threads without an index count by a
-//! read-modify-write and pass a full fence, like lines that leave their parking.)
+//! Consider a section that must be waited for: it may have read a value that was unlinked before
+//! the grace period began. Its light barrier therefore came before H. In each of the three cases
+//! its increment of `locks[p]` is visible to every sum taken after H. (Threads without an index
+//! count by a read-modify-write and pass a full fence, like lines that leave their parking.)
 //!
 //! *If the sum of unlocks includes a section's unlock, the sum of locks includes its lock.* The
 //! unlocks are added up first. An unlock is stored with release after its lock, and loaded with
-//! acquire before the locks are loaded. So each unlock in the first sum has its lock in the second,
-//! and a visible section that has not ended makes the second sum greater by one.
+//! acquire before the locks are loaded. Each unlock in the first sum therefore has its lock in the
+//! second, and a visible section that has not ended makes the second sum greater by one.
 //!
-//! So while our section runs, the sums of its parity are never equal. The grace period has seen
-//! equal sums of *both* parities, each after H. Regardless of the parity under which the section
-//! was counted, it is over. The acquire of its unlock orders its accesses before the end of the
-//! grace period.
+//! While our section runs, the sums of its parity are therefore never equal. The grace period has
+//! seen equal sums of *both* parities, each after H. The section is therefore over, regardless of
+//! the parity under which it was counted. The acquire of its unlock orders its accesses before the
+//! end of the grace period.
 //!
 //! # Why both parities, and why two
 //!
 //! A reader may count under an old parity: it may sleep between the load of the parity and the
 //! increment while any number of grace periods pass. A grace period that flips the parity and
-//! drains only the one that was current misses that reader (the *single flip*). So the other parity
-//! is drained, too, and first.
+//! drains only the one that was current misses that reader (the *single flip*). The other parity is
+//! therefore drained, too, and first.
 //!
 //! The flip is only for progress. If new readers used the counters that are compared, a stream of
 //! overlapping sections could keep the sums unequal forever. After the flip new readers count under
@@ -95,7 +95,7 @@ use crate::{
 
 /// Lines in the first chunk. Each further chunk has twice as many as the one before.
 const FIRST: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
-/// Number of chunks: enough for four million threads, the kernel's maximum.
+/// Number of chunks. They hold four million threads, the kernel's maximum.
 const NR_CHUNKS: usize = if cfg!(any(loom, shuttle)) { 6 } else { 20 };
 
 /// One of the two sets of counters: 0 or 1.
@@ -215,14 +215,14 @@ impl Slots {
     /// passed a barrier since, so that the driver needs none. Otherwise the driver passes the heavy
     /// barrier, and calls [`confirm`](Self::confirm).
     ///
-    /// The driver has passed a full fence since its grace period began.
+    /// The driver must have passed a full fence since its grace period began.
     pub(super) fn have_all_answered(&self) -> bool {
         if self.nr_active.get() == 0 {
             return true;
         }
         let (mut nr_asked, mut nr_quiet) = (0, 0);
         for line in self.others() {
-            // Asked first, so that its cache line is transferred once.
+            // Ask first, so that the cache line is transferred once.
             line.flags.ask();
             nr_asked += 1;
             let nr_begun = line.nr_begun();
@@ -296,8 +296,8 @@ impl Slots {
 
     /// Returns `true` if every section that was counted before this call has ended.
     pub(super) fn all_drained(&self) -> bool {
-        // One sum over both parities: for each unlock that the first sum includes, the sum of locks
-        // includes its lock.
+        // The sums are over both parities: for each unlock that the first sum includes, the sum of
+        // locks includes its lock.
         self.are_equal(
             |line, order| {
                 line.unlocks[0]
@@ -335,8 +335,8 @@ impl Slots {
             nr_locks = sum(&beginnings, Ordering::Relaxed);
         }
         let nr_open = nr_locks.wrapping_sub(nr_unlocks);
-        // Never true in a model, by the argument at the top of the file. A model's twin would end
-        // here instead of at its own check.
+        // By the argument at the top of the file, this is never true in a model. A model's twin
+        // would end here instead of at its own check.
         if nr_open > u64::MAX / 2 && !cfg!(any(loom, shuttle)) {
             ended_too_often();
         }
@@ -446,9 +446,9 @@ impl Line {
     /// Answers a driver that has asked.
     #[inline(always)]
     pub(super) fn answer(&self) {
-        // The twin is not a bug; models of answers need it. Of the loads of a word loom remembers
-        // only the last, and that is the driver's own (`others`). So it would never run a driver
-        // between the barrier of `leave` and this load.
+        // The twin is not a bug; models of answers need it. Of the loads of a word, loom remembers
+        // only the last one, which is the driver's own (`others`). It would therefore never run a
+        // driver between the barrier of `leave` and this load.
         if self.flags.has(ASK) || twin::armed("srcu: answers unasked") {
             self.answer_now();
         }
@@ -494,7 +494,7 @@ mod tests {
                 expected = (expected.0 + 1, 0);
             }
         }
-        // The kernel's `PID_MAX_LIMIT`.
+        // The number is the kernel's `PID_MAX_LIMIT`.
         assert!(place(4 << 20).0 < NR_CHUNKS);
     }
 

@@ -1,4 +1,4 @@
-//! Tests on the real machine of the guarantees of a domain, independent of the clock.
+//! Tests of the guarantees of a domain on the real machine, independent of the clock.
 
 use std::cell::RefCell;
 use std::sync::{
@@ -194,7 +194,7 @@ fn waker_that_waits_in_its_drop_is_dropped_under_no_lock() {
         pin::pin,
         task::{Context, Poll, Wake, Waker},
     };
-    /// Its drop waits for the callback that would wake it.
+    /// A waker whose drop waits for the callback that would wake it.
     struct Waits(Domain, mpsc::Sender<()>);
     impl Wake for Waits {
         fn wake(self: std::sync::Arc<Self>) {}
@@ -214,7 +214,7 @@ fn waker_that_waits_in_its_drop_is_dropped_under_no_lock() {
     assert_eq!(first, Poll::Pending);
     drop(waker);
     let mut cx = Context::from_waker(Waker::noop());
-    // Drops the waker that it stored.
+    // This poll drops the waker that the future has stored.
     assert_eq!(waiting.as_mut().poll(&mut cx), Poll::Pending);
     assert_eq!(waiting.as_mut().poll(&mut cx), Poll::Ready(()));
 }

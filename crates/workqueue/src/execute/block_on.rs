@@ -1,4 +1,4 @@
-//! Running a future on the thread that waits for it.
+//! Runs a future on the thread that waits for it.
 
 use std::{
     pin::pin,
@@ -16,16 +16,16 @@ use super::run::while_blocking;
 ///
 /// # Blocking
 ///
-/// Until the future is ready. A future that waits for the item in which this is called never
-/// becomes ready. Neither does a future that waits for an item which needs this item's seat.
-/// [`JoinHandle::join`](crate::JoinHandle::join) and
-/// [`Workqueue::scope`](crate::Workqueue::scope) can help in that case. If this item has
-/// the only seat of a queue, a handle of such an item is ready at once, with
-/// [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
+/// Blocks until the future is ready. A future that waits for the item in which this is called never
+/// becomes ready. Neither does a future that waits for an item that needs this item's seat.
+/// [`JoinHandle::join`](crate::JoinHandle::join) and [`Workqueue::scope`](crate::Workqueue::scope)
+/// can help in that case. If this item has the only seat of a queue, a handle of such an item is
+/// ready at once, with [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
 ///
 /// # Panics
 ///
-/// In an item of a bottom-half queue, before the first poll. A panic of a poll is propagated.
+/// If called in an item of a bottom-half queue, before the first poll. A panic of a poll is
+/// propagated to the caller.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! Cancels items that were cut out of the lists of pool workqueues.
+//! Cancels items that were removed from the lists of pool workqueues.
 //!
 //! # The order
 //!
@@ -75,7 +75,8 @@ impl Cancelled {
         let mut nr_ended = [0; NR_COLORS];
         while let Some(item) = cut.items.pop_front() {
             let color = list::color(item);
-            // SAFETY: the item is linked, or has no state, so it is alive. Only we hold its link.
+            // SAFETY: the item is linked, or has no state, so it is alive. Only we hold its list
+            // link.
             let popped = unsafe { (item.as_ref().vtable().cancel)(item, &mut deferred_drops) };
             nr_ended[usize::from(color.0)] += usize::from(popped.counts());
             self.nr_items += usize::from(popped.ran());
@@ -93,8 +94,8 @@ impl Cancelled {
         self.nr_items
     }
 
-    /// Ends the items and releases capacity and counts, without user code. Call it with no lock
-    /// held.
+    /// Ends the items and releases their capacity and counts. Runs no user code. Call it with no
+    /// lock held.
     pub(crate) fn end(self) -> Aftermath {
         let Self {
             mut parts,

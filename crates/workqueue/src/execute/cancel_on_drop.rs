@@ -33,7 +33,7 @@ use super::join::JoinHandle;
 /// ```
 #[must_use = "dropping it cancels the item"]
 pub struct CancelOnDrop<T> {
-    /// `None` once this does not cancel the item any more.
+    /// `None` once dropping this no longer cancels the item.
     handle: Option<JoinHandle<T>>,
 }
 
@@ -53,7 +53,7 @@ impl<T> CancelOnDrop<T> {
     ///
     /// # Blocking
     ///
-    /// As [`JoinHandle::join`].
+    /// The same as [`JoinHandle::join`].
     ///
     /// # Errors
     ///

@@ -28,8 +28,8 @@ pub(crate) trait StartBy: Send + 'static {
     /// `true` if the item is a closure of a strand.
     const IN_STRAND: bool = false;
 
-    /// Returns the time until the deadline. A clock that does not run may require another call
-    /// after the result has passed.
+    /// Returns the time until the deadline. If the clock is paused, the deadline may not have
+    /// passed after that time, so the caller asks again.
     fn left_ns(&self) -> u64 {
         u64::MAX
     }
@@ -65,7 +65,7 @@ impl StartBy for AnyTime {
     const IS_LIMITED: bool = false;
 }
 
-/// No deadline: the item is a ticket of a scope.
+/// The item has no deadline, because it is a ticket of a scope.
 #[derive(Debug)]
 pub(crate) struct AsTicket;
 

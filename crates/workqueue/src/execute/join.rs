@@ -89,7 +89,7 @@ struct Joinable<F, T, S> {
     head: Head,
     /// I, except for the parts that only the handle writes.
     start_by: S,
-    /// Written by the handle before it sets the flag that a task waits.
+    /// Written by the handle before it sets the flag that reports a waiting task.
     task: UnsafeCell<Option<Arc<TaskSlot>>>,
     /// `func` until the item runs or is cancelled, `outcome` from then on.
     content: UnsafeCell<Content<F, T>>,
@@ -400,7 +400,8 @@ impl<T> JoinHandle<T> {
     ///
     /// # Blocking
     ///
-    /// Until the closure has ended. If a work item calls this, its pool may start another worker.
+    /// Blocks until the closure has ended. If a work item calls this, its pool may start another
+    /// worker.
     ///
     /// # Errors
     ///
@@ -414,8 +415,8 @@ impl<T> JoinHandle<T> {
     ///
     /// # Panics
     ///
-    /// In an item of a bottom-half queue if it would wait, and in a child of `fork` for an item of
-    /// its parent.
+    /// If it has to wait inside an item of a bottom-half queue, or in a child of `fork` for an item
+    /// of the parent.
     pub fn join(self) -> Result<T, JoinError> {
         let is_finished = self.is_finished();
         must_not_be_lost(!is_finished && self.is_lost());
@@ -427,14 +428,14 @@ impl<T> JoinHandle<T> {
         self.take()
     }
 
-    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if the time is
-    /// over.
+    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if the time
+    /// has passed.
     ///
-    /// It never runs the closure on this thread, because that could exceed `timeout`.
+    /// The closure is never run on this thread, because that could exceed `timeout`.
     ///
     /// # Blocking
     ///
-    /// As [`join`](Self::join), for at most `timeout`.
+    /// The same as [`join`](Self::join), for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -442,7 +443,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Panics
     ///
-    /// As [`join`](Self::join).
+    /// The same as [`join`](Self::join).
     ///
     /// # Examples
     ///
@@ -475,8 +476,8 @@ impl<T> JoinHandle<T> {
         Some(self.take())
     }
 
-    /// If possible, runs the item here before the caller waits for it. Returns `true` if the item
-    /// has run.
+    /// If possible, runs the item on this thread before the caller waits for it. Returns `true` if
+    /// the item has run.
     fn help_or_refuse(&self) -> Result<bool, JoinError> {
         if is_current(self.item) {
             return Err(reported(JoinError::OwnItem));
@@ -497,8 +498,8 @@ impl<T> JoinHandle<T> {
         (!ends && wait::needs_our_seat(self.head())).then_some(JoinError::OwnQueue)
     }
 
-    /// If a task that polls for the item's end would never see it, because the polling thread stays
-    /// in an item until then, returns the reason.
+    /// Returns the reason if a task that polls for the item's end would never see it, because the
+    /// polling thread stays in another item until then.
     pub(crate) fn refusal_of_a_poll(&self) -> Option<JoinError> {
         if !is_blocking() {
             return None;
@@ -520,7 +521,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// As [`join_timeout`](Self::join_timeout).
+    /// The errors of [`join_timeout`](Self::join_timeout).
     pub fn try_join(&mut self) -> Option<Result<T, JoinError>> {
         self.has_ended().then(|| self.take())
     }
@@ -543,7 +544,8 @@ impl<T> JoinHandle<T> {
     ///
     /// # Blocking
     ///
-    /// Only briefly: from time to time, it removes cancelled items from a list under the pool lock.
+    /// Blocks only briefly: from time to time, it removes cancelled items from a list under the
+    /// pool lock.
     pub fn cancel(&mut self) -> bool {
         if self.is_lost() {
             return false;
@@ -566,8 +568,8 @@ impl<T> JoinHandle<T> {
         unsafe { (expiry.left_ns)(self.item) == 0 }
     }
 
-    /// Registers `waker`, in place of an earlier one, to be fired when the item ends by itself and
-    /// at its deadline. Returns `false` if the item has ended.
+    /// Registers `waker`, in place of an earlier one, to be fired when the item ends without a
+    /// cancel, and at its deadline. Returns `false` if the item has ended.
     pub(crate) fn await_end(&mut self, waker: &Waker) -> bool {
         let expiry = self.table().expiry.as_ref();
         // After the deadline, the item has started or ended, and needs no wake-up at the deadline.
@@ -582,8 +584,8 @@ impl<T> JoinHandle<T> {
         is_scheduled || !unsafe { (expiry.expire)(self.item) }
     }
 
-    /// Registers `waker`, in place of an earlier one, to be fired when the item ends by itself.
-    /// Returns `false` if the item has ended.
+    /// Registers `waker`, in place of an earlier one, to be fired when the item ends without a
+    /// cancel. Returns `false` if the item has ended.
     fn leave_waker(&mut self, waker: &Waker) -> bool {
         must_not_be_lost(self.is_lost());
         // SAFETY: our handle keeps the item alive, and only the slot's address is taken.
@@ -599,7 +601,7 @@ impl<T> JoinHandle<T> {
         // held; it may unwind into the caller of the poll.
         let waker = Foreign::new(waker.clone());
         let before = slot.lock().replace(waker);
-        // Dropped after the lock is released, because it may own a user's future.
+        // This is dropped after the lock is released, because it may own a user's future.
         drop(before);
         // Either this transition finds that the run has ended, or the end of the run finds the
         // flag. If the end reads the slot before we replace the waker, the end precedes this
@@ -697,8 +699,8 @@ impl<T> fmt::Debug for JoinHandle<T> {
     }
 }
 
-/// Decides how to pop a closure of a strand; `None` while a canceller has claimed it. A claim that
-/// outlasts the strand could not read the pwq, which the strand's in-flight count keeps.
+/// Decides how to pop a closure of a strand; `None` while a canceller has claimed it. A claim must
+/// not outlast the strand, whose in-flight count keeps the pwq alive.
 fn unclaimed(state: State, pop: fn(State) -> Pop) -> Option<Pop> {
     let waits = state.is_claimed() && !twin::armed("strand: pops a claimed closure");
     (!waits).then(|| pop(state))

@@ -1,4 +1,4 @@
-//! Running an item that has a state, by a worker that popped it or by a joiner that helps.
+//! Runs an item that has a state, on a worker that popped it or on a joiner that helps.
 //!
 //! A thread records the runs that it is in. Runs nest: a run may wait for an item, and run that
 //! item itself.
@@ -45,11 +45,11 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
     unsafe { pop_by_and_run(item, |state| Some(state.pop())) }
 }
 
-/// As [`pop_and_run`], with the decision `plan`.
+/// Does the same as [`pop_and_run`], with the decision `plan`.
 ///
 /// # Safety
 ///
-/// 1. As for [`pop_and_run`].
+/// 1. The same as for [`pop_and_run`].
 #[inline]
 pub(crate) unsafe fn pop_by_and_run(
     item: NonNull<Head>,
@@ -57,7 +57,7 @@ pub(crate) unsafe fn pop_by_and_run(
 ) -> Popped {
     // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
-    // Read before the transition, because the item may get another home after it.
+    // Read this before the transition, because the item may get another home after it.
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
     let (from, pop) = head.pop_by(plan);
     match pop {
@@ -76,8 +76,8 @@ pub(crate) unsafe fn pop_by_and_run(
         Pop::Leave(_) => Popped::Left,
         Pop::Discard(state) => {
             if state.frees() {
-                // As in a run, because the closure may own the last handle of its queue, whose
-                // count we still hold.
+                // Drop it as in a run, because the closure may own the last handle of its queue,
+                // whose count we still hold.
                 // SAFETY: no handle, list or running thread refers to the item; `home` as above.
                 unsafe {
                     let dead = Dead::new(item, head.vtable());
@@ -104,7 +104,7 @@ unsafe fn run(
     before_end: impl FnOnce(),
 ) -> Ending {
     // Freeing the item is part of the run, because a closure may own the last handle of its queue.
-    // So is everything that a subscriber does.
+    // The same applies to everything that a subscriber does.
     let run = || {
         if helps {
             // SAFETY: (1), (2).
@@ -212,7 +212,7 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
     // SAFETY: (1): a running item is alive.
     let head = unsafe { item.as_ref() };
     let mut rest = Rest::default();
-    // Read before the end of the run, after which a waiter may free the item.
+    // Read this before the end of the run, after which a waiter may free the item.
     let key = head.key();
     let vtable = head.vtable();
     // SAFETY: (1).
@@ -274,11 +274,11 @@ pub(crate) unsafe fn pop_and_cancel(
     }
 }
 
-/// As [`pop_and_cancel`], with the decision `plan`.
+/// Does the same as [`pop_and_cancel`], with the decision `plan`.
 ///
 /// # Safety
 ///
-/// 1. As for [`pop_and_cancel`].
+/// 1. The same as for [`pop_and_cancel`].
 pub(crate) unsafe fn pop_by_and_cancel(
     item: NonNull<Head>,
     deferred_drops: &mut DeferredDrops,
@@ -287,7 +287,7 @@ pub(crate) unsafe fn pop_by_and_cancel(
 ) -> Popped {
     // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
-    // Read before the transition, because the item may get another home after it.
+    // Read this before the transition, because the item may get another home after it.
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
     let vtable = head.vtable();
     let (from, pop) = head.pop_by(plan);
@@ -340,8 +340,8 @@ fn help_here(item: NonNull<Head>) -> bool {
     // SAFETY: until we unlink it, the claimed item keeps the queue alive; then our seat does.
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
     let core = &home.core;
-    // An outer run of the same queue on this thread lends its seat. Seats count threads, so waiting
-    // for another seat here would be waiting for ourselves.
+    // An outer run of the same queue on this thread lends its seat. Seats count threads, so a wait
+    // for another seat could be a wait for this thread itself.
     let lent = is_seated(core);
     let Some(holds) = home.gate.try_help(home.node, lent) else {
         let unclaimed = head.update(|state| Some(state.unclaim().0));
@@ -429,9 +429,10 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     }
     let ((), wakers) = cleanups::with_wakers_aside(|| {
         let mut backoff = Backoff::new();
-        // Or a worker popped the item, and handed it over to us or to the run.
+        // If unlinking fails, a worker has popped the item. It then hands the item over to us or to
+        // the run.
         while head.update(State::take_handoff).is_none() && !pool.unlink(slot, item) {
-            // A worker is about to pop it.
+            // A worker is about to pop the item.
             backoff.pause();
         }
     });
@@ -468,7 +469,7 @@ pub(crate) fn cancel_and(
     let Some((_, claimed)) = head.update(claim) else {
         return false;
     };
-    // Forget it while no other thread can queue it.
+    // Forget the item while no other thread can queue it.
     trace::forget(item.as_ptr().addr());
     // SAFETY: until the claim ends, the in-flight count of the item keeps the home alive.
     let home = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
@@ -537,7 +538,7 @@ fn release_permit(home: &Pwq) {
 ///
 /// # Safety
 ///
-/// 1. As for [`note_panic`].
+/// 1. The same as for [`note_panic`].
 #[cold]
 pub(crate) unsafe fn note_expired() {
     // SAFETY: (1), as in `note_panic`.
@@ -545,7 +546,8 @@ pub(crate) unsafe fn note_expired() {
     home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts a panic of the item that this thread runs. `unseen` is one that no joiner receives.
+/// Counts a panic of the item that this thread runs. `unseen` is set if no joiner receives the
+/// panic.
 ///
 /// # Safety
 ///
@@ -586,7 +588,7 @@ sync::thread_local! {
     })
 }
 
-/// The runs of one thread, which another thread continues.
+/// The runs of one thread, which another thread can continue.
 pub(crate) struct Runs(Frame);
 
 // SAFETY: the frames stay valid while another thread reads them: see (1) of `Runs::go_on`.
@@ -687,7 +689,7 @@ fn set_blocking(blocks: bool) {
     });
 }
 
-/// Returns `true` if the innermost run of this thread is to end early.
+/// Returns `true` if the innermost run of this thread was cancelled and should end early.
 pub(crate) fn is_cancelled() -> bool {
     let frame = INNERMOST.with(Cell::get);
     // SAFETY: the item of a run is alive until the run ends, and is forgotten before it is freed.

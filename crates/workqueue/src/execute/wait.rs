@@ -1,4 +1,4 @@
-//! Waiting for a work item: the check that there can be a worker, and the sleep on the state word.
+//! Waits for a work item: checks that a worker can run it, and sleeps on its state word.
 //!
 //! # Checks before a wait
 //!
@@ -8,7 +8,7 @@
 //! Items of a `with_rescuer` queue run even if no thread can be created. If such an item waits for
 //! an item or a flush of a queue without a rescuer, it depends on a new thread after all. A waiter
 //! is therefore checked here first, and such a wait is reported, once for each pair. The kernel's
-//! `check_flush_dependency`.
+//! `check_flush_dependency` does the same.
 //!
 //! ## How the queue of an item is found
 //!
@@ -85,11 +85,11 @@ pub(crate) fn note_workers() {
     HAS_ANY.get_or_set(());
 }
 
-/// Checks that there can be a worker, before a wait for an item.
+/// Checks, before a wait for an item, that a worker can run it.
 ///
 /// # Panics
 ///
-/// In a child of `fork` that has no worker.
+/// If called in a child of `fork` that has no workers.
 #[inline]
 pub fn must_have_workers() {
     assert!(
@@ -116,7 +116,7 @@ pub(crate) fn must_not_be_lost(is_lost: bool) {
 ///
 /// # Blocking
 ///
-/// Until `run.rs` or `Work::cancel` ends the run.
+/// Blocks until `run.rs` or `Work::cancel` ends the run.
 pub(crate) fn until_completed(head: &Head, seq: u64) {
     if polling_pays_off(head, seq) {
         return;
@@ -138,7 +138,7 @@ pub(crate) fn until_completed(head: &Head, seq: u64) {
 ///
 /// # Blocking
 ///
-/// As [`until_completed`], for at most `timeout`.
+/// The same as [`until_completed`], for at most `timeout`.
 pub(crate) fn until_completed_within(head: &Head, seq: u64, timeout: Duration) -> bool {
     let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
     // The end time saturates at more than five hundred years, which means no limit.
@@ -319,7 +319,7 @@ impl Dispatch {
 }
 
 /// Maximum number of runs on one stack. A guess: on a default stack of 2 MiB, each run may use 16
-/// KiB. With a larger value a stack may overflow. With a smaller one a chain starts more threads.
+/// KiB. With a larger value, a stack may overflow. With a smaller one, a chain starts more threads.
 const MAX_DEPTH: u32 = if cfg!(miri) { 2 } else { 128 };
 const RUN_BYTES: usize = (2 << 20) / 128;
 
@@ -338,7 +338,7 @@ impl HelpRequest {
     }
 }
 
-/// The result of an errand.
+/// The answer to a [`HelpRequest`], and the event that it has been given.
 #[derive(Debug, Default)]
 struct Answer {
     answer: Mutex<Option<bool>>,
@@ -348,7 +348,7 @@ struct Answer {
 /// Calls `help` for `item`, for which the caller has a handle, and returns its result. If this
 /// thread's stack has many runs already, another thread calls `help`.
 ///
-/// If no thread can be started, the stack grows further.
+/// If no thread can be started, this thread calls `help` after all.
 #[inline]
 pub(crate) fn within_a_stack(item: NonNull<Head>, help: fn(NonNull<Head>) -> bool) -> bool {
     if depth() < FEW {

@@ -223,7 +223,7 @@ impl Work {
         !self.head().load().is_idle()
     }
 
-    /// Returns whether the item is pending and whether it is executing, both at one moment.
+    /// Returns whether the item is pending and whether it is executing, both at the same moment.
     ///
     /// # Blocking
     ///
@@ -244,7 +244,8 @@ impl Work {
     ///
     /// # Blocking
     ///
-    /// Until these runs have ended. If another work item calls this, its pool may start a worker.
+    /// Blocks until these runs have ended. If another work item calls this, its pool may start a
+    /// worker.
     ///
     /// # Errors
     ///
@@ -256,8 +257,8 @@ impl Work {
     ///
     /// # Panics
     ///
-    /// In an item of a bottom-half queue if it would wait, and in a child of `fork` for an item of
-    /// its parent.
+    /// If it has to wait inside an item of a bottom-half queue, or in a child of `fork` for an item
+    /// of the parent.
     #[doc(alias = "flush_work")]
     pub fn flush(&self) -> Result<bool, FlushError> {
         let head = self.head();
@@ -311,10 +312,10 @@ impl Work {
     ///
     /// # Blocking
     ///
-    /// Only briefly. If the queue is ordered, the item is searched in its list under the pool lock
-    /// (a millisecond in a list of 100,000; a spawned closure has no such cost). In other queues,
-    /// cancelled items are removed from time to time. If another thread is queueing or cancelling
-    /// the item, or is about to run it, this waits for the end of that operation.
+    /// Blocks only briefly. If the queue is ordered, the item is searched in its list under the
+    /// pool lock (a millisecond in a list of 100,000; a spawned closure has no such cost). In other
+    /// queues, cancelled items are removed from time to time. If another thread is queueing or
+    /// cancelling the item, or is about to run it, this waits for the end of that operation.
     #[doc(alias = "cancel_work")]
     pub fn cancel(&self) -> bool {
         if self.is_lost() {
@@ -342,12 +343,12 @@ impl Work {
     ///
     /// # Blocking
     ///
-    /// Until the current run has ended. Inside the item's own run it does not wait.
+    /// Blocks until the current run has ended. Inside the item's own run it does not wait.
     ///
     /// # Panics
     ///
-    /// As [`disable`](Self::disable), and inside another item of a bottom-half queue, before any
-    /// change.
+    /// If [`disable`](Self::disable) panics, or if called inside another item of a bottom-half
+    /// queue. The item is unchanged then.
     #[doc(alias = "cancel_work_sync")]
     pub fn cancel_sync(&self) -> bool {
         let was_pending = self.disable_sync();
@@ -362,7 +363,7 @@ impl Work {
     ///
     /// # Blocking
     ///
-    /// As [`cancel`](Self::cancel).
+    /// The same as [`cancel`](Self::cancel).
     ///
     /// # Panics
     ///
@@ -394,12 +395,12 @@ impl Work {
     ///
     /// # Blocking
     ///
-    /// Until the current run has ended. Inside the item's own run it does not wait.
+    /// Blocks until the current run has ended. Inside the item's own run it does not wait.
     ///
     /// # Panics
     ///
-    /// As [`disable`](Self::disable), and inside another item of a bottom-half queue, before any
-    /// change.
+    /// If [`disable`](Self::disable) panics, or if called inside another item of a bottom-half
+    /// queue. The item is unchanged then.
     #[doc(alias = "disable_work_sync")]
     pub fn disable_sync(&self) -> bool {
         self.must_be_free_to_wait();
@@ -413,8 +414,8 @@ impl Work {
     ///
     /// # Panics
     ///
-    /// Inside another item of a bottom-half queue, and in a child of `fork` if the item runs
-    /// forever.
+    /// If called inside another item of a bottom-half queue, or in a child of `fork` in which the
+    /// item's run never ends.
     pub(crate) fn must_be_free_to_wait(&self) {
         if !is_current(self.item) {
             report::must_be_free_to_sleep();
@@ -451,7 +452,7 @@ impl Work {
         enabled.is_some_and(|(_, now)| now.disable_depth() == 0)
     }
 
-    /// Returns a handle that is not counted, of an item that begins with a [`Revivable`].
+    /// Returns an uncounted handle of an item that begins with a [`Revivable`].
     ///
     /// # Safety
     ///
@@ -514,7 +515,7 @@ pub(crate) fn with_owner<T: Send + Sync + 'static>(
 /// and in a spawned closure or future.
 ///
 /// If runs are nested, as when an item flushes another one, this is the item of the innermost run.
-/// The kernel's `current_work`.
+/// It is the kernel's `current_work`.
 ///
 /// # Blocking
 ///

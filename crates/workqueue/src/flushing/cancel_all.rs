@@ -15,11 +15,11 @@ use crate::{
 impl Workqueue {
     /// Cancels all pending and delayed items. Returns the number of cancelled items.
     ///
-    /// Joiners get [`JoinError::Cancelled`](crate::JoinError::Cancelled), and flushes
-    /// end. A spawned closure is dropped here. A [`Work`](crate::Work) stays, and can be
-    /// queued again, also by its own run. A running item continues to its end; if it was queued
-    /// again in the meantime, that enqueue is cancelled. Periodic work of [`every`](Self::every)
-    /// ends for good: if it is running, this run is its last.
+    /// Joiners get [`JoinError::Cancelled`](crate::JoinError::Cancelled), and flushes end. A
+    /// spawned closure is dropped here. A [`Work`](crate::Work) stays, and can be queued again,
+    /// even by its own run. A running item continues to its end; if it was queued again in the
+    /// meantime, that enqueue is cancelled. Periodic work of [`every`](Self::every) ends for good:
+    /// if it is running, this run is its last.
     ///
     /// The result counts the items that were queued or delayed and did not run. Three kinds are
     /// cancelled and not counted: a running item that was queued again, an item that waits for a
@@ -59,7 +59,7 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// In a child of `fork`. A panic of a destructor is caught and dropped.
+    /// If called in a child of `fork`. A panic of a destructor is caught and dropped.
     ///
     /// # Examples
     ///
@@ -139,11 +139,12 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Never for an item: as [`cancel_all`](Self::cancel_all), without the drops.
+    /// Never waits for an item. It blocks as [`cancel_all`](Self::cancel_all) does, except for the
+    /// drops.
     ///
     /// # Panics
     ///
-    /// In a child of `fork`. The queue is then unchanged.
+    /// If called in a child of `fork`. The queue is then unchanged.
     ///
     /// # Examples
     ///
@@ -176,7 +177,8 @@ impl Inner {
         self.set_paused(false);
         let ((), wakers) = cleanups::with_wakers_aside(|| self.core.token().cancel());
         rest.wakers.extend(wakers);
-        // One deferred cleanup for each destructor, so that none that blocks delays the others.
+        // There is one deferred cleanup for each destructor, so that one that blocks does not delay
+        // the others.
         self.timers.all.leave_wakers(rest.wakers);
         self.manager.leave_boxed_to_reapers(rest.dropped);
     }
@@ -184,8 +186,8 @@ impl Inner {
     /// Takes all pending items and timers. None of them starts afterwards.
     fn take_all(&self) -> Cancelled {
         let mut cancelled = Cancelled::default();
-        // For closures of strands that run. Relaxed: a closure that reads the former number after
-        // this starts during the call.
+        // This is for closures of running strands. Relaxed: a closure that reads the former number
+        // after this starts during the call.
         self.core.nr_cancels.fetch_add(1, Ordering::Relaxed);
         for due in self.timers.cancel() {
             cancelled.add_due(due.leave());

@@ -1,4 +1,4 @@
-//! Draining, pausing and destroying a queue.
+//! Drains, pauses and destroys a queue.
 
 use std::{fmt, time::Duration};
 
@@ -72,8 +72,8 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Until the queue is empty. If items keep queueing new items, the drain never ends, and is
-    /// reported ([`Report::LongDrain`]). It never ends if an item of the queue waits for the
+    /// Blocks until the queue is empty. If items keep queueing new items, the drain never ends, and
+    /// is reported ([`Report::LongDrain`]). It never ends if an item of the queue waits for the
     /// caller: for example, if it joins an item of another queue, and that item calls this. Nor
     /// does it end while a suspended future is not woken; [`drain_timeout`](Self::drain_timeout)
     /// names that future. A thread that must not block uses [`drain_async`](Self::drain_async). See
@@ -83,7 +83,8 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// Inside an item of a bottom-half queue, which must not wait. The queue is unchanged then.
+    /// If called inside an item of a bottom-half queue, which must not wait. The queue is unchanged
+    /// then.
     ///
     /// # Errors
     ///
@@ -108,11 +109,12 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// As [`drain`](Self::drain), for at most `timeout`. With zero, the queue is checked once.
+    /// The same as [`drain`](Self::drain), for at most `timeout`. With zero, the queue is checked
+    /// once.
     ///
     /// # Panics
     ///
-    /// As [`drain`](Self::drain).
+    /// The same as [`drain`](Self::drain).
     ///
     /// # Errors
     ///
@@ -160,11 +162,11 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// As [`drain`](Self::drain).
+    /// The same as [`drain`](Self::drain).
     ///
     /// # Panics
     ///
-    /// As [`drain`](Self::drain).
+    /// The same as [`drain`](Self::drain).
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Draining a queue from an async task.
+//! Drains a queue from an async task.
 
 use std::{
     fmt,
@@ -49,8 +49,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] for a process-wide queue; also if polled inside an item or a future of
-    /// this queue, because the drain would wait for that item.
+    /// [`OwnQueueError`] for a process-wide queue, or if polled inside an item or a future of this
+    /// queue, because the drain would wait for that item.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! Flushing a queue: waiting for all items that are in flight now, and for no later ones.
+//! Flushes a queue: waits for all items that are in flight now, and for no later ones.
 //!
 //! # The protocol
 //!
@@ -45,8 +45,8 @@ use crate::{
     queues::queue::{Inner, Workqueue},
 };
 
-/// The error of an item that would wait for its own queue, and so for itself. Also the error of
-/// draining a process-wide queue, because that would stop the queue for all its users.
+/// The error of an item that would wait for its own queue, and therefore for itself. Also the error
+/// of draining a process-wide queue, because that would stop the queue for all its users.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnQueueError {
     queue: Box<str>,
@@ -109,12 +109,12 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Until these items end. If a work item of another queue calls this, its pool may start
+    /// Blocks until these items end. If a work item of another queue calls this, its pool may start
     /// another worker. While the queue is [paused](Self::pause), its pending items do not end.
     ///
     /// # Panics
     ///
-    /// Inside an item of a bottom-half queue, because such an item must not wait.
+    /// If called inside an item of a bottom-half queue, because such an item must not wait.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ impl Inner {
     ///
     /// # Panics
     ///
-    /// In a child of `fork`, and inside an item of a bottom-half queue.
+    /// If called in a child of `fork`, and inside an item of a bottom-half queue.
     pub(crate) fn may_wait(&self) -> Result<(), OwnQueueError> {
         self.may_be_awaited()?;
         report::must_be_free_to_sleep();
@@ -162,7 +162,7 @@ impl Inner {
     ///
     /// # Panics
     ///
-    /// In a child of `fork`.
+    /// If called in a child of `fork`.
     pub(crate) fn may_be_awaited(&self) -> Result<(), OwnQueueError> {
         self.must_be_at_home();
         if self.runs_here() {
@@ -228,7 +228,7 @@ impl<'a> Flush<'a> {
             }
             let gates = self.inner.plan.lock().gates();
             let phases = gates.into_iter().map(|gate| {
-                // A helper that a stock counts at this point started before.
+                // A helper that a stock counts at this point has started before.
                 let gate = Gate::closed(gate);
                 let phase = gate.phase();
                 (gate, phase)

@@ -1,4 +1,4 @@
-//! Waiting for all items of a queue. `flush.rs` waits for the items that are in flight now,
+//! Waits for all items of a queue. `flush.rs` waits for the items that are in flight now,
 //! `drain.rs` until the queue is empty, and `drain_async.rs` does so for tasks. `rounds.rs` counts
 //! the rounds of a drain. `cancel_all.rs` cancels without waiting, and `shutdown.rs` after a time.
 

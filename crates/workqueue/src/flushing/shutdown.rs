@@ -1,4 +1,4 @@
-//! Shutting queues down within a time limit, in order.
+//! Shuts queues down within a time limit, in order.
 //!
 //! A shutdown is a drain with a time limit (`rounds.rs` has the loop): it closes the queue, waits
 //! until it is drained, and at the limit cancels the remaining items. Several queues are shut down
@@ -33,7 +33,8 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// As [`drain`](Self::drain), for at most `timeout`. With zero, the queue is checked once.
+    /// The same as [`drain`](Self::drain), for at most `timeout`. With zero, the queue is checked
+    /// once.
     ///
     /// # Errors
     ///
@@ -42,7 +43,7 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// As [`drain`](Self::drain).
+    /// The same as [`drain`](Self::drain).
     ///
     /// # Examples
     ///
@@ -74,7 +75,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// As [`shutdown_timeout`](Self::shutdown_timeout).
+    /// The errors of [`shutdown_timeout`](Self::shutdown_timeout).
     ///
     /// # Panics
     ///
@@ -104,7 +105,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// As [`drain_timeout`](Self::drain_timeout).
+    /// The errors of [`drain_timeout`](Self::drain_timeout).
     ///
     /// # Panics
     ///
@@ -145,7 +146,7 @@ impl Workqueue {
 ///
 /// # Blocking
 ///
-/// As [`Workqueue::drain`], for at most `timeout`.
+/// The same as [`Workqueue::drain`], for at most `timeout`.
 ///
 /// # Errors
 ///
@@ -154,7 +155,7 @@ impl Workqueue {
 ///
 /// # Panics
 ///
-/// As [`Workqueue::drain`].
+/// The same as [`Workqueue::drain`].
 ///
 /// # Examples
 ///
@@ -199,7 +200,7 @@ pub fn shutdown_in_order(
 ///
 /// # Errors
 ///
-/// As [`shutdown_in_order`].
+/// The errors of [`shutdown_in_order`].
 ///
 /// # Panics
 ///

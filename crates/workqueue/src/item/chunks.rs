@@ -1,9 +1,9 @@
 //! Allocates chunks, from which blocks are cut, and returns the memory of a burst to the system.
 //!
 //! A chunk in use has no counters, so allocating and freeing a block stays cheap. Instead, an
-//! occasional *scan* collects all unused blocks of the caches and counts them per chunk. It returns
-//! the pages of each chunk of which it has every block to the system, and puts the other blocks
-//! back. The address range of such a chunk is kept and reused.
+//! occasional *scan* collects all unused blocks of the caches and counts them per chunk. If it has
+//! every block of a chunk, it returns the pages of the chunk to the system. It puts the other
+//! blocks back. The address range of such a chunk is kept and reused.
 //!
 //! ```text
 //! scan:   request the unused blocks of each cache that has not run out since the last scan
@@ -46,8 +46,8 @@ use super::memory::{
     cache::{Cache, Free},
 };
 
-/// Size and alignment of a chunk, so that masking a block's address finds its chunk. At least a
-/// page, because only whole pages can be returned.
+/// Size and alignment of a chunk, so that masking a block's address finds its chunk. It is at least
+/// a page, because only whole pages can be returned.
 const CHUNK: usize = if cfg!(miri) { 4 * 1024 } else { 32 * 1024 };
 /// The number of chunks allocated at once, so that their alignment wastes little memory.
 const NR_AT_ONCE: usize = if cfg!(miri) { 2 } else { 32 };
@@ -61,13 +61,13 @@ const MAX_PAUSE_NS: u64 = 64 * PAUSE_NS;
 /// The header of a chunk, in the space of its first block.
 #[repr(C)]
 pub(super) struct Chunk {
-    /// I: the cache that the blocks belong to.
+    /// I: the cache to which the blocks belong.
     pub(super) owner: &'static Cache,
     /// I: the size class of the blocks.
     class: usize,
-    /// The blocks that the current scan has found. Scanner only.
+    /// The blocks that the current scan has found. Used only by the scanner.
     found: Chain<Free>,
-    /// The number of that scan. Scanner only.
+    /// The number of that scan. Used only by the scanner.
     found_by: u64,
 }
 
@@ -172,7 +172,7 @@ fn allocate() -> Spare {
     let Some(first) = NonNull::new(memory) else {
         alloc::handle_alloc_error(layout);
     };
-    // SAFETY: (all of them) inside the memory that was just allocated.
+    // SAFETY: all these addresses are inside the memory that was just allocated.
     let others = (1..NR_AT_ONCE)
         .rev()
         .map(|i| unsafe { first.add(i * CHUNK) });
@@ -270,7 +270,7 @@ pub(crate) fn scan() {
     let may_take = asym::heavy_quiet() || !asym::init();
     if may_take {
         for cache in &asked {
-            // No fork while a cache is taken.
+            // The lock prevents a fork while a cache is taken.
             let _home = HOME.lock();
             cache.take_unused(&mut lists);
         }
@@ -301,13 +301,13 @@ fn end_scan(unused: Vec<Spare>, found_little: bool, again: bool) {
     }
     let late = mem::take(&mut home.given);
     drop(home);
-    // Not kept for the next scan, because there may be none.
+    // These blocks are not kept for the next scan, because there may be none.
     for given in late {
         // All blocks of a list have one cache and one class.
         if let Some(first) = NonNull::new(given.peek().cast_mut()) {
             let chunk = Chunk::of(first);
-            // SAFETY: (both) the chunk stays in place as long as the block, and these fields do not
-            // change while it is in use.
+            // SAFETY: for both fields: the chunk stays in place as long as the block, and the
+            // fields do not change while it is in use.
             let (owner, class) = unsafe { ((*chunk).owner, (*chunk).class) };
             owner.put_back(class, given.collect());
         }
@@ -324,8 +324,8 @@ fn sort(lists: Vec<Taken<Free>>, number: u64) -> (usize, Vec<Spare>) {
     let (mut nr_blocks, mut seen) = (0, Vec::new());
     for block in lists.into_iter().flatten() {
         let chunk = Chunk::of(block.0);
-        // SAFETY: (both) the chunk stays in place as long as the block, and only the scanner uses
-        // these fields; one scan runs at a time.
+        // SAFETY: for both fields: the chunk stays in place as long as the block, only the scanner
+        // uses the fields, and one scan runs at a time.
         let (found, found_by) = unsafe { (&mut (*chunk).found, &mut (*chunk).found_by) };
         if mem::replace(found_by, number) != number {
             // The list may have been in the middle of a change when the process forked.
@@ -339,7 +339,7 @@ fn sort(lists: Vec<Taken<Free>>, number: u64) -> (usize, Vec<Spare>) {
     for chunk in seen {
         // SAFETY: as above; chunks become unused only here.
         let found = mem::take(unsafe { &mut (*chunk).found });
-        // SAFETY: (both) these fields do not change while the chunk is in use.
+        // SAFETY: for both fields: they do not change while the chunk is in use.
         let (owner, class) = unsafe { ((*chunk).owner, (*chunk).class) };
         if found.len() == Chunk::nr_blocks(class) {
             // The blocks become unused together with their chunk.
@@ -358,7 +358,7 @@ mod tests {
 
     use super::{super::memory::cache, *};
 
-    /// More blocks than the caches of exited threads hold.
+    /// A number of blocks that exceeds those in the caches of exited threads.
     const MANY: usize = if cfg!(miri) { 300 } else { 100_000 };
 
     fn blocks(nr: usize) -> Vec<NonNull<Free>> {
@@ -367,7 +367,7 @@ mod tests {
 
     fn free(blocks: impl IntoIterator<Item = NonNull<Free>>) {
         for block in blocks {
-            // SAFETY: allocated by `blocks`, and not used any more.
+            // SAFETY: the block was allocated by `blocks`, and is not used any more.
             unsafe { cache::free(block.cast(), 2) };
         }
     }
@@ -403,7 +403,7 @@ mod tests {
             let mut all = blocks(2 * Chunk::nr_blocks(2));
             let (lost, chunk) = (all[0], Chunk::of(all[0]));
             begin();
-            // The state that a scan of the parent leaves in the child.
+            // Create the state that a scan of the parent leaves in the child.
             // SAFETY: no other scan runs, and the block that is added is ours.
             unsafe { (*chunk).found.push_back(cache::Block(lost)) };
             end_scan(Vec::new(), true, false);

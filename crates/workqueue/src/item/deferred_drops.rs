@@ -18,8 +18,8 @@ pub struct DeferredDrops {
     pub(crate) taken: Vec<NonNull<Head>>,
     /// The number of capacity permits that are to be released.
     pub(crate) nr_places: usize,
-    /// The number of user items that are no list entry of their own, such as closures of strands,
-    /// less the number of list entries that are no user item, such as strands and scope tickets.
+    /// The number of user items that are not list entries, such as closures of strands, minus the
+    /// number of list entries that are not user items, such as strands and scope tickets.
     pub(crate) nr_more: isize,
     /// User values to drop.
     pub(crate) dropped: Vec<Box<dyn Cleanup>>,

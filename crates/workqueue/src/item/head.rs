@@ -25,8 +25,8 @@
 //!   gate.
 //! - The **completion sequence number** counts completed runs and cancelled enqueues, in enqueue
 //!   order. If an enqueue is cancelled while an earlier run is executing, the item is marked `OWED`
-//!   and the cancel is counted when that run ends. Counted immediately, it would be mistaken for
-//!   the end of that run.
+//!   and the cancel is counted when that run ends. If it were counted immediately, it would be
+//!   mistaken for the end of that run.
 //! - **Freeing.** An item without handles (`ORPHAN`) is freed after the transition that leaves it
 //!   neither linked, nor running, nor claimed.
 //!
@@ -36,8 +36,8 @@
 //!
 //! The count determines which handle is the last; the item's state determines which thread frees
 //! the item. The thread that drops the last handle sets `ORPHAN` in the state. The item is freed
-//! after the transition that leaves it an item without handles that no list and no thread holds. A
-//! run lends its item a handle that is not counted. If it is cloned after all others were dropped,
+//! after the transition after which it has no handles, and no list or thread holds it. A run lends
+//! its item a handle that is not counted. If that handle is cloned after all others were dropped,
 //! the count rises from zero, and the clone waits until the state agrees with the count.
 
 use std::{
@@ -108,7 +108,7 @@ pub struct VTable {
     /// Pops the item, which the caller just took off a list, and runs it if it is to run.
     pub(crate) run: unsafe fn(NonNull<Head>) -> Popped,
     /// Pops the item, which the caller just took off a list, and cancels it if it is pending;
-    /// returns `Ran` in that case. The remaining work is added to the remains.
+    /// returns `Ran` in that case. The remaining work is added to the [`DeferredDrops`].
     pub(crate) cancel: unsafe fn(NonNull<Head>, &mut DeferredDrops) -> Popped,
     /// Runs an item that the caller has moved to the running state.
     pub(crate) call: unsafe fn(NonNull<Head>) -> Ending,
@@ -185,7 +185,7 @@ impl HandleTable {
     ///
     /// # Safety
     ///
-    /// 1. As [`slot`](Self::slot), and the flag that a task waits is set.
+    /// 1. The same as [`slot`](Self::slot), and the flag that a task waits is set.
     pub(crate) unsafe fn awaited_slot(&self, item: NonNull<Head>) -> Arc<TaskSlot> {
         // SAFETY: (1): the flag was set after the slot was written, and the slot is not written
         // again.
@@ -201,11 +201,11 @@ pub(crate) struct Expiry {
     ///
     /// [`StartBy::left_ns`]: crate::execute::deadline::StartBy::left_ns
     pub(crate) left_ns: unsafe fn(NonNull<Head>) -> u64,
-    /// Expires the item, whose deadline has passed. Returns `true` if it has not started, and never
-    /// will.
+    /// Expires the item, whose deadline has passed. Returns `true` if the item had not started, and
+    /// therefore never will.
     pub(crate) expire: unsafe fn(NonNull<Head>) -> bool,
     /// Registers the waker to be woken at the deadline, in place of an earlier one; returns `false`
-    /// if the deadline has passed. Only for the handle.
+    /// if the deadline has passed. Called only by the handle.
     pub(crate) wake_then: unsafe fn(NonNull<Head>, &Waker) -> bool,
 }
 
@@ -236,7 +236,7 @@ impl Popped {
 /// The place where an async task that waits for an item stores its waker.
 pub(crate) type TaskSlot = Mutex<Option<Foreign<Waker>>>;
 
-/// The work that is left after a run has ended.
+/// The work that remains after a run has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) completion: Completion,
@@ -342,8 +342,8 @@ impl Head {
     }
 
     /// Decides how to enqueue at `home`. `is_ours` returns `true` if a pwq, which is only compared,
-    /// belongs to the same queue; if it returns `false` for such a pwq, the item is moved. A
-    /// returned plan with a state has been applied. If `has_permit` is set, the item then owns the
+    /// belongs to the same queue; if it returns `false`, the item is moved. If the returned plan
+    /// has a state, that state has been applied. If `has_permit` is set, the item then owns the
     /// caller's capacity permit. `revivable` is given for an item whose link may stay in its list
     /// after a cancel.
     #[inline]
@@ -365,7 +365,8 @@ impl Head {
                 Enqueue::Push(to) | Enqueue::Claim(to) | Enqueue::Elsewhere(to) => (to, false),
                 // If a bulk cancel came in between, this transition queues the item.
                 Enqueue::Pending if from.is_left() && revivable.is_some() => (from.revived(), true),
-                // Also a transition, so that the coming run sees all writes before this call.
+                // This is also a transition, so that the coming run sees all writes before this
+                // call.
                 Enqueue::Pending if !sync::twin::armed("item: pending is no transition") => {
                     (from, false)
                 }
@@ -431,7 +432,7 @@ impl Handles {
         if self.0.fetch_add(1, Ordering::Relaxed) == 0 {
             // The last handle was dropped, and the run that we are in lends its own. The thread
             // that dropped the last handle may not have updated the state yet. We wait for that
-            // update: after ours, it would cause the item to be freed.
+            // update, because it would cause the item to be freed if it came after ours.
             let mut backoff = Backoff::new();
             while head.update(State::adopt).is_none() {
                 if sync::twin::armed("item: a clone does not wait") {
@@ -453,12 +454,12 @@ impl Handles {
         drop(unsafe { self.leave(item) });
     }
 
-    /// Removes a handle like [`remove`](Self::remove), but returns the item if it is to be freed:
-    /// for threads that must not run user code.
+    /// Removes a handle as [`remove`](Self::remove) does, but returns the item if it is to be
+    /// freed. Use it on threads that must not run user code.
     ///
     /// # Safety
     ///
-    /// 1. As [`remove`](Self::remove).
+    /// 1. The same as [`remove`](Self::remove).
     pub(crate) unsafe fn leave(&self, item: NonNull<Head>) -> Option<Dead> {
         // If the decrement of another handle comes last, its Acquire below sees our uses of the
         // item. If ours comes last, we see the uses of all others, and the item is ours to free.
@@ -470,7 +471,7 @@ impl Handles {
         //   other drops: uses of the item;  nr_handles -= 1 Release
         // ORDER(handles): the decrement above is the other end.
         // Test: a_dropped_item_is_freed_once
-        // Not a fence, because ThreadSanitizer does not model fences.
+        // This is not a fence, because ThreadSanitizer does not model fences.
         self.0.load(Ordering::Acquire);
         // SAFETY: (1): the last handle keeps the item alive until the transition below.
         unsafe { orphaned(item) }
@@ -491,7 +492,7 @@ pub(crate) unsafe fn orphan(item: NonNull<Head>) {
 ///
 /// # Safety
 ///
-/// 1. As [`orphan`].
+/// 1. The same as [`orphan`].
 unsafe fn orphaned(item: NonNull<Head>) -> Option<Dead> {
     // SAFETY: (1).
     let head = unsafe { item.as_ref() };
@@ -571,8 +572,8 @@ const RECLAIM: u64 = 1 << 13;
 /// `limit/capacity.rs`.
 const COUNTED: u64 = 1 << 14;
 
-/// Set if the item was queued into its old position, where it may look older than it is. Only for
-/// items that can be queued again; no task waits for these.
+/// Set if the item was queued into its old position, where it may look older than it is. The flag
+/// is used only for items that can be queued again, for which no task waits.
 const REVIVED: u64 = WAKER;
 
 /// All flags of [`Rules`].
@@ -612,15 +613,15 @@ impl Rules {
 /// The action of an enqueuer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Enqueue {
-    /// Nothing: the item is already pending.
+    /// Do nothing: the item is already pending.
     Pending,
-    /// Nothing: the item is disabled.
+    /// Do nothing: the item is disabled.
     Disabled,
     /// Set the state; the link is still in a list of this queue, where a worker will find it.
     Revive(State),
     /// Set the state and push the item.
     Push(State),
-    /// Set the state, write the new home pwq, publish, push.
+    /// Set the state, write the new home pwq, publish the item, and push it.
     Claim(State),
     /// Set the state, remove the link from another queue's list or take it back from the run that
     /// it was handed to, and continue as for `Claim`.
@@ -632,7 +633,8 @@ pub(crate) enum Enqueue {
 pub(crate) enum Pop {
     /// Set the state and run the item.
     Run(State),
-    /// Set the state; the thread that runs or claims the item inherits link and in-flight count.
+    /// Set the state; the thread that runs or claims the item inherits its list link and in-flight
+    /// count.
     Leave(State),
     /// Set the state and release the in-flight count: the item is not pending.
     Discard(State),
@@ -759,7 +761,7 @@ impl State {
     pub(crate) fn is_idle(self) -> bool {
         !self.has(PENDING | RUNNING | CLAIMED)
     }
-    /// Returns how often the item was disabled and not enabled again.
+    /// Returns the number of times that the item was disabled and not enabled again.
     #[inline]
     pub fn disable_depth(self) -> u16 {
         (self.0 >> DISABLE_SHIFT) as u16
@@ -769,7 +771,8 @@ impl State {
     pub fn completion_seq(self) -> u64 {
         (self.0 & SEQ_MASK) >> SEQ_SHIFT
     }
-    /// Returns the completion sequence number at the end of everything queued or running now.
+    /// Returns the completion sequence number that is reached when everything that is queued or
+    /// running now has ended.
     pub(crate) fn last_completion_seq(self) -> u64 {
         let nr_left = u64::from(self.has(RUNNING)) + u64::from(self.has(PENDING | CLAIMED));
         self.completion_seq().wrapping_add(nr_left) & (SEQ_MASK >> SEQ_SHIFT)
@@ -835,8 +838,8 @@ impl State {
     pub(crate) fn pop(self) -> Pop {
         let popped = self.without(LINKED);
         let busy = self.has(RUNNING) && !sync::twin::armed("item: runs overlap");
-        // Also if it is not pending: the link that a helper left in the list is counted until the
-        // helper's run has ended.
+        // This applies even if the item is not pending, because the link that a helper left in the
+        // list is counted until the helper's run has ended.
         let busy =
             busy && (self.has(PENDING) || !sync::twin::armed("item: forgets a helper's link"));
         if self.has(CLAIMED) || busy {
@@ -848,7 +851,8 @@ impl State {
         }
     }
 
-    /// Returns `true` if an item must be freed, which was discarded or has lost its last handle.
+    /// Returns `true` if the item must be freed, after it was discarded or has lost its last
+    /// handle.
     pub(crate) fn frees(self) -> bool {
         self.is_free()
     }
@@ -916,8 +920,8 @@ impl State {
             .with(RUNNING)
     }
 
-    /// Releases a helper's claim; the flag is set if the link was popped since and must be pushed
-    /// again.
+    /// Releases a helper's claim. The flag is set if the link has been popped since and must be
+    /// pushed again.
     pub(crate) fn unclaim(self) -> (State, bool) {
         let next = self.without(CLAIMED);
         if self.has(HANDOFF) {
@@ -943,14 +947,15 @@ impl State {
     pub(crate) fn await_task(self) -> State {
         self.with(WAKER)
     }
-    /// Returns `true` if a task has polled the handle. Not for a `Work`, which no task waits for.
+    /// Returns `true` if a task has polled the handle. Not to be called for a `Work`, for which no
+    /// task waits.
     pub(crate) fn awaits_task(self) -> bool {
         self.has(WAKER)
     }
     pub(crate) fn orphan(self) -> State {
         self.with(ORPHAN)
     }
-    /// Clears `ORPHAN`; `None` while it is not set.
+    /// Clears `ORPHAN`. Returns `None` while it is not set.
     pub(crate) fn adopt(self) -> Option<State> {
         self.has(ORPHAN).then(|| self.without(ORPHAN))
     }

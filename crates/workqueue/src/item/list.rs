@@ -11,16 +11,16 @@
 //!
 //! [`Colors`] counts the items of a pwq by color, so that a flush knows which items it waits for.
 //!
-//! A pwq gives every item that it adopts its current *color*, and counts the items of each color.
-//! A flush closes the current color, so that later items get the next one. The flush has ended
-//! when no item of its color, or of an older one, is in flight. Items that are queued after a
-//! flush therefore do not delay it, in whatever order items end.
+//! A pwq gives every item that it adopts its current *color*, and counts the items of each color. A
+//! flush closes the current color, so that later items get the next one. The flush has ended when
+//! no item of its color, or of an older one, is in flight. Items that are queued after a flush
+//! therefore do not delay it, no matter in which order items end.
 //!
 //! Colors are used in turn, as a ring. If all are in use, the current color stays open until the
 //! oldest is free. Items adopted until then belong to every flush that would have closed the
 //! current color. The first of these flushes to check again closes it for all of them, so a flush
-//! waits for the items of at most one ring, whatever other flushes begin. This is the kernel's
-//! overflow list.
+//! waits for the items of at most one ring, no matter how many other flushes begin. This
+//! corresponds to the kernel's overflow list.
 //!
 //! An item's color is stored in its list link from its adoption until its in-flight count is
 //! released. The counts are not shared: the pool lock guards them.
@@ -39,7 +39,7 @@ use super::head::Head;
 const COLOR_MASK: usize = align_of::<Head>() - 1;
 const _: () = assert!(NR_COLORS <= align_of::<Head>());
 
-/// A first-in first-out list of items that is not shared between threads.
+/// A first-in, first-out list of items that is not shared between threads.
 #[derive(Debug)]
 pub(crate) struct List {
     first: *mut Head,
@@ -197,7 +197,7 @@ impl List {
 #[derive(Debug)]
 pub(crate) struct Injector {
     newest: RawStack<Head>,
-    /// The time of the last push to an empty injector, in cycles. For statistics only.
+    /// The time of the last push to an empty injector, in cycles. Used only for statistics.
     since: AtomicU64,
     /// I: set if that time is recorded.
     is_timed: bool,
@@ -213,8 +213,8 @@ impl Injector {
     }
 
     /// Returns approximately when the first of the items that the caller has just taken was pushed,
-    /// in cycles, or `None` if that is not recorded. A push at the same time as the taking may
-    /// already have overwritten the time with its own, slightly later one.
+    /// in cycles, or `None` if that is not recorded. A push that overlaps the taking may already
+    /// have overwritten the time with its own, slightly later one.
     pub(crate) fn since(&self) -> Option<u64> {
         self.is_timed.then(|| self.since.load(Ordering::Relaxed))
     }
@@ -242,8 +242,8 @@ impl Injector {
         before.is_null()
     }
 
-    /// Removes `item` if nothing was pushed after it and it was not taken. Only for the thread that
-    /// has claimed the item.
+    /// Removes `item` if nothing was pushed after it and it was not taken. Called only by the
+    /// thread that has claimed the item.
     ///
     /// While `item` is on top, the item below it is still the same: items leave the stack all at
     /// once or, through this function, from the top, and a claimed item is not pushed again. Its
@@ -480,7 +480,7 @@ mod tests {
         let (mut colors, used) = full_ring();
         let up_to = colors.close();
         assert_eq!(Some(&colors.present()), used.last(), "closed nothing");
-        // Not the oldest color, so no color becomes free.
+        // This is not the oldest color, so no color becomes free.
         assert!(!colors.retire(used[1], 1));
         assert!(!colors.has_reached(up_to));
         assert_eq!(Some(&colors.present()), used.last(), "closed nothing");

@@ -91,9 +91,9 @@ mod general {
 
     /// # Safety
     ///
-    /// 1. As for `cache::free`.
+    /// 1. The same as for `cache::free`.
     pub(crate) unsafe fn free(block: NonNull<u8>, class: usize) {
-        // SAFETY: (1): it came from `alloc` with the same class.
+        // SAFETY: (1): the block came from `alloc` with the same class.
         unsafe { std::alloc::dealloc(block.as_ptr(), layout(class)) };
     }
 
@@ -146,7 +146,8 @@ pub(crate) unsafe fn release<T>(value: NonNull<T>) {
     match class_of(Layout::new::<T>()) {
         // SAFETY: (1): `place` chose the same class.
         Some(class) => unsafe { free(value.cast(), class) },
-        // SAFETY: (1): `place` leaked it from such a box; its content is not dropped again.
+        // SAFETY: (1): `place` leaked the value from such a box, and its content is not dropped
+        // again.
         None => drop(unsafe { Box::from_raw(value.cast::<MaybeUninit<T>>().as_ptr()) }),
     }
 }
@@ -190,7 +191,7 @@ pub(super) mod cache {
 
     // SAFETY: 1: blocks neither move nor are freed. 2: a handle is created only for a block that is
     // not used, and a list creates another handle for one receiver. 3: the link is the whole block.
-    // 4: its user has finished with it. 5: they are casts.
+    // 4: the user of the block has finished with it. 5: the functions are casts.
     unsafe impl Linked for Free {
         type Handle = Block;
 
@@ -225,9 +226,9 @@ pub(super) mod cache {
     // SAFETY: memory is not tied to a thread.
     unsafe impl Send for Own {}
 
-    /// Blocks to return to another thread's cache, last one first. In the order in which they were
-    /// freed, each costs that thread a third more: 4.0 ns instead of 3.0, measured with blocks of
-    /// 128 bytes in rounds of a thousand.
+    /// Blocks to return to another thread's cache, the last one first. If they were in the order in
+    /// which they were freed, each would cost that thread a third more: 4.0 ns instead of 3.0,
+    /// measured with blocks of 128 bytes in rounds of a thousand.
     struct Outbox {
         owner: &'static Cache,
         class: usize,
@@ -268,7 +269,7 @@ pub(super) mod cache {
     pub(crate) fn alloc(class: usize) -> NonNull<u8> {
         LOCAL
             .try_with(|local| local.cache().alloc(class))
-            // This thread's locals were destroyed: borrow a cache for this one block.
+            // This thread's locals were destroyed, so borrow a cache for this one block.
             .unwrap_or_else(|_| {
                 let cache = inherit();
                 let block = cache.alloc(class);
@@ -384,7 +385,7 @@ pub(super) mod cache {
     }
 
     impl Cache {
-        /// Allocates a block. Only for the thread that owns the cache.
+        /// Allocates a block. Called only by the thread that owns the cache.
         #[inline]
         fn alloc(&'static self, class: usize) -> NonNull<u8> {
             self.with(|own| {
@@ -396,8 +397,8 @@ pub(super) mod cache {
             })
         }
 
-        /// Allocates a block if no local block is left. Separate, so that the common case is a few
-        /// instructions in its caller.
+        /// Allocates a block if no local block is left. It is a separate function, so that the
+        /// common case is a few instructions in its caller.
         #[inline(never)]
         fn refill(&'static self, own: &mut Own, class: usize) -> NonNull<u8> {
             own.free = self.take_returned(class);
@@ -407,7 +408,7 @@ pub(super) mod cache {
             }
         }
 
-        /// Uses the thread's own blocks. Only for the thread that owns the cache.
+        /// Uses the thread's own blocks. Called only by the thread that owns the cache.
         #[inline(always)]
         fn with<R>(&'static self, body: impl FnOnce(&mut [Own; SIZES.len()]) -> R) -> R {
             // SAFETY: 1: only this thread owns the cache, which passes between threads through the
@@ -444,7 +445,7 @@ pub(super) mod cache {
             self.returned[class].push_chain(blocks);
         }
 
-        /// Requests unused blocks; returns `false` if all blocks are in use. For the scanner.
+        /// Requests unused blocks. Returns `false` if all blocks are in use. Called by the scanner.
         pub(in crate::item) fn ask(&self) -> bool {
             let asks = !self.has_run_out.swap(false, Ordering::Relaxed);
             if asks {
@@ -453,7 +454,7 @@ pub(super) mod cache {
             asks
         }
 
-        /// Takes the unused blocks. For the scanner, after [`ask`](Self::ask) and a barrier.
+        /// Takes the unused blocks. Called by the scanner, after [`ask`](Self::ask) and a barrier.
         pub(in crate::item) fn take_unused(&self, lists: &mut Vec<Taken<Free>>) {
             lists.extend(self.returned.iter().map(|returned| returned.take_all()));
             self.own.try_take(|own| {
@@ -554,7 +555,7 @@ impl<T> Biased<T> {
     ///
     /// # Safety
     ///
-    /// 1. As [`with`](Self::with), which the caller is executing.
+    /// 1. The same as [`with`](Self::with), which the caller is executing.
     #[cold]
     #[inline(never)]
     unsafe fn answer(&self, asked: impl FnOnce(&mut T)) {
@@ -602,14 +603,14 @@ impl<T> Biased<T> {
         }
     }
 
-    /// Requests the value. Only for the scanner.
+    /// Requests the value. Called only by the scanner.
     pub(crate) fn ask(&self) {
         let order = (Ordering::Relaxed, Ordering::Relaxed);
         let _ = self.ask.compare_exchange(FREE, ASKED, order.0, order.1);
     }
 
-    /// Uses the value, unless the owner uses it or has used it since the request. Only for the
-    /// scanner, after [`ask`](Self::ask) and a heavy barrier. The request stays pending.
+    /// Uses the value, unless the owner uses it or has used it since the request. Called only by
+    /// the scanner, after [`ask`](Self::ask) and a heavy barrier. The request stays pending.
     pub(crate) fn try_take<R>(&self, body: impl FnOnce(&mut T) -> R) -> Option<R> {
         // ORDER(biased): the other end; see `with`.
         //
@@ -626,7 +627,7 @@ impl<T> Biased<T> {
             return None;
         }
         // SAFETY: the owner was not using the value when it could already see our request. If it
-        // has come since, it waits.
+        // has begun to use it since, it waits.
         let result = self.value.with_mut(|value| body(unsafe { &mut *value }));
         // ORDER(biased-back): message passing, other ends in `with` and `takes_back`.
         //   scanner: use the value;          ask = ASKED   Release
@@ -685,8 +686,8 @@ mod tests {
 
     #[test]
     fn blocks_freed_elsewhere_come_home_and_never_overlap() {
-        /// Few blocks of one class under Miri, which is a thousand times slower, but more than a
-        /// chunk.
+        /// The number of blocks of one class. It is small under Miri, which is a thousand times
+        /// slower, but larger than a chunk.
         const NR_BLOCKS: usize = if cfg!(miri) { 150 } else { 3000 };
         const NR_CLASSES: usize = if cfg!(miri) { 1 } else { 3 };
 
@@ -711,7 +712,8 @@ mod tests {
             assert!(sorted.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0));
             std::thread::spawn(move || {
                 for (i, block) in blocks.into_iter().enumerate() {
-                    // SAFETY: allocated above with this class, and not used any more.
+                    // SAFETY: the block was allocated above with this class, and is not used any
+                    // more.
                     unsafe {
                         assert_eq!(*block.0.as_ptr(), i as u8);
                         cache::free(block.0, i % NR_CLASSES);
@@ -728,7 +730,7 @@ mod tests {
     fn scan_takes_whole_chunks_and_leaves_used_ones() {
         use super::super::chunks::scan_now;
         const NR_BLOCKS: usize = if cfg!(miri) { 200 } else { 30_000 };
-        // A new thread, so that its cache holds no blocks of other tests.
+        // Use a new thread, so that its cache holds no blocks of other tests.
         let thread = std::thread::spawn(|| {
             let fill = || {
                 let blocks: Vec<_> = (0..NR_BLOCKS).map(|_| cache::alloc(0)).collect();
@@ -745,7 +747,8 @@ mod tests {
                 let is_kept = |i: usize| i % 1000 < round;
                 let (kept, unused): (Vec<_>, Vec<_>) = (0..NR_BLOCKS).partition(|&i| is_kept(i));
                 let free = |i: usize| {
-                    // SAFETY: allocated above with this class, and not used any more.
+                    // SAFETY: the block was allocated above with this class, and is not used any
+                    // more.
                     unsafe { cache::free(blocks[i], 0) }
                 };
                 unused.into_iter().for_each(free);

@@ -28,7 +28,7 @@ pub(crate) fn keep(item: usize, payload: Payload) {
     }
 }
 
-/// Takes the payload of the item at this address; only the first request gets it.
+/// Takes the payload of the item at this address. Only the first request gets it.
 #[inline]
 pub(crate) fn take(item: usize) -> Option<Payload> {
     // A request that comes after `keep` sees the count.

@@ -21,8 +21,8 @@
 //!   read that number before it saw the state that the other transition replaced, so the number is
 //!   not larger than that of a cancel before that transition.
 //!
-//! No model fails without the Acquire and the Release, because that takes a run, a canceller, and
-//! two enqueuers. Models check that the recorded number is compared.
+//! No model fails without the Acquire and the Release, because a failure takes a run, a canceller,
+//! and two enqueuers. Models check that the recorded number is compared.
 
 use sync::{
     atomic::{AtomicU32, AtomicU64, Ordering},

@@ -1,4 +1,4 @@
-//! Tokens: a flag that is set once, with the tasks that wait for it and its children.
+//! Tokens. A token is a flag that is set once, with the tasks that wait for it and its children.
 //!
 //! # The protocol
 //!
@@ -9,9 +9,9 @@
 //! ```
 //!
 //! The lock decides. If a poll or a child acquires the lock after the cancel, it finds the flag
-//! set. If it acquires the lock before, it is in the lists that the canceller takes. Twin
-//! `token: looks before the lock`. Without the lock the flag can be read as a hint, which does not
-//! publish the canceller's writes.
+//! set. If it acquires the lock before the cancel, it is in the lists that the canceller takes.
+//! Twin `token: looks before the lock`. Without the lock the flag can be read as a hint, which does
+//! not publish the canceller's writes.
 //!
 //! # The token of an item
 //!
@@ -118,7 +118,8 @@ impl Token {
         self.is_set.load(Ordering::Relaxed)
     }
 
-    /// Sets the flag, also of all children, and wakes the waiters. Call it with no lock held.
+    /// Sets the flag, including those of all children, and wakes the waiters. Call it with no lock
+    /// held.
     pub(crate) fn cancel(self: &Arc<Self>) {
         let mut wakers = Vec::new();
         let mut left = vec![self.clone()];
@@ -126,7 +127,8 @@ impl Token {
             let mut list = token.lock();
             token.is_set.store(true, Ordering::Relaxed);
             wakers.extend(list.wakers.take_all());
-            // Dropped in the loop: the last reference of a child acquires the lock of its parent.
+            // The children are dropped in the loop, because the drop of a child's last reference
+            // acquires the lock of its parent.
             left.extend(list.children.iter().filter_map(Weak::upgrade));
         }
         cleanups::fire_all(wakers);
@@ -191,14 +193,15 @@ impl fmt::Debug for Token {
 }
 
 impl Head {
-    /// Returns the token of this item, which the caller runs: `fresh`, unless it has one.
+    /// Returns the token of this item, which the caller runs. The token is `fresh`, unless the item
+    /// has one.
     pub(crate) fn watch(&self, fresh: Arc<Token>) -> Arc<Token> {
         let mut tokens = table().lock();
         let known = tokens.get(&self.address()).cloned();
         if known.is_none() {
             tokens.insert(self.address(), fresh.clone());
         }
-        // Before a drop of `fresh`, which locks its parent.
+        // Unlock before a drop of `fresh`, which locks its parent.
         drop(tokens);
         let token = known.unwrap_or(fresh);
         let from = self.update(|state| Some(state.watched()));

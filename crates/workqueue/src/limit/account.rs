@@ -18,18 +18,18 @@
 //!   does, pwqs that are created for a single item would get every turn.
 //! - *Nothing is owed for time that no other pwq needed.* When the pool runs out of work, both
 //!   clocks advance to the highest account of any pwq.
-//! - *Debts are owed by the present shares.* When the shares change, the distance between the
-//!   pwq's account and the clock is converted. Otherwise a pwq that ran with few shares would
-//!   wait equally long, however many shares it is given afterwards.
+//! - *Debts depend on the present shares.* When the shares change, the distance between the pwq's
+//!   account and the clock is converted. Otherwise a pwq that ran with few shares would wait
+//!   equally long, no matter how many shares it is given afterwards.
 //!
 //! This is stride scheduling (Waldspurger and Weihl, 1995), with the clock of start-time fair
 //! queueing (Goyal, Vin and Cheng, 1996).
 //!
 //! # The service clock
 //!
-//! Each service advances the clock by the time of the service, divided by the weights of all pwqs
-//! that have work for the pool when the service ends. This is the virtual time of weighted fair
-//! queueing: the account of a pwq that always got exactly its share.
+//! Each service advances the clock by the time of the service, divided by the sum of the weights of
+//! all pwqs that have work for the pool when the service ends. This is the virtual time of weighted
+//! fair queueing: the account of a pwq that has always received exactly its share.
 //!
 //! The clock also counts the service of removed pwqs, so a chain of new pwqs advances the clock,
 //! and the waiting pwqs catch up with it. Two bounds keep the clock near the pwqs that have work
@@ -37,23 +37,24 @@
 //!
 //! - It is never behind the pwq that was picked last. Otherwise each new pwq would be served
 //!   next.
-//! - It is at most a few services (`SLACK`) ahead of the average of these pwqs. A pwq that was
-//!   idle starts behind the clock, so it takes a little time from the others that does not move the
-//!   clock back. Without this bound these amounts would add up, and a new pwq would wait for all
-//!   of them.
+//! - It is at most a few services (`SLACK`) ahead of the average of these pwqs. A pwq that was idle
+//!   starts behind the clock. It takes some time from the others, but does not move the clock back.
+//!   Without this bound these amounts would add up, and a new pwq would wait for all of them.
 
 use sync::twin;
 
-/// The shares of a queue that has set none, if another queue has. The default of `cpu.weight`.
+/// The shares of a queue that has set none, if another queue of the pool has. It is the default of
+/// `cpu.weight`.
 const DEFAULT_SHARES: u32 = 100;
 
-/// How far the service clock may be ahead of the average of the pwqs that have work, as a multiple
-/// of the longest service. In random histories of new pwqs it is ahead by up to 5. With a smaller
-/// bound, waiting pwqs get less than their due: a factor of 0.86 with 2, and of 0.96 with 8. With
-/// a larger bound a new pwq may wait longer.
+/// Maximum distance of the service clock ahead of the average of the pwqs that have work, as a
+/// multiple of the longest service. In random histories of new pwqs the distance reaches 5. With a
+/// smaller bound, waiting pwqs get less than their due: a factor of 0.86 with 2, and of 0.96 with
+/// 8. With a larger bound, a new pwq may wait longer.
 const SLACK: u64 = 8;
 
-/// Time divided by shares. A nanosecond counts even with the most shares, and a hundred years fit.
+/// Time divided by shares. The unit is small enough for a nanosecond at the maximum number of
+/// shares, and the type holds a hundred years.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct VirtualTime(u128);
 
@@ -206,7 +207,7 @@ impl Account {
         paid
     }
 
-    /// Replaces the amount `paid` in advance for `nr_items` items by the time that they took.
+    /// Replaces the amount `paid` in advance for `nr_items` items with the time that they took.
     pub(crate) fn settle(&mut self, paid: VirtualTime, nr_items: u64, took_ns: u64) {
         self.used.0 = self.used.0.saturating_sub(paid.0);
         let Some(each) = took_ns.checked_div(nr_items) else {

@@ -29,8 +29,8 @@
 //!
 //! A released seat goes to the *stock* of the current CPU, and the next thread there takes it from
 //! the stock. The gate counts it as in use all the time, so at most `max_active` seats are used.
-//! Helpers are counted in the stock in the same atomic update. The kernel's `memcg_stock` works
-//! alike: it is drained when the limit is near.
+//! Helpers are counted in the stock in the same atomic update. The kernel's `memcg_stock` works in
+//! the same way: it is drained when the limit is near.
 //!
 //! | operation | when open | when closed |
 //! |---|---|---|
@@ -39,7 +39,7 @@
 //! | a helper starts | counts in the stock | counts in the current phase, at the gate |
 //! | a helper ends | no notification | the last helper of the stock notifies |
 //!
-//! A helper ends where it started.
+//! A helper's count is released where it was added: at the stock or at the gate.
 //!
 //! All stocks of a gate are opened and closed together, under the lock of the gate's wait queue.
 //! The thread that closes them returns the cached seats to the gate. They stay closed while a pwq
@@ -252,7 +252,8 @@ pub(crate) struct Closed<S>(Arc<Gate<S>>);
 
 /// Minimum number of seats for each stock. With fewer seats a stock is often empty; with more, too
 /// many CPUs share the word of one stock. In a simulation of 512 CPUs and 256 seats, values from 2
-/// to 8 perform about equally, and 32 runs a third of the items. 72 CPUs perform best with 8.
+/// to 8 perform about equally, and 32 reaches a third of their throughput. 72 CPUs perform best
+/// with 8.
 const SEATS_PER_STOCK: u32 = if cfg!(any(test, loom, shuttle)) { 2 } else { 8 };
 
 /// Returns the number of stocks for a limit of `max` seats: one per CPU, or as many as `max`
@@ -376,7 +377,8 @@ impl<S> Gate<S> {
     /// Returns `true` if the items of the pwq at `home` need a seat here, the gate has a single
     /// seat, and no second thread has a seat.
     ///
-    /// Called by the holder of the only seat: such an item starts only after the seat's release.
+    /// The holder of the only seat calls this. If the result is `true`, the items of that pwq start
+    /// only after the caller has released the seat.
     pub(crate) fn is_only_seat_for(&self, home: usize) -> bool {
         self.max() == 1 && self.nr_active() <= 1 && self.wait_queue.lock().homes.contains(&home)
     }
@@ -416,7 +418,7 @@ impl<S> Gate<S> {
         Some((first + at) as usize)
     }
 
-    /// Returns the node whose seats a stock keeps.
+    /// Returns the node to which the seats of a stock belong.
     fn node_of(&self, stock: usize) -> usize {
         match stock.checked_sub(self.nr_stocks as usize) {
             Some(behind) => 1 + behind / self.nr_per_node as usize,
@@ -624,8 +626,8 @@ impl<S> Gate<S> {
         false
     }
 
-    /// Releases at `gate`, of the queue `core`, what a thread of `node` holds. Apply the returned
-    /// effects with no pool locked.
+    /// Releases `holds`, which a thread of `node` holds at `gate` of the queue `core`. Apply the
+    /// returned effects with no pool locked.
     #[must_use = "the returned effects must be applied"]
     #[inline]
     pub(crate) fn leave(
@@ -841,7 +843,7 @@ const STOCK_HELPER: u64 = 1 << 16;
 const STOCK_OPEN: u64 = 1 << 32;
 const STOCK_MASK: u64 = 0xffff;
 
-/// A share that a thread takes from a stock or returns to it.
+/// The seat and count that a thread takes from a stock or returns to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Share {
     /// A worker's seat.
@@ -850,14 +852,14 @@ pub(crate) enum Share {
     Help { lent: bool },
 }
 
-/// The reason why a stock returns no share.
+/// The reason why a stock does not grant a [`Share`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     Closed,
     Empty,
 }
 
-/// The result of returning a share.
+/// The result of returning a [`Share`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReleaseResult {
     /// `true` if the stock keeps the seat. Otherwise the caller still has it.
@@ -880,7 +882,7 @@ impl Share {
 }
 
 impl Stock {
-    /// Takes a share from the stock.
+    /// Takes `share` from the stock.
     #[inline]
     pub(crate) fn take(&self, share: Share) -> Result<(), Refusal> {
         let mut from = self.word.load(Ordering::Relaxed);
@@ -901,7 +903,7 @@ impl Stock {
         }
     }
 
-    /// Returns a share to the stock, which keeps up to `keep` seats. If it keeps the seat, `self`
+    /// Returns `share` to the stock, which keeps up to `keep` seats. If it keeps the seat, `self`
     /// may be destroyed before this returns.
     #[inline]
     pub(crate) fn give(&self, share: Share, keep: u32) -> ReleaseResult {

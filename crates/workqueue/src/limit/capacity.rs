@@ -2,8 +2,8 @@
 //!
 //! A counted item holds a *capacity permit* from before it is queued until it starts or is
 //! cancelled. `crates/base/src/admission.rs` has the protocol. An admitted producer holds a permit
-//! from its admission on. If it gives up at the same time, it releases that permit (twin `room: a
-//! waiter that gives up keeps its place`).
+//! from its admission on. If it gives up its wait at the same time, it releases that permit (twin
+//! `room: a waiter that gives up keeps its place`).
 
 use std::{mem, task::Waker, time::Duration};
 
@@ -43,9 +43,9 @@ impl Capacity {
         self.capacity.try_take()
     }
 
-    /// Acquires a permit, or starts or continues to wait for one by `ticket`. Returns `true` if the
-    /// caller has a permit. Otherwise the result of `on_turn` is fired when it gets one. Must not
-    /// be called in a child of `fork`.
+    /// Acquires a permit, or starts or continues a wait for one, identified by `ticket`. Returns
+    /// `true` if the caller has a permit. Otherwise the result of `on_turn` is fired when the
+    /// caller gets one. Must not be called in a child of `fork`.
     pub(crate) fn poll(
         &self,
         ticket: &mut Option<Ticket>,
@@ -70,11 +70,12 @@ impl Capacity {
         has_permit
     }
 
-    /// Acquires a permit, or sleeps for one, at most `timeout`. Returns `true` if it has one.
+    /// Acquires a permit, or sleeps until it gets one, for at most `timeout`. Returns `true` if it
+    /// has one.
     ///
     /// # Blocking
     ///
-    /// Until [`release`](Self::release) releases a permit. Models never time out.
+    /// Blocks until [`release`](Self::release) releases a permit. Models never time out.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
         let (mut sleeper, mut ticket) = (Sleeper::new(timeout), None);
         // Each waiter costs a thread that releases a permit a wake-up.
@@ -108,7 +109,7 @@ impl Capacity {
     ///
     /// # Blocking
     ///
-    /// Only briefly. It may wake a thread, so no lock may be held.
+    /// Blocks only briefly. It may wake a thread, so no lock may be held.
     pub(crate) fn release(&self, count: usize) {
         if !twin::torn_down() && self.capacity.release(count) {
             self.let_in();

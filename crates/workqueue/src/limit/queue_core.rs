@@ -24,9 +24,10 @@ pub(crate) struct QueueCore {
     pub(crate) settled: Settled,
     /// A: statistics, to be added to the counts of the gates' stocks.
     pub(crate) nr_helped: AtomicU64,
-    /// A: how many running items were cut out of a list. A flush checks whether it changed.
+    /// A: the number of running items that were cut out of a list. A flush checks whether it
+    /// changed.
     pub(crate) nr_cut: AtomicU64,
-    /// A: how often all items were cancelled. A closure of a strand compares it.
+    /// A: the number of times that all items were cancelled. A closure of a strand compares it.
     pub(crate) nr_cancels: AtomicU32,
     /// A: statistics.
     pub(crate) nr_panicked: AtomicU64,

@@ -38,9 +38,8 @@ pub(crate) struct Settled {
 pub(crate) struct TaskSeat(Option<u64>);
 
 impl Settled {
-    /// Wakes all waiting threads and tasks, tasks by [`cleanups::fire_all`]. Call it with no lock
-    /// held.
-    /// held.
+    /// Wakes all waiting threads and tasks. Tasks are woken by [`cleanups::fire_all`]. Call it with
+    /// no lock held.
     pub(crate) fn notify_all(&self) {
         self.threads.notify_all();
         if self.nr_tasks.load(Ordering::Relaxed) > 0 && !twin::armed("settled: tasks are not woken")
@@ -62,13 +61,13 @@ impl Settled {
     ///
     /// # Blocking
     ///
-    /// Until [`notify_all`](Self::notify_all) is called and the condition holds.
+    /// Blocks until [`notify_all`](Self::notify_all) is called and the condition holds.
     pub(crate) fn wait_until(&self, condition: impl FnMut() -> bool) {
         self.threads.wait_until(condition);
     }
 
-    /// Waits as [`wait_until`](Self::wait_until) does, but at most until the time `end_ns`. Returns
-    /// `true` if the condition held. Models never time out.
+    /// Waits as [`wait_until`](Self::wait_until) does, but no longer than until the time `end_ns`.
+    /// Returns `true` if the condition held. Models never time out.
     pub(crate) fn wait_until_by(&self, end_ns: u64, condition: impl FnMut() -> bool) -> bool {
         self.threads.wait_until_by(end_ns, condition)
     }
@@ -78,7 +77,7 @@ impl Settled {
     ///
     /// # Cost
     ///
-    /// A few operations, and a binary search among the waiting tasks.
+    /// A binary search among the waiting tasks, and a few operations more.
     pub(crate) fn leave_waker(
         &self,
         seat: &mut TaskSeat,
@@ -131,8 +130,8 @@ mod tests {
         }
     }
 
-    /// Registers a waker for each seat, and removes all wakers in the order of `seats`. Returns the
-    /// largest length that the list of wakers had.
+    /// Registers a waker for each key, and removes all wakers in the order of `seats`. Returns the
+    /// maximum length of the list of wakers.
     fn most_places(
         seats: impl DoubleEndedIterator<Item = usize> + Clone,
         nr_seats: usize,

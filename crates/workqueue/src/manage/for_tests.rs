@@ -8,9 +8,9 @@
 //!
 //! A pool rests if no worker is awake or in an item, and none is needed. Pools and reapers are
 //! checked one after another, so an item of the pool that is checked last may have queued another
-//! item to the pool that was checked first. So they are checked twice. If all pools rest both
-//! times, and no pool has taken an item in between, all of them rested at the moment between the
-//! two checks.
+//! item to the pool that was checked first. They are therefore checked twice. If all pools rest
+//! both times, and no pool has taken an item in between, all of them rested at the moment between
+//! the two checks.
 
 use std::{ops::Deref, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
     route::registry_error::RegistryError,
 };
 
-/// A registry for tests, whose clock stands still until the test advances it; created by
+/// A registry for tests, whose clock is paused until the test advances it; created by
 /// [`Registry::for_tests`].
 ///
 /// Build the queues of the program under test in it. It dereferences to its [`Registry`], which a
@@ -66,7 +66,7 @@ use crate::{
 pub struct TestRegistry(Registry);
 
 impl Registry {
-    /// Creates a registry with one CPU and a clock that stands still, for tests of programs.
+    /// Creates a registry with one CPU and a paused clock, for tests of programs.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl TestRegistry {
     ///
     /// # Blocking
     ///
-    /// As [`run_until_idle`](Self::run_until_idle), at least once.
+    /// The same as [`run_until_idle`](Self::run_until_idle), at least once.
     #[doc(alias("tick", "sleep"))]
     pub fn advance(&mut self, span: Duration) {
         let timers = self.timers();

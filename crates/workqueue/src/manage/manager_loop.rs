@@ -50,7 +50,7 @@ pub(crate) struct ManagerLoop {
     manager: Arc<Manager>,
     params: Params,
     timers: Arc<Timers>,
-    /// Dead once the registry has been dropped.
+    /// The machine; the reference is dead once the registry has been dropped.
     machine: Weak<Machine>,
     next_refresh_ns: u64,
     nr_quiet: u32,
@@ -77,7 +77,8 @@ pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Re
     let rescuer = set_aside("rescuer")?;
     let reserve = set_aside("reserve").inspect_err(|_| rescuer.quit())?;
     let mayday_queues = [&rescuer, &reserve].map(Rescuer::mayday_queue);
-    // Ended by the manager's thread when it exits, or below if that thread cannot be started.
+    // The manager's thread ends these when it exits. If that thread cannot be started, they are
+    // ended below.
     let set_aside = Arc::new(Mutex::new(vec![rescuer, reserve]));
     let ours = set_aside.clone();
     // The registry reads the available CPUs from the affinity mask of this thread. It keeps the
@@ -299,7 +300,7 @@ impl ManagerLoop {
         self.params.watch_tick_us.saturating_mul(1000)
     }
 
-    /// Culls idle workers. Returns when this thread must next wake without being asked.
+    /// Culls idle workers. Returns the time at which this thread must next wake without a request.
     fn next_deadline_ns(&mut self, now_ns: u64) -> Option<u64> {
         let pools = self.manager.pools();
         let cull_ns = pools.iter().filter_map(|pool| pool.cull(now_ns)).min();

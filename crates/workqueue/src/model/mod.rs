@@ -32,7 +32,7 @@ pub struct Machine {
 pub struct Culler(Vec<Arc<WorkerPool>>);
 
 impl Culler {
-    /// Culls every worker that can be culled, as if all time-outs had passed.
+    /// Culls every worker that can be culled, as if all timeouts had passed.
     pub fn cull(&self) {
         for pool in &self.0 {
             pool.cull(u64::MAX);
@@ -122,7 +122,7 @@ impl Machine {
         ManagerLoop::new(self.registry.machine(), self.registry.timers()).tick(0);
     }
 
-    /// Calls the rescuers of each pool that has needed a worker for long, at the time `now_ns`.
+    /// Calls the rescuers of each pool that has needed a worker for too long, at the time `now_ns`.
     pub fn mayday(&self, now_ns: u64) {
         for pool in self.registry.machine().pools() {
             pool.mayday(now_ns);
@@ -150,7 +150,7 @@ impl Machine {
         self.parker.park();
     }
 
-    /// Returns what ends [`wait`](Self::wait).
+    /// Returns the unparker that ends [`wait`](Self::wait).
     pub fn notifier(&self) -> base::wake::Unparker {
         self.parker.unparker()
     }
@@ -188,7 +188,8 @@ impl Machine {
         }
     }
 
-    /// Does the same, from the most recently created pool to the first.
+    /// Does the same as [`help_out`](Self::help_out), from the most recently created pool to the
+    /// oldest.
     pub fn help_out_last_first(&self) {
         for pool in self.registry.machine().pools().iter().rev() {
             super::pools::worker::help_out(pool, || true);
@@ -203,8 +204,8 @@ impl Machine {
 }
 
 impl Workqueue {
-    /// Queues `func` with a deadline that has passed before any thread can start it, if wanted as
-    /// a future.
+    /// Queues `func` with a deadline that passes before any thread can start it, as a future if
+    /// `as_future` is set.
     pub fn spawn_overdue<T: Send + 'static>(
         &self,
         as_future: bool,
@@ -228,7 +229,7 @@ impl Workqueue {
 }
 
 impl Work {
-    /// Returns `true` if the item considers its last handle dropped.
+    /// Returns `true` if the item's state records that its last handle was dropped.
     pub fn is_orphaned(&self) -> bool {
         self.head().load().is_orphan()
     }

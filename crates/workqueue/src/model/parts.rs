@@ -66,7 +66,8 @@ fn make(from: usize, number: usize) -> NonNull<Head> {
 impl Pushed {
     /// Frees an item that was taken for good; returns its producer and its number.
     pub fn open(self) -> (usize, usize) {
-        // SAFETY: created by `make`, and taken from the injector, which gives it to one thread.
+        // SAFETY: created by `make`, and taken from the injector, which hands each item to one
+        // thread.
         let item = unsafe { Box::from_raw(self.0.as_ptr().cast::<Numbered>()) };
         // SAFETY: this thread owns the item; loom checks that.
         let number = item.number.with(|place| unsafe { *place });
@@ -144,7 +145,7 @@ impl Gates {
         Self::of(Gate::new(max, 1, &[], 0))
     }
 
-    /// As [`new`](Self::new), for two nodes that have seat caches.
+    /// Creates seats as [`new`](Self::new) does, for two nodes that have seat caches.
     pub fn with_stocks(max: u32) -> Self {
         Self::of(Gate::new(max, 1, &[1, 1], 2))
     }
@@ -186,12 +187,12 @@ impl Gates {
         left.settled.is_some()
     }
 
-    /// Starts to help.
+    /// Starts helping. Returns `None` if no seat is free.
     pub fn help(&self) -> Option<Helps> {
         self.gate.try_help(self.node, false).map(Helps)
     }
 
-    /// Ends the help; returns `true` if a flush must be notified.
+    /// Ends helping. Returns `true` if a flush must be notified.
     pub fn end_help(&self, helps: Helps) -> bool {
         let left = Gate::leave(&self.gate, &self.core, self.node, helps.0);
         left.settled.is_some()
@@ -202,7 +203,7 @@ impl Gates {
         self.gate.is_idle()
     }
 
-    /// Starts to wait for the current helpers.
+    /// Starts a flush, which waits for the current helpers.
     pub fn flush(&self) -> HelpersFlush {
         let gate = Gate::closed(self.gate.clone());
         let phase = gate.phase();
@@ -265,7 +266,7 @@ impl Permits {
         self.0.poll(&mut turn.0, || on_turn_of_task(context))
     }
 
-    /// Ends the wait, and releases the permit if the waiter was given one.
+    /// Ends the wait, and releases the permit if the waiter has received one.
     pub fn leave(&self, turn: Turn) {
         self.0.leave(turn.0);
     }

@@ -22,7 +22,8 @@ pub(crate) struct Away {
     pub(crate) declared: bool,
     /// Set if a sample found the worker asleep.
     pub(crate) asleep: bool,
-    /// Set if the worker's item uses the CPU for long, by its queue's attributes or by a sample.
+    /// Set if the worker's item uses the CPU for a long time, according to its queue's attributes
+    /// or to a sample.
     pub(crate) hogging: bool,
     pub(crate) rescuing: bool,
 }
@@ -51,7 +52,7 @@ pub(crate) struct Sample {
 pub(crate) struct Seen {
     pub(crate) first: Sample,
     pub(crate) last: Sample,
-    /// Time for which it had not run at the last sample.
+    /// Time for which the thread had not run at the last sample.
     still_ns: u64,
 }
 
@@ -62,9 +63,9 @@ pub(crate) enum Verdict {
     /// Undecided; another sample is needed soon.
     Unclear,
     Asleep,
-    /// The worker is runnable and has not been given a CPU for long.
+    /// The worker is runnable, and has not run for a long time.
     Starved,
-    /// The item has used a CPU for long.
+    /// The item has used a CPU for a long time.
     Hogs,
 }
 
@@ -132,10 +133,11 @@ pub(crate) enum ScanResult {
     Found,
 }
 
-/// Returns the pause until the next sample, after a pause of `before_ns`; `tick_ns` is the middle.
+/// Returns the pause until the next sample, after a pause of `before_ns`. `tick_ns` is the middle
+/// of the range.
 ///
 /// The pause is short while sleepers are found, because more are likely. It grows while all workers
-/// run. An undecided result asks for one early sample, but not for a second one right after it.
+/// run. An undecided result requests one early sample, but not a second one right after it.
 pub(crate) fn pause_ns(scan: ScanResult, before_ns: u64, tick_ns: u64) -> u64 {
     let (shortest, longest) = (tick_ns / 4, tick_ns.saturating_mul(2));
     let slower = before_ns.saturating_mul(2).clamp(shortest, longest);

@@ -1,11 +1,11 @@
 //! Decides when a pool is stalled, and how often to repeat a report.
 //!
-//! A pool is *stalled* if items wait for a worker and none has been taken for `watchdog_thresh_ms`:
-//! the same item is first all that time. Items that wait for a seat of their queue do not count,
-//! because they wait by design. The manager checks this when it samples pools in which work waits,
-//! so an idle program runs no watchdog.
+//! A pool is *stalled* if items wait for a worker and none has been taken for `watchdog_thresh_ms`,
+//! which means that the same item has been first during that time. Items that wait for a seat of
+//! their queue do not count, because they wait by design. The manager checks this when it samples
+//! pools in which work waits, so an idle program runs no watchdog.
 //!
-//! A pause of the machine is no stall: between two samples, at most 1 s counts (`sync::span`).
+//! A pause of the machine is not a stall: between two samples, at most 1 s counts (`sync::span`).
 
 use sync::span;
 
@@ -22,9 +22,9 @@ pub(crate) struct StallDetector {
 }
 
 impl StallDetector {
-    /// Records a sample of a pool in which items wait, or not. Returns the age of the stall if it
-    /// must be reported: after `thresh_ns`, twice that, four times that, … A threshold of 0
-    /// disables reports.
+    /// Records a sample of a pool, in which items may wait. Returns the age of the stall if it must
+    /// be reported: after `thresh_ns`, twice that, four times that, … A threshold of 0 disables
+    /// reports.
     pub(crate) fn sample(
         &mut self,
         waits: bool,
@@ -134,7 +134,7 @@ mod tests {
                 None
             );
         }
-        // Samples at the usual interval detect the stall after all.
+        // Further samples at the usual interval do detect the stall.
         let last_ns = 28 * hour_ns;
         let samples = (1..).find(|ms| {
             let now_ns = last_ns + ms * MS;

@@ -3,9 +3,9 @@
 //!
 //! # The counts of a worker
 //!
-//! They cover the runs since the worker last reported to its pwq. The worker adds to the counts by
-//! plain stores after each batch. It takes them when it next acquires the pool lock, which it needs
-//! anyway. Counting therefore shares no cache line.
+//! The counts cover the runs since the worker last reported to its pwq. The worker adds to the
+//! counts by plain stores after each batch. It takes them when it next acquires the pool lock,
+//! which it needs anyway. Counting therefore writes to no shared cache line.
 //!
 //! CPU time is read from the thread's own clock (0.3 µs) once the batches together have taken a
 //! millisecond. It is then charged to the pwq whose batch has just ended, as with a timer tick.
@@ -25,7 +25,8 @@
 //!
 //! Items of one span count as if they had arrived evenly. The error is therefore at most the span,
 //! during which all its items waited in the injector: a wait is accurate to within a factor of two,
-//! and mostly much better. It is never attributed to the wrong item, because *every* item has one.
+//! and usually much better. A wait is never attributed to the wrong item, because *every* item is
+//! in a span.
 //!
 //! A pwq keeps a few spans. If it needs more, the two neighbors that are shortest together are
 //! merged. Items that leave the middle of the list because they were cancelled shorten all spans
@@ -56,7 +57,7 @@ pub(crate) struct Sampling {
     nr_taken: u64,
     /// The wait that was recorded last, in cycles.
     waited: Option<u64>,
-    /// Set if it was recorded for each item of the local batch.
+    /// Set if the wait was recorded for each item of the local batch.
     is_recorded: bool,
     ran: Ran,
     /// Set if the local batch is to be recorded after it has run.
@@ -238,13 +239,13 @@ struct Span {
     to: u64,
 }
 
-/// The arrival times of a pending list. Protected by the pool lock. There are mostly two spans,
+/// The arrival times of a pending list. Protected by the pool lock. There are usually two spans,
 /// which are next to the counts in memory.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Arrivals {
     nr_spans: usize,
-    /// Number of items that have arrived, except those that left the middle.
+    /// Number of items that have arrived, except those that left from the middle of the list.
     nr_arrived: u64,
     spans: [Span; NR_SPANS],
 }
@@ -345,7 +346,7 @@ fn share(whole: u64, part: u64, of: u64) -> u64 {
 pub struct Histogram {
     /// Number of durations.
     pub count: u64,
-    /// Sum in nanoseconds; `u64::MAX` (584 years) if it is larger.
+    /// Sum in nanoseconds, or `u64::MAX` (584 years) if the sum is larger.
     pub total_ns: u64,
     /// Bucket `i` counts durations of `2^i` to `2^(i+1)` nanoseconds. Bucket 0 also counts those of
     /// zero. The last one, the 40th, counts all that are longer: 9 minutes and more.

@@ -68,7 +68,7 @@ impl Anchors {
     /// Returns the number of futures of each kind. The kinds that share an entry have no vtable.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = (Option<&'static VTable>, u32)> {
         let kinds = self.kinds.iter().map(|kind| {
-            // SAFETY: null, or a table that is never freed.
+            // SAFETY: the pointer is null, or points to a table that is never freed.
             let table = unsafe { kind.table.load(Ordering::Relaxed).as_ref() };
             (table, kind.count.load(Ordering::Relaxed))
         });

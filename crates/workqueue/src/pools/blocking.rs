@@ -13,9 +13,9 @@
 //!
 //! When the worker wakes, it counts as awake again, and the pool may be above its target. No worker
 //! is stopped for that. The next worker that ends a batch and finds too many awake parks even if
-//! work waits (`WorkerPool::take`, `try_park`). `policy::has_surplus` defines how many are too
-//! many. The awake count decreases only under the pool lock, and that worker decides under the same
-//! lock, so two workers cannot park for one surplus.
+//! work waits (`WorkerPool::take`, `try_park`). `policy::has_surplus` defines the number that is
+//! too many. The awake count decreases only under the pool lock, and that worker decides under the
+//! same lock, so two workers cannot park for one surplus.
 
 use base::internal::wake::report::{self, BlockingObserver};
 use sync::{
@@ -32,18 +32,18 @@ use super::{
 /// Calls `body`, which may block, and lets the pool run another worker in the meantime.
 ///
 /// Use it in a work item around an operation that sleeps or waits: file and network I/O, locks that
-/// are held for long, a wait for another process. The waits of this library (joining, flushing,
-/// draining, `Parker`, [`EventCount`](base::wake::EventCount), mailboxes) report themselves. If an
-/// item blocks without reporting it, the pool notices that after a millisecond or two, as long as
-/// work waits.
+/// are held for a long time, or waits for another process. The waits of this library (joining,
+/// flushing, draining, `Parker`, [`EventCount`](base::wake::EventCount), mailboxes) report
+/// themselves. If an item blocks without reporting it, the pool notices that after a millisecond or
+/// two, as long as work waits.
 ///
 /// # Guarantees
 ///
 /// - While `body` runs, this worker does not count toward the number of workers that the pool keeps
 ///   running.
 /// - No worker is stopped when `body` returns or panics. A pool of one CPU runs one worker too many
-///   until one of them ends an item. A pool of several CPUs may keep up to three awake per CPU
-///   while work waits, so that no CPU idles while two workers share another.
+///   until one of them ends an item. A pool of several CPUs may keep up to three workers awake per
+///   CPU while work waits, so that no CPU idles while two workers share another one.
 /// - On a thread that runs no work item, and inside another `blocking`, it only calls `body`.
 ///
 /// # Cost

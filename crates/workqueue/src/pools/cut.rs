@@ -10,9 +10,9 @@
 //!    first was removed, and items queued later are not affected. Each stays counted in flight
 //!    until it has been cancelled, so the queue and its drains wait for it.
 //! 2. *Running and queued again*, so that the run will put it back; it is in no list. Or *claimed
-//!    by a helper* that may find no seat. In both cases the running or claiming thread
-//!    puts the item back. The canceller closes the current color under the same hold of the lock.
-//!    If the color of an item that is put back is closed, the thread that puts it back cancels it
+//!    by a helper* that may find no seat. In both cases, the running or claiming thread puts the
+//!    item back. The canceller closes the current color under the same hold of the lock. If the
+//!    color of an item that is put back is closed, the thread that puts it back cancels it
 //!    (`WorkerPool::put_back`).
 //! 3. *Popped from a local batch but not yet running*, or claimed by a helper that will run it. The
 //!    item runs.
@@ -122,7 +122,7 @@ impl Dispatch {
     /// Removes all waiting items of a pwq from the lists, oldest first, except futures that have
     /// begun.
     fn cut(&mut self, slot: usize) -> List {
-        // SAFETY: the item is linked, so it is alive, and the table was made for it.
+        // SAFETY: the item is linked, so it is alive, and the vtable was created for it.
         let has_begun = |item: NonNull<Head>| unsafe { (item.as_ref().vtable().has_begun)(item) };
         let mut cut = List::new();
         let mut sift = |item| {

@@ -40,17 +40,17 @@ pub(crate) struct IdleWorker {
     /// A clone, so that a kick accesses no memory of the worker under the lock.
     pub(crate) unparker: Unparker,
     pub(crate) since_ns: u64,
-    /// Set if it has returned its stack's memory and run no item since.
+    /// Set if the worker has returned its stack's memory and run no item since.
     pub(crate) is_lean: bool,
 }
 
-/// The registration of a worker. In its own cache lines, because the worker writes most of it for
-/// each batch.
+/// The registration of a worker. It has its own cache lines, because the worker writes most of it
+/// for each batch.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Enlisted {
     pub(crate) worker: Arc<Worker>,
-    /// The pwq whose items it runs and whose seat it holds.
+    /// The pwq whose items the worker runs and whose seat it holds.
     pub(crate) seat: Option<usize>,
     /// The color of its last batch.
     pub(crate) color: Color,
@@ -58,9 +58,9 @@ pub(crate) struct Enlisted {
     pub(crate) paid: VirtualTime,
     /// Number of its runs whose in-flight count has been released.
     pub(crate) nr_retired: u32,
-    /// The reasons why it does not count as awake, if any.
+    /// The reasons why the worker does not count as awake, if any.
     pub(crate) away: Away,
-    /// The last sample of its item.
+    /// The last sample of the worker's item.
     pub(crate) seen: Option<Seen>,
     /// The state of sampling wait and run times.
     pub(crate) sampling: Sampling,
@@ -84,9 +84,9 @@ pub(crate) struct Dispatch {
     /// Set when the pool is being destroyed: workers exit.
     pub(crate) dying: bool,
 
-    /// Indexed by slot.
+    /// The pwqs, indexed by slot.
     pwqs: Vec<Option<PwqState>>,
-    /// Indexed by worker number. Rescuers are included.
+    /// The workers, indexed by worker number. Rescuers are included.
     workers: Vec<Option<Enlisted>>,
     /// Number of pwqs that have shares and are not retired. If there are any, all items wait in the
     /// lists of their pwqs, and pwqs are served in the order of what they have used.
@@ -107,7 +107,7 @@ pub(crate) struct Dispatch {
     pub(crate) nr_creating: usize,
     pub(crate) mayday_timer: MaydayTimer,
     pub(crate) stall_detector: StallDetector,
-    /// How often items of each kind have hogged a CPU, by vtable.
+    /// The number of times that items of each kind have hogged a CPU, by vtable.
     pub(crate) hogs: HashMap<usize, u64>,
     free_slots: Vec<usize>,
     /// Number of pwqs to which routes lead.
@@ -121,7 +121,7 @@ pub(crate) struct Dispatch {
 /// Consecutive items of one pwq in an injector. They are counted together, because most items
 /// arrive that way.
 struct Adopted {
-    /// Only compared, never dereferenced.
+    /// The home pwq of the items. It is only compared, and never dereferenced.
     home: *const Home,
     slot: usize,
     lane: Lane,
@@ -129,7 +129,7 @@ struct Adopted {
     count: usize,
 }
 
-/// When the first and the last item of one adoption arrived, in cycles, if known.
+/// The times at which the first and the last item of one adoption arrived, in cycles, if known.
 type Arrival = Option<(u64, u64)>;
 
 impl Dispatch {
@@ -197,7 +197,7 @@ impl Dispatch {
         }
         self.free_slots.push(slot);
         if self.free_slots.len() == self.pwqs.len() {
-            // So that later walks do not visit empty slots.
+            // Clear the table, so that later walks do not visit empty slots.
             self.pwqs.clear();
             self.free_slots.clear();
         }
@@ -418,7 +418,7 @@ impl Dispatch {
         }
     }
 
-    /// Like [`adopt`](Self::adopt), at the time `now` in cycles.
+    /// Does the same as [`adopt`](Self::adopt), at the time `now` in cycles.
     pub(crate) fn adopt_at(&mut self, now: u64, injector: &Injector) {
         if injector.is_empty() {
             return;
@@ -431,8 +431,8 @@ impl Dispatch {
             // SAFETY: the item is linked, so it is alive.
             let home = unsafe { item.as_ref() }
                 .home
-                // Written before the push through which we see the item, and unchanged while it is
-                // linked.
+                // The home was written before the push through which we see the item, and is
+                // unchanged while the item is linked.
                 .load(Ordering::Relaxed)
                 .cast_const();
             if let Some(run) = run.as_mut().filter(|run| ptr::eq(run.home, home)) {

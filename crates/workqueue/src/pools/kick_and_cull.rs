@@ -18,7 +18,7 @@ const NR_ITEMS: u8 = 3;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Life {
     Parked,
-    /// Woken or created, but has not run yet.
+    /// Woken or created, and has not run yet.
     Woken,
     Running,
     /// Culled after it was woken: it exits when it runs.
@@ -34,7 +34,7 @@ enum Pick {
     Head,
     /// The worker that parked first.
     Tail,
-    /// Any idle worker: by affinity, or because it is on another CPU.
+    /// Any idle worker, which is chosen by affinity, or because it is on another CPU.
     Any,
 }
 
@@ -61,7 +61,7 @@ struct Rules {
     recheck: bool,
     /// `true` if a worker that takes an item kicks the next one if more items wait.
     chain: bool,
-    /// `true` for kicks and culling as shipped: `policy::need` and `policy::may_cull` decide.
+    /// `true` if kicks and culls are decided as shipped, by `policy::need` and `policy::may_cull`.
     shipped: bool,
 }
 
@@ -86,7 +86,7 @@ const CLAIM: Rules = Rules {
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct State {
     lives: [Life; NR_WORKERS],
-    /// Parked workers. The first one parked last.
+    /// The parked workers. The first one in the list parked last.
     idle: Vec<usize>,
     /// Workers that were claimed and have not run yet.
     kicked: Vec<usize>,

@@ -295,7 +295,7 @@ mod tests {
         let stderr = String::from_utf8_lossy(&child.stderr);
         let is_line = |line| line == "afterwork: a worker panicked: a defect";
         assert!(stderr.lines().any(is_line), "{stderr}");
-        // SIGABRT.
+        // Signal 6 is SIGABRT.
         assert_eq!(child.status.signal(), Some(6));
     }
 }

@@ -6,12 +6,12 @@
 //! workqueue, which connects a queue to a pool, `anchors.rs` counts its waiting futures, and
 //! `pwqs.rs` adds and removes pwqs.
 //!
-//! `worker.rs` has the loop of a worker's thread and the part that other threads use, `pace.rs` how
-//! it waits for work. `blocking.rs` and `sampler.rs` notice that a worker sleeps,
-//! `watchdog.rs` reports stalls, and `upkeep.rs` culls idle workers. `manager.rs` has the requests
-//! of pools to the manager. `mayday.rs` decides when a rescuer is called, and `rescuer.rs` is that
-//! thread. `tombstones.rs` removes cancelled items, `cut.rs` removes all waiting items of a queue,
-//! and `recall.rs` puts a worker's local batch back.
+//! `worker.rs` has the loop of a worker's thread and the part of a worker that other threads use.
+//! `pace.rs` decides how a worker waits for work. `blocking.rs` and `sampler.rs` notice that a
+//! worker sleeps, `watchdog.rs` reports stalls, and `upkeep.rs` culls idle workers. `manager.rs`
+//! has the requests of pools to the manager. `mayday.rs` decides when a rescuer is called, and
+//! `rescuer.rs` is that thread. `tombstones.rs` removes cancelled items, `cut.rs` removes all
+//! waiting items of a queue, and `recall.rs` puts a worker's local batch back.
 
 pub(crate) mod anchors;
 pub(crate) mod blocking;

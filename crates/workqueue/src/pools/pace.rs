@@ -3,14 +3,14 @@
 //!
 //! A worker that *busy-polls* finds an item within a microsecond after another CPU queued it, but
 //! keeps its own CPU busy. If there are more runnable threads than CPUs, some producers need that
-//! very CPU. A worker that *yields* lets them run, and then finds all the items that they queued.
-//! The better mode depends on the number of threads and on how they wait, which no worker can see.
-//! A busy pool therefore counts the items taken in windows of half a millisecond, and uses the mode
+//! CPU. A worker that *yields* lets them run, and then finds all the items that they queued. The
+//! better mode depends on the number of threads and on how they wait, which no worker can see. A
+//! busy pool therefore counts the items taken in windows of half a millisecond, and uses the mode
 //! with the higher count for most windows.
 
 use sync::time;
 
-/// How a worker that found no item waits before it parks.
+/// The way in which a worker that found no item waits before it parks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Wait {
     /// Busy-polls for a while, and then yields its CPU a few times.

@@ -2,8 +2,8 @@
 
 use topology::CpuQuota;
 
-/// Number of workers of a pool that are awake, and of those that search. Every decision reads
-/// these.
+/// The number of workers of a pool that are awake, and of those that are searching. Every decision
+/// reads these numbers.
 ///
 /// bits 0..16 `nr_awake` | bits 16..32 `nr_searching`
 ///
@@ -48,8 +48,8 @@ pub(crate) enum Need {
     Watch,
 }
 
-/// Returns how many workers a pool of `nr_cpus` CPUs keeps awake: one per CPU, but not more than
-/// the CPU quota supports, and at least one.
+/// Returns the number of workers that a pool of `nr_cpus` CPUs keeps awake: one per CPU, but not
+/// more than the CPU quota supports, and at least one.
 ///
 /// Each pool uses the whole quota, so that a single busy pool can use it up. The minimum is one and
 /// not two as in Go: a worker that sleeps is replaced, so one running worker is enough for
@@ -61,8 +61,8 @@ pub(crate) fn target(nr_cpus: usize, quota: Option<CpuQuota>) -> u32 {
         .max(1)
 }
 
-/// Returns what a pool with waiting work needs. `target` is the number of workers that it keeps
-/// awake.
+/// Returns the need of a pool in which work waits. `target` is the number of workers that the pool
+/// keeps awake.
 pub(crate) fn need(census: Census, target: u32) -> Need {
     if census.nr_searching() > 0 {
         Need::Nothing
@@ -78,11 +78,11 @@ pub(crate) fn need(census: Census, target: u32) -> Need {
 ///
 /// A worker that returns from a sleep raises the count above the target. The count does not show
 /// whether two awake workers wait for the same CPU. If a worker parked at once, its CPU would idle
-/// until the kernel migrates one of these two: half a millisecond for each sleep on two CPUs. So
-/// some may stay awake, and the next worker that sleeps need not be replaced. Measured with
-/// `afterwork-lab bench max-active --cases subsystems` on two CPUs: with 1, a sixth of the CPU time
-/// is idle; with 2, an eighth; with 3, a twenty-fifth. With a larger value more threads share a CPU
-/// after a burst of sleeps.
+/// until the kernel migrates one of these two: half a millisecond for each sleep on two CPUs. Some
+/// workers may therefore stay awake, and the next worker that sleeps need not be replaced. Measured
+/// with `afterwork-lab bench max-active --cases subsystems` on two CPUs: with 1, a sixth of the CPU
+/// time is idle; with 2, an eighth; with 3, a twenty-fifth. With a larger value, more threads share
+/// a CPU after a burst of sleeps.
 const AWAKE_PER_TARGET: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 3 };
 
 /// Returns `true` if more workers are awake than may stay awake. On one CPU no worker needs to be
@@ -108,8 +108,8 @@ pub(crate) fn batch_size(item_ns: u64, nr_waiting: usize, nr_takers: u32, max: u
     share.min(by_time as usize).clamp(1, max.max(1))
 }
 
-/// Work that a bottom half may run before its thread yields the CPU once. The kernel's
-/// `BH_WORKER_JIFFIES` and `BH_WORKER_RESTARTS`.
+/// Work that a bottom half may run before its thread yields the CPU once. Corresponds to the
+/// kernel's `BH_WORKER_JIFFIES` and `BH_WORKER_RESTARTS`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunBudget {
     end_ns: u64,

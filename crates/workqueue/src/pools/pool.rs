@@ -83,9 +83,9 @@ pub(crate) struct WorkerPool {
     pub(crate) number: usize,
     /// I
     pub(crate) attrs: PoolAttrs,
-    /// A, rarely written: number of workers that the pool keeps awake.
+    /// A, rarely written: the number of workers that the pool keeps awake.
     target: unmodelled::AtomicU32,
-    /// A, rarely written: how workers wait, a [`Wait`].
+    /// A, rarely written: a [`Wait`], the way in which workers wait.
     wait: unmodelled::AtomicU32,
     /// A: set if the process may use CPUs that are not in `attrs.cpus`.
     pub(crate) confined: AtomicBool,
@@ -256,8 +256,7 @@ impl WorkerPool {
             // A worker searches, or was picked to search. It reads the injector when it stops
             // searching.
             Need::Nothing => {}
-            // The workers that left the census may have read the injector before our item was
-            // there.
+            // The workers that left the census may have read the injector before our push.
             Need::Worker => self.kick(),
             // ORDER(watch): other end in `ManagerLoop::tick`; the fence is the one above.
             // Test: stuck_work_is_seen_by_the_watch
@@ -327,8 +326,8 @@ impl WorkerPool {
         found
     }
 
-    /// If no item of a pwq is in flight, returns how many items it has ever adopted. Otherwise the
-    /// queue's `settled` is notified when that is the case.
+    /// If no item of a pwq is in flight, returns the number of items that it has ever adopted.
+    /// Otherwise the queue's `settled` is notified when that is the case.
     pub(crate) fn is_drained(&self, slot: usize) -> Option<u64> {
         let mut dispatch = self.lock();
         dispatch.adopt(&self.injector);
@@ -448,7 +447,7 @@ impl WorkerPool {
         self.census.fetch_add(Census::SEARCHING, Ordering::Relaxed);
     }
 
-    /// Returns how a searching worker waits after it took no item.
+    /// Returns the way in which a searching worker waits after it took no item.
     pub(crate) fn waits(&self) -> Wait {
         match self.wait.load(Ordering::Relaxed) {
             wait if wait == Wait::Yields as u32 => Wait::Yields,
@@ -497,13 +496,14 @@ impl WorkerPool {
         let adopted = guard.has_work() && !twin::armed("worker park: checks after the lock");
         let work = adopted || !self.injector.is_empty();
         if work && !twin::armed("worker park: no second check") {
-            // This often picks the present worker again.
+            // This often picks this worker again.
             guard.pick_if_needed();
         }
         ParkDecision::Park
     }
 
-    /// Records that a worker is awake, if its kick has not. The twin uses this rule of the kernel.
+    /// Records that a worker is awake, if its kick has not recorded it. The twin uses this rule of
+    /// the kernel.
     #[cfg(any(loom, shuttle))]
     pub(crate) fn leave_idle(&self, worker: &Worker) {
         let mut dispatch = self.lock();
@@ -518,7 +518,7 @@ impl WorkerPool {
         }
     }
 
-    /// Returns how many busy-poll rounds a worker makes before it parks.
+    /// Returns the number of busy-poll rounds that a worker makes before it parks.
     pub(crate) fn worker_spin_limit(&self) -> u32 {
         self.params.worker_spin_limit
     }
@@ -534,14 +534,14 @@ impl WorkerPool {
         let fresh = worker.is_this_thread();
         let strays = worker.strays.swap(false, Ordering::Relaxed);
         if self.confined.load(Ordering::Relaxed) && (fresh || strays) {
-            // Fails if the CPUs of the pool went offline in the meantime. The worker then runs on
-            // any CPU.
+            // This fails if the CPUs of the pool went offline in the meantime. The worker then runs
+            // on any CPU.
             if cpu::set_affinity(None, &self.attrs.cpus).is_ok() && strays {
                 worker.has_returned();
             }
         }
         if fresh && self.attrs.nice != 0 {
-            // Fails if the value is below zero and the process lacks the privilege; see the
+            // This fails if the value is below zero and the process lacks the privilege; see the
             // builder.
             let _ = thread::set_nice(self.attrs.nice);
         }
@@ -550,7 +550,7 @@ impl WorkerPool {
     /// Applies the pool's affinity to this thread, a rescuer, because items may depend on it. It
     /// keeps the affinity until it visits another pool.
     pub(crate) fn visit(&self) {
-        // May fail, as in `settle`. The nice value is not changed, because it could not be
+        // This may fail, as in `settle`. The nice value is not changed, because it could not be
         // restored.
         let _ = cpu::set_affinity(None, &self.attrs.cpus);
     }

@@ -44,14 +44,14 @@ pub(crate) struct Pwq {
     /// I: the NUMA node of the pool, as numbered by the gate.
     pub(crate) node: usize,
     /// A: the futures of this pwq that have waited and hold an in-flight count without being on a
-    /// list. In a separate allocation, which exists only if there was such a future, so that these
-    /// updates do not take the cache lines of this struct from producers.
+    /// list. They are in a separate allocation, which exists only if there was such a future, so
+    /// that their updates do not take the cache lines of this struct from producers.
     pub(crate) anchors: OnceLock<Box<Anchors>>,
-    /// A: number of its items that were cancelled since tombstones were last removed from its
-    /// lists; see `tombstones.rs`.
+    /// A: the number of the pwq's items that were cancelled since tombstones were last removed from
+    /// its lists; see `tombstones.rs`.
     pub(crate) nr_cancelled: AtomicU32,
     /// A: the pwq for urgent items, created for the first of them. It has the same index in the
-    /// pool's table, and so the same counts.
+    /// pool's table, and therefore the same counts.
     pub(crate) urgent: OnceLock<Box<Pwq>>,
     /// A: created by the first producer, and taken by the pool, which must not allocate under its
     /// lock. A pwq that was never used has none.
@@ -93,7 +93,7 @@ pub(crate) struct PwqState {
     pub(crate) urgent: List,
     /// The number of the last cancel of all items of this pwq.
     pub(crate) last_cancel: u64,
-    /// The pool time that it has used, if queues have shares.
+    /// The pool time that the pwq has used, if queues have shares.
     pub(crate) account: Account,
 }
 
@@ -131,7 +131,7 @@ pub(crate) struct WaitingPwq {
     pub(crate) slot: usize,
 }
 
-/// Counters of a pwq, guarded by the pool lock. The kernel's `pwq_stats`.
+/// Counters of a pwq, guarded by the pool lock. Corresponds to the kernel's `pwq_stats`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
     /// Items taken to be run, except those that did not run after all.
@@ -155,7 +155,7 @@ impl Pwq {
         home.cast()
     }
 
-    /// Returns a pointer to the first field, from which [`of`](Self::of) returns to the whole pwq.
+    /// Returns a pointer to the first field, from which [`of`](Self::of) derives the whole pwq.
     pub(crate) fn as_home(&self) -> *mut Home {
         ptr::from_ref(self).cast_mut().cast()
     }
@@ -202,7 +202,7 @@ impl Pwq {
     /// Pushes a linked item to its pool.
     #[inline]
     pub(crate) fn push(&self, item: NonNull<Head>) {
-        // Before the push, because the item may be freed after it.
+        // This comes before the push, because the item may be freed after the push.
         // SAFETY: the caller made the item pending and linked, so it stays alive until it is
         // pushed.
         unsafe { self.emit_queued(item) };
@@ -256,7 +256,7 @@ impl Pwq {
 }
 
 impl fmt::Debug for Pwq {
-    // Without the pool, whose own output contains the pwq.
+    // The output omits the pool, whose own output contains the pwq.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pwq")
             .field("queue", &self.core.name)
@@ -338,8 +338,8 @@ impl PwqState {
         self.nr_listed.iter().sum()
     }
 
-    /// Records that `count` items joined the lists of a lane. `arrival` is when the first and the
-    /// last arrived, in cycles, if known.
+    /// Records that `count` items joined the lists of a lane. `arrival` is the times at which the
+    /// first and the last arrived, in cycles, if known.
     pub(crate) fn add_listed(&mut self, lane: Lane, count: usize, arrival: Option<(u64, u64)>) {
         if self.observed.is_none() {
             let mut made = self.pwq.lanes().filter_map(|it| it.observed.get());
@@ -371,7 +371,7 @@ impl PwqState {
         *nr_listed -= count;
     }
 
-    /// Returns when the `nth` waiting item of a lane was queued, in cycles.
+    /// Returns the time at which the `nth` waiting item of a lane was queued, in cycles.
     pub(crate) fn arrived_at(&self, lane: Lane, nth: usize) -> Option<u64> {
         let nr_listed = self.nr_listed[lane as usize];
         let nth = (nth < nr_listed).then_some(nth)?;

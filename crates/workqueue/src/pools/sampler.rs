@@ -21,7 +21,7 @@ use super::{
 use crate::observe::concurrency::{Sample, ScanResult, Seen, Verdict, judge};
 
 impl WorkerPool {
-    /// Samples the workers if work waits, and replaces those that sleep or hog.
+    /// Samples the workers if work waits, and replaces those that sleep or hog a CPU.
     pub(crate) fn sample_workers(self: &Arc<Self>, now_ns: u64, allowed: &CpuSet) -> ScanResult {
         let busy: Vec<_> = {
             let mut dispatch = self.lock();
@@ -156,7 +156,7 @@ impl PoolGuard<'_> {
 fn let_stray(worker: &Worker, allowed: &CpuSet) {
     let thread = ThreadId(worker.thread.load(Ordering::Relaxed));
     if thread.0 != 0 && !worker.strays.swap(true, Ordering::Relaxed) {
-        // Fails if the thread has ended, which is harmless.
+        // This fails if the thread has ended, which is harmless.
         let _ = cpu::set_affinity(Some(thread), allowed);
     }
 }

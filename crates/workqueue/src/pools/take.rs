@@ -27,7 +27,7 @@ impl PoolGuard<'_> {
     pub(crate) fn take(&mut self, worker: &Worker) -> Batch {
         let pool = self.pool();
         let max = pool.params.max_batch.min(MAX_LOCAL_BATCH);
-        // Read once per batch.
+        // The clock is read once per batch.
         let now = time::cycles();
         if self.is_shared() {
             // If the first item of a pwq arrived during the last batch, that pwq already had work
@@ -40,7 +40,8 @@ impl PoolGuard<'_> {
                 self.adopt_at(now, &pool.injector);
             }
             if self.is_shared() {
-                // So that the pwq which the worker just served competes for the next turn too.
+                // Give up the seat, so that the pwq that the worker just served competes for the
+                // next turn too.
                 self.give_up_seat(worker);
             }
             let limit =
@@ -132,8 +133,8 @@ impl PoolGuard<'_> {
         Batch::Items(nr_taken)
     }
 
-    /// Every `every_us` microseconds, records how long the items of the pwq waited. One item
-    /// represents all that `worker` has taken since the last sample.
+    /// Every `every_us` microseconds, records the time for which the items of the pwq waited. One
+    /// item represents all that `worker` has taken since the last sample.
     fn sample(
         &mut self,
         worker: &Worker,

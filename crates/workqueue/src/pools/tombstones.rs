@@ -1,15 +1,15 @@
 //! Removes cancelled items from the lists that hold them.
 //!
 //! A cancel takes two transitions of the item's state word. The list entry of the item remains as a
-//! tombstone until a worker pops it (`head.rs`). If no worker pops it, because the queue is full
-//! or paused or the pool is busy, tombstones would pile up. Cancels are therefore counted. Every
+//! tombstone until a worker pops it (`head.rs`). If no worker pops it, because the queue is full or
+//! paused or the pool is busy, tombstones would pile up. Cancels are therefore counted. Every
 //! `CHECK_EVERY` cancels, the canceller walks a list if at least half of its items may be
-//! tombstones. Each cancel thus pays for a few items of such walks, and a list never holds many
-//! more tombstones than waiting items.
+//! tombstones. Each cancel therefore pays for a few items of such walks, and a list never holds
+//! many more tombstones than waiting items.
 //!
 //! A query for the number of waiting items first removes all tombstones, if any item was cancelled
 //! or helped since the last query. Items that are being cancelled, are being run by a helper or
-//! have not been pushed yet are left in place. If a walk meets such an item, or removes fewer
+//! have not been pushed yet are left in place. If a walk finds such an item, or removes fewer
 //! tombstones than were counted, the next query walks again.
 //!
 //! Each list has its own count: a pwq counts for its inactive items, and the pool counts for the
@@ -143,7 +143,7 @@ impl WorkerPool {
             }
             let state = guard.pwq_mut(slot);
             let misses = nr_listed - state.nr_listed() < nr_cancelled as usize;
-            // Workers may have popped the missing ones, so a second walk is enough.
+            // Workers may have popped the missing tombstones, so a second walk is enough.
             state.missed = misses && !state.missed;
             if state.missed {
                 pwq.walk_again();

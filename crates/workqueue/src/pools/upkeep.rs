@@ -1,9 +1,9 @@
-//! Upkeep of a pool by the manager: culls idle workers, has the remaining ones return their stacks'
-//! memory, handles failed thread creation, and kills the pool.
+//! Upkeep of a pool by the manager: culls idle workers, makes the remaining ones return their
+//! stacks' memory, handles failed thread creation, and kills the pool.
 //!
 //! A worker returns its stack's memory itself, because its stack is in use whenever it runs, even
-//! for a signal. It is claimed as by a kick, finds no work, and parks again. It does so once, and
-//! again only after it has run an item.
+//! for a signal. The manager claims it as a kick does. The worker finds no work, and parks again.
+//! It does so once, and again only after it has run an item.
 
 use base::internal::wake::Wakeup;
 use sync::{atomic::Ordering, unmodelled::Arc};
@@ -52,8 +52,8 @@ impl WorkerPool {
         !self.injector.is_empty() || self.lock().has_work()
     }
 
-    /// Culls workers that have idled for too long, and has others return their stacks' memory.
-    /// Returns when this must be called next, if ever.
+    /// Culls workers that have idled for too long, and makes others return their stacks' memory.
+    /// Returns the time at which this must be called next, if ever.
     pub(crate) fn cull(self: &Arc<Self>, now_ns: u64) -> Option<u64> {
         let mut guard = self.lock_to_act();
         let cull_ns = self.send_idle_away(&mut guard, now_ns);
@@ -100,8 +100,8 @@ impl WorkerPool {
 }
 
 impl PoolGuard<'_> {
-    /// Wakes workers that have idled for long, so that they return their stacks' memory. Returns
-    /// when this must be called next, if ever.
+    /// Wakes workers that have idled for a long time, so that they return their stacks' memory.
+    /// Returns the time at which this must be called next, if ever.
     fn slim_idle(&mut self, now_ns: u64) -> Option<u64> {
         let pool = self.pool();
         let limit_ns = pool.params.idle_timeout_ms.saturating_mul(1_000_000);

@@ -29,7 +29,7 @@ impl Dispatch {
     }
 
     /// Updates the stall detector. Returns a report if the first waiting item has waited too long.
-    /// `cpus` are the pool's.
+    /// `cpus` are the CPUs of the pool.
     pub(crate) fn check_for_stall(
         &mut self,
         now_ns: u64,
@@ -90,7 +90,8 @@ impl Dispatch {
         worth_reporting(count).then_some(Report::CpuIntensive { item, count })
     }
 
-    /// Returns the name of an item of the pwq `slot`: a running one, or otherwise a waiting one.
+    /// Returns the name of an item of the pwq `slot`: a running one if there is one, otherwise a
+    /// waiting one.
     pub(crate) fn name_one(&self, slot: usize) -> Option<&'static str> {
         let mut inside = self.workers().filter(|it| it.worker.is_inside());
         let running = inside.find(|it| it.seat == Some(slot));

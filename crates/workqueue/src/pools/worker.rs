@@ -65,7 +65,7 @@ impl LocalBatch {
 /// The part of a worker that other threads use.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    /// I: its number in the pool.
+    /// I: the worker's number in the pool.
     pub(crate) number: usize,
     unparker: Unparker,
     /// A: the state word of the local batch. A thread moves it before it takes items from `items`.
@@ -73,9 +73,9 @@ pub(crate) struct Worker {
     local_batch: CachePadded<AtomicU64>,
     /// The local batch. The owner writes it before it publishes `local_batch`.
     items: [AtomicPtr<Head>; MAX_LOCAL_BATCH],
-    /// A, written by the owner: number of runs whose in-flight count must be released; wraps.
+    /// A, written by the owner: the number of runs whose in-flight count must be released; wraps.
     nr_done: AtomicU32,
-    /// A, written by the owner: average run time of an item.
+    /// A, written by the owner: the average run time of an item.
     item_ns: AtomicU32,
     /// A, written under the pool lock: a parked worker that finds it set exits.
     culled: AtomicBool,
@@ -83,7 +83,7 @@ pub(crate) struct Worker {
     slims: AtomicBool,
     /// A, written by the owner: set if it has returned its stack's memory and run no item since.
     lean: AtomicBool,
-    /// A, written by the owner: ID of its kernel thread, 0 before it runs.
+    /// A, written by the owner: the ID of its kernel thread, or 0 before it runs.
     pub(crate) thread: AtomicU32,
     /// A, written by the owner: the vtable of its present or last item.
     running: AtomicPtr<VTable>,
@@ -124,13 +124,13 @@ impl Worker {
         self.thread.swap(thread::current().0, Ordering::Relaxed) == 0
     }
 
-    /// Records that its affinity was restored. Called by the owner only.
+    /// Records that the worker's affinity was restored. Called by the owner only.
     pub(crate) fn has_returned(&self) {
         self.returned.store(true, Ordering::Relaxed);
     }
 
-    /// Returns `true` once if its affinity was restored since it last took items. Called by the
-    /// owner only.
+    /// Returns `true`, once, if the worker's affinity was restored since it last took items. Called
+    /// by the owner only.
     pub(crate) fn takes_after_return(&self) -> bool {
         let returned = self.returned.load(Ordering::Relaxed);
         if returned {
@@ -139,7 +139,7 @@ impl Worker {
         returned
     }
 
-    /// Returns `true` if it was kicked and has not woken yet.
+    /// Returns `true` if the worker was kicked and has not woken yet.
     pub(crate) fn is_kicked(&self) -> bool {
         self.unparker.is_given()
     }
@@ -242,7 +242,7 @@ impl Worker {
 
     /// Returns the vtable of its present or last item.
     pub(crate) fn running(&self) -> Option<&'static VTable> {
-        // SAFETY: null, or a vtable that is never freed.
+        // SAFETY: the pointer is null, or points to a vtable that is never freed.
         unsafe { self.running.load(Ordering::Relaxed).as_ref() }
     }
 
@@ -256,9 +256,9 @@ impl Worker {
 
     /// Takes the next item of the local batch. Called by the owner only.
     fn next(&self) -> Option<NonNull<Head>> {
-        // Pairs with `disown`, on one word. If our update comes first, the item is ours, and the
-        // exchange in `disown` fails and continues behind it. If `disown` comes first, we find the
-        // batch empty.
+        // This pairs with `disown` on one word. If our update comes first, the item is ours, and
+        // the exchange in `disown` fails and continues behind it. If `disown` comes first, we find
+        // the batch empty.
         let local_batch = LocalBatch(self.local_batch.fetch_add(1, Ordering::AcqRel));
         if local_batch.next() >= local_batch.len() {
             return None;
@@ -269,8 +269,8 @@ impl Worker {
     /// Removes all items that have not started from the local batch, oldest first. The caller has
     /// locked the pool, so that the batch is not refilled at the same time.
     pub(crate) fn disown(&self) -> Vec<NonNull<Head>> {
-        // Pairs with `next`, on one word. If our exchange comes first, the items from `next` on are
-        // ours, and the owner finds its batch empty. If the owner's update comes first, our
+        // This pairs with `next` on one word. If our exchange comes first, the items from `next` on
+        // are ours, and the owner finds its batch empty. If the owner's update comes first, our
         // exchange fails, and we continue behind its item. Acquire pairs with `publish`: `items`
         // contains the batch.
         let mut from = LocalBatch(self.local_batch.load(Ordering::Acquire));

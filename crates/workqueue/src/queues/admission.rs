@@ -1,4 +1,4 @@
-//! Queueing on a queue with a capacity: rejecting, waiting, and reserving a permit.
+//! Queues on a queue with a capacity: rejects work, waits, and reserves permits.
 //!
 //! New work is counted: closures, futures, and items queued by [`Workqueue::try_enqueue`]. Each
 //! holds a capacity permit (`limit/capacity.rs`) until it starts or is cancelled. If no permit is
@@ -254,7 +254,7 @@ impl<'a> TaskOptions<'a> {
     ///
     /// # Panics
     ///
-    /// In a child of `fork` (see [`Workqueue`]).
+    /// If called in a child of `fork` (see [`Workqueue`]).
     pub fn try_reserve(self) -> Option<Self> {
         let inner = &self.queue.inner;
         inner.must_be_at_home();
@@ -266,8 +266,8 @@ impl<'a> TaskOptions<'a> {
 }
 
 impl Workqueue {
-    /// Acquires a capacity permit if the queue has a capacity. Returns whether the new item holds
-    /// one.
+    /// Acquires a capacity permit if the queue has a capacity. The result is `true` if the new item
+    /// holds a permit.
     #[inline]
     pub(super) fn try_permit(&self) -> Result<bool, TrySpawnError> {
         match self.admission() {
@@ -281,8 +281,8 @@ impl Workqueue {
         }
     }
 
-    /// Acquires a capacity permit as [`try_permit`](Self::try_permit) does, and sleeps for one
-    /// until `until`. Items of this queue do not wait.
+    /// Acquires a capacity permit as [`try_permit`](Self::try_permit) does, and sleeps until
+    /// `until` to get one. Items of this queue do not wait.
     pub(super) fn wait_for_place(
         &self,
         until: Option<time::Instant>,
@@ -314,7 +314,7 @@ impl Workqueue {
         !matches!(self.admission(), Admission::Closed)
     }
 
-    /// Returns whether the caller may queue items, and counts a rejection.
+    /// Checks if the caller may queue items, and counts a rejection.
     #[inline]
     pub(crate) fn admission(&self) -> Admission<'_> {
         let closed = &self.inner.closed;

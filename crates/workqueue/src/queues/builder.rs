@@ -90,7 +90,7 @@ impl Builder {
         }
     }
 
-    /// Sets which CPUs share a worker pool. The default is the registry's
+    /// Sets the scope that determines which CPUs share a worker pool. The default is the registry's
     /// [`default_affinity_scope`](base::params::Params::default_affinity_scope).
     #[doc(alias = "affinity_scope")]
     pub fn affinity(mut self, affinity: AffinityScope) -> Self {
@@ -110,31 +110,33 @@ impl Builder {
         self
     }
 
-    /// Keeps workers on these CPUs; see [`Attrs::cpus`]. By default, on all CPUs of the process.
+    /// Keeps workers on these CPUs; see [`Attrs::cpus`]. The default is all CPUs of the process.
     pub fn cpus(mut self, cpus: CpuSet) -> Self {
         self.cpus = Some(cpus);
         self
     }
 
-    /// Sets how many threads run items of this queue at once, in the whole process. At most 512;
-    /// the default is the registry's [`max_active`](base::params::Params::max_active).
+    /// Sets the maximum number of threads that run items of this queue at once, in the whole
+    /// process. It may be at most 512; the default is the registry's
+    /// [`max_active`](base::params::Params::max_active).
     ///
     /// An item that waits for another item of its own queue keeps its seat while it waits. If
-    /// joiners may help, it lends the seat to the item that it waits for, even if that item was
+    /// joiners may help, it lends the seat to the item for which it waits, even if that item was
     /// queued on another node or CPU, for which [`max_active_scope`](Self::max_active_scope)
     /// provides separate seats. If joiners may not help, a chain of `max_active` such waits leaves
     /// no seat for the last one and never ends, as in the kernel; if `max_active` is 1, the wait is
-    /// an error instead: [`JoinError::OwnQueue`](crate::JoinError::OwnQueue). A chain
-    /// that returns to this queue through items of another queue may also never end, because a run
-    /// lends its seat on its own thread only, and a worker may start an item of the chain before
-    /// the joiner does. A destructor that runs outside of an item, such as that of a cancelled
-    /// closure, has no seat to lend, so an item that it waits for acquires a seat of its own.
+    /// an error instead: [`JoinError::OwnQueue`](crate::JoinError::OwnQueue). A chain that returns
+    /// to this queue through items of another queue may also never end, because a run lends its
+    /// seat on its own thread only, and a worker may start an item of the chain before the joiner
+    /// does. A destructor that runs outside of an item, such as that of a cancelled closure, has no
+    /// seat to lend, so an item that it waits for acquires a seat of its own.
     pub fn max_active(mut self, max_active: u32) -> Self {
         self.max_active = Some(max_active);
         self
     }
 
-    /// Sets how many items may wait in the queue, from 1 to [`MAX_CAPACITY`]. Default: no limit.
+    /// Sets the maximum number of items that may wait in the queue, from 1 to [`MAX_CAPACITY`]. By
+    /// default there is no limit.
     ///
     /// An item waits from the time it is queued until it starts or is cancelled; a future, until it
     /// is first polled. At most `capacity` items wait, and `max_active` run.
@@ -155,7 +157,7 @@ impl Builder {
     ///   and scopes queue the work without counting it: its number is bounded by the items, futures
     ///   and scopes that the callers keep.
     ///
-    /// The same holds inside the queue's own items, also during a drain, except that
+    /// The same holds inside the queue's own items, even during a drain, except that
     /// `wait_for_capacity` does not wait there. During a drain the work of other callers is
     /// rejected. A paused queue fills up, and stays full until it is resumed.
     ///
@@ -238,8 +240,8 @@ impl Builder {
     /// Leaves the queue out of the lists of queues: [`Registry::queue_reports`], the page that
     /// `afterwork top` shows, and the Prometheus text.
     ///
-    /// It is for queues by the thousand, whose lines would bury the others. The queue counts as
-    /// before, in [`Workqueue::stats`] and in its pools. For thousands of small serial queues,
+    /// Use it for thousands of queues, whose lines would bury the others. [`Workqueue::stats`] and
+    /// the statistics of its pools still count the queue. For thousands of small serial queues,
     /// [strands](Workqueue::strand) are cheaper.
     ///
     /// # Examples

@@ -38,8 +38,8 @@ impl CancelHandle {
     ///
     /// # Blocking
     ///
-    /// As [`JoinHandle::cancel`](crate::JoinHandle::cancel). In a child of `fork`, returns `false`
-    /// for a parent's item.
+    /// The same as [`JoinHandle::cancel`](crate::JoinHandle::cancel). In a child of `fork`, returns
+    /// `false` for a parent's item.
     #[doc(alias = "abort")]
     pub fn cancel(&self) -> bool {
         self.waker.as_ref().is_some_and(future::cancel_by)

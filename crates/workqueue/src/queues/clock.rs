@@ -64,7 +64,7 @@ impl Clock {
         may_have && at_ns <= self.now_ns()
     }
 
-    /// Returns the time from now until `at_ns`, with a paused clock at most [`NAP_NS`].
+    /// Returns the time from now until `at_ns`, or at most [`NAP_NS`] if the clock is paused.
     pub(crate) fn left_ns(&self, at_ns: u64) -> u64 {
         let left_ns = at_ns.saturating_sub(self.now_ns());
         if self.is_paused() {

@@ -53,8 +53,8 @@ impl Gathered {
         self.oldest = self.oldest.max(age);
     }
 
-    /// Subtracts the items of a worker's local batch that have not started: the worker may hand
-    /// them back, or find them cancelled. Counts thus never fall.
+    /// Subtracts the items of a worker's local batch that have not started: the worker may return
+    /// them, or find them cancelled. Counts therefore never decrease.
     fn subtract_local_batch(&mut self, holder: &Enlisted) {
         let nr_not_started = holder.worker.nr_not_started();
         self.counts.leave_out(nr_not_started);

@@ -1,4 +1,4 @@
-//! Destroying a queue: handles, visits, and the thread that destroys it.
+//! Destroys a queue: handles, visits, and the thread that destroys it.
 //!
 //! # The protocol
 //!

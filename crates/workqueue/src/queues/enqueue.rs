@@ -1,4 +1,4 @@
-//! Queueing reusable items: a thread claims an item in its state word, and pushes it to a pool.
+//! Queues reusable items: a thread claims an item in its state word, and pushes it to a pool.
 //!
 //! Claiming and pushing are separate because some callers, such as a timer, claim under their own
 //! lock and push after they release it. They also release the in-flight count that the item held on
@@ -133,11 +133,11 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// As [`try_spawn`](Self::try_spawn).
+    /// The errors of [`try_spawn`](Self::try_spawn).
     ///
     /// # Blocking
     ///
-    /// As [`enqueue`](Self::enqueue).
+    /// The same as [`enqueue`](Self::enqueue).
     ///
     /// # Examples
     ///
@@ -164,7 +164,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// As [`enqueue`](Self::enqueue).
+    /// The same as [`enqueue`](Self::enqueue).
     ///
     /// # Examples
     ///
@@ -184,7 +184,7 @@ impl Workqueue {
         if !self.admits() {
             return 0;
         }
-        // Checked once for all items: only a forked child can have lost items.
+        // This is checked once for all items, because only a forked child can have lost items.
         must_not_be_lost(sync::fork::is_child() && works.iter().any(Work::is_lost));
         let mut nr_queued = 0;
         let mut chain = Chain(None);
@@ -230,9 +230,9 @@ impl Inner {
         planned != Planned::Refused
     }
 
-    /// Claims `work` for this queue, and returns whether its list link must be pushed to `home`. If
-    /// the link is on another list, calls `cut`, which removes it there; the caller then releases
-    /// the item's in-flight count on that list's pwq.
+    /// Claims `work` for this queue. The result states whether its list link must be pushed to
+    /// `home`. If the link is on another list, calls `cut`, which removes it there; the caller then
+    /// releases the item's in-flight count on that list's pwq.
     #[inline]
     fn plan(
         &self,

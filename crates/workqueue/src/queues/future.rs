@@ -1,15 +1,15 @@
 //! Futures as work items: an item that runs each time its waker queues it, until it is ready.
 //!
 //! A waker may be called by any thread, at any time and any number of times, and must cause another
-//! poll. Queueing a work item does the same. So a poll is a run, and a wake is an enqueue:
+//! poll. Queueing a work item does the same. A poll is therefore a run, and a wake is an enqueue:
 //!
 //! - **Polls never overlap.** A wake during a poll only sets `PENDING`; the end of that poll queues
 //!   the future again. A wake of a pending future queues nothing.
 //! - **No wake is lost.** The wake and the end of the poll update one word. A wake that finds the
 //!   future pending updates the word, too, so that the next poll sees the waker's earlier writes.
 //! - **Cancelling** a future that was polled is a wake with a flag: the next run drops the future
-//!   instead of polling it. A worker thus drops it, once, within the queue's limits, never during a
-//!   poll.
+//!   instead of polling it. A worker therefore drops it, once, within the queue's limits, and never
+//!   during a poll.
 //! - **Cancelling before the first poll.** Such a future is not pinned, and is cancelled like a
 //!   closure: the canceller claims it, ends it, and drops it. No worker is needed, so neither its
 //!   memory nor its capacity permit waits for one. Unlike a closure, a future may be cancelled by
@@ -18,8 +18,8 @@
 //!   `future: a cancel moves a polled future`, `future: a cancel ends it without an outcome` and
 //!   `future: a cancel forgets its task`.
 //! - **The queue stays.** From its first suspension until it ends, a future keeps one in-flight
-//!   count of the pwq on which it ran then (`held_pwq`). A wake that makes it pending thus finds
-//!   an existing queue, because the future cannot end before it is pushed. Other wakes do not
+//!   count of the pwq on which it ran then (`held_pwq`). A wake that makes it pending therefore
+//!   finds an existing queue, because the future cannot end before it is pushed. Other wakes do not
 //!   access the queue. A drain waits for futures.
 //! - **Memory.** The handle and each waker are counted (`head.rs`). A poll lends its waker
 //!   uncounted, so that a poll that keeps none updates no count. The last owner, run or handle,
@@ -214,7 +214,7 @@ where
             contain(|| *stage = Stage::Gone);
             Err(JoinError::Expired)
         } else {
-            // Lent without a count, because the run keeps the item alive.
+            // The waker is lent without a count, because the run keeps the item alive.
             let waker = ManuallyDrop::new(waker(item));
             // FOREIGN(future-poll): by a worker in its item, no locks; a panic is its outcome.
             match guarded(|| poll(stage, &mut Context::from_waker(&waker))) {
@@ -375,7 +375,7 @@ where
         let waits = matches!(stage, Stage::Future(_));
         // SAFETY: no other thread has the item.
         let held_pwq = unsafe { base.held_pwq() }.filter(|_| waits);
-        // Copied, because the pwq may be freed once the count is released.
+        // Copy these, because the pwq may be freed once the count is released.
         let left = held_pwq.map(|(held_pwq, color)| {
             held_pwq.release(Self::VTABLE);
             (held_pwq.pool.clone(), held_pwq.slot, color)

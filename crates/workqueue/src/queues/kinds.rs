@@ -6,11 +6,12 @@ use topology::AffinityScope;
 use super::builder::Builder;
 use crate::route::attrs::BuildError;
 
-/// The nice value of `highpri` queues. The kernel's `HIGHPRI_NICE_LEVEL`.
+/// The nice value of `highpri` queues. Corresponds to the kernel's `HIGHPRI_NICE_LEVEL`.
 const HIGHPRI_NICE: i8 = -20;
 
 impl Builder {
-    /// Runs items one at a time on the CPU that queued them. The kernel's `WQ_PERCPU`.
+    /// Runs items one at a time on the CPU that queued them. Corresponds to the kernel's
+    /// `WQ_PERCPU`.
     ///
     /// Equivalent to the affinity `Cpu`, `strict(true)` and a `max_active` for each CPU. The pool
     /// of each CPU runs one worker at a time. If that worker blocks (see
@@ -22,7 +23,8 @@ impl Builder {
             .max_active_scope(MaxActiveScope::Cpu)
     }
 
-    /// Runs workers at the nice value -20, ahead of all other threads. The kernel's `WQ_HIGHPRI`.
+    /// Runs workers at the nice value -20, ahead of all other threads. Corresponds to the kernel's
+    /// `WQ_HIGHPRI`.
     ///
     /// It needs a permission that most processes do not have. Without it [`build`](Self::build)
     /// returns [`BuildError::NicePermission`].
@@ -52,11 +54,11 @@ impl Builder {
     }
 
     /// Marks the queue's items as CPU-intensive: they do not count toward the workers that a pool
-    /// runs at once. The kernel's `WQ_CPU_INTENSIVE`.
+    /// runs at once. Corresponds to the kernel's `WQ_CPU_INTENSIVE`.
     ///
     /// Other items of the pool run at the same time, and the scheduler divides the CPU among them.
-    /// `max_active` bounds how many CPU-intensive items run. An item of any queue that has used the
-    /// CPU for 10 ms while others wait is treated the same way from then on (see
+    /// `max_active` bounds the number of CPU-intensive items that run. An item of any queue that
+    /// has used the CPU for 10 ms while others wait is treated the same way from then on (see
     /// [`Params::cpu_intensive_thresh_us`](base::params::Params)).
     ///
     /// Differs from Linux: there the flag has no effect on unbound queues, whose items never count.
@@ -78,7 +80,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As for [`cpu_intensive`](Self::cpu_intensive), which it includes.
+    /// The same as for [`cpu_intensive`](Self::cpu_intensive), which it includes.
     ///
     /// # Examples
     ///
@@ -96,7 +98,8 @@ impl Builder {
         self.cpu_intensive()
     }
 
-    /// Reserves a thread for times when no worker can be created. The kernel's `WQ_MEM_RECLAIM`.
+    /// Reserves a thread for times when no worker can be created. Corresponds to the kernel's
+    /// `WQ_MEM_RECLAIM`.
     ///
     /// # Guarantees
     ///
@@ -113,7 +116,8 @@ impl Builder {
         self
     }
 
-    /// Runs items to completion on one high-priority thread for each CPU. The kernel's `WQ_BH`.
+    /// Runs items to completion on one high-priority thread for each CPU. Corresponds to the
+    /// kernel's `WQ_BH`.
     ///
     /// It is for short items that never sleep. An item runs on the CPU on which it was queued,
     /// after the items queued there earlier. The thread yields its CPU after ten batches or two

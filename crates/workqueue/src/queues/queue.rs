@@ -65,8 +65,8 @@ use crate::{
 ///
 /// # Panics
 ///
-/// In a child of `fork`, every call that queues on a queue of the parent, changes or queries it, or
-/// waits for it or its items panics. The child has no workers, and locks that they held stay held.
+/// In a child of `fork`, every call panics that queues on a queue of the parent, changes or queries
+/// it, or waits for it or its items. The child has no workers, and locks that they held stay held.
 ///
 /// An item that was idle at the fork may be queued in the child, on a queue built in the child. All
 /// other items are lost in the child: queueing one or waiting for it panics, and cancelling one
@@ -102,7 +102,7 @@ pub(crate) struct Inner {
     pub(crate) core: Arc<QueueCore>,
     /// A, rarely written: set while the queue rejects items.
     pub(crate) closed: Closed,
-    /// A: users of the queue without a handle.
+    /// A: the users of the queue that have no handle.
     pub(crate) visits: Visits,
     /// I
     pub(crate) ordered: bool,
@@ -132,15 +132,15 @@ const DESTROYED: u32 = 1 << 31;
 pub(super) const COUNTS: u32 = 1 << 30;
 
 pub(crate) enum Admission<'a> {
-    /// The queue accepts it.
+    /// The queue accepts the item.
     Open,
-    /// The queue accepts it if there is free capacity.
+    /// The queue accepts the item if there is free capacity.
     Counted(&'a Capacity),
-    /// The queue rejects it, and has counted the rejection.
+    /// The queue rejects the item, and has counted the rejection.
     Closed,
 }
 
-/// A drain in progress. Until it is dropped, also by unwinding, the queue rejects other callers.
+/// A drain in progress. Until it is dropped, even by unwinding, the queue rejects other callers.
 pub(crate) struct Draining<'a>(&'a Closed);
 
 pub(crate) struct Parts {
@@ -226,16 +226,15 @@ impl Workqueue {
         }
     }
 
-    /// Changes how many threads run items of this queue at once.
+    /// Changes the number of threads that may run items of this queue at once.
     ///
     /// A higher limit starts more items at once. A lower limit lets local batches finish.
     ///
     /// # Errors
     ///
-    /// [`BuildError::MaxActive`](crate::BuildError::MaxActive) if it is outside of 1 to
-    /// 512; [`BuildError::OrderedMaxActive`](crate::BuildError::OrderedMaxActive) for an
-    /// ordered queue; [`BuildError::System`](crate::BuildError::System) for a
-    /// process-wide queue.
+    /// [`BuildError::MaxActive`](crate::BuildError::MaxActive) if `max_active` is not between 1 and
+    /// 512; [`BuildError::OrderedMaxActive`](crate::BuildError::OrderedMaxActive) for an ordered
+    /// queue; [`BuildError::System`](crate::BuildError::System) for a process-wide queue.
     #[doc(alias = "workqueue_set_max_active")]
     pub fn set_max_active(&self, max_active: u32) -> Result<(), BuildError> {
         self.inner.must_not_be_for_all()?;
@@ -299,7 +298,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// As [`stats`](Self::stats).
+    /// The same as [`stats`](Self::stats).
     #[doc(alias("wait_times", "run_times", "latency", "lag", "capacity"))]
     pub fn report(&self) -> QueueReport {
         self.inner.must_be_at_home();

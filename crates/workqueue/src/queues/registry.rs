@@ -24,7 +24,8 @@ use crate::{
 /// Most programs never name one: [`Builder::build`](crate::Builder::build) uses the
 /// registry of the whole process. Other registries are for tests, and for comparing tunables.
 ///
-/// Queues with equal pods and attributes share pools, so eight queues need the threads of one.
+/// Queues with equal pods and attributes share pools, so eight queues need no more threads than
+/// one.
 #[derive(Clone, Debug)]
 pub struct Registry {
     inner: Arc<Inner>,
@@ -44,7 +45,7 @@ struct Inner {
     machine: Arc<Machine>,
     /// I
     timers: Arc<Timers>,
-    /// I: the process that created it.
+    /// I: the process that created the registry.
     process: Process,
     /// The registration that makes the registry visible to observers of the process.
     _shown: Joined,
@@ -134,8 +135,8 @@ impl Registry {
         self.here().unbound_cpus()
     }
 
-    /// Restricts unbound queues to `cpus`, or with `None` to all CPUs that the process may use. The
-    /// kernel's `/sys/devices/virtual/workqueue/cpumask`.
+    /// Restricts unbound queues to `cpus`, or with `None` to all CPUs that the process may use.
+    /// Corresponds to the kernel's `/sys/devices/virtual/workqueue/cpumask`.
     ///
     /// It takes effect as [`set_topology`](Self::set_topology) does. If none of a queue's own
     /// [`cpus`](crate::Attrs::cpus) is in the set, the queue uses the whole set. If the
@@ -173,7 +174,7 @@ impl Registry {
             .collect()
     }
 
-    /// Returns for how long `queue()` held pool locks, if [`Params::lock_stat`] is on.
+    /// Returns the times for which `queue()` held pool locks, if [`Params::lock_stat`] is on.
     #[cfg(feature = "baselines")]
     #[doc(hidden)]
     pub fn lock_hold(&self) -> crate::observe::tally::Histogram {
@@ -237,7 +238,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// [`StillInUse`] if queues or clones of the registry remain, and on a thread of the registry,
+    /// [`StillInUse`] if queues or clones of the registry remain, or on a thread of the registry,
     /// which cannot wait for itself: in destructors that the registry runs, in a report handler, or
     /// in thread-locals of a worker.
     pub fn shutdown(self) -> Result<(), StillInUse> {

@@ -1,4 +1,4 @@
-//! Changing the routes of a queue in use. The protocol is described in `routes.rs`.
+//! Changes the routes of a queue in use. The protocol is described in `routes.rs`.
 
 use base::internal::trace;
 
@@ -83,7 +83,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Briefly acquires pool locks. For an ordered queue it blocks as [`drain`](Self::drain).
+    /// Briefly acquires pool locks. For an ordered queue it blocks as [`drain`](Self::drain) does.
     ///
     /// # Cost
     ///
@@ -92,7 +92,7 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// For an ordered queue as [`drain`](Self::drain).
+    /// For an ordered queue, the same as [`drain`](Self::drain).
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl Workqueue {
         self.inner.must_be_at_home();
         let before = self.attrs();
         let mut attrs = before.clone();
-        // The caller's closure, under no lock; it may unwind, because nothing has changed.
+        // The caller's closure runs with no lock held. It may unwind, because nothing has changed.
         change(&mut attrs);
         self.check(&attrs)?;
         // Another thread may change other attributes at the same time.
@@ -138,7 +138,8 @@ impl Workqueue {
             if trace::is_emitting() {
                 return Err(BuildError::OwnQueue);
             }
-            // First, because the queue may be destroyed while one of its items runs.
+            // This check comes first, because the queue may be destroyed while one of its items
+            // runs.
             self.inner.may_wait().map_err(|_| BuildError::OwnQueue)?;
         }
         if self.inner.is_destroyed() {

@@ -17,9 +17,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`BuildError::Shares`] if it is outside of 1 to
-    /// [`MAX_SHARES`](crate::MAX_SHARES); [`BuildError::System`] for a process-wide
-    /// queue. Nothing has changed in these cases.
+    /// [`BuildError::Shares`] if `shares` is not between 1 and [`MAX_SHARES`](crate::MAX_SHARES);
+    /// [`BuildError::System`] for a process-wide queue. Nothing has changed in these cases.
     ///
     /// # Examples
     ///

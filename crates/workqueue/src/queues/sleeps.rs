@@ -1,4 +1,4 @@
-//! Tasks that sleep until a deadline: one waker each in a wheel.
+//! Tasks that sleep until a deadline, each with a waker in a wheel.
 //!
 //! # The protocol
 //!
@@ -52,7 +52,7 @@ use super::{
 };
 use crate::cleanups;
 
-/// Largest number of shards. A guess: the manager locks each shard whenever it wakes (15 ns), and a
+/// Maximum number of shards. A guess: the manager locks each shard whenever it wakes (15 ns), and a
 /// shard in use has 8 KiB.
 const MAX_SHARDS: usize = 16;
 
@@ -67,7 +67,7 @@ const MAX_AT_ONCE: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Sleeps {
     shards: Box<[CachePadded<Mutex<Shard>>]>,
-    /// I: in nanoseconds.
+    /// I: the slack in nanoseconds.
     slack_ns: u64,
     /// A: a time before which no waker is fired, written by the thread that fires them.
     rests_until_ns: AtomicU64,
@@ -276,7 +276,7 @@ impl Timers {
         });
         drop(lock);
         let waits = before.is_ok();
-        // Dropped with no lock held, because the drop may drop a user's future.
+        // Drop it with no lock held, because the drop may drop a user's future.
         // FOREIGN(sleep-drop): as in `end_sleep`, on the polling thread.
         drop(before);
         waits
@@ -296,7 +296,7 @@ impl Timers {
             // SAFETY: the timer has not expired, so it is in the shard.
             unsafe { shard.remove(timer.0.cast()) };
         }
-        // SAFETY: it was created from a box, and is in no wheel.
+        // SAFETY: the timer was created from a box, and is in no wheel.
         drop(unsafe { Box::from_raw(timer.0.as_ptr()) });
         // FOREIGN(sleep-drop): the drop of a waker, on the thread that ends the sleep, under no
         // lock; contained by `Foreign`.

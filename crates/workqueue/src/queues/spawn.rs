@@ -1,4 +1,4 @@
-//! Queueing closures and futures, which run once.
+//! Queues closures and futures, which run once.
 
 use base::internal::panics::join_error::JoinError;
 
@@ -48,9 +48,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// With `func`, if the queue's [capacity](crate::Builder::capacity) is used up, if the queue
-    /// was destroyed, or if it is being drained and the caller is not one of its items. All are
-    /// counted (`refused` of [`QueueStats`](crate::QueueStats)).
+    /// If the queue's [capacity](crate::Builder::capacity) is used up, if the queue was destroyed,
+    /// or if it is being drained and the caller is not one of its items. The error contains `func`.
+    /// All are counted (`refused` of [`QueueStats`](crate::QueueStats)).
     #[inline]
     pub fn try_spawn<T, F>(&self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
     where
@@ -90,7 +90,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// As [`try_spawn`](Self::try_spawn).
+    /// The errors of [`try_spawn`](Self::try_spawn).
     #[inline]
     #[doc(alias = "async_schedule")]
     pub fn spawn_detached<F>(&self, func: F) -> Result<(), TrySpawnError<F>>
@@ -109,15 +109,15 @@ impl Workqueue {
     /// Queues `future` to be polled by this queue's workers until it is ready, and returns a handle
     /// that waits for its output.
     ///
-    /// Its wakers queue it, on the pool of the pod in which they are called. The queue is thus an
-    /// executor, within its limits: `max_active` counts polls, not suspended futures, and an
+    /// Its wakers queue it, on the pool of the pod in which they are called. The queue is therefore
+    /// an executor, within its limits: `max_active` counts polls, not suspended futures, and an
     /// ordered queue polls one future at a time, in the order of the wakes. A poll that blocks
     /// delays a worker; use [`spawn`](Self::spawn) for such work.
     ///
     /// # Guarantees
     ///
     /// - Polls never overlap. A poll follows each wake, and sees the waker's earlier writes.
-    /// - After its first poll, a worker drops the future, also if it is
+    /// - After its first poll, a worker drops the future, even if it is
     ///   [cancelled](JoinHandle::cancel) or panics. On a paused or full queue, a cancelled future
     ///   is therefore dropped when its turn comes. Its destructor may block, and counts against
     ///   `max_active` as its polls do. If the future was never polled, the canceller drops it, as

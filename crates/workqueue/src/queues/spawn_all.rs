@@ -1,4 +1,4 @@
-//! Queueing many closures in chains.
+//! Queues many closures in chains.
 
 use std::ptr::NonNull;
 
@@ -15,7 +15,7 @@ use crate::{
 /// chains the workers start later.
 const CHAIN: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
-/// Closures that are pushed together, at the latest by the drop if the iterator panics.
+/// Closures that are pushed together. If the iterator panics, the drop pushes them.
 struct Gathered<'a> {
     options: TaskOptions<'a>,
     items: [NonNull<Head>; CHAIN],
@@ -29,18 +29,19 @@ impl TaskOptions<'_> {
     /// Returns the number of closures that were queued and not rejected.
     ///
     /// The closures are pushed in chains of up to 64, with one atomic update of shared memory for
-    /// each chain instead of each closure. A closure may thus not be queued yet when the iterator
-    /// is asked for the next one. On return all are queued; if `funcs` panics, all closures that it
-    /// returned are. If the queue is closed during the call, the remaining closures are rejected.
+    /// each chain instead of each closure. A closure may therefore not be queued yet when the
+    /// iterator is asked for the next one. On return, all closures are queued. If `funcs` panics,
+    /// all closures that it has returned are queued. If the queue is closed during the call, the
+    /// remaining closures are rejected.
     ///
     /// # Blocking
     ///
-    /// As [`Workqueue::spawn`]. On a queue with a [capacity](crate::Builder::capacity) closures are
-    /// pushed one by one.
+    /// The same as [`Workqueue::spawn`]. On a queue with a [capacity](crate::Builder::capacity)
+    /// closures are pushed one by one.
     ///
     /// # Panics
     ///
-    /// If `funcs` panics, and in a child of `fork` (see [`Workqueue`]).
+    /// If `funcs` panics, or if called in a child of `fork` (see [`Workqueue`]).
     ///
     /// # Examples
     ///

@@ -31,9 +31,9 @@
 //! - **Flushes.** A pending closure is not counted in flight; the item is, from before the closure
 //!   was counted until the closure has run. When a run queues the item again, the new count is
 //!   younger than the remaining closures, and a flush that began in the meantime does not wait for
-//!   it. So the run first queues the item, and then checks the color of its own count. If that
-//!   color is still open, a later flush finds the new count in the same color, and the run ends.
-//!   If a flush has closed the color, the run executes all remaining closures before it ends.
+//!   it. The run therefore first queues the item, and then checks the color of its own count. If
+//!   that color is still open, a later flush finds the new count in the same color, and the run
+//!   ends. If a flush has closed the color, the run executes all remaining closures before it ends.
 //!   Later closures are younger than the new count.
 //! - **A single closure is cancelled** by its handle, as any one-shot item is: the canceller claims
 //!   it, and its link stays in the list. A run that finds it claimed waits for the end of the
@@ -107,8 +107,8 @@ const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 /// - `max_active`, [`pause`](Workqueue::pause), the urgent lane and shares apply to the strand as
 ///   to one item.
 /// - [Capacity](crate::Builder::capacity) counts each closure that waits.
-/// - Statistics, and wait and run times, count each run of the strand as one item, whatever the
-///   number of its closures.
+/// - Statistics, and wait and run times, count each run of the strand as one item, regardless of
+///   the number of its closures.
 /// - [`flush`](Workqueue::flush) and [`drain`](Workqueue::drain) wait for the closures.
 /// - [`JoinHandle::cancel`] cancels a closure that has not started. The memory of its item is freed
 ///   when the closure would have run.
@@ -129,7 +129,7 @@ const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 ///
 /// # Panics
 ///
-/// As [`Workqueue`] in a child of `fork`.
+/// If called in a child of `fork`; see [`Workqueue`].
 ///
 /// # Examples
 ///
@@ -165,10 +165,10 @@ struct Base {
     lane: Lane,
     /// A: closures that no run has taken.
     pushed: Injector,
-    /// A: the number of counted closures, less those that runs have subtracted. It can be negative,
-    /// in two's complement.
+    /// A: the number of counted closures, minus those that runs have subtracted. It can be
+    /// negative, in two's complement.
     nr: AtomicUsize,
-    /// Accessed only by the run.
+    /// The part that only the run accesses.
     own: UnsafeCell<Own>,
 }
 
@@ -190,7 +190,7 @@ impl Own {
 #[repr(C)]
 struct Item<S> {
     base: Base,
-    /// Accessed only by the run, and by the thread that frees the item.
+    /// The state, which only the run and the thread that frees the item access.
     state: UnsafeCell<S>,
 }
 
@@ -280,7 +280,8 @@ impl<S: Send + 'static> Strand<S> {
     ///
     /// # Blocking
     ///
-    /// As [`Workqueue::enqueue`]. Any thread may call it, and so may a closure of the strand.
+    /// The same as [`Workqueue::enqueue`]. Any thread may call it, and so may a closure of the
+    /// strand.
     pub fn spawn<T, F>(&self, func: F) -> JoinHandle<T>
     where
         T: Send + 'static,
@@ -293,7 +294,7 @@ impl<S: Send + 'static> Strand<S> {
     ///
     /// # Errors
     ///
-    /// With `func`, if the queue is full or closed.
+    /// If the queue is full or closed. The error contains `func`.
     pub fn spawn_detached<F>(&self, func: F) -> Result<(), TrySpawnError<F>>
     where
         F: FnOnce(&mut S) + Send + 'static,
@@ -352,7 +353,7 @@ impl Base {
     /// # Safety
     ///
     /// 1. `closure` is linked, and in no list.
-    /// 2. As for [`enqueue`](Self::enqueue).
+    /// 2. The same as for [`enqueue`](Self::enqueue).
     unsafe fn push(&self, item: NonNull<Head>, closure: NonNull<Head>, home: &Pwq) {
         self.pushed.push(closure);
         // ORDER(strand): publish and consume, other end in `is_idle`.
@@ -379,7 +380,8 @@ impl Base {
         self.queue.plan_and_push(&work, home, false);
     }
 
-    /// Returns the next closure if it was spawned before the last bulk cancel. Only for the run.
+    /// Returns the next closure if it was spawned before the last bulk cancel. Only the run calls
+    /// this.
     ///
     /// # Safety
     ///
@@ -402,7 +404,7 @@ impl Base {
         is_cancelled.then(|| unsafe { self.next() }).flatten()
     }
 
-    /// Takes the next closure. Only for the run.
+    /// Takes the next closure. Only the run calls this.
     ///
     /// # Safety
     ///
@@ -416,7 +418,8 @@ impl Base {
         Some(closure)
     }
 
-    /// Returns `true` if no closure is left, so that the caller's run is to end. Only for the run.
+    /// Returns `true` if no closure is left, and the caller's run must end. Only the run calls
+    /// this.
     ///
     /// # Safety
     ///
@@ -452,7 +455,7 @@ impl Base {
         true
     }
 
-    /// Returns the number of closures that are left. Only for the run.
+    /// Returns the number of closures that are left. Only the run calls this.
     ///
     /// # Safety
     ///
@@ -472,7 +475,7 @@ impl Base {
     unsafe fn run(&self, item: NonNull<Head>) {
         // SAFETY: (1): the pwq of a running item is alive.
         let home = unsafe { &*run::current_home() };
-        // Read before the item is queued again, which changes the color.
+        // Read this before the item is queued again, which changes the color.
         let color = list::color(item);
         let mut nr_run = 0;
         // SAFETY: (1).
@@ -572,7 +575,7 @@ impl<S> Drop for Strand<S> {
         if twin::torn_down() {
             return;
         }
-        // Before the drop of the queue, which waits for the closures.
+        // This comes before the drop of the queue, which waits for the closures.
         // SAFETY: the handle is one of the item's, and is not used again.
         unsafe { self.base().queued.handles.remove(self.item) };
     }

@@ -17,7 +17,7 @@ use crate::{
 /// Returns the queue for short items of any user; the kernel's `system_wq`.
 ///
 /// The queue is per-CPU: an item runs on the CPU that queued it, and each CPU runs one worker at a
-/// time. Use [`system_long`] or [`system_unbound`] for an item that takes long.
+/// time. Use [`system_long`] or [`system_unbound`] for a long item.
 ///
 /// The four system queues are built on the first call and exist until the process ends; a child of
 /// `fork` builds its own. To wait for your items, flush or join the items and never the queue,
@@ -69,7 +69,7 @@ impl Builder {
 ///
 /// # Errors
 ///
-/// As [`system`].
+/// The errors of [`system`].
 #[doc(alias = "system_highpri_wq")]
 pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -79,13 +79,13 @@ pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
     })
 }
 
-/// Returns the queue for items that may take long; the kernel's `system_long_wq`.
+/// Returns the queue for items that may take a long time; the kernel's `system_long_wq`.
 ///
 /// It is like [`system`], and separate from it so that short items do not wait for long ones.
 ///
 /// # Errors
 ///
-/// As [`system`].
+/// The errors of [`system`].
 #[doc(alias = "system_long_wq")]
 pub fn system_long() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -100,7 +100,7 @@ pub fn system_long() -> Result<&'static Workqueue, BuildError> {
 ///
 /// # Errors
 ///
-/// As [`system`].
+/// The errors of [`system`].
 #[doc(alias("system_unbound_wq", "system_dfl_wq"))]
 pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -129,7 +129,7 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 ///
 /// # Panics
 ///
-/// As [`JoinHandle::join`](crate::JoinHandle::join).
+/// The same as [`JoinHandle::join`](crate::JoinHandle::join).
 ///
 /// # Examples
 ///
@@ -159,11 +159,11 @@ pub fn work_on_cpu<T: Send + 'static>(
 ///
 /// # Blocking
 ///
-/// As [`work_on_cpu`].
+/// The same as [`work_on_cpu`].
 ///
 /// # Errors
 ///
-/// As [`work_on_cpu`].
+/// The errors of [`work_on_cpu`].
 ///
 /// # Examples
 ///

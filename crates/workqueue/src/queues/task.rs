@@ -1,4 +1,4 @@
-//! Queueing one piece of work with options.
+//! Queues one piece of work with options.
 
 use std::{fmt, mem};
 
@@ -52,7 +52,7 @@ use crate::{
 #[must_use = "the last call queues the work"]
 pub struct TaskOptions<'a> {
     pub(super) queue: &'a Workqueue,
-    /// `None` for the CPU of the caller.
+    /// The CPU, or `None` for that of the caller.
     cpu: Option<CpuId>,
     lane: Lane,
     deadline: Option<time::Instant>,
@@ -60,7 +60,7 @@ pub struct TaskOptions<'a> {
     cancel: Option<&'a mut CancelHandle>,
 }
 
-/// How the work gets a capacity permit.
+/// The way in which the work gets a capacity permit.
 enum Entry<'a> {
     Try,
     /// Waits, at most until this time.
@@ -254,7 +254,7 @@ impl<'a> TaskOptions<'a> {
     ///
     /// # Errors
     ///
-    /// With `func`, if the queue is full or closed.
+    /// If the queue is full or closed. The error contains `func`.
     pub fn try_spawn<T, F>(mut self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
     where
         T: Send + 'static,
@@ -292,7 +292,7 @@ impl<'a> TaskOptions<'a> {
     ///
     /// # Errors
     ///
-    /// With `future`, if the queue is full or closed.
+    /// If the queue is full or closed. The error contains `future`.
     pub fn try_spawn_async<F>(
         mut self,
         future: F,
@@ -314,7 +314,7 @@ impl<'a> TaskOptions<'a> {
     ///
     /// # Errors
     ///
-    /// With `func`, if the queue is full or closed.
+    /// If the queue is full or closed. The error contains `func`.
     pub fn spawn_detached<F>(mut self, func: F) -> Result<(), TrySpawnError<F>>
     where
         F: FnOnce() + Send + 'static,
@@ -374,7 +374,7 @@ impl<'a> TaskOptions<'a> {
         Ok(is_queued)
     }
 
-    /// Returns the start deadline; `Err` if it has passed, which is counted.
+    /// Returns the start deadline, or an error if it has passed, which is counted.
     fn start_by(&self) -> Result<Option<StartBefore>, ()> {
         let Some(deadline) = self.deadline else {
             return Ok(None);
@@ -382,7 +382,8 @@ impl<'a> TaskOptions<'a> {
         self.queue.start_before(deadline).map(Some).ok_or(())
     }
 
-    /// Checks that the queue accepts the work. Returns whether the work holds a capacity permit.
+    /// Checks that the queue accepts the work. The result is `true` if the work holds a capacity
+    /// permit.
     fn admit(&mut self) -> Result<bool, TrySpawnError> {
         match mem::replace(&mut self.entry, Entry::Try) {
             Entry::Try => self.queue.try_permit(),

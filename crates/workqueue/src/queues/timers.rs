@@ -3,9 +3,9 @@
 //! # The protocol
 //!
 //! A delayed item has its own lock, which guards whether the item is *armed*. All operations on its
-//! timer hold this lock: arming, changing, cancelling and firing. So each of them finds the item
-//! either armed or not, and a cancel that finds it armed has won. A thread that later removes the
-//! timer from the wheel finds it disarmed, or armed again with another *generation*.
+//! timer hold this lock: arming, changing, cancelling and firing. Each of them therefore finds the
+//! item either armed or not, and a cancel that finds it armed has won. A thread that later removes
+//! the timer from the wheel finds it disarmed, or armed again with another *generation*.
 //!
 //! ```text
 //! arm, mod:  item's lock:  generation += 1;  wheel's lock: insert the timer
@@ -40,8 +40,8 @@
 //! The wheel also has the items of the C API (`crates/raw`). A [`Kind`] is the function that the
 //! manager calls for an expired timer. Sleeping tasks have wheels of their own (`sleeps.rs`).
 //!
-//! An item may also be armed to wait for an RCU grace period (`rcu_work.rs`). Then it is in no
-//! wheel, and a callback fires it; the rest is the same. The manager does the work that the
+//! An item may also be armed to wait for an RCU grace period (`rcu_work.rs`). In that case it is in
+//! no wheel, and a callback fires it; the rest is the same. The manager does the work that the
 //! callback cannot do at once.
 
 use std::{cell::UnsafeCell, mem::offset_of, ptr::NonNull, time::Duration};
@@ -137,7 +137,8 @@ pub(crate) struct Timer {
     place: UnsafeCell<Place>,
 }
 
-// SAFETY: the place is accessed under the lock of one wheel at a time, and is all `Send`.
+// SAFETY: the place is accessed under the lock of one wheel at a time, and all its parts are
+// `Send`.
 unsafe impl Send for Timer {}
 // SAFETY: as above.
 unsafe impl Sync for Timer {}
@@ -277,7 +278,7 @@ impl Timer {
         must_not_be_lost(self.is_lost() || work.is_lost());
         // Without a delay the item is claimed under the lock, so its span is captured before that.
         let _held = trace::hold();
-        // Dropped after the lock is released.
+        // This is dropped after the lock is released.
         let mut disarmed = None;
         let mut dust = Dust::default();
         let mut state = self.lock(&mut dust);
@@ -338,7 +339,7 @@ impl Timer {
         at_ns: u64,
         nr_cancels: u64,
     ) {
-        // Dropped after the lock is released.
+        // This is dropped after the lock is released.
         let _disarmed;
         let mut dust = Dust::default();
         let mut state = self.lock(&mut dust);
@@ -354,7 +355,7 @@ impl Timer {
             _disarmed = state.disarm(self);
         }
         drop(state);
-        // Wakes the manager even if the timer was removed, because a later timer may rely on it.
+        // Wake the manager even if the timer was removed, because a later timer may rely on it.
         if is_first {
             queue.manager.wake();
         }
@@ -365,15 +366,15 @@ impl Timer {
         if self.is_lost() {
             return false;
         }
-        // Dropped after the lock is released.
+        // This is dropped after the lock is released.
         let mut dust = Dust::default();
         let disarmed = self.lock(&mut dust).disarm(self);
         disarmed.is_some()
     }
 
     /// Queues the item now if its timer is armed, even during a drain, as firing the timer would.
-    /// An item that waits for a grace period keeps waiting. Returns whether it was armed, queued or
-    /// running; `None` if another thread is disabling the item or destroying the queue.
+    /// An item that waits for a grace period keeps waiting. Returns `true` if it was armed, queued
+    /// or running, or `None` if another thread is disabling the item or destroying the queue.
     pub(crate) fn expedite(&self, work: &Work) -> Option<bool> {
         must_not_be_lost(self.is_lost());
         // These may be last handles, and are dropped after the lock and the visit.
@@ -684,13 +685,13 @@ impl Due {
         self.fire_locked(state, false)
     }
 
-    /// Does the same with the lock of the item, and never fails if it `may_cut`.
+    /// Does the same for a locked item, and never fails if `may_cut` is set.
     fn fire_locked(
         &self,
         state: MutexGuard<'_, State>,
         may_cut: bool,
     ) -> Result<Option<CountToRelease>, Later> {
-        // Dropped after the lock and the visit.
+        // These are dropped after the lock and the visit.
         let queue;
         let mut state = state;
         let is_ours = state.generation == self.generation;

@@ -7,8 +7,8 @@
 //! Insertion and removal take constant time, regardless of the number of timers.
 //!
 //! Timers of a lower level expire before those of a higher one, and within one level in the order
-//! of the slots. The next timer to expire is thus in the first slot of the lowest level that has
-//! any, and no thread wakes only to move timers down.
+//! of the slots. The next timer to expire is therefore in the first slot of the lowest level that
+//! has any, and no thread wakes only to move timers down.
 //!
 //! A timer is linked through a [`Node`] in the memory of its user, so neither insertion nor removal
 //! allocates. A user can also link its timers into a [`Link`] ring, in order to remove all of them.
@@ -20,7 +20,7 @@ const NR_SLOTS: usize = 1 << SLOT_BITS;
 /// Length of a tick of the system's time: 2^16 ns or 65 µs, about the time it takes to wake a
 /// thread.
 pub(crate) const TICK_SHIFT: u32 = 16;
-/// Enough levels for all ticks of 64 bits of nanoseconds, if a tick is one nanosecond.
+/// The number of levels that covers 64 bits of nanoseconds even if a tick is one nanosecond.
 const MAX_LEVELS: usize = u64::BITS.div_ceil(SLOT_BITS) as usize;
 
 /// A link in a ring: that of a member, or the head of the ring.
@@ -148,7 +148,7 @@ impl Link {
 }
 
 impl<K> Node<K> {
-    /// A node in no wheel.
+    /// Creates a node that is in no wheel.
     pub const fn new(kind: K) -> Self {
         Self {
             link: Link::NONE,
@@ -322,7 +322,7 @@ impl<K> Wheel<K> {
 
     /// # Safety
     ///
-    /// 1. As [`insert`](Self::insert).
+    /// 1. The same as [`insert`](Self::insert).
     unsafe fn put(&mut self, node: *mut Node<K>) {
         // SAFETY: (1).
         let tick = unsafe { (*node).tick };
@@ -373,7 +373,7 @@ mod tests {
         }
 
         fn remove(&mut self, number: usize) {
-            // SAFETY: the caller knows that it has not expired.
+            // SAFETY: the caller knows that the timer has not expired.
             unsafe { self.wheel.remove(self.nodes[number]) };
         }
 

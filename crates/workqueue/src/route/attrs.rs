@@ -5,15 +5,15 @@ use std::{fmt, io};
 use topology::{AffinityScope, CpuSet};
 
 use super::registry_error::RegistryError;
-/// The largest `max_active`, the number of items of a queue that run at once.
+/// Maximum value of `max_active`, the number of items of a queue that run at once.
 ///
 /// Differs from Linux: its `WQ_MAX_ACTIVE` was 512 up to 6.12 and is 2048 since 6.13.
 pub const MAX_ACTIVE: u32 = 512;
 
-/// The largest `capacity`, the number of waiting items. More would not fit into memory.
+/// Maximum value of `capacity`, the number of waiting items. More would not fit into memory.
 pub const MAX_CAPACITY: usize = base::internal::admission::MAX_CAPACITY;
 
-/// The largest number of shares of a queue. The kernel's `CGROUP_WEIGHT_MAX`.
+/// Maximum number of shares of a queue. Corresponds to the kernel's `CGROUP_WEIGHT_MAX`.
 pub const MAX_SHARES: u32 = 10_000;
 
 pub(crate) fn check_shares(shares: u32) -> Result<(), BuildError> {

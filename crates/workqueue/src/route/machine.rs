@@ -39,7 +39,7 @@ pub(crate) struct Machine {
     /// I
     pub(crate) manager: Arc<Manager>,
     view: Mutex<View>,
-    /// The source, removed while a thread calls it, so that it runs with no lock held.
+    /// The source. It is removed while a thread calls it, so that it runs with no lock held.
     source: Mutex<Option<Foreign<Source>>>,
 }
 
@@ -151,7 +151,8 @@ impl Machine {
             None
         });
         let mut place = self.source.lock();
-        // A source that was set during the call stays; this one is dropped after the lock.
+        // If another source was set during the call, that one stays, and this one is dropped after
+        // the lock.
         let left = match &*place {
             Some(_) => Some(source),
             None => place.replace(source),
@@ -216,7 +217,7 @@ impl Machine {
         topology.quota().filter(|_| self.params.cpu_quota)
     }
 
-    /// Counts one user less of a pool, and kills the pool after the last one.
+    /// Removes one user of a pool, and kills the pool after the last one.
     pub(crate) fn release(&self, pool: &Arc<WorkerPool>) {
         let mut roster = self.manager.roster.lock();
         let at = roster
@@ -244,7 +245,7 @@ fn cut(topology: &Topology, cpus: &CpuSet, scope: AffinityScope, params: &Params
 }
 
 /// Returns the CPUs that workers of a queue may use: the intersection of the arguments. `unbound`
-/// is ignored if it has no allowed CPU, `wish` if it has none of the rest.
+/// is ignored if it contains no allowed CPU, and `wish` if it contains none of the remaining CPUs.
 pub(crate) fn placed(wish: Option<&CpuSet>, unbound: Option<&CpuSet>, allowed: &CpuSet) -> CpuSet {
     let within = |cpus: &CpuSet, bound: Option<&CpuSet>| match bound {
         None => cpus.clone(),

@@ -118,7 +118,8 @@ impl Plan {
             .collect()
     }
 
-    /// Withdraws or restores all seats. Returns whether this changed, and the pwqs that get a seat.
+    /// Withdraws or restores all seats. Returns `true` if that is a change, and the pwqs that get a
+    /// seat.
     #[must_use = "the waiters that got seats must be notified"]
     pub(crate) fn set_paused(&mut self, paused: bool) -> (bool, Vec<WaitingPwq>) {
         let changed = std::mem::replace(&mut self.paused, paused) != paused;
@@ -141,8 +142,8 @@ impl Plan {
         if let Some((_, gate)) = found {
             return gate.clone();
         }
-        // Loom's models of whole queues use no seat caches. These have models of their own, with
-        // fewer atomic operations.
+        // Loom's models of whole queues use no seat caches. Seat caches have models of their own,
+        // with fewer atomic operations.
         let of_model = cfg!(loom).then_some(0);
         let all = cpus_by_node.iter().sum();
         let (factor, cpus_by_node, stocks_for) = match self.design.max_active_scope {

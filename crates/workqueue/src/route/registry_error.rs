@@ -43,7 +43,8 @@ impl std::error::Error for RegistryError {
     }
 }
 
-/// The error of setting the topology of a process that has one. Contains the rejected one.
+/// The error of setting the topology of a process that already has one. Contains the rejected
+/// topology.
 #[derive(Debug)]
 pub struct TopologyInUse(pub Box<topology::Topology>);
 

@@ -14,7 +14,8 @@
 //! An enqueuer may therefore push to a retired pwq, at any later time. This is harmless: the pool
 //! of a *retired* pwq still starts workers when items arrive, and ends all of them only when it is
 //! idle. Tables and pwqs are kept until the queue is destroyed, and are reused if the attributes
-//! return to former values. A queue has as many as it has had different attributes.
+//! return to former values. A queue has one table for each of the different attributes that it has
+//! had.
 //!
 //! # Ordered queues
 //!
@@ -41,7 +42,7 @@ use crate::{
 /// The table from CPU to pwq.
 #[derive(Debug)]
 pub(crate) struct Routes {
-    /// I: the topology for which it was built.
+    /// I: the topology for which the table was built.
     topology: Arc<Topology>,
     /// I
     pods: Pods,
@@ -80,7 +81,7 @@ impl Routes {
         self.pods.iter().flat_map(|pod| pod.cpus.iter())
     }
 
-    /// Returns `true` if it was built for `pods` of `topology`.
+    /// Returns `true` if the table was built for `pods` of `topology`.
     pub(crate) fn is_of(&self, topology: &Topology, pods: &Pods) -> bool {
         self.pods == *pods && *self.topology == *topology
     }

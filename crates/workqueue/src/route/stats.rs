@@ -50,7 +50,8 @@ queue_figures!(counted! {
 } {});
 
 impl PoolStats {
-    /// Returns the pool's record: its name is the CPUs, its detail the unusual attributes.
+    /// Returns the pool's record, whose name is the CPUs and whose detail is the unusual
+    /// attributes.
     #[doc(hidden)]
     pub fn record(&self) -> Record {
         let strict = self.strict.then(|| "strict".to_owned());
@@ -69,7 +70,7 @@ impl PoolStats {
 }
 
 impl QueueReport {
-    /// Returns the queue's record: its detail is the affinity scope.
+    /// Returns the queue's record, whose detail is the affinity scope.
     #[doc(hidden)]
     pub fn record(&self) -> Record {
         self.record_of(Kind::Queue, self.figures())
@@ -115,22 +116,22 @@ pub struct QueueReport {
     pub attrs: Attrs,
     /// The counters.
     pub stats: QueueStats,
-    /// How long items waited from being queued until a worker took them.
+    /// The times for which items waited from being queued until a worker took them.
     ///
     /// Counts each item that a worker started, except the last few that the worker has not recorded
     /// yet (see [`Params::wait_sample`](base::params::Params::wait_sample)). Items that a joiner
     /// ran are not counted. A wait is exact to a factor of two, or better if the queue is short.
     pub wait: Histogram,
-    /// How long workers ran the same items. Each poll of a future counts as one run.
+    /// The times for which workers ran the same items. Each poll of a future counts as one run.
     ///
     /// For items that a worker took in one batch, the time of the first is recorded for all, and
-    /// the total is right. A run is recorded when its worker next acquires the pool lock.
+    /// the total is correct. A run is recorded when its worker next acquires the pool lock.
     pub run: Histogram,
     /// The age of the oldest item that waits for a worker; `None` if no item waits.
     ///
-    /// It is exact for an item that was queued on an empty pool; otherwise its error is at most the
-    /// time that the item spent in the injector. After cancels of items in the middle of the
-    /// pending list it is an estimate. No times are recorded if
+    /// The age is exact for an item that was queued on an empty pool; otherwise its error is at
+    /// most the time that the item spent in the injector. After cancels of items in the middle of
+    /// the pending list, it is an estimate. No times are recorded if
     /// [`Params::wait_sample`](base::params::Params::wait_sample) is 0.
     pub oldest: Option<Duration>,
     /// The [shares](crate::Builder::shares), if any were set.

@@ -65,7 +65,8 @@ impl Word {
     }
 }
 
-/// Admits workers to work on its owner's stack. Only the owner dozes, closes and reopens it.
+/// Admits workers to work on its owner's stack. Only the owner waits on it, closes it and reopens
+/// it.
 pub(crate) struct Crew {
     /// A: a `Word`.
     word: Futex,
@@ -80,7 +81,7 @@ pub(crate) struct Crew {
 /// Runs available parts of the work, as a guest of its crew; does not unwind.
 pub(crate) type Visit = unsafe fn(work: *const (), ticket: &mut Ticket);
 
-// SAFETY: what `work` points to is shared by guests and the owner, by (1) of `Crew::new`.
+// SAFETY: the data that `work` points to is shared by guests and the owner, by (1) of `Crew::new`.
 unsafe impl Send for Crew {}
 // SAFETY: as above.
 unsafe impl Sync for Crew {}
@@ -107,7 +108,8 @@ impl Crew {
         if tickets.load(Ordering::Relaxed) < limit {
             return true;
         }
-        // ORDER(ticket): publish and consume; both ends update this word, other in `count_off`.
+        // ORDER(ticket): publish and consume; both ends update this word, the other end in
+        // `count_off`.
         //   here:  the work;  tickets, Release;  below the limit?
         //   guest: tickets -= 1, Acquire;  the work?
         // If our update comes first, the guest acquires it and its last check finds the work. If
@@ -147,7 +149,7 @@ impl Crew {
     /// Wakes the owner if it sleeps in [`sleep_while_empty`](Self::sleep_while_empty), so that it
     /// checks for items again.
     pub(crate) fn wake_owner(&self) {
-        // ORDER(wake-owner): publish and consume; both ends update this word, other in
+        // ORDER(wake-owner): publish and consume; both ends update this word, the other end in
         // `sleep_while_empty`.
         //   here:  item;  ASLEEP off, Release;  was it on? wake
         //   owner: ASLEEP on, Acquire;  item?
@@ -174,7 +176,7 @@ impl Crew {
     ///
     /// # Blocking
     ///
-    /// Blocks until then; woken by the last guest, or by `wake_owner`.
+    /// Blocks until then. The last guest, or `wake_owner`, wakes it.
     pub(crate) fn sleep_while_empty(&self, on_one_cpu: bool, is_called: impl Fn() -> bool) {
         if twin::armed("crew: the end overlooks guests") {
             return;
@@ -207,7 +209,7 @@ impl Crew {
     ///
     /// # Blocking
     ///
-    /// Blocks until then; woken by the last guest.
+    /// Blocks until then. The last guest wakes it.
     pub(crate) fn close(&self, on_one_cpu: bool) {
         self.word.word().fetch_or(CLOSED, Ordering::Relaxed);
         while self.load().nr_guests() > 0 && !twin::armed("crew: the end overlooks guests") {
@@ -347,7 +349,8 @@ impl Tickets {
 
     /// Cancels the tickets that no worker has run.
     pub(super) fn take_back(&self) {
-        // Newest first: if no worker has taken a batch yet, the newest is on top of the injector.
+        // Take the newest ticket first: if no worker has taken a batch yet, the newest is on top of
+        // the injector.
         let sent = std::mem::take(&mut *self.sent.lock());
         sent.into_iter().rev().for_each(take_back);
     }

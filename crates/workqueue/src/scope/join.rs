@@ -1,4 +1,4 @@
-//! Two closures, the second of which a worker may take.
+//! Runs two closures, the second of which a worker may take.
 //!
 //! Joins nest, and most are small. A join that begins therefore only adds a node to its thread's
 //! *chain*, which is on the stack and costs a few nanoseconds. One join of a chain at a time is
@@ -130,8 +130,8 @@ impl<B: FnOnce() -> R + Send, R: Send> Pair<'_, B, R> {
 }
 
 impl<B, R> Pair<'_, B, R> {
-    /// Drops the second closure or its value, because the first has panicked. Only for the owner,
-    /// when there is no guest.
+    /// Drops the second closure or its value, because the first has panicked. Only the owner calls
+    /// this, when there is no guest.
     fn drop_second(&self) {
         // SAFETY: there is no guest.
         let second = self.second.with_mut(|second| unsafe { (*second).take() });
@@ -168,8 +168,8 @@ impl<B, R> Pair<'_, B, R> {
 }
 
 impl Chain {
-    /// Offers the outermost unoffered join. Without credit, only if a worker has used the last
-    /// offer of the chain, or the chain is old enough.
+    /// Offers the outermost unoffered join. Without credit, it does so only if a worker has used
+    /// the last offer of the chain, or the chain is old enough.
     #[cold]
     fn offer(&self) {
         // SAFETY: nodes of a chain are on this thread's stack, in outer frames.
@@ -188,7 +188,7 @@ impl Chain {
         self.credit.set(credit.saturating_sub(1));
         self.offered.set(next.send());
         if next.outer.is_null() && next.inner.get().is_null() {
-            // Without the time of the offer.
+            // Restart the time here, to exclude the time of the offer.
             self.began.set(time::cycles());
         }
     }
@@ -265,8 +265,8 @@ impl Node {
         address
     }
 
-    /// Makes this the innermost join of its chain. Offers a join if no worker has yet to use the
-    /// ticket of the last offer.
+    /// Makes this the innermost join of its chain. Offers a join if a worker has used the ticket of
+    /// the last offer, or there was no offer.
     #[inline]
     fn enter(&self, chain: &Chain) {
         let innermost = ptr::from_ref(self);
@@ -313,7 +313,7 @@ impl Workqueue {
     /// - When this returns or panics, neither closure is running, and neither will run.
     /// - A thread that waits for a worker to complete `b` runs nothing else. It needs no worker and
     ///   no seat: see [`scope`](Self::scope).
-    /// - If `a` panics, `b` is dropped unless a worker took it. If both panic, that of `a` is
+    /// - If `a` panics, `b` is dropped unless a worker took it. If both panic, the panic of `a` is
     ///   resumed.
     ///
     /// # Cost
@@ -323,8 +323,8 @@ impl Workqueue {
     ///
     /// A thread whose earlier outermost joins were too short for a worker, 2 µs for each closure,
     /// offers its outermost join later: when `a` joins on this queue more than 2 µs after it began.
-    /// Such a join costs some 30 ns if it is short, and otherwise `b` may run after `a`. So `a`
-    /// must not wait for `b`.
+    /// Such a join costs about 30 ns if it is short, and otherwise `b` may run after `a`. Therefore
+    /// `a` must not wait for `b`.
     ///
     /// # Blocking
     ///
@@ -332,7 +332,7 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// Resumes the panic of `a` or `b`; otherwise as [`scope`](Self::scope).
+    /// Resumes the panic of `a` or `b`; otherwise the same as [`scope`](Self::scope).
     ///
     /// # Examples
     ///

@@ -23,7 +23,7 @@ pub struct OpenScope {
 
 struct Kept(NonNull<ScopeState>);
 
-// SAFETY: a stand may be used by several threads.
+// SAFETY: a scope state may be used by several threads.
 unsafe impl Send for OpenScope {}
 // SAFETY: as above; the last owner drops it.
 unsafe impl Send for Kept {}
@@ -43,7 +43,7 @@ impl OpenScope {
         let core = Arc::new(QueueCore::new("model", None));
         let scope_state =
             NonNull::from(Box::leak(Box::new(ScopeState::new(core, in_order, false))));
-        // SAFETY: every clone keeps the stand alive, and so does every guest.
+        // SAFETY: every clone and every guest keeps the scope state alive.
         let crew =
             unsafe { Crew::new(scope_state.as_ptr().cast_const().cast(), ScopeState::visit) };
         let kept = Arc::new(Kept(scope_state));
@@ -88,7 +88,7 @@ impl OpenScope {
     }
 
     fn scope_state(&self) -> &ScopeState {
-        // SAFETY: `_kept` keeps the stand alive.
+        // SAFETY: `_kept` keeps the scope state alive.
         unsafe { self.scope_state.as_ref() }
     }
 }
@@ -157,7 +157,7 @@ impl fmt::Debug for OpenPair {
     }
 }
 
-/// A range that participants work on, in pieces of one element.
+/// A range on which participants work, in pieces of one element.
 #[derive(Clone)]
 pub struct OpenRange(Arc<Untaken>);
 

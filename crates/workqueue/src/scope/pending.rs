@@ -173,8 +173,8 @@ impl PendingItems {
         if self.in_order && list.is_busy {
             return Rest::Behind;
         }
-        // Checked under the lock: a thread that takes the stack now would leave items in the list,
-        // and the mark needs an empty list.
+        // This is checked under the lock, because a thread that takes the stack now would leave
+        // items in the list, and the mark needs an empty list.
         if !list.first.is_null() && !twin::armed("scope: a mark next to items") {
             return Rest::Items;
         }

@@ -157,7 +157,7 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// Resumes the first panic of `func`; otherwise as [`scope`](Self::scope).
+    /// Resumes the first panic of `func`; otherwise the same as [`scope`](Self::scope).
     ///
     /// # Examples
     ///
@@ -211,11 +211,11 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// As [`for_each_range`](Self::for_each_range).
+    /// The same as [`for_each_range`](Self::for_each_range).
     ///
     /// # Panics
     ///
-    /// If `size` is 0; otherwise as [`for_each_range`](Self::for_each_range).
+    /// If `size` is 0; otherwise the same as [`for_each_range`](Self::for_each_range).
     ///
     /// # Examples
     ///
@@ -265,11 +265,11 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// As [`for_each_range`](Self::for_each_range).
+    /// The same as [`for_each_range`](Self::for_each_range).
     ///
     /// # Panics
     ///
-    /// Resumes the first panic of `map` or `reduce`; otherwise as
+    /// Resumes the first panic of `map` or `reduce`; otherwise the same as
     /// [`for_each_range`](Self::for_each_range).
     ///
     /// # Examples
@@ -302,7 +302,8 @@ impl Workqueue {
         self.for_each_range(range, |piece| {
             let mut part = map(piece);
             loop {
-                // No user code under the lock: the slot is empty when a part is stored.
+                // No user code runs under the lock, because the slot is empty when a part is
+                // stored.
                 let mut slot = result.lock();
                 let Some(other) = slot.take() else {
                     *slot = Some(part);
@@ -322,11 +323,11 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// As [`for_each_range`](Self::for_each_range).
+    /// The same as [`for_each_range`](Self::for_each_range).
     ///
     /// # Panics
     ///
-    /// As [`for_each_chunk`](Self::for_each_chunk).
+    /// The same as [`for_each_chunk`](Self::for_each_chunk).
     ///
     /// # Examples
     ///

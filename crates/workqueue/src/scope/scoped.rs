@@ -51,15 +51,16 @@ use crate::queues::queue::Workqueue;
 /// ```
 pub struct Scope<'scope, 'env: 'scope> {
     queue: &'env Workqueue,
-    /// On the stack of `Workqueue::scope`, which waits for every thread that uses it.
+    /// The state on the stack of `Workqueue::scope`, which waits for every thread that uses it.
     scope_state: NonNull<ScopeState>,
     crew: Arc<Crew>,
     tickets: Tickets,
-    /// Invariant in both lifetimes: data borrowed for `'scope` is used until the scope ends.
+    /// Makes the type invariant in both lifetimes: data borrowed for `'scope` is used until the
+    /// scope ends.
     lifetimes: PhantomData<(&'scope mut &'scope (), &'env mut &'env ())>,
 }
 
-// SAFETY: the queue, the stand, the crew and the tickets may be used by several threads.
+// SAFETY: the queue, the scope state, the crew and the tickets may be used by several threads.
 unsafe impl Sync for Scope<'_, '_> {}
 
 /// The part of a queue that serves items of one thread.
@@ -102,7 +103,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Blocks until all have ended. The pool of a calling item can start another worker.
+    /// Blocks until all items have ended. The pool of a calling item can start another worker.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! Cancellation that running code sees.
+//! Cancellation that running code detects.
 //!
 //! `item/token.rs` has the protocol.
 
@@ -21,11 +21,11 @@ use crate::{
 
 /// Returns `true` if the item that this thread is running was cancelled, and should end early.
 ///
-/// A cancel does not interrupt a running item. Code that runs for long can check the result from
-/// time to time, and return. It is `true` in the innermost item of this thread
+/// A cancel does not interrupt a running item. Code that runs for a long time can check the result
+/// from time to time, and return. It is `true` in the innermost item of this thread
 ///
 /// - after [`JoinHandle::cancel`](crate::JoinHandle::cancel) of a spawned closure, a closure of a
-///   strand, or a future. This includes the drop of a [`CancelOnDrop`](crate::CancelOnDrop), also
+///   strand, or a future. This includes the drop of a [`CancelOnDrop`](crate::CancelOnDrop), even
 ///   by a [`timeout()`](crate::timeout()), and the drop of a [`TaskSet`](crate::TaskSet);
 /// - while a [`Work`](crate::Work) is disabled, which includes
 ///   [`Work::cancel_sync`](crate::Work::cancel_sync);
@@ -92,7 +92,7 @@ pub fn is_cancelled() -> bool {
 ///
 /// # Panics
 ///
-/// In a child of `fork`, if the token was created before the fork.
+/// If called in a child of `fork` on a token that was created before the fork.
 ///
 /// # Examples
 ///
@@ -155,7 +155,8 @@ impl CancellationToken {
         Self(run::current_token())
     }
 
-    /// Creates a token that is cancelled with this one. Its own cancel does not affect this one.
+    /// Creates a token that is cancelled with this one. A cancel of the new token does not affect
+    /// this one.
     #[must_use]
     pub fn child(&self) -> Self {
         Self(self.0.child())
@@ -202,11 +203,11 @@ impl CancellationToken {
     ///
     /// # Blocking
     ///
-    /// Until then, as [`block_on`](crate::block_on).
+    /// Blocks until then, as [`block_on`](crate::block_on) does.
     ///
     /// # Panics
     ///
-    /// In an item of a bottom-half queue, and as [`sleep()`](crate::sleep()).
+    /// If called in an item of a bottom-half queue, or if [`sleep()`](crate::sleep()) panics.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         block_on(self::timeout(timeout, self.cancelled())).is_ok()
     }

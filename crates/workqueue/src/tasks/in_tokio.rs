@@ -46,7 +46,7 @@ pub fn in_tokio<F: IntoFuture>(runtime: &Handle, future: F) -> InTokio<F::IntoFu
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct InTokio<F> {
     runtime: Handle,
-    /// Also dropped in the context.
+    /// The future, which is also dropped in the context.
     future: ManuallyDrop<F>,
 }
 

@@ -1,5 +1,5 @@
 //! Tools for async programs, besides futures as items (`future.rs` of the queues): sets of items
-//! (`set.rs`), cancellation that running code sees (`cancellation.rs`), and tokio in futures
+//! (`set.rs`), cancellation that running code detects (`cancellation.rs`), and tokio in futures
 //! (`in_tokio.rs`).
 
 pub(crate) mod cancellation;

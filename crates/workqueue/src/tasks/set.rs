@@ -52,7 +52,7 @@ use crate::{
 ///   time on different threads are in either order.
 /// - Dropping the set cancels all items in it, as [`cancel_all`](Self::cancel_all) does. The drop
 ///   does not wait: closures that have started continue.
-/// - The set is a handle of its queue.
+/// - The set keeps its queue open, as a handle of the queue does.
 ///
 /// # Cost
 ///
@@ -182,7 +182,7 @@ impl<T> TaskSet<T> {
         }
     }
 
-    /// Adds an item that was spawned by any function, on any queue, also with
+    /// Adds an item that was spawned by any function, on any queue, even with
     /// [options](Workqueue::task). If its result was already taken, its result in the set is
     /// [`JoinError::Taken`].
     ///
@@ -204,7 +204,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Panics
     ///
-    /// In a child of `fork`, if the set or the item was created before the fork.
+    /// If called in a child of `fork`, and the set or the item was created before the fork.
     pub fn add(&mut self, mut handle: JoinHandle<T>) {
         self.must_be_here();
         let reused = self.unused.last().copied();
@@ -254,7 +254,7 @@ impl<T> TaskSet<T> {
         poll_fn(|context| self.poll_join_next(context)).await
     }
 
-    /// Polls [`join_next`](Self::join_next), as a hand-written future needs it.
+    /// Polls [`join_next`](Self::join_next). Use it in a hand-written future.
     pub fn poll_join_next(
         &mut self,
         context: &mut Context<'_>,
@@ -304,7 +304,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Errors
     ///
-    /// As [`join_next`](Self::join_next).
+    /// The errors of [`join_next`](Self::join_next).
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         self.must_be_here();
         loop {
@@ -329,7 +329,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Errors
     ///
-    /// As [`join_next`](Self::join_next).
+    /// The errors of [`join_next`](Self::join_next).
     ///
     /// # Panics
     ///
@@ -342,7 +342,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Blocking
     ///
-    /// As [`join_next_blocking`](Self::join_next_blocking), for each result.
+    /// The same as [`join_next_blocking`](Self::join_next_blocking), for each result.
     ///
     /// # Examples
     ///

@@ -1,7 +1,7 @@
 //! Items that are queued after a wait: a delay here, a grace period of RCU in `rcu_work.rs`.
 //!
-//! The timer of such an item knows the wait (`timers.rs` of the queues has the protocol and its
-//! models). Everything else is the same for both, and is defined here.
+//! The timer of such an item knows the kind of wait (`timers.rs` of the queues has the protocol and
+//! its models). Everything else is the same for both, and is defined here.
 
 use std::{fmt, marker::PhantomData, time::Duration};
 
@@ -37,7 +37,7 @@ pub struct Deferred<U> {
 ///
 /// # Guarantees
 ///
-/// - The item is never queued before its delay has passed. How much later depends on when the
+/// - The item is never queued before its delay has passed. The additional delay depends on when the
 ///   system runs the registry's thread, usually within 0.2 ms, and on
 ///   [`slack`](Deferred::with_slack).
 /// - The item is queued on the pool of the pod from which it was armed, or of the
@@ -120,7 +120,7 @@ impl<U: 'static> Deferred<U> {
     ///
     /// # Blocking
     ///
-    /// As [`is_pending`](Self::is_pending).
+    /// The same as [`is_pending`](Self::is_pending).
     pub fn busy(&self) -> Busy {
         let armed = self.timer.is_armed();
         let mut busy = self.work.busy();
@@ -132,7 +132,7 @@ impl<U: 'static> Deferred<U> {
     ///
     /// # Blocking
     ///
-    /// As [`Work::cancel`]. It does not wait for the delay or the grace period.
+    /// The same as [`Work::cancel`]. It does not wait for the delay or the grace period.
     #[doc(alias = "cancel_delayed_work")]
     pub fn cancel(&self) -> bool {
         self.timer.disarm() || self.work.cancel()
@@ -149,7 +149,7 @@ impl<U: 'static> Deferred<U> {
     ///
     /// # Panics
     ///
-    /// As [`Work::disable_sync`].
+    /// The same as [`Work::disable_sync`].
     #[doc(alias = "cancel_delayed_work_sync")]
     #[doc(alias("timer_delete_sync", "del_timer_sync"))]
     pub fn cancel_sync(&self) -> bool {
@@ -163,7 +163,7 @@ impl<U: 'static> Deferred<U> {
     ///
     /// # Blocking
     ///
-    /// As [`Work::disable`].
+    /// The same as [`Work::disable`].
     ///
     /// # Panics
     ///
@@ -183,7 +183,7 @@ impl<U: 'static> Deferred<U> {
     ///
     /// # Panics
     ///
-    /// As [`Work::disable_sync`].
+    /// The same as [`Work::disable_sync`].
     #[doc(alias = "disable_delayed_work_sync")]
     pub fn disable_sync(&self) -> bool {
         self.work.must_be_free_to_wait();
@@ -216,7 +216,7 @@ impl<U: 'static> Deferred<U> {
     ///
     /// # Errors
     ///
-    /// As [`Work::flush`].
+    /// The errors of [`Work::flush`].
     #[doc(alias("flush_delayed_work", "flush_rcu_work"))]
     pub fn flush(&self) -> Result<bool, FlushError> {
         must_not_be_lost(self.timer.is_lost());
@@ -259,7 +259,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Takes two short locks; otherwise as [`enqueue`](Self::enqueue).
+    /// Takes two short locks; otherwise the same as [`enqueue`](Self::enqueue).
     #[doc(alias("queue_delayed_work", "schedule_delayed_work"))]
     pub fn enqueue_after(&self, work: &DelayedWork, delay: Duration) -> bool {
         self.task().enqueue_after(work, delay)
@@ -271,7 +271,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// As [`enqueue_after`](Self::enqueue_after), and as [`DelayedWork::cancel`].
+    /// The same as [`enqueue_after`](Self::enqueue_after) and [`DelayedWork::cancel`].
     ///
     /// # Examples
     ///

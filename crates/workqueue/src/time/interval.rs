@@ -15,7 +15,7 @@ use crate::queues::{registry::Registry, timers::nanos};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MissedTickBehavior {
     /// The missed ticks fire at once, one after another, until the interval has caught up; the task
-    /// yields after every few of them. The number of ticks is right.
+    /// yields after every few of them. The number of ticks is correct.
     #[default]
     Burst,
     /// The next tick is due one period after the late one: the grid moves.
@@ -25,7 +25,8 @@ pub enum MissedTickBehavior {
 }
 
 impl MissedTickBehavior {
-    /// Returns when the next tick is due, after one that was due at `due_ns` and fired at `now_ns`.
+    /// Returns the time at which the next tick is due, after one that was due at `due_ns` and fired
+    /// at `now_ns`.
     pub(super) fn next_ns(self, due_ns: u64, now_ns: u64, period_ns: u64) -> u64 {
         let next_ns = due_ns.saturating_add(period_ns);
         let late_ns = now_ns.saturating_sub(due_ns);
@@ -64,7 +65,7 @@ pub(super) fn period_ns(period: Duration) -> Result<u64, ZeroPeriod> {
 ///
 /// # Panics
 ///
-/// As [`sleep`](crate::sleep).
+/// The same as [`sleep`](crate::sleep).
 ///
 /// # Examples
 ///
@@ -131,7 +132,7 @@ impl Interval {
         poll_fn(|context| self.poll_tick(context)).await;
     }
 
-    /// Polls [`tick`](Self::tick), as a hand-written future needs it.
+    /// Polls [`tick`](Self::tick). Use it in a hand-written future.
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.nr_at_once == MAX_AT_ONCE {
             self.nr_at_once = 0;

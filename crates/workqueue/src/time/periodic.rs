@@ -28,8 +28,8 @@ use crate::queues::{
 ///
 /// # Guarantees
 ///
-/// - The runs are on a grid that begins at creation. A run that is late or takes long does not
-///   delay later ones, so the grid does not drift. Runs never overlap.
+/// - The runs are on a grid that begins at creation. A run that is late or takes a long time does
+///   not delay later ones, so the grid does not drift. Runs never overlap.
 /// - A tick is missed if the next one is already due when it fires, for instance because a run took
 ///   longer than a period. Missed ticks are [skipped](MissedTickBehavior::Skip), unless another
 ///   behavior is [chosen](Self::with_missed_ticks).
@@ -62,7 +62,7 @@ struct Ticks {
     nr_cancels: u64,
     due_ns: u64,
     period_ns: u64,
-    /// A [`MissedTickBehavior`]. A: it may be changed while the item runs.
+    /// A: a [`MissedTickBehavior`], which may be changed while the item runs.
     missed: Arc<AtomicU32>,
 }
 
@@ -80,7 +80,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// As [`enqueue_after`](Self::enqueue_after).
+    /// The same as [`enqueue_after`](Self::enqueue_after).
     ///
     /// # Examples
     ///
@@ -191,7 +191,7 @@ impl Periodic {
     ///
     /// # Panics
     ///
-    /// As [`DelayedWork::disable_sync`](crate::Deferred::disable_sync).
+    /// The same as [`DelayedWork::disable_sync`](crate::Deferred::disable_sync).
     #[doc(alias = "cancel_delayed_work_sync")]
     pub fn cancel_sync(mut self) {
         self.work.disable_sync();

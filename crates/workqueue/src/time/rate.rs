@@ -39,7 +39,7 @@ impl RateLimit {
     ///
     /// # Panics
     ///
-    /// As [`sleep`](crate::sleep()).
+    /// The same as [`sleep`](crate::sleep()).
     pub fn new(period: Duration, burst: u32) -> Self {
         global().rate_limit(period, burst)
     }

@@ -22,8 +22,8 @@ use crate::{
 /// A reusable item that is queued after a grace period, so that no reader can still see data that
 /// was removed before. Needs the feature `rcu`.
 ///
-/// Use it for cleanup that takes long or blocks: callbacks of [`rcu::call`] run one after another,
-/// whereas items of a queue run in parallel.
+/// Use it for cleanup that takes a long time or blocks: callbacks of [`rcu::call`] run one after
+/// another, whereas items of a queue run in parallel.
 ///
 /// # Guarantees
 ///

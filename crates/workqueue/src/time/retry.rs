@@ -1,4 +1,4 @@
-//! Repeating an attempt that fails, after growing pauses.
+//! Repeats an attempt that fails, after growing pauses.
 
 use std::time::Duration;
 
@@ -49,13 +49,13 @@ impl Backoff {
 /// Calls `attempt` until it returns `Ok` or the attempts of `policy` are used up, with the pauses
 /// of `policy`, and returns the last result.
 ///
-/// If a queue runs this future, a drain of the queue waits for it, also during a pause. Put an
+/// If a queue runs this future, a drain of the queue waits for it, even during a pause. Put an
 /// attempt that blocks into an item: `retry(policy, || queue.spawn(…))`. The errors are then those
 /// of a join.
 ///
 /// # Panics
 ///
-/// As [`sleep`](crate::sleep()).
+/// The same as [`sleep`](crate::sleep()).
 ///
 /// # Examples
 ///

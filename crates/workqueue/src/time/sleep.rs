@@ -51,7 +51,7 @@ pub fn sleep(duration: Duration) -> Sleep {
 ///
 /// # Panics
 ///
-/// As [`sleep()`].
+/// The same as [`sleep()`].
 pub fn sleep_until(deadline: Instant) -> Sleep {
     let registry = global();
     let at_ns = registry.timers().clock.ns_of(deadline);
@@ -73,7 +73,7 @@ pub(super) fn global() -> &'static Registry {
 ///
 /// - It is never ready early. The clock is monotonic and advances in steps of 65 µs. The task is
 ///   woken at the end of the step that contains the deadline, plus the time that the system takes
-///   to run the registry's thread and the task, usually 0.1 ms. While eight and more sleeps of a
+///   to run the registry's thread and the task, usually 0.1 ms. While eight or more sleeps of a
 ///   registry end at once, the next ones end up to half a millisecond later, so that they share
 ///   wake-ups ([`Params::sleep_slack_us`](base::params::Params::sleep_slack_us)).
 /// - A deadline that has passed at the first poll makes it ready at once. A duration that cannot be

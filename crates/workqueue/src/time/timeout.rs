@@ -16,7 +16,7 @@ use crate::queues::registry::Registry;
 ///
 /// # Panics
 ///
-/// As [`sleep`](crate::sleep).
+/// The same as [`sleep`](crate::sleep).
 ///
 /// # Examples
 ///
@@ -41,7 +41,7 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
 ///
 /// # Panics
 ///
-/// As [`sleep`](crate::sleep).
+/// The same as [`sleep`](crate::sleep).
 pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
     Timeout::of(sleep_until(deadline), future)
 }
@@ -54,7 +54,7 @@ impl Registry {
     }
 }
 
-/// A future with a deadline; made by [`timeout`], [`timeout_at`] and [`Registry::timeout`].
+/// A future with a deadline; created by [`timeout`], [`timeout_at`] and [`Registry::timeout`].
 ///
 /// Each poll polls the future first, so a future that is ready is never too late. A poll that does
 /// not return is not interrupted. A future that was too late is dropped when this is dropped.

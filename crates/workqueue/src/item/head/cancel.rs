@@ -47,14 +47,14 @@ impl State {
     fn cancelled(self) -> (State, bool) {
         let next = self.without(PENDING | COUNTED);
         if self.has(RUNNING) && !sync::twin::armed("item: a cancel ends the run") {
-            // Sleepers wait at least for the run.
+            // Sleepers continue to wait, at least for the end of the run.
             (next.with(OWED), false)
         } else {
             (next.without(WAITED).next_completion(), self.has(WAITED))
         }
     }
 
-    /// Unlinks a tombstone; returns `None` if the item is pending, running or claimed.
+    /// Unlinks a tombstone. Returns `None` if the item is pending, running or claimed.
     pub(crate) fn reap(self) -> Option<State> {
         let alive = if sync::twin::armed("reap: overlooks an enqueuer") {
             RUNNING | CLAIMED
@@ -64,19 +64,19 @@ impl State {
         (self.has(LINKED) && !self.has(alive)).then(|| self.unlink())
     }
 
-    /// Disables the item once more; `None` if the depth would overflow.
+    /// Disables the item once more. Returns `None` if the depth would overflow.
     pub fn disable(self) -> Option<State> {
         (self.disable_depth() < u16::MAX).then(|| State(self.0 + DISABLE_ONE))
     }
 
-    /// Undoes one `disable`; `None` if there is none.
+    /// Undoes one `disable`. Returns `None` if there is none.
     pub fn enable(self) -> Option<State> {
         (self.disable_depth() > 0).then(|| State(self.0 - DISABLE_ONE))
     }
 }
 
 impl Head {
-    /// Pops the item as `plan` decides; returns the state before and the decision, which has been
+    /// Pops the item as `plan` decides. Returns the previous state and the decision, which has been
     /// applied. While `plan` returns `None`, another thread is about to change the state.
     #[inline]
     pub(crate) fn pop_by(&self, plan: impl Fn(State) -> Option<Pop>) -> (State, Pop) {

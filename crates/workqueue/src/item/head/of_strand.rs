@@ -5,7 +5,8 @@ use super::Head;
 /// The mark of a closure of a strand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OfStrand {
-    /// The item of the strand, only to be compared: it may be freed once the closure has ended.
+    /// The item of the strand. It must only be compared, because it may be freed once the closure
+    /// has ended.
     pub(crate) item: *const Head,
     /// The number of bulk cancels of the queue when the closure was spawned.
     pub(crate) nr_cancels: u32,

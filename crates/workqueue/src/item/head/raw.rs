@@ -13,8 +13,8 @@
 //!        disarm
 //! ```
 //!
-//! To move to another time or queue, the item goes from a claim to `ARMED` or `PENDING+LINKED` in
-//! one transition, and is pending throughout.
+//! If an item is moved to another time or queue, one transition changes it from claimed to `ARMED`
+//! or `PENDING+LINKED`, so it is pending throughout.
 //!
 //! Claims work as for any item. An armed item has been claimed by its timer; it is also `PENDING`,
 //! but not linked. C programs read that bit as the kernel's `WORK_STRUCT_PENDING`, which covers the
@@ -28,7 +28,7 @@ const ARMED: u64 = WAKER;
 /// The action of a worker that popped an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
-    /// Run it.
+    /// Run the item.
     Run,
     /// Hand the item to its current run.
     Behind,
@@ -56,13 +56,13 @@ impl State {
     }
 
     /// Takes the item back from the run that it was handed to, so that it can be put on its list
-    /// again; `None` if it is claimed, because the claiming thread then does this.
+    /// again. Returns `None` if the item is claimed, because the claiming thread then does this.
     pub fn relink(self) -> Option<State> {
         let is_left = self.has(HANDOFF) && !self.has(CLAIMED);
         is_left.then(|| self.without(HANDOFF).with(LINKED))
     }
 
-    /// Arms the timer of the item; `None` if the item is pending or disabled.
+    /// Arms the timer of the item. Returns `None` if the item is pending or disabled.
     pub fn arm(self) -> Option<State> {
         let is_free = self.disable_depth() == 0 && !self.has(PENDING | CLAIMED);
         is_free.then(|| self.with(PENDING | CLAIMED | ARMED))
@@ -80,13 +80,14 @@ impl State {
         next.with(PENDING | LINKED | rules.bits())
     }
 
-    /// Ends the claim of the timer, or of a thread that removed the item from its list: it is idle.
+    /// Ends the claim of the timer, or of a thread that removed the item from its list. The item is
+    /// then idle.
     pub fn disarm(self) -> State {
         self.without(PENDING | CLAIMED | ARMED).next_completion()
     }
 
-    /// Arms the timer of an item that is armed, or claimed and in no list; `None` if it is
-    /// disabled.
+    /// Arms the timer of an item that is armed, or claimed and in no list. Returns `None` if the
+    /// item is disabled.
     pub fn rearm(self) -> Option<State> {
         let next = self.with(PENDING | CLAIMED | ARMED);
         (self.disable_depth() == 0).then_some(next)

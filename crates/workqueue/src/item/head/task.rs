@@ -11,8 +11,8 @@
 //!
 //! A future is linked by the thread that moves it from waiting to pending, or at the end of the
 //! poll in which it was woken. It is therefore not linked while it is polled. A future that was
-//! polled is pinned in place: it is neither removed from a list nor claimed. One that was never
-//! polled is claimed and cancelled like a closure, by the transitions of `head.rs`.
+//! polled is pinned in place: it is neither removed from a list nor claimed. A future that was
+//! never polled is claimed and cancelled like a closure, by the transitions of `head.rs`.
 
 use super::{Completion, DISABLE_ONE, LINKED, PENDING, RUNNING, SEQ_MASK, State};
 
@@ -23,7 +23,8 @@ const DETACHED: u64 = DISABLE_ONE << 1;
 /// Set at the end of the first poll, if the future is not ready: it is pinned.
 const POLLED: u64 = DISABLE_ONE << 2;
 
-/// Set if the item has a token (`token.rs`). Also for closures, as is `CANCELLED` then.
+/// Set if the item has a token (`token.rs`). The flag is also used for closures, and so is
+/// `CANCELLED` if it is set.
 const WATCHED: u64 = DISABLE_ONE << 3;
 
 impl State {
@@ -51,7 +52,8 @@ impl State {
         self.has(DETACHED)
     }
 
-    /// Wakes a future; the flag is set if the caller must push it. `None` if the future has ended.
+    /// Wakes a future. The flag is set if the caller must push it. Returns `None` if the future has
+    /// ended.
     ///
     /// Waking a pending future is a transition, too, so that the coming poll sees everything
     /// written before this wake.
@@ -65,7 +67,7 @@ impl State {
         }
     }
 
-    /// Claims a pending future that was never polled, to cancel it.
+    /// Claims a pending future that was never polled, in order to cancel it.
     pub(crate) fn claim_unpolled(self) -> Option<State> {
         let is_begun = self.has(RUNNING)
             || self.has(POLLED) && !sync::twin::armed("future: a cancel moves a polled future");

@@ -12,11 +12,11 @@ use super::*;
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Link {
     Nowhere,
-    /// In a list of the home queue.
+    /// The link is in a list of the home queue.
     Listed,
-    /// In the local batch of a worker that will pop it.
+    /// The link is in the local batch of a worker that will pop it.
     InLocalBatch,
-    /// Popped, and handed to the thread that runs or claims the item.
+    /// The link was popped, and handed to the thread that runs or claims the item.
     HandedOver,
 }
 
@@ -33,7 +33,7 @@ enum Claim {
     Cancels,
 }
 
-/// A flusher: the counts it waits for, and the sequence number by which it detects them.
+/// A flusher: the counts for which it waits, and the sequence number by which it detects them.
 #[derive(Clone, Copy, Debug)]
 struct Flush {
     seq: u64,
@@ -161,7 +161,7 @@ impl World {
             Pop::Run(state) => {
                 self.state = state;
                 self.start();
-                // A worker releases the count after the run; the time of that does not matter here.
+                // A worker releases the count after the run, at a time that does not matter here.
                 self.unlink();
             }
             Pop::Leave(state) => {
@@ -293,7 +293,7 @@ impl World {
                 self.claim = None;
                 self.start();
                 if self.link == Link::Listed {
-                    // Removed from the injector.
+                    // The item was removed from the injector.
                     self.state = self.state.unlink();
                     self.unlink();
                 }
@@ -465,7 +465,7 @@ fn bulk_cancel_ends_like_a_run_and_advances_the_sequence() {
         panic!()
     };
     assert!(taken.complete(Ending::Returned).next.has_panicked());
-    // Queued during a run.
+    // The item is queued during a run.
     let Enqueue::Push(behind) = running.enqueue(true, || true, RULES[0], false) else {
         panic!()
     };
@@ -477,7 +477,7 @@ fn bulk_cancel_ends_like_a_run_and_advances_the_sequence() {
         cancelled.complete(Ending::Returned).next.completion_seq(),
         2
     );
-    // A tombstone, and a claimed one.
+    // A tombstone, and a claimed tombstone.
     assert!(matches!(
         taken.complete(Ending::Returned).next.pop_to_cancel(),
         Pop::Discard(_)

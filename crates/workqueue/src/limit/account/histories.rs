@@ -1,8 +1,8 @@
-//! Random histories of links that are added, wait, run, change their shares and are cancelled,
+//! Random histories of pwqs that are added, wait, run, change their shares and are cancelled,
 //! compared with a slow and obvious model.
 //!
-//! The model is a fluid: at each moment it divides the time of the workers by weight among all
-//! links that have work for the pool.
+//! The model is a fluid: at each moment it divides the time of the workers by weight among all pwqs
+//! that have work for the pool.
 
 use std::iter;
 
@@ -13,7 +13,7 @@ const LONGEST_NS: u64 = 20_000;
 
 const NR_HISTORIES: u64 = if cfg!(sim) { 200 } else { 20_000 };
 
-/// One link, and its account in the model.
+/// One pwq, and its account in the model.
 struct Link {
     account: Account,
     nr_waiting: u32,
@@ -23,7 +23,7 @@ struct Link {
     due_ns: f64,
 }
 
-/// A pool. Each entry of `running` is a worker's link, with the payment in advance.
+/// A pool. Each entry of `running` is the pwq that a worker serves, with the payment in advance.
 #[derive(Default)]
 struct World {
     pwqs: Vec<Link>,
@@ -35,9 +35,9 @@ struct World {
 /// The result of a history, in units of the longest item.
 #[derive(Default)]
 struct Ends {
-    /// How far the first link, which always waits, is behind nine tenths of its due.
+    /// The amount by which the first pwq, which always waits, is behind nine tenths of its due.
     behind: f64,
-    /// The largest due of a new link before its first item ended.
+    /// The largest due of a new pwq before its first item ended.
     late: f64,
 }
 
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// Lets a worker take an item, and returns the item's link.
+    /// Lets a worker take an item, and returns the item's pwq.
     fn take(&mut self) -> usize {
         let used = self.ready.iter().map(|&at| self.pwqs[at].account.used());
         let place = next_by_use(used).expect("a link that waits");
@@ -116,7 +116,7 @@ impl World {
         account.set_shares(shares, &self.clock, paid);
     }
 
-    /// Cancels the waiting items of a link.
+    /// Cancels the waiting items of a pwq.
     fn cancel(&mut self, at: usize) {
         self.pwqs[at].nr_waiting = 0;
         self.ready.retain(|&it| it != at);
@@ -189,7 +189,7 @@ fn a_new_link_waits_for_few_items_however_often_others_return() {
     let mut world = World::default();
     world.add(100, u32::MAX);
     world.add(100, 1);
-    // The second link becomes idle and returns 10,000 times, and gets its turn each time.
+    // The second pwq becomes idle and returns 10,000 times, and gets its turn each time.
     for _ in 0..20_000 {
         if world.take() == 1 {
             world.end(0, 1000);

@@ -2,11 +2,11 @@ use std::iter;
 
 use super::*;
 
-/// Links that always have work, with their shares and the times that their items take.
+/// Pwqs that always have work, with their shares and the times that their items take.
 struct Pool {
     pwqs: Vec<(Account, u64)>,
     clock: Clock,
-    /// The time that each link got.
+    /// The time that each pwq received.
     had_ns: Vec<u64>,
 }
 
@@ -24,7 +24,7 @@ impl Pool {
         }
     }
 
-    /// Takes an item of one of the first `among` links.
+    /// Takes an item of one of the first `among` pwqs.
     fn take(&mut self, among: usize) -> (usize, VirtualTime) {
         let waiting = self.pwqs[..among].iter();
         let at = next_by_use(waiting.map(|it| it.0.used())).unwrap();

@@ -109,7 +109,7 @@ fn unused_share_of_a_node_moves_to_waiting_nodes() {
     assert_eq!(seats.leave(1), Some(16), "node 1 wants no more");
 }
 
-/// A list of the threads that hold a seat: slow and obvious.
+/// A slow and obvious model: a list of the threads that hold a seat.
 #[derive(Default)]
 struct Model {
     max: usize,
@@ -129,7 +129,7 @@ impl Model {
         free
     }
 
-    /// Gives the next waiter a seat, if there are both.
+    /// Transfers a free seat to the next waiter, if there are both.
     fn next(&mut self) -> Option<usize> {
         if self.wait_queue.is_empty() || self.seated.len() >= self.max {
             return None;
