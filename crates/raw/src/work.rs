@@ -395,7 +395,7 @@ impl RawWork {
             if internal::depth() < MAX_HELP && help(work, shard) {
                 return Ok(true);
             }
-            if internal::needs_our_seat(&this.head) {
+            if internal::needs_our_seat(NonNull::from(&this.head)) {
                 return Err(Misuse::OwnQueue);
             }
             internal::before_waiting_for(&this.head);

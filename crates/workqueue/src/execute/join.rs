@@ -495,7 +495,7 @@ impl<T> JoinHandle<T> {
         }
         // An item with a deadline ends at the deadline.
         let ends = self.table().expiry.is_some() || self.head().load().lets_help();
-        (!ends && wait::needs_our_seat(self.head())).then_some(JoinError::OwnQueue)
+        (!ends && wait::needs_our_seat(self.item)).then_some(JoinError::OwnQueue)
     }
 
     /// Returns the reason if a task that polls for the item's end would never see it, because the
@@ -508,7 +508,7 @@ impl<T> JoinHandle<T> {
             return Some(JoinError::OwnItem);
         }
         let ends = self.table().expiry.is_some();
-        (!ends && wait::needs_our_seat(self.head())).then_some(JoinError::OwnQueue)
+        (!ends && wait::needs_our_seat(self.item)).then_some(JoinError::OwnQueue)
     }
 
     /// Returns a handle that cancels the item when it is dropped, and otherwise works as this one.

@@ -203,7 +203,7 @@ pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> 
             return Ok(true);
         }
         let state = head.load();
-        if needs_our_seat(head) {
+        if needs_our_seat(item) {
             if !state.lets_help() {
                 return Err(NeedsOurSeat);
             }
@@ -220,8 +220,10 @@ pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> 
 /// Returns `true` if an unfinished item cannot start elsewhere before this thread releases a seat.
 ///
 /// The answer `true` holds only as long as this thread stays in its current run.
-pub fn needs_our_seat(head: &Head) -> bool {
-    is_of_our_strand(head)
+pub fn needs_our_seat(item: NonNull<Head>) -> bool {
+    // SAFETY: the caller holds a handle, which keeps the item alive.
+    let head = unsafe { item.as_ref() };
+    is_of_our_strand(item)
         || has_seat_of(|pwq| {
             let state = head.load();
             let has_to_start = match head.vtable().push {
@@ -238,12 +240,14 @@ pub fn needs_our_seat(head: &Head) -> bool {
 }
 
 /// Returns `true` if the item is a closure that waits for the strand that this thread is running.
-fn is_of_our_strand(head: &Head) -> bool {
+fn is_of_our_strand(item: NonNull<Head>) -> bool {
+    // SAFETY: the caller holds a handle, which keeps the item alive.
+    let head = unsafe { item.as_ref() };
     let Some(strand) = head.vtable().handle.as_ref().and_then(|it| it.strand) else {
         return false;
     };
     // SAFETY: the caller holds a handle, and the table is the item's.
-    let strand = unsafe { strand(NonNull::from(head)) }.item;
+    let strand = unsafe { strand(item) }.item;
     let state = head.load();
     let has_to_start = state.is_pending() && !state.is_claimed();
     has_to_start && NonNull::new(strand.cast_mut()).is_some_and(is_current)
