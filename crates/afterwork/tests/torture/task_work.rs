@@ -28,7 +28,7 @@ use std::{
 };
 
 use afterwork::mailbox::{
-    Backlog, Closed, Mailbox, PostError, Poster, Reply, ReplyError, ReplyTo, TryRecvError,
+    Closed, Mailbox, PostError, Poster, Reply, ReplyError, ReplyTo, TryRecvError,
 };
 use support::{Dice, Life, Lives, Planned, Round, hostile, watched};
 
@@ -37,7 +37,7 @@ const MAX_ITEMS: usize = 600;
 /// Number of hostile users' mailboxes in a round.
 const NR_HOSTILE: usize = 8;
 /// Mailbox configurations. All other choices are random.
-const CONFIGS: &[&str] = &["any", "fifo", "lifo", "bounded"];
+const CONFIGS: &[&str] = &["any", "bounded"];
 
 fn main() -> ExitCode {
     support::torture("mailboxes", CONFIGS, round)
@@ -161,10 +161,6 @@ fn mailbox(config: &str, dice: &mut Dice) -> Mailbox<Item> {
     builder = builder.keep(dice.pick(&[0, 40, 1024]));
     if config == "bounded" || dice.below(3) == 0 {
         builder = builder.capacity(dice.pick(&[1, 7, 100]));
-    }
-    let lifo = dice.below(4) == 0;
-    if config == "lifo" || lifo && config == "any" {
-        builder = builder.backlog(Backlog::Lifo);
     }
     if dice.below(2) == 0 {
         builder = builder.spin_limit(0);
