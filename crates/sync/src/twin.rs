@@ -138,6 +138,16 @@ mod model {
 #[cfg(any(loom, shuttle))]
 pub use model::{armed, must_fail, with};
 
+/// Declares the tests of a model: each row has a claim, and the call that shows it.
+#[cfg(any(loom, shuttle))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! models {
+    ($($(#[$attribute:meta])* fn $claim:ident() = $shows:expr;)*) => {
+        $($(#[$attribute])* #[test] fn $claim() { $shows; })*
+    };
+}
+
 #[cfg(all(any(torture, sim), not(any(loom, shuttle))))]
 mod process {
     use std::sync::OnceLock;

@@ -1,14 +1,6 @@
 //! Waits for capacity or for an answer, and an owner that lingers: no waiter is forgotten.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
-
-use afterwork::mailbox::{Mailbox, PostError, Poster, ReplyError, ReplyTo};
-use sync::twin::must_fail;
-
-use crate::support::{Careful, bounded, spawn};
+use crate::support::*;
 
 /// Creates a full mailbox that contains `capacity` items.
 fn full(capacity: usize) -> (Careful<Mailbox<usize>>, Careful<Poster<usize>>) {
@@ -50,9 +42,8 @@ fn one_waits() {
     drop(sender.join().unwrap());
 }
 
-#[test]
-fn a_send_that_waits_gets_the_room_of_the_next_receipt() {
-    bounded(3, one_waits);
+models! {
+    fn a_send_that_waits_gets_the_room_of_the_next_receipt() = bounded(3, one_waits);
 }
 
 #[test]
@@ -75,9 +66,8 @@ fn two_wait() {
     }
 }
 
-#[test]
-fn capacity_passes_from_one_waiter_to_the_next() {
-    bounded(1, two_wait);
+models! {
+    fn capacity_passes_from_one_waiter_to_the_next() = bounded(1, two_wait);
 }
 
 /// One of two waiters cancels, possibly too late.
@@ -101,16 +91,10 @@ fn one_gives_up() {
     assert!(mailbox.drain(9).eq(expected));
 }
 
-#[test]
-fn a_send_that_gives_up_leaves_the_line_open() {
-    bounded(3, one_gives_up);
-}
-
-#[test]
-fn leaving_the_wait_queue_must_note_that_it_is_empty() {
-    must_fail("capacity: an empty wait queue is awaited", || {
-        bounded(3, one_gives_up)
-    });
+models! {
+    fn a_send_that_gives_up_leaves_the_line_open() = bounded(3, one_gives_up);
+    fn leaving_the_wait_queue_must_note_that_it_is_empty() =
+        must_fail("capacity: an empty wait queue is awaited", || bounded(3, one_gives_up));
 }
 
 /// A post races with the receipt that frees capacity for a waiter.
@@ -126,16 +110,10 @@ fn a_post_comes_between() {
     assert_eq!(mailbox.try_recv(), Ok(1));
 }
 
-#[test]
-fn post_does_not_take_capacity_from_a_waiting_sender() {
-    bounded(3, a_post_comes_between);
-}
-
-#[test]
-fn posts_must_heed_the_line() {
-    must_fail("capacity: a taker overtakes a waiter", || {
-        bounded(3, a_post_comes_between)
-    });
+models! {
+    fn post_does_not_take_capacity_from_a_waiting_sender() = bounded(3, a_post_comes_between);
+    fn posts_must_heed_the_line() =
+        must_fail("capacity: a taker overtakes a waiter", || bounded(3, a_post_comes_between));
 }
 
 /// The owner ends while one sender waits. A send that overlaps the end may succeed.
@@ -182,9 +160,8 @@ fn the_owner_wants_more_than_can_come() {
     assert_eq!(mailbox.try_recv(), Ok(1));
 }
 
-#[test]
-fn owner_does_not_sleep_while_a_sender_waits() {
-    bounded(3, the_owner_wants_more_than_can_come);
+models! {
+    fn owner_does_not_sleep_while_a_sender_waits() = bounded(3, the_owner_wants_more_than_can_come);
 }
 
 #[test]

@@ -1,9 +1,6 @@
 //! Urgent and ordinary posts: each wakes the owner, no lane hides the other or loses its order.
 
-use afterwork::mailbox::{Mailbox, Poster};
-use sync::twin::must_fail;
-
-use crate::support::{Careful, bounded, spawn};
+use crate::support::*;
 
 /// Creates a poster in one of the mailbox's lanes.
 fn poster(mailbox: &Mailbox<usize>, urgent: bool) -> Poster<usize> {
@@ -103,9 +100,8 @@ fn lanes_keep_their_order() {
     drop(ordinary);
 }
 
-#[test]
-fn each_lane_keeps_its_order() {
-    bounded(2, lanes_keep_their_order);
+models! {
+    fn each_lane_keeps_its_order() = bounded(2, lanes_keep_their_order);
 }
 
 /// More urgent items than may be received before a waiting ordinary one.

@@ -1,16 +1,8 @@
 //! Local futures: wakes during a poll and during each other, cancels during the start, and ends.
 
-use std::cell::RefCell;
-use std::future::{Future, poll_fn};
-use std::rc::Rc;
-use std::sync::Arc;
-use std::task::{Poll, Waker};
+use afterwork::mailbox::JoinError;
 
-use afterwork::mailbox::{JoinError, LocalSet, Mailbox, Woken, Worker};
-use sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use sync::twin::must_fail;
-
-use crate::support::{Careful, bounded, spawn};
+use crate::support::*;
 
 type Owner = (Careful<Mailbox<Mail>>, Careful<LocalSet<Mail>>);
 
@@ -86,9 +78,8 @@ fn two_wake() {
     }
 }
 
-#[test]
-fn a_wake_that_finds_another_is_seen_by_its_poll() {
-    bounded(2, two_wake);
+models! {
+    fn a_wake_that_finds_another_is_seen_by_its_poll() = bounded(2, two_wake);
 }
 
 #[test]
@@ -118,9 +109,8 @@ fn a_wake_meets_the_poll() {
     thread.join().unwrap();
 }
 
-#[test]
-fn a_wake_during_the_poll_makes_another_one() {
-    bounded(3, a_wake_meets_the_poll);
+models! {
+    fn a_wake_during_the_poll_makes_another_one() = bounded(3, a_wake_meets_the_poll);
 }
 
 #[test]
@@ -142,9 +132,8 @@ fn a_wake_meets_the_end() {
     thread.join().unwrap();
 }
 
-#[test]
-fn a_wake_may_come_when_the_set_and_the_mailbox_have_gone() {
-    bounded(3, a_wake_meets_the_end);
+models! {
+    fn a_wake_may_come_when_the_set_and_the_mailbox_have_gone() = bounded(3, a_wake_meets_the_end);
 }
 
 /// Another thread cancels a future while it is woken, received and polled.
@@ -177,9 +166,8 @@ fn lured_behind(
     lured(owner, [flag.clone()])
 }
 
-#[test]
-fn a_future_that_is_cancelled_ends() {
-    bounded(2, a_cancel_meets_the_poll);
+models! {
+    fn a_future_that_is_cancelled_ends() = bounded(2, a_cancel_meets_the_poll);
 }
 
 /// A closure of a dedicated worker starts while it is cancelled. Then the worker is dropped.
@@ -194,14 +182,8 @@ fn a_cancel_meets_the_start() {
     assert_eq!(handle.join().is_ok(), !was_in_time);
 }
 
-#[test]
-fn a_closure_runs_or_was_cancelled_in_time() {
-    bounded(2, a_cancel_meets_the_start);
-}
-
-#[test]
-fn a_start_must_look_for_a_cancel_in_its_own_step() {
-    must_fail("local: a start overlooks the cancel", || {
-        bounded(2, a_cancel_meets_the_start)
-    });
+models! {
+    fn a_closure_runs_or_was_cancelled_in_time() = bounded(2, a_cancel_meets_the_start);
+    fn a_start_must_look_for_a_cancel_in_its_own_step() =
+        must_fail("local: a start overlooks the cancel", || bounded(2, a_cancel_meets_the_start));
 }

@@ -1,14 +1,8 @@
 //! Mailboxes with more posters, more items and more kinds of waiting than loom can afford.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Wake, Waker};
 
-use afterwork::mailbox::{Closed, Mailbox};
-use afterwork::wake::{Parker, Unparker};
-use shuttle::thread;
+use crate::*;
 
 const NR_RUNS: usize = 20_000;
 const NR_POSTERS: usize = 4;

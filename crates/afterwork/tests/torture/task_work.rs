@@ -14,23 +14,11 @@ mod hostile_task_work;
 mod locals;
 mod support;
 
-use std::{
-    future::Future,
-    pin::Pin,
-    process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    task::{Context, Poll, Wake, Waker},
-    thread,
-    time::Duration,
-};
-
 use afterwork::mailbox::{
     Closed, Mailbox, PostError, Poster, Reply, ReplyError, ReplyTo, TryRecvError,
 };
-use support::{Dice, Life, Lives, Planned, Round, hostile, watched};
+
+use crate::support::*;
 
 const NR_POSTERS: usize = 6;
 const MAX_ITEMS: usize = 600;
