@@ -268,13 +268,10 @@ models! {
     fn a_caller_that_overtakes_an_announced_call_is_noticed() =
         must_fail("percpu: a caller overtakes the eldest",
             || bounded(2, || announced_before_a_later_call(Qpw::EveryOp)));
-}
-
-#[test]
-fn sections_of_owner_and_remotes_never_overlap() {
-    bounded(3, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 2));
-    bounded(3, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 2));
-    bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
+    fn sections_of_owner_and_remotes_never_overlap() =
+        bounded(3, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 2)),
+        bounded(3, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 2)),
+        bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
 }
 
 #[test]
@@ -285,13 +282,10 @@ fn a_slot_goes_round_when_its_owner_parks() {
     }
 }
 
-#[test]
-fn a_broken_bias_never_lets_two_inside() {
-    bounded(2, broken_bias);
-    bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Quietly, 2));
-}
-
 models! {
+    fn a_broken_bias_never_lets_two_inside() =
+        bounded(2, broken_bias),
+        bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Quietly, 2));
     fn no_letter_stays_in_a_free_slot() = bounded(3, letters_and_a_leaving_owner);
 }
 
@@ -306,12 +300,9 @@ models! {
     fn a_section_needs_a_look_at_its_own_mail() = must_fail("percpu: leaves its own calls",
             || bounded(2, || queued_from_inside(Qpw::EveryOp)));
     fn flush_sees_earlier_calls() = bounded(3, flushed);
-}
-
-#[test]
-fn a_mailed_call_comes_back() {
-    bounded(3, called_with_a_deadline);
-    bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
+    fn a_mailed_call_comes_back() =
+        bounded(3, called_with_a_deadline),
+        bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
 }
 
 #[test]

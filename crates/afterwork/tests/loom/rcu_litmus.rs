@@ -119,10 +119,9 @@ fn left_open() {
     }
 }
 
-#[test]
-fn grace_period_covers_removals_by_other_threads() {
-    bounded(3, || removed_by_another(warm_up));
-    bounded(3, || removed_by_another(|| ()));
+models! {
+    fn grace_period_covers_removals_by_other_threads() =
+        bounded(3, || removed_by_another(warm_up)), bounded(3, || removed_by_another(|| ()));
 }
 
 #[test]
@@ -135,23 +134,12 @@ fn removals_by_other_threads_need_the_barriers() {
     });
 }
 
-#[test]
-fn a_cookie_serves_whoever_has_it() {
-    bounded(3, || cookie_of_another(warm_up));
-    bounded(3, || cookie_of_another(|| ()));
-}
-
-#[test]
-fn a_cookie_that_is_handed_on_needs_the_barriers() {
-    must_fail("rcu: no heavy barrier", || {
-        bounded(3, || cookie_of_another(warm_up))
-    });
-    must_fail("rcu: no fence after parking", || {
-        bounded(3, || cookie_of_another(|| ()))
-    });
-}
-
 models! {
+    fn a_cookie_serves_whoever_has_it() =
+        bounded(3, || cookie_of_another(warm_up)), bounded(3, || cookie_of_another(|| ()));
+    fn a_cookie_that_is_handed_on_needs_the_barriers() =
+        must_fail("rcu: no heavy barrier", || bounded(3, || cookie_of_another(warm_up))),
+        must_fail("rcu: no fence after parking", || bounded(3, || cookie_of_another(|| ())));
     fn a_section_lasts_until_its_last_guard() = bounded(3, || beside(outer_ends_first));
     fn a_section_of_two_guards_is_counted() =
         must_fail("rcu: a holdout is not counted", || bounded(3, || beside(outer_ends_first)));

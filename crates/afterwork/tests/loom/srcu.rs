@@ -193,28 +193,16 @@ fn a_srcu_answer_stands_for_a_barrier() {
     );
 }
 
-#[test]
-fn a_srcu_answer_needs_both_orders() {
-    must_fail(
-        "srcu: no fence in enter + srcu: answers unasked + rcu: relaxed answer",
-        || bounded(3, || unaided(2)),
-    );
-    must_fail(
-        "srcu: no fence in enter + srcu: no fence in leave + rcu: relaxed answer",
-        || bounded(3, || unaided(2)),
-    );
-}
-
-#[test]
-fn a_parked_srcu_reader_comes_back() {
-    with("srcu: no fence in enter", || bounded(3, || unaided(1)));
-    must_fail(
-        "srcu: no fence in enter + rcu: no fence after parking",
-        || bounded(3, || unaided(1)),
-    );
-}
-
 models! {
+    fn a_srcu_answer_needs_both_orders() =
+        must_fail("srcu: no fence in enter + srcu: answers unasked + rcu: relaxed answer",
+            || bounded(3, || unaided(2))),
+        must_fail("srcu: no fence in enter + srcu: no fence in leave + rcu: relaxed answer",
+            || bounded(3, || unaided(2)));
+    fn a_parked_srcu_reader_comes_back() =
+        with("srcu: no fence in enter", || bounded(3, || unaided(1))),
+        must_fail("srcu: no fence in enter + rcu: no fence after parking",
+            || bounded(3, || unaided(1)));
     fn a_srcu_section_may_end_on_another_thread() = exhaustive(moved);
     fn late_srcu_reader_protects_its_data() = bounded(2, late);
     fn two_srcu_readers_protect_their_data() = bounded(2, pair);
@@ -222,15 +210,9 @@ models! {
     fn a_srcu_waiter_is_served_by_whoever_drives() = bounded(3, shared);
     fn srcu_barrier_waits_for_every_callback() = bounded(2, barrier);
     fn srcu_section_needs_its_fence() = must_fail("srcu: no fence in enter", || bounded(3, again));
-}
-
-#[test]
-fn srcu_leaving_needs_its_fence() {
-    must_fail("srcu: no fence in leave", || exhaustive(section));
-    must_fail("srcu: no fence before the sleep", || exhaustive(section));
-}
-
-models! {
+    fn srcu_leaving_needs_its_fence() =
+        must_fail("srcu: no fence in leave", || exhaustive(section)),
+        must_fail("srcu: no fence before the sleep", || exhaustive(section));
     fn srcu_unlock_needs_release() = must_fail("srcu: relaxed unlock", || exhaustive(section));
     fn srcu_cookie_needs_its_fence() =
         must_fail("rcu: no fence before the cookie", || bounded(3, polled));

@@ -48,7 +48,7 @@ pub use sync::{
     atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     cell::UnsafeCell,
     models,
-    twin::{must_fail, torn_down, with},
+    twin::{must_deadlock, must_fail, torn_down, with},
 };
 
 pub use topology::{CpuId, Topology};

@@ -65,49 +65,30 @@ fn all_are_received(posts: &'static [Post], count: usize) {
     }
 }
 
-#[test]
-fn no_post_is_slept_through() {
-    exhaustive(|| all_are_received(&[Post::Eager], 1));
-    exhaustive(|| all_are_received(&[Post::Lazy], 1));
-    bounded(3, || all_are_received(&[Post::Eager, Post::Lazy], 2));
-}
-
 models! {
+    fn no_post_is_slept_through() =
+        exhaustive(|| all_are_received(&[Post::Eager], 1)),
+        exhaustive(|| all_are_received(&[Post::Lazy], 1)),
+        bounded(3, || all_are_received(&[Post::Eager, Post::Lazy], 2));
     fn three_lazy_posts_wake_an_owner_that_wants_three() =
         bounded(2, || all_are_received(&[Post::Lazy, Post::Lazy, Post::Lazy], 3));
     fn three_posters_of_every_kind_wake_an_owner_that_wants_two() =
         bounded(1, || all_are_received(&[Post::Lazy, Post::Eager, Post::Lazy], 2));
-}
-
-#[test]
-fn a_batch_counts_all_of_its_items() {
-    bounded(2, || all_are_received(&[Post::Batch, Post::Lazy], 3));
-    bounded(1, || all_are_received(&[Post::Batch, Post::Eager], 2));
-}
-
-models! {
+    fn a_batch_counts_all_of_its_items() =
+        bounded(2, || all_are_received(&[Post::Batch, Post::Lazy], 3)),
+        bounded(1, || all_are_received(&[Post::Batch, Post::Eager], 2));
     fn arming_needs_its_fence() = must_fail("wait: no fence when arming",
             || exhaustive(|| all_are_received(&[Post::Eager], 1)));
     fn posting_needs_its_fence() = must_fail("wait: no fence after posting",
             || exhaustive(|| all_are_received(&[Post::Eager], 1)));
     fn arming_needs_a_look_after_it() = must_fail("wait: no check after arming",
             || bounded(2, || all_are_received(&[Post::Lazy, Post::Lazy], 1)));
-}
-
-#[test]
-fn a_claim_by_compare_exchange_is_raced_by_a_count() {
-    let failure = must_fail("wait: claim by compare-exchange", || {
-        bounded(3, || all_are_received(&[Post::Lazy, Post::Eager], 2));
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
-}
-
-#[test]
-fn an_emptiness_that_goes_by_the_missing_link_sleeps_on_posts() {
-    let failure = must_fail("empty: no check of the tail", || {
-        bounded(3, || all_are_received(&[Post::Lazy, Post::Lazy], 2));
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
+    fn a_claim_by_compare_exchange_is_raced_by_a_count() =
+        must_deadlock("wait: claim by compare-exchange",
+            || bounded(3, || all_are_received(&[Post::Lazy, Post::Eager], 2)));
+    fn an_emptiness_that_goes_by_the_missing_link_sleeps_on_posts() =
+        must_deadlock("empty: no check of the tail",
+            || bounded(3, || all_are_received(&[Post::Lazy, Post::Lazy], 2)));
 }
 
 #[test]
@@ -192,15 +173,11 @@ fn posters_end(nr_posters: usize) {
     assert_eq!(nr_received, nr_posters, "closed with a post inside");
 }
 
-#[test]
-fn last_poster_notifies_the_owner() {
-    bounded(3, || posters_end(1));
-    bounded(1, || posters_end(2));
-}
-
-#[test]
-fn the_owners_look_at_the_posters_needs_its_acquire() {
-    must_fail("posters: relaxed read", || bounded(2, || posters_end(2)));
+models! {
+    fn last_poster_notifies_the_owner() =
+        bounded(3, || posters_end(1)), bounded(1, || posters_end(2));
+    fn the_owners_look_at_the_posters_needs_its_acquire() =
+        must_fail("posters: relaxed read", || bounded(2, || posters_end(2)));
 }
 
 /// A poster posts and closes, while another poster exists. The owner receives until it is closed.
@@ -289,13 +266,9 @@ fn the_owner_ends(nr_posters: usize) {
     drop(posters);
 }
 
-#[test]
-fn a_post_that_overlaps_the_owners_end_is_dropped() {
-    exhaustive(|| the_owner_ends(1));
-    bounded(2, || the_owner_ends(2));
-}
-
 models! {
+    fn a_post_that_overlaps_the_owners_end_is_dropped() =
+        exhaustive(|| the_owner_ends(1)), bounded(2, || the_owner_ends(2));
     fn orphaning_needs_its_fence() =
         must_fail("life: no fence in orphan", || exhaustive(|| the_owner_ends(1)));
 }

@@ -79,14 +79,11 @@ fn a_block_is_left(nr_posts: u32, nr_looks: u32) {
     assert!(got.iter().all(VecDeque::is_empty), "an item is lost");
 }
 
-#[test]
-fn a_block_goes_round() {
-    exhaustive(|| a_block_is_left(1, 2));
-    exhaustive(|| a_block_is_left(2, 3));
-    bounded(3, || a_block_is_left(3, 3));
-}
-
 models! {
+    fn a_block_goes_round() =
+        exhaustive(|| a_block_is_left(1, 2)),
+        exhaustive(|| a_block_is_left(2, 3)),
+        bounded(3, || a_block_is_left(3, 3));
     fn an_item_is_not_added_to_a_closed_block() =
         must_fail("block: add to a closed block", || bounded(3, || a_block_is_left(2, 3)));
     fn closing_needs_its_release() =
@@ -125,13 +122,10 @@ fn more_is_left_than_remembered(nr_looks: u32) {
     assert!(got.iter().all(VecDeque::is_empty), "an item is lost");
 }
 
-#[test]
-fn a_block_that_is_not_remembered_is_the_owners() {
-    bounded(2, || more_is_left_than_remembered(2));
-    bounded(2, || more_is_left_than_remembered(4));
-}
-
 models! {
+    fn a_block_that_is_not_remembered_is_the_owners() =
+        bounded(2, || more_is_left_than_remembered(2)),
+        bounded(2, || more_is_left_than_remembered(4));
     fn posts_that_follow_each_other_are_received_in_that_order() =
         exhaustive(two_posters_take_turns);
     fn an_item_is_not_added_behind_others() =

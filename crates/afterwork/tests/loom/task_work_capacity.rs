@@ -44,12 +44,8 @@ fn one_waits() {
 
 models! {
     fn a_send_that_waits_gets_the_room_of_the_next_receipt() = bounded(3, one_waits);
-}
-
-#[test]
-fn joining_the_wait_queue_must_check_for_capacity() {
-    let failure = must_fail("capacity: no check after joining", || bounded(3, one_waits));
-    assert!(failure.contains("deadlock"), "{failure}");
+    fn joining_the_wait_queue_must_check_for_capacity() =
+        must_deadlock("capacity: no check after joining", || bounded(3, one_waits));
 }
 
 /// Two threads wait. Each receipt frees capacity for one of them.
@@ -131,18 +127,12 @@ fn the_owner_ends(closes: bool) {
     assert!(matches!(sent, Err(PostError::Closed(1)) | Ok(())));
 }
 
-#[test]
-fn the_owners_end_ends_every_wait() {
-    bounded(3, || the_owner_ends(true));
-    bounded(3, || the_owner_ends(false));
-}
-
-#[test]
-fn closing_must_wake_the_waiters() {
-    let failure = must_fail("capacity: closing leaves the waiters asleep", || {
-        bounded(3, || the_owner_ends(true))
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
+models! {
+    fn the_owners_end_ends_every_wait() =
+        bounded(3, || the_owner_ends(true)), bounded(3, || the_owner_ends(false));
+    fn closing_must_wake_the_waiters() =
+        must_deadlock("capacity: closing leaves the waiters asleep",
+            || bounded(3, || the_owner_ends(true)));
 }
 
 /// The owner waits for two items. One is in the mailbox, and the capacity for the other is
@@ -162,14 +152,9 @@ fn the_owner_wants_more_than_can_come() {
 
 models! {
     fn owner_does_not_sleep_while_a_sender_waits() = bounded(3, the_owner_wants_more_than_can_come);
-}
-
-#[test]
-fn waiting_sender_must_wake_the_owner() {
-    let failure = must_fail("capacity: waiting wakes no owner", || {
-        bounded(3, the_owner_wants_more_than_can_come)
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
+    fn waiting_sender_must_wake_the_owner() =
+        must_deadlock("capacity: waiting wakes no owner",
+            || bounded(3, the_owner_wants_more_than_can_come));
 }
 
 /// All capacity is reserved, and a sender waits. Then part of the reservation is posted lazily.
@@ -194,17 +179,12 @@ fn a_lazy_post_comes_while_one_waits() {
     assert_eq!(held.next(), Some(9));
 }
 
-#[test]
-fn a_lazy_post_wakes_the_owner_while_anybody_waits() {
-    bounded(3, a_lazy_post_comes_while_one_waits);
-}
-
-#[test]
-fn lazy_post_must_see_a_waiting_sender() {
-    let failure = must_fail("capacity: a lazy post overlooks the waiters", || {
-        bounded(3, a_lazy_post_comes_while_one_waits)
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
+models! {
+    fn a_lazy_post_wakes_the_owner_while_anybody_waits() =
+        bounded(3, a_lazy_post_comes_while_one_waits);
+    fn lazy_post_must_see_a_waiting_sender() =
+        must_deadlock("capacity: a lazy post overlooks the waiters",
+            || bounded(3, a_lazy_post_comes_while_one_waits));
 }
 
 /// A caller waits for an answer while the owner gives it, or ends with the call in its mailbox.
@@ -228,26 +208,13 @@ fn a_call(answers: bool) {
     }
 }
 
-#[test]
-fn a_caller_gets_the_answer_or_the_word_that_none_will_come() {
-    bounded(3, || a_call(true));
-    bounded(3, || a_call(false));
-}
-
-#[test]
-fn an_answer_must_wake_its_caller() {
-    let failure = must_fail("reply: given without a wake-up", || {
-        bounded(3, || a_call(true))
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
-}
-
-#[test]
-fn dropped_call_must_notify_its_caller() {
-    let failure = must_fail("reply: a drop does not notify", || {
-        bounded(3, || a_call(false))
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
+models! {
+    fn a_caller_gets_the_answer_or_the_word_that_none_will_come() =
+        bounded(3, || a_call(true)), bounded(3, || a_call(false));
+    fn an_answer_must_wake_its_caller() =
+        must_deadlock("reply: given without a wake-up", || bounded(3, || a_call(true)));
+    fn dropped_call_must_notify_its_caller() =
+        must_deadlock("reply: a drop does not notify", || bounded(3, || a_call(false)));
 }
 
 /// A caller is dropped while the owner answers. The answer is returned or dropped with the caller.
@@ -284,16 +251,9 @@ fn a_linger(eager: bool) {
     drop(thread.join().unwrap());
 }
 
-#[test]
-fn no_post_is_slept_through_by_an_owner_that_lingers() {
-    bounded(3, || a_linger(false));
-    bounded(3, || a_linger(true));
-}
-
-#[test]
-fn a_lingering_owner_needs_a_look_after_arming() {
-    let failure = must_fail("wait: no check after arming", || {
-        bounded(3, || a_linger(false))
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
+models! {
+    fn no_post_is_slept_through_by_an_owner_that_lingers() =
+        bounded(3, || a_linger(false)), bounded(3, || a_linger(true));
+    fn a_lingering_owner_needs_a_look_after_arming() =
+        must_deadlock("wait: no check after arming", || bounded(3, || a_linger(false)));
 }

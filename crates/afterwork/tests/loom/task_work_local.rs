@@ -80,18 +80,9 @@ fn two_wake() {
 
 models! {
     fn a_wake_that_finds_another_is_seen_by_its_poll() = bounded(2, two_wake);
-}
-
-#[test]
-fn a_wake_needs_its_release() {
-    let failure = must_fail("local: relaxed wake", || bounded(2, two_wake));
-    assert!(failure.contains("deadlock"), "{failure}");
-}
-
-#[test]
-fn receiving_a_wake_up_needs_its_acquire() {
-    let failure = must_fail("local: relaxed clear", || bounded(2, two_wake));
-    assert!(failure.contains("deadlock"), "{failure}");
+    fn a_wake_needs_its_release() = must_deadlock("local: relaxed wake", || bounded(2, two_wake));
+    fn receiving_a_wake_up_needs_its_acquire() =
+        must_deadlock("local: relaxed clear", || bounded(2, two_wake));
 }
 
 /// One thread wakes twice, the second time possibly during the poll that the first wake caused.
@@ -111,14 +102,8 @@ fn a_wake_meets_the_poll() {
 
 models! {
     fn a_wake_during_the_poll_makes_another_one() = bounded(3, a_wake_meets_the_poll);
-}
-
-#[test]
-fn a_wake_up_must_be_cleared_before_the_poll() {
-    let failure = must_fail("local: cleared after the poll", || {
-        bounded(3, a_wake_meets_the_poll)
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
+    fn a_wake_up_must_be_cleared_before_the_poll() =
+        must_deadlock("local: cleared after the poll", || bounded(3, a_wake_meets_the_poll));
 }
 
 /// The set and the mailbox are dropped while a thread wakes.

@@ -154,26 +154,16 @@ fn a_future(worker_first: bool, others: bool) {
     wind_up(queue);
 }
 
-#[test]
-fn a_cancelled_future_frees_its_capacity_once() {
-    bounded(2, || a_future(true, false));
-    bounded(2, || a_future(false, true));
-    bounded(1, || a_future(true, true));
-}
-
 models! {
+    fn a_cancelled_future_frees_its_capacity_once() =
+        bounded(2, || a_future(true, false)),
+        bounded(2, || a_future(false, true)),
+        bounded(1, || a_future(true, true));
     fn a_place_that_comes_free_is_had_once() = bounded(3, one_place);
     fn leaving_waiter_passes_its_permit_on() = exhaustive(who_leaves);
     fn a_task_that_waits_for_room_is_woken() = exhaustive(a_task);
-}
-
-#[test]
-fn an_item_gives_its_place_back_once() {
-    bounded(2, || an_item(false));
-    bounded(1, || an_item(true));
-}
-
-models! {
+    fn an_item_gives_its_place_back_once() =
+        bounded(2, || an_item(false)), bounded(1, || an_item(true));
     fn standing_in_line_for_room_needs_a_second_look() =
         must_fail("capacity: no check after joining", || bounded(3, one_place));
     fn a_giver_that_overlooks_the_line_is_found() =

@@ -92,15 +92,8 @@ models! {
     fn an_item_is_started_or_expires() = bounded(2, || comes_at(false, false));
     fn a_cancel_handle_and_a_deadline_end_an_item_once() = bounded(2, || comes_at(false, true));
     fn an_item_with_a_deadline_is_cancelled_once() = bounded(2, || comes_at(true, false));
-}
-
-#[test]
-fn an_item_whose_deadline_is_over_never_starts() {
-    bounded(2, || is_over(false));
-    bounded(2, || is_over(true));
-}
-
-models! {
+    fn an_item_whose_deadline_is_over_never_starts() =
+        bounded(2, || is_over(false)), bounded(2, || is_over(true));
     fn expiry_of_a_started_item_is_found() =
         must_fail("deadline: expires a started item", || bounded(2, || comes_at(false, false)));
 }

@@ -67,13 +67,9 @@ fn far_timer_meets_end(cancels: bool) {
     assert_eq!(nr_dropped.load(Ordering::Relaxed), 1);
 }
 
-#[test]
-fn delayed_items_are_dropped_with_their_queue() {
-    bounded(2, || far_timer_meets_end(true));
-    bounded(2, || far_timer_meets_end(false));
-}
-
 models! {
+    fn delayed_items_are_dropped_with_their_queue() =
+        bounded(2, || far_timer_meets_end(true)), bounded(2, || far_timer_meets_end(false));
     fn the_end_must_look_into_the_wheel() =
         must_fail("end: leaves its timers", || bounded(2, || far_timer_meets_end(false)));
 }

@@ -257,10 +257,9 @@ fn spawn_and_join(help: bool) {
     wind_up(queue);
 }
 
-#[test]
-fn joiner_gets_the_return_value_of_the_closure() {
-    bounded(3, || spawn_and_join(false));
-    bounded(3, || spawn_and_join(true));
+models! {
+    fn joiner_gets_the_return_value_of_the_closure() =
+        bounded(3, || spawn_and_join(false)), bounded(3, || spawn_and_join(true));
 }
 
 /// The handle is dropped, or cancels, before, during or after the run of the closure.
@@ -285,10 +284,9 @@ fn handle_goes(cancel: bool) {
     assert_eq!(dropped.load(Ordering::Relaxed), 1);
 }
 
-#[test]
-fn a_closure_and_its_result_are_dropped_once() {
-    bounded(3, || handle_goes(false));
-    bounded(3, || handle_goes(true));
+models! {
+    fn a_closure_and_its_result_are_dropped_once() =
+        bounded(3, || handle_goes(false)), bounded(3, || handle_goes(true));
 }
 
 struct Task(Unparker);

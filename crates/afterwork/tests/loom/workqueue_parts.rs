@@ -234,32 +234,14 @@ models! {
     fn cached_seat_is_found_by_a_waiter() = exhaustive(a_stock_meets_a_line);
     fn drain_sees_writes_of_holders_of_cached_seats() = exhaustive(a_stock_meets_a_drain);
     fn flush_sees_writes_of_helpers_counted_in_stocks() = exhaustive(a_stock_meets_a_flush);
-}
-
-#[test]
-fn stocks_that_are_not_closed_are_found() {
-    must_fail("stock: a wait queue leaves it open", || {
-        exhaustive(a_stock_meets_a_line)
-    });
-    must_fail("stock: a drain leaves it open", || {
-        exhaustive(a_stock_meets_a_drain)
-    });
-    must_fail("stock: a flush leaves it open", || {
-        exhaustive(a_stock_meets_a_flush)
-    });
-}
-
-#[test]
-fn closing_stocks_must_see_writes_and_be_notified() {
-    must_fail("stock: relaxed transitions", || {
-        exhaustive(a_stock_meets_a_drain)
-    });
-    must_fail("stock: relaxed read of the helpers", || {
-        exhaustive(a_stock_meets_a_flush)
-    });
-    must_fail("stock: the last helper does not notify", || {
-        exhaustive(a_stock_meets_a_flush)
-    });
+    fn stocks_that_are_not_closed_are_found() =
+        must_fail("stock: a wait queue leaves it open", || exhaustive(a_stock_meets_a_line)),
+        must_fail("stock: a drain leaves it open", || exhaustive(a_stock_meets_a_drain)),
+        must_fail("stock: a flush leaves it open", || exhaustive(a_stock_meets_a_flush));
+    fn closing_stocks_must_see_writes_and_be_notified() =
+        must_fail("stock: relaxed transitions", || exhaustive(a_stock_meets_a_drain)),
+        must_fail("stock: relaxed read of the helpers", || exhaustive(a_stock_meets_a_flush)),
+        must_fail("stock: the last helper does not notify", || exhaustive(a_stock_meets_a_flush));
 }
 
 /// The owner uses its value twice, and the collector checks twice. Each takes the whole value.
@@ -283,22 +265,12 @@ models! {
         must_fail("biased: overlooks the owner", || exhaustive(owner_meets_scanner));
     fn scanner_must_not_take_data_that_was_taken_back() =
         must_fail("biased: overlooks a recall", || exhaustive(owner_meets_scanner));
-}
-
-#[test]
-fn writes_of_the_owner_are_seen() {
-    must_fail("biased: relaxed leave", || exhaustive(owner_meets_scanner));
-    must_fail("biased: relaxed scan", || exhaustive(owner_meets_scanner));
-}
-
-#[test]
-fn writes_of_the_scanner_are_seen() {
-    must_fail("biased: relaxed return", || {
-        exhaustive(owner_meets_scanner);
-    });
-    must_fail("biased: relaxed read of the ask", || {
-        exhaustive(owner_meets_scanner);
-    });
+    fn writes_of_the_owner_are_seen() =
+        must_fail("biased: relaxed leave", || exhaustive(owner_meets_scanner)),
+        must_fail("biased: relaxed scan", || exhaustive(owner_meets_scanner));
+    fn writes_of_the_scanner_are_seen() =
+        must_fail("biased: relaxed return", || exhaustive(owner_meets_scanner)),
+        must_fail("biased: relaxed read of the ask", || exhaustive(owner_meets_scanner));
 }
 
 /// A thread returns a value while the collector checks.

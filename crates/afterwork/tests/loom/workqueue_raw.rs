@@ -181,10 +181,9 @@ fn cancel_ends_requeueing(nr_workers: usize) {
     wind_up(queue);
 }
 
-#[test]
-fn a_raw_item_that_queues_itself_is_idle_after_cancel_sync() {
-    bounded(1, || cancel_ends_requeueing(1));
-    bounded(1, || cancel_ends_requeueing(2));
+models! {
+    fn a_raw_item_that_queues_itself_is_idle_after_cancel_sync() =
+        bounded(1, || cancel_ends_requeueing(1)), bounded(1, || cancel_ends_requeueing(2));
 }
 
 /// One thread flushes while another cancels. The flush ends.

@@ -46,7 +46,7 @@ use sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     models,
-    twin::must_fail,
+    twin::{must_deadlock, must_fail},
 };
 
 use topology::{CpuId, Topology};

@@ -64,15 +64,12 @@ fn a_thread_owns(keep: usize, nr_urgent: usize) {
         .for_each(|thread| thread.join().unwrap());
 }
 
-#[test]
-fn thread_is_woken_for_all_items_and_receives_them_in_order() {
-    shuttle::check_random(|| a_thread_owns(2, 0), NR_RUNS);
-    shuttle::check_pct(|| a_thread_owns(0, 0), NR_RUNS, 3);
-}
-
-#[test]
-fn a_thread_receives_both_lanes_and_is_woken_for_all_of_it() {
-    shuttle::check_random(|| a_thread_owns(2, 2), NR_RUNS / 2);
+models! {
+    fn thread_is_woken_for_all_items_and_receives_them_in_order() =
+        shuttle::check_random(|| a_thread_owns(2, 0), NR_RUNS),
+        shuttle::check_pct(|| a_thread_owns(0, 0), NR_RUNS, 3);
+    fn a_thread_receives_both_lanes_and_is_woken_for_all_of_it() =
+        shuttle::check_random(|| a_thread_owns(2, 2), NR_RUNS / 2);
 }
 
 struct Runner(Unparker);

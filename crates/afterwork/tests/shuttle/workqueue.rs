@@ -518,17 +518,9 @@ fn emptied_among_shares() {
 
 models! {
     fn a_queue_that_was_emptied_waits_for_no_turn() = explore(200, emptied_among_shares);
-}
-
-#[test]
-fn an_emptied_queue_that_keeps_its_seat_would_be_seen() {
-    let failure = must_fail("shares: an emptied pwq waits for its turn", || {
-        explore(200, emptied_among_shares)
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
-}
-
-models! {
+    fn an_emptied_queue_that_keeps_its_seat_would_be_seen() =
+        must_deadlock("shares: an emptied pwq waits for its turn",
+            || explore(200, emptied_among_shares));
     fn a_new_queue_for_each_item_starves_no_queue_that_waits() = explore(200, old_beside_new);
     fn new_queues_that_go_before_all_others_would_be_seen() =
         must_fail("shares: a new pwq begins as an idle one", || explore(200, old_beside_new));
