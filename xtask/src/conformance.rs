@@ -17,9 +17,7 @@ const SUITE: &str = "crates/capi/tests/c/";
 
 /// Finds rules without a test, missing tests, and tests of two rules.
 pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
-    let text = workspace
-        .text(TABLE)?
-        .ok_or_else(|| Failure::new(format!("{TABLE} is no text")))?;
+    let text = workspace.page(TABLE)?;
     let rules = rules(&text);
     let mut known = order::tests(workspace)?;
     let mut broken_in_c = Vec::new();

@@ -70,7 +70,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         [] => {}
         [flag] if flag == "--write" => {
             for (page, run, table) in PAGES {
-                let (shown, table) = (text(workspace, page)?, table(&lines(workspace, run)?));
+                let (shown, table) = (workspace.page(page)?, table(&lines(workspace, run)?));
                 let (before, _, after) = between(&shown).ok_or_else(|| unmarked(page))?;
                 let path = workspace.root().join(page);
                 fs::write(path, format!("{before}{BEGIN}{table}{END}{after}"))
@@ -85,7 +85,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
 fn check(workspace: &Workspace) -> Result<ExitCode, Failure> {
     let mut found = Vec::new();
     for (page, run, table) in PAGES {
-        let (shown, table) = (text(workspace, page)?, table(&lines(workspace, run)?));
+        let (shown, table) = (workspace.page(page)?, table(&lines(workspace, run)?));
         let (before, inside, after) = between(&shown).ok_or_else(|| unmarked(page))?;
         if inside != table {
             found.push(Finding::new(page, 0, STALE));
@@ -96,12 +96,11 @@ fn check(workspace: &Workspace) -> Result<ExitCode, Failure> {
     for finding in &found {
         report::data(&format!("{finding}\n"));
     }
-    if found.is_empty() {
-        report::data("figures: good\n");
-        return Ok(ExitCode::SUCCESS);
+    match found.len() {
+        0 => report::data("figures: good\n"),
+        nr => report::talk(&format!("figures: {nr} broken\n")),
     }
-    report::talk(&format!("figures: {} broken\n", found.len()));
-    Ok(ExitCode::FAILURE)
+    Ok(report::exit_code(found.is_empty()))
 }
 
 /// Finds ratios in the text of a page (`4.2 ×`) that its table does not have.
@@ -347,16 +346,11 @@ fn unmarked(page: &str) -> Failure {
 
 fn lines(workspace: &Workspace, run: &str) -> Result<Vec<Value>, Failure> {
     let wrong = |error| Failure::new(format!("{run}: {error}"));
-    text(workspace, run)?
+    workspace
+        .page(run)?
         .lines()
         .map(|line| serde_json::from_str(line).map_err(wrong))
         .collect()
-}
-
-fn text(workspace: &Workspace, path: &str) -> Result<String, Failure> {
-    workspace
-        .text(path)?
-        .ok_or_else(|| Failure::new(format!("{path} is no text")))
 }
 
 #[cfg(test)]

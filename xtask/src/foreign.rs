@@ -20,9 +20,7 @@ const NEAR: usize = 4;
 
 /// Finds calls without a tag, tags without a row, and rows without a tag.
 pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
-    let ledger = workspace
-        .text(LEDGER)?
-        .ok_or_else(|| Failure::new(format!("{LEDGER} is no text")))?;
+    let ledger = workspace.page(LEDGER)?;
     let rows = rows(&ledger);
     let mut found = Vec::new();
     let mut used = BTreeSet::new();

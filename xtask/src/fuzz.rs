@@ -6,7 +6,8 @@
 use std::process::{Command, ExitCode};
 
 use crate::report::{Failure, talk};
-use crate::workspace::{NIGHTLY, OF_OUR_TOOLCHAIN, Workspace, output};
+use crate::sanitize::rustup;
+use crate::workspace::{NIGHTLY, Workspace, output, status};
 
 /// Targets, each with a file as initial input.
 const TARGETS: &[(&str, &str)] = &[("page", "crates/top/src/top/stalled.page")];
@@ -30,15 +31,13 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     }
     let builds = workspace.metadata()?.target_directory.join("fuzz");
     for (target, seed) in TARGETS {
-        let status = nightly(workspace)
-            .args(["fuzz", "run", target, "--target-dir"])
+        let mut run = nightly(workspace);
+        run.args(["fuzz", "run", target, "--target-dir"])
             .arg(&builds)
             .arg("--")
             .arg(format!("-max_total_time={seconds}"))
-            .arg(format!("-seed_inputs={seed}"))
-            .status()
-            .map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
-        if !status.success() {
+            .arg(format!("-seed_inputs={seed}"));
+        if !status(&mut run)?.success() {
             return Ok(ExitCode::FAILURE);
         }
     }
@@ -51,10 +50,7 @@ fn can_fuzz(workspace: &Workspace) -> bool {
 
 /// Creates a command that uses Cargo of the nightly toolchain.
 fn nightly(workspace: &Workspace) -> Command {
-    let mut command = workspace.command("rustup");
-    for name in OF_OUR_TOOLCHAIN {
-        command.env_remove(name);
-    }
+    let mut command = rustup(workspace);
     command.args(["run", NIGHTLY, "cargo"]);
     command
 }

@@ -26,83 +26,87 @@ use std::process::ExitCode;
 use report::{Failure, Findings};
 use workspace::Workspace;
 
-struct Chore {
-    name: &'static str,
-    about: &'static str,
-    run: fn(&Workspace, &[String]) -> Result<ExitCode, Failure>,
+/// The name of a chore, its purpose, and the function.
+type Chore = (&'static str, &'static str, Run);
+
+enum Run {
+    With(fn(&Workspace, &[String]) -> Result<ExitCode, Failure>),
+    /// A check, which takes no options.
+    Check(fn(&Workspace) -> Result<Findings, Failure>),
 }
+use Run::{Check, With};
 
 const CHORES: &[Chore] = &[
-    Chore {
-        name: "test",
-        about: "run every layer of tests and count them",
-        run: test::main,
-    },
-    Chore {
-        name: "torture",
-        about: "torture one part of the library, for as long as asked",
-        run: torture::main,
-    },
-    Chore {
-        name: "fuzz",
-        about: "what reads bytes of strangers, against bytes at random",
-        run: fuzz::main,
-    },
-    Chore {
-        name: "sanitize",
-        about: "run tests and tortures under ThreadSanitizer and AddressSanitizer",
-        run: sanitize::main,
-    },
-    Chore {
-        name: "sim",
-        about: "the library on a simulated machine of many CPUs: what saturates, and on which line",
-        run: sim::main,
-    },
-    Chore {
-        name: "capi",
-        about: "test the C interface in C, or install it: `--install DIR`",
-        run: capi::main,
-    },
-    Chore {
-        name: "asm",
-        about: "show or check the code that the compiler made of a function of crates/probes",
-        run: asm::main,
-    },
-    Chore {
-        name: "layers",
-        about: "nothing above `sync` reaches atomics, threads, clocks or system calls past it",
-        run: |workspace, args| check("layers", layers::check, workspace, args),
-    },
-    Chore {
-        name: "order",
-        about: "every ORDER(tag) has two ends and a test that exists",
-        run: |workspace, args| check("order", order::check, workspace, args),
-    },
-    Chore {
-        name: "foreign",
-        about: "every place that runs users' code is in the table of FOREIGN.md",
-        run: |workspace, args| check("foreign", foreign::check, workspace, args),
-    },
-    Chore {
-        name: "conformance",
-        about: "every rule of docs/conformance.md has a test of its own",
-        run: |workspace, args| check("conformance", conformance::check, workspace, args),
-    },
-    Chore {
-        name: "book",
-        about: "the book's links lead somewhere; builds it where mdbook is installed",
-        run: book::main,
-    },
-    Chore {
-        name: "tutorial",
-        about: "docs/tutorial.md followed word for word in an empty folder",
-        run: tutorial::main,
-    },
-    Chore {
-        name: "figures",
-        about: "README's comparison is that of its record; `--write`, `--run FILE` or `--measure` renews it",
-        run: figures::main,
-    },
+    (
+        "test",
+        "run every layer of tests and count them",
+        With(test::main),
+    ),
+    (
+        "torture",
+        "torture one part of the library, for as long as asked",
+        With(torture::main),
+    ),
+    (
+        "fuzz",
+        "what reads bytes of strangers, against bytes at random",
+        With(fuzz::main),
+    ),
+    (
+        "sanitize",
+        "run tests and tortures under ThreadSanitizer and AddressSanitizer",
+        With(sanitize::main),
+    ),
+    (
+        "sim",
+        "the library on a simulated machine of many CPUs: what saturates, and on which line",
+        With(sim::main),
+    ),
+    (
+        "capi",
+        "test the C interface in C, or install it: `--install DIR`",
+        With(capi::main),
+    ),
+    (
+        "asm",
+        "show or check the code that the compiler made of a function of crates/probes",
+        With(asm::main),
+    ),
+    (
+        "layers",
+        "nothing above `sync` reaches atomics, threads, clocks or system calls past it",
+        Check(layers::check),
+    ),
+    (
+        "order",
+        "every ORDER(tag) has two ends and a test that exists",
+        Check(order::check),
+    ),
+    (
+        "foreign",
+        "every place that runs users' code is in the table of FOREIGN.md",
+        Check(foreign::check),
+    ),
+    (
+        "conformance",
+        "every rule of docs/conformance.md has a test of its own",
+        Check(conformance::check),
+    ),
+    (
+        "book",
+        "the book's links lead somewhere; builds it where mdbook is installed",
+        With(book::main),
+    ),
+    (
+        "tutorial",
+        "docs/tutorial.md followed word for word in an empty folder",
+        With(tutorial::main),
+    ),
+    (
+        "figures",
+        "README's comparison is that of its record; `--write` renews it",
+        With(figures::main),
+    ),
 ];
 
 fn main() -> ExitCode {
@@ -122,17 +126,19 @@ fn dispatch(args: &[String]) -> Result<ExitCode, Failure> {
         report::data(&help());
         return Ok(ExitCode::SUCCESS);
     }
-    let chore = CHORES
-        .iter()
-        .find(|chore| chore.name == name)
-        .ok_or_else(|| {
-            let names: Vec<_> = CHORES.iter().map(|chore| chore.name).collect();
-            Failure::new(format!(
-                "no chore is called `{name}`; there are {}",
-                names.join(", ")
-            ))
-        })?;
-    (chore.run)(&Workspace::find()?, rest)
+    let found = CHORES.iter().find(|(known, ..)| known == name);
+    let (name, _, run) = found.ok_or_else(|| {
+        let names: Vec<_> = CHORES.iter().map(|(name, ..)| *name).collect();
+        Failure::new(format!(
+            "no chore is called `{name}`; there are {}",
+            names.join(", ")
+        ))
+    })?;
+    let workspace = Workspace::find()?;
+    match run {
+        With(run) => run(&workspace, rest),
+        Check(find) => check(name, *find, &workspace, rest),
+    }
 }
 
 /// Runs a check, which takes no options, and prints its findings.
@@ -151,25 +157,20 @@ fn check(
     for finding in &findings.broken {
         report::data(&format!("{finding}\n"));
     }
-    if findings.broken.is_empty() {
-        report::data(&format!("{name}: good ({})\n", findings.looked_at));
-        Ok(ExitCode::SUCCESS)
-    } else {
-        report::talk(&format!(
-            "{name}: {} broken ({})\n",
-            findings.broken.len(),
-            findings.looked_at
-        ));
-        Ok(ExitCode::FAILURE)
+    let (nr, extent) = (findings.broken.len(), &findings.looked_at);
+    match nr {
+        0 => report::data(&format!("{name}: good ({extent})\n")),
+        _ => report::talk(&format!("{name}: {nr} broken ({extent})\n")),
     }
+    Ok(report::exit_code(nr == 0))
 }
 
 fn help() -> String {
     let mut text = String::from(
         "The chores of the afterwork workspace.\n\nUsage: cargo xtask CHORE [OPTIONS]\n\nChores:\n",
     );
-    for chore in CHORES {
-        text += &format!("  {:<11} {}\n", chore.name, chore.about);
+    for (name, about, _) in CHORES {
+        text += &format!("  {name:<11} {about}\n");
     }
     text += "
 Start here:
@@ -194,8 +195,8 @@ mod tests {
 
     #[test]
     fn help_names_every_chore() {
-        for chore in CHORES {
-            assert!(help().contains(chore.name));
+        for (name, ..) in CHORES {
+            assert!(help().contains(name));
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::Write;
+use std::process::ExitCode;
 
 /// Writes `text` to stdout. A closed pipe is not an error.
 pub fn data(text: &str) {
@@ -11,6 +12,14 @@ pub fn data(text: &str) {
 /// Writes `text` to stderr. A closed pipe is not an error.
 pub fn talk(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Returns the exit status of a chore that found nothing wrong, or something.
+pub fn exit_code(is_good: bool) -> ExitCode {
+    match is_good {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
 }
 
 /// The outcome of a check.

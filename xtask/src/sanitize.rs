@@ -17,9 +17,9 @@
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-use crate::report::{Failure, data, talk};
+use crate::report::{Failure, data, exit_code, talk};
 use crate::torture::{self, Asked};
-use crate::workspace::{Metadata, NIGHTLY, OF_OUR_TOOLCHAIN, Workspace, output};
+use crate::workspace::{Metadata, NIGHTLY, OF_OUR_TOOLCHAIN, Workspace, output, status};
 
 /// Packages, the test programs to run besides unit tests, and `true` if leaks are checked.
 const SUITES: &[(&str, &[&str], bool)] = &[
@@ -101,11 +101,11 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     let metadata = workspace.metadata()?;
     let mut is_good = true;
     let mut say = |name: &str, start: Instant, good: bool| {
-        let (word, seconds) = (
-            if good { "good" } else { "FAULTY" },
-            start.elapsed().as_secs(),
-        );
-        data(&format!("{name}: {word}, {seconds} s\n"));
+        let word = if good { "good" } else { "FAULTY" };
+        data(&format!(
+            "{name}: {word}, {} s\n",
+            start.elapsed().as_secs()
+        ));
         is_good &= good;
     };
     for sanitizer in &SANITIZERS {
@@ -131,14 +131,8 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
             let without = WITHOUT.iter().filter(|(of, ..)| *of == sanitizer.name);
             command.arg("--");
             command.args(without.flat_map(|(_, test, _)| ["--skip", test]));
-            let status = command
-                .status()
-                .map_err(|error| Failure::new(format!("cannot run rustup: {error}")))?;
-            say(
-                &format!("{} {package}", sanitizer.name),
-                start,
-                status.success(),
-            );
+            let good = status(&mut command)?.success();
+            say(&format!("{} {package}", sanitizer.name), start, good);
         }
         if sanitizer.builds_std {
             let start = Instant::now();
@@ -156,11 +150,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
             );
         }
     }
-    Ok(if is_good {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit_code(is_good))
 }
 
 /// Builds and runs the C suite and examples under ThreadSanitizer. Returns `true` if all succeed.
@@ -187,15 +177,8 @@ fn in_c(
     build
         .env("RUSTFLAGS", sanitizer.rustflag)
         .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
-        .args([
-            "run",
-            NIGHTLY,
-            "cargo",
-            "rustc",
-            "--quiet",
-            "-Zbuild-std",
-            "--lib",
-        ])
+        .args(["run", NIGHTLY, "cargo", "rustc"])
+        .args(["--quiet", "-Zbuild-std", "--lib"])
         .args(["-p", "afterwork-capi", "--crate-type", "staticlib"])
         .args(["--target", host, "--target-dir"])
         .arg(&folder);
@@ -228,10 +211,7 @@ fn in_c(
         output(&mut link)?;
         let mut run = Command::new(&program);
         watch(&mut run, sanitizer);
-        let status = run
-            .status()
-            .map_err(|error| Failure::new(format!("cannot run {}: {error}", program.display())))?;
-        is_good &= status.success();
+        is_good &= status(&mut run)?.success();
     }
     Ok(is_good)
 }

@@ -5,15 +5,15 @@
 //! can also reintroduce bugs and inject system errors.
 
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::process::{ExitCode, ExitStatus, Stdio};
 use std::time::Instant;
 
 use serde::Deserialize;
 
-use crate::report::{Failure, data, talk};
+use crate::report::{Failure, data, exit_code, talk};
 use crate::sanitize::{self, REPORTED, SANITIZERS, Sanitizer};
 use crate::test::with_cfg;
-use crate::workspace::{Metadata, Workspace, output};
+use crate::workspace::{Metadata, Workspace, output, status};
 
 /// Prefix of the test targets of torture programs.
 const PREFIX: &str = "torture_";
@@ -103,14 +103,6 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         _ => format!("not found in {seconds:.1} s\n"),
     });
     Ok(exit_code(end == End::Faulty))
-}
-
-fn exit_code(is_good: bool) -> ExitCode {
-    if is_good {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
 }
 
 impl Asked {
@@ -243,12 +235,6 @@ fn executable(messages: &[u8], target: &str) -> Result<String, Failure> {
         .find(|message| message.target.name == target)
         .map(|message| message.executable)
         .ok_or_else(|| Failure::new(format!("cargo built no {target}")))
-}
-
-fn status(command: &mut Command) -> Result<ExitStatus, Failure> {
-    command
-        .status()
-        .map_err(|error| Failure::new(format!("cannot run the torture: {error}")))
 }
 
 /// Returns the torture programs of the workspace, ordered by name.

@@ -28,9 +28,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
             "`tutorial` takes no argument, but was given `{arg}`"
         )));
     }
-    let page = workspace
-        .text(PAGE)?
-        .ok_or_else(|| Failure::new(format!("{PAGE} is no text")))?;
+    let page = workspace.page(PAGE)?;
     let steps = steps(&page);
     let target = workspace.metadata()?.target_directory.join("tutorial");
     let root = std::env::temp_dir().join(format!("afterwork-tutorial-{}", std::process::id()));

@@ -1,7 +1,7 @@
 //! The workspace as seen by Cargo and git: packages, targets, dependencies, files.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
 use serde::Deserialize;
 
@@ -104,13 +104,8 @@ impl Workspace {
 
     /// Returns the files that git tracks or would track, sorted, as paths from the root.
     pub fn files(&self) -> Result<Vec<String>, Failure> {
-        let list = output(self.command("git").args([
-            "ls-files",
-            "-z",
-            "--cached",
-            "--others",
-            "--exclude-standard",
-        ]))?;
+        const LIST: &str = "ls-files -z --cached --others --exclude-standard";
+        let list = output(self.command("git").args(LIST.split(' ')))?;
         let mut files: Vec<String> = String::from_utf8_lossy(&list)
             .split('\0')
             .filter(|name| !name.is_empty() && self.root.join(name).is_file())
@@ -134,6 +129,19 @@ impl Workspace {
             .map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
         Ok(String::from_utf8(bytes).ok())
     }
+
+    /// Reads a file that must be text.
+    pub fn page(&self, file: &str) -> Result<String, Failure> {
+        let text = self.text(file)?;
+        text.ok_or_else(|| Failure::new(format!("{file} is no text")))
+    }
+}
+
+/// Runs `command` to its end and returns its status.
+pub fn status(command: &mut Command) -> Result<ExitStatus, Failure> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let failed = |error| Failure::new(format!("cannot run {program}: {error}"));
+    command.status().map_err(failed)
 }
 
 /// Runs `command` to its end and returns its stdout.

@@ -6,9 +6,7 @@
 //!
 //! The binary only calls [`main`]. The rest is public so that tests can use it.
 
-// Not `forbid`, because `bench/task_work/service/ring.rs` submits to io_uring, which is unsafe.
-#![deny(unsafe_code)]
-#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+#![forbid(unsafe_code)]
 
 pub mod bench;
 pub mod cli;

@@ -5,7 +5,6 @@ use std::marker::PhantomData;
 use base::internal::admission::MAX_CAPACITY;
 use base::internal::wake::Parker;
 
-use super::inbox::Backlog;
 use super::mailbox::Mailbox;
 
 /// The default of [`Builder::keep`]. A guess: with small items this is about the memory that a
@@ -37,7 +36,6 @@ const DEFAULT_SPIN_LIMIT: u32 = 16;
 pub struct Builder<T> {
     pub(super) capacity: Option<usize>,
     pub(super) keep: usize,
-    pub(super) backlog: Backlog,
     spin_limit: u32,
     pub(super) name: Option<String>,
     item: PhantomData<fn(T)>,
@@ -48,7 +46,6 @@ impl<T> Builder<T> {
         Self {
             capacity: None,
             keep: DEFAULT_KEEP,
-            backlog: Backlog::default(),
             spin_limit: DEFAULT_SPIN_LIMIT,
             name: None,
             item: PhantomData,
@@ -80,16 +77,8 @@ impl<T> Builder<T> {
         self
     }
 
-    /// Sets the queue in which posts wait.
-    #[cfg(feature = "baselines")]
-    #[doc(hidden)]
-    pub fn backlog(mut self, backlog: Backlog) -> Self {
-        self.backlog = backlog;
-        self
-    }
-
-    /// Bounds the rounds that a waiting owner spins before it sleeps. The default is 16, which
-    /// takes about 5 µs; with 0 it sleeps at once.
+    /// Bounds the rounds that a waiting owner spins before it sleeps. 16 by default,
+    /// about 5 µs; with 0 it sleeps at once.
     ///
     /// This trades CPU time for latency. Sleeping and being woken costs the owner and the poster
     /// together about 5 µs of CPU time, and delays the item by the time of a wake-up. By default no

@@ -1,13 +1,12 @@
 //! Tests of user code that panics in a call by the mailbox, or calls back into the mailbox.
 
-use std::future::Future;
 use std::panic::panic_any;
-use std::pin::pin;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
 
+use super::tests::*;
 use super::*;
 
 /// An item that counts its drop, and panics in it if `panics` is set.
@@ -40,15 +39,13 @@ fn items(nr_items: usize) -> (impl Iterator<Item = Item>, Arc<AtomicUsize>) {
 
 #[test]
 fn items_after_a_panicking_drop_are_dropped_with_the_mailbox() {
-    for backlog in [Backlog::Fifo, Backlog::Lifo] {
-        let mailbox = Mailbox::builder().backlog(backlog).build();
-        let poster = mailbox.poster();
-        let (items, dropped) = items(NR_ITEMS);
-        items.for_each(|item| poster.post(item).unwrap());
-        drop(mailbox);
-        assert_eq!(dropped.load(Ordering::Relaxed), NR_ITEMS);
-        assert!(poster.is_closed());
-    }
+    let mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    let (items, dropped) = items(NR_ITEMS);
+    items.for_each(|item| poster.post(item).unwrap());
+    drop(mailbox);
+    assert_eq!(dropped.load(Ordering::Relaxed), NR_ITEMS);
+    assert!(poster.is_closed());
 }
 
 #[test]
@@ -103,8 +100,7 @@ fn a_waker_whose_drop_panics_takes_nobody_along() {
     let mut mailbox = Mailbox::<u8>::new();
     let poster = mailbox.poster();
     let poll = |mailbox: &mut Mailbox<u8>, waker: Waker| {
-        let polled = pin!(mailbox.recv()).poll(&mut Context::from_waker(&waker));
-        assert_eq!(polled, Poll::Pending);
+        assert_eq!(poll_with(&mut mailbox.recv(), &waker), Poll::Pending);
         // The mailbox has the last handle.
         drop(waker);
     };
@@ -131,11 +127,7 @@ fn a_waker_is_cloned_and_dropped_with_no_lock_held() {
     for vtable in [&VTABLE, &OTHER, &VTABLE] {
         // SAFETY: neither table uses the pointer, and both may be used on any thread.
         let waker = unsafe { Waker::from_raw(RawWaker::new(ptr::null(), vtable)) };
-        assert!(
-            mailbox
-                .poll_recv(&mut Context::from_waker(&waker))
-                .is_pending()
-        );
+        assert!(poll_with(&mut mailbox.recv(), &waker).is_pending());
     }
     poster.post(1).unwrap();
     assert_eq!(mailbox.try_recv(), Ok(1));

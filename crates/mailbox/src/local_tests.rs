@@ -165,27 +165,25 @@ fn a_waker_outlives_its_future_its_set_and_its_mailbox() {
 
 #[test]
 fn a_wake_up_takes_up_no_room() {
-    for backlog in [Backlog::Fifo, Backlog::Lifo] {
-        let mut mailbox = Mailbox::builder().capacity(1).backlog(backlog).build();
-        let set = LocalSet::new(&mailbox);
-        let poster = mailbox.poster();
-        let probe = Probe::default();
-        let mut handle = set.spawn_local(probe.clone().wait_for(2));
-        serve(&mut mailbox, &set);
-        poster.post(Mail::Number(1)).unwrap();
-        probe.waker().wake();
-        assert_eq!((mailbox.len(), poster.nr_inside()), (2, Some(1)));
-        assert!(matches!(
-            poster.post(Mail::Number(2)),
-            Err(PostError::Full(_))
-        ));
-        assert!(matches!(mailbox.try_recv(), Ok(Mail::Number(1))));
-        assert_eq!((mailbox.len(), poster.nr_inside()), (1, Some(0)));
-        poster.post(Mail::Number(2)).unwrap();
-        serve(&mut mailbox, &set);
-        assert_eq!(handle.try_join().unwrap().unwrap(), 2);
-        assert_eq!(poster.nr_inside(), Some(0));
-    }
+    let mut mailbox = Mailbox::builder().capacity(1).build();
+    let set = LocalSet::new(&mailbox);
+    let poster = mailbox.poster();
+    let probe = Probe::default();
+    let mut handle = set.spawn_local(probe.clone().wait_for(2));
+    serve(&mut mailbox, &set);
+    poster.post(Mail::Number(1)).unwrap();
+    probe.waker().wake();
+    assert_eq!((mailbox.len(), poster.nr_inside()), (2, Some(1)));
+    assert!(matches!(
+        poster.post(Mail::Number(2)),
+        Err(PostError::Full(_))
+    ));
+    assert!(matches!(mailbox.try_recv(), Ok(Mail::Number(1))));
+    assert_eq!((mailbox.len(), poster.nr_inside()), (1, Some(0)));
+    poster.post(Mail::Number(2)).unwrap();
+    serve(&mut mailbox, &set);
+    assert_eq!(handle.try_join().unwrap().unwrap(), 2);
+    assert_eq!(poster.nr_inside(), Some(0));
 }
 
 #[test]
@@ -310,29 +308,27 @@ impl Drop for Waking {
 #[test]
 fn the_drop_of_a_mailbox_does_not_nest_the_drops_of_its_items() {
     let nr_items = if cfg!(miri) { 10 } else { 100 };
-    for backlog in [Backlog::Fifo, Backlog::Lifo] {
-        let mut mailbox = Mailbox::<Waking>::builder().backlog(backlog).build();
-        let poster = mailbox.poster();
-        let set = LocalSet::new(&mailbox);
-        let probes: Vec<Probe> = (0..nr_items).map(|_| Probe::default()).collect();
-        for probe in &probes {
-            drop(set.spawn_local(probe.clone().wait_for(2)));
-        }
-        for mut mail in mailbox.drain(usize::MAX) {
-            assert!(set.poll(mail._woken.take().unwrap()));
-        }
-        for probe in &probes {
-            let mail = Waking {
-                waker: Some(probe.waker()),
-                _woken: None,
-            };
-            assert!(poster.post(mail).is_ok());
-        }
-        DEPTHS.set((0, 0));
-        drop(mailbox);
-        assert_eq!(DEPTHS.get(), (0, 1));
-        assert_eq!(set.len(), nr_items);
+    let mut mailbox = Mailbox::<Waking>::new();
+    let poster = mailbox.poster();
+    let set = LocalSet::new(&mailbox);
+    let probes: Vec<Probe> = (0..nr_items).map(|_| Probe::default()).collect();
+    for probe in &probes {
+        drop(set.spawn_local(probe.clone().wait_for(2)));
     }
+    for mut mail in mailbox.drain(usize::MAX) {
+        assert!(set.poll(mail._woken.take().unwrap()));
+    }
+    for probe in &probes {
+        let mail = Waking {
+            waker: Some(probe.waker()),
+            _woken: None,
+        };
+        assert!(poster.post(mail).is_ok());
+    }
+    DEPTHS.set((0, 0));
+    drop(mailbox);
+    assert_eq!(DEPTHS.get(), (0, 1));
+    assert_eq!(set.len(), nr_items);
 }
 
 #[test]

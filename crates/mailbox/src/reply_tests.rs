@@ -9,21 +9,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
+use super::tests::*;
 use super::*;
-
-/// A waker that counts its wake-ups.
-#[derive(Default)]
-struct WakeCounter(AtomicUsize);
-
-impl Wake for WakeCounter {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-fn poll<R>(reply: &mut Reply<R>) -> Poll<Result<R, ReplyError>> {
-    pin!(reply).poll(&mut Context::from_waker(Waker::noop()))
-}
 
 #[test]
 fn every_call_gets_its_own_answer() {
@@ -61,13 +48,9 @@ fn a_task_is_woken_by_the_answer_and_by_its_loss() {
     for answers in [true, false] {
         let mut mailbox = Mailbox::<ReplyTo<u32>>::new();
         let mut reply = mailbox.poster().call(|to| to).unwrap();
-        let wakes = Arc::new(WakeCounter::default());
-        let waker = Waker::from(wakes.clone());
+        let (wakes, waker) = WakeCounter::new();
         for _ in 0..2 {
-            assert_eq!(
-                pin!(&mut reply).poll(&mut Context::from_waker(&waker)),
-                Poll::Pending
-            );
+            assert_eq!(poll_with(&mut reply, &waker), Poll::Pending);
         }
         let to = mailbox.try_recv().unwrap();
         assert!(!to.is_abandoned());
@@ -78,7 +61,7 @@ fn a_task_is_woken_by_the_answer_and_by_its_loss() {
             drop(to);
             Err(ReplyError::Lost)
         };
-        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+        assert_eq!(wakes.nr(), 1);
         assert_eq!(poll(&mut reply), Poll::Ready(expected));
         assert_eq!(
             poll(&mut reply),
@@ -166,11 +149,7 @@ fn a_waker_that_panics_does_not_reach_the_owner() {
     }
     let (to, mut reply) = reply();
     let waker = Waker::from(Arc::new(Broken));
-    assert!(
-        pin!(&mut reply)
-            .poll(&mut Context::from_waker(&waker))
-            .is_pending()
-    );
+    assert!(poll_with(&mut reply, &waker).is_pending());
     to.reply(1).unwrap();
     assert_eq!(poll(&mut reply), Poll::Ready(Ok(1)));
 }

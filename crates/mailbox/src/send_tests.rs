@@ -1,34 +1,20 @@
 //! Tests that waiting senders are admitted in turn, can give up without effect, and are never
 //! forgotten.
 
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
-use std::pin::pin;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+use std::task::{Poll, RawWaker, RawWakerVTable, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
 use base::internal::admission::MAX_CAPACITY;
 
+use super::tests::*;
 use super::*;
 
-/// A timeout that only a wait that is not woken reaches.
-const FOR_EVER: Duration = Duration::from_secs(100);
-
-/// A waker that counts its wake-ups.
-#[derive(Default)]
-struct WakeCounter(AtomicUsize);
-
-impl Wake for WakeCounter {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-/// An item that decrements a count when dropped.
+/// Increments a count when dropped.
 #[derive(PartialEq)]
 struct Counted<'a>(u32, Count<'a>);
 
@@ -46,40 +32,27 @@ impl Drop for Counted<'_> {
     }
 }
 
-fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
-    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
-}
-
-/// Returns mailboxes of this capacity, of both kinds.
-fn bounded<T>(capacity: usize) -> [Mailbox<T>; 2] {
-    [Backlog::Fifo, Backlog::Lifo].map(|backlog| {
-        let builder = Mailbox::builder().capacity(capacity);
-        builder.backlog(backlog).build()
-    })
-}
-
 #[test]
 fn sends_are_admitted_in_order_and_posts_rejected_until_then() {
-    for mut mailbox in bounded(1) {
-        let poster = mailbox.poster();
-        let other = mailbox.poster();
-        poster.post(0).unwrap();
-        let mut sends = [poster.send(1), other.send(2), poster.send(3)];
-        for send in &mut sends {
-            assert_eq!(poll(send), Poll::Pending);
-        }
-        for number in 0..=3 {
-            assert_eq!(poster.post(9), Err(PostError::Full(9)));
-            assert_eq!(mailbox.len(), 1);
-            assert_eq!(poster.nr_inside(), Some(1));
-            assert_eq!(mailbox.try_recv(), Ok(number));
-        }
-        for send in &mut sends {
-            assert_eq!(poll(send), Poll::Ready(Ok(())));
-        }
-        poster.post(4).unwrap();
-        assert_eq!(mailbox.try_recv(), Ok(4));
+    let mut mailbox = Mailbox::builder().capacity(1).build();
+    let poster = mailbox.poster();
+    let other = mailbox.poster();
+    poster.post(0).unwrap();
+    let mut sends = [poster.send(1), other.send(2), poster.send(3)];
+    for send in &mut sends {
+        assert_eq!(poll(send), Poll::Pending);
     }
+    for number in 0..=3 {
+        assert_eq!(poster.post(9), Err(PostError::Full(9)));
+        assert_eq!(mailbox.len(), 1);
+        assert_eq!(poster.nr_inside(), Some(1));
+        assert_eq!(mailbox.try_recv(), Ok(number));
+    }
+    for send in &mut sends {
+        assert_eq!(poll(send), Poll::Ready(Ok(())));
+    }
+    poster.post(4).unwrap();
+    assert_eq!(mailbox.try_recv(), Ok(4));
 }
 
 #[test]
@@ -88,21 +61,17 @@ fn a_send_that_waits_is_woken_once_and_by_its_last_waker() {
     let poster = mailbox.poster();
     poster.post(0).unwrap();
     let mut send = poster.send(1);
-    let wakes = [(); 2].map(|()| Arc::new(WakeCounter::default()));
-    for wakes in &wakes {
-        let waker = Waker::from(wakes.clone());
-        let cx = &mut Context::from_waker(&waker);
-        assert_eq!(pin!(&mut send).poll(cx), Poll::Pending);
-    }
+    let wakes = [(); 2].map(|()| {
+        let (wakes, waker) = WakeCounter::new();
+        assert_eq!(poll_with(&mut send, &waker), Poll::Pending);
+        wakes
+    });
     assert_eq!(
         mailbox.drain(9).collect::<Vec<_>>(),
         [0, 1],
         "let in before it is polled"
     );
-    let nr_rings = wakes
-        .each_ref()
-        .map(|wakes| wakes.0.load(Ordering::Relaxed));
-    assert_eq!(nr_rings, [0, 1]);
+    assert_eq!(wakes.map(|wakes| wakes.nr()), [0, 1]);
     assert_eq!(poll(&mut send), Poll::Ready(Ok(())));
     assert_eq!(send.take_back(), None);
 }
@@ -111,30 +80,28 @@ fn a_send_that_waits_is_woken_once_and_by_its_last_waker() {
 fn a_send_that_gives_up_leaves_the_line_and_loses_nothing() {
     let nr_dropped = &AtomicUsize::new(0);
     let item = |number| Counted(number, Count(nr_dropped));
-    for mut mailbox in bounded(1) {
-        nr_dropped.store(0, Ordering::Relaxed);
-        let poster = mailbox.poster();
-        assert!(poster.post(item(0)).is_ok());
-        let [mut first, mut second, mut third] = [1, 2, 3].map(|number| poster.send(item(number)));
-        for send in [&mut first, &mut second, &mut third] {
-            assert!(poll(send).is_pending());
-        }
-        drop(first);
-        assert_eq!(nr_dropped.load(Ordering::Relaxed), 1, "with its item");
-        assert!(second.take_back().is_some_and(|item| item.0 == 2));
-        assert_eq!(nr_dropped.load(Ordering::Relaxed), 2);
-        assert!(mailbox.try_recv().is_ok_and(|item| item.0 == 0));
-        assert!(mailbox.try_recv().is_ok_and(|item| item.0 == 3), "moved up");
-        assert!(third.take_back().is_none(), "received");
-        assert!(mailbox.try_recv().is_err());
-        assert_eq!(nr_dropped.load(Ordering::Relaxed), 4);
-        // A send that was never polled.
-        let mut fresh = poster.send(item(4));
-        assert!(fresh.take_back().is_some() && fresh.take_back().is_none());
-        drop(fresh);
-        drop(poster.send(item(5)));
-        assert_eq!(nr_dropped.load(Ordering::Relaxed), 6);
+    let mut mailbox = Mailbox::builder().capacity(1).build();
+    let poster = mailbox.poster();
+    assert!(poster.post(item(0)).is_ok());
+    let [mut first, mut second, mut third] = [1, 2, 3].map(|number| poster.send(item(number)));
+    for send in [&mut first, &mut second, &mut third] {
+        assert!(poll(send).is_pending());
     }
+    drop(first);
+    assert_eq!(nr_dropped.load(Ordering::Relaxed), 1, "with its item");
+    assert!(second.take_back().is_some_and(|item| item.0 == 2));
+    assert_eq!(nr_dropped.load(Ordering::Relaxed), 2);
+    assert!(mailbox.try_recv().is_ok_and(|item| item.0 == 0));
+    assert!(mailbox.try_recv().is_ok_and(|item| item.0 == 3), "moved up");
+    assert!(third.take_back().is_none(), "received");
+    assert!(mailbox.try_recv().is_err());
+    assert_eq!(nr_dropped.load(Ordering::Relaxed), 4);
+    // A send that was never polled.
+    let mut fresh = poster.send(item(4));
+    assert!(fresh.take_back().is_some() && fresh.take_back().is_none());
+    drop(fresh);
+    drop(poster.send(item(5)));
+    assert_eq!(nr_dropped.load(Ordering::Relaxed), 6);
 }
 
 #[test]
@@ -164,25 +131,26 @@ fn closing_or_dropping_a_mailbox_returns_waiting_items() {
         let mut mailbox = Mailbox::builder().capacity(1).build();
         let poster = mailbox.poster();
         poster.post(0).unwrap();
-        let mut sends = [1, 2].map(|item| poster.send(item));
-        let wakes = Arc::new(WakeCounter::default());
-        let waker = Waker::from(wakes.clone());
-        for send in &mut sends {
-            let cx = &mut Context::from_waker(&waker);
-            assert!(pin!(send).poll(cx).is_pending());
-        }
-        if drops {
-            drop(mailbox);
-        } else {
-            mailbox.close();
-            assert_eq!(mailbox.try_recv(), Ok(0));
-            let next = mailbox.try_recv();
-            assert_eq!(next, Err(TryRecvError::Closed), "no sender is admitted");
-        }
-        assert_eq!(wakes.0.load(Ordering::Relaxed), 2);
-        for (send, item) in sends.iter_mut().zip([1, 2]) {
-            assert_eq!(poll(send), Poll::Ready(Err(PostError::Closed(item))));
-        }
+        let mut send = poster.send(1);
+        let (wakes, waker) = WakeCounter::new();
+        assert!(poll_with(&mut send, &waker).is_pending());
+        thread::scope(|scope| {
+            let sender = scope.spawn(|| poster.send_blocking(2));
+            if drops {
+                drop(mailbox);
+            } else {
+                mailbox.close();
+                assert_eq!(mailbox.try_recv(), Ok(0));
+                assert_eq!(
+                    mailbox.try_recv(),
+                    Err(TryRecvError::Closed),
+                    "no sender is admitted"
+                );
+            }
+            assert_eq!(sender.join().unwrap(), Err(PostError::Closed(2)));
+        });
+        assert_eq!(wakes.nr(), 1);
+        assert_eq!(poll(&mut send), Poll::Ready(Err(PostError::Closed(1))));
         assert_eq!(poster.send_blocking(3), Err(PostError::Closed(3)));
         let late = poll(&mut poster.send(4));
         assert_eq!(late, Poll::Ready(Err(PostError::Closed(4))));
@@ -227,34 +195,32 @@ fn a_capacity_is_from_one_to_its_maximum() {
 
 #[test]
 fn owner_waiting_for_more_than_the_capacity_gets_all_items() {
-    for mut mailbox in bounded(2) {
-        let poster = mailbox.poster();
-        poster.post_lazy(0).unwrap();
-        poster.post_lazy(1).unwrap();
-        mailbox.wait(32).unwrap();
-        assert_eq!(mailbox.wait_timeout(32, FOR_EVER), Ok(true));
-        assert_eq!(mailbox.drain(9).count(), 2);
-    }
+    let mut mailbox = Mailbox::builder().capacity(2).build();
+    let poster = mailbox.poster();
+    poster.post_lazy(0).unwrap();
+    poster.post_lazy(1).unwrap();
+    mailbox.wait(32).unwrap();
+    assert_eq!(mailbox.wait_timeout(32, FOR_EVER), Ok(true));
+    assert_eq!(mailbox.drain(9).count(), 2);
 }
 
 #[test]
 fn owner_does_not_sleep_while_a_sender_waits() {
-    for mut mailbox in bounded(2) {
-        let poster = mailbox.poster();
-        // Capacity that is reserved by an item that is not posted.
-        let mut held = poster.batch();
-        held.push(9).unwrap();
-        poster.post_lazy(0).unwrap();
-        thread::scope(|scope| {
-            let sender = scope.spawn(|| poster.send_blocking(1));
-            mailbox.wait(2).unwrap();
-            assert_eq!(mailbox.try_recv(), Ok(0));
-            sender.join().unwrap().unwrap();
-        });
-        assert_eq!(mailbox.try_recv(), Ok(1));
-        drop(held);
-        assert_eq!(poster.nr_inside(), Some(0));
-    }
+    let mut mailbox = Mailbox::builder().capacity(2).build();
+    let poster = mailbox.poster();
+    // Capacity that is reserved by an item that is not posted.
+    let mut held = poster.batch();
+    held.push(9).unwrap();
+    poster.post_lazy(0).unwrap();
+    thread::scope(|scope| {
+        let sender = scope.spawn(|| poster.send_blocking(1));
+        mailbox.wait(2).unwrap();
+        assert_eq!(mailbox.try_recv(), Ok(0));
+        sender.join().unwrap().unwrap();
+    });
+    assert_eq!(mailbox.try_recv(), Ok(1));
+    drop(held);
+    assert_eq!(poster.nr_inside(), Some(0));
 }
 
 #[test]
@@ -281,38 +247,37 @@ const NR_POSTS: usize = match () {
 fn waiting_items_arrive_once_in_order_within_the_capacity() {
     const NR_POSTERS: usize = 4;
     for capacity in [1, 3] {
-        for mut mailbox in bounded(capacity) {
-            thread::scope(|scope| {
-                for from in 0..NR_POSTERS {
-                    let poster = mailbox.poster();
-                    scope.spawn(move || {
-                        for number in 0..NR_POSTS {
-                            let item = (from, number);
-                            match (number + from) % 4 {
-                                0 => poster.send_timeout(item, FOR_EVER).unwrap(),
-                                1 => {
-                                    if let Err(refused) = poster.post_lazy(item) {
-                                        poster.send_blocking(refused.into_inner()).unwrap();
-                                    }
+        let mut mailbox = Mailbox::builder().capacity(capacity).build();
+        thread::scope(|scope| {
+            for from in 0..NR_POSTERS {
+                let poster = mailbox.poster();
+                scope.spawn(move || {
+                    for number in 0..NR_POSTS {
+                        let item = (from, number);
+                        match (number + from) % 4 {
+                            0 => poster.send_timeout(item, FOR_EVER).unwrap(),
+                            1 => {
+                                if let Err(refused) = poster.post_lazy(item) {
+                                    poster.send_blocking(refused.into_inner()).unwrap();
                                 }
-                                _ => poster.send_blocking(item).unwrap(),
                             }
+                            _ => poster.send_blocking(item).unwrap(),
                         }
-                    });
-                }
-                let (mut next, watch) = ([0; NR_POSTERS], mailbox.poster());
-                while next != [NR_POSTS; NR_POSTERS] {
-                    mailbox.wait(1 + next[0] % 5).unwrap();
-                    assert!(watch.nr_inside().unwrap() <= capacity);
-                    assert!(mailbox.len() <= capacity);
-                    for (from, number) in mailbox.drain(2) {
-                        assert_eq!(next[from], number);
-                        next[from] += 1;
                     }
+                });
+            }
+            let (mut next, watch) = ([0; NR_POSTERS], mailbox.poster());
+            while next != [NR_POSTS; NR_POSTERS] {
+                mailbox.wait(1 + next[0] % 5).unwrap();
+                assert!(watch.nr_inside().unwrap() <= capacity);
+                assert!(mailbox.len() <= capacity);
+                for (from, number) in mailbox.drain(2) {
+                    assert_eq!(next[from], number);
+                    next[from] += 1;
                 }
-                assert_eq!(watch.nr_inside(), Some(0));
-            });
-        }
+            }
+            assert_eq!(watch.nr_inside(), Some(0));
+        });
     }
 }
 
@@ -325,14 +290,15 @@ fn panicking_waker_clone_leaves_the_item_in_place() {
     poster.post(0).unwrap();
     // SAFETY: the table does not use the pointer, and may be used on any thread.
     let broken = unsafe { Waker::from_raw(RawWaker::new(ptr::null(), &VTABLE)) };
-    let cx = &mut Context::from_waker(&broken);
     let mut send = poster.send(1);
+    let poll_broken =
+        |send: &mut Sending<'_, i32>| catch_unwind(AssertUnwindSafe(|| poll_with(send, &broken)));
     for _ in 0..2 {
-        assert!(catch_unwind(AssertUnwindSafe(|| pin!(&mut send).poll(cx))).is_err());
+        assert!(poll_broken(&mut send).is_err());
     }
     assert!(!poster.shared.is_awaited());
     assert!(poll(&mut send).is_pending());
-    assert!(catch_unwind(AssertUnwindSafe(|| pin!(&mut send).poll(cx))).is_err());
+    assert!(poll_broken(&mut send).is_err());
     assert_eq!(send.take_back(), Some(1));
 }
 
@@ -363,13 +329,9 @@ fn wakers_that_panic_take_nobody_along() {
         // The second poll replaces the waker of the first, which is then dropped.
         for _ in 0..2 {
             let waker = std::mem::ManuallyDrop::new(Waker::from(Arc::new(Bomb)));
-            assert!(
-                pin!(&mut *send)
-                    .poll(&mut Context::from_waker(&waker))
-                    .is_pending()
-            );
-            // The wait queue has the last handle.
-            // SAFETY: the handle is dropped once, and not used again. The count is two.
+            assert!(poll_with(send, &waker).is_pending());
+            // The room has the last handle.
+            // SAFETY: dropped once, and not used again; the count is two.
             unsafe { Arc::decrement_strong_count(waker.data().cast::<Bomb>()) };
         }
     }
@@ -392,22 +354,21 @@ fn item_of_a_leaked_send_is_dropped_and_its_panic_caught() {
     }
     for owner_first in [true, false] {
         let nr_dropped = AtomicUsize::new(0);
-        for mailbox in bounded(1) {
-            let poster = mailbox.poster();
-            poster.post(Bomb(&nr_dropped)).ok().unwrap();
-            for _ in 0..2 {
-                let mut sending = poster.send(Bomb(&nr_dropped));
-                assert!(poll(&mut sending).is_pending());
-                std::mem::forget(sending);
-            }
-            if owner_first {
-                drop(mailbox);
-                drop(poster);
-            } else {
-                drop(poster);
-                drop(mailbox);
-            }
+        let mailbox = Mailbox::builder().capacity(1).build();
+        let poster = mailbox.poster();
+        poster.post(Bomb(&nr_dropped)).ok().unwrap();
+        for _ in 0..2 {
+            let mut sending = poster.send(Bomb(&nr_dropped));
+            assert!(poll(&mut sending).is_pending());
+            std::mem::forget(sending);
         }
-        assert_eq!(nr_dropped.load(Ordering::Relaxed), 6);
+        if owner_first {
+            drop(mailbox);
+            drop(poster);
+        } else {
+            drop(poster);
+            drop(mailbox);
+        }
+        assert_eq!(nr_dropped.load(Ordering::Relaxed), 3);
     }
 }

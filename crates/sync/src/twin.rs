@@ -134,10 +134,30 @@ mod model {
             }
         }
     }
+
+    /// Asserts that `model` ends in a deadlock with the bug `name` armed.
+    ///
+    /// # Panics
+    ///
+    /// If the model passes, or fails for another reason.
+    pub fn must_deadlock(name: &'static str, model: impl FnOnce()) {
+        let failure = must_fail(name, model);
+        assert!(failure.contains("deadlock"), "{failure}");
+    }
 }
 
 #[cfg(any(loom, shuttle))]
-pub use model::{armed, must_fail, with};
+pub use model::{armed, must_deadlock, must_fail, with};
+
+/// Declares the tests of a model: each row has a claim, and the calls that show it.
+#[cfg(any(loom, shuttle))]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! models {
+    ($($(#[$attribute:meta])* fn $claim:ident() = $($shows:expr),+;)*) => {
+        $($(#[$attribute])* #[test] fn $claim() { $($shows;)+ })*
+    };
+}
 
 #[cfg(all(any(torture, sim), not(any(loom, shuttle))))]
 mod process {

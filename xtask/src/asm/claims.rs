@@ -20,43 +20,20 @@ enum Is {
     LockingAlone(usize),
 }
 
+const fn claim(function: &'static str, is: Is) -> Claim {
+    Claim { function, is }
+}
+
 pub const CLAIMS: &[Claim] = &[
-    Claim {
-        function: "percpu::compiled_out",
-        is: Is::Like("percpu::unprotected"),
-    },
-    Claim {
-        function: "percpu::queue",
-        is: Is::LockingAlone(0),
-    },
-    Claim {
-        function: "percpu::on_demand",
-        is: Is::Locking(0),
-    },
-    Claim {
-        function: "percpu::every_op",
-        is: Is::Locking(1),
-    },
-    Claim {
-        function: "percpu::any_mode",
-        is: Is::Locking(1),
-    },
-    Claim {
-        function: "rcu::qsbr",
-        is: Is::Like("rcu::unprotected"),
-    },
-    Claim {
-        function: "rcu::quiescent",
-        is: Is::Locking(0),
-    },
-    Claim {
-        function: "rcu::guarded",
-        is: Is::Locking(0),
-    },
-    Claim {
-        function: "rcu::sleepable",
-        is: Is::Locking(0),
-    },
+    claim("percpu::compiled_out", Is::Like("percpu::unprotected")),
+    claim("percpu::queue", Is::LockingAlone(0)),
+    claim("percpu::on_demand", Is::Locking(0)),
+    claim("percpu::every_op", Is::Locking(1)),
+    claim("percpu::any_mode", Is::Locking(1)),
+    claim("rcu::qsbr", Is::Like("rcu::unprotected")),
+    claim("rcu::quiescent", Is::Locking(0)),
+    claim("rcu::guarded", Is::Locking(0)),
+    claim("rcu::sleepable", Is::Locking(0)),
 ];
 
 impl Claim {

@@ -8,8 +8,8 @@ mod listing;
 
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::report::{Failure, data, talk};
-use crate::workspace::{Workspace, output};
+use crate::report::{Failure, data, exit_code, talk};
+use crate::workspace::{Workspace, output, status};
 use claims::CLAIMS;
 use listing::{Function, functions};
 
@@ -32,12 +32,9 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         talk("asm: left out: there is no objdump (binutils)\n");
         return Ok(ExitCode::SUCCESS);
     }
-    let built = workspace
-        .command("cargo")
-        .args(["build", "--quiet", "--release", "-p", PACKAGE])
-        .status()
-        .map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
-    if !built.success() {
+    let mut build = workspace.command("cargo");
+    build.args(["build", "--quiet", "--release", "-p", PACKAGE]);
+    if !status(&mut build)?.success() {
         return Ok(ExitCode::FAILURE);
     }
     let program = workspace.metadata()?.target_directory;
@@ -79,11 +76,9 @@ fn check(found: &[Function]) -> ExitCode {
         .filter_map(|claim| claim.broken_by(found))
         .collect();
     broken.iter().for_each(|text| data(&format!("{text}\n")));
-    if broken.is_empty() {
-        data(&format!("asm: good ({} claims)\n", CLAIMS.len()));
-        ExitCode::SUCCESS
-    } else {
-        talk(&format!("asm: {} claims are broken\n", broken.len()));
-        ExitCode::FAILURE
+    match broken.len() {
+        0 => data(&format!("asm: good ({} claims)\n", CLAIMS.len())),
+        nr => talk(&format!("asm: {nr} claims are broken\n")),
     }
+    exit_code(broken.is_empty())
 }

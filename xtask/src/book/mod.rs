@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{ExitCode, Stdio};
 
 use crate::report::{self, Failure, Finding};
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, status};
 
 /// The folder of the pages.
 const PAGES: &str = "docs/";
@@ -180,10 +180,7 @@ fn build(workspace: &Workspace) -> Result<ExitCode, Failure> {
     let output: PathBuf = workspace.metadata()?.target_directory.join("book");
     let mut command = workspace.command(BUILDER);
     command.arg("build").arg("--dest-dir").arg(&output);
-    let status = command
-        .status()
-        .map_err(|error| Failure::new(format!("cannot run {BUILDER}: {error}")))?;
-    if !status.success() {
+    if !status(&mut command)?.success() {
         return Ok(ExitCode::FAILURE);
     }
     let first = output.join("index.html");

@@ -12,7 +12,7 @@ use std::{
 
 use super::{PACKAGE, PRELOAD, cargo};
 use crate::report::{Failure, data};
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, status};
 
 const HEADERS: &str = "crates/capi/include/afterwork";
 /// The soname of the shared library, which must match `crates/capi/build.rs`.
@@ -50,6 +50,16 @@ pub struct Plan<'a> {
     pub libraries: &'a str,
     /// Set if the library must end the process at each misuse, and keep its debug information.
     pub debug: bool,
+}
+
+impl<'a> Plan<'a> {
+    pub fn of(prefix: &'a Path) -> Self {
+        Self {
+            prefix,
+            libraries: "lib",
+            debug: false,
+        }
+    }
 }
 
 /// The files that were installed below `root`, by name.
@@ -92,10 +102,9 @@ fn root(prefix: &Path) -> Result<PathBuf, Failure> {
 
 /// Installs according to the plan. Returns `false` if Cargo failed, which has printed the reason.
 pub fn into(workspace: &Workspace, plan: &Plan<'_>) -> Result<bool, Failure> {
-    let (profile, folder): (&[&str], _) = if plan.debug {
-        (&[], "debug")
-    } else {
-        (&["--release"], "release")
+    let (profile, folder): (&[&str], _) = match plan.debug {
+        true => (&[], "debug"),
+        false => (&["--release"], "release"),
     };
     let build = [&["build", "-p", PACKAGE, "-p", PRELOAD], profile].concat();
     if !cargo(workspace, &build)? {
@@ -132,39 +141,26 @@ pub fn into(workspace: &Workspace, plan: &Plan<'_>) -> Result<bool, Failure> {
     for name in PRELOADED {
         let archive = builds.join("libafterwork_preload.a");
         let to = installed.place(&format!("{libraries}/afterwork/preload/{name}"))?;
-        link(
-            workspace,
-            &archive,
-            name,
-            PRELOADED_SYMBOLS,
-            &to,
-            plan.debug,
-        )?;
+        let symbols = PRELOADED_SYMBOLS;
+        link(workspace, &archive, name, symbols, &to, plan.debug)?;
     }
+    let folder = "cmake/afterwork/afterworkConfig";
     let mut texts = vec![
         (
-            "pkgconfig/afterwork.pc".to_string(),
+            "pkgconfig/afterwork.pc".into(),
             pkg_config(&prefix, libraries, version),
         ),
         (
-            "pkgconfig/afterwork-urcu.pc".to_string(),
+            "pkgconfig/afterwork-urcu.pc".into(),
             pkg_config_of_urcu(&prefix, version),
         ),
-        (
-            "cmake/afterwork/afterworkConfig.cmake".to_string(),
-            cmake(libraries),
-        ),
-        (
-            "cmake/afterwork/afterworkConfigVersion.cmake".to_string(),
-            cmake_version(version),
-        ),
+        (format!("{folder}.cmake"), cmake(libraries)),
+        (format!("{folder}Version.cmake"), cmake_version(version)),
     ];
-    for name in URCU {
-        texts.push((
-            format!("{URCU_FOLDER}/{name}.pc"),
-            pkg_config_as_urcu(&prefix, libraries, name),
-        ));
-    }
+    texts.extend(URCU.iter().map(|name| {
+        let text = pkg_config_as_urcu(&prefix, libraries, name);
+        (format!("{URCU_FOLDER}/{name}.pc"), text)
+    }));
     for (name, text) in texts {
         installed.write(&format!("{libraries}/{name}"), text.as_bytes())?;
     }
@@ -243,14 +239,9 @@ fn link(
         // A debugger then shows frames inside the library as addresses, except for exports.
         command.arg("-Wl,--strip-all");
     }
-    let status = command
-        .args(SYSTEM)
-        .status()
-        .map_err(|error| Failure::new(format!("cannot run cc: {error}")))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(Failure::new(format!("cannot link {}", to.display())))
+    match status(command.args(SYSTEM))?.success() {
+        true => Ok(()),
+        false => Err(Failure::new(format!("cannot link {}", to.display()))),
     }
 }
 

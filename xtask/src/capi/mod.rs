@@ -12,8 +12,8 @@ use std::path::{Component, Path};
 use std::process::ExitCode;
 
 use self::install::Plan;
-use crate::report::Failure;
-use crate::workspace::Workspace;
+use crate::report::{Failure, exit_code};
+use crate::workspace::{Workspace, status};
 
 const PACKAGE: &str = "afterwork-capi";
 const PRELOAD: &str = "afterwork-preload";
@@ -23,26 +23,12 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
         [] => {
-            let tests = [
-                "test",
-                "-p",
-                PACKAGE,
-                "-p",
-                PRELOAD,
-                "--tests",
-                "--",
-                "--nocapture",
-            ];
-            if !cargo(workspace, &tests)? {
+            let tests = ["test", "-p", PACKAGE, "-p", PRELOAD, "--tests"];
+            if !cargo(workspace, &[&tests[..], &["--", "--nocapture"]].concat())? {
                 return Ok(ExitCode::FAILURE);
             }
             let prefix = workspace.metadata()?.target_directory.join("capi");
-            let plan = Plan {
-                prefix: &prefix,
-                libraries: "lib",
-                debug: false,
-            };
-            if !install::into(workspace, &plan)? {
+            if !install::into(workspace, &Plan::of(&prefix))? {
                 return Ok(ExitCode::FAILURE);
             }
             examples::build(workspace, &prefix)
@@ -52,11 +38,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
             folder,
             ref options @ ..,
         ] => {
-            let mut plan = Plan {
-                prefix: Path::new(folder),
-                libraries: "lib",
-                debug: false,
-            };
+            let mut plan = Plan::of(Path::new(folder));
             let mut options = options.iter();
             while let Some(option) = options.next() {
                 match *option {
@@ -69,7 +51,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
                 install::remove(plan.prefix, plan.libraries)?;
                 return Ok(ExitCode::SUCCESS);
             }
-            done(install::into(workspace, &plan)?)
+            Ok(exit_code(install::into(workspace, &plan)?))
         }
         _ => Err(usage()),
     }
@@ -93,22 +75,9 @@ fn usage() -> Failure {
     )
 }
 
-fn done(is_good: bool) -> Result<ExitCode, Failure> {
-    Ok(if is_good {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
-}
-
 /// Returns `true` if Cargo succeeded.
 fn cargo(workspace: &Workspace, args: &[&str]) -> Result<bool, Failure> {
-    let status = workspace
-        .command("cargo")
-        .args(args)
-        .status()
-        .map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
-    Ok(status.success())
+    Ok(status(workspace.command("cargo").args(args))?.success())
 }
 
 #[cfg(test)]

@@ -205,6 +205,14 @@ mod tests {
         (reader, shown)
     }
 
+    fn count(passed: u64, failed: u64, skipped: u64) -> Count {
+        Count {
+            passed,
+            failed,
+            skipped,
+        }
+    }
+
     const GOOD: &str = "\
    Compiling afterwork-sync v0.1.0 (/home/u/crates/sync)
      Running unittests src/lib.rs (target/debug/deps/afterwork_sync-0f3a)
@@ -222,14 +230,7 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     #[test]
     fn counts_are_added_up() {
         let (reader, shown) = read(GOOD, None);
-        assert_eq!(
-            reader.count,
-            Count {
-                passed: 7,
-                failed: 0,
-                skipped: 1
-            }
-        );
+        assert_eq!(reader.count, count(7, 0, 1));
         assert_eq!(
             shown,
             [
@@ -245,14 +246,7 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         let text = "     Running unittests src/lib.rs (t/deps/a-1)\ntest x::y - should panic ... FAILED\n\
                     test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out";
         let (reader, _) = read(text, Some("ended with exit status: 101"));
-        assert_eq!(
-            reader.count,
-            Count {
-                passed: 1,
-                failed: 1,
-                skipped: 0
-            }
-        );
+        assert_eq!(reader.count, count(1, 1, 0));
         assert_eq!(reader.failures, ["a: x::y - should panic"]);
     }
 
@@ -261,14 +255,7 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         let text = "     Running unittests src/lib.rs (t/deps/a-1)\n     Running tests/b.rs (t/deps/b-1)\n\
                     test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out";
         let (reader, _) = read(text, Some("ended with exit status: 101"));
-        assert_eq!(
-            reader.count,
-            Count {
-                passed: 1,
-                failed: 1,
-                skipped: 0
-            }
-        );
+        assert_eq!(reader.count, count(1, 1, 0));
         assert_eq!(reader.failures, ["a: ended without a result"]);
     }
 
@@ -298,14 +285,7 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         let text =
             "     Running tests/b.rs (t/deps/b-1)\ntest a ... ok\ntest b ... ok\ntest c ... FAILED";
         let (reader, _) = read(text, Some("ended with signal: 11"));
-        assert_eq!(
-            reader.count,
-            Count {
-                passed: 2,
-                failed: 2,
-                skipped: 0
-            }
-        );
+        assert_eq!(reader.count, count(2, 2, 0));
         assert_eq!(
             reader.failures,
             ["tests/b.rs: c", "tests/b.rs: ended with signal: 11"]
@@ -324,14 +304,7 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         }
         reader.interrupt();
         reader.finish(None);
-        assert_eq!(
-            reader.count,
-            Count {
-                passed: 1,
-                failed: 1,
-                skipped: 0
-            }
-        );
+        assert_eq!(reader.count, count(1, 1, 0));
         assert_eq!(reader.failures, ["a: b"]);
     }
 

@@ -13,8 +13,6 @@ struct Row {
     target: &'static str,
     /// Skipped tests, or parts of their names, each with the reason.
     without: &'static [(&'static str, &'static str)],
-    /// Number of interleavings to try. One, unless the tests use threads.
-    nr_seeds: u32,
     /// Flags of the interpreter.
     flags: &'static str,
 }
@@ -38,18 +36,22 @@ const WITHOUT_POINTERS: &str = "long, in code without threads and pointers";
 /// Many tests panic on purpose, and each backtrace takes the interpreter seconds.
 const NO_BACKTRACES: (&str, &str) = ("RUST_BACKTRACE", "0");
 
+const ROW: Row = Row {
+    package: "",
+    target: "--lib",
+    without: &[],
+    flags: THREADS_STAY,
+};
+
 /// The programs. To interpret more, add a row.
 const ROWS: &[Row] = &[
     Row {
         package: "afterwork-mpscq",
-        target: "--lib",
-        without: &[],
-        nr_seeds: 1,
         flags: "",
+        ..ROW
     },
     Row {
         package: "afterwork-sync",
-        target: "--lib",
         without: &[
             ("fork::", "Miri does not fork"),
             ("process::", "reads procfs"),
@@ -59,23 +61,20 @@ const ROWS: &[Row] = &[
                 "signals and threads of the C library, of which Miri knows none",
             ),
         ],
-        nr_seeds: 1,
         flags: "",
+        ..ROW
     },
     Row {
         package: "afterwork-base",
-        target: "--lib",
         without: &[
             ("numbered::", WITHOUT_POINTERS),
             ("page::", "files, mappings and procfs"),
             ("params::", WITHOUT_POINTERS),
         ],
-        nr_seeds: 1,
-        flags: THREADS_STAY,
+        ..ROW
     },
     Row {
         package: "afterwork-rcu",
-        target: "--lib",
         without: &[
             ("node::", WITHOUT_POINTERS),
             (
@@ -83,29 +82,22 @@ const ROWS: &[Row] = &[
                 WITHOUT_POINTERS,
             ),
         ],
-        nr_seeds: 1,
-        flags: THREADS_STAY,
+        ..ROW
     },
     Row {
         package: "afterwork-percpu",
-        target: "--lib",
-        without: &[],
-        nr_seeds: 1,
-        flags: THREADS_STAY,
+        ..ROW
     },
     Row {
         package: "afterwork-mailbox",
-        target: "--lib",
         without: &[(
             "worker_tests::",
             "safe code on a mailbox; a mailbox's own tests are in",
         )],
-        nr_seeds: 1,
-        flags: THREADS_STAY,
+        ..ROW
     },
     Row {
         package: "afterwork-workqueue",
-        target: "--lib",
         without: &[
             ("item::list::tests::", WITHOUT_POINTERS),
             ("limit::account::", WITHOUT_POINTERS),
@@ -119,22 +111,17 @@ const ROWS: &[Row] = &[
             ("item::head::tests::", WITHOUT_POINTERS),
             ("time::interval::", WITHOUT_POINTERS),
         ],
-        nr_seeds: 1,
-        flags: THREADS_STAY,
+        ..ROW
     },
     Row {
         package: "afterwork-raw",
-        target: "--lib",
-        without: &[],
-        nr_seeds: 1,
-        flags: THREADS_STAY,
+        ..ROW
     },
     Row {
         package: "afterwork",
         target: "--test miri",
-        without: &[],
-        nr_seeds: 1,
         flags: OFTEN,
+        ..ROW
     },
 ];
 
@@ -142,12 +129,8 @@ const ROWS: &[Row] = &[
 pub fn steps(variable: &impl Fn(&str) -> Option<String>) -> Vec<Step> {
     let own = variable("MIRIFLAGS").unwrap_or_default();
     let step = |row: &Row, model: &str| {
-        let seeds = match row.nr_seeds {
-            // The user's own seeds are last and take precedence.
-            1 => String::new(),
-            nr => format!("-Zmiri-many-seeds=0..{nr}"),
-        };
-        let flags = [COMMON, row.flags, model, &seeds, &own];
+        // The user's own flags are last and take precedence.
+        let flags = [COMMON, row.flags, model, &own];
         let flags: Vec<_> = flags.into_iter().filter(|part| !part.is_empty()).collect();
         let words = format!(
             "rustup run {NIGHTLY} cargo miri test --no-fail-fast -p {} {} --",

@@ -32,60 +32,51 @@ const SHUTTLE: &str = "shuttle";
 pub const SIM: &str = "sim";
 pub const MIRI: &str = "miri";
 
-const fn minutes(count: u64) -> Duration {
-    Duration::from_secs(60 * count)
+/// Returns a layer with a time limit in minutes for each command.
+const fn layer(name: &'static str, asks: &'static str, minutes: u64, at_once: usize) -> Layer {
+    Layer {
+        name,
+        asks,
+        limit: Duration::from_secs(60 * minutes),
+        at_once,
+    }
 }
 
 /// All layers, in the order of their cost.
 pub const LAYERS: &[Layer] = &[
-    Layer {
-        name: UNIT,
-        asks: "is this function right?",
-        limit: minutes(15),
-        at_once: 1,
-    },
-    Layer {
-        name: PROPERTY,
-        asks: "does it match a slow, obvious model on random input?",
-        limit: minutes(10),
-        at_once: 1,
-    },
-    Layer {
-        name: INTEGRATION,
-        asks: "do the parts work together on the real machine?",
-        limit: minutes(10),
-        at_once: 1,
-    },
-    Layer {
-        name: DOC,
-        asks: "do the examples compile and run?",
-        limit: minutes(10),
-        at_once: 1,
-    },
-    Layer {
-        name: LOOM,
-        asks: "are the orderings right for 2 or 3 threads, in every interleaving?",
-        limit: minutes(15),
-        at_once: 1,
-    },
-    Layer {
-        name: SHUTTLE,
-        asks: "is the logic right for many threads, in very many interleavings?",
-        limit: minutes(15),
-        at_once: 1,
-    },
-    Layer {
-        name: SIM,
-        asks: "does it work, and each run alike, on a simulated machine of many CPUs?",
-        limit: minutes(10),
-        at_once: 1,
-    },
-    Layer {
-        name: MIRI,
-        asks: "is there undefined behaviour?",
-        limit: minutes(30),
-        at_once: 2,
-    },
+    layer(UNIT, "is this function right?", 15, 1),
+    layer(
+        PROPERTY,
+        "does it match a slow, obvious model on random input?",
+        10,
+        1,
+    ),
+    layer(
+        INTEGRATION,
+        "do the parts work together on the real machine?",
+        10,
+        1,
+    ),
+    layer(DOC, "do the examples compile and run?", 10, 1),
+    layer(
+        LOOM,
+        "are the orderings right for 2 or 3 threads, in every interleaving?",
+        15,
+        1,
+    ),
+    layer(
+        SHUTTLE,
+        "is the logic right for many threads, in very many interleavings?",
+        15,
+        1,
+    ),
+    layer(
+        SIM,
+        "does it work, and each run alike, on a simulated machine of many CPUs?",
+        10,
+        1,
+    ),
+    layer(MIRI, "is there undefined behaviour?", 30, 2),
 ];
 
 /// One command of a layer.

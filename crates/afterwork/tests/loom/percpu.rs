@@ -2,16 +2,7 @@
 //!
 //! Loom checks the data: a section that overlaps an earlier one, or is not ordered after it, races.
 
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-
-use afterwork::percpu::{Escalate, PerCpu, Qpw};
-use loom::thread::JoinHandle;
-use sync::atomic::{AtomicU32, Ordering};
-use sync::twin::must_fail;
-use topology::{CpuId, Topology};
-
-use crate::support::{bounded, spawn};
+use crate::support::*;
 
 const CPU: CpuId = CpuId::new(0);
 
@@ -258,11 +249,10 @@ fn an_announced_owner_comes_before_a_later_call() {
     }
 }
 
-#[test]
-fn a_caller_that_overtakes_an_announced_owner_is_noticed() {
-    must_fail("percpu: a caller overtakes the eldest", || {
-        bounded(2, || announced_owner_before_a_later_call(Qpw::EveryOp));
-    });
+models! {
+    fn a_caller_that_overtakes_an_announced_owner_is_noticed() =
+        must_fail("percpu: a caller overtakes the eldest",
+            || bounded(2, || announced_owner_before_a_later_call(Qpw::EveryOp)));
 }
 
 #[test]
@@ -274,18 +264,14 @@ fn an_owner_that_overtakes_an_announced_call_is_noticed() {
     }
 }
 
-#[test]
-fn a_caller_that_overtakes_an_announced_call_is_noticed() {
-    must_fail("percpu: a caller overtakes the eldest", || {
-        bounded(2, || announced_before_a_later_call(Qpw::EveryOp));
-    });
-}
-
-#[test]
-fn sections_of_owner_and_remotes_never_overlap() {
-    bounded(3, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 2));
-    bounded(3, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 2));
-    bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
+models! {
+    fn a_caller_that_overtakes_an_announced_call_is_noticed() =
+        must_fail("percpu: a caller overtakes the eldest",
+            || bounded(2, || announced_before_a_later_call(Qpw::EveryOp)));
+    fn sections_of_owner_and_remotes_never_overlap() =
+        bounded(3, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 2)),
+        bounded(3, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 2)),
+        bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
 }
 
 #[test]
@@ -296,15 +282,11 @@ fn a_slot_goes_round_when_its_owner_parks() {
     }
 }
 
-#[test]
-fn a_broken_bias_never_lets_two_inside() {
-    bounded(2, broken_bias);
-    bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Quietly, 2));
-}
-
-#[test]
-fn no_letter_stays_in_a_free_slot() {
-    bounded(3, letters_and_a_leaving_owner);
+models! {
+    fn a_broken_bias_never_lets_two_inside() =
+        bounded(2, broken_bias),
+        bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Quietly, 2));
+    fn no_letter_stays_in_a_free_slot() = bounded(3, letters_and_a_leaving_owner);
 }
 
 #[test]
@@ -314,22 +296,13 @@ fn work_queued_from_inside_a_section_runs_after_it() {
     }
 }
 
-#[test]
-fn a_section_needs_a_look_at_its_own_mail() {
-    must_fail("percpu: leaves its own calls", || {
-        bounded(2, || queued_from_inside(Qpw::EveryOp));
-    });
-}
-
-#[test]
-fn flush_sees_earlier_calls() {
-    bounded(3, flushed);
-}
-
-#[test]
-fn a_mailed_call_comes_back() {
-    bounded(3, called_with_a_deadline);
-    bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
+models! {
+    fn a_section_needs_a_look_at_its_own_mail() = must_fail("percpu: leaves its own calls",
+            || bounded(2, || queued_from_inside(Qpw::EveryOp)));
+    fn flush_sees_earlier_calls() = bounded(3, flushed);
+    fn a_mailed_call_comes_back() =
+        bounded(3, called_with_a_deadline),
+        bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
 }
 
 #[test]
@@ -339,104 +312,36 @@ fn one_thread_takes_over_from_a_leaked_owner() {
     }
 }
 
-#[test]
-fn taking_over_needs_its_claim() {
-    must_fail("percpu: takes over without a claim", || {
-        bounded(3, || two_take_over(Qpw::Queue));
-    });
-}
-
-#[test]
-fn taking_needs_its_acquire() {
-    must_fail("percpu: relaxed take", || {
-        bounded(2, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 1))
-    });
-}
-
-#[test]
-fn releasing_needs_its_release() {
-    must_fail("percpu: relaxed release", || {
-        bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 1))
-    });
-}
-
-#[test]
-fn giving_way_needs_saying_so() {
-    must_fail("percpu: yields without marking it", || {
-        bounded(2, || parked_between(Qpw::OnDemand))
-    });
-}
-
-#[test]
-fn releasing_needs_its_fence() {
-    must_fail("percpu: no fence when releasing", || {
-        bounded(3, letters_and_a_leaving_owner)
-    });
-}
-
-#[test]
-fn posting_mail_needs_its_fence() {
-    must_fail("percpu: no fence after posting", || {
-        bounded(3, letters_and_a_leaving_owner)
-    });
-}
-
-#[test]
-fn releasing_needs_a_look_at_the_mail() {
-    must_fail("percpu: releases and forgets the calls", || {
-        bounded(3, letters_and_a_leaving_owner)
-    });
-}
-
-#[test]
-fn finishing_a_letter_needs_its_release() {
-    must_fail("percpu: relaxed done", || bounded(3, flushed));
-}
-
-#[test]
-fn finishing_a_call_needs_its_release() {
-    must_fail("percpu: relaxed finish", || {
-        bounded(3, called_with_a_deadline)
-    });
-}
-
-#[test]
-fn taking_a_call_back_needs_the_runner_to_look() {
-    must_fail("percpu: runs a recalled call", || {
-        bounded(3, called_with_a_deadline)
-    });
-}
-
-#[test]
-fn entering_needs_its_light_fence() {
-    must_fail("percpu: no light fence", || bounded(3, broken_bias));
-}
-
-#[test]
-fn breaking_needs_its_heavy_fence() {
-    must_fail("percpu: no heavy fence", || bounded(3, broken_bias));
-}
-
-#[test]
-fn breaking_needs_a_look_at_busy() {
-    must_fail("percpu: breaks without a check", || bounded(3, broken_bias));
-}
-
-#[test]
-fn breaking_needs_saying_so() {
-    must_fail("percpu: breaks without marking it", || {
-        bounded(3, broken_bias)
-    });
-}
-
-#[test]
-fn keeping_the_slot_needs_saying_so_first() {
-    must_fail("percpu: keeps the slot before marking it", || {
-        bounded(3, broken_bias)
-    });
-}
-
-#[test]
-fn leaving_needs_its_release() {
-    must_fail("percpu: relaxed exit", || bounded(3, broken_bias));
+models! {
+    fn taking_over_needs_its_claim() = must_fail("percpu: takes over without a claim",
+            || bounded(3, || two_take_over(Qpw::Queue)));
+    fn taking_needs_its_acquire() = must_fail("percpu: relaxed take",
+            || bounded(2, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 1)));
+    fn releasing_needs_its_release() = must_fail("percpu: relaxed release",
+            || bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 1)));
+    fn giving_way_needs_saying_so() = must_fail("percpu: yields without marking it",
+            || bounded(2, || parked_between(Qpw::OnDemand)));
+    fn releasing_needs_its_fence() =
+        must_fail("percpu: no fence when releasing", || bounded(3, letters_and_a_leaving_owner));
+    fn posting_mail_needs_its_fence() =
+        must_fail("percpu: no fence after posting", || bounded(3, letters_and_a_leaving_owner));
+    fn releasing_needs_a_look_at_the_mail() = must_fail("percpu: releases and forgets the calls",
+            || bounded(3, letters_and_a_leaving_owner));
+    fn finishing_a_letter_needs_its_release() =
+        must_fail("percpu: relaxed done", || bounded(3, flushed));
+    fn finishing_a_call_needs_its_release() =
+        must_fail("percpu: relaxed finish", || bounded(3, called_with_a_deadline));
+    fn taking_a_call_back_needs_the_runner_to_look() =
+        must_fail("percpu: runs a recalled call", || bounded(3, called_with_a_deadline));
+    fn entering_needs_its_light_fence() =
+        must_fail("percpu: no light fence", || bounded(3, broken_bias));
+    fn breaking_needs_its_heavy_fence() =
+        must_fail("percpu: no heavy fence", || bounded(3, broken_bias));
+    fn breaking_needs_a_look_at_busy() =
+        must_fail("percpu: breaks without a check", || bounded(3, broken_bias));
+    fn breaking_needs_saying_so() =
+        must_fail("percpu: breaks without marking it", || bounded(3, broken_bias));
+    fn keeping_the_slot_needs_saying_so_first() =
+        must_fail("percpu: keeps the slot before marking it", || bounded(3, broken_bias));
+    fn leaving_needs_its_release() = must_fail("percpu: relaxed exit", || bounded(3, broken_bias));
 }

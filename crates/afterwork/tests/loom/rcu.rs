@@ -1,18 +1,6 @@
 //! Readers, grace periods, and threads that wait for grace periods.
 
-use std::sync::Arc;
-
-use afterwork::rcu::{
-    self,
-    model::{self, Reports, Seat},
-};
-use loom::thread::JoinHandle;
-use sync::{
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-    twin::must_fail,
-};
-
-use crate::support::{Plain, bounded, exhaustive, spawn};
+use crate::support::*;
 
 /// Two versions of a value, one of which is published.
 #[derive(Default)]
@@ -95,33 +83,15 @@ fn a_reader_that_is_being_parked() {
     reader.join().unwrap();
 }
 
-#[test]
-fn section_protects_the_version_it_read() {
-    bounded(4, an_active_reader);
-}
-
-#[test]
-fn locking_needs_its_light_barrier() {
-    must_fail("rcu: no light barrier at lock", || {
-        bounded(3, an_active_reader)
-    });
-}
-
-#[test]
-fn the_driver_needs_its_heavy_barrier() {
-    must_fail("rcu: no heavy barrier", || bounded(3, an_active_reader));
-}
-
-#[test]
-fn a_holdout_ends_the_wait() {
-    bounded(3, an_active_reader);
-}
-
-#[test]
-fn unlocking_needs_its_light_barrier() {
-    must_fail("rcu: no light barrier at unlock", || {
-        bounded(3, an_active_reader)
-    });
+models! {
+    fn section_protects_the_version_it_read() = bounded(4, an_active_reader);
+    fn locking_needs_its_light_barrier() =
+        must_fail("rcu: no light barrier at lock", || bounded(3, an_active_reader));
+    fn the_driver_needs_its_heavy_barrier() =
+        must_fail("rcu: no heavy barrier", || bounded(3, an_active_reader));
+    fn a_holdout_ends_the_wait() = bounded(3, an_active_reader);
+    fn unlocking_needs_its_light_barrier() =
+        must_fail("rcu: no light barrier at unlock", || bounded(3, an_active_reader));
 }
 
 #[test]
@@ -145,39 +115,17 @@ fn an_answer_stands_for_a_quiescent_state() {
     });
 }
 
-#[test]
-fn an_answer_needs_both_orders() {
-    must_fail("rcu: relaxed answer", || bounded(4, an_active_reader));
-}
-
-#[test]
-fn a_parked_reader_comes_back() {
-    bounded(4, a_parked_reader);
-}
-
-#[test]
-fn leaving_a_parking_needs_its_fence() {
-    must_fail("rcu: no fence after parking", || {
-        bounded(3, a_parked_reader)
-    });
-}
-
-#[test]
-fn a_reader_is_not_parked_behind_its_back() {
-    bounded(3, a_reader_that_is_being_parked);
-}
-
-#[test]
-fn park_must_be_tested_after_the_store() {
-    must_fail("rcu: park is tested first", || {
-        bounded(4, a_reader_that_is_being_parked)
-    });
-}
-
-/// A section that begins during the grace period does not delay it, and reads the new version.
-#[test]
-fn a_section_that_begins_later_is_not_waited_for() {
-    bounded(4, a_reader_that_is_being_parked);
+models! {
+    fn an_answer_needs_both_orders() =
+        must_fail("rcu: relaxed answer", || bounded(4, an_active_reader));
+    fn a_parked_reader_comes_back() = bounded(4, a_parked_reader);
+    fn leaving_a_parking_needs_its_fence() =
+        must_fail("rcu: no fence after parking", || bounded(3, a_parked_reader));
+    fn a_reader_is_not_parked_behind_its_back() = bounded(3, a_reader_that_is_being_parked);
+    fn park_must_be_tested_after_the_store() =
+        must_fail("rcu: park is tested first", || bounded(4, a_reader_that_is_being_parked));
+    /// A section that begins during the grace period does not delay it, and reads the new version.
+    fn a_section_that_begins_later_is_not_waited_for() = bounded(4, a_reader_that_is_being_parked);
 }
 
 /// A grace period of another thread completes a cookie. A reader reads both replaced values.
@@ -207,14 +155,10 @@ fn a_cookie() {
     updater.join().unwrap();
 }
 
-#[test]
-fn a_grace_period_serves_whoever_came_before_it() {
-    bounded(2, a_cookie);
-}
-
-#[test]
-fn a_cookie_needs_its_fence() {
-    must_fail("rcu: no fence before the cookie", || bounded(3, a_cookie));
+models! {
+    fn a_grace_period_serves_whoever_came_before_it() = bounded(2, a_cookie);
+    fn a_cookie_needs_its_fence() =
+        must_fail("rcu: no fence before the cookie", || bounded(3, a_cookie));
 }
 
 /// Two updaters wait for grace periods because of a third thread, which no longer reads.
@@ -226,14 +170,10 @@ fn two_updaters() {
     }
 }
 
-#[test]
-fn waiter_for_another_driver_is_woken() {
-    bounded(2, two_updaters);
-}
-
-#[test]
-fn a_driver_that_lets_go_must_wake_the_next() {
-    must_fail("rcu: no next driver", || bounded(2, two_updaters));
+models! {
+    fn waiter_for_another_driver_is_woken() = bounded(2, two_updaters);
+    fn a_driver_that_lets_go_must_wake_the_next() =
+        must_fail("rcu: no next driver", || bounded(2, two_updaters));
 }
 
 /// Threads acquire slots, release them and acquire them again during a scan.
@@ -262,16 +202,11 @@ fn a_slot_that_another_thread_takes() {
     reader.join().unwrap();
 }
 
-#[test]
-fn an_ending_thread_takes_no_section_of_another_for_its_own() {
-    exhaustive(a_slot_that_another_thread_takes);
-}
-
-#[test]
-fn a_slot_that_is_given_back_must_forget_its_owner() {
-    must_fail("rcu: a slot keeps its owner", || {
-        exhaustive(a_slot_that_another_thread_takes)
-    });
+models! {
+    fn an_ending_thread_takes_no_section_of_another_for_its_own() =
+        exhaustive(a_slot_that_another_thread_takes);
+    fn a_slot_that_is_given_back_must_forget_its_owner() =
+        must_fail("rcu: a slot keeps its owner", || exhaustive(a_slot_that_another_thread_takes));
 }
 
 /// Three leaves on two levels. The holdout of one may report before the next leaf is marked.
@@ -299,19 +234,11 @@ fn reports() {
     assert_eq!(nr_last, 1, "who is to wake the driver?");
 }
 
-#[test]
-fn reports_climb_to_the_root_once() {
-    bounded(3, reports);
-}
-
-#[test]
-fn marking_needs_the_bias() {
-    must_fail("node: no bias", || bounded(3, reports));
-}
-
-#[test]
-fn reports_carry_the_section_with_them() {
-    must_fail("node: relaxed report", || bounded(3, reports));
+models! {
+    fn reports_climb_to_the_root_once() = bounded(3, reports);
+    fn marking_needs_the_bias() = must_fail("node: no bias", || bounded(3, reports));
+    fn reports_carry_the_section_with_them() =
+        must_fail("node: relaxed report", || bounded(3, reports));
 }
 
 fn a_callback() {
@@ -327,16 +254,10 @@ fn a_callback() {
     reader.join().unwrap();
 }
 
-#[test]
-fn a_callback_runs_after_its_grace_period() {
-    bounded(3, a_callback);
-}
-
-#[test]
-fn a_callback_needs_a_grace_period() {
-    must_fail("rcu: callbacks without a grace period", || {
-        bounded(3, a_callback)
-    });
+models! {
+    fn a_callback_runs_after_its_grace_period() = bounded(3, a_callback);
+    fn a_callback_needs_a_grace_period() =
+        must_fail("rcu: callbacks without a grace period", || bounded(3, a_callback));
 }
 
 /// A callback joins the bag of an earlier one and may be taken with it, while a reader reads.
@@ -355,16 +276,11 @@ fn a_callback_that_joins() {
     reader.join().unwrap();
 }
 
-#[test]
-fn a_callback_that_joins_others_has_a_grace_period_of_its_own() {
-    bounded(2, a_callback_that_joins);
-}
-
-#[test]
-fn sweep_must_close_the_bags_it_takes() {
-    must_fail("rcu: a bag is left open", || {
-        bounded(3, a_callback_that_joins)
-    });
+models! {
+    fn a_callback_that_joins_others_has_a_grace_period_of_its_own() =
+        bounded(2, a_callback_that_joins);
+    fn sweep_must_close_the_bags_it_takes() =
+        must_fail("rcu: a bag is left open", || bounded(3, a_callback_that_joins));
 }
 
 /// One thread queues more callbacks than a bag holds while another sweeps.
@@ -382,24 +298,14 @@ fn bags() {
     assert_eq!(all, [1; 4], "each callback runs once");
 }
 
-#[test]
-fn a_bag_is_used_again() {
-    bounded(3, bags);
-}
-
-#[test]
-fn a_bag_used_again_needs_the_order_of_its_end() {
-    must_fail("rcu: relaxed end of a bag", || bounded(3, bags));
-}
-
-#[test]
-fn a_bag_given_away_needs_the_order_of_the_gift() {
-    must_fail("rcu: relaxed gift of a bag", || bounded(3, bags));
-}
-
-#[test]
-fn a_bag_that_is_taken_needs_the_order_of_the_take() {
-    must_fail("rcu: relaxed take of a bag", || bounded(3, bags));
+models! {
+    fn a_bag_is_used_again() = bounded(3, bags);
+    fn a_bag_used_again_needs_the_order_of_its_end() =
+        must_fail("rcu: relaxed end of a bag", || bounded(3, bags));
+    fn a_bag_given_away_needs_the_order_of_the_gift() =
+        must_fail("rcu: relaxed gift of a bag", || bounded(3, bags));
+    fn a_bag_that_is_taken_needs_the_order_of_the_take() =
+        must_fail("rcu: relaxed take of a bag", || bounded(3, bags));
 }
 
 /// One thread takes both spare bags and returns the first; another takes one at the same time.
@@ -420,14 +326,10 @@ fn spare_bags() {
     assert_eq!(taken, [0, 1], "each is taken by one");
 }
 
-#[test]
-fn one_thread_takes_a_spare_bag() {
-    bounded(3, spare_bags);
-}
-
-#[test]
-fn two_threads_must_not_take_one_spare_bag() {
-    must_fail("rcu: two take a bag", || bounded(3, spare_bags));
+models! {
+    fn one_thread_takes_a_spare_bag() = bounded(3, spare_bags);
+    fn two_threads_must_not_take_one_spare_bag() =
+        must_fail("rcu: two take a bag", || bounded(3, spare_bags));
 }
 
 /// Two threads sweep at the same time; either may take the callback.
@@ -444,14 +346,9 @@ fn two_sweeps() {
     other.join().unwrap();
 }
 
-#[test]
-fn two_sweeps_take_turns() {
-    bounded(3, two_sweeps);
-}
-
-#[test]
-fn two_sweeps_must_not_overlap() {
-    must_fail("rcu: sweeps overlap", || bounded(3, two_sweeps));
+models! {
+    fn two_sweeps_take_turns() = bounded(3, two_sweeps);
+    fn two_sweeps_must_not_overlap() = must_fail("rcu: sweeps overlap", || bounded(3, two_sweeps));
 }
 
 /// The sweeper may already be sweeping when the second callback is queued.
@@ -482,16 +379,10 @@ fn a_barrier() {
     sweeper.join().unwrap();
 }
 
-#[test]
-fn barrier_waits_for_every_earlier_callback() {
-    bounded(3, a_barrier);
-}
-
-#[test]
-fn barrier_must_not_join_a_running_sweep() {
-    must_fail("rcu: barrier joins a running sweep", || {
-        bounded(3, a_barrier)
-    });
+models! {
+    fn barrier_waits_for_every_earlier_callback() = bounded(3, a_barrier);
+    fn barrier_must_not_join_a_running_sweep() =
+        must_fail("rcu: barrier joins a running sweep", || bounded(3, a_barrier));
 }
 
 /// A grace period of another thread completes a cookie, although no thread reads.
@@ -512,14 +403,9 @@ fn a_cookie_and_a_synchronize() {
     drop(guard);
 }
 
-#[test]
-fn a_synchronize_ends_every_cookie_that_was_made_before_it() {
-    exhaustive(a_cookie_and_a_synchronize);
-}
-
-#[test]
-fn a_synchronize_must_not_overlook_cookies() {
-    must_fail("rcu: synchronize overlooks cookies", || {
+models! {
+    fn a_synchronize_ends_every_cookie_that_was_made_before_it() =
         exhaustive(a_cookie_and_a_synchronize);
-    });
+    fn a_synchronize_must_not_overlook_cookies() =
+        must_fail("rcu: synchronize overlooks cookies", || exhaustive(a_cookie_and_a_synchronize));
 }

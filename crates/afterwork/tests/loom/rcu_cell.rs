@@ -1,11 +1,6 @@
 //! Readers of a cell, and a thread that replaces its value.
 
-use std::sync::Arc;
-
-use afterwork::rcu::{Rcu, srcu::Domain};
-use sync::twin::must_fail;
-
-use crate::support::{Plain, exhaustive, spawn};
+use crate::support::*;
 
 /// A version whose creation, reads and drop loom tracks.
 struct Version(Plain);
@@ -45,13 +40,9 @@ fn replaced() {
     drop(cell.replace_sync(Version::new(2)));
 }
 
-#[test]
-fn a_cells_reader_sees_one_version_whole() {
-    exhaustive(replaced);
-}
-
-#[test]
-fn rcu_cell_needs_release_and_acquire() {
-    must_fail("rcu cell: relaxed load", || exhaustive(replaced));
-    must_fail("rcu cell: relaxed swap", || exhaustive(replaced));
+models! {
+    fn a_cells_reader_sees_one_version_whole() = exhaustive(replaced);
+    fn rcu_cell_needs_release_and_acquire() =
+        must_fail("rcu cell: relaxed load", || exhaustive(replaced)),
+        must_fail("rcu cell: relaxed swap", || exhaustive(replaced));
 }

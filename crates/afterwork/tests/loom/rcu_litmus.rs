@@ -1,18 +1,7 @@
 //! Grace periods whose steps run on different threads: one removes, one waits, one frees.
 
-use std::sync::Arc;
-
-use afterwork::rcu::{self, model};
-use loom::sync::Mutex;
-use sync::{
-    atomic::{AtomicBool, Ordering},
-    twin::must_fail,
-};
-
-use crate::{
-    rcu::{Versions, reader, warm_up},
-    support::{bounded, spawn},
-};
+use crate::rcu::{Versions, reader, warm_up};
+use crate::support::*;
 
 /// Runs `body` as a reader at the same time as a grace period.
 fn beside(body: fn(&Versions)) {
@@ -130,10 +119,9 @@ fn left_open() {
     }
 }
 
-#[test]
-fn grace_period_covers_removals_by_other_threads() {
-    bounded(3, || removed_by_another(warm_up));
-    bounded(3, || removed_by_another(|| ()));
+models! {
+    fn grace_period_covers_removals_by_other_threads() =
+        bounded(3, || removed_by_another(warm_up)), bounded(3, || removed_by_another(|| ()));
 }
 
 #[test]
@@ -146,76 +134,26 @@ fn removals_by_other_threads_need_the_barriers() {
     });
 }
 
-#[test]
-fn a_cookie_serves_whoever_has_it() {
-    bounded(3, || cookie_of_another(warm_up));
-    bounded(3, || cookie_of_another(|| ()));
-}
-
-#[test]
-fn a_cookie_that_is_handed_on_needs_the_barriers() {
-    must_fail("rcu: no heavy barrier", || {
-        bounded(3, || cookie_of_another(warm_up))
-    });
-    must_fail("rcu: no fence after parking", || {
-        bounded(3, || cookie_of_another(|| ()))
-    });
-}
-
-#[test]
-fn a_section_lasts_until_its_last_guard() {
-    bounded(3, || beside(outer_ends_first));
-}
-
-#[test]
-fn a_section_of_two_guards_is_counted() {
-    must_fail("rcu: a holdout is not counted", || {
-        bounded(3, || beside(outer_ends_first))
-    });
-}
-
-#[test]
-fn waiter_reads_correctly_after_its_grace_period() {
-    bounded(2, || beside(reads_after_it_waited));
-}
-
-#[test]
-fn waiter_needs_its_light_barrier_after_a_grace_period() {
-    must_fail("rcu: no light barrier at lock", || {
-        bounded(2, || beside(reads_after_it_waited))
-    });
-}
-
-#[test]
-fn a_slot_changes_hands_under_a_question() {
-    bounded(3, || beside(takes_a_slot_over));
-}
-
-#[test]
-fn a_slot_that_changes_hands_needs_its_light_barrier() {
-    must_fail("rcu: no light barrier at lock", || {
-        bounded(2, || beside(takes_a_slot_over))
-    });
-}
-
-#[test]
-fn a_poll_that_was_started_ends_by_a_sweep() {
-    bounded(2, started);
-}
-
-#[test]
-fn a_started_poll_needs_the_heavy_barrier() {
-    must_fail("rcu: no heavy barrier", || bounded(2, started));
-}
-
-#[test]
-fn section_left_open_by_a_callback_protects_its_data() {
-    bounded(3, left_open);
-}
-
-#[test]
-fn a_sweep_must_see_its_own_section() {
-    must_fail("rcu: a sweep overlooks its own section", || {
-        bounded(3, left_open)
-    });
+models! {
+    fn a_cookie_serves_whoever_has_it() =
+        bounded(3, || cookie_of_another(warm_up)), bounded(3, || cookie_of_another(|| ()));
+    fn a_cookie_that_is_handed_on_needs_the_barriers() =
+        must_fail("rcu: no heavy barrier", || bounded(3, || cookie_of_another(warm_up))),
+        must_fail("rcu: no fence after parking", || bounded(3, || cookie_of_another(|| ())));
+    fn a_section_lasts_until_its_last_guard() = bounded(3, || beside(outer_ends_first));
+    fn a_section_of_two_guards_is_counted() =
+        must_fail("rcu: a holdout is not counted", || bounded(3, || beside(outer_ends_first)));
+    fn waiter_reads_correctly_after_its_grace_period() =
+        bounded(2, || beside(reads_after_it_waited));
+    fn waiter_needs_its_light_barrier_after_a_grace_period() =
+        must_fail("rcu: no light barrier at lock", || bounded(2, || beside(reads_after_it_waited)));
+    fn a_slot_changes_hands_under_a_question() = bounded(3, || beside(takes_a_slot_over));
+    fn a_slot_that_changes_hands_needs_its_light_barrier() =
+        must_fail("rcu: no light barrier at lock", || bounded(2, || beside(takes_a_slot_over)));
+    fn a_poll_that_was_started_ends_by_a_sweep() = bounded(2, started);
+    fn a_started_poll_needs_the_heavy_barrier() =
+        must_fail("rcu: no heavy barrier", || bounded(2, started));
+    fn section_left_open_by_a_callback_protects_its_data() = bounded(3, left_open);
+    fn a_sweep_must_see_its_own_section() =
+        must_fail("rcu: a sweep overlooks its own section", || bounded(3, left_open));
 }

@@ -1,18 +1,7 @@
 //! Readers that report quiescent states, and grace periods.
 
-use std::sync::Arc;
-
-use afterwork::rcu::{self, qsbr::Reader};
-use loom::thread::{self, JoinHandle};
-use sync::{
-    atomic::{AtomicBool, Ordering},
-    twin::must_fail,
-};
-
-use crate::{
-    rcu::Versions,
-    support::{bounded, spawn},
-};
+use crate::rcu::Versions;
+use crate::support::*;
 
 /// One version is replaced and freed while a reader runs `body` in a loop.
 fn replace(body: fn(&mut Reader, &Versions)) {
@@ -83,56 +72,19 @@ fn reports_until_stopped() {
     reader.join().unwrap();
 }
 
-#[test]
-fn a_report_ends_a_section() {
-    bounded(4, reports);
-}
-
-#[test]
-fn a_report_needs_release() {
-    must_fail("qsbr: relaxed report", || bounded(4, reports_once));
-}
-
-#[test]
-fn a_report_needs_acquire() {
-    must_fail("qsbr: relaxed number", || bounded(4, reports));
-}
-
-#[test]
-fn an_answer_of_a_report_needs_both_orders() {
-    must_fail("rcu: relaxed answer", || bounded(3, reports));
-}
-
-#[test]
-fn a_report_inside_a_section_is_none() {
-    bounded(2, reports_inside_a_section);
-}
-
-#[test]
-fn a_report_must_look_whether_it_is_inside_a_section() {
-    must_fail("qsbr: reports inside a section", || {
-        bounded(3, reports_inside_a_section)
-    });
-}
-
-#[test]
-fn a_reader_that_comes_back_online_reads_the_new_version() {
-    bounded(3, goes_offline);
-}
-
-#[test]
-fn coming_back_online_needs_its_fence() {
-    must_fail("rcu: no fence after parking", || bounded(3, goes_offline));
-}
-
-#[test]
-fn reports_alone_end_a_grace_period() {
-    bounded(3, reports_until_stopped);
-}
-
-#[test]
-fn a_report_must_answer() {
-    must_fail("qsbr: reports without an answer", || {
-        bounded(2, reports_until_stopped)
-    });
+models! {
+    fn a_report_ends_a_section() = bounded(4, reports);
+    fn a_report_needs_release() = must_fail("qsbr: relaxed report", || bounded(4, reports_once));
+    fn a_report_needs_acquire() = must_fail("qsbr: relaxed number", || bounded(4, reports));
+    fn an_answer_of_a_report_needs_both_orders() =
+        must_fail("rcu: relaxed answer", || bounded(3, reports));
+    fn a_report_inside_a_section_is_none() = bounded(2, reports_inside_a_section);
+    fn a_report_must_look_whether_it_is_inside_a_section() =
+        must_fail("qsbr: reports inside a section", || bounded(3, reports_inside_a_section));
+    fn a_reader_that_comes_back_online_reads_the_new_version() = bounded(3, goes_offline);
+    fn coming_back_online_needs_its_fence() =
+        must_fail("rcu: no fence after parking", || bounded(3, goes_offline));
+    fn reports_alone_end_a_grace_period() = bounded(3, reports_until_stopped);
+    fn a_report_must_answer() =
+        must_fail("qsbr: reports without an answer", || bounded(2, reports_until_stopped));
 }

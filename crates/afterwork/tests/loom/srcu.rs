@@ -1,14 +1,6 @@
 //! Sections of a sleepable domain, and its grace periods.
 
-use std::sync::Arc;
-
-use afterwork::rcu::{model::passes_unaided, srcu::Domain};
-use sync::{
-    atomic::{AtomicUsize, Ordering},
-    twin::{must_fail, with},
-};
-
-use crate::support::{Plain, bounded, exhaustive, spawn};
+use crate::support::*;
 
 /// Two versions of a value. A thread that unlinked a version overwrites it after a grace period.
 #[derive(Clone)]
@@ -180,24 +172,12 @@ fn aside() {
     assert_eq!(written.get(), 1);
 }
 
-#[test]
-fn a_reader_that_leaves_lets_callbacks_run() {
-    bounded(2, aside);
-}
-
-#[test]
-fn runners_must_be_notified_by_readers() {
-    must_fail("srcu: the runners are not notified", || bounded(2, aside));
-}
-
-#[test]
-fn srcu_reader_protects_its_data() {
-    exhaustive(section);
-}
-
-#[test]
-fn unparked_srcu_reader_protects_its_data() {
-    bounded(3, again);
+models! {
+    fn a_reader_that_leaves_lets_callbacks_run() = bounded(2, aside);
+    fn runners_must_be_notified_by_readers() =
+        must_fail("srcu: the runners are not notified", || bounded(2, aside));
+    fn srcu_reader_protects_its_data() = exhaustive(section);
+    fn unparked_srcu_reader_protects_its_data() = bounded(3, again);
 }
 
 #[test]
@@ -213,94 +193,35 @@ fn a_srcu_answer_stands_for_a_barrier() {
     );
 }
 
-#[test]
-fn a_srcu_answer_needs_both_orders() {
-    must_fail(
-        "srcu: no fence in enter + srcu: answers unasked + rcu: relaxed answer",
-        || bounded(3, || unaided(2)),
-    );
-    must_fail(
-        "srcu: no fence in enter + srcu: no fence in leave + rcu: relaxed answer",
-        || bounded(3, || unaided(2)),
-    );
-}
-
-#[test]
-fn a_parked_srcu_reader_comes_back() {
-    with("srcu: no fence in enter", || bounded(3, || unaided(1)));
-    must_fail(
-        "srcu: no fence in enter + rcu: no fence after parking",
-        || bounded(3, || unaided(1)),
-    );
-}
-
-#[test]
-fn a_srcu_section_may_end_on_another_thread() {
-    exhaustive(moved);
-}
-
-#[test]
-fn late_srcu_reader_protects_its_data() {
-    bounded(2, late);
-}
-
-#[test]
-fn two_srcu_readers_protect_their_data() {
-    bounded(2, pair);
-}
-
-#[test]
-fn a_srcu_cookie_stands_for_a_whole_grace_period() {
-    bounded(2, polled);
-}
-
-#[test]
-fn a_srcu_waiter_is_served_by_whoever_drives() {
-    bounded(3, shared);
-}
-
-#[test]
-fn srcu_barrier_waits_for_every_callback() {
-    bounded(2, barrier);
-}
-
-#[test]
-fn srcu_section_needs_its_fence() {
-    must_fail("srcu: no fence in enter", || bounded(3, again));
-}
-
-#[test]
-fn srcu_leaving_needs_its_fence() {
-    must_fail("srcu: no fence in leave", || exhaustive(section));
-    must_fail("srcu: no fence before the sleep", || exhaustive(section));
-}
-
-#[test]
-fn srcu_unlock_needs_release() {
-    must_fail("srcu: relaxed unlock", || exhaustive(section));
-}
-
-#[test]
-fn srcu_cookie_needs_its_fence() {
-    must_fail("rcu: no fence before the cookie", || bounded(3, polled));
-}
-
-#[test]
-fn draining_one_parity_misses_a_late_reader() {
-    must_fail("srcu: single flip", || bounded(3, late));
-}
-
-#[test]
-fn summing_locks_first_misses_a_reader_behind_another() {
-    must_fail("srcu: locks summed first", || bounded(3, pair));
-}
-
-#[test]
-fn a_section_must_end_under_the_parity_it_began() {
-    must_fail("srcu: parity read again at the end", || exhaustive(section));
-}
-
-#[test]
-fn a_batch_of_srcu_callbacks_ends_with_release() {
-    must_fail("srcu: relaxed end of a batch", || bounded(2, barrier));
+models! {
+    fn a_srcu_answer_needs_both_orders() =
+        must_fail("srcu: no fence in enter + srcu: answers unasked + rcu: relaxed answer",
+            || bounded(3, || unaided(2))),
+        must_fail("srcu: no fence in enter + srcu: no fence in leave + rcu: relaxed answer",
+            || bounded(3, || unaided(2)));
+    fn a_parked_srcu_reader_comes_back() =
+        with("srcu: no fence in enter", || bounded(3, || unaided(1))),
+        must_fail("srcu: no fence in enter + rcu: no fence after parking",
+            || bounded(3, || unaided(1)));
+    fn a_srcu_section_may_end_on_another_thread() = exhaustive(moved);
+    fn late_srcu_reader_protects_its_data() = bounded(2, late);
+    fn two_srcu_readers_protect_their_data() = bounded(2, pair);
+    fn a_srcu_cookie_stands_for_a_whole_grace_period() = bounded(2, polled);
+    fn a_srcu_waiter_is_served_by_whoever_drives() = bounded(3, shared);
+    fn srcu_barrier_waits_for_every_callback() = bounded(2, barrier);
+    fn srcu_section_needs_its_fence() = must_fail("srcu: no fence in enter", || bounded(3, again));
+    fn srcu_leaving_needs_its_fence() =
+        must_fail("srcu: no fence in leave", || exhaustive(section)),
+        must_fail("srcu: no fence before the sleep", || exhaustive(section));
+    fn srcu_unlock_needs_release() = must_fail("srcu: relaxed unlock", || exhaustive(section));
+    fn srcu_cookie_needs_its_fence() =
+        must_fail("rcu: no fence before the cookie", || bounded(3, polled));
+    fn draining_one_parity_misses_a_late_reader() =
+        must_fail("srcu: single flip", || bounded(3, late));
+    fn summing_locks_first_misses_a_reader_behind_another() =
+        must_fail("srcu: locks summed first", || bounded(3, pair));
+    fn a_section_must_end_under_the_parity_it_began() =
+        must_fail("srcu: parity read again at the end", || exhaustive(section));
+    fn a_batch_of_srcu_callbacks_ends_with_release() =
+        must_fail("srcu: relaxed end of a batch", || bounded(2, barrier));
 }

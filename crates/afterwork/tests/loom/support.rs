@@ -1,21 +1,57 @@
 //! Helpers shared by all models.
 
-use std::{
+pub use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    future::{Future, poll_fn},
     mem::ManuallyDrop,
     ops::{Deref, DerefMut},
+    pin::{Pin, pin},
+    ptr::NonNull,
+    rc::Rc,
     sync::{Arc, OnceLock},
+    task::{Context, Poll, Wake, Waker},
+    time::{Duration, Instant},
 };
 
-use afterwork::{
+pub use afterwork::{
+    mailbox::{
+        LocalSet, Mailbox, PostError, Poster, ReplyError, ReplyTo, TryRecvError, Woken, Worker,
+    },
     params::Params,
-    workqueue::{Builder, Work, Workqueue, model::Machine},
+    percpu::{Escalate, PerCpu, Qpw},
+    rcu::{
+        self, Rcu,
+        model::{self, Reports, Seat, passes_unaided, sweep, sweep_when_wanted},
+        qsbr::Reader,
+        srcu::Domain,
+    },
+    wake::{EventCount, Parker, Unparker, WakeQ, Wakeup},
+    workqueue::{
+        self, Builder, Busy, CancelHandle, CancellationToken, DelayedWork, JoinError, RcuWork,
+        Sleep, Strand, TaskSet, Work, Workqueue, block_on, is_cancelled,
+        model::{
+            Gates, Injected, Machine, OpenPair, OpenRange, OpenScope, Permits, Pushed, SharedCount,
+            Turn,
+        },
+    },
 };
-use loom::sync::{Condvar, Mutex};
-use sync::{
-    atomic::{AtomicBool, Ordering},
+
+pub use loom::{
+    sync::{Condvar, Mutex},
+    thread::{self, JoinHandle},
+};
+
+pub use raw::RawWork;
+
+pub use sync::{
+    atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     cell::UnsafeCell,
+    models,
+    twin::{must_deadlock, must_fail, torn_down, with},
 };
-use topology::Topology;
+
+pub use topology::{CpuId, Topology};
 
 /// Explores all runs, without a bound.
 pub fn exhaustive(model: impl Fn() + Sync + Send + 'static) {

@@ -3,15 +3,9 @@
 //! Lazy and eager posts, with three posters where the model can afford them. For every bug that the
 //! protocol's documentation names, a model here finds it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Wake, Waker};
 
-use afterwork::mailbox::{Mailbox, PostError, Poster, TryRecvError};
-use afterwork::wake::{Parker, Unparker};
-use sync::twin::must_fail;
-
-use crate::support::{Careful, bounded, exhaustive, spawn};
+use crate::support::*;
 
 #[derive(Clone, Copy)]
 enum Post {
@@ -71,68 +65,30 @@ fn all_are_received(posts: &'static [Post], count: usize) {
     }
 }
 
-#[test]
-fn no_post_is_slept_through() {
-    exhaustive(|| all_are_received(&[Post::Eager], 1));
-    exhaustive(|| all_are_received(&[Post::Lazy], 1));
-    bounded(3, || all_are_received(&[Post::Eager, Post::Lazy], 2));
-}
-
-#[test]
-fn three_lazy_posts_wake_an_owner_that_wants_three() {
-    bounded(2, || {
-        all_are_received(&[Post::Lazy, Post::Lazy, Post::Lazy], 3)
-    });
-}
-
-#[test]
-fn three_posters_of_every_kind_wake_an_owner_that_wants_two() {
-    bounded(1, || {
-        all_are_received(&[Post::Lazy, Post::Eager, Post::Lazy], 2)
-    });
-}
-
-#[test]
-fn a_batch_counts_all_of_its_items() {
-    bounded(2, || all_are_received(&[Post::Batch, Post::Lazy], 3));
-    bounded(1, || all_are_received(&[Post::Batch, Post::Eager], 2));
-}
-
-#[test]
-fn arming_needs_its_fence() {
-    must_fail("wait: no fence when arming", || {
-        exhaustive(|| all_are_received(&[Post::Eager], 1))
-    });
-}
-
-#[test]
-fn posting_needs_its_fence() {
-    must_fail("wait: no fence after posting", || {
-        exhaustive(|| all_are_received(&[Post::Eager], 1))
-    });
-}
-
-#[test]
-fn arming_needs_a_look_after_it() {
-    must_fail("wait: no check after arming", || {
-        bounded(2, || all_are_received(&[Post::Lazy, Post::Lazy], 1));
-    });
-}
-
-#[test]
-fn a_claim_by_compare_exchange_is_raced_by_a_count() {
-    let failure = must_fail("wait: claim by compare-exchange", || {
-        bounded(3, || all_are_received(&[Post::Lazy, Post::Eager], 2));
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
-}
-
-#[test]
-fn an_emptiness_that_goes_by_the_missing_link_sleeps_on_posts() {
-    let failure = must_fail("empty: no check of the tail", || {
-        bounded(3, || all_are_received(&[Post::Lazy, Post::Lazy], 2));
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
+models! {
+    fn no_post_is_slept_through() =
+        exhaustive(|| all_are_received(&[Post::Eager], 1)),
+        exhaustive(|| all_are_received(&[Post::Lazy], 1)),
+        bounded(3, || all_are_received(&[Post::Eager, Post::Lazy], 2));
+    fn three_lazy_posts_wake_an_owner_that_wants_three() =
+        bounded(2, || all_are_received(&[Post::Lazy, Post::Lazy, Post::Lazy], 3));
+    fn three_posters_of_every_kind_wake_an_owner_that_wants_two() =
+        bounded(1, || all_are_received(&[Post::Lazy, Post::Eager, Post::Lazy], 2));
+    fn a_batch_counts_all_of_its_items() =
+        bounded(2, || all_are_received(&[Post::Batch, Post::Lazy], 3)),
+        bounded(1, || all_are_received(&[Post::Batch, Post::Eager], 2));
+    fn arming_needs_its_fence() = must_fail("wait: no fence when arming",
+            || exhaustive(|| all_are_received(&[Post::Eager], 1)));
+    fn posting_needs_its_fence() = must_fail("wait: no fence after posting",
+            || exhaustive(|| all_are_received(&[Post::Eager], 1)));
+    fn arming_needs_a_look_after_it() = must_fail("wait: no check after arming",
+            || bounded(2, || all_are_received(&[Post::Lazy, Post::Lazy], 1)));
+    fn a_claim_by_compare_exchange_is_raced_by_a_count() =
+        must_deadlock("wait: claim by compare-exchange",
+            || bounded(3, || all_are_received(&[Post::Lazy, Post::Eager], 2)));
+    fn an_emptiness_that_goes_by_the_missing_link_sleeps_on_posts() =
+        must_deadlock("empty: no check of the tail",
+            || bounded(3, || all_are_received(&[Post::Lazy, Post::Lazy], 2)));
 }
 
 #[test]
@@ -164,14 +120,10 @@ fn two_kinds_of_sleep() {
     }
 }
 
-#[test]
-fn claim_wakes_the_owner_of_the_claimed_arming() {
-    bounded(2, two_kinds_of_sleep);
-}
-
-#[test]
-fn a_claim_needs_its_acquire() {
-    must_fail("wait: relaxed claim", || bounded(2, two_kinds_of_sleep));
+models! {
+    fn claim_wakes_the_owner_of_the_claimed_arming() = bounded(2, two_kinds_of_sleep);
+    fn a_claim_needs_its_acquire() =
+        must_fail("wait: relaxed claim", || bounded(2, two_kinds_of_sleep));
 }
 
 struct Runner(Unparker);
@@ -203,9 +155,8 @@ fn a_task_receives() {
     }
 }
 
-#[test]
-fn a_task_is_woken_for_every_post() {
-    bounded(2, a_task_receives);
+models! {
+    fn a_task_is_woken_for_every_post() = bounded(2, a_task_receives);
 }
 
 /// Each poster posts once and ends. The owner receives until the mailbox is disconnected.
@@ -222,15 +173,11 @@ fn posters_end(nr_posters: usize) {
     assert_eq!(nr_received, nr_posters, "closed with a post inside");
 }
 
-#[test]
-fn last_poster_notifies_the_owner() {
-    bounded(3, || posters_end(1));
-    bounded(1, || posters_end(2));
-}
-
-#[test]
-fn the_owners_look_at_the_posters_needs_its_acquire() {
-    must_fail("posters: relaxed read", || bounded(2, || posters_end(2)));
+models! {
+    fn last_poster_notifies_the_owner() =
+        bounded(3, || posters_end(1)), bounded(1, || posters_end(2));
+    fn the_owners_look_at_the_posters_needs_its_acquire() =
+        must_fail("posters: relaxed read", || bounded(2, || posters_end(2)));
 }
 
 /// A poster posts and closes, while another poster exists. The owner receives until it is closed.
@@ -249,9 +196,8 @@ fn a_poster_closes() {
     assert_eq!(other.post(2), Err(PostError::Closed(2)));
 }
 
-#[test]
-fn a_poster_that_closes_has_posted_before() {
-    bounded(3, a_poster_closes);
+models! {
+    fn a_poster_that_closes_has_posted_before() = bounded(3, a_poster_closes);
 }
 
 #[test]
@@ -320,17 +266,11 @@ fn the_owner_ends(nr_posters: usize) {
     drop(posters);
 }
 
-#[test]
-fn a_post_that_overlaps_the_owners_end_is_dropped() {
-    exhaustive(|| the_owner_ends(1));
-    bounded(2, || the_owner_ends(2));
-}
-
-#[test]
-fn orphaning_needs_its_fence() {
-    must_fail("life: no fence in orphan", || {
-        exhaustive(|| the_owner_ends(1))
-    });
+models! {
+    fn a_post_that_overlaps_the_owners_end_is_dropped() =
+        exhaustive(|| the_owner_ends(1)), bounded(2, || the_owner_ends(2));
+    fn orphaning_needs_its_fence() =
+        must_fail("life: no fence in orphan", || exhaustive(|| the_owner_ends(1)));
 }
 
 /// Two threads share one poster that a third thread owns, and recycle its emptied nodes.
@@ -350,23 +290,12 @@ fn one_poster_of_three_threads() {
     assert_eq!(mailbox.drain(9).sum::<usize>(), 3);
 }
 
-#[test]
-fn two_threads_may_share_a_poster() {
-    exhaustive(one_poster_of_three_threads);
-}
-
-#[test]
-fn cache_needs_its_acquire() {
-    must_fail("cache: relaxed take", || {
-        exhaustive(one_poster_of_three_threads)
-    });
-}
-
-#[test]
-fn cache_needs_its_release() {
-    must_fail("cache: relaxed leave", || {
-        exhaustive(one_poster_of_three_threads)
-    });
+models! {
+    fn two_threads_may_share_a_poster() = exhaustive(one_poster_of_three_threads);
+    fn cache_needs_its_acquire() =
+        must_fail("cache: relaxed take", || exhaustive(one_poster_of_three_threads));
+    fn cache_needs_its_release() =
+        must_fail("cache: relaxed leave", || exhaustive(one_poster_of_three_threads));
 }
 
 /// The owner returns a node while a poster takes one.

@@ -2,12 +2,7 @@
 //!
 //! A block has two slots here. Loom checks the slots, and a word in each item, for races.
 
-use std::collections::VecDeque;
-
-use afterwork::mailbox::{Mailbox, Poster};
-use sync::twin::must_fail;
-
-use crate::support::{Plain, bounded, exhaustive, spawn};
+use crate::support::*;
 
 /// An item whose contents are a race if they are read too early.
 struct Item {
@@ -54,19 +49,12 @@ fn two_in_a_block() {
     assert!(got[0].is_empty(), "an item is lost");
 }
 
-#[test]
-fn an_added_item_is_whole() {
-    exhaustive(two_in_a_block);
-}
-
-#[test]
-fn adding_needs_its_release() {
-    must_fail("block: add without release", || exhaustive(two_in_a_block));
-}
-
-#[test]
-fn looking_needs_its_acquire() {
-    must_fail("block: relaxed peek", || exhaustive(two_in_a_block));
+models! {
+    fn an_added_item_is_whole() = exhaustive(two_in_a_block);
+    fn adding_needs_its_release() =
+        must_fail("block: add without release", || exhaustive(two_in_a_block));
+    fn looking_needs_its_acquire() =
+        must_fail("block: relaxed peek", || exhaustive(two_in_a_block));
 }
 
 /// Another poster posts between the posts of the first. The owner closes the block of the first
@@ -91,39 +79,19 @@ fn a_block_is_left(nr_posts: u32, nr_looks: u32) {
     assert!(got.iter().all(VecDeque::is_empty), "an item is lost");
 }
 
-#[test]
-fn a_block_goes_round() {
-    exhaustive(|| a_block_is_left(1, 2));
-    exhaustive(|| a_block_is_left(2, 3));
-    bounded(3, || a_block_is_left(3, 3));
-}
-
-#[test]
-fn an_item_is_not_added_to_a_closed_block() {
-    must_fail("block: add to a closed block", || {
-        bounded(3, || a_block_is_left(2, 3));
-    });
-}
-
-#[test]
-fn closing_needs_its_release() {
-    must_fail("block: relaxed close", || {
-        bounded(3, || a_block_is_left(2, 3))
-    });
-}
-
-#[test]
-fn reuse_needs_its_acquire() {
-    must_fail("block: relaxed take back", || {
-        bounded(3, || a_block_is_left(2, 3));
-    });
-}
-
-#[test]
-fn reuse_after_adding_needs_its_acquire() {
-    must_fail("block: add without acquire", || {
-        bounded(3, || a_block_is_left(2, 3));
-    });
+models! {
+    fn a_block_goes_round() =
+        exhaustive(|| a_block_is_left(1, 2)),
+        exhaustive(|| a_block_is_left(2, 3)),
+        bounded(3, || a_block_is_left(3, 3));
+    fn an_item_is_not_added_to_a_closed_block() =
+        must_fail("block: add to a closed block", || bounded(3, || a_block_is_left(2, 3)));
+    fn closing_needs_its_release() =
+        must_fail("block: relaxed close", || bounded(3, || a_block_is_left(2, 3)));
+    fn reuse_needs_its_acquire() =
+        must_fail("block: relaxed take back", || bounded(3, || a_block_is_left(2, 3)));
+    fn reuse_after_adding_needs_its_acquire() =
+        must_fail("block: add without acquire", || bounded(3, || a_block_is_left(2, 3)));
 }
 
 /// Consecutive posts by two posters of one thread.
@@ -154,20 +122,12 @@ fn more_is_left_than_remembered(nr_looks: u32) {
     assert!(got.iter().all(VecDeque::is_empty), "an item is lost");
 }
 
-#[test]
-fn a_block_that_is_not_remembered_is_the_owners() {
-    bounded(2, || more_is_left_than_remembered(2));
-    bounded(2, || more_is_left_than_remembered(4));
-}
-
-#[test]
-fn posts_that_follow_each_other_are_received_in_that_order() {
-    exhaustive(two_posters_take_turns);
-}
-
-#[test]
-fn an_item_is_not_added_behind_others() {
-    must_fail("block: add behind others", || {
+models! {
+    fn a_block_that_is_not_remembered_is_the_owners() =
+        bounded(2, || more_is_left_than_remembered(2)),
+        bounded(2, || more_is_left_than_remembered(4));
+    fn posts_that_follow_each_other_are_received_in_that_order() =
         exhaustive(two_posters_take_turns);
-    });
+    fn an_item_is_not_added_behind_others() =
+        must_fail("block: add behind others", || exhaustive(two_posters_take_turns));
 }

@@ -1,14 +1,6 @@
 //! Waits for capacity or for an answer, and an owner that lingers: no waiter is forgotten.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
-
-use afterwork::mailbox::{Mailbox, PostError, Poster, ReplyError, ReplyTo};
-use sync::twin::must_fail;
-
-use crate::support::{Careful, bounded, spawn};
+use crate::support::*;
 
 /// Creates a full mailbox that contains `capacity` items.
 fn full(capacity: usize) -> (Careful<Mailbox<usize>>, Careful<Poster<usize>>) {
@@ -50,15 +42,10 @@ fn one_waits() {
     drop(sender.join().unwrap());
 }
 
-#[test]
-fn a_send_that_waits_gets_the_room_of_the_next_receipt() {
-    bounded(3, one_waits);
-}
-
-#[test]
-fn joining_the_wait_queue_must_check_for_capacity() {
-    let failure = must_fail("capacity: no check after joining", || bounded(3, one_waits));
-    assert!(failure.contains("deadlock"), "{failure}");
+models! {
+    fn a_send_that_waits_gets_the_room_of_the_next_receipt() = bounded(3, one_waits);
+    fn joining_the_wait_queue_must_check_for_capacity() =
+        must_deadlock("capacity: no check after joining", || bounded(3, one_waits));
 }
 
 /// Two threads wait. Each receipt frees capacity for one of them.
@@ -75,9 +62,8 @@ fn two_wait() {
     }
 }
 
-#[test]
-fn capacity_passes_from_one_waiter_to_the_next() {
-    bounded(1, two_wait);
+models! {
+    fn capacity_passes_from_one_waiter_to_the_next() = bounded(1, two_wait);
 }
 
 /// One of two waiters cancels, possibly too late.
@@ -101,16 +87,10 @@ fn one_gives_up() {
     assert!(mailbox.drain(9).eq(expected));
 }
 
-#[test]
-fn a_send_that_gives_up_leaves_the_line_open() {
-    bounded(3, one_gives_up);
-}
-
-#[test]
-fn leaving_the_wait_queue_must_note_that_it_is_empty() {
-    must_fail("capacity: an empty wait queue is awaited", || {
-        bounded(3, one_gives_up)
-    });
+models! {
+    fn a_send_that_gives_up_leaves_the_line_open() = bounded(3, one_gives_up);
+    fn leaving_the_wait_queue_must_note_that_it_is_empty() =
+        must_fail("capacity: an empty wait queue is awaited", || bounded(3, one_gives_up));
 }
 
 /// A post races with the receipt that frees capacity for a waiter.
@@ -126,16 +106,10 @@ fn a_post_comes_between() {
     assert_eq!(mailbox.try_recv(), Ok(1));
 }
 
-#[test]
-fn post_does_not_take_capacity_from_a_waiting_sender() {
-    bounded(3, a_post_comes_between);
-}
-
-#[test]
-fn posts_must_heed_the_line() {
-    must_fail("capacity: a taker overtakes a waiter", || {
-        bounded(3, a_post_comes_between)
-    });
+models! {
+    fn post_does_not_take_capacity_from_a_waiting_sender() = bounded(3, a_post_comes_between);
+    fn posts_must_heed_the_line() =
+        must_fail("capacity: a taker overtakes a waiter", || bounded(3, a_post_comes_between));
 }
 
 /// The owner ends while one sender waits. A send that overlaps the end may succeed.
@@ -153,18 +127,12 @@ fn the_owner_ends(closes: bool) {
     assert!(matches!(sent, Err(PostError::Closed(1)) | Ok(())));
 }
 
-#[test]
-fn the_owners_end_ends_every_wait() {
-    bounded(3, || the_owner_ends(true));
-    bounded(3, || the_owner_ends(false));
-}
-
-#[test]
-fn closing_must_wake_the_waiters() {
-    let failure = must_fail("capacity: closing leaves the waiters asleep", || {
-        bounded(3, || the_owner_ends(true))
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
+models! {
+    fn the_owners_end_ends_every_wait() =
+        bounded(3, || the_owner_ends(true)), bounded(3, || the_owner_ends(false));
+    fn closing_must_wake_the_waiters() =
+        must_deadlock("capacity: closing leaves the waiters asleep",
+            || bounded(3, || the_owner_ends(true)));
 }
 
 /// The owner waits for two items. One is in the mailbox, and the capacity for the other is
@@ -182,17 +150,11 @@ fn the_owner_wants_more_than_can_come() {
     assert_eq!(mailbox.try_recv(), Ok(1));
 }
 
-#[test]
-fn owner_does_not_sleep_while_a_sender_waits() {
-    bounded(3, the_owner_wants_more_than_can_come);
-}
-
-#[test]
-fn waiting_sender_must_wake_the_owner() {
-    let failure = must_fail("capacity: waiting wakes no owner", || {
-        bounded(3, the_owner_wants_more_than_can_come)
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
+models! {
+    fn owner_does_not_sleep_while_a_sender_waits() = bounded(3, the_owner_wants_more_than_can_come);
+    fn waiting_sender_must_wake_the_owner() =
+        must_deadlock("capacity: waiting wakes no owner",
+            || bounded(3, the_owner_wants_more_than_can_come));
 }
 
 /// All capacity is reserved, and a sender waits. Then part of the reservation is posted lazily.
@@ -217,17 +179,12 @@ fn a_lazy_post_comes_while_one_waits() {
     assert_eq!(held.next(), Some(9));
 }
 
-#[test]
-fn a_lazy_post_wakes_the_owner_while_anybody_waits() {
-    bounded(3, a_lazy_post_comes_while_one_waits);
-}
-
-#[test]
-fn lazy_post_must_see_a_waiting_sender() {
-    let failure = must_fail("capacity: a lazy post overlooks the waiters", || {
-        bounded(3, a_lazy_post_comes_while_one_waits)
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
+models! {
+    fn a_lazy_post_wakes_the_owner_while_anybody_waits() =
+        bounded(3, a_lazy_post_comes_while_one_waits);
+    fn lazy_post_must_see_a_waiting_sender() =
+        must_deadlock("capacity: a lazy post overlooks the waiters",
+            || bounded(3, a_lazy_post_comes_while_one_waits));
 }
 
 /// A caller waits for an answer while the owner gives it, or ends with the call in its mailbox.
@@ -251,26 +208,13 @@ fn a_call(answers: bool) {
     }
 }
 
-#[test]
-fn a_caller_gets_the_answer_or_the_word_that_none_will_come() {
-    bounded(3, || a_call(true));
-    bounded(3, || a_call(false));
-}
-
-#[test]
-fn an_answer_must_wake_its_caller() {
-    let failure = must_fail("reply: given without a wake-up", || {
-        bounded(3, || a_call(true))
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
-}
-
-#[test]
-fn dropped_call_must_notify_its_caller() {
-    let failure = must_fail("reply: a drop does not notify", || {
-        bounded(3, || a_call(false))
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
+models! {
+    fn a_caller_gets_the_answer_or_the_word_that_none_will_come() =
+        bounded(3, || a_call(true)), bounded(3, || a_call(false));
+    fn an_answer_must_wake_its_caller() =
+        must_deadlock("reply: given without a wake-up", || bounded(3, || a_call(true)));
+    fn dropped_call_must_notify_its_caller() =
+        must_deadlock("reply: a drop does not notify", || bounded(3, || a_call(false)));
 }
 
 /// A caller is dropped while the owner answers. The answer is returned or dropped with the caller.
@@ -307,16 +251,9 @@ fn a_linger(eager: bool) {
     drop(thread.join().unwrap());
 }
 
-#[test]
-fn no_post_is_slept_through_by_an_owner_that_lingers() {
-    bounded(3, || a_linger(false));
-    bounded(3, || a_linger(true));
-}
-
-#[test]
-fn a_lingering_owner_needs_a_look_after_arming() {
-    let failure = must_fail("wait: no check after arming", || {
-        bounded(3, || a_linger(false))
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
+models! {
+    fn no_post_is_slept_through_by_an_owner_that_lingers() =
+        bounded(3, || a_linger(false)), bounded(3, || a_linger(true));
+    fn a_lingering_owner_needs_a_look_after_arming() =
+        must_deadlock("wait: no check after arming", || bounded(3, || a_linger(false)));
 }

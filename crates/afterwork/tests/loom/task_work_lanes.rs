@@ -1,9 +1,6 @@
 //! Urgent and ordinary posts: each wakes the owner, no lane hides the other or loses its order.
 
-use afterwork::mailbox::{Mailbox, Poster};
-use sync::twin::must_fail;
-
-use crate::support::{Careful, bounded, spawn};
+use crate::support::*;
 
 /// Creates a poster in one of the mailbox's lanes.
 fn poster(mailbox: &Mailbox<usize>, urgent: bool) -> Poster<usize> {
@@ -48,27 +45,17 @@ fn all_are_received(lanes: &'static [bool], eager: bool, count: usize) {
     }
 }
 
-#[test]
-fn no_urgent_post_is_slept_through() {
-    bounded(3, || all_are_received(&[true], true, 1));
-    bounded(1, || all_are_received(&[true, false], true, 1));
-    bounded(1, || all_are_received(&[true, false], false, 2));
-}
-
-#[test]
-fn a_lane_must_be_open_before_its_first_post() {
-    let failure = must_fail("lanes: opened after the post", || {
-        bounded(2, || all_are_received(&[true], true, 1));
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
-}
-
-#[test]
-fn an_owner_must_count_both_lanes() {
-    let failure = must_fail("lanes: one is counted", || {
-        bounded(2, || all_are_received(&[true], true, 1));
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
+models! {
+    fn no_urgent_post_is_slept_through() =
+        bounded(3, || all_are_received(&[true], true, 1)),
+        bounded(1, || all_are_received(&[true, false], true, 1)),
+        bounded(1, || all_are_received(&[true, false], false, 2));
+    fn a_lane_must_be_open_before_its_first_post() =
+        must_deadlock("lanes: opened after the post",
+            || bounded(2, || all_are_received(&[true], true, 1)));
+    fn an_owner_must_count_both_lanes() =
+        must_deadlock("lanes: one is counted",
+            || bounded(2, || all_are_received(&[true], true, 1)));
 }
 
 /// Two lazy posts in the urgent lane. The second is complete but hidden while the first is pushed.
@@ -103,9 +90,8 @@ fn lanes_keep_their_order() {
     drop(ordinary);
 }
 
-#[test]
-fn each_lane_keeps_its_order() {
-    bounded(2, lanes_keep_their_order);
+models! {
+    fn each_lane_keeps_its_order() = bounded(2, lanes_keep_their_order);
 }
 
 /// More urgent items than may be received before a waiting ordinary one.
@@ -117,12 +103,10 @@ fn an_ordinary_item_waits() {
     assert!(mailbox.drain(4).eq([0, 1, 10, 2]), "its turn has passed");
 }
 
-#[test]
-fn an_ordinary_item_has_its_turn() {
-    bounded(1, an_ordinary_item_waits);
-    must_fail("lanes: ordinary items get no turn", || {
-        bounded(1, an_ordinary_item_waits);
-    });
+models! {
+    fn an_ordinary_item_has_its_turn() =
+        bounded(1, an_ordinary_item_waits),
+        must_fail("lanes: ordinary items get no turn", || bounded(1, an_ordinary_item_waits));
 }
 
 /// An urgent post overlaps the end of the owner.

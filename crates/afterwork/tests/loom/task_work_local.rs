@@ -1,16 +1,8 @@
 //! Local futures: overlapping wakes, wakes during a poll, cancels during the start, and ends.
 
-use std::cell::RefCell;
-use std::future::{Future, poll_fn};
-use std::rc::Rc;
-use std::sync::Arc;
-use std::task::{Poll, Waker};
+use afterwork::mailbox::JoinError;
 
-use afterwork::mailbox::{JoinError, LocalSet, Mailbox, Woken, Worker};
-use sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use sync::twin::must_fail;
-
-use crate::support::{Careful, bounded, spawn};
+use crate::support::*;
 
 type Owner = (Careful<Mailbox<Mail>>, Careful<LocalSet<Mail>>);
 
@@ -86,21 +78,11 @@ fn two_wake() {
     }
 }
 
-#[test]
-fn a_wake_that_finds_another_is_seen_by_its_poll() {
-    bounded(2, two_wake);
-}
-
-#[test]
-fn a_wake_needs_its_release() {
-    let failure = must_fail("local: relaxed wake", || bounded(2, two_wake));
-    assert!(failure.contains("deadlock"), "{failure}");
-}
-
-#[test]
-fn receiving_a_wake_up_needs_its_acquire() {
-    let failure = must_fail("local: relaxed clear", || bounded(2, two_wake));
-    assert!(failure.contains("deadlock"), "{failure}");
+models! {
+    fn a_wake_that_finds_another_is_seen_by_its_poll() = bounded(2, two_wake);
+    fn a_wake_needs_its_release() = must_deadlock("local: relaxed wake", || bounded(2, two_wake));
+    fn receiving_a_wake_up_needs_its_acquire() =
+        must_deadlock("local: relaxed clear", || bounded(2, two_wake));
 }
 
 /// One thread wakes twice, the second time possibly during the poll that the first wake caused.
@@ -118,17 +100,10 @@ fn a_wake_meets_the_poll() {
     thread.join().unwrap();
 }
 
-#[test]
-fn a_wake_during_the_poll_makes_another_one() {
-    bounded(3, a_wake_meets_the_poll);
-}
-
-#[test]
-fn a_wake_up_must_be_cleared_before_the_poll() {
-    let failure = must_fail("local: cleared after the poll", || {
-        bounded(3, a_wake_meets_the_poll)
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
+models! {
+    fn a_wake_during_the_poll_makes_another_one() = bounded(3, a_wake_meets_the_poll);
+    fn a_wake_up_must_be_cleared_before_the_poll() =
+        must_deadlock("local: cleared after the poll", || bounded(3, a_wake_meets_the_poll));
 }
 
 /// The set and the mailbox are dropped while a thread wakes.
@@ -142,9 +117,8 @@ fn a_wake_meets_the_end() {
     thread.join().unwrap();
 }
 
-#[test]
-fn a_wake_may_come_when_the_set_and_the_mailbox_have_gone() {
-    bounded(3, a_wake_meets_the_end);
+models! {
+    fn a_wake_may_come_when_the_set_and_the_mailbox_have_gone() = bounded(3, a_wake_meets_the_end);
 }
 
 /// Another thread cancels a future while it is woken, received and polled.
@@ -177,9 +151,8 @@ fn lured_behind(
     lured(owner, [flag.clone()])
 }
 
-#[test]
-fn a_future_that_is_cancelled_ends() {
-    bounded(2, a_cancel_meets_the_poll);
+models! {
+    fn a_future_that_is_cancelled_ends() = bounded(2, a_cancel_meets_the_poll);
 }
 
 /// A closure of a dedicated worker starts while it is cancelled. Then the worker is dropped.
@@ -194,14 +167,8 @@ fn a_cancel_meets_the_start() {
     assert_eq!(handle.join().is_ok(), !was_in_time);
 }
 
-#[test]
-fn a_closure_runs_or_was_cancelled_in_time() {
-    bounded(2, a_cancel_meets_the_start);
-}
-
-#[test]
-fn a_start_must_look_for_a_cancel_in_its_own_step() {
-    must_fail("local: a start overlooks the cancel", || {
-        bounded(2, a_cancel_meets_the_start)
-    });
+models! {
+    fn a_closure_runs_or_was_cancelled_in_time() = bounded(2, a_cancel_meets_the_start);
+    fn a_start_must_look_for_a_cancel_in_its_own_step() =
+        must_fail("local: a start overlooks the cancel", || bounded(2, a_cancel_meets_the_start));
 }

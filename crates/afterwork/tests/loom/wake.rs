@@ -1,15 +1,8 @@
 //! Sleeping and waking.
 
-use std::sync::Arc;
+use sync::Mutex;
 
-use afterwork::wake::{EventCount, Parker, WakeQ, Wakeup};
-use sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-    twin::must_fail,
-};
-
-use crate::support::{Plain, bounded, exhaustive, spawn};
+use crate::support::*;
 
 /// Two wakers. The owner parks until both have written, and reads both values.
 fn hand_over() {
@@ -44,29 +37,15 @@ fn token_alone() {
     assert_eq!(written.get(), 1);
 }
 
-#[test]
-fn no_wake_up_is_lost_between_two_wakers() {
-    bounded(3, hand_over);
-}
-
-#[test]
-fn parker_publishes_writes_of_the_waker() {
-    exhaustive(token_alone);
-}
-
-#[test]
-fn parking_without_a_token_loses_the_wake_up() {
-    must_fail("park: no token", || exhaustive(token_alone));
-}
-
-#[test]
-fn taking_the_token_needs_acquire() {
-    must_fail("park: relaxed take", || exhaustive(token_alone));
-}
-
-#[test]
-fn giving_the_token_needs_release() {
-    must_fail("park: relaxed give", || exhaustive(token_alone));
+models! {
+    fn no_wake_up_is_lost_between_two_wakers() = bounded(3, hand_over);
+    fn parker_publishes_writes_of_the_waker() = exhaustive(token_alone);
+    fn parking_without_a_token_loses_the_wake_up() =
+        must_fail("park: no token", || exhaustive(token_alone));
+    fn taking_the_token_needs_acquire() =
+        must_fail("park: relaxed take", || exhaustive(token_alone));
+    fn giving_the_token_needs_release() =
+        must_fail("park: relaxed give", || exhaustive(token_alone));
 }
 
 /// `nr_waiters` threads wait for a notifier; no other synchronization orders them.
@@ -81,28 +60,13 @@ fn event_count(nr_waiters: usize) {
     event.notify_all();
 }
 
-#[test]
-fn event_count_wakes_a_waiter_that_saw_no_condition() {
-    exhaustive(|| event_count(1));
-}
-
-#[test]
-fn event_count_wakes_two_waiters() {
-    bounded(3, || event_count(2));
-}
-
-#[test]
-fn preparing_a_wait_needs_its_fence() {
-    must_fail("event count: no fence in prepare", || {
-        exhaustive(|| event_count(1))
-    });
-}
-
-#[test]
-fn notifying_needs_its_fence() {
-    must_fail("event count: no fence in notify", || {
-        exhaustive(|| event_count(1))
-    });
+models! {
+    fn event_count_wakes_a_waiter_that_saw_no_condition() = exhaustive(|| event_count(1));
+    fn event_count_wakes_two_waiters() = bounded(3, || event_count(2));
+    fn preparing_a_wait_needs_its_fence() =
+        must_fail("event count: no fence in prepare", || exhaustive(|| event_count(1)));
+    fn notifying_needs_its_fence() =
+        must_fail("event count: no fence in notify", || exhaustive(|| event_count(1)));
 }
 
 /// Two threads collect the wake-ups of sleepers under a lock, and fire them after releasing it.
@@ -127,7 +91,6 @@ fn collected() {
     assert!(nr_turns.load(Ordering::Relaxed) > 0);
 }
 
-#[test]
-fn a_wake_up_fired_after_the_lock_is_never_lost() {
-    exhaustive(collected);
+models! {
+    fn a_wake_up_fired_after_the_lock_is_never_lost() = exhaustive(collected);
 }

@@ -1,14 +1,6 @@
 //! Attributes that change while items are queued.
 
-use std::sync::Arc;
-
-use afterwork::workqueue::Work;
-use sync::{
-    atomic::{AtomicUsize, Ordering},
-    twin::must_fail,
-};
-
-use crate::support::{exhaustive, machine, plain, spawn};
+use crate::support::*;
 
 /// An item is queued while the queue changes its pool. Then both pools run their items.
 fn an_item_meets_a_change() {
@@ -35,14 +27,8 @@ fn an_item_meets_a_change() {
     drop(queue);
 }
 
-#[test]
-fn items_follow_the_routes_and_none_is_lost() {
-    exhaustive(an_item_meets_a_change);
-}
-
-#[test]
-fn new_routes_must_be_published() {
-    must_fail("routes: relaxed publish", || {
-        exhaustive(an_item_meets_a_change)
-    });
+models! {
+    fn items_follow_the_routes_and_none_is_lost() = exhaustive(an_item_meets_a_change);
+    fn new_routes_must_be_published() =
+        must_fail("routes: relaxed publish", || exhaustive(an_item_meets_a_change));
 }

@@ -1,11 +1,6 @@
 //! Workers that block in an item, with and without a report to their pool.
 
-use std::sync::Arc;
-
-use afterwork::workqueue::{self, Work};
-use sync::twin::must_fail;
-
-use crate::support::{Barred, bounded, first_waits_for_second, machine, plain, wind_up};
+use crate::support::*;
 
 /// An item blocks until another has run, on a pool that runs one worker at once. The other item is
 /// queued just before, and needs a worker that only the blocking report requests.
@@ -36,27 +31,13 @@ fn seen_asleep_and_back() {
     wind_up(queue);
 }
 
-#[test]
-fn an_item_is_never_left_to_a_worker_that_blocks() {
-    bounded(2, blocks_for_another);
-}
-
-#[test]
-fn blocking_needs_its_fence() {
-    must_fail("blocking: no fence", || bounded(2, blocks_for_another));
-}
-
-#[test]
-fn blocking_needs_its_look() {
-    must_fail("blocking: no recheck", || bounded(2, blocks_for_another));
-}
-
-#[test]
-fn sleeping_worker_is_counted_again_when_it_takes_a_batch() {
-    bounded(2, seen_asleep_and_back);
-}
-
-#[test]
-fn a_worker_that_stays_asleep_in_the_count_is_noticed() {
-    must_fail("take: still asleep", || bounded(2, seen_asleep_and_back));
+models! {
+    fn an_item_is_never_left_to_a_worker_that_blocks() = bounded(2, blocks_for_another);
+    fn blocking_needs_its_fence() =
+        must_fail("blocking: no fence", || bounded(2, blocks_for_another));
+    fn blocking_needs_its_look() =
+        must_fail("blocking: no recheck", || bounded(2, blocks_for_another));
+    fn sleeping_worker_is_counted_again_when_it_takes_a_batch() = bounded(2, seen_asleep_and_back);
+    fn a_worker_that_stays_asleep_in_the_count_is_noticed() =
+        must_fail("take: still asleep", || bounded(2, seen_asleep_and_back));
 }

@@ -1,20 +1,6 @@
 //! A queue with a capacity: the first waiter acquires a freed capacity permit, once.
 
-use std::{
-    sync::Arc,
-    task::{Context, Wake, Waker},
-};
-
-use afterwork::workqueue::{
-    Work,
-    model::{Permits, Turn},
-};
-use sync::{
-    atomic::{AtomicBool, AtomicU32, Ordering},
-    twin::must_fail,
-};
-
-use crate::support::{bounded, exhaustive, machine, plain, spawn, wind_up};
+use crate::support::*;
 
 fn full(capacity: usize) -> Arc<Permits> {
     let permits = Arc::new(Permits::new(capacity));
@@ -168,68 +154,26 @@ fn a_future(worker_first: bool, others: bool) {
     wind_up(queue);
 }
 
-#[test]
-fn a_cancelled_future_frees_its_capacity_once() {
-    bounded(2, || a_future(true, false));
-    bounded(2, || a_future(false, true));
-    bounded(1, || a_future(true, true));
-}
-
-#[test]
-fn a_place_that_comes_free_is_had_once() {
-    bounded(3, one_place);
-}
-
-#[test]
-fn leaving_waiter_passes_its_permit_on() {
-    exhaustive(who_leaves);
-}
-
-#[test]
-fn a_task_that_waits_for_room_is_woken() {
-    exhaustive(a_task);
-}
-
-#[test]
-fn an_item_gives_its_place_back_once() {
-    bounded(2, || an_item(false));
-    bounded(1, || an_item(true));
-}
-
-#[test]
-fn standing_in_line_for_room_needs_a_second_look() {
-    must_fail("capacity: no check after joining", || bounded(3, one_place));
-}
-
-#[test]
-fn a_giver_that_overlooks_the_line_is_found() {
-    must_fail("capacity: a release overlooks the waiters", || {
-        bounded(3, one_place)
-    });
-}
-
-#[test]
-fn a_recount_must_not_read_an_old_count() {
-    must_fail("room: a recount reads an old word", || {
-        bounded(3, one_place)
-    });
-}
-
-#[test]
-fn a_place_given_twice_is_found() {
-    must_fail("capacity: admits too many", || bounded(3, one_place));
-}
-
-#[test]
-fn a_place_that_is_lost_with_its_waiter_is_found() {
-    must_fail("capacity: a leaving waiter keeps its permit", || {
-        exhaustive(who_leaves)
-    });
-}
-
-#[test]
-fn a_place_that_a_start_keeps_is_found() {
-    must_fail("capacity: a start keeps its permit", || {
-        bounded(2, || an_item(false))
-    });
+models! {
+    fn a_cancelled_future_frees_its_capacity_once() =
+        bounded(2, || a_future(true, false)),
+        bounded(2, || a_future(false, true)),
+        bounded(1, || a_future(true, true));
+    fn a_place_that_comes_free_is_had_once() = bounded(3, one_place);
+    fn leaving_waiter_passes_its_permit_on() = exhaustive(who_leaves);
+    fn a_task_that_waits_for_room_is_woken() = exhaustive(a_task);
+    fn an_item_gives_its_place_back_once() =
+        bounded(2, || an_item(false)), bounded(1, || an_item(true));
+    fn standing_in_line_for_room_needs_a_second_look() =
+        must_fail("capacity: no check after joining", || bounded(3, one_place));
+    fn a_giver_that_overlooks_the_line_is_found() =
+        must_fail("capacity: a release overlooks the waiters", || bounded(3, one_place));
+    fn a_recount_must_not_read_an_old_count() =
+        must_fail("room: a recount reads an old word", || bounded(3, one_place));
+    fn a_place_given_twice_is_found() =
+        must_fail("capacity: admits too many", || bounded(3, one_place));
+    fn a_place_that_is_lost_with_its_waiter_is_found() =
+        must_fail("capacity: a leaving waiter keeps its permit", || exhaustive(who_leaves));
+    fn a_place_that_a_start_keeps_is_found() =
+        must_fail("capacity: a start keeps its permit", || bounded(2, || an_item(false)));
 }

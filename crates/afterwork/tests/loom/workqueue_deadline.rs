@@ -1,21 +1,8 @@
 //! An item with a deadline starts or expires, never both, in any order.
 
-use afterwork::{
-    wake::Parker,
-    workqueue::{CancelHandle, JoinError, JoinHandle},
-};
-use std::{
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, Waker},
-    time::{Duration, Instant},
-};
-use sync::{
-    atomic::{AtomicU32, Ordering},
-    twin::must_fail,
-};
+use afterwork::workqueue::JoinHandle;
 
-use crate::support::{bounded, machine, plain, queue, spawn, wind_up};
+use crate::support::*;
 
 /// A deadline that does not expire by itself.
 const LATER: Duration = Duration::from_secs(3600);
@@ -98,44 +85,17 @@ fn expires_while_awaited() {
     wind_up(queue);
 }
 
-#[test]
-fn task_awaiting_an_item_is_notified_of_its_deadline() {
-    bounded(2, expires_while_awaited);
-}
-
-#[test]
-fn task_awaiting_an_item_must_have_a_timer() {
-    must_fail("deadline: the wheel wakes no task", || {
-        bounded(2, expires_while_awaited)
-    });
-}
-
-#[test]
-fn an_item_is_started_or_expires() {
-    bounded(2, || comes_at(false, false));
-}
-
-#[test]
-fn a_cancel_handle_and_a_deadline_end_an_item_once() {
-    bounded(2, || comes_at(false, true));
-}
-
-#[test]
-fn an_item_with_a_deadline_is_cancelled_once() {
-    bounded(2, || comes_at(true, false));
-}
-
-#[test]
-fn an_item_whose_deadline_is_over_never_starts() {
-    bounded(2, || is_over(false));
-    bounded(2, || is_over(true));
-}
-
-#[test]
-fn expiry_of_a_started_item_is_found() {
-    must_fail("deadline: expires a started item", || {
-        bounded(2, || comes_at(false, false))
-    });
+models! {
+    fn task_awaiting_an_item_is_notified_of_its_deadline() = bounded(2, expires_while_awaited);
+    fn task_awaiting_an_item_must_have_a_timer() =
+        must_fail("deadline: the wheel wakes no task", || bounded(2, expires_while_awaited));
+    fn an_item_is_started_or_expires() = bounded(2, || comes_at(false, false));
+    fn a_cancel_handle_and_a_deadline_end_an_item_once() = bounded(2, || comes_at(false, true));
+    fn an_item_with_a_deadline_is_cancelled_once() = bounded(2, || comes_at(true, false));
+    fn an_item_whose_deadline_is_over_never_starts() =
+        bounded(2, || is_over(false)), bounded(2, || is_over(true));
+    fn expiry_of_a_started_item_is_found() =
+        must_fail("deadline: expires a started item", || bounded(2, || comes_at(false, false)));
 }
 
 #[test]

@@ -1,14 +1,6 @@
 //! Timers: one that fires while the item is cancelled, changed, queued or disabled.
 
-use std::{sync::Arc, time::Duration};
-
-use afterwork::workqueue::{DelayedWork, Workqueue, model::Machine};
-use sync::{
-    atomic::{AtomicU32, Ordering},
-    twin::must_fail,
-};
-
-use crate::support::{bounded, machine, plain, spawn, wind_up};
+use crate::support::*;
 
 /// The clock of a model stays at zero until the model advances it.
 const SOON: Duration = Duration::from_millis(1);
@@ -63,9 +55,8 @@ fn cancel_meets_firing() {
     );
 }
 
-#[test]
-fn timer_is_either_cancelled_or_fires() {
-    bounded(3, cancel_meets_firing);
+models! {
+    fn timer_is_either_cancelled_or_fires() = bounded(3, cancel_meets_firing);
 }
 
 fn requeue_meets_firing() {
@@ -76,16 +67,10 @@ fn requeue_meets_firing() {
     );
 }
 
-#[test]
-fn an_item_is_armed_or_pending_and_never_both_or_neither() {
-    bounded(3, requeue_meets_firing);
-}
-
-#[test]
-fn firing_must_claim_the_item_before_it_unlocks_the_timer() {
-    must_fail("delayed: unlocks before it claims", || {
-        bounded(3, requeue_meets_firing);
-    });
+models! {
+    fn an_item_is_armed_or_pending_and_never_both_or_neither() = bounded(3, requeue_meets_firing);
+    fn firing_must_claim_the_item_before_it_unlocks_the_timer() =
+        must_fail("delayed: unlocks before it claims", || bounded(3, requeue_meets_firing));
 }
 
 fn mod_meets_firing() {
@@ -99,16 +84,10 @@ fn mod_meets_firing() {
     );
 }
 
-#[test]
-fn a_timer_that_was_changed_does_not_fire_at_its_former_time() {
-    bounded(3, mod_meets_firing);
-}
-
-#[test]
-fn firing_must_look_for_a_change() {
-    must_fail("delayed: fires a changed timer", || {
-        bounded(3, mod_meets_firing);
-    });
+models! {
+    fn a_timer_that_was_changed_does_not_fire_at_its_former_time() = bounded(3, mod_meets_firing);
+    fn firing_must_look_for_a_change() =
+        must_fail("delayed: fires a changed timer", || bounded(3, mod_meets_firing));
 }
 
 fn disable_meets_arming() {
@@ -127,16 +106,10 @@ fn disable_meets_arming() {
     wind_up(queue);
 }
 
-#[test]
-fn a_disabled_item_is_not_armed_and_does_not_become_so() {
-    bounded(3, disable_meets_arming);
-}
-
-#[test]
-fn arming_must_look_whether_the_item_is_disabled() {
-    must_fail("delayed: arming overlooks disable", || {
-        bounded(3, disable_meets_arming);
-    });
+models! {
+    fn a_disabled_item_is_not_armed_and_does_not_become_so() = bounded(3, disable_meets_arming);
+    fn arming_must_look_whether_the_item_is_disabled() =
+        must_fail("delayed: arming overlooks disable", || bounded(3, disable_meets_arming));
 }
 
 fn disable_meets_firing() {
@@ -150,16 +123,10 @@ fn disable_meets_firing() {
     );
 }
 
-#[test]
-fn timer_fires_or_disable_reports_the_item_as_pending() {
-    bounded(3, disable_meets_firing);
-}
-
-#[test]
-fn firing_must_leave_the_timer_to_whoever_disables_the_item() {
-    must_fail("delayed: firing overlooks disable", || {
-        bounded(3, disable_meets_firing);
-    });
+models! {
+    fn timer_fires_or_disable_reports_the_item_as_pending() = bounded(3, disable_meets_firing);
+    fn firing_must_leave_the_timer_to_whoever_disables_the_item() =
+        must_fail("delayed: firing overlooks disable", || bounded(3, disable_meets_firing));
 }
 
 /// A reaper fires the timer, because a cancelled enqueue left the item's link on a paused queue.
@@ -191,14 +158,8 @@ fn mod_meets_a_reaper() {
     drop(paused);
 }
 
-#[test]
-fn a_timer_that_was_changed_is_not_fired_by_a_reaper() {
-    bounded(2, mod_meets_a_reaper);
-}
-
-#[test]
-fn a_reaper_must_look_for_a_change() {
-    must_fail("delayed: fires a changed timer", || {
-        bounded(2, mod_meets_a_reaper);
-    });
+models! {
+    fn a_timer_that_was_changed_is_not_fired_by_a_reaper() = bounded(2, mod_meets_a_reaper);
+    fn a_reaper_must_look_for_a_change() =
+        must_fail("delayed: fires a changed timer", || bounded(2, mod_meets_a_reaper));
 }

@@ -1,14 +1,6 @@
 //! The end of a queue while a timer queues an item, and by a drop in a bottom half.
 
-use std::{sync::Arc, time::Duration};
-
-use afterwork::workqueue::{Busy, DelayedWork};
-use sync::{
-    atomic::{AtomicU32, Ordering},
-    twin::must_fail,
-};
-
-use crate::support::{bounded, machine, plain, spawn};
+use crate::support::*;
 
 /// The clock of a model stays at zero until the model advances it.
 const SOON: Duration = Duration::from_millis(1);
@@ -41,16 +33,10 @@ fn timer_meets_end() {
     assert_eq!(count.load(Ordering::Relaxed), nr_runs);
 }
 
-#[test]
-fn a_queue_does_not_end_while_a_timer_leaves_an_item() {
-    bounded(2, timer_meets_end);
-}
-
-#[test]
-fn end_must_wait_for_threads_that_push_items() {
-    must_fail("queue: a lease without its queue", || {
-        bounded(2, timer_meets_end)
-    });
+models! {
+    fn a_queue_does_not_end_while_a_timer_leaves_an_item() = bounded(2, timer_meets_end);
+    fn end_must_wait_for_threads_that_push_items() =
+        must_fail("queue: a lease without its queue", || bounded(2, timer_meets_end));
 }
 
 /// One thread drops the last handle of a queue. Another drops the last handle of an item whose
@@ -81,17 +67,11 @@ fn far_timer_meets_end(cancels: bool) {
     assert_eq!(nr_dropped.load(Ordering::Relaxed), 1);
 }
 
-#[test]
-fn delayed_items_are_dropped_with_their_queue() {
-    bounded(2, || far_timer_meets_end(true));
-    bounded(2, || far_timer_meets_end(false));
-}
-
-#[test]
-fn the_end_must_look_into_the_wheel() {
-    must_fail("end: leaves its timers", || {
-        bounded(2, || far_timer_meets_end(false))
-    });
+models! {
+    fn delayed_items_are_dropped_with_their_queue() =
+        bounded(2, || far_timer_meets_end(true)), bounded(2, || far_timer_meets_end(false));
+    fn the_end_must_look_into_the_wheel() =
+        must_fail("end: leaves its timers", || bounded(2, || far_timer_meets_end(false)));
 }
 
 /// A bottom-half item drops the last handle of a queue that has an item, all on one thread.
@@ -116,16 +96,11 @@ fn bottom_half_drops_the_last_handle() {
     drop(bh);
 }
 
-#[test]
-fn bottom_half_item_may_drop_the_last_handle_of_a_busy_queue() {
-    bounded(2, bottom_half_drops_the_last_handle);
-}
-
-#[test]
-fn the_end_of_a_queue_must_not_unwind() {
-    must_fail("queue: an end unwinds", || {
+models! {
+    fn bottom_half_item_may_drop_the_last_handle_of_a_busy_queue() =
         bounded(2, bottom_half_drops_the_last_handle);
-    });
+    fn the_end_of_a_queue_must_not_unwind() =
+        must_fail("queue: an end unwinds", || bounded(2, bottom_half_drops_the_last_handle));
 }
 
 /// An item drops the last handle of its queue on the worker. A reaper then destroys the queue.
@@ -139,14 +114,10 @@ fn item_drops_its_own_queue() {
     machine.end();
 }
 
-#[test]
-fn the_end_of_a_queue_that_goes_in_its_own_item_is_carried_out() {
-    bounded(2, item_drops_its_own_queue);
-}
-
-#[test]
-fn an_errand_must_wake_the_manager() {
-    must_fail("cleanups: the first does not wake the manager", || {
+models! {
+    fn the_end_of_a_queue_that_goes_in_its_own_item_is_carried_out() =
         bounded(2, item_drops_its_own_queue);
-    });
+    fn an_errand_must_wake_the_manager() =
+        must_fail("cleanups: the first does not wake the manager",
+            || bounded(2, item_drops_its_own_queue));
 }

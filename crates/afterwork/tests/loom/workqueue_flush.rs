@@ -1,15 +1,6 @@
 //! Flushing a queue: the items queued before the flush have ended, whichever thread ran them.
 
-use std::sync::Arc;
-
-use afterwork::workqueue::{Work, Workqueue};
-use loom::thread::JoinHandle;
-use sync::{
-    atomic::{AtomicBool, Ordering},
-    twin::must_fail,
-};
-
-use crate::support::{Plain, bounded, machine, plain, queue, spawn, wind_up};
+use crate::support::*;
 
 fn flush_beside_a_worker() {
     let (_machine, queue) = queue(1, false);
@@ -22,23 +13,13 @@ fn flush_beside_a_worker() {
     wind_up(queue);
 }
 
-#[test]
-fn queue_flush_sees_writes_of_the_run() {
-    bounded(2, flush_beside_a_worker);
-}
-
-#[test]
-fn flush_must_adopt_the_injector() {
-    must_fail("flush: forgets the injector", || {
-        bounded(2, flush_beside_a_worker);
-    });
-}
-
-#[test]
-fn last_item_of_a_color_must_notify() {
-    must_fail("flush: the last item of a color does not notify", || {
-        bounded(2, flush_beside_a_worker);
-    });
+models! {
+    fn queue_flush_sees_writes_of_the_run() = bounded(2, flush_beside_a_worker);
+    fn flush_must_adopt_the_injector() =
+        must_fail("flush: forgets the injector", || bounded(2, flush_beside_a_worker));
+    fn last_item_of_a_color_must_notify() =
+        must_fail("flush: the last item of a color does not notify",
+            || bounded(2, flush_beside_a_worker));
 }
 
 /// A joiner runs its item while another thread flushes the queue. If `adopted`, the flusher acts as
@@ -77,35 +58,17 @@ fn flush_beside_a_helper(adopted: bool) {
     wind_up(queue);
 }
 
-#[test]
-fn a_flush_waits_for_all_that_was_queued_before_it() {
-    bounded(3, || flush_beside_a_helper(false));
-}
-
-#[test]
-fn a_flush_must_look_for_helpers_after_the_injector() {
-    must_fail("flush: no fence", || {
+models! {
+    fn a_flush_waits_for_all_that_was_queued_before_it() =
         bounded(3, || flush_beside_a_helper(false));
-    });
-}
-
-#[test]
-fn a_flush_must_wait_for_helpers() {
-    must_fail("flush: forgets the helpers", || {
-        bounded(3, || flush_beside_a_helper(false));
-    });
-}
-
-#[test]
-fn last_helper_must_notify() {
-    must_fail("flush: the last helper does not notify", || {
-        bounded(3, || flush_beside_a_helper(false));
-    });
-}
-
-#[test]
-fn a_flush_waits_for_a_helper_whose_link_a_worker_met() {
-    bounded(2, || flush_beside_a_helper(true));
+    fn a_flush_must_look_for_helpers_after_the_injector() =
+        must_fail("flush: no fence", || bounded(3, || flush_beside_a_helper(false)));
+    fn a_flush_must_wait_for_helpers() =
+        must_fail("flush: forgets the helpers", || bounded(3, || flush_beside_a_helper(false)));
+    fn last_helper_must_notify() = must_fail("flush: the last helper does not notify",
+            || bounded(3, || flush_beside_a_helper(false)));
+    fn a_flush_waits_for_a_helper_whose_link_a_worker_met() =
+        bounded(2, || flush_beside_a_helper(true));
 }
 
 /// Queues `work` so that its joiner cannot take it off its list. Another thread flushes the queue.
@@ -141,16 +104,10 @@ fn a_worker_meets_what_is_helped() {
     wind_up(queue);
 }
 
-#[test]
-fn flush_waits_for_a_helper_that_started_after_it() {
-    bounded(2, a_worker_meets_what_is_helped);
-}
-
-#[test]
-fn tombstone_of_a_helped_item_must_count_until_the_run_ends() {
-    must_fail("item: forgets a helper's link", || {
-        bounded(2, a_worker_meets_what_is_helped);
-    });
+models! {
+    fn flush_waits_for_a_helper_that_started_after_it() = bounded(2, a_worker_meets_what_is_helped);
+    fn tombstone_of_a_helped_item_must_count_until_the_run_ends() =
+        must_fail("item: forgets a helper's link", || bounded(2, a_worker_meets_what_is_helped));
 }
 
 /// An item is queued elsewhere while its joiner runs it, which moves its list link and in-flight
@@ -183,16 +140,11 @@ fn helped_and_queued_elsewhere() {
     drop(other);
 }
 
-#[test]
-fn a_flush_waits_for_a_helper_whose_item_was_queued_elsewhere() {
-    bounded(2, helped_and_queued_elsewhere);
-}
-
-#[test]
-fn a_flush_must_look_for_helpers_again_when_a_link_was_cut_out() {
-    must_fail("flush: checks for helpers once", || {
+models! {
+    fn a_flush_waits_for_a_helper_whose_item_was_queued_elsewhere() =
         bounded(2, helped_and_queued_elsewhere);
-    });
+    fn a_flush_must_look_for_helpers_again_when_a_link_was_cut_out() =
+        must_fail("flush: checks for helpers once", || bounded(2, helped_and_queued_elsewhere));
 }
 
 /// Two flushes, each with its own earlier item. With two colors, one flush may have to wait.
@@ -215,9 +167,8 @@ fn two_flushes() {
     wind_up(queue);
 }
 
-#[test]
-fn overlapping_flushes_wait_each_for_earlier_items() {
-    bounded(1, two_flushes);
+models! {
+    fn overlapping_flushes_wait_each_for_earlier_items() = bounded(1, two_flushes);
 }
 
 /// An item is queued again while it may be running, and is flushed with its queue.
@@ -234,7 +185,6 @@ fn flush_of_a_requeued_item() {
     wind_up(queue);
 }
 
-#[test]
-fn a_flush_waits_for_both_runs_of_an_item_queued_twice() {
-    bounded(1, flush_of_a_requeued_item);
+models! {
+    fn a_flush_waits_for_both_runs_of_an_item_queued_twice() = bounded(1, flush_of_a_requeued_item);
 }

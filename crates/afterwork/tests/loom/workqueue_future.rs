@@ -1,19 +1,8 @@
 //! Futures: a wake during the end of a poll or a cancel, and the last waker during the end.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::{Arc, Mutex},
-    task::{Context, Poll, Waker},
-};
+use std::sync::Mutex;
 
-use afterwork::workqueue::{JoinError, Workqueue, block_on, model::Machine};
-use sync::{
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-    twin::must_fail,
-};
-
-use crate::support::{Barred, Plain, bounded, machine, plain, spawn, wind_up};
+use crate::support::*;
 
 fn queue(nr_workers: usize) -> (Machine, Workqueue) {
     let machine = machine(2, nr_workers);
@@ -84,16 +73,11 @@ fn wake_meets_the_end_of_the_poll() {
     wind_up(queue);
 }
 
-#[test]
-fn a_wake_during_a_poll_or_after_it_brings_another_poll() {
-    bounded(2, wake_meets_the_end_of_the_poll);
-}
-
-#[test]
-fn the_end_of_a_poll_must_look_for_a_wake() {
-    must_fail("future: suspend forgets the wake", || {
+models! {
+    fn a_wake_during_a_poll_or_after_it_brings_another_poll() =
         bounded(2, wake_meets_the_end_of_the_poll);
-    });
+    fn the_end_of_a_poll_must_look_for_a_wake() = must_fail("future: suspend forgets the wake",
+            || bounded(2, wake_meets_the_end_of_the_poll));
 }
 
 /// Two wakes, of which the second may find the future pending, and two workers.
@@ -110,16 +94,10 @@ fn wake_meets_wake() {
     wind_up(queue);
 }
 
-#[test]
-fn next_poll_sees_writes_before_a_wake_of_a_pending_future() {
-    bounded(1, wake_meets_wake);
-}
-
-#[test]
-fn a_wake_that_finds_the_future_pending_must_be_a_step() {
-    must_fail("future: pending is no transition", || {
-        bounded(1, wake_meets_wake)
-    });
+models! {
+    fn next_poll_sees_writes_before_a_wake_of_a_pending_future() = bounded(1, wake_meets_wake);
+    fn a_wake_that_finds_the_future_pending_must_be_a_step() =
+        must_fail("future: pending is no transition", || bounded(1, wake_meets_wake));
 }
 
 /// One thread wakes, the other cancels.
@@ -146,9 +124,8 @@ fn wake_meets_cancel() {
     wind_up(queue);
 }
 
-#[test]
-fn a_cancelled_future_is_dropped_once_whoever_wakes_it() {
-    bounded(1, wake_meets_cancel);
+models! {
+    fn a_cancelled_future_is_dropped_once_whoever_wakes_it() = bounded(1, wake_meets_cancel);
 }
 
 /// No thread wakes. The cancel arrives before, during or after the first poll.
@@ -180,16 +157,11 @@ fn cancel_follows_a_wake() {
     wind_up(queue);
 }
 
-#[test]
-fn a_cancelled_future_that_was_woken_is_dropped_by_a_worker() {
-    bounded(1, cancel_follows_a_wake);
-}
-
-#[test]
-fn a_cancel_that_moves_a_polled_future_is_found() {
-    must_fail("future: a cancel moves a polled future", || {
+models! {
+    fn a_cancelled_future_that_was_woken_is_dropped_by_a_worker() =
         bounded(1, cancel_follows_a_wake);
-    });
+    fn a_cancel_that_moves_a_polled_future_is_found() =
+        must_fail("future: a cancel moves a polled future", || bounded(1, cancel_follows_a_wake));
 }
 
 /// Two threads cancel, and a worker may poll first. The future ends once and is dropped once.
@@ -210,9 +182,8 @@ fn cancel_meets_cancel() {
     wind_up(queue);
 }
 
-#[test]
-fn a_future_that_two_threads_cancel_ends_once() {
-    bounded(1, cancel_meets_cancel);
+models! {
+    fn a_future_that_two_threads_cancel_ends_once() = bounded(1, cancel_meets_cancel);
 }
 
 /// One thread awaits the future while another cancels it, and a worker may poll it first.
@@ -234,30 +205,15 @@ fn cancel_meets_a_task() {
     machine.reap();
 }
 
-#[test]
-fn a_task_gets_the_outcome_of_a_cancelled_future() {
-    bounded(1, cancel_meets_a_task);
-}
-
-#[test]
-fn a_cancel_that_does_not_wake_the_task_is_found() {
-    must_fail("future: a cancel forgets its task", || {
-        bounded(1, cancel_meets_a_task);
-    });
-}
-
-#[test]
-fn a_cancelled_future_without_an_outcome_is_found() {
-    must_fail("future: a cancel ends it without an outcome", || {
-        bounded(1, cancel_meets_a_task);
-    });
-}
-
-#[test]
-fn a_cancel_that_only_leaves_word_would_be_slept_through() {
-    must_fail("future: a cancel is no wake", || {
-        bounded(2, cancel_meets_the_end_of_the_poll);
-    });
+models! {
+    fn a_task_gets_the_outcome_of_a_cancelled_future() = bounded(1, cancel_meets_a_task);
+    fn a_cancel_that_does_not_wake_the_task_is_found() =
+        must_fail("future: a cancel forgets its task", || bounded(1, cancel_meets_a_task));
+    fn a_cancelled_future_without_an_outcome_is_found() =
+        must_fail("future: a cancel ends it without an outcome",
+            || bounded(1, cancel_meets_a_task));
+    fn a_cancel_that_only_leaves_word_would_be_slept_through() =
+        must_fail("future: a cancel is no wake", || bounded(2, cancel_meets_the_end_of_the_poll));
 }
 
 /// The future completes while another thread drops its last waker, and no handle exists.
@@ -273,16 +229,10 @@ fn last_waker_meets_the_end() {
     // Loom reports an item that is leaked or freed twice.
 }
 
-#[test]
-fn the_last_waker_and_the_end_of_a_future_free_it_once() {
-    bounded(2, last_waker_meets_the_end);
-}
-
-#[test]
-fn a_future_that_its_end_does_not_free_is_noticed() {
-    must_fail("item: completion never frees", || {
-        bounded(2, last_waker_meets_the_end);
-    });
+models! {
+    fn the_last_waker_and_the_end_of_a_future_free_it_once() = bounded(2, last_waker_meets_the_end);
+    fn a_future_that_its_end_does_not_free_is_noticed() =
+        must_fail("item: completion never frees", || bounded(2, last_waker_meets_the_end));
 }
 
 /// The last waker is dropped while the future suspends, so no thread can wake it again.
@@ -295,16 +245,11 @@ fn last_waker_meets_the_suspension() {
     assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
 }
 
-#[test]
-fn unwakable_future_is_dropped_once_and_releases_its_queue() {
-    bounded(2, last_waker_meets_the_suspension);
-}
-
-#[test]
-fn a_forlorn_future_that_nobody_freed_would_be_seen() {
-    must_fail("future: suspend never frees", || {
+models! {
+    fn unwakable_future_is_dropped_once_and_releases_its_queue() =
         bounded(2, last_waker_meets_the_suspension);
-    });
+    fn a_forlorn_future_that_nobody_freed_would_be_seen() =
+        must_fail("future: suspend never frees", || bounded(2, last_waker_meets_the_suspension));
 }
 
 /// The queue is dropped while a waker queues its future.
@@ -329,14 +274,9 @@ fn wake_meets_the_end_of_the_queue() {
     waking.join().unwrap();
 }
 
-#[test]
-fn a_queue_does_not_go_before_its_futures_have_ended() {
-    bounded(1, wake_meets_the_end_of_the_queue);
-}
-
-#[test]
-fn a_future_that_waits_must_keep_its_count() {
-    must_fail("future: no held pwq", || {
+models! {
+    fn a_queue_does_not_go_before_its_futures_have_ended() =
         bounded(1, wake_meets_the_end_of_the_queue);
-    });
+    fn a_future_that_waits_must_keep_its_count() =
+        must_fail("future: no held pwq", || bounded(1, wake_meets_the_end_of_the_queue));
 }

@@ -1,21 +1,8 @@
 //! One item: queueing, running, flushing, cancelling, helping, freeing.
 
-use std::{
-    pin::Pin,
-    sync::{Arc, Mutex},
-    task::{Context, Poll, Wake, Waker},
-};
+use std::sync::Mutex;
 
-use afterwork::{
-    wake::{Parker, Unparker},
-    workqueue::{Work, Workqueue},
-};
-use sync::{
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-    twin::must_fail,
-};
-
-use crate::support::{Barred, Plain, bounded, machine, plain, queue, spawn, wind_up};
+use crate::support::*;
 
 /// Creates an item that counts its runs in a checked word. Two overlapping runs are a race.
 fn counting() -> (Work, Arc<Plain>) {
@@ -36,28 +23,13 @@ fn flush_reads(help: bool) {
     wind_up(queue);
 }
 
-#[test]
-fn flush_sees_writes_of_the_run() {
-    bounded(3, || flush_reads(false));
-}
-
-#[test]
-fn a_joiner_and_a_worker_run_the_item_once() {
-    bounded(3, || flush_reads(true));
-}
-
-#[test]
-fn the_steps_of_an_item_need_their_order() {
-    must_fail("item: relaxed transitions", || {
-        bounded(3, || flush_reads(false))
-    });
-}
-
-#[test]
-fn end_of_a_run_must_wake_flushers() {
-    must_fail("item: completion forgets its sleepers", || {
-        bounded(3, || flush_reads(false));
-    });
+models! {
+    fn flush_sees_writes_of_the_run() = bounded(3, || flush_reads(false));
+    fn a_joiner_and_a_worker_run_the_item_once() = bounded(3, || flush_reads(true));
+    fn the_steps_of_an_item_need_their_order() =
+        must_fail("item: relaxed transitions", || bounded(3, || flush_reads(false)));
+    fn end_of_a_run_must_wake_flushers() =
+        must_fail("item: completion forgets its sleepers", || bounded(3, || flush_reads(false)));
 }
 
 fn two_enqueuers() {
@@ -74,14 +46,10 @@ fn two_enqueuers() {
     assert_eq!(count.get(), u32::from(mine) + u32::from(theirs));
 }
 
-#[test]
-fn each_successful_enqueue_causes_one_run_without_overlap() {
-    bounded(1, two_enqueuers);
-}
-
-#[test]
-fn an_item_that_ran_beside_itself_would_be_seen() {
-    must_fail("item: runs overlap", || bounded(1, two_enqueuers));
+models! {
+    fn each_successful_enqueue_causes_one_run_without_overlap() = bounded(1, two_enqueuers);
+    fn an_item_that_ran_beside_itself_would_be_seen() =
+        must_fail("item: runs overlap", || bounded(1, two_enqueuers));
 }
 
 /// A thread writes a word and queues an item that may already be pending. A run sees the word.
@@ -106,16 +74,11 @@ fn enqueue_of_a_pending_item() {
     assert!(seen.load(Ordering::Relaxed), "no run saw the word");
 }
 
-#[test]
-fn run_sees_writes_before_an_enqueue_of_a_pending_item() {
-    bounded(2, enqueue_of_a_pending_item);
-}
-
-#[test]
-fn an_enqueue_that_finds_the_item_pending_must_be_a_step() {
-    must_fail("item: pending is no transition", || {
+models! {
+    fn run_sees_writes_before_an_enqueue_of_a_pending_item() =
         bounded(2, enqueue_of_a_pending_item);
-    });
+    fn an_enqueue_that_finds_the_item_pending_must_be_a_step() =
+        must_fail("item: pending is no transition", || bounded(2, enqueue_of_a_pending_item));
 }
 
 /// A cancel races with the worker; afterwards the item is queued again.
@@ -130,9 +93,8 @@ fn cancel_meets_pop() {
     assert_eq!(count.get(), u32::from(!cancelled) + u32::from(again));
 }
 
-#[test]
-fn item_is_either_cancelled_or_runs() {
-    bounded(3, cancel_meets_pop);
+models! {
+    fn item_is_either_cancelled_or_runs() = bounded(3, cancel_meets_pop);
 }
 
 /// Two items are cancelled, which removes tombstones, and one of them is queued again.
@@ -156,16 +118,10 @@ fn reaped_beside_an_enqueue() {
     );
 }
 
-#[test]
-fn a_tombstone_is_reaped_or_queued_again() {
-    bounded(1, reaped_beside_an_enqueue);
-}
-
-#[test]
-fn tombstone_removal_must_see_enqueuers() {
-    must_fail("reap: overlooks an enqueuer", || {
-        bounded(1, reaped_beside_an_enqueue);
-    });
+models! {
+    fn a_tombstone_is_reaped_or_queued_again() = bounded(1, reaped_beside_an_enqueue);
+    fn tombstone_removal_must_see_enqueuers() =
+        must_fail("reap: overlooks an enqueuer", || bounded(1, reaped_beside_an_enqueue));
 }
 
 /// The item queues itself again until `cancel_sync` stops it.
@@ -194,9 +150,8 @@ fn cancel_sync_ends_it() {
     assert_eq!(count.get(), 0);
 }
 
-#[test]
-fn nothing_runs_after_cancel_sync() {
-    bounded(2, cancel_sync_ends_it);
+models! {
+    fn nothing_runs_after_cancel_sync() = bounded(2, cancel_sync_ends_it);
 }
 
 /// Disabling races with queueing, and with the run.
@@ -216,16 +171,10 @@ fn disable_meets_enqueue() {
     assert_eq!(count.get(), 0);
 }
 
-#[test]
-fn a_disabled_item_is_not_pending_and_does_not_become_so() {
-    bounded(2, disable_meets_enqueue);
-}
-
-#[test]
-fn disable_must_wait_for_an_earlier_enqueuer() {
-    must_fail("cancel: overlooks a claim", || {
-        bounded(2, disable_meets_enqueue);
-    });
+models! {
+    fn a_disabled_item_is_not_pending_and_does_not_become_so() = bounded(2, disable_meets_enqueue);
+    fn disable_must_wait_for_an_earlier_enqueuer() =
+        must_fail("cancel: overlooks a claim", || bounded(2, disable_meets_enqueue));
 }
 
 /// Flushes a run that queues its own item and cancels it again.
@@ -256,16 +205,10 @@ fn flush_beside_a_cancel() {
     wind_up(queue);
 }
 
-#[test]
-fn flush_waits_for_the_run_when_the_requeue_is_cancelled() {
-    bounded(2, flush_beside_a_cancel);
-}
-
-#[test]
-fn a_cancel_must_not_pass_for_the_end_of_the_run() {
-    must_fail("item: a cancel ends the run", || {
-        bounded(2, flush_beside_a_cancel);
-    });
+models! {
+    fn flush_waits_for_the_run_when_the_requeue_is_cancelled() = bounded(2, flush_beside_a_cancel);
+    fn a_cancel_must_not_pass_for_the_end_of_the_run() =
+        must_fail("item: a cancel ends the run", || bounded(2, flush_beside_a_cancel));
 }
 
 /// The last handle is dropped before, during or after the run.
@@ -279,14 +222,10 @@ fn last_handle() {
     // Loom reports an item that is leaked or freed twice.
 }
 
-#[test]
-fn a_dropped_item_is_freed_once() {
-    bounded(3, last_handle);
-}
-
-#[test]
-fn an_item_that_nobody_frees_is_noticed() {
-    must_fail("item: completion never frees", || bounded(3, last_handle));
+models! {
+    fn a_dropped_item_is_freed_once() = bounded(3, last_handle);
+    fn an_item_that_nobody_frees_is_noticed() =
+        must_fail("item: completion never frees", || bounded(3, last_handle));
 }
 
 /// The run clones the handle that it borrows while the last other handle is dropped.
@@ -305,16 +244,10 @@ fn cloned_in_the_run() {
     assert!(!work.is_orphaned());
 }
 
-#[test]
-fn a_handle_cloned_in_the_run_keeps_the_item() {
-    bounded(3, cloned_in_the_run);
-}
-
-#[test]
-fn a_clone_must_wait_for_the_handle_that_goes() {
-    must_fail("item: a clone does not wait", || {
-        bounded(3, cloned_in_the_run)
-    });
+models! {
+    fn a_handle_cloned_in_the_run_keeps_the_item() = bounded(3, cloned_in_the_run);
+    fn a_clone_must_wait_for_the_handle_that_goes() =
+        must_fail("item: a clone does not wait", || bounded(3, cloned_in_the_run));
 }
 
 fn spawn_and_join(help: bool) {
@@ -324,10 +257,9 @@ fn spawn_and_join(help: bool) {
     wind_up(queue);
 }
 
-#[test]
-fn joiner_gets_the_return_value_of_the_closure() {
-    bounded(3, || spawn_and_join(false));
-    bounded(3, || spawn_and_join(true));
+models! {
+    fn joiner_gets_the_return_value_of_the_closure() =
+        bounded(3, || spawn_and_join(false)), bounded(3, || spawn_and_join(true));
 }
 
 /// The handle is dropped, or cancels, before, during or after the run of the closure.
@@ -352,10 +284,9 @@ fn handle_goes(cancel: bool) {
     assert_eq!(dropped.load(Ordering::Relaxed), 1);
 }
 
-#[test]
-fn a_closure_and_its_result_are_dropped_once() {
-    bounded(3, || handle_goes(false));
-    bounded(3, || handle_goes(true));
+models! {
+    fn a_closure_and_its_result_are_dropped_once() =
+        bounded(3, || handle_goes(false)), bounded(3, || handle_goes(true));
 }
 
 struct Task(Unparker);
@@ -387,14 +318,10 @@ fn polled() {
     wind_up(queue);
 }
 
-#[test]
-fn a_task_that_polled_is_woken() {
-    bounded(3, polled);
-}
-
-#[test]
-fn the_end_of_a_run_must_wake_the_task() {
-    must_fail("item: completion forgets its task", || bounded(3, polled));
+models! {
+    fn a_task_that_polled_is_woken() = bounded(3, polled);
+    fn the_end_of_a_run_must_wake_the_task() =
+        must_fail("item: completion forgets its task", || bounded(3, polled));
 }
 
 /// The queue is dropped while a joiner, or one of the workers, runs an item of it.
@@ -415,30 +342,15 @@ fn queue_goes_beside_a_helper(nr_workers: usize) {
     helper.join().unwrap();
 }
 
-#[test]
-fn a_queue_does_not_go_before_its_items_have_run() {
-    bounded(1, || queue_goes_beside_a_helper(1));
-}
-
-#[test]
-fn a_drain_must_look_at_the_seats_after_the_injector() {
-    must_fail("drain: no fence", || {
+models! {
+    fn a_queue_does_not_go_before_its_items_have_run() =
         bounded(1, || queue_goes_beside_a_helper(1));
-    });
-}
-
-#[test]
-fn drain_must_see_writes_of_seat_holders() {
-    must_fail("drain: relaxed read of the seats", || {
-        bounded(1, || queue_goes_beside_a_helper(1));
-    });
-}
-
-#[test]
-fn a_drain_must_wait_for_helpers() {
-    must_fail("drain: forgets the seat holders", || {
-        bounded(2, || queue_goes_beside_a_helper(0));
-    });
+    fn a_drain_must_look_at_the_seats_after_the_injector() =
+        must_fail("drain: no fence", || bounded(1, || queue_goes_beside_a_helper(1)));
+    fn drain_must_see_writes_of_seat_holders() = must_fail("drain: relaxed read of the seats",
+            || bounded(1, || queue_goes_beside_a_helper(1)));
+    fn a_drain_must_wait_for_helpers() = must_fail("drain: forgets the seat holders",
+            || bounded(2, || queue_goes_beside_a_helper(0)));
 }
 
 /// Two items of a queue that runs one at a time, with two workers.
@@ -458,9 +370,8 @@ fn one_at_a_time() {
     assert_eq!(inside.get(), 2);
 }
 
-#[test]
-fn one_seat_means_one_item_at_a_time_and_none_forgotten() {
-    bounded(1, one_at_a_time);
+models! {
+    fn one_seat_means_one_item_at_a_time_and_none_forgotten() = bounded(1, one_at_a_time);
 }
 
 /// Items of an ordered queue. One is cancelled, which removes it from the wait queue.
@@ -481,9 +392,8 @@ fn ordered_cancel() {
     assert_eq!(count_second.get(), 1);
 }
 
-#[test]
-fn an_ordered_item_is_cut_out_or_runs() {
-    bounded(2, ordered_cancel);
+models! {
+    fn an_ordered_item_is_cut_out_or_runs() = bounded(2, ordered_cancel);
 }
 
 /// A cancelled item whose tombstone is on one queue's list is queued on another queue.
@@ -499,9 +409,8 @@ fn moved_to_another_queue() {
     assert_eq!(count.get(), u32::from(!cancelled) + u32::from(again));
 }
 
-#[test]
-fn a_tombstone_follows_its_item_to_another_queue() {
-    bounded(2, moved_to_another_queue);
+models! {
+    fn a_tombstone_follows_its_item_to_another_queue() = bounded(2, moved_to_another_queue);
 }
 
 /// As above, but only the enqueuer can remove the tombstone from the pool's injector.
@@ -519,14 +428,8 @@ fn moved_from_a_stuck_pool() {
     drop(second);
 }
 
-#[test]
-fn a_tombstone_is_got_out_of_a_pool_where_nobody_works() {
-    bounded(2, moved_from_a_stuck_pool);
-}
-
-#[test]
-fn cutting_a_tombstone_out_must_look_into_the_injector() {
-    must_fail("cut out: forgets the injector", || {
-        bounded(2, moved_from_a_stuck_pool);
-    });
+models! {
+    fn a_tombstone_is_got_out_of_a_pool_where_nobody_works() = bounded(2, moved_from_a_stuck_pool);
+    fn cutting_a_tombstone_out_must_look_into_the_injector() =
+        must_fail("cut out: forgets the injector", || bounded(2, moved_from_a_stuck_pool));
 }

@@ -1,14 +1,6 @@
 //! The injector, the thread-local lists and the gate, each on its own.
 
-use std::sync::Arc;
-
-use afterwork::workqueue::model::{Gates, Injected, Pushed, SharedCount};
-use sync::{
-    atomic::{AtomicU32, Ordering},
-    twin::must_fail,
-};
-
-use crate::support::{bounded, exhaustive, spawn};
+use crate::support::*;
 
 /// Checks that the items of each producer arrive in order, and counts them.
 #[derive(Default)]
@@ -82,24 +74,12 @@ fn take_back() {
     assert_eq!(got.total, 3);
 }
 
-#[test]
-fn injected_items_arrive_whole_and_in_order() {
-    exhaustive(inject);
-}
-
-#[test]
-fn an_item_taken_back_tears_no_hole() {
-    exhaustive(take_back);
-}
-
-#[test]
-fn injecting_needs_release() {
-    must_fail("stack: relaxed push", || exhaustive(inject));
-}
-
-#[test]
-fn taking_injected_items_needs_acquire() {
-    must_fail("stack: relaxed take", || exhaustive(inject));
+models! {
+    fn injected_items_arrive_whole_and_in_order() = exhaustive(inject);
+    fn an_item_taken_back_tears_no_hole() = exhaustive(take_back);
+    fn injecting_needs_release() = must_fail("stack: relaxed push", || exhaustive(inject));
+    fn taking_injected_items_needs_acquire() =
+        must_fail("stack: relaxed take", || exhaustive(inject));
 }
 
 /// A thread learns of an item before its push, for example from its state, and takes it back from
@@ -120,16 +100,11 @@ fn take_back_beside_the_push() {
     assert_eq!(got.total, 2);
 }
 
-#[test]
-fn an_item_that_is_taken_back_beside_its_push_tears_no_hole() {
-    exhaustive(take_back_beside_the_push);
-}
-
-#[test]
-fn recalling_an_item_must_see_its_push() {
-    must_fail("inject: relaxed read", || {
+models! {
+    fn an_item_that_is_taken_back_beside_its_push_tears_no_hole() =
         exhaustive(take_back_beside_the_push);
-    });
+    fn recalling_an_item_must_see_its_push() =
+        must_fail("inject: relaxed read", || exhaustive(take_back_beside_the_push));
 }
 
 /// A thread releases the only seat while another requests it, and finds it or receives it.
@@ -176,31 +151,15 @@ fn seats_that_change() {
     assert_eq!(gates.nr_active(), 2);
 }
 
-#[test]
-fn seat_is_never_lost_between_release_and_wait() {
-    exhaustive(one_seat);
-}
-
-#[test]
-fn a_seat_is_never_forgotten_while_the_limit_changes() {
-    bounded(3, seats_that_change);
-}
-
-#[test]
-fn standing_in_line_needs_a_second_look() {
-    must_fail("active: no second check", || exhaustive(one_seat));
-}
-
-#[test]
-fn a_seat_that_leaks_is_found() {
-    must_fail("active: a seat that leaks", || {
-        bounded(3, seats_that_change)
-    });
-}
-
-#[test]
-fn a_seat_given_twice_is_found() {
-    must_fail("active: a seat given twice", || exhaustive(one_seat));
+models! {
+    fn seat_is_never_lost_between_release_and_wait() = exhaustive(one_seat);
+    fn a_seat_is_never_forgotten_while_the_limit_changes() = bounded(3, seats_that_change);
+    fn standing_in_line_needs_a_second_look() =
+        must_fail("active: no second check", || exhaustive(one_seat));
+    fn a_seat_that_leaks_is_found() =
+        must_fail("active: a seat that leaks", || bounded(3, seats_that_change));
+    fn a_seat_given_twice_is_found() =
+        must_fail("active: a seat given twice", || exhaustive(one_seat));
 }
 
 /// Acquires all four seats. Seats that are released then stay in the seat cache of their node.
@@ -271,45 +230,18 @@ fn a_stock_meets_a_flush() {
     assert!(flush.has_ended());
 }
 
-#[test]
-fn cached_seat_is_found_by_a_waiter() {
-    exhaustive(a_stock_meets_a_line);
-}
-
-#[test]
-fn drain_sees_writes_of_holders_of_cached_seats() {
-    exhaustive(a_stock_meets_a_drain);
-}
-
-#[test]
-fn flush_sees_writes_of_helpers_counted_in_stocks() {
-    exhaustive(a_stock_meets_a_flush);
-}
-
-#[test]
-fn stocks_that_are_not_closed_are_found() {
-    must_fail("stock: a wait queue leaves it open", || {
-        exhaustive(a_stock_meets_a_line)
-    });
-    must_fail("stock: a drain leaves it open", || {
-        exhaustive(a_stock_meets_a_drain)
-    });
-    must_fail("stock: a flush leaves it open", || {
-        exhaustive(a_stock_meets_a_flush)
-    });
-}
-
-#[test]
-fn closing_stocks_must_see_writes_and_be_notified() {
-    must_fail("stock: relaxed transitions", || {
-        exhaustive(a_stock_meets_a_drain)
-    });
-    must_fail("stock: relaxed read of the helpers", || {
-        exhaustive(a_stock_meets_a_flush)
-    });
-    must_fail("stock: the last helper does not notify", || {
-        exhaustive(a_stock_meets_a_flush)
-    });
+models! {
+    fn cached_seat_is_found_by_a_waiter() = exhaustive(a_stock_meets_a_line);
+    fn drain_sees_writes_of_holders_of_cached_seats() = exhaustive(a_stock_meets_a_drain);
+    fn flush_sees_writes_of_helpers_counted_in_stocks() = exhaustive(a_stock_meets_a_flush);
+    fn stocks_that_are_not_closed_are_found() =
+        must_fail("stock: a wait queue leaves it open", || exhaustive(a_stock_meets_a_line)),
+        must_fail("stock: a drain leaves it open", || exhaustive(a_stock_meets_a_drain)),
+        must_fail("stock: a flush leaves it open", || exhaustive(a_stock_meets_a_flush));
+    fn closing_stocks_must_see_writes_and_be_notified() =
+        must_fail("stock: relaxed transitions", || exhaustive(a_stock_meets_a_drain)),
+        must_fail("stock: relaxed read of the helpers", || exhaustive(a_stock_meets_a_flush)),
+        must_fail("stock: the last helper does not notify", || exhaustive(a_stock_meets_a_flush));
 }
 
 /// The owner uses its value twice, and the collector checks twice. Each takes the whole value.
@@ -325,46 +257,20 @@ fn owner_meets_scanner() {
     assert_eq!(given + taken + shared_count.scan().1.unwrap_or(0), 2);
 }
 
-#[test]
-fn owner_and_scanner_never_use_the_data_together() {
-    exhaustive(owner_meets_scanner);
-}
-
-#[test]
-fn the_looker_must_pass_a_barrier() {
-    must_fail("biased: scans without a barrier", || {
-        exhaustive(owner_meets_scanner);
-    });
-}
-
-#[test]
-fn the_looker_must_not_overlook_the_owner() {
-    must_fail("biased: overlooks the owner", || {
-        exhaustive(owner_meets_scanner);
-    });
-}
-
-#[test]
-fn scanner_must_not_take_data_that_was_taken_back() {
-    must_fail("biased: overlooks a recall", || {
-        exhaustive(owner_meets_scanner);
-    });
-}
-
-#[test]
-fn writes_of_the_owner_are_seen() {
-    must_fail("biased: relaxed leave", || exhaustive(owner_meets_scanner));
-    must_fail("biased: relaxed scan", || exhaustive(owner_meets_scanner));
-}
-
-#[test]
-fn writes_of_the_scanner_are_seen() {
-    must_fail("biased: relaxed return", || {
-        exhaustive(owner_meets_scanner);
-    });
-    must_fail("biased: relaxed read of the ask", || {
-        exhaustive(owner_meets_scanner);
-    });
+models! {
+    fn owner_and_scanner_never_use_the_data_together() = exhaustive(owner_meets_scanner);
+    fn the_looker_must_pass_a_barrier() =
+        must_fail("biased: scans without a barrier", || exhaustive(owner_meets_scanner));
+    fn the_looker_must_not_overlook_the_owner() =
+        must_fail("biased: overlooks the owner", || exhaustive(owner_meets_scanner));
+    fn scanner_must_not_take_data_that_was_taken_back() =
+        must_fail("biased: overlooks a recall", || exhaustive(owner_meets_scanner));
+    fn writes_of_the_owner_are_seen() =
+        must_fail("biased: relaxed leave", || exhaustive(owner_meets_scanner)),
+        must_fail("biased: relaxed scan", || exhaustive(owner_meets_scanner));
+    fn writes_of_the_scanner_are_seen() =
+        must_fail("biased: relaxed return", || exhaustive(owner_meets_scanner)),
+        must_fail("biased: relaxed read of the ask", || exhaustive(owner_meets_scanner));
 }
 
 /// A thread returns a value while the collector checks.

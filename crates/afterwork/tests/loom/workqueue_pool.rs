@@ -1,16 +1,6 @@
 //! Pools: parking, kicks, culling, the monitor.
 
-use std::sync::Arc;
-
-use afterwork::workqueue::Work;
-use sync::{
-    atomic::{AtomicUsize, Ordering},
-    twin::must_fail,
-};
-
-use crate::support::{
-    Barred, bounded, exhaustive, first_waits_for_second, machine, plain, spawn, wind_up,
-};
+use crate::support::*;
 
 /// A worker that is about to park, and an item. The item runs.
 fn one_worker_one_item() {
@@ -60,76 +50,27 @@ fn flush_adopts_urgent() {
     wind_up(queue);
 }
 
-#[test]
-fn an_item_is_never_left_to_sleeping_workers() {
-    bounded(3, one_worker_one_item);
-}
-
-#[test]
-fn an_item_is_never_left_behind_one_that_blocks() {
-    bounded(1, || first_waits_for_second(2, Barred::pass));
-}
-
-#[test]
-fn an_item_adopted_by_a_flush_is_not_left_to_a_sleeping_worker() {
-    bounded(1, flush_adopts);
-}
-
-#[test]
-fn urgent_item_adopted_by_a_flush_wakes_a_worker() {
-    bounded(1, flush_adopts_urgent);
-}
-
-#[test]
-fn an_urgent_item_that_does_not_line_up_is_missed() {
-    must_fail("lanes: forgets to request a seat", || {
-        bounded(1, flush_adopts_urgent)
-    });
-}
-
-#[test]
-fn pushing_needs_its_fence() {
-    must_fail("push: no fence", || bounded(3, one_worker_one_item));
-}
-
-#[test]
-fn lying_down_needs_its_fence() {
-    must_fail("worker park: no fence", || bounded(3, one_worker_one_item));
-}
-
-#[test]
-fn lying_down_needs_a_second_look() {
-    must_fail("worker park: no second check", || {
-        bounded(3, one_worker_one_item)
-    });
-}
-
-#[test]
-fn checking_after_the_lock_misses_items_adopted_by_a_flush() {
-    must_fail("worker park: checks after the lock", || {
-        bounded(1, flush_adopts)
-    });
-}
-
-#[test]
-fn taking_needs_its_fence() {
-    must_fail("take: no fence", || {
-        bounded(1, || first_waits_for_second(2, Barred::pass))
-    });
-}
-
-#[test]
-fn taking_needs_the_chained_kick() {
-    must_fail("take: no chained kick", || {
-        bounded(1, || first_waits_for_second(2, Barred::pass))
-    });
-}
-
-#[test]
-fn a_forgotten_wake_up_is_noticed() {
-    must_fail("wake queue: forgets to fire", || {
-        bounded(2, one_worker_one_item)
-    });
+models! {
+    fn an_item_is_never_left_to_sleeping_workers() = bounded(3, one_worker_one_item);
+    fn an_item_is_never_left_behind_one_that_blocks() =
+        bounded(1, || first_waits_for_second(2, Barred::pass));
+    fn an_item_adopted_by_a_flush_is_not_left_to_a_sleeping_worker() = bounded(1, flush_adopts);
+    fn urgent_item_adopted_by_a_flush_wakes_a_worker() = bounded(1, flush_adopts_urgent);
+    fn an_urgent_item_that_does_not_line_up_is_missed() =
+        must_fail("lanes: forgets to request a seat", || bounded(1, flush_adopts_urgent));
+    fn pushing_needs_its_fence() = must_fail("push: no fence", || bounded(3, one_worker_one_item));
+    fn lying_down_needs_its_fence() =
+        must_fail("worker park: no fence", || bounded(3, one_worker_one_item));
+    fn lying_down_needs_a_second_look() =
+        must_fail("worker park: no second check", || bounded(3, one_worker_one_item));
+    fn checking_after_the_lock_misses_items_adopted_by_a_flush() =
+        must_fail("worker park: checks after the lock", || bounded(1, flush_adopts));
+    fn taking_needs_its_fence() =
+        must_fail("take: no fence", || bounded(1, || first_waits_for_second(2, Barred::pass)));
+    fn taking_needs_the_chained_kick() = must_fail("take: no chained kick",
+            || bounded(1, || first_waits_for_second(2, Barred::pass)));
+    fn a_forgotten_wake_up_is_noticed() =
+        must_fail("wake queue: forgets to fire", || bounded(2, one_worker_one_item));
 }
 
 /// An item for a pool whose only worker is busy, while the monitor is about to disarm itself.
@@ -153,16 +94,10 @@ fn pushed_while_the_watch_ends() {
     drop(queue);
 }
 
-#[test]
-fn stuck_work_is_seen_by_the_watch() {
-    exhaustive(pushed_while_the_watch_ends);
-}
-
-#[test]
-fn the_watch_needs_its_fence() {
-    must_fail("watch: no fence", || {
-        exhaustive(pushed_while_the_watch_ends)
-    });
+models! {
+    fn stuck_work_is_seen_by_the_watch() = exhaustive(pushed_while_the_watch_ends);
+    fn the_watch_needs_its_fence() =
+        must_fail("watch: no fence", || exhaustive(pushed_while_the_watch_ends));
 }
 
 /// A worker is kicked and culled at the same time. A missing worker is created again.
@@ -186,12 +121,7 @@ fn kick_meets_cull(nr_workers: usize) {
     wind_up(queue);
 }
 
-#[test]
-fn a_kicked_worker_is_never_culled_and_its_item_is_run() {
-    bounded(2, || kick_meets_cull(1));
-}
-
-#[test]
-fn a_kick_must_claim() {
-    must_fail("kick: no claim", || bounded(2, || kick_meets_cull(1)));
+models! {
+    fn a_kicked_worker_is_never_culled_and_its_item_is_run() = bounded(2, || kick_meets_cull(1));
+    fn a_kick_must_claim() = must_fail("kick: no claim", || bounded(2, || kick_meets_cull(1)));
 }

@@ -1,15 +1,6 @@
 //! Items in user memory: queueing, runs that free them, and frees after cancels and flushes.
 
-use std::{ptr::NonNull, sync::Arc};
-
-use afterwork::workqueue::Workqueue;
-use raw::RawWork;
-use sync::{
-    atomic::{AtomicU32, Ordering},
-    twin::must_fail,
-};
-
-use crate::support::{Plain, bounded, queue, spawn, wind_up};
+use crate::support::*;
 
 /// A user's structure: an item, and a count of its runs that the model checks. Two overlapping runs
 /// are a race. So is a run that overlaps a read made when the item should be idle.
@@ -98,28 +89,14 @@ fn flush_then_free(help: bool) {
     wind_up(queue);
 }
 
-#[test]
-fn a_raw_item_that_was_flushed_has_run_and_may_be_freed() {
-    bounded(2, || flush_then_free(false));
-}
-
-#[test]
-fn raw_item_run_by_its_flusher_may_be_freed() {
-    bounded(2, || flush_then_free(true));
-}
-
-#[test]
-fn waiter_for_a_start_must_wait_for_the_run_after_it() {
-    must_fail("raw: a start forgets its waiters", || {
+models! {
+    fn a_raw_item_that_was_flushed_has_run_and_may_be_freed() =
         bounded(2, || flush_then_free(false));
-    });
-}
-
-#[test]
-fn a_waiter_must_make_a_step() {
-    must_fail("raw: a waiter makes no transition", || {
-        bounded(2, || flush_then_free(false));
-    });
+    fn raw_item_run_by_its_flusher_may_be_freed() = bounded(2, || flush_then_free(true));
+    fn waiter_for_a_start_must_wait_for_the_run_after_it() =
+        must_fail("raw: a start forgets its waiters", || bounded(2, || flush_then_free(false)));
+    fn a_waiter_must_make_a_step() =
+        must_fail("raw: a waiter makes no transition", || bounded(2, || flush_then_free(false)));
 }
 
 /// The item is queued again, possibly during its run, and flushed, perhaps by helping.
@@ -134,16 +111,10 @@ fn queued_beside_a_run(help: bool) {
     wind_up(queue);
 }
 
-#[test]
-fn a_raw_item_is_not_helped_beside_its_run() {
-    bounded(2, || queued_beside_a_run(true));
-}
-
-#[test]
-fn a_run_must_be_noted_before_its_start() {
-    must_fail("raw: a run is noted after its start", || {
-        bounded(2, || queued_beside_a_run(true));
-    });
+models! {
+    fn a_raw_item_is_not_helped_beside_its_run() = bounded(2, || queued_beside_a_run(true));
+    fn a_run_must_be_noted_before_its_start() = must_fail("raw: a run is noted after its start",
+            || bounded(2, || queued_beside_a_run(true)));
 }
 
 /// The item is cancelled while a worker may start it, then freed.
@@ -157,9 +128,8 @@ fn cancel_then_free() {
     wind_up(queue);
 }
 
-#[test]
-fn a_raw_item_that_was_cancelled_does_not_run_and_may_be_freed() {
-    bounded(2, cancel_then_free);
+models! {
+    fn a_raw_item_that_was_cancelled_does_not_run_and_may_be_freed() = bounded(2, cancel_then_free);
 }
 
 /// A run frees its item.
@@ -173,9 +143,8 @@ fn freed_by_its_run() {
     assert_eq!(nr_runs.get(), 1);
 }
 
-#[test]
-fn a_raw_item_may_be_freed_by_its_run() {
-    bounded(2, freed_by_its_run);
+models! {
+    fn a_raw_item_may_be_freed_by_its_run() = bounded(2, freed_by_its_run);
 }
 
 fn two_enqueuers() {
@@ -193,21 +162,12 @@ fn two_enqueuers() {
     assert_eq!(nr_runs.get(), u32::from(mine) + u32::from(theirs));
 }
 
-#[test]
-fn raw_item_runs_once_for_each_enqueue_without_overlap() {
-    bounded(1, two_enqueuers);
-}
-
-#[test]
-fn a_raw_item_that_ran_beside_itself_would_be_seen() {
-    must_fail("raw: runs overlap", || bounded(1, two_enqueuers));
-}
-
-#[test]
-fn item_deferred_to_a_run_must_be_put_back() {
-    must_fail("raw: an end forgets a deferred item", || {
-        bounded(1, two_enqueuers);
-    });
+models! {
+    fn raw_item_runs_once_for_each_enqueue_without_overlap() = bounded(1, two_enqueuers);
+    fn a_raw_item_that_ran_beside_itself_would_be_seen() =
+        must_fail("raw: runs overlap", || bounded(1, two_enqueuers));
+    fn item_deferred_to_a_run_must_be_put_back() =
+        must_fail("raw: an end forgets a deferred item", || bounded(1, two_enqueuers));
 }
 
 /// The item queues itself again until `cancel_sync` stops it. Then it is freed.
@@ -221,10 +181,9 @@ fn cancel_ends_requeueing(nr_workers: usize) {
     wind_up(queue);
 }
 
-#[test]
-fn a_raw_item_that_queues_itself_is_idle_after_cancel_sync() {
-    bounded(1, || cancel_ends_requeueing(1));
-    bounded(1, || cancel_ends_requeueing(2));
+models! {
+    fn a_raw_item_that_queues_itself_is_idle_after_cancel_sync() =
+        bounded(1, || cancel_ends_requeueing(1)), bounded(1, || cancel_ends_requeueing(2));
 }
 
 /// One thread flushes while another cancels. The flush ends.
@@ -240,14 +199,8 @@ fn cancelled_beside_a_flush() {
     wind_up(queue);
 }
 
-#[test]
-fn a_flush_of_a_raw_item_ends_when_it_is_cancelled() {
-    bounded(1, cancelled_beside_a_flush);
-}
-
-#[test]
-fn cancel_must_notify_flushers() {
-    must_fail("raw: a cancel forgets the waiters", || {
-        bounded(1, cancelled_beside_a_flush);
-    });
+models! {
+    fn a_flush_of_a_raw_item_ends_when_it_is_cancelled() = bounded(1, cancelled_beside_a_flush);
+    fn cancel_must_notify_flushers() =
+        must_fail("raw: a cancel forgets the waiters", || bounded(1, cancelled_beside_a_flush));
 }

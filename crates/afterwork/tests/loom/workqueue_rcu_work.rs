@@ -1,20 +1,6 @@
 //! Items that wait for readers: one that is cancelled, queued or flushed while a grace period ends.
 
-use std::sync::Arc;
-
-use afterwork::{
-    rcu::{
-        self,
-        model::{sweep, sweep_when_wanted},
-    },
-    workqueue::{RcuWork, Workqueue, model::Machine},
-};
-use sync::{
-    atomic::{AtomicBool, AtomicU32, Ordering},
-    twin::must_fail,
-};
-
-use crate::support::{bounded, machine, plain, spawn, wind_up};
+use crate::support::*;
 
 /// Creates a machine without workers, an item, and its count of runs. The model runs the items.
 fn one_item() -> (Arc<Machine>, Workqueue, RcuWork, Arc<AtomicU32>) {
@@ -60,16 +46,10 @@ fn requeue_meets_the_end() {
     assert_eq!((nr_runs, queued), (1, false));
 }
 
-#[test]
-fn rcu_work_is_either_armed_or_pending() {
-    bounded(2, requeue_meets_the_end);
-}
-
-#[test]
-fn grace_period_end_must_claim_the_item_before_unlocking_it() {
-    must_fail("delayed: unlocks before it claims", || {
-        bounded(2, requeue_meets_the_end);
-    });
+models! {
+    fn rcu_work_is_either_armed_or_pending() = bounded(2, requeue_meets_the_end);
+    fn grace_period_end_must_claim_the_item_before_unlocking_it() =
+        must_fail("delayed: unlocks before it claims", || bounded(2, requeue_meets_the_end));
 }
 
 /// Flushes an item while another thread queues it.
@@ -104,14 +84,8 @@ fn flush_meets_queueing() {
     wind_up(queue);
 }
 
-#[test]
-fn flush_waits_for_an_item_with_an_unsubmitted_callback() {
-    bounded(2, flush_meets_queueing);
-}
-
-#[test]
-fn flush_must_ask_until_the_item_waits_no_more() {
-    must_fail("rcu_work: flush asks once", || {
-        bounded(2, flush_meets_queueing);
-    });
+models! {
+    fn flush_waits_for_an_item_with_an_unsubmitted_callback() = bounded(2, flush_meets_queueing);
+    fn flush_must_ask_until_the_item_waits_no_more() =
+        must_fail("rcu_work: flush asks once", || bounded(2, flush_meets_queueing));
 }

@@ -1,14 +1,6 @@
 //! Rescuers: calls to a rescuer that is about to sleep, and workers that arrive late.
 
-use std::sync::Arc;
-
-use afterwork::workqueue::Work;
-use sync::{
-    atomic::{AtomicUsize, Ordering},
-    twin::must_fail,
-};
-
-use crate::support::{bounded, machine, plain, wind_up};
+use crate::support::*;
 
 /// Time after which a pool that lacks a worker calls its rescuers.
 const LONG_NS: u64 = 10_000_000;
@@ -51,26 +43,12 @@ fn worker_comes_after_all() {
     wind_up(queue);
 }
 
-#[test]
-fn a_call_is_heard_by_a_rescuer_that_goes_to_sleep() {
-    bounded(3, called_to_sleep);
-}
-
-#[test]
-fn a_call_that_rings_before_it_writes_is_lost() {
-    must_fail("mayday: rings before it writes", || {
-        bounded(3, called_to_sleep)
-    });
-}
-
-#[test]
-fn a_rescuer_and_a_worker_that_comes_after_all_share_the_work() {
-    bounded(1, worker_comes_after_all);
-}
-
-#[test]
-fn a_rescuer_must_give_its_seat_back() {
-    must_fail("rescue: keeps its seat", || {
-        bounded(1, worker_comes_after_all)
-    });
+models! {
+    fn a_call_is_heard_by_a_rescuer_that_goes_to_sleep() = bounded(3, called_to_sleep);
+    fn a_call_that_rings_before_it_writes_is_lost() =
+        must_fail("mayday: rings before it writes", || bounded(3, called_to_sleep));
+    fn a_rescuer_and_a_worker_that_comes_after_all_share_the_work() =
+        bounded(1, worker_comes_after_all);
+    fn a_rescuer_must_give_its_seat_back() =
+        must_fail("rescue: keeps its seat", || bounded(1, worker_comes_after_all));
 }

@@ -2,18 +2,7 @@
 //!
 //! Guests are threads of the model that run a ticket. The scheduler may run no worker.
 
-use std::sync::Arc;
-
-use afterwork::workqueue::{
-    Workqueue,
-    model::{OpenPair, OpenRange, OpenScope},
-};
-use sync::{
-    atomic::{AtomicBool, Ordering},
-    twin::must_fail,
-};
-
-use crate::support::{Barred, Plain, bounded, exhaustive, queue, spawn, wind_up};
+use crate::support::*;
 
 /// A guest runs an item that writes and panics. The owner ends the scope and writes.
 fn end_meets_a_guest_that_panics() {
@@ -37,30 +26,15 @@ fn end_meets_a_guest_that_panics() {
     assert_eq!(word.get(), 2);
 }
 
-#[test]
-fn a_scope_ends_after_its_guests() {
-    bounded(3, end_meets_a_guest_that_panics);
-}
-
-#[test]
-fn the_end_must_wait_for_guests() {
-    must_fail("crew: the end overlooks guests", || {
-        bounded(3, end_meets_a_guest_that_panics);
-    });
-}
-
-#[test]
-fn the_last_guest_must_wake_the_owner() {
-    must_fail("crew: the last guest does not wake the owner", || {
-        bounded(3, end_meets_a_guest_that_panics);
-    });
-}
-
-#[test]
-fn leaving_guest_must_publish_its_writes() {
-    must_fail("crew: relaxed leave", || {
-        exhaustive(owner_takes_back_what_a_worker_starts);
-    });
+models! {
+    fn a_scope_ends_after_its_guests() = bounded(3, end_meets_a_guest_that_panics);
+    fn the_end_must_wait_for_guests() =
+        must_fail("crew: the end overlooks guests", || bounded(3, end_meets_a_guest_that_panics));
+    fn the_last_guest_must_wake_the_owner() =
+        must_fail("crew: the last guest does not wake the owner",
+            || bounded(3, end_meets_a_guest_that_panics));
+    fn leaving_guest_must_publish_its_writes() =
+        must_fail("crew: relaxed leave", || exhaustive(owner_takes_back_what_a_worker_starts));
 }
 
 /// An item is added while the only guest finds no more work and leaves.
@@ -78,16 +52,12 @@ fn item_is_brought_while_a_guest_goes() {
     scope.finish();
 }
 
-#[test]
-fn item_added_as_a_guest_leaves_is_run_or_gets_a_ticket() {
-    exhaustive(item_is_brought_while_a_guest_goes);
-}
-
-#[test]
-fn ticket_of_a_leaving_guest_must_not_count_as_help() {
-    must_fail("crew: tickets of leaving guests are enough", || {
+models! {
+    fn item_added_as_a_guest_leaves_is_run_or_gets_a_ticket() =
         exhaustive(item_is_brought_while_a_guest_goes);
-    });
+    fn ticket_of_a_leaving_guest_must_not_count_as_help() =
+        must_fail("crew: tickets of leaving guests are enough",
+            || exhaustive(item_is_brought_while_a_guest_goes));
 }
 
 /// The owner takes the closure back while a worker is about to start it.
@@ -108,23 +78,14 @@ fn owner_takes_back_what_a_worker_starts() {
     assert_eq!(word.get(), 2);
 }
 
-#[test]
-fn a_closure_runs_once_whether_its_owner_or_a_worker_is_first() {
-    exhaustive(owner_takes_back_what_a_worker_starts);
-}
-
-#[test]
-fn a_worker_that_comes_late_must_not_come_in() {
-    must_fail("crew: a guest enters after the end", || {
+models! {
+    fn a_closure_runs_once_whether_its_owner_or_a_worker_is_first() =
         exhaustive(owner_takes_back_what_a_worker_starts);
-    });
-}
-
-#[test]
-fn owner_must_wait_for_guests_that_entered_before_its_check() {
-    must_fail("crew: the end overlooks guests", || {
-        exhaustive(owner_takes_back_what_a_worker_starts);
-    });
+    fn a_worker_that_comes_late_must_not_come_in() = must_fail("crew: a guest enters after the end",
+            || exhaustive(owner_takes_back_what_a_worker_starts));
+    fn owner_must_wait_for_guests_that_entered_before_its_check() =
+        must_fail("crew: the end overlooks guests",
+            || exhaustive(owner_takes_back_what_a_worker_starts));
 }
 
 /// A guest adds an item and waits for it while the owner ends the scope. The owner must start the
@@ -150,16 +111,11 @@ fn guest_brings_an_item_to_a_sleeping_owner() {
     guest.join().unwrap();
 }
 
-#[test]
-fn sleeping_owner_starts_an_item_added_by_a_guest() {
-    bounded(3, guest_brings_an_item_to_a_sleeping_owner);
-}
-
-#[test]
-fn adding_an_item_must_wake_the_owner() {
-    must_fail("scope: the owner is not woken", || {
+models! {
+    fn sleeping_owner_starts_an_item_added_by_a_guest() =
         bounded(3, guest_brings_an_item_to_a_sleeping_owner);
-    });
+    fn adding_an_item_must_wake_the_owner() = must_fail("scope: the owner is not woken",
+            || bounded(3, guest_brings_an_item_to_a_sleeping_owner));
 }
 
 /// A guest takes two items off the stack. It starts the first, which waits for the second.
@@ -185,16 +141,12 @@ fn items_are_left_in_the_list_by_a_guest() {
     guest.join().unwrap();
 }
 
-#[test]
-fn an_owner_that_sleeps_leaves_nothing_in_the_list() {
-    bounded(3, items_are_left_in_the_list_by_a_guest);
-}
-
-#[test]
-fn an_owner_must_look_into_the_list_before_it_sleeps() {
-    must_fail("scope: a mark next to items", || {
+models! {
+    fn an_owner_that_sleeps_leaves_nothing_in_the_list() =
         bounded(3, items_are_left_in_the_list_by_a_guest);
-    });
+    fn an_owner_must_look_into_the_list_before_it_sleeps() =
+        must_fail("scope: a mark next to items",
+            || bounded(3, items_are_left_in_the_list_by_a_guest));
 }
 
 /// The guest is inside when the owner adds an item. The owner wrote the item's data before.
@@ -214,16 +166,10 @@ fn an_item_is_brought_to_a_guest() {
     guest.join().unwrap();
 }
 
-#[test]
-fn guest_sees_writes_before_its_item_was_added() {
-    bounded(3, an_item_is_brought_to_a_guest);
-}
-
-#[test]
-fn bringing_an_item_must_publish_it() {
-    must_fail("stack: relaxed push", || {
-        bounded(3, an_item_is_brought_to_a_guest);
-    });
+models! {
+    fn guest_sees_writes_before_its_item_was_added() = bounded(3, an_item_is_brought_to_a_guest);
+    fn bringing_an_item_must_publish_it() =
+        must_fail("stack: relaxed push", || bounded(3, an_item_is_brought_to_a_guest));
 }
 
 /// Two items that must not overlap, the owner and a guest.
@@ -246,16 +192,10 @@ fn items_in_order() {
     guest.join().unwrap();
 }
 
-#[test]
-fn items_of_an_ordered_queue_run_one_at_a_time_on_any_thread() {
-    bounded(3, items_in_order);
-}
-
-#[test]
-fn an_item_must_wait_for_the_one_before_it() {
-    must_fail("scope: items overlap", || {
-        bounded(3, items_in_order);
-    });
+models! {
+    fn items_of_an_ordered_queue_run_one_at_a_time_on_any_thread() = bounded(3, items_in_order);
+    fn an_item_must_wait_for_the_one_before_it() =
+        must_fail("scope: items overlap", || bounded(3, items_in_order));
 }
 
 /// Two participants process three elements. Each element is processed once.
@@ -275,16 +215,10 @@ fn two_work_at_a_range() {
     assert!(words.iter().all(|word| word.get() == 1));
 }
 
-#[test]
-fn each_element_of_a_range_is_one_participants() {
-    exhaustive(two_work_at_a_range);
-}
-
-#[test]
-fn participant_must_check_that_a_piece_is_still_available() {
-    must_fail("pieces: a piece is taken without a check", || {
-        exhaustive(two_work_at_a_range);
-    });
+models! {
+    fn each_element_of_a_range_is_one_participants() = exhaustive(two_work_at_a_range);
+    fn participant_must_check_that_a_piece_is_still_available() =
+        must_fail("pieces: a piece is taken without a check", || exhaustive(two_work_at_a_range));
 }
 
 /// A queue with a worker, and a scope with an item that the owner or the worker starts.
@@ -303,9 +237,8 @@ fn scope_on_a_queue() {
     wind_up(queue);
 }
 
-#[test]
-fn a_scope_of_a_queue_ends_after_its_item() {
-    bounded(2, scope_on_a_queue);
+models! {
+    fn a_scope_of_a_queue_ends_after_its_item() = bounded(2, scope_on_a_queue);
 }
 
 fn join_on_a_queue() {
@@ -320,7 +253,6 @@ fn join_on_a_queue() {
     wind_up(queue);
 }
 
-#[test]
-fn both_parts_of_a_join_have_ended_when_it_returns() {
-    bounded(2, join_on_a_queue);
+models! {
+    fn both_parts_of_a_join_have_ended_when_it_returns() = bounded(2, join_on_a_queue);
 }

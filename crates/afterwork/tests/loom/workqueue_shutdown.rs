@@ -1,25 +1,6 @@
 //! Bulk cancels during queueing, help, a run or a firing timer, and a drain that a task awaits.
 
-use std::{
-    pin::pin,
-    sync::Arc,
-    task::{Context, Poll, Wake, Waker},
-    time::Duration,
-};
-
-use afterwork::{
-    params::Params,
-    wake::Unparker,
-    workqueue::{DelayedWork, JoinError, Work, Workqueue, model::Machine},
-};
-use loom::sync::Mutex;
-use sync::{
-    atomic::{AtomicU32, Ordering},
-    twin::must_fail,
-};
-use topology::Topology;
-
-use crate::support::{Plain, bounded, machine, plain, queue, spawn, wind_up};
+use crate::support::*;
 
 fn is_cancelled<T>(outcome: &Result<T, JoinError>) -> bool {
     matches!(outcome, Err(JoinError::Cancelled))
@@ -47,16 +28,11 @@ fn cancel_all_meets_queueing() {
     wind_up(queue);
 }
 
-#[test]
-fn earlier_items_are_cancelled_and_concurrent_ones_may_run() {
-    bounded(3, cancel_all_meets_queueing);
-}
-
-#[test]
-fn to_cancel_all_must_look_into_the_injector() {
-    must_fail("cancel all: forgets the injector", || {
+models! {
+    fn earlier_items_are_cancelled_and_concurrent_ones_may_run() =
         bounded(3, cancel_all_meets_queueing);
-    });
+    fn to_cancel_all_must_look_into_the_injector() =
+        must_fail("cancel all: forgets the injector", || bounded(3, cancel_all_meets_queueing));
 }
 
 /// A worker takes items that are being cancelled. Each is reported once.
@@ -98,16 +74,11 @@ fn an_item_cancels_what_its_worker_has_in_hand() {
     wind_up(queue);
 }
 
-#[test]
-fn items_of_a_local_batch_are_cancelled() {
-    bounded(2, an_item_cancels_what_its_worker_has_in_hand);
-}
-
-#[test]
-fn to_cancel_all_must_look_into_hands() {
-    must_fail("cancel all: forgets the local batches", || {
+models! {
+    fn items_of_a_local_batch_are_cancelled() =
         bounded(2, an_item_cancels_what_its_worker_has_in_hand);
-    });
+    fn to_cancel_all_must_look_into_hands() = must_fail("cancel all: forgets the local batches",
+            || bounded(2, an_item_cancels_what_its_worker_has_in_hand));
 }
 
 /// A joiner claims an item of a paused queue, finds no seat, and puts the item back.
@@ -123,16 +94,10 @@ fn cancel_all_meets_a_helper() {
     wind_up(queue);
 }
 
-#[test]
-fn item_released_by_a_helper_is_cancelled_by_it() {
-    bounded(3, cancel_all_meets_a_helper);
-}
-
-#[test]
-fn item_released_by_a_helper_must_be_cancelled() {
-    must_fail("cancel all: forgets returned items", || {
-        bounded(3, cancel_all_meets_a_helper);
-    });
+models! {
+    fn item_released_by_a_helper_is_cancelled_by_it() = bounded(3, cancel_all_meets_a_helper);
+    fn item_released_by_a_helper_must_be_cancelled() =
+        must_fail("cancel all: forgets returned items", || bounded(3, cancel_all_meets_a_helper));
 }
 
 /// A pwq receives a seat for an item that is cancelled, and its queue is paused before the run.
@@ -160,16 +125,11 @@ fn pause_meets_a_seat_that_was_handed_on() {
     wind_up(queue);
 }
 
-#[test]
-fn item_queued_after_a_pause_does_not_start() {
-    bounded(3, pause_meets_a_seat_that_was_handed_on);
-}
-
-#[test]
-fn a_seat_that_was_handed_on_must_heed_a_pause() {
-    must_fail("take: overlooks a pause", || {
+models! {
+    fn item_queued_after_a_pause_does_not_start() =
         bounded(3, pause_meets_a_seat_that_was_handed_on);
-    });
+    fn a_seat_that_was_handed_on_must_heed_a_pause() =
+        must_fail("take: overlooks a pause", || bounded(3, pause_meets_a_seat_that_was_handed_on));
 }
 
 /// A running item was queued again when all items are cancelled. If the flag is set, it was queued
@@ -227,35 +187,16 @@ fn cancel_all_meets_a_run_of_what_was_queued_anew() {
     cancel_all_meets_a_run_of_what_was_queued(true);
 }
 
-#[test]
-fn item_requeued_during_its_run_is_cancelled() {
-    bounded(2, cancel_all_meets_a_run_of_what_was_queued_anew);
-}
-
-#[test]
-fn requeued_item_must_record_its_time() {
-    must_fail("revival: is always younger", || {
+models! {
+    fn item_requeued_during_its_run_is_cancelled() =
         bounded(2, cancel_all_meets_a_run_of_what_was_queued_anew);
-    });
-}
-
-#[test]
-fn item_queued_behind_a_run_is_cancelled() {
-    bounded(2, cancel_all_meets_a_run);
-}
-
-#[test]
-fn item_deferred_to_a_run_must_be_cancelled() {
-    must_fail("cancel all: forgets returned items", || {
-        bounded(2, cancel_all_meets_a_run);
-    });
-}
-
-#[test]
-fn running_item_must_not_be_ended() {
-    must_fail("cancel all: ends a running item", || {
-        bounded(2, cancel_all_meets_a_run);
-    });
+    fn requeued_item_must_record_its_time() = must_fail("revival: is always younger",
+            || bounded(2, cancel_all_meets_a_run_of_what_was_queued_anew));
+    fn item_queued_behind_a_run_is_cancelled() = bounded(2, cancel_all_meets_a_run);
+    fn item_deferred_to_a_run_must_be_cancelled() =
+        must_fail("cancel all: forgets returned items", || bounded(2, cancel_all_meets_a_run));
+    fn running_item_must_not_be_ended() =
+        must_fail("cancel all: ends a running item", || bounded(2, cancel_all_meets_a_run));
 }
 
 /// A timer fires while all items are cancelled. No item runs.
@@ -279,16 +220,10 @@ fn cancel_all_meets_firing() {
     wind_up(queue);
 }
 
-#[test]
-fn armed_timer_is_cancelled_or_has_fired() {
-    bounded(3, cancel_all_meets_firing);
-}
-
-#[test]
-fn cancel_all_must_outlast_firing_timers() {
-    must_fail("cancel all: forgets firing timers", || {
-        bounded(3, cancel_all_meets_firing);
-    });
+models! {
+    fn armed_timer_is_cancelled_or_has_fired() = bounded(3, cancel_all_meets_firing);
+    fn cancel_all_must_outlast_firing_timers() =
+        must_fail("cancel all: forgets firing timers", || bounded(3, cancel_all_meets_firing));
 }
 
 /// A thread that may have seen the queue open arms a timer while the queue is destroyed.
@@ -309,16 +244,10 @@ fn destroy_meets_arming() {
     wind_up(queue);
 }
 
-#[test]
-fn timer_is_not_armed_for_a_destroyed_queue() {
-    bounded(3, destroy_meets_arming);
-}
-
-#[test]
-fn destroy_must_be_visible_to_later_arming() {
-    must_fail("destroy: forgets arming timers", || {
-        bounded(3, destroy_meets_arming);
-    });
+models! {
+    fn timer_is_not_armed_for_a_destroyed_queue() = bounded(3, destroy_meets_arming);
+    fn destroy_must_be_visible_to_later_arming() =
+        must_fail("destroy: forgets arming timers", || bounded(3, destroy_meets_arming));
 }
 
 /// A waker that may block, as far as the library knows, so a reaper calls it.
@@ -352,21 +281,10 @@ fn a_drain_is_awaited() {
     wind_up(queue);
 }
 
-#[test]
-fn a_task_that_awaits_a_drain_is_woken() {
-    bounded(2, a_drain_is_awaited);
-}
-
-#[test]
-fn end_of_an_awaited_drain_must_wake_the_task() {
-    must_fail("settled: tasks are not woken", || {
-        bounded(2, a_drain_is_awaited)
-    });
-}
-
-#[test]
-fn a_task_must_leave_its_waker_before_it_looks() {
-    must_fail("drain: registers its waker after the check", || {
-        bounded(2, a_drain_is_awaited);
-    });
+models! {
+    fn a_task_that_awaits_a_drain_is_woken() = bounded(2, a_drain_is_awaited);
+    fn end_of_an_awaited_drain_must_wake_the_task() =
+        must_fail("settled: tasks are not woken", || bounded(2, a_drain_is_awaited));
+    fn a_task_must_leave_its_waker_before_it_looks() =
+        must_fail("drain: registers its waker after the check", || bounded(2, a_drain_is_awaited));
 }

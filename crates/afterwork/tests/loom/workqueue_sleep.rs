@@ -1,22 +1,6 @@
 //! Tasks that sleep, and periodic work: a timer fires during a poll, a drop, or the end of a run.
 
-use std::{
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, Waker},
-    time::Duration,
-};
-
-use afterwork::{
-    wake::Parker,
-    workqueue::{Sleep, block_on, model::Machine},
-};
-use sync::{
-    atomic::{AtomicU32, Ordering},
-    twin::{must_fail, torn_down},
-};
-
-use crate::support::{bounded, machine, plain, spawn, wind_up};
+use crate::support::*;
 
 /// The clock of a model stays at zero until the model advances it.
 const SOON: Duration = Duration::from_millis(1);
@@ -58,16 +42,10 @@ fn poll_meets_firing() {
     assert!(last.poll(&mut sleep).is_ready());
 }
 
-#[test]
-fn a_sleep_wakes_the_last_poll_or_that_is_ready() {
-    bounded(3, poll_meets_firing);
-}
-
-#[test]
-fn a_poll_must_leave_its_own_waker() {
-    must_fail("sleep: a poll keeps the first waker", || {
-        bounded(3, poll_meets_firing);
-    });
+models! {
+    fn a_sleep_wakes_the_last_poll_or_that_is_ready() = bounded(3, poll_meets_firing);
+    fn a_poll_must_leave_its_own_waker() =
+        must_fail("sleep: a poll keeps the first waker", || bounded(3, poll_meets_firing));
 }
 
 fn drop_meets_firing() {
@@ -84,23 +62,12 @@ fn drop_meets_firing() {
     assert!(!other.was_woken(), "fired after it was dropped");
 }
 
-#[test]
-fn a_sleep_that_was_dropped_before_its_time_wakes_nobody() {
-    bounded(3, drop_meets_firing);
-}
-
-#[test]
-fn a_drop_must_take_the_timer_out() {
-    must_fail("sleep: a drop leaves the timer", || {
-        bounded(3, drop_meets_firing);
-    });
-}
-
-#[test]
-fn an_expired_timer_must_be_left_to_its_owner() {
-    must_fail("sleep: an expiry publishes nothing", || {
-        bounded(3, drop_meets_firing);
-    });
+models! {
+    fn a_sleep_that_was_dropped_before_its_time_wakes_nobody() = bounded(3, drop_meets_firing);
+    fn a_drop_must_take_the_timer_out() =
+        must_fail("sleep: a drop leaves the timer", || bounded(3, drop_meets_firing));
+    fn an_expired_timer_must_be_left_to_its_owner() =
+        must_fail("sleep: an expiry publishes nothing", || bounded(3, drop_meets_firing));
 }
 
 /// A thread sleeps. Another is the manager, which parks until it is notified of a timer.
@@ -117,16 +84,11 @@ fn block_on_meets_the_manager() {
     managing.join().unwrap();
 }
 
-#[test]
-fn manager_is_notified_of_the_first_sleep_and_ends_it() {
-    bounded(3, block_on_meets_the_manager);
-}
-
-#[test]
-fn manager_must_be_notified_of_the_first_sleep() {
-    must_fail("sleep: the first wakes no thread", || {
+models! {
+    fn manager_is_notified_of_the_first_sleep_and_ends_it() =
         bounded(3, block_on_meets_the_manager);
-    });
+    fn manager_must_be_notified_of_the_first_sleep() =
+        must_fail("sleep: the first wakes no thread", || bounded(3, block_on_meets_the_manager));
 }
 
 struct Life(Arc<AtomicU32>);
@@ -166,16 +128,11 @@ fn drop_meets_the_end_of_a_run() {
     wind_up(queue);
 }
 
-#[test]
-fn periodic_work_that_was_dropped_does_not_come_again() {
-    bounded(2, drop_meets_the_end_of_a_run);
-}
-
-#[test]
-fn the_end_of_a_run_must_look_whether_the_work_was_dropped() {
-    must_fail("every: arms a disabled item", || {
+models! {
+    fn periodic_work_that_was_dropped_does_not_come_again() =
         bounded(2, drop_meets_the_end_of_a_run);
-    });
+    fn the_end_of_a_run_must_look_whether_the_work_was_dropped() =
+        must_fail("every: arms a disabled item", || bounded(2, drop_meets_the_end_of_a_run));
 }
 
 /// A run is about to arm its timer again while all items of its queue are cancelled.
@@ -204,14 +161,8 @@ fn cancel_all_meets_the_end_of_a_run() {
     wind_up(queue);
 }
 
-#[test]
-fn cancelled_periodic_work_does_not_run_again() {
-    bounded(2, cancel_all_meets_the_end_of_a_run);
-}
-
-#[test]
-fn the_end_of_a_run_must_check_for_a_cancel_all() {
-    must_fail("every: arms a cancelled item", || {
-        bounded(2, cancel_all_meets_the_end_of_a_run);
-    });
+models! {
+    fn cancelled_periodic_work_does_not_run_again() = bounded(2, cancel_all_meets_the_end_of_a_run);
+    fn the_end_of_a_run_must_check_for_a_cancel_all() =
+        must_fail("every: arms a cancelled item", || bounded(2, cancel_all_meets_the_end_of_a_run));
 }

@@ -1,14 +1,6 @@
 //! Strands: order, mutual exclusion, wake-ups, cancels and flushes. A batch is one closure.
 
-use std::sync::Arc;
-
-use afterwork::workqueue::{JoinError, Strand, Workqueue, model::Machine};
-use sync::{
-    atomic::{AtomicBool, AtomicU32, Ordering},
-    twin::must_fail,
-};
-
-use crate::support::{Plain, bounded, machine, plain, queue, spawn, wind_up};
+use crate::support::*;
 
 /// A queue whose workers do nothing until `help_out`.
 fn held() -> (Arc<Machine>, Workqueue) {
@@ -51,19 +43,12 @@ fn two_spawners() {
     wind_up(queue);
 }
 
-#[test]
-fn closures_of_a_strand_run_in_order_and_none_is_lost() {
-    bounded(1, two_spawners);
-}
-
-#[test]
-fn a_run_of_a_strand_must_see_a_late_push() {
-    must_fail("strand: forgets a late push", || bounded(1, two_spawners));
-}
-
-#[test]
-fn the_count_of_a_strand_needs_its_order() {
-    must_fail("strand: relaxed count", || bounded(1, two_spawners));
+models! {
+    fn closures_of_a_strand_run_in_order_and_none_is_lost() = bounded(1, two_spawners);
+    fn a_run_of_a_strand_must_see_a_late_push() =
+        must_fail("strand: forgets a late push", || bounded(1, two_spawners));
+    fn the_count_of_a_strand_needs_its_order() =
+        must_fail("strand: relaxed count", || bounded(1, two_spawners));
 }
 
 /// A closure is cancelled while the strand pops it; then the queue ends.
@@ -80,16 +65,10 @@ fn cancel_meets_pop() {
     }
 }
 
-#[test]
-fn a_cancelled_closure_of_a_strand_ends_once() {
-    bounded(2, cancel_meets_pop);
-}
-
-#[test]
-fn a_strand_must_wait_for_the_claim_of_a_canceller() {
-    must_fail("strand: pops a claimed closure", || {
-        bounded(2, cancel_meets_pop);
-    });
+models! {
+    fn a_cancelled_closure_of_a_strand_ends_once() = bounded(2, cancel_meets_pop);
+    fn a_strand_must_wait_for_the_claim_of_a_canceller() =
+        must_fail("strand: pops a claimed closure", || bounded(2, cancel_meets_pop));
 }
 
 /// A strand has closures before and after a bulk cancel, which meets its run.
@@ -129,9 +108,8 @@ fn bulk_cancel_meets_a_run() {
     wind_up(queue);
 }
 
-#[test]
-fn a_bulk_cancel_leaves_no_closure_of_a_strand_waiting() {
-    bounded(2, bulk_cancel_meets_a_run);
+models! {
+    fn a_bulk_cancel_leaves_no_closure_of_a_strand_waiting() = bounded(2, bulk_cancel_meets_a_run);
 }
 
 /// Bulk cancels inside a run. The first closes the color of the run, which therefore queues the
@@ -159,16 +137,10 @@ fn bulk_cancels_inside_a_run() {
     wind_up(queue);
 }
 
-#[test]
-fn what_is_spawned_after_a_bulk_cancel_runs() {
-    bounded(1, bulk_cancels_inside_a_run);
-}
-
-#[test]
-fn a_strand_that_runs_must_stay_queued() {
-    must_fail("strand: is unqueued while it runs", || {
-        bounded(1, bulk_cancels_inside_a_run);
-    });
+models! {
+    fn what_is_spawned_after_a_bulk_cancel_runs() = bounded(1, bulk_cancels_inside_a_run);
+    fn a_strand_that_runs_must_stay_queued() =
+        must_fail("strand: is unqueued while it runs", || bounded(1, bulk_cancels_inside_a_run));
 }
 
 /// All items are cancelled while the first closure runs.
@@ -185,16 +157,11 @@ fn bulk_cancel_inside_a_run() {
     wind_up(queue);
 }
 
-#[test]
-fn a_bulk_cancel_reaches_the_closures_behind_the_one_that_runs() {
-    bounded(1, bulk_cancel_inside_a_run);
-}
-
-#[test]
-fn a_closure_must_know_of_a_bulk_cancel() {
-    must_fail("strand: starts what was cancelled", || {
+models! {
+    fn a_bulk_cancel_reaches_the_closures_behind_the_one_that_runs() =
         bounded(1, bulk_cancel_inside_a_run);
-    });
+    fn a_closure_must_know_of_a_bulk_cancel() =
+        must_fail("strand: starts what was cancelled", || bounded(1, bulk_cancel_inside_a_run));
 }
 
 /// A flush begins while a strand with two closures runs.
@@ -223,7 +190,6 @@ fn flush_meets_a_run() {
     wind_up(queue);
 }
 
-#[test]
-fn a_flush_waits_for_the_closures_of_a_strand() {
-    bounded(2, flush_meets_a_run);
+models! {
+    fn a_flush_waits_for_the_closures_of_a_strand() = bounded(2, flush_meets_a_run);
 }

@@ -1,14 +1,6 @@
 //! Sets of items: the end of one while its owner waits for it, and while the set is dropped.
 
-use std::sync::Arc;
-
-use afterwork::workqueue::{JoinError, TaskSet, block_on};
-use sync::{
-    atomic::{AtomicUsize, Ordering},
-    twin::{must_fail, torn_down},
-};
-
-use crate::support::{bounded, queue, wind_up};
+use crate::support::*;
 
 struct Life(Arc<AtomicUsize>);
 
@@ -31,16 +23,10 @@ fn end_meets_join_next() {
     wind_up(queue);
 }
 
-#[test]
-fn set_waiter_is_woken_by_the_end_of_an_item() {
-    bounded(2, end_meets_join_next);
-}
-
-#[test]
-fn an_item_must_be_in_the_list_before_the_waiter_is_looked_for() {
-    must_fail("task set: checks for a waiter first", || {
-        bounded(2, end_meets_join_next);
-    });
+models! {
+    fn set_waiter_is_woken_by_the_end_of_an_item() = bounded(2, end_meets_join_next);
+    fn an_item_must_be_in_the_list_before_the_waiter_is_looked_for() =
+        must_fail("task set: checks for a waiter first", || bounded(2, end_meets_join_next));
 }
 
 /// Two items end at the same time, while their owner waits.
@@ -58,9 +44,8 @@ fn two_ends_meet_join_next() {
     wind_up(queue);
 }
 
-#[test]
-fn every_result_of_a_set_is_taken_once() {
-    bounded(1, two_ends_meet_join_next);
+models! {
+    fn every_result_of_a_set_is_taken_once() = bounded(1, two_ends_meet_join_next);
 }
 
 /// An item starts or ends while all are cancelled. The set still returns cancelled items.
@@ -84,9 +69,8 @@ fn end_meets_abort() {
     machine.reap();
 }
 
-#[test]
-fn item_cancelled_as_it_ends_yields_one_result() {
-    bounded(1, end_meets_abort);
+models! {
+    fn item_cancelled_as_it_ends_yields_one_result() = bounded(1, end_meets_abort);
 }
 
 /// The set is dropped while an item ends.
@@ -102,7 +86,6 @@ fn end_meets_drop() {
     // Loom reports an item that is leaked or freed twice.
 }
 
-#[test]
-fn set_dropped_as_an_item_ends_drops_the_result_once() {
-    bounded(2, end_meets_drop);
+models! {
+    fn set_dropped_as_an_item_ends_drops_the_result_once() = bounded(2, end_meets_drop);
 }

@@ -1,9 +1,6 @@
 //! Tokens: a cancel meets a waiter, a child, and an item that asks for its token.
 
-use afterwork::workqueue::{CancellationToken, JoinError, block_on, is_cancelled};
-use sync::twin::must_fail;
-
-use crate::support::{bounded, exhaustive, queue, spawn, wind_up};
+use crate::support::*;
 
 fn cancel_meets_a_waiter() {
     let token = CancellationToken::new();
@@ -15,16 +12,10 @@ fn cancel_meets_a_waiter() {
     canceller.join().unwrap();
 }
 
-#[test]
-fn a_waiter_ends_with_the_cancel() {
-    exhaustive(cancel_meets_a_waiter);
-}
-
-#[test]
-fn a_waiter_must_look_under_the_lock() {
-    must_fail("token: looks before the lock", || {
-        exhaustive(cancel_meets_a_waiter);
-    });
+models! {
+    fn a_waiter_ends_with_the_cancel() = exhaustive(cancel_meets_a_waiter);
+    fn a_waiter_must_look_under_the_lock() =
+        must_fail("token: looks before the lock", || exhaustive(cancel_meets_a_waiter));
 }
 
 #[test]
@@ -58,14 +49,8 @@ fn cancel_meets_an_item() {
     wind_up(queue);
 }
 
-#[test]
-fn a_running_item_is_notified_of_its_cancel() {
-    bounded(2, cancel_meets_an_item);
-}
-
-#[test]
-fn a_token_must_know_of_an_earlier_cancel() {
-    must_fail("token: overlooks an earlier cancel", || {
-        bounded(2, cancel_meets_an_item);
-    });
+models! {
+    fn a_running_item_is_notified_of_its_cancel() = bounded(2, cancel_meets_an_item);
+    fn a_token_must_know_of_an_earlier_cancel() =
+        must_fail("token: overlooks an earlier cancel", || bounded(2, cancel_meets_an_item));
 }

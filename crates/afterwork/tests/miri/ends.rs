@@ -1,18 +1,9 @@
 //! Memory that is freed while other threads may access it: queues, cancelled items, joins, batches.
 
-use std::{
-    cell::RefCell,
-    sync::{Arc, Mutex},
-    thread,
-    time::Duration,
-};
-
-use afterwork::{
-    rcu,
-    workqueue::{DelayedWork, RcuWork, Work, Workqueue},
-};
+use afterwork::rcu;
 
 use crate::workqueue::{Count, queue};
+use crate::*;
 
 fn wait_for(count: &Count, nr: u32) {
     while count.get() < nr {

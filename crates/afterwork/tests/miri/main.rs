@@ -6,3 +6,25 @@ mod ends;
 mod percpu;
 mod rcu;
 mod workqueue;
+
+use std::{
+    cell::RefCell,
+    future::{pending, poll_fn},
+    pin::pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+    time::Duration,
+};
+
+use afterwork::{
+    params::Params,
+    percpu::{Builder, PerCpu, Qpw},
+    rcu::{Flavor, Rcu, qsbr, srcu::Domain},
+    workqueue::{DelayedWork, RcuWork, Registry, TaskSet, Work, Workqueue},
+};
+
+use topology::{CpuId, Topology};

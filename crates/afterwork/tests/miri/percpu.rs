@@ -1,12 +1,6 @@
 //! Slots that their owners and remote callers use, in every mode.
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-};
-
-use afterwork::percpu::{Builder, PerCpu, Qpw};
-use topology::{CpuId, Topology};
+use crate::*;
 
 fn machine() -> Topology {
     Topology::synthetic("2 core").unwrap()

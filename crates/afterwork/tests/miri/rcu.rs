@@ -1,16 +1,8 @@
 //! Versions, callbacks and readers, and the memory that belongs to each.
 
-use std::{
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    task::{Context, Waker},
-    thread,
-};
+use afterwork::rcu;
 
-use afterwork::rcu::{self, Flavor, Rcu, qsbr, srcu::Domain};
+use crate::*;
 
 /// Small, because Miri takes a thousand times as long for each.
 const NR_VERSIONS: usize = 4;

@@ -1,22 +1,8 @@
 //! Items from queueing to their end, in every way that frees them.
 
-use std::{
-    future::{pending, poll_fn},
-    pin::pin,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU32, Ordering},
-    },
-    task::{Context, Poll, Wake, Waker},
-    thread::{self, Thread},
-    time::Duration,
-};
+use afterwork::workqueue::{self, Builder};
 
-use afterwork::{
-    params::Params,
-    workqueue::{self, Builder, DelayedWork, RcuWork, Registry, TaskSet, Work, Workqueue},
-};
-use topology::Topology;
+use crate::*;
 
 /// Builds a queue on two CPUs with one pool, whose workers park without a busy-poll.
 fn build(builder: Builder) -> Workqueue {

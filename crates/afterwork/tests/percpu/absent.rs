@@ -1,14 +1,6 @@
 //! CPUs that go offline, on a synthetic machine.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
-
-use afterwork::params::Params;
-use afterwork::percpu::{PerCpu, Qpw};
-use afterwork::workqueue::Registry;
-use topology::{CpuId, CpuSet, Topology};
-
-use crate::support::{NR_CPUS, alone_in_hotplug, builder, cpu, while_owned};
+use crate::support::*;
 
 /// Returns data with ten times its CPU's number in each slot, the sum drained from absent CPUs, and
 /// a receiver of their numbers.

@@ -1,15 +1,6 @@
 //! User code inside a slot that calls the same slot, or panics.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier, mpsc};
-use std::time::Duration;
-
-use afterwork::percpu::{self, PerCpu, Qpw};
-use afterwork::workqueue::Workqueue;
-use topology::CpuSet;
-
-use crate::support::{NR_CPUS, builder, cpu, while_owned};
+use crate::support::*;
 
 type Lists = PerCpu<Vec<u32>>;
 type Work = Box<dyn FnOnce(&mut Vec<u32>) + Send>;

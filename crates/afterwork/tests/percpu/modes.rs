@@ -1,14 +1,6 @@
 //! Each call has the same meaning in every mode.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Barrier, mpsc};
-use std::thread;
-use std::time::Duration;
-
-use afterwork::percpu::{AttachError, Escalate, NotRun, PerCpu, Qpw};
-
-use crate::support::{NR_CPUS, builder, cpu, cpus, serve_until, while_owned};
+use crate::support::*;
 
 /// Calls `test` with data of each mode, and of each way to break a bias.
 fn in_every_mode(test: impl Fn(PerCpu<u64>)) {

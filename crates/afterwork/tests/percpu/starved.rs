@@ -1,13 +1,7 @@
 //! Remote callers of a slot whose owner operates without a pause, and owners of slots that are
 //! called without a pause.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use afterwork::percpu::{Escalate, Owner, PerCpu, Qpw};
-
-use crate::support::{builder, cpu};
+use crate::support::*;
 
 /// The duration of one operation.
 const OPERATION: Duration = Duration::from_micros(200);

@@ -1,10 +1,26 @@
 //! Shared helpers.
 
-use std::sync::{Barrier, Mutex, MutexGuard, PoisonError, mpsc};
-use std::thread;
+pub use std::{
+    panic::{AssertUnwindSafe, catch_unwind, panic_any},
+    sync::{
+        Arc, Barrier, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
 
-use afterwork::percpu::{Builder, Owner, PerCpu, Qpw};
-use topology::{CpuId, CpuSet, Topology};
+pub use afterwork::{
+    params::Params,
+    percpu::{
+        self, AttachError, Builder, Escalate, NotRun, Owner, PerCpu, Qpw, SloppyCounter,
+        set_online_cpus,
+    },
+    workqueue::{Registry, Workqueue},
+};
+
+pub use topology::{CpuId, CpuSet, Topology};
 
 /// The CPUs of the slots' machine. The real one may have fewer, because an owner may run anywhere.
 pub const NR_CPUS: u32 = 4;

@@ -1,10 +1,6 @@
 //! A counter, which is built on slots.
 
-use std::thread;
-
-use afterwork::percpu::{Qpw, SloppyCounter, set_online_cpus};
-
-use crate::support::{alone_in_hotplug, builder, cpus};
+use crate::support::*;
 
 /// Calls `body` on four threads at once.
 fn by_threads(body: impl Fn() + Sync) {

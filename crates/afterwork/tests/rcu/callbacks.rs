@@ -1,15 +1,7 @@
 //! Callbacks: each runs once, in order, after its grace period.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-    mpsc,
-};
-use std::thread;
-
-use afterwork::rcu;
-
 use crate::env;
+use crate::*;
 
 /// Serializes tests that count callbacks or check their threads: all tests share the callbacks.
 static ALONE: Mutex<()> = Mutex::new(());

@@ -1,12 +1,6 @@
 //! Last handles that a callback drops.
 
-use std::{sync::mpsc, thread, time::Duration};
-
-use afterwork::{
-    mailbox::Worker,
-    rcu::{self, Batch, Head, Rcu, srcu::Domain},
-    workqueue::Workqueue,
-};
+use crate::*;
 
 /// A callback, with a value that it drops.
 type Callback = Box<dyn FnOnce() + Send>;

@@ -1,12 +1,8 @@
 //! Tunables from the environment.
 
-use std::{
-    env,
-    os::fd::AsRawFd,
-    process::{Command, Output},
-};
+use std::env;
 
-use afterwork::rcu::{self, Tunables};
+use crate::*;
 
 /// Set in a process that was started to run one test.
 const ALONE: &str = "AFTERWORK_TEST_ALONE";

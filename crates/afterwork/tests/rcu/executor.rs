@@ -1,17 +1,6 @@
 //! Executors: users decide where callbacks run.
 
-use std::{
-    mem,
-    panic::catch_unwind,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
-};
-
-use afterwork::rcu::{self, Tunables};
-
+use crate::*;
 use crate::{callbacks::alone, stall::tuned};
 
 /// Queues callbacks that count themselves, and waits for them.

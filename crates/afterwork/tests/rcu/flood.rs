@@ -1,18 +1,7 @@
 //! Threads that add callbacks faster than they run.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
-    thread,
-    time::{Duration, Instant},
-};
-
-use afterwork::rcu::{self, Full, Head, Rcu, Tunables, srcu::Domain};
-
 use crate::env::alone;
+use crate::*;
 
 const MARK: usize = 100;
 const TUNED: &str = "rcu.qhimark=100";

@@ -1,13 +1,6 @@
 //! Read-side critical sections and grace periods.
 
-use std::sync::{
-    Arc, Barrier,
-    atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering},
-    mpsc,
-};
-use std::thread;
-
-use afterwork::rcu;
+use crate::*;
 
 const ALIVE: u64 = 0x5eed;
 

@@ -1,22 +1,7 @@
 //! Sections that a callback leaves open on the thread that runs callbacks.
 
-use std::{
-    cell::RefCell,
-    mem,
-    sync::{
-        Mutex, OnceLock,
-        atomic::{AtomicBool, Ordering},
-        mpsc::{self, Sender},
-    },
-};
-
-use afterwork::rcu::{
-    self, Rcu,
-    qsbr::Reader,
-    srcu::{Domain, OwnedGuard},
-};
-
 use crate::env::alone;
+use crate::*;
 
 #[derive(PartialEq, Eq, Debug)]
 enum Event {

@@ -1,18 +1,6 @@
 //! Readers that report quiescent states.
 
-use std::sync::{
-    Arc, Barrier,
-    atomic::{AtomicBool, Ordering},
-    mpsc,
-};
-use std::{panic, thread};
-
-use afterwork::{
-    mailbox::Mailbox,
-    rcu::{self, Rcu, qsbr::Reader},
-    wake::Parker,
-    workqueue::Workqueue,
-};
+use crate::*;
 
 /// A version that sets a flag when it is dropped.
 struct Version(Arc<AtomicBool>);

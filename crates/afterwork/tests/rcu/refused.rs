@@ -1,21 +1,7 @@
 //! Callbacks while the system cannot create the thread that runs them.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
-    task::{Context, Wake},
-    thread,
-    time::Duration,
-};
-
-use afterwork::rcu::{self, srcu::Domain};
-
 use crate::env::alone;
+use crate::*;
 
 /// Prevents the process from creating threads until it is dropped.
 struct NoThreads(libc::rlimit);

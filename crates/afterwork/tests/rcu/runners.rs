@@ -1,19 +1,7 @@
 //! The threads that run callbacks of sleepable domains.
 
-use std::{
-    fs,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
-    thread,
-    time::Duration,
-};
-
-use afterwork::rcu::srcu::Domain;
-
 use crate::env::alone;
+use crate::*;
 
 /// A guard against hangs. No test waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);

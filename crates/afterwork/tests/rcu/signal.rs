@@ -1,15 +1,6 @@
 //! Sections in signal handlers, at every instruction.
 
-use std::{
-    sync::{
-        Mutex, MutexGuard,
-        atomic::{AtomicU32, Ordering},
-    },
-    thread,
-    time::Duration,
-};
-
-use afterwork::{rcu, wake::Parker};
+use crate::*;
 
 /// Serializes the tests, because the process has one handler.
 fn alone() -> MutexGuard<'static, ()> {

@@ -1,11 +1,6 @@
 //! Readers that delay grace periods, and the tunables.
 
-use std::process::Command;
-use std::sync::{Mutex, MutexGuard, mpsc};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use afterwork::rcu::{self, Tunables};
+use crate::*;
 
 /// Holds the lock of the process's tunables, and restores them when it is dropped.
 pub struct Tuned(#[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);

@@ -1,16 +1,7 @@
 //! Three slots, owners that attach, park and leave, and all remote callers, in every mode.
 
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
-
-use afterwork::percpu::{Escalate, PerCpu, Qpw};
-use shuttle::rand::{Rng, thread_rng};
-use shuttle::thread;
-use sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use sync::twin::must_fail;
-use topology::{CpuId, Topology};
-
 use crate::workqueue::explore;
+use crate::*;
 
 const NR_CPUS: u32 = 3;
 
@@ -180,34 +171,18 @@ fn wait_for(condition: &AtomicBool) {
     }
 }
 
-#[test]
-fn a_drain_whose_call_waits_for_an_owner_does_not_stop_it() {
-    explore(500, drain_that_waits_for_an_owner);
-}
-
-#[test]
-fn a_drain_that_stays_announced_inside_a_call_is_noticed() {
-    must_fail("percpu: a drain stays announced inside a call", || {
-        explore(500, drain_that_waits_for_an_owner)
-    });
-}
-
-#[test]
-fn no_addition_is_lost_when_remote_work_is_mailed() {
-    explore(2_000, || sum_is_exact(Qpw::Queue, Escalate::Never));
-}
-
-#[test]
-fn no_addition_is_lost_when_slots_are_handed_over_on_demand() {
-    explore(2_000, || sum_is_exact(Qpw::OnDemand, Escalate::Never));
-}
-
-#[test]
-fn no_addition_is_lost_when_a_bias_is_broken() {
-    explore(2_000, || sum_is_exact(Qpw::OnDemand, Escalate::Quietly));
-}
-
-#[test]
-fn no_addition_is_lost_when_slots_are_taken_for_each_operation() {
-    explore(2_000, || sum_is_exact(Qpw::EveryOp, Escalate::Never));
+models! {
+    fn a_drain_whose_call_waits_for_an_owner_does_not_stop_it() =
+        explore(500, drain_that_waits_for_an_owner);
+    fn a_drain_that_stays_announced_inside_a_call_is_noticed() =
+        must_fail("percpu: a drain stays announced inside a call",
+            || explore(500, drain_that_waits_for_an_owner));
+    fn no_addition_is_lost_when_remote_work_is_mailed() =
+        explore(2_000, || sum_is_exact(Qpw::Queue, Escalate::Never));
+    fn no_addition_is_lost_when_slots_are_handed_over_on_demand() =
+        explore(2_000, || sum_is_exact(Qpw::OnDemand, Escalate::Never));
+    fn no_addition_is_lost_when_a_bias_is_broken() =
+        explore(2_000, || sum_is_exact(Qpw::OnDemand, Escalate::Quietly));
+    fn no_addition_is_lost_when_slots_are_taken_for_each_operation() =
+        explore(2_000, || sum_is_exact(Qpw::EveryOp, Escalate::Never));
 }

@@ -1,18 +1,9 @@
 //! Sections, grace periods and callbacks of many threads that share as much as possible.
 
-use std::sync::Arc;
-
-use afterwork::rcu::{self, model};
-use shuttle::{
-    rand::{Rng, thread_rng},
-    thread,
-};
-use sync::{
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-    twin::must_fail,
-};
+use afterwork::rcu;
 
 use crate::workqueue::explore;
+use crate::*;
 
 const NR_READERS: usize = 3;
 const NR_UPDATERS: usize = 3;
@@ -128,31 +119,14 @@ fn versions() {
     sweeper.join().unwrap();
 }
 
-#[test]
-fn no_reader_sees_a_freed_version_however_it_is_freed() {
-    explore(1_000, versions);
-}
-
-#[test]
-fn a_driver_that_wakes_early_frees_under_a_reader() {
-    must_fail("rcu: the driver wakes early", || explore(20_000, versions));
-}
-
-#[test]
-fn a_holdout_that_is_not_counted_is_overlooked() {
-    must_fail("rcu: a holdout is not counted", || {
-        explore(20_000, versions)
-    });
-}
-
-#[test]
-fn a_barrier_that_joins_a_running_sweep_comes_too_soon() {
-    must_fail("rcu: barrier joins a running sweep", || {
-        explore(20_000, versions)
-    });
-}
-
-#[test]
-fn a_bag_that_a_sweep_left_open_is_freed_under_a_reader() {
-    must_fail("rcu: a bag is left open", || explore(20_000, versions));
+models! {
+    fn no_reader_sees_a_freed_version_however_it_is_freed() = explore(1_000, versions);
+    fn a_driver_that_wakes_early_frees_under_a_reader() =
+        must_fail("rcu: the driver wakes early", || explore(20_000, versions));
+    fn a_holdout_that_is_not_counted_is_overlooked() =
+        must_fail("rcu: a holdout is not counted", || explore(20_000, versions));
+    fn a_barrier_that_joins_a_running_sweep_comes_too_soon() =
+        must_fail("rcu: barrier joins a running sweep", || explore(20_000, versions));
+    fn a_bag_that_a_sweep_left_open_is_freed_under_a_reader() =
+        must_fail("rcu: a bag is left open", || explore(20_000, versions));
 }

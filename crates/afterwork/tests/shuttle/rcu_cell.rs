@@ -1,12 +1,7 @@
 //! A cell that several threads update and read.
 
-use std::sync::Arc;
-
-use afterwork::rcu::{Rcu, srcu::Domain};
-use shuttle::thread;
-use sync::atomic::{AtomicUsize, Ordering};
-
 use crate::workqueue::explore;
+use crate::*;
 
 /// A version that counts how many versions are alive.
 struct Version {
@@ -56,7 +51,6 @@ fn updated() {
     assert_eq!(nr_alive.load(Ordering::Relaxed), 0);
 }
 
-#[test]
-fn no_update_of_a_cell_is_lost_and_no_version_kept() {
-    explore(1_000, updated);
+models! {
+    fn no_update_of_a_cell_is_lost_and_no_version_kept() = explore(1_000, updated);
 }

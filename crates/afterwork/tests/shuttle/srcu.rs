@@ -1,22 +1,7 @@
 //! Sleepable sections of many threads, guards that move between threads, callbacks and barriers.
 
-use std::sync::Arc;
-
-use afterwork::{
-    rcu::srcu::{Domain, OwnedGuard},
-    wake::EventCount,
-};
-use shuttle::{
-    rand::{Rng, thread_rng},
-    thread,
-};
-use sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
-    twin::must_fail,
-};
-
 use crate::workqueue::explore;
+use crate::*;
 
 const NR_VERSIONS: usize = 6;
 
@@ -131,24 +116,11 @@ fn waiter() {
     other.barrier();
 }
 
-#[test]
-fn a_waiter_does_not_depend_on_the_runners() {
-    explore(5_000, waiter);
-}
-
-#[test]
-fn a_driver_that_stops_midway_must_wake_both_cookies() {
-    must_fail("rcu: a driver that stops wakes one", || {
-        explore(50_000, waiter)
-    });
-}
-
-#[test]
-fn no_srcu_reader_sees_a_freed_version() {
-    explore(1_000, versions);
-}
-
-#[test]
-fn draining_one_parity_frees_under_a_reader() {
-    must_fail("srcu: single flip", || explore(20_000, versions));
+models! {
+    fn a_waiter_does_not_depend_on_the_runners() = explore(5_000, waiter);
+    fn a_driver_that_stops_midway_must_wake_both_cookies() =
+        must_fail("rcu: a driver that stops wakes one", || explore(50_000, waiter));
+    fn no_srcu_reader_sees_a_freed_version() = explore(1_000, versions);
+    fn draining_one_parity_frees_under_a_reader() =
+        must_fail("srcu: single flip", || explore(20_000, versions));
 }

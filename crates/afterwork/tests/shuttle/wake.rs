@@ -1,15 +1,7 @@
 //! Many wakers, many waiters.
 
-use std::sync::Arc;
-
-use afterwork::wake::{EventCount, Parker, WakeQ, Wakeup};
-use shuttle::thread;
-use sync::{
-    Mutex,
-    atomic::{AtomicUsize, Ordering},
-};
-
 use crate::workqueue::explore;
+use crate::*;
 
 /// Eight threads each wait for their own number. Four others raise the count and wake.
 fn turns() {
@@ -63,12 +55,7 @@ fn collected() {
     }
 }
 
-#[test]
-fn every_waiter_of_an_event_count_has_his_turn() {
-    explore(3_000, turns);
-}
-
-#[test]
-fn every_wake_up_that_was_collected_is_fired() {
-    explore(3_000, collected);
+models! {
+    fn every_waiter_of_an_event_count_has_his_turn() = explore(3_000, turns);
+    fn every_wake_up_that_was_collected_is_fired() = explore(3_000, collected);
 }

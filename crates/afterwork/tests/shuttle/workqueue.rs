@@ -1,28 +1,6 @@
 //! Pools of three and four workers, several producers, some tens of items.
 
-use std::{
-    hash::{BuildHasher, RandomState},
-    sync::Arc,
-};
-
-use afterwork::{
-    params::Params,
-    workqueue::{
-        AffinityScope, MAX_SHARES, Registry, Work, Workqueue,
-        model::{Culler, Machine},
-    },
-};
-use shuttle::{
-    Config, Runner,
-    rand::{Rng, thread_rng},
-    scheduler::{PctScheduler, RandomScheduler},
-    thread,
-};
-use sync::{
-    atomic::{AtomicBool, AtomicU32, Ordering},
-    twin::must_fail,
-};
-use topology::Topology;
+use crate::*;
 
 /// Runs `model` under `nr_runs` random schedules, then under `nr_runs` with few thread switches.
 ///
@@ -538,135 +516,45 @@ fn emptied_among_shares() {
     assert_eq!(nr_cancelled.load(Ordering::Relaxed), 1);
 }
 
-#[test]
-fn a_queue_that_was_emptied_waits_for_no_turn() {
-    explore(200, emptied_among_shares);
-}
-
-#[test]
-fn an_emptied_queue_that_keeps_its_seat_would_be_seen() {
-    let failure = must_fail("shares: an emptied pwq waits for its turn", || {
-        explore(200, emptied_among_shares)
-    });
-    assert!(failure.contains("deadlock"), "{failure}");
-}
-
-#[test]
-fn a_new_queue_for_each_item_starves_no_queue_that_waits() {
-    explore(200, old_beside_new);
-}
-
-#[test]
-fn new_queues_that_go_before_all_others_would_be_seen() {
-    must_fail("shares: a new pwq begins as an idle one", || {
-        explore(200, old_beside_new)
-    });
-}
-
-#[test]
-fn queues_with_shares_take_turns_whoever_was_idle_before() {
-    explore(400, busy_beside_idle);
-}
-
-#[test]
-fn a_queue_that_has_saved_its_idle_time_up_would_be_seen() {
-    must_fail("shares: idle time is saved up", || {
-        explore(400, busy_beside_idle)
-    });
-}
-
-#[test]
-fn items_run_as_often_as_they_were_queued() {
-    explore(15_000, mix);
-}
-
-#[test]
-fn no_more_run_at_once_than_have_seats_and_none_is_forgotten() {
-    explore(1_000, two_seats);
-}
-
-#[test]
-fn after_a_flush_all_that_was_queued_before_it_has_ended() {
-    explore(1_500, flushes);
-}
-
-#[test]
-fn a_flush_that_forgets_a_helper_is_noticed() {
-    must_fail("flush: forgets the helpers", || explore(6_000, flushes));
-}
-
-#[test]
-fn chains_in_opposite_order_do_not_wait_for_each_other() {
-    explore(4_000, chains_in_opposite_order);
-}
-
-#[test]
-fn an_enqueue_of_many_must_not_wait_with_a_chain_in_hand() {
-    must_fail("enqueue all: waits with an unpushed chain", || {
+models! {
+    fn a_queue_that_was_emptied_waits_for_no_turn() = explore(200, emptied_among_shares);
+    fn an_emptied_queue_that_keeps_its_seat_would_be_seen() =
+        must_deadlock("shares: an emptied pwq waits for its turn",
+            || explore(200, emptied_among_shares));
+    fn a_new_queue_for_each_item_starves_no_queue_that_waits() = explore(200, old_beside_new);
+    fn new_queues_that_go_before_all_others_would_be_seen() =
+        must_fail("shares: a new pwq begins as an idle one", || explore(200, old_beside_new));
+    fn queues_with_shares_take_turns_whoever_was_idle_before() = explore(400, busy_beside_idle);
+    fn a_queue_that_has_saved_its_idle_time_up_would_be_seen() =
+        must_fail("shares: idle time is saved up", || explore(400, busy_beside_idle));
+    fn items_run_as_often_as_they_were_queued() = explore(15_000, mix);
+    fn no_more_run_at_once_than_have_seats_and_none_is_forgotten() = explore(1_000, two_seats);
+    fn after_a_flush_all_that_was_queued_before_it_has_ended() = explore(1_500, flushes);
+    fn a_flush_that_forgets_a_helper_is_noticed() =
+        must_fail("flush: forgets the helpers", || explore(6_000, flushes));
+    fn chains_in_opposite_order_do_not_wait_for_each_other() =
         explore(4_000, chains_in_opposite_order);
-    });
-}
-
-#[test]
-fn items_that_wait_for_items_come_to_an_end() {
-    explore(1_500, nested);
-}
-
-#[test]
-fn an_item_is_never_left_behind_items_that_block() {
-    explore(2_000, chained);
-}
-
-#[test]
-fn an_ordered_queue_starts_its_items_in_their_order() {
-    explore(1_500, ordered);
-}
-
-#[test]
-fn without_the_chained_kick_an_item_is_left_behind() {
-    must_fail("take: no chained kick", || explore(1_000, chained));
-}
-
-#[test]
-fn without_the_second_look_of_the_gate_an_item_is_forgotten() {
-    must_fail("active: no second check", || explore(4_000, mix));
-}
-
-#[test]
-fn an_item_that_ran_beside_itself_would_be_seen() {
-    must_fail("item: runs overlap", || explore(4_000, mix));
-}
-
-#[test]
-fn an_inactive_item_that_is_forgotten_would_be_missed() {
-    must_fail("take: forgets the inactive", || explore(1_000, two_seats));
-}
-
-#[test]
-fn a_seat_given_twice_would_be_seen() {
-    must_fail("active: a seat given twice", || explore(1_000, two_seats));
-}
-
-#[test]
-fn an_ordinary_item_gets_its_turn_among_urgent_ones() {
-    explore(400, ordinary_among_urgent);
-}
-
-#[test]
-fn urgent_item_queued_in_a_pause_runs_first_after_resume() {
-    explore(400, urgent_before_the_pause_ends);
-}
-
-#[test]
-fn seat_that_ignores_urgent_items_is_found() {
-    must_fail("lanes: a seat does not recheck", || {
-        explore(4_000, urgent_before_the_pause_ends)
-    });
-}
-
-#[test]
-fn an_ordinary_item_that_gets_no_turn_would_be_seen() {
-    must_fail("lanes: ordinary items get no turn", || {
-        explore(1_000, ordinary_among_urgent)
-    });
+    fn an_enqueue_of_many_must_not_wait_with_a_chain_in_hand() =
+        must_fail("enqueue all: waits with an unpushed chain",
+            || explore(4_000, chains_in_opposite_order));
+    fn items_that_wait_for_items_come_to_an_end() = explore(1_500, nested);
+    fn an_item_is_never_left_behind_items_that_block() = explore(2_000, chained);
+    fn an_ordered_queue_starts_its_items_in_their_order() = explore(1_500, ordered);
+    fn without_the_chained_kick_an_item_is_left_behind() =
+        must_fail("take: no chained kick", || explore(1_000, chained));
+    fn without_the_second_look_of_the_gate_an_item_is_forgotten() =
+        must_fail("active: no second check", || explore(4_000, mix));
+    fn an_item_that_ran_beside_itself_would_be_seen() =
+        must_fail("item: runs overlap", || explore(4_000, mix));
+    fn an_inactive_item_that_is_forgotten_would_be_missed() =
+        must_fail("take: forgets the inactive", || explore(1_000, two_seats));
+    fn a_seat_given_twice_would_be_seen() =
+        must_fail("active: a seat given twice", || explore(1_000, two_seats));
+    fn an_ordinary_item_gets_its_turn_among_urgent_ones() = explore(400, ordinary_among_urgent);
+    fn urgent_item_queued_in_a_pause_runs_first_after_resume() =
+        explore(400, urgent_before_the_pause_ends);
+    fn seat_that_ignores_urgent_items_is_found() = must_fail("lanes: a seat does not recheck",
+            || explore(4_000, urgent_before_the_pause_ends));
+    fn an_ordinary_item_that_gets_no_turn_would_be_seen() =
+        must_fail("lanes: ordinary items get no turn", || explore(1_000, ordinary_among_urgent));
 }

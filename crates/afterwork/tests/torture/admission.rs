@@ -1,19 +1,8 @@
 //! A queue with a capacity under torture, and items with a start deadline.
 
-use std::{
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Wake, Waker},
-    thread,
-    time::{Duration, Instant},
-};
-
 use afterwork::workqueue::{JoinError, Registry, Work, Workqueue};
 
-use crate::support::{Dice, Life, Lives, Planned, hostile, insist};
+use crate::support::*;
 
 /// A queue with a small capacity that all threads compete for.
 pub struct Crowded {

@@ -1,18 +1,8 @@
 //! Futures under torture. They store wakers that any thread fires, or wake themselves.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    task::{Context, Poll, Waker},
-};
-
 use afterwork::workqueue::{JoinError, Workqueue};
 
-use crate::support::{Dice, Life, Lives, Planned};
+use crate::support::*;
 
 /// Wakers stored by futures. If the flag is set, the waker may be dropped instead of fired.
 #[derive(Default)]

@@ -12,22 +12,10 @@
 //!
 //! An act that cannot be undone, such as a leaked guard, runs in a forked child, which then exits.
 
-use std::{
-    any::Any,
-    cell::Cell,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU32, AtomicUsize, Ordering},
-    },
-    task::{Context, Poll, Wake, Waker},
-    thread,
-    time::Duration,
-};
-
 use afterwork::observe;
 
 use super::{Dice, FAULT, Planned, fault, options, wander};
+use crate::support::*;
 
 /// An act that can be disabled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,22 +3,12 @@
 //! The values in the slots, the queued calls and the panic handlers misbehave. No queued call may
 //! be lost. A leaked owner holds its slot forever, so the slots are leaked with it.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
-
 use afterwork::percpu::{self, PerCpu};
 
+use crate::support::*;
 use crate::{
     NR_CPUS, NR_STEPS, any_cpu, builder, some_cpus,
-    support::{
-        Dice,
-        hostile::{self, Act, Grenade, contained, dares, may, misbehave, refusable},
-    },
+    support::hostile::{Act, Grenade, contained, dares, may, misbehave, refusable},
 };
 
 /// Time that a caller waits if the owner may be leaked or in another process.

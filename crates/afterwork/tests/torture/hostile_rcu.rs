@@ -5,22 +5,10 @@
 //! drop. A leaked guard of the process blocks all later grace periods, so it is leaked in a forked
 //! child.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc,
-    },
-    thread,
-    time::Duration,
-};
-
 use afterwork::rcu::{self, Guard, Rcu, srcu::Domain};
 
-use crate::support::{
-    Dice,
-    hostile::{self, Act, Grenade, contained, dares, may, misbehave, refusable},
-};
+use crate::support::hostile::{Act, Grenade, contained, dares, may, misbehave, refusable};
+use crate::support::*;
 
 /// Time that a child waits for its callback, which may lack a thread.
 const PATIENCE_OF_CHILD: Duration = Duration::from_secs(1);

@@ -3,24 +3,13 @@
 //! Items misbehave when they are dropped, also by an owner that is dropped early, and so do wakers.
 //! An accepted item is received in order or dropped, and never twice.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::Arc,
-    task::{Context, Poll, Waker},
-    thread,
-    time::Duration,
-};
-
 use afterwork::{
     mailbox::{Mailbox, Poster, ReplyTo},
     rcu::qsbr::Reader,
 };
 
-use crate::support::{
-    Dice,
-    hostile::{self, Act, Grenade, Rattle, contained, dares, may, misbehave},
-};
+use crate::support::hostile::{Act, Grenade, Rattle, contained, dares, may, misbehave};
+use crate::support::*;
 
 const NR_POSTERS: usize = 2;
 const MAX_ITEMS: u64 = 60;

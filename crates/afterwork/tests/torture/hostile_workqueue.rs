@@ -5,19 +5,6 @@
 //! flush a timer of the queue. Where waiting is allowed, the drop waits for all items. No item is
 //! lost.
 
-use std::{
-    cell::RefCell,
-    future::Future,
-    pin::Pin,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    task::{Context, Poll, Waker},
-    thread,
-    time::Duration,
-};
-
 use afterwork::{
     params::Params,
     rcu,
@@ -25,11 +12,8 @@ use afterwork::{
 };
 use topology::Topology;
 
-use crate::support::{
-    Dice,
-    hostile::{self, Act, Grenade, Rattle, contained, may, misbehave, refusable},
-    insist, watched,
-};
+use crate::support::hostile::{Act, Grenade, Rattle, contained, may, misbehave, refusable};
+use crate::support::*;
 
 /// A delay that does not elapse within a round.
 const NEVER: Duration = Duration::from_secs(3600);

@@ -1,21 +1,12 @@
 //! Reusable and delayed items under torture, and the log of the acts on them.
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    thread,
-    time::Duration,
-};
-
 use afterwork::workqueue::{DelayedWork, FlushError, Work};
 use topology::CpuId;
 
+use crate::support::*;
 use crate::{
     history::{self, Act, Event, Log, now_ns},
     queues::Place,
-    support::{Dice, Life, Lives, Planned, hostile},
 };
 
 /// Delays of timers, in microseconds. Only cancels, changes and flushes encounter the longest one.

@@ -4,26 +4,10 @@
 //! polled and dropped on one thread. No future may be lost while its owner runs, and every value
 //! must be dropped at the end.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
-    task::{Context, Poll, Waker},
-    thread,
-    time::Duration,
-};
-
 use afterwork::mailbox::{JoinError, JoinHandle, LocalSet, Mailbox, Woken, Worker, spawn_local};
 
-use crate::support::{
-    Dice, Life, Lives, Planned,
-    hostile::{self, Act, Grenade, dares, misbehave},
-    insist, watched,
-};
+use crate::support::hostile::{Act, Grenade, dares, misbehave};
+use crate::support::*;
 
 const NR_RINGERS: usize = 2;
 const MAX_FUTURES: usize = 40;

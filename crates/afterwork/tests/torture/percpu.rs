@@ -16,21 +16,11 @@
 mod hostile_percpu;
 mod support;
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    thread,
-    time::Duration,
-};
-
 use afterwork::percpu::{self, Builder, Escalate, Owner, PerCpu, Qpw, SloppyCounter};
 use hostile_percpu::Den;
-use support::{Dice, Planned, Round, hostile, wander, watched};
 use topology::{CpuId, CpuSet, Topology};
+
+use crate::support::*;
 
 const NR_CPUS: u32 = 4;
 const NR_OWNERS: usize = 4;

@@ -1,25 +1,15 @@
 //! Queues of every kind under torture, while their attributes change, until their destruction.
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    },
-    thread,
-    time::Duration,
-};
-
 use afterwork::workqueue::{
     AffinityScope, Builder, DelayedWork, JoinError, Registry, Work, Workqueue,
 };
 use topology::Topology;
 
+use crate::support::*;
 use crate::{
     history::{Act, Event, Log, now_ns},
     items::Subject,
-    scopes,
-    support::{Dice, Life, Lives, Planned, hostile, insist},
-    timed,
+    scopes, timed,
 };
 
 const SCOPES: [AffinityScope; 3] = [

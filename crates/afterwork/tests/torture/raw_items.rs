@@ -1,23 +1,11 @@
 //! Items in user memory under torture. Some are used by one thread, which frees them as soon as it
 //! may. Some free themselves, and all threads share a few.
 
-use std::{
-    ptr::NonNull,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering},
-    },
-    thread,
-    time::Duration,
-};
-
 use afterwork::workqueue::{CpuId, Workqueue};
 use raw::{Modified, RawDelayed, RawWork};
 
-use crate::{
-    queues::Place,
-    support::{Dice, Life, Lives, fault, hostile},
-};
+use crate::queues::Place;
+use crate::support::*;
 
 /// Number of items that all threads use.
 const NR_SHARED: usize = 6;

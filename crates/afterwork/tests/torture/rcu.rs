@@ -13,21 +13,12 @@ mod rcu_flavor;
 mod rcu_versions;
 mod support;
 
-use std::{
-    process::ExitCode,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    thread,
-    time::Duration,
-};
-
 use afterwork::rcu::srcu::{Domain, OwnedGuard};
 use hostile_rcu::Den;
 use rcu_flavor::{Flavor, Qsbr, Srcu, Tree};
 use rcu_versions::{Seen, Versions};
-use support::{Dice, Round, hostile, wander, watched};
+
+use crate::support::*;
 
 /// Time for which one set of threads runs before it is joined.
 const ROUND: Duration = Duration::from_millis(300);

@@ -1,11 +1,11 @@
 //! The operations that the torture of grace periods uses, for any flavor.
 
-use std::cell::{Cell, RefCell};
-
 use afterwork::rcu::{
     self, GpCookie, qsbr,
     srcu::{Cookie, Domain, OwnedGuard},
 };
+
+use crate::support::*;
 
 pub trait Flavor: Clone + Send + Sync + 'static {
     type Guard<'a>;

@@ -1,13 +1,8 @@
 //! Scopes under torture. All borrowing work has run once and ended when the caller continues.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    thread,
-};
-
 use afterwork::workqueue::Workqueue;
 
-use crate::support::{Dice, Planned, hostile};
+use crate::support::*;
 
 /// Maximum number of lent elements.
 const NR_LENT: usize = 40;

@@ -1,26 +1,12 @@
 //! Shutdown under torture: queues whose items are cancelled in bulk while other threads use them,
 //! and that are drained or released without waiting.
 
-use std::{
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    task::{Context, Poll, Wake, Waker},
-    thread::{self, Thread},
-    time::Duration,
-};
-
 use afterwork::workqueue::{
     DelayedWork, DrainError, JoinError, JoinHandle, RcuWork, Registry, Work, Workqueue,
 };
 
-use crate::support::{
-    Dice, Life, Lives,
-    hostile::{self, Grenade},
-    insist,
-};
+use crate::support::hostile::Grenade;
+use crate::support::*;
 
 /// Counts of items by their outcome.
 #[derive(Default)]

@@ -5,24 +5,30 @@
 //! round's. The interleaving of the threads does not.
 
 // No program uses all of these items.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
 #[path = "hostile.rs"]
 pub mod hostile;
 #[path = "options.rs"]
 mod options;
 
-use std::{
+pub use std::{
     any::Any,
     backtrace::Backtrace,
+    cell::{Cell, RefCell},
     fmt::Debug,
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    pin::{Pin, pin},
     process::ExitCode,
+    ptr::NonNull,
     sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
-        mpsc::{RecvTimeoutError, channel},
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+        mpsc::{self, RecvTimeoutError, channel},
     },
-    thread,
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 

@@ -14,30 +14,18 @@ mod hostile_task_work;
 mod locals;
 mod support;
 
-use std::{
-    future::Future,
-    pin::Pin,
-    process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    task::{Context, Poll, Wake, Waker},
-    thread,
-    time::Duration,
+use afterwork::mailbox::{
+    Closed, Mailbox, PostError, Poster, Reply, ReplyError, ReplyTo, TryRecvError,
 };
 
-use afterwork::mailbox::{
-    Backlog, Closed, Mailbox, PostError, Poster, Reply, ReplyError, ReplyTo, TryRecvError,
-};
-use support::{Dice, Life, Lives, Planned, Round, hostile, watched};
+use crate::support::*;
 
 const NR_POSTERS: usize = 6;
 const MAX_ITEMS: usize = 600;
 /// Number of hostile users' mailboxes in a round.
 const NR_HOSTILE: usize = 8;
 /// Mailbox configurations. All other choices are random.
-const CONFIGS: &[&str] = &["any", "fifo", "lifo", "bounded"];
+const CONFIGS: &[&str] = &["any", "bounded"];
 
 fn main() -> ExitCode {
     support::torture("mailboxes", CONFIGS, round)
@@ -161,10 +149,6 @@ fn mailbox(config: &str, dice: &mut Dice) -> Mailbox<Item> {
     builder = builder.keep(dice.pick(&[0, 40, 1024]));
     if config == "bounded" || dice.below(3) == 0 {
         builder = builder.capacity(dice.pick(&[1, 7, 100]));
-    }
-    let lifo = dice.below(4) == 0;
-    if config == "lifo" || lifo && config == "any" {
-        builder = builder.backlog(Backlog::Lifo);
     }
     if dice.below(2) == 0 {
         builder = builder.spin_limit(0);

@@ -1,19 +1,10 @@
 //! Timed operations under torture: tasks that sleep and time out, sets of items, and periodic work.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    thread,
-    time::{Duration, Instant},
-};
-
 use afterwork::workqueue::{
     JoinError, MissedTickBehavior, Registry, Sleep, TaskSet, Workqueue, block_on,
 };
 
-use crate::support::{Dice, Life, Lives, Planned};
+use crate::support::*;
 
 /// A delay that does not elapse within a round.
 const NEVER: Duration = Duration::from_secs(3600);

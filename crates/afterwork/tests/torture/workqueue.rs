@@ -24,16 +24,6 @@ mod shutdown;
 mod support;
 mod timed;
 
-use std::{
-    process::ExitCode,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    thread,
-    time::{Duration, Instant},
-};
-
 use admission::Crowded;
 use afterwork::{
     observe,
@@ -46,8 +36,9 @@ use hostile_workqueue::Lair;
 use items::Subject;
 use queues::Place;
 use raw_items::Yard;
-use support::{Dice, Lives, Round, hostile, insist, wander, watched};
 use topology::Topology;
+
+use crate::support::*;
 
 /// Time for which one set of registry, queues and items is used before it is torn down.
 const ROUND: Duration = Duration::from_millis(300);

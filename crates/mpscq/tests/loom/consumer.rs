@@ -2,7 +2,7 @@
 
 use afterwork_mpscq::Pop;
 use std::sync::Arc;
-use sync::twin::must_fail;
+use sync::{models, twin::must_fail};
 
 use crate::support::{Item, Items, exhaustive, spawn};
 
@@ -33,21 +33,10 @@ fn two_threads_pop_in_turn() {
     other.join().unwrap();
 }
 
-#[test]
-fn consumers_take_turns() {
-    exhaustive(two_threads_pop_in_turn);
-}
-
-#[test]
-fn consumer_claim_needs_acquire() {
-    must_fail("consumer: relaxed claim", || {
-        exhaustive(two_threads_pop_in_turn)
-    });
-}
-
-#[test]
-fn consumer_leave_needs_release() {
-    must_fail("consumer: relaxed leave", || {
-        exhaustive(two_threads_pop_in_turn)
-    });
+models! {
+    fn consumers_take_turns() = exhaustive(two_threads_pop_in_turn);
+    fn consumer_claim_needs_acquire() =
+        must_fail("consumer: relaxed claim", || exhaustive(two_threads_pop_in_turn));
+    fn consumer_leave_needs_release() =
+        must_fail("consumer: relaxed leave", || exhaustive(two_threads_pop_in_turn));
 }

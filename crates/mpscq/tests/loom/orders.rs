@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use afterwork_mpscq::{Linked, Node, Pop, RawCursor, RawQueue};
-use sync::twin::must_fail;
+use sync::{models, twin::must_fail};
 
 use crate::support::{Item, exhaustive};
 use crate::transfer::singles;
@@ -13,34 +13,13 @@ fn weakened(name: &'static str) -> String {
     must_fail(name, || exhaustive(|| singles(&[2, 1], 2)))
 }
 
-#[test]
-fn the_case_passes_unweakened() {
-    exhaustive(|| singles(&[2, 1], 2));
-}
-
-#[test]
-fn tail_swap_needs_acquire() {
-    weakened("tail: swap without acquire");
-}
-
-#[test]
-fn tail_swap_needs_release() {
-    weakened("tail: swap without release");
-}
-
-#[test]
-fn link_store_needs_release() {
-    weakened("link: relaxed store");
-}
-
-#[test]
-fn first_load_needs_acquire() {
-    weakened("link: relaxed load of the first item");
-}
-
-#[test]
-fn next_load_needs_acquire() {
-    weakened("link: relaxed load of the next item");
+models! {
+    fn the_case_passes_unweakened() = exhaustive(|| singles(&[2, 1], 2));
+    fn tail_swap_needs_acquire() = weakened("tail: swap without acquire");
+    fn tail_swap_needs_release() = weakened("tail: swap without release");
+    fn link_store_needs_release() = weakened("link: relaxed store");
+    fn first_load_needs_acquire() = weakened("link: relaxed load of the first item");
+    fn next_load_needs_acquire() = weakened("link: relaxed load of the next item");
 }
 
 /// The consumer peeks at the first item and at its successor, without popping either.
@@ -80,31 +59,15 @@ fn looks_without_taking() {
     }
 }
 
-#[test]
-fn peeked_item_is_complete() {
-    exhaustive(looks_without_taking);
-}
-
-#[test]
-fn after_load_needs_acquire() {
-    must_fail("link: relaxed load of the next item", || {
-        exhaustive(looks_without_taking);
-    });
-}
-
-#[test]
-fn stub_back_needs_release() {
-    weakened("stub: relaxed compare-exchange");
-}
-
-#[test]
-fn the_kernels_form_is_a_race_in_this_memory_model() {
-    weakened("kernel: full barrier, plain link, dependent loads");
-}
-
-#[test]
-fn a_dependent_load_does_not_acquire_even_a_released_link() {
-    weakened("kernel: release link, dependent loads");
+models! {
+    fn peeked_item_is_complete() = exhaustive(looks_without_taking);
+    fn after_load_needs_acquire() =
+        must_fail("link: relaxed load of the next item", || exhaustive(looks_without_taking));
+    fn stub_back_needs_release() = weakened("stub: relaxed compare-exchange");
+    fn the_kernels_form_is_a_race_in_this_memory_model() =
+        weakened("kernel: full barrier, plain link, dependent loads");
+    fn a_dependent_load_does_not_acquire_even_a_released_link() =
+        weakened("kernel: release link, dependent loads");
 }
 
 #[test]

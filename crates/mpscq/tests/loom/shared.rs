@@ -3,7 +3,7 @@
 use afterwork_mpscq::{Pop, Queue, Shared};
 use sync::Arc;
 use sync::cell::UnsafeCell;
-use sync::twin::must_fail;
+use sync::{models, twin::must_fail};
 
 use crate::support::{exhaustive, spawn};
 
@@ -46,17 +46,10 @@ fn claim_goes_round() {
     }
 }
 
-#[test]
-fn the_claim_hands_the_link_over() {
-    exhaustive(claim_goes_round);
-}
-
-#[test]
-fn shared_claim_needs_acquire() {
-    must_fail("shared: relaxed claim", || exhaustive(claim_goes_round));
-}
-
-#[test]
-fn shared_release_needs_release() {
-    must_fail("shared: relaxed release", || exhaustive(claim_goes_round));
+models! {
+    fn the_claim_hands_the_link_over() = exhaustive(claim_goes_round);
+    fn shared_claim_needs_acquire() =
+        must_fail("shared: relaxed claim", || exhaustive(claim_goes_round));
+    fn shared_release_needs_release() =
+        must_fail("shared: relaxed release", || exhaustive(claim_goes_round));
 }

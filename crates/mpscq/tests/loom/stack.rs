@@ -2,7 +2,7 @@
 
 use afterwork_mpscq::{Node, Stack};
 use std::sync::Arc;
-use sync::twin::must_fail;
+use sync::{models, twin::must_fail};
 
 use crate::support::{Got, Item, exhaustive, spawn};
 
@@ -37,17 +37,10 @@ fn two_push_one_takes() {
     assert_eq!(got.total, 3);
 }
 
-#[test]
-fn the_lifo_list_loses_nothing() {
-    exhaustive(two_push_one_takes);
-}
-
-#[test]
-fn stack_push_needs_release() {
-    must_fail("stack: relaxed push", || exhaustive(two_push_one_takes));
-}
-
-#[test]
-fn stack_take_needs_acquire() {
-    must_fail("stack: relaxed take", || exhaustive(two_push_one_takes));
+models! {
+    fn the_lifo_list_loses_nothing() = exhaustive(two_push_one_takes);
+    fn stack_push_needs_release() =
+        must_fail("stack: relaxed push", || exhaustive(two_push_one_takes));
+    fn stack_take_needs_acquire() =
+        must_fail("stack: relaxed take", || exhaustive(two_push_one_takes));
 }

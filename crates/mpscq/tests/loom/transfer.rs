@@ -4,6 +4,7 @@ use afterwork_mpscq::{Chain, Pop, Stopped};
 use std::sync::Arc;
 
 use crate::support::{Got, Item, Items, bounded, exhaustive, spawn};
+use sync::models;
 
 /// Each producer pushes the given number of items. The consumer tries `tries` pops at the same
 /// time, and pops the rest afterwards.
@@ -76,14 +77,9 @@ fn chains(other: usize) {
     assert!(order == one || order == two, "a chain was torn: {order:?}");
 }
 
-#[test]
-fn two_producers_of_two_items_lose_nothing() {
-    bounded(3, || singles(&[2, 2], 2));
-}
-
-#[test]
-fn three_producers_of_one_item_lose_nothing() {
-    bounded(3, || singles(&[1, 1, 1], 1));
+models! {
+    fn two_producers_of_two_items_lose_nothing() = bounded(3, || singles(&[2, 2], 2));
+    fn three_producers_of_one_item_lose_nothing() = bounded(3, || singles(&[1, 1, 1], 1));
 }
 
 #[test]
@@ -92,19 +88,10 @@ fn three_producers_and_an_eager_consumer_lose_nothing() {
     bounded(2, || singles(&[1, 1, 1], 3));
 }
 
-#[test]
-fn three_producers_of_two_items_lose_nothing() {
-    bounded(2, || singles(&[2, 2, 2], 3));
-}
-
-#[test]
-fn a_chain_is_published_whole_beside_a_single_item() {
-    exhaustive(|| chains(1));
-}
-
-#[test]
-fn two_chains_do_not_mix() {
-    bounded(3, || chains(3));
+models! {
+    fn three_producers_of_two_items_lose_nothing() = bounded(2, || singles(&[2, 2, 2], 3));
+    fn a_chain_is_published_whole_beside_a_single_item() = exhaustive(|| chains(1));
+    fn two_chains_do_not_mix() = bounded(3, || chains(3));
 }
 
 #[test]

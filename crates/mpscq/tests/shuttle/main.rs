@@ -10,6 +10,7 @@ use std::sync::Arc;
 use afterwork_mpscq::{Chain, Node, Pop, Queue, Shared, Stack};
 use shuttle::thread;
 use sync::atomic::{AtomicUsize, Ordering};
+use sync::models;
 
 const NR_RUNS: usize = 100_000;
 
@@ -61,9 +62,8 @@ fn transfer() {
     assert!(queue.is_empty());
 }
 
-#[test]
-fn four_producers_lose_and_reorder_nothing() {
-    shuttle::check_random(transfer, NR_RUNS);
+models! {
+    fn four_producers_lose_and_reorder_nothing() = shuttle::check_random(transfer, NR_RUNS);
 }
 
 #[test]
@@ -112,9 +112,8 @@ fn shared() {
     assert_eq!(Arc::strong_count(&item), 1);
 }
 
-#[test]
-fn a_shared_item_comes_out_once_for_each_claim() {
-    shuttle::check_random(shared, NR_RUNS);
+models! {
+    fn a_shared_item_comes_out_once_for_each_claim() = shuttle::check_random(shared, NR_RUNS);
 }
 
 /// Three threads push, two take everything.
@@ -168,9 +167,8 @@ fn stack() {
     assert_eq!(all, want);
 }
 
-#[test]
-fn the_lifo_list_loses_nothing() {
-    shuttle::check_random(stack, NR_RUNS);
+models! {
+    fn the_lifo_list_loses_nothing() = shuttle::check_random(stack, NR_RUNS);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use afterwork_stacks::answer_slot::AnswerSlot;
 use loom::{model as exhaustive, thread::spawn};
-use sync::twin::must_fail;
+use sync::{models, twin::must_fail};
 
 const FIRST: u32 = 1;
 const SECOND: u32 = 2;
@@ -45,18 +45,10 @@ fn asked_by_two() {
     }
 }
 
-#[test]
-fn an_answer_is_of_the_thread_that_was_asked() {
-    exhaustive(asked_by_turns);
-    exhaustive(asked_by_two);
-}
-
-#[test]
-fn an_answer_has_one_writer() {
-    must_fail("answer slot: begun without a claim", || {
-        exhaustive(asked_by_turns)
-    });
-    must_fail("answer slot: taken from its writer", || {
-        exhaustive(asked_by_turns)
-    });
+models! {
+    fn an_answer_is_of_the_thread_that_was_asked() =
+        exhaustive(asked_by_turns), exhaustive(asked_by_two);
+    fn an_answer_has_one_writer() =
+        must_fail("answer slot: begun without a claim", || exhaustive(asked_by_turns)),
+        must_fail("answer slot: taken from its writer", || exhaustive(asked_by_turns));
 }

@@ -2,7 +2,6 @@
 //!
 //! | case | scenario |
 //! |---|---|
-//! | `joins` | items read their blocks several times, all through one buffer pool |
 //! | `subsystems` | eight subsystems with a limit each compute, and sometimes wait for a device |
 //! | `shares` | one of eight subsystems floods the shared pool; items of the others are timed |
 //!
@@ -15,7 +14,6 @@ mod claims;
 pub mod crew;
 pub mod drive;
 pub mod gauge;
-pub mod joins;
 pub mod metrics;
 
 pub use cases::{MENU, MaxActiveArgs, cases};
