@@ -8,18 +8,19 @@
 //! block. The *scanner* returns the pages of unused chunks to the system.
 //!
 //! ```text
-//! freer:   free[c] |= blocks;   if no bit was set: ready |= c;   if all are set: notify the scanner
-//! owner:   ready &= !c;         blocks = swap(free[c], 0);       serves them in address order
-//! scanner: if all are set: swap(free[c], 0);  discard pages;     frees them, like a freer
+//! freer:   free[c] |= blocks;  if no bit was set: ready |= c;  if all are set: notify the scanner
+//! owner:   ready &= !c;        blocks = swap(free[c], 0);      serves them in address order
+//! scanner: if all are set: swap(free[c], 0);  discard pages;   frees them, like a freer
 //! ```
 //!
 //! | bit | set | cleared |
 //! |---|---|---|
-//! | of a block in `free` | by the thread that has the block, which gives it up | by the owner or the scanner, which then has the block |
-//! | of a chunk in `ready` | by the freer that finds no free block in the chunk | by the owner, before it takes the blocks |
-//! | of a chunk in `used` | by the owner when it takes blocks | by the scanner |
-//! | of a chunk in `dirty` | by the owner when it takes blocks | by the scanner, while it has all blocks |
+//! | `free`, of a block | by the thread that has the block | by the owner or the scanner |
+//! | `ready`, of a chunk | by the freer that finds no free block | by the owner, before it takes |
+//! | `used`, of a chunk | by the owner when it takes | by the scanner |
+//! | `dirty`, of a chunk | by the owner when it takes | by the scanner if it has all blocks |
 //!
+//! The thread that clears the bit of a block has the block, and setting the bit gives it up.
 //! Two threads must never have the same block. A chunk with a free block must not lose its bit in
 //! `ready`, because the owner does not look at other chunks. A spurious bit costs one exchange.
 //!
