@@ -9,7 +9,7 @@ fn page_size() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Returns the pages of `len` bytes from `start` on to the system, if they are whole private pages
+/// Returns the whole pages in `len` bytes from `start` on to the system, if they are private pages
 /// of the process. Later reads return zero or the old contents. Returns `true` on success.
 ///
 /// # Safety
@@ -21,12 +21,11 @@ pub unsafe fn discard(start: NonNull<u8>, len: usize) -> bool {
         return false;
     }
     let page = page_size();
-    // The kernel rounds the length up.
-    if !(start.addr().get() | len).is_multiple_of(page) {
-        return false;
-    }
+    let before = start.addr().get().wrapping_neg() % page;
+    let len = len.saturating_sub(before) / page * page;
+    let first = start.as_ptr().wrapping_add(before).cast();
     // SAFETY: (1), and it is whole pages.
-    unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) == 0 }
+    len != 0 && unsafe { libc::madvise(first, len, libc::MADV_DONTNEED) == 0 }
 }
 
 /// The size of the memory in use below a frame: the red zone, and the frames of this module's
@@ -113,8 +112,9 @@ mod tests {
         // SAFETY: all calls are inside the allocation, which no other thread uses.
         unsafe {
             start.write_bytes(7, layout.size());
-            assert!(!discard(start.add(1), 1 << 16), "no whole page");
-            assert!(!discard(start, 1), "no whole page");
+            let page = page_size();
+            assert!(!discard(start.add(1), 2 * page - 2), "no whole page");
+            assert!(!discard(start, page - 1), "no whole page");
             assert_eq!(*start.as_ptr(), 7);
             assert_eq!(discard(start, 1 << 17), !cfg!(miri));
             let is_there = if cfg!(miri) { 7 } else { 0 };

@@ -1,6 +1,14 @@
-//! The injector, the thread-local lists and the gate, each on its own.
+//! The injector, the gate, and the slabs of item memory, each on its own.
 
-use crate::support::*;
+use std::sync::Arc;
+
+use afterwork::workqueue::model::{Blocks, Gates, Injected, Pushed};
+use sync::{
+    atomic::{AtomicU32, Ordering},
+    twin::must_fail,
+};
+
+use crate::support::{bounded, exhaustive, spawn};
 
 /// Checks that the items of each producer arrive in order, and counts them.
 #[derive(Default)]
@@ -244,54 +252,97 @@ models! {
         must_fail("stock: the last helper does not notify", || exhaustive(a_stock_meets_a_flush));
 }
 
-/// The owner uses its value twice, and the collector checks twice. Each takes the whole value.
-fn owner_meets_scanner() {
-    let shared_count = Arc::new(SharedCount::default());
+/// Two threads free one block each, while the owner allocates twice. The owner starts last, because
+/// loom looks for a conflict only at the last access to a word.
+fn freers_meet_owner(alloc: fn(&Blocks) -> [bool; 2]) {
+    let blocks = Arc::new(Blocks::new(false));
+    let freers = [0, 1].map(|nth| {
+        let blocks = blocks.clone();
+        spawn(move || blocks.free(nth))
+    });
     let owner = spawn({
-        let shared_count = shared_count.clone();
-        move || (0..2).filter_map(|_| shared_count.add()).sum::<u32>()
+        let blocks = blocks.clone();
+        move || [alloc(&blocks), alloc(&blocks)]
     });
-    let taken: u32 = (0..2).filter_map(|_| shared_count.scan().1).sum();
-    let given = owner.join().unwrap();
-    // Both are done, so the value is no longer in use.
-    assert_eq!(given + taken + shared_count.scan().1.unwrap_or(0), 2);
-}
-
-models! {
-    fn owner_and_scanner_never_use_the_data_together() = exhaustive(owner_meets_scanner);
-    fn the_looker_must_pass_a_barrier() =
-        must_fail("biased: scans without a barrier", || exhaustive(owner_meets_scanner));
-    fn the_looker_must_not_overlook_the_owner() =
-        must_fail("biased: overlooks the owner", || exhaustive(owner_meets_scanner));
-    fn scanner_must_not_take_data_that_was_taken_back() =
-        must_fail("biased: overlooks a recall", || exhaustive(owner_meets_scanner));
-    fn writes_of_the_owner_are_seen() =
-        must_fail("biased: relaxed leave", || exhaustive(owner_meets_scanner)),
-        must_fail("biased: relaxed scan", || exhaustive(owner_meets_scanner));
-    fn writes_of_the_scanner_are_seen() =
-        must_fail("biased: relaxed return", || exhaustive(owner_meets_scanner)),
-        must_fail("biased: relaxed read of the ask", || exhaustive(owner_meets_scanner));
-}
-
-/// A thread returns a value while the collector checks.
-fn remote_add_meets_scanner() {
-    let shared_count = Arc::new(SharedCount::default());
-    let adder = spawn({
-        let shared_count = shared_count.clone();
-        move || shared_count.add_remote()
-    });
-    let (added, _) = shared_count.scan();
-    let notified = adder.join().unwrap();
-    assert!(notified || added == 1, "it lies there, and nobody looks");
+    for freer in freers {
+        freer.join().unwrap();
+    }
+    let found = owner.join().unwrap();
+    let found = [found[0], found[1], blocks.alloc_lowest()];
+    for nth in 0..2 {
+        let times = found.iter().filter(|has| has[nth]).count();
+        assert_eq!(times, 1, "how often a freed block is found");
+    }
 }
 
 #[test]
-fn remote_addition_is_taken_or_notified() {
-    exhaustive(remote_add_meets_scanner);
+fn freed_blocks_are_seen_and_found() {
+    for alloc in [Blocks::alloc, Blocks::alloc_lowest] {
+        exhaustive(move || freers_meet_owner(alloc));
+    }
     for twin in [
-        "biased: adds without a barrier",
-        "biased: adds without notifying",
+        "chunk: relaxed free",
+        "chunk: relaxed take",
+        "chunk: clears the ready bit late",
     ] {
-        must_fail(twin, || exhaustive(remote_add_meets_scanner));
+        must_fail(twin, || {
+            exhaustive(|| freers_meet_owner(Blocks::alloc_lowest));
+        });
+    }
+}
+
+/// The owner allocates and frees blocks while the scanner scans. No block and no page is lost.
+fn owner_meets_scanner() {
+    let blocks = Arc::new(Blocks::new(true));
+    let owner = spawn({
+        let blocks = blocks.clone();
+        move || {
+            let has = blocks.alloc();
+            (0..2).filter(|nth| has[*nth]).for_each(|nth| {
+                blocks.free(nth);
+            });
+        }
+    });
+    blocks.scan();
+    owner.join().unwrap();
+    assert!(blocks.return_pages(), "a page is left");
+    assert_eq!(blocks.alloc_lowest(), [true; 2], "the blocks are found");
+}
+
+#[test]
+fn scanner_has_the_chunks_that_it_discards() {
+    exhaustive(owner_meets_scanner);
+    for twin in [
+        "chunk: relaxed claim",
+        "chunk: claims blocks in use",
+        "chunk: is clean after its return",
+    ] {
+        must_fail(twin, || exhaustive(owner_meets_scanner));
+    }
+}
+
+/// Two threads free the blocks of a chunk while the scanner scans.
+fn freers_meet_scanner() {
+    let blocks = Arc::new(Blocks::new(false));
+    let freers = [0, 1].map(|nth| {
+        let blocks = blocks.clone();
+        spawn(move || blocks.free(nth))
+    });
+    let is_discarded = blocks.scan();
+    let notified = freers.map(|freer| freer.join().unwrap());
+    assert!(
+        is_discarded || notified.contains(&true),
+        "the chunk is free, and no scan is scheduled"
+    );
+}
+
+#[test]
+fn freed_chunk_is_scanned_or_notified() {
+    exhaustive(freers_meet_scanner);
+    for twin in [
+        "chunk: notifies without a fence",
+        "chunk: scans without a fence",
+    ] {
+        must_fail(twin, || exhaustive(freers_meet_scanner));
     }
 }

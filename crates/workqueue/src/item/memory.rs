@@ -1,61 +1,26 @@
 //! Memory for one-shot items: cheap to allocate on one thread and to free on another.
 //!
 //! A general allocator takes 160 to 540 ns for a block that one thread allocates and another frees,
-//! as happens for every one-shot item. Here each thread has a *cache*: blocks of three sizes, cut
-//! from chunks that record their owner. A block freed by its own thread goes to a plain list. A
-//! block freed by another thread is collected with others of the same cache. The whole chain is
-//! then returned by one compare-exchange on the cache's `returned` list, which the owner takes as a
-//! whole when it runs out of blocks.
+//! as happens for every one-shot item. Here each thread allocates from its own slabs (`slab.rs`),
+//! in address order, so that the CPU prefetches the blocks of a batch.
 //!
-//! A cache outlives its thread: the next new thread inherits it with all its blocks. A chunk whose
-//! blocks are all unused is returned to the system after one or two seconds, on the initiative of a
-//! manager (`chunks.rs`).
+//! For each of three block sizes, a thread keeps the free blocks of one chunk in a word. It also
+//! collects the blocks of another chunk that it frees, and returns them by one exchange. The chunk
+//! may belong to any thread.
 //!
-//! The lists are those of `mpscq`, where they are modeled. `crates/mailbox/src/recycle.rs` uses
-//! them to solve the same problem in another way: one thread empties all blocks of a mailbox, so
-//! the free blocks are one list from which any poster takes all. Here any thread may free a block
-//! of any other, so the block's address identifies its owner.
+//! The slabs of an exited thread are given to threads that need one. The pages of unused chunks are
+//! returned to the system after one or two seconds, on the initiative of a manager (`chunks.rs`).
+//!
+//! `crates/mailbox/src/recycle.rs` solves the same problem in another way. One thread empties all
+//! blocks of a mailbox, so the free blocks are one list from which any poster takes all. Here any
+//! thread may free a block of any other.
 //!
 //! In a model and under Miri, every block comes from the general allocator, so that Miri detects an
-//! item that is used after it was freed. The tests below use the caches under Miri, too.
-//!
-//! # `Biased`
-//!
-//! A value that its owner uses without a locked instruction, and that one other thread can use
-//! while the owner does not.
-//!
-//! The owner sets a flag while it uses the value. The other thread, the *scanner*, first requests
-//! the value and executes a barrier that also orders the owner's accesses. It takes the value only
-//! if the owner is not using it and has not used it since:
-//!
-//! ```text
-//! owner:   busy = true;    light;  read ask, and withdraw it;    use the value;  busy = false
-//! scanner: ask = ASKED;    heavy;  busy?  if not, ASKED → TAKEN; use the value;  ask = ASKED
-//! ```
-//!
-//! | `ask` | meaning | transitions |
-//! |---|---|---|
-//! | `FREE` | the value is not requested | scanner → `ASKED` |
-//! | `ASKED` | the scanner requests the value | scanner → `TAKEN`; owner or returner → `FREE` |
-//! | `TAKEN` | the scanner uses the value (a few instructions) | scanner → `ASKED` |
-//!
-//! The owner and the scanner must never use the value at the same time. Both leave `ASKED` by a
-//! read-modify-write, so one of them comes first. If it is the owner, it continues and the scanner
-//! gives up. If it is the scanner, the owner waits for those few instructions. A *returner* is a
-//! thread that returns blocks to the owner.
-//!
-//! A request can stay pending for hours. The thread that withdraws it is the first to use the value
-//! since, and notifies the scanner.
+//! item that is used after it was freed. The tests below use the slabs under Miri, too.
 
 use std::{alloc::Layout, mem::MaybeUninit, ptr::NonNull};
 
-use crossbeam_utils::CachePadded;
-use sync::{
-    Backoff, asym,
-    atomic::{AtomicBool, AtomicU32, Ordering},
-    cell::UnsafeCell,
-    twin,
-};
+use super::slab::SIZES;
 
 /// Returns the smallest class of blocks that `layout` fits into, if any.
 const fn class_of(layout: Layout) -> Option<usize> {
@@ -69,8 +34,6 @@ const fn class_of(layout: Layout) -> Option<usize> {
     None
 }
 
-/// Block sizes. The first is a cache line: it holds a header and a closure of two words.
-pub(super) const SIZES: [usize; 3] = [64, 128, 256];
 /// The alignment of every block.
 const ALIGN: usize = 64;
 
@@ -152,492 +115,161 @@ pub(crate) unsafe fn release<T>(value: NonNull<T>) {
     }
 }
 
-/// The block caches of threads.
+/// The blocks of threads.
 #[cfg(not(any(loom, shuttle)))]
 #[cfg_attr(miri, allow(dead_code))]
 pub(super) mod cache {
     use std::{
         cell::{Cell, RefCell},
-        mem,
-        ptr::{self, NonNull},
+        ptr::NonNull,
     };
 
-    use crossbeam_utils::CachePadded;
-    use mpscq::{Chain, Link, Linked, Stack, Taken};
-    use sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering},
-        fork::{self, Handler},
+    use super::super::{
+        chunks::{self, Chunk, Start},
+        slab::Taken,
     };
 
-    use super::{
-        super::chunks::{self, Chunk},
-        Biased, SIZES,
-    };
-
-    /// The number of blocks that a thread collects for another thread's cache before it returns
-    /// them.
-    const OUTBOX: usize = 32;
-
-    /// A free block. Its first word is its list link.
-    #[repr(transparent)]
-    pub(in crate::item) struct Free(Link<Free>);
-
-    /// Ownership of a free block. Dropping it does not free the memory.
-    pub(in crate::item) struct Block(pub(in crate::item) NonNull<Free>);
-
-    // SAFETY: a free block is not tied to a thread.
-    unsafe impl Send for Block {}
-
-    // SAFETY: 1: blocks neither move nor are freed. 2: a handle is created only for a block that is
-    // not used, and a list creates another handle for one receiver. 3: the link is the whole block.
-    // 4: the user of the block has finished with it. 5: the functions are casts.
-    unsafe impl Linked for Free {
-        type Handle = Block;
-
-        fn into_raw(block: Block) -> NonNull<Self> {
-            block.0
-        }
-        unsafe fn from_raw(block: NonNull<Self>) -> Block {
-            Block(block)
-        }
-        unsafe fn link(block: NonNull<Self>) -> NonNull<Link<Self>> {
-            block.cast()
-        }
-    }
-
-    /// The block cache of one thread.
-    pub(in crate::item) struct Cache {
-        /// A: blocks that other threads returned, per class.
-        returned: [CachePadded<Stack<Free>>; SIZES.len()],
-        /// Used by the owning thread, and by the scanner while that thread does not use it.
-        own: Biased<[Own; SIZES.len()]>,
-        /// A: set if the local blocks have run out since the last scan, so that all are in use.
-        has_run_out: AtomicBool,
-    }
-
+    /// A thread's blocks of one class. When it is dropped, other threads can use them.
     struct Own {
-        free: Taken<Free>,
-        /// The part of the newest chunk that was never allocated.
-        fresh: *mut u8,
-        nr_fresh: usize,
-    }
-
-    // SAFETY: memory is not tied to a thread.
-    unsafe impl Send for Own {}
-
-    /// Blocks to return to another thread's cache, the last one first. If they were in the order in
-    /// which they were freed, each would cost that thread a third more: 4.0 ns instead of 3.0,
-    /// measured with blocks of 128 bytes in rounds of a thousand.
-    struct Outbox {
-        owner: &'static Cache,
         class: usize,
-        blocks: Chain<Free>,
-    }
-
-    /// This thread's cache, which is released when the thread exits.
-    struct Local {
-        cache: Cell<Option<&'static Cache>>,
-        outbox: RefCell<Option<Outbox>>,
+        /// The chunk to allocate from.
+        chunk: Cell<Chunk>,
+        /// The free blocks that were taken from it.
+        free: Cell<u64>,
+        /// The chunk to which `freed` is returned.
+        outbox: Cell<Chunk>,
+        freed: Cell<u64>,
+        /// The slabs that this thread owns.
+        slabs: RefCell<Vec<Start>>,
+        /// The index of the slab of `chunk`.
+        nth: Cell<usize>,
     }
 
     sync::thread_local! {
-        static LOCAL: Local = Local { cache: Cell::new(None), outbox: RefCell::new(None) }
-    }
-
-    /// Caches of exited threads.
-    pub(crate) static ORPHANS: Mutex<Vec<&'static Cache>> = Mutex::new(Vec::new());
-
-    /// In a child of `fork`, the caches of threads that do not exist there are not reused.
-    static HANDLER: Handler = Handler {
-        settle: || (),
-        before: |held| held.lock(&ORPHANS),
-        child: || (),
-    };
-
-    impl Drop for Local {
-        fn drop(&mut self) {
-            self.send_home();
-            if let Some(cache) = self.cache.take() {
-                ORPHANS.lock().push(cache);
-            }
-        }
+        static LOCAL: [Own; 3] = [Own::new(0), Own::new(1), Own::new(2)]
     }
 
     /// Allocates a block.
     #[inline]
     pub(crate) fn alloc(class: usize) -> NonNull<u8> {
         LOCAL
-            .try_with(|local| local.cache().alloc(class))
-            // This thread's locals were destroyed, so borrow a cache for this one block.
-            .unwrap_or_else(|_| {
-                let cache = inherit();
-                let block = cache.alloc(class);
-                ORPHANS.lock().push(cache);
-                block
-            })
+            .try_with(|local| local[class].alloc(class))
+            // This thread's locals were destroyed: own a slab for this one block.
+            .unwrap_or_else(|_| Own::new(class).alloc(class))
     }
 
-    /// Frees a block. A block of another thread may be returned later: see [`flush`].
+    /// Frees a block. A block of another chunk may be returned later: see [`flush`].
     ///
     /// # Safety
     ///
     /// 1. `block` came from [`alloc`] with this `class`, and is not used any more.
     #[inline]
     pub(crate) unsafe fn free(block: NonNull<u8>, class: usize) {
-        let block = block.cast::<Free>();
-        // SAFETY: (1).
-        let owner = unsafe { (*Chunk::of(block)).owner };
-        let kept = LOCAL.try_with(|local| match local.cache.get() {
-            Some(cache) if ptr::eq(cache, owner) => {
-                cache.with(|own| own[class].free.put_back(Block(block)))
-            }
-            _ => local.post(owner, class, Block(block)),
-        });
-        if kept.is_err() {
-            send_alone(owner, class, Block(block));
+        let (chunk, bit) = Chunk::of(block, class);
+        if (LOCAL.try_with(|local| local[class].free(chunk, bit))).is_err() {
+            chunk.free(bit);
         }
     }
 
-    /// Returns a block from a thread whose locals were destroyed.
-    #[cold]
-    #[inline(never)]
-    fn send_alone(owner: &'static Cache, class: usize, block: Block) {
-        let mut alone = Chain::new();
-        alone.push_front(block);
-        owner.take_home(class, alone);
-    }
-
-    /// Returns the collected blocks to their caches. Workers call it after each batch.
+    /// Returns the collected blocks to their chunks. Workers call it after each batch.
     #[inline]
     pub(crate) fn flush() {
-        let _ = LOCAL.try_with(Local::send_home);
+        let _ = LOCAL.try_with(|local| local.iter().for_each(Own::flush));
     }
 
-    impl Local {
-        #[inline]
-        fn cache(&self) -> &'static Cache {
-            self.cache.get().unwrap_or_else(|| {
-                let cache = inherit();
-                self.cache.set(Some(cache));
-                cache
-            })
-        }
-
-        fn post(&self, owner: &'static Cache, class: usize, block: Block) {
-            let mut outbox = self.outbox.borrow_mut();
-            match &mut *outbox {
-                Some(gathered)
-                    if ptr::eq(gathered.owner, owner)
-                        && gathered.class == class
-                        && gathered.blocks.len() < OUTBOX =>
-                {
-                    gathered.blocks.push_front(block);
-                }
-                other => {
-                    let mut blocks = Chain::new();
-                    blocks.push_front(block);
-                    let new = Outbox {
-                        owner,
-                        class,
-                        blocks,
-                    };
-                    if let Some(full) = other.replace(new) {
-                        full.send_home();
-                    }
-                }
+    impl Own {
+        const fn new(class: usize) -> Self {
+            Self {
+                class,
+                chunk: Cell::new(Chunk::NONE),
+                free: Cell::new(0),
+                outbox: Cell::new(Chunk::NONE),
+                freed: Cell::new(0),
+                slabs: RefCell::new(Vec::new()),
+                nth: Cell::new(0),
             }
         }
 
-        #[inline]
-        fn send_home(&self) {
-            if let Some(outbox) = self.outbox.borrow_mut().take() {
-                outbox.send_home();
-            }
-        }
-    }
-
-    impl Outbox {
-        #[inline]
-        fn send_home(self) {
-            self.owner.take_home(self.class, self.blocks);
-        }
-    }
-
-    #[cold]
-    fn inherit() -> &'static Cache {
-        fork::register(&HANDLER);
-        if let Some(cache) = ORPHANS.lock().pop() {
-            return cache;
-        }
-        let nothing = |_| Own {
-            free: Taken::new(),
-            fresh: ptr::null_mut(),
-            nr_fresh: 0,
-        };
-        let cache = Box::leak(Box::new(Cache {
-            returned: Default::default(),
-            own: Biased::new(std::array::from_fn(nothing)),
-            has_run_out: AtomicBool::new(false),
-        }));
-        chunks::add(cache);
-        cache
-    }
-
-    impl Cache {
-        /// Allocates a block. Called only by the thread that owns the cache.
-        #[inline]
-        fn alloc(&'static self, class: usize) -> NonNull<u8> {
-            self.with(|own| {
-                let own = &mut own[class];
-                match own.free.next() {
-                    Some(Block(block)) => block.cast(),
-                    None => self.refill(own, class),
-                }
-            })
-        }
-
-        /// Allocates a block if no local block is left. It is a separate function, so that the
-        /// common case is a few instructions in its caller.
-        #[inline(never)]
-        fn refill(&'static self, own: &mut Own, class: usize) -> NonNull<u8> {
-            own.free = self.take_returned(class);
-            match own.free.next() {
-                Some(Block(block)) => block.cast(),
-                None => self.fresh(own, class),
-            }
-        }
-
-        /// Uses the thread's own blocks. Called only by the thread that owns the cache.
         #[inline(always)]
-        fn with<R>(&'static self, body: impl FnOnce(&mut [Own; SIZES.len()]) -> R) -> R {
-            // SAFETY: 1: only this thread owns the cache, which passes between threads through the
-            // lock of `ORPHANS`. The functions passed here do not call this function again. 2: they
-            // do not panic; if memory runs out, the process ends.
-            unsafe { self.own.with(|own| self.answer(own), body) }
+        fn alloc(&self, class: usize) -> NonNull<u8> {
+            let mut free = self.free.get();
+            if free == 0 {
+                free = self.refill();
+            }
+            self.free.set(free & (free - 1));
+            // SAFETY: `free` has a bit, which is that of a block of this chunk.
+            unsafe { self.chunk.get().block(free.trailing_zeros(), class) }
         }
 
-        /// Gives up the local blocks if they are not needed.
-        #[cold]
-        fn answer(&self, own: &mut [Own; SIZES.len()]) {
-            let lists = own.iter_mut().map(|own| mem::take(&mut own.free));
-            let is_needed = self.has_run_out.load(Ordering::Relaxed);
-            chunks::used((!is_needed).then_some(lists));
-        }
-
-        #[inline]
-        fn take_returned(&self, class: usize) -> Taken<Free> {
-            self.has_run_out.store(true, Ordering::Relaxed);
-            self.returned[class].take_all()
-        }
-
-        /// Receives blocks that another thread returns.
-        #[inline]
-        pub(in crate::item) fn take_home(&self, class: usize, blocks: Chain<Free>) {
-            self.returned[class].push_chain(blocks);
-            if self.own.note_brought() {
-                chunks::used(None::<[Taken<Free>; 0]>);
+        #[inline(always)]
+        fn free(&self, chunk: Chunk, bit: u64) {
+            if chunk == self.chunk.get() {
+                self.free.set(self.free.get() | bit);
+            } else if chunk == self.outbox.get() {
+                self.freed.set(self.freed.get() | bit);
+            } else {
+                self.collect(chunk, bit);
             }
         }
 
-        /// Puts blocks back after a scan that did not need them.
-        pub(in crate::item) fn put_back(&self, class: usize, blocks: Chain<Free>) {
-            self.returned[class].push_chain(blocks);
+        #[inline(never)]
+        fn collect(&self, chunk: Chunk, bit: u64) {
+            self.flush();
+            self.outbox.set(chunk);
+            self.freed.set(bit);
         }
 
-        /// Requests unused blocks. Returns `false` if all blocks are in use. Called by the scanner.
-        pub(in crate::item) fn ask(&self) -> bool {
-            let asks = !self.has_run_out.swap(false, Ordering::Relaxed);
-            if asks {
-                self.own.ask();
+        #[inline(always)]
+        fn flush(&self) {
+            if self.freed.get() != 0 {
+                self.outbox.get().free(self.freed.take());
             }
-            asks
         }
 
-        /// Takes the unused blocks. Called by the scanner, after [`ask`](Self::ask) and a barrier.
-        pub(in crate::item) fn take_unused(&self, lists: &mut Vec<Taken<Free>>) {
-            lists.extend(self.returned.iter().map(|returned| returned.take_all()));
-            self.own.try_take(|own| {
-                lists.extend(own.iter_mut().map(|own| mem::take(&mut own.free)));
-            });
-        }
-
-        fn fresh(&'static self, own: &mut Own, class: usize) -> NonNull<u8> {
-            if own.nr_fresh == 0 {
-                let chunk = chunks::take(self, class);
-                // SAFETY: the header occupies the first block, and a chunk has many blocks.
-                own.fresh = unsafe { chunk.as_ptr().add(SIZES[class]) };
-                own.nr_fresh = Chunk::nr_blocks(class);
+        /// Takes free blocks: of the same chunk again if it has any, so that few chunks are in use.
+        #[inline(never)]
+        fn refill(&self) -> u64 {
+            self.flush();
+            let mut slabs = self.slabs.borrow_mut();
+            let again = match self.chunk.get().place() {
+                Some((slab, index)) if slab.has_free(index) => slab.take(index),
+                _ => None,
+            };
+            let taken = again.unwrap_or_else(|| self.find(&mut slabs));
+            if taken.is_new {
+                chunks::grow(self.class);
             }
-            own.nr_fresh -= 1;
-            let block = own.fresh;
-            // SAFETY: `nr_fresh` blocks are left from `fresh` on.
-            own.fresh = unsafe { block.add(SIZES[class]) };
-            NonNull::new(block).expect("inside a chunk")
+            let slab = slabs[self.nth.get()];
+            self.chunk.set(Chunk::in_slab(slab, taken.index));
+            taken.blocks
         }
-    }
-}
 
-const FREE: u32 = 0;
-const ASKED: u32 = 1;
-const TAKEN: u32 = 2;
-
-/// A value that belongs to one thread.
-#[cfg_attr(any(shuttle, miri), allow(dead_code))]
-#[derive(Debug)]
-pub(crate) struct Biased<T> {
-    /// A: one of the above. Rarely written, so that reads of all threads are cheap.
-    ask: CachePadded<AtomicU32>,
-    /// A: set while the owner uses the value. Written by the owner.
-    is_busy: AtomicBool,
-    /// Used by the owner while `is_busy`, and by the scanner while `TAKEN`.
-    value: UnsafeCell<T>,
-}
-
-// SAFETY: one thread at a time uses the value, and publishes its writes through `is_busy` or `ask`.
-unsafe impl<T: Send> Sync for Biased<T> {}
-
-#[cfg_attr(any(shuttle, miri), allow(dead_code))]
-impl<T> Biased<T> {
-    /// Wraps `value`, which is not requested.
-    pub(crate) fn new(value: T) -> Self {
-        Self {
-            ask: CachePadded::new(AtomicU32::new(FREE)),
-            is_busy: AtomicBool::new(false),
-            value: UnsafeCell::new(value),
-        }
-    }
-
-    /// Uses the value as its owner. If the scanner requested the value, calls `asked` first.
-    ///
-    /// # Safety
-    ///
-    /// 1. The caller is the only owner, and is not inside another call of this function.
-    /// 2. Neither function unwinds.
-    #[inline(always)]
-    pub(crate) unsafe fn with<R>(
-        &self,
-        asked: impl FnOnce(&mut T),
-        body: impl FnOnce(&mut T) -> R,
-    ) -> R {
-        self.is_busy.store(true, Ordering::Relaxed);
-        // ORDER(biased): store buffering through the asymmetric barrier, other end in `try_take`.
-        //   owner:   busy = true;    light;   read ask
-        //   scanner: ask = ASKED;    heavy;   read busy
-        // If our light barrier comes first, the scanner reads that we are busy, and gives up. If
-        // the heavy barrier comes first, we read ASKED or a later value.
-        // Test: owner_and_scanner_never_use_the_data_together
-        asym::light();
-        // ORDER(biased-back): the acquire end; see `try_take`. If the scanner's release comes
-        // first, we read its writes. If our load comes first, the scanner finds that we are busy or
-        // that its request was withdrawn.
-        // Test: writes_of_the_scanner_are_seen
-        let order = twin::order("biased: relaxed read of the ask", Ordering::Acquire);
-        if self.ask.load(order) != FREE {
-            // SAFETY: (1), (2), and we are busy.
-            unsafe { self.answer(asked) };
-        }
-        // SAFETY: (1), and the scanner does not use the value: its request was withdrawn, or it
-        // gives up because we are busy.
-        let result = self.value.with_mut(|value| body(unsafe { &mut *value }));
-        // ORDER(biased-use): message passing, other end in `try_take`.
-        //   owner:   use the value;         busy = false   Release
-        //   scanner: read busy   Acquire;   use the value
-        // If our store comes first, the scanner sees our writes. If its load comes first, it gives
-        // up.
-        // Test: writes_of_the_owner_are_seen
-        let order = twin::order("biased: relaxed leave", Ordering::Release);
-        self.is_busy.store(false, order);
-        result
-    }
-
-    /// The part of [`with`](Self::with) for a value that the scanner requested or uses.
-    ///
-    /// # Safety
-    ///
-    /// 1. The same as [`with`](Self::with), which the caller is executing.
-    #[cold]
-    #[inline(never)]
-    unsafe fn answer(&self, asked: impl FnOnce(&mut T)) {
-        if self.takes_back() {
-            // SAFETY: (1), and the scanner does not use the value: its request was withdrawn.
-            self.value.with_mut(|value| asked(unsafe { &mut *value }));
-        }
-    }
-
-    /// Called after a block was returned. Returns `true` if the scanner requested the value; the
-    /// caller then notifies the scanner.
-    #[inline(always)]
-    pub(crate) fn note_brought(&self) -> bool {
-        // ORDER(biased-bring): store buffering through the asymmetric barrier, other end in
-        // `chunks::scan`.
-        //   returner: push a block on the list;   light;   read ask
-        //   scanner:  ask = ASKED;                heavy;   take the list
-        // If our light barrier comes first, the scanner takes our block. If the heavy barrier comes
-        // first, we read ASKED and notify the scanner.
-        // Test: remote_addition_is_taken_or_notified
-        if !twin::armed("biased: adds without a barrier") {
-            asym::light();
-        }
-        let ask = self.ask.load(Ordering::Relaxed);
-        // While the scanner uses the value, it may already have taken the list.
-        let overlooks = ask == TAKEN && twin::armed("biased: adds without notifying");
-        ask != FREE && !overlooks && self.takes_back()
-    }
-
-    /// Withdraws the request; returns `true` on success. Waits while the scanner uses the value.
-    #[cold]
-    fn takes_back(&self) -> bool {
-        let mut backoff = Backoff::new();
-        loop {
-            // ORDER(biased-back): the acquire end, as in `with`. The scanner leaves ASKED by an
-            // exchange of the same word. If ours comes first, the scanner's fails. If the scanner's
-            // comes first, ours fails, and we wait for its next store.
-            // Test: writes_of_the_scanner_are_seen
-            let order = twin::order("biased: relaxed read of the ask", Ordering::Acquire);
-            match self.ask.compare_exchange(ASKED, FREE, order, order) {
-                Ok(_) => return true,
-                Err(FREE) => return false,
-                Err(_) => backoff.pause(),
+        fn find(&self, slabs: &mut Vec<Start>) -> Taken {
+            let (first, len) = (self.nth.get(), slabs.len());
+            for nth in (first..len).chain(0..first) {
+                if let Some(taken) = slabs[nth].take_lowest() {
+                    self.nth.set(nth);
+                    return taken;
+                }
+            }
+            loop {
+                self.nth.set(slabs.len());
+                slabs.push(chunks::take_slab(self.class));
+                if let Some(taken) = slabs[self.nth.get()].take_lowest() {
+                    return taken;
+                }
             }
         }
     }
 
-    /// Requests the value. Called only by the scanner.
-    pub(crate) fn ask(&self) {
-        let order = (Ordering::Relaxed, Ordering::Relaxed);
-        let _ = self.ask.compare_exchange(FREE, ASKED, order.0, order.1);
-    }
-
-    /// Uses the value, unless the owner uses it or has used it since the request. Called only by
-    /// the scanner, after [`ask`](Self::ask) and a heavy barrier. The request stays pending.
-    pub(crate) fn try_take<R>(&self, body: impl FnOnce(&mut T) -> R) -> Option<R> {
-        // ORDER(biased): the other end; see `with`.
-        //
-        // ORDER(biased-use): the acquire end; see `with`.
-        // Test: writes_of_the_owner_are_seen
-        let order = twin::order("biased: relaxed scan", Ordering::Acquire);
-        if self.is_busy.load(order) && !twin::armed("biased: overlooks the owner") {
-            return None;
+    impl Drop for Own {
+        fn drop(&mut self) {
+            self.flush();
+            if self.free.get() != 0 {
+                self.chunk.get().free(self.free.take());
+            }
+            chunks::leave(self.class, self.slabs.take());
         }
-        // This exchange and the one in `takes_back` use the same word; see there.
-        let order = (Ordering::Relaxed, Ordering::Relaxed);
-        let taken = self.ask.compare_exchange(ASKED, TAKEN, order.0, order.1);
-        if taken.is_err() && !twin::armed("biased: overlooks a recall") {
-            return None;
-        }
-        // SAFETY: the owner was not using the value when it could already see our request. If it
-        // has begun to use it since, it waits.
-        let result = self.value.with_mut(|value| body(unsafe { &mut *value }));
-        // ORDER(biased-back): message passing, other ends in `with` and `takes_back`.
-        //   scanner: use the value;          ask = ASKED   Release
-        //   owner:   read ask   Acquire;     use the value
-        // If our store comes first, the owner sees all our writes. If its load comes first, it
-        // reads TAKEN, and waits.
-        // Test: writes_of_the_scanner_are_seen
-        let order = twin::order("biased: relaxed return", Ordering::Release);
-        self.ask.store(ASKED, order);
-        Some(result)
     }
 }
 
@@ -658,30 +290,59 @@ mod tests {
 
     #[cfg(not(miri))]
     #[test]
-    fn a_fork_waits_for_whoever_takes_a_cache() {
-        use super::cache::ORPHANS;
-        use sync::atomic::Ordering;
-        // The first cache registers the fork handler, and the first fork sleeps for this.
+    fn a_fork_waits_for_locks_of_slabs_and_scans() {
+        use super::super::chunks::{HOME, SCAN};
+        // The first slab registers the fork handler, and the first fork sleeps for this.
         alloc(0);
         sync::asym::init();
-        static IS_HELD: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+        fork_waits_for(&HOME);
+        fork_waits_for(&SCAN);
+    }
+
+    #[cfg(not(miri))]
+    fn fork_waits_for<T: Send>(lock: &'static sync::Mutex<T>) {
+        use sync::atomic::{AtomicBool, Ordering};
+        let is_held = AtomicBool::new(false);
         let forks = sync::thread::current();
-        let holder = std::thread::spawn(move || {
-            let orphans = ORPHANS.lock();
-            IS_HELD.store(true, Ordering::Relaxed);
-            // Wait until the fork sleeps: for the lock, or for its child if the test fails.
-            while sync::thread::doing(forks).is_some_and(|doing| !doing.starts_with("asleep")) {
-                std::thread::yield_now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let held = lock.lock();
+                is_held.store(true, Ordering::Relaxed);
+                // Wait until the fork sleeps: for the lock, or for its child if the test fails.
+                while sync::thread::doing(forks).is_some_and(|doing| !doing.starts_with("asleep")) {
+                    std::thread::yield_now();
+                }
+                drop(held);
+            });
+            while !is_held.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
             }
-            drop(orphans);
+            // SAFETY: the child only tries to acquire a lock.
+            let code = unsafe { sync::fork::in_child(|| lock.try_lock().is_none().into()) };
+            assert_eq!(code, Some(0), "held by a thread that is not there");
         });
-        while !IS_HELD.load(Ordering::Relaxed) {
-            std::hint::spin_loop();
-        }
-        // SAFETY: the child only tries to acquire a lock.
-        let code = unsafe { sync::fork::in_child(|| ORPHANS.try_lock().is_none().into()) };
-        assert_eq!(code, Some(0), "held by a thread that is not there");
-        holder.join().unwrap();
+    }
+
+    #[test]
+    fn blocks_are_allocated_in_address_order() {
+        const NR_BLOCKS: usize = if cfg!(miri) { 200 } else { 2000 };
+        // A new thread, so that other tests free no blocks of its slabs.
+        let thread = std::thread::spawn(|| {
+            let fill = || (0..NR_BLOCKS).map(|_| cache::alloc(0)).collect::<Vec<_>>();
+            let blocks = fill();
+            for step in [1, 2, 3] {
+                for first in 0..step {
+                    for block in blocks.iter().skip(first).step_by(step) {
+                        // SAFETY: allocated with this class, and not used any more.
+                        unsafe { cache::free(*block, 0) };
+                    }
+                }
+                let again = fill();
+                let nr_back = again.windows(2).filter(|two| two[0] > two[1]).count();
+                assert!(nr_back <= 3, "{nr_back} for every {step}th block");
+            }
+        });
+        thread.join().unwrap();
     }
 
     #[test]
@@ -728,7 +389,7 @@ mod tests {
 
     #[test]
     fn scan_takes_whole_chunks_and_leaves_used_ones() {
-        use super::super::chunks::scan_now;
+        use super::super::chunks::scan;
         const NR_BLOCKS: usize = if cfg!(miri) { 200 } else { 30_000 };
         // Use a new thread, so that its cache holds no blocks of other tests.
         let thread = std::thread::spawn(|| {
@@ -752,9 +413,9 @@ mod tests {
                     unsafe { cache::free(blocks[i], 0) }
                 };
                 unused.into_iter().for_each(free);
-                // The first scan finds that blocks ran out; the second takes them.
-                scan_now();
-                scan_now();
+                // The first scan finds that the chunks were used; the second discards them.
+                scan();
+                scan();
                 let again = fill();
                 for &i in &kept {
                     // SAFETY: the block is not freed.

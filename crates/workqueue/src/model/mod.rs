@@ -8,7 +8,7 @@
 mod parts;
 
 pub use super::scope::model::{OpenPair, OpenRange, OpenScope};
-pub use parts::{Gates, Injected, Permits, Pushed, SharedCount, Turn};
+pub use parts::{Blocks, Gates, Injected, Permits, Pushed, Turn};
 
 use base::internal::{params::Params, wake::Parker};
 use sync::{atomic::Ordering, unmodelled::Arc};

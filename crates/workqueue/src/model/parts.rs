@@ -1,17 +1,16 @@
-//! Parts that have models of their own: the injector, the gate, the capacity, and biased data.
+//! Parts that have models of their own: the injector, the gate, the capacity, and slabs.
 
 use std::{ptr::NonNull, task::Context};
 
 use base::internal::{admission::Ticket, wake::sleeper::on_turn_of_task};
-use mpscq::{Node, Stack};
-use sync::{asym, cell::UnsafeCell, twin, unmodelled::Arc};
+use sync::{cell::UnsafeCell, unmodelled::Arc};
 
 use super::super::{
     cleanups::{Cleanup, Left, Reapers},
     item::{
         head::{Head, State, VTable},
         list::{Color, Injector},
-        memory::Biased,
+        slab::{Slab, Taken, Wanted},
     },
     limit::{
         active::{Closed, Gate, Holds, Phase},
@@ -282,47 +281,82 @@ impl Permits {
     }
 }
 
-/// A number that its owner adds to and a reader takes, and additions by other threads.
+/// The only chunk of a model's slab.
+const CHUNK: usize = 1;
+
+/// A slab with one chunk, whose blocks are two: its lower and its upper half.
 #[derive(Debug)]
-pub struct SharedCount {
-    own: Biased<u32>,
-    brought: Stack<Node<u32>>,
+pub struct Blocks {
+    slab: Slab,
+    wanted: Wanted,
+    /// The contents of each block: `true` if it may have a page.
+    contents: [UnsafeCell<bool>; 2],
 }
 
-impl Default for SharedCount {
-    fn default() -> Self {
-        Self {
-            own: Biased::new(0),
-            brought: Stack::new(),
-        }
-    }
-}
+// SAFETY: the thread that has a block uses its contents, which the model checks.
+unsafe impl Sync for Blocks {}
 
-impl SharedCount {
-    /// Adds one, as the owner; returns the number if the owner gave it up on request.
-    pub fn add(&self) -> Option<u32> {
-        let mut given = None;
-        // SAFETY: a model has one owner, and nothing unwinds.
-        unsafe {
-            let lend = |number: &mut u32| given = Some(std::mem::take(number));
-            self.own.with(lend, |number| *number += 1);
+impl Blocks {
+    /// Creates a slab whose blocks have pages, and were not used since the last scan.
+    pub fn new(are_free: bool) -> Self {
+        let blocks = Self {
+            slab: Slab::new(0),
+            wanted: Wanted::new(),
+            contents: [false, false].map(UnsafeCell::new),
+        };
+        assert_eq!(blocks.alloc_lowest(), [true; 2]);
+        if are_free {
+            (0..2).for_each(|nth| assert!(!blocks.free(nth)));
         }
-        given
+        blocks.slab.scan(|_| unreachable!("used"));
+        blocks
     }
 
-    /// Adds one from any thread; returns `true` if the reader must be notified.
-    pub fn add_remote(&self) -> bool {
-        self.brought.push(Node::new(1));
-        self.own.note_brought()
+    fn write(&self, nth: usize, has_page: bool) {
+        // SAFETY: the caller has the block.
+        self.contents[nth].with_mut(|content| unsafe { *content = has_page });
     }
 
-    /// Requests the data; takes the additions, and the owner's number if the owner is not using it.
-    pub fn scan(&self) -> (u32, Option<u32>) {
-        self.own.ask();
-        if !twin::armed("biased: scans without a barrier") {
-            asym::heavy();
-        }
-        let brought = self.brought.take_all().map(Node::into_inner).sum();
-        (brought, self.own.try_take(std::mem::take))
+    /// Allocates the blocks that the owner finds, and uses them.
+    pub fn alloc(&self) -> [bool; 2] {
+        let again = self.slab.has_free(CHUNK).then(|| self.slab.take(CHUNK));
+        self.found(again.flatten().or_else(|| self.slab.take_lowest()))
+    }
+
+    /// Does the same, if the owner's last chunk was another one.
+    pub fn alloc_lowest(&self) -> [bool; 2] {
+        self.found(self.slab.take_lowest())
+    }
+
+    fn found(&self, taken: Option<Taken>) -> [bool; 2] {
+        let blocks = taken.map_or(0, |taken| taken.blocks);
+        let has = [blocks as u32, (blocks >> 32) as u32].map(|half| half != 0);
+        (0..2)
+            .filter(|nth| has[*nth])
+            .for_each(|nth| self.write(nth, true));
+        has
+    }
+
+    /// Uses and frees one block; returns `true` if a scan must be scheduled.
+    pub fn free(&self, nth: usize) -> bool {
+        self.write(nth, true);
+        let half = u64::from(u32::MAX) << (32 * nth);
+        self.slab.free(CHUNK, half) && self.wanted.is_set()
+    }
+
+    /// Discards the chunk if it is free; returns `true` if so.
+    pub fn scan(&self) -> bool {
+        self.wanted.begin();
+        let discard = |_| (0..2).for_each(|nth| self.write(nth, false));
+        self.slab.scan(discard).nr_discarded == 1
+    }
+
+    /// Scans twice, as long as no other thread uses the slab; returns `true` if no page is left.
+    pub fn return_pages(&self) -> bool {
+        self.scan();
+        self.scan();
+        // SAFETY: no other thread uses the slab.
+        let has_page = |content: &UnsafeCell<bool>| content.with(|content| unsafe { *content });
+        !self.contents.iter().any(has_page)
     }
 }
