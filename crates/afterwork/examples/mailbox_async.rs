@@ -1,40 +1,14 @@
-//! An async task that owns a log, on a minimal executor.
+//! An async task that owns a log.
 //!
 //! Any executor works, because the mailbox needs only the task's waker.
 //! `cargo run --release --example mailbox_async`
 
-use std::error::Error;
-use std::future::Future;
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::{error::Error, thread};
 
-use afterwork::mailbox::Mailbox;
+use afterwork::{mailbox::Mailbox, workqueue::block_on};
 
 const NR_THREADS: usize = 3;
 const NR_LINES: usize = 1000;
-
-/// Wakes the thread that runs a future.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// Runs a future on this thread.
-fn block_on<F: Future>(future: F) -> F::Output {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => thread::park(),
-        }
-    }
-}
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut mailbox = Mailbox::new();

@@ -2,24 +2,30 @@
 #![cfg(not(any(loom, shuttle)))]
 #![allow(dead_code, reason = "a `main` is for the command line")]
 
-#[path = "../examples/axum_offload/main.rs"]
-mod axum_offload;
+#[path = "../examples/cache.rs"]
+mod cache;
 #[path = "../examples/executor.rs"]
 mod executor;
 #[path = "../examples/hyper_server.rs"]
 mod hyper_server;
+#[path = "../examples/job_runner.rs"]
+mod job_runner;
 #[path = "../examples/kernel_port.rs"]
 mod kernel_port;
-#[path = "../examples/ledger.rs"]
-mod ledger;
+#[path = "../examples/log_shipper.rs"]
+mod log_shipper;
 #[path = "../examples/lsm/main.rs"]
 mod lsm;
 #[path = "../examples/mio_loop.rs"]
 mod mio_loop;
+#[path = "../examples/service.rs"]
+mod service;
+
+use std::time::Duration;
 
 #[test]
-fn server_sheds_expires_and_ends_despite_a_hanging_client() {
-    axum_offload::run(2000, 40).unwrap();
+fn a_cache_keeps_its_limit_and_frees_its_entries() {
+    cache::main().unwrap();
 }
 
 #[test]
@@ -43,11 +49,21 @@ fn an_engine_keeps_every_key_and_files_go_with_their_readers() {
 }
 
 #[test]
-fn a_ledger_keeps_its_total_though_clients_give_up() {
-    ledger::run(4, 500).unwrap();
+fn a_loop_gets_all_answers_by_mail() {
+    mio_loop::run(16, 50).unwrap();
 }
 
 #[test]
-fn a_loop_gets_all_answers_by_mail() {
-    mio_loop::run(16, 50).unwrap();
+fn jobs_are_limited_retried_recorded_and_cancelled() {
+    job_runner::main().unwrap();
+}
+
+#[test]
+fn every_line_of_a_log_is_shipped_once_and_in_time() {
+    log_shipper::main().unwrap();
+}
+
+#[test]
+fn a_service_sheds_expires_cancels_and_ends() {
+    service::run(Duration::from_millis(100)).unwrap();
 }
