@@ -14,12 +14,11 @@ use topology::CpuId;
 use crate::queues::registry::Registry;
 use crate::{
     execute::{
-        cancel_cut,
-        run::{forget_home, is_seated, with_current},
+        cancel_cut, lend,
+        run::{forget_seats, is_seated, with_current},
     },
     item::{head::Enqueue, list},
-    limit::active::{Gate, ReleaseEffects},
-    pools::pwq::{Pwq, WaitingPwq},
+    pools::pwq::Pwq,
     queues::queue::{Inner, Workqueue},
 };
 pub use crate::{
@@ -135,7 +134,7 @@ impl Origin {
     /// # Safety
     ///
     /// 1. The pwq stays until `before_end` is called. If that gives up what keeps the pwq, it calls
-    ///    [`forget_home`].
+    ///    [`forget_seats`].
     #[inline]
     pub unsafe fn run(
         self,
@@ -248,29 +247,21 @@ pub unsafe fn help(
     let home: &Pwq = unsafe { &*origin.0 };
     // An outer run of the same queue on this thread lends its seat.
     let lent = is_seated(&home.core);
-    // These are raw pointers, because the queue may be destroyed before the run is over.
-    let (gate, core, node) = (&raw const home.gate, &raw const home.core, home.node);
+    // A raw pointer, because the queue may be destroyed before the run is over.
+    let place = &raw const *home;
     // The item is claimed, so no further run can begin. The seat is acquired before the item is
     // unlinked: see `take_back`.
-    let holds = is_free().then(|| home.gate.try_help(node, lent)).flatten();
+    let seats = is_free().then(|| lend::try_help(home, lent)).flatten();
     // SAFETY: our claim keeps the queue alive, and later the seat, until it is released.
-    let leave = |holds| unsafe { Gate::leave_last(gate, core, node, holds) };
-    let apply = |left: ReleaseEffects<WaitingPwq>| {
-        if let Some(core) = left.settled {
-            core.settled.notify_all();
-        }
-        if let Some(waiter) = left.waiter {
-            waiter.take_seat();
-        }
-    };
-    let holds = match holds {
-        Some(holds) if home.pool.injector.take_back(item) => holds,
+    let leave = |seats| unsafe { Pwq::leave_last(place, seats) };
+    let seats = match seats {
+        Some(seats) if home.pool.injector.take_back(item) => seats,
         others => {
             // This is our own reference: once the claim is released, queue and pool can be
             // destroyed.
             let pool = home.pool.clone();
-            if let Some(holds) = others {
-                apply(leave(holds));
+            if let Some(seats) = others {
+                leave(seats).apply();
             }
             let unclaimed = head.update(|state| Some(state.unclaim().0));
             if unclaimed.is_some_and(|(from, _)| from.unclaim().1)
@@ -281,16 +272,14 @@ pub unsafe fn help(
             return false;
         }
     };
-    home.gate.note_helped(&home.core, holds);
+    home.gate.note_helped(&home.core, seats.of_queue);
     let mut left = None;
     run(origin, &mut || {
-        left = Some(leave(holds));
-        if !lent {
-            forget_home();
-        }
+        left = Some(leave(seats));
+        forget_seats(lent);
     });
     if let Some(left) = left {
-        apply(left);
+        left.apply();
     }
     true
 }

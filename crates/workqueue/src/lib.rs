@@ -90,6 +90,7 @@ pub use pools::blocking::blocking;
 pub use queues::admission::{Reserve, TrySpawnError};
 pub use queues::builder::Builder;
 pub use queues::cancel_handle::CancelHandle;
+pub use queues::group::{Group, GroupBuilder};
 pub use queues::queue::Workqueue;
 pub use queues::registry::{Registry, StillInUse};
 pub use queues::strand::Strand;
@@ -98,9 +99,9 @@ pub use queues::system::{
 };
 pub use queues::task::TaskOptions;
 pub use queues::weak::WeakWorkqueue;
-pub use route::attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, MAX_SHARES};
+pub use route::attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, MAX_GROUP_ACTIVE, MAX_SHARES};
 pub use route::registry_error::{RegistryError, TopologyInUse};
-pub use route::stats::{PoolStats, QueueReport, QueueStats};
+pub use route::stats::{GroupStats, PoolStats, QueueReport, QueueStats};
 pub use scope::Scope;
 #[cfg(feature = "stacks")]
 pub use stacks::Stack;

@@ -25,6 +25,7 @@ mod flush;
 mod flush_queue;
 mod foreign;
 mod future;
+mod group;
 mod handles;
 mod items;
 mod kinds;

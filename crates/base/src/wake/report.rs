@@ -8,9 +8,11 @@
 //! If waits are nested, only the outermost calls the observer, because the thread is replaced only
 //! once.
 //!
-//! RCU registers a function by [`before_sleep`]. The function is called before each wait, nested or
-//! not, and also on workers without an item, because a grace period must not wait for a reader that
-//! sleeps.
+//! Workqueues register a function by [`lend_by`]: a thread that sleeps in a wait of the library lends
+//! the seats that it holds in groups of queues. In [`while_blocked`] it keeps them.
+//!
+//! RCU registers a function by [`before_sleep`]. It is called before each wait, nested or not, also
+//! on workers without an item: a grace period must not wait for a reader that sleeps.
 //!
 //! A function that may have to reject a wait does so before its first change. It reads one word of
 //! the thread, [`doubts`]. Each bit is a reason why a wait might be wrong, and only a set bit
@@ -19,6 +21,7 @@
 use std::cell::{Cell, RefCell};
 
 use sync::{
+    OnceLock,
     fork::{self, Handler},
     unmodelled::Arc,
 };
@@ -52,6 +55,14 @@ sync::thread_local! {
     /// The depth of nested waits of this thread.
     static NR_WAITS: Cell<u32> = Cell::new(0)
 }
+sync::thread_local! {
+    /// Set while this thread lends its seats. It has no destructor, so that it can be accessed at
+    /// any time.
+    static LENDS: Cell<bool> = Cell::new(false)
+}
+
+/// The function of [`lend_by`].
+static LEND: OnceLock<fn(bool)> = OnceLock::new();
 
 /// Bit of [`doubts`]: the thread has an observer, which may not allow it to sleep.
 const OBSERVED: u32 = 1;
@@ -84,6 +95,12 @@ pub fn report_to(observer: Option<Arc<dyn BlockingObserver>>) {
 /// Makes each later wait of this thread call `call` first. `call` must not wait.
 pub fn before_sleep(call: fn()) {
     BEFORE_SLEEP.with(|place| place.set(Some(call)));
+}
+
+/// Makes each wait of each thread call `lend(true)` before it sleeps and `lend(false)` afterwards;
+/// of nested waits only the outermost. The first function stays.
+pub fn lend_by(lend: fn(bool)) {
+    LEND.get_or_init(|| lend);
 }
 
 /// Returns the reasons why this thread might have to reject a wait; most threads have none. Costs
@@ -152,10 +169,42 @@ fn about_to_sleep() {
     }
 }
 
-/// Calls `wait`, which may sleep, and reports this to the thread's observer.
+/// Calls `wait`, which may sleep, and reports this to the thread's observer. The thread lends its
+/// seats.
 pub fn while_asleep<R>(wait: impl FnOnce() -> R) -> R {
     let _reported = Reported::begin();
+    let _lent = LEND.get().and_then(|&lend| Lent::begin(lend));
     wait()
+}
+
+/// Calls `wait`, which may sleep, and reports this to the thread's observer. The thread keeps its
+/// seats.
+pub fn while_blocked<R>(wait: impl FnOnce() -> R) -> R {
+    let _reported = Reported::begin();
+    wait()
+}
+
+/// Seats that this thread lends until this is dropped, also by a panic out of the wait.
+struct Lent(fn(bool));
+
+impl Lent {
+    fn begin(lend: fn(bool)) -> Option<Self> {
+        // A thread whose thread-locals are destroyed runs no item.
+        let is_outermost = LENDS.try_with(|lends| !lends.replace(true));
+        is_outermost.unwrap_or(false).then(|| {
+            lend(true);
+            Self(lend)
+        })
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if !sync::twin::torn_down() {
+            (self.0)(false);
+            LENDS.with(|lends| lends.set(false));
+        }
+    }
 }
 
 /// A wait that was reported to the thread's observer. The fields are dropped in this order.
@@ -306,6 +355,16 @@ mod tests {
             NR_CALLS.get()
         });
         assert_eq!(nr_calls.join().unwrap(), 3);
+    }
+
+    #[test]
+    fn the_outermost_wait_lends_and_a_blocked_thread_does_not() {
+        thread_local!(static LENT: RefCell<Vec<bool>> = const { RefCell::new(Vec::new()) });
+        lend_by(|lends| LENT.with(|lent| lent.borrow_mut().push(lends)));
+        while_blocked(|| ());
+        assert!(LENT.take().is_empty());
+        while_blocked(|| while_asleep(|| while_asleep(|| ())));
+        assert_eq!(LENT.take(), [true, false]);
     }
 
     #[test]

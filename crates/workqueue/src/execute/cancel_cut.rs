@@ -69,6 +69,11 @@ impl Cancelled {
         self.rest.dropped.extend(dead.map(deferred_drop));
     }
 
+    /// Adds wakers of tasks that the removal of the items woke.
+    pub(crate) fn add_wakers(&mut self, wakers: Vec<Foreign<Waker>>) {
+        self.rest.wakers.extend(wakers);
+    }
+
     /// Begins the cancellation of items. None of them starts after this. Runs no user code.
     pub(crate) fn add(&mut self, mut cut: Cut) {
         let mut deferred_drops = DeferredDrops::default();

@@ -17,6 +17,7 @@ use sync::{Backoff, atomic::Ordering, unmodelled::Arc};
 
 use super::{
     cancel_cut::{Aftermath, put_back},
+    lend,
     wait::{self, must_have_workers},
 };
 use crate::{
@@ -28,11 +29,8 @@ use crate::{
         revival::Revivable,
         token::Token,
     },
-    limit::{
-        active::Gate,
-        queue_core::{QueueCore, Unseen},
-    },
-    pools::{pool::WorkerPool, pwq::Pwq},
+    limit::queue_core::{QueueCore, Unseen},
+    pools::{pool::WorkerPool, pwq::Pwq, seats::GroupGate},
 };
 
 /// Handles an item that the caller has just popped from a list, and runs it if it is pending.
@@ -343,7 +341,7 @@ fn help_here(item: NonNull<Head>) -> bool {
     // An outer run of the same queue on this thread lends its seat. Seats count threads, so a wait
     // for another seat could be a wait for this thread itself.
     let lent = is_seated(core);
-    let Some(holds) = home.gate.try_help(home.node, lent) else {
+    let Some(seats) = lend::try_help(home, lent) else {
         let unclaimed = head.update(|state| Some(state.unclaim().0));
         if let Some((from, _)) = unclaimed
             && from.unclaim().1
@@ -368,27 +366,20 @@ fn help_here(item: NonNull<Head>) -> bool {
     if claimed.is_counted() {
         release_permit(home);
     }
-    home.gate.note_helped(core, holds);
+    home.gate.note_helped(core, seats.of_queue);
     let mut left = None;
-    // Raw pointers, because references would have to stay valid until the run is over.
-    let (gate, core, node) = (&raw const home.gate, &raw const home.core, home.node);
+    // A raw pointer, because a reference would have to stay valid until the run is over.
+    let place = &raw const *home;
     // SAFETY: our transition began the run. The seat is released after the item's own code. After
     // that the queue is not accessed, nor is the item once it has ended.
     unsafe {
         run(item, home, true, || {
-            left = Some(Gate::leave_last(gate, core, node, holds));
-            if !lent {
-                forget_home();
-            }
+            left = Some(Pwq::leave_last(place, seats));
+            forget_seats(lent);
         });
     }
     if let Some(left) = left {
-        if let Some(core) = left.settled {
-            core.settled.notify_all();
-        }
-        if let Some(waiter) = left.waiter {
-            waiter.take_seat();
-        }
+        left.apply();
     }
     true
 }
@@ -571,7 +562,7 @@ struct Frame {
     outer: *const Frame,
     /// The number of runs on this thread's stack, including this one.
     depth: u32,
-    /// `true` if the thread has a seat of the home's queue, until `forget_home`.
+    /// `true` if the thread has a seat of the home's queue and of its group, until `forget_seats`.
     has_seat: bool,
     /// Set in [`block_on`](super::block_on::block_on), where a polled future delays the run.
     blocks: bool,
@@ -657,6 +648,29 @@ pub(crate) fn has_seat_of(test: impl Fn(&Pwq) -> bool) -> bool {
         let home = unsafe { frame.home.as_ref() };
         frame.has_seat && home.is_some_and(&test)
     })
+}
+
+/// Returns `true` if this thread is inside a run of a queue of the group with this gate.
+pub(crate) fn runs_in_group(group: &GroupGate) -> bool {
+    inside(|frame| {
+        // SAFETY: as in `is_of`.
+        let home = unsafe { frame.home.as_ref() };
+        home.is_some_and(|home| home.is_in(group))
+    })
+}
+
+/// Calls `visit` with the pwq of each run on this thread's own stack that has a seat, innermost
+/// first.
+pub(super) fn own_homes(mut visit: impl FnMut(&Pwq)) {
+    inside(|frame| {
+        // SAFETY: as in `is_of`.
+        let home = unsafe { frame.home.as_ref() };
+        if let Some(home) = home.filter(|_| frame.has_seat && frame.depth > 0) {
+            visit(home);
+        }
+        // The outer runs belong to a thread that waits for this one, or there are none.
+        frame.depth == 0
+    });
 }
 
 pub(crate) fn is_blocking() -> bool {
@@ -780,6 +794,21 @@ pub(crate) fn forget_home() {
         let home = ptr::null();
         innermost.set(Frame {
             home,
+            ..innermost.get()
+        });
+    });
+}
+
+/// Records that the innermost run, a helper's, has released its seats. If the queue's seat was
+/// `lent`, an outer run keeps the home alive.
+pub(crate) fn forget_seats(lent: bool) {
+    if !lent {
+        return forget_home();
+    }
+    INNERMOST.with(|innermost| {
+        let has_seat = false;
+        innermost.set(Frame {
+            has_seat,
             ..innermost.get()
         });
     });

@@ -186,8 +186,16 @@ impl Inner {
     /// Takes all pending items and timers. None of them starts afterwards.
     fn take_all(&self) -> Cancelled {
         let mut cancelled = Cancelled::default();
-        // This is for closures of running strands. Relaxed: a closure that reads the former number
-        // after this starts during the call.
+        self.take_timers(&mut cancelled);
+        self.take_items(&mut cancelled);
+        cancelled
+    }
+
+    /// Takes all timers, and waits for those that are firing. Call it with no item taken, because a
+    /// timer that fires may wait for the list link of one.
+    pub(super) fn take_timers(&self, cancelled: &mut Cancelled) {
+        // For closures of strands that run. Relaxed: a closure that reads the former number after
+        // this starts during the call.
         self.core.nr_cancels.fetch_add(1, Ordering::Relaxed);
         for due in self.timers.cancel() {
             cancelled.add_due(due.leave());
@@ -195,10 +203,11 @@ impl Inner {
         if !twin::armed("cancel all: forgets firing timers") {
             self.outlast_visitors();
         }
-        let pwqs = self.plan.lock().pwqs().to_vec();
-        for pwq in pwqs {
-            cancelled.add(pwq.pool.cut(&pwq));
-        }
-        cancelled
+    }
+
+    /// Takes all pending items.
+    pub(super) fn take_items(&self, cancelled: &mut Cancelled) {
+        let wakers = self.for_each_pwq(|pwq| cancelled.add(pwq.pool.cut(pwq)));
+        cancelled.add_wakers(wakers);
     }
 }

@@ -1,20 +1,25 @@
 //! Drains, pauses and destroys a queue.
 
-use std::{fmt, time::Duration};
+use std::{fmt, task::Waker, time::Duration};
 
+use base::internal::panics::Foreign;
 use sync::{
     atomic::{Ordering, fence},
     time, twin,
+    unmodelled::Arc,
 };
 
 use super::{flush::OwnQueueError, rounds::Rounds};
 use crate::{
+    cleanups,
     execute::wait,
-    observe::left::{Doing, LeftItems, StillBusy},
+    observe::left::{Doing, Kind, LeftItems, StillBusy},
+    pools::pwq::{Pwq, WaitingPwq},
     queues::{
         queue::{Inner, Workqueue},
         timers::Due,
     },
+    route::plan::Plan,
 };
 
 /// The error of a drain with a time limit.
@@ -57,7 +62,7 @@ impl From<StillBusy> for DrainError {
 
 /// The two passes of a drain check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Pass {
+pub(super) enum Pass {
     First,
     Second,
 }
@@ -241,11 +246,31 @@ impl Workqueue {
 
 impl Inner {
     pub(crate) fn set_paused(&self, paused: bool) -> bool {
-        let (changed, waiters) = self.plan.lock().set_paused(paused);
-        for waiter in waiters {
-            waiter.take_seat();
-        }
-        changed
+        self.change_pauses(|plan| plan.set_paused(paused))
+    }
+
+    /// Resumes a queue that ends. It does not heed the pauses of its group from now on.
+    pub(crate) fn pass_pauses(&self) {
+        self.change_pauses(Plan::pass_pauses);
+    }
+
+    /// Changes why the queue is paused. The last change by any thread sees all changes of the
+    /// group's pause, which are made before it.
+    pub(crate) fn change_pauses<R>(&self, change: impl FnOnce(&mut Plan) -> R) -> R {
+        let mut plan = self.plan.lock();
+        let result = change(&mut plan);
+        let by_group = self.group.as_ref().is_some_and(|group| group.is_paused());
+        let waiters = plan.apply_pauses(by_group);
+        drop(plan);
+        waiters.into_iter().for_each(WaitingPwq::take_seat);
+        result
+    }
+
+    /// Calls `body` for each pwq. The plan's lock keeps the pwqs, also of a queue without a handle.
+    /// Returns the wakers of the tasks that this woke, to be called with no lock held.
+    pub(super) fn for_each_pwq(&self, body: impl FnMut(&Arc<Pwq>)) -> Vec<Foreign<Waker>> {
+        let for_each = || self.plan.lock().pwqs().iter().for_each(body);
+        cleanups::with_wakers_aside(for_each).1
     }
 
     /// Returns `true` if no item is queued or running. Otherwise `settled` notifies its waiters
@@ -266,19 +291,18 @@ impl Inner {
         }
     }
 
-    /// Makes one pass. If no item is in flight, returns the total number of adopted and helped
+    /// Makes one pass, which a drain of a group makes over all queues. If no item is in flight, returns the total number of adopted and helped
     /// items. Otherwise ensures that `settled` notifies its waiters.
-    fn read_pass(&self, pass: Pass) -> Option<u64> {
+    pub(super) fn read_pass(&self, pass: Pass) -> Option<u64> {
         // Only this counter and the gate count an item that a helper took back from an injector.
         let nr_helped = self.core.nr_helped.load(Ordering::Relaxed) + self.plan.lock().nr_helped();
         // Check every pool: each check that fails requests a notification from that pool.
         let (mut nr_busy, mut nr_seen) = (0, nr_helped);
-        for pwq in self.plan.lock().pwqs() {
-            match pwq.pool.is_drained(pwq.slot) {
-                Some(nr_adopted) => nr_seen += nr_adopted,
-                None => nr_busy += 1,
-            }
-        }
+        let wakers = self.for_each_pwq(|pwq| match pwq.pool.is_drained(pwq.slot) {
+            Some(nr_adopted) => nr_seen += nr_adopted,
+            None => nr_busy += 1,
+        });
+        cleanups::fire_all(wakers);
         // ORDER(taken-back): publish and consume, other end in `Injector::take_back`.
         //   help: acquire a seat;  injector = without the item, Release
         //   here: injector is empty (read by `adopt`);  fence Acquire;  read the seats
@@ -322,20 +346,23 @@ impl Inner {
 
     /// Lists the remaining items.
     pub(super) fn left(&self) -> StillBusy {
-        let plan = self.plan.lock();
-        let (pwqs, gates) = (plan.pwqs().to_vec(), plan.gates());
-        drop(plan);
+        StillBusy::new(Kind::Workqueue, &self.core.name, self.left_items())
+    }
+
+    pub(super) fn left_items(&self) -> Vec<LeftItems> {
         self.reap_cancelled();
         let mut left = Vec::new();
-        for pwq in pwqs {
+        let wakers = self.for_each_pwq(|pwq| {
             let mut guard = pwq.pool.lock_to_act();
             guard.adopt(&pwq.pool.injector);
             guard.recall_local_batches(pwq.slot);
             guard.left(pwq.slot, &mut left);
             guard.pick_if_needed();
-        }
+        });
+        cleanups::fire_all(wakers);
+        let gates = self.plan.lock().gates();
         let nr_helped = gates.iter().map(|gate| gate.nr_helpers()).sum();
-        let helped = (nr_helped > 0).then(|| LeftItems::new(Doing::Runs, None, nr_helped));
-        StillBusy::new(&self.core.name, left.into_iter().chain(helped))
+        left.extend((nr_helped > 0).then(|| LeftItems::new(Doing::Runs, None, nr_helped)));
+        left
     }
 }

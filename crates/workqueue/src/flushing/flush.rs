@@ -45,17 +45,30 @@ use crate::{
     queues::queue::{Inner, Workqueue},
 };
 
-/// The error of an item that would wait for its own queue, and therefore for itself. Also the error
-/// of draining a process-wide queue, because that would stop the queue for all its users.
+/// The error of an item that would wait for its own queue or group, and so for itself. Also the
+/// error of draining a process-wide queue, because that would stop the queue for all its users.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnQueueError {
     queue: Box<str>,
-    /// `true` if the queue is process-wide.
-    for_all: bool,
+    refusal: Refusal,
+}
+
+/// The reason of an [`OwnQueueError`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Refusal {
+    OwnQueue,
+    OwnGroup,
+    /// The queue is process-wide.
+    ForAll,
 }
 
 impl OwnQueueError {
-    /// Returns the queue's name.
+    pub(super) fn new(queue: &str, refusal: Refusal) -> Self {
+        let queue = queue.into();
+        Self { queue, refusal }
+    }
+
+    /// Returns the name of the queue or group.
     pub fn queue(&self) -> &str {
         &self.queue
     }
@@ -64,16 +77,22 @@ impl OwnQueueError {
 impl fmt::Display for OwnQueueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let queue = &self.queue;
-        if self.for_all {
-            return write!(
+        match self.refusal {
+            Refusal::OwnQueue => write!(
+                f,
+                "an item of workqueue {queue:?} cannot wait for its own queue"
+            ),
+            Refusal::OwnGroup => {
+                write!(
+                    f,
+                    "an item of group {queue:?} cannot wait for its own group"
+                )
+            }
+            Refusal::ForAll => write!(
                 f,
                 "workqueue {queue:?} is for the whole process, so one of its users cannot stop it"
-            );
+            ),
         }
-        write!(
-            f,
-            "an item of workqueue {queue:?} cannot wait for its own queue"
-        )
     }
 }
 
@@ -166,7 +185,8 @@ impl Inner {
     pub(crate) fn may_be_awaited(&self) -> Result<(), OwnQueueError> {
         self.must_be_at_home();
         if self.runs_here() {
-            return Err(reported(self.refusal(false)));
+            let error = OwnQueueError::new(&self.core.name, Refusal::OwnQueue);
+            return Err(reported(error));
         }
         Ok(())
     }
@@ -174,15 +194,10 @@ impl Inner {
     /// Checks that a drain, which rejects the items of other users, is allowed on this queue.
     pub(crate) fn may_be_stopped(&self) -> Result<(), OwnQueueError> {
         if self.for_all {
-            Err(self.refusal(true))
+            Err(OwnQueueError::new(&self.core.name, Refusal::ForAll))
         } else {
             Ok(())
         }
-    }
-
-    fn refusal(&self, for_all: bool) -> OwnQueueError {
-        let queue = self.core.name.clone();
-        OwnQueueError { queue, for_all }
     }
 }
 

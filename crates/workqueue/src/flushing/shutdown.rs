@@ -251,7 +251,7 @@ impl Inner {
         self.closed.destroy();
         let due = self.timers.cancel();
         // Resume before the drop, because a destructor may wait for an item of the queue.
-        self.set_paused(false);
+        self.pass_pauses();
         due
     }
 

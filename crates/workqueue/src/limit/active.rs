@@ -238,6 +238,8 @@ pub(crate) struct Gate<S> {
 #[derive(Debug)]
 struct WaitQueue<S> {
     entries: VecDeque<Entry<S>>,
+    /// The turn of the entry that was served last.
+    turn: u64,
     /// The addresses of all pwqs whose items need a seat here, so that an item's home can be
     /// compared without dereferencing it.
     homes: Vec<usize>,
@@ -309,6 +311,8 @@ struct Node {
 struct Entry<S> {
     waiter: S,
     node: usize,
+    /// Entries are sorted by turn; 0 at the gate of a queue.
+    turn: u64,
 }
 
 /// The effects of a release. The releasing thread applies them with no pool locked.
@@ -348,6 +352,7 @@ impl<S> Gate<S> {
             kept_of,
             wait_queue: Mutex::new(WaitQueue {
                 entries: VecDeque::new(),
+                turn: 0,
                 homes: Vec::new(),
                 is_open,
                 nr_closers: 0,
@@ -593,6 +598,17 @@ impl<S> Gate<S> {
 
     /// Acquires a seat, or joins the wait queue for one. Call it with the waiter's pool locked.
     pub(crate) fn enter_or_queue(&self, node: usize, waiter: impl FnOnce() -> S) -> bool {
+        self.enter_or_queue_at(node, None, waiter)
+    }
+
+    /// As [`enter_or_queue`](Self::enter_or_queue). With `last_turn`, the last turn of the waiter's
+    /// queue, queues take turns (`control.rs`).
+    fn enter_or_queue_at(
+        &self,
+        node: usize,
+        last_turn: Option<&AtomicU64>,
+        waiter: impl FnOnce() -> S,
+    ) -> bool {
         if self.try_enter(node) {
             return true;
         }
@@ -621,8 +637,7 @@ impl<S> Gate<S> {
                 Err(now) => from = now,
             }
         }
-        let waiter = waiter();
-        wait_queue.entries.push_back(Entry { waiter, node });
+        wait_queue.add(waiter(), node, last_turn);
         false
     }
 
@@ -773,7 +788,7 @@ impl<S> Gate<S> {
         let mut wait_queue = gate.wait_queue.lock();
         // If more seats are in use than there are, because `max` was lowered, the seat is freed.
         let next = gate.may_start().then(|| gate.next(&wait_queue)).flatten();
-        let waiter = next.and_then(|at| wait_queue.entries.remove(at));
+        let waiter = next.and_then(|at| wait_queue.serve(at));
         let waiter = waiter.map(|entry| {
             gate.seat_in(entry.node);
             entry.waiter

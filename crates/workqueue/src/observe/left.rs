@@ -8,13 +8,21 @@ use std::fmt;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct StillBusy {
-    /// The queue.
+    /// The queue or the group.
     pub queue: String,
     /// Number of items, executing or pending.
     pub nr_left: usize,
     /// The items, by state and function. Pools are read one after another, so an item that moves or
     /// ends at the same time may be listed twice, or not at all.
     pub left: Vec<LeftItems>,
+    kind: Kind,
+}
+
+/// The thing that was drained.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Workqueue,
+    Group,
 }
 
 /// Items of one kind that are left in a queue.
@@ -43,7 +51,7 @@ pub enum Doing {
 }
 
 impl StillBusy {
-    pub(crate) fn new(queue: &str, found: impl IntoIterator<Item = LeftItems>) -> Self {
+    pub(crate) fn new(kind: Kind, queue: &str, found: impl IntoIterator<Item = LeftItems>) -> Self {
         let mut left: Vec<LeftItems> = Vec::new();
         for new in found {
             match left.binary_search_by_key(&(new.doing, new.func), |it| (it.doing, it.func)) {
@@ -55,6 +63,7 @@ impl StillBusy {
             queue: queue.to_owned(),
             nr_left: left.iter().map(|it| it.count).sum(),
             left,
+            kind,
         }
     }
 }
@@ -69,7 +78,8 @@ impl fmt::Display for StillBusy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "workqueue {:?} still has {} item{}",
+            "{} {:?} still has {} item{}",
+            self.kind,
             self.queue,
             self.nr_left,
             if self.nr_left == 1 { "" } else { "s" }
@@ -78,6 +88,15 @@ impl fmt::Display for StillBusy {
             write!(f, "{} {left}", if index == 0 { ":" } else { "," })?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Workqueue => "workqueue",
+            Self::Group => "group",
+        })
     }
 }
 
@@ -113,11 +132,11 @@ mod tests {
             LeftItems::new(Doing::Runs, None, 1),
         ];
         assert_eq!(
-            StillBusy::new("q", found).to_string(),
+            StillBusy::new(Kind::Workqueue, "q", found).to_string(),
             "workqueue \"q\" still has 5 items: 1 of what is not named runs, 1 of c waits to be woken, 3 of b are queued"
         );
         assert_eq!(
-            StillBusy::new("q", []).to_string(),
+            StillBusy::new(Kind::Workqueue, "q", []).to_string(),
             "workqueue \"q\" still has 0 items"
         );
     }

@@ -45,6 +45,7 @@ use super::{
 ///   until one of them ends an item. A pool of several CPUs may keep up to three workers awake per
 ///   CPU while work waits, so that no CPU idles while two workers share another one.
 /// - On a thread that runs no work item, and inside another `blocking`, it only calls `body`.
+/// - The thread keeps its seats, also those of a [`Group`](crate::Group).
 ///
 /// # Cost
 ///
@@ -66,7 +67,7 @@ use super::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn blocking<R>(body: impl FnOnce() -> R) -> R {
-    report::while_asleep(body)
+    report::while_blocked(body)
 }
 
 /// A worker as seen by its own thread, to which the thread's waits are reported.

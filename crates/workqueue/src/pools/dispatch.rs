@@ -13,7 +13,7 @@ use sync::{atomic::Ordering, time, twin, unmodelled::Arc};
 use super::{
     mayday::{MaydayQueue, MaydayTimer},
     pace::Pace,
-    pwq::{Counts, Pwq, PwqState, WaitingPwq},
+    pwq::{Counts, Pwq, PwqState},
     worker::Worker,
 };
 use crate::{
@@ -97,7 +97,7 @@ pub(crate) struct Dispatch {
 
     pub(crate) pace: Pace,
 
-    /// Pwqs that hold a seat for the items in their own lists.
+    /// Pwqs that hold all seats for the items in their own lists.
     pub(crate) ready: VecDeque<usize>,
     /// Workers that are parked or about to park, in the order in which they parked.
     pub(crate) idle: Vec<IdleWorker>,
@@ -352,7 +352,7 @@ impl Dispatch {
         }
     }
 
-    /// Records that a pwq has a seat for the items in its own lists.
+    /// Records that a pwq has all seats for the items in its own lists.
     pub(crate) fn seat(&mut self, slot: usize) {
         if self.is_shared() {
             let pwq = self.pwqs[slot].as_mut().expect("a link in use");
@@ -500,15 +500,12 @@ impl Dispatch {
         }
     }
 
-    /// Acquires a seat for a pwq with waiting items, or adds it to the wait queue of its gate.
+    /// Acquires the seats for a pwq with waiting items, or adds it to the wait queue of a gate.
     pub(crate) fn request_seat(&mut self, slot: usize) {
         let pwq = self.pwq(slot);
         if pwq.has_waiting()
             && !twin::armed("take: forgets the inactive")
-            && pwq.gate.enter_or_queue(pwq.node, || WaitingPwq {
-                pool: pwq.pool.clone(),
-                slot,
-            })
+            && self.enter_or_queue(slot)
         {
             self.seat(slot);
         }

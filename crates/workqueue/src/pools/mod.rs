@@ -2,7 +2,7 @@
 //!
 //! `pool.rs` describes how a parking worker and a producer avoid missing each other. `dispatch.rs`
 //! has the state that the pool lock guards: `take.rs` takes batches from it and releases in-flight
-//! counts. The decisions are plain functions in `policy.rs`. `pwq.rs` has the pool
+//! counts, `seats.rs` acquires and releases the seats that they need. The decisions are plain functions in `policy.rs`. `pwq.rs` has the pool
 //! workqueue, which connects a queue to a pool, `anchors.rs` counts its waiting futures, and
 //! `pwqs.rs` adds and removes pwqs.
 //!
@@ -29,6 +29,7 @@ pub(crate) mod pwqs;
 pub(crate) mod recall;
 pub(crate) mod rescuer;
 pub(crate) mod sampler;
+pub(crate) mod seats;
 pub(crate) mod take;
 pub(crate) mod tombstones;
 pub(crate) mod upkeep;

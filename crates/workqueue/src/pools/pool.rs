@@ -290,11 +290,6 @@ impl WorkerPool {
         }
     }
 
-    /// Records that a pwq of this pool got a seat.
-    pub(crate) fn take_seat(self: &Arc<Self>, slot: usize) {
-        self.add_work(|dispatch| dispatch.seat(slot));
-    }
-
     pub(crate) fn add_work(self: &Arc<Self>, add: impl FnOnce(&mut PoolGuard<'_>)) {
         let mut guard = self.lock_to_act();
         add(&mut guard);
@@ -324,16 +319,6 @@ impl WorkerPool {
         let found = guard.unlink(slot, item);
         guard.pick_if_needed();
         found
-    }
-
-    /// If no item of a pwq is in flight, returns the number of items that it has ever adopted.
-    /// Otherwise the queue's `settled` is notified when that is the case.
-    pub(crate) fn is_drained(&self, slot: usize) -> Option<u64> {
-        let mut dispatch = self.lock();
-        dispatch.adopt(&self.injector);
-        let pwq = dispatch.pwq_mut(slot);
-        pwq.drain_waits = pwq.in_flight.nr_in_flight() > 0;
-        (!pwq.drain_waits).then_some(pwq.nr_adopted)
     }
 
     /// Returns the number of items that workers have taken; `None` if a worker is awake, in an

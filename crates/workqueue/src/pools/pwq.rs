@@ -14,7 +14,12 @@ use sync::{
     unmodelled::Arc,
 };
 
-use super::{anchors::Anchors, mayday::MaydayQueue, pool::WorkerPool};
+use super::{
+    anchors::Anchors,
+    mayday::MaydayQueue,
+    pool::WorkerPool,
+    seats::{GroupGate, Level},
+};
 use crate::{
     item::{
         head::{Head, Home, VTable},
@@ -39,6 +44,8 @@ pub(crate) struct Pwq {
     pub(crate) core: Arc<QueueCore>,
     /// I: the gate that limits its items.
     pub(crate) gate: Arc<Gate<WaitingPwq>>,
+    /// I: the gate of the queue's group, if it is in one.
+    pub(crate) group: Option<GroupGate>,
     /// I: the mayday queue of the queue's rescuer, if it has one.
     pub(crate) mayday_queue: Option<Arc<MaydayQueue>>,
     /// I: the NUMA node of the pool, as numbered by the gate.
@@ -86,8 +93,8 @@ pub(crate) struct PwqState {
     pub(crate) retired: bool,
     turns: Turns,
     /// Items that found no seat, and ordinary items that urgent ones may overtake, oldest first.
-    /// While this list or `urgent` is not empty, the pwq waits at the gate, or is in the pool's
-    /// `ready` and owns a seat.
+    /// While this list or `urgent` is not empty, the pwq waits at a gate, or is in the pool's
+    /// `ready` and owns a seat of each.
     pub(crate) inactive: List,
     /// Urgent items, oldest first.
     pub(crate) urgent: List,
@@ -129,6 +136,8 @@ impl PwqTimes {
 pub(crate) struct WaitingPwq {
     pub(crate) pool: Arc<WorkerPool>,
     pub(crate) slot: usize,
+    /// The gate at which it waits.
+    pub(crate) level: Level,
 }
 
 /// Counters of a pwq, guarded by the pool lock. Corresponds to the kernel's `pwq_stats`.
@@ -183,6 +192,7 @@ impl Pwq {
             pool: self.pool.clone(),
             core: self.core.clone(),
             gate: self.gate.clone(),
+            group: self.group.clone(),
             mayday_queue: self.mayday_queue.clone(),
             node: self.node,
             anchors: OnceLock::new(),
@@ -395,13 +405,6 @@ impl Deref for PwqState {
     #[inline]
     fn deref(&self) -> &Pwq {
         &self.pwq
-    }
-}
-
-impl WaitingPwq {
-    /// Notifies the pool that the pwq got a seat. The caller holds no pool lock.
-    pub(crate) fn take_seat(self) {
-        self.pool.take_seat(self.slot);
     }
 }
 

@@ -142,6 +142,7 @@ impl PoolGuard<'_> {
         let pool = self.pool();
         self.adopt(&pool.injector);
         loop {
+            self.seat_for_rescuer(slot);
             if let Some(at) = self.ready.iter().position(|&ready| ready == slot) {
                 self.ready.remove(at);
                 self.give_up_seat(worker);

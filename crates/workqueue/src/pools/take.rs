@@ -1,25 +1,20 @@
-//! Takes batches of items, each with a seat of the queue's gate, and releases their in-flight
-//! counts.
+//! Takes batches of items, each with a seat of the queue, and releases their in-flight counts.
 //!
-//! `active.rs` counts the seats.
+//! `seats.rs` acquires and releases the seats, which `active.rs` counts.
 
 use base::internal::trace;
-use sync::{atomic::Ordering, thread::ThreadId, time, twin, unmodelled::Arc};
+use sync::{atomic::Ordering, thread::ThreadId, time, twin};
 
 use super::{
     dispatch::{Dispatch, home, home_slot},
     policy,
     pool::PoolGuard,
-    pwq::WaitingPwq,
     worker::{Batch, MAX_LOCAL_BATCH, Worker},
 };
-use crate::{
-    item::{
-        head::Head,
-        lane::Lane,
-        list::{self, Color},
-    },
-    limit::active::{Gate, Holds},
+use crate::item::{
+    head::Head,
+    lane::Lane,
+    list::{self, Color},
 };
 
 impl PoolGuard<'_> {
@@ -172,28 +167,23 @@ impl PoolGuard<'_> {
         }
     }
 
-    /// Acquires a seat for `worker` to run items of `slot`. Otherwise the pwq joins the wait queue
-    /// of its gate.
+    /// Acquires the seats for `worker` to run items of `slot`. Otherwise the pwq joins the wait
+    /// queue of a gate.
     pub(crate) fn find_seat(&mut self, worker: &Worker, slot: usize) -> bool {
-        let pool = self.pool();
         let pwq = self.pwq(slot);
         if !pwq.inactive.is_empty() {
             // Older items of this pwq already wait.
             return false;
         }
         let seat = self.enlisted(worker).seat;
-        if seat == Some(slot) && pwq.gate.may_stay() {
+        if seat == Some(slot) && pwq.may_stay() {
             return true;
         }
         self.give_up_seat(worker);
-        let pwq = self.pwq(slot);
         // If the pwq gets no seat, it joins the wait queue, and its items wait as inactive. A later
         // seat is transferred to it under this pool's lock, which we hold, so its items are set
         // aside before that.
-        let seated = pwq.gate.enter_or_queue(pwq.node, || WaitingPwq {
-            pool: pool.clone(),
-            slot,
-        });
+        let seated = self.enter_or_queue(slot);
         if seated {
             self.hold_active_slot(worker, slot);
         }
@@ -253,19 +243,6 @@ impl PoolGuard<'_> {
         pwq.drain_waits &= !drains;
         if drains || flushes && !twin::armed("flush: the last item of a color does not notify") {
             self.effects.settled.push(pwq.core.clone());
-        }
-    }
-
-    pub(crate) fn give_up_seat(&mut self, worker: &Worker) {
-        let Some(slot) = self.enlisted_mut(worker).seat.take() else {
-            return;
-        };
-        let pwq = self.pwq(slot);
-        let left = Gate::leave(&pwq.gate, &pwq.core, pwq.node, Holds::Seat);
-        self.effects.settled.extend(left.settled);
-        match left.waiter {
-            Some(waiter) if Arc::ptr_eq(self.pool(), &waiter.pool) => self.seat(waiter.slot),
-            waiter => self.effects.seats.extend(waiter),
         }
     }
 }

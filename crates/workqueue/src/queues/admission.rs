@@ -21,7 +21,7 @@ use base::internal::{
 use sync::{atomic::Ordering, time};
 
 use super::{
-    queue::{Admission, COUNTS, Inner, Workqueue},
+    queue::{Admission, COUNTS, GROUP_DRAINS, Inner, Workqueue},
     task::TaskOptions,
 };
 use crate::limit::capacity::Capacity;
@@ -331,8 +331,12 @@ impl Inner {
     #[cold]
     fn admission_else(&self) -> Admission<'_> {
         self.must_be_at_home();
-        let is_open = self.closed.word.load(Ordering::Relaxed) & !COUNTS == 0;
-        if !is_open && !self.runs_here() {
+        let accepts = match self.closed.word.load(Ordering::Relaxed) & !COUNTS {
+            0 => true,
+            GROUP_DRAINS => self.group.as_ref().is_some_and(|group| group.runs_here()),
+            _ => self.runs_here(),
+        };
+        if !accepts {
             self.note_refused();
             return Admission::Closed;
         }

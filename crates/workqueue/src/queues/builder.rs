@@ -7,6 +7,7 @@ use topology::{AffinityScope, CpuSet};
 
 use super::{
     future,
+    group::Group,
     queue::{Parts, Workqueue},
     registry::Registry,
 };
@@ -17,7 +18,6 @@ use crate::{
     route::{
         attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, check_shares},
         plan::Design,
-        registry_error::RegistryError,
     },
 };
 
@@ -44,6 +44,7 @@ pub struct Builder {
     max_active: Option<u32>,
     capacity: Option<usize>,
     shares: Option<u32>,
+    pub(crate) group: Option<Group>,
     max_active_scope: Option<MaxActiveScope>,
     nice: i8,
     hidden: bool,
@@ -76,6 +77,7 @@ impl Builder {
             max_active: None,
             capacity: None,
             shares: None,
+            group: None,
             max_active_scope: None,
             nice: 0,
             hidden: false,
@@ -222,6 +224,13 @@ impl Builder {
         self
     }
 
+    /// Puts the queue into `group`, which can limit, pause, drain and cancel all its queues
+    /// together. The default is no group. A queue stays in its group.
+    pub fn group(mut self, group: &Group) -> Self {
+        self.group = Some(group.clone());
+        self
+    }
+
     /// Sets whether `max_active` applies to the whole process, to each NUMA node, or to each CPU.
     /// The default is the registry's [`max_active_scope`](base::params::Params::max_active_scope).
     /// For an ordered queue it is always the process.
@@ -333,9 +342,7 @@ impl Builder {
     ///
     /// See [`BuildError`].
     pub fn build_in(mut self, registry: &Registry) -> Result<Workqueue, BuildError> {
-        if !registry.is_here() {
-            return Err(BuildError::Registry(RegistryError::Forked));
-        }
+        registry.check_here()?;
         if self.name.contains('\0') {
             return Err(BuildError::Name);
         }
@@ -362,6 +369,10 @@ impl Builder {
             return Err(BuildError::Capacity(capacity));
         }
         self.shares.map_or(Ok(()), check_shares)?;
+        let group = self.group.map(|group| group.inner);
+        if let Some(group) = &group {
+            group.check_registry(registry)?;
+        }
         let attrs = Attrs {
             affinity,
             strict: self.strict,
@@ -385,6 +396,7 @@ impl Builder {
             help: self.help,
             ordered: self.ordered,
             mayday_queue: rescuer.as_ref().map(Rescuer::mayday_queue),
+            group: group.as_ref().map(|group| group.gate.clone()),
         };
         let parts = Parts {
             design,
@@ -396,6 +408,7 @@ impl Builder {
             for_all: self.for_all,
             capacity: self.capacity,
             shares: self.shares,
+            group,
         };
         future::note_wakers();
         Ok(Workqueue::new(&self.name, parts, registry))
@@ -423,6 +436,7 @@ impl fmt::Debug for Builder {
             .field("max_active", &self.max_active)
             .field("capacity", &self.capacity)
             .field("shares", &self.shares)
+            .field("group", &self.group)
             .field("nice", &self.nice)
             .field("ordered", &self.ordered)
             .finish_non_exhaustive()

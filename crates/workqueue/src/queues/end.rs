@@ -166,7 +166,7 @@ impl End {
     /// Returns `true` if the end would not block. Does not wait.
     fn is_due(&self) -> bool {
         let inner = &*self.inner;
-        inner.set_paused(false);
+        inner.pass_pauses();
         if inner.visits.nr_visitors() > 0 || !inner.is_drained() {
             return false;
         }
@@ -311,7 +311,7 @@ impl Inner {
     fn sweep(&self) -> Vec<Dead> {
         // No later call pauses the queue again. The items held by timers are dropped after this,
         // and their destructors may wait for queued items.
-        self.set_paused(false);
+        self.pass_pauses();
         if !twin::armed("queue: a lease without its queue") {
             let settled = &self.core.settled;
             settled.wait_until(|| self.visits.nr_visitors() == 0);
@@ -329,6 +329,9 @@ impl Inner {
         }
         let machine = registry.machine();
         machine.remove_queue(Arc::<Inner>::as_ptr(self));
+        if let Some(group) = &self.group {
+            group.remove(Arc::<Inner>::as_ptr(self));
+        }
         let pwqs = self.plan.lock().end();
         for pwq in pwqs {
             pwq.pool.remove_pwq(pwq.slot);

@@ -150,7 +150,7 @@ impl Builder {
 
     /// Checks the settings of a bottom-half queue, and makes it per CPU.
     pub(crate) fn checked_bh(self) -> Result<Self, BuildError> {
-        if self.ordered || self.cpu_intensive || self.with_rescuer {
+        if self.ordered || self.cpu_intensive || self.with_rescuer || self.group.is_some() {
             return Err(BuildError::Bh);
         }
         let nice = match sync::thread::may_set_nice(HIGHPRI_NICE) {

@@ -15,6 +15,7 @@ use sync::{
 
 use super::{
     end::{Lease, Visits, WeakQueue},
+    group::GroupInner,
     registry::Registry,
     timers::OwnTimers,
 };
@@ -100,6 +101,8 @@ pub struct Workqueue {
 pub(crate) struct Inner {
     /// I
     pub(crate) core: Arc<QueueCore>,
+    /// I: the group, if it is in one.
+    pub(crate) group: Option<Arc<GroupInner>>,
     /// A, rarely written: set while the queue rejects items.
     pub(crate) closed: Closed,
     /// A: the users of the queue that have no handle.
@@ -121,7 +124,8 @@ pub(crate) struct Inner {
 /// A flag word that closes a queue to all callers except its own items.
 #[derive(Debug)]
 pub(crate) struct Closed {
-    /// bits 0..30 drains in progress | bit 30 has a capacity | bit 31 destroyed
+    /// bits 0..29 drains in progress | bit 29 the group drains | bit 30 has a capacity | bit 31
+    /// destroyed
     pub(super) word: AtomicU32,
     /// I: the process that built the queue.
     pub(super) process: Process,
@@ -130,6 +134,8 @@ pub(crate) struct Closed {
 const DESTROYED: u32 = 1 << 31;
 /// Set if the queue has a capacity. The flag is in this word because queueing reads it anyway.
 pub(super) const COUNTS: u32 = 1 << 30;
+/// Set while the group drains: items of the whole group may queue.
+pub(super) const GROUP_DRAINS: u32 = 1 << 29;
 
 pub(crate) enum Admission<'a> {
     /// The queue accepts the item.
@@ -153,6 +159,7 @@ pub(crate) struct Parts {
     pub(crate) for_all: bool,
     pub(crate) capacity: Option<usize>,
     pub(crate) shares: Option<u32>,
+    pub(crate) group: Option<Arc<GroupInner>>,
 }
 
 impl Closed {
@@ -167,6 +174,15 @@ impl Closed {
     pub(crate) fn while_draining(&self) -> Draining<'_> {
         self.word.fetch_add(1, Ordering::Relaxed);
         Draining(self)
+    }
+
+    /// Rejects items from outside of the group if the group `drains`.
+    pub(super) fn set_group_drains(&self, drains: bool) {
+        if drains {
+            self.word.fetch_or(GROUP_DRAINS, Ordering::Relaxed);
+        } else {
+            self.word.fetch_and(!GROUP_DRAINS, Ordering::Relaxed);
+        }
     }
 
     /// Rejects all items from now on.
@@ -204,6 +220,7 @@ impl Workqueue {
         let (plan, routes) = Plan::new(parts.design, &core, registry.machine());
         let inner = Arc::new(Inner {
             core,
+            group: parts.group,
             closed: Closed::new(parts.capacity.is_some()),
             visits: Visits::new(),
             ordered,
@@ -218,6 +235,9 @@ impl Workqueue {
         registry.machine().add_queue(follower);
         // The machine may have changed since the plan was computed.
         inner.reroute(registry.machine(), &|_| ());
+        if let Some(group) = &inner.group {
+            group.add(&inner);
+        }
         let lease = Arc::new(Lease::new(&inner, registry));
         Self {
             inner,

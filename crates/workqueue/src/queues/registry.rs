@@ -14,7 +14,9 @@ use crate::{
     observe::report::Report,
     pools::manager::{Manager, ReportHandler},
     route::{
+        attrs::BuildError,
         machine::Machine,
+        registry_error::RegistryError,
         stats::{PoolStats, QueueReport},
     },
 };
@@ -254,6 +256,14 @@ impl Registry {
         drop(self);
         manager.wait_for_departures();
         Ok(())
+    }
+
+    /// Returns an error in a child of `fork`.
+    pub(crate) fn check_here(&self) -> Result<(), BuildError> {
+        let is_here = self.is_here();
+        is_here
+            .then_some(())
+            .ok_or(BuildError::Registry(RegistryError::Forked))
     }
 
     pub(crate) fn is_here(&self) -> bool {

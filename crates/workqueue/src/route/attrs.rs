@@ -10,7 +10,14 @@ use super::registry_error::RegistryError;
 /// Differs from Linux: its `WQ_MAX_ACTIVE` was 512 up to 6.12 and is 2048 since 6.13.
 pub const MAX_ACTIVE: u32 = 512;
 
-/// Maximum value of `capacity`, the number of waiting items. More would not fit into memory.
+/// The largest `max_active` of a group.
+pub const MAX_GROUP_ACTIVE: u32 = 4096;
+
+/// The largest `max_active_per_cpu` of a group. A guess: with more threads for each CPU, a group
+/// without a ceiling does as well.
+pub(crate) const MAX_GROUP_PER_CPU: f64 = 64.0;
+
+/// The largest `capacity`, the number of waiting items. More would not fit into memory.
 pub const MAX_CAPACITY: usize = base::internal::admission::MAX_CAPACITY;
 
 /// Maximum number of shares of a queue. Corresponds to the kernel's `CGROUP_WEIGHT_MAX`.
@@ -82,6 +89,12 @@ pub enum BuildError {
     Name,
     /// `max_active` is 0 or above [`MAX_ACTIVE`].
     MaxActive(u32),
+    /// The `max_active` of a group is 0 or above [`MAX_GROUP_ACTIVE`].
+    GroupMaxActive(u32),
+    /// The `max_active_per_cpu` of a group is not above 0 or is above 64.
+    GroupPerCpu(f64),
+    /// The group, whose name this contains, belongs to another registry.
+    GroupRegistry(Box<str>),
     /// `capacity` is 0 or above [`MAX_CAPACITY`].
     Capacity(usize),
     /// The shares are 0 or above [`MAX_SHARES`].
@@ -101,8 +114,8 @@ pub enum BuildError {
     /// A change of an ordered queue's attributes drains the queue first, and the caller is inside
     /// one of its items or in a `tracing` subscriber.
     OwnQueue,
-    /// A bottom-half queue cannot be ordered, `cpu_intensive` or `with_rescuer`, and cannot change
-    /// its attributes.
+    /// A bottom-half queue cannot be ordered, `cpu_intensive`, `with_rescuer` or in a group, and
+    /// cannot change its attributes.
     Bh,
     /// The queue is process-wide (see [`system`](crate::system)) and cannot be changed.
     System(Box<str>),
@@ -122,6 +135,17 @@ impl fmt::Display for BuildError {
         match self {
             Self::Name => f.write_str("the name of a workqueue must not contain a NUL"),
             Self::MaxActive(max) => write!(f, "max_active {max} is not between 1 and {MAX_ACTIVE}"),
+            Self::GroupMaxActive(max) => write!(
+                f,
+                "max_active {max} of a group is not between 1 and {MAX_GROUP_ACTIVE}"
+            ),
+            Self::GroupPerCpu(factor) => write!(
+                f,
+                "max_active_per_cpu {factor} is not above 0 and at most {MAX_GROUP_PER_CPU}"
+            ),
+            Self::GroupRegistry(group) => {
+                write!(f, "group {group:?} belongs to another registry")
+            }
             Self::Capacity(capacity) => {
                 write!(f, "capacity {capacity} is not between 1 and {MAX_CAPACITY}")
             }
@@ -145,7 +169,7 @@ impl fmt::Display for BuildError {
                 "an item of an ordered queue cannot change the attributes of its own queue, which drains it first",
             ),
             Self::Bh => f.write_str(
-                "a bottom-half queue cannot be ordered, CPU-intensive, have a rescuer or change its attributes",
+                "a bottom-half queue cannot be ordered, CPU-intensive, in a group, have a rescuer or change its attributes",
             ),
             Self::System(queue) => write!(
                 f,

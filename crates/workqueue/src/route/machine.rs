@@ -20,7 +20,7 @@ use crate::pools::{
     pool::{PoolAttrs, WorkerPool},
 };
 
-/// A queue that follows changes of the machine.
+/// A queue or a group that follows changes of the machine.
 pub(crate) trait Follower: Send + Sync {
     /// Changes the pools of the queue after a change of the machine.
     fn follow(&self, machine: &Machine);
@@ -43,35 +43,44 @@ pub(crate) struct Machine {
     source: Mutex<Option<Foreign<Source>>>,
 }
 
-#[derive(Debug)]
 struct View {
     topology: Arc<Topology>,
     /// The CPUs on which workers of unbound queues may run; `None` for all CPUs.
     unbound: Option<CpuSet>,
-    queues: Queues,
+    queues: Queues<dyn Follower>,
 }
 
 /// Queues in the order in which they were built. Finding one takes constant time.
-#[derive(Debug, Default)]
-struct Queues {
-    by_number: Numbered<Weak<dyn Follower>>,
+pub(crate) struct Queues<T: ?Sized> {
+    by_number: Numbered<Weak<T>>,
     /// The numbers of the queues, by address.
     numbers: HashMap<usize, u64>,
 }
 
-impl Queues {
-    fn add(&mut self, queue: Weak<dyn Follower>) {
+impl<T: ?Sized> Default for Queues<T> {
+    fn default() -> Self {
+        Self {
+            by_number: Numbered::default(),
+            numbers: HashMap::default(),
+        }
+    }
+}
+
+impl<T: ?Sized> Queues<T> {
+    pub(crate) fn add(&mut self, queue: Weak<T>) {
         let address = queue.as_ptr().addr();
         self.numbers.insert(address, self.by_number.add(queue));
     }
 
-    fn remove(&mut self, queue: *const dyn Follower) {
+    /// Removes a queue. The pointer is only compared.
+    pub(crate) fn remove(&mut self, queue: *const T) {
         let number = self.numbers.remove(&queue.addr());
         number.and_then(|number| self.by_number.remove(number));
     }
 
-    fn all(&self) -> Vec<Weak<dyn Follower>> {
-        self.by_number.iter().cloned().collect()
+    /// Returns the queues that exist. Drop them with no lock held.
+    pub(crate) fn all(&self) -> Vec<Arc<T>> {
+        self.by_number.iter().filter_map(Weak::upgrade).collect()
     }
 }
 
@@ -125,8 +134,7 @@ impl Machine {
     }
 
     pub(crate) fn queues(&self) -> Vec<Arc<dyn Follower>> {
-        let queues = self.view.lock().queues.all();
-        queues.iter().filter_map(Weak::upgrade).collect()
+        self.view.lock().queues.all()
     }
 
     pub(crate) fn set_unbound_cpus(&self, cpus: Option<CpuSet>) {
@@ -176,7 +184,7 @@ impl Machine {
             pool.confine(topology.allowed());
             pool.set_quota(quota);
         }
-        for queue in queues.iter().filter_map(Weak::upgrade) {
+        for queue in queues {
             queue.follow(self);
         }
     }
@@ -211,6 +219,14 @@ impl Machine {
         // The machine may have changed before the pool was registered.
         pool.set_quota(self.quota(&self.topology()));
         pool
+    }
+
+    /// Returns the number of CPUs that the process may use, or the quota if that is less.
+    pub(crate) fn millicpus(&self) -> u64 {
+        let topology = self.topology();
+        let all = topology.allowed().len() as u64 * 1000;
+        let quota = self.quota(&topology).map(CpuQuota::millicpus);
+        quota.map_or(all, |quota| quota.min(all))
     }
 
     fn quota(&self, topology: &Topology) -> Option<CpuQuota> {

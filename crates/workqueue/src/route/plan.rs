@@ -14,6 +14,7 @@ use crate::{
         mayday::MaydayQueue,
         pool::PoolAttrs,
         pwq::{Pwq, WaitingPwq},
+        seats::GroupGate,
     },
 };
 
@@ -30,6 +31,8 @@ pub(crate) struct Design {
     pub(crate) ordered: bool,
     /// I: the rescuer's queue of requests, if there is a rescuer.
     pub(crate) mayday_queue: Option<Arc<MaydayQueue>>,
+    /// I: the gate of the queue's group, if it is in one.
+    pub(crate) group: Option<GroupGate>,
 }
 
 /// The design of a queue's routes, and all former ones.
@@ -40,8 +43,12 @@ pub(crate) struct Plan {
     nodes: Box<[u32]>,
     /// Every gate, with the index of its node.
     gates: Vec<(usize, Arc<Gate<WaitingPwq>>)>,
-    /// Set while the queue starts no items.
+    /// Set between a pause of the queue and its resume.
     paused: bool,
+    /// Set while the queue starts no items.
+    stopped: bool,
+    /// Set once the queue does not heed the pauses of its group, because it ends.
+    ends: bool,
     /// Every table that was ever published. Enqueuers may still read any of them.
     tables: Vec<Arc<Routes>>,
     /// Every pwq that is, or was, in a table. Items may still arrive on any of them.
@@ -63,6 +70,8 @@ impl Plan {
             nodes,
             gates: Vec::new(),
             paused: false,
+            stopped: false,
+            ends: false,
             tables: Vec::new(),
             pwqs: Vec::new(),
             dead: false,
@@ -118,14 +127,26 @@ impl Plan {
             .collect()
     }
 
-    /// Withdraws or restores all seats. Returns `true` if that is a change, and the pwqs that get a
-    /// seat.
+    /// Pauses or resumes the queue. Returns `true` if this is a change.
+    pub(crate) fn set_paused(&mut self, paused: bool) -> bool {
+        std::mem::replace(&mut self.paused, paused) != paused
+    }
+
+    /// Resumes the queue, and makes it ignore pauses of its group, because it ends.
+    pub(crate) fn pass_pauses(&mut self) {
+        (self.paused, self.ends) = (false, true);
+    }
+
+    /// Withdraws all seats if the queue is paused or its group is, and otherwise restores them.
+    /// Returns the pwqs that get a seat.
     #[must_use = "the waiters that got seats must be notified"]
-    pub(crate) fn set_paused(&mut self, paused: bool) -> (bool, Vec<WaitingPwq>) {
-        let changed = std::mem::replace(&mut self.paused, paused) != paused;
+    pub(crate) fn apply_pauses(&mut self, by_group: bool) -> Vec<WaitingPwq> {
+        let stopped = self.paused || by_group && !self.ends;
+        self.stopped = stopped;
         let gates = self.gates.iter();
-        let waiters = gates.flat_map(|(_, gate)| gate.set_paused(paused));
-        (changed, waiters.collect())
+        gates
+            .flat_map(|(_, gate)| gate.set_paused(stopped))
+            .collect()
     }
 
     pub(crate) fn gates(&self) -> Vec<Arc<Gate<WaitingPwq>>> {
@@ -154,7 +175,7 @@ impl Plan {
         let max = self.design.max_active;
         let stocks_for = of_model.unwrap_or(stocks_for);
         let gate = Arc::new(Gate::new(max, factor, cpus_by_node, stocks_for));
-        if self.paused {
+        if self.stopped {
             // A new gate has no waiters.
             let _ = gate.set_paused(true);
         }
@@ -234,6 +255,7 @@ impl Plan {
                 pool: pool.clone(),
                 core: core.clone(),
                 gate,
+                group: self.design.group.clone(),
                 mayday_queue: self.design.mayday_queue.clone(),
                 node,
                 anchors: OnceLock::new(),

@@ -106,6 +106,44 @@ impl QueueReport {
     }
 }
 
+/// The counters of a group, and the sums of its present queues. They are not all read at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct GroupStats {
+    /// The ceiling, if there is one.
+    pub max_active: Option<u32>,
+    /// Threads that run items of the group now, without those that wait inside an item. Threads
+    /// that are about to run items count, too.
+    pub nr_active: u32,
+    /// Part of `nr_active` that is above `max_active`, because threads have returned from a wait or
+    /// the ceiling was lowered.
+    pub nr_over: u32,
+    /// Number of times that a queue waits in a pool for a seat of the group.
+    pub nr_waiting: usize,
+    /// Queues of the group.
+    pub nr_queues: usize,
+    /// Items of the queues that wait.
+    pub nr_inactive: usize,
+    /// Items that workers have started.
+    pub started: u64,
+    /// Items that workers have completed.
+    pub completed: u64,
+    /// Items that their joiners ran.
+    pub helped: u64,
+    /// CPU time of the items, in microseconds.
+    pub cpu_time_us: u64,
+}
+
+impl GroupStats {
+    pub(crate) fn add(&mut self, queue: &QueueStats) {
+        self.nr_inactive += queue.nr_inactive;
+        self.started += queue.started;
+        self.completed += queue.completed;
+        self.helped += queue.helped;
+        self.cpu_time_us += queue.cpu_time_us;
+    }
+}
+
 /// A report of one queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]

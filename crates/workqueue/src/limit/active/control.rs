@@ -1,10 +1,26 @@
-//! Rare operations on a gate: changing the number of seats, pausing, and waiting for helpers.
+//! Rare operations on a gate: changing the number of seats, pausing, and waiting for helpers; and
+//! those of the gate of a group, of which many queues need a seat.
+//!
+//! # Queues take turns
+//!
+//! At the gate of a group, a queue with many pwqs must not get more seats than one with a single
+//! pwq. Each entry of the wait queue therefore has a *turn*, and the lowest is served first. An
+//! entry's turn is the one after the last of its queue, but at least that of the entry that was
+//! served last, so that a queue saves up no turns. This is start-time fair queueing, in which each
+//! seat costs one.
 
 use std::ops::Deref;
 
-use sync::{atomic::Ordering, twin, unmodelled::Arc};
+use sync::{
+    atomic::{AtomicU64, Ordering},
+    thread, twin,
+    unmodelled::Arc,
+};
 
-use super::{Closed, Gate, HELP_WAITS, PAUSED, Phase, STAY_CLOSED, WaitQueue};
+use super::{
+    ACTIVE_MASK, ACTIVE_ONE, Closed, Entry, Gate, HELP_WAITS, PAUSED, Phase, STAY_CLOSED,
+    WaitQueue, Word,
+};
 
 impl<S> Deref for Closed<S> {
     type Target = Gate<S>;
@@ -23,6 +39,82 @@ impl<S> Drop for Closed<S> {
                 self.0.word.fetch_and(!STAY_CLOSED, Ordering::Relaxed);
             }
         }
+    }
+}
+
+impl<S> WaitQueue<S> {
+    /// Adds an entry; see the top of this file.
+    pub(super) fn add(&mut self, waiter: S, node: usize, last_turn: Option<&AtomicU64>) {
+        let turn = last_turn.map_or(0, |last| {
+            // Relaxed: `last` is guarded by the lock of this wait queue.
+            let turn = self.turn.max(last.load(Ordering::Relaxed) + 1);
+            last.store(turn, Ordering::Relaxed);
+            turn
+        });
+        let at = self.entries.partition_point(|entry| entry.turn <= turn);
+        let entry = Entry { waiter, node, turn };
+        self.entries.insert(at, entry);
+    }
+
+    /// Removes an entry that gets a seat.
+    pub(super) fn serve(&mut self, at: usize) -> Option<Entry<S>> {
+        let entry = self.entries.remove(at)?;
+        self.turn = self.turn.max(entry.turn);
+        Some(entry)
+    }
+}
+
+/// The gate of a group.
+impl<S> Gate<S> {
+    /// Acquires a seat, or joins the wait queue in the turn of a queue whose last turn was
+    /// `last_turn`. Call it with the waiter's pool locked.
+    pub(crate) fn enter_in_turn(&self, last_turn: &AtomicU64, waiter: impl FnOnce() -> S) -> bool {
+        let last_turn = (!twin::armed("group: pwqs take turns")).then_some(last_turn);
+        self.enter_or_queue_at(0, last_turn, waiter)
+    }
+
+    /// Acquires a seat even if none is free, for a thread that had one and cannot wait for another.
+    ///
+    /// The count does not overflow: there are fewer than 65,536 threads, as in the pool's census.
+    pub(crate) fn count(&self) {
+        if twin::armed("group: a returning thread asks") {
+            while !self.try_enter(0) {
+                thread::yield_now();
+            }
+            return;
+        }
+        if self.try_enter(0) && !twin::armed("group: a returning thread counts twice") {
+            return;
+        }
+        let mut from = self.load();
+        loop {
+            assert!(from.0 & ACTIVE_MASK < ACTIVE_MASK, "too many threads");
+            match Self::transition(&self.word, from, Word(from.0 + ACTIVE_ONE)) {
+                Ok(()) => return,
+                Err(now) => from = now,
+            }
+        }
+    }
+
+    /// Removes a waiter from the wait queue. Returns `false` if no entry `matches`. Call it with
+    /// the waiter's pool locked.
+    pub(crate) fn withdraw(&self, matches: impl Fn(&S) -> bool) -> bool {
+        if !self.load().has_waiters() {
+            return false;
+        }
+        let mut wait_queue = self.wait_queue.lock();
+        let mut entries = wait_queue.entries.iter();
+        let at = entries.position(|entry| matches(&entry.waiter));
+        at.is_some_and(|at| {
+            wait_queue.entries.remove(at);
+            self.note_waiters(&wait_queue);
+            true
+        })
+    }
+
+    /// Returns the number of waiters for a seat.
+    pub(crate) fn nr_waiting(&self) -> usize {
+        self.wait_queue.lock().entries.len()
     }
 }
 
@@ -77,7 +169,7 @@ impl<S> Gate<S> {
         while let Some(at) = self.next(wait_queue)
             && self.try_enter_here(wait_queue.entries[at].node)
         {
-            admitted.extend(wait_queue.entries.remove(at).map(|entry| entry.waiter));
+            admitted.extend(wait_queue.serve(at).map(|entry| entry.waiter));
         }
         self.note_waiters(wait_queue);
         admitted

@@ -1,0 +1,378 @@
+//! Groups: one ceiling for many queues, and pausing, draining and cancelling them together.
+
+use crate::support::*;
+
+fn group(max_active: u32, registry: &Registry) -> Group {
+    must_end();
+    let builder = Group::builder("group").max_active(max_active);
+    builder.build_in(registry).unwrap()
+}
+
+/// Builds a group of one seat, and two of its queues, whose joiners do not help.
+fn one_seat() -> (Group, Workqueue, Workqueue) {
+    one_seat_on(&registry("4 core"))
+}
+
+fn one_seat_on(registry: &Registry) -> (Group, Workqueue, Workqueue) {
+    let group = group(1, registry);
+    let [first, second] =
+        ["first", "second"].map(|name| queue(name).group(&group).help(false).on(registry));
+    (group, first, second)
+}
+
+/// Returns `true` if `group` holds no seat and none of its queues waits for one.
+fn is_at_rest(group: &Group) -> bool {
+    let stats = group.stats();
+    (stats.nr_active, stats.nr_over, stats.nr_waiting) == (0, 0, 0)
+}
+
+#[test]
+fn ceiling_holds_over_all_queues_and_pools_together() {
+    let registry = registry("64 core");
+    for max in [1, 2, 3] {
+        let (group, gauge) = (group(max, &registry), Gauge::default());
+        let queues = [1, 512, 512].map(|max| {
+            let builder = queue("crowd").affinity(Cpu).max_active(max);
+            builder.group(&group).on(&registry)
+        });
+        threads(8, |i| {
+            pin(i);
+            for n in 0..300 {
+                let gauge = gauge.clone();
+                let handle = queues[n % 3].spawn(move || gauge.within(thread::yield_now));
+                if n % 4 == 0 {
+                    handle.join().unwrap();
+                }
+            }
+        });
+        group.drain_timeout(PATIENCE).unwrap();
+        let most = gauge.most();
+        assert!(most <= max as usize, "{most} at once, {max} allowed");
+        assert!(is_at_rest(&group), "{:?}", group.stats());
+        assert_eq!(group.stats().started + group.stats().helped, 2400);
+    }
+}
+
+#[test]
+fn changed_ceiling_holds_from_then_on() {
+    let registry = registry("8 core");
+    let group = group(1, &registry);
+    let queue = queue("queue").group(&group).on(&registry);
+    let meet = |count: usize| {
+        let all = Arc::new(Barrier::new(count));
+        for _ in 0..count {
+            let all = all.clone();
+            queue.spawn_detached(move || _ = all.wait()).unwrap();
+        }
+    };
+    // These items end only if they run at the same time.
+    meet(3);
+    group.set_max_active(3).unwrap();
+    queue.drain().unwrap();
+    group.set_max_active(None).unwrap();
+    assert_eq!(group.stats().max_active, None);
+    meet(8);
+    queue.drain().unwrap();
+    group.set_max_active(2).unwrap();
+    let gauge = Gauge::default();
+    gauge.crowd(&queue, 200);
+    queue.drain().unwrap();
+    assert!(gauge.most() <= 2);
+}
+
+#[test]
+fn ceiling_per_cpu_follows_the_machine() {
+    let machine = Topology::synthetic("8 core").unwrap();
+    let registry = registry("8 core");
+    let builder = Group::builder("group").max_active_per_cpu(1.5);
+    let group = builder.build_in(&registry).unwrap();
+    assert_eq!(group.stats().max_active, Some(12));
+    let part = machine.restricted_to(&"0-2".parse().unwrap()).unwrap();
+    registry.set_topology(part);
+    assert_eq!(group.stats().max_active, Some(5));
+    group.set_max_active_per_cpu(2.0).unwrap();
+    assert_eq!(group.stats().max_active, Some(6));
+}
+
+#[test]
+fn items_of_a_full_group_may_wait_for_each_other() {
+    let registry = registry("4 core");
+    let (group, first, second) = one_seat_on(&registry);
+    let third = queue("third").group(&group).help(false).on(&registry);
+    let outer = first.spawn(move || {
+        let inner = second.spawn(move || third.spawn(|| 7).join().unwrap());
+        inner.join().unwrap()
+    });
+    assert_eq!(outer.join().unwrap(), 7);
+    group.drain_timeout(PATIENCE).unwrap();
+    assert!(is_at_rest(&group));
+}
+
+#[test]
+fn returning_thread_goes_on_though_the_group_is_full() {
+    let (group, first, second) = one_seat();
+    let (plug, hole) = stopper();
+    let (go, returned) = (second.spawn(|| ()), Count::default());
+    let runs = returned.clone();
+    let outer = first.spawn({
+        let second = second.clone();
+        move || {
+            let inner = second.spawn(|| ());
+            // This one gets the seat after the inner one, before this thread is back or after.
+            second.spawn_detached(move || hole.sit()).unwrap();
+            inner.join().unwrap();
+            runs.add();
+        }
+    });
+    go.join().unwrap();
+    plug.wait_until_stuck();
+    // The item ends while another one has the only seat.
+    outer.join().unwrap();
+    assert_eq!(returned.get(), 1);
+    plug.release();
+    group.drain_timeout(PATIENCE).unwrap();
+    assert!(is_at_rest(&group));
+}
+
+#[test]
+fn thread_that_blocks_keeps_its_seat() {
+    let (group, first, second) = one_seat();
+    let (plug, hole) = stopper();
+    first
+        .spawn_detached(|| workqueue::blocking(move || hole.sit()))
+        .unwrap();
+    plug.wait_until_stuck();
+    let (work, count) = counted();
+    second.enqueue(&work);
+    wait_until(|| group.stats().nr_waiting == 1);
+    assert_eq!((group.stats().nr_active, count.get()), (1, 0));
+    plug.release();
+    work.flush().unwrap();
+    assert_eq!(count.get(), 1);
+}
+
+#[test]
+fn joiner_runs_no_item_of_a_full_group() {
+    let registry = registry("4 core");
+    let group = group(1, &registry);
+    let [first, second] = ["first", "second"].map(|it| queue(it).group(&group).on(&registry));
+    let plug = plug_into(&first);
+    let (work, count) = counted();
+    second.enqueue(&work);
+    thread::scope(|scope| {
+        scope.spawn(|| work.flush().unwrap());
+        wait_until(|| is_slept_for(&work));
+        assert_eq!((count.get(), second.stats().helped), (0, 0));
+        plug.release();
+    });
+    assert_eq!(count.get(), 1);
+}
+
+#[test]
+fn joiner_inside_of_a_full_group_lends_its_seat() {
+    // The only worker is in the outer item, and no other one is requested.
+    let registry = unwatched("1 core");
+    let group = group(1, &registry);
+    let [first, second] = ["first", "second"].map(|it| queue(it).group(&group).on(&registry));
+    let handle = first.spawn({
+        let second = second.clone();
+        move || second.spawn(|| 7).join().unwrap()
+    });
+    assert_eq!(handle.join().unwrap(), 7);
+    group.drain_timeout(PATIENCE).unwrap();
+    assert_eq!(group.stats().started + group.stats().helped, 2);
+    assert!(is_at_rest(&group));
+}
+
+#[test]
+fn queue_without_items_does_not_wait_for_its_group() {
+    let (group, first, second) = one_seat();
+    let plug = plug_into(&first);
+    for cancels_all in [false, true] {
+        let mut handle = second.spawn(|| ());
+        wait_until(|| group.stats().nr_waiting == 1);
+        if cancels_all {
+            second.cancel_all();
+        } else {
+            handle.cancel();
+        }
+        // The group is still full.
+        second.drain().unwrap();
+        assert_eq!((second.stats().nr_active, group.stats().nr_waiting), (0, 0));
+    }
+    plug.release_and_drain(&first);
+    assert!(is_at_rest(&group));
+}
+
+#[test]
+fn pause_holds_for_all_queues_and_for_new_ones() {
+    let registry = registry("4 core");
+    let (group, first, second) = one_seat_on(&registry);
+    assert!(second.pause());
+    assert!(group.pause() && !group.pause());
+    let third = queue("third").group(&group).on(&registry);
+    let queues = [&first, &second, &third];
+    let handles = queues.map(|queue| queue.spawn(|| ()));
+    assert!(is_at_rest(&group));
+    assert_eq!(group.stats().nr_inactive, 3);
+    assert!(group.resume() && !group.resume());
+    let [of_first, of_second, of_third] = handles;
+    of_first.join().unwrap();
+    of_third.join().unwrap();
+    // It was paused by itself, too.
+    assert!(!of_second.is_finished());
+    assert!(second.resume());
+    of_second.join().unwrap();
+}
+
+#[test]
+fn queue_that_ends_passes_the_pause_of_its_group() {
+    let (group, first, second) = one_seat();
+    group.pause();
+    let handles = [first.spawn(|| ()), second.spawn(|| ())];
+    drop(first);
+    second.destroy().unwrap();
+    for handle in handles {
+        handle.join().unwrap();
+    }
+    assert_eq!(group.stats().nr_queues, 1);
+    drop(second);
+    assert_eq!(group.stats().nr_queues, 0);
+}
+
+#[test]
+fn drain_accepts_items_of_the_group_only() {
+    let registry = registry("4 core");
+    let (group, first, second) = one_seat_on(&registry);
+    let (plug, hole) = stopper();
+    let (late, count) = counted();
+    first
+        .spawn_detached({
+            let (second, group, registry) = (second.clone(), group.clone(), registry.clone());
+            move || {
+                hole.sit();
+                second.enqueue(&late);
+                let new = queue("new").group(&group).on(&registry);
+                new.spawn_detached(move || drop(late)).unwrap();
+                new.close_in_background();
+            }
+        })
+        .unwrap();
+    plug.wait_until_stuck();
+    thread::scope(|scope| {
+        let drain = scope.spawn(|| group.drain_timeout(PATIENCE));
+        wait_until(|| is_closed(second.try_spawn(|| ())));
+        // A queue that joins during the drain is closed, too.
+        let new = queue("new").group(&group).on(&registry);
+        assert!(is_closed(new.try_spawn(|| ())));
+        plug.release();
+        drain.join().unwrap().unwrap();
+        assert_eq!(count.get(), 1);
+        new.spawn(|| ()).join().unwrap();
+    });
+    second.spawn(|| ()).join().unwrap();
+}
+
+#[test]
+fn drain_names_the_items_of_all_queues_that_are_left() {
+    let (group, first, second) = one_seat();
+    let plug = plug_into(&first);
+    second.spawn_detached(|| ()).unwrap();
+    let error = group.drain_timeout(Duration::ZERO).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.starts_with("group \"group\" still has 2 items: "),
+        "{text}"
+    );
+    // The queues accept items again.
+    first.spawn_detached(|| ()).unwrap();
+    plug.release();
+    group.drain_timeout(PATIENCE).unwrap();
+}
+
+#[test]
+fn an_item_cannot_drain_its_own_group() {
+    let (group, first, _second) = one_seat();
+    let inner = group.clone();
+    let error = first.spawn(move || inner.drain_timeout(HOUR).unwrap_err());
+    let text = error.join().unwrap().to_string();
+    assert_eq!(
+        text,
+        "an item of group \"group\" cannot wait for its own group"
+    );
+}
+
+#[test]
+fn cancelled_closure_may_wait_for_items_of_other_queues() {
+    let (group, first, second) = one_seat();
+    group.pause();
+    let others = second.spawn(|| ());
+    let outcome = Arc::new(Mutex::new(None));
+    let at_end = at_drop({
+        let outcome = outcome.clone();
+        move || *outcome.lock().unwrap() = Some(others.join())
+    });
+    first.spawn_detached(move || drop(at_end)).unwrap();
+    let delayed = DelayedWork::new(|| ());
+    second.enqueue_after(&delayed, HOUR);
+    assert_eq!(group.cancel_all(), 3);
+    assert!(is_cancelled(outcome.lock().unwrap().take().unwrap()));
+    group.resume();
+    assert_eq!(group.cancel_all(), 0);
+    assert!(is_at_rest(&group));
+}
+
+#[test]
+fn rescuer_runs_items_of_a_full_group() {
+    let registry = registry("1 core");
+    registry.refuse_threads(true);
+    let group = group(1, &registry);
+    let plain = queue("plain").group(&group).help(false).on(&registry);
+    // The registry's own rescuer runs this item, and has the only seat.
+    let plug = plug_into(&plain);
+    let reclaim = queue("reclaim")
+        .with_rescuer()
+        .help(false)
+        .group(&group)
+        .on(&registry);
+    for i in 0..3 {
+        assert_eq!(reclaim.spawn(move || i).join().unwrap(), i);
+    }
+    assert_eq!(reclaim.stats().rescued, 3);
+    plug.release_and_drain(&plain);
+    group.drain_timeout(PATIENCE).unwrap();
+    assert!(is_at_rest(&group));
+}
+
+#[test]
+fn settings_out_of_range_are_named() {
+    let registry = registry("1 core");
+    let build = |builder: GroupBuilder| builder.build_in(&registry).unwrap_err().to_string();
+    let named = || Group::builder("group");
+    for (error, expected) in [
+        (
+            build(named().max_active(0)),
+            "max_active 0 of a group is not between 1 and 4096",
+        ),
+        (
+            build(named().max_active_per_cpu(-0.5)),
+            "max_active_per_cpu -0.5 is not above 0 and at most 64",
+        ),
+    ] {
+        assert_eq!(error, expected);
+    }
+    let group = group(1, &registry);
+    assert!(group.set_max_active(4097).is_err() && group.set_max_active_per_cpu(65.0).is_err());
+    assert_eq!(group.stats().max_active, Some(1));
+    let build = |builder: Builder, registry| builder.build_in(registry).unwrap_err();
+    let other = self::registry("1 core");
+    let error = build(queue("queue").group(&group), &other);
+    assert_eq!(
+        error.to_string(),
+        "group \"group\" belongs to another registry"
+    );
+    assert!(matches!(
+        build(queue("queue").group(&group).bh(), &registry),
+        BuildError::Bh
+    ));
+}

@@ -1,0 +1,67 @@
+//! Lending the seats of groups while a thread waits inside an item.
+//!
+//! # The protocol
+//!
+//! A thread has at most one seat of each group: a worker acquires it for a batch, a helper for the
+//! outermost run of the group on its stack. The thread releases these seats before it sleeps in a
+//! wait of the library, and takes them again afterwards, without waiting for them:
+//!
+//! ```text
+//! wait:  leave each group of the runs on this stack;  sleep;  count in each group again
+//! ```
+//!
+//! - *A waiter keeps no seat.* Otherwise an item that waits for an item of another queue of its
+//!   group would wait for itself. Twin `group: a waiter keeps its seats`.
+//! - *A returning thread does not wait for a seat.* Between its wait and its end an item may hold a
+//!   lock that the present holder of the seat needs, so a second wait inside of an item could
+//!   deadlock. More threads than `max_active` may therefore run for a while, at most as many as have
+//!   waited. Until the count has fallen again, no item starts. Twin `group: a returning thread asks`.
+//!
+//! A thread that blocks otherwise, also in [`blocking`](crate::blocking), keeps its seats: a group
+//! limits the threads that use a disk or a device, and these block. The seat of the queue is never
+//! lent to another thread, as in the kernel.
+//!
+//! The runs of this stack tell which seats the thread has: each run that has a seat of its queue has
+//! one of the group, its own or that of an outer run. If a thread continues the runs of a thread
+//! that waits for it (`wait.rs`), that thread has lent its seats, so a helper acquires its own.
+
+use sync::twin;
+
+use super::run::own_homes;
+use crate::pools::{
+    pwq::{Pwq, WaitingPwq},
+    seats::HelperSeats,
+};
+
+/// Acquires the seats of a helper of an item of `home`. `lent` is `true` if an outer run of the
+/// queue on this thread lends its seat.
+#[inline]
+pub(crate) fn try_help(home: &Pwq, lent: bool) -> Option<HelperSeats> {
+    home.try_help(lent, |group| {
+        let mut counts = false;
+        own_homes(|home| counts |= home.is_in(group));
+        counts
+    })
+}
+
+/// Releases this thread's seats of groups if it `lends` them, and otherwise takes them again.
+pub(crate) fn lend(lends: bool) {
+    if twin::armed("group: a waiter keeps its seats") {
+        return;
+    }
+    // The runs do not change while the thread sleeps, so both calls find the same seats.
+    let mut known: Vec<*const Pwq> = Vec::new();
+    own_homes(|home| {
+        let Some(group) = &home.group else { return };
+        // SAFETY: the runs on this stack keep their homes.
+        if known.iter().any(|it| unsafe { &**it }.is_in(group)) {
+            return;
+        }
+        known.push(home);
+        if !lends {
+            group.count();
+        } else if let Some(waiter) = home.leave_group() {
+            WaitingPwq::take_seat(waiter);
+        }
+    });
+}

@@ -1,0 +1,185 @@
+//! Draining and cancelling all queues of a group.
+//!
+//! # Draining
+//!
+//! A drain of a group closes all its queues, and waits for one after the other. Items of one queue
+//! may queue items on a queue that was drained before. When all have been drained once, the drain
+//! therefore checks all of them as the drain of one queue checks its pools (`drain.rs`): two passes
+//! over all queues must find nothing in flight, and count the same number of items in each queue. A
+//! queue that joins during the two passes is checked, too. Twin `group drain: overlooks who joins`.
+//!
+//! A queue may be destroyed meanwhile, because the drain has no handle of it. Its pwqs are then
+//! gone, and it counts as drained.
+//!
+//! # Cancelling
+//!
+//! `execute/cancel_cut.rs` has the order of a cancel, which holds here for the items of all queues:
+//! first all are taken, then all end, then wakers are called and closures dropped. A destructor that
+//! waits for an item of another queue of the group thus finds that it has ended. Twin
+//! `group cancel: tells before all are taken`.
+
+use std::time::Duration;
+
+use base::internal::wake::report;
+use sync::{time, twin};
+
+use super::{
+    drain::{DrainError, Pass},
+    flush::{OwnQueueError, Refusal},
+};
+use crate::{
+    execute::{
+        cancel_cut::Cancelled,
+        wait::{self, reported},
+    },
+    observe::left::{Kind, StillBusy},
+    queues::{
+        group::{Group, GroupInner},
+        timers::nanos,
+    },
+};
+
+impl Group {
+    /// Waits until no queue of the group has a queued, running or suspended item, but at most
+    /// `timeout`, and then returns the remaining items as an error. During the wait, the queues
+    /// accept items only from items of the group. This holds for queues that join during the wait,
+    /// too.
+    ///
+    /// After an error the queues accept items again, and the remaining items continue.
+    ///
+    /// # Blocking
+    ///
+    /// As [`Workqueue::drain_timeout`](crate::Workqueue::drain_timeout), for all queues. A paused
+    /// queue that has items is not drained before it is resumed.
+    ///
+    /// # Panics
+    ///
+    /// Inside an item of a bottom-half queue, which must not wait. Nothing has changed then.
+    ///
+    /// # Errors
+    ///
+    /// [`DrainError::OwnQueue`] from inside an item of the group, because the drain would wait for
+    /// itself; nothing has changed then. [`DrainError::StillBusy`] if items remain.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::workqueue::{Group, Workqueue};
+    /// use std::time::Duration;
+    ///
+    /// let tenant = Group::builder("tenant").build()?;
+    /// let parse = Workqueue::builder("parse").group(&tenant).build()?;
+    /// let store = Workqueue::builder("store").group(&tenant).build()?;
+    /// // The items of one queue may queue items on another one, also during the drain.
+    /// let parsed = parse.spawn(move || store.spawn(|| "stored"));
+    /// tenant.drain_timeout(Duration::from_secs(10))?;
+    /// assert_eq!(parsed.join()?.join()?, "stored");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn drain_timeout(&self, timeout: Duration) -> Result<(), DrainError> {
+        let inner = &*self.inner;
+        inner.must_be_at_home();
+        if inner.runs_here() {
+            let error = OwnQueueError::new(&inner.name, Refusal::OwnGroup);
+            return Err(reported(error).into());
+        }
+        report::must_be_free_to_sleep();
+        let end_ns = time::now_ns().saturating_add(nanos(timeout));
+        let _draining = inner.while_draining();
+        if inner.drain_by(end_ns) {
+            return Ok(());
+        }
+        let queues = inner.queues();
+        let left = queues.iter().flat_map(|queue| queue.left_items());
+        Err(StillBusy::new(Kind::Group, &inner.name, left).into())
+    }
+
+    /// Cancels all pending and delayed items of all queues of the group. Returns the number of
+    /// cancelled items.
+    ///
+    /// For each queue it does the same as
+    /// [`Workqueue::cancel_all`](crate::Workqueue::cancel_all). The items of all queues end before
+    /// a waker is called or a closure is dropped, so a destructor may wait for a cancelled item of
+    /// another queue.
+    ///
+    /// # Cost
+    ///
+    /// That of one [`Workqueue::cancel_all`](crate::Workqueue::cancel_all) for each queue.
+    ///
+    /// # Blocking
+    ///
+    /// Never waits for an item, as [`Workqueue::cancel_all`](crate::Workqueue::cancel_all). An item
+    /// of the group may call it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::workqueue::{Group, JoinError, Workqueue};
+    ///
+    /// let tenant = Group::builder("tenant").build()?;
+    /// let queue = Workqueue::builder("example").group(&tenant).build()?;
+    /// tenant.pause();
+    /// let handle = queue.spawn(|| ());
+    /// assert_eq!(tenant.cancel_all(), 1);
+    /// assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel_all(&self) -> usize {
+        self.inner.must_be_at_home();
+        let queues = self.inner.queues();
+        let mut cancelled = Cancelled::default();
+        queues
+            .iter()
+            .for_each(|queue| queue.take_timers(&mut cancelled));
+        let mut nr_items = 0;
+        for queue in &queues {
+            queue.take_items(&mut cancelled);
+            if twin::armed("group cancel: tells before all are taken") {
+                let part = std::mem::take(&mut cancelled);
+                nr_items += part.nr_items();
+                part.end().run();
+            }
+        }
+        nr_items += cancelled.nr_items();
+        cancelled.end().run();
+        nr_items
+    }
+}
+
+impl GroupInner {
+    /// Waits until all queues are drained, at most until `end_ns`. Returns `true` if they are.
+    fn drain_by(&self, end_ns: u64) -> bool {
+        loop {
+            for queue in self.queues() {
+                wait::before_flushing(&queue.core);
+                let settled = &queue.core.settled;
+                if !settled.wait_until_by(end_ns, || queue.is_drained()) {
+                    return false;
+                }
+            }
+            if self.is_drained() {
+                return true;
+            }
+        }
+    }
+
+    /// Returns `true` if no item of any queue is queued or running.
+    fn is_drained(&self) -> bool {
+        loop {
+            let nr_joined = self.nr_joined();
+            let queues = self.queues();
+            let read_pass = |pass| -> Option<Vec<u64>> {
+                queues.iter().map(|queue| queue.read_pass(pass)).collect()
+            };
+            match (read_pass(Pass::First), read_pass(Pass::Second)) {
+                (Some(first), Some(second)) if first == second => {}
+                (Some(_), Some(_)) => continue,
+                _ => return false,
+            }
+            let overlooks = twin::armed("group drain: overlooks who joins");
+            if self.nr_joined() == nr_joined || overlooks {
+                return true;
+            }
+        }
+    }
+}

@@ -1,0 +1,531 @@
+//! Groups of queues: the handle, the members, the ceiling and the pause.
+//!
+//! # The protocol
+//!
+//! The ceiling of a group is a gate, as that of a queue; `pools/seats.rs` says how a pwq gets a seat
+//! of both. A pause and a drain concern each queue of the group. They make their change in the
+//! group first, and then in each member. A new member does the opposite:
+//!
+//! ```text
+//! pause:  paused = true;  lock members: copy;  for each: stop if paused
+//! drain:  lock members: nr_drains += 1, close each
+//! joiner: lock members: add, close if nr_drains > 0;  stop if paused
+//! ```
+//!
+//! If the copy of a pause comes before the addition, the joiner finds `paused`. Otherwise the pause
+//! finds the joiner. Twin `group: a pause overlooks who joins`.
+//!
+//! A queue that ends ignores the pauses of its group, as it ignores its own, because the thread that
+//! drops its last handle waits for its items.
+
+use std::fmt;
+
+use base::internal::wake::report;
+use sync::{
+    Mutex,
+    atomic::{AtomicBool, Ordering},
+    fork::Process,
+    twin,
+    unmodelled::Arc,
+};
+
+use super::{queue::Inner, registry::Registry};
+use crate::{
+    execute::{lend::lend, run::runs_in_group},
+    limit::active::Gate,
+    pools::{pwq::WaitingPwq, seats::GroupGate},
+    route::{
+        attrs::{BuildError, MAX_GROUP_ACTIVE, MAX_GROUP_PER_CPU},
+        machine::{Follower, Machine, Queues},
+        stats::{GroupStats, QueueReport},
+    },
+};
+
+/// A group of queues, which share a ceiling and can be paused, drained and cancelled together.
+///
+/// ```
+/// use afterwork::workqueue::{Group, Workqueue};
+/// use std::time::Duration;
+///
+/// let tenant = Group::builder("tenant 7").max_active(8).build()?;
+/// let reads = Workqueue::builder("reads").group(&tenant).build()?;
+/// let index = Workqueue::builder("index").group(&tenant).max_active(2).build()?;
+/// let found = reads.spawn(|| "found");
+/// index.spawn_detached(|| ())?;
+///
+/// tenant.set_max_active(2)?; // from now on, two items of both queues run at once
+/// if let Err(left) = tenant.drain_timeout(Duration::from_secs(5)) {
+///     eprintln!("{left}");
+///     tenant.cancel_all();
+/// }
+/// assert_eq!(found.join()?, "found");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A `Group` is a handle. The group exists as long as a handle or a queue of it does. Dropping it
+/// never waits.
+///
+/// # Guarantees
+///
+/// - If the group has a ceiling, an item of its queues starts only while fewer than `max_active`
+///   threads run items of the group, in the whole process. `max_active` of each queue holds, too.
+/// - If the group is full, its queues take turns, whatever the number of pools in which they have
+///   items. A queue that waits for a seat of the group holds one of its own, which counts in
+///   `nr_active` of its [`stats`](Workqueue::stats).
+/// - While an item waits in this library (in a join, a flush, a drain, for capacity, in
+///   [`block_on`](crate::block_on), in a scope, in a mailbox or a grace period), it does not count
+///   toward the group's `max_active`. Items of one group may therefore wait for each other. When
+///   the wait has ended, the item continues at once, even if the group is full. More than
+///   `max_active` threads may run items then, at most as many as have waited, and no item starts
+///   until there are fewer.
+/// - An item that blocks otherwise counts: on I/O, on a lock, or in
+///   [`blocking`](crate::blocking). If the holders of all seats block until an item of the group
+///   has run, none of them makes progress.
+/// - A joiner runs its item on its own thread only if the group has a free seat, or if the joiner
+///   runs an item of the group itself.
+/// - A rescuer ([`with_rescuer`](crate::Builder::with_rescuer)) runs items although the group is
+///   full.
+///
+/// [`Workqueue::stats`]: crate::Workqueue::stats
+/// [`Workqueue`]: crate::Workqueue
+///
+/// # Cost
+///
+/// A batch of items acquires and releases a seat of the group, which each costs about as much as a
+/// seat of the queue. A queue without a group pays one comparison for a batch.
+///
+/// # Panics
+///
+/// In a child of `fork`, each call panics, as for a queue.
+#[derive(Clone)]
+#[doc(alias("cgroup", "scheduling_group", "tenant", "resource_group"))]
+pub struct Group {
+    pub(crate) inner: Arc<GroupInner>,
+}
+
+pub(crate) struct GroupInner {
+    /// I
+    pub(crate) name: Box<str>,
+    /// A: the seats of the group.
+    pub(crate) gate: GroupGate,
+    /// I
+    machine: Arc<Machine>,
+    /// I: the process that built the group.
+    process: Process,
+    /// A: set between a pause and a resume.
+    paused: AtomicBool,
+    members: Mutex<Members>,
+    ceiling: Mutex<Ceiling>,
+}
+
+#[derive(Default)]
+struct Members {
+    queues: Queues<Inner>,
+    /// The number of drains in progress.
+    nr_drains: u32,
+    /// The number of queues that ever joined.
+    nr_joined: u64,
+}
+
+/// A drain of a group in progress. Until it is dropped, also by unwinding, the queues reject items
+/// from outside of the group.
+pub(crate) struct GroupDrain<'a>(&'a GroupInner);
+
+/// The `max_active` of a group.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Ceiling {
+    None,
+    Max(u32),
+    PerCpu(f64),
+}
+
+/// The seats of a group without a ceiling: half of the number that a gate can count, so that it can
+/// count threads that return from a wait, too.
+const UNLIMITED: u32 = 1 << 15;
+
+impl Ceiling {
+    fn check(self) -> Result<Self, BuildError> {
+        match self {
+            Self::Max(max) if !(1..=MAX_GROUP_ACTIVE).contains(&max) => {
+                Err(BuildError::GroupMaxActive(max))
+            }
+            Self::PerCpu(factor) if !(factor > 0.0 && factor <= MAX_GROUP_PER_CPU) => {
+                Err(BuildError::GroupPerCpu(factor))
+            }
+            _ => Ok(self),
+        }
+    }
+
+    /// Returns the number of seats for `millicpus` thousandths of a CPU.
+    fn nr_seats(self, millicpus: u64) -> u32 {
+        match self {
+            Self::None => UNLIMITED,
+            Self::Max(max) => max,
+            // A conversion from a float saturates.
+            Self::PerCpu(factor) => {
+                ((factor * millicpus as f64 / 1000.0).ceil() as u32).clamp(1, UNLIMITED)
+            }
+        }
+    }
+}
+
+/// Configures a group and builds it. Created by [`Group::builder`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct GroupBuilder {
+    name: String,
+    ceiling: Ceiling,
+}
+
+impl GroupBuilder {
+    /// Sets how many threads run items of the group at once, from 1 to
+    /// [`MAX_GROUP_ACTIVE`](crate::MAX_GROUP_ACTIVE). The default is no ceiling.
+    pub fn max_active(mut self, max_active: u32) -> Self {
+        self.ceiling = Ceiling::Max(max_active);
+        self
+    }
+
+    /// Sets how many threads run items of the group at once: `factor` times the number of CPUs that
+    /// the process may use, or of the CPU quota if that is less, rounded up. The factor is above 0
+    /// and at most 64.
+    ///
+    /// The ceiling follows changes of the machine and of the quota.
+    pub fn max_active_per_cpu(mut self, factor: f64) -> Self {
+        self.ceiling = Ceiling::PerCpu(factor);
+        self
+    }
+
+    /// Builds the group for queues of the process-wide registry.
+    ///
+    /// # Blocking
+    ///
+    /// As [`Builder::build`](crate::Builder::build).
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::GroupMaxActive`] and [`BuildError::GroupPerCpu`] if the ceiling is out of
+    /// range; [`BuildError::Registry`].
+    pub fn build(self) -> Result<Group, BuildError> {
+        let registry = Registry::global().map_err(BuildError::Registry)?;
+        self.build_in(registry)
+    }
+
+    /// Builds the group for queues of `registry`.
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build).
+    pub fn build_in(self, registry: &Registry) -> Result<Group, BuildError> {
+        registry.check_here()?;
+        let ceiling = self.ceiling.check()?;
+        // Loom's models of whole queues use no seat caches.
+        let nr_cpus = registry.topology().allowed().len() as u32;
+        let stocks_for = if cfg!(loom) { 0 } else { nr_cpus };
+        report::lend_by(lend);
+        let group = Arc::new(GroupInner {
+            name: self.name.into(),
+            gate: Arc::new(Gate::new(UNLIMITED, 1, &[], stocks_for)),
+            machine: registry.machine().clone(),
+            process: Process::this(),
+            paused: AtomicBool::new(false),
+            members: Mutex::default(),
+            ceiling: Mutex::new(ceiling),
+        });
+        let follower = Arc::<GroupInner>::downgrade(&group);
+        registry.machine().add_queue(follower);
+        group.set_ceiling(None);
+        Ok(Group { inner: group })
+    }
+}
+
+impl Group {
+    /// Returns a builder for a group called `name`.
+    pub fn builder(name: &str) -> GroupBuilder {
+        GroupBuilder {
+            name: name.into(),
+            ceiling: Ceiling::None,
+        }
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Changes how many threads run items of the group at once; `None` removes the ceiling.
+    ///
+    /// A higher ceiling starts more items at once. With a lower one, running items and local batches
+    /// continue.
+    ///
+    /// # Blocking
+    ///
+    /// Briefly acquires pool locks, and may wake workers.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::GroupMaxActive`] if it is outside of 1 to
+    /// [`MAX_GROUP_ACTIVE`](crate::MAX_GROUP_ACTIVE). Nothing has changed then.
+    pub fn set_max_active(&self, max_active: impl Into<Option<u32>>) -> Result<(), BuildError> {
+        self.change_ceiling(max_active.into().map_or(Ceiling::None, Ceiling::Max))
+    }
+
+    /// Changes the ceiling to `factor` times the number of CPUs; see
+    /// [`GroupBuilder::max_active_per_cpu`].
+    ///
+    /// # Blocking
+    ///
+    /// As [`set_max_active`](Self::set_max_active).
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::GroupPerCpu`] if the factor is out of range. Nothing has changed then.
+    pub fn set_max_active_per_cpu(&self, factor: f64) -> Result<(), BuildError> {
+        self.change_ceiling(Ceiling::PerCpu(factor))
+    }
+
+    fn change_ceiling(&self, ceiling: Ceiling) -> Result<(), BuildError> {
+        self.inner.must_be_at_home();
+        self.inner.set_ceiling(Some(ceiling.check()?));
+        Ok(())
+    }
+
+    /// Starts no items of the group's queues until [`resume`](Self::resume). Returns `true` if the
+    /// group was not paused.
+    ///
+    /// Each queue is paused as by [`Workqueue::pause`](crate::Workqueue::pause), also one that joins
+    /// the group later. A queue that was paused by itself stays paused when the group is resumed.
+    /// Destroying a queue or dropping its last handle resumes that queue.
+    ///
+    /// # Blocking
+    ///
+    /// Briefly acquires locks of each queue. A waiter for a queued item waits until the group is
+    /// resumed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::{Group, Workqueue};
+    /// let tenant = Group::builder("tenant").build()?;
+    /// let queue = Workqueue::builder("example").group(&tenant).build()?;
+    /// tenant.pause();
+    /// let handle = queue.spawn(|| "thawed");
+    /// assert!(!handle.is_finished());
+    /// tenant.resume();
+    /// assert_eq!(handle.join()?, "thawed");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pause(&self) -> bool {
+        self.inner.set_paused(true)
+    }
+
+    /// Allows items to start again. Returns `true` if the group was paused.
+    ///
+    /// # Blocking
+    ///
+    /// As [`pause`](Self::pause). It may wake workers.
+    pub fn resume(&self) -> bool {
+        self.inner.set_paused(false)
+    }
+
+    /// Returns the counters of the group, and the sums of its present queues.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::{Group, Workqueue};
+    /// let tenant = Group::builder("tenant").max_active(4).build()?;
+    /// let queue = Workqueue::builder("example").group(&tenant).build()?;
+    /// queue.spawn(|| ()).join()?;
+    /// let stats = tenant.stats();
+    /// assert_eq!((stats.nr_queues, stats.max_active), (1, Some(4)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Blocking
+    ///
+    /// Briefly acquires the lock of each pool of each queue.
+    pub fn stats(&self) -> GroupStats {
+        let inner = &*self.inner;
+        inner.must_be_at_home();
+        let queues = inner.queues();
+        let ceiling = *inner.ceiling.lock();
+        let (nr_active, max) = (inner.gate.nr_active(), inner.gate.max());
+        let mut stats = GroupStats {
+            max_active: (ceiling != Ceiling::None).then_some(max),
+            nr_active,
+            nr_over: nr_active.saturating_sub(max),
+            nr_waiting: inner.gate.nr_waiting(),
+            nr_queues: queues.len(),
+            ..GroupStats::default()
+        };
+        queues.iter().for_each(|queue| stats.add(&queue.stats()));
+        stats
+    }
+}
+
+impl GroupInner {
+    pub(crate) fn is_paused(&self) -> bool {
+        // Relaxed: see `set_paused`.
+        self.paused.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if this thread is inside an item of the group.
+    pub(crate) fn runs_here(&self) -> bool {
+        runs_in_group(&self.gate)
+    }
+
+    /// Adds a queue that was just built.
+    pub(super) fn add(&self, queue: &Arc<Inner>) {
+        let mut members = self.members.lock();
+        members.queues.add(Arc::<Inner>::downgrade(queue));
+        members.nr_joined += 1;
+        if members.nr_drains > 0 && !twin::armed("group drain: overlooks who joins") {
+            queue.closed.set_group_drains(true);
+        }
+        drop(members);
+        if !twin::armed("group: a pause overlooks who joins") {
+            queue.change_pauses(|_| ());
+        }
+    }
+
+    /// Removes a queue that was destroyed. The pointer is only compared.
+    pub(super) fn remove(&self, queue: *const Inner) {
+        self.members.lock().queues.remove(queue);
+    }
+
+    /// Returns the queues of the group. Drop them with no lock held.
+    pub(crate) fn queues(&self) -> Vec<Arc<Inner>> {
+        self.members.lock().queues.all()
+    }
+
+    /// Returns the number of queues that ever joined.
+    pub(crate) fn nr_joined(&self) -> u64 {
+        self.members.lock().nr_joined
+    }
+
+    /// Closes all queues, also those that join later, to items from outside of the group.
+    pub(crate) fn while_draining(&self) -> GroupDrain<'_> {
+        self.change_drains(|nr_drains| nr_drains + 1);
+        GroupDrain(self)
+    }
+
+    fn change_drains(&self, change: impl FnOnce(u32) -> u32) {
+        let mut members = self.members.lock();
+        members.nr_drains = change(members.nr_drains);
+        let queues = members.queues.all();
+        for queue in &queues {
+            queue.closed.set_group_drains(members.nr_drains > 0);
+        }
+        // Before the queues, of which one may be the last reference.
+        drop(members);
+    }
+
+    fn set_paused(&self, paused: bool) -> bool {
+        self.must_be_at_home();
+        // Relaxed: the lock of the members orders it before the look of each queue that joins
+        // later, and our own looks follow it. The last look at each queue, under the lock of its
+        // plan, sees what the looks before it have seen.
+        let changed = self.paused.swap(paused, Ordering::Relaxed) != paused;
+        for queue in self.queues() {
+            queue.change_pauses(|_| ());
+        }
+        changed
+    }
+
+    /// Changes the ceiling, or applies it to the present machine.
+    fn set_ceiling(&self, new: Option<Ceiling>) {
+        let mut ceiling = self.ceiling.lock();
+        *ceiling = new.unwrap_or(*ceiling);
+        let max = ceiling.nr_seats(self.machine.millicpus());
+        let waiters = self.gate.set_max(max);
+        drop(ceiling);
+        waiters.into_iter().for_each(WaitingPwq::take_seat);
+    }
+
+    /// Checks that queues of `registry` may join.
+    pub(crate) fn check_registry(&self, registry: &Registry) -> Result<(), BuildError> {
+        if Arc::ptr_eq(&self.machine, registry.machine()) {
+            Ok(())
+        } else {
+            Err(BuildError::GroupRegistry(self.name.clone()))
+        }
+    }
+
+    /// # Panics
+    ///
+    /// In a child of `fork`.
+    pub(crate) fn must_be_at_home(&self) {
+        let name = &self.name;
+        assert!(
+            self.process.is_this(),
+            "group {name:?} was made before the process was forked, and its workers are not in the child: make a \
+             group there"
+        );
+    }
+}
+
+impl Follower for GroupInner {
+    fn follow(&self, _machine: &Machine) {
+        self.set_ceiling(None);
+    }
+
+    fn report(&self) -> Option<QueueReport> {
+        None
+    }
+}
+
+impl Drop for GroupInner {
+    fn drop(&mut self) {
+        // In a child of `fork` the lock may be held forever.
+        if !twin::torn_down() && self.process.is_this() {
+            let this: *const Self = self;
+            self.machine.remove_queue(this);
+        }
+    }
+}
+
+impl Drop for GroupDrain<'_> {
+    fn drop(&mut self) {
+        if !twin::torn_down() {
+            self.0.change_drains(|nr_drains| nr_drains - 1);
+        }
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group")
+            .field("name", &self.inner.name)
+            .field("nr_active", &self.inner.gate.nr_active())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ceiling_per_cpu_rounds_up_and_is_at_least_one() {
+        for (factor, millicpus, expected) in [
+            (2.0, 8000, 16),
+            (0.5, 3000, 2),
+            (0.1, 1000, 1),
+            (1.0, 1500, 2),
+            (64.0, 1_000_000, UNLIMITED),
+        ] {
+            assert_eq!(Ceiling::PerCpu(factor).nr_seats(millicpus), expected);
+        }
+    }
+
+    #[test]
+    fn ceiling_out_of_range_is_rejected() {
+        for factor in [0.0, -1.0, 64.1, f64::NAN, f64::INFINITY] {
+            assert!(Ceiling::PerCpu(factor).check().is_err(), "{factor}");
+        }
+        for max in [0, MAX_GROUP_ACTIVE + 1] {
+            assert!(Ceiling::Max(max).check().is_err(), "{max}");
+        }
+        assert!(Ceiling::Max(MAX_GROUP_ACTIVE).check().is_ok());
+    }
+}
