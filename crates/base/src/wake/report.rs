@@ -11,8 +11,9 @@
 //! Workqueues register a function by [`lend_by`]: a thread that sleeps in a wait of the library lends
 //! the seats that it holds in groups of queues. In [`while_blocked`] it keeps them.
 //!
-//! RCU registers a function by [`before_sleep`]. It is called before each wait, nested or not, also
-//! on workers without an item: a grace period must not wait for a reader that sleeps.
+//! RCU registers a function by [`before_sleep`]. The function is called before each wait, nested or
+//! not, and also on workers without an item, because a grace period must not wait for a reader that
+//! sleeps.
 //!
 //! A function that may have to reject a wait does so before its first change. It reads one word of
 //! the thread, [`doubts`]. Each bit is a reason why a wait might be wrong, and only a set bit
