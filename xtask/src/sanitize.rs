@@ -43,7 +43,7 @@ const WITHOUT: &[(&str, &str, &str)] = &[
     ("asan", "no_memory_behind", "as above: all of that name"),
     (
         "asan",
-        "kinds::a_rescuer_works_when_the_system_refuses_threads",
+        "kinds::rescuer_works_when_thread_creation_fails",
         "its own stacks do not fit under the limit of address space",
     ),
 ];
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_and_a_time_are_handed_on() {
+    fn seed_and_duration_are_forwarded() {
         let options = parsed("--seed 7 --minutes 0.5 --only asan").unwrap();
         assert_eq!(options.words[2..], ["--seed", "7", "--minutes", "0.5"]);
         assert_eq!(options.only.unwrap().title, "AddressSanitizer");

@@ -49,7 +49,7 @@ fn an_engine_keeps_every_key_and_files_go_with_their_readers() {
 }
 
 #[test]
-fn a_loop_gets_all_answers_by_mail() {
+fn event_loop_gets_all_answers_from_its_mailbox() {
     mio_loop::run(16, 50).unwrap();
 }
 

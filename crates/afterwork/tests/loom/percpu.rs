@@ -89,7 +89,7 @@ fn broken_bias() {
 }
 
 /// Two queued calls are sent while the owner parks or ends. Both must run.
-fn letters_and_a_leaving_owner() {
+fn queued_calls_and_a_dropped_owner() {
     let slots = slots(Qpw::Queue, Escalate::Never);
     let done = Arc::new(AtomicU32::new(0));
     let owner = slots.attach(CPU).unwrap();
@@ -275,7 +275,7 @@ models! {
 }
 
 #[test]
-fn a_slot_goes_round_when_its_owner_parks() {
+fn slot_of_a_parked_owner_is_reused() {
     for qpw in Qpw::ALL {
         println!("{qpw}");
         bounded(1, move || parked_between(qpw));
@@ -286,7 +286,7 @@ models! {
     fn a_broken_bias_never_lets_two_inside() =
         bounded(2, broken_bias),
         bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Quietly, 2));
-    fn no_letter_stays_in_a_free_slot() = bounded(3, letters_and_a_leaving_owner);
+    fn no_queued_call_stays_in_a_free_slot() = bounded(3, queued_calls_and_a_dropped_owner);
 }
 
 #[test]
@@ -297,10 +297,10 @@ fn work_queued_from_inside_a_section_runs_after_it() {
 }
 
 models! {
-    fn a_section_needs_a_look_at_its_own_mail() = must_fail("percpu: leaves its own calls",
+    fn section_must_check_its_own_call_queue() = must_fail("percpu: leaves its own calls",
             || bounded(2, || queued_from_inside(Qpw::EveryOp)));
     fn flush_sees_earlier_calls() = bounded(3, flushed);
-    fn a_mailed_call_comes_back() =
+    fn queued_call_returns_its_result() =
         bounded(3, called_with_a_deadline),
         bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
 }
@@ -313,35 +313,35 @@ fn one_thread_takes_over_from_a_leaked_owner() {
 }
 
 models! {
-    fn taking_over_needs_its_claim() = must_fail("percpu: takes over without a claim",
+    fn takeover_needs_its_claim() = must_fail("percpu: takes over without a claim",
             || bounded(3, || two_take_over(Qpw::Queue)));
     fn taking_needs_its_acquire() = must_fail("percpu: relaxed take",
             || bounded(2, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 1)));
     fn releasing_needs_its_release() = must_fail("percpu: relaxed release",
             || bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 1)));
-    fn giving_way_needs_saying_so() = must_fail("percpu: yields without marking it",
+    fn yielding_needs_its_mark() = must_fail("percpu: yields without marking it",
             || bounded(2, || parked_between(Qpw::OnDemand)));
     fn releasing_needs_its_fence() =
-        must_fail("percpu: no fence when releasing", || bounded(3, letters_and_a_leaving_owner));
-    fn posting_mail_needs_its_fence() =
-        must_fail("percpu: no fence after posting", || bounded(3, letters_and_a_leaving_owner));
-    fn releasing_needs_a_look_at_the_mail() = must_fail("percpu: releases and forgets the calls",
-            || bounded(3, letters_and_a_leaving_owner));
-    fn finishing_a_letter_needs_its_release() =
+        must_fail("percpu: no fence when releasing", || bounded(3, queued_calls_and_a_dropped_owner));
+    fn posting_a_queued_call_needs_its_fence() =
+        must_fail("percpu: no fence after posting", || bounded(3, queued_calls_and_a_dropped_owner));
+    fn releasing_needs_a_check_of_the_call_queue() = must_fail("percpu: releases and forgets the calls",
+            || bounded(3, queued_calls_and_a_dropped_owner));
+    fn finishing_a_queued_call_needs_its_release() =
         must_fail("percpu: relaxed done", || bounded(3, flushed));
     fn finishing_a_call_needs_its_release() =
         must_fail("percpu: relaxed finish", || bounded(3, called_with_a_deadline));
-    fn taking_a_call_back_needs_the_runner_to_look() =
+    fn recalling_a_call_needs_a_check_by_the_runner() =
         must_fail("percpu: runs a recalled call", || bounded(3, called_with_a_deadline));
     fn entering_needs_its_light_fence() =
         must_fail("percpu: no light fence", || bounded(3, broken_bias));
     fn breaking_needs_its_heavy_fence() =
         must_fail("percpu: no heavy fence", || bounded(3, broken_bias));
-    fn breaking_needs_a_look_at_busy() =
+    fn breaking_needs_a_check_of_busy() =
         must_fail("percpu: breaks without a check", || bounded(3, broken_bias));
-    fn breaking_needs_saying_so() =
+    fn breaking_needs_its_mark() =
         must_fail("percpu: breaks without marking it", || bounded(3, broken_bias));
-    fn keeping_the_slot_needs_saying_so_first() =
+    fn keeping_the_slot_needs_its_mark_first() =
         must_fail("percpu: keeps the slot before marking it", || bounded(3, broken_bias));
     fn leaving_needs_its_release() = must_fail("percpu: relaxed exit", || bounded(3, broken_bias));
 }

@@ -80,7 +80,7 @@ fn reads_after_it_waited(versions: &Versions) {
 }
 
 /// Reads on a slot of a thread that has exited, which a driver may have asked to report.
-fn takes_a_slot_over(versions: &Versions) {
+fn reuses_a_slot(versions: &Versions) {
     spawn(warm_up).join().unwrap();
     let guard = rcu::read();
     versions.read();
@@ -135,9 +135,9 @@ fn removals_by_other_threads_need_the_barriers() {
 }
 
 models! {
-    fn a_cookie_serves_whoever_has_it() =
+    fn cookie_works_on_any_thread() =
         bounded(3, || cookie_of_another(warm_up)), bounded(3, || cookie_of_another(|| ()));
-    fn a_cookie_that_is_handed_on_needs_the_barriers() =
+    fn cookie_passed_to_another_thread_needs_the_barriers() =
         must_fail("rcu: no heavy barrier", || bounded(3, || cookie_of_another(warm_up))),
         must_fail("rcu: no fence after parking", || bounded(3, || cookie_of_another(|| ())));
     fn a_section_lasts_until_its_last_guard() = bounded(3, || beside(outer_ends_first));
@@ -147,9 +147,9 @@ models! {
         bounded(2, || beside(reads_after_it_waited));
     fn waiter_needs_its_light_barrier_after_a_grace_period() =
         must_fail("rcu: no light barrier at lock", || bounded(2, || beside(reads_after_it_waited)));
-    fn a_slot_changes_hands_under_a_question() = bounded(3, || beside(takes_a_slot_over));
-    fn a_slot_that_changes_hands_needs_its_light_barrier() =
-        must_fail("rcu: no light barrier at lock", || bounded(2, || beside(takes_a_slot_over)));
+    fn slot_changes_its_owner_during_a_request() = bounded(3, || beside(reuses_a_slot));
+    fn slot_with_a_new_owner_needs_its_light_barrier() =
+        must_fail("rcu: no light barrier at lock", || bounded(2, || beside(reuses_a_slot)));
     fn a_poll_that_was_started_ends_by_a_sweep() = bounded(2, started);
     fn a_started_poll_needs_the_heavy_barrier() =
         must_fail("rcu: no heavy barrier", || bounded(2, started));

@@ -78,11 +78,11 @@ models! {
     fn a_report_needs_acquire() = must_fail("qsbr: relaxed number", || bounded(4, reports));
     fn an_answer_of_a_report_needs_both_orders() =
         must_fail("rcu: relaxed answer", || bounded(3, reports));
-    fn a_report_inside_a_section_is_none() = bounded(2, reports_inside_a_section);
-    fn a_report_must_look_whether_it_is_inside_a_section() =
+    fn report_inside_a_section_has_no_effect() = bounded(2, reports_inside_a_section);
+    fn report_must_check_for_an_open_section() =
         must_fail("qsbr: reports inside a section", || bounded(3, reports_inside_a_section));
-    fn a_reader_that_comes_back_online_reads_the_new_version() = bounded(3, goes_offline);
-    fn coming_back_online_needs_its_fence() =
+    fn reader_that_returns_online_reads_the_new_version() = bounded(3, goes_offline);
+    fn returning_online_needs_its_fence() =
         must_fail("rcu: no fence after parking", || bounded(3, goes_offline));
     fn reports_alone_end_a_grace_period() = bounded(3, reports_until_stopped);
     fn a_report_must_answer() =

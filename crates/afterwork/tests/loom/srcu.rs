@@ -181,7 +181,7 @@ models! {
 }
 
 #[test]
-fn a_srcu_answer_stands_for_a_barrier() {
+fn srcu_answer_replaces_a_barrier() {
     with("srcu: no fence in enter", || bounded(4, || unaided(2)));
     with("srcu: no fence in enter + srcu: answers unasked", || {
         bounded(4, || unaided(2))
@@ -199,15 +199,15 @@ models! {
             || bounded(3, || unaided(2))),
         must_fail("srcu: no fence in enter + srcu: no fence in leave + rcu: relaxed answer",
             || bounded(3, || unaided(2)));
-    fn a_parked_srcu_reader_comes_back() =
+    fn parked_srcu_reader_resumes() =
         with("srcu: no fence in enter", || bounded(3, || unaided(1))),
         must_fail("srcu: no fence in enter + rcu: no fence after parking",
             || bounded(3, || unaided(1)));
     fn a_srcu_section_may_end_on_another_thread() = exhaustive(moved);
     fn late_srcu_reader_protects_its_data() = bounded(2, late);
     fn two_srcu_readers_protect_their_data() = bounded(2, pair);
-    fn a_srcu_cookie_stands_for_a_whole_grace_period() = bounded(2, polled);
-    fn a_srcu_waiter_is_served_by_whoever_drives() = bounded(3, shared);
+    fn srcu_cookie_covers_a_whole_grace_period() = bounded(2, polled);
+    fn srcu_waiter_is_served_by_any_driver() = bounded(3, shared);
     fn srcu_barrier_waits_for_every_callback() = bounded(2, barrier);
     fn srcu_section_needs_its_fence() = must_fail("srcu: no fence in enter", || bounded(3, again));
     fn srcu_leaving_needs_its_fence() =

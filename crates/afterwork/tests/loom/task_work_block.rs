@@ -53,13 +53,13 @@ models! {
     fn an_added_item_is_whole() = exhaustive(two_in_a_block);
     fn adding_needs_its_release() =
         must_fail("block: add without release", || exhaustive(two_in_a_block));
-    fn looking_needs_its_acquire() =
+    fn peeking_needs_its_acquire() =
         must_fail("block: relaxed peek", || exhaustive(two_in_a_block));
 }
 
 /// Another poster posts between the posts of the first. The owner closes the block of the first
 /// poster, which adds to it, leaves it and uses it again, or ends.
-fn a_block_is_left(nr_posts: u32, nr_looks: u32) {
+fn block_is_released(nr_posts: u32, nr_looks: u32) {
     let mut mailbox = Mailbox::builder().keep(0).build();
     let (one, other) = (mailbox.poster(), mailbox.poster());
     // One thread makes all posts: a private store belongs to the first thread that posts.
@@ -80,18 +80,18 @@ fn a_block_is_left(nr_posts: u32, nr_looks: u32) {
 }
 
 models! {
-    fn a_block_goes_round() =
-        exhaustive(|| a_block_is_left(1, 2)),
-        exhaustive(|| a_block_is_left(2, 3)),
-        bounded(3, || a_block_is_left(3, 3));
+    fn block_is_reused() =
+        exhaustive(|| block_is_released(1, 2)),
+        exhaustive(|| block_is_released(2, 3)),
+        bounded(3, || block_is_released(3, 3));
     fn an_item_is_not_added_to_a_closed_block() =
-        must_fail("block: add to a closed block", || bounded(3, || a_block_is_left(2, 3)));
+        must_fail("block: add to a closed block", || bounded(3, || block_is_released(2, 3)));
     fn closing_needs_its_release() =
-        must_fail("block: relaxed close", || bounded(3, || a_block_is_left(2, 3)));
+        must_fail("block: relaxed close", || bounded(3, || block_is_released(2, 3)));
     fn reuse_needs_its_acquire() =
-        must_fail("block: relaxed take back", || bounded(3, || a_block_is_left(2, 3)));
+        must_fail("block: relaxed take back", || bounded(3, || block_is_released(2, 3)));
     fn reuse_after_adding_needs_its_acquire() =
-        must_fail("block: add without acquire", || bounded(3, || a_block_is_left(2, 3)));
+        must_fail("block: add without acquire", || bounded(3, || block_is_released(2, 3)));
 }
 
 /// Consecutive posts by two posters of one thread.
@@ -105,7 +105,7 @@ fn two_posters_take_turns() {
 }
 
 /// Two posters of one thread alternate, so that one leaves more blocks than it remembers.
-fn more_is_left_than_remembered(nr_looks: u32) {
+fn more_blocks_than_are_recorded(nr_looks: u32) {
     let mut mailbox = Mailbox::builder().keep(2).build();
     let posters = [mailbox.poster(), mailbox.poster()];
     let thread = spawn(move || {
@@ -123,9 +123,9 @@ fn more_is_left_than_remembered(nr_looks: u32) {
 }
 
 models! {
-    fn a_block_that_is_not_remembered_is_the_owners() =
-        bounded(2, || more_is_left_than_remembered(2)),
-        bounded(2, || more_is_left_than_remembered(4));
+    fn unrecorded_block_belongs_to_the_owner() =
+        bounded(2, || more_blocks_than_are_recorded(2)),
+        bounded(2, || more_blocks_than_are_recorded(4));
     fn posts_that_follow_each_other_are_received_in_that_order() =
         exhaustive(two_posters_take_turns);
     fn an_item_is_not_added_behind_others() =

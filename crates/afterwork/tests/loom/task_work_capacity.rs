@@ -43,7 +43,7 @@ fn one_waits() {
 }
 
 models! {
-    fn a_send_that_waits_gets_the_room_of_the_next_receipt() = bounded(3, one_waits);
+    fn waiting_send_gets_the_capacity_of_the_next_receipt() = bounded(3, one_waits);
     fn joining_the_wait_queue_must_check_for_capacity() =
         must_deadlock("capacity: no check after joining", || bounded(3, one_waits));
 }
@@ -67,7 +67,7 @@ models! {
 }
 
 /// One of two waiters cancels, possibly too late.
-fn one_gives_up() {
+fn one_send_is_dropped() {
     let (mut mailbox, poster) = full(1);
     let other = another(&poster);
     let quitter = spawn(move || {
@@ -88,13 +88,13 @@ fn one_gives_up() {
 }
 
 models! {
-    fn a_send_that_gives_up_leaves_the_line_open() = bounded(3, one_gives_up);
+    fn cancelled_send_admits_the_next_waiter() = bounded(3, one_send_is_dropped);
     fn leaving_the_wait_queue_must_note_that_it_is_empty() =
-        must_fail("capacity: an empty wait queue is awaited", || bounded(3, one_gives_up));
+        must_fail("capacity: an empty wait queue is awaited", || bounded(3, one_send_is_dropped));
 }
 
 /// A post races with the receipt that frees capacity for a waiter.
-fn a_post_comes_between() {
+fn post_races_with_a_waiter() {
     let (mut mailbox, poster) = full(1);
     let mut send = poster.send(1);
     assert!(poll(&mut send).is_pending());
@@ -107,9 +107,9 @@ fn a_post_comes_between() {
 }
 
 models! {
-    fn post_does_not_take_capacity_from_a_waiting_sender() = bounded(3, a_post_comes_between);
-    fn posts_must_heed_the_line() =
-        must_fail("capacity: a taker overtakes a waiter", || bounded(3, a_post_comes_between));
+    fn post_does_not_take_capacity_from_a_waiting_sender() = bounded(3, post_races_with_a_waiter);
+    fn posts_must_respect_the_wait_queue() =
+        must_fail("capacity: a taker overtakes a waiter", || bounded(3, post_races_with_a_waiter));
 }
 
 /// The owner ends while one sender waits. A send that overlaps the end may succeed.
@@ -137,7 +137,7 @@ models! {
 
 /// The owner waits for two items. One is in the mailbox, and the capacity for the other is
 /// reserved. A waiting sender must wake the owner.
-fn the_owner_wants_more_than_can_come() {
+fn owner_awaits_more_than_the_capacity() {
     let (mut mailbox, poster) = bound(2);
     let mut held = Careful::new(poster.batch());
     held.push(9).unwrap();
@@ -151,14 +151,14 @@ fn the_owner_wants_more_than_can_come() {
 }
 
 models! {
-    fn owner_does_not_sleep_while_a_sender_waits() = bounded(3, the_owner_wants_more_than_can_come);
+    fn owner_does_not_sleep_while_a_sender_waits() = bounded(3, owner_awaits_more_than_the_capacity);
     fn waiting_sender_must_wake_the_owner() =
         must_deadlock("capacity: waiting wakes no owner",
-            || bounded(3, the_owner_wants_more_than_can_come));
+            || bounded(3, owner_awaits_more_than_the_capacity));
 }
 
 /// All capacity is reserved, and a sender waits. Then part of the reservation is posted lazily.
-fn a_lazy_post_comes_while_one_waits() {
+fn lazy_post_while_a_sender_waits() {
     let (mut mailbox, poster) = bound(2);
     let [mut first, mut held] = [0, 9].map(|number| {
         let mut batch = poster.batch();
@@ -180,11 +180,11 @@ fn a_lazy_post_comes_while_one_waits() {
 }
 
 models! {
-    fn a_lazy_post_wakes_the_owner_while_anybody_waits() =
-        bounded(3, a_lazy_post_comes_while_one_waits);
+    fn lazy_post_wakes_the_owner_while_a_sender_waits() =
+        bounded(3, lazy_post_while_a_sender_waits);
     fn lazy_post_must_see_a_waiting_sender() =
         must_deadlock("capacity: a lazy post overlooks the waiters",
-            || bounded(3, a_lazy_post_comes_while_one_waits));
+            || bounded(3, lazy_post_while_a_sender_waits));
 }
 
 /// A caller waits for an answer while the owner gives it, or ends with the call in its mailbox.
@@ -209,7 +209,7 @@ fn a_call(answers: bool) {
 }
 
 models! {
-    fn a_caller_gets_the_answer_or_the_word_that_none_will_come() =
+    fn caller_gets_the_answer_or_an_error() =
         bounded(3, || a_call(true)), bounded(3, || a_call(false));
     fn an_answer_must_wake_its_caller() =
         must_deadlock("reply: given without a wake-up", || bounded(3, || a_call(true)));
@@ -219,7 +219,7 @@ models! {
 
 /// A caller is dropped while the owner answers. The answer is returned or dropped with the caller.
 #[test]
-fn an_answer_is_taken_back_or_dropped_with_its_caller() {
+fn answer_is_recalled_or_dropped_with_its_caller() {
     bounded(3, || {
         let (to, reply) = afterwork::mailbox::reply();
         let token = std::sync::Arc::new(());
@@ -252,8 +252,8 @@ fn a_linger(eager: bool) {
 }
 
 models! {
-    fn no_post_is_slept_through_by_an_owner_that_lingers() =
+    fn no_post_is_missed_by_a_lingering_owner() =
         bounded(3, || a_linger(false)), bounded(3, || a_linger(true));
-    fn a_lingering_owner_needs_a_look_after_arming() =
+    fn lingering_owner_must_check_after_arming() =
         must_deadlock("wait: no check after arming", || bounded(3, || a_linger(false)));
 }

@@ -44,7 +44,7 @@ models! {
         must_fail("park: no token", || exhaustive(token_alone));
     fn taking_the_token_needs_acquire() =
         must_fail("park: relaxed take", || exhaustive(token_alone));
-    fn giving_the_token_needs_release() =
+    fn granting_the_token_needs_release() =
         must_fail("park: relaxed give", || exhaustive(token_alone));
 }
 

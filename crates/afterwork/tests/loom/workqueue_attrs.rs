@@ -3,7 +3,7 @@
 use crate::support::*;
 
 /// An item is queued while the queue changes its pool. Then both pools run their items.
-fn an_item_meets_a_change() {
+fn item_races_with_a_change() {
     let machine = machine(2, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
     let nr_runs = Arc::new(AtomicUsize::new(0));
@@ -28,7 +28,7 @@ fn an_item_meets_a_change() {
 }
 
 models! {
-    fn items_follow_the_routes_and_none_is_lost() = exhaustive(an_item_meets_a_change);
+    fn items_follow_the_routes_and_none_is_lost() = exhaustive(item_races_with_a_change);
     fn new_routes_must_be_published() =
-        must_fail("routes: relaxed publish", || exhaustive(an_item_meets_a_change));
+        must_fail("routes: relaxed publish", || exhaustive(item_races_with_a_change));
 }

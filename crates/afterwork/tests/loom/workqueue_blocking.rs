@@ -9,7 +9,7 @@ fn blocks_for_another() {
 }
 
 /// The monitor finds the only worker asleep. It wakes, takes an item, and is needed again.
-fn seen_asleep_and_back() {
+fn sampled_asleep_then_awake() {
     let machine = machine(1, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.start_workers(1);
@@ -32,12 +32,12 @@ fn seen_asleep_and_back() {
 }
 
 models! {
-    fn an_item_is_never_left_to_a_worker_that_blocks() = bounded(2, blocks_for_another);
+    fn item_is_never_stranded_at_a_blocked_worker() = bounded(2, blocks_for_another);
     fn blocking_needs_its_fence() =
         must_fail("blocking: no fence", || bounded(2, blocks_for_another));
-    fn blocking_needs_its_look() =
+    fn blocking_needs_its_recheck() =
         must_fail("blocking: no recheck", || bounded(2, blocks_for_another));
-    fn sleeping_worker_is_counted_again_when_it_takes_a_batch() = bounded(2, seen_asleep_and_back);
-    fn a_worker_that_stays_asleep_in_the_count_is_noticed() =
-        must_fail("take: still asleep", || bounded(2, seen_asleep_and_back));
+    fn sleeping_worker_is_counted_again_when_it_takes_a_batch() = bounded(2, sampled_asleep_then_awake);
+    fn worker_counted_as_asleep_for_ever_is_detected() =
+        must_fail("take: still asleep", || bounded(2, sampled_asleep_then_awake));
 }

@@ -12,7 +12,7 @@ fn full(capacity: usize) -> Arc<Permits> {
 
 /// A capacity permit is released while one thread waits for it and another tries to acquire it. One
 /// of them acquires it at a time, and no thread waits while it is free.
-fn one_place() {
+fn one_permit() {
     let permits = full(1);
     let inside = Arc::new(AtomicBool::new(false));
     let hold = {
@@ -46,7 +46,7 @@ fn one_place() {
 }
 
 /// Two waiters. The first cancels while the permit is released, and the second acquires it.
-fn who_leaves() {
+fn waiter_that_leaves() {
     let permits = full(1);
     let context = &Context::from_waker(Waker::noop());
     let [first, mut second] = [(); 2].map(|()| {
@@ -159,21 +159,21 @@ models! {
         bounded(2, || a_future(true, false)),
         bounded(2, || a_future(false, true)),
         bounded(1, || a_future(true, true));
-    fn a_place_that_comes_free_is_had_once() = bounded(3, one_place);
-    fn leaving_waiter_passes_its_permit_on() = exhaustive(who_leaves);
-    fn a_task_that_waits_for_room_is_woken() = exhaustive(a_task);
-    fn an_item_gives_its_place_back_once() =
+    fn released_permit_is_granted_once() = bounded(3, one_permit);
+    fn leaving_waiter_passes_its_permit_on() = exhaustive(waiter_that_leaves);
+    fn task_that_waits_for_capacity_is_woken() = exhaustive(a_task);
+    fn item_releases_its_permit_once() =
         bounded(2, || an_item(false)), bounded(1, || an_item(true));
-    fn standing_in_line_for_room_needs_a_second_look() =
-        must_fail("capacity: no check after joining", || bounded(3, one_place));
-    fn a_giver_that_overlooks_the_line_is_found() =
-        must_fail("capacity: a release overlooks the waiters", || bounded(3, one_place));
+    fn joining_the_capacity_queue_needs_a_recheck() =
+        must_fail("capacity: no check after joining", || bounded(3, one_permit));
+    fn release_that_overlooks_the_wait_queue_is_detected() =
+        must_fail("capacity: a release overlooks the waiters", || bounded(3, one_permit));
     fn a_recount_must_not_read_an_old_count() =
-        must_fail("room: a recount reads an old word", || bounded(3, one_place));
-    fn a_place_given_twice_is_found() =
-        must_fail("capacity: admits too many", || bounded(3, one_place));
-    fn a_place_that_is_lost_with_its_waiter_is_found() =
-        must_fail("capacity: a leaving waiter keeps its permit", || exhaustive(who_leaves));
-    fn a_place_that_a_start_keeps_is_found() =
+        must_fail("room: a recount reads an old word", || bounded(3, one_permit));
+    fn permit_granted_twice_is_detected() =
+        must_fail("capacity: admits too many", || bounded(3, one_permit));
+    fn permit_lost_with_its_waiter_is_detected() =
+        must_fail("capacity: a leaving waiter keeps its permit", || exhaustive(waiter_that_leaves));
+    fn permit_kept_by_a_start_is_detected() =
         must_fail("capacity: a start keeps its permit", || bounded(2, || an_item(false)));
 }

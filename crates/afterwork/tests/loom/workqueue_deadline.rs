@@ -14,7 +14,7 @@ fn counter() -> &'static AtomicU32 {
 
 /// The deadline expires while a worker reaches the item and its owner waits or cancels. With a
 /// cancel handle, another thread cancels at the same time.
-fn comes_at(cancels: bool, has_handle: bool) {
+fn due_at(cancels: bool, has_handle: bool) {
     let (_machine, queue) = queue(1, false);
     let runs = counter();
     let mut canceller = CancelHandle::default();
@@ -89,13 +89,13 @@ models! {
     fn task_awaiting_an_item_is_notified_of_its_deadline() = bounded(2, expires_while_awaited);
     fn task_awaiting_an_item_must_have_a_timer() =
         must_fail("deadline: the wheel wakes no task", || bounded(2, expires_while_awaited));
-    fn an_item_is_started_or_expires() = bounded(2, || comes_at(false, false));
-    fn a_cancel_handle_and_a_deadline_end_an_item_once() = bounded(2, || comes_at(false, true));
-    fn an_item_with_a_deadline_is_cancelled_once() = bounded(2, || comes_at(true, false));
+    fn an_item_is_started_or_expires() = bounded(2, || due_at(false, false));
+    fn a_cancel_handle_and_a_deadline_end_an_item_once() = bounded(2, || due_at(false, true));
+    fn an_item_with_a_deadline_is_cancelled_once() = bounded(2, || due_at(true, false));
     fn an_item_whose_deadline_is_over_never_starts() =
         bounded(2, || is_over(false)), bounded(2, || is_over(true));
     fn expiry_of_a_started_item_is_found() =
-        must_fail("deadline: expires a started item", || bounded(2, || comes_at(false, false)));
+        must_fail("deadline: expires a started item", || bounded(2, || due_at(false, false)));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::support::*;
 const SOON: Duration = Duration::from_millis(1);
 
 /// One thread fires a timer, one drops the queue's last handle, and a worker runs the items.
-fn timer_meets_end() {
+fn timer_races_with_end() {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.start_workers(1);
@@ -34,14 +34,14 @@ fn timer_meets_end() {
 }
 
 models! {
-    fn a_queue_does_not_end_while_a_timer_leaves_an_item() = bounded(2, timer_meets_end);
+    fn a_queue_does_not_end_while_a_timer_leaves_an_item() = bounded(2, timer_races_with_end);
     fn end_must_wait_for_threads_that_push_items() =
-        must_fail("queue: a lease without its queue", || bounded(2, timer_meets_end));
+        must_fail("queue: a lease without its queue", || bounded(2, timer_races_with_end));
 }
 
 /// One thread drops the last handle of a queue. Another drops the last handle of an item whose
 /// timer is armed there, or cancels it first. The last of them drops the values that the item owns.
-fn far_timer_meets_end(cancels: bool) {
+fn far_timer_races_with_end(cancels: bool) {
     struct Owned(Arc<AtomicU32>);
     impl Drop for Owned {
         fn drop(&mut self) {
@@ -69,9 +69,9 @@ fn far_timer_meets_end(cancels: bool) {
 
 models! {
     fn delayed_items_are_dropped_with_their_queue() =
-        bounded(2, || far_timer_meets_end(true)), bounded(2, || far_timer_meets_end(false));
-    fn the_end_must_look_into_the_wheel() =
-        must_fail("end: leaves its timers", || bounded(2, || far_timer_meets_end(false)));
+        bounded(2, || far_timer_races_with_end(true)), bounded(2, || far_timer_races_with_end(false));
+    fn end_must_check_the_timer_wheel() =
+        must_fail("end: leaves its timers", || bounded(2, || far_timer_races_with_end(false)));
 }
 
 /// A bottom-half item drops the last handle of a queue that has an item, all on one thread.
@@ -115,9 +115,9 @@ fn item_drops_its_own_queue() {
 }
 
 models! {
-    fn the_end_of_a_queue_that_goes_in_its_own_item_is_carried_out() =
+    fn queue_dropped_by_its_own_item_is_destroyed_completely() =
         bounded(2, item_drops_its_own_queue);
-    fn an_errand_must_wake_the_manager() =
+    fn deferred_cleanup_must_wake_the_manager() =
         must_fail("cleanups: the first does not wake the manager",
             || bounded(2, item_drops_its_own_queue));
 }

@@ -26,7 +26,7 @@ fn flush_reads(help: bool) {
 models! {
     fn flush_sees_writes_of_the_run() = bounded(3, || flush_reads(false));
     fn a_joiner_and_a_worker_run_the_item_once() = bounded(3, || flush_reads(true));
-    fn the_steps_of_an_item_need_their_order() =
+    fn transitions_of_an_item_need_their_order() =
         must_fail("item: relaxed transitions", || bounded(3, || flush_reads(false)));
     fn end_of_a_run_must_wake_flushers() =
         must_fail("item: completion forgets its sleepers", || bounded(3, || flush_reads(false)));
@@ -48,7 +48,7 @@ fn two_enqueuers() {
 
 models! {
     fn each_successful_enqueue_causes_one_run_without_overlap() = bounded(1, two_enqueuers);
-    fn an_item_that_ran_beside_itself_would_be_seen() =
+    fn overlapping_runs_of_an_item_would_be_detected() =
         must_fail("item: runs overlap", || bounded(1, two_enqueuers));
 }
 
@@ -77,12 +77,12 @@ fn enqueue_of_a_pending_item() {
 models! {
     fn run_sees_writes_before_an_enqueue_of_a_pending_item() =
         bounded(2, enqueue_of_a_pending_item);
-    fn an_enqueue_that_finds_the_item_pending_must_be_a_step() =
+    fn enqueue_of_a_pending_item_must_be_a_transition() =
         must_fail("item: pending is no transition", || bounded(2, enqueue_of_a_pending_item));
 }
 
 /// A cancel races with the worker; afterwards the item is queued again.
-fn cancel_meets_pop() {
+fn cancel_races_with_pop() {
     let (_machine, queue) = queue(1, false);
     let (work, count) = counting();
     assert!(queue.enqueue(&work));
@@ -94,11 +94,11 @@ fn cancel_meets_pop() {
 }
 
 models! {
-    fn item_is_either_cancelled_or_runs() = bounded(3, cancel_meets_pop);
+    fn item_is_either_cancelled_or_runs() = bounded(3, cancel_races_with_pop);
 }
 
 /// Two items are cancelled, which removes tombstones, and one of them is queued again.
-fn reaped_beside_an_enqueue() {
+fn reaped_during_an_enqueue() {
     let (_machine, queue) = queue(1, false);
     let (first, count_first) = counting();
     let (second, count_second) = counting();
@@ -119,9 +119,9 @@ fn reaped_beside_an_enqueue() {
 }
 
 models! {
-    fn a_tombstone_is_reaped_or_queued_again() = bounded(1, reaped_beside_an_enqueue);
+    fn a_tombstone_is_reaped_or_queued_again() = bounded(1, reaped_during_an_enqueue);
     fn tombstone_removal_must_see_enqueuers() =
-        must_fail("reap: overlooks an enqueuer", || bounded(1, reaped_beside_an_enqueue));
+        must_fail("reap: overlooks an enqueuer", || bounded(1, reaped_during_an_enqueue));
 }
 
 /// The item queues itself again until `cancel_sync` stops it.
@@ -155,7 +155,7 @@ models! {
 }
 
 /// Disabling races with queueing, and with the run.
-fn disable_meets_enqueue() {
+fn disable_races_with_enqueue() {
     let (_machine, queue) = queue(1, false);
     let (work, count) = counting();
     let enqueuer = spawn({
@@ -172,13 +172,13 @@ fn disable_meets_enqueue() {
 }
 
 models! {
-    fn a_disabled_item_is_not_pending_and_does_not_become_so() = bounded(2, disable_meets_enqueue);
+    fn disabled_item_is_not_and_cannot_be_pending() = bounded(2, disable_races_with_enqueue);
     fn disable_must_wait_for_an_earlier_enqueuer() =
-        must_fail("cancel: overlooks a claim", || bounded(2, disable_meets_enqueue));
+        must_fail("cancel: overlooks a claim", || bounded(2, disable_races_with_enqueue));
 }
 
 /// Flushes a run that queues its own item and cancels it again.
-fn flush_beside_a_cancel() {
+fn flush_races_with_a_cancel() {
     let (_machine, queue) = queue(1, false);
     let (started, ended) = (
         Arc::new(Barred::default()),
@@ -206,9 +206,9 @@ fn flush_beside_a_cancel() {
 }
 
 models! {
-    fn flush_waits_for_the_run_when_the_requeue_is_cancelled() = bounded(2, flush_beside_a_cancel);
-    fn a_cancel_must_not_pass_for_the_end_of_the_run() =
-        must_fail("item: a cancel ends the run", || bounded(2, flush_beside_a_cancel));
+    fn flush_waits_for_the_run_when_the_requeue_is_cancelled() = bounded(2, flush_races_with_a_cancel);
+    fn cancel_must_not_count_as_the_end_of_the_run() =
+        must_fail("item: a cancel ends the run", || bounded(2, flush_races_with_a_cancel));
 }
 
 /// The last handle is dropped before, during or after the run.
@@ -224,7 +224,7 @@ fn last_handle() {
 
 models! {
     fn a_dropped_item_is_freed_once() = bounded(3, last_handle);
-    fn an_item_that_nobody_frees_is_noticed() =
+    fn leaked_item_is_detected() =
         must_fail("item: completion never frees", || bounded(3, last_handle));
 }
 
@@ -246,7 +246,7 @@ fn cloned_in_the_run() {
 
 models! {
     fn a_handle_cloned_in_the_run_keeps_the_item() = bounded(3, cloned_in_the_run);
-    fn a_clone_must_wait_for_the_handle_that_goes() =
+    fn clone_must_wait_for_the_dropped_handle() =
         must_fail("item: a clone does not wait", || bounded(3, cloned_in_the_run));
 }
 
@@ -263,7 +263,7 @@ models! {
 }
 
 /// The handle is dropped, or cancels, before, during or after the run of the closure.
-fn handle_goes(cancel: bool) {
+fn handle_is_dropped(cancel: bool) {
     let (_machine, queue) = queue(1, false);
     let dropped = Arc::new(AtomicUsize::new(0));
     struct Counted(Arc<AtomicUsize>);
@@ -286,7 +286,7 @@ fn handle_goes(cancel: bool) {
 
 models! {
     fn a_closure_and_its_result_are_dropped_once() =
-        bounded(3, || handle_goes(false)), bounded(3, || handle_goes(true));
+        bounded(3, || handle_is_dropped(false)), bounded(3, || handle_is_dropped(true));
 }
 
 struct Task(Unparker);
@@ -325,7 +325,7 @@ models! {
 }
 
 /// The queue is dropped while a joiner, or one of the workers, runs an item of it.
-fn queue_goes_beside_a_helper(nr_workers: usize) {
+fn queue_is_destroyed_during_a_helper(nr_workers: usize) {
     let (_machine, queue) = queue(nr_workers, true);
     let done = Arc::new(AtomicBool::new(false));
     let work = Work::new({
@@ -343,14 +343,14 @@ fn queue_goes_beside_a_helper(nr_workers: usize) {
 }
 
 models! {
-    fn a_queue_does_not_go_before_its_items_have_run() =
-        bounded(1, || queue_goes_beside_a_helper(1));
-    fn a_drain_must_look_at_the_seats_after_the_injector() =
-        must_fail("drain: no fence", || bounded(1, || queue_goes_beside_a_helper(1)));
+    fn queue_is_not_destroyed_before_its_items_have_run() =
+        bounded(1, || queue_is_destroyed_during_a_helper(1));
+    fn drain_must_check_the_seats_after_the_injector() =
+        must_fail("drain: no fence", || bounded(1, || queue_is_destroyed_during_a_helper(1)));
     fn drain_must_see_writes_of_seat_holders() = must_fail("drain: relaxed read of the seats",
-            || bounded(1, || queue_goes_beside_a_helper(1)));
+            || bounded(1, || queue_is_destroyed_during_a_helper(1)));
     fn a_drain_must_wait_for_helpers() = must_fail("drain: forgets the seat holders",
-            || bounded(2, || queue_goes_beside_a_helper(0)));
+            || bounded(2, || queue_is_destroyed_during_a_helper(0)));
 }
 
 /// Two items of a queue that runs one at a time, with two workers.
@@ -429,7 +429,7 @@ fn moved_from_a_stuck_pool() {
 }
 
 models! {
-    fn a_tombstone_is_got_out_of_a_pool_where_nobody_works() = bounded(2, moved_from_a_stuck_pool);
-    fn cutting_a_tombstone_out_must_look_into_the_injector() =
+    fn tombstone_is_removed_from_a_pool_without_workers() = bounded(2, moved_from_a_stuck_pool);
+    fn removing_a_tombstone_must_check_the_injector() =
         must_fail("cut out: forgets the injector", || bounded(2, moved_from_a_stuck_pool));
 }

@@ -84,7 +84,7 @@ fn take_back() {
 
 models! {
     fn injected_items_arrive_whole_and_in_order() = exhaustive(inject);
-    fn an_item_taken_back_tears_no_hole() = exhaustive(take_back);
+    fn recalled_item_leaves_no_gap() = exhaustive(take_back);
     fn injecting_needs_release() = must_fail("stack: relaxed push", || exhaustive(inject));
     fn taking_injected_items_needs_acquire() =
         must_fail("stack: relaxed take", || exhaustive(inject));
@@ -92,7 +92,7 @@ models! {
 
 /// A thread learns of an item before its push, for example from its state, and takes it back from
 /// above another one. That thread starts last: see `inject`.
-fn take_back_beside_the_push() {
+fn recall_races_with_the_push() {
     let injected = Arc::new(Injected::default());
     injected.push(0, 0);
     let item = Injected::make(1, 0);
@@ -109,10 +109,10 @@ fn take_back_beside_the_push() {
 }
 
 models! {
-    fn an_item_that_is_taken_back_beside_its_push_tears_no_hole() =
-        exhaustive(take_back_beside_the_push);
+    fn item_recalled_during_its_push_leaves_no_gap() =
+        exhaustive(recall_races_with_the_push);
     fn recalling_an_item_must_see_its_push() =
-        must_fail("inject: relaxed read", || exhaustive(take_back_beside_the_push));
+        must_fail("inject: relaxed read", || exhaustive(recall_races_with_the_push));
 }
 
 /// A thread releases the only seat while another requests it, and finds it or receives it.
@@ -162,11 +162,11 @@ fn seats_that_change() {
 models! {
     fn seat_is_never_lost_between_release_and_wait() = exhaustive(one_seat);
     fn a_seat_is_never_forgotten_while_the_limit_changes() = bounded(3, seats_that_change);
-    fn standing_in_line_needs_a_second_look() =
+    fn joining_the_gates_wait_queue_needs_a_recheck() =
         must_fail("active: no second check", || exhaustive(one_seat));
-    fn a_seat_that_leaks_is_found() =
+    fn leaked_seat_is_detected() =
         must_fail("active: a seat that leaks", || bounded(3, seats_that_change));
-    fn a_seat_given_twice_is_found() =
+    fn seat_granted_twice_is_detected() =
         must_fail("active: a seat given twice", || exhaustive(one_seat));
 }
 
@@ -179,7 +179,7 @@ fn all_seated() -> Gates {
 }
 
 /// A seat is released to a seat cache while the other node requests it, and finds or receives it.
-fn a_stock_meets_a_line() {
+fn stock_races_with_a_waiter() {
     let gates = all_seated();
     let other = spawn({
         let gates = gates.at(1);
@@ -196,7 +196,7 @@ fn a_stock_meets_a_line() {
 }
 
 /// A runner releases its seat to a seat cache. A drain sees the effects of the run, or is notified.
-fn a_stock_meets_a_drain() {
+fn stock_races_with_a_drain() {
     let (gates, has_run) = (Gates::with_stocks(4), Arc::new(AtomicU32::new(0)));
     assert!(gates.try_enter(), "and the stocks are open");
     let runner = spawn({
@@ -214,7 +214,7 @@ fn a_stock_meets_a_drain() {
 }
 
 /// A helper that a seat cache counts ends. A flush sees the effects of the run, or is notified.
-fn a_stock_meets_a_flush() {
+fn stock_races_with_a_flush() {
     let (gates, has_run) = (Gates::with_stocks(4), Arc::new(AtomicU32::new(0)));
     assert!(gates.try_enter(), "and the stocks are open");
     assert_eq!(gates.leave(), None, "and one seat is kept");
@@ -239,17 +239,17 @@ fn a_stock_meets_a_flush() {
 }
 
 models! {
-    fn cached_seat_is_found_by_a_waiter() = exhaustive(a_stock_meets_a_line);
-    fn drain_sees_writes_of_holders_of_cached_seats() = exhaustive(a_stock_meets_a_drain);
-    fn flush_sees_writes_of_helpers_counted_in_stocks() = exhaustive(a_stock_meets_a_flush);
+    fn cached_seat_is_found_by_a_waiter() = exhaustive(stock_races_with_a_waiter);
+    fn drain_sees_writes_of_holders_of_cached_seats() = exhaustive(stock_races_with_a_drain);
+    fn flush_sees_writes_of_helpers_counted_in_stocks() = exhaustive(stock_races_with_a_flush);
     fn stocks_that_are_not_closed_are_found() =
-        must_fail("stock: a wait queue leaves it open", || exhaustive(a_stock_meets_a_line)),
-        must_fail("stock: a drain leaves it open", || exhaustive(a_stock_meets_a_drain)),
-        must_fail("stock: a flush leaves it open", || exhaustive(a_stock_meets_a_flush));
+        must_fail("stock: a wait queue leaves it open", || exhaustive(stock_races_with_a_waiter)),
+        must_fail("stock: a drain leaves it open", || exhaustive(stock_races_with_a_drain)),
+        must_fail("stock: a flush leaves it open", || exhaustive(stock_races_with_a_flush));
     fn closing_stocks_must_see_writes_and_be_notified() =
-        must_fail("stock: relaxed transitions", || exhaustive(a_stock_meets_a_drain)),
-        must_fail("stock: relaxed read of the helpers", || exhaustive(a_stock_meets_a_flush)),
-        must_fail("stock: the last helper does not notify", || exhaustive(a_stock_meets_a_flush));
+        must_fail("stock: relaxed transitions", || exhaustive(stock_races_with_a_drain)),
+        must_fail("stock: relaxed read of the helpers", || exhaustive(stock_races_with_a_flush)),
+        must_fail("stock: the last helper does not notify", || exhaustive(stock_races_with_a_flush));
 }
 
 /// Two threads free one block each, while the owner allocates twice. The owner starts last, because
@@ -292,7 +292,7 @@ fn freed_blocks_are_seen_and_found() {
 }
 
 /// The owner allocates and frees blocks while the scanner scans. No block and no page is lost.
-fn owner_meets_scanner() {
+fn owner_races_with_scanner() {
     let blocks = Arc::new(Blocks::new(true));
     let owner = spawn({
         let blocks = blocks.clone();
@@ -311,13 +311,13 @@ fn owner_meets_scanner() {
 
 #[test]
 fn scanner_has_the_chunks_that_it_discards() {
-    exhaustive(owner_meets_scanner);
+    exhaustive(owner_races_with_scanner);
     for twin in [
         "chunk: relaxed claim",
         "chunk: claims blocks in use",
         "chunk: is clean after its return",
     ] {
-        must_fail(twin, || exhaustive(owner_meets_scanner));
+        must_fail(twin, || exhaustive(owner_races_with_scanner));
     }
 }
 

@@ -95,12 +95,12 @@ models! {
     fn raw_item_run_by_its_flusher_may_be_freed() = bounded(2, || flush_then_free(true));
     fn waiter_for_a_start_must_wait_for_the_run_after_it() =
         must_fail("raw: a start forgets its waiters", || bounded(2, || flush_then_free(false)));
-    fn a_waiter_must_make_a_step() =
+    fn waiter_must_make_a_transition() =
         must_fail("raw: a waiter makes no transition", || bounded(2, || flush_then_free(false)));
 }
 
 /// The item is queued again, possibly during its run, and flushed, perhaps by helping.
-fn queued_beside_a_run(help: bool) {
+fn queued_during_a_run(help: bool) {
     let (_machine, queue) = queue(1, help);
     let job = job(count, None);
     assert!(job.queue(&queue));
@@ -112,9 +112,9 @@ fn queued_beside_a_run(help: bool) {
 }
 
 models! {
-    fn a_raw_item_is_not_helped_beside_its_run() = bounded(2, || queued_beside_a_run(true));
-    fn a_run_must_be_noted_before_its_start() = must_fail("raw: a run is noted after its start",
-            || bounded(2, || queued_beside_a_run(true)));
+    fn raw_item_is_not_helped_during_its_run() = bounded(2, || queued_during_a_run(true));
+    fn run_must_be_recorded_before_its_start() = must_fail("raw: a run is noted after its start",
+            || bounded(2, || queued_during_a_run(true)));
 }
 
 /// The item is cancelled while a worker may start it, then freed.
@@ -164,7 +164,7 @@ fn two_enqueuers() {
 
 models! {
     fn raw_item_runs_once_for_each_enqueue_without_overlap() = bounded(1, two_enqueuers);
-    fn a_raw_item_that_ran_beside_itself_would_be_seen() =
+    fn overlapping_runs_of_a_raw_item_would_be_detected() =
         must_fail("raw: runs overlap", || bounded(1, two_enqueuers));
     fn item_deferred_to_a_run_must_be_put_back() =
         must_fail("raw: an end forgets a deferred item", || bounded(1, two_enqueuers));
@@ -187,7 +187,7 @@ models! {
 }
 
 /// One thread flushes while another cancels. The flush ends.
-fn cancelled_beside_a_flush() {
+fn cancelled_during_a_flush() {
     let (_machine, queue) = queue(1, false);
     let job = job(count, None);
     assert!(job.queue(&queue));
@@ -200,7 +200,7 @@ fn cancelled_beside_a_flush() {
 }
 
 models! {
-    fn a_flush_of_a_raw_item_ends_when_it_is_cancelled() = bounded(1, cancelled_beside_a_flush);
+    fn a_flush_of_a_raw_item_ends_when_it_is_cancelled() = bounded(1, cancelled_during_a_flush);
     fn cancel_must_notify_flushers() =
-        must_fail("raw: a cancel forgets the waiters", || bounded(1, cancelled_beside_a_flush));
+        must_fail("raw: a cancel forgets the waiters", || bounded(1, cancelled_during_a_flush));
 }

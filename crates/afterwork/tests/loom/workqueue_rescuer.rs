@@ -21,7 +21,7 @@ fn called_to_sleep() {
 }
 
 /// A worker arrives just after the rescuer was called. There are one seat and two items.
-fn worker_comes_after_all() {
+fn late_worker_arrives() {
     let machine = machine(1, 1);
     let queue = plain().with_rescuer().max_active(1);
     let queue = queue.build_in(machine.registry()).unwrap();
@@ -44,11 +44,11 @@ fn worker_comes_after_all() {
 }
 
 models! {
-    fn a_call_is_heard_by_a_rescuer_that_goes_to_sleep() = bounded(3, called_to_sleep);
-    fn a_call_that_rings_before_it_writes_is_lost() =
+    fn call_reaches_a_rescuer_that_prepares_to_sleep() = bounded(3, called_to_sleep);
+    fn call_that_notifies_before_it_writes_is_lost() =
         must_fail("mayday: rings before it writes", || bounded(3, called_to_sleep));
-    fn a_rescuer_and_a_worker_that_comes_after_all_share_the_work() =
-        bounded(1, worker_comes_after_all);
-    fn a_rescuer_must_give_its_seat_back() =
-        must_fail("rescue: keeps its seat", || bounded(1, worker_comes_after_all));
+    fn rescuer_and_a_late_worker_share_the_work() =
+        bounded(1, late_worker_arrives);
+    fn rescuer_must_release_its_seat() =
+        must_fail("rescue: keeps its seat", || bounded(1, late_worker_arrives));
 }

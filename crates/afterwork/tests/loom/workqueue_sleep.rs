@@ -30,7 +30,7 @@ fn firing(machine: &Arc<Machine>) -> loom::thread::JoinHandle<()> {
 }
 
 /// The timer fires while the sleep is polled with another waker.
-fn poll_meets_firing() {
+fn poll_races_with_firing() {
     let machine = Arc::new(machine(1, 1));
     let (first, mut last) = (Task::new(), Task::new());
     let mut sleep = machine.registry().sleep(SOON);
@@ -43,12 +43,12 @@ fn poll_meets_firing() {
 }
 
 models! {
-    fn a_sleep_wakes_the_last_poll_or_that_is_ready() = bounded(3, poll_meets_firing);
-    fn a_poll_must_leave_its_own_waker() =
-        must_fail("sleep: a poll keeps the first waker", || bounded(3, poll_meets_firing));
+    fn a_sleep_wakes_the_last_poll_or_that_is_ready() = bounded(3, poll_races_with_firing);
+    fn poll_must_register_its_own_waker() =
+        must_fail("sleep: a poll keeps the first waker", || bounded(3, poll_races_with_firing));
 }
 
-fn drop_meets_firing() {
+fn drop_races_with_firing() {
     let machine = Arc::new(machine(1, 1));
     let (one, mut other) = (Task::new(), Task::new());
     let mut dropped = machine.registry().sleep(SOON);
@@ -63,15 +63,15 @@ fn drop_meets_firing() {
 }
 
 models! {
-    fn a_sleep_that_was_dropped_before_its_time_wakes_nobody() = bounded(3, drop_meets_firing);
-    fn a_drop_must_take_the_timer_out() =
-        must_fail("sleep: a drop leaves the timer", || bounded(3, drop_meets_firing));
-    fn an_expired_timer_must_be_left_to_its_owner() =
-        must_fail("sleep: an expiry publishes nothing", || bounded(3, drop_meets_firing));
+    fn sleep_dropped_early_wakes_no_task() = bounded(3, drop_races_with_firing);
+    fn drop_must_remove_the_timer() =
+        must_fail("sleep: a drop leaves the timer", || bounded(3, drop_races_with_firing));
+    fn expiry_must_publish_the_removal_of_the_timer() =
+        must_fail("sleep: an expiry publishes nothing", || bounded(3, drop_races_with_firing));
 }
 
 /// A thread sleeps. Another is the manager, which parks until it is notified of a timer.
-fn block_on_meets_the_manager() {
+fn block_on_races_with_the_manager() {
     let mut machine = machine(1, 1);
     let sleep = machine.registry().sleep(SOON);
     let nr_looks = AtomicU32::new(0);
@@ -86,9 +86,9 @@ fn block_on_meets_the_manager() {
 
 models! {
     fn manager_is_notified_of_the_first_sleep_and_ends_it() =
-        bounded(3, block_on_meets_the_manager);
+        bounded(3, block_on_races_with_the_manager);
     fn manager_must_be_notified_of_the_first_sleep() =
-        must_fail("sleep: the first wakes no thread", || bounded(3, block_on_meets_the_manager));
+        must_fail("sleep: the first wakes no thread", || bounded(3, block_on_races_with_the_manager));
 }
 
 struct Life(Arc<AtomicU32>);
@@ -102,7 +102,7 @@ impl Drop for Life {
 }
 
 /// A run is about to arm its timer again while the periodic work is dropped.
-fn drop_meets_the_end_of_a_run() {
+fn drop_races_with_the_end_of_a_run() {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.pretend_busy(true);
@@ -129,14 +129,14 @@ fn drop_meets_the_end_of_a_run() {
 }
 
 models! {
-    fn periodic_work_that_was_dropped_does_not_come_again() =
-        bounded(2, drop_meets_the_end_of_a_run);
-    fn the_end_of_a_run_must_look_whether_the_work_was_dropped() =
-        must_fail("every: arms a disabled item", || bounded(2, drop_meets_the_end_of_a_run));
+    fn dropped_periodic_work_does_not_run_again() =
+        bounded(2, drop_races_with_the_end_of_a_run);
+    fn end_of_a_run_must_check_whether_the_work_was_dropped() =
+        must_fail("every: arms a disabled item", || bounded(2, drop_races_with_the_end_of_a_run));
 }
 
 /// A run is about to arm its timer again while all items of its queue are cancelled.
-fn cancel_all_meets_the_end_of_a_run() {
+fn cancel_all_races_with_the_end_of_a_run() {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.pretend_busy(true);
@@ -162,7 +162,7 @@ fn cancel_all_meets_the_end_of_a_run() {
 }
 
 models! {
-    fn cancelled_periodic_work_does_not_run_again() = bounded(2, cancel_all_meets_the_end_of_a_run);
+    fn cancelled_periodic_work_does_not_run_again() = bounded(2, cancel_all_races_with_the_end_of_a_run);
     fn the_end_of_a_run_must_check_for_a_cancel_all() =
-        must_fail("every: arms a cancelled item", || bounded(2, cancel_all_meets_the_end_of_a_run));
+        must_fail("every: arms a cancelled item", || bounded(2, cancel_all_races_with_the_end_of_a_run));
 }

@@ -52,7 +52,7 @@ models! {
 }
 
 /// A closure is cancelled while the strand pops it; then the queue ends.
-fn cancel_meets_pop() {
+fn cancel_races_with_pop() {
     let (_machine, queue) = queue(1, false);
     let strand = queue.strand(Plain::default());
     let mut handle = strand.spawn(|state| state.set(1));
@@ -66,13 +66,13 @@ fn cancel_meets_pop() {
 }
 
 models! {
-    fn a_cancelled_closure_of_a_strand_ends_once() = bounded(2, cancel_meets_pop);
+    fn a_cancelled_closure_of_a_strand_ends_once() = bounded(2, cancel_races_with_pop);
     fn a_strand_must_wait_for_the_claim_of_a_canceller() =
-        must_fail("strand: pops a claimed closure", || bounded(2, cancel_meets_pop));
+        must_fail("strand: pops a claimed closure", || bounded(2, cancel_races_with_pop));
 }
 
 /// A strand has closures before and after a bulk cancel, which meets its run.
-fn bulk_cancel_meets_a_run() {
+fn bulk_cancel_races_with_a_run() {
     let (machine, queue) = held();
     let strand: Strand<Plain> = queue.strand(Plain::default());
     let started = Arc::new(AtomicBool::new(false));
@@ -109,7 +109,7 @@ fn bulk_cancel_meets_a_run() {
 }
 
 models! {
-    fn a_bulk_cancel_leaves_no_closure_of_a_strand_waiting() = bounded(2, bulk_cancel_meets_a_run);
+    fn bulk_cancel_leaves_no_pending_closure_of_a_strand() = bounded(2, bulk_cancel_races_with_a_run);
 }
 
 /// Bulk cancels inside a run. The first closes the color of the run, which therefore queues the
@@ -138,7 +138,7 @@ fn bulk_cancels_inside_a_run() {
 }
 
 models! {
-    fn what_is_spawned_after_a_bulk_cancel_runs() = bounded(1, bulk_cancels_inside_a_run);
+    fn closures_spawned_after_a_bulk_cancel_run() = bounded(1, bulk_cancels_inside_a_run);
     fn a_strand_that_runs_must_stay_queued() =
         must_fail("strand: is unqueued while it runs", || bounded(1, bulk_cancels_inside_a_run));
 }
@@ -158,14 +158,14 @@ fn bulk_cancel_inside_a_run() {
 }
 
 models! {
-    fn a_bulk_cancel_reaches_the_closures_behind_the_one_that_runs() =
+    fn bulk_cancel_reaches_the_closures_behind_the_running_one() =
         bounded(1, bulk_cancel_inside_a_run);
-    fn a_closure_must_know_of_a_bulk_cancel() =
+    fn closure_must_see_a_bulk_cancel() =
         must_fail("strand: starts what was cancelled", || bounded(1, bulk_cancel_inside_a_run));
 }
 
 /// A flush begins while a strand with two closures runs.
-fn flush_meets_a_run() {
+fn flush_races_with_a_run() {
     let (machine, queue) = held();
     let strand = queue.strand(());
     let nr_run = Arc::new(AtomicU32::new(0));
@@ -191,5 +191,5 @@ fn flush_meets_a_run() {
 }
 
 models! {
-    fn a_flush_waits_for_the_closures_of_a_strand() = bounded(2, flush_meets_a_run);
+    fn a_flush_waits_for_the_closures_of_a_strand() = bounded(2, flush_races_with_a_run);
 }

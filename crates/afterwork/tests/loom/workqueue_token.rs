@@ -2,7 +2,7 @@
 
 use crate::support::*;
 
-fn cancel_meets_a_waiter() {
+fn cancel_races_with_a_waiter() {
     let token = CancellationToken::new();
     let canceller = spawn({
         let token = token.clone();
@@ -13,13 +13,13 @@ fn cancel_meets_a_waiter() {
 }
 
 models! {
-    fn a_waiter_ends_with_the_cancel() = exhaustive(cancel_meets_a_waiter);
-    fn a_waiter_must_look_under_the_lock() =
-        must_fail("token: looks before the lock", || exhaustive(cancel_meets_a_waiter));
+    fn a_waiter_ends_with_the_cancel() = exhaustive(cancel_races_with_a_waiter);
+    fn waiter_must_check_under_the_lock() =
+        must_fail("token: looks before the lock", || exhaustive(cancel_races_with_a_waiter));
 }
 
 #[test]
-fn a_child_is_cancelled_whenever_it_is_made() {
+fn child_is_cancelled_whenever_it_is_created() {
     exhaustive(|| {
         let token = CancellationToken::new();
         let canceller = spawn({
@@ -34,7 +34,7 @@ fn a_child_is_cancelled_whenever_it_is_made() {
 }
 
 /// A closure waits for its token, and its handle cancels it before, during or after that.
-fn cancel_meets_an_item() {
+fn cancel_races_with_an_item() {
     let (_machine, queue) = queue(1, false);
     let mut handle = queue.spawn(|| {
         let token = CancellationToken::current();
@@ -50,7 +50,7 @@ fn cancel_meets_an_item() {
 }
 
 models! {
-    fn a_running_item_is_notified_of_its_cancel() = bounded(2, cancel_meets_an_item);
-    fn a_token_must_know_of_an_earlier_cancel() =
-        must_fail("token: overlooks an earlier cancel", || bounded(2, cancel_meets_an_item));
+    fn a_running_item_is_notified_of_its_cancel() = bounded(2, cancel_races_with_an_item);
+    fn token_must_see_an_earlier_cancel() =
+        must_fail("token: overlooks an earlier cancel", || bounded(2, cancel_races_with_an_item));
 }

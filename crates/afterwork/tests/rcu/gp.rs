@@ -193,7 +193,7 @@ fn many_waiters_are_all_woken() {
 }
 
 #[test]
-fn threads_that_come_and_go_hold_nothing_up() {
+fn threads_that_start_and_exit_delay_no_grace_period() {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -209,13 +209,13 @@ fn threads_that_come_and_go_hold_nothing_up() {
 }
 
 #[test]
-fn threads_that_come_and_go_leave_no_memory_behind() {
-    let test = "gp::threads_that_come_and_go_leave_no_memory_behind";
+fn threads_that_start_and_exit_leave_no_memory_behind() {
+    let test = "gp::threads_that_start_and_exit_leave_no_memory_behind";
     if crate::env::alone(test, "").is_some() {
         return;
     }
     let domain = &rcu::srcu::Domain::new();
-    let come_and_go = |nr_threads: usize| {
+    let start_and_exit = |nr_threads: usize| {
         for _ in 0..nr_threads / 20 {
             thread::scope(|scope| {
                 for _ in 0..20 {
@@ -239,10 +239,10 @@ fn threads_that_come_and_go_leave_no_memory_behind() {
     };
     let grown_kib = || {
         let before = resident_kib();
-        come_and_go(2000);
+        start_and_exit(2000);
         resident_kib().saturating_sub(before)
     };
-    come_and_go(400);
+    start_and_exit(400);
     // A leak of one slot per thread, of two cache lines, would be 250 KiB each time, and a leak of
     // bags 1000 KiB. The first rounds grow by the largest number of bags that wait at once.
     let times = (0..30).map(|_| grown_kib());

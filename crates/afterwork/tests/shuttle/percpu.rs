@@ -116,7 +116,7 @@ fn drain_that_waits_for_an_owner() {
 
 /// Two callers fall asleep while an owner operates, or wait for their queued calls. No sleep times
 /// out here, so each of them must be woken.
-fn callers_asleep_beside_an_owner(qpw: Qpw) {
+fn callers_asleep_next_to_an_owner(qpw: Qpw) {
     let machine = Topology::synthetic("1 core").unwrap();
     let builder = PerCpu::builder().topology(machine).qpw(qpw);
     let slots = Arc::new(builder.build(|_| 0).unwrap());
@@ -144,22 +144,22 @@ fn callers_asleep_beside_an_owner(qpw: Qpw) {
     assert_eq!(slots.run_on(cpu, |data| *data), 4);
 }
 
-/// [`callers_asleep_beside_an_owner`] in each mode.
+/// [`callers_asleep_next_to_an_owner`] in each mode.
 const ASLEEP: [fn(); 3] = [
-    || callers_asleep_beside_an_owner(Qpw::Queue),
-    || callers_asleep_beside_an_owner(Qpw::OnDemand),
-    || callers_asleep_beside_an_owner(Qpw::EveryOp),
+    || callers_asleep_next_to_an_owner(Qpw::Queue),
+    || callers_asleep_next_to_an_owner(Qpw::OnDemand),
+    || callers_asleep_next_to_an_owner(Qpw::EveryOp),
 ];
 
 #[test]
-fn callers_that_sleep_beside_an_owner_are_woken() {
+fn callers_asleep_next_to_an_owner_are_woken() {
     for model in ASLEEP {
         explore(1_000, model);
     }
 }
 
 #[test]
-fn handing_over_needs_its_wake_up() {
+fn transferring_the_slot_needs_its_wake_up() {
     for model in ASLEEP {
         must_fail("percpu: hands over to no thread", || explore(1_000, model));
     }
@@ -177,9 +177,9 @@ models! {
     fn a_drain_that_stays_announced_inside_a_call_is_noticed() =
         must_fail("percpu: a drain stays announced inside a call",
             || explore(500, drain_that_waits_for_an_owner));
-    fn no_addition_is_lost_when_remote_work_is_mailed() =
+    fn no_addition_is_lost_when_remote_work_is_queued() =
         explore(2_000, || sum_is_exact(Qpw::Queue, Escalate::Never));
-    fn no_addition_is_lost_when_slots_are_handed_over_on_demand() =
+    fn no_addition_is_lost_when_slots_are_transferred_on_demand() =
         explore(2_000, || sum_is_exact(Qpw::OnDemand, Escalate::Never));
     fn no_addition_is_lost_when_a_bias_is_broken() =
         explore(2_000, || sum_is_exact(Qpw::OnDemand, Escalate::Quietly));

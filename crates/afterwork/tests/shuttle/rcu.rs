@@ -123,7 +123,7 @@ models! {
     fn no_reader_sees_a_freed_version_however_it_is_freed() = explore(1_000, versions);
     fn a_driver_that_wakes_early_frees_under_a_reader() =
         must_fail("rcu: the driver wakes early", || explore(20_000, versions));
-    fn a_holdout_that_is_not_counted_is_overlooked() =
+    fn uncounted_holdout_is_overlooked() =
         must_fail("rcu: a holdout is not counted", || explore(20_000, versions));
     fn a_barrier_that_joins_a_running_sweep_comes_too_soon() =
         must_fail("rcu: barrier joins a running sweep", || explore(20_000, versions));

@@ -56,6 +56,6 @@ fn collected() {
 }
 
 models! {
-    fn every_waiter_of_an_event_count_has_his_turn() = explore(3_000, turns);
+    fn every_waiter_of_an_event_count_is_woken() = explore(3_000, turns);
     fn every_wake_up_that_was_collected_is_fired() = explore(3_000, collected);
 }

@@ -391,7 +391,7 @@ fn urgent_before_the_pause_ends() {
 
 /// Of two queues with shares, one was busy alone while the other was idle. Afterwards they
 /// alternate. A worker takes one item at a time.
-fn busy_beside_idle() {
+fn busy_next_to_idle() {
     const NR_ITEMS: usize = 5;
     let params = Params {
         max_batch: 1,
@@ -437,7 +437,7 @@ fn busy_beside_idle() {
 
 /// Items of a queue wait next to a chain of items on other queues. Each item queues the next before
 /// it ends. The waiting queue is served before the chain ends.
-fn old_beside_new() {
+fn old_next_to_new() {
     const NR_OLD: u32 = 2;
     const NR_NEW: usize = 12;
     fn chain(mut new: Vec<Workqueue>, ended: shuttle::sync::mpsc::Sender<()>) {
@@ -517,44 +517,44 @@ fn emptied_among_shares() {
 }
 
 models! {
-    fn a_queue_that_was_emptied_waits_for_no_turn() = explore(200, emptied_among_shares);
-    fn an_emptied_queue_that_keeps_its_seat_would_be_seen() =
+    fn emptied_queue_waits_for_no_turn() = explore(200, emptied_among_shares);
+    fn seat_kept_by_an_emptied_queue_would_be_detected() =
         must_deadlock("shares: an emptied pwq waits for its turn",
             || explore(200, emptied_among_shares));
-    fn a_new_queue_for_each_item_starves_no_queue_that_waits() = explore(200, old_beside_new);
+    fn a_new_queue_for_each_item_starves_no_queue_that_waits() = explore(200, old_next_to_new);
     fn new_queues_that_go_before_all_others_would_be_seen() =
-        must_fail("shares: a new pwq begins as an idle one", || explore(200, old_beside_new));
-    fn queues_with_shares_take_turns_whoever_was_idle_before() = explore(400, busy_beside_idle);
-    fn a_queue_that_has_saved_its_idle_time_up_would_be_seen() =
-        must_fail("shares: idle time is saved up", || explore(400, busy_beside_idle));
+        must_fail("shares: a new pwq begins as an idle one", || explore(200, old_next_to_new));
+    fn queues_with_shares_take_turns_after_any_idle_time() = explore(400, busy_next_to_idle);
+    fn saved_idle_time_of_a_queue_would_be_detected() =
+        must_fail("shares: idle time is saved up", || explore(400, busy_next_to_idle));
     fn items_run_as_often_as_they_were_queued() = explore(15_000, mix);
     fn no_more_run_at_once_than_have_seats_and_none_is_forgotten() = explore(1_000, two_seats);
-    fn after_a_flush_all_that_was_queued_before_it_has_ended() = explore(1_500, flushes);
-    fn a_flush_that_forgets_a_helper_is_noticed() =
+    fn after_a_flush_all_earlier_items_have_ended() = explore(1_500, flushes);
+    fn flush_that_forgets_a_helper_is_detected() =
         must_fail("flush: forgets the helpers", || explore(6_000, flushes));
     fn chains_in_opposite_order_do_not_wait_for_each_other() =
         explore(4_000, chains_in_opposite_order);
-    fn an_enqueue_of_many_must_not_wait_with_a_chain_in_hand() =
+    fn enqueue_all_must_not_wait_with_an_unpushed_chain() =
         must_fail("enqueue all: waits with an unpushed chain",
             || explore(4_000, chains_in_opposite_order));
-    fn items_that_wait_for_items_come_to_an_end() = explore(1_500, nested);
-    fn an_item_is_never_left_behind_items_that_block() = explore(2_000, chained);
+    fn items_that_wait_for_items_end() = explore(1_500, nested);
+    fn item_never_waits_behind_blocked_items() = explore(2_000, chained);
     fn an_ordered_queue_starts_its_items_in_their_order() = explore(1_500, ordered);
-    fn without_the_chained_kick_an_item_is_left_behind() =
+    fn without_the_chained_kick_an_item_is_stranded() =
         must_fail("take: no chained kick", || explore(1_000, chained));
-    fn without_the_second_look_of_the_gate_an_item_is_forgotten() =
+    fn without_the_recheck_of_the_gate_an_item_is_forgotten() =
         must_fail("active: no second check", || explore(4_000, mix));
-    fn an_item_that_ran_beside_itself_would_be_seen() =
+    fn overlapping_runs_of_an_item_would_be_detected() =
         must_fail("item: runs overlap", || explore(4_000, mix));
-    fn an_inactive_item_that_is_forgotten_would_be_missed() =
+    fn forgotten_inactive_item_would_be_detected() =
         must_fail("take: forgets the inactive", || explore(1_000, two_seats));
-    fn a_seat_given_twice_would_be_seen() =
+    fn seat_granted_twice_would_be_seen() =
         must_fail("active: a seat given twice", || explore(1_000, two_seats));
     fn an_ordinary_item_gets_its_turn_among_urgent_ones() = explore(400, ordinary_among_urgent);
     fn urgent_item_queued_in_a_pause_runs_first_after_resume() =
         explore(400, urgent_before_the_pause_ends);
     fn seat_that_ignores_urgent_items_is_found() = must_fail("lanes: a seat does not recheck",
             || explore(4_000, urgent_before_the_pause_ends));
-    fn an_ordinary_item_that_gets_no_turn_would_be_seen() =
+    fn starved_ordinary_item_would_be_detected() =
         must_fail("lanes: ordinary items get no turn", || explore(1_000, ordinary_among_urgent));
 }

@@ -30,7 +30,7 @@ fn block(queue: &Workqueue) -> mpsc::Sender<()> {
 }
 
 /// Shuts a queue down that is never idle, by `shutdown`.
-fn names_what_is_left(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError>) {
+fn names_the_remaining_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError>) {
     let queue = one_seat("busy");
     let open = block(&queue);
     let waits = queue.spawn(|| ());
@@ -47,9 +47,9 @@ fn names_what_is_left(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError
 }
 
 #[test]
-fn a_shutdown_cancels_and_names_what_is_left_at_its_limit() {
-    names_what_is_left(|queue| queue.shutdown_timeout(SHORT));
-    names_what_is_left(|queue| block_on(queue.shutdown_async(SHORT)));
+fn shutdown_cancels_and_names_the_items_left_at_its_limit() {
+    names_the_remaining_items(|queue| queue.shutdown_timeout(SHORT));
+    names_the_remaining_items(|queue| block_on(queue.shutdown_async(SHORT)));
 }
 
 /// Shuts a queue down whose items end in time, by `shutdown`.
@@ -128,7 +128,7 @@ fn an_item_of_one_of_the_queues_shuts_none_down() {
 }
 
 #[test]
-fn a_drain_of_a_task_names_what_is_left_at_its_limit() {
+fn drain_of_a_task_names_the_items_left_at_its_limit() {
     let queue = one_seat("waits");
     let mut handle = queue.spawn_async(pending::<()>());
     let Err(DrainError::StillBusy(busy)) = block_on(queue.drain_timeout_async(SHORT)) else {

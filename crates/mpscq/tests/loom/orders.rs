@@ -14,7 +14,7 @@ fn weakened(name: &'static str) -> String {
 }
 
 models! {
-    fn the_case_passes_unweakened() = exhaustive(|| singles(&[2, 1], 2));
+    fn case_passes_without_the_bug() = exhaustive(|| singles(&[2, 1], 2));
     fn tail_swap_needs_acquire() = weakened("tail: swap without acquire");
     fn tail_swap_needs_release() = weakened("tail: swap without release");
     fn link_store_needs_release() = weakened("link: relaxed store");
@@ -23,7 +23,7 @@ models! {
 }
 
 /// The consumer peeks at the first item and at its successor, without popping either.
-fn looks_without_taking() {
+fn peeks_without_taking() {
     let queue = Arc::new(RawQueue::<Node<Item>>::new());
     let thread = loom::thread::spawn({
         let queue = queue.clone();
@@ -60,9 +60,9 @@ fn looks_without_taking() {
 }
 
 models! {
-    fn peeked_item_is_complete() = exhaustive(looks_without_taking);
+    fn peeked_item_is_complete() = exhaustive(peeks_without_taking);
     fn after_load_needs_acquire() =
-        must_fail("link: relaxed load of the next item", || exhaustive(looks_without_taking));
+        must_fail("link: relaxed load of the next item", || exhaustive(peeks_without_taking));
     fn stub_back_needs_release() = weakened("stub: relaxed compare-exchange");
     fn the_kernels_form_is_a_race_in_this_memory_model() =
         weakened("kernel: full barrier, plain link, dependent loads");

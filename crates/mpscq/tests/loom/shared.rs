@@ -19,7 +19,7 @@ fn write(item: &Shared<Guarded>) {
 }
 
 /// One thread pops the item and releases the claim; another tries to claim and push it again.
-fn claim_goes_round() {
+fn claim_moves_between_threads() {
     let queue = Arc::new(Queue::<Shared<Guarded>>::new());
     let item = Arc::new(Shared::new(Guarded(UnsafeCell::new(0))));
     queue.push(Shared::claim(&item).unwrap());
@@ -47,9 +47,9 @@ fn claim_goes_round() {
 }
 
 models! {
-    fn the_claim_hands_the_link_over() = exhaustive(claim_goes_round);
+    fn claim_transfers_the_list_link() = exhaustive(claim_moves_between_threads);
     fn shared_claim_needs_acquire() =
-        must_fail("shared: relaxed claim", || exhaustive(claim_goes_round));
+        must_fail("shared: relaxed claim", || exhaustive(claim_moves_between_threads));
     fn shared_release_needs_release() =
-        must_fail("shared: relaxed release", || exhaustive(claim_goes_round));
+        must_fail("shared: relaxed release", || exhaustive(claim_moves_between_threads));
 }

@@ -90,7 +90,7 @@ fn three_producers_and_an_eager_consumer_lose_nothing() {
 
 models! {
     fn three_producers_of_two_items_lose_nothing() = bounded(2, || singles(&[2, 2, 2], 3));
-    fn a_chain_is_published_whole_beside_a_single_item() = exhaustive(|| chains(1));
+    fn chain_is_published_whole_next_to_a_single_item() = exhaustive(|| chains(1));
     fn two_chains_do_not_mix() = bounded(3, || chains(3));
 }
 
@@ -157,7 +157,7 @@ fn push_reports_an_empty_queue_to_one_producer_each_time() {
 }
 
 #[test]
-fn items_left_inside_are_dropped_with_the_queue() {
+fn remaining_items_are_dropped_with_the_queue() {
     exhaustive(|| {
         let queue = Arc::new(Items::new());
         let threads = [0, 1].map(|from| {

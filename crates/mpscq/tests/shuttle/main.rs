@@ -63,7 +63,7 @@ fn transfer() {
 }
 
 models! {
-    fn four_producers_lose_and_reorder_nothing() = shuttle::check_random(transfer, NR_RUNS);
+    fn four_producers_lose_and_reorder_no_item() = shuttle::check_random(transfer, NR_RUNS);
 }
 
 #[test]
@@ -172,7 +172,7 @@ models! {
 }
 
 #[test]
-fn an_empty_said_by_the_missing_link_alone_is_caught() {
+fn empty_by_the_missing_link_alone_is_detected() {
     sync::twin::must_fail("empty: no check of the tail", || {
         shuttle::check_random(
             || {

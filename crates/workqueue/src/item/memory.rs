@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_freed_elsewhere_come_home_and_never_overlap() {
+    fn blocks_freed_elsewhere_return_and_never_overlap() {
         /// The number of blocks of one class. It is small under Miri, which is a thousand times
         /// slower, but larger than a chunk.
         const NR_BLOCKS: usize = if cfg!(miri) { 150 } else { 3000 };

@@ -111,7 +111,7 @@ impl World {
             5 if self.is_running => self.end(step >= 128),
             6 if self.has_handle => self.cancel(),
             7 if self.has_handle => self.claim_to_help(),
-            8 | 9 => self.go_on_with_claim(step >= 128),
+            8 | 9 => self.continue_with_claim(step >= 128),
             10 if self.has_handle => self.flush(),
             // A helper, or a thread between two transitions, owns a handle.
             11 if self.has_handle && self.claim.is_none() && step >= 240 => self.drop_handle(),
@@ -255,7 +255,7 @@ impl World {
     /// Makes the next transition of the claiming thread; a helper may give up.
     // A guard that changes the item would hide one of its transitions.
     #[expect(clippy::collapsible_match)]
-    fn go_on_with_claim(&mut self, gives_up: bool) {
+    fn continue_with_claim(&mut self, gives_up: bool) {
         match self.claim {
             None => {}
             Some(Claim::CutsOut { to }) => {
@@ -405,7 +405,7 @@ proptest! {
     /// An item runs once for each enqueue that was not cancelled, its runs never overlap, each
     /// flush ends at the right time, and the item is freed once.
     #[test]
-    fn the_steps_of_an_item_keep_their_promises(steps in prop::collection::vec(any::<u8>(), 0..80)) {
+    fn transitions_of_an_item_keep_their_guarantees(steps in prop::collection::vec(any::<u8>(), 0..80)) {
         let mut world = World::new();
         for step in steps {
             world.transition(step);
@@ -506,7 +506,7 @@ fn successor_of_an_older_item_is_marked_until_it_has_run() {
 }
 
 #[test]
-fn a_link_that_was_left_to_a_run_is_taken_back_from_it() {
+fn link_deferred_to_a_run_is_recalled() {
     let Pop::Run(running) = State::queued(RULES[0]).pop() else {
         panic!()
     };
