@@ -19,7 +19,7 @@ const SUITE: &str = "crates/capi/tests/c/";
 pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     let text = workspace
         .text(TABLE)?
-        .ok_or_else(|| Failure::new(format!("{TABLE} is no text")))?;
+        .ok_or_else(|| Failure::new(format!("{TABLE} is not UTF-8")))?;
     let rules = rules(&text);
     let mut known = order::tests(workspace)?;
     let mut broken_in_c = Vec::new();
@@ -99,7 +99,7 @@ fn broken(rules: &[Rule<'_>], known: &BTreeSet<String>) -> Vec<Finding> {
     for rule in rules {
         let mut say = |what| found.push(Finding::new(TABLE, rule.line, what));
         if rule.tests.is_empty() {
-            say("a rule without a test: name one, or say in the text that it does not hold".into());
+            say("the rule has no test: name one, or state that the rule does not hold".into());
         }
         for test in &rule.tests {
             if !known.contains(*test) {
@@ -107,7 +107,7 @@ fn broken(rules: &[Rule<'_>], known: &BTreeSet<String>) -> Vec<Finding> {
             }
             if !named.insert(*test) {
                 say(format!(
-                    "`{test}` is named twice: each rule has a test of its own"
+                    "`{test}` is named twice: each rule needs its own test"
                 ));
             }
         }

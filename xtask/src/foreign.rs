@@ -22,7 +22,7 @@ const NEAR: usize = 4;
 pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     let ledger = workspace
         .text(LEDGER)?
-        .ok_or_else(|| Failure::new(format!("{LEDGER} is no text")))?;
+        .ok_or_else(|| Failure::new(format!("{LEDGER} is not UTF-8")))?;
     let rows = rows(&ledger);
     let mut found = Vec::new();
     let mut used = BTreeSet::new();
@@ -35,7 +35,7 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     }
     for (tag, line) in &rows {
         if !used.contains(tag) {
-            let what = format!("no code carries FOREIGN({tag})");
+            let what = format!("no code has the tag FOREIGN({tag}): delete the row");
             found.push(Finding::new(LEDGER, *line, what));
         }
     }

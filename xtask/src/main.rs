@@ -40,12 +40,12 @@ const CHORES: &[Chore] = &[
     },
     Chore {
         name: "torture",
-        about: "torture one part of the library, for as long as asked",
+        about: "run one torture for the requested time",
         run: torture::main,
     },
     Chore {
         name: "fuzz",
-        about: "what reads bytes of strangers, against bytes at random",
+        about: "fuzz the parsers of untrusted bytes",
         run: fuzz::main,
     },
     Chore {
@@ -55,7 +55,7 @@ const CHORES: &[Chore] = &[
     },
     Chore {
         name: "sim",
-        about: "the library on a simulated machine of many CPUs: what saturates, and on which line",
+        about: "run the library on a simulated machine of many CPUs, and report the cache line that saturates",
         run: sim::main,
     },
     Chore {
@@ -65,42 +65,42 @@ const CHORES: &[Chore] = &[
     },
     Chore {
         name: "asm",
-        about: "show or check the code that the compiler made of a function of crates/probes",
+        about: "show or check the machine code of crates/probes",
         run: asm::main,
     },
     Chore {
         name: "layers",
-        about: "nothing above `sync` reaches atomics, threads, clocks or system calls past it",
+        about: "check that code above `sync` uses atomics, threads, clocks and system calls only through it",
         run: |workspace, args| check("layers", layers::check, workspace, args),
     },
     Chore {
         name: "order",
-        about: "every ORDER(tag) has two ends and a test that exists",
+        about: "check that every ORDER(tag) has two ends and an existing test",
         run: |workspace, args| check("order", order::check, workspace, args),
     },
     Chore {
         name: "foreign",
-        about: "every place that runs users' code is in the table of FOREIGN.md",
+        about: "check that each call of user code has a row in FOREIGN.md",
         run: |workspace, args| check("foreign", foreign::check, workspace, args),
     },
     Chore {
         name: "conformance",
-        about: "every rule of docs/conformance.md has a test of its own",
+        about: "check that each rule of docs/conformance.md has its own test",
         run: |workspace, args| check("conformance", conformance::check, workspace, args),
     },
     Chore {
         name: "book",
-        about: "the book's links lead somewhere; builds it where mdbook is installed",
+        about: "check the book's links; build it if mdbook is installed",
         run: book::main,
     },
     Chore {
         name: "tutorial",
-        about: "docs/tutorial.md followed word for word in an empty folder",
+        about: "run docs/tutorial.md in an empty folder",
         run: tutorial::main,
     },
     Chore {
         name: "figures",
-        about: "README's comparison is that of its record; `--write`, `--run FILE` or `--measure` renews it",
+        about: "check the tables of README and docs/figures.md against their records; `--write` updates them",
         run: figures::main,
     },
 ];
@@ -128,7 +128,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode, Failure> {
         .ok_or_else(|| {
             let names: Vec<_> = CHORES.iter().map(|chore| chore.name).collect();
             Failure::new(format!(
-                "no chore is called `{name}`; there are {}",
+                "unknown chore `{name}`; valid: {}",
                 names.join(", ")
             ))
         })?;
@@ -156,7 +156,7 @@ fn check(
         Ok(ExitCode::SUCCESS)
     } else {
         report::talk(&format!(
-            "{name}: {} broken ({})\n",
+            "{name}: {} faults ({})\n",
             findings.broken.len(),
             findings.looked_at
         ));
@@ -166,24 +166,24 @@ fn check(
 
 fn help() -> String {
     let mut text = String::from(
-        "The chores of the afterwork workspace.\n\nUsage: cargo xtask CHORE [OPTIONS]\n\nChores:\n",
+        "Runs a chore of the afterwork workspace.\n\nUsage: cargo xtask CHORE [OPTIONS]\n\nChores:\n",
     );
     for chore in CHORES {
         text += &format!("  {:<11} {}\n", chore.name, chore.about);
     }
     text += "
 Start here:
-  cargo xtask test                    everything, as CI does it (minutes)
+  cargo xtask test                    all tests, as in CI (about 20 minutes)
   cargo xtask test --only unit,doc    a first answer (seconds)
   cargo xtask test --only loom        the models, after a change of an atomic or a lock
-  cargo xtask test --list             what the layers are and what each asks
+  cargo xtask test --list             the layers, and the question that each answers
   cargo xtask torture task-work --minutes 2   after a change of a protocol
-  cargo xtask torture task-work --hostile --asan   after a change of what runs users' code
+  cargo xtask torture task-work --hostile --asan   after a change of a call of user code
   cargo xtask layers                  after a new `use` of `std`
   cargo xtask order                   after a change of a memory ordering
 
 STYLE.md gives the reason for each rule; .ci/run checks them all.
-Exit code: 0 good, 1 something is wrong, 2 could not run.
+Exit code: 0 success, 1 a check failed, 2 could not run.
 ";
     text
 }

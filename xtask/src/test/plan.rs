@@ -76,13 +76,13 @@ pub const LAYERS: &[Layer] = &[
     },
     Layer {
         name: SIM,
-        asks: "does it work, and each run alike, on a simulated machine of many CPUs?",
+        asks: "does it work on a simulated machine of many CPUs, with the same result for the same seed?",
         limit: minutes(10),
         at_once: 1,
     },
     Layer {
         name: MIRI,
-        asks: "is there undefined behaviour?",
+        asks: "is there undefined behavior?",
         limit: minutes(30),
         at_once: 2,
     },
@@ -296,7 +296,7 @@ pub fn list(metadata: &Metadata) -> String {
         text += &format!("{}: {}\n", layer.name, layer.asks);
         let steps = steps(layer, metadata, |name| std::env::var(name).ok());
         if steps.is_empty() {
-            text += "    nothing yet\n";
+            text += "    no commands\n";
         }
         for step in steps {
             text += &format!("    {}\n", step.shown());
