@@ -299,7 +299,7 @@ fn help(programs: &[Program]) -> String {
   --seed S     seed of the first round [default: from the clock, printed]
   --config C   a configuration of the torture; an unknown name lists them
   --hostile    add hostile user code: it panics, also in destructors, sleeps, waits, drops the last handles
-              of other objects, leaks guards, forks; and system calls for threads, membarrier, eventfds and mappings fail
+               of other objects, leaks guards, forks; and system calls for threads, membarrier, eventfds and mappings fail
   --without A  omit these hostile acts; an unknown name lists them. To find the acts that a fault needs, omit half of them
   --twin BUG   put this bug back (its name in the source, in `twin::armed`); success then means that it is found
 
@@ -307,7 +307,7 @@ A fault is reported with the seed of its round: --seed with this number starts w
 
 Examples:
   cargo xtask torture rcu --minutes 5                                       after a change of grace periods
-  cargo xtask torture rcu --config TREE03 --twin 'rcu: the driver wakes early'  does it find this bug?
+  cargo xtask torture rcu --config TREE03 --twin 'rcu: the driver wakes early'   does it find this bug?
   cargo xtask torture workqueue --hostile --asan --minutes 30               memory errors under hostile user code
   cargo xtask torture workqueue --hostile --seed 7 --without fork,thread    the same seed without these two acts
 

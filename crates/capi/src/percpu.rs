@@ -132,7 +132,7 @@ unsafe extern "C" fn aw_free_percpu(data: *mut c_void) {
         if data.is_null() {
             return;
         }
-        let what = "this is no per-CPU data, or was freed";
+        let what = "this is not per-CPU data, or it was freed";
         if !data.addr().is_multiple_of(LINE) {
             return misuse("free_percpu", &what, ());
         }
@@ -146,7 +146,8 @@ unsafe extern "C" fn aw_free_percpu(data: *mut c_void) {
         // Lets a second free be detected. A plain store before the free would be optimized away.
         // SAFETY: (1).
         unsafe { (&raw mut (*before).magic).write_volatile(0) };
-        let layout = Layout::from_size_align(size, align).expect("it was made of this");
+        let layout =
+            Layout::from_size_align(size, align).expect("a layout of this allocation exists");
         // SAFETY: (1), and allocated with this layout.
         unsafe { alloc::dealloc(data.cast::<u8>().sub(align), layout) };
     });

@@ -22,7 +22,7 @@ fn compiled(name: &str, source: &Path, flags: &[&str]) -> Option<PathBuf> {
     if done.is_ok_and(|output| output.status.success()) {
         return Some(program);
     }
-    eprintln!("left out: there is no C compiler, or no liburcu-dev");
+    eprintln!("skipped: no C compiler, or no liburcu-dev");
     None
 }
 

@@ -87,7 +87,7 @@ base::internal::into_io_error!(StillBusy, |_| ErrorKind::TimedOut);
 
 impl fmt::Display for LeftItems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let func = self.func.unwrap_or("what is not named");
+        let func = self.func.unwrap_or("an unnamed function");
         let doing = match (self.doing, self.count) {
             (Doing::Runs, 1) => "runs",
             (Doing::Runs, _) => "run",
@@ -114,7 +114,7 @@ mod tests {
         ];
         assert_eq!(
             StillBusy::new("q", found).to_string(),
-            "workqueue \"q\" still has 5 items: 1 of what is not named runs, 1 of c waits to be woken, 3 of b are queued"
+            "workqueue \"q\" still has 5 items: 1 of an unnamed function runs, 1 of c waits to be woken, 3 of b are queued"
         );
         assert_eq!(
             StillBusy::new("q", []).to_string(),

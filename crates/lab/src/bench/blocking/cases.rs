@@ -32,13 +32,18 @@ const P90: Metric = lower("to_run_p90", "ns", (TO_RUN, "p90"), NS_PER_US);
 const LONGEST: Metric = lower("to_run_max", "ns", (TO_RUN, "max"), NS_PER_US);
 const MAKESPAN: Metric = lower("makespan", "ns", ("", "all done ms"), NS_PER_MS);
 const THREADS: Metric = lower("threads", "threads", ("", "threads"), 1.0);
-const MANAGER: Metric = lower("manager_share", "share", ("", "looks % of a CPU"), PERCENT);
+const MANAGER: Metric = lower(
+    "manager_share",
+    "share",
+    ("", "manager % of a CPU"),
+    PERCENT,
+);
 
 /// Rounds in a run of `detect`, 14 ms each: enough for a 90th percentile.
 const ROUNDS: usize = 40;
 const ROUNDS_QUICK: usize = 15;
 
-const TO_RUN: &str = "asleep to run us";
+const TO_RUN: &str = "sleep to run us";
 
 const DETECT_METRICS: &[Metric] = &[P50, P90, LONGEST];
 
@@ -78,7 +83,7 @@ fn detect_case(settings: &Settings) -> Case {
         bench: BENCH,
         name: DETECT,
         about: format!(
-            "an item sleeps on a pool of one CPU; how long until the next one runs; {rounds} rounds"
+            "an item sleeps on a pool of one CPU; time until the next one runs; {rounds} rounds"
         ),
         metrics: DETECT_METRICS,
         headline: P50.name,

@@ -166,7 +166,7 @@ impl Setting {
         };
         let about = format!(
             "{items} joins of {NR_INNER} inner blocks of {} KiB, each needed {NR_OUTER} times, through one buffer \
-             pool; {ON_THEIR_WAY} on their way",
+             pool; {ON_THEIR_WAY} in flight",
             joins::BLOCK / 1024
         );
         let variants = self.limits(&drive, &open);
@@ -281,8 +281,8 @@ impl Setting {
             }),
         ];
         let about = format!(
-            "{NR_SUBSYSTEMS} subsystems with a limit of {LIMIT}, items of {COMPUTE_US} us: one keeps {FLOOD_ON_ITS_WAY} on \
-             their way, each other has one every {} ms, {items} in all; those are timed",
+            "{NR_SUBSYSTEMS} subsystems with a limit of {LIMIT}, items of {COMPUTE_US} us: one keeps {FLOOD_ON_ITS_WAY} in \
+            flight, each other one queues one every {} ms, {items} in total, which are timed",
             REQUEST_EVERY.as_millis()
         );
         Case {

@@ -206,12 +206,12 @@ fn started<'scope, T: Send + 'scope>(
     body: impl FnOnce() -> Result<T, Stop> + Send + 'scope,
 ) -> Driver<'scope, T> {
     let driver = thread::Builder::new().spawn_scoped(scope, body);
-    driver.map_err(|error| Stop::because("cannot start what drives items", error))
+    driver.map_err(|error| Stop::because("cannot start a driver thread", error))
 }
 
 /// Joins a driver thread and returns its result.
 fn join<T>(driver: Driver<'_, T>) -> Result<T, Stop> {
-    let panicked = |_| Err(Stop::CouldNotRun("what drives items panicked".into()));
+    let panicked = |_| Err(Stop::CouldNotRun("a driver thread panicked".into()));
     driver?.join().unwrap_or_else(panicked)
 }
 

@@ -70,7 +70,7 @@ impl Table {
     /// Creates and fills an unnamed file in `dir`.
     pub fn create(dir: &Path) -> Result<Self, Stop> {
         Self::with_joins(dir, NR_JOINS)
-            .map_err(|error| Stop::because("cannot make the file to read from", error))
+            .map_err(|error| Stop::because("cannot create the file of blocks", error))
     }
 
     fn with_joins(dir: &Path, nr_joins: usize) -> io::Result<Self> {

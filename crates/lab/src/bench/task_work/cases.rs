@@ -112,7 +112,7 @@ pub fn cases(args: &TaskWorkArgs, settings: &Settings) -> Vec<Case> {
         && let Err(error) = ring_works()
     {
         say(format_args!(
-            "{BENCH} service: left out, there is no io_uring here: {error}"
+            "{BENCH} service: skipped, io_uring is not available: {error}"
         ));
         serves = false;
     }
