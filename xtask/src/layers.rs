@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_past_sync_is_found() {
+    fn every_bypass_of_sync_is_found() {
         for (text, path) in [
             ("use std::sync::Mutex;", "sync"),
             ("use ::core::sync::atomic::Ordering;", "sync"),

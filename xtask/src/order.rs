@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_in_another_crate_counts_when_there_is_one() {
+    fn end_in_another_crate_counts_if_the_crate_exists() {
         let at = |name: &str| {
             found(&format!(
                 "// ORDER(a): other end in crate `{name}`. Test: handover."
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_meets_itself_is_both_ends() {
+    fn line_that_pairs_with_itself_is_both_ends() {
         assert!(found("// ORDER(a): both ends on this line. Test: handover.").is_empty());
     }
 
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_name_may_stand_on_the_next_line() {
+    fn test_name_may_be_on_the_next_line() {
         assert_eq!(
             test_names("x. Test: loom  a_b (c\n d_e), f_g. h_i"),
             Some(vec!["loom".into(), "a_b".into(), "f_g".into()])

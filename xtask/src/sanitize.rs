@@ -47,7 +47,7 @@ const WITHOUT: &[(&str, &str, &str)] = &[
     ),
     (
         "asan",
-        "kinds::a_rescuer_works_when_the_system_refuses_threads",
+        "kinds::rescuer_works_when_thread_creation_fails",
         "the sanitizer's stacks exceed the limit of address space",
     ),
 ];
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_and_a_time_are_handed_on() {
+    fn seed_and_duration_are_forwarded() {
         let options = parsed("--seed 7 --minutes 0.5 --only asan").unwrap();
         assert_eq!(options.words[2..], ["--seed", "7", "--minutes", "0.5"]);
         assert_eq!(options.only.unwrap().title, "AddressSanitizer");

@@ -48,6 +48,6 @@ fn a_ledger_keeps_its_total_though_clients_give_up() {
 }
 
 #[test]
-fn a_loop_gets_all_answers_by_mail() {
+fn event_loop_gets_all_answers_from_its_mailbox() {
     mio_loop::run(16, 50).unwrap();
 }

@@ -223,7 +223,7 @@ fn section_left_open_by_an_exiting_thread_is_open_in_its_child() {
 }
 
 #[test]
-fn a_fork_amid_everything_leaves_a_sane_child() {
+fn fork_during_all_operations_leaves_a_sane_child() {
     let _alone = alone();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -247,7 +247,7 @@ fn a_fork_amid_everything_leaves_a_sane_child() {
 }
 
 #[test]
-fn a_stall_handler_that_forks_goes_on_in_both() {
+fn stall_handler_that_forks_continues_in_both_processes() {
     let _alone = alone();
     let before = rcu::tunables();
     rcu::set_tunables(rcu::Tunables {
@@ -304,7 +304,7 @@ fn a_stall_handler_that_forks_goes_on_in_both() {
 }
 
 #[test]
-fn a_domain_of_the_parent_says_so_and_one_of_the_child_works() {
+fn domain_of_the_parent_panics_and_one_of_the_child_works() {
     let _alone = alone();
     let domain = Domain::new();
     use_srcu(&domain);
@@ -374,7 +374,7 @@ fn cell_of_a_parents_domain_rejects_new_versions_in_a_child() {
 }
 
 #[test]
-fn a_refused_callback_is_leaked_and_not_dropped() {
+fn rejected_callback_is_leaked_and_not_dropped() {
     let _alone = alone();
     let domain = Domain::new();
     in_child(|| {
@@ -456,7 +456,7 @@ fn use_queue(queue: &Workqueue) {
 }
 
 #[test]
-fn a_queue_of_the_parent_says_so_and_those_of_the_child_work() {
+fn queue_of_the_parent_panics_and_one_of_the_child_works() {
     let _alone = alone();
     let made = || Workqueue::builder("made").build().unwrap();
     let (queue, system) = (made(), workqueue::system().unwrap());
@@ -920,7 +920,7 @@ fn a_waker_of_a_future_of_the_parent_does_nothing_in_the_child() {
 }
 
 #[test]
-fn a_child_does_not_wait_for_room_or_answers_of_its_parents() {
+fn child_waits_for_no_capacity_or_answer_of_its_parent() {
     let _alone = alone();
     let mut mailbox = Mailbox::builder().capacity(1).build();
     let poster = mailbox.poster();

@@ -272,7 +272,7 @@ fn kept_in(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn all_that_is_kept_for_a_process_is_on_the_list() {
+fn all_state_of_a_process_is_on_the_list() {
     let listed: BTreeSet<_> = LIST.iter().map(|&(file, name, _)| (file, name)).collect();
     assert_eq!(listed.len(), LIST.len(), "a row twice");
     let sources = sources();

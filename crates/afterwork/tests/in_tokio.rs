@@ -74,7 +74,7 @@ fn our_timers_work_in_tokio_s_tasks() {
 
 /// A destructor of a thread-local may run after tokio's.
 #[test]
-fn a_future_that_goes_with_its_thread_is_dropped() {
+fn future_of_an_exiting_thread_is_dropped() {
     struct SendsOnDrop(mpsc::Sender<()>);
     impl Drop for SendsOnDrop {
         fn drop(&mut self) {

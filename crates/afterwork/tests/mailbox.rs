@@ -97,7 +97,7 @@ fn items_may_borrow_and_are_dropped_once() {
 }
 
 #[test]
-fn a_wait_may_be_for_longer_than_time_goes_on() {
+fn wait_may_be_longer_than_the_clock_range() {
     for timeout in [Duration::MAX, Duration::from_secs(u64::MAX)] {
         let mut mailbox = Mailbox::builder().spin_limit(0).build();
         let poster = mailbox.poster();
@@ -108,7 +108,7 @@ fn a_wait_may_be_for_longer_than_time_goes_on() {
 }
 
 #[test]
-fn no_more_are_inside_than_there_is_room_for_however_many_post() {
+fn item_count_never_exceeds_the_capacity() {
     const NR_POSTERS: usize = 4;
     const NR_POSTS: usize = 5000;
     let mut mailbox = Mailbox::builder().capacity(16).build();
@@ -233,7 +233,7 @@ fn timed_out_wait_does_not_delay_a_later_wait() {
 
 /// Holds for any sequence of eager and lazy posts.
 #[test]
-fn each_arming_is_rung_for_at_most_once() {
+fn each_arming_is_notified_at_most_once() {
     use std::os::fd::AsRawFd;
     let mut mailbox = Mailbox::new();
     let fd = mailbox.eventfd().unwrap().as_raw_fd();
@@ -306,9 +306,9 @@ fn resident_kib() -> usize {
 type Makes = fn(usize);
 
 #[test]
-fn mailboxes_that_come_and_go_leave_no_memory_behind() {
+fn mailboxes_created_and_dropped_leave_no_memory_behind() {
     const KEY: &str = "AFTERWORK_TEST_ALONE";
-    let test = "mailboxes_that_come_and_go_leave_no_memory_behind";
+    let test = "mailboxes_created_and_dropped_leave_no_memory_behind";
     if std::env::var_os(KEY).is_none() {
         // A separate process, because other tests also use memory.
         let status = Command::new(std::env::current_exe().unwrap())

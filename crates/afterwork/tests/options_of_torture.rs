@@ -6,7 +6,7 @@
 mod options;
 
 #[test]
-fn a_misspelt_word_is_rejected_with_the_nearest_ones() {
+fn misspelled_word_is_rejected_with_the_nearest_ones() {
     let configs = ["TREE01", "TREE02", "SRCU-P", "QSBR"];
     assert_eq!(options::find("QSBR", &configs), Ok("QSBR"));
     let refused = options::find("TREE1", &configs).unwrap_err();

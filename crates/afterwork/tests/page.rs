@@ -43,7 +43,7 @@ fn ask(path: &Path, number: u32) -> Page {
 }
 
 #[test]
-fn every_subsystem_is_on_the_page_for_as_long_as_it_is_there() {
+fn every_subsystem_is_on_the_page_while_it_exists() {
     let _one = ONE.lock().unwrap();
     let path = observe::publish().unwrap();
     let again = observe::publish().unwrap();
@@ -169,7 +169,7 @@ fn child_publishes_its_own_objects_only() {
 }
 
 #[test]
-fn a_file_cut_short_or_written_over_is_made_anew() {
+fn truncated_or_overwritten_file_is_created_again() {
     let _one = ONE.lock().unwrap();
     let path = observe::publish().unwrap();
     ask(&path, 1);

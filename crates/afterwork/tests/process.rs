@@ -198,7 +198,7 @@ fn threads_started_by_a_boosted_reader_are_not_boosted() {
 }
 
 #[test]
-fn nobody_is_boosted_where_the_kernel_limits_real_time() {
+fn no_reader_is_boosted_where_the_kernel_limits_real_time() {
     let _alone = alone();
     if !may_boost() {
         return;
@@ -391,7 +391,7 @@ fn loose_and_strict() -> [Workqueue; 2] {
 
 /// As `taskset -a -p` does.
 #[test]
-fn work_goes_on_while_somebody_moves_its_threads() {
+fn work_proceeds_while_another_process_moves_its_threads() {
     let _alone = alone();
     let (status, output) = in_child(|| {
         let (queues, nr_run) = (loose_and_strict(), Arc::new(AtomicUsize::new(0)));
@@ -415,7 +415,7 @@ fn work_goes_on_while_somebody_moves_its_threads() {
 
 /// As a shell or a debugger does.
 #[test]
-fn work_goes_on_after_the_process_was_stopped() {
+fn work_resumes_after_the_process_was_stopped() {
     let _alone = alone();
     let (status, output) = in_child(|| {
         let (queues, nr_run) = (loose_and_strict(), Arc::new(AtomicUsize::new(0)));

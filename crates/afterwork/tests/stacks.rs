@@ -145,7 +145,7 @@ fn unanswered_stack_request_is_reported() {
 }
 
 #[test]
-fn a_signal_that_cannot_be_used_is_refused() {
+fn unusable_signal_is_rejected() {
     // SIGSEGV; SIGPIPE, which the standard library ignores; and a number that is not a signal.
     for (signal, why) in [
         (11, "without a meaning to the kernel"),

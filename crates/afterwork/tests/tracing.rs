@@ -593,7 +593,7 @@ fn a_subscriber_may_stop_an_ordered_queue_at_each_enqueue() {
 }
 
 #[test]
-fn a_subscriber_may_stop_a_queue_at_each_step_of_an_item() {
+fn subscriber_may_stop_a_queue_at_each_transition_of_an_item() {
     for event in ["activate_work", "execute_start", "execute_end"] {
         for (how, build) in [
             ("by a worker", plain as fn(&str, &Registry) -> _),

@@ -180,7 +180,7 @@ fn a_child_may_drop_all_that_its_parents_threads_use() {
 }
 
 #[test]
-fn a_worker_is_real_time_or_says_why_not() {
+fn worker_is_real_time_or_returns_the_reason() {
     let _alone = alone();
     let policy = || {
         // SAFETY: 0 is the ID of this thread.

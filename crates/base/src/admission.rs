@@ -205,7 +205,7 @@ impl<W> Admission<W> {
             //   other: state is read  Acquire;            left is read
             // If our update comes first, the other thread reads a value of `left` that is not older
             // than ours. If its load comes first, its own update fails.
-            // Test: loom a_place_that_comes_free_is_had_once, a_recount_must_not_read_an_old_count
+            // Test: loom released_permit_is_granted_once, a_recount_must_not_read_an_old_count
             let taken = self.state.compare_exchange_weak(
                 state.0,
                 next.0 + State::ONE_INSIDE,
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_refused_at_the_bound_and_found_again_below_it() {
+    fn permits_are_denied_at_the_bound_and_granted_below_it() {
         let admission = Admission::<()>::new(2);
         assert!(admission.try_take() && admission.try_take());
         assert!(!admission.try_take());
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn room_belongs_to_the_waiters_while_there_are_any() {
+    fn capacity_belongs_to_the_waiters_while_there_are_any() {
         let admission = Admission::new(1);
         assert!(admission.try_take());
         let first = admission.join(1, || ()).unwrap();
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_queue_that_all_have_left_refuses_no_taker() {
+    fn empty_wait_queue_rejects_no_taker() {
         let admission = Admission::new(1);
         let ticket = admission.join(1, || ()).unwrap();
         assert!(!admission.try_take());
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_room_gives_waiters_back_and_takes_none() {
+    fn closing_capacity_returns_waiters_and_accepts_none() {
         let admission = Admission::new(1);
         let ticket = admission.join(1, || ()).unwrap();
         let mut nr_woken = 0;

@@ -98,7 +98,7 @@ fn the_suite_passes_with_the_shared_library() {
 }
 
 #[test]
-fn each_header_stands_alone_in_c11_and_in_cpp17() {
+fn each_header_compiles_alone_in_c11_and_in_cpp17() {
     let compilers = [
         ("cc", "-std=c11", "c"),
         ("c++", "-std=c++17", "cpp"),
@@ -240,7 +240,7 @@ fn apart(name: &str) -> PathBuf {
 }
 
 #[test]
-fn each_allocation_and_each_thread_may_be_refused() {
+fn each_allocation_and_each_thread_may_fail() {
     const WRAPPED: &[&str] = &[
         "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc",
         "-Wl,--wrap=posix_memalign,--wrap=pthread_create",

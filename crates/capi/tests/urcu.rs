@@ -123,7 +123,7 @@ fn the_suite_passes_under_address_sanitizer() {
 }
 
 #[test]
-fn a_section_that_is_called_is_that_which_is_inlined() {
+fn called_and_inlined_sections_are_the_same() {
     if !is_there("cc") {
         return;
     }
@@ -136,7 +136,7 @@ fn a_section_that_is_called_is_that_which_is_inlined() {
 }
 
 #[test]
-fn names_that_liburcu_has_besides_are_there() {
+fn additional_names_of_liburcu_exist() {
     let source = root().join("tests/urcu/names.c");
     let headers = format!("-I{}", root().join("include/afterwork/liburcu").display());
     let compilers = [

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn common_options_stand_before_or_after_the_name_of_the_bench() {
+    fn common_options_may_precede_or_follow_the_bench() {
         for args in [
             [
                 "afterwork-lab",

@@ -295,7 +295,7 @@ fn saved_program_is_compared_in_alternating_runs() {
 }
 
 #[test]
-fn another_program_that_fails_is_no_good_end_of_a_check() {
+fn failure_of_the_other_program_fails_a_check() {
     let root = tempfile::tempdir().unwrap();
     let other = root.path().join("other");
     let listed = r#"{"bench":"workqueue","case":"batch-1000"}"#;
@@ -322,7 +322,7 @@ fn another_program_that_fails_is_no_good_end_of_a_check() {
 }
 
 #[test]
-fn an_interrupted_run_takes_no_kept_ones_place() {
+fn interrupted_run_replaces_no_saved_one() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("afterwork/kept/before");
     std::fs::create_dir_all(&folder).unwrap();

@@ -99,7 +99,7 @@ fn path_of_the_page_is_checked_before_measuring() {
 }
 
 #[test]
-fn a_page_on_standard_output_is_alone_there() {
+fn page_on_standard_output_is_the_only_output() {
     let root = tempfile::tempdir().unwrap();
     let output = afterwork(
         root.path(),

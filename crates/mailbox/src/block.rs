@@ -305,7 +305,7 @@ pub(super) unsafe fn add<T>(
     // If our addition comes first, the owner's closing fails, because the state has changed. If the
     // closing comes first, we find CLOSED below, and the owner's reads of the block precede our
     // next writes.
-    // Test: a_block_goes_round, reuse_after_adding_needs_its_acquire
+    // Test: block_is_reused, reuse_after_adding_needs_its_acquire
     let order = if twin::armed("block: add without release") {
         Ordering::Acquire
     } else if twin::armed("block: add without acquire") {
@@ -335,7 +335,7 @@ pub(super) unsafe fn take_back<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> 
     // ORDER(block-close): the acquire end; see `close`.
     // If the closing comes first, the block is ours, after the owner's reads. If our load comes
     // first, the poster keeps the block in its list and tries again later.
-    // Test: a_block_goes_round, reuse_needs_its_acquire
+    // Test: block_is_reused, reuse_needs_its_acquire
     let order = twin::order("block: relaxed take back", Ordering::Acquire);
     // SAFETY: (1): the block exists until neither side uses it.
     let state = State(unsafe { state(block) }.load(order));
@@ -352,7 +352,7 @@ pub(super) unsafe fn seal<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
     // ORDER(block-close): the acquire end; see `close`. The release end towards `load`.
     // If the owner's CLOSED comes first, we find it, and we own the block. If our SEALED comes
     // first, the owner finds it, and passes the block to its next user, after our accesses.
-    // Test: a_block_goes_round
+    // Test: block_is_reused
     //
     // SAFETY: (1): the block exists until neither side uses it.
     let before = unsafe { state(block) }.fetch_or(State::SEALED, Ordering::AcqRel);
@@ -371,7 +371,7 @@ pub(super) unsafe fn seal<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
 pub(super) unsafe fn load<T>(block: NonNull<Block<T>>) -> State {
     // ORDER(block-add): the acquire end; see `add`. It also acquires the poster's SEALED; see
     // `seal`.
-    // Test: an_added_item_is_whole, looking_needs_its_acquire
+    // Test: an_added_item_is_whole, peeking_needs_its_acquire
     let order = twin::order("block: relaxed peek", Ordering::Acquire);
     // SAFETY: (1): the block exists until neither side uses it.
     State(unsafe { state(block) }.load(order))
@@ -391,7 +391,7 @@ pub(super) unsafe fn close<T>(block: NonNull<Block<T>>, seen: State) -> bool {
     // If our exchange comes first, the poster finds CLOSED, and its next writes follow our reads.
     // If an addition or SEALED comes first, our exchange fails, and the owner loads the state
     // again.
-    // Test: a_block_goes_round, closing_needs_its_release
+    // Test: block_is_reused, closing_needs_its_release
     let order = twin::order("block: relaxed close", Ordering::Release);
     let seen = seen.0;
     // SAFETY: (1).

@@ -52,7 +52,7 @@ fn items_after_a_panicking_drop_are_dropped_with_the_mailbox() {
 }
 
 #[test]
-fn a_batch_of_items_whose_drops_panic_gives_all_its_room_back() {
+fn batch_whose_drops_panic_releases_its_whole_capacity() {
     let mailbox = Mailbox::builder().capacity(NR_ITEMS).build();
     let poster = mailbox.poster();
     let mut batch = poster.batch();
@@ -74,7 +74,7 @@ impl Wake for Broken {
 }
 
 #[test]
-fn a_waker_that_panics_takes_no_poster_along() {
+fn panicking_waker_harms_no_poster() {
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();
     let waker = Waker::from(Arc::new(Broken));
@@ -90,7 +90,7 @@ fn a_waker_that_panics_takes_no_poster_along() {
 }
 
 #[test]
-fn a_waker_whose_drop_panics_takes_nobody_along() {
+fn waker_whose_drop_panics_harms_no_other_thread() {
     struct Bomb;
     impl Wake for Bomb {
         fn wake(self: Arc<Self>) {}

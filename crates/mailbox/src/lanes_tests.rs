@@ -23,7 +23,7 @@ fn all<T>() -> [Mailbox<T>; 3] {
 }
 
 #[test]
-fn urgent_items_go_before_those_that_wait_and_keep_their_order() {
+fn urgent_items_precede_waiting_ones_and_keep_their_order() {
     for mut mailbox in all() {
         let ordinary = mailbox.poster();
         (0..20).for_each(|number| ordinary.post_lazy(number).unwrap());
@@ -112,7 +112,7 @@ fn a_sleeping_owner_is_woken_by_urgent_posts() {
 }
 
 #[test]
-fn a_capacity_counts_both_lanes_and_its_line_is_one() {
+fn capacity_has_one_wait_queue_for_both_lanes() {
     let mut mailbox = Mailbox::builder().capacity(2).build();
     let ordinary = mailbox.poster();
     let urgent = ordinary.urgent();
@@ -135,7 +135,7 @@ fn a_capacity_counts_both_lanes_and_its_line_is_one() {
 }
 
 #[test]
-fn a_send_of_an_urgent_item_can_be_taken_back() {
+fn send_of_an_urgent_item_can_be_cancelled() {
     let mut mailbox = Mailbox::builder().capacity(1).build();
     let urgent = mailbox.poster().urgent();
     urgent.post(1).unwrap();
@@ -219,7 +219,7 @@ fn items_of_both_lanes_are_dropped_with_the_mailbox() {
 }
 
 #[test]
-fn emptied_blocks_go_round_between_the_lanes() {
+fn emptied_blocks_are_reused_by_both_lanes() {
     let mut mailbox = Mailbox::new();
     let ordinary = mailbox.poster();
     let urgent = ordinary.urgent();

@@ -163,7 +163,7 @@ fn a_waker_outlives_its_future_its_set_and_its_mailbox() {
 }
 
 #[test]
-fn a_wake_up_takes_up_no_room() {
+fn wake_up_uses_no_capacity() {
     for backlog in [Backlog::Fifo, Backlog::Lifo] {
         let mut mailbox = Mailbox::builder().capacity(1).backlog(backlog).build();
         let set = LocalSet::new(&mailbox);
@@ -188,7 +188,7 @@ fn a_wake_up_takes_up_no_room() {
 }
 
 #[test]
-fn mail_gets_in_however_many_futures_wake_themselves() {
+fn items_are_received_despite_self_waking_futures() {
     const CAPACITY: usize = 2;
     let mut mailbox = Mailbox::builder().capacity(CAPACITY).build();
     let set = LocalSet::new(&mailbox);
@@ -226,7 +226,7 @@ fn mail_gets_in_however_many_futures_wake_themselves() {
 }
 
 #[test]
-fn futures_whose_mailbox_is_gone_end_with_their_set() {
+fn futures_of_a_dropped_mailbox_end_with_their_set() {
     let (mut mailbox, set) = made();
     let probe = Probe::default();
     let handle = set.spawn_local(probe.clone().wait_for(2));
@@ -266,7 +266,7 @@ impl Drop for Chain {
 }
 
 #[test]
-fn refused_futures_that_spawn_as_they_are_dropped_do_not_nest() {
+fn rejected_futures_that_spawn_when_dropped_do_not_nest() {
     let mailbox = Mailbox::<Mail>::new();
     let set = Rc::new(LocalSet::new(&mailbox));
     mailbox.close();
@@ -382,7 +382,7 @@ fn futures_that_wait_keep_the_mailbox_open_and_no_others() {
 
 #[test]
 #[cfg_attr(miri, ignore = "safe code; others have the threads")]
-fn a_closed_mailbox_takes_no_futures_and_lets_wake_ups_in() {
+fn closed_mailbox_rejects_futures_and_accepts_wake_ups() {
     let (mut mailbox, set) = made();
     let probe = Probe::default();
     let handle = set.spawn_local(probe.clone().wait_for(2));
@@ -569,7 +569,7 @@ fn dropped_set_notifies_all_handles_despite_reentrant_drops() {
 
 #[test]
 #[cfg_attr(miri, ignore = "safe code; others have the threads")]
-fn the_places_of_a_burst_go_with_it() {
+fn entries_of_a_burst_are_freed_after_it() {
     let (mut mailbox, set) = made();
     for (nr_futures, nr_kept) in [(1000, 1000), (5000, 0), (1, 1)] {
         (0..nr_futures).for_each(|_| drop(set.spawn_local(yield_once())));
@@ -607,7 +607,7 @@ fn failed_wake_up_item_lets_the_next_wake_up_retry() {
 }
 
 #[test]
-fn a_handle_is_as_free_as_its_result() {
+fn local_handle_is_send_and_sync() {
     fn is_free<T: Send + Sync + Unpin + std::panic::UnwindSafe + 'static>(_: &T) {}
     let (mut mailbox, set) = made();
     let handle = set.spawn_local(async { 7 });

@@ -536,7 +536,7 @@ impl<T> Mailbox<T> {
         // ORDER(posters): the acquire end; see the drop of a `Poster`.
         // If the last poster's decrement comes first, the count that follows sees its pushes. If
         // our load comes first, there is still a poster, which wakes us when it is dropped.
-        // Test: last_poster_notifies_the_owner, the_owners_look_at_the_posters_needs_its_acquire
+        // Test: last_poster_notifies_the_owner, owners_check_of_the_posters_needs_its_acquire
         let order = twin::order("posters: relaxed read", Ordering::Acquire);
         self.shared.nr_posters.load(order) == 0
     }

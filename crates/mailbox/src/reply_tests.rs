@@ -89,7 +89,7 @@ fn a_task_is_woken_by_the_answer_and_by_its_loss() {
 }
 
 #[test]
-fn a_call_is_lost_with_the_mailbox_that_it_lies_in() {
+fn call_is_dropped_with_its_mailbox() {
     let mailbox = Mailbox::<ReplyTo<u32>>::new();
     let poster = mailbox.poster();
     let reply = poster.call(|to| to).unwrap();
@@ -102,7 +102,7 @@ fn a_call_is_lost_with_the_mailbox_that_it_lies_in() {
 }
 
 #[test]
-fn a_full_mailbox_gives_the_call_back() {
+fn full_mailbox_returns_the_call() {
     let mut mailbox = Mailbox::builder().capacity(1).build();
     let poster = mailbox.poster();
     let mut first = poster.call(|to: ReplyTo<u32>| to).unwrap();
@@ -113,7 +113,7 @@ fn a_full_mailbox_gives_the_call_back() {
 }
 
 #[test]
-fn a_caller_that_has_gone_gives_the_answer_back_to_the_owner() {
+fn answer_to_a_dropped_caller_returns_to_the_owner() {
     let (to, reply) = reply();
     drop(reply);
     assert!(to.is_abandoned());

@@ -107,7 +107,7 @@ fn a_send_that_waits_is_woken_once_and_by_its_last_waker() {
 }
 
 #[test]
-fn a_send_that_gives_up_leaves_the_line_and_loses_nothing() {
+fn cancelled_send_leaves_the_wait_queue_and_loses_nothing() {
     let nr_dropped = &AtomicUsize::new(0);
     let item = |number| Counted(number, Count(nr_dropped));
     for mut mailbox in bounded(1) {
@@ -137,7 +137,7 @@ fn a_send_that_gives_up_leaves_the_line_and_loses_nothing() {
 }
 
 #[test]
-fn when_all_have_left_the_line_posts_are_accepted_again() {
+fn posts_are_accepted_again_when_no_sender_waits() {
     let mut mailbox = Mailbox::builder().capacity(1).build();
     let poster = mailbox.poster();
     poster.post(0).unwrap();
@@ -189,7 +189,7 @@ fn closing_or_dropping_a_mailbox_returns_waiting_items() {
 }
 
 #[test]
-fn an_unbounded_mailbox_always_has_room() {
+fn unbounded_mailbox_always_has_capacity() {
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();
     assert_eq!((poster.capacity(), poster.nr_inside()), (None, None));
@@ -353,7 +353,7 @@ impl Drop for Bomb {
 }
 
 #[test]
-fn wakers_that_panic_take_nobody_along() {
+fn panicking_wakers_harm_no_other_thread() {
     let mut mailbox = Mailbox::builder().capacity(1).build();
     let poster = mailbox.poster();
     poster.post(0).unwrap();

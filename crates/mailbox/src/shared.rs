@@ -173,7 +173,7 @@ impl<T> Shared<T> {
         // ORDER(close): the acquire end; see `close`.
         // If the close comes first, the count that follows sees the closer's earlier posts. If our
         // load comes first, the closer wakes us.
-        // Test: the_owners_look_at_a_close_needs_its_acquire
+        // Test: owners_check_for_a_close_needs_its_acquire
         let order = twin::order("close: relaxed look", Ordering::Acquire);
         self.owner.life.load(order) == OPEN
     }
@@ -313,7 +313,7 @@ impl<T> Shared<T> {
         // If our exchange comes first, the owner finds our posts before it reports *closed*. If its
         // load comes first, it may sleep; then the claim of a poster wakes it. In a model the fence
         // of the last post already has the effect of the release.
-        // Test: a_poster_that_closes_has_posted_before
+        // Test: poster_that_closes_has_posted_before
         let (release, relaxed) = (Ordering::Release, Ordering::Relaxed);
         let _ = self
             .owner
@@ -339,7 +339,7 @@ impl<T> Shared<T> {
         // ORDER(life): the other end; see `posted`.
         // If our fence comes first, a poster that pushes later reads DEAD and drops its items. If
         // the poster's fence comes first, its items are found below.
-        // Test: a_post_that_overlaps_the_owners_end_is_dropped, orphaning_needs_its_fence
+        // Test: a_post_that_overlaps_the_owners_end_is_dropped, last_drop_needs_its_fence
         self.owner.life.store(DEAD, Ordering::Relaxed);
         twin::fence("life: no fence in orphan");
         // A poster in mid-push has a position in the queue, but its link is not visible yet. We

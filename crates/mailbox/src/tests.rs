@@ -33,7 +33,7 @@ fn backlogs() -> [Mailbox<usize>; 4] {
 }
 
 #[test]
-fn items_come_in_the_order_of_their_posts_whatever_their_road() {
+fn items_arrive_in_the_order_of_their_posts_on_all_paths() {
     let nr_rounds = if cfg!(miri) { 10 } else { 50 };
     for mut mailbox in backlogs() {
         let poster = mailbox.poster();
@@ -86,7 +86,7 @@ fn an_eager_batch_is_eager_until_its_last_item() {
 }
 
 #[test]
-fn a_closed_mailbox_gives_the_item_back() {
+fn closed_mailbox_returns_the_item() {
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();
     poster.post(1).unwrap();
@@ -109,7 +109,7 @@ fn a_closed_mailbox_gives_the_item_back() {
 }
 
 #[test]
-fn a_full_mailbox_gives_the_item_back() {
+fn full_mailbox_returns_the_item() {
     let mut mailbox = Mailbox::builder().capacity(3).build();
     assert_eq!(mailbox.capacity(), Some(3));
     let poster = mailbox.poster();
@@ -130,7 +130,7 @@ fn a_full_mailbox_gives_the_item_back() {
 }
 
 #[test]
-fn items_inside_are_dropped_with_the_owner() {
+fn queued_items_are_dropped_with_the_owner() {
     let dropped = Arc::new(AtomicUsize::new(0));
     for lifo in [false, true] {
         let backlog = if lifo { Backlog::Lifo } else { Backlog::Fifo };
@@ -201,7 +201,7 @@ fn lazy_posts_do_not_end_a_wait_before_they_are_enough() {
 }
 
 #[test]
-fn one_eager_item_is_enough_even_when_it_came_first() {
+fn one_eager_item_is_enough_even_if_it_arrived_first() {
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();
     poster.post_lazy(0).unwrap();
@@ -385,7 +385,7 @@ fn items_are_dropped_once_when_the_owner_ends_in_the_middle() {
 const SLOTS: usize = super::block::nr_slots::<usize>();
 
 #[test]
-fn a_steady_flow_goes_round_in_the_same_blocks() {
+fn steady_flow_reuses_the_same_blocks() {
     // Block by block: every block that returns was the poster's before.
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();
@@ -438,7 +438,7 @@ fn alternating_posters_keep_few_blocks() {
 }
 
 #[test]
-fn no_more_blocks_are_kept_than_said() {
+fn at_most_the_stated_number_of_blocks_is_retained() {
     let mut mailbox = Mailbox::builder().keep(100).build();
     let poster = mailbox.poster();
     let nr_items: usize = if cfg!(miri) { 200 } else { 1000 };
@@ -483,7 +483,7 @@ impl Wake for WakeCounter {
 }
 
 #[test]
-fn a_task_is_woken_once_for_as_many_as_it_wants() {
+fn task_is_woken_once_for_the_count_that_it_awaits() {
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();
     let wakes = Arc::new(WakeCounter::default());
@@ -539,7 +539,7 @@ fn the_kind_of_sleep_may_change_from_one_to_the_next() {
 }
 
 #[test]
-fn the_eventfd_is_rung_only_while_armed() {
+fn eventfd_is_written_only_while_armed() {
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();
     mailbox.eventfd().unwrap();

@@ -88,7 +88,7 @@ impl Wait {
         // If our fence comes first, the poster loads our `nr` and counts its items. If the poster's
         // fence comes first, our next count of the queue finds them. A swap and a full fence cost
         // little compared with the sleep that follows.
-        // Test: no_post_is_slept_through, arming_needs_its_fence
+        // Test: no_post_is_missed_by_a_sleeping_owner, arming_needs_its_fence
         twin::fence("wait: no fence when arming");
     }
 
@@ -114,7 +114,7 @@ impl Wait {
         // owner's fence comes first, we load its `nr` and count. The push is a read-modify-write,
         // so on x86-64 it is the fence. Its link store may become visible after this load;
         // therefore an owner does not sleep on a missing link.
-        // Test: no_post_is_slept_through, posting_needs_its_fence
+        // Test: no_post_is_missed_by_a_sleeping_owner, posting_needs_its_fence
         if !twin::armed("wait: no fence after posting") {
             barrier::after_rmw();
         }
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_owes_a_wakeup_to_an_owner_that_is_awake() {
+    fn no_poster_wakes_an_owner_that_is_awake() {
         let wait = Wait::new();
         assert!(!wait.claim(1, true));
         assert!(!wait.claim(5, false));

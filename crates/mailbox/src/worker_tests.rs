@@ -109,7 +109,7 @@ fn panic_ends_with_its_closure_or_future_constructor() {
 }
 
 #[test]
-fn a_cancel_comes_before_the_start_or_says_that_it_did_not() {
+fn cancel_precedes_the_start_or_returns_false() {
     let (worker, open) = held();
     let nr_run = Arc::new(AtomicU32::new(0));
     let count = || {

@@ -47,7 +47,7 @@ fn items_come_out_in_the_order_of_their_pushes() {
 }
 
 #[test]
-fn push_says_whether_everything_before_was_handed_out() {
+fn push_returns_whether_the_queue_was_empty() {
     let queue = Queue::<Node<_>>::new();
     let mut consumer = queue.try_consumer().unwrap();
     for _ in 0..2 {
@@ -105,7 +105,7 @@ fn a_drain_that_ended_stays_ended() {
 }
 
 #[test]
-fn an_abandoned_drain_hands_nothing_out_twice() {
+fn abandoned_drain_yields_no_item_twice() {
     let queue = Queue::<Node<_>>::new();
     let mut consumer = queue.try_consumer().unwrap();
     queue.push_chain(chain_of(0..3));
@@ -168,7 +168,7 @@ fn popped_items_form_a_chain_linked_or_not() {
 }
 
 #[test]
-fn items_inside_are_dropped_with_their_container() {
+fn contained_items_are_dropped_with_their_container() {
     let dropped = Cell::new(0);
     let counted = || (0..3).map(|_| Counted(&dropped));
     let queue = Queue::<Node<_>>::new();
@@ -195,7 +195,7 @@ fn a_moved_queue_keeps_its_items() {
 }
 
 #[test]
-fn one_consumer_at_a_time_and_the_next_goes_on_where_it_stopped() {
+fn one_consumer_at_a_time_and_the_next_one_continues() {
     let queue = Queue::<Node<_>>::new();
     queue.push_chain(chain_of(0..4));
     let mut first = queue.try_consumer().unwrap();
@@ -206,7 +206,7 @@ fn one_consumer_at_a_time_and_the_next_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn handles_that_stay_on_their_thread_are_fine_too() {
+fn handles_that_stay_on_their_thread_work_too() {
     let queue = Queue::<Node<_>>::new();
     queue.push(Node::new(Rc::new(7)));
     assert_eq!(*take(queue.try_consumer().unwrap().pop()), 7);
@@ -231,7 +231,7 @@ fn a_node_is_pushed_again_without_another_allocation() {
 }
 
 #[test]
-fn a_shared_item_hangs_in_one_queue_at_a_time() {
+fn shared_item_is_in_one_queue_at_a_time() {
     let (one, other) = (Queue::<Shared<_>>::new(), Queue::<Shared<_>>::new());
     let item = Arc::new(Shared::new(7));
     one.push(Shared::claim(&item).unwrap());
@@ -255,7 +255,7 @@ fn a_shared_item_hangs_in_one_queue_at_a_time() {
 }
 
 #[test]
-fn the_lifo_list_turns_round_on_demand() {
+fn lifo_list_is_reversed_on_demand() {
     let stack = Stack::<Node<_>>::new();
     assert!(stack.push(Node::new(1)));
     assert!(!stack.push_chain(chain_of([3, 2])));
@@ -389,7 +389,7 @@ unsafe impl Linked for Frozen {
 }
 
 #[test]
-fn nothing_passes_a_push_that_is_under_way() {
+fn no_item_overtakes_an_incomplete_push() {
     use std::sync::atomic::Ordering;
     let frozen = |number| {
         let link = Link::new();
@@ -439,7 +439,7 @@ impl Drop for Bomb<'_> {
 }
 
 #[test]
-fn an_item_whose_drop_panics_takes_no_other_with_it() {
+fn item_whose_drop_panics_harms_no_other() {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     let nr_dropped = Cell::new(0);
     let bombs = || {
@@ -515,7 +515,7 @@ fn every_item_of_four_producers_arrives_once_and_in_its_order() {
 }
 
 #[test]
-fn a_shared_item_goes_round_between_threads() {
+fn shared_item_is_reused_by_several_threads() {
     let queue = Queue::<Shared<_>>::new();
     let item = Arc::new(Shared::new(()));
     let mut nr_pushed = 0;

@@ -296,7 +296,7 @@ impl<T> Slot<T> {
         // ORDER(percpu-bias): the other end; see `enter`. The barrier is `heavy`, in the caller.
         // If that barrier comes first, the owner's next `enter` sees our `want`. If the owner's
         // barrier comes first, we read its `busy` here.
-        // Test: a_broken_bias_never_lets_two_inside, breaking_needs_a_look_at_busy
+        // Test: a_broken_bias_never_lets_two_inside, breaking_needs_a_check_of_busy
         let inside = self.busy.load(Ordering::Acquire) != 0;
         if inside && !twin::armed("percpu: breaks without a check") {
             return false;

@@ -63,7 +63,7 @@ impl<F, R> Call<F, R> {
         // If our store comes first, the caller takes the outcome and may free the data that the
         // closure borrowed, because we no longer use it. If the caller's load comes first, it keeps
         // waiting.
-        // Test: a_mailed_call_comes_back, finishing_a_call_needs_its_release
+        // Test: queued_call_returns_its_result, finishing_a_call_needs_its_release
         let order = twin::order("percpu: relaxed finish", Ordering::Release);
         self.state.store(DONE, order);
     }
@@ -71,7 +71,7 @@ impl<F, R> Call<F, R> {
     /// Takes the outcome, if the call has run. Called by the caller only.
     pub(super) fn outcome(&self) -> Option<Outcome<R>> {
         // ORDER(percpu-call): the acquire end; see `run`.
-        // Test: a_mailed_call_comes_back
+        // Test: queued_call_returns_its_result
         if self.state.load(Ordering::Acquire) != DONE {
             return None;
         }

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bias_is_breakable_only_if_asked_for() {
+    fn bias_is_breakable_only_on_request() {
         assert_eq!(
             kind_of(Qpw::OnDemand, Escalate::Never, false),
             Kind::OnDemand

@@ -432,7 +432,7 @@ impl<T> Slot<T> {
             // ORDER(percpu-queue): store buffering, other end in `post`; see the top of the file.
             // If our fence comes first, the poster finds the word FREE and runs its call. If the
             // poster's fence comes first, we find the call here.
-            // Test: no_letter_stays_in_a_free_slot, releasing_needs_its_fence
+            // Test: no_queued_call_stays_in_a_free_slot, releasing_needs_its_fence
             twin::fence("percpu: no fence when releasing");
             if self.far.call_queue.is_empty() || !self.try_take() {
                 return;
@@ -450,7 +450,7 @@ impl<T> Slot<T> {
         // read-modify-write.
         // If our fence comes first, the releaser finds the call. If the releaser's fence comes
         // first, we find the word FREE in `help`.
-        // Test: no_letter_stays_in_a_free_slot, posting_mail_needs_its_fence
+        // Test: no_queued_call_stays_in_a_free_slot, posting_a_queued_call_needs_its_fence
         if !twin::armed("percpu: no fence after posting") {
             barrier::after_rmw();
         }

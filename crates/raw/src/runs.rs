@@ -273,7 +273,7 @@ impl Shard {
         if self.alone.load(Ordering::Relaxed) != BUSY {
             // ORDER(raw-alone): other end in `note_alone`; both ends on this line, too: a swap sees
             // the writes before the previous one.
-            // Test: a_run_must_be_noted_before_its_start
+            // Test: run_must_be_recorded_before_its_start
             let run = self.alone.swap(BUSY, Ordering::AcqRel);
             // The word shows that the lists are empty. A run found there cannot end without the
             // lock.
@@ -317,7 +317,7 @@ impl Shard {
         //   here:   the start's transition on the item;  load the word
         // If the waiter's transition comes first, ours acquires it, and the load finds `BUSY`. If
         // ours comes first, the waiter finds the item started and the run in the list.
-        // Test: a_waiter_must_make_a_step
+        // Test: waiter_must_make_a_transition
         if self.alone.load(Ordering::Relaxed) != run {
             // SAFETY: the run is the caller's.
             let name = unsafe { (*run).name };
@@ -495,7 +495,7 @@ impl Shard {
         // The load cannot come before the run is published, which the asker's own transition
         // acquired. If the load comes before the exchange of the end, it finds the run, or `BUSY`.
         // If it comes after, it sees the writes of the function.
-        // Test: a_raw_item_is_not_helped_beside_its_run, a_run_must_be_noted_before_its_start
+        // Test: raw_item_is_not_helped_during_its_run, run_must_be_recorded_before_its_start
         let word = self.alone.load(Ordering::Acquire);
         !word.is_null() && !self.lock().run_of(name).is_null()
     }

@@ -229,7 +229,7 @@ fn a_cancelled_raw_item_may_be_freed_at_once_wherever_it_was() {
 }
 
 #[test]
-fn an_item_cancels_one_that_its_own_worker_has_in_hand() {
+fn item_cancels_one_in_the_local_batch_of_its_worker() {
     let queue = ordered();
     let unplug = plugged(&queue);
     let victims: Vec<_> = (0..20).map(|_| counter()).collect();
@@ -254,7 +254,7 @@ fn an_item_cancels_one_that_its_own_worker_has_in_hand() {
 }
 
 #[test]
-fn an_item_that_was_left_to_its_run_can_be_cancelled() {
+fn item_deferred_to_its_run_can_be_cancelled() {
     let queue = wide();
     let (inside, started) = mpsc::channel();
     let (go, goes_on) = mpsc::channel::<()>();
@@ -318,7 +318,7 @@ fn an_item_does_not_wait_for_itself() {
 }
 
 #[test]
-fn a_raw_item_that_needs_its_flushers_seat_is_refused() {
+fn raw_item_that_needs_its_flushers_seat_is_rejected() {
     let queue = ordered();
     let (nr_runs, later) = counter();
     let address = later.as_ptr().addr();
@@ -381,7 +381,7 @@ fn memory_without_an_item_is_recognized() {
 }
 
 #[test]
-fn an_item_without_a_function_is_refused() {
+fn item_without_a_function_is_rejected() {
     let queue = ordered();
     // SAFETY: the function is never called.
     let mut item = unsafe { RawDelayed::new(run) };
@@ -444,7 +444,7 @@ fn a_timer_queues_its_item_and_not_before_its_time() {
 
 #[test]
 #[cfg_attr(miri, ignore = "reads the machine from files that Miri cannot open")]
-fn a_timer_is_taken_back_moved_and_expedited() {
+fn timer_is_removed_moved_and_expedited() {
     let hour = Duration::from_secs(3600);
     let queue = wide();
     let (nr_runs, job) = counter();
@@ -471,7 +471,7 @@ fn a_timer_is_taken_back_moved_and_expedited() {
 
 #[test]
 #[cfg_attr(miri, ignore = "reads the machine from files that Miri cannot open")]
-fn timers_of_a_queue_are_taken_back_before_it_goes() {
+fn timers_of_a_queue_are_removed_before_it_is_destroyed() {
     let hour = Duration::from_secs(3600);
     let (going, staying) = (wide(), wide());
     let jobs: Vec<_> = (0..10).map(|_| job(|_| panic!("never"))).collect();

@@ -525,7 +525,7 @@ impl Spares {
         //   take: place = null Acquire;   write closures
         // If our exchange comes first, the thread that takes the bag comes after all that we did
         // before. If that thread's exchange comes first, it does not find our bag.
-        // Test: a_bag_given_away_needs_the_order_of_the_gift
+        // Test: giving_a_spare_bag_needs_its_release
         let order = twin::order("rcu: relaxed gift of a bag", Ordering::Release);
         self.0.iter().any(|place| {
             place.load(Ordering::Relaxed).is_null()
@@ -538,7 +538,7 @@ impl Spares {
     /// Takes a bag, if there is one.
     pub(super) fn take(&self) -> Option<NonNull<Bag>> {
         // ORDER(spare): the other end; see `give`.
-        // Test: a_bag_that_is_taken_needs_the_order_of_the_take
+        // Test: taking_a_spare_bag_needs_its_acquire
         let order = twin::order("rcu: relaxed take of a bag", Ordering::Acquire);
         let take = |place: &AtomicPtr<Bag>| {
             let bag = place.load(Ordering::Relaxed);

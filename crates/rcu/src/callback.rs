@@ -806,7 +806,7 @@ mod tests {
     const MARK: usize = 10_000;
 
     #[test]
-    fn a_call_during_a_start_that_is_refused_tries_again() {
+    fn call_during_a_failed_thread_start_retries() {
         let callbacks = Callbacks::new();
         let nr_run = Arc::new(AtomicUsize::new(0));
         let call = || {
@@ -826,7 +826,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_taken_has_its_first_mark_again() {
+    fn taken_list_has_its_initial_mark_again() {
         let (backlog, event) = (Backlog::new(), EventCount::new());
         assert!(!backlog.is_above(MARK) && backlog.is_above(MARK + 1));
         // If a thread may not wait, the list may grow by another mark's worth.

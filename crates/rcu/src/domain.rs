@@ -454,7 +454,7 @@ impl Roster {
         // ORDER(mpscq-stack): the other end of the push in `join`. If the push comes first, we walk
         // over its slot. If our load comes first, we do not know the slot, which is OFF like a
         // parked one: its first section leaves that and sees what was removed, ORDER(parked).
-        // Test: threads_come_and_go
+        // Test: threads_start_and_exit
         let mut next = self.entries.top().load(Ordering::Acquire);
         if twin::armed("rcu: the newest reader is skipped") {
             // SAFETY: as below.

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_stands_for_the_cpus_that_share_a_cache() {
+    fn leaf_represents_the_cpus_that_share_a_cache() {
         let machine = Topology::synthetic("2 numa x 4 llc x 8 core x 2 smt").unwrap();
         let tree = Tree::for_machine(&machine);
         assert_eq!(tree.nr_leaves, 8);

@@ -110,7 +110,7 @@ impl Periods {
         // If our fence comes first, the sections that this grace period skips see our removals,
         // so it may serve us. If the driver's fence comes first, we read its odd number and ask for
         // the grace period after it.
-        // Test: a_grace_period_serves_whoever_came_before_it, a_cookie_needs_its_fence,
+        // Test: grace_period_serves_all_earlier_callers, a_cookie_needs_its_fence,
         // srcu_cookie_needs_its_fence
         twin::fence("rcu: no fence before the cookie");
         GpCookie::after(self.gp_seq.load(Ordering::Relaxed))
@@ -158,7 +158,7 @@ impl Periods {
         // If the last driver's store comes first, our exchange succeeds, and we see all that it
         // wrote. If our exchange comes first, it fails, and the caller waits: that driver wakes it
         // after its store.
-        // Test: a_grace_period_serves_whoever_came_before_it
+        // Test: grace_period_serves_all_earlier_callers
         let taken = !self.is_driven()
             && self
                 .is_driven
@@ -196,11 +196,11 @@ impl Periods {
         // If our fence comes first, a later cookie is derived from the odd number, and we do not
         // serve it. If the waiter's fence comes first, its removals are visible to every section
         // that we pass because it begins later.
-        // Test: a_grace_period_serves_whoever_came_before_it, a_cookie_needs_its_fence
+        // Test: grace_period_serves_all_earlier_callers, a_cookie_needs_its_fence
         // ORDER(parked): the other end; see `Flags::leave_parking`.
         // If our fence comes first, a reader that leaves its parking later sees the removals. If
         // the reader's fence comes first, the scan finds it not OFF.
-        // Test: a_parked_reader_comes_back, leaving_a_parking_needs_its_fence
+        // Test: parked_reader_resumes, leaving_a_parking_needs_its_fence
         fence(Ordering::SeqCst);
         gp_seq
     }
@@ -230,7 +230,7 @@ impl Drop for Driver<'_> {
         let stops_midway = seq & 1 == 1 && !twin::armed("rcu: a driver that stops wakes one");
         // ORDER(drive): the other end; see `try_drive`. Waiters are woken after it, so that one of
         // them can drive.
-        // Test: a_grace_period_serves_whoever_came_before_it
+        // Test: grace_period_serves_all_earlier_callers
         is_driven.store(false, Ordering::Release);
         // The next driver is woken first: it has work to do.
         if !twin::armed("rcu: no next driver") {
@@ -363,7 +363,7 @@ mod tests {
     const ROUNDS: [u64; 4] = [0, 1 << 48, u64::MAX - 9, (1 << 48) - 10];
 
     #[test]
-    fn a_cookie_asks_for_a_grace_period_that_begins_later() {
+    fn cookie_requests_a_grace_period_that_begins_later() {
         for base in ROUNDS {
             let at = |offset: u64| base.wrapping_add(offset) & !1;
             let idle = GpCookie::after(at(0));
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbouring_cookies_lie_on_different_beds() {
+    fn adjacent_cookies_use_different_wait_queues() {
         for base in ROUNDS {
             let cookie = GpCookie::after(base);
             assert_ne!(cookie.wait_bucket(4), cookie.next().wait_bucket(4));

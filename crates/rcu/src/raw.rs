@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_has_a_place_once_it_has_read() {
+    fn thread_has_a_slot_once_it_has_read() {
         let found = std::thread::spawn(|| {
             let before = place();
             drop(rcu::read());
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_survives_being_a_number() {
+    fn cookie_converts_to_a_number_and_back() {
         let bits = cookie_to_bits(rcu::get_state());
         rcu::synchronize();
         assert!(rcu::poll_state(cookie_from_bits(bits)));

@@ -355,7 +355,7 @@ impl Slot {
         // If the last owner's store comes first, our exchange succeeds, and we see the words that
         // it wrote. If our load or exchange comes first, the slot is in use, and the caller tries
         // another one.
-        // Test: threads_come_and_go
+        // Test: threads_start_and_exit
         let taken = !self.0.is_taken.load(Ordering::Relaxed)
             && self
                 .0
@@ -393,7 +393,7 @@ impl Slot {
             self.0.owner.store(0, Ordering::Relaxed);
         }
         // ORDER(slot): the other end; see `take`.
-        // Test: threads_come_and_go
+        // Test: threads_start_and_exit
         self.0.is_taken.store(false, Ordering::Release);
     }
 
@@ -606,7 +606,7 @@ impl NrActive {
         // ORDER(parked): the other end; see `Flags::leave_parking`.
         // If our fence comes first, a reader that leaves its parking later sees the removals made
         // before this call. If the reader's fence comes first, we read it in the count.
-        // Test: a_parked_reader_comes_back, leaving_a_parking_needs_its_fence
+        // Test: parked_reader_resumes, leaving_a_parking_needs_its_fence
         fence(Ordering::SeqCst);
         match self.get() {
             0 => true,
@@ -661,7 +661,7 @@ impl Flags {
         //   driver: (the data was removed);  fence;  load nr_active, flags
         // If our fence comes first, the driver reads us as active and checks our word. If the
         // driver's fence comes first, we see the removals.
-        // Test: a_parked_reader_comes_back, leaving_a_parking_needs_its_fence
+        // Test: parked_reader_resumes, leaving_a_parking_needs_its_fence
         twin::fence("rcu: no fence after parking");
     }
 
@@ -675,7 +675,7 @@ impl Flags {
         // our next ones see the removals. If our exchange comes first, ASK stays for the next
         // unlock. The same holds for COUNTED against `count_on`: if it comes first, we count down
         // the tree; otherwise the driver does.
-        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders,
+        // Test: answer_counts_as_a_quiescent_state, an_answer_needs_both_orders,
         // a_srcu_answer_needs_both_orders
         let order = twin::order("rcu: relaxed answer", Ordering::AcqRel);
         self.0.fetch_and(!(ASK | COUNTED | BOOSTED), order)
@@ -708,7 +708,7 @@ impl Flags {
         // ORDER(ask): the other end; see `answer`.
         // If our ASK comes first, the reader's answer acquires the removals that we saw. If an
         // answer comes first, it answered an earlier question, and ASK stays for the next one.
-        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders,
+        // Test: answer_counts_as_a_quiescent_state, an_answer_needs_both_orders,
         // a_srcu_answer_needs_both_orders
         self.0.fetch_or(ASK, Ordering::Release);
     }
@@ -717,7 +717,7 @@ impl Flags {
     pub(super) fn has_answered(&self) -> bool {
         // ORDER(ask): the other end; see `answer`. Without ASK the sections before the answer
         // happened before us; with it the driver waits.
-        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders,
+        // Test: answer_counts_as_a_quiescent_state, an_answer_needs_both_orders,
         // a_srcu_answer_needs_both_orders
         self.0.load(Ordering::Acquire) & ASK == 0
     }
@@ -776,7 +776,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "reads procfs")]
-    fn a_thread_does_not_end_while_somebody_names_it() {
+    fn thread_does_not_exit_while_another_one_names_it() {
         let (ready, is_ready) = std::sync::mpsc::channel();
         thread::while_named(|| {
             std::thread::spawn(move || {

@@ -51,7 +51,7 @@ fn equal_seeds_give_equal_bytes_and_others_do_not() {
 
 /// No scenario deadlocks, loops endlessly or panics, on few CPUs and on several nodes.
 #[test]
-fn every_scenario_comes_to_its_end() {
+fn every_scenario_ends() {
     for scenario in [
         "one-at-a-time",
         "handed-over",
@@ -227,7 +227,7 @@ fn sweep_has_intervals_a_banner_and_the_contended_lines() {
 
 /// Prints one table with the requested CPUs. Later scenarios show their difference from the first.
 #[test]
-fn several_scenarios_are_put_side_by_side() {
+fn several_scenarios_are_compared() {
     let args = "kernel-under-lock,kernel-deferred,handed-over --cpus 8 --producers 2 --scope cache --items 60 --seeds 2 --no-guesses";
     let output = sim(args, "guest-8.toml");
     assert!(output.status.success(), "{}", said(&output));

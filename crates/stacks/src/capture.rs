@@ -189,7 +189,7 @@ mod tests {
     static ALONE: Mutex<()> = Mutex::new(());
 
     #[test]
-    fn a_thread_is_asked_very_often_wherever_it_is() {
+    fn thread_answers_at_any_instruction() {
         let _alone = ALONE.lock();
         enable(SIGURG).unwrap();
         let (number, ended) = (

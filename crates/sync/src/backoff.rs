@@ -52,7 +52,7 @@ mod tests {
     /// Both threads are on one CPU. The low-priority one runs when the other sleeps. Otherwise it
     /// would run only when the kernel throttles real-time threads, after millions of pauses.
     #[test]
-    fn a_real_time_waiter_lets_an_ordinary_thread_go_on() {
+    fn real_time_waiter_yields_to_an_ordinary_thread() {
         let waiter = std::thread::spawn(|| {
             let cpus = cpu::affinity().unwrap();
             let one = cpus.iter().take(1).collect();

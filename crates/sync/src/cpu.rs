@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_set_is_refused() {
+    fn empty_set_is_rejected() {
         assert_eq!(
             set_affinity(None, &CpuSet::new()).unwrap_err().kind(),
             io::ErrorKind::InvalidInput

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rings_pile_up_into_one() {
+    fn several_notifications_are_read_as_one() {
         let eventfd = EventFd::new().unwrap();
         assert!(!eventfd.clear());
         eventfd.wake();

@@ -100,14 +100,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_refused_unless_asked() {
+    fn nothing_fails_without_a_request() {
         assert!((0..1000).all(|_| !fails(Point::Map)));
         check(Point::Map, 12).unwrap();
     }
 
     #[cfg(torture)]
     #[test]
-    fn one_in_so_many_is_refused_with_its_error() {
+    fn one_in_n_calls_fails_with_its_error() {
         set(Point::Eventfd, 4);
         let refused = |_: &u32| check(Point::Eventfd, 24).is_err();
         let nr_refused = (0..1000).filter(refused).count();

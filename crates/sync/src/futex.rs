@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_word_is_not_slept_on() {
+    fn wait_on_a_changed_word_does_not_sleep() {
         Futex::new(1).wait(0);
         Futex64::new(7 << 32 | 1).wait(0);
     }

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seat_is_kept_shared_with_none_and_given_again() {
+    fn cached_seat_is_exclusive_and_granted_again() {
         let here = seat();
         assert!(here.is_some());
         assert_eq!(seat(), here);

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_held_lock_is_seen_until_it_is_let_go() {
+    fn held_lock_is_seen_until_it_is_released() {
         let lock = Mutex::new(());
         assert_none_held();
         let guard = lock.lock();

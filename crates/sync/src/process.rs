@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_start_time_stands_twenty_fields_after_the_last_bracket() {
+    fn start_time_is_twenty_fields_after_the_last_bracket() {
         let stat = b"7 (a ) R b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20 21";
         assert_eq!(start_time_in(stat), Some(4711));
         assert_eq!(start_time_in(b"7 (cut) S 1 2"), None);

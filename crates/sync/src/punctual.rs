@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri knows no timer slack")]
-    fn a_short_sleep_puts_the_slack_aside_and_gives_it_back() {
+    fn short_sleep_sets_and_restores_the_slack() {
         let before = slack_ns().unwrap();
         let punctual =
             Punctual::for_span(LONG / 2).expect("a thread of the normal class has a slack");

@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_made_once_and_for_its_user_alone() {
+    fn file_is_created_once_and_for_its_user_only() {
         let place = Place::new("made-once");
         let file = SharedFile::create(&place.0).unwrap();
         let (owner, mode) = file.owner_and_mode().unwrap();
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_cut_short_costs_the_bell_and_no_signal() {
+    fn truncated_eventfd_file_costs_the_wake_up_and_no_signal() {
         let place = Place::new("cut");
         let file = SharedFile::create(&place.0).unwrap();
         file.set_len(4096).unwrap();
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_locked_by_one_opening_until_that_is_gone() {
+    fn file_is_locked_by_one_descriptor_until_it_is_closed() {
         let place = Place::new("locked");
         let file = SharedFile::create(&place.0).unwrap();
         let other = SharedFile::open(&place.0).unwrap();

@@ -112,7 +112,7 @@ fn additions_share_transfers_however_many_add() {
 
 /// The twin: a ledger that reserves a line at request time has a transfer for each addition.
 #[test]
-fn a_ledger_that_reserves_ahead_fails_the_form_of_two_adders() {
+fn ledger_that_reserves_ahead_fails_the_two_adder_check() {
     let mut naive = machine(2);
     naive.reserves_ahead = true;
     let each = fetch_add_ns(naive);

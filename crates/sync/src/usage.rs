@@ -69,7 +69,7 @@ mod tests {
     use crate::thread;
 
     #[test]
-    fn the_state_stands_after_the_last_bracket() {
+    fn state_follows_the_last_bracket() {
         assert_eq!(state(b"12 (aw/u0) S 1 2 3"), Some(b'S'));
         assert_eq!(state(b"12 (a ) R b) D 1 2 3"), Some(b'D'));
         assert_eq!(state(b"12 (cut"), None);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_gone_has_no_time() {
+    fn exited_thread_has_no_time() {
         assert_eq!(cpu_ns(ThreadId(i32::MAX as u32 >> 4)), None);
     }
 }

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_clone_hears_of_the_request() {
+    fn every_clone_sees_the_request() {
         let interrupt = Interrupt::default();
         let clone = interrupt.clone();
         assert!(!clone.requested());

@@ -13,7 +13,7 @@ fn afterwork(args: &[&str]) -> Output {
 }
 
 #[test]
-fn without_arguments_it_teaches() {
+fn without_arguments_the_introduction_is_printed() {
     let output = afterwork(&[]);
     let out = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0));

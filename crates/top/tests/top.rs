@@ -208,7 +208,7 @@ fn load(look: &Value) -> Option<&Value> {
 }
 
 #[test]
-fn each_look_is_a_line_of_json_with_rates_from_the_second_on() {
+fn each_snapshot_is_a_line_of_json_with_rates_from_the_second() {
     let busy = Busy::start();
     // On a busy machine the process may answer late: then all of them are read again.
     let live =

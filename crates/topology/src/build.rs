@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_silent_about_its_cache_is_left_to_the_one_that_names_it() {
+    fn cpu_without_a_cache_joins_the_cache_that_lists_it() {
         let topology = machine(
             &["0", "1", "2", "3"],
             &[None, Some("1-2"), None, None],

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_of_all_cgroups_around_counts() {
+    fn tightest_enclosing_cgroup_counts() {
         let here = [
             ("proc/self/cgroup", "0::/pod/leaf\n"),
             ("proc/self/mountinfo", V2),

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_leaves_the_workspace_leads_nowhere() {
+    fn path_outside_the_workspace_is_a_broken_link() {
         assert_eq!(join("docs/a.md", "../b/./c"), Some("b/c".into()));
         assert_eq!(join("a.md", "../b"), None);
     }

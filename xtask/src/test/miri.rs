@@ -79,7 +79,7 @@ const ROWS: &[Row] = &[
         without: &[
             ("node::", WITHOUT_POINTERS),
             (
-                "srcu::slots::tests::every_seat_has_a_place_of_its_own",
+                "srcu::slots::tests::every_thread_index_has_its_own_slot",
                 WITHOUT_POINTERS,
             ),
         ],

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_asked_runs_everything() {
+    fn without_arguments_all_layers_run() {
         assert_eq!(names(&[]).len(), LAYERS.len());
     }
 

@@ -289,7 +289,7 @@ fn sections_of_owner_and_remotes_never_overlap() {
 }
 
 #[test]
-fn a_slot_goes_round_when_its_owner_parks() {
+fn slot_of_a_parked_owner_is_reused() {
     for qpw in Qpw::ALL {
         println!("{qpw}");
         bounded(1, move || parked_between(qpw));
@@ -303,7 +303,7 @@ fn a_broken_bias_never_lets_two_inside() {
 }
 
 #[test]
-fn no_letter_stays_in_a_free_slot() {
+fn no_queued_call_stays_in_a_free_slot() {
     bounded(3, letters_and_a_leaving_owner);
 }
 
@@ -315,7 +315,7 @@ fn work_queued_from_inside_a_section_runs_after_it() {
 }
 
 #[test]
-fn a_section_needs_a_look_at_its_own_mail() {
+fn section_must_check_its_own_call_queue() {
     must_fail("percpu: leaves its own calls", || {
         bounded(2, || queued_from_inside(Qpw::EveryOp));
     });
@@ -327,7 +327,7 @@ fn flush_sees_earlier_calls() {
 }
 
 #[test]
-fn a_mailed_call_comes_back() {
+fn queued_call_returns_its_result() {
     bounded(3, called_with_a_deadline);
     bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
 }
@@ -340,7 +340,7 @@ fn one_thread_takes_over_from_a_leaked_owner() {
 }
 
 #[test]
-fn taking_over_needs_its_claim() {
+fn takeover_needs_its_claim() {
     must_fail("percpu: takes over without a claim", || {
         bounded(3, || two_take_over(Qpw::Queue));
     });
@@ -361,7 +361,7 @@ fn releasing_needs_its_release() {
 }
 
 #[test]
-fn giving_way_needs_saying_so() {
+fn yielding_needs_its_mark() {
     must_fail("percpu: yields without marking it", || {
         bounded(2, || parked_between(Qpw::OnDemand))
     });
@@ -375,21 +375,21 @@ fn releasing_needs_its_fence() {
 }
 
 #[test]
-fn posting_mail_needs_its_fence() {
+fn posting_a_queued_call_needs_its_fence() {
     must_fail("percpu: no fence after posting", || {
         bounded(3, letters_and_a_leaving_owner)
     });
 }
 
 #[test]
-fn releasing_needs_a_look_at_the_mail() {
+fn releasing_needs_a_check_of_the_call_queue() {
     must_fail("percpu: releases and forgets the calls", || {
         bounded(3, letters_and_a_leaving_owner)
     });
 }
 
 #[test]
-fn finishing_a_letter_needs_its_release() {
+fn finishing_a_queued_call_needs_its_release() {
     must_fail("percpu: relaxed done", || bounded(3, flushed));
 }
 
@@ -401,7 +401,7 @@ fn finishing_a_call_needs_its_release() {
 }
 
 #[test]
-fn taking_a_call_back_needs_the_runner_to_look() {
+fn recalling_a_call_needs_a_check_by_the_runner() {
     must_fail("percpu: runs a recalled call", || {
         bounded(3, called_with_a_deadline)
     });
@@ -418,19 +418,19 @@ fn breaking_needs_its_heavy_fence() {
 }
 
 #[test]
-fn breaking_needs_a_look_at_busy() {
+fn breaking_needs_a_check_of_busy() {
     must_fail("percpu: breaks without a check", || bounded(3, broken_bias));
 }
 
 #[test]
-fn breaking_needs_saying_so() {
+fn breaking_needs_its_mark() {
     must_fail("percpu: breaks without marking it", || {
         bounded(3, broken_bias)
     });
 }
 
 #[test]
-fn keeping_the_slot_needs_saying_so_first() {
+fn keeping_the_slot_needs_its_mark_first() {
     must_fail("percpu: keeps the slot before marking it", || {
         bounded(3, broken_bias)
     });

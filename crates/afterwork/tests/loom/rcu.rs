@@ -125,7 +125,7 @@ fn unlocking_needs_its_light_barrier() {
 }
 
 #[test]
-fn an_answer_stands_for_a_quiescent_state() {
+fn answer_counts_as_a_quiescent_state() {
     bounded(3, || {
         rcu::synchronize();
         let versions = Arc::new(Versions::default());
@@ -151,7 +151,7 @@ fn an_answer_needs_both_orders() {
 }
 
 #[test]
-fn a_parked_reader_comes_back() {
+fn parked_reader_resumes() {
     bounded(4, a_parked_reader);
 }
 
@@ -163,7 +163,7 @@ fn leaving_a_parking_needs_its_fence() {
 }
 
 #[test]
-fn a_reader_is_not_parked_behind_its_back() {
+fn parking_a_reader_does_not_miss_a_new_section() {
     bounded(3, a_reader_that_is_being_parked);
 }
 
@@ -208,7 +208,7 @@ fn a_cookie() {
 }
 
 #[test]
-fn a_grace_period_serves_whoever_came_before_it() {
+fn grace_period_serves_all_earlier_callers() {
     bounded(2, a_cookie);
 }
 
@@ -232,13 +232,13 @@ fn waiter_for_another_driver_is_woken() {
 }
 
 #[test]
-fn a_driver_that_lets_go_must_wake_the_next() {
+fn driver_that_stops_must_wake_the_next() {
     must_fail("rcu: no next driver", || bounded(2, two_updaters));
 }
 
 /// Threads acquire slots, release them and acquire them again during a scan.
 #[test]
-fn threads_come_and_go() {
+fn threads_start_and_exit() {
     bounded(2, || {
         rcu::synchronize();
         let versions = Arc::new(Versions::default());
@@ -263,12 +263,12 @@ fn a_slot_that_another_thread_takes() {
 }
 
 #[test]
-fn an_ending_thread_takes_no_section_of_another_for_its_own() {
+fn exiting_thread_ignores_sections_of_other_threads() {
     exhaustive(a_slot_that_another_thread_takes);
 }
 
 #[test]
-fn a_slot_that_is_given_back_must_forget_its_owner() {
+fn released_slot_must_forget_its_owner() {
     must_fail("rcu: a slot keeps its owner", || {
         exhaustive(a_slot_that_another_thread_takes)
     });
@@ -388,17 +388,17 @@ fn a_bag_is_used_again() {
 }
 
 #[test]
-fn a_bag_used_again_needs_the_order_of_its_end() {
+fn reused_bag_needs_the_order_of_its_end() {
     must_fail("rcu: relaxed end of a bag", || bounded(3, bags));
 }
 
 #[test]
-fn a_bag_given_away_needs_the_order_of_the_gift() {
+fn giving_a_spare_bag_needs_its_release() {
     must_fail("rcu: relaxed gift of a bag", || bounded(3, bags));
 }
 
 #[test]
-fn a_bag_that_is_taken_needs_the_order_of_the_take() {
+fn taking_a_spare_bag_needs_its_acquire() {
     must_fail("rcu: relaxed take of a bag", || bounded(3, bags));
 }
 
@@ -513,7 +513,7 @@ fn a_cookie_and_a_synchronize() {
 }
 
 #[test]
-fn a_synchronize_ends_every_cookie_that_was_made_before_it() {
+fn synchronize_completes_every_earlier_cookie() {
     exhaustive(a_cookie_and_a_synchronize);
 }
 

@@ -147,13 +147,13 @@ fn removals_by_other_threads_need_the_barriers() {
 }
 
 #[test]
-fn a_cookie_serves_whoever_has_it() {
+fn cookie_works_on_any_thread() {
     bounded(3, || cookie_of_another(warm_up));
     bounded(3, || cookie_of_another(|| ()));
 }
 
 #[test]
-fn a_cookie_that_is_handed_on_needs_the_barriers() {
+fn cookie_passed_to_another_thread_needs_the_barriers() {
     must_fail("rcu: no heavy barrier", || {
         bounded(3, || cookie_of_another(warm_up))
     });
@@ -187,12 +187,12 @@ fn waiter_needs_its_light_barrier_after_a_grace_period() {
 }
 
 #[test]
-fn a_slot_changes_hands_under_a_question() {
+fn slot_changes_its_owner_during_a_request() {
     bounded(3, || beside(takes_a_slot_over));
 }
 
 #[test]
-fn a_slot_that_changes_hands_needs_its_light_barrier() {
+fn slot_with_a_new_owner_needs_its_light_barrier() {
     must_fail("rcu: no light barrier at lock", || {
         bounded(2, || beside(takes_a_slot_over))
     });

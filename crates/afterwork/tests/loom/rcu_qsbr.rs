@@ -104,24 +104,24 @@ fn an_answer_of_a_report_needs_both_orders() {
 }
 
 #[test]
-fn a_report_inside_a_section_is_none() {
+fn report_inside_a_section_has_no_effect() {
     bounded(2, reports_inside_a_section);
 }
 
 #[test]
-fn a_report_must_look_whether_it_is_inside_a_section() {
+fn report_must_check_for_an_open_section() {
     must_fail("qsbr: reports inside a section", || {
         bounded(3, reports_inside_a_section)
     });
 }
 
 #[test]
-fn a_reader_that_comes_back_online_reads_the_new_version() {
+fn reader_that_returns_online_reads_the_new_version() {
     bounded(3, goes_offline);
 }
 
 #[test]
-fn coming_back_online_needs_its_fence() {
+fn returning_online_needs_its_fence() {
     must_fail("rcu: no fence after parking", || bounded(3, goes_offline));
 }
 

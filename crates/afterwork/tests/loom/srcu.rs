@@ -201,7 +201,7 @@ fn unparked_srcu_reader_protects_its_data() {
 }
 
 #[test]
-fn a_srcu_answer_stands_for_a_barrier() {
+fn srcu_answer_replaces_a_barrier() {
     with("srcu: no fence in enter", || bounded(4, || unaided(2)));
     with("srcu: no fence in enter + srcu: answers unasked", || {
         bounded(4, || unaided(2))
@@ -226,7 +226,7 @@ fn a_srcu_answer_needs_both_orders() {
 }
 
 #[test]
-fn a_parked_srcu_reader_comes_back() {
+fn parked_srcu_reader_resumes() {
     with("srcu: no fence in enter", || bounded(3, || unaided(1)));
     must_fail(
         "srcu: no fence in enter + rcu: no fence after parking",
@@ -250,12 +250,12 @@ fn two_srcu_readers_protect_their_data() {
 }
 
 #[test]
-fn a_srcu_cookie_stands_for_a_whole_grace_period() {
+fn srcu_cookie_covers_a_whole_grace_period() {
     bounded(2, polled);
 }
 
 #[test]
-fn a_srcu_waiter_is_served_by_whoever_drives() {
+fn srcu_waiter_is_served_by_any_driver() {
     bounded(3, shared);
 }
 

@@ -72,7 +72,7 @@ fn all_are_received(posts: &'static [Post], count: usize) {
 }
 
 #[test]
-fn no_post_is_slept_through() {
+fn no_post_is_missed_by_a_sleeping_owner() {
     exhaustive(|| all_are_received(&[Post::Eager], 1));
     exhaustive(|| all_are_received(&[Post::Lazy], 1));
     bounded(3, || all_are_received(&[Post::Eager, Post::Lazy], 2));
@@ -113,14 +113,14 @@ fn posting_needs_its_fence() {
 }
 
 #[test]
-fn arming_needs_a_look_after_it() {
+fn arming_needs_a_check_after_it() {
     must_fail("wait: no check after arming", || {
         bounded(2, || all_are_received(&[Post::Lazy, Post::Lazy], 1));
     });
 }
 
 #[test]
-fn a_claim_by_compare_exchange_is_raced_by_a_count() {
+fn claim_by_compare_exchange_races_with_a_count() {
     let failure = must_fail("wait: claim by compare-exchange", || {
         bounded(3, || all_are_received(&[Post::Lazy, Post::Eager], 2));
     });
@@ -128,7 +128,7 @@ fn a_claim_by_compare_exchange_is_raced_by_a_count() {
 }
 
 #[test]
-fn an_emptiness_that_goes_by_the_missing_link_sleeps_on_posts() {
+fn emptiness_by_the_missing_link_misses_posts() {
     let failure = must_fail("empty: no check of the tail", || {
         bounded(3, || all_are_received(&[Post::Lazy, Post::Lazy], 2));
     });
@@ -136,7 +136,7 @@ fn an_emptiness_that_goes_by_the_missing_link_sleeps_on_posts() {
 }
 
 #[test]
-fn a_claim_that_comes_late_needs_a_token() {
+fn late_claim_needs_a_token() {
     // The first poster may still be claiming when its item is received and the owner arms again.
     let failure = must_fail("park: no token", || {
         bounded(2, || all_are_received(&[Post::Eager, Post::Eager], 1));
@@ -145,7 +145,7 @@ fn a_claim_that_comes_late_needs_a_token() {
 }
 
 #[test]
-fn a_claim_that_comes_late_is_only_early() {
+fn late_claim_wakes_early() {
     bounded(2, || all_are_received(&[Post::Eager, Post::Eager], 1));
 }
 
@@ -229,7 +229,7 @@ fn last_poster_notifies_the_owner() {
 }
 
 #[test]
-fn the_owners_look_at_the_posters_needs_its_acquire() {
+fn owners_check_of_the_posters_needs_its_acquire() {
     must_fail("posters: relaxed read", || bounded(2, || posters_end(2)));
 }
 
@@ -250,12 +250,12 @@ fn a_poster_closes() {
 }
 
 #[test]
-fn a_poster_that_closes_has_posted_before() {
+fn poster_that_closes_has_posted_before() {
     bounded(3, a_poster_closes);
 }
 
 #[test]
-fn the_owners_look_at_a_close_needs_its_acquire() {
+fn owners_check_for_a_close_needs_its_acquire() {
     must_fail("close: relaxed look", || {
         bounded(3, || {
             let mut mailbox = Mailbox::builder().keep(0).build();
@@ -327,7 +327,7 @@ fn a_post_that_overlaps_the_owners_end_is_dropped() {
 }
 
 #[test]
-fn orphaning_needs_its_fence() {
+fn last_drop_needs_its_fence() {
     must_fail("life: no fence in orphan", || {
         exhaustive(|| the_owner_ends(1))
     });
@@ -371,7 +371,7 @@ fn cache_needs_its_release() {
 
 /// The owner returns a node while a poster takes one.
 #[test]
-fn a_node_goes_round_between_owner_and_poster() {
+fn node_is_reused_by_owner_and_poster() {
     bounded(3, || {
         let mut mailbox = Mailbox::builder().keep(2).build();
         let poster = mailbox.poster();

@@ -65,7 +65,7 @@ fn adding_needs_its_release() {
 }
 
 #[test]
-fn looking_needs_its_acquire() {
+fn peeking_needs_its_acquire() {
     must_fail("block: relaxed peek", || exhaustive(two_in_a_block));
 }
 
@@ -92,7 +92,7 @@ fn a_block_is_left(nr_posts: u32, nr_looks: u32) {
 }
 
 #[test]
-fn a_block_goes_round() {
+fn block_is_reused() {
     exhaustive(|| a_block_is_left(1, 2));
     exhaustive(|| a_block_is_left(2, 3));
     bounded(3, || a_block_is_left(3, 3));
@@ -155,7 +155,7 @@ fn more_is_left_than_remembered(nr_looks: u32) {
 }
 
 #[test]
-fn a_block_that_is_not_remembered_is_the_owners() {
+fn unrecorded_block_belongs_to_the_owner() {
     bounded(2, || more_is_left_than_remembered(2));
     bounded(2, || more_is_left_than_remembered(4));
 }

@@ -51,7 +51,7 @@ fn one_waits() {
 }
 
 #[test]
-fn a_send_that_waits_gets_the_room_of_the_next_receipt() {
+fn waiting_send_gets_the_capacity_of_the_next_receipt() {
     bounded(3, one_waits);
 }
 
@@ -102,7 +102,7 @@ fn one_gives_up() {
 }
 
 #[test]
-fn a_send_that_gives_up_leaves_the_line_open() {
+fn cancelled_send_admits_the_next_waiter() {
     bounded(3, one_gives_up);
 }
 
@@ -132,7 +132,7 @@ fn post_does_not_take_capacity_from_a_waiting_sender() {
 }
 
 #[test]
-fn posts_must_heed_the_line() {
+fn posts_must_respect_the_wait_queue() {
     must_fail("capacity: a taker overtakes a waiter", || {
         bounded(3, a_post_comes_between)
     });
@@ -218,7 +218,7 @@ fn a_lazy_post_comes_while_one_waits() {
 }
 
 #[test]
-fn a_lazy_post_wakes_the_owner_while_anybody_waits() {
+fn lazy_post_wakes_the_owner_while_a_sender_waits() {
     bounded(3, a_lazy_post_comes_while_one_waits);
 }
 
@@ -252,7 +252,7 @@ fn a_call(answers: bool) {
 }
 
 #[test]
-fn a_caller_gets_the_answer_or_the_word_that_none_will_come() {
+fn caller_gets_the_answer_or_an_error() {
     bounded(3, || a_call(true));
     bounded(3, || a_call(false));
 }
@@ -275,7 +275,7 @@ fn dropped_call_must_notify_its_caller() {
 
 /// A caller is dropped while the owner answers. The answer is returned or dropped with the caller.
 #[test]
-fn an_answer_is_taken_back_or_dropped_with_its_caller() {
+fn answer_is_recalled_or_dropped_with_its_caller() {
     bounded(3, || {
         let (to, reply) = afterwork::mailbox::reply();
         let token = std::sync::Arc::new(());
@@ -308,13 +308,13 @@ fn a_linger(eager: bool) {
 }
 
 #[test]
-fn no_post_is_slept_through_by_an_owner_that_lingers() {
+fn no_post_is_missed_by_a_lingering_owner() {
     bounded(3, || a_linger(false));
     bounded(3, || a_linger(true));
 }
 
 #[test]
-fn a_lingering_owner_needs_a_look_after_arming() {
+fn lingering_owner_must_check_after_arming() {
     let failure = must_fail("wait: no check after arming", || {
         bounded(3, || a_linger(false))
     });

@@ -49,7 +49,7 @@ fn all_are_received(lanes: &'static [bool], eager: bool, count: usize) {
 }
 
 #[test]
-fn no_urgent_post_is_slept_through() {
+fn no_urgent_post_is_missed_by_a_sleeping_owner() {
     bounded(3, || all_are_received(&[true], true, 1));
     bounded(1, || all_are_received(&[true, false], true, 1));
     bounded(1, || all_are_received(&[true, false], false, 2));
@@ -73,7 +73,7 @@ fn an_owner_must_count_both_lanes() {
 
 /// Two lazy posts in the urgent lane. The second is complete but hidden while the first is pushed.
 #[test]
-fn a_mid_push_in_one_lane_is_no_end_of_the_other() {
+fn incomplete_push_in_one_lane_does_not_end_the_other() {
     bounded(2, || all_are_received(&[true, true], false, 2));
     let failure = must_fail("lanes: a mid-push is passed over", || {
         bounded(2, || all_are_received(&[true, true], false, 2));
@@ -127,7 +127,7 @@ fn an_ordinary_item_has_its_turn() {
 
 /// An urgent post overlaps the end of the owner.
 #[test]
-fn an_urgent_item_does_not_lie_in_a_dead_queue() {
+fn urgent_item_does_not_remain_in_a_dead_queue() {
     bounded(3, || {
         let alive = std::sync::Arc::new(());
         let mailbox = Mailbox::builder().keep(0).build();

@@ -143,7 +143,7 @@ fn a_wake_meets_the_end() {
 }
 
 #[test]
-fn a_wake_may_come_when_the_set_and_the_mailbox_have_gone() {
+fn wake_may_follow_the_end_of_its_set_and_mailbox() {
     bounded(3, a_wake_meets_the_end);
 }
 
@@ -200,7 +200,7 @@ fn a_closure_runs_or_was_cancelled_in_time() {
 }
 
 #[test]
-fn a_start_must_look_for_a_cancel_in_its_own_step() {
+fn start_must_check_for_a_cancel_in_its_transition() {
     must_fail("local: a start overlooks the cancel", || {
         bounded(2, a_cancel_meets_the_start)
     });

@@ -65,7 +65,7 @@ fn taking_the_token_needs_acquire() {
 }
 
 #[test]
-fn giving_the_token_needs_release() {
+fn granting_the_token_needs_release() {
     must_fail("park: relaxed give", || exhaustive(token_alone));
 }
 

@@ -37,7 +37,7 @@ fn seen_asleep_and_back() {
 }
 
 #[test]
-fn an_item_is_never_left_to_a_worker_that_blocks() {
+fn item_is_never_stranded_at_a_blocked_worker() {
     bounded(2, blocks_for_another);
 }
 
@@ -47,7 +47,7 @@ fn blocking_needs_its_fence() {
 }
 
 #[test]
-fn blocking_needs_its_look() {
+fn blocking_needs_its_recheck() {
     must_fail("blocking: no recheck", || bounded(2, blocks_for_another));
 }
 
@@ -57,6 +57,6 @@ fn sleeping_worker_is_counted_again_when_it_takes_a_batch() {
 }
 
 #[test]
-fn a_worker_that_stays_asleep_in_the_count_is_noticed() {
+fn worker_counted_as_asleep_for_ever_is_detected() {
     must_fail("take: still asleep", || bounded(2, seen_asleep_and_back));
 }

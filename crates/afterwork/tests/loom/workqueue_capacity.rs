@@ -176,7 +176,7 @@ fn a_cancelled_future_frees_its_capacity_once() {
 }
 
 #[test]
-fn a_place_that_comes_free_is_had_once() {
+fn released_permit_is_granted_once() {
     bounded(3, one_place);
 }
 
@@ -186,23 +186,23 @@ fn leaving_waiter_passes_its_permit_on() {
 }
 
 #[test]
-fn a_task_that_waits_for_room_is_woken() {
+fn task_that_waits_for_capacity_is_woken() {
     exhaustive(a_task);
 }
 
 #[test]
-fn an_item_gives_its_place_back_once() {
+fn item_releases_its_permit_once() {
     bounded(2, || an_item(false));
     bounded(1, || an_item(true));
 }
 
 #[test]
-fn standing_in_line_for_room_needs_a_second_look() {
+fn joining_the_capacity_queue_needs_a_recheck() {
     must_fail("capacity: no check after joining", || bounded(3, one_place));
 }
 
 #[test]
-fn a_giver_that_overlooks_the_line_is_found() {
+fn release_that_overlooks_the_wait_queue_is_detected() {
     must_fail("capacity: a release overlooks the waiters", || {
         bounded(3, one_place)
     });
@@ -216,19 +216,19 @@ fn a_recount_must_not_read_an_old_count() {
 }
 
 #[test]
-fn a_place_given_twice_is_found() {
+fn permit_granted_twice_is_detected() {
     must_fail("capacity: admits too many", || bounded(3, one_place));
 }
 
 #[test]
-fn a_place_that_is_lost_with_its_waiter_is_found() {
+fn permit_lost_with_its_waiter_is_detected() {
     must_fail("capacity: a leaving waiter keeps its permit", || {
         exhaustive(who_leaves)
     });
 }
 
 #[test]
-fn a_place_that_a_start_keeps_is_found() {
+fn permit_kept_by_a_start_is_detected() {
     must_fail("capacity: a start keeps its permit", || {
         bounded(2, || an_item(false))
     });

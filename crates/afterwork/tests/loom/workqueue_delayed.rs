@@ -105,7 +105,7 @@ fn a_timer_that_was_changed_does_not_fire_at_its_former_time() {
 }
 
 #[test]
-fn firing_must_look_for_a_change() {
+fn firing_must_check_for_a_change() {
     must_fail("delayed: fires a changed timer", || {
         bounded(3, mod_meets_firing);
     });
@@ -128,12 +128,12 @@ fn disable_meets_arming() {
 }
 
 #[test]
-fn a_disabled_item_is_not_armed_and_does_not_become_so() {
+fn disabled_item_is_not_and_cannot_be_armed() {
     bounded(3, disable_meets_arming);
 }
 
 #[test]
-fn arming_must_look_whether_the_item_is_disabled() {
+fn arming_must_check_that_the_item_is_enabled() {
     must_fail("delayed: arming overlooks disable", || {
         bounded(3, disable_meets_arming);
     });
@@ -156,7 +156,7 @@ fn timer_fires_or_disable_reports_the_item_as_pending() {
 }
 
 #[test]
-fn firing_must_leave_the_timer_to_whoever_disables_the_item() {
+fn firing_must_leave_a_disabled_items_timer() {
     must_fail("delayed: firing overlooks disable", || {
         bounded(3, disable_meets_firing);
     });
@@ -197,7 +197,7 @@ fn a_timer_that_was_changed_is_not_fired_by_a_reaper() {
 }
 
 #[test]
-fn a_reaper_must_look_for_a_change() {
+fn reaper_must_check_for_a_change() {
     must_fail("delayed: fires a changed timer", || {
         bounded(2, mod_meets_a_reaper);
     });

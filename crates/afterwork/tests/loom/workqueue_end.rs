@@ -88,7 +88,7 @@ fn delayed_items_are_dropped_with_their_queue() {
 }
 
 #[test]
-fn the_end_must_look_into_the_wheel() {
+fn end_must_check_the_timer_wheel() {
     must_fail("end: leaves its timers", || {
         bounded(2, || far_timer_meets_end(false))
     });
@@ -140,12 +140,12 @@ fn item_drops_its_own_queue() {
 }
 
 #[test]
-fn the_end_of_a_queue_that_goes_in_its_own_item_is_carried_out() {
+fn queue_dropped_by_its_own_item_is_destroyed_completely() {
     bounded(2, item_drops_its_own_queue);
 }
 
 #[test]
-fn an_errand_must_wake_the_manager() {
+fn deferred_cleanup_must_wake_the_manager() {
     must_fail("cleanups: the first does not wake the manager", || {
         bounded(2, item_drops_its_own_queue);
     });

@@ -78,12 +78,12 @@ fn flush_beside_a_helper(adopted: bool) {
 }
 
 #[test]
-fn a_flush_waits_for_all_that_was_queued_before_it() {
+fn flush_waits_for_all_items_queued_before_it() {
     bounded(3, || flush_beside_a_helper(false));
 }
 
 #[test]
-fn a_flush_must_look_for_helpers_after_the_injector() {
+fn flush_must_check_for_helpers_after_the_injector() {
     must_fail("flush: no fence", || {
         bounded(3, || flush_beside_a_helper(false));
     });
@@ -104,7 +104,7 @@ fn last_helper_must_notify() {
 }
 
 #[test]
-fn a_flush_waits_for_a_helper_whose_link_a_worker_met() {
+fn flush_waits_for_a_helper_whose_link_a_worker_popped() {
     bounded(2, || flush_beside_a_helper(true));
 }
 
@@ -189,7 +189,7 @@ fn a_flush_waits_for_a_helper_whose_item_was_queued_elsewhere() {
 }
 
 #[test]
-fn a_flush_must_look_for_helpers_again_when_a_link_was_cut_out() {
+fn flush_must_check_helpers_again_after_a_tombstone_removal() {
     must_fail("flush: checks for helpers once", || {
         bounded(2, helped_and_queued_elsewhere);
     });

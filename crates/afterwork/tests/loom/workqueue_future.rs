@@ -90,7 +90,7 @@ fn a_wake_during_a_poll_or_after_it_brings_another_poll() {
 }
 
 #[test]
-fn the_end_of_a_poll_must_look_for_a_wake() {
+fn end_of_a_poll_must_check_for_a_wake() {
     must_fail("future: suspend forgets the wake", || {
         bounded(2, wake_meets_the_end_of_the_poll);
     });
@@ -116,7 +116,7 @@ fn next_poll_sees_writes_before_a_wake_of_a_pending_future() {
 }
 
 #[test]
-fn a_wake_that_finds_the_future_pending_must_be_a_step() {
+fn wake_that_finds_the_future_pending_must_be_a_transition() {
     must_fail("future: pending is no transition", || {
         bounded(1, wake_meets_wake)
     });
@@ -147,7 +147,7 @@ fn wake_meets_cancel() {
 }
 
 #[test]
-fn a_cancelled_future_is_dropped_once_whoever_wakes_it() {
+fn cancelled_future_is_dropped_once_despite_wakes() {
     bounded(1, wake_meets_cancel);
 }
 
@@ -164,7 +164,7 @@ fn cancel_meets_the_end_of_the_poll() {
 }
 
 #[test]
-fn a_cancelled_future_ends_although_nobody_wakes_it() {
+fn cancelled_future_ends_without_a_wake() {
     bounded(2, cancel_meets_the_end_of_the_poll);
 }
 
@@ -254,7 +254,7 @@ fn a_cancelled_future_without_an_outcome_is_found() {
 }
 
 #[test]
-fn a_cancel_that_only_leaves_word_would_be_slept_through() {
+fn cancel_that_only_sets_a_flag_would_be_missed() {
     must_fail("future: a cancel is no wake", || {
         bounded(2, cancel_meets_the_end_of_the_poll);
     });
@@ -279,7 +279,7 @@ fn the_last_waker_and_the_end_of_a_future_free_it_once() {
 }
 
 #[test]
-fn a_future_that_its_end_does_not_free_is_noticed() {
+fn future_that_its_end_does_not_free_is_detected() {
     must_fail("item: completion never frees", || {
         bounded(2, last_waker_meets_the_end);
     });
@@ -301,7 +301,7 @@ fn unwakable_future_is_dropped_once_and_releases_its_queue() {
 }
 
 #[test]
-fn a_forlorn_future_that_nobody_freed_would_be_seen() {
+fn leaked_unwakable_future_would_be_detected() {
     must_fail("future: suspend never frees", || {
         bounded(2, last_waker_meets_the_suspension);
     });
@@ -330,7 +330,7 @@ fn wake_meets_the_end_of_the_queue() {
 }
 
 #[test]
-fn a_queue_does_not_go_before_its_futures_have_ended() {
+fn queue_is_not_destroyed_before_its_futures_have_ended() {
     bounded(1, wake_meets_the_end_of_the_queue);
 }
 

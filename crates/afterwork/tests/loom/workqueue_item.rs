@@ -47,7 +47,7 @@ fn a_joiner_and_a_worker_run_the_item_once() {
 }
 
 #[test]
-fn the_steps_of_an_item_need_their_order() {
+fn transitions_of_an_item_need_their_order() {
     must_fail("item: relaxed transitions", || {
         bounded(3, || flush_reads(false))
     });
@@ -80,7 +80,7 @@ fn each_successful_enqueue_causes_one_run_without_overlap() {
 }
 
 #[test]
-fn an_item_that_ran_beside_itself_would_be_seen() {
+fn overlapping_runs_of_an_item_would_be_detected() {
     must_fail("item: runs overlap", || bounded(1, two_enqueuers));
 }
 
@@ -112,7 +112,7 @@ fn run_sees_writes_before_an_enqueue_of_a_pending_item() {
 }
 
 #[test]
-fn an_enqueue_that_finds_the_item_pending_must_be_a_step() {
+fn enqueue_of_a_pending_item_must_be_a_transition() {
     must_fail("item: pending is no transition", || {
         bounded(2, enqueue_of_a_pending_item);
     });
@@ -217,7 +217,7 @@ fn disable_meets_enqueue() {
 }
 
 #[test]
-fn a_disabled_item_is_not_pending_and_does_not_become_so() {
+fn disabled_item_is_not_and_cannot_be_pending() {
     bounded(2, disable_meets_enqueue);
 }
 
@@ -262,7 +262,7 @@ fn flush_waits_for_the_run_when_the_requeue_is_cancelled() {
 }
 
 #[test]
-fn a_cancel_must_not_pass_for_the_end_of_the_run() {
+fn cancel_must_not_count_as_the_end_of_the_run() {
     must_fail("item: a cancel ends the run", || {
         bounded(2, flush_beside_a_cancel);
     });
@@ -285,7 +285,7 @@ fn a_dropped_item_is_freed_once() {
 }
 
 #[test]
-fn an_item_that_nobody_frees_is_noticed() {
+fn leaked_item_is_detected() {
     must_fail("item: completion never frees", || bounded(3, last_handle));
 }
 
@@ -311,7 +311,7 @@ fn a_handle_cloned_in_the_run_keeps_the_item() {
 }
 
 #[test]
-fn a_clone_must_wait_for_the_handle_that_goes() {
+fn clone_must_wait_for_the_dropped_handle() {
     must_fail("item: a clone does not wait", || {
         bounded(3, cloned_in_the_run)
     });
@@ -416,12 +416,12 @@ fn queue_goes_beside_a_helper(nr_workers: usize) {
 }
 
 #[test]
-fn a_queue_does_not_go_before_its_items_have_run() {
+fn queue_is_not_destroyed_before_its_items_have_run() {
     bounded(1, || queue_goes_beside_a_helper(1));
 }
 
 #[test]
-fn a_drain_must_look_at_the_seats_after_the_injector() {
+fn drain_must_check_the_seats_after_the_injector() {
     must_fail("drain: no fence", || {
         bounded(1, || queue_goes_beside_a_helper(1));
     });
@@ -520,12 +520,12 @@ fn moved_from_a_stuck_pool() {
 }
 
 #[test]
-fn a_tombstone_is_got_out_of_a_pool_where_nobody_works() {
+fn tombstone_is_removed_from_a_pool_without_workers() {
     bounded(2, moved_from_a_stuck_pool);
 }
 
 #[test]
-fn cutting_a_tombstone_out_must_look_into_the_injector() {
+fn removing_a_tombstone_must_check_the_injector() {
     must_fail("cut out: forgets the injector", || {
         bounded(2, moved_from_a_stuck_pool);
     });

@@ -88,7 +88,7 @@ fn injected_items_arrive_whole_and_in_order() {
 }
 
 #[test]
-fn an_item_taken_back_tears_no_hole() {
+fn recalled_item_leaves_no_gap() {
     exhaustive(take_back);
 }
 
@@ -121,7 +121,7 @@ fn take_back_beside_the_push() {
 }
 
 #[test]
-fn an_item_that_is_taken_back_beside_its_push_tears_no_hole() {
+fn item_recalled_during_its_push_leaves_no_gap() {
     exhaustive(take_back_beside_the_push);
 }
 
@@ -187,19 +187,19 @@ fn a_seat_is_never_forgotten_while_the_limit_changes() {
 }
 
 #[test]
-fn standing_in_line_needs_a_second_look() {
+fn joining_the_gates_wait_queue_needs_a_recheck() {
     must_fail("active: no second check", || exhaustive(one_seat));
 }
 
 #[test]
-fn a_seat_that_leaks_is_found() {
+fn leaked_seat_is_detected() {
     must_fail("active: a seat that leaks", || {
         bounded(3, seats_that_change)
     });
 }
 
 #[test]
-fn a_seat_given_twice_is_found() {
+fn seat_granted_twice_is_detected() {
     must_fail("active: a seat given twice", || exhaustive(one_seat));
 }
 
@@ -331,14 +331,14 @@ fn owner_and_scanner_never_use_the_data_together() {
 }
 
 #[test]
-fn the_looker_must_pass_a_barrier() {
+fn scanner_must_execute_a_barrier() {
     must_fail("biased: scans without a barrier", || {
         exhaustive(owner_meets_scanner);
     });
 }
 
 #[test]
-fn the_looker_must_not_overlook_the_owner() {
+fn scanner_must_not_overlook_the_owner() {
     must_fail("biased: overlooks the owner", || {
         exhaustive(owner_meets_scanner);
     });

@@ -61,12 +61,12 @@ fn flush_adopts_urgent() {
 }
 
 #[test]
-fn an_item_is_never_left_to_sleeping_workers() {
+fn item_is_never_stranded_at_sleeping_workers() {
     bounded(3, one_worker_one_item);
 }
 
 #[test]
-fn an_item_is_never_left_behind_one_that_blocks() {
+fn item_never_waits_behind_a_blocked_one() {
     bounded(1, || first_waits_for_second(2, Barred::pass));
 }
 
@@ -81,7 +81,7 @@ fn urgent_item_adopted_by_a_flush_wakes_a_worker() {
 }
 
 #[test]
-fn an_urgent_item_that_does_not_line_up_is_missed() {
+fn urgent_item_that_skips_the_wait_queue_is_missed() {
     must_fail("lanes: forgets to request a seat", || {
         bounded(1, flush_adopts_urgent)
     });
@@ -93,12 +93,12 @@ fn pushing_needs_its_fence() {
 }
 
 #[test]
-fn lying_down_needs_its_fence() {
+fn parking_needs_its_fence() {
     must_fail("worker park: no fence", || bounded(3, one_worker_one_item));
 }
 
 #[test]
-fn lying_down_needs_a_second_look() {
+fn parking_needs_a_recheck() {
     must_fail("worker park: no second check", || {
         bounded(3, one_worker_one_item)
     });
@@ -126,7 +126,7 @@ fn taking_needs_the_chained_kick() {
 }
 
 #[test]
-fn a_forgotten_wake_up_is_noticed() {
+fn forgotten_wake_up_is_detected() {
     must_fail("wake queue: forgets to fire", || {
         bounded(2, one_worker_one_item)
     });
@@ -154,12 +154,12 @@ fn pushed_while_the_watch_ends() {
 }
 
 #[test]
-fn stuck_work_is_seen_by_the_watch() {
+fn stuck_work_is_seen_by_the_monitor() {
     exhaustive(pushed_while_the_watch_ends);
 }
 
 #[test]
-fn the_watch_needs_its_fence() {
+fn monitor_needs_its_fence() {
     must_fail("watch: no fence", || {
         exhaustive(pushed_while_the_watch_ends)
     });

@@ -116,7 +116,7 @@ fn waiter_for_a_start_must_wait_for_the_run_after_it() {
 }
 
 #[test]
-fn a_waiter_must_make_a_step() {
+fn waiter_must_make_a_transition() {
     must_fail("raw: a waiter makes no transition", || {
         bounded(2, || flush_then_free(false));
     });
@@ -135,12 +135,12 @@ fn queued_beside_a_run(help: bool) {
 }
 
 #[test]
-fn a_raw_item_is_not_helped_beside_its_run() {
+fn raw_item_is_not_helped_during_its_run() {
     bounded(2, || queued_beside_a_run(true));
 }
 
 #[test]
-fn a_run_must_be_noted_before_its_start() {
+fn run_must_be_recorded_before_its_start() {
     must_fail("raw: a run is noted after its start", || {
         bounded(2, || queued_beside_a_run(true));
     });
@@ -199,7 +199,7 @@ fn raw_item_runs_once_for_each_enqueue_without_overlap() {
 }
 
 #[test]
-fn a_raw_item_that_ran_beside_itself_would_be_seen() {
+fn overlapping_runs_of_a_raw_item_would_be_detected() {
     must_fail("raw: runs overlap", || bounded(1, two_enqueuers));
 }
 

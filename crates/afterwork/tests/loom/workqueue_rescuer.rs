@@ -52,24 +52,24 @@ fn worker_comes_after_all() {
 }
 
 #[test]
-fn a_call_is_heard_by_a_rescuer_that_goes_to_sleep() {
+fn call_reaches_a_rescuer_that_prepares_to_sleep() {
     bounded(3, called_to_sleep);
 }
 
 #[test]
-fn a_call_that_rings_before_it_writes_is_lost() {
+fn call_that_notifies_before_it_writes_is_lost() {
     must_fail("mayday: rings before it writes", || {
         bounded(3, called_to_sleep)
     });
 }
 
 #[test]
-fn a_rescuer_and_a_worker_that_comes_after_all_share_the_work() {
+fn rescuer_and_a_late_worker_share_the_work() {
     bounded(1, worker_comes_after_all);
 }
 
 #[test]
-fn a_rescuer_must_give_its_seat_back() {
+fn rescuer_must_release_its_seat() {
     must_fail("rescue: keeps its seat", || {
         bounded(1, worker_comes_after_all)
     });

@@ -114,7 +114,7 @@ fn a_closure_runs_once_whether_its_owner_or_a_worker_is_first() {
 }
 
 #[test]
-fn a_worker_that_comes_late_must_not_come_in() {
+fn late_worker_must_not_enter() {
     must_fail("crew: a guest enters after the end", || {
         exhaustive(owner_takes_back_what_a_worker_starts);
     });
@@ -186,12 +186,12 @@ fn items_are_left_in_the_list_by_a_guest() {
 }
 
 #[test]
-fn an_owner_that_sleeps_leaves_nothing_in_the_list() {
+fn sleeping_owner_leaves_no_item_in_the_list() {
     bounded(3, items_are_left_in_the_list_by_a_guest);
 }
 
 #[test]
-fn an_owner_must_look_into_the_list_before_it_sleeps() {
+fn owner_must_check_the_list_before_it_sleeps() {
     must_fail("scope: a mark next to items", || {
         bounded(3, items_are_left_in_the_list_by_a_guest);
     });
@@ -220,7 +220,7 @@ fn guest_sees_writes_before_its_item_was_added() {
 }
 
 #[test]
-fn bringing_an_item_must_publish_it() {
+fn adding_an_item_must_publish_it() {
     must_fail("stack: relaxed push", || {
         bounded(3, an_item_is_brought_to_a_guest);
     });

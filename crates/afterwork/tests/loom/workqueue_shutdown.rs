@@ -53,7 +53,7 @@ fn earlier_items_are_cancelled_and_concurrent_ones_may_run() {
 }
 
 #[test]
-fn to_cancel_all_must_look_into_the_injector() {
+fn cancel_all_must_check_the_injector() {
     must_fail("cancel all: forgets the injector", || {
         bounded(3, cancel_all_meets_queueing);
     });
@@ -74,7 +74,7 @@ fn cancel_all_meets_a_worker() {
 }
 
 #[test]
-fn an_item_that_a_worker_takes_meanwhile_runs_or_is_cancelled() {
+fn item_that_a_worker_takes_during_a_cancel_ends_once() {
     bounded(2, cancel_all_meets_a_worker);
 }
 
@@ -104,7 +104,7 @@ fn items_of_a_local_batch_are_cancelled() {
 }
 
 #[test]
-fn to_cancel_all_must_look_into_hands() {
+fn cancel_all_must_check_the_local_batches() {
     must_fail("cancel all: forgets the local batches", || {
         bounded(2, an_item_cancels_what_its_worker_has_in_hand);
     });
@@ -166,7 +166,7 @@ fn item_queued_after_a_pause_does_not_start() {
 }
 
 #[test]
-fn a_seat_that_was_handed_on_must_heed_a_pause() {
+fn transferred_seat_must_respect_a_pause() {
     must_fail("take: overlooks a pause", || {
         bounded(3, pause_meets_a_seat_that_was_handed_on);
     });
@@ -365,7 +365,7 @@ fn end_of_an_awaited_drain_must_wake_the_task() {
 }
 
 #[test]
-fn a_task_must_leave_its_waker_before_it_looks() {
+fn task_must_register_its_waker_before_the_check() {
     must_fail("drain: registers its waker after the check", || {
         bounded(2, a_drain_is_awaited);
     });

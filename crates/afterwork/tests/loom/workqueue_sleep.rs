@@ -64,7 +64,7 @@ fn a_sleep_wakes_the_last_poll_or_that_is_ready() {
 }
 
 #[test]
-fn a_poll_must_leave_its_own_waker() {
+fn poll_must_register_its_own_waker() {
     must_fail("sleep: a poll keeps the first waker", || {
         bounded(3, poll_meets_firing);
     });
@@ -85,19 +85,19 @@ fn drop_meets_firing() {
 }
 
 #[test]
-fn a_sleep_that_was_dropped_before_its_time_wakes_nobody() {
+fn sleep_dropped_early_wakes_no_task() {
     bounded(3, drop_meets_firing);
 }
 
 #[test]
-fn a_drop_must_take_the_timer_out() {
+fn drop_must_remove_the_timer() {
     must_fail("sleep: a drop leaves the timer", || {
         bounded(3, drop_meets_firing);
     });
 }
 
 #[test]
-fn an_expired_timer_must_be_left_to_its_owner() {
+fn expiry_must_publish_the_removal_of_the_timer() {
     must_fail("sleep: an expiry publishes nothing", || {
         bounded(3, drop_meets_firing);
     });
@@ -167,12 +167,12 @@ fn drop_meets_the_end_of_a_run() {
 }
 
 #[test]
-fn periodic_work_that_was_dropped_does_not_come_again() {
+fn dropped_periodic_work_does_not_run_again() {
     bounded(2, drop_meets_the_end_of_a_run);
 }
 
 #[test]
-fn the_end_of_a_run_must_look_whether_the_work_was_dropped() {
+fn end_of_a_run_must_check_whether_the_work_was_dropped() {
     must_fail("every: arms a disabled item", || {
         bounded(2, drop_meets_the_end_of_a_run);
     });

@@ -130,7 +130,7 @@ fn bulk_cancel_meets_a_run() {
 }
 
 #[test]
-fn a_bulk_cancel_leaves_no_closure_of_a_strand_waiting() {
+fn bulk_cancel_leaves_no_pending_closure_of_a_strand() {
     bounded(2, bulk_cancel_meets_a_run);
 }
 
@@ -160,7 +160,7 @@ fn bulk_cancels_inside_a_run() {
 }
 
 #[test]
-fn what_is_spawned_after_a_bulk_cancel_runs() {
+fn closures_spawned_after_a_bulk_cancel_run() {
     bounded(1, bulk_cancels_inside_a_run);
 }
 
@@ -186,12 +186,12 @@ fn bulk_cancel_inside_a_run() {
 }
 
 #[test]
-fn a_bulk_cancel_reaches_the_closures_behind_the_one_that_runs() {
+fn bulk_cancel_reaches_the_closures_behind_the_running_one() {
     bounded(1, bulk_cancel_inside_a_run);
 }
 
 #[test]
-fn a_closure_must_know_of_a_bulk_cancel() {
+fn closure_must_see_a_bulk_cancel() {
     must_fail("strand: starts what was cancelled", || {
         bounded(1, bulk_cancel_inside_a_run);
     });

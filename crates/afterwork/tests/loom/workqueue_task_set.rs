@@ -37,7 +37,7 @@ fn set_waiter_is_woken_by_the_end_of_an_item() {
 }
 
 #[test]
-fn an_item_must_be_in_the_list_before_the_waiter_is_looked_for() {
+fn item_must_be_listed_before_the_check_for_a_waiter() {
     must_fail("task set: checks for a waiter first", || {
         bounded(2, end_meets_join_next);
     });

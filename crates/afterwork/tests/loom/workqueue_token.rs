@@ -21,14 +21,14 @@ fn a_waiter_ends_with_the_cancel() {
 }
 
 #[test]
-fn a_waiter_must_look_under_the_lock() {
+fn waiter_must_check_under_the_lock() {
     must_fail("token: looks before the lock", || {
         exhaustive(cancel_meets_a_waiter);
     });
 }
 
 #[test]
-fn a_child_is_cancelled_whenever_it_is_made() {
+fn child_is_cancelled_whenever_it_is_created() {
     exhaustive(|| {
         let token = CancellationToken::new();
         let canceller = spawn({
@@ -64,7 +64,7 @@ fn a_running_item_is_notified_of_its_cancel() {
 }
 
 #[test]
-fn a_token_must_know_of_an_earlier_cancel() {
+fn token_must_see_an_earlier_cancel() {
     must_fail("token: overlooks an earlier cancel", || {
         bounded(2, cancel_meets_an_item);
     });

@@ -110,7 +110,7 @@ fn timers_and_callbacks_fire_into_a_queue_that_ends() {
 }
 
 #[test]
-fn a_batch_that_its_executor_keeps_is_taken_back_or_runs_there() {
+fn retained_batch_is_recalled_or_run_by_its_executor() {
     let kept: Arc<Mutex<Option<rcu::Batch>>> = Arc::default();
     let count = Count::default();
     let theirs = kept.clone();

@@ -64,7 +64,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 #[test]
-fn a_result_is_joined_tried_awaited_or_left() {
+fn result_is_joined_tried_awaited_or_dropped() {
     let queue = queue();
     let nested = queue.clone();
     let outer = queue.spawn(move || nested.spawn(|| vec![1; 3]).join().unwrap());
@@ -87,7 +87,7 @@ fn a_result_is_joined_tried_awaited_or_left() {
 }
 
 #[test]
-fn a_joiner_runs_the_item_itself_or_finds_it_run() {
+fn joiner_runs_the_item_or_finds_that_it_has_run() {
     let queue = queue();
     thread::scope(|scope| {
         for _ in 0..2 {
@@ -104,7 +104,7 @@ fn a_joiner_runs_the_item_itself_or_finds_it_run() {
 }
 
 #[test]
-fn a_queue_goes_as_soon_as_its_last_helper_has_left() {
+fn queue_is_destroyed_when_its_last_helper_has_left() {
     for _ in 0..3 {
         let queue = queue();
         let handle = queue.spawn(|| ());
@@ -190,7 +190,7 @@ fn items_are_queued_cancelled_and_moved_from_two_threads() {
 }
 
 #[test]
-fn an_item_is_freed_by_whoever_is_last() {
+fn item_is_freed_by_the_last_reference() {
     let queue = queue();
     for _ in 0..4 {
         let count = Count::default();
@@ -241,7 +241,7 @@ fn a_future_is_woken_cancelled_and_freed_by_its_last_waker() {
 }
 
 #[test]
-fn a_delayed_item_comes_when_it_is_due_or_flushed_or_not_at_all() {
+fn delayed_item_runs_when_due_or_flushed_or_is_cancelled() {
     let queue = queue();
     let count = Count::default();
     let theirs = count.clone();
@@ -261,7 +261,7 @@ fn a_delayed_item_comes_when_it_is_due_or_flushed_or_not_at_all() {
 }
 
 #[test]
-fn an_item_comes_after_a_grace_period() {
+fn item_runs_after_a_grace_period() {
     let queue = queue();
     let count = Count::default();
     let theirs = count.clone();
@@ -272,7 +272,7 @@ fn an_item_comes_after_a_grace_period() {
 }
 
 #[test]
-fn queues_come_and_go_with_their_items() {
+fn queues_are_created_and_destroyed_with_their_items() {
     let keeper = queue();
     let count = Count::default();
     thread::scope(|scope| {
@@ -400,7 +400,7 @@ fn set_yields_results_and_cancels_the_rest() {
 }
 
 #[test]
-fn work_comes_again_until_it_is_dropped_or_its_queue_is() {
+fn periodic_work_repeats_until_it_or_its_queue_is_dropped() {
     let queue = queue();
     const PERIOD: Duration = Duration::from_micros(100);
     for _ in 0..2 {

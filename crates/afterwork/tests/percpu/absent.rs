@@ -40,7 +40,7 @@ fn without(absent: u32) -> CpuSet {
 }
 
 #[test]
-fn a_registry_that_notices_has_the_slots_of_absent_cpus_drained() {
+fn registry_drains_the_slots_of_absent_cpus() {
     let _alone = alone_in_hotplug();
     for qpw in Qpw::ALL {
         let machine = Topology::synthetic(&format!("{NR_CPUS} core")).unwrap();
@@ -80,7 +80,7 @@ fn slot_whose_owner_moved_is_drained_like_any_other() {
 }
 
 #[test]
-fn nothing_is_drained_when_nobody_wants_it_any_more() {
+fn nothing_is_drained_after_the_watch_is_dropped() {
     let _alone = alone_in_hotplug();
     let (slots, watch, _, receiver) = watched(Qpw::EveryOp);
     drop(watch);

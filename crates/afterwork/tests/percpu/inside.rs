@@ -53,7 +53,7 @@ fn work_queued_from_inside_a_section_runs_after_it() {
 }
 
 #[test]
-fn work_queued_by_work_runs_when_the_owner_comes_by_again() {
+fn work_queued_by_work_runs_at_the_owners_next_poll() {
     in_every_mode(|lists| {
         while_owned(&lists, || {
             lists.queue_percpu_work(cpu(1), count_down(&lists, 3));
@@ -114,7 +114,7 @@ fn work_that_calls_its_own_slot_is_rejected_on_any_thread() {
 }
 
 #[test]
-fn mail_behind_a_handler_that_panics_is_run() {
+fn items_behind_a_panicking_handler_run() {
     for qpw in Qpw::ALL {
         let builder = builder(qpw).on_panic(|_| panic_any("the handler"));
         let hits = builder.build(|_| 0).unwrap();
@@ -131,7 +131,7 @@ fn mail_behind_a_handler_that_panics_is_run() {
 }
 
 #[test]
-fn a_handler_whose_drop_panics_takes_nobody_along() {
+fn handler_whose_drop_panics_harms_no_other_thread() {
     struct Bomb;
     impl Drop for Bomb {
         fn drop(&mut self) {
@@ -269,7 +269,7 @@ impl Drop for Leaves {
 }
 
 #[test]
-fn a_caller_that_must_not_sleep_stays_until_its_section_is_over() {
+fn caller_that_must_not_sleep_waits_for_the_end_of_its_section() {
     let lists = Arc::new(builder(Qpw::Queue).build(|_| Vec::<u32>::new()).unwrap());
     let queue = Workqueue::builder("bh").bh().help(false).build().unwrap();
     let (begun, too_early) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());

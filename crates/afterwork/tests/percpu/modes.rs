@@ -69,7 +69,7 @@ fn an_owner_and_remote_callers_add_up() {
 }
 
 #[test]
-fn a_parked_owners_slot_is_free_to_take() {
+fn slot_of_a_parked_owner_can_be_taken() {
     in_every_mode(|slots| {
         let (attached, over) = (Barrier::new(2), Barrier::new(2));
         thread::scope(|scope| {
@@ -92,7 +92,7 @@ fn a_parked_owners_slot_is_free_to_take() {
 }
 
 #[test]
-fn an_owner_that_parks_may_call_as_anybody() {
+fn parked_owner_may_call_like_any_thread() {
     in_every_mode(|slots| {
         let mut owner = slots.attach(cpu(1)).unwrap();
         owner.with(|data| *data = 1);
@@ -144,7 +144,7 @@ fn a_slot_has_one_owner() {
 }
 
 #[test]
-fn a_drain_reaches_every_slot_whoever_owns_it() {
+fn drain_reaches_every_slot_with_any_owner() {
     in_every_mode(|slots| {
         while_owned(&slots, || {
             slots.drain_all(|cpu, data| *data = u64::from(cpu.as_u32()) + 1);
@@ -160,7 +160,7 @@ fn a_drain_reaches_every_slot_whoever_owns_it() {
 }
 
 #[test]
-fn a_deadline_that_passes_gives_the_closure_back() {
+fn expired_deadline_returns_the_closure() {
     for qpw in [Qpw::Queue, Qpw::OnDemand] {
         let slots = builder(qpw).build(|_| 0u64).unwrap();
         let (attached, over) = (Barrier::new(2), Barrier::new(2));
@@ -190,7 +190,7 @@ fn a_deadline_that_passes_gives_the_closure_back() {
 }
 
 #[test]
-fn an_owner_that_does_not_come_by_is_overcome_if_asked_for() {
+fn absent_owner_is_bypassed_on_request() {
     for how in [Escalate::Quietly, Escalate::Interrupt] {
         let builder = builder(Qpw::OnDemand).escalate(how, Duration::from_micros(10));
         let slots = builder.build(|_| 0u64).unwrap();
@@ -313,7 +313,7 @@ fn compiled_out_is_queue_for_good() {
 }
 
 #[test]
-fn a_thread_that_owns_nothing_works_where_it_is() {
+fn thread_without_a_slot_runs_the_work_itself() {
     in_every_mode(|slots| {
         thread::scope(|scope| {
             for _ in 0..4 {

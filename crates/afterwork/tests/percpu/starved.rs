@@ -79,7 +79,7 @@ fn an_owner_that_takes_its_slot_each_time_starves_no_caller() {
 }
 
 #[test]
-fn an_owner_that_hands_over_on_demand_starves_no_caller() {
+fn owner_that_yields_on_demand_starves_no_caller() {
     for how in [Escalate::Never, Escalate::Quietly] {
         let builder = builder(Qpw::OnDemand).escalate(how, Duration::from_secs(60));
         let slots = builder.build(|_| 0).unwrap();

@@ -27,9 +27,9 @@ pub fn alone(test: &str, text: &str) -> Option<Output> {
 }
 
 #[test]
-fn the_environment_says_how_grace_periods_are_run() {
+fn environment_configures_grace_periods() {
     let text = "rcu.boost=off,rcu.jiffies_till_first_fqs=1,rcu.stall_timeout=77";
-    let test = "env::the_environment_says_how_grace_periods_are_run";
+    let test = "env::environment_configures_grace_periods";
     if alone(test, text).is_some() {
         return;
     }

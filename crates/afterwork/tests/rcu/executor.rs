@@ -28,7 +28,7 @@ fn run_some() {
 }
 
 #[test]
-fn a_batch_that_is_forgotten_is_taken_back() {
+fn forgotten_batch_is_recalled() {
     let _alone = alone();
     let _tuned = tuned(Tunables {
         stall_timeout_ms: 5,

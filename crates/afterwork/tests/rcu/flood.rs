@@ -221,8 +221,8 @@ fn a_domain_adds_no_callback_to_a_full_list() {
 }
 
 #[test]
-fn a_mark_of_zero_disables_the_slowdown() {
-    let test = "flood::a_mark_of_zero_disables_the_slowdown";
+fn high_mark_of_zero_disables_the_slowdown() {
+    let test = "flood::high_mark_of_zero_disables_the_slowdown";
     if let Some(output) = alone(test, "rcu.qhimark=0") {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(!stderr.contains(REPORT), "{stderr}");

@@ -200,7 +200,7 @@ fn many_waiters_are_all_woken() {
 }
 
 #[test]
-fn threads_that_come_and_go_hold_nothing_up() {
+fn threads_that_start_and_exit_delay_no_grace_period() {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -216,8 +216,8 @@ fn threads_that_come_and_go_hold_nothing_up() {
 }
 
 #[test]
-fn threads_that_come_and_go_leave_no_memory_behind() {
-    let test = "gp::threads_that_come_and_go_leave_no_memory_behind";
+fn threads_that_start_and_exit_leave_no_memory_behind() {
+    let test = "gp::threads_that_start_and_exit_leave_no_memory_behind";
     if crate::env::alone(test, "").is_some() {
         return;
     }

@@ -90,7 +90,7 @@ fn rcu_has_passed(reading: &Loop, cookie: rcu::GpCookie) {
 }
 
 #[test]
-fn a_reader_that_is_offline_holds_nothing_up() {
+fn offline_reader_delays_no_grace_period() {
     let reading = Loop::start();
     let (inside, is_inside) = mpsc::channel();
     let (wake, sleeping) = mpsc::channel::<()>();
@@ -128,7 +128,7 @@ fn a_panic_while_offline_brings_the_reader_back_online() {
 }
 
 #[test]
-fn a_report_under_a_guard_or_another_reader_is_none() {
+fn report_under_a_guard_or_another_reader_has_no_effect() {
     let reading = Loop::start();
     let (opened, is_open) = mpsc::channel();
     let (close, closing) = mpsc::channel::<()>();
@@ -202,7 +202,7 @@ fn readers_of_loops_and_sections_see_no_freed_version() {
 }
 
 #[test]
-fn a_reader_in_a_thread_local_destructor_comes_and_goes_online() {
+fn reader_in_a_thread_local_destructor_goes_on_and_offline() {
     struct ReadsAtExit;
     impl Drop for ReadsAtExit {
         fn drop(&mut self) {

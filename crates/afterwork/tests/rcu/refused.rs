@@ -75,8 +75,8 @@ impl Run {
 }
 
 #[test]
-fn a_thread_that_was_refused_is_had_by_a_later_call() {
-    let test = "refused::a_thread_that_was_refused_is_had_by_a_later_call";
+fn failed_thread_start_is_retried_by_a_later_call() {
+    let test = "refused::failed_thread_start_is_retried_by_a_later_call";
     if alone(test, "").is_some() {
         return;
     }

@@ -161,14 +161,14 @@ const ASLEEP: [fn(); 3] = [
 ];
 
 #[test]
-fn callers_that_sleep_beside_an_owner_are_woken() {
+fn callers_asleep_next_to_an_owner_are_woken() {
     for model in ASLEEP {
         explore(1_000, model);
     }
 }
 
 #[test]
-fn handing_over_needs_its_wake_up() {
+fn transferring_the_slot_needs_its_wake_up() {
     for model in ASLEEP {
         must_fail("percpu: hands over to no thread", || explore(1_000, model));
     }
@@ -193,12 +193,12 @@ fn a_drain_that_stays_announced_inside_a_call_is_noticed() {
 }
 
 #[test]
-fn no_addition_is_lost_when_remote_work_is_mailed() {
+fn no_addition_is_lost_when_remote_work_is_queued() {
     explore(2_000, || sum_is_exact(Qpw::Queue, Escalate::Never));
 }
 
 #[test]
-fn no_addition_is_lost_when_slots_are_handed_over_on_demand() {
+fn no_addition_is_lost_when_slots_are_transferred_on_demand() {
     explore(2_000, || sum_is_exact(Qpw::OnDemand, Escalate::Never));
 }
 

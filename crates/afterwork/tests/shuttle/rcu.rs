@@ -139,7 +139,7 @@ fn a_driver_that_wakes_early_frees_under_a_reader() {
 }
 
 #[test]
-fn a_holdout_that_is_not_counted_is_overlooked() {
+fn uncounted_holdout_is_overlooked() {
     must_fail("rcu: a holdout is not counted", || {
         explore(20_000, versions)
     });

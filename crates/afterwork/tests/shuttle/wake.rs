@@ -64,7 +64,7 @@ fn collected() {
 }
 
 #[test]
-fn every_waiter_of_an_event_count_has_his_turn() {
+fn every_waiter_of_an_event_count_is_woken() {
     explore(3_000, turns);
 }
 

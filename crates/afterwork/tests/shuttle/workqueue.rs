@@ -539,12 +539,12 @@ fn emptied_among_shares() {
 }
 
 #[test]
-fn a_queue_that_was_emptied_waits_for_no_turn() {
+fn emptied_queue_waits_for_no_turn() {
     explore(200, emptied_among_shares);
 }
 
 #[test]
-fn an_emptied_queue_that_keeps_its_seat_would_be_seen() {
+fn seat_kept_by_an_emptied_queue_would_be_detected() {
     let failure = must_fail("shares: an emptied pwq waits for its turn", || {
         explore(200, emptied_among_shares)
     });
@@ -564,12 +564,12 @@ fn new_queues_that_go_before_all_others_would_be_seen() {
 }
 
 #[test]
-fn queues_with_shares_take_turns_whoever_was_idle_before() {
+fn queues_with_shares_take_turns_after_any_idle_time() {
     explore(400, busy_beside_idle);
 }
 
 #[test]
-fn a_queue_that_has_saved_its_idle_time_up_would_be_seen() {
+fn saved_idle_time_of_a_queue_would_be_detected() {
     must_fail("shares: idle time is saved up", || {
         explore(400, busy_beside_idle)
     });
@@ -586,12 +586,12 @@ fn no_more_run_at_once_than_have_seats_and_none_is_forgotten() {
 }
 
 #[test]
-fn after_a_flush_all_that_was_queued_before_it_has_ended() {
+fn after_a_flush_all_earlier_items_have_ended() {
     explore(1_500, flushes);
 }
 
 #[test]
-fn a_flush_that_forgets_a_helper_is_noticed() {
+fn flush_that_forgets_a_helper_is_detected() {
     must_fail("flush: forgets the helpers", || explore(6_000, flushes));
 }
 
@@ -601,19 +601,19 @@ fn chains_in_opposite_order_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn an_enqueue_of_many_must_not_wait_with_a_chain_in_hand() {
+fn enqueue_all_must_not_wait_with_an_unpushed_chain() {
     must_fail("enqueue all: waits with an unpushed chain", || {
         explore(4_000, chains_in_opposite_order);
     });
 }
 
 #[test]
-fn items_that_wait_for_items_come_to_an_end() {
+fn items_that_wait_for_items_end() {
     explore(1_500, nested);
 }
 
 #[test]
-fn an_item_is_never_left_behind_items_that_block() {
+fn item_never_waits_behind_blocked_items() {
     explore(2_000, chained);
 }
 
@@ -623,27 +623,27 @@ fn an_ordered_queue_starts_its_items_in_their_order() {
 }
 
 #[test]
-fn without_the_chained_kick_an_item_is_left_behind() {
+fn without_the_chained_kick_an_item_is_stranded() {
     must_fail("take: no chained kick", || explore(1_000, chained));
 }
 
 #[test]
-fn without_the_second_look_of_the_gate_an_item_is_forgotten() {
+fn without_the_recheck_of_the_gate_an_item_is_forgotten() {
     must_fail("active: no second check", || explore(4_000, mix));
 }
 
 #[test]
-fn an_item_that_ran_beside_itself_would_be_seen() {
+fn overlapping_runs_of_an_item_would_be_detected() {
     must_fail("item: runs overlap", || explore(4_000, mix));
 }
 
 #[test]
-fn an_inactive_item_that_is_forgotten_would_be_missed() {
+fn forgotten_inactive_item_would_be_detected() {
     must_fail("take: forgets the inactive", || explore(1_000, two_seats));
 }
 
 #[test]
-fn a_seat_given_twice_would_be_seen() {
+fn seat_granted_twice_would_be_seen() {
     must_fail("active: a seat given twice", || explore(1_000, two_seats));
 }
 
@@ -665,7 +665,7 @@ fn seat_that_ignores_urgent_items_is_found() {
 }
 
 #[test]
-fn an_ordinary_item_that_gets_no_turn_would_be_seen() {
+fn starved_ordinary_item_would_be_detected() {
     must_fail("lanes: ordinary items get no turn", || {
         explore(1_000, ordinary_among_urgent)
     });

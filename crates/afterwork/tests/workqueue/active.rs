@@ -102,7 +102,7 @@ fn as_many_items_as_allowed_run_at_once() {
 }
 
 #[test]
-fn queues_that_share_a_pool_have_limits_of_their_own() {
+fn queues_that_share_a_pool_have_their_own_limits() {
     let registry = registry("2 core");
     let queues = [(); 6].map(|()| queue("shared").max_active(1).on(&registry));
     let all = Arc::new(Barrier::new(queues.len()));
@@ -180,7 +180,7 @@ fn max_active_may_change_while_items_come_and_go() {
 }
 
 #[test]
-fn a_limit_out_of_range_is_refused_and_changes_nothing() {
+fn limit_out_of_range_is_rejected_and_changes_nothing() {
     let plain = queue("limits").max_active(7).alone();
     for wrong in [0, 513, u32::MAX] {
         let refused = plain.set_max_active(wrong);
@@ -248,7 +248,7 @@ fn an_ordered_queue_runs_one_at_a_time_in_each_max_active_scope() {
 }
 
 #[test]
-fn queues_without_a_limit_of_their_own_have_the_registrys() {
+fn queues_without_a_limit_use_that_of_the_registry() {
     let registry = tuned("4 core", |it| {
         it.max_active = 3;
         it.default_affinity_scope = Numa;

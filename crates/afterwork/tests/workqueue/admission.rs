@@ -36,7 +36,7 @@ fn a_capacity_is_checked_when_the_queue_is_built() {
 }
 
 #[test]
-fn a_full_queue_gives_the_work_back() {
+fn full_queue_returns_the_work() {
     let queue = paused(2);
     let lives = Census::default();
     let first = queue.try_spawn(|| 1).unwrap();
@@ -211,7 +211,7 @@ fn a_joiner_that_helps_releases_a_permit() {
 }
 
 #[test]
-fn items_outside_the_capacity_are_never_refused() {
+fn items_outside_the_capacity_are_never_rejected() {
     let queue = paused(1);
     queue.spawn_detached(|| ()).unwrap();
     let count = Count::default();
@@ -387,7 +387,7 @@ fn a_queue_without_a_capacity_grants_every_permit() {
 }
 
 #[test]
-fn a_drain_leaves_the_capacity_and_refuses_waiters() {
+fn drain_keeps_the_capacity_and_rejects_waiters() {
     let queue = paused(1);
     let (go, may_go) = mpsc::channel::<()>();
     let inner = queue.clone();
@@ -633,7 +633,7 @@ fn in_line(queue: &'static Workqueue, on_wake: impl FnOnce() + Send + 'static) -
 }
 
 #[test]
-fn a_waker_that_gets_room_may_wait_for_the_next_one() {
+fn waker_that_gets_capacity_may_wait_for_the_next_one() {
     ends(|| {
         let queue: &'static Workqueue = Box::leak(Box::new(paused(2)));
         let [first, second] = [(); 2].map(|()| queue.task().try_reserve().unwrap());

@@ -183,7 +183,7 @@ fn an_item_that_changes_its_own_ordered_queue_gets_an_error() {
 }
 
 #[test]
-fn attributes_out_of_range_are_refused_and_change_nothing() {
+fn attributes_out_of_range_are_rejected_and_change_nothing() {
     let plain = queue("wrong").alone();
     let before = plain.attrs();
     assert!(matches!(
@@ -237,7 +237,7 @@ fn pools_without_routes_end_their_workers_after_late_items() {
 }
 
 #[test]
-fn attributes_that_come_back_find_their_pools() {
+fn attributes_that_are_restored_find_their_pools() {
     let registry = registry("8 core");
     let queue = queue("back").on(&registry);
     for _ in 0..100 {
@@ -278,7 +278,7 @@ fn a_queue_whose_cpus_are_all_out_of_bounds_uses_those_within() {
 }
 
 #[test]
-fn queues_follow_cpus_that_go_and_come_back() {
+fn queues_follow_cpus_that_go_offline_and_online() {
     let machine = Topology::synthetic("2 llc x 4 core").unwrap();
     let registry = Registry::new(machine.clone(), Params::default()).unwrap();
     let queue = queue("follow").help(false).affinity(System).on(&registry);
@@ -329,7 +329,7 @@ fn a_registry_follows_its_source() {
 }
 
 #[test]
-fn the_manager_looks_at_the_machine_while_work_waits() {
+fn manager_checks_the_machine_while_work_waits() {
     let registry = with_source(|it| it.topology_refresh_ms = 1);
     let queue = queue("source").on(&registry);
     wait_until(|| {

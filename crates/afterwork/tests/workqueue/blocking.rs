@@ -140,7 +140,7 @@ fn a_worker_that_sleeps_without_a_report_is_counted() {
 }
 
 #[test]
-fn an_item_that_hogs_the_cpu_does_not_hold_up_its_pool() {
+fn item_that_hogs_the_cpu_does_not_delay_its_pool() {
     let registry = registry("1 core");
     let queue = queue("hogs").help(false).on(&registry);
     let stop = Count::default();

@@ -14,7 +14,7 @@ fn refused(builder: Builder) -> BuildError {
 }
 
 #[test]
-fn a_name_with_a_nul_is_refused_by_each_builder() {
+fn name_with_a_nul_is_rejected_by_each_builder() {
     let kinds: [fn(Builder) -> Builder; 4] = [
         |it| it,
         Builder::with_rescuer,
@@ -73,7 +73,7 @@ fn a_nice_value_out_of_range_is_named() {
 }
 
 #[test]
-fn a_forbidden_nice_value_is_refused_with_the_reason() {
+fn forbidden_nice_value_is_rejected_with_the_reason() {
     let permitted = sync::thread::may_set_nice(-20).is_ok();
     let built = queue("q").nice(-20).build_in(&registry("2 core"));
     assert_eq!(built.is_ok(), permitted);
@@ -85,7 +85,7 @@ fn a_forbidden_nice_value_is_refused_with_the_reason() {
 }
 
 #[test]
-fn an_ordered_queue_refuses_settings_that_break_its_order() {
+fn ordered_queue_rejects_settings_that_break_its_order() {
     let ordered = || queue("q").ordered();
     let error = refused(ordered().max_active(2));
     assert!(matches!(error, BuildError::OrderedMaxActive(2)));

@@ -123,7 +123,7 @@ fn an_item_cancelled_on_a_stuck_queue_runs_from_another() {
 }
 
 #[test]
-fn a_queue_may_go_while_an_item_runs_that_was_cancelled_on_it() {
+fn queue_may_be_destroyed_while_a_cancelled_item_runs() {
     let (first, second) = (queue("first").alone(), queue("second").ordered().alone());
     let (plug, hole) = stopper();
     let work = Work::new(move || {
@@ -278,7 +278,7 @@ fn a_cancelled_item_does_not_count_as_inactive() {
 
 /// The item's values may wait for anything, so a canceller of another item must not drop them.
 #[test]
-fn an_item_that_left_a_full_queue_is_dropped_aside() {
+fn cancelled_item_of_a_full_queue_is_dropped_by_a_reaper() {
     let queue = queue("aside").max_active(1).help(false).alone();
     let plug = plug_into(&queue);
     let (send, receive) = mpsc::channel();

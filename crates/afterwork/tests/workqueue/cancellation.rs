@@ -162,7 +162,7 @@ fn a_wait_for_a_token_ends_in_time() {
 }
 
 #[test]
-fn a_closure_that_never_ran_is_dropped_with_its_token_unmade() {
+fn closure_that_never_ran_creates_no_token() {
     let queue = queue("cancelled").alone();
     queue.pause();
     let mut handle = queue.spawn(CancellationToken::current);

@@ -182,7 +182,7 @@ fn a_deadline_combines_with_permits_and_tries() {
 }
 
 #[test]
-fn an_item_that_has_started_is_let_run_beyond_its_deadline() {
+fn started_item_may_run_past_its_deadline() {
     let queue = queue("started").help(false).alone();
     // Usually long enough for a worker to start the item. If the item expires, the span doubles.
     let mut span = 50 * MS;

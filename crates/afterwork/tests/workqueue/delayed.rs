@@ -14,7 +14,7 @@ fn counted() -> (DelayedWork, Count) {
 }
 
 #[test]
-fn a_delayed_item_runs_when_its_time_has_come_and_not_before() {
+fn delayed_item_runs_when_due_and_not_earlier() {
     let queue = queue("delay").alone();
     let (send, receive) = mpsc::channel();
     let work = DelayedWork::new(move || send.send(Instant::now()).unwrap());
@@ -128,7 +128,7 @@ fn cancel_sync_stops_an_item_that_rearms_itself() {
 }
 
 #[test]
-fn a_disabled_item_is_taken_out_of_its_timer_and_not_put_back() {
+fn disabling_removes_an_item_from_its_timer_for_good() {
     let queue = queue("disable").alone();
     let (work, count) = counted();
     assert!(queue.enqueue_after(&work, HOUR));
@@ -144,7 +144,7 @@ fn a_disabled_item_is_taken_out_of_its_timer_and_not_put_back() {
 }
 
 #[test]
-fn items_with_slack_come_late_by_no_more_and_never_early() {
+fn items_with_slack_are_late_by_at_most_that_and_never_early() {
     let queue = queue("slack").alone();
     let (send, receive) = mpsc::channel();
     let start = Instant::now();
@@ -161,7 +161,7 @@ fn items_with_slack_come_late_by_no_more_and_never_early() {
 }
 
 #[test]
-fn an_item_without_handles_is_still_queued_when_its_time_comes() {
+fn item_without_handles_is_queued_when_due() {
     let (queue, lives) = (queue("orphan").alone(), Census::default());
     let (life, (send, receive)) = (lives.life(), mpsc::channel());
     let work = DelayedWork::new(move || {
@@ -175,7 +175,7 @@ fn an_item_without_handles_is_still_queued_when_its_time_comes() {
 }
 
 #[test]
-fn a_queue_that_goes_takes_its_timers_with_it() {
+fn destroyed_queue_removes_its_timers() {
     let (registry, lives) = (registry("2 core"), Census::default());
     let queue = queue("gone").on(&registry);
     let (life, count) = (lives.life(), Count::default());
@@ -193,7 +193,7 @@ fn a_queue_that_goes_takes_its_timers_with_it() {
 }
 
 #[test]
-fn a_registry_that_goes_takes_its_timers_with_it() {
+fn destroyed_registry_removes_its_timers() {
     let (registry, lives) = (registry("2 core"), Census::default());
     let queue = queue("gone").on(&registry);
     let work = DelayedWork::new(owning(lives.life()));
@@ -247,7 +247,7 @@ fn a_flush_while_the_queue_is_drained_loses_no_item() {
 }
 
 #[test]
-fn a_refused_change_reports_that_it_removed_the_timer() {
+fn rejected_change_reports_that_it_removed_the_timer() {
     let queue = queue("drained").alone();
     let plug = plug_into(&queue);
     let work = DelayedWork::new(|| unreachable!("refused"));

@@ -114,7 +114,7 @@ fn busy_distinguishes_pending_from_executing() {
 }
 
 #[test]
-fn an_item_is_disabled_as_often_as_can_be_counted_and_no_more() {
+fn disable_depth_has_a_maximum() {
     let queue = queue("disable").alone();
     let (work, count) = counted();
     (0..u16::MAX).for_each(|_| _ = work.disable());

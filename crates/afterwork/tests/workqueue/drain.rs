@@ -33,7 +33,7 @@ fn a_drain_admits_items_of_the_queues_items_only() {
 }
 
 #[test]
-fn a_refused_closure_is_given_back_or_dropped() {
+fn rejected_closure_is_returned_or_dropped() {
     let (queue, lives) = (queue("destroyed").alone(), Census::default());
     queue.destroy().unwrap();
     let [first, second, third] = [(); 3].map(|()| lives.life());
@@ -48,7 +48,7 @@ fn a_refused_closure_is_given_back_or_dropped() {
 }
 
 #[test]
-fn destroy_runs_queued_items_and_refuses_later_ones() {
+fn destroy_runs_queued_items_and_rejects_later_ones() {
     let queue = queue("destroy").alone();
     let count = Count::default();
     count.spawn(100, &queue);
@@ -62,7 +62,7 @@ fn destroy_runs_queued_items_and_refuses_later_ones() {
 }
 
 #[test]
-fn destroying_a_queue_from_its_own_item_is_refused_by_name() {
+fn destroying_a_queue_from_its_own_item_is_rejected_by_name() {
     let queue = queue("own").alone();
     let own = queue.clone();
     let error = queue.spawn(move || own.destroy()).join().unwrap();
@@ -157,7 +157,7 @@ fn a_drain_of_many_rounds_is_reported_with_the_item() {
 }
 
 #[test]
-fn a_drain_that_items_hold_up_for_some_rounds_is_not_reported() {
+fn drain_delayed_by_items_for_some_rounds_is_not_reported() {
     let registry = registry("2 core");
     let reports = reports(&registry);
     let queue = queue("chain").help(false).on(&registry);

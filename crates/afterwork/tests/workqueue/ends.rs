@@ -68,7 +68,7 @@ fn the_manager_that_drops_the_last_handle_does_not_wait() {
 }
 
 #[test]
-fn an_end_that_gets_no_thread_is_carried_out_all_the_same() {
+fn end_without_a_thread_is_completed_anyway() {
     for builder in [queue("own"), queue("reclaims").with_rescuer()] {
         let registry = registry("2 core");
         let queue = builder.max_active(1).on(&registry);

@@ -204,7 +204,7 @@ fn a_flush_that_helps_reports_the_panic() {
 }
 
 #[test]
-fn flushing_from_another_item_lets_the_pool_go_on() {
+fn flushing_from_another_item_does_not_block_the_pool() {
     // The pool has one CPU and no helper runs the item: the flusher's worker sleeps, so another
     // worker must run the flushed item.
     let queue = queue("chain").help(false).affinity(System);

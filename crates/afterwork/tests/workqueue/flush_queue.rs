@@ -206,7 +206,7 @@ fn a_cancelled_item_does_not_delay_a_flush() {
 }
 
 #[test]
-fn flushing_a_queue_from_its_own_item_is_refused_by_name() {
+fn flushing_a_queue_from_its_own_item_is_rejected_by_name() {
     let queue = queue("own").alone();
     let own = queue.clone();
     let error = queue.spawn(move || own.flush()).join().unwrap();

@@ -218,7 +218,7 @@ fn the_reserve_drops_items_one_by_one_without_a_reaper() {
 }
 
 #[test]
-fn a_refused_closure_may_change_the_attributes_when_dropped() {
+fn rejected_closure_may_change_the_attributes_when_dropped() {
     let queue = queue("shut").ordered().alone();
     queue.destroy().unwrap();
     let [first, second] = [3, 4].map(|nice| {

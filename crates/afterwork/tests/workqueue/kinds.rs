@@ -32,7 +32,7 @@ fn a_highpri_queue_has_the_kernels_nice_value_or_an_error() {
 }
 
 #[test]
-fn cpu_intensive_items_do_not_hold_up_those_of_other_queues() {
+fn cpu_intensive_items_do_not_delay_other_queues() {
     let registry = unwatched("1 core");
     let heavy = queue("heavy").cpu_intensive().help(false).on(&registry);
     let light = queue("light").help(false).on(&registry);
@@ -44,7 +44,7 @@ fn cpu_intensive_items_do_not_hold_up_those_of_other_queues() {
 }
 
 #[test]
-fn cpu_intensive_items_of_one_queue_run_beside_one_another() {
+fn cpu_intensive_items_of_one_queue_run_concurrently() {
     let queue = queue("heavy").cpu_intensive().help(false);
     let queue = queue.on(&unwatched("1 core"));
     let all = Arc::new(Barrier::new(4));
@@ -88,7 +88,7 @@ fn a_bottom_half_that_would_sleep_panics_instead() {
 }
 
 #[test]
-fn a_bottom_half_refused_a_mailbox_wait_changes_nothing() {
+fn mailbox_wait_rejected_in_a_bottom_half_changes_nothing() {
     let queue = queue("bh").bh().on(&registry("1 core"));
     let mut mailbox = Mailbox::builder().capacity(1).build();
     let poster = mailbox.poster();
@@ -108,7 +108,7 @@ fn a_bottom_half_refused_a_mailbox_wait_changes_nothing() {
 }
 
 #[test]
-fn a_bottom_half_refused_a_wait_for_readers_changes_nothing() {
+fn wait_for_readers_rejected_in_a_bottom_half_changes_nothing() {
     let queue = queue("bh").bh().on(&registry("1 core"));
     let domain = Domain::new();
     let sleepable = Arc::new(Rcu::new_in(1, domain.clone()));
@@ -262,7 +262,7 @@ fn a_queue_with_a_rescuer_may_end_inside_its_own_item() {
 }
 
 #[test]
-fn a_rescuer_works_when_the_system_refuses_threads() {
+fn rescuer_works_when_thread_creation_fails() {
     in_own_process(|| {
         let registry = Registry::new(Topology::detect().unwrap(), Params::default()).unwrap();
         let queue = queue("reclaim").with_rescuer().help(false);
@@ -300,7 +300,7 @@ fn a_rescuer_works_when_the_system_refuses_threads() {
 }
 
 #[test]
-fn a_wait_refused_to_a_bottom_half_item_changes_nothing() {
+fn wait_rejected_in_a_bottom_half_item_changes_nothing() {
     let registry = registry("2 core");
     let bh = queue("bh").bh().on(&registry);
     let other = queue("other").max_active(1).on(&registry);
@@ -342,7 +342,7 @@ fn a_wait_refused_to_a_bottom_half_item_changes_nothing() {
 }
 
 #[test]
-fn rcu_works_after_it_refused_a_wait_of_a_bottom_half() {
+fn rcu_works_after_it_rejected_a_wait_of_a_bottom_half() {
     let bh = queue("bh").bh().on(&registry("2 core"));
     let waits: [fn(); 3] = [rcu::synchronize, rcu::synchronize_expedited, rcu::barrier];
     for wait in waits {

@@ -53,7 +53,7 @@ fn drain_counts_helpers() {
 }
 
 #[test]
-fn draining_a_queue_from_its_own_item_is_refused() {
+fn draining_a_queue_from_its_own_item_is_rejected() {
     let queue = queue("own").max_active(1).alone();
     let own = queue.clone();
     let error = queue.spawn(move || own.drain()).join().unwrap();
@@ -170,7 +170,7 @@ fn the_last_handle_may_be_dropped_by_an_item_of_another_queue() {
 }
 
 #[test]
-fn shutdown_is_refused_while_the_registry_is_in_use() {
+fn shutdown_is_rejected_while_the_registry_is_in_use() {
     let registry = registry("2 core");
     let (queue, clone) = (queue("user").on(&registry), registry.clone());
     let error = registry.shutdown().unwrap_err();
@@ -245,7 +245,7 @@ fn a_registry_dropped_without_shutdown_ends_its_threads() {
 }
 
 #[test]
-fn queues_come_and_go_while_others_work() {
+fn queues_are_created_and_destroyed_while_others_work() {
     let registry = registry("64 core");
     threads(6, |i| {
         pin(i);
@@ -267,7 +267,7 @@ fn queues_come_and_go_while_others_work() {
 }
 
 #[test]
-fn the_queue_of_the_whole_process_works() {
+fn system_queue_works() {
     let queue = queue("global").build().unwrap();
     assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
     let global = Registry::global().unwrap();
@@ -331,7 +331,7 @@ fn the_last_handle_may_drop_in_an_item_without_threads() {
 }
 
 #[test]
-fn queues_are_built_or_refused_without_threads() {
+fn queues_are_built_or_rejected_without_threads() {
     in_own_process(|| {
         if has_memory_without_end() {
             return;

@@ -29,7 +29,7 @@ fn is_an_error<T>(result: Result<T, JoinError>) -> bool {
 }
 
 #[test]
-fn a_join_of_a_later_item_of_a_queue_with_one_seat_is_an_error() {
+fn joining_a_later_item_of_a_queue_with_one_seat_is_an_error() {
     for queue in queues() {
         let log = Log::default();
         let notes = log.clone();
@@ -97,7 +97,7 @@ fn a_flush_of_a_later_item_of_a_queue_with_one_seat_is_an_error() {
 }
 
 #[test]
-fn an_item_that_runs_again_behind_its_run_elsewhere_is_refused() {
+fn item_queued_behind_its_run_elsewhere_is_rejected() {
     for one in queues() {
         let elsewhere = queue("elsewhere").alone();
         let (work, plug) = stuck_in(&elsewhere);
@@ -165,7 +165,7 @@ fn without_workers() -> (Workqueue, Plug) {
 }
 
 #[test]
-fn a_helper_inside_another_queue_knows_its_seats() {
+fn helper_inside_another_queue_records_its_seats() {
     for queue in queues() {
         let (helps, plug) = without_workers();
         let helping = helps.clone();
@@ -210,7 +210,7 @@ fn an_item_with_a_deadline_is_waited_for_until_then() {
 }
 
 #[test]
-fn an_item_that_its_joiner_helps_with_is_never_refused() {
+fn item_that_its_joiner_runs_is_never_rejected() {
     let queue = queue("one").max_active(1).alone();
     for _ in 0..200 {
         let (work, count) = counted();

@@ -18,7 +18,7 @@ fn panics_do_not_cost_the_pool_its_workers() {
 }
 
 #[test]
-fn the_handler_hears_of_panics_without_a_joiner_only() {
+fn handler_gets_only_panics_without_a_joiner() {
     let log = Log::default();
     let heard = log.clone();
     let queue = queue("named").on_panic(move |panic| {

@@ -17,7 +17,7 @@ fn periodic_work_runs_by_its_grid_and_never_early() {
 }
 
 #[test]
-fn a_zero_period_is_refused_and_a_long_one_does_not_overflow() {
+fn zero_period_is_rejected_and_a_long_one_does_not_overflow() {
     let queue = queue("every").alone();
     assert_eq!(queue.every(Duration::ZERO, || ()).unwrap_err(), ZeroPeriod);
     drop(queue.every(Duration::MAX, || ()).unwrap());
@@ -143,7 +143,7 @@ fn detached_periodic_work_runs_until_its_queue_ends() {
 }
 
 #[test]
-fn a_run_that_panics_is_reported_and_the_next_one_comes() {
+fn panicking_run_is_reported_and_the_next_one_starts() {
     let (send, receive) = mpsc::channel();
     let handler = move |_: &ItemPanic<'_>| send.send(()).unwrap();
     let queue = queue("every").on_panic(handler).alone();

@@ -45,7 +45,7 @@ fn workers_run_on_the_cpus_of_their_pod() {
 }
 
 #[test]
-fn a_strict_worker_never_leaves_its_pod() {
+fn strict_worker_never_leaves_its_pod() {
     let registry = here(Params::default());
     let queue = queue("strict").affinity(Cpu).strict(true).on(&registry);
     pin(0);
@@ -128,7 +128,7 @@ fn workers_have_the_nice_value_of_their_queue() {
 }
 
 #[test]
-fn queues_with_unlike_attributes_have_pools_of_their_own() {
+fn queues_with_different_attributes_have_their_own_pools() {
     let registry = registry("2 numa x 2 llc x 4 core x 2 smt");
     let count = || registry.pool_stats().len();
     let again = queue("again").affinity(System).on(&registry);
@@ -265,7 +265,7 @@ fn items_run_without_threads_and_workers_start_later() {
 }
 
 #[test]
-fn existing_workers_run_all_items_when_more_are_refused() {
+fn existing_workers_run_all_items_when_no_more_can_start() {
     let registry = registry("4 core");
     let queue = queue("refused").help(false).on(&registry);
     in_worker(&queue, || ());

@@ -70,7 +70,7 @@ fn a_pool_runs_as_many_workers_as_its_quota_allows() {
 }
 
 #[test]
-fn work_that_waits_is_taken_up_when_the_quota_grows() {
+fn waiting_work_starts_when_the_quota_grows() {
     let registry = limited(1000, true);
     let queue = queue("grows").on(&registry);
     let plug = plug_into(&queue);

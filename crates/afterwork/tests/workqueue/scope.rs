@@ -224,7 +224,7 @@ fn scopes_under_a_lock_that_their_siblings_need_end() {
 }
 
 #[test]
-fn unused_tickets_do_not_pile_up() {
+fn unused_tickets_do_not_accumulate() {
     for builder in [queue("paused").max_active(4), queue("paused").ordered()] {
         let registry = registry("2 core");
         let queue = builder.on(&registry);
@@ -520,7 +520,7 @@ fn a_long_join_after_short_ones_finds_a_worker() {
 }
 
 #[test]
-fn a_scope_is_refused_in_a_bottom_half_before_its_body() {
+fn scope_is_rejected_in_a_bottom_half_before_its_body() {
     let registry = registry("1 core");
     let bh = queue("bh").bh().on(&registry);
     let queue = queue("scope").on(&registry);

@@ -213,7 +213,7 @@ fn a_queue_without_items_ends_before_its_turn() {
 }
 
 #[test]
-fn a_queue_alone_on_an_idle_pool_owes_nothing() {
+fn only_queue_of_an_idle_pool_has_no_debt() {
     let registry = unwatched("1 core");
     let plugged = single("plug").on(&registry);
     let [few, many] = few_and_many(&registry);
@@ -228,7 +228,7 @@ fn a_queue_alone_on_an_idle_pool_owes_nothing() {
 }
 
 #[test]
-fn a_queue_takes_its_shares_out_of_a_pool_that_it_leaves() {
+fn queue_removes_its_shares_from_a_pool_that_it_leaves() {
     let registry = unwatched("1 core");
     let [flooded, other] = ["flooded", "other"].map(|name| single(name).on(&registry));
     let moved = queue("moved").shares(100).on(&registry);

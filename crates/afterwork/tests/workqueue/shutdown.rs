@@ -114,7 +114,7 @@ fn an_enqueue_behind_a_run_after_cancel_all_runs() {
 }
 
 #[test]
-fn a_timer_that_takes_an_item_back_wakes_tasks_unlocked() {
+fn timer_that_recalls_an_item_wakes_tasks_unlocked() {
     let queue = queue("timer").help(false).affinity(Cpu).alone();
     for by_flush in [true, false] {
         let ((plug, hole), count) = (stopper(), Count::default());

@@ -47,7 +47,7 @@ fn names_what_is_left(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError
 }
 
 #[test]
-fn a_shutdown_cancels_and_names_what_is_left_at_its_limit() {
+fn shutdown_cancels_and_names_the_items_left_at_its_limit() {
     names_what_is_left(|queue| queue.shutdown_timeout(SHORT));
     names_what_is_left(|queue| block_on(queue.shutdown_async(SHORT)));
 }
@@ -128,7 +128,7 @@ fn an_item_of_one_of_the_queues_shuts_none_down() {
 }
 
 #[test]
-fn a_drain_of_a_task_names_what_is_left_at_its_limit() {
+fn drain_of_a_task_names_the_items_left_at_its_limit() {
     let queue = one_seat("waits");
     let mut handle = queue.spawn_async(pending::<()>());
     let Err(DrainError::StillBusy(busy)) = block_on(queue.drain_timeout_async(SHORT)) else {

@@ -23,7 +23,7 @@ fn sleeping(registry: &Registry, span: Duration, waker: &Waker) -> Sleep {
 }
 
 #[test]
-fn a_sleep_ends_when_its_time_has_come_and_not_before() {
+fn sleep_ends_on_time_and_not_earlier() {
     let queue = queue("sleep").alone();
     for span in [SHORT, 5 * SHORT, 25 * SHORT] {
         let start = Instant::now();
@@ -214,7 +214,7 @@ fn a_hundred_thousand_sleeps_are_cheap_and_leave_nothing() {
 }
 
 #[test]
-fn a_future_is_ready_in_time_or_the_time_is_over() {
+fn future_is_ready_before_the_timeout_or_times_out() {
     let registry = registry("2 core");
     // A future that is ready never times out.
     for span in [HOUR, Duration::MAX, Duration::ZERO] {
@@ -229,7 +229,7 @@ fn a_future_is_ready_in_time_or_the_time_is_over() {
 }
 
 #[test]
-fn a_future_that_was_too_late_is_dropped_with_its_timeout() {
+fn late_future_is_dropped_with_its_timeout() {
     let census = Census::default();
     let life = census.life();
     let mut late = Box::pin(timeout(SHORT, async move {
@@ -355,7 +355,7 @@ fn block_on_waits_for_anything_inside_an_item_and_nests() {
 }
 
 #[test]
-fn block_on_is_refused_in_a_bottom_half_before_the_first_poll() {
+fn block_on_is_rejected_in_a_bottom_half_before_polling() {
     let queue = queue("bh").bh().alone();
     let task = queue.spawn(|| {
         let mut polled = false;
@@ -378,7 +378,7 @@ fn a_panic_of_a_poll_leaves_block_on_and_the_next_one_works() {
 
 /// These types may be sent, moved after a poll, and used after a panic.
 #[test]
-fn the_types_may_go_where_tokio_s_go() {
+fn types_are_send_and_sync_like_those_of_tokio() {
     fn goes<T: Send + Sync + Unpin>() {}
     goes::<(Sleep, Interval, Timeout<future::Ready<()>>)>();
     goes::<(TaskSet<std::cell::Cell<u8>>, CancelHandle, Periodic)>();

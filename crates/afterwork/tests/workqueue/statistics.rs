@@ -341,7 +341,7 @@ fn a_snapshot_has_each_queue_and_pool_as_table_and_as_json() {
 }
 
 #[test]
-fn the_system_queues_are_there_once_and_by_the_kernels_names() {
+fn system_queues_exist_once_under_the_kernels_names() {
     let queues = [
         (workqueue::system().unwrap(), "events"),
         (workqueue::system_highpri().unwrap(), "events_highpri"),

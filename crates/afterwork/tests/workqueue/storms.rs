@@ -115,7 +115,7 @@ fn descend_and_panic(queue: &Workqueue, depth: usize) -> usize {
 }
 
 #[test]
-fn deep_joins_end_though_items_panic_and_threads_are_refused() {
+fn deep_joins_end_though_items_panic_and_threads_fail() {
     for max in [1, 3] {
         let registry = registry("2 core");
         let queue = queue("deep").max_active(max).on(&registry);

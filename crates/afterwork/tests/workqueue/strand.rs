@@ -318,7 +318,7 @@ fn a_flush_does_not_wait_for_a_strand_that_is_never_idle() {
 }
 
 #[test]
-fn a_strand_lets_others_go_first_after_a_batch() {
+fn strand_yields_to_others_after_a_batch() {
     let queue = queue_of_one();
     let (long, short) = (queue.strand(()), queue.strand(()));
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -337,7 +337,7 @@ fn a_strand_lets_others_go_first_after_a_batch() {
 }
 
 #[test]
-fn an_urgent_strand_goes_first() {
+fn urgent_strand_is_served_first() {
     let queue = queue_of_one();
     let urgent = queue.urgent().unwrap().strand(());
     let order = Arc::new(Mutex::new(Vec::new()));

@@ -187,7 +187,7 @@ fn a_deadline_wakes_the_waiter_of_a_set() {
 }
 
 #[test]
-fn an_item_started_by_its_deadline_comes_out_of_a_set_once() {
+fn item_started_by_its_deadline_leaves_a_set_once() {
     let queue = queue("set").alone();
     let mut set = TaskSet::new(&queue);
     let deadline = Instant::now() + 5 * SHORT;
@@ -298,7 +298,7 @@ fn an_abort_handle_outlives_the_join_handle() {
 }
 
 #[test]
-fn an_abort_handle_of_a_refused_item_has_no_effect() {
+fn abort_handle_of_a_rejected_item_has_no_effect() {
     let queue = queue("abort").alone();
     queue.destroy().unwrap();
     let mut canceller = afterwork::workqueue::CancelHandle::default();

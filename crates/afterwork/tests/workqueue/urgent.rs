@@ -61,7 +61,7 @@ fn ordinary_items_get_every_tenth_start() {
 }
 
 #[test]
-fn items_of_other_queues_are_not_overtaken_for_long() {
+fn items_of_other_queues_are_overtaken_only_briefly() {
     let registry = registry("1 core");
     let ours = queue("ours").max_active(1).help(false).on(&registry);
     let theirs = queue("theirs").help(false).on(&registry);
@@ -128,7 +128,7 @@ fn drain_flush_and_cancel_all_cover_both_lanes() {
 }
 
 #[test]
-fn cancelled_urgent_items_do_not_pile_up() {
+fn cancelled_urgent_items_do_not_accumulate() {
     let queue = narrow();
     let urgent = queue.urgent().unwrap();
     let plug = plug_into(&queue);

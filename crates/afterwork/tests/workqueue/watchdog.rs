@@ -74,7 +74,7 @@ fn a_stall_that_lasts_is_reported_again_with_a_greater_age() {
 }
 
 #[test]
-fn items_that_wait_for_a_seat_are_no_stall() {
+fn items_that_wait_for_a_seat_are_not_a_stall() {
     let (registry, reports) = reporting(|it| {
         impatient(it);
         it.max_workers = 8;

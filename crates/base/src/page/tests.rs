@@ -116,7 +116,7 @@ fn a_part_that_panics_or_whose_drop_does_hides_no_other() {
 }
 
 #[test]
-fn records_beyond_the_room_are_counted() {
+fn records_beyond_the_capacity_are_counted() {
     let mut image = Image::new(2);
     for _ in 0..MAX_RECORDS + 3 {
         image.add(Kind::Rcu, "", "", &figures(Kind::Rcu));
@@ -126,7 +126,7 @@ fn records_beyond_the_room_are_counted() {
 }
 
 #[test]
-fn a_page_that_is_being_written_says_so() {
+fn page_that_is_being_written_is_not_whole() {
     let mut image = Image::new(4);
     image.add(Kind::Rcu, "", "", &figures(Kind::Rcu));
     let page = Page::read(&bytes(&image, false)).unwrap();
@@ -136,7 +136,7 @@ fn a_page_that_is_being_written_says_so() {
 }
 
 #[test]
-fn a_torn_record_is_left_out_and_counted() {
+fn torn_record_is_omitted_and_counted() {
     let mut bytes = sample();
     bytes[layout::HEAD_BYTES + record::FIGURES] ^= 1;
     let page = Page::read(&bytes).unwrap();
@@ -145,7 +145,7 @@ fn a_torn_record_is_left_out_and_counted() {
 }
 
 #[test]
-fn each_reason_not_to_believe_a_page_is_named() {
+fn each_reason_to_reject_a_page_is_named() {
     let put =
         |at: usize, value: &'static [u8]| move |bytes: &mut Vec<u8>| layout::put(bytes, at, value);
     assert_eq!(refusal(put(0, b"x")), Refusal::NoPage);
@@ -179,7 +179,7 @@ fn each_reason_not_to_believe_a_page_is_named() {
 }
 
 #[test]
-fn kinds_and_figures_of_a_later_writer_are_passed_over() {
+fn kinds_and_figures_of_a_later_writer_are_skipped() {
     let mut bytes = sample();
     let first = layout::HEAD_BYTES;
     layout::put(&mut bytes, first + record::KIND, &99_u16.to_le_bytes());

@@ -48,7 +48,7 @@ fn each_key_reads_its_own_output_and_rejects_nonsense() {
 }
 
 #[test]
-fn keys_have_a_family_a_line_about_them_and_no_twin() {
+fn keys_have_a_family_a_description_and_no_duplicate() {
     let names: Vec<_> = keys().map(|key| key.name).collect();
     for (i, key) in keys().enumerate() {
         assert!(!key.about.is_empty() && !key.about.contains('\n'));
@@ -58,7 +58,7 @@ fn keys_have_a_family_a_line_about_them_and_no_twin() {
 }
 
 #[test]
-fn an_unknown_key_is_named_with_the_one_that_was_meant() {
+fn unknown_key_is_named_with_the_nearest_one() {
     assert_eq!(
         error("workqueue.max_activ=3"),
         "unknown key \"workqueue.max_activ\"; did you mean workqueue.max_active?"
@@ -120,7 +120,7 @@ fn a_wrong_pair_does_not_affect_the_other_pairs() {
 }
 
 #[test]
-fn keys_of_rcu_are_read_and_refused_as_all_others() {
+fn keys_of_rcu_are_read_and_rejected_like_all_others() {
     let params: Params = "rcu.early_qs=0,rcu.stall_timeout=500".parse().unwrap();
     assert_eq!(
         params.rcu,

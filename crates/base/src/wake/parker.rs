@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_park_without_a_token_times_out() {
+    fn park_without_a_token_times_out() {
         let mut parker = Parker::with_spin_limit(0);
         assert!(!parker.park_timeout(Duration::from_millis(1)));
         parker.unparker().unpark();

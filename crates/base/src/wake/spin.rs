@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn looks_that_miss_are_left_out_more_and_more_but_never_all() {
+    fn samples_that_miss_become_rare_but_never_stop() {
         let busy_polls = BusyPolls::new();
         let nr_left_out = [false; 8].map(|paid_off| {
             busy_polls.note(paid_off);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_is_left_out_checks_nothing() {
+    fn omitted_check_checks_nothing() {
         let busy_polls = BusyPolls::new();
         busy_polls.nr_left_out.store(1, Ordering::Relaxed);
         assert!(!busy_polls.poll(MAX_POLL_NS, || true));
@@ -366,7 +366,7 @@ mod tests {
 
     #[cfg(not(any(loom, shuttle)))]
     #[test]
-    fn an_allowance_of_zero_is_tried_again_now_and_then() {
+    fn allowance_of_zero_is_tried_again_sometimes() {
         if !machine_may_spin() {
             return;
         }
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ceiling_of_zero_looks_once() {
+    fn ceiling_of_zero_checks_once() {
         let budget = SpinBudget::new();
         let mut nr_rounds = 0;
         assert!(!budget.spin(0, || {

@@ -382,7 +382,7 @@ static void *come_and_go(void *unused)
 	return NULL;
 }
 
-static void threads_come_and_go(void)
+static void threads_start_and_exit(void)
 {
 	CHECK(pthread_key_create(&key, read_late) == 0);
 	rcu_set_pointer(&shared, new_node());
@@ -698,7 +698,7 @@ static const struct {
 	T(a_grace_period_waits_for_a_section),
 	T(a_section_of_a_parked_thread_is_waited_for),
 	T(a_driver_that_sleeps_is_woken_by_the_end_of_a_section),
-	T(threads_come_and_go),
+	T(threads_start_and_exit),
 	T(a_thread_that_ends_registered_holds_nothing_up),
 	T(a_thread_has_a_slot_of_its_own),
 	T(a_program_of_another_layout_is_served_by_calls),

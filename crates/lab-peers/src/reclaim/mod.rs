@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_look_at_more_than_a_number() {
+    fn readers_check_more_than_a_number() {
         struct Pair(u64, u64);
         impl Value for Pair {
             fn look(&self, turn: usize) -> u64 {

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relative_place_for_data_is_ignored() {
+    fn relative_data_folder_is_ignored() {
         let of = |data: &str| {
             let shelf = Shelf::of(Some(data.into()), Some("/home/a".into()));
             shelf.unwrap().0

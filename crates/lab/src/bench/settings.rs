@@ -249,14 +249,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_picked_is_everything() {
+    fn empty_selection_selects_everything() {
         let all: Vec<_> = made(&[], &[]);
         assert_eq!(all.len(), 2);
         assert!(all.iter().all(|(_, variants)| variants.len() == 3));
     }
 
     #[test]
-    fn peers_that_were_not_picked_are_left_out_and_ours_stay() {
+    fn unselected_peers_are_omitted_and_ours_stay() {
         let salted = [("fish", vec!["water".into(), "salt".into()])];
         assert_eq!(made(&["fish"], &["salt"]), salted);
         assert_eq!(made(&["soup"], &[NONE]), [("soup", vec!["water".into()])]);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_case_that_cannot_run_is_left_out() {
+    fn case_that_cannot_run_is_omitted() {
         let cases = picked(&[], &[]).make(MEAL, |name| (name == "soup").then(|| case(name)));
         assert_eq!(cases.len(), 1);
     }

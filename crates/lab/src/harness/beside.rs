@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attendant_that_was_never_there_stood_still_for_all_of_it() {
+    fn background_thread_that_never_ran_made_no_progress() {
         assert_eq!(attended(&[10, 990], &[]).longest, 1000);
     }
 
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_stands_still_has_the_run_thrown_away() {
+    fn reader_without_progress_has_the_run_discarded() {
         let is_over = AtomicBool::new(false);
         let stands_still = |index: usize, attendant: &mut Attendant<'_>| {
             while attendant.goes_on() {
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_beside_is_nobody_absent() {
+    fn run_without_background_threads_is_complete() {
         let done = beside(0, |_, _| (), || 7);
         assert_eq!(done.unwrap().0, 7);
     }

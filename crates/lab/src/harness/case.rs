@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_thrown_away_has_no_values_and_says_why() {
+    fn discarded_run_has_a_reason_and_no_values() {
         let mut timed = Sample::default();
         timed.set("time", 2.0);
         let absent = Sample::thrown_away(Absent("no thread".into()));

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_cpu_has_nobody_to_hand_over_to() {
+    fn one_cpu_has_no_handover() {
         assert_eq!(round_trip_ns(&[]), None);
         assert_eq!(round_trip_ns(&[CpuId::new(0)]), None);
     }

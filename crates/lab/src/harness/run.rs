@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_to_stop_is_heard_before_the_next_run() {
+    fn stop_request_is_checked_before_each_run() {
         let turns = Rc::default();
         let mut case = case(&turns, |_| Some(Sample::default()));
         let interrupt = Interrupt::default();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn out_of_time_says_how_many_repetitions_there_were() {
+    fn out_of_time_reports_the_number_of_repetitions() {
         let turns = Rc::default();
         let mut case = case(&turns, |_| Some(Sample::default()));
         let plan = Plan {

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_spread() {
+    fn empty_series_has_no_spread() {
         assert_eq!(Spread::of(&[]), None);
         assert_eq!(percentile(&[], 50.0), None);
         assert_eq!(paired_ratio(&[], &[]), None);

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_was_cut_off_is_said_to_be() {
+    fn truncated_record_is_reported() {
         let head = serde_json::to_string(&Head::of_tests()).unwrap();
         let cut = reason(&format!("{head}\n{{\"bench\":\"b\",\"ca"));
         assert!(

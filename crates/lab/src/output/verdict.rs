@@ -296,7 +296,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn standing_is_shown_as_times_better_in_both_directions() {
+    fn factor_is_shown_in_both_directions() {
         use Better::{Higher, Lower};
         assert_eq!(verdict(Higher, (4.2, 0.1, 5)), ", by m: 4.20 × peer");
         assert_eq!(verdict(Lower, (0.25, 0.01, 5)), ", by m: 4.00 × peer");

@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_named_once_whatever_it_is_asked_to_do() {
+    fn program_is_named_once_for_all_its_variants() {
         let variants = ["tokio", "rayon", "tokio+yield", "rayon+look", "threadpool"];
         assert_eq!(programs(variants), ["tokio", "rayon", "threadpool"]);
         assert_eq!(

@@ -39,12 +39,12 @@ fn completed_push_is_never_called_empty() {
 }
 
 #[test]
-fn empty_is_never_said_while_a_completed_push_is_inside() {
+fn empty_is_never_returned_while_a_completed_push_is_inside() {
     exhaustive(completed_push_is_never_called_empty);
 }
 
 #[test]
-fn an_empty_said_by_the_missing_link_alone_is_caught() {
+fn empty_by_the_missing_link_alone_is_detected() {
     let failure = must_fail("empty: no check of the tail", || {
         exhaustive(completed_push_is_never_called_empty)
     });
@@ -55,7 +55,7 @@ fn an_empty_said_by_the_missing_link_alone_is_caught() {
 }
 
 #[test]
-fn mid_push_is_said_only_while_a_push_is_under_way() {
+fn incomplete_is_returned_only_during_a_push() {
     exhaustive(|| {
         let queue = Arc::new(Items::new());
         let completed = Arc::new(AtomicBool::new(false));

@@ -47,7 +47,7 @@ fn claim_goes_round() {
 }
 
 #[test]
-fn the_claim_hands_the_link_over() {
+fn claim_transfers_the_list_link() {
     exhaustive(claim_goes_round);
 }
 

@@ -98,7 +98,7 @@ fn three_producers_of_two_items_lose_nothing() {
 }
 
 #[test]
-fn a_chain_is_published_whole_beside_a_single_item() {
+fn chain_is_published_whole_next_to_a_single_item() {
     exhaustive(|| chains(1));
 }
 
@@ -170,7 +170,7 @@ fn push_reports_an_empty_queue_to_one_producer_each_time() {
 }
 
 #[test]
-fn items_left_inside_are_dropped_with_the_queue() {
+fn remaining_items_are_dropped_with_the_queue() {
     exhaustive(|| {
         let queue = Arc::new(Items::new());
         let threads = [0, 1].map(|from| {

@@ -62,7 +62,7 @@ fn transfer() {
 }
 
 #[test]
-fn four_producers_lose_and_reorder_nothing() {
+fn four_producers_lose_and_reorder_no_item() {
     shuttle::check_random(transfer, NR_RUNS);
 }
 
@@ -174,7 +174,7 @@ fn the_lifo_list_loses_nothing() {
 }
 
 #[test]
-fn an_empty_said_by_the_missing_link_alone_is_caught() {
+fn empty_by_the_missing_link_alone_is_detected() {
     sync::twin::must_fail("empty: no check of the tail", || {
         shuttle::check_random(
             || {

@@ -485,7 +485,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_seat_has_a_place_of_its_own() {
+    fn every_thread_index_has_its_own_slot() {
         let mut expected = (0, 0);
         for seat in 1..10_000 {
             assert_eq!(place(seat), expected);
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_has_stopped_takes_one_barrier_and_no_more() {
+    fn stopped_reader_costs_one_barrier() {
         let slots = Slots::new();
         assert!(slots.have_all_answered(), "no thread has read");
         let (begin, ended) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));

@@ -46,7 +46,7 @@ fn asked_by_two() {
 }
 
 #[test]
-fn an_answer_is_of_the_thread_that_was_asked() {
+fn answer_is_from_the_requested_thread() {
     exhaustive(asked_by_turns);
     exhaustive(asked_by_two);
 }

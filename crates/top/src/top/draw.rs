@@ -633,7 +633,7 @@ mod tests {
     }
 
     #[test]
-    fn help_and_details_lie_over_the_table() {
+    fn help_and_details_are_drawn_over_the_table() {
         let mut view = view();
         view.press(Key::Char('?'));
         assert!(

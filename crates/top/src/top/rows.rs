@@ -293,7 +293,7 @@ mod tests {
     use crate::top::snapshot::stalled_sample;
 
     #[test]
-    fn a_rate_needs_a_past_and_time_that_passed() {
+    fn rate_needs_an_earlier_snapshot_and_elapsed_time() {
         let snapshot = stalled_sample();
         let queue = snapshot.page.of(Kind::Queue).next().unwrap();
         assert_eq!(rate(queue, None, "completed", 1.0), None);
@@ -315,13 +315,13 @@ mod tests {
     }
 
     #[test]
-    fn work_that_waits_for_less_than_a_second_is_no_stall() {
+    fn work_that_waits_for_less_than_a_second_is_not_a_stall() {
         assert_eq!([0, 3, 999].map(stall_s), [None; 3]);
         assert_eq!([1000, 31_999].map(stall_s), [Some(1), Some(31)]);
     }
 
     #[test]
-    fn every_column_is_of_a_figure_that_there_is() {
+    fn every_column_has_an_existing_figure() {
         for kind in kinds() {
             assert!(!columns(kind).is_empty(), "{kind:?}");
             let is_head =

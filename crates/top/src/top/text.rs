@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_with_nothing_to_show_is_said_to_have_nothing() {
+    fn process_without_records_is_reported_as_empty() {
         let mut snapshot = stalled_sample();
         assert!(!headline(&snapshot).contains("nothing to show"));
         snapshot.page.records.clear();

@@ -366,7 +366,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_filter_is_typed_kept_and_taken_back() {
+    fn filter_is_typed_applied_and_cleared() {
         let mut view = view();
         for key in ['/', 'W', 'a', 'l', 'x'].map(Key::Char) {
             view.press(key);
@@ -382,7 +382,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn tabs_turn_round_and_begin_anew() {
+    fn tabs_wrap_around() {
         let mut view = view();
         let tabs = view.tabs();
         view.press(Key::Down);

@@ -282,7 +282,7 @@ impl Inner {
         //   here: injector is empty (read by `adopt`);  fence Acquire;  read the seats
         // If the removal comes first, our read of the seats finds the helper's seat. If our read of
         // the injector comes first, we find the item there.
-        // Test: a_queue_does_not_go_before_its_items_have_run
+        // Test: queue_is_not_destroyed_before_its_items_have_run
         // In the second pass the fence also acquires the seats that the first pass read, so the
         // twin with relaxed reads of the seats omits it.
         let relaxed = pass == Pass::Second && twin::armed("drain: relaxed read of the seats");

@@ -222,7 +222,7 @@ impl<'a> Flush<'a> {
             //   here: injector is empty (read by `adopt`);  fence Acquire;  read the helpers
             // If the removal comes first, we find the helper. If our read comes first, we find the
             // item.
-            // Test: a_flush_waits_for_all_that_was_queued_before_it
+            // Test: flush_waits_for_all_items_queued_before_it
             if !sync::twin::armed("flush: no fence") {
                 fence(Ordering::Acquire);
             }

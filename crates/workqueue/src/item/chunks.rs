@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_given_up_at_the_end_of_a_scan_are_not_kept() {
+    fn blocks_released_at_the_end_of_a_scan_are_not_retained() {
         let all = blocks(10);
         begin();
         let mut given = Taken::new();

@@ -252,7 +252,7 @@ impl Injector {
         // ORDER(mpscq-stack): the other end is the push of `item`, which comes after the item could
         // be claimed. If we find the item on top, we see the link that this push wrote, and not one
         // of an earlier push.
-        // Test: an_item_that_is_taken_back_beside_its_push_tears_no_hole
+        // Test: item_recalled_during_its_push_leaves_no_gap
         let order = sync::twin::order("inject: relaxed read", Ordering::Acquire);
         let top = self.newest.top();
         top.load(order) == item.as_ptr()
@@ -264,7 +264,7 @@ impl Injector {
                     // Test: injected_items_arrive_whole_and_in_order
                     // ORDER(taken-back): the helper's seat is published too; other end in
                     // `Inner::is_drained`.
-                    // Test: a_queue_does_not_go_before_its_items_have_run
+                    // Test: queue_is_not_destroyed_before_its_items_have_run
                     Ordering::AcqRel,
                     Ordering::Relaxed,
                 )
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_that_found_all_colors_in_use_goes_before_later_ones() {
+    fn flush_that_found_all_colors_in_use_precedes_later_ones() {
         let (mut colors, used) = full_ring();
         let first = colors.close();
         assert!(colors.retire(used[0], 1));

@@ -657,7 +657,7 @@ mod tests {
 
     #[cfg(not(miri))]
     #[test]
-    fn a_fork_waits_for_whoever_takes_a_cache() {
+    fn fork_waits_for_threads_that_take_a_cache() {
         use super::cache::ORPHANS;
         use sync::atomic::Ordering;
         // The first cache registers the fork handler, and the first fork sleeps for this.
@@ -684,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_freed_elsewhere_come_home_and_never_overlap() {
+    fn blocks_freed_elsewhere_return_and_never_overlap() {
         /// Few blocks of one class under Miri, which is a thousand times slower, but more than a
         /// chunk.
         const NR_BLOCKS: usize = if cfg!(miri) { 150 } else { 3000 };

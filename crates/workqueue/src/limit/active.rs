@@ -732,7 +732,7 @@ impl<S> Gate<S> {
         //   here:  no seat is in use, Acquire;  the queue is destroyed
         // If the last `transition` comes first, our load sees everything that the runs wrote. If
         // our load comes first, it reads a seat in use, and we wait.
-        // Test: a_queue_does_not_go_before_its_items_have_run
+        // Test: queue_is_not_destroyed_before_its_items_have_run
         let order = twin::order("drain: relaxed read of the seats", Ordering::Acquire);
         // Held until `IDLE_WAITS` is set, so that the stocks are not opened before that.
         let _line = (!self.stocks.is_empty()).then(|| {
@@ -819,7 +819,7 @@ impl<S> Gate<S> {
     fn transition(word: &AtomicU64, from: Word, to: Word) -> Result<(), Word> {
         // The seats and `HAS_WAITERS` share one word, so releases and new waiters have one order.
         // ORDER(seated): other end in `is_idle`.
-        // Test: a_queue_does_not_go_before_its_items_have_run
+        // Test: queue_is_not_destroyed_before_its_items_have_run
         word.compare_exchange_weak(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed)
             .map(drop)
             .map_err(Word)

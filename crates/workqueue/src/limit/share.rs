@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_go_by_the_cpus_of_a_node() {
+    fn shares_are_proportional_to_the_cpus_of_a_node() {
         assert_eq!(shares(256, &[64, 64]), [128, 128]);
         assert_eq!(shares(256, &[96, 32]), [192, 64]);
         assert_eq!(shares(100, &[1, 2]), [34, 67], "rounded up");

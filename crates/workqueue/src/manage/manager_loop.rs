@@ -258,7 +258,7 @@ impl ManagerLoop {
         //   push: injector = item; fence;  read armed
         // If our fence comes first, the producer reads `armed` as false and arms the monitor again.
         // If the producer's fence comes first, we find its item.
-        // Test: stuck_work_is_seen_by_the_watch
+        // Test: stuck_work_is_seen_by_the_monitor
         self.manager.armed.store(false, Ordering::Relaxed);
         if !twin::armed("watch: no fence") {
             fence(Ordering::SeqCst);
@@ -380,12 +380,12 @@ mod tests {
     }
 
     #[test]
-    fn three_errands_that_wait_for_each_other_end_without_a_thread() {
+    fn three_cleanups_that_wait_for_each_other_end_without_a_thread() {
         ends_with_a_chain(3, None);
     }
 
     #[test]
-    fn a_chain_of_errands_ends_when_threads_start_again() {
+    fn chain_of_cleanups_ends_when_threads_start_again() {
         ends_with_a_chain(6, Some(2));
     }
 }

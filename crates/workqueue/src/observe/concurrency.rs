@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_look_at_an_item_says_nothing() {
+    fn first_sample_of_an_item_is_unclear() {
         assert_eq!(verdicts(&[(0, 0)], Some(false)), [Verdict::Unclear]);
     }
 
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_are_quick_while_sleepers_are_found_and_slow_down_after() {
+    fn samples_are_quick_while_sleepers_are_found() {
         let tick_ns = 1_000_000;
         let mut pause = pause_ns(ScanResult::Found, 2 * tick_ns, tick_ns);
         assert_eq!(pause, tick_ns / 4);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unclear_sample_is_followed_by_one_quick_look() {
+    fn unclear_sample_is_followed_by_one_quick_sample() {
         let tick_ns = 1_000_000;
         let quick = pause_ns(ScanResult::Unclear, 2 * tick_ns, tick_ns);
         assert_eq!(quick, tick_ns / 4);

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_moves_is_no_stall() {
+    fn progressing_work_is_not_a_stall() {
         let mut stall_detector = StallDetector::default();
         stall_detector.sample(false, 0, 0, THRESH_NS);
         for nr_taken in 0..10 {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn new_item_of_an_empty_pool_is_no_stall() {
+    fn new_item_of_an_empty_pool_is_not_a_stall() {
         let mut stall_detector = StallDetector::default();
         assert_eq!(
             stall_detector.sample(true, 0, 90_000 * MS, THRESH_NS),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_pool_is_no_stall() {
+    fn empty_pool_is_not_a_stall() {
         let mut stall_detector = StallDetector::default();
         for s in 0..100 {
             assert_eq!(
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paused_machine_is_no_stall() {
+    fn paused_machine_is_not_a_stall() {
         let mut stall_detector = StallDetector::default();
         stall_detector.sample(true, 1, 0, THRESH_NS);
         let hour_ns = 3_600_000 * MS;

@@ -578,7 +578,7 @@ mod arrival_tests {
     use super::*;
 
     #[test]
-    fn a_single_item_came_when_its_producer_found_nothing() {
+    fn single_item_arrives_when_its_producer_finds_nothing() {
         let mut arrivals = Arrivals::default();
         assert_eq!(arrivals.arrived_at(0, 0), None);
         arrivals.add_arrivals(0, 1, 100, 170);
@@ -591,7 +591,7 @@ mod arrival_tests {
     }
 
     #[test]
-    fn items_of_one_adoption_came_evenly() {
+    fn items_of_one_adoption_have_evenly_spaced_times() {
         let mut arrivals = Arrivals::default();
         // Two runs of items of one pwq, with another pwq's items between them.
         arrivals.add_arrivals(0, 4, 1000, 2000);
@@ -610,14 +610,14 @@ mod arrival_tests {
     }
 
     #[test]
-    fn a_noted_time_after_the_adoption_is_that_of_the_adoption() {
+    fn time_recorded_after_the_adoption_is_that_of_the_adoption() {
         let mut arrivals = Arrivals::default();
         arrivals.add_arrivals(0, 1, 130, 120);
         assert_eq!(arrivals.arrived_at(1, 0), Some(120));
     }
 
     #[test]
-    fn a_long_line_keeps_its_old_and_its_new_times() {
+    fn long_queue_keeps_its_oldest_and_newest_times() {
         let mut arrivals = Arrivals::default();
         // 50 spans of growing distance.
         let start = |i: u64| 1000 * i * i;
@@ -633,7 +633,7 @@ mod arrival_tests {
     }
 
     #[test]
-    fn a_counter_that_is_set_back_loses_no_item_its_time() {
+    fn reset_counter_keeps_the_time_of_each_item() {
         let mut arrivals = Arrivals::default();
         let start = |i: u64| 1_000_000 + 1000 * i - if i > 6 { 900_000 } else { 0 };
         for i in 0..30 {
@@ -666,7 +666,7 @@ mod arrival_tests {
     proptest! {
         #[test]
         #[cfg_attr(miri, ignore = "plain data, and hours of it")]
-        fn every_item_of_a_line_has_a_time_and_they_are_in_order(
+        fn every_item_of_a_queue_has_a_time_and_times_are_in_order(
             steps in prop::collection::vec((0u8..4, any::<u16>()), 1..300),
         ) {
             let (mut arrivals, mut nr_listed, mut now) = (Arrivals::default(), 0, 1);

@@ -96,7 +96,7 @@ impl WorkerPool {
         guard.reclaim(worker);
         self.recount(&mut guard, worker, |away| away.declared = true);
         // ORDER(worker-park): a producer that counted us awake did not kick; see `find_worker`.
-        // Test: an_item_is_never_left_to_a_worker_that_blocks
+        // Test: item_is_never_stranded_at_a_blocked_worker
         if !twin::armed("blocking: no fence") {
             fence(Ordering::SeqCst);
         }

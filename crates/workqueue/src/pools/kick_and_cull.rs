@@ -377,7 +377,7 @@ fn keeping_no_idle_worker_strands_an_item() {
 }
 
 #[test]
-fn picking_by_anything_but_the_head_strands_an_item() {
+fn choosing_any_worker_but_the_head_strands_an_item() {
     for (name, pick) in [
         ("pick the tail, cull the tail, keep 2", Pick::Tail),
         ("pick any, cull the tail, keep 2", Pick::Any),
@@ -387,7 +387,7 @@ fn picking_by_anything_but_the_head_strands_an_item() {
 }
 
 #[test]
-fn workers_that_time_themselves_out_strand_an_item() {
+fn workers_with_their_own_timeout_strand_an_item() {
     let cull = Cull::Any;
     let name = "pick the head, each times itself out, keep 2";
     claim(name, Rules { cull, ..KERNEL }, true, true);

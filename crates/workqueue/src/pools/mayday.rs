@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_comes_ends_the_calls() {
+    fn new_worker_ends_the_calls() {
         let mut mayday_timer = MaydayTimer::default();
         assert!(!mayday_timer.calls(true, 0));
         assert!(!mayday_timer.calls(false, 9_999_999));

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_without_load_looks() {
+    fn idle_pool_busy_polls() {
         let mut pace = Pace::default();
         assert!(yielded(&mut pace, 100, by(300, 500)) > 80);
         yielded(&mut pace, 1, by(0, 0));
@@ -148,7 +148,7 @@ mod tests {
 
     #[cfg(not(any(loom, shuttle)))]
     #[test]
-    fn a_window_is_over_when_its_time_is() {
+    fn window_ends_at_its_time() {
         let window = WINDOW_US * time::cycles_per_us();
         let mut pace = Pace::default();
         assert_eq!(pace.note(window * 9, 0), Some(Wait::Polls));

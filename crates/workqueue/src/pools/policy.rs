@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_searcher_is_enough() {
+    fn one_searching_worker_is_enough() {
         assert_eq!(need(census(1, 1), 8), Need::Nothing);
         assert_eq!(need(census(8, 1), 8), Need::Nothing);
     }
@@ -184,7 +184,7 @@ mod tests {
 
     #[cfg(not(any(loom, shuttle)))]
     #[test]
-    fn on_several_cpus_some_that_come_back_may_stay() {
+    fn on_several_cpus_some_returning_workers_may_stay() {
         assert!(!has_surplus(census(6, 0), 2));
         assert!(has_surplus(census(7, 1), 2));
     }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bottom_half_gives_way_after_ten_rounds_or_two_milliseconds() {
+    fn bottom_half_yields_after_ten_rounds_or_two_milliseconds() {
         let mut budget = RunBudget::new(5);
         let rounds = (1..).find(|_| budget.is_spent(5));
         assert_eq!(rounds, Some(10));

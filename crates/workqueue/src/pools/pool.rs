@@ -248,7 +248,7 @@ impl WorkerPool {
         //   take:     searchers -= me;  fence;  read injector
         // If our fence comes first, a worker that leaves the census finds our item. If the worker's
         // fence comes first, we read a census without it, and kick.
-        // Test: an_item_is_never_left_to_sleeping_workers
+        // Test: item_is_never_stranded_at_sleeping_workers
         if !twin::armed("push: no fence") {
             fence(Ordering::SeqCst);
         }
@@ -260,7 +260,7 @@ impl WorkerPool {
             // there.
             Need::Worker => self.kick(),
             // ORDER(watch): other end in `ManagerLoop::tick`; the fence is the one above.
-            // Test: stuck_work_is_seen_by_the_watch
+            // Test: stuck_work_is_seen_by_the_monitor
             Need::Watch => self.manager.watch(),
         }
     }
@@ -393,7 +393,7 @@ impl WorkerPool {
             self.census.fetch_sub(Census::SEARCHING, Ordering::Relaxed);
             // ORDER(worker-park): other end in `find_worker`, which does not kick if it saw us
             // searching.
-            // Test: an_item_is_never_left_to_sleeping_workers
+            // Test: item_is_never_stranded_at_sleeping_workers
             if !twin::armed("take: no fence") {
                 fence(Ordering::SeqCst);
             }
@@ -481,7 +481,7 @@ impl WorkerPool {
         self.census
             .fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
         // ORDER(worker-park): other end in `find_worker`.
-        // Test: an_item_is_never_left_to_sleeping_workers
+        // Test: item_is_never_stranded_at_sleeping_workers
         if !twin::armed("worker park: no fence") {
             fence(Ordering::SeqCst);
         }
@@ -600,7 +600,7 @@ impl WorkerPool {
                 .fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
         }
         // ORDER(worker-park): a producer that counted us awake did not kick; see `find_worker`.
-        // Test: an_item_is_never_left_to_sleeping_workers
+        // Test: item_is_never_stranded_at_sleeping_workers
         fence(Ordering::SeqCst);
         if guard.has_work() || !self.injector.is_empty() {
             guard.pick_if_needed();

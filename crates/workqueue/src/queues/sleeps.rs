@@ -125,7 +125,7 @@ impl SleepTimer {
         // ORDER(expired): other end in `expire`.
         // If the manager's store comes first, the waker is taken and the timer is ours alone. If
         // our load comes first, we take the lock, after the manager or before it.
-        // Test: a_sleep_that_was_dropped_before_its_time_wakes_nobody
+        // Test: sleep_dropped_early_wakes_no_task
         self.flag().load(Ordering::Acquire)
     }
 
@@ -180,7 +180,7 @@ fn expire(shard: &mut Shard, now_ns: u64) -> Vec<Foreign<Waker>> {
         //   there: has_expired, Acquire;  free the timer
         // If our store comes first, the owner frees the timer after our last access. If the owner's
         // load comes first, the owner waits for the lock that we hold.
-        // Test: a_sleep_that_was_dropped_before_its_time_wakes_nobody
+        // Test: sleep_dropped_early_wakes_no_task
         let order = twin::order("sleep: an expiry publishes nothing", Ordering::Release);
         timer.flag().store(true, order);
     }

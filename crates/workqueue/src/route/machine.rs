@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_use_wished_common_and_allowed_cpus() {
+    fn workers_use_requested_common_and_allowed_cpus() {
         let placed = |wish: Option<&str>, unbound: Option<&str>| {
             let (wish, unbound) = (wish.map(set), unbound.map(set));
             super::placed(wish.as_ref(), unbound.as_ref(), &set("0-7")).to_string()
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_that_leaves_no_cpu_gives_way_before_the_common_one() {
+    fn queue_mask_without_a_cpu_yields_to_the_common_mask() {
         let placed = |wish, unbound| {
             super::placed(Some(&set(wish)), Some(&set(unbound)), &set("0-7")).to_string()
         };

@@ -193,7 +193,7 @@ impl<I: Item> Ground<I> {
         //   consumer: nr_pushing == 0   Acquire;    the last pop
         // If our decrement comes first, the last pop finds our items. If the load comes first, it
         // reads a count above zero, and the consumer pops again.
-        // Test: every_item_comes_home_and_time_passes.
+        // Test: every_item_returns_and_time_passes.
         self.nr_pushing.fetch_sub(1, Ordering::Release);
         items
     }
@@ -203,7 +203,7 @@ impl<I: Item> Ground<I> {
         let mut backoff = Backoff::new(Polling::Paused);
         loop {
             // ORDER(pushed): the acquire end; see `produce`. The load must come before the pop.
-            // Test: every_item_comes_home_and_time_passes.
+            // Test: every_item_returns_and_time_passes.
             let over = self.nr_pushing.load(Ordering::Acquire) == 0;
             if popper.pop_up_to(POP, |item| returns.take(item)) == 0 {
                 if over {
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn every_item_comes_home_and_time_passes() {
+    fn every_item_returns_and_time_passes() {
         let mut stock = Stock::new(3, Layout::Contiguous);
         for polling in [Polling::Tight, Polling::Paused] {
             for producers in 1..=3 {

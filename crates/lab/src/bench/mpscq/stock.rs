@@ -127,9 +127,9 @@ mod tests {
 
     /// Runs in a process of its own, because this heap is too fragmented for adjacent items.
     #[test]
-    fn items_lie_as_asked() {
+    fn items_have_the_requested_layout() {
         const KEY: &str = "AFTERWORK_TEST_ITEMS_LIE";
-        const NAME: &str = "bench::mpscq::stock::tests::items_lie_as_asked";
+        const NAME: &str = "bench::mpscq::stock::tests::items_have_the_requested_layout";
         if std::env::var_os(KEY).is_some() {
             lies_as_asked::<Boxed>();
             lies_as_asked::<Ours>();

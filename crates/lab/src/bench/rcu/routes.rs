@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bridge_comes_is_configured_and_goes() {
+    fn bridge_is_added_configured_and_deleted() {
         let mut routes = Routes::resident();
         let nr_resident = routes.routes.len();
         let bridged = spread(NR_RESIDENT + 7 * NR_BRIDGED);

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_short_in_heads() {
+    fn positions_are_short_in_heads() {
         assert_eq!(
             [1, 999, 1_000, 100_000, 10_000_000].map(short),
             ["1", "999", "1k", "100k", "10M"]

@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn one_place_has_no_exponent() {
+    fn one_number_has_no_exponent() {
         assert_eq!(exponent(&[]), None);
         assert_eq!(exponent(&[(10.0, 3.0)]), None);
         assert_eq!(exponent(&[(10.0, 3.0), (10.0, 4.0)]), None);

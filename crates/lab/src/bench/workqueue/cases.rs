@@ -368,7 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scope_asked_for_twice_is_measured_once() {
+    fn scope_requested_twice_is_measured_once() {
         use AffinityScope::{Cpu, System};
         assert_eq!(scopes(&[System, Cpu, System], true), [Cpu, System]);
         assert_eq!(scopes(&[], false), AffinityScope::ALL);

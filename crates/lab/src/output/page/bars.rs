@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_has_no_length_and_whatever_is_not_zero_has_one() {
+    fn only_values_other_than_zero_have_a_length() {
         let scale = Scale::of([0.0, 1e-9, 1.0].into_iter());
         assert_eq!(scale.percent(0.0), 0.0);
         assert_eq!(scale.percent(-1.0), 0.0);

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_have_units_and_room() {
+    fn labels_have_units_and_space() {
         let of_time = [0.1, 1.0, 100.0, 10_f64.powi(4), 1e9].map(|it| label(it, TIME.units));
         assert_eq!(
             of_time.map(|it| it.replace('\u{a0}', " ")),
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn all_growths_stand_in_one_table() {
+    fn all_growths_are_in_one_table() {
         let scaled = scaled();
         let page = growths(&[&scaled]).into_string();
         for part in [

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_stand_beside_a_unit_of_their_size() {
+    fn values_have_a_unit_of_their_size() {
         let shown = [
             (0.5, "ns"),
             (1234.0, "ns"),

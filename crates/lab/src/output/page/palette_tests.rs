@@ -78,7 +78,7 @@ fn contrast(a: Triple, b: Triple) -> f64 {
 }
 
 #[test]
-fn any_two_series_differ_for_everybody() {
+fn any_two_series_differ_for_all_kinds_of_color_vision() {
     for set in [0, 1] {
         let series: Vec<Triple> = (0..10).map(|i| color(&format!("c{i}"), set)).collect();
         for (i, &a) in series.iter().enumerate() {

@@ -138,7 +138,7 @@ fn text_has_values_ratio_and_verdict_and_no_escape() {
 }
 
 #[test]
-fn a_claim_that_fails_is_counted_and_said() {
+fn failed_claim_is_counted_and_printed() {
     let (text, unmet) = report(PLAIN, Bound::AtLeast(3.0), Ended::Complete);
     let claim = text
         .lines()
@@ -294,7 +294,7 @@ fn the_machine_fits_in_the_width_of_a_table() {
 }
 
 #[test]
-fn repetitions_that_were_thrown_away_are_not_asked_for_again() {
+fn discarded_repetitions_are_not_requested_again() {
     use crate::harness::beside::Absent;
     let case = case(Bound::AtLeast(1.0));
     let mut all = [

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_is_queued_anew_is_pending_throughout() {
+    fn item_that_is_queued_again_is_pending_throughout() {
         let cut_out = queued().claim_pending().unwrap().unlink();
         let armed = cut_out.rearm().unwrap();
         assert!(armed.is_armed() && armed.is_claimed() && armed.is_pending());

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_in_a_poll_is_left_to_its_end() {
+    fn wake_in_a_poll_is_deferred_to_its_end() {
         let (woken, push) = polled().wake().unwrap();
         assert!(!push && woken.is_running() && woken.is_pending());
         let end = woken.suspend();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_future_that_nobody_can_wake_is_freed_when_it_waits() {
+    fn unwakable_future_is_freed_when_it_suspends() {
         assert!(polled().orphan().suspend().free);
         let (woken, _) = polled().orphan().wake().unwrap();
         assert!(!woken.suspend().free);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancel_is_a_wake_that_says_so() {
+    fn cancel_is_a_wake_with_a_flag() {
         let (cancelled, push) = polled().suspend().next.wake_to_drop().unwrap();
         assert!(push && cancelled.is_cancelled());
         let (cancelled, push) = polled().wake_to_drop().unwrap();

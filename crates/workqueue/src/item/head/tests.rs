@@ -405,7 +405,7 @@ proptest! {
     /// An item runs once for each enqueue that was not cancelled, its runs never overlap, each
     /// flush ends at the right time, and the item is freed once.
     #[test]
-    fn the_steps_of_an_item_keep_their_promises(steps in prop::collection::vec(any::<u8>(), 0..80)) {
+    fn transitions_of_an_item_keep_their_guarantees(steps in prop::collection::vec(any::<u8>(), 0..80)) {
         let mut world = World::new();
         for step in steps {
             world.transition(step);
@@ -506,7 +506,7 @@ fn successor_of_an_older_item_is_marked_until_it_has_run() {
 }
 
 #[test]
-fn a_link_that_was_left_to_a_run_is_taken_back_from_it() {
+fn link_deferred_to_a_run_is_recalled() {
     let Pop::Run(running) = State::queued(RULES[0]).pop() else {
         panic!()
     };

@@ -173,7 +173,7 @@ fn run(seed: u64) -> Ends {
 }
 
 #[test]
-fn links_get_their_due_however_many_new_ones_come() {
+fn pwqs_get_their_share_despite_many_new_ones() {
     for seed in 0..NR_HISTORIES {
         let Ends { behind, late } = run(seed);
         assert!(behind < 8.0, "seed {seed}: {behind} items behind");

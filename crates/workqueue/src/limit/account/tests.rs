@@ -50,7 +50,7 @@ impl Pool {
 }
 
 #[test]
-fn links_get_time_by_their_shares() {
+fn pwqs_get_time_by_their_shares() {
     let mut pool = Pool::new(&[(100, 1000), (200, 1000), (700, 1000)]);
     pool.run(3, 1000);
     for (had, due) in pool.had_ns.iter().zip([100_000, 200_000, 700_000]) {
@@ -69,7 +69,7 @@ fn long_items_get_no_more_time_than_short_ones() {
 }
 
 #[test]
-fn an_idle_link_goes_next_and_has_saved_nothing_up() {
+fn idle_pwq_is_next_and_has_no_saved_time() {
     let mut pool = Pool::new(&[(100, 1000), (100, 1000)]);
     pool.run(1, 10_000);
     pool.pwqs[1].0.wait_from(&pool.clock);
@@ -91,7 +91,7 @@ fn several_workers_do_not_choose_the_same_link() {
 }
 
 #[test]
-fn items_taken_back_are_not_paid_for() {
+fn returned_items_are_not_charged() {
     let mut account = Account::default();
     account.settle(VirtualTime::default(), 1, 1000);
     let before = account.used();

@@ -33,7 +33,7 @@ impl Seats {
 }
 
 #[test]
-fn a_seat_given_back_goes_to_the_first_in_line() {
+fn released_seat_is_transferred_to_the_first_waiter() {
     let seats = Seats::new(1, &[]);
     assert!(seats.enter(0, 6));
     assert!(!seats.enter(0, 7));
@@ -215,7 +215,7 @@ fn flush_waits_only_for_earlier_helpers() {
 }
 
 #[test]
-fn a_flush_that_finds_another_at_work_waits_for_both_phases() {
+fn flush_during_another_flush_waits_for_both_phases() {
     let seats = Seats::new(8, &[]);
     let gate = &seats.gate;
     let first = gate.try_help(0, false).unwrap();
@@ -290,7 +290,7 @@ fn open_stocks(max: u32) -> Seats {
 }
 
 #[test]
-fn a_seat_that_is_kept_is_used_again_and_leaves_the_word_alone() {
+fn cached_seat_is_reused_without_a_change_of_the_state() {
     let seats = open_stocks(16);
     let gate = &seats.gate;
     let word = gate.load();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn each_number_of_cycles_has_a_place_and_places_are_in_order() {
+fn each_number_of_cycles_has_a_bucket_and_buckets_are_in_order() {
     for cycles in (0..5000).chain((3..41).flat_map(|i| [(1 << i) - 1, 1 << i, (1 << i) + 1])) {
         let at = place(cycles);
         assert!(cycles <= most(at), "{cycles} at {at}");
