@@ -29,7 +29,7 @@ use sync::thread::ThreadId;
 use topology::CpuSet;
 
 /// Makes all later calls of `membarrier` in this process fail.
-fn refuse_membarrier() {
+fn reject_membarrier() {
     const fn step(code: u32, k: u32, jump_if_false: u8) -> libc::sock_filter {
         libc::sock_filter {
             code: code as u16,
@@ -99,7 +99,7 @@ fn membarrier_that_starts_to_fail_ends_the_process() {
                 // Without `membarrier` in the kernel there is nothing to test, so end as expected.
                 std::process::abort();
             }
-            refuse_membarrier();
+            reject_membarrier();
             // The process ends even if the caller catches panics.
             catch_unwind(body).ok();
         });

@@ -86,7 +86,7 @@ static bool loads(void)
 }
 
 /* Whose library this is, by its file. */
-static void say_who(void)
+static void print_owner(void)
 {
 	char line[512];
 	FILE *maps = fopen("/proc/self/maps", "r");
@@ -131,7 +131,7 @@ int main(void)
 	rcu_unregister_thread();
 	if (!polls() || !loads())
 		nr_wrong++;
-	say_who();
+	print_owner();
 	printf("%d freed, %d wrong\n", nr_freed, nr_wrong);
 	return nr_wrong || nr_freed != NR_CHANGES + 1;
 }

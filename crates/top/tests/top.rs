@@ -185,7 +185,7 @@ fn a_busy_process_is_shown_as_a_table() {
     assert!(list.contains(&busy.pid()), "{list}");
 }
 
-fn four_looks(busy: &Busy) -> Vec<Value> {
+fn four_snapshots(busy: &Busy) -> Vec<Value> {
     let mut looking = Command::new(env!("CARGO_BIN_EXE_afterwork"))
         .args(["top", &busy.pid(), "--json", "--every", "20"])
         .stdout(Stdio::piped())
@@ -213,7 +213,7 @@ fn each_snapshot_is_a_line_of_json_with_rates_from_the_second() {
     // On a busy machine the process may answer late: then all of them are read again.
     let live =
         |look: &Value| look["state"] == "live" && look["whole"] == true && load(look).is_some();
-    let mut tries = (0..100).map(|_| four_looks(&busy));
+    let mut tries = (0..100).map(|_| four_snapshots(&busy));
     let snapshots = tries.find(|snapshots| snapshots.iter().all(live));
     let snapshots = snapshots.expect("it answers four times running");
     let mut completed = Vec::new();

@@ -98,7 +98,7 @@ fn broken_bias() {
 }
 
 /// Two queued calls are sent while the owner parks or ends. Both must run.
-fn letters_and_a_leaving_owner() {
+fn queued_calls_and_a_dropped_owner() {
     let slots = slots(Qpw::Queue, Escalate::Never);
     let done = Arc::new(AtomicU32::new(0));
     let owner = slots.attach(CPU).unwrap();
@@ -304,7 +304,7 @@ fn a_broken_bias_never_lets_two_inside() {
 
 #[test]
 fn no_queued_call_stays_in_a_free_slot() {
-    bounded(3, letters_and_a_leaving_owner);
+    bounded(3, queued_calls_and_a_dropped_owner);
 }
 
 #[test]
@@ -370,21 +370,21 @@ fn yielding_needs_its_mark() {
 #[test]
 fn releasing_needs_its_fence() {
     must_fail("percpu: no fence when releasing", || {
-        bounded(3, letters_and_a_leaving_owner)
+        bounded(3, queued_calls_and_a_dropped_owner)
     });
 }
 
 #[test]
 fn posting_a_queued_call_needs_its_fence() {
     must_fail("percpu: no fence after posting", || {
-        bounded(3, letters_and_a_leaving_owner)
+        bounded(3, queued_calls_and_a_dropped_owner)
     });
 }
 
 #[test]
 fn releasing_needs_a_check_of_the_call_queue() {
     must_fail("percpu: releases and forgets the calls", || {
-        bounded(3, letters_and_a_leaving_owner)
+        bounded(3, queued_calls_and_a_dropped_owner)
     });
 }
 

@@ -91,7 +91,7 @@ fn reads_after_it_waited(versions: &Versions) {
 }
 
 /// Reads on a slot of a thread that has exited, which a driver may have asked to report.
-fn takes_a_slot_over(versions: &Versions) {
+fn reuses_a_slot(versions: &Versions) {
     spawn(warm_up).join().unwrap();
     let guard = rcu::read();
     versions.read();
@@ -188,13 +188,13 @@ fn waiter_needs_its_light_barrier_after_a_grace_period() {
 
 #[test]
 fn slot_changes_its_owner_during_a_request() {
-    bounded(3, || beside(takes_a_slot_over));
+    bounded(3, || beside(reuses_a_slot));
 }
 
 #[test]
 fn slot_with_a_new_owner_needs_its_light_barrier() {
     must_fail("rcu: no light barrier at lock", || {
-        bounded(2, || beside(takes_a_slot_over))
+        bounded(2, || beside(reuses_a_slot))
     });
 }
 

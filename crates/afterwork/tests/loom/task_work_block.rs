@@ -71,7 +71,7 @@ fn peeking_needs_its_acquire() {
 
 /// Another poster posts between the posts of the first. The owner closes the block of the first
 /// poster, which adds to it, leaves it and uses it again, or ends.
-fn a_block_is_left(nr_posts: u32, nr_looks: u32) {
+fn block_is_released(nr_posts: u32, nr_looks: u32) {
     let mut mailbox = Mailbox::builder().keep(0).build();
     let (one, other) = (mailbox.poster(), mailbox.poster());
     // One thread makes all posts: a private store belongs to the first thread that posts.
@@ -93,36 +93,36 @@ fn a_block_is_left(nr_posts: u32, nr_looks: u32) {
 
 #[test]
 fn block_is_reused() {
-    exhaustive(|| a_block_is_left(1, 2));
-    exhaustive(|| a_block_is_left(2, 3));
-    bounded(3, || a_block_is_left(3, 3));
+    exhaustive(|| block_is_released(1, 2));
+    exhaustive(|| block_is_released(2, 3));
+    bounded(3, || block_is_released(3, 3));
 }
 
 #[test]
 fn an_item_is_not_added_to_a_closed_block() {
     must_fail("block: add to a closed block", || {
-        bounded(3, || a_block_is_left(2, 3));
+        bounded(3, || block_is_released(2, 3));
     });
 }
 
 #[test]
 fn closing_needs_its_release() {
     must_fail("block: relaxed close", || {
-        bounded(3, || a_block_is_left(2, 3))
+        bounded(3, || block_is_released(2, 3))
     });
 }
 
 #[test]
 fn reuse_needs_its_acquire() {
     must_fail("block: relaxed take back", || {
-        bounded(3, || a_block_is_left(2, 3));
+        bounded(3, || block_is_released(2, 3));
     });
 }
 
 #[test]
 fn reuse_after_adding_needs_its_acquire() {
     must_fail("block: add without acquire", || {
-        bounded(3, || a_block_is_left(2, 3));
+        bounded(3, || block_is_released(2, 3));
     });
 }
 
@@ -137,7 +137,7 @@ fn two_posters_take_turns() {
 }
 
 /// Two posters of one thread alternate, so that one leaves more blocks than it remembers.
-fn more_is_left_than_remembered(nr_looks: u32) {
+fn more_blocks_than_are_recorded(nr_looks: u32) {
     let mut mailbox = Mailbox::builder().keep(2).build();
     let posters = [mailbox.poster(), mailbox.poster()];
     let thread = spawn(move || {
@@ -156,8 +156,8 @@ fn more_is_left_than_remembered(nr_looks: u32) {
 
 #[test]
 fn unrecorded_block_belongs_to_the_owner() {
-    bounded(2, || more_is_left_than_remembered(2));
-    bounded(2, || more_is_left_than_remembered(4));
+    bounded(2, || more_blocks_than_are_recorded(2));
+    bounded(2, || more_blocks_than_are_recorded(4));
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn capacity_passes_from_one_waiter_to_the_next() {
 }
 
 /// One of two waiters cancels, possibly too late.
-fn one_gives_up() {
+fn one_send_is_dropped() {
     let (mut mailbox, poster) = full(1);
     let other = another(&poster);
     let quitter = spawn(move || {
@@ -103,18 +103,18 @@ fn one_gives_up() {
 
 #[test]
 fn cancelled_send_admits_the_next_waiter() {
-    bounded(3, one_gives_up);
+    bounded(3, one_send_is_dropped);
 }
 
 #[test]
 fn leaving_the_wait_queue_must_note_that_it_is_empty() {
     must_fail("capacity: an empty wait queue is awaited", || {
-        bounded(3, one_gives_up)
+        bounded(3, one_send_is_dropped)
     });
 }
 
 /// A post races with the receipt that frees capacity for a waiter.
-fn a_post_comes_between() {
+fn post_races_with_a_waiter() {
     let (mut mailbox, poster) = full(1);
     let mut send = poster.send(1);
     assert!(poll(&mut send).is_pending());
@@ -128,13 +128,13 @@ fn a_post_comes_between() {
 
 #[test]
 fn post_does_not_take_capacity_from_a_waiting_sender() {
-    bounded(3, a_post_comes_between);
+    bounded(3, post_races_with_a_waiter);
 }
 
 #[test]
 fn posts_must_respect_the_wait_queue() {
     must_fail("capacity: a taker overtakes a waiter", || {
-        bounded(3, a_post_comes_between)
+        bounded(3, post_races_with_a_waiter)
     });
 }
 
@@ -169,7 +169,7 @@ fn closing_must_wake_the_waiters() {
 
 /// The owner waits for two items. One is in the mailbox, and the capacity for the other is
 /// reserved. A waiting sender must wake the owner.
-fn the_owner_wants_more_than_can_come() {
+fn owner_awaits_more_than_the_capacity() {
     let (mut mailbox, poster) = bound(2);
     let mut held = Careful::new(poster.batch());
     held.push(9).unwrap();
@@ -184,19 +184,19 @@ fn the_owner_wants_more_than_can_come() {
 
 #[test]
 fn owner_does_not_sleep_while_a_sender_waits() {
-    bounded(3, the_owner_wants_more_than_can_come);
+    bounded(3, owner_awaits_more_than_the_capacity);
 }
 
 #[test]
 fn waiting_sender_must_wake_the_owner() {
     let failure = must_fail("capacity: waiting wakes no owner", || {
-        bounded(3, the_owner_wants_more_than_can_come)
+        bounded(3, owner_awaits_more_than_the_capacity)
     });
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
 /// All capacity is reserved, and a sender waits. Then part of the reservation is posted lazily.
-fn a_lazy_post_comes_while_one_waits() {
+fn lazy_post_while_a_sender_waits() {
     let (mut mailbox, poster) = bound(2);
     let [mut first, mut held] = [0, 9].map(|number| {
         let mut batch = poster.batch();
@@ -219,13 +219,13 @@ fn a_lazy_post_comes_while_one_waits() {
 
 #[test]
 fn lazy_post_wakes_the_owner_while_a_sender_waits() {
-    bounded(3, a_lazy_post_comes_while_one_waits);
+    bounded(3, lazy_post_while_a_sender_waits);
 }
 
 #[test]
 fn lazy_post_must_see_a_waiting_sender() {
     let failure = must_fail("capacity: a lazy post overlooks the waiters", || {
-        bounded(3, a_lazy_post_comes_while_one_waits)
+        bounded(3, lazy_post_while_a_sender_waits)
     });
     assert!(failure.contains("deadlock"), "{failure}");
 }

@@ -104,7 +104,7 @@ fn receiving_a_wake_up_needs_its_acquire() {
 }
 
 /// One thread wakes twice, the second time possibly during the poll that the first wake caused.
-fn a_wake_meets_the_poll() {
+fn wake_races_with_the_poll() {
     let mut owner = owner();
     let flag: Arc<AtomicBool> = Arc::default();
     let (handle, waker) = lured(&mut owner, [flag.clone()]);
@@ -120,19 +120,19 @@ fn a_wake_meets_the_poll() {
 
 #[test]
 fn a_wake_during_the_poll_makes_another_one() {
-    bounded(3, a_wake_meets_the_poll);
+    bounded(3, wake_races_with_the_poll);
 }
 
 #[test]
 fn a_wake_up_must_be_cleared_before_the_poll() {
     let failure = must_fail("local: cleared after the poll", || {
-        bounded(3, a_wake_meets_the_poll)
+        bounded(3, wake_races_with_the_poll)
     });
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
 /// The set and the mailbox are dropped while a thread wakes.
-fn a_wake_meets_the_end() {
+fn wake_races_with_the_end() {
     let mut owner = owner();
     let (handle, waker) = lured(&mut owner, [Arc::default()]);
     let thread = spawn(move || waker.wake());
@@ -144,11 +144,11 @@ fn a_wake_meets_the_end() {
 
 #[test]
 fn wake_may_follow_the_end_of_its_set_and_mailbox() {
-    bounded(3, a_wake_meets_the_end);
+    bounded(3, wake_races_with_the_end);
 }
 
 /// Another thread cancels a future while it is woken, received and polled.
-fn a_cancel_meets_the_poll() {
+fn cancel_races_with_the_poll() {
     let mut owner = owner();
     let flag: Arc<AtomicBool> = Arc::default();
     let handle = owner.1.spawn_local(std::future::pending::<()>());
@@ -179,11 +179,11 @@ fn lured_behind(
 
 #[test]
 fn a_future_that_is_cancelled_ends() {
-    bounded(2, a_cancel_meets_the_poll);
+    bounded(2, cancel_races_with_the_poll);
 }
 
 /// A closure of a dedicated worker starts while it is cancelled. Then the worker is dropped.
-fn a_cancel_meets_the_start() {
+fn cancel_races_with_the_start() {
     let worker = Careful::new(Worker::builder("model").build().unwrap());
     let nr_run = Arc::new(AtomicU32::new(0));
     let theirs = nr_run.clone();
@@ -196,12 +196,12 @@ fn a_cancel_meets_the_start() {
 
 #[test]
 fn a_closure_runs_or_was_cancelled_in_time() {
-    bounded(2, a_cancel_meets_the_start);
+    bounded(2, cancel_races_with_the_start);
 }
 
 #[test]
 fn start_must_check_for_a_cancel_in_its_transition() {
     must_fail("local: a start overlooks the cancel", || {
-        bounded(2, a_cancel_meets_the_start)
+        bounded(2, cancel_races_with_the_start)
     });
 }

@@ -11,7 +11,7 @@ use sync::{
 use crate::support::{exhaustive, machine, plain, spawn};
 
 /// An item is queued while the queue changes its pool. Then both pools run their items.
-fn an_item_meets_a_change() {
+fn item_races_with_a_change() {
     let machine = machine(2, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
     let nr_runs = Arc::new(AtomicUsize::new(0));
@@ -37,12 +37,12 @@ fn an_item_meets_a_change() {
 
 #[test]
 fn items_follow_the_routes_and_none_is_lost() {
-    exhaustive(an_item_meets_a_change);
+    exhaustive(item_races_with_a_change);
 }
 
 #[test]
 fn new_routes_must_be_published() {
     must_fail("routes: relaxed publish", || {
-        exhaustive(an_item_meets_a_change)
+        exhaustive(item_races_with_a_change)
     });
 }

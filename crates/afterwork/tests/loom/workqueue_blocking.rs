@@ -14,7 +14,7 @@ fn blocks_for_another() {
 }
 
 /// The monitor finds the only worker asleep. It wakes, takes an item, and is needed again.
-fn seen_asleep_and_back() {
+fn sampled_asleep_then_awake() {
     let machine = machine(1, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.start_workers(1);
@@ -53,10 +53,12 @@ fn blocking_needs_its_recheck() {
 
 #[test]
 fn sleeping_worker_is_counted_again_when_it_takes_a_batch() {
-    bounded(2, seen_asleep_and_back);
+    bounded(2, sampled_asleep_then_awake);
 }
 
 #[test]
 fn worker_counted_as_asleep_for_ever_is_detected() {
-    must_fail("take: still asleep", || bounded(2, seen_asleep_and_back));
+    must_fail("take: still asleep", || {
+        bounded(2, sampled_asleep_then_awake)
+    });
 }

@@ -26,7 +26,7 @@ fn full(capacity: usize) -> Arc<Permits> {
 
 /// A capacity permit is released while one thread waits for it and another tries to acquire it. One
 /// of them acquires it at a time, and no thread waits while it is free.
-fn one_place() {
+fn one_permit() {
     let permits = full(1);
     let inside = Arc::new(AtomicBool::new(false));
     let hold = {
@@ -60,7 +60,7 @@ fn one_place() {
 }
 
 /// Two waiters. The first cancels while the permit is released, and the second acquires it.
-fn who_leaves() {
+fn waiter_that_leaves() {
     let permits = full(1);
     let context = &Context::from_waker(Waker::noop());
     let [first, mut second] = [(); 2].map(|()| {
@@ -177,12 +177,12 @@ fn a_cancelled_future_frees_its_capacity_once() {
 
 #[test]
 fn released_permit_is_granted_once() {
-    bounded(3, one_place);
+    bounded(3, one_permit);
 }
 
 #[test]
 fn leaving_waiter_passes_its_permit_on() {
-    exhaustive(who_leaves);
+    exhaustive(waiter_that_leaves);
 }
 
 #[test]
@@ -198,32 +198,34 @@ fn item_releases_its_permit_once() {
 
 #[test]
 fn joining_the_capacity_queue_needs_a_recheck() {
-    must_fail("capacity: no check after joining", || bounded(3, one_place));
+    must_fail("capacity: no check after joining", || {
+        bounded(3, one_permit)
+    });
 }
 
 #[test]
 fn release_that_overlooks_the_wait_queue_is_detected() {
     must_fail("capacity: a release overlooks the waiters", || {
-        bounded(3, one_place)
+        bounded(3, one_permit)
     });
 }
 
 #[test]
 fn a_recount_must_not_read_an_old_count() {
     must_fail("room: a recount reads an old word", || {
-        bounded(3, one_place)
+        bounded(3, one_permit)
     });
 }
 
 #[test]
 fn permit_granted_twice_is_detected() {
-    must_fail("capacity: admits too many", || bounded(3, one_place));
+    must_fail("capacity: admits too many", || bounded(3, one_permit));
 }
 
 #[test]
 fn permit_lost_with_its_waiter_is_detected() {
     must_fail("capacity: a leaving waiter keeps its permit", || {
-        exhaustive(who_leaves)
+        exhaustive(waiter_that_leaves)
     });
 }
 

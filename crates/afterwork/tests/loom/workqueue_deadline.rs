@@ -27,7 +27,7 @@ fn counter() -> &'static AtomicU32 {
 
 /// The deadline expires while a worker reaches the item and its owner waits or cancels. With a
 /// cancel handle, another thread cancels at the same time.
-fn comes_at(cancels: bool, has_handle: bool) {
+fn due_at(cancels: bool, has_handle: bool) {
     let (_machine, queue) = queue(1, false);
     let runs = counter();
     let mut canceller = CancelHandle::default();
@@ -112,17 +112,17 @@ fn task_awaiting_an_item_must_have_a_timer() {
 
 #[test]
 fn an_item_is_started_or_expires() {
-    bounded(2, || comes_at(false, false));
+    bounded(2, || due_at(false, false));
 }
 
 #[test]
 fn a_cancel_handle_and_a_deadline_end_an_item_once() {
-    bounded(2, || comes_at(false, true));
+    bounded(2, || due_at(false, true));
 }
 
 #[test]
 fn an_item_with_a_deadline_is_cancelled_once() {
-    bounded(2, || comes_at(true, false));
+    bounded(2, || due_at(true, false));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn an_item_whose_deadline_is_over_never_starts() {
 #[test]
 fn expiry_of_a_started_item_is_found() {
     must_fail("deadline: expires a started item", || {
-        bounded(2, || comes_at(false, false))
+        bounded(2, || due_at(false, false))
     });
 }
 

@@ -28,7 +28,7 @@ fn one_item() -> (Arc<Machine>, Workqueue, DelayedWork, Arc<AtomicU32>) {
 }
 
 /// Fires due timers on another thread while `meet` acts on the item, then runs the waiting items.
-fn fire_beside<R>(
+fn fire_during<R>(
     (machine, queue, work, count): (Arc<Machine>, Workqueue, DelayedWork, Arc<AtomicU32>),
     meet: impl FnOnce(&Workqueue, &DelayedWork) -> R,
     check: impl FnOnce(R, &DelayedWork, &dyn Fn() -> u32),
@@ -52,8 +52,8 @@ fn fire_beside<R>(
     wind_up(queue);
 }
 
-fn cancel_meets_firing() {
-    fire_beside(
+fn cancel_races_with_firing() {
+    fire_during(
         one_item(),
         |_, work| work.cancel(),
         |cancelled, work, runs| {
@@ -65,11 +65,11 @@ fn cancel_meets_firing() {
 
 #[test]
 fn timer_is_either_cancelled_or_fires() {
-    bounded(3, cancel_meets_firing);
+    bounded(3, cancel_races_with_firing);
 }
 
-fn requeue_meets_firing() {
-    fire_beside(
+fn requeue_races_with_firing() {
+    fire_during(
         one_item(),
         |queue, work| queue.enqueue_after(work, Duration::ZERO),
         |queued, _, runs| assert_eq!(runs(), 1 + u32::from(queued)),
@@ -78,18 +78,18 @@ fn requeue_meets_firing() {
 
 #[test]
 fn an_item_is_armed_or_pending_and_never_both_or_neither() {
-    bounded(3, requeue_meets_firing);
+    bounded(3, requeue_races_with_firing);
 }
 
 #[test]
 fn firing_must_claim_the_item_before_it_unlocks_the_timer() {
     must_fail("delayed: unlocks before it claims", || {
-        bounded(3, requeue_meets_firing);
+        bounded(3, requeue_races_with_firing);
     });
 }
 
-fn mod_meets_firing() {
-    fire_beside(
+fn mod_races_with_firing() {
+    fire_during(
         one_item(),
         |queue, work| queue.reschedule(work, LATER),
         |was_pending, work, runs| {
@@ -101,17 +101,17 @@ fn mod_meets_firing() {
 
 #[test]
 fn a_timer_that_was_changed_does_not_fire_at_its_former_time() {
-    bounded(3, mod_meets_firing);
+    bounded(3, mod_races_with_firing);
 }
 
 #[test]
 fn firing_must_check_for_a_change() {
     must_fail("delayed: fires a changed timer", || {
-        bounded(3, mod_meets_firing);
+        bounded(3, mod_races_with_firing);
     });
 }
 
-fn disable_meets_arming() {
+fn disable_races_with_arming() {
     let (machine, queue, work, count) = one_item();
     let arming = spawn({
         let (queue, work) = (queue.clone(), work.clone());
@@ -129,18 +129,18 @@ fn disable_meets_arming() {
 
 #[test]
 fn disabled_item_is_not_and_cannot_be_armed() {
-    bounded(3, disable_meets_arming);
+    bounded(3, disable_races_with_arming);
 }
 
 #[test]
 fn arming_must_check_that_the_item_is_enabled() {
     must_fail("delayed: arming overlooks disable", || {
-        bounded(3, disable_meets_arming);
+        bounded(3, disable_races_with_arming);
     });
 }
 
-fn disable_meets_firing() {
-    fire_beside(
+fn disable_races_with_firing() {
+    fire_during(
         one_item(),
         |_, work| work.disable(),
         |was_pending, work, runs| {
@@ -152,18 +152,18 @@ fn disable_meets_firing() {
 
 #[test]
 fn timer_fires_or_disable_reports_the_item_as_pending() {
-    bounded(3, disable_meets_firing);
+    bounded(3, disable_races_with_firing);
 }
 
 #[test]
 fn firing_must_leave_a_disabled_items_timer() {
     must_fail("delayed: firing overlooks disable", || {
-        bounded(3, disable_meets_firing);
+        bounded(3, disable_races_with_firing);
     });
 }
 
 /// A reaper fires the timer, because a cancelled enqueue left the item's link on a paused queue.
-fn mod_meets_a_reaper() {
+fn mod_races_with_a_reaper() {
     let (machine, other, work, count) = one_item();
     let paused = plain().build_in(machine.registry()).unwrap();
     paused.pause();
@@ -193,12 +193,12 @@ fn mod_meets_a_reaper() {
 
 #[test]
 fn a_timer_that_was_changed_is_not_fired_by_a_reaper() {
-    bounded(2, mod_meets_a_reaper);
+    bounded(2, mod_races_with_a_reaper);
 }
 
 #[test]
 fn reaper_must_check_for_a_change() {
     must_fail("delayed: fires a changed timer", || {
-        bounded(2, mod_meets_a_reaper);
+        bounded(2, mod_races_with_a_reaper);
     });
 }

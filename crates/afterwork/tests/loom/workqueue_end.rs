@@ -14,7 +14,7 @@ use crate::support::{bounded, machine, plain, spawn};
 const SOON: Duration = Duration::from_millis(1);
 
 /// One thread fires a timer, one drops the queue's last handle, and a worker runs the items.
-fn timer_meets_end() {
+fn timer_races_with_end() {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.start_workers(1);
@@ -43,19 +43,19 @@ fn timer_meets_end() {
 
 #[test]
 fn a_queue_does_not_end_while_a_timer_leaves_an_item() {
-    bounded(2, timer_meets_end);
+    bounded(2, timer_races_with_end);
 }
 
 #[test]
 fn end_must_wait_for_threads_that_push_items() {
     must_fail("queue: a lease without its queue", || {
-        bounded(2, timer_meets_end)
+        bounded(2, timer_races_with_end)
     });
 }
 
 /// One thread drops the last handle of a queue. Another drops the last handle of an item whose
 /// timer is armed there, or cancels it first. The last of them drops the values that the item owns.
-fn far_timer_meets_end(cancels: bool) {
+fn far_timer_races_with_end(cancels: bool) {
     struct Owned(Arc<AtomicU32>);
     impl Drop for Owned {
         fn drop(&mut self) {
@@ -83,14 +83,14 @@ fn far_timer_meets_end(cancels: bool) {
 
 #[test]
 fn delayed_items_are_dropped_with_their_queue() {
-    bounded(2, || far_timer_meets_end(true));
-    bounded(2, || far_timer_meets_end(false));
+    bounded(2, || far_timer_races_with_end(true));
+    bounded(2, || far_timer_races_with_end(false));
 }
 
 #[test]
 fn end_must_check_the_timer_wheel() {
     must_fail("end: leaves its timers", || {
-        bounded(2, || far_timer_meets_end(false))
+        bounded(2, || far_timer_races_with_end(false))
     });
 }
 

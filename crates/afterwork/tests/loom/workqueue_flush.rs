@@ -11,7 +11,7 @@ use sync::{
 
 use crate::support::{Plain, bounded, machine, plain, queue, spawn, wind_up};
 
-fn flush_beside_a_worker() {
+fn flush_races_with_a_worker() {
     let (_machine, queue) = queue(1, false);
     let ran = Arc::new(Plain::default());
     let run = ran.clone();
@@ -24,26 +24,26 @@ fn flush_beside_a_worker() {
 
 #[test]
 fn queue_flush_sees_writes_of_the_run() {
-    bounded(2, flush_beside_a_worker);
+    bounded(2, flush_races_with_a_worker);
 }
 
 #[test]
 fn flush_must_adopt_the_injector() {
     must_fail("flush: forgets the injector", || {
-        bounded(2, flush_beside_a_worker);
+        bounded(2, flush_races_with_a_worker);
     });
 }
 
 #[test]
 fn last_item_of_a_color_must_notify() {
     must_fail("flush: the last item of a color does not notify", || {
-        bounded(2, flush_beside_a_worker);
+        bounded(2, flush_races_with_a_worker);
     });
 }
 
 /// A joiner runs its item while another thread flushes the queue. If `adopted`, the flusher acts as
 /// a worker first, so the joiner cannot take the item off its list.
-fn flush_beside_a_helper(adopted: bool) {
+fn flush_races_with_a_helper(adopted: bool) {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().help(true).build_in(machine.registry()).unwrap();
     // No worker is requested until a thread calls `help_out`.
@@ -79,33 +79,33 @@ fn flush_beside_a_helper(adopted: bool) {
 
 #[test]
 fn flush_waits_for_all_items_queued_before_it() {
-    bounded(3, || flush_beside_a_helper(false));
+    bounded(3, || flush_races_with_a_helper(false));
 }
 
 #[test]
 fn flush_must_check_for_helpers_after_the_injector() {
     must_fail("flush: no fence", || {
-        bounded(3, || flush_beside_a_helper(false));
+        bounded(3, || flush_races_with_a_helper(false));
     });
 }
 
 #[test]
 fn a_flush_must_wait_for_helpers() {
     must_fail("flush: forgets the helpers", || {
-        bounded(3, || flush_beside_a_helper(false));
+        bounded(3, || flush_races_with_a_helper(false));
     });
 }
 
 #[test]
 fn last_helper_must_notify() {
     must_fail("flush: the last helper does not notify", || {
-        bounded(3, || flush_beside_a_helper(false));
+        bounded(3, || flush_races_with_a_helper(false));
     });
 }
 
 #[test]
 fn flush_waits_for_a_helper_whose_link_a_worker_popped() {
-    bounded(2, || flush_beside_a_helper(true));
+    bounded(2, || flush_races_with_a_helper(true));
 }
 
 /// Queues `work` so that its joiner cannot take it off its list. Another thread flushes the queue.
@@ -122,7 +122,7 @@ fn enqueue_and_flush(queue: &Workqueue, work: &Work, done: Arc<AtomicBool>) -> J
 
 /// A worker pops an item while its joiner runs it, during a flush that may have begun before that
 /// run. The run itself acts as the worker, which saves the model a thread.
-fn a_worker_meets_what_is_helped() {
+fn worker_races_with_a_helped_item() {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().help(true).build_in(machine.registry()).unwrap();
     machine.pretend_busy(true);
@@ -143,13 +143,13 @@ fn a_worker_meets_what_is_helped() {
 
 #[test]
 fn flush_waits_for_a_helper_that_started_after_it() {
-    bounded(2, a_worker_meets_what_is_helped);
+    bounded(2, worker_races_with_a_helped_item);
 }
 
 #[test]
 fn tombstone_of_a_helped_item_must_count_until_the_run_ends() {
     must_fail("item: forgets a helper's link", || {
-        bounded(2, a_worker_meets_what_is_helped);
+        bounded(2, worker_races_with_a_helped_item);
     });
 }
 

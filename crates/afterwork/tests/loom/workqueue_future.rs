@@ -73,7 +73,7 @@ impl Drop for Lure {
 }
 
 /// The wake arrives during the first poll or after it.
-fn wake_meets_the_end_of_the_poll() {
+fn wake_races_with_the_end_of_the_poll() {
     let (_machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());
     let handle = queue.spawn_async(Lure(shared.clone()));
@@ -86,18 +86,18 @@ fn wake_meets_the_end_of_the_poll() {
 
 #[test]
 fn a_wake_during_a_poll_or_after_it_brings_another_poll() {
-    bounded(2, wake_meets_the_end_of_the_poll);
+    bounded(2, wake_races_with_the_end_of_the_poll);
 }
 
 #[test]
 fn end_of_a_poll_must_check_for_a_wake() {
     must_fail("future: suspend forgets the wake", || {
-        bounded(2, wake_meets_the_end_of_the_poll);
+        bounded(2, wake_races_with_the_end_of_the_poll);
     });
 }
 
 /// Two wakes, of which the second may find the future pending, and two workers.
-fn wake_meets_wake() {
+fn wake_races_with_wake() {
     let (_machine, queue) = queue(2);
     let shared = Arc::new(Shared::default());
     let handle = queue.spawn_async(Lure(shared.clone()));
@@ -112,18 +112,18 @@ fn wake_meets_wake() {
 
 #[test]
 fn next_poll_sees_writes_before_a_wake_of_a_pending_future() {
-    bounded(1, wake_meets_wake);
+    bounded(1, wake_races_with_wake);
 }
 
 #[test]
 fn wake_that_finds_the_future_pending_must_be_a_transition() {
     must_fail("future: pending is no transition", || {
-        bounded(1, wake_meets_wake)
+        bounded(1, wake_races_with_wake)
     });
 }
 
 /// One thread wakes, the other cancels.
-fn wake_meets_cancel() {
+fn wake_races_with_cancel() {
     let (_machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());
     let mut handle = queue.spawn_async(Lure(shared.clone()));
@@ -148,11 +148,11 @@ fn wake_meets_cancel() {
 
 #[test]
 fn cancelled_future_is_dropped_once_despite_wakes() {
-    bounded(1, wake_meets_cancel);
+    bounded(1, wake_races_with_cancel);
 }
 
 /// No thread wakes. The cancel arrives before, during or after the first poll.
-fn cancel_meets_the_end_of_the_poll() {
+fn cancel_races_with_the_end_of_the_poll() {
     let (_machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());
     let mut handle = queue.spawn_async(Lure(shared.clone()));
@@ -165,7 +165,7 @@ fn cancel_meets_the_end_of_the_poll() {
 
 #[test]
 fn cancelled_future_ends_without_a_wake() {
-    bounded(2, cancel_meets_the_end_of_the_poll);
+    bounded(2, cancel_races_with_the_end_of_the_poll);
 }
 
 /// The cancel finds the future pending after its first poll, or in its second.
@@ -193,7 +193,7 @@ fn a_cancel_that_moves_a_polled_future_is_found() {
 }
 
 /// Two threads cancel, and a worker may poll first. The future ends once and is dropped once.
-fn cancel_meets_cancel() {
+fn cancel_races_with_cancel() {
     let (_machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());
     let mut canceller = afterwork::workqueue::CancelHandle::default();
@@ -212,11 +212,11 @@ fn cancel_meets_cancel() {
 
 #[test]
 fn a_future_that_two_threads_cancel_ends_once() {
-    bounded(1, cancel_meets_cancel);
+    bounded(1, cancel_races_with_cancel);
 }
 
 /// One thread awaits the future while another cancels it, and a worker may poll it first.
-fn cancel_meets_a_task() {
+fn cancel_races_with_a_task() {
     let (machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());
     let mut canceller = afterwork::workqueue::CancelHandle::default();
@@ -236,32 +236,32 @@ fn cancel_meets_a_task() {
 
 #[test]
 fn a_task_gets_the_outcome_of_a_cancelled_future() {
-    bounded(1, cancel_meets_a_task);
+    bounded(1, cancel_races_with_a_task);
 }
 
 #[test]
 fn a_cancel_that_does_not_wake_the_task_is_found() {
     must_fail("future: a cancel forgets its task", || {
-        bounded(1, cancel_meets_a_task);
+        bounded(1, cancel_races_with_a_task);
     });
 }
 
 #[test]
 fn a_cancelled_future_without_an_outcome_is_found() {
     must_fail("future: a cancel ends it without an outcome", || {
-        bounded(1, cancel_meets_a_task);
+        bounded(1, cancel_races_with_a_task);
     });
 }
 
 #[test]
 fn cancel_that_only_sets_a_flag_would_be_missed() {
     must_fail("future: a cancel is no wake", || {
-        bounded(2, cancel_meets_the_end_of_the_poll);
+        bounded(2, cancel_races_with_the_end_of_the_poll);
     });
 }
 
 /// The future completes while another thread drops its last waker, and no handle exists.
-fn last_waker_meets_the_end() {
+fn last_waker_races_with_the_end() {
     let (_machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());
     shared.ready.store(true, Ordering::Relaxed);
@@ -275,18 +275,18 @@ fn last_waker_meets_the_end() {
 
 #[test]
 fn the_last_waker_and_the_end_of_a_future_free_it_once() {
-    bounded(2, last_waker_meets_the_end);
+    bounded(2, last_waker_races_with_the_end);
 }
 
 #[test]
 fn future_that_its_end_does_not_free_is_detected() {
     must_fail("item: completion never frees", || {
-        bounded(2, last_waker_meets_the_end);
+        bounded(2, last_waker_races_with_the_end);
     });
 }
 
 /// The last waker is dropped while the future suspends, so no thread can wake it again.
-fn last_waker_meets_the_suspension() {
+fn last_waker_races_with_the_suspension() {
     let (_machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());
     drop(queue.spawn_async(Lure(shared.clone())));
@@ -297,18 +297,18 @@ fn last_waker_meets_the_suspension() {
 
 #[test]
 fn unwakable_future_is_dropped_once_and_releases_its_queue() {
-    bounded(2, last_waker_meets_the_suspension);
+    bounded(2, last_waker_races_with_the_suspension);
 }
 
 #[test]
 fn leaked_unwakable_future_would_be_detected() {
     must_fail("future: suspend never frees", || {
-        bounded(2, last_waker_meets_the_suspension);
+        bounded(2, last_waker_races_with_the_suspension);
     });
 }
 
 /// The queue is dropped while a waker queues its future.
-fn wake_meets_the_end_of_the_queue() {
+fn wake_races_with_the_end_of_the_queue() {
     let (_machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());
     drop(queue.spawn_async(Lure(shared.clone())));
@@ -331,12 +331,12 @@ fn wake_meets_the_end_of_the_queue() {
 
 #[test]
 fn queue_is_not_destroyed_before_its_futures_have_ended() {
-    bounded(1, wake_meets_the_end_of_the_queue);
+    bounded(1, wake_races_with_the_end_of_the_queue);
 }
 
 #[test]
 fn a_future_that_waits_must_keep_its_count() {
     must_fail("future: no held pwq", || {
-        bounded(1, wake_meets_the_end_of_the_queue);
+        bounded(1, wake_races_with_the_end_of_the_queue);
     });
 }

@@ -119,7 +119,7 @@ fn enqueue_of_a_pending_item_must_be_a_transition() {
 }
 
 /// A cancel races with the worker; afterwards the item is queued again.
-fn cancel_meets_pop() {
+fn cancel_races_with_pop() {
     let (_machine, queue) = queue(1, false);
     let (work, count) = counting();
     assert!(queue.enqueue(&work));
@@ -132,11 +132,11 @@ fn cancel_meets_pop() {
 
 #[test]
 fn item_is_either_cancelled_or_runs() {
-    bounded(3, cancel_meets_pop);
+    bounded(3, cancel_races_with_pop);
 }
 
 /// Two items are cancelled, which removes tombstones, and one of them is queued again.
-fn reaped_beside_an_enqueue() {
+fn reaped_during_an_enqueue() {
     let (_machine, queue) = queue(1, false);
     let (first, count_first) = counting();
     let (second, count_second) = counting();
@@ -158,13 +158,13 @@ fn reaped_beside_an_enqueue() {
 
 #[test]
 fn a_tombstone_is_reaped_or_queued_again() {
-    bounded(1, reaped_beside_an_enqueue);
+    bounded(1, reaped_during_an_enqueue);
 }
 
 #[test]
 fn tombstone_removal_must_see_enqueuers() {
     must_fail("reap: overlooks an enqueuer", || {
-        bounded(1, reaped_beside_an_enqueue);
+        bounded(1, reaped_during_an_enqueue);
     });
 }
 
@@ -200,7 +200,7 @@ fn nothing_runs_after_cancel_sync() {
 }
 
 /// Disabling races with queueing, and with the run.
-fn disable_meets_enqueue() {
+fn disable_races_with_enqueue() {
     let (_machine, queue) = queue(1, false);
     let (work, count) = counting();
     let enqueuer = spawn({
@@ -218,18 +218,18 @@ fn disable_meets_enqueue() {
 
 #[test]
 fn disabled_item_is_not_and_cannot_be_pending() {
-    bounded(2, disable_meets_enqueue);
+    bounded(2, disable_races_with_enqueue);
 }
 
 #[test]
 fn disable_must_wait_for_an_earlier_enqueuer() {
     must_fail("cancel: overlooks a claim", || {
-        bounded(2, disable_meets_enqueue);
+        bounded(2, disable_races_with_enqueue);
     });
 }
 
 /// Flushes a run that queues its own item and cancels it again.
-fn flush_beside_a_cancel() {
+fn flush_races_with_a_cancel() {
     let (_machine, queue) = queue(1, false);
     let (started, ended) = (
         Arc::new(Barred::default()),
@@ -258,13 +258,13 @@ fn flush_beside_a_cancel() {
 
 #[test]
 fn flush_waits_for_the_run_when_the_requeue_is_cancelled() {
-    bounded(2, flush_beside_a_cancel);
+    bounded(2, flush_races_with_a_cancel);
 }
 
 #[test]
 fn cancel_must_not_count_as_the_end_of_the_run() {
     must_fail("item: a cancel ends the run", || {
-        bounded(2, flush_beside_a_cancel);
+        bounded(2, flush_races_with_a_cancel);
     });
 }
 
@@ -331,7 +331,7 @@ fn joiner_gets_the_return_value_of_the_closure() {
 }
 
 /// The handle is dropped, or cancels, before, during or after the run of the closure.
-fn handle_goes(cancel: bool) {
+fn handle_is_dropped(cancel: bool) {
     let (_machine, queue) = queue(1, false);
     let dropped = Arc::new(AtomicUsize::new(0));
     struct Counted(Arc<AtomicUsize>);
@@ -354,8 +354,8 @@ fn handle_goes(cancel: bool) {
 
 #[test]
 fn a_closure_and_its_result_are_dropped_once() {
-    bounded(3, || handle_goes(false));
-    bounded(3, || handle_goes(true));
+    bounded(3, || handle_is_dropped(false));
+    bounded(3, || handle_is_dropped(true));
 }
 
 struct Task(Unparker);
@@ -398,7 +398,7 @@ fn the_end_of_a_run_must_wake_the_task() {
 }
 
 /// The queue is dropped while a joiner, or one of the workers, runs an item of it.
-fn queue_goes_beside_a_helper(nr_workers: usize) {
+fn queue_is_destroyed_during_a_helper(nr_workers: usize) {
     let (_machine, queue) = queue(nr_workers, true);
     let done = Arc::new(AtomicBool::new(false));
     let work = Work::new({
@@ -417,27 +417,27 @@ fn queue_goes_beside_a_helper(nr_workers: usize) {
 
 #[test]
 fn queue_is_not_destroyed_before_its_items_have_run() {
-    bounded(1, || queue_goes_beside_a_helper(1));
+    bounded(1, || queue_is_destroyed_during_a_helper(1));
 }
 
 #[test]
 fn drain_must_check_the_seats_after_the_injector() {
     must_fail("drain: no fence", || {
-        bounded(1, || queue_goes_beside_a_helper(1));
+        bounded(1, || queue_is_destroyed_during_a_helper(1));
     });
 }
 
 #[test]
 fn drain_must_see_writes_of_seat_holders() {
     must_fail("drain: relaxed read of the seats", || {
-        bounded(1, || queue_goes_beside_a_helper(1));
+        bounded(1, || queue_is_destroyed_during_a_helper(1));
     });
 }
 
 #[test]
 fn a_drain_must_wait_for_helpers() {
     must_fail("drain: forgets the seat holders", || {
-        bounded(2, || queue_goes_beside_a_helper(0));
+        bounded(2, || queue_is_destroyed_during_a_helper(0));
     });
 }
 

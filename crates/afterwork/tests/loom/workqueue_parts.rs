@@ -104,7 +104,7 @@ fn taking_injected_items_needs_acquire() {
 
 /// A thread learns of an item before its push, for example from its state, and takes it back from
 /// above another one. That thread starts last: see `inject`.
-fn take_back_beside_the_push() {
+fn recall_races_with_the_push() {
     let injected = Arc::new(Injected::default());
     injected.push(0, 0);
     let item = Injected::make(1, 0);
@@ -122,13 +122,13 @@ fn take_back_beside_the_push() {
 
 #[test]
 fn item_recalled_during_its_push_leaves_no_gap() {
-    exhaustive(take_back_beside_the_push);
+    exhaustive(recall_races_with_the_push);
 }
 
 #[test]
 fn recalling_an_item_must_see_its_push() {
     must_fail("inject: relaxed read", || {
-        exhaustive(take_back_beside_the_push);
+        exhaustive(recall_races_with_the_push);
     });
 }
 
@@ -212,7 +212,7 @@ fn all_seated() -> Gates {
 }
 
 /// A seat is released to a seat cache while the other node requests it, and finds or receives it.
-fn a_stock_meets_a_line() {
+fn stock_races_with_a_waiter() {
     let gates = all_seated();
     let other = spawn({
         let gates = gates.at(1);
@@ -229,7 +229,7 @@ fn a_stock_meets_a_line() {
 }
 
 /// A runner releases its seat to a seat cache. A drain sees the effects of the run, or is notified.
-fn a_stock_meets_a_drain() {
+fn stock_races_with_a_drain() {
     let (gates, has_run) = (Gates::with_stocks(4), Arc::new(AtomicU32::new(0)));
     assert!(gates.try_enter(), "and the stocks are open");
     let runner = spawn({
@@ -247,7 +247,7 @@ fn a_stock_meets_a_drain() {
 }
 
 /// A helper that a seat cache counts ends. A flush sees the effects of the run, or is notified.
-fn a_stock_meets_a_flush() {
+fn stock_races_with_a_flush() {
     let (gates, has_run) = (Gates::with_stocks(4), Arc::new(AtomicU32::new(0)));
     assert!(gates.try_enter(), "and the stocks are open");
     assert_eq!(gates.leave(), None, "and one seat is kept");
@@ -273,47 +273,47 @@ fn a_stock_meets_a_flush() {
 
 #[test]
 fn cached_seat_is_found_by_a_waiter() {
-    exhaustive(a_stock_meets_a_line);
+    exhaustive(stock_races_with_a_waiter);
 }
 
 #[test]
 fn drain_sees_writes_of_holders_of_cached_seats() {
-    exhaustive(a_stock_meets_a_drain);
+    exhaustive(stock_races_with_a_drain);
 }
 
 #[test]
 fn flush_sees_writes_of_helpers_counted_in_stocks() {
-    exhaustive(a_stock_meets_a_flush);
+    exhaustive(stock_races_with_a_flush);
 }
 
 #[test]
 fn stocks_that_are_not_closed_are_found() {
     must_fail("stock: a wait queue leaves it open", || {
-        exhaustive(a_stock_meets_a_line)
+        exhaustive(stock_races_with_a_waiter)
     });
     must_fail("stock: a drain leaves it open", || {
-        exhaustive(a_stock_meets_a_drain)
+        exhaustive(stock_races_with_a_drain)
     });
     must_fail("stock: a flush leaves it open", || {
-        exhaustive(a_stock_meets_a_flush)
+        exhaustive(stock_races_with_a_flush)
     });
 }
 
 #[test]
 fn closing_stocks_must_see_writes_and_be_notified() {
     must_fail("stock: relaxed transitions", || {
-        exhaustive(a_stock_meets_a_drain)
+        exhaustive(stock_races_with_a_drain)
     });
     must_fail("stock: relaxed read of the helpers", || {
-        exhaustive(a_stock_meets_a_flush)
+        exhaustive(stock_races_with_a_flush)
     });
     must_fail("stock: the last helper does not notify", || {
-        exhaustive(a_stock_meets_a_flush)
+        exhaustive(stock_races_with_a_flush)
     });
 }
 
 /// The owner uses its value twice, and the collector checks twice. Each takes the whole value.
-fn owner_meets_scanner() {
+fn owner_races_with_scanner() {
     let shared_count = Arc::new(SharedCount::default());
     let owner = spawn({
         let shared_count = shared_count.clone();
@@ -327,48 +327,52 @@ fn owner_meets_scanner() {
 
 #[test]
 fn owner_and_scanner_never_use_the_data_together() {
-    exhaustive(owner_meets_scanner);
+    exhaustive(owner_races_with_scanner);
 }
 
 #[test]
 fn scanner_must_execute_a_barrier() {
     must_fail("biased: scans without a barrier", || {
-        exhaustive(owner_meets_scanner);
+        exhaustive(owner_races_with_scanner);
     });
 }
 
 #[test]
 fn scanner_must_not_overlook_the_owner() {
     must_fail("biased: overlooks the owner", || {
-        exhaustive(owner_meets_scanner);
+        exhaustive(owner_races_with_scanner);
     });
 }
 
 #[test]
 fn scanner_must_not_take_data_that_was_taken_back() {
     must_fail("biased: overlooks a recall", || {
-        exhaustive(owner_meets_scanner);
+        exhaustive(owner_races_with_scanner);
     });
 }
 
 #[test]
 fn writes_of_the_owner_are_seen() {
-    must_fail("biased: relaxed leave", || exhaustive(owner_meets_scanner));
-    must_fail("biased: relaxed scan", || exhaustive(owner_meets_scanner));
+    must_fail("biased: relaxed leave", || {
+        exhaustive(owner_races_with_scanner)
+    });
+    must_fail("biased: relaxed scan", || {
+        exhaustive(owner_races_with_scanner)
+    });
 }
 
 #[test]
 fn writes_of_the_scanner_are_seen() {
     must_fail("biased: relaxed return", || {
-        exhaustive(owner_meets_scanner);
+        exhaustive(owner_races_with_scanner);
     });
     must_fail("biased: relaxed read of the ask", || {
-        exhaustive(owner_meets_scanner);
+        exhaustive(owner_races_with_scanner);
     });
 }
 
 /// A thread returns a value while the collector checks.
-fn remote_add_meets_scanner() {
+fn remote_add_races_with_scanner() {
     let shared_count = Arc::new(SharedCount::default());
     let adder = spawn({
         let shared_count = shared_count.clone();
@@ -381,11 +385,11 @@ fn remote_add_meets_scanner() {
 
 #[test]
 fn remote_addition_is_taken_or_notified() {
-    exhaustive(remote_add_meets_scanner);
+    exhaustive(remote_add_races_with_scanner);
     for twin in [
         "biased: adds without a barrier",
         "biased: adds without notifying",
     ] {
-        must_fail(twin, || exhaustive(remote_add_meets_scanner));
+        must_fail(twin, || exhaustive(remote_add_races_with_scanner));
     }
 }

@@ -133,7 +133,7 @@ fn forgotten_wake_up_is_detected() {
 }
 
 /// An item for a pool whose only worker is busy, while the monitor is about to disarm itself.
-fn pushed_while_the_watch_ends() {
+fn pushed_while_the_monitor_ends() {
     let mut machine = machine(1, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.pretend_busy(true);
@@ -155,18 +155,18 @@ fn pushed_while_the_watch_ends() {
 
 #[test]
 fn stuck_work_is_seen_by_the_monitor() {
-    exhaustive(pushed_while_the_watch_ends);
+    exhaustive(pushed_while_the_monitor_ends);
 }
 
 #[test]
 fn monitor_needs_its_fence() {
     must_fail("watch: no fence", || {
-        exhaustive(pushed_while_the_watch_ends)
+        exhaustive(pushed_while_the_monitor_ends)
     });
 }
 
 /// A worker is kicked and culled at the same time. A missing worker is created again.
-fn kick_meets_cull(nr_workers: usize) {
+fn kick_races_with_cull(nr_workers: usize) {
     let mut machine = machine(2, 2);
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.start_workers(nr_workers);
@@ -188,10 +188,10 @@ fn kick_meets_cull(nr_workers: usize) {
 
 #[test]
 fn a_kicked_worker_is_never_culled_and_its_item_is_run() {
-    bounded(2, || kick_meets_cull(1));
+    bounded(2, || kick_races_with_cull(1));
 }
 
 #[test]
 fn a_kick_must_claim() {
-    must_fail("kick: no claim", || bounded(2, || kick_meets_cull(1)));
+    must_fail("kick: no claim", || bounded(2, || kick_races_with_cull(1)));
 }

@@ -123,7 +123,7 @@ fn waiter_must_make_a_transition() {
 }
 
 /// The item is queued again, possibly during its run, and flushed, perhaps by helping.
-fn queued_beside_a_run(help: bool) {
+fn queued_during_a_run(help: bool) {
     let (_machine, queue) = queue(1, help);
     let job = job(count, None);
     assert!(job.queue(&queue));
@@ -136,13 +136,13 @@ fn queued_beside_a_run(help: bool) {
 
 #[test]
 fn raw_item_is_not_helped_during_its_run() {
-    bounded(2, || queued_beside_a_run(true));
+    bounded(2, || queued_during_a_run(true));
 }
 
 #[test]
 fn run_must_be_recorded_before_its_start() {
     must_fail("raw: a run is noted after its start", || {
-        bounded(2, || queued_beside_a_run(true));
+        bounded(2, || queued_during_a_run(true));
     });
 }
 
@@ -228,7 +228,7 @@ fn a_raw_item_that_queues_itself_is_idle_after_cancel_sync() {
 }
 
 /// One thread flushes while another cancels. The flush ends.
-fn cancelled_beside_a_flush() {
+fn cancelled_during_a_flush() {
     let (_machine, queue) = queue(1, false);
     let job = job(count, None);
     assert!(job.queue(&queue));
@@ -242,12 +242,12 @@ fn cancelled_beside_a_flush() {
 
 #[test]
 fn a_flush_of_a_raw_item_ends_when_it_is_cancelled() {
-    bounded(1, cancelled_beside_a_flush);
+    bounded(1, cancelled_during_a_flush);
 }
 
 #[test]
 fn cancel_must_notify_flushers() {
     must_fail("raw: a cancel forgets the waiters", || {
-        bounded(1, cancelled_beside_a_flush);
+        bounded(1, cancelled_during_a_flush);
     });
 }

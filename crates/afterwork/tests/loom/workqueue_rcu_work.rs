@@ -31,7 +31,7 @@ fn one_item() -> (Arc<Machine>, Workqueue, RcuWork, Arc<AtomicU32>) {
 }
 
 /// Ends the grace period on another thread while `meet` acts. Returns the run count and its result.
-fn end_beside<R>(meet: impl FnOnce(&Workqueue, &RcuWork) -> R) -> (u32, R) {
+fn end_during<R>(meet: impl FnOnce(&Workqueue, &RcuWork) -> R) -> (u32, R) {
     let (machine, queue, work, count) = one_item();
     assert!(queue.task().enqueue_rcu(&work));
     let sweeping = spawn(sweep);
@@ -49,31 +49,31 @@ fn end_beside<R>(meet: impl FnOnce(&Workqueue, &RcuWork) -> R) -> (u32, R) {
 #[test]
 fn cancel_prevents_or_undoes_queueing_by_a_grace_period() {
     bounded(2, || {
-        let (nr_runs, cancelled) = end_beside(|_, work| work.cancel());
+        let (nr_runs, cancelled) = end_during(|_, work| work.cancel());
         assert_eq!(nr_runs, u32::from(!cancelled));
     });
 }
 
-fn requeue_meets_the_end() {
-    let (nr_runs, queued) = end_beside(|queue, work| queue.task().enqueue_rcu(work));
+fn requeue_races_with_the_end() {
+    let (nr_runs, queued) = end_during(|queue, work| queue.task().enqueue_rcu(work));
     // The item stays pending: it waits for readers first and then for a worker.
     assert_eq!((nr_runs, queued), (1, false));
 }
 
 #[test]
 fn rcu_work_is_either_armed_or_pending() {
-    bounded(2, requeue_meets_the_end);
+    bounded(2, requeue_races_with_the_end);
 }
 
 #[test]
 fn grace_period_end_must_claim_the_item_before_unlocking_it() {
     must_fail("delayed: unlocks before it claims", || {
-        bounded(2, requeue_meets_the_end);
+        bounded(2, requeue_races_with_the_end);
     });
 }
 
 /// Flushes an item while another thread queues it.
-fn flush_meets_queueing() {
+fn flush_races_with_queueing() {
     rcu::synchronize();
     let machine = Arc::new(machine(1, 1));
     let queue = plain().help(true).build_in(machine.registry()).unwrap();
@@ -106,12 +106,12 @@ fn flush_meets_queueing() {
 
 #[test]
 fn flush_waits_for_an_item_with_an_unsubmitted_callback() {
-    bounded(2, flush_meets_queueing);
+    bounded(2, flush_races_with_queueing);
 }
 
 #[test]
 fn flush_must_ask_until_the_item_waits_no_more() {
     must_fail("rcu_work: flush asks once", || {
-        bounded(2, flush_meets_queueing);
+        bounded(2, flush_races_with_queueing);
     });
 }

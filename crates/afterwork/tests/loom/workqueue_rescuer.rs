@@ -29,7 +29,7 @@ fn called_to_sleep() {
 }
 
 /// A worker arrives just after the rescuer was called. There are one seat and two items.
-fn worker_comes_after_all() {
+fn late_worker_arrives() {
     let machine = machine(1, 1);
     let queue = plain().with_rescuer().max_active(1);
     let queue = queue.build_in(machine.registry()).unwrap();
@@ -65,12 +65,10 @@ fn call_that_notifies_before_it_writes_is_lost() {
 
 #[test]
 fn rescuer_and_a_late_worker_share_the_work() {
-    bounded(1, worker_comes_after_all);
+    bounded(1, late_worker_arrives);
 }
 
 #[test]
 fn rescuer_must_release_its_seat() {
-    must_fail("rescue: keeps its seat", || {
-        bounded(1, worker_comes_after_all)
-    });
+    must_fail("rescue: keeps its seat", || bounded(1, late_worker_arrives));
 }

@@ -16,7 +16,7 @@ use sync::{
 use crate::support::{Barred, Plain, bounded, exhaustive, queue, spawn, wind_up};
 
 /// A guest runs an item that writes and panics. The owner ends the scope and writes.
-fn end_meets_a_guest_that_panics() {
+fn end_races_with_a_panicking_guest() {
     let scope = OpenScope::new(false);
     let word = Arc::new(Plain::default());
     scope.bring({
@@ -39,32 +39,32 @@ fn end_meets_a_guest_that_panics() {
 
 #[test]
 fn a_scope_ends_after_its_guests() {
-    bounded(3, end_meets_a_guest_that_panics);
+    bounded(3, end_races_with_a_panicking_guest);
 }
 
 #[test]
 fn the_end_must_wait_for_guests() {
     must_fail("crew: the end overlooks guests", || {
-        bounded(3, end_meets_a_guest_that_panics);
+        bounded(3, end_races_with_a_panicking_guest);
     });
 }
 
 #[test]
 fn the_last_guest_must_wake_the_owner() {
     must_fail("crew: the last guest does not wake the owner", || {
-        bounded(3, end_meets_a_guest_that_panics);
+        bounded(3, end_races_with_a_panicking_guest);
     });
 }
 
 #[test]
 fn leaving_guest_must_publish_its_writes() {
     must_fail("crew: relaxed leave", || {
-        exhaustive(owner_takes_back_what_a_worker_starts);
+        exhaustive(owner_claims_the_item_that_a_worker_starts);
     });
 }
 
 /// An item is added while the only guest finds no more work and leaves.
-fn item_is_brought_while_a_guest_goes() {
+fn item_is_added_while_a_guest_leaves() {
     let scope = OpenScope::new(false);
     let is_started = Arc::new(AtomicBool::new(false));
     let guest = spawn(scope.ticket());
@@ -80,18 +80,18 @@ fn item_is_brought_while_a_guest_goes() {
 
 #[test]
 fn item_added_as_a_guest_leaves_is_run_or_gets_a_ticket() {
-    exhaustive(item_is_brought_while_a_guest_goes);
+    exhaustive(item_is_added_while_a_guest_leaves);
 }
 
 #[test]
 fn ticket_of_a_leaving_guest_must_not_count_as_help() {
     must_fail("crew: tickets of leaving guests are enough", || {
-        exhaustive(item_is_brought_while_a_guest_goes);
+        exhaustive(item_is_added_while_a_guest_leaves);
     });
 }
 
 /// The owner takes the closure back while a worker is about to start it.
-fn owner_takes_back_what_a_worker_starts() {
+fn owner_claims_the_item_that_a_worker_starts() {
     let word = Arc::new(Plain::default());
     let pair = OpenPair::new({
         let word = word.clone();
@@ -110,26 +110,26 @@ fn owner_takes_back_what_a_worker_starts() {
 
 #[test]
 fn a_closure_runs_once_whether_its_owner_or_a_worker_is_first() {
-    exhaustive(owner_takes_back_what_a_worker_starts);
+    exhaustive(owner_claims_the_item_that_a_worker_starts);
 }
 
 #[test]
 fn late_worker_must_not_enter() {
     must_fail("crew: a guest enters after the end", || {
-        exhaustive(owner_takes_back_what_a_worker_starts);
+        exhaustive(owner_claims_the_item_that_a_worker_starts);
     });
 }
 
 #[test]
 fn owner_must_wait_for_guests_that_entered_before_its_check() {
     must_fail("crew: the end overlooks guests", || {
-        exhaustive(owner_takes_back_what_a_worker_starts);
+        exhaustive(owner_claims_the_item_that_a_worker_starts);
     });
 }
 
 /// A guest adds an item and waits for it while the owner ends the scope. The owner must start the
 /// item, even if it sleeps or is about to sleep.
-fn guest_brings_an_item_to_a_sleeping_owner() {
+fn guest_adds_an_item_for_a_sleeping_owner() {
     let scope = OpenScope::new(false);
     let (gate, started) = (Arc::new(Barred::default()), Arc::new(Barred::default()));
     scope.bring({
@@ -152,18 +152,18 @@ fn guest_brings_an_item_to_a_sleeping_owner() {
 
 #[test]
 fn sleeping_owner_starts_an_item_added_by_a_guest() {
-    bounded(3, guest_brings_an_item_to_a_sleeping_owner);
+    bounded(3, guest_adds_an_item_for_a_sleeping_owner);
 }
 
 #[test]
 fn adding_an_item_must_wake_the_owner() {
     must_fail("scope: the owner is not woken", || {
-        bounded(3, guest_brings_an_item_to_a_sleeping_owner);
+        bounded(3, guest_adds_an_item_for_a_sleeping_owner);
     });
 }
 
 /// A guest takes two items off the stack. It starts the first, which waits for the second.
-fn items_are_left_in_the_list_by_a_guest() {
+fn guest_leaves_items_in_the_list() {
     let scope = OpenScope::new(false);
     let started = Arc::new(Barred::default());
     scope.bring({
@@ -187,18 +187,18 @@ fn items_are_left_in_the_list_by_a_guest() {
 
 #[test]
 fn sleeping_owner_leaves_no_item_in_the_list() {
-    bounded(3, items_are_left_in_the_list_by_a_guest);
+    bounded(3, guest_leaves_items_in_the_list);
 }
 
 #[test]
 fn owner_must_check_the_list_before_it_sleeps() {
     must_fail("scope: a mark next to items", || {
-        bounded(3, items_are_left_in_the_list_by_a_guest);
+        bounded(3, guest_leaves_items_in_the_list);
     });
 }
 
 /// The guest is inside when the owner adds an item. The owner wrote the item's data before.
-fn an_item_is_brought_to_a_guest() {
+fn item_is_added_for_a_guest() {
     let scope = OpenScope::new(false);
     let word = Arc::new(Plain::default());
     let guest = spawn({
@@ -216,13 +216,13 @@ fn an_item_is_brought_to_a_guest() {
 
 #[test]
 fn guest_sees_writes_before_its_item_was_added() {
-    bounded(3, an_item_is_brought_to_a_guest);
+    bounded(3, item_is_added_for_a_guest);
 }
 
 #[test]
 fn adding_an_item_must_publish_it() {
     must_fail("stack: relaxed push", || {
-        bounded(3, an_item_is_brought_to_a_guest);
+        bounded(3, item_is_added_for_a_guest);
     });
 }
 
@@ -259,7 +259,7 @@ fn an_item_must_wait_for_the_one_before_it() {
 }
 
 /// Two participants process three elements. Each element is processed once.
-fn two_work_at_a_range() {
+fn two_threads_share_a_range() {
     let range = OpenRange::new(3);
     let words: Arc<[Plain; 3]> = Arc::default();
     let work = |words: &[Plain; 3], at: usize| {
@@ -277,13 +277,13 @@ fn two_work_at_a_range() {
 
 #[test]
 fn each_element_of_a_range_is_one_participants() {
-    exhaustive(two_work_at_a_range);
+    exhaustive(two_threads_share_a_range);
 }
 
 #[test]
 fn participant_must_check_that_a_piece_is_still_available() {
     must_fail("pieces: a piece is taken without a check", || {
-        exhaustive(two_work_at_a_range);
+        exhaustive(two_threads_share_a_range);
     });
 }
 

@@ -26,7 +26,7 @@ fn is_cancelled<T>(outcome: &Result<T, JoinError>) -> bool {
 }
 
 /// One item was queued earlier, and another is being queued. No item runs before the end.
-fn cancel_all_meets_queueing() {
+fn cancel_all_races_with_queueing() {
     let machine = machine(1, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.pretend_busy(true);
@@ -49,18 +49,18 @@ fn cancel_all_meets_queueing() {
 
 #[test]
 fn earlier_items_are_cancelled_and_concurrent_ones_may_run() {
-    bounded(3, cancel_all_meets_queueing);
+    bounded(3, cancel_all_races_with_queueing);
 }
 
 #[test]
 fn cancel_all_must_check_the_injector() {
     must_fail("cancel all: forgets the injector", || {
-        bounded(3, cancel_all_meets_queueing);
+        bounded(3, cancel_all_races_with_queueing);
     });
 }
 
 /// A worker takes items that are being cancelled. Each is reported once.
-fn cancel_all_meets_a_worker() {
+fn cancel_all_races_with_a_worker() {
     let (_machine, queue) = queue(1, false);
     let ran = Arc::new(Plain::default());
     let runs = ran.clone();
@@ -75,11 +75,11 @@ fn cancel_all_meets_a_worker() {
 
 #[test]
 fn item_that_a_worker_takes_during_a_cancel_ends_once() {
-    bounded(2, cancel_all_meets_a_worker);
+    bounded(2, cancel_all_races_with_a_worker);
 }
 
 /// The first of two items in a worker's local batch cancels all items.
-fn an_item_cancels_what_its_worker_has_in_hand() {
+fn item_cancels_the_local_batch_of_its_worker() {
     let params = Params {
         max_workers: 1,
         max_batch: 2,
@@ -100,18 +100,18 @@ fn an_item_cancels_what_its_worker_has_in_hand() {
 
 #[test]
 fn items_of_a_local_batch_are_cancelled() {
-    bounded(2, an_item_cancels_what_its_worker_has_in_hand);
+    bounded(2, item_cancels_the_local_batch_of_its_worker);
 }
 
 #[test]
 fn cancel_all_must_check_the_local_batches() {
     must_fail("cancel all: forgets the local batches", || {
-        bounded(2, an_item_cancels_what_its_worker_has_in_hand);
+        bounded(2, item_cancels_the_local_batch_of_its_worker);
     });
 }
 
 /// A joiner claims an item of a paused queue, finds no seat, and puts the item back.
-fn cancel_all_meets_a_helper() {
+fn cancel_all_races_with_a_helper() {
     let machine = machine(1, 1);
     let queue = plain().help(true).build_in(machine.registry()).unwrap();
     machine.pretend_busy(true);
@@ -125,18 +125,18 @@ fn cancel_all_meets_a_helper() {
 
 #[test]
 fn item_released_by_a_helper_is_cancelled_by_it() {
-    bounded(3, cancel_all_meets_a_helper);
+    bounded(3, cancel_all_races_with_a_helper);
 }
 
 #[test]
 fn item_released_by_a_helper_must_be_cancelled() {
     must_fail("cancel all: forgets returned items", || {
-        bounded(3, cancel_all_meets_a_helper);
+        bounded(3, cancel_all_races_with_a_helper);
     });
 }
 
 /// A pwq receives a seat for an item that is cancelled, and its queue is paused before the run.
-fn pause_meets_a_seat_that_was_handed_on() {
+fn pause_races_with_a_transferred_seat() {
     let machine = machine(1, 1);
     // In an ordered queue, a cancelled item leaves the wait queue at once.
     let queue = Workqueue::builder("model").ordered();
@@ -162,19 +162,19 @@ fn pause_meets_a_seat_that_was_handed_on() {
 
 #[test]
 fn item_queued_after_a_pause_does_not_start() {
-    bounded(3, pause_meets_a_seat_that_was_handed_on);
+    bounded(3, pause_races_with_a_transferred_seat);
 }
 
 #[test]
 fn transferred_seat_must_respect_a_pause() {
     must_fail("take: overlooks a pause", || {
-        bounded(3, pause_meets_a_seat_that_was_handed_on);
+        bounded(3, pause_races_with_a_transferred_seat);
     });
 }
 
 /// A running item was queued again when all items are cancelled. If the flag is set, it was queued
 /// and cancelled before, and may be in its old position.
-fn cancel_all_meets_a_run_of_what_was_queued(anew: bool) {
+fn cancel_all_races_with_a_run(anew: bool) {
     let machine = Arc::new(machine(2, 2));
     let queue = plain().build_in(machine.registry()).unwrap();
     let pretend_both_busy = |busy| (0..2).for_each(|_| machine.pretend_busy(busy));
@@ -219,47 +219,47 @@ fn cancel_all_meets_a_run_of_what_was_queued(anew: bool) {
     wind_up(queue);
 }
 
-fn cancel_all_meets_a_run() {
-    cancel_all_meets_a_run_of_what_was_queued(false);
+fn cancel_all_races_with_a_run_of_an_item() {
+    cancel_all_races_with_a_run(false);
 }
 
-fn cancel_all_meets_a_run_of_what_was_queued_anew() {
-    cancel_all_meets_a_run_of_what_was_queued(true);
+fn cancel_all_races_with_a_run_of_a_requeued_item() {
+    cancel_all_races_with_a_run(true);
 }
 
 #[test]
 fn item_requeued_during_its_run_is_cancelled() {
-    bounded(2, cancel_all_meets_a_run_of_what_was_queued_anew);
+    bounded(2, cancel_all_races_with_a_run_of_a_requeued_item);
 }
 
 #[test]
 fn requeued_item_must_record_its_time() {
     must_fail("revival: is always younger", || {
-        bounded(2, cancel_all_meets_a_run_of_what_was_queued_anew);
+        bounded(2, cancel_all_races_with_a_run_of_a_requeued_item);
     });
 }
 
 #[test]
 fn item_queued_behind_a_run_is_cancelled() {
-    bounded(2, cancel_all_meets_a_run);
+    bounded(2, cancel_all_races_with_a_run_of_an_item);
 }
 
 #[test]
 fn item_deferred_to_a_run_must_be_cancelled() {
     must_fail("cancel all: forgets returned items", || {
-        bounded(2, cancel_all_meets_a_run);
+        bounded(2, cancel_all_races_with_a_run_of_an_item);
     });
 }
 
 #[test]
 fn running_item_must_not_be_ended() {
     must_fail("cancel all: ends a running item", || {
-        bounded(2, cancel_all_meets_a_run);
+        bounded(2, cancel_all_races_with_a_run_of_an_item);
     });
 }
 
 /// A timer fires while all items are cancelled. No item runs.
-fn cancel_all_meets_firing() {
+fn cancel_all_races_with_firing() {
     let soon = Duration::from_millis(1);
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -281,18 +281,18 @@ fn cancel_all_meets_firing() {
 
 #[test]
 fn armed_timer_is_cancelled_or_has_fired() {
-    bounded(3, cancel_all_meets_firing);
+    bounded(3, cancel_all_races_with_firing);
 }
 
 #[test]
 fn cancel_all_must_outlast_firing_timers() {
     must_fail("cancel all: forgets firing timers", || {
-        bounded(3, cancel_all_meets_firing);
+        bounded(3, cancel_all_races_with_firing);
     });
 }
 
 /// A thread that may have seen the queue open arms a timer while the queue is destroyed.
-fn destroy_meets_arming() {
+fn destroy_races_with_arming() {
     let machine = machine(1, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
     let soon = Duration::from_millis(1);
@@ -311,13 +311,13 @@ fn destroy_meets_arming() {
 
 #[test]
 fn timer_is_not_armed_for_a_destroyed_queue() {
-    bounded(3, destroy_meets_arming);
+    bounded(3, destroy_races_with_arming);
 }
 
 #[test]
 fn destroy_must_be_visible_to_later_arming() {
     must_fail("destroy: forgets arming timers", || {
-        bounded(3, destroy_meets_arming);
+        bounded(3, destroy_races_with_arming);
     });
 }
 

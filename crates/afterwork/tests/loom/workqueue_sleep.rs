@@ -46,7 +46,7 @@ fn firing(machine: &Arc<Machine>) -> loom::thread::JoinHandle<()> {
 }
 
 /// The timer fires while the sleep is polled with another waker.
-fn poll_meets_firing() {
+fn poll_races_with_firing() {
     let machine = Arc::new(machine(1, 1));
     let (first, mut last) = (Task::new(), Task::new());
     let mut sleep = machine.registry().sleep(SOON);
@@ -60,17 +60,17 @@ fn poll_meets_firing() {
 
 #[test]
 fn a_sleep_wakes_the_last_poll_or_that_is_ready() {
-    bounded(3, poll_meets_firing);
+    bounded(3, poll_races_with_firing);
 }
 
 #[test]
 fn poll_must_register_its_own_waker() {
     must_fail("sleep: a poll keeps the first waker", || {
-        bounded(3, poll_meets_firing);
+        bounded(3, poll_races_with_firing);
     });
 }
 
-fn drop_meets_firing() {
+fn drop_races_with_firing() {
     let machine = Arc::new(machine(1, 1));
     let (one, mut other) = (Task::new(), Task::new());
     let mut dropped = machine.registry().sleep(SOON);
@@ -86,25 +86,25 @@ fn drop_meets_firing() {
 
 #[test]
 fn sleep_dropped_early_wakes_no_task() {
-    bounded(3, drop_meets_firing);
+    bounded(3, drop_races_with_firing);
 }
 
 #[test]
 fn drop_must_remove_the_timer() {
     must_fail("sleep: a drop leaves the timer", || {
-        bounded(3, drop_meets_firing);
+        bounded(3, drop_races_with_firing);
     });
 }
 
 #[test]
 fn expiry_must_publish_the_removal_of_the_timer() {
     must_fail("sleep: an expiry publishes nothing", || {
-        bounded(3, drop_meets_firing);
+        bounded(3, drop_races_with_firing);
     });
 }
 
 /// A thread sleeps. Another is the manager, which parks until it is notified of a timer.
-fn block_on_meets_the_manager() {
+fn block_on_races_with_the_manager() {
     let mut machine = machine(1, 1);
     let sleep = machine.registry().sleep(SOON);
     let nr_looks = AtomicU32::new(0);
@@ -119,13 +119,13 @@ fn block_on_meets_the_manager() {
 
 #[test]
 fn manager_is_notified_of_the_first_sleep_and_ends_it() {
-    bounded(3, block_on_meets_the_manager);
+    bounded(3, block_on_races_with_the_manager);
 }
 
 #[test]
 fn manager_must_be_notified_of_the_first_sleep() {
     must_fail("sleep: the first wakes no thread", || {
-        bounded(3, block_on_meets_the_manager);
+        bounded(3, block_on_races_with_the_manager);
     });
 }
 
@@ -140,7 +140,7 @@ impl Drop for Life {
 }
 
 /// A run is about to arm its timer again while the periodic work is dropped.
-fn drop_meets_the_end_of_a_run() {
+fn drop_races_with_the_end_of_a_run() {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.pretend_busy(true);
@@ -168,18 +168,18 @@ fn drop_meets_the_end_of_a_run() {
 
 #[test]
 fn dropped_periodic_work_does_not_run_again() {
-    bounded(2, drop_meets_the_end_of_a_run);
+    bounded(2, drop_races_with_the_end_of_a_run);
 }
 
 #[test]
 fn end_of_a_run_must_check_whether_the_work_was_dropped() {
     must_fail("every: arms a disabled item", || {
-        bounded(2, drop_meets_the_end_of_a_run);
+        bounded(2, drop_races_with_the_end_of_a_run);
     });
 }
 
 /// A run is about to arm its timer again while all items of its queue are cancelled.
-fn cancel_all_meets_the_end_of_a_run() {
+fn cancel_all_races_with_the_end_of_a_run() {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.pretend_busy(true);
@@ -206,12 +206,12 @@ fn cancel_all_meets_the_end_of_a_run() {
 
 #[test]
 fn cancelled_periodic_work_does_not_run_again() {
-    bounded(2, cancel_all_meets_the_end_of_a_run);
+    bounded(2, cancel_all_races_with_the_end_of_a_run);
 }
 
 #[test]
 fn the_end_of_a_run_must_check_for_a_cancel_all() {
     must_fail("every: arms a cancelled item", || {
-        bounded(2, cancel_all_meets_the_end_of_a_run);
+        bounded(2, cancel_all_races_with_the_end_of_a_run);
     });
 }

@@ -67,7 +67,7 @@ fn the_count_of_a_strand_needs_its_order() {
 }
 
 /// A closure is cancelled while the strand pops it; then the queue ends.
-fn cancel_meets_pop() {
+fn cancel_races_with_pop() {
     let (_machine, queue) = queue(1, false);
     let strand = queue.strand(Plain::default());
     let mut handle = strand.spawn(|state| state.set(1));
@@ -82,18 +82,18 @@ fn cancel_meets_pop() {
 
 #[test]
 fn a_cancelled_closure_of_a_strand_ends_once() {
-    bounded(2, cancel_meets_pop);
+    bounded(2, cancel_races_with_pop);
 }
 
 #[test]
 fn a_strand_must_wait_for_the_claim_of_a_canceller() {
     must_fail("strand: pops a claimed closure", || {
-        bounded(2, cancel_meets_pop);
+        bounded(2, cancel_races_with_pop);
     });
 }
 
 /// A strand has closures before and after a bulk cancel, which meets its run.
-fn bulk_cancel_meets_a_run() {
+fn bulk_cancel_races_with_a_run() {
     let (machine, queue) = held();
     let strand: Strand<Plain> = queue.strand(Plain::default());
     let started = Arc::new(AtomicBool::new(false));
@@ -131,7 +131,7 @@ fn bulk_cancel_meets_a_run() {
 
 #[test]
 fn bulk_cancel_leaves_no_pending_closure_of_a_strand() {
-    bounded(2, bulk_cancel_meets_a_run);
+    bounded(2, bulk_cancel_races_with_a_run);
 }
 
 /// Bulk cancels inside a run. The first closes the color of the run, which therefore queues the
@@ -198,7 +198,7 @@ fn closure_must_see_a_bulk_cancel() {
 }
 
 /// A flush begins while a strand with two closures runs.
-fn flush_meets_a_run() {
+fn flush_races_with_a_run() {
     let (machine, queue) = held();
     let strand = queue.strand(());
     let nr_run = Arc::new(AtomicU32::new(0));
@@ -225,5 +225,5 @@ fn flush_meets_a_run() {
 
 #[test]
 fn a_flush_waits_for_the_closures_of_a_strand() {
-    bounded(2, flush_meets_a_run);
+    bounded(2, flush_races_with_a_run);
 }

@@ -21,7 +21,7 @@ impl Drop for Life {
 }
 
 /// One item ends while the set's owner checks it, registers its waker, or sleeps.
-fn end_meets_join_next() {
+fn end_races_with_join_next() {
     let (_machine, queue) = queue(1, false);
     let mut set = TaskSet::new(&queue);
     set.spawn(|| 7);
@@ -33,18 +33,18 @@ fn end_meets_join_next() {
 
 #[test]
 fn set_waiter_is_woken_by_the_end_of_an_item() {
-    bounded(2, end_meets_join_next);
+    bounded(2, end_races_with_join_next);
 }
 
 #[test]
 fn item_must_be_listed_before_the_check_for_a_waiter() {
     must_fail("task set: checks for a waiter first", || {
-        bounded(2, end_meets_join_next);
+        bounded(2, end_races_with_join_next);
     });
 }
 
 /// Two items end at the same time, while their owner waits.
-fn two_ends_meet_join_next() {
+fn two_ends_race_with_join_next() {
     let (_machine, queue) = queue(2, false);
     let mut set = TaskSet::new(&queue);
     set.spawn(|| 1);
@@ -60,11 +60,11 @@ fn two_ends_meet_join_next() {
 
 #[test]
 fn every_result_of_a_set_is_taken_once() {
-    bounded(1, two_ends_meet_join_next);
+    bounded(1, two_ends_race_with_join_next);
 }
 
 /// An item starts or ends while all are cancelled. The set still returns cancelled items.
-fn end_meets_abort() {
+fn end_races_with_abort() {
     let (machine, queue) = queue(1, false);
     let nr_dropped = Arc::new(AtomicUsize::new(0));
     let mut set = TaskSet::new(&queue);
@@ -86,11 +86,11 @@ fn end_meets_abort() {
 
 #[test]
 fn item_cancelled_as_it_ends_yields_one_result() {
-    bounded(1, end_meets_abort);
+    bounded(1, end_races_with_abort);
 }
 
 /// The set is dropped while an item ends.
-fn end_meets_drop() {
+fn end_races_with_drop() {
     let (_machine, queue) = queue(1, false);
     let nr_dropped = Arc::new(AtomicUsize::new(0));
     let mut set = TaskSet::new(&queue);
@@ -104,5 +104,5 @@ fn end_meets_drop() {
 
 #[test]
 fn set_dropped_as_an_item_ends_drops_the_result_once() {
-    bounded(2, end_meets_drop);
+    bounded(2, end_races_with_drop);
 }

@@ -5,7 +5,7 @@ use sync::twin::must_fail;
 
 use crate::support::{bounded, exhaustive, queue, spawn, wind_up};
 
-fn cancel_meets_a_waiter() {
+fn cancel_races_with_a_waiter() {
     let token = CancellationToken::new();
     let canceller = spawn({
         let token = token.clone();
@@ -17,13 +17,13 @@ fn cancel_meets_a_waiter() {
 
 #[test]
 fn a_waiter_ends_with_the_cancel() {
-    exhaustive(cancel_meets_a_waiter);
+    exhaustive(cancel_races_with_a_waiter);
 }
 
 #[test]
 fn waiter_must_check_under_the_lock() {
     must_fail("token: looks before the lock", || {
-        exhaustive(cancel_meets_a_waiter);
+        exhaustive(cancel_races_with_a_waiter);
     });
 }
 
@@ -43,7 +43,7 @@ fn child_is_cancelled_whenever_it_is_created() {
 }
 
 /// A closure waits for its token, and its handle cancels it before, during or after that.
-fn cancel_meets_an_item() {
+fn cancel_races_with_an_item() {
     let (_machine, queue) = queue(1, false);
     let mut handle = queue.spawn(|| {
         let token = CancellationToken::current();
@@ -60,12 +60,12 @@ fn cancel_meets_an_item() {
 
 #[test]
 fn a_running_item_is_notified_of_its_cancel() {
-    bounded(2, cancel_meets_an_item);
+    bounded(2, cancel_races_with_an_item);
 }
 
 #[test]
 fn token_must_see_an_earlier_cancel() {
     must_fail("token: overlooks an earlier cancel", || {
-        bounded(2, cancel_meets_an_item);
+        bounded(2, cancel_races_with_an_item);
     });
 }

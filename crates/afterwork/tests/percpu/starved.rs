@@ -28,7 +28,7 @@ fn burn(time: Duration) {
 }
 
 /// Lets an owner operate back to back until `nr_callers` threads have made their calls.
-fn call_beside_a_busy_owner(slots: &PerCpu<u64>, nr_callers: usize) {
+fn call_next_to_a_busy_owner(slots: &PerCpu<u64>, nr_callers: usize) {
     let (is_over, nr_operations) = (AtomicBool::new(false), AtomicUsize::new(0));
     let nr_made = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -75,7 +75,7 @@ fn call_beside_a_busy_owner(slots: &PerCpu<u64>, nr_callers: usize) {
 #[test]
 fn an_owner_that_takes_its_slot_each_time_starves_no_caller() {
     let slots = builder(Qpw::EveryOp).build(|_| 0).unwrap();
-    call_beside_a_busy_owner(&slots, 1);
+    call_next_to_a_busy_owner(&slots, 1);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn owner_that_yields_on_demand_starves_no_caller() {
     for how in [Escalate::Never, Escalate::Quietly] {
         let builder = builder(Qpw::OnDemand).escalate(how, Duration::from_secs(60));
         let slots = builder.build(|_| 0).unwrap();
-        call_beside_a_busy_owner(&slots, 1);
+        call_next_to_a_busy_owner(&slots, 1);
     }
 }
 
@@ -91,7 +91,7 @@ fn owner_that_yields_on_demand_starves_no_caller() {
 fn a_busy_owner_lets_several_callers_take_turns() {
     for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
         let slots = builder(qpw).build(|_| 0).unwrap();
-        call_beside_a_busy_owner(&slots, 3);
+        call_next_to_a_busy_owner(&slots, 3);
     }
 }
 
@@ -101,7 +101,7 @@ fn a_busy_owner_lets_several_callers_take_turns() {
 const MOST_CALLS: usize = 5_000;
 
 /// Lets `nr_callers` threads call back to back until the owner has called `operate` often enough.
-fn operate_beside_busy_callers(
+fn operate_next_to_busy_callers(
     slots: &PerCpu<u64>,
     nr_callers: usize,
     operate: impl Fn(&mut Owner<'_, u64>),
@@ -139,7 +139,7 @@ fn callers_that_call_without_a_pause_starve_no_owner() {
     for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
         for nr_callers in [1, 3] {
             let slots = builder(qpw).build(|_| 0).unwrap();
-            operate_beside_busy_callers(&slots, nr_callers, |owner| owner.with(|data| *data += 1));
+            operate_next_to_busy_callers(&slots, nr_callers, |owner| owner.with(|data| *data += 1));
         }
     }
 }
@@ -148,7 +148,7 @@ fn callers_that_call_without_a_pause_starve_no_owner() {
 fn constant_callers_do_not_starve_a_returning_owner() {
     for qpw in Qpw::ALL {
         let slots = builder(qpw).build(|_| 0).unwrap();
-        operate_beside_busy_callers(&slots, 1, |owner| {
+        operate_next_to_busy_callers(&slots, 1, |owner| {
             owner.while_parked(|| burn(OPERATION));
             owner.with(|data| *data += 1);
             owner.poll();

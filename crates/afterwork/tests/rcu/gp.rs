@@ -222,7 +222,7 @@ fn threads_that_start_and_exit_leave_no_memory_behind() {
         return;
     }
     let domain = &rcu::srcu::Domain::new();
-    let come_and_go = |nr_threads: usize| {
+    let start_and_exit = |nr_threads: usize| {
         for _ in 0..nr_threads / 20 {
             thread::scope(|scope| {
                 for _ in 0..20 {
@@ -246,10 +246,10 @@ fn threads_that_start_and_exit_leave_no_memory_behind() {
     };
     let grown_kib = || {
         let before = resident_kib();
-        come_and_go(2000);
+        start_and_exit(2000);
         resident_kib().saturating_sub(before)
     };
-    come_and_go(400);
+    start_and_exit(400);
     // A leak of one slot per thread, of two cache lines, would be 250 KiB each time, and a leak of
     // bags 1000 KiB. The first rounds grow by the largest number of bags that wait at once.
     let times = (0..30).map(|_| grown_kib());

@@ -36,7 +36,7 @@ impl Drop for Version {
 
 /// Replaces the version that a callback saw in a section, which it leaves open with `leave_open`.
 /// Runs in its own process, where no later grace period can end.
-fn what_is_seen_stays(test: &str, leave_open: fn(&Rcu<Version>)) {
+fn seen_version_stays(test: &str, leave_open: fn(&Rcu<Version>)) {
     if alone(test, "rcu.stall_timeout=5").is_some() {
         return;
     }
@@ -68,7 +68,7 @@ fn what_is_seen_stays(test: &str, leave_open: fn(&Rcu<Version>)) {
 #[test]
 fn guard_forgotten_by_a_callback_protects_its_data() {
     let test = "leaked::guard_forgotten_by_a_callback_protects_its_data";
-    what_is_seen_stays(test, |cell| {
+    seen_version_stays(test, |cell| {
         let guard = rcu::read();
         cell.load(&guard);
         mem::forget(guard);
@@ -79,7 +79,7 @@ fn guard_forgotten_by_a_callback_protects_its_data() {
 fn guard_kept_by_a_callback_protects_its_data() {
     thread_local!(static KEPT: RefCell<Vec<rcu::Guard>> = const { RefCell::new(Vec::new()) });
     let test = "leaked::guard_kept_by_a_callback_protects_its_data";
-    what_is_seen_stays(test, |cell| {
+    seen_version_stays(test, |cell| {
         let guard = rcu::read();
         cell.load(&guard);
         KEPT.with_borrow_mut(|kept| kept.push(guard));
@@ -89,7 +89,7 @@ fn guard_kept_by_a_callback_protects_its_data() {
 #[test]
 fn reader_forgotten_by_a_callback_protects_its_data() {
     let test = "leaked::reader_forgotten_by_a_callback_protects_its_data";
-    what_is_seen_stays(test, |cell| {
+    seen_version_stays(test, |cell| {
         let reader = Reader::new();
         cell.load(&reader);
         mem::forget(reader);

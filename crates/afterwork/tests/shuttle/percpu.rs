@@ -125,7 +125,7 @@ fn drain_that_waits_for_an_owner() {
 
 /// Two callers fall asleep while an owner operates, or wait for their queued calls. No sleep times
 /// out here, so each of them must be woken.
-fn callers_asleep_beside_an_owner(qpw: Qpw) {
+fn callers_asleep_next_to_an_owner(qpw: Qpw) {
     let machine = Topology::synthetic("1 core").unwrap();
     let builder = PerCpu::builder().topology(machine).qpw(qpw);
     let slots = Arc::new(builder.build(|_| 0).unwrap());
@@ -153,11 +153,11 @@ fn callers_asleep_beside_an_owner(qpw: Qpw) {
     assert_eq!(slots.run_on(cpu, |data| *data), 4);
 }
 
-/// [`callers_asleep_beside_an_owner`] in each mode.
+/// [`callers_asleep_next_to_an_owner`] in each mode.
 const ASLEEP: [fn(); 3] = [
-    || callers_asleep_beside_an_owner(Qpw::Queue),
-    || callers_asleep_beside_an_owner(Qpw::OnDemand),
-    || callers_asleep_beside_an_owner(Qpw::EveryOp),
+    || callers_asleep_next_to_an_owner(Qpw::Queue),
+    || callers_asleep_next_to_an_owner(Qpw::OnDemand),
+    || callers_asleep_next_to_an_owner(Qpw::EveryOp),
 ];
 
 #[test]

@@ -413,7 +413,7 @@ fn urgent_before_the_pause_ends() {
 
 /// Of two queues with shares, one was busy alone while the other was idle. Afterwards they
 /// alternate. A worker takes one item at a time.
-fn busy_beside_idle() {
+fn busy_next_to_idle() {
     const NR_ITEMS: usize = 5;
     let params = Params {
         max_batch: 1,
@@ -459,7 +459,7 @@ fn busy_beside_idle() {
 
 /// Items of a queue wait next to a chain of items on other queues. Each item queues the next before
 /// it ends. The waiting queue is served before the chain ends.
-fn old_beside_new() {
+fn old_next_to_new() {
     const NR_OLD: u32 = 2;
     const NR_NEW: usize = 12;
     fn chain(mut new: Vec<Workqueue>, ended: shuttle::sync::mpsc::Sender<()>) {
@@ -553,25 +553,25 @@ fn seat_kept_by_an_emptied_queue_would_be_detected() {
 
 #[test]
 fn a_new_queue_for_each_item_starves_no_queue_that_waits() {
-    explore(200, old_beside_new);
+    explore(200, old_next_to_new);
 }
 
 #[test]
 fn new_queues_that_go_before_all_others_would_be_seen() {
     must_fail("shares: a new pwq begins as an idle one", || {
-        explore(200, old_beside_new)
+        explore(200, old_next_to_new)
     });
 }
 
 #[test]
 fn queues_with_shares_take_turns_after_any_idle_time() {
-    explore(400, busy_beside_idle);
+    explore(400, busy_next_to_idle);
 }
 
 #[test]
 fn saved_idle_time_of_a_queue_would_be_detected() {
     must_fail("shares: idle time is saved up", || {
-        explore(400, busy_beside_idle)
+        explore(400, busy_next_to_idle)
     });
 }
 

@@ -126,7 +126,7 @@ impl Handle<'_> {
 fn enqueue(item: usize, work: Handle<'_>, place: &Place, dice: &mut Dice, log: &mut Log) {
     let queue = &place.lane(dice);
     let closing = place.closing();
-    let said = |yes| (yes || !place.may_have_refused(closing)).then_some(Act::Enqueue(yes));
+    let said = |yes| (yes || !place.may_have_rejected(closing)).then_some(Act::Enqueue(yes));
     let cpu = CpuId::new(dice.below(8) as u32);
     match work {
         Handle::Reusable(work) => {
@@ -146,7 +146,7 @@ fn enqueue(item: usize, work: Handle<'_>, place: &Place, dice: &mut Dice, log: &
                 return;
             }
             let modified = |was_pending| {
-                let refused = place.may_have_refused(closing);
+                let refused = place.may_have_rejected(closing);
                 Some(Act::Modify {
                     was_pending,
                     refused,

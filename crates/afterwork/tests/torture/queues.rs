@@ -96,13 +96,13 @@ impl Place {
         }
     }
 
-    /// Returns the argument for a later [`may_have_refused`](Self::may_have_refused).
+    /// Returns the argument for a later [`may_have_rejected`](Self::may_have_rejected).
     pub fn closing(&self) -> u64 {
         self.nr_reopenings.load(Ordering::SeqCst)
     }
 
     /// Returns `true` if a drain was in progress at any time since `closing` was called.
-    pub fn may_have_refused(&self, closing: u64) -> bool {
+    pub fn may_have_rejected(&self, closing: u64) -> bool {
         self.nr_closings.load(Ordering::SeqCst) != closing
     }
 

@@ -495,7 +495,7 @@ impl Wake for OnTheSpot {
 
 /// Returns a full, paused queue, its item, and a receiver. A task in the wait queue sends to it
 /// after dropping its handle of the queue.
-fn full_with_a_task_that_lets_go() -> (Workqueue, JoinHandle<u32>, Receiver<()>) {
+fn full_with_a_task_that_drops_its_wait() -> (Workqueue, JoinHandle<u32>, Receiver<()>) {
     let queue = paused(1);
     let item = queue.try_spawn(|| 7).unwrap();
     let (send, gone) = mpsc::channel();
@@ -510,7 +510,7 @@ fn full_with_a_task_that_lets_go() -> (Workqueue, JoinHandle<u32>, Receiver<()>)
 
 #[test]
 fn the_waker_of_a_permit_may_drop_the_last_handle() {
-    let (queue, item, gone) = full_with_a_task_that_lets_go();
+    let (queue, item, gone) = full_with_a_task_that_drops_its_wait();
     // Here the item starts. The task is notified before this handle is dropped.
     let resumed = queue.clone();
     drop(queue);
@@ -519,12 +519,12 @@ fn the_waker_of_a_permit_may_drop_the_last_handle() {
     gone.recv().unwrap();
     assert_eq!(item.join().unwrap(), 7);
 
-    let (queue, mut item, gone) = full_with_a_task_that_lets_go();
+    let (queue, mut item, gone) = full_with_a_task_that_drops_its_wait();
     drop(queue);
     assert!(item.cancel());
     gone.recv().unwrap();
 
-    let (queue, item, gone) = full_with_a_task_that_lets_go();
+    let (queue, item, gone) = full_with_a_task_that_drops_its_wait();
     queue.shutdown_background();
     gone.recv().unwrap();
     assert!(is_cancelled(item.join()));

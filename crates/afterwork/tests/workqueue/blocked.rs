@@ -39,7 +39,7 @@ fn a_chain_of_items_each_waiting_for_the_next_ends() {
 }
 
 /// Queues a tiny item, `blocker` and `rest` at once, so that one worker takes several of them.
-fn queue_in_one_hand(queue: &Workqueue, blocker: Work, rest: &[Work]) {
+fn queue_in_one_local_batch(queue: &Workqueue, blocker: Work, rest: &[Work]) {
     let mut works = vec![Work::new(|| ()), blocker];
     works.extend_from_slice(rest);
     assert_eq!(queue.enqueue_all(&works), works.len());
@@ -51,7 +51,7 @@ fn others_run_the_local_batch_of_a_blocked_worker() {
     let (plug, hole) = stopper();
     let count = Count::default();
     let rest: Vec<_> = (0..30).map(|_| counting(&count)).collect();
-    queue_in_one_hand(&queue, Work::new(move || hole.sit()), &rest);
+    queue_in_one_local_batch(&queue, Work::new(move || hole.sit()), &rest);
     plug.wait_until_stuck();
     wait_until(|| count.get() == 30);
     plug.release_and_drain(&queue);
@@ -66,7 +66,7 @@ fn a_blocked_local_batch_is_run_although_other_work_moves() {
         let rest = [(); 60].map(|()| counting(&count));
         queue.enqueue(&restless(&queue, &stop));
         let (plug, hole) = stopper();
-        queue_in_one_hand(&queue, Work::new(move || hole.sit()), &rest);
+        queue_in_one_local_batch(&queue, Work::new(move || hole.sit()), &rest);
         plug.wait_until_stuck();
         wait_until(|| count.get() == 60);
         stop.add();
@@ -79,7 +79,7 @@ fn a_blocked_local_batch_can_be_helped_cancelled_and_moved() {
     let [queue, other] = ["hand", "other"].map(|name| queue(name).on(&registry("1 core")));
     let ((plug, hole), count) = (stopper(), Count::default());
     let rest = [(); 30].map(|()| counting(&count));
-    queue_in_one_hand(&queue, Work::new(move || hole.sit()), &rest);
+    queue_in_one_local_batch(&queue, Work::new(move || hole.sit()), &rest);
     plug.wait_until_stuck();
     let mut nr_due = 30;
     for (i, work) in rest.iter().enumerate() {
@@ -105,7 +105,7 @@ fn a_worker_may_move_its_local_batch_to_another_queue() {
         let move_it = |work: &Work| assert!(!work.cancel() || to.enqueue(work));
         mine.iter().for_each(move_it);
     });
-    queue_in_one_hand(&queue, mover, &rest);
+    queue_in_one_local_batch(&queue, mover, &rest);
     queue.drain().unwrap();
     other.drain().unwrap();
     assert_eq!(count.get(), 20);

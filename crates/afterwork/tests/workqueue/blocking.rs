@@ -3,7 +3,7 @@
 use crate::support::*;
 
 /// Runs two items on a pool of one CPU. The first one calls `wait`, which needs the second to run.
-fn another_runs_meanwhile<T: Send + 'static>(
+fn another_item_runs<T: Send + 'static>(
     wait: impl FnOnce() -> T + Send + 'static,
     serve: impl FnOnce() + Send + 'static,
 ) -> T {
@@ -17,24 +17,26 @@ fn another_runs_meanwhile<T: Send + 'static>(
 
 /// Runs two items on a pool of one CPU. The first one calls `wait`, which fails to receive when
 /// the second one runs.
-fn receives_meanwhile<T: Send + 'static>(wait: impl FnOnce(Receiver<()>) -> T + Send + 'static) {
+fn receives_at_the_same_time<T: Send + 'static>(
+    wait: impl FnOnce(Receiver<()>) -> T + Send + 'static,
+) {
     let (send, receive) = mpsc::channel();
-    another_runs_meanwhile(move || wait(receive), move || drop(send));
+    another_item_runs(move || wait(receive), move || drop(send));
 }
 
 #[test]
 fn another_worker_runs_while_one_is_inside_blocking() {
-    receives_meanwhile(|wait| blocking(|| wait.recv().is_err()));
+    receives_at_the_same_time(|wait| blocking(|| wait.recv().is_err()));
 }
 
 #[test]
 fn another_worker_runs_while_one_is_inside_nested_blocking() {
-    receives_meanwhile(|wait| blocking(|| blocking(|| wait.recv().is_err())));
+    receives_at_the_same_time(|wait| blocking(|| blocking(|| wait.recv().is_err())));
 }
 
 #[test]
 fn another_worker_runs_again_after_a_panic_inside_blocking() {
-    receives_meanwhile(|wait| {
+    receives_at_the_same_time(|wait| {
         let body = || blocking(|| panic!("inside"));
         assert!(catch_unwind(AssertUnwindSafe(body)).is_err());
         blocking(|| wait.recv().is_err())
@@ -45,7 +47,7 @@ fn another_worker_runs_again_after_a_panic_inside_blocking() {
 fn a_wait_of_a_parker_inside_an_item_is_reported() {
     let mut parker = Parker::new();
     let unparker = parker.unparker();
-    another_runs_meanwhile(move || parker.park(), move || unparker.unpark());
+    another_item_runs(move || parker.park(), move || unparker.unpark());
 }
 
 #[test]
@@ -53,7 +55,7 @@ fn a_wait_of_an_event_count_inside_an_item_is_reported() {
     static EVENT: EventCount = EventCount::new();
     static DONE: AtomicBool = AtomicBool::new(false);
     let wait = || EVENT.wait_until(|| DONE.load(Ordering::SeqCst));
-    another_runs_meanwhile(wait, || {
+    another_item_runs(wait, || {
         DONE.store(true, Ordering::SeqCst);
         EVENT.notify_all();
     });
@@ -67,7 +69,7 @@ fn a_wait_of_a_mailbox_inside_an_item_is_reported() {
         send.send(mailbox.poster()).unwrap();
         mailbox.wait(1).unwrap();
     };
-    another_runs_meanwhile(wait, move || receive.recv().unwrap().post(7).unwrap());
+    another_item_runs(wait, move || receive.recv().unwrap().post(7).unwrap());
 }
 
 #[test]
@@ -80,7 +82,7 @@ fn waits_for_a_permit_and_a_reply_inside_an_item_are_reported() {
         poster.send_blocking(to).unwrap();
         (first.wait(), second.wait())
     };
-    let answers = another_runs_meanwhile(wait, move || {
+    let answers = another_item_runs(wait, move || {
         for answer in [1, 2] {
             mailbox.wait(1).unwrap();
             mailbox.try_recv().unwrap().reply(answer).unwrap();

@@ -294,7 +294,7 @@ fn cancelled_item_of_a_full_queue_is_dropped_by_a_reaper() {
 
 /// Makes a worker take a blocking item and then `work` in one batch of the first queue. Returns
 /// `None` if the worker took fewer items.
-fn in_a_batch_behind_what_blocks(work: &Work) -> Option<(Workqueue, Workqueue, Plug)> {
+fn in_a_batch_behind_a_blocking_item(work: &Work) -> Option<(Workqueue, Workqueue, Plug)> {
     let registry = unwatched("1 core");
     let former = queue("former").help(false).max_active(4).on(&registry);
     let next = queue("next").help(false).on(&registry);
@@ -318,7 +318,7 @@ fn an_enqueue_does_not_wait_for_a_blocking_item_of_the_batch() {
     // A worker that expects long items takes the first one alone.
     wait_until(|| {
         let (work, count) = counted();
-        let met = in_a_batch_behind_what_blocks(&work);
+        let met = in_a_batch_behind_a_blocking_item(&work);
         met.is_some_and(|(former, next, plug)| {
             assert!(work.cancel());
             assert!(next.enqueue(&work));

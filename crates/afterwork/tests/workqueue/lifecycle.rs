@@ -322,7 +322,7 @@ fn the_last_handle_may_drop_in_an_item_without_threads() {
         queue.set_max_active(1).unwrap();
         count.spawn(500, &queue);
         drop(queue);
-        refuse_further_threads();
+        fail_further_threads();
         plug.release();
         wait_until(|| count.get() == 500);
         // No reaper could be started. The queue is destroyed nevertheless.
@@ -337,7 +337,7 @@ fn queues_are_built_or_rejected_without_threads() {
             return;
         }
         let registry = registry("2 core");
-        refuse_further_threads();
+        fail_further_threads();
         for builder in [queue("highpri").highpri(), queue("nice").nice(-1)] {
             let built = builder.build_in(&registry).map(drop);
             assert!(matches!(
@@ -355,7 +355,7 @@ fn queues_are_built_or_rejected_without_threads() {
 
 /// Makes the creation of further threads fail, because a stack would exceed the address-space
 /// limit. The sleeping threads use up the stacks that the C library has cached.
-fn refuse_further_threads() {
+fn fail_further_threads() {
     others_sleep();
     leave_bytes(1 << 20);
     let sleeper = || {

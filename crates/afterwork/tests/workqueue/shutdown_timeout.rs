@@ -30,7 +30,7 @@ fn block(queue: &Workqueue) -> mpsc::Sender<()> {
 }
 
 /// Shuts a queue down that is never idle, by `shutdown`.
-fn names_what_is_left(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError>) {
+fn names_the_remaining_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError>) {
     let queue = one_seat("busy");
     let open = block(&queue);
     let waits = queue.spawn(|| ());
@@ -48,8 +48,8 @@ fn names_what_is_left(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError
 
 #[test]
 fn shutdown_cancels_and_names_the_items_left_at_its_limit() {
-    names_what_is_left(|queue| queue.shutdown_timeout(SHORT));
-    names_what_is_left(|queue| block_on(queue.shutdown_async(SHORT)));
+    names_the_remaining_items(|queue| queue.shutdown_timeout(SHORT));
+    names_the_remaining_items(|queue| block_on(queue.shutdown_async(SHORT)));
 }
 
 /// Shuts a queue down whose items end in time, by `shutdown`.

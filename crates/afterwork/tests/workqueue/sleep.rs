@@ -206,7 +206,7 @@ fn a_hundred_thousand_sleeps_are_cheap_and_leave_nothing() {
         assert!(is_pending(&mut slept, Waker::noop()));
         slept
     };
-    leaves_less_than(4096, "a hundred thousand sleeps", || {
+    retains_less_than(4096, "a hundred thousand sleeps", || {
         drop(Vec::from_iter((0..100_000).map(|_| polled())));
         // Memory that is freed later counts too.
         (0..2000).for_each(|_| drop(polled()));

@@ -100,7 +100,7 @@ fn futures_cancelled_before_their_first_poll_leave_no_memory() {
         let queue = builder.paused();
         let kept = Arc::new(());
         // Each call of the closure creates 10 MiB of futures.
-        leaves_less_than(4096, "cancelled futures", || {
+        retains_less_than(4096, "cancelled futures", || {
             for number in 0..10_000 {
                 let theirs = (kept.clone(), [7_u8; 1024]);
                 let future = async move { drop(theirs) };

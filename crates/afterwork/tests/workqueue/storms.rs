@@ -177,7 +177,7 @@ fn objects_that_are_dropped_leave_no_memory_behind() {
             // The first round creates what is cached for later.
             make();
             // A leak of 40 bytes for each of the 40,000 would be 1600 KiB.
-            leaves_less_than(1024, name, || (0..4).for_each(|_| make()));
+            retains_less_than(1024, name, || (0..4).for_each(|_| make()));
         }
         plug.release_and_drain(&full);
     });
@@ -241,7 +241,7 @@ fn queues_that_are_dropped_leave_no_memory_behind() {
             };
             makes(count);
             // The limit allows for some thread stacks.
-            leaves_less_than(2048, name, || {
+            retains_less_than(2048, name, || {
                 makes(4 * count);
                 wait_until(|| nr_threads() <= 12);
             });
@@ -262,7 +262,7 @@ fn registries_that_are_shut_down_leave_no_memory_behind() {
             }
         };
         makes(50);
-        leaves_less_than(1024, "registries", || makes(200));
+        retains_less_than(1024, "registries", || makes(200));
         wait_until(|| nr_threads() <= 2);
     });
 }

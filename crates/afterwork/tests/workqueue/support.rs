@@ -574,7 +574,7 @@ pub fn resident_kib() -> usize {
 
 /// Checks that one of five calls of `act` leaves less than `limit_kib` behind. Memory that is
 /// cached once, such as a thread's stack, counts in one call only.
-pub fn leaves_less_than(limit_kib: usize, what: &str, mut act: impl FnMut()) {
+pub fn retains_less_than(limit_kib: usize, what: &str, mut act: impl FnMut()) {
     let grown_kib = (0..5).map(|_| {
         let before = resident_kib();
         act();

@@ -60,7 +60,7 @@ static void an_item_is_queued_after_its_delay(void)
 	destroy_workqueue(it.wq);
 }
 
-static void no_delay_is_at_once(void)
+static void zero_delay_queues_at_once(void)
 {
 	struct tick it;
 
@@ -152,7 +152,7 @@ static void teardown_ends_an_item_that_arms_itself(void)
 	destroy_workqueue(it.wq);
 }
 
-static void a_disabled_timer_is_refused(void)
+static void disabled_timer_is_rejected(void)
 {
 	struct tick it;
 
@@ -193,7 +193,7 @@ static void timers_fire_in_the_order_of_their_times(void)
 	}
 }
 
-static void a_queue_takes_its_timers_with_it(void)
+static void destroying_a_queue_removes_its_timers(void)
 {
 	struct tick it, other;
 
@@ -241,7 +241,7 @@ static void *notify_end(void *data)
 	return NULL;
 }
 
-static void a_queue_takes_timers_with_it_that_its_last_items_arm(void)
+static void destroying_a_queue_removes_timers_of_its_last_items(void)
 {
 	struct ending ending;
 	pthread_t notifier;
@@ -258,7 +258,7 @@ static void a_queue_takes_timers_with_it_that_its_last_items_arm(void)
 	CHECK(!cancel_delayed_work_sync(&ending.it.dwork));
 }
 
-static void queues_go_under_items_that_arm_themselves(void)
+static void queues_are_destroyed_under_items_that_arm_themselves(void)
 {
 	enum { NR_QUEUES = 100, NR_ITEMS = 6 };
 	struct tick items[NR_ITEMS];
@@ -316,7 +316,7 @@ struct mover {
 	int nr_idle, nr_queued;
 };
 
-static void *queue_meanwhile(void *data)
+static void *queue_at_the_same_time(void *data)
 {
 	struct mover *it = data;
 
@@ -357,7 +357,7 @@ static void an_item_that_is_moved_is_pending_throughout(void)
 	queue_work(it.wq, &plug.work);
 	INIT_DELAYED_WORK(&it.dwork, never);
 	CHECK(!mod_delayed_work(it.wq, &it.dwork, HOUR));
-	pthread_create(&thread, NULL, queue_meanwhile, &it);
+	pthread_create(&thread, NULL, queue_at_the_same_time, &it);
 	for (int i = 0; i < 3000; i++) {
 		CHECK(mod_delayed_work(i % 5 ? it.wq : other, &it.dwork, HOUR));
 		CHECK(mod_delayed_work(it.wq, &it.dwork, i % 2 ? 0 : HOUR));
@@ -372,7 +372,7 @@ static void an_item_that_is_moved_is_pending_throughout(void)
 	destroy_workqueue(other);
 }
 
-static void *cancel_meanwhile(void *data)
+static void *cancel_at_the_same_time(void *data)
 {
 	struct mover *it = data;
 
@@ -390,7 +390,7 @@ static void an_item_that_is_disabled_while_it_is_moved_is_not_pending(void)
 	pthread_t thread;
 
 	INIT_DELAYED_WORK(&it.dwork, never);
-	pthread_create(&thread, NULL, cancel_meanwhile, &it);
+	pthread_create(&thread, NULL, cancel_at_the_same_time, &it);
 	for (int i = 0; i < 5000; i++)
 		mod_delayed_work(it.wq, &it.dwork, HOUR + (unsigned long)i % 7);
 	__atomic_store_n(&it.is_over, true, __ATOMIC_RELEASE);
@@ -467,17 +467,17 @@ static void a_child_of_fork_finds_timers_of_its_parent_idle(void)
 #define T(name) { #name, name }
 const struct test delayed_tests[] = {
 	T(an_item_is_queued_after_its_delay),
-	T(no_delay_is_at_once),
+	T(zero_delay_queues_at_once),
 	T(an_armed_item_is_pending),
 	T(a_flush_does_not_wait_for_the_time),
 	T(a_delay_is_changed),
 	T(a_cancelled_timer_does_not_fire),
 	T(teardown_ends_an_item_that_arms_itself),
-	T(a_disabled_timer_is_refused),
+	T(disabled_timer_is_rejected),
 	T(timers_fire_in_the_order_of_their_times),
-	T(a_queue_takes_its_timers_with_it),
-	T(a_queue_takes_timers_with_it_that_its_last_items_arm),
-	T(queues_go_under_items_that_arm_themselves),
+	T(destroying_a_queue_removes_its_timers),
+	T(destroying_a_queue_removes_timers_of_its_last_items),
+	T(queues_are_destroyed_under_items_that_arm_themselves),
 	T(a_declared_delayed_item_runs),
 	T(a_long_delay_is_long),
 	T(an_item_that_is_moved_is_pending_throughout),

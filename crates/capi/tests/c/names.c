@@ -72,7 +72,7 @@ static void a_queue_waits_for_grace_periods_when_it_ends(void)
 		CHECK_EQ(them[i].nr_runs, 1);
 }
 
-static void one_that_is_disabled_meanwhile_does_not_run(void)
+static void item_disabled_at_the_same_time_does_not_run(void)
 {
 	struct removal it = { .nr_runs = 0 };
 
@@ -158,7 +158,7 @@ static void attributes_that_make_no_sense_change_nothing(void)
 	destroy_workqueue(bh);
 }
 
-static void a_set_of_cpus_has_what_was_put_in(void)
+static void set_of_cpus_contains_the_added_ones(void)
 {
 	struct cpumask one, other;
 
@@ -210,7 +210,7 @@ static void a_function_runs_once_on_each_cpu(void)
 		CHECK(nr_on[cpu] == 1 || (nr_on[cpu] == 0 && !CPU_ISSET(cpu, &allowed)));
 }
 
-static void an_item_is_queued_on_a_node_whichever(void)
+static void item_is_queued_on_any_node(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("node", WQ_UNBOUND, 4);
 	DECLARE_WORK(work, see_cpu);
@@ -283,7 +283,7 @@ static void object_without_head_is_freed_by_the_waiter(void)
 	kvfree_rcu_mightsleep(number);
 }
 
-static void a_completed_cookie_is_over(void)
+static void completed_cookie_has_ended(void)
 {
 	unsigned long cookie = get_completed_synchronize_rcu(), other;
 
@@ -307,7 +307,7 @@ static void heads_need_no_layout(void)
 
 DEFINE_STATIC_SRCU(domain);
 
-static void a_cookie_of_a_domain_is_over_after_its_grace_period(void)
+static void cookie_of_a_domain_ends_after_its_grace_period(void)
 {
 	unsigned long cookie;
 	int idx = srcu_down_read(&domain);
@@ -335,7 +335,7 @@ static bool is_pending_by_its_bit(struct work_struct *work)
 	return __atomic_load_n(bits, __ATOMIC_ACQUIRE) >> WORK_STRUCT_PENDING_BIT & 1;
 }
 
-static void a_bit_of_an_item_shows_that_it_is_pending(void)
+static void pending_bit_of_an_item_is_visible(void)
 {
 	struct removal it = { .nr_runs = 0 };
 	struct delayed_work dwork;
@@ -380,7 +380,7 @@ static void a_head_shows_whether_it_was_passed_to_call_rcu(void)
 	srcu_barrier(&domain);
 }
 
-static void no_more_cookies_are_unfinished_than_promised(void)
+static void nr_unfinished_cookies_is_bounded_as_documented(void)
 {
 	unsigned long cookies[NUM_ACTIVE_RCU_POLL_OLDSTATE];
 	int nr_kept = 0;
@@ -477,26 +477,26 @@ static void a_worker_is_described_until_the_item_ends(void)
 
 #define T(name) { #name, name }
 const struct test names_tests[] = {
-	T(a_bit_of_an_item_shows_that_it_is_pending),
+	T(pending_bit_of_an_item_is_visible),
 	T(a_head_shows_whether_it_was_passed_to_call_rcu),
-	T(no_more_cookies_are_unfinished_than_promised),
+	T(nr_unfinished_cookies_is_bounded_as_documented),
 	T(default_limits_are_named),
 	T(a_worker_is_described_until_the_item_ends),
 	T(an_item_waits_for_a_grace_period),
 	T(it_is_queued_again_and_again),
 	T(a_queue_waits_for_grace_periods_when_it_ends),
-	T(one_that_is_disabled_meanwhile_does_not_run),
+	T(item_disabled_at_the_same_time_does_not_run),
 	T(a_queue_keeps_to_the_cpus_of_its_attributes),
 	T(attributes_that_make_no_sense_change_nothing),
-	T(a_set_of_cpus_has_what_was_put_in),
+	T(set_of_cpus_contains_the_added_ones),
 	T(a_function_runs_on_a_cpu),
 	T(a_function_runs_once_on_each_cpu),
-	T(an_item_is_queued_on_a_node_whichever),
+	T(item_is_queued_on_any_node),
 	T(items_lie_on_stacks),
 	T(object_with_head_is_freed_after_a_grace_period),
 	T(object_without_head_is_freed_by_the_waiter),
-	T(a_completed_cookie_is_over),
+	T(completed_cookie_has_ended),
 	T(heads_need_no_layout),
-	T(a_cookie_of_a_domain_is_over_after_its_grace_period),
+	T(cookie_of_a_domain_ends_after_its_grace_period),
 	{ NULL, NULL },
 };

@@ -5,7 +5,7 @@
 
 #include <sched.h>
 
-static void parts_are_zeroed_and_apart(void)
+static void parts_are_zeroed_and_separate(void)
 {
 	unsigned long *counts = alloc_percpu(unsigned long);
 	unsigned int cpu;
@@ -49,7 +49,7 @@ static void failed_allocation_is_null(void)
 	CHECK(!__alloc_percpu(8, 300));
 }
 
-static void there_is_a_cpu_to_run_on(void)
+static void some_cpu_can_run_the_call(void)
 {
 	unsigned int cpu, nr_online = 0;
 
@@ -75,7 +75,7 @@ static void *count_here(void *data)
 	return data;
 }
 
-static void nothing_is_lost_of_what_threads_add_to_their_cpus(void)
+static void additions_of_threads_to_their_cpus_are_kept(void)
 {
 	pthread_t threads[4];
 	unsigned long sum = 0;
@@ -92,7 +92,7 @@ static void nothing_is_lost_of_what_threads_add_to_their_cpus(void)
 	free_percpu(shared);
 }
 
-static void each_operation_does_what_it_is_called(void)
+static void each_operation_has_the_effect_of_its_name(void)
 {
 	unsigned int *word = alloc_percpu(unsigned int);
 	cpu_set_t before, one;
@@ -161,7 +161,7 @@ static void a_lock_of_a_part_excludes(void)
 	free_percpu(caches);
 }
 
-static void a_lock_that_is_held_is_not_tried_for_long(void)
+static void held_lock_is_tried_only_briefly(void)
 {
 	pw_lock_t lock;
 
@@ -184,7 +184,7 @@ static void *sleep_for_lock(void *data)
 	return data;
 }
 
-static void all_who_sleep_for_a_lock_get_it(void)
+static void all_waiters_of_a_lock_get_it(void)
 {
 	pthread_t threads[6];
 
@@ -242,15 +242,15 @@ static void parts_are_drained_by_work_for_their_cpus(void)
 
 #define T(name) { #name, name }
 const struct test percpu_tests[] = {
-	T(parts_are_zeroed_and_apart),
+	T(parts_are_zeroed_and_separate),
 	T(parts_are_aligned_as_their_type_is),
 	T(failed_allocation_is_null),
-	T(there_is_a_cpu_to_run_on),
-	T(nothing_is_lost_of_what_threads_add_to_their_cpus),
-	T(each_operation_does_what_it_is_called),
+	T(some_cpu_can_run_the_call),
+	T(additions_of_threads_to_their_cpus_are_kept),
+	T(each_operation_has_the_effect_of_its_name),
 	T(a_lock_of_a_part_excludes),
-	T(a_lock_that_is_held_is_not_tried_for_long),
-	T(all_who_sleep_for_a_lock_get_it),
+	T(held_lock_is_tried_only_briefly),
+	T(all_waiters_of_a_lock_get_it),
 	T(parts_are_drained_by_work_for_their_cpus),
 	{ NULL, NULL },
 };

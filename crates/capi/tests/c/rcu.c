@@ -60,7 +60,7 @@ static void callbacks_have_run_after_a_barrier(void)
 	CHECK_EQ(nr_reclaimed, 1001);
 }
 
-static void a_callback_is_left_from_inside_a_section(void)
+static void callback_is_added_inside_a_section(void)
 {
 	nr_reclaimed = 0;
 	rcu_read_lock();
@@ -71,7 +71,7 @@ static void a_callback_is_left_from_inside_a_section(void)
 	CHECK_EQ(nr_reclaimed, 1);
 }
 
-static void a_full_list_takes_no_callback(void)
+static void full_list_rejects_a_callback(void)
 {
 	struct node *node;
 	int nr = 0;
@@ -94,7 +94,7 @@ static void again(struct rcu_head *head)
 	call_rcu(head, reclaim);
 }
 
-static void a_callback_may_leave_itself_again(void)
+static void callback_may_add_itself_again(void)
 {
 	nr_reclaimed = 0;
 	call_rcu(&new_node(1)->rcu, again);
@@ -119,7 +119,7 @@ static void pointers_are_published(void)
 	CHECK(rcu_dereference_protected(shared, 1) == &other);
 }
 
-static void a_cookie_is_over_after_a_grace_period(void)
+static void cookie_ends_after_a_grace_period(void)
 {
 	unsigned long cookie = get_state_synchronize_rcu();
 
@@ -145,7 +145,7 @@ static void *read_until_stopped(void *data)
 	return NULL;
 }
 
-static void a_cookie_is_not_over_while_an_old_reader_reads(void)
+static void cookie_waits_for_an_earlier_reader(void)
 {
 	struct reading reading;
 	unsigned long cookie;
@@ -181,7 +181,7 @@ static void *read_on(void *data)
 	return NULL;
 }
 
-static void readers_never_see_what_was_freed(void)
+static void readers_never_see_freed_memory(void)
 {
 	pthread_t threads[3];
 	long nr_bad[3] = { 0, 0, 0 };
@@ -228,7 +228,7 @@ static void an_item_may_wait_for_a_grace_period(void)
 	flush_work(&work);
 }
 
-static void a_head_is_as_large_as_was_promised(void)
+static void head_has_the_documented_size(void)
 {
 	CHECK_EQ(sizeof(struct rcu_head), 16);
 }
@@ -238,14 +238,14 @@ const struct test rcu_tests[] = {
 	T(sections_nest),
 	T(a_grace_period_without_readers_ends),
 	T(callbacks_have_run_after_a_barrier),
-	T(a_callback_is_left_from_inside_a_section),
-	T(a_full_list_takes_no_callback),
-	T(a_callback_may_leave_itself_again),
+	T(callback_is_added_inside_a_section),
+	T(full_list_rejects_a_callback),
+	T(callback_may_add_itself_again),
 	T(pointers_are_published),
-	T(a_cookie_is_over_after_a_grace_period),
-	T(a_cookie_is_not_over_while_an_old_reader_reads),
-	T(readers_never_see_what_was_freed),
+	T(cookie_ends_after_a_grace_period),
+	T(cookie_waits_for_an_earlier_reader),
+	T(readers_never_see_freed_memory),
 	T(an_item_may_wait_for_a_grace_period),
-	T(a_head_is_as_large_as_was_promised),
+	T(head_has_the_documented_size),
 	{ NULL, NULL },
 };

@@ -137,19 +137,19 @@ static void each_run_was_queued(struct workqueue_struct *one, struct workqueue_s
 		destroy_workqueue(other);
 }
 
-static void each_queueing_that_said_true_makes_one_run(void)
+static void each_successful_queueing_causes_one_run(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("one", WQ_UNBOUND, 8);
 
 	each_run_was_queued(wq, wq);
 }
 
-static void an_item_of_two_queues_in_turn_runs_once_at_a_time(void)
+static void item_of_alternating_queues_does_not_overlap(void)
 {
 	each_run_was_queued(alloc_workqueue("one", WQ_UNBOUND, 8), alloc_workqueue("other", 0, 8));
 }
 
-static void an_item_of_an_ordered_queue_and_another_runs_once_at_a_time(void)
+static void item_of_an_ordered_and_another_queue_does_not_overlap(void)
 {
 	each_run_was_queued(alloc_ordered_workqueue("one", 0), alloc_workqueue("other", WQ_UNBOUND, 8));
 }
@@ -198,7 +198,7 @@ static void an_item_queues_others_on_other_queues(void)
 	CHECK_EQ(third.nr_runs, 1);
 }
 
-static void an_item_that_was_cancelled_on_a_stuck_queue_runs_from_another(void)
+static void item_cancelled_on_a_stuck_queue_runs_from_another(void)
 {
 	struct stuck stuck;
 	struct counted it;
@@ -216,7 +216,7 @@ static void an_item_that_was_cancelled_on_a_stuck_queue_runs_from_another(void)
 
 /* ---- placement ---- */
 
-static void a_cpu_that_is_not_there_stands_for_one_that_is(void)
+static void missing_cpu_is_replaced_by_an_existing_one(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("cpus", 0, 0);
 	struct counted it;
@@ -286,7 +286,7 @@ static void meet(struct work_struct *work)
 	run(work);
 }
 
-static void as_many_items_run_at_once_as_may(void)
+static void concurrent_items_reach_the_limit(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("four", WQ_UNBOUND, 4);
 	struct counted items[4];
@@ -315,7 +315,7 @@ static void a_raised_limit_lets_items_start(void)
 	pthread_barrier_destroy(&meeting);
 }
 
-static void a_limit_may_change_while_items_come_and_go(void)
+static void limit_may_change_while_items_are_queued_and_run(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("changed", WQ_UNBOUND, 8);
 	struct counted items[60];
@@ -354,7 +354,7 @@ static void queue_counted(struct workqueue_struct *wq, struct counted *items, in
 	flush_workqueue(wq);
 }
 
-static void after_a_limit_is_lowered_nothing_starts_above_it(void)
+static void after_a_limit_is_lowered_no_item_starts_above_it(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("lowered", WQ_UNBOUND, 8);
 	struct counted items[40];
@@ -436,7 +436,7 @@ static void init_numbered(struct counted *items, int nr)
 	}
 }
 
-static void cancelled_and_queued_again_an_item_goes_to_the_back(void)
+static void item_queued_again_after_a_cancel_is_last(void)
 {
 	struct counted items[3];
 	struct stuck stuck;
@@ -452,7 +452,7 @@ static void cancelled_and_queued_again_an_item_goes_to_the_back(void)
 	check_order(3);
 }
 
-static void an_ordered_queue_keeps_its_order_beside_cancels(void)
+static void ordered_queue_keeps_its_order_during_cancels(void)
 {
 	struct counted items[60];
 	struct stuck stuck;
@@ -470,7 +470,7 @@ static void an_ordered_queue_keeps_its_order_beside_cancels(void)
 	check_order(60 - nr_cancelled);
 }
 
-static void items_of_one_producer_keep_their_order_one_at_a_time_on_a_cpu(void)
+static void items_of_one_producer_run_in_order_on_a_strict_cpu(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("one-cpu", 0, 1);
 	struct counted items[60];
@@ -730,7 +730,7 @@ static void a_flush_does_not_wait_for_runs_that_are_queued_later(void)
 	end_for_ever(&it);
 }
 
-static void a_stream_of_new_items_holds_up_no_flush_of_the_queue(void)
+static void stream_of_new_items_delays_no_flush_of_the_queue(void)
 {
 	struct counted it;
 
@@ -821,7 +821,7 @@ static void *flush_plug(void *data)
 	return NULL;
 }
 
-static void a_flush_of_an_item_that_runs_and_is_pending_ends_when_that_is_cancelled(void)
+static void flush_of_a_running_and_pending_item_ends_with_the_cancel(void)
 {
 	struct stuck stuck;
 	pthread_t thread;
@@ -837,7 +837,7 @@ static void a_flush_of_an_item_that_runs_and_is_pending_ends_when_that_is_cancel
 	destroy_workqueue(stuck.wq);
 }
 
-static void a_cancelled_item_holds_up_no_flush(void)
+static void cancelled_item_delays_no_flush(void)
 {
 	struct stuck stuck;
 	struct counted it;
@@ -852,7 +852,7 @@ static void a_cancelled_item_holds_up_no_flush(void)
 	destroy_workqueue(stuck.wq);
 }
 
-static void a_drain_waits_for_what_items_queue(void)
+static void drain_waits_for_items_queued_by_items(void)
 {
 	struct counted it;
 
@@ -923,7 +923,7 @@ static void flush_and_cancel_next(struct work_struct *work)
 	drain_workqueue(it->on);
 }
 
-static void an_item_flushes_drains_and_cancels_what_belongs_to_others(void)
+static void item_flushes_drains_and_cancels_items_of_others(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("waits", WQ_UNBOUND, 1);
 	struct counted it, other;
@@ -1040,7 +1040,7 @@ static void *arm_often(void *data)
 	return NULL;
 }
 
-static void timers_that_many_threads_change_lose_and_double_nothing(void)
+static void timers_changed_by_many_threads_fire_exactly_once(void)
 {
 	struct shared shared = { .queues = { alloc_workqueue("armed", WQ_UNBOUND, 4) } };
 
@@ -1176,7 +1176,7 @@ static void an_item_that_runs_or_has_run_is_not_cancelled(void)
 	destroy_workqueue(stuck.wq);
 }
 
-static void a_queue_goes_while_an_item_runs_that_was_cancelled_on_it(void)
+static void queue_is_destroyed_while_an_item_cancelled_on_it_runs(void)
 {
 	struct stuck stuck;
 	struct counted it;
@@ -1231,7 +1231,7 @@ static void a_cancel_that_waits_leaves_a_disabled_item_disabled(void)
 	CHECK_EQ(it.nr_runs, 1);
 }
 
-static void disabling_cancels_and_leaves_the_run_that_is_there(void)
+static void disabling_cancels_and_does_not_end_the_current_run(void)
 {
 	struct stuck stuck;
 
@@ -1272,7 +1272,7 @@ static void post(struct work_struct *work)
 	sem_post(counted_of(work)->go);
 }
 
-static void items_that_sleep_are_woken_by_one_that_comes_after_them(void)
+static void sleeping_items_are_woken_by_a_later_one(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("sleepers", 0, 0);
 	struct counted sleepers[6], waker[6];
@@ -1306,7 +1306,7 @@ static void block(struct work_struct *work)
 	CHECK_EQ(afterwork_blocking(wait_at_gate, counted_of(work)->started), 17);
 }
 
-static void another_item_runs_while_one_says_that_it_sleeps(void)
+static void another_item_runs_while_one_reports_that_it_sleeps(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("blocks", 0, 0);
 	struct counted it, waker;
@@ -1344,12 +1344,12 @@ static void spins_on(unsigned int flags)
 	CHECK_EQ(next.nr_runs, 1);
 }
 
-static void an_item_that_keeps_the_cpu_does_not_hold_up_others(void)
+static void item_that_uses_the_cpu_does_not_delay_others(void)
 {
 	spins_on(0);
 }
 
-static void cpu_intensive_items_run_beside_one_another(void)
+static void cpu_intensive_items_run_concurrently(void)
 {
 	spins_on(WQ_CPU_INTENSIVE);
 }
@@ -1378,25 +1378,25 @@ static void a_queue_of_bottom_halves_is_of_no_other_kind(void)
 
 #define T(name) { #name, name }
 const struct test rules_tests[] = {
-	T(each_queueing_that_said_true_makes_one_run),
-	T(an_item_of_two_queues_in_turn_runs_once_at_a_time),
-	T(an_item_of_an_ordered_queue_and_another_runs_once_at_a_time),
+	T(each_successful_queueing_causes_one_run),
+	T(item_of_alternating_queues_does_not_overlap),
+	T(item_of_an_ordered_and_another_queue_does_not_overlap),
 	T(writes_before_a_rejected_queueing_are_seen),
 	T(an_item_queues_others_on_other_queues),
-	T(an_item_that_was_cancelled_on_a_stuck_queue_runs_from_another),
-	T(a_cpu_that_is_not_there_stands_for_one_that_is),
+	T(item_cancelled_on_a_stuck_queue_runs_from_another),
+	T(missing_cpu_is_replaced_by_an_existing_one),
 	T(a_pending_item_stays_on_its_queue),
 	T(a_queue_that_is_not_used_costs_no_thread),
-	T(as_many_items_run_at_once_as_may),
+	T(concurrent_items_reach_the_limit),
 	T(a_raised_limit_lets_items_start),
-	T(a_limit_may_change_while_items_come_and_go),
-	T(after_a_limit_is_lowered_nothing_starts_above_it),
+	T(limit_may_change_while_items_are_queued_and_run),
+	T(after_a_limit_is_lowered_no_item_starts_above_it),
 	T(a_limit_of_an_unbound_queue_holds_over_all_cpus),
 	T(a_limit_of_a_per_cpu_queue_is_for_each_cpu),
 	T(queues_have_limits_of_their_own),
-	T(cancelled_and_queued_again_an_item_goes_to_the_back),
-	T(an_ordered_queue_keeps_its_order_beside_cancels),
-	T(items_of_one_producer_keep_their_order_one_at_a_time_on_a_cpu),
+	T(item_queued_again_after_a_cancel_is_last),
+	T(ordered_queue_keeps_its_order_during_cancels),
+	T(items_of_one_producer_run_in_order_on_a_strict_cpu),
 	T(an_ordered_queue_keeps_the_order_of_each_of_many_producers),
 	T(new_items_have_the_nice_value_of_new_attributes),
 	T(new_items_do_not_wait_for_those_of_former_attributes),
@@ -1407,38 +1407,38 @@ const struct test rules_tests[] = {
 	T(an_item_that_changes_its_own_ordered_queue_gets_ebusy),
 	T(a_flush_waits_for_the_run_and_the_one_behind_it),
 	T(a_flush_does_not_wait_for_runs_that_are_queued_later),
-	T(a_stream_of_new_items_holds_up_no_flush_of_the_queue),
+	T(stream_of_new_items_delays_no_flush_of_the_queue),
 	T(a_flush_of_an_empty_queue_returns),
 	T(many_flushes_of_a_queue_all_end),
 	T(a_flush_of_a_queue_waits_for_items_over_the_limit),
 	T(a_flush_of_a_queue_waits_for_an_item_that_was_queued_again),
 	T(a_flush_waits_for_the_run_though_the_later_one_is_cancelled),
-	T(a_flush_of_an_item_that_runs_and_is_pending_ends_when_that_is_cancelled),
-	T(a_cancelled_item_holds_up_no_flush),
-	T(a_drain_waits_for_what_items_queue),
+	T(flush_of_a_running_and_pending_item_ends_with_the_cancel),
+	T(cancelled_item_delays_no_flush),
+	T(drain_waits_for_items_queued_by_items),
 	T(drain_rejects_items_of_other_threads),
 	T(many_drains_of_a_queue_all_end),
-	T(an_item_flushes_drains_and_cancels_what_belongs_to_others),
+	T(item_flushes_drains_and_cancels_items_of_others),
 	T(a_chain_of_items_that_wait_for_the_next_ends),
 	T(items_of_two_queues_with_rescuers_wait_for_each_other),
 	T(many_timers_run_each_of_many_items_once),
 	T(mod_delayed_takes_a_queued_item_back_into_its_timer),
-	T(timers_that_many_threads_change_lose_and_double_nothing),
+	T(timers_changed_by_many_threads_fire_exactly_once),
 	T(an_rcu_work_waits_for_the_sections_that_are_open),
 	T(rcu_works_of_many_threads_are_not_lost_and_not_doubled),
 	T(an_rcu_work_may_queue_itself),
 	T(an_rcu_work_that_waits_for_readers_is_not_cancelled),
 	T(each_queueing_is_a_run_or_a_cancel),
 	T(an_item_that_runs_or_has_run_is_not_cancelled),
-	T(a_queue_goes_while_an_item_runs_that_was_cancelled_on_it),
+	T(queue_is_destroyed_while_an_item_cancelled_on_it_runs),
 	T(nothing_runs_after_a_cancel_that_waits),
 	T(a_cancel_that_waits_leaves_a_disabled_item_disabled),
-	T(disabling_cancels_and_leaves_the_run_that_is_there),
+	T(disabling_cancels_and_does_not_end_the_current_run),
 	T(an_item_may_disable_itself),
-	T(items_that_sleep_are_woken_by_one_that_comes_after_them),
-	T(another_item_runs_while_one_says_that_it_sleeps),
-	T(an_item_that_keeps_the_cpu_does_not_hold_up_others),
-	T(cpu_intensive_items_run_beside_one_another),
+	T(sleeping_items_are_woken_by_a_later_one),
+	T(another_item_runs_while_one_reports_that_it_sleeps),
+	T(item_that_uses_the_cpu_does_not_delay_others),
+	T(cpu_intensive_items_run_concurrently),
 	T(bottom_halves_of_a_cpu_run_in_order),
 	T(a_queue_of_bottom_halves_is_of_no_other_kind),
 	{ NULL, NULL },

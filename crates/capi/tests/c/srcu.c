@@ -5,7 +5,7 @@
 
 DEFINE_STATIC_SRCU(lazy);
 
-static void a_domain_is_made_and_ended(void)
+static void domain_is_created_and_destroyed(void)
 {
 	struct srcu_struct domain;
 
@@ -25,7 +25,7 @@ static void *use_lazy(void *data)
 	return data;
 }
 
-static void threads_make_a_defined_domain_at_once(void)
+static void threads_use_a_new_static_domain_at_once(void)
 {
 	pthread_t threads[8];
 
@@ -123,8 +123,8 @@ static void callbacks_of_a_domain_run_despite_its_end(void)
 
 #define T(name) { #name, name }
 const struct test srcu_tests[] = {
-	T(a_domain_is_made_and_ended),
-	T(threads_make_a_defined_domain_at_once),
+	T(domain_is_created_and_destroyed),
+	T(threads_use_a_new_static_domain_at_once),
 	T(sections_of_domains_nest),
 	T(a_section_ends_on_another_thread),
 	T(callbacks_of_a_domain_have_run_after_its_barrier),

@@ -232,7 +232,7 @@ static void threads_send_to_one_which_waits(void)
 	put_task_struct(owner.task);
 }
 
-static void a_lazy_one_wakes_nobody_and_is_found_with_the_next(void)
+static void lazy_one_wakes_no_thread_and_is_found_with_the_next(void)
 {
 	struct owner owner;
 
@@ -245,7 +245,7 @@ static void a_lazy_one_wakes_nobody_and_is_found_with_the_next(void)
 	put_task_struct(owner.task);
 }
 
-static void a_thread_that_has_ended_takes_no_more(void)
+static void exited_thread_accepts_no_work(void)
 {
 	struct owner owner;
 
@@ -266,7 +266,7 @@ static void *own_and_leave(void *data)
 	return NULL;
 }
 
-static void a_thread_calls_what_is_left_when_it_ends(void)
+static void thread_calls_the_remaining_work_when_it_exits(void)
 {
 	struct owner owner;
 	int nr_sent = 0;
@@ -288,7 +288,7 @@ static void a_thread_calls_what_is_left_when_it_ends(void)
 	put_task_struct(owner.task);
 }
 
-static void a_wait_ends_with_its_time(void)
+static void wait_ends_with_its_timeout(void)
 {
 	CHECK(!afterwork_task_work_wait(0));
 	CHECK(!afterwork_task_work_wait(3));
@@ -394,10 +394,10 @@ const struct test task_work_tests[] = {
 	T(cancelled_work_is_not_called),
 	T(one_is_found_by_its_function),
 	T(threads_send_to_one_which_waits),
-	T(a_lazy_one_wakes_nobody_and_is_found_with_the_next),
-	T(a_thread_that_has_ended_takes_no_more),
-	T(a_thread_calls_what_is_left_when_it_ends),
-	T(a_wait_ends_with_its_time),
+	T(lazy_one_wakes_no_thread_and_is_found_with_the_next),
+	T(exited_thread_accepts_no_work),
+	T(thread_calls_the_remaining_work_when_it_exits),
+	T(wait_ends_with_its_timeout),
 	T(each_is_called_or_cancelled_once),
 	T(an_item_of_a_queue_answers_by_task_work),
 	T(a_child_of_fork_has_task_work_of_its_own),

@@ -104,22 +104,22 @@ static void each_flag_makes_a_queue_that_runs(void)
 	}
 }
 
-static void unknown_flags_are_refused(void)
+static void unknown_flags_are_rejected(void)
 {
 	CHECK(!alloc_workqueue("bad", 1u << 30, 0));
 }
 
-static void flags_that_contradict_are_refused(void)
+static void contradicting_flags_are_rejected(void)
 {
 	CHECK(!alloc_workqueue("bad", WQ_UNBOUND | WQ_PERCPU, 0));
 }
 
-static void a_negative_max_active_is_refused(void)
+static void negative_max_active_is_rejected(void)
 {
 	CHECK(!alloc_workqueue("bad", WQ_UNBOUND, -1));
 }
 
-static void a_large_max_active_is_the_largest(void)
+static void large_max_active_is_clamped(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("large", WQ_UNBOUND, 1000000);
 
@@ -152,7 +152,7 @@ static void destroying_nothing_is_nothing(void)
 	destroy_workqueue(NULL);
 }
 
-static void old_ways_of_making_queues_work(void)
+static void old_constructors_of_queues_work(void)
 {
 	struct workqueue_struct *one = create_workqueue("one"), *other = create_singlethread_workqueue("other");
 
@@ -161,7 +161,7 @@ static void old_ways_of_making_queues_work(void)
 	destroy_workqueue(other);
 }
 
-static void many_queues_come_and_go(void)
+static void many_queues_are_created_and_destroyed(void)
 {
 	for (int i = 0; i < 300; i++) {
 		struct workqueue_struct *wq = alloc_workqueue("many-%d", WQ_UNBOUND, 1, i);
@@ -220,7 +220,7 @@ static void an_item_on_the_stack_runs(void)
 	CHECK_EQ(job.nr_runs, 1);
 }
 
-static void an_item_is_as_large_as_was_promised(void)
+static void item_has_the_documented_size(void)
 {
 	CHECK_EQ(sizeof(struct work_struct), 64);
 	CHECK_EQ(sizeof(struct delayed_work), 112);
@@ -257,7 +257,7 @@ static void count_packed_read(struct work_struct *work)
 }
 
 /* Places items of all kinds at each multiple of 8, while flushes color the items of the queue. */
-static void an_item_needs_the_alignment_of_a_pointer_and_no_more(void)
+static void item_needs_only_the_alignment_of_a_pointer(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("packed", WQ_UNBOUND, 0);
 	char *memory = (char *)calloc(1, sizeof(struct packed) + 64);
@@ -377,7 +377,7 @@ struct order {
 	int *next, place;
 };
 
-static void note_place(struct work_struct *work)
+static void note_position(struct work_struct *work)
 {
 	struct order *order = container_of(work, struct order, job.work);
 
@@ -392,7 +392,7 @@ static void an_ordered_queue_keeps_the_order(void)
 
 	plug(&p);
 	for (int i = 0; i < 100; i++) {
-		init_job(&orders[i].job, note_place);
+		init_job(&orders[i].job, note_position);
 		orders[i].next = &next;
 		CHECK(queue_work(p.wq, &orders[i].job.work));
 	}
@@ -513,7 +513,7 @@ static void writes_before_queueing_are_seen_by_the_run(void)
 	struct order order;
 	int value = 0;
 
-	init_job(&order.job, note_place);
+	init_job(&order.job, note_position);
 	order.next = &value;
 	for (int i = 0; i < 500; i++) {
 		value = i;
@@ -619,7 +619,7 @@ static void flushing_a_queue_waits_for_all(void)
 	destroy_workqueue(wq);
 }
 
-static void destroying_a_queue_runs_what_it_has(void)
+static void destroying_a_queue_runs_its_items(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("end", WQ_UNBOUND, 1);
 	struct job jobs[100];
@@ -655,7 +655,7 @@ static void a_cancelled_item_does_not_run_and_may_be_freed(void)
 	unplug_and_destroy(&p);
 }
 
-static void an_item_in_the_middle_of_a_line_is_cancelled(void)
+static void item_in_the_middle_of_a_list_is_cancelled(void)
 {
 	struct job jobs[9];
 	struct plugged p;
@@ -760,7 +760,7 @@ static void an_item_cancels_the_one_behind_it(void)
 	CHECK_EQ(second.nr_runs, 0);
 }
 
-static void a_disabled_item_is_refused_until_it_is_enabled_as_often(void)
+static void disabled_item_is_rejected_until_enabled_as_often(void)
 {
 	struct plugged p;
 	struct job job;
@@ -870,7 +870,7 @@ static long sleep_for_a_moment(void *data)
 	return *(long *)data;
 }
 
-static void a_call_that_sleeps_answers(void)
+static void sleeping_call_answers(void)
 {
 	long answer = 42;
 
@@ -901,7 +901,7 @@ static void a_function_may_jump_within_itself(void)
 
 /* ---- many ---- */
 
-static void thousands_of_queues_come_and_go(void)
+static void thousands_of_queues_are_created_and_destroyed(void)
 {
 	enum { NR = 3000 };
 	struct workqueue_struct **queues = calloc(NR, sizeof(*queues));
@@ -1040,20 +1040,20 @@ static void threads_do_anything_to_the_same_items(void)
 #define T(name) { #name, name }
 const struct test workqueue_tests[] = {
 	T(each_flag_makes_a_queue_that_runs),
-	T(unknown_flags_are_refused),
-	T(flags_that_contradict_are_refused),
-	T(a_negative_max_active_is_refused),
-	T(a_large_max_active_is_the_largest),
+	T(unknown_flags_are_rejected),
+	T(contradicting_flags_are_rejected),
+	T(negative_max_active_is_rejected),
+	T(large_max_active_is_clamped),
 	T(a_long_name_is_cut_off),
 	T(a_name_is_bytes_and_not_text),
 	T(destroying_nothing_is_nothing),
-	T(old_ways_of_making_queues_work),
-	T(many_queues_come_and_go),
+	T(old_constructors_of_queues_work),
+	T(many_queues_are_created_and_destroyed),
 	T(each_system_queue_runs_items),
 	T(a_declared_item_runs),
 	T(an_item_on_the_stack_runs),
-	T(an_item_is_as_large_as_was_promised),
-	T(an_item_needs_the_alignment_of_a_pointer_and_no_more),
+	T(item_has_the_documented_size),
+	T(item_needs_only_the_alignment_of_a_pointer),
 	T(a_structure_that_overlays_an_item_finds_its_function),
 	T(a_pending_item_is_not_queued_again),
 	T(an_item_runs_as_often_as_it_was_queued),
@@ -1069,22 +1069,22 @@ const struct test workqueue_tests[] = {
 	T(a_flush_ends_when_its_item_is_cancelled),
 	T(an_item_may_flush_another),
 	T(flushing_a_queue_waits_for_all),
-	T(destroying_a_queue_runs_what_it_has),
+	T(destroying_a_queue_runs_its_items),
 	T(a_cancelled_item_does_not_run_and_may_be_freed),
-	T(an_item_in_the_middle_of_a_line_is_cancelled),
+	T(item_in_the_middle_of_a_list_is_cancelled),
 	T(cancelling_an_idle_item_is_false),
 	T(cancel_sync_waits_for_the_run),
 	T(cancel_sync_ends_an_item_that_queues_itself),
 	T(an_item_may_cancel_itself),
 	T(an_item_cancels_the_one_behind_it),
-	T(a_disabled_item_is_refused_until_it_is_enabled_as_often),
+	T(disabled_item_is_rejected_until_enabled_as_often),
 	T(enable_and_queue_queues_with_the_last_enable),
 	T(an_item_is_pending_then_running_then_idle),
 	T(an_item_knows_that_it_is_current),
 	T(max_active_bounds_how_many_run),
-	T(a_call_that_sleeps_answers),
+	T(sleeping_call_answers),
 	T(a_function_may_jump_within_itself),
-	T(thousands_of_queues_come_and_go),
+	T(thousands_of_queues_are_created_and_destroyed),
 	T(a_child_of_fork_has_queues_of_its_own),
 	T(threads_do_anything_to_the_same_items),
 	{ NULL, NULL },

@@ -82,7 +82,7 @@ BY_OLDER_NAMES(sig)
 BY_OLDER_NAMES(bp)
 BY_OLDER_NAMES(qsbr)
 
-static void with_a_line_before(void)
+static void with_a_previous_line(void)
 {
 	_urcu_memb_read_lock();
 	_urcu_mb_read_lock();
@@ -141,7 +141,7 @@ int main(void)
 	by_names_of_sig();
 	by_names_of_bp();
 	by_names_of_qsbr();
-	with_a_line_before();
+	with_a_previous_line();
 	by_functions();
 	by_names_of_the_first();
 	by_names_of_the_second();

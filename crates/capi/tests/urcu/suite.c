@@ -154,12 +154,12 @@ static void change_and_defer(void)
 	_rcu_quiescent_state();
 }
 
-static void readers_never_see_what_was_freed(void)
+static void readers_never_see_freed_memory(void)
 {
 	with_readers(change_and_wait);
 }
 
-static void callbacks_come_after_readers(void)
+static void callbacks_run_after_readers(void)
 {
 	nr_called = 0;
 	with_readers(change_and_call);
@@ -370,7 +370,7 @@ static void read_late(void *unused)
 		look();
 }
 
-static void *come_and_go(void *unused)
+static void *start_and_exit(void *unused)
 {
 	(void)unused;
 	CHECK(pthread_setspecific(key, &key) == 0);
@@ -390,7 +390,7 @@ static void threads_start_and_exit(void)
 		pthread_t threads[4];
 
 		for (int j = 0; j < 4; j++)
-			CHECK(pthread_create(&threads[j], NULL, come_and_go, NULL) == 0);
+			CHECK(pthread_create(&threads[j], NULL, start_and_exit, NULL) == 0);
 		change_and_wait();
 		rcu_thread_offline();
 		for (int j = 0; j < 4; j++)
@@ -409,7 +409,7 @@ static void *end_as_a_reader(void *unused)
 	return NULL;
 }
 
-static void a_thread_that_ends_registered_holds_nothing_up(void)
+static void thread_that_exits_registered_delays_no_grace_period(void)
 {
 	pthread_t thread;
 
@@ -473,7 +473,7 @@ static void a_program_of_another_layout_is_served_by_calls(void)
 	rcu_thread_online();
 }
 
-static void helpers_are_given_back(void)
+static void helpers_are_released(void)
 {
 	struct call_rcu_data *helper = create_call_rcu_data(0, -1), *other = create_call_rcu_data(URCU_CALL_RCU_RT, 0);
 	struct node *node = new_node();
@@ -541,7 +541,7 @@ static void after_child(void *unused)
 	count_fork(&nr_child);
 }
 
-static void a_child_goes_on(void)
+static void child_continues(void)
 {
 	struct urcu_atfork handler = { before_fork, after_parent, after_child, NULL };
 	int status = -1;
@@ -690,8 +690,8 @@ static const struct {
 	const char *name;
 	void (*run)(void);
 } tests[] = {
-	T(readers_never_see_what_was_freed),
-	T(callbacks_come_after_readers),
+	T(readers_never_see_freed_memory),
+	T(callbacks_run_after_readers),
 	T(a_callback_may_read),
 	T(deferred_calls_run_after_readers),
 	T(sections_nest),
@@ -699,11 +699,11 @@ static const struct {
 	T(a_section_of_a_parked_thread_is_waited_for),
 	T(a_driver_that_sleeps_is_woken_by_the_end_of_a_section),
 	T(threads_start_and_exit),
-	T(a_thread_that_ends_registered_holds_nothing_up),
+	T(thread_that_exits_registered_delays_no_grace_period),
 	T(a_thread_has_a_slot_of_its_own),
 	T(a_program_of_another_layout_is_served_by_calls),
-	T(helpers_are_given_back),
-	T(a_child_goes_on),
+	T(helpers_are_released),
+	T(child_continues),
 	T(bad_input_is_reported),
 	T(misuse_is_reported),
 };

@@ -44,7 +44,7 @@ fn next_load_needs_acquire() {
 }
 
 /// The consumer peeks at the first item and at its successor, without popping either.
-fn looks_without_taking() {
+fn peeks_without_taking() {
     let queue = Arc::new(RawQueue::<Node<Item>>::new());
     let thread = loom::thread::spawn({
         let queue = queue.clone();
@@ -82,13 +82,13 @@ fn looks_without_taking() {
 
 #[test]
 fn peeked_item_is_complete() {
-    exhaustive(looks_without_taking);
+    exhaustive(peeks_without_taking);
 }
 
 #[test]
 fn after_load_needs_acquire() {
     must_fail("link: relaxed load of the next item", || {
-        exhaustive(looks_without_taking);
+        exhaustive(peeks_without_taking);
     });
 }
 

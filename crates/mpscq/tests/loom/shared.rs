@@ -19,7 +19,7 @@ fn write(item: &Shared<Guarded>) {
 }
 
 /// One thread pops the item and releases the claim; another tries to claim and push it again.
-fn claim_goes_round() {
+fn claim_moves_between_threads() {
     let queue = Arc::new(Queue::<Shared<Guarded>>::new());
     let item = Arc::new(Shared::new(Guarded(UnsafeCell::new(0))));
     queue.push(Shared::claim(&item).unwrap());
@@ -48,15 +48,19 @@ fn claim_goes_round() {
 
 #[test]
 fn claim_transfers_the_list_link() {
-    exhaustive(claim_goes_round);
+    exhaustive(claim_moves_between_threads);
 }
 
 #[test]
 fn shared_claim_needs_acquire() {
-    must_fail("shared: relaxed claim", || exhaustive(claim_goes_round));
+    must_fail("shared: relaxed claim", || {
+        exhaustive(claim_moves_between_threads)
+    });
 }
 
 #[test]
 fn shared_release_needs_release() {
-    must_fail("shared: relaxed release", || exhaustive(claim_goes_round));
+    must_fail("shared: relaxed release", || {
+        exhaustive(claim_moves_between_threads)
+    });
 }

@@ -23,7 +23,7 @@ fn ask(answer_slot: &AnswerSlot<u32>, thread: u32) -> bool {
     read().is_some() || read().is_some() || answer_slot.give_up(thread) && read().is_some()
 }
 
-fn asked_by_turns() {
+fn requested_in_turns() {
     let answer_slot = Arc::new(AnswerSlot::new(0));
     for me in [FIRST, SECOND] {
         let answer_slot = answer_slot.clone();
@@ -34,7 +34,7 @@ fn asked_by_turns() {
 }
 
 /// Two threads ask at the same time.
-fn asked_by_two() {
+fn requested_by_two() {
     let answer_slot = Arc::new(AnswerSlot::new(0));
     for (me, of) in [(FIRST, SECOND), (SECOND, FIRST)] {
         let answer_slot = answer_slot.clone();
@@ -47,16 +47,16 @@ fn asked_by_two() {
 
 #[test]
 fn answer_is_from_the_requested_thread() {
-    exhaustive(asked_by_turns);
-    exhaustive(asked_by_two);
+    exhaustive(requested_in_turns);
+    exhaustive(requested_by_two);
 }
 
 #[test]
 fn an_answer_has_one_writer() {
     must_fail("answer slot: begun without a claim", || {
-        exhaustive(asked_by_turns)
+        exhaustive(requested_in_turns)
     });
     must_fail("answer slot: taken from its writer", || {
-        exhaustive(asked_by_turns)
+        exhaustive(requested_in_turns)
     });
 }

@@ -133,7 +133,7 @@ mod tests {
 
     /// Registers a waker for each seat, and removes all wakers in the order of `seats`. Returns the
     /// largest length that the list of wakers had.
-    fn most_places(
+    fn max_nr_waiters(
         seats: impl DoubleEndedIterator<Item = usize> + Clone,
         nr_seats: usize,
     ) -> usize {
@@ -164,8 +164,8 @@ mod tests {
             &[1, 100, 1000]
         };
         for &nr_seats in sizes {
-            assert!(most_places(0..nr_seats, nr_seats) <= 2 * nr_seats + 2);
-            assert!(most_places((0..nr_seats).rev(), nr_seats) <= 2 * nr_seats + 2);
+            assert!(max_nr_waiters(0..nr_seats, nr_seats) <= 2 * nr_seats + 2);
+            assert!(max_nr_waiters((0..nr_seats).rev(), nr_seats) <= 2 * nr_seats + 2);
         }
     }
 

@@ -120,7 +120,7 @@ mod tests {
         distances[distances.len() / 2]
     }
 
-    fn lies_as_asked<I: Item>() {
+    fn has_requested_layout<I: Item>() {
         assert!(distance::<I>(Layout::Contiguous) <= LINE);
         assert!(distance::<I>(Layout::Scattered) > 2 * LINE);
     }
@@ -131,9 +131,9 @@ mod tests {
         const KEY: &str = "AFTERWORK_TEST_ITEMS_LIE";
         const NAME: &str = "bench::mpscq::stock::tests::items_have_the_requested_layout";
         if std::env::var_os(KEY).is_some() {
-            lies_as_asked::<Boxed>();
-            lies_as_asked::<Ours>();
-            return lies_as_asked::<Cordyceps>();
+            has_requested_layout::<Boxed>();
+            has_requested_layout::<Ours>();
+            return has_requested_layout::<Cordyceps>();
         }
         let mut own = std::process::Command::new(std::env::current_exe().unwrap());
         let output = own.args([NAME, "--exact"]).env(KEY, "1").output().unwrap();

@@ -111,7 +111,7 @@ impl World {
             5 if self.is_running => self.end(step >= 128),
             6 if self.has_handle => self.cancel(),
             7 if self.has_handle => self.claim_to_help(),
-            8 | 9 => self.go_on_with_claim(step >= 128),
+            8 | 9 => self.continue_with_claim(step >= 128),
             10 if self.has_handle => self.flush(),
             // A helper, or a thread between two transitions, owns a handle.
             11 if self.has_handle && self.claim.is_none() && step >= 240 => self.drop_handle(),
@@ -255,7 +255,7 @@ impl World {
     /// Makes the next transition of the claiming thread; a helper may give up.
     // A guard that changes the item would hide one of its transitions.
     #[expect(clippy::collapsible_match)]
-    fn go_on_with_claim(&mut self, gives_up: bool) {
+    fn continue_with_claim(&mut self, gives_up: bool) {
         match self.claim {
             None => {}
             Some(Claim::CutsOut { to }) => {

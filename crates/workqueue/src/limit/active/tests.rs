@@ -187,7 +187,7 @@ proptest! {
                 let its = stocks.filter(|(at, _)| seats.gate.node_of(*at) == node);
                 let nr_kept: u32 = its.map(|(_, stock)| stock.nr_kept()).sum();
                 prop_assert_eq!((count.nr_active.load(Ordering::Relaxed) - nr_kept) as usize, model);
-                prop_assert!(nr_kept == 0 || nobody_waits(&seats), "seats are kept from who waits");
+                prop_assert!(nr_kept == 0 || no_thread_waits(&seats), "seats are kept from who waits");
             }
         }
     }
@@ -276,7 +276,7 @@ fn a_paused_gate_has_no_seats_and_keeps_its_limit() {
     assert_eq!(slots, [3]);
 }
 
-fn nobody_waits(seats: &Seats) -> bool {
+fn no_thread_waits(seats: &Seats) -> bool {
     seats.gate.wait_queue.lock().entries.is_empty()
 }
 
