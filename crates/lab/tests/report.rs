@@ -212,7 +212,7 @@ fn is_shown_whole(root: &Path, [bars, curves]: [usize; 2]) {
         for width in [360, 400, 1400] {
             let start = page
                 .find(&format!("width {width}: {scheme}, "))
-                .unwrap_or_else(|| panic!("nothing said of {width} in {scheme}: {page}"));
+                .unwrap_or_else(|| panic!("no report for {width} in {scheme}: {page}"));
             let said = page[start..].lines().next().unwrap_or_default();
             let said = said.split('<').next().unwrap_or_default();
             let number = |word: &str| -> usize {

@@ -275,7 +275,7 @@ impl<T> Inbox<T> {
             reader.nr_eager -= usize::from(is_eager(blank));
         });
         let blank = blank.or_else(|| reader.reversed.pop_front());
-        let blank = blank.expect("one was found");
+        let blank = blank.expect("an item was found");
         let takes_capacity = blank.state().takes_capacity();
         let block = blank.into_raw();
         // SAFETY: a block of the list holds one item, by `push`, and is popped once.
@@ -377,7 +377,7 @@ impl<T> Inbox<T> {
                     mid_push: false,
                 };
             }
-            let blank = reader.reversed.pop_front().expect("one was found");
+            let blank = reader.reversed.pop_front().expect("an item was found");
             reader.nr_eager += usize::from(is_eager(&blank));
             reader.counted.push_back(blank);
         }
@@ -447,7 +447,7 @@ impl<T> Place<T> {
     /// Takes the item that was found. Returns the item, and whether it counts toward the capacity.
     #[inline(always)]
     fn take(&mut self) -> (T, bool) {
-        assert!(self.at < self.seen.nr_items(), "one was found");
+        assert!(self.at < self.seen.nr_items(), "an item was found");
         let block = self.block.expect("an item was seen in it");
         // SAFETY: the state that was seen counts the slot, and `at` passes each slot once.
         let item = unsafe { block::take(block, self.at) };

@@ -91,7 +91,7 @@ pub struct Drain<'m, T> {
 }
 
 /// Receives items while a budget lasts. Created by [`Mailbox::drain_while`].
-#[must_use = "an iterator does nothing until it is asked"]
+#[must_use = "an iterator does nothing until it is advanced"]
 pub struct DrainWhile<'m, T, B> {
     drain: Drain<'m, T>,
     budget: B,

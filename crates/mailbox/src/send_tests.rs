@@ -96,7 +96,7 @@ fn a_send_that_waits_is_woken_once_and_by_its_last_waker() {
     assert_eq!(
         mailbox.drain(9).collect::<Vec<_>>(),
         [0, 1],
-        "let in before it is polled"
+        "admitted before it is polled"
     );
     let nr_rings = wakes
         .each_ref()

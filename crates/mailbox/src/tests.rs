@@ -119,7 +119,7 @@ fn full_mailbox_returns_the_item() {
     poster.post(2).unwrap();
     assert_eq!(poster.post(3), Err(PostError::Full(3)));
     assert_eq!(batch.push(3), Err(PostError::Full(3)));
-    assert_eq!(batch.next(), Some(0), "and its room is free again");
+    assert_eq!(batch.next(), Some(0), "and its capacity is free again");
     poster.post(4).unwrap();
     drop(batch);
     assert_eq!(mailbox.try_recv(), Ok(2));
@@ -511,7 +511,7 @@ fn task_is_woken_once_for_the_count_that_it_awaits() {
     assert_eq!(
         wakes.0.load(Ordering::Relaxed),
         2,
-        "the last poster is gone"
+        "the last poster was dropped"
     );
     assert_eq!(pin!(mailbox.recv()).poll(cx), Poll::Ready(Err(Closed)));
     assert_eq!(pin!(mailbox.ready(1)).poll(cx), Poll::Ready(Err(Closed)));
@@ -571,7 +571,7 @@ fn eventfd_is_written_only_while_armed() {
     );
     assert_eq!(mailbox.drain(9).count(), 3);
     assert!(mailbox.arm(1).unwrap());
-    assert!(!mailbox.disarm(), "not rung");
+    assert!(!mailbox.disarm(), "not notified");
     poster.post(5).unwrap();
     assert!(
         !mailbox

@@ -90,6 +90,6 @@ fn program_with_inlined_liburcu_readers_is_rejected_by_name() {
     };
     let output = run(&program);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success(), "it went on: {output:?}");
+    assert!(!output.status.success(), "it continued: {output:?}");
     assert!(said.contains("undefined symbol: urcu_memb_"), "{said}");
 }

@@ -150,7 +150,7 @@ fn text(bytes: &[u8]) -> &str {
 fn answered(args: &[&str]) -> String {
     let mut snapshots = (0..100).map(|_| good(args));
     let look = snapshots.find(|it| !it.contains("does not answer"));
-    look.expect("one of a hundred looks is answered")
+    look.expect("one of a hundred snapshots is answered")
 }
 
 fn good(args: &[&str]) -> String {
@@ -264,7 +264,7 @@ fn prometheus_output_is_valid_with_rising_histograms() {
         };
         let shown = snapshots
             .find(has_load)
-            .expect("one of a hundred looks is answered");
+            .expect("one of a hundred snapshots is answered");
         let metrics = metrics(&shown).unwrap_or_else(|why| panic!("{why} in\n{shown}"));
         let of = |metric: &str, suffix: &str| {
             let mut samples = metrics[metric].1.iter();
@@ -356,7 +356,7 @@ fn page_truncated_while_shown_is_rejected_without_a_crash() {
         let output = top(&[&busy.pid(), "--once"]);
         (output.status.code() != Some(0)).then_some(output)
     });
-    let refused = refused.expect("it never looked at the page");
+    let refused = refused.expect("it never read the page");
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused.stderr).contains("too short"), "{refused:?}");
     busy.end();
@@ -591,7 +591,7 @@ fn demo_publishes_itself_and_ends_on_request() {
     let shown = good(&[&demo.id().to_string(), "--once"]);
     let exported =
         || serde_json::from_str(&good(&[&demo.id().to_string(), "--once", "--json"])).unwrap();
-    eventually("each tab has something to tell", || {
+    eventually("each tab has an explanation", || {
         let look: Value = exported();
         let of = |kind: &str, name: &str| {
             let records = look["records"][kind].as_array().unwrap();
@@ -670,7 +670,7 @@ impl Terminal {
             }
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
-        panic!("{words:?} never came:\n{screen}");
+        panic!("{words:?} never appeared:\n{screen}");
     }
 
     fn press(&self, key: &str) {

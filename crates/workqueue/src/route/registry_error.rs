@@ -49,7 +49,7 @@ pub struct TopologyInUse(pub Box<topology::Topology>);
 
 impl fmt::Display for TopologyInUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the process has a topology already: give it one before the first use")
+        f.write_str("the process has a topology already: set one before the first use")
     }
 }
 

@@ -264,12 +264,12 @@ mod tests {
                     20 => fails(),
                     _ => return Ok(()),
                 }
-                Err(Stop::CouldNotRun("no room".into()))
+                Err(Stop::CouldNotRun("no capacity".into()))
             })
         };
         let fails = counted(|| ());
         let panics = counted(|| panic!("as a test wants"));
-        for (body, expected) in [(fails, "no room"), (panics, "an item panicked")] {
+        for (body, expected) in [(fails, "no capacity"), (panics, "an item panicked")] {
             nr_run.store(0, Ordering::Relaxed);
             // Each crew has one thread, so no other item runs while one fails.
             let hire = || Ok(vec![crew::threads(1)?, crew::blocking(1)?]);
