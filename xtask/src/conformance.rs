@@ -97,7 +97,7 @@ fn broken(rules: &[Rule<'_>], known: &BTreeSet<String>) -> Vec<Finding> {
     for rule in rules {
         let mut say = |what| found.push(Finding::new(TABLE, rule.line, what));
         if rule.tests.is_empty() {
-            say("a rule without a test: name one, or say in the text that it does not hold".into());
+            say("the rule has no test: name one, or state that the rule does not hold".into());
         }
         for test in &rule.tests {
             if !known.contains(*test) {
@@ -105,7 +105,7 @@ fn broken(rules: &[Rule<'_>], known: &BTreeSet<String>) -> Vec<Finding> {
             }
             if !named.insert(*test) {
                 say(format!(
-                    "`{test}` is named twice: each rule has a test of its own"
+                    "`{test}` is named twice: each rule needs its own test"
                 ));
             }
         }

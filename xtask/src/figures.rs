@@ -7,10 +7,10 @@
 
 /// The lab's rule and words. The chore does not depend on the lab's crates.
 #[path = "../../crates/lab/src/output/outcome.rs"]
-#[allow(dead_code, reason = "the lab needs more of it")]
+#[allow(dead_code, reason = "only the lab uses the rest")]
 mod outcome;
 #[path = "../../crates/lab/src/output/words.rs"]
-#[allow(dead_code, reason = "the lab needs more of them")]
+#[allow(dead_code, reason = "only the lab uses the rest")]
 mod words;
 
 use std::fmt::Write as _;
@@ -32,7 +32,7 @@ const PAGES: [(&str, &str, Render); 2] = [
 const BEGIN: &str = "<!-- written by `cargo xtask figures --write` -->\n";
 const END: &str = "<!-- end -->\n";
 
-const STALE: &str = "not as its run has it: cargo xtask figures --write";
+const STALE: &str = "differs from its record: run cargo xtask figures --write";
 
 /// Metrics that docs/figures.md omits: other percentiles of what it shows, and details.
 const OMITTED: [&str; 18] = [
@@ -77,7 +77,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
                     .map_err(|error| Failure::new(format!("cannot write {page}: {error}")))?;
             }
         }
-        _ => return Err(Failure::new("`figures` takes nothing, or --write")),
+        _ => return Err(Failure::new("`figures` takes no argument except --write")),
     }
     check(workspace)
 }
@@ -127,7 +127,8 @@ fn answers(lines: &[Value]) -> String {
         .collect();
     let mut text = format!(
         "{}; {} runs of `cargo run --release -- try`, each with several turns. A value is the range of \
-         the runs' medians.\n\n| | | afterwork | the best of the others | ours is |\n|---|---|---|---|---|\n",
+         the runs' medians. × is the factor by which ours is better. A run is undecided if its turns differ \
+         too much.\n\n| | | afterwork | the best of the others | ours is |\n|---|---|---|---|---|\n",
         machine(heads.first().copied()),
         heads.len()
     );
@@ -143,7 +144,7 @@ fn answers(lines: &[Value]) -> String {
             .collect();
         let all = |name| range(of_row.iter().map(|it| word(it, name)));
         let peers = words::programs(of_row.iter().map(|it| word(it, "peer")));
-        let outcomes = words::programs(of_row.iter().map(|it| word(it, "outcome")));
+        let outcomes: Vec<&str> = of_row.iter().map(|it| word(it, "outcome")).collect();
         let times = of_row
             .iter()
             .map(|it| it["times_better"]["median"].as_f64());
@@ -154,17 +155,35 @@ fn answers(lines: &[Value]) -> String {
         };
         let _ = writeln!(
             text,
-            "| {question} | {} | {} | {} ({}) | {}: {} × |",
+            "| {question} | {} | {} | {} ({}) | {} |",
             key.1,
             all("ours_value"),
             all("peer_value"),
             peers.join(", "),
-            outcomes.join(" or "),
-            range(times.iter().map(String::as_str)),
+            verdict(&outcomes, &range(times.iter().map(String::as_str))),
         );
         seen.push(key);
     }
     text
+}
+
+/// Returns the outcome of a row, with the range of its factors and the number of undecided runs.
+fn verdict(outcomes: &[&str], times: &str) -> String {
+    let decided = outcomes.iter().filter(|&&it| it != outcome::UNDECIDED);
+    let words = words::programs(decided.copied());
+    let nr_undecided = outcomes
+        .iter()
+        .filter(|&&it| it == outcome::UNDECIDED)
+        .count();
+    match nr_undecided {
+        0 => format!("{} ({times} ×)", words.join(" or ")),
+        _ if words.is_empty() => format!("undecided ({times} ×)"),
+        _ => format!(
+            "{} ({times} ×); {nr_undecided} of {} runs undecided",
+            words.join(" or "),
+            outcomes.len()
+        ),
+    }
 }
 
 /// Returns the tables of docs/figures.md: first the comparisons that ours loses, then all.
@@ -341,7 +360,7 @@ fn between(page: &str) -> Option<(&str, &str, &str)> {
 }
 
 fn unmarked(page: &str) -> Failure {
-    Failure::new(format!("{page} has no {}", BEGIN.trim_end()))
+    Failure::new(format!("{page} lacks the line {}", BEGIN.trim_end()))
 }
 
 fn lines(workspace: &Workspace, run: &str) -> Result<Vec<Value>, Failure> {
@@ -394,8 +413,23 @@ mod tests {
         ]
         .join("\n");
         let table = answers(&values(&runs));
-        let row = "| q | r | 2.4 to 2.5 ns | 7 ns (tokio) | better: 2.80 to 2.90 × |";
+        let row = "| q | r | 2.4 to 2.5 ns | 7 ns (tokio) | better (2.80 to 2.90 ×) |";
         assert!(table.contains(row), "{table}");
+    }
+
+    #[test]
+    fn a_verdict_counts_the_undecided_runs() {
+        for (outcomes, shown) in [
+            (["better", "better"], "better (2 ×)"),
+            (
+                ["undecided", "better"],
+                "better (2 ×); 1 of 2 runs undecided",
+            ),
+            (["undecided", "undecided"], "undecided (2 ×)"),
+            (["even", "better"], "even or better (2 ×)"),
+        ] {
+            assert_eq!(verdict(&outcomes, "2"), shown);
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     }
     for (tag, line) in &rows {
         if !used.contains(tag) {
-            let what = format!("no code carries FOREIGN({tag})");
+            let what = format!("no code has the tag FOREIGN({tag}): delete the row");
             found.push(Finding::new(LEDGER, *line, what));
         }
     }

@@ -17,7 +17,9 @@ const DEFAULT_MINUTES: f64 = 1.0;
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let seconds = seconds(args)?;
     if output(nightly(workspace).arg("--version")).is_err() {
-        talk("fuzz: left out: there is no nightly toolchain of rustup's\n");
+        talk(
+            "fuzz: skipped: no nightly toolchain; `rustup toolchain install nightly` installs it\n",
+        );
         return Ok(ExitCode::SUCCESS);
     }
     if !can_fuzz(workspace) {
@@ -25,7 +27,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         let mut install = workspace.command("cargo");
         let installed = output(install.args(["install", "--quiet", "--locked", "cargo-fuzz"]));
         if installed.is_err() || !can_fuzz(workspace) {
-            talk("fuzz: left out: cargo-fuzz cannot be installed\n");
+            talk("fuzz: skipped: cannot install cargo-fuzz\n");
             return Ok(ExitCode::SUCCESS);
         }
     }

@@ -50,7 +50,7 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
         nr_files += 1;
         let text = workspace.text(&file)?.unwrap_or_default();
         for (line, path, instead) in named(&text) {
-            let rule = format!("names `{path}` past `sync`: name {instead} instead");
+            let rule = format!("uses `{path}`, which bypasses `sync`: use {instead}");
             found.broken.push(Finding::new(&file, line, rule));
         }
     }

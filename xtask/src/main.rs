@@ -167,24 +167,24 @@ fn check(
 
 fn help() -> String {
     let mut text = String::from(
-        "The chores of the afterwork workspace.\n\nUsage: cargo xtask CHORE [OPTIONS]\n\nChores:\n",
+        "Runs a chore of the afterwork workspace.\n\nUsage: cargo xtask CHORE [OPTIONS]\n\nChores:\n",
     );
     for (name, about, _) in CHORES {
         text += &format!("  {name:<11} {about}\n");
     }
     text += "
 Start here:
-  cargo xtask test                    everything, as CI does it (minutes)
+  cargo xtask test                    all tests, as in CI (about 20 minutes)
   cargo xtask test --only unit,doc    a first answer (seconds)
   cargo xtask test --only loom        the models, after a change of an atomic or a lock
-  cargo xtask test --list             what the layers are and what each asks
+  cargo xtask test --list             the layers, and the question that each answers
   cargo xtask torture task-work --minutes 2   after a change of a protocol
-  cargo xtask torture task-work --hostile --asan   after a change of what runs users' code
+  cargo xtask torture task-work --hostile --asan   after a change of a call of user code
   cargo xtask layers                  after a new `use` of `std`
   cargo xtask order                   after a change of a memory ordering
 
 STYLE.md gives the reason for each rule; .ci/run checks them all.
-Exit code: 0 good, 1 something is wrong, 2 could not run.
+Exit code: 0 success, 1 a check failed, 2 could not run.
 ";
     text
 }

@@ -114,7 +114,9 @@ fn broken(ends: &[End], tests: &BTreeSet<String>, crates: &BTreeSet<String>) -> 
         {
             say(
                 first,
-                format!("`{tag}` is no tag: a word, so that both ends can be searched for"),
+                format!(
+                    "`{tag}` is not a tag: write one word, so that both ends can be searched for"
+                ),
             );
         }
         if ends.len() < 2 && !first.text.contains("both ends on this line") {
@@ -122,12 +124,14 @@ fn broken(ends: &[End], tests: &BTreeSet<String>, crates: &BTreeSet<String>) -> 
                 Some(name) if crates.contains(name) => {}
                 Some(name) => say(
                     first,
-                    format!("ORDER({tag}): its other end is in `{name}`, which is no crate here"),
+                    format!(
+                        "ORDER({tag}): its other end is in `{name}`, which is not a crate of this workspace"
+                    ),
                 ),
                 None => say(
                     first,
                     format!(
-                        "ORDER({tag}) has one end: tag the other (xtask/src/order.rs says when one suffices)"
+                        "ORDER({tag}) has one end: tag the other (xtask/src/order.rs documents when one suffices)"
                     ),
                 ),
             }
@@ -265,7 +269,7 @@ mod tests {
             ))
         };
         assert!(at("tokio").is_empty());
-        assert!(at("nosuch")[0].contains("no crate here"));
+        assert!(at("nosuch")[0].contains("not a crate of this workspace"));
     }
 
     #[test]

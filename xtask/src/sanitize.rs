@@ -38,9 +38,8 @@ const WITHOUT: &[(&str, &str, &str)] = &[
     (
         "asan",
         "cancel::cancelled_items_leave_a_full_or_paused_queue",
-        "what is freed is kept for a while, and counts as memory that grows",
+        "the sanitizer retains freed memory, which counts as growth",
     ),
-    ("asan", "no_memory_behind", "as above: all of that name"),
     (
         "asan",
         "kinds::rescuer_works_when_thread_creation_fails",
@@ -115,10 +114,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         let host = match make_ready(workspace, sanitizer) {
             Ok(host) => host,
             Err(reason) => {
-                talk(&format!(
-                    "sanitize: {} left out: {reason}\n",
-                    sanitizer.name
-                ));
+                talk(&format!("sanitize: {} skipped: {reason}\n", sanitizer.name));
                 continue;
             }
         };
@@ -227,7 +223,7 @@ fn runtime(workspace: &Workspace, host: &str) -> Result<std::path::PathBuf, Fail
     let is_it = |path: &std::path::PathBuf| path.to_string_lossy().ends_with("_rt.tsan.a");
     paths
         .find(is_it)
-        .ok_or_else(|| Failure::new(format!("no runtime of tsan in {}", folder.display())))
+        .ok_or_else(|| Failure::new(format!("no tsan runtime in {}", folder.display())))
 }
 
 fn options(args: &[String]) -> Result<Options, Failure> {
@@ -235,7 +231,7 @@ fn options(args: &[String]) -> Result<Options, Failure> {
         only: None,
         words: vec!["--minutes".into(), "1".into()],
     };
-    let wrong = |arg: &str| Failure::new(format!("`{arg}` is not understood here; see --help"));
+    let wrong = |arg: &str| Failure::new(format!("unknown argument `{arg}`; see --help"));
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         if arg == "--hostile" {
@@ -280,7 +276,7 @@ pub fn make_ready(workspace: &Workspace, sanitizer: &Sanitizer) -> Result<String
     command.args(["component", "add", "--toolchain", NIGHTLY, "rust-src"]);
     output(&mut command)?;
     host_that_has(workspace, sanitizer.builds_std)
-        .ok_or_else(|| Failure::new("rustup's nightly toolchain has no sources of the library"))
+        .ok_or_else(|| Failure::new("the nightly toolchain has no rust-src"))
 }
 
 pub fn rustup(workspace: &Workspace) -> Command {
@@ -335,18 +331,18 @@ pub fn watch(command: &mut Command, sanitizer: &Sanitizer) {
 
 fn help() -> String {
     let mut text = String::from(
-        "Runs tests and tortures under sanitizers. Wants a nightly toolchain, and builds for minutes.\n\n\
+        "Runs tests and tortures under sanitizers. Needs a nightly toolchain; the build takes minutes.\n\n\
          Usage: cargo xtask sanitize [--only NAME] [--minutes M] [--seed S] [--hostile [--without ACT,ACT...]]\n\nNames:\n",
     );
     for sanitizer in &SANITIZERS {
-        let sources = [", wants rust-src", ""][usize::from(!sanitizer.builds_std)];
+        let sources = [", needs rust-src", ""][usize::from(!sanitizer.builds_std)];
         text += &format!("  {}  {}{sources}\n", sanitizer.name, sanitizer.title);
     }
     text += "
-  --only NAME  one of them; both without
-  --minutes M  how long each torture runs, one without
-  --seed S     where their dice start; from the clock without, and printed
-  --hostile    tortures with users' code at its worst: cargo xtask torture --help
+  --only NAME  one of them [default: both]
+  --minutes M  minutes for each torture [default: 1]
+  --seed S     seed of the tortures [default: from the clock, printed]
+  --hostile    tortures with hostile user code; see cargo xtask torture --help
 ";
     text
 }

@@ -65,7 +65,7 @@ fn build(
         .status()
         .map_err(|error| Failure::new(format!("cargo: {error}")))?;
     if !status.success() {
-        return Err(Failure::new("the program does not build"));
+        return Err(Failure::new("cannot build afterwork-sim"));
     }
     Ok(target.join("release/afterwork-sim"))
 }
@@ -107,7 +107,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
                 args.drain(at..at + 2);
                 file
             }
-            Some(_) => return Err(Failure::new("--measured wants a file")),
+            Some(_) => return Err(Failure::new("--measured needs a file")),
             None => measure(workspace, &target)?.display().to_string(),
         };
         let at = args

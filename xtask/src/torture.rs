@@ -83,7 +83,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     if let Some(sanitizer) = asked.sanitizer
         && let Err(reason) = sanitize::make_ready(workspace, sanitizer)
     {
-        talk(&format!("torture: left out: {reason}\n"));
+        talk(&format!("torture: skipped: {reason}\n"));
         return Ok(ExitCode::SUCCESS);
     }
     let start = Instant::now();
@@ -155,7 +155,7 @@ fn must_be_named(workspace: &Workspace, twin: &str) -> Result<(), Failure> {
         }
     }
     Err(Failure::new(format!(
-        "no source names a twin `{twin}`; `git grep 'armed(\"'` lists them"
+        "unknown twin `{twin}`; `git grep 'armed(\"'` lists them"
     )))
 }
 
@@ -263,7 +263,7 @@ fn find<'a>(programs: &'a [Program], name: &str) -> Result<&'a Program, Failure>
             .map(|program| program.name.as_str())
             .collect();
         Failure::new(format!(
-            "no torture is called `{name}`; there are {}",
+            "unknown torture `{name}`; valid: {}",
             names.join(", ")
         ))
     })
@@ -271,7 +271,7 @@ fn find<'a>(programs: &'a [Program], name: &str) -> Result<&'a Program, Failure>
 
 fn help(programs: &[Program]) -> String {
     let mut text = String::from(
-        "Tortures one part of the library: everything at once, by the dice.\n\n\
+        "Runs random operations of one subsystem on many threads, and checks their results.\n\n\
          Usage: cargo xtask torture NAME [--tsan|--asan] [--minutes M] [--seed S] [--config C]\n\
          \x20                               [--hostile [--without ACT,ACT...]] [--twin BUG]\n\nNames:\n",
     );
@@ -279,23 +279,23 @@ fn help(programs: &[Program]) -> String {
         text += &format!("  {}\n", program.name);
     }
     text += "
-  --tsan       under ThreadSanitizer; wants a nightly toolchain with rust-src, builds for minutes
-  --asan       under AddressSanitizer; wants a nightly toolchain
-  --minutes M  how long, a fraction if need be; five seconds without
-  --seed S     where the dice of the first round start; from the clock without, and printed
-  --config C   one of the program's configurations; a wrong one lists them
-  --hostile    users' code at its worst in addition: it panics, also in destructors, sleeps, waits, drops the last handles
-               of others, leaks guards, forks; and the system refuses threads, membarrier, eventfds and mappings
-  --without A  not these acts; a wrong one lists them. To find out which ones a fault needs, leave out half of them
-  --twin BUG   put this bug back (its name in the source, under `twin::armed`); good is then that it is found
+  --tsan       use ThreadSanitizer; needs a nightly toolchain with rust-src, and minutes to build
+  --asan       use AddressSanitizer; needs a nightly toolchain
+  --minutes M  minutes to run, also a fraction [default: 5 seconds]
+  --seed S     seed of the first round [default: from the clock, printed]
+  --config C   a configuration of the torture; an unknown name lists them
+  --hostile    add hostile user code: it panics, also in destructors, sleeps, waits, drops the last handles
+               of other objects, leaks guards, forks; and system calls for threads, membarrier, eventfds and mappings fail
+  --without A  omit these hostile acts; an unknown name lists them. To find the acts that a fault needs, omit half of them
+  --twin BUG   put this bug back (its name in the source, in `twin::armed`); success then means that it is found
 
-A fault is said with the seed of its round: start with that seed to begin with that round.
+A fault is reported with the seed of its round: --seed with this number starts with this round.
 
 Examples:
   cargo xtask torture rcu --minutes 5                                       after a change of grace periods
-  cargo xtask torture rcu --config TREE03 --twin 'rcu: the driver wakes early'   would it find that bug?
-  cargo xtask torture workqueue --hostile --asan --minutes 30               memory, under users of every kind
-  cargo xtask torture workqueue --hostile --seed 7 --without fork,thread    the same fault without these two?
+  cargo xtask torture rcu --config TREE03 --twin 'rcu: the driver wakes early'   does it find this bug?
+  cargo xtask torture workqueue --hostile --asan --minutes 30               memory errors under hostile user code
+  cargo xtask torture workqueue --hostile --seed 7 --without fork,thread    the same seed without these two acts
 
 Exit code: 0 no fault, 1 a fault; with --twin 0 found, 1 not found; 2 could not build or run.
 ";

@@ -32,7 +32,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     let steps = steps(&page);
     let target = workspace.metadata()?.target_directory.join("tutorial");
     let root = std::env::temp_dir().join(format!("afterwork-tutorial-{}", std::process::id()));
-    let failed = |error| Failure::new(format!("cannot make {}: {error}", root.display()));
+    let failed = |error| Failure::new(format!("cannot create {}: {error}", root.display()));
     fs::create_dir(&root).map_err(failed)?;
     let done = std::os::unix::fs::symlink(workspace.root(), root.join(CLONE))
         .map_err(failed)
@@ -82,12 +82,12 @@ fn follow(
                 let output_text = String::from_utf8_lossy(&output.stdout);
                 if !output.status.success() {
                     let why = String::from_utf8_lossy(&output.stderr);
-                    return Ok(Some((*line, format!("`{command}` fails: {why}"))));
+                    return Ok(Some((*line, format!("`{command}` failed: {why}"))));
                 }
                 if output_text != *prints {
                     return Ok(Some((
                         *line,
-                        format!("`{command}` prints {output_text:?} and not {prints:?}"),
+                        format!("`{command}` printed {output_text:?} instead of {prints:?}"),
                     )));
                 }
             }

@@ -73,7 +73,7 @@ impl Workspace {
             Ok(Self { root })
         } else {
             Err(Failure::new(format!(
-                "no workspace at {}; run this by `cargo xtask`",
+                "no workspace at {}; run this as `cargo xtask`",
                 root.display()
             )))
         }
@@ -97,7 +97,7 @@ impl Workspace {
         let text = output(&mut command)?;
         serde_json::from_slice(&text).map_err(|error| {
             Failure::new(format!(
-                "cargo metadata said what is not understood: {error}"
+                "cannot parse the output of cargo metadata: {error}"
             ))
         })
     }
@@ -157,7 +157,7 @@ pub fn output(command: &mut Command) -> Result<Vec<u8>, Failure> {
     let first = said
         .lines()
         .find(|line| !line.trim().is_empty())
-        .unwrap_or("it said nothing");
+        .unwrap_or("it printed nothing");
     Err(Failure::new(format!(
         "{program} failed ({}): {first}",
         done.status

@@ -195,16 +195,19 @@ fn the_rules_are_checked() {
         ("# HELP a x\na 1\n", "a sample of another metric"),
         (
             "# HELP a x\n# TYPE a counter\na 1\n",
-            "what rises ends in _total, and nothing else",
+            "only counters end in _total",
         ),
-        ("# HELP a_ns x\n# TYPE a_ns gauge\na_ns 1\n", "no base unit"),
+        (
+            "# HELP a_ns x\n# TYPE a_ns gauge\na_ns 1\n",
+            "not a base unit",
+        ),
         (head, "a metric without samples"),
         (&format!("{head}a_total 1"), "the last line does not end"),
         (&format!("{head}a_total one\n"), "a value is no number"),
         (&format!("{head}a_total 1\na_total 2\n"), "a series twice"),
         (
             &format!("{head}a_total{{b=\"\\x\"}} 1\n"),
-            "an escape that there is not",
+            "an unknown escape",
         ),
         (
             &format!("{head}a_total{{b=\"c\"d\"}} 1\n"),
@@ -212,11 +215,11 @@ fn the_rules_are_checked() {
         ),
         (
             &format!("{hist}h_bucket{{le=\"1\"}} 2\nh_bucket{{le=\"+Inf\"}} 1\n"),
-            "buckets do not rise",
+            "buckets decrease",
         ),
         (
             &format!("{hist}h_bucket{{le=\"1\"}} 2\nh_sum 1\nh_count 2\n"),
-            "the last bucket does not have all",
+            "the last bucket omits samples",
         ),
         (
             &format!("{hist}h_bucket{{le=\"+Inf\"}} 2\nh_sum 1\n"),

@@ -119,7 +119,7 @@ impl Fork {
         let len = self.0.says.lock().unwrap().read(&mut line).unwrap();
         let line = String::from_utf8_lossy(&line[..len]);
         assert!(
-            line.starts_with("afterwork: a child of fork came back"),
+            line.starts_with("afterwork: a child of fork returned"),
             "{what}: {line}"
         );
         assert_eq!(line.matches('\n').count(), 1, "{what}: {line}");

@@ -37,7 +37,7 @@ fn ask(path: &Path, number: u32) -> Page {
         {
             return page;
         }
-        assert!(Instant::now() < give_up, "nobody answers");
+        assert!(Instant::now() < give_up, "no answer arrives");
         std::thread::yield_now();
     }
 }
@@ -292,7 +292,7 @@ fn next_publisher_removes_the_page_of_a_killed_process() {
         std::thread::yield_now();
     }
     observe::publish().unwrap();
-    assert!(!elsewhere.exists(), "its process is gone");
+    assert!(!elsewhere.exists(), "its process has exited");
     assert!(observe::unpublish());
 }
 
@@ -338,7 +338,7 @@ fn stale_page_is_replaced_and_can_be_published_again() {
     let _one = ONE.lock().unwrap();
     let path = observe::publish().unwrap();
     assert!(observe::unpublish());
-    std::fs::write(&path, b"left by a process that was killed").unwrap();
+    std::fs::write(&path, b"left by a killed process").unwrap();
     assert_eq!(observe::publish().unwrap(), path);
     ask(&path, 1);
     assert!(observe::unpublish());

@@ -148,9 +148,9 @@ fn unanswered_stack_request_is_reported() {
 fn unusable_signal_is_rejected() {
     // SIGSEGV; SIGPIPE, which the standard library ignores; and a number that is not a signal.
     for (signal, why) in [
-        (11, "means nothing to the machine"),
+        (11, "without a meaning to the kernel"),
         (13, "neither handles"),
-        (65, "means nothing"),
+        (65, "without a meaning"),
     ] {
         let params = Params {
             stall_signal: signal,

@@ -61,7 +61,7 @@ fn child_wakes_no_local_future_and_ends_no_worker_of_the_parent() {
         let refused = futures.spawn_local(async {}).join();
         assert!(matches!(refused, Err(JoinError::Closed)));
         assert!(matches!(worker.flush(), Err(JoinError::Closed)));
-        worker.spawn_detached(|| unreachable!("nobody runs it"));
+        worker.spawn_detached(|| unreachable!("no thread runs it"));
         assert!(matches!(pending.join(), Err(JoinError::Cancelled)));
         drop(theirs);
         // A new worker in the child works normally.

@@ -366,7 +366,10 @@ mod tests {
         let first = admission.join(1, || ()).unwrap();
         let second = admission.join(2, || ()).unwrap();
         assert!(admission.is_awaited() && admission.release(1));
-        assert!(!admission.try_take(), "the room is the first waiter's");
+        assert!(
+            !admission.try_take(),
+            "the capacity belongs to the first waiter"
+        );
         assert_eq!(admission.leave(first), Some(1));
         admission.let_in(|waiter| {
             assert_eq!(waiter, 2);

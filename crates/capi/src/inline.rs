@@ -130,7 +130,7 @@ pub unsafe extern "C" fn aw_rcu_read_unlock() {
     if !unsafe { raw::read_unlock() } {
         misuse(
             "rcu_read_unlock",
-            &"this thread is in no read-side critical section",
+            &"this thread is not in a read-side critical section",
             (),
         );
     }

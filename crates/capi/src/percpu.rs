@@ -134,7 +134,7 @@ unsafe extern "C" fn aw_free_percpu(data: *mut c_void) {
         if data.is_null() {
             return;
         }
-        let what = "this is no per-CPU data, or was freed";
+        let what = "this is not per-CPU data, or it was freed";
         if !data.addr().is_multiple_of(LINE) {
             return misuse("free_percpu", &what, ());
         }

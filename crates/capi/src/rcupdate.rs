@@ -112,7 +112,7 @@ unsafe extern "C" fn aw_try_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) ->
 unsafe extern "C" fn aw_kfree_rcu(head: *mut RcuHead, offset: usize) {
     within("kfree_rcu", || {
         if head.is_null() || offset >= raw::NR_OFFSETS {
-            let what = "the head is NULL, or 4096 bytes or more behind the beginning";
+            let what = "the head is NULL, or 4096 bytes or more after the start";
             return misuse("kfree_rcu", &what, ());
         }
         // SAFETY: (1).

@@ -267,7 +267,7 @@ unsafe extern "C" fn aw_task_work_add(
         };
         // SAFETY: (2).
         if unsafe { work.as_ref() }.is_none_or(|work| work.func.is_none()) {
-            return misuse(NAME, &"the callback is not initialised", -EINVAL);
+            return misuse(NAME, &"the callback is not initialized", -EINVAL);
         }
         // SAFETY: (2). Only one thread at a time may add or cancel a callback.
         if !unsafe { (*work).task }.is_null() {

@@ -153,7 +153,7 @@ unsafe fn known<'a>(name: &str, queue: *const Queue) -> Option<&'a Workqueue> {
 
 #[cold]
 fn none<'a>(name: &str) -> Option<&'a Workqueue> {
-    let what = "this is no workqueue, or one that was destroyed";
+    let what = "this is not a workqueue, or it was destroyed";
     misuse(name, &what, None)
 }
 

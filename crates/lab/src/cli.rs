@@ -21,19 +21,18 @@ defers it as the Linux kernel does; this command shows what that is worth here, 
 the thread pools, channels and reclaimers that programs use today.
 
 Try:
-  afterwork-lab try                    seven questions in a minute, each with an answer of this
-                                       machine
-  afterwork-lab bench --quick          every bench in under two minutes, and a page about it:
+  afterwork-lab try                    seven questions in a minute, answered on this machine
+  afterwork-lab bench --quick          every bench in under two minutes, and a page of results:
                                        afterwork-report.html
   afterwork-lab bench workqueue --json > here.jsonl
-                                       one bench, as one JSON object a line, to keep
+                                       one bench, as one JSON object per line, to save
   afterwork-lab bench --save before rcu
-                                       keeps this program, and then, when it has been changed,
+                                       saves this program; then, after a change,
   afterwork-lab bench --against before rcu
-                                       compares both by turns
+                                       compares both in turns
 
 Results go to standard output, progress and warnings to standard error; pages, and
-what --save keeps, are all that is written to disk. Ctrl-C ends a bench early and prints what
+saved programs, are all that is written to disk. Ctrl-C ends a bench early and prints what
 it has measured so far.
 
 Exit status: 0 good, 1 a claim does not hold (with --check), 2 could not run,
@@ -42,7 +41,7 @@ Exit status: 0 good, 1 a claim does not hold (with --check), 2 could not run,
 rest. `cargo run --release -p afterwork-top` is the user's command: top, topology, demo.
 ";
 
-/// Measures deferred work on this machine, in one run with the alternatives that programs use today
+/// Measures deferred work on this machine, compared with other libraries in the same run
 #[derive(Parser, Clone, Debug)]
 #[command(name = "afterwork-lab", bin_name = "afterwork-lab", version, styles = Styles::plain())]
 pub struct Cli {
@@ -54,13 +53,13 @@ pub struct Cli {
 /// The subcommands.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
-    /// Answer seven questions of a newcomer in a minute, next to the programs that are used today
+    /// Answer seven questions in a minute, compared with other libraries
     Try(TryArgs),
 
-    /// Measure how fast this machine defers work, next to the alternatives that programs use today
+    /// Measure how fast this machine defers work, compared with other libraries
     Bench(Box<BenchArgs>),
 
-    /// Make a page from the output of `bench --json`
+    /// Create a page from the output of `bench --json`
     Report(ReportArgs),
 }
 

@@ -347,7 +347,7 @@ fn interrupted_run_replaces_no_saved_one() {
     out.read_to_string(&mut rest).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{rest}");
-    assert!(text(output.stderr).contains("nothing is kept as before"));
+    assert!(text(output.stderr).contains("nothing was saved as before"));
     for name in ["afterwork", "run.jsonl"] {
         assert_eq!(std::fs::read_to_string(folder.join(name)).unwrap(), "old");
     }
@@ -362,12 +362,9 @@ fn missing_comparison_program_is_reported() {
     std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o755)).unwrap();
     let stranger = format!("bench mpscq --against-binary {}", other.display());
     for (line, reason) in [
-        ("bench --against nosuch", "nothing is kept here yet"),
-        ("bench --against a/b", "a name has letters"),
-        (
-            "bench --against-binary /nowhere",
-            "there is no such program",
-        ),
+        ("bench --against nosuch", "no program is saved yet"),
+        ("bench --against a/b", "a name consists of letters"),
+        ("bench --against-binary /nowhere", "no such program"),
         ("bench --against-binary /bin/true", "lists no cases"),
         ("bench --against-binary /bin/echo", "lists no cases"),
         (

@@ -56,12 +56,12 @@ fn bad_input_is_reported_in_one_line_with_valid_values() {
         bench workqueue --only 'deferred, producers: 1, nosuch' | --only nosuch
         bench lock-hold | it is a case: afterwork-lab bench --cases lock-hold; benches:
         bench --nosuch | --nosuch
-        bench workqueue --only 'system,defered, producers: 1' | --only defered, producers: 1: no variant of this name; nearest: '
+        bench workqueue --only 'system,defered, producers: 1' | --only defered, producers: 1: unknown variant; nearest: '
         bench percpu --only parkd | nearest: 'parked';
         bench --cases one-at-a-tim | nearest: 'one-at-a-time';
         bench --cases producers | --cases producers: it is a case of `bench scale`,
-        bench scale --peers nope | there is none of this name; nearest: 'none';
-        bench percpu --only '' | --only '': no variant
+        bench scale --peers nope | --peers nope: unknown name; nearest: 'none';
+        bench percpu --only '' | --only '': unknown variant
         bench producers | it is a case: afterwork-lab bench scale --cases producers;
         bench rcu --pin | --pin: this bench pins no producers; workqueue, mpscq and everyday do
         bench --seed x | a whole number from 0 to 18446744073709551615

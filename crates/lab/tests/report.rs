@@ -83,7 +83,10 @@ fn path_of_the_page_is_checked_before_measuring() {
             ["--report", "nosuch/run.html"].as_slice(),
             "nosuch/run.html",
         ),
-        (&["--report", "-", "--json"], "both want standard output"),
+        (
+            &["--report", "-", "--json"],
+            "both write to standard output",
+        ),
     ] {
         let output = afterwork(root.path(), &[&TINY[..], args].concat());
         let err = text(output.stderr);
@@ -116,7 +119,10 @@ fn file_without_a_run_is_rejected_in_one_line() {
     for (args, word) in [
         (["report", "nosuch"].as_slice(), "nosuch"),
         (&["report", "text"], "afterwork-lab bench --json"),
-        (&["report", "/bin/true"], "/bin/true: no run of a bench"),
+        (
+            &["report", "/bin/true"],
+            "/bin/true: not the run of a bench",
+        ),
         (
             &["report", "later"],
             "version 999, this command reads version 4: make the page with",
@@ -206,7 +212,7 @@ fn is_shown_whole(root: &Path, [bars, curves]: [usize; 2]) {
         for width in [360, 400, 1400] {
             let start = page
                 .find(&format!("width {width}: {scheme}, "))
-                .unwrap_or_else(|| panic!("nothing said of {width} in {scheme}: {page}"));
+                .unwrap_or_else(|| panic!("no report for {width} in {scheme}: {page}"));
             let said = page[start..].lines().next().unwrap_or_default();
             let said = said.split('<').next().unwrap_or_default();
             let number = |word: &str| -> usize {

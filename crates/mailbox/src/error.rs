@@ -134,7 +134,7 @@ impl fmt::Display for TryRecvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Empty => "the mailbox is empty",
-            Self::MidPush => "a poster is in the middle of its post",
+            Self::MidPush => "a post is not complete yet",
             Self::Closed => "the mailbox is empty and closed",
         })
     }

@@ -309,7 +309,7 @@ impl<T> Place<T> {
     /// Takes the item that was found. Returns the item, and whether it counts toward the capacity.
     #[inline(always)]
     fn take(&mut self) -> (T, bool) {
-        assert!(self.at < self.seen.nr_items(), "one was found");
+        assert!(self.at < self.seen.nr_items(), "an item was found");
         let block = self.block.expect("an item was seen in it");
         // SAFETY: the state that was seen counts the slot, and `at` passes each slot once.
         let item = unsafe { block::take(block, self.at) };

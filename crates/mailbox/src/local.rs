@@ -469,7 +469,7 @@ impl<T: From<Woken> + Send + 'static> Inner<T> {
     fn put_back(&self, place: usize, body: Body) {
         let mut tasks = self.tasks.borrow_mut();
         let entry = tasks.places[place].as_mut();
-        let entry = entry.expect("a future that is polled keeps its place");
+        let entry = entry.expect("a future that is polled keeps its entry");
         entry.body = Some(body);
         let woken = mem::take(&mut entry.is_woken).then(|| entry.target.clone());
         drop(tasks);

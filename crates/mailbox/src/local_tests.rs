@@ -396,7 +396,7 @@ fn closed_mailbox_rejects_futures_and_accepts_wake_ups() {
 #[cfg_attr(miri, ignore = "safe code; others have the threads")]
 fn panic_of_a_poll_or_drop_is_the_outcome() {
     let (mut mailbox, set) = made();
-    let mut polled = set.spawn_local(async { panic!("disk {} is gone", 3) });
+    let mut polled = set.spawn_local(async { panic!("disk {} is missing", 3) });
     let bomb = Bomb;
     let mut dropped = set.spawn_local(async move {
         let _bomb = bomb;
@@ -412,7 +412,7 @@ fn panic_of_a_poll_or_drop_is_the_outcome() {
     else {
         panic!("it panicked");
     };
-    assert_eq!(payload.text(), Some("disk 3 is gone"));
+    assert_eq!(payload.text(), Some("disk 3 is missing"));
     let dropped = dropped.try_join().unwrap();
     assert!(matches!(dropped, Err(JoinError::Panicked(_))));
     assert_eq!(after.try_join().unwrap().unwrap(), 1);

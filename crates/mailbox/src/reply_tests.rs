@@ -163,7 +163,7 @@ fn call_of_a_task_waits_for_capacity_and_then_for_the_answer() {
     let cx = &mut Context::from_waker(Waker::noop());
     let first = poster.call(|to| (1, to)).unwrap();
     let mut second = pin!(poster.call_async(|to| (2, to)));
-    assert!(second.as_mut().poll(cx).is_pending(), "no room");
+    assert!(second.as_mut().poll(cx).is_pending(), "no capacity");
     let (number, to) = mailbox.try_recv().unwrap();
     to.reply(10 * number).unwrap();
     assert_eq!(first.wait(), Ok(10));

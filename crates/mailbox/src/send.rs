@@ -191,7 +191,10 @@ impl<T> Sending<'_, T> {
             At::Waiting(ticket) => {
                 self.at = At::Waiting(ticket);
                 let mut on_turn = Some(on_turn());
-                let admission = shared.admission.as_ref().expect("an item waits for room");
+                let admission = shared
+                    .admission
+                    .as_ref()
+                    .expect("an item waits for capacity");
                 let position =
                     admission.find(ticket, |it| mem::swap(&mut it.on_turn, &mut on_turn));
                 if !matches!(position, Position::Waiting) {
@@ -249,7 +252,7 @@ impl<T> fmt::Debug for Sending<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = match self.at {
             At::Outside(_) => "outside",
-            At::Waiting(_) => "in line",
+            At::Waiting(_) => "waiting",
             At::Ended => "ended",
         };
         f.debug_struct("Sending").field("at", &at).finish()

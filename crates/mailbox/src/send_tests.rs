@@ -69,7 +69,7 @@ fn a_send_that_waits_is_woken_once_and_by_its_last_waker() {
     assert_eq!(
         mailbox.drain(9).collect::<Vec<_>>(),
         [0, 1],
-        "let in before it is polled"
+        "admitted before it is polled"
     );
     assert_eq!(wakes.map(|wakes| wakes.nr()), [0, 1]);
     assert_eq!(poll(&mut send), Poll::Ready(Ok(())));

@@ -155,7 +155,7 @@ fn full_mailbox_returns_the_item() {
     poster.post(2).unwrap();
     assert_eq!(poster.post(3), Err(PostError::Full(3)));
     assert_eq!(batch.push(3), Err(PostError::Full(3)));
-    assert_eq!(batch.next(), Some(0), "and its room is free again");
+    assert_eq!(batch.next(), Some(0), "and its capacity is free again");
     poster.post(4).unwrap();
     drop(batch);
     assert_eq!(mailbox.try_recv(), Ok(2));
@@ -559,7 +559,7 @@ fn eventfd_is_written_only_while_armed() {
     assert!(is_rung(&mailbox));
     assert_eq!(mailbox.drain(9).count(), 3);
     assert!(mailbox.arm(1).unwrap());
-    assert!(!mailbox.disarm(), "not rung");
+    assert!(!mailbox.disarm(), "not notified");
     poster.post(5).unwrap();
     assert!(!is_rung(&mailbox));
     mailbox.clear();

@@ -70,7 +70,7 @@ mod tests {
         let poster = mailbox.poster();
         assert!(mailbox.arm(1).unwrap());
         drop(poster);
-        assert!(mailbox.disarm(), "the end rings");
+        assert!(mailbox.disarm(), "the end notifies");
         for _ in 0..2 {
             assert!(!mailbox.arm(1).unwrap());
             assert_eq!(mailbox.try_recv(), Err(TryRecvError::Closed));

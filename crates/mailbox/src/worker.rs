@@ -159,7 +159,7 @@ impl fmt::Display for WorkerError {
             Self::Cpus(error) => write!(f, "cannot set the worker's CPUs: {error}"),
             Self::Fifo(error) => write!(
                 f,
-                "the worker's real-time priority was refused: {error} (SCHED_FIFO takes 1 to 99, and wants CAP_SYS_NICE or \
+                "cannot set the worker's real-time priority: {error} (SCHED_FIFO takes 1 to 99, and needs CAP_SYS_NICE or \
                  RLIMIT_RTPRIO)"
             ),
         }

@@ -23,7 +23,7 @@ fn compiled(name: &str, source: &Path, flags: &[&str]) -> Option<PathBuf> {
     if done.is_ok_and(|output| output.status.success()) {
         return Some(program);
     }
-    eprintln!("left out: there is no C compiler, or no liburcu-dev");
+    eprintln!("skipped: no C compiler, or no liburcu-dev");
     None
 }
 
@@ -91,6 +91,6 @@ fn program_with_inlined_liburcu_readers_is_rejected_by_name() {
     };
     let output = run(&program);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!output.status.success(), "it went on: {output:?}");
+    assert!(!output.status.success(), "it continued: {output:?}");
     assert!(said.contains("undefined symbol: urcu_memb_"), "{said}");
 }

@@ -94,7 +94,7 @@ pub enum Misuse {
 impl fmt::Display for Misuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Uninitialized => "the work item is not initialised",
+            Self::Uninitialized => "the work item is not initialized",
             Self::Misaligned => "the work item is not aligned to 8 bytes",
             Self::NoFunction => "the work item has no function",
             Self::OwnItem => "the work item waits for its own end",

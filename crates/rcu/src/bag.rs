@@ -722,7 +722,7 @@ mod tests {
         published
             .drain(..)
             .for_each(|bag| unsafe { Bag::run(bag, |_| ()) });
-        assert_eq!(nr_counted, 3, "as of the largest kind");
+        assert_eq!(nr_counted, 3, "like the largest kind");
         assert_eq!(leave(), 0, "no bag is open");
     }
 }

@@ -370,7 +370,7 @@ mod tests {
             assert!(!idle.is_over(at(0)) && !idle.is_over(at(0) | 1));
             assert!(idle.is_over(at(2)) && idle.is_over(at(40)));
             let running = GpCookie::after(at(0) | 1);
-            assert!(!running.is_over(at(2)), "that one began too early");
+            assert!(!running.is_over(at(2)), "that grace period began too early");
             assert!(!running.is_over(at(2) | 1) && running.is_over(at(4)));
             assert_eq!(idle.next(), running);
         }
@@ -432,7 +432,10 @@ mod tests {
         let periods = Periods::new();
         let driver = periods.try_drive();
         assert!(periods.try_drive().is_none());
-        assert!(periods.try_drive().is_none(), "the failed attempt let go");
+        assert!(
+            periods.try_drive().is_none(),
+            "the failed attempt released it"
+        );
         drop(driver);
         assert!(periods.try_drive().is_some());
     }

@@ -210,7 +210,7 @@ fn figure(name: &str, value: &str) -> Result<Figure, String> {
         .ok_or_else(|| format!("`{name}` has no unit: write {{ ns = {value}, from = \"…\" }}"))?;
     let (amount, from) = inner
         .split_once(',')
-        .ok_or_else(|| format!("`{name}` does not say where it comes `from`"))?;
+        .ok_or_else(|| format!("`{name}` has no source: add `from`"))?;
     let (unit, amount) = amount
         .split_once('=')
         .ok_or_else(|| format!("`{name}` has no unit: ns, us or ms"))?;
@@ -220,7 +220,7 @@ fn figure(name: &str, value: &str) -> Result<Figure, String> {
         "ms" => 1e6,
         other => {
             return Err(format!(
-                "`{name}`: `{other}` is no unit; there are ns, us and ms"
+                "`{name}`: unknown unit `{other}`; valid: ns, us, ms"
             ));
         }
     };
@@ -242,7 +242,7 @@ fn figure(name: &str, value: &str) -> Result<Figure, String> {
             ns: amount * scale,
             from: from.into(),
         }),
-        _ => Err(format!("`{name}` does not say where it comes `from`")),
+        _ => Err(format!("`{name}` has no source: add `from`")),
     }
 }
 
@@ -268,7 +268,7 @@ mod tests {
         assert!(with("ttwu = { ns = 5.0", "ttwu = { ns = -5.0").contains("not negative"));
         assert!(with("ttwu = { ns = 5.0, from = \"guess\" }", "ttwu = 5.0").contains("no unit"));
         assert!(with("ttwu = { ns = 5.0", "ttwu = { 5.0").contains("no unit"));
-        assert!(with("ttwu = { ns = 5.0", "ttwu = { s = 5.0").contains("`s` is no unit"));
+        assert!(with("ttwu = { ns = 5.0", "ttwu = { s = 5.0").contains("unknown unit `s`"));
         assert!(
             with("ttwu = { ns = 5.0, from = \"guess\"", "ttwu = { ns = 5.0").contains("`from`")
         );

@@ -140,10 +140,7 @@ pub fn scope_of(name: &str) -> Result<AffinityScope, String> {
             .iter()
             .map(|scope| scope.as_str())
             .collect();
-        format!(
-            "no scope is called `{name}`; there are {}",
-            names.join(", ")
-        )
+        format!("unknown scope `{name}`; valid: {}", names.join(", "))
     })
 }
 

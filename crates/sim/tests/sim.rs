@@ -261,7 +261,7 @@ fn impossible_runs_are_reported() {
         ("one-at-a-time --cpus 2000", "1 to 1024", 2),
         ("one-at-a-time --cpus 7,300", "cannot be made of", 2),
         ("two-at-a-time", "unknown scenario", 2),
-        ("one-at-a-time --scope galaxy", "no scope is called", 2),
+        ("one-at-a-time --scope galaxy", "unknown scope", 2),
         ("batches --twin x", "--twin needs a check", 2),
         ("batches,readers", "cannot be compared", 2),
         (

@@ -79,7 +79,7 @@ pub fn enable(signal: u32) -> Result<(), &'static str> {
     fork::register(&HANDLER);
     let number = i32::try_from(signal).unwrap_or(0);
     signal::handle(number).map_err(|refused| match refused {
-        Refused::Unfit => "0, or a signal that means nothing to the machine, such as 23 (SIGURG)",
+        Refused::Unfit => "0, or a signal without a meaning to the kernel, such as 23 (SIGURG)",
         Refused::Taken => "0, or a signal that this program neither handles nor ignores",
     })
 }

@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn memory_is_read_as_far_as_it_is_there() {
-        let text = *b"what lies here";
+        let text = *b"fourteen bytes";
         let mut copy = [0; 14];
         assert_eq!(read_memory(text.as_ptr() as u64, &mut copy), 14);
         assert_eq!(copy, text);

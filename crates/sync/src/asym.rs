@@ -161,7 +161,7 @@ mod real {
         if !call(CMD_PRIVATE_EXPEDITED) {
             // Calls of `light` since the registration were not fences, and callers rely on them.
             crate::process::die(
-                "the membarrier system call was allowed first and is refused now: a sandbox must allow it, or be \
+                "the membarrier system call was allowed at first and is rejected now: a sandbox must allow it, or be \
                  entered before the library is used",
             );
         }

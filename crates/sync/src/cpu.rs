@@ -174,7 +174,7 @@ fn report_ignored(machine: &Topology) {
         {
             let allowed = machine.allowed();
             crate::process::write_line(&format!(
-                "the machine is not known in full: {quirk}; the CPUs {allowed} are used, and CPUs of unknown place share one cache"
+                "the machine is not known in full: {quirk}; the CPUs {allowed} are used, and CPUs of unknown position share one cache"
             ));
         }
     }

@@ -105,8 +105,8 @@ pub fn end_child() -> ! {
     #[cfg(not(any(loom, shuttle)))]
     {
         crate::process::write_line(
-            "a child of fork came back from the work item, callback or handler that forked, to a thread that serves its parent; it \
-             ends: let it end by _exit where it was forked",
+            "a child of fork returned from the work item, callback or handler that forked, to a thread that serves its parent; it \
+            ends now: call _exit in the child where it was forked",
         );
         // SAFETY: the call ends the process at once.
         unsafe { libc::_exit(CAME_BACK) }

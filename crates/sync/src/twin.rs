@@ -98,7 +98,7 @@ mod model {
         let result = run(name, model);
         for (at, one) in name.split(" + ").enumerate() {
             let met = MET.with(Cell::get) & 1 << at != 0;
-            assert!(met, "the model never comes to: {one}");
+            assert!(met, "the model never reaches: {one}");
         }
         result
     }

@@ -41,7 +41,8 @@ const BACKLOG: usize = 100;
 pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
     let interrupt =
         Interrupt::install().map_err(|error| Stop::because("cannot catch SIGINT", error))?;
-    observe::publish().map_err(|error| Stop::because("cannot show this process", error))?;
+    observe::publish()
+        .map_err(|error| Stop::because("cannot publish a page of this process", error))?;
     let failed = |error: &dyn std::fmt::Display| Stop::because("cannot create a queue", error);
     let queue = |name: &str, limit| Workqueue::builder(name).max_active(limit).build();
     let thumbnails = queue("thumbnails", 2).map_err(|error| failed(&error))?;

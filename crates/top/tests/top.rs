@@ -150,7 +150,7 @@ fn text(bytes: &[u8]) -> &str {
 fn answered(args: &[&str]) -> String {
     let mut snapshots = (0..100).map(|_| good(args));
     let look = snapshots.find(|it| !it.contains("does not answer"));
-    look.expect("one of a hundred looks is answered")
+    look.expect("one of a hundred snapshots is answered")
 }
 
 fn good(args: &[&str]) -> String {
@@ -264,7 +264,7 @@ fn prometheus_output_is_valid_with_rising_histograms() {
         };
         let shown = snapshots
             .find(has_load)
-            .expect("one of a hundred looks is answered");
+            .expect("one of a hundred snapshots is answered");
         let metrics = metrics(&shown).unwrap_or_else(|why| panic!("{why} in\n{shown}"));
         let of = |metric: &str, suffix: &str| {
             let mut samples = metrics[metric].1.iter();
@@ -315,7 +315,7 @@ fn page_ends_with_its_process_and_is_stale_after_a_kill() {
     let directory = ["--directory", folder.path().to_str().unwrap()];
     let once = [&directory[..], &[&pid, "--once"]].concat();
     let line = wrong(&once);
-    assert!(line.contains("has ended and left"), "{line}");
+    assert!(line.contains("has exited and left"), "{line}");
     let list = good(&[&directory[..], &["--json"]].concat());
     let list: Value = serde_json::from_str(&list).unwrap();
     let mut list = list.as_array().unwrap().iter();
@@ -356,7 +356,7 @@ fn page_truncated_while_shown_is_rejected_without_a_crash() {
         let output = top(&[&busy.pid(), "--once"]);
         (output.status.code() != Some(0)).then_some(output)
     });
-    let refused = refused.expect("it never looked at the page");
+    let refused = refused.expect("it never read the page");
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused.stderr).contains("too short"), "{refused:?}");
     busy.end();
@@ -396,33 +396,33 @@ fn invalid_page_is_rejected_with_the_reason() {
     let path = |path: &Path| path.to_str().unwrap().to_owned();
     for (page, reason) in [
         (make("empty", b"", 0o600), "too short"),
-        (make("noise", &[0xa5; 5000], 0o600), "does not begin"),
+        (make("noise", &[0xa5; 5000], 0o600), "does not start"),
         (
             make("long", &vec![0; 700_000], 0o600),
             "longer than any page",
         ),
-        (make("open", &honest, 0o644), "others may use it"),
+        (make("open", &honest, 0o644), "other users can access it"),
         (make("version", &changed(8, 3), 0o600), "version 3"),
         (
             make("damaged", &changed(16, !honest[16]), 0o600),
-            "does not fit its check",
+            "checksum of its head",
         ),
         (make("cut", &honest[..600], 0o600), "too short for"),
         (
             make("afterwork-1", &honest, 0o600),
-            "it says that it is of process",
+            "it claims to be of process",
         ),
         (path(&link), "symbolic link"),
         (path(&pipe), "no regular file"),
         (path(&directory), "no regular file"),
         (path(&place.path().join("nosuch")), "No such file"),
-        ("many".to_owned(), "is no process"),
+        ("many".to_owned(), "is not a process"),
     ] {
         let line = wrong(&[&page, "--once"]);
         assert!(line.contains(reason), "{page}: {line}");
     }
     let list = good(&["--directory", place.path().to_str().unwrap()]);
-    assert!(list.contains("it says that it is of process"), "{list}");
+    assert!(list.contains("it claims to be of process"), "{list}");
 }
 
 /// The length of a page's head, and of a record.
@@ -591,7 +591,7 @@ fn demo_publishes_itself_and_ends_on_request() {
     let shown = good(&[&demo.id().to_string(), "--once"]);
     let exported =
         || serde_json::from_str(&good(&[&demo.id().to_string(), "--once", "--json"])).unwrap();
-    eventually("each tab has something to tell", || {
+    eventually("each tab has an explanation", || {
         let look: Value = exported();
         let of = |kind: &str, name: &str| {
             let records = look["records"][kind].as_array().unwrap();
@@ -670,7 +670,7 @@ impl Terminal {
             }
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
-        panic!("{words:?} never came:\n{screen}");
+        panic!("{words:?} never appeared:\n{screen}");
     }
 
     fn press(&self, key: &str) {

@@ -49,13 +49,13 @@ impl Claim {
             Is::Like(other) => match find(other) {
                 None => Some(format!("{other}: crates/probes has no such function")),
                 Some(other) if other.lines() == function.lines() => None,
-                Some(other) => Some(format!("not alike:\n{function}{other}")),
+                Some(other) => Some(format!("the machine code differs:\n{function}{other}")),
             },
             Is::Locking(nr) | Is::LockingAlone(nr) if nr_locked != nr => Some(format!(
                 "{nr_locked} locked instructions and fences instead of {nr}:\n{function}"
             )),
             Is::LockingAlone(_) if function.calls() => {
-                Some(format!("calls something:\n{function}"))
+                Some(format!("contains a call:\n{function}"))
             }
             Is::Locking(_) | Is::LockingAlone(_) => None,
         }

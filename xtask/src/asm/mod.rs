@@ -25,11 +25,11 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     };
     let checks = arg == "--check";
     if checks && !cfg!(target_arch = "x86_64") {
-        talk("asm: left out: the claims are about x86-64\n");
+        talk("asm: skipped: the claims are about x86-64\n");
         return Ok(ExitCode::SUCCESS);
     }
     if output(Command::new("objdump").arg("--version")).is_err() {
-        talk("asm: left out: there is no objdump (binutils)\n");
+        talk("asm: skipped: objdump is missing; install binutils\n");
         return Ok(ExitCode::SUCCESS);
     }
     let mut build = workspace.command("cargo");
@@ -61,7 +61,7 @@ fn show(found: &[Function], name: &str) -> ExitCode {
     if shown.is_empty() {
         let names: Vec<&str> = found.iter().flat_map(Function::names).collect();
         talk(&format!(
-            "asm: no function of crates/probes is called like `{name}`; there are {}\n",
+            "asm: no function of crates/probes has `{name}` in its name; valid: {}\n",
             names.join(", ")
         ));
         return ExitCode::FAILURE;

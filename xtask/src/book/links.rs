@@ -89,12 +89,12 @@ pub fn broken(pages: &[Page], files: &[String]) -> Vec<Finding> {
     for page in pages {
         for link in &page.links {
             let mut say = |what: &str| {
-                let rule = format!("`{}` leads nowhere: {what}", link.text);
+                let rule = format!("broken link `{}`: {what}", link.text);
                 found.push(Finding::new(&page.file, link.line, rule));
             };
             let file = link.file.as_ref().filter(|file| files.contains(file));
             let Some(file) = file else {
-                say("there is no such file");
+                say("no such file");
                 continue;
             };
             let target = pages.iter().find(|page| page.file == *file);

@@ -42,7 +42,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         report::data(&format!("{finding}\n"));
     }
     if !broken.is_empty() {
-        report::talk(&format!("book: {} broken ({looked_at})\n", broken.len()));
+        report::talk(&format!("book: {} faults ({looked_at})\n", broken.len()));
         return Ok(ExitCode::FAILURE);
     }
     report::data(&format!("book: good ({looked_at})\n"));
@@ -77,7 +77,7 @@ fn check(workspace: &Workspace) -> Result<(Vec<Finding>, String), Failure> {
     for file in files.iter().filter(|file| file.ends_with(".md")) {
         let text = workspace.text(file)?.unwrap_or_default();
         broken.extend(hidden(&text).into_iter().map(|line| {
-            let rule = "a hidden line shows on a hosting site: write the snippet without";
+            let rule = "hosting sites show hidden lines: write the snippet without them";
             Finding::new(file, line, rule)
         }));
         if PARTS.contains(&file.as_str()) {
@@ -86,11 +86,7 @@ fn check(workspace: &Workspace) -> Result<(Vec<Finding>, String), Failure> {
                     .iter()
                     .filter(|&&head| !has_section(&text, head))
                     .map(|head| {
-                        Finding::new(
-                            file,
-                            0,
-                            format!("a page about a part has a section `{head}`"),
-                        )
+                        Finding::new(file, 0, format!("the page lacks the section `{head}`"))
                     }),
             );
         }
@@ -125,13 +121,13 @@ fn unlisted(pages: &[links::Page]) -> Vec<Finding> {
         return vec![Finding::new(
             SUMMARY,
             0,
-            "the book has no list of its pages",
+            "missing: the list of the book's pages",
         )];
     };
     let mut found = Vec::new();
     for page in pages.iter().filter(|page| page.file.starts_with(PAGES)) {
         if page.file != SUMMARY && !summary.leads_to(&page.file) {
-            let rule = format!("no part of the book: list it in {SUMMARY}");
+            let rule = format!("not in the book: list it in {SUMMARY}");
             found.push(Finding::new(&page.file, 0, rule));
         }
         for link in &page.links {
@@ -141,7 +137,7 @@ fn unlisted(pages: &[links::Page]) -> Vec<Finding> {
                 .is_some_and(|file| !file.starts_with(PAGES))
             {
                 let rule = format!(
-                    "`{}` leads out of the book: name the file instead",
+                    "link `{}` leaves the book: write the path without a link",
                     link.text
                 );
                 found.push(Finding::new(&page.file, link.line, rule));
@@ -160,7 +156,7 @@ fn untested(pages: &[links::Page], tests: &str) -> Vec<Finding> {
     let untested = names.filter(|(_, name)| !tests.contains(&format!("\"{name}\"")));
     untested
         .map(|(page, name)| {
-            let rule = format!("its snippets are no tests: add \"{name}\" to {TESTS}");
+            let rule = format!("its snippets are not tested: add \"{name}\" to {TESTS}");
             Finding::new(&page.file, 0, rule)
         })
         .collect()
@@ -174,7 +170,9 @@ fn build(workspace: &Workspace) -> Result<ExitCode, Failure> {
         .stderr(Stdio::null())
         .status();
     if !there.is_ok_and(|status| status.success()) {
-        report::talk("book: not built: there is no mdbook (`cargo install mdbook --locked`)\n");
+        report::talk(
+            "book: not built: mdbook is missing; `cargo install mdbook --locked` installs it\n",
+        );
         return Ok(ExitCode::SUCCESS);
     }
     let output: PathBuf = workspace.metadata()?.target_directory.join("book");

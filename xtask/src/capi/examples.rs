@@ -103,7 +103,7 @@ fn is_there(program: &str) -> bool {
         .stderr(Stdio::null())
         .status();
     if asked.is_err() {
-        eprintln!("capi: left out: there is no {program}");
+        eprintln!("capi: skipped: {program} is missing");
     }
     asked.is_ok()
 }

@@ -113,7 +113,7 @@ pub fn into(workspace: &Workspace, plan: &Plan<'_>) -> Result<bool, Failure> {
     let metadata = workspace.metadata()?;
     let package = metadata.packages.iter().find(|it| it.name == PACKAGE);
     let version = &package
-        .ok_or_else(|| Failure::new(format!("{PACKAGE} is no package here")))?
+        .ok_or_else(|| Failure::new(format!("the workspace has no package {PACKAGE}")))?
         .version;
     let builds = metadata.target_directory.join(folder);
     let prefix = std::path::absolute(plan.prefix).map_err(|error| failed(plan.prefix, &error))?;
@@ -211,7 +211,10 @@ fn strip(workspace: &Workspace, archive: &Path) {
     let mut command = workspace.command("strip");
     let done = command.arg("--strip-debug").arg(archive).status();
     if !done.is_ok_and(|status| status.success()) {
-        eprintln!("capi: {} keeps its debug information", archive.display());
+        eprintln!(
+            "capi: cannot strip {}: it keeps its debug information",
+            archive.display()
+        );
     }
 }
 

@@ -62,7 +62,7 @@ fn below(folder: &str) -> Result<&str, Failure> {
     let mut parts = Path::new(folder).components();
     if folder.is_empty() || !parts.all(|part| matches!(part, Component::Normal(_))) {
         return Err(Failure::new(format!(
-            "`--libdir` takes a folder below DIR, such as `lib64`, and not `{folder}`"
+            "`--libdir` takes a folder below DIR, such as `lib64`, not `{folder}`"
         )));
     }
     Ok(folder)
@@ -70,7 +70,7 @@ fn below(folder: &str) -> Result<&str, Failure> {
 
 fn usage() -> Failure {
     Failure::new(
-        "`capi` takes nothing, `--install DIR [--libdir DIR] [--debug]`, or `--uninstall DIR [--libdir DIR]`"
+        "`capi` takes no argument, `--install DIR [--libdir DIR] [--debug]`, or `--uninstall DIR [--libdir DIR]`"
             .to_string(),
     )
 }

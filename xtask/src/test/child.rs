@@ -27,9 +27,8 @@ impl Signals {
     pub fn watch() -> Result<Self, Failure> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, flag.clone()).map_err(|error| {
-                Failure::new(format!("cannot watch for signal {signal}: {error}"))
-            })?;
+            signal_hook::flag::register(signal, flag.clone())
+                .map_err(|error| Failure::new(format!("cannot handle signal {signal}: {error}")))?;
         }
         Ok(Self(flag))
     }

@@ -58,7 +58,7 @@ const ROWS: &[Row] = &[
             ("shared_file::", "maps a file"),
             (
                 "start::",
-                "signals and threads of the C library, of which Miri knows none",
+                "signals and threads of the C library, which Miri does not support",
             ),
         ],
         flags: "",
@@ -169,9 +169,7 @@ pub fn make_ready(workspace: &Workspace) -> Result<(), Failure> {
     };
     let version = format!("rustup run {NIGHTLY} cargo miri --version");
     if run(&version).is_err() {
-        talk(&format!(
-            "installs miri and rust-src for {NIGHTLY}, if it is there\n"
-        ));
+        talk(&format!("installing miri and rust-src for {NIGHTLY}\n"));
         run(&format!(
             "rustup component add --toolchain {NIGHTLY} miri rust-src"
         ))?;

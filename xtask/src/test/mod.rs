@@ -55,7 +55,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
             .layers
             .push(run_layer(workspace, &metadata, layer, &signals)?);
         if signals.caught() {
-            talk("interrupted; this is what was done so far\n");
+            talk("interrupted; results so far:\n");
             break;
         }
     }

@@ -47,7 +47,7 @@ impl Options {
             if !LAYERS.iter().any(|layer| layer.name == name) {
                 let all: Vec<_> = LAYERS.iter().map(|layer| layer.name).collect();
                 return Err(Failure::new(format!(
-                    "no layer is called `{name}`; there are {}",
+                    "unknown layer `{name}`; valid: {}",
                     all.join(", ")
                 )));
             }
@@ -60,7 +60,7 @@ impl Options {
 
 fn unknown(arg: &str) -> Failure {
     Failure::new(format!(
-        "`test` does not know `{arg}`; it takes --only LAYER[,LAYER], --list, --json, --help"
+        "unknown argument `{arg}`; `test` takes --only LAYER[,LAYER], --list, --json, --help"
     ))
 }
 
@@ -74,15 +74,15 @@ pub fn help() -> String {
         text += &format!("  {:<12} {}\n", layer.name, layer.asks);
     }
     text += "
-  --only LAYERS  run these alone
-  --list         say what each layer would run
-  --json         one record a layer on stdout instead of the table, the last one for all
+  --only LAYERS  run only these
+  --list         show the commands of each layer
+  --json         print one record per layer instead of the table, and a last one for all
 
-On two CPUs it takes some 25 minutes and 9 GB of disk, with CARGO_INCREMENTAL=0 some 5 GB. Miri wants a nightly toolchain
+On two CPUs this takes about 20 minutes and 9 GB of disk, about 5 GB with CARGO_INCREMENTAL=0. Miri needs a nightly toolchain
 (`rustup toolchain install nightly --component miri,rust-src`); without one its layer is skipped.
 
-A model that fails says which interleaving broke it; set LOOM_LOG=trace, LOOM_LOCATION=1 and run it with
---only loom to see each step. RUSTFLAGS that you set are kept; the models add their --cfg to them.
+A model that fails prints the interleaving; to see each step, set LOOM_LOG=trace, LOOM_LOCATION=1 and run it with
+--only loom. The models keep your RUSTFLAGS and add their --cfg.
 Exit code: 0 all passed, 1 some failed, 2 could not run, 130 interrupted.
 ";
     text

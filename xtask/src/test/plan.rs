@@ -287,7 +287,7 @@ pub fn list(metadata: &Metadata) -> String {
         text += &format!("{}: {}\n", layer.name, layer.asks);
         let steps = steps(layer, metadata, |name| std::env::var(name).ok());
         if steps.is_empty() {
-            text += "    nothing yet\n";
+            text += "    no commands\n";
         }
         for step in steps {
             text += &format!("    {}\n", step.shown());

@@ -75,7 +75,7 @@ impl Progress {
 
     /// Prints all output of a failed command.
     pub fn show(&mut self, command: &str, output: &[String]) {
-        self.say(&format!("this failed: {command}"));
+        self.say(&format!("failed: {command}"));
         for line in output {
             talk(&format!("{line}\n"));
         }
@@ -84,7 +84,7 @@ impl Progress {
     /// Prints the result of the layer.
     pub fn done(&mut self, tally: &LayerTally) {
         self.say(&format!(
-            "{} in all: {}",
+            "{} total: {}",
             self.layer.name,
             in_words(tally.count)
         ));

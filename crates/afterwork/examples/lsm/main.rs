@@ -49,7 +49,7 @@ pub fn run(nr_keys: u64, nr_writers: u64) -> Result<(), Failure> {
         let some_write = || writers.iter().any(|it| !it.is_finished());
         for key in (0..nr_keys).cycle().take_while(|_| some_write()) {
             let found = db.get(key)?.unwrap_or(0);
-            assert!(found >= seen[key as usize], "key {key} has gone back");
+            assert!(found >= seen[key as usize], "key {key} has an older value");
             seen[key as usize] = found;
         }
         for writer in writers {

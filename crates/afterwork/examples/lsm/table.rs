@@ -83,7 +83,7 @@ impl Table {
 impl Drop for Table {
     fn drop(&mut self) {
         if self.is_obsolete.load(Relaxed) {
-            fs::remove_file(&self.path).expect("nobody else deletes it");
+            fs::remove_file(&self.path).expect("no other thread deletes it");
         }
     }
 }

@@ -102,7 +102,7 @@ fn queued_calls_and_a_dropped_owner() {
     });
     drop(owner);
     poster.join().unwrap();
-    assert_eq!(done.load(Ordering::Relaxed), 1, "a letter was left behind");
+    assert_eq!(done.load(Ordering::Relaxed), 1, "a queued call was left");
 }
 
 /// A remote caller's section queues work on its own slot while the owner operates.
@@ -118,11 +118,11 @@ fn queued_from_inside(qpw: Qpw) {
                 *data *= 10;
                 counted.fetch_add(1, Ordering::Relaxed);
             });
-            assert!(*data < 10, "work inside of its section");
+            assert!(*data < 10, "work runs inside its section");
         });
         // In the queueing mode, the work has run or is left to the owner.
         let is_done = done.load(Ordering::Relaxed) == 1;
-        assert!(is_done || qpw == Qpw::Queue, "work was left behind");
+        assert!(is_done || qpw == Qpw::Queue, "work was left");
     });
     let mut owner = slots.attach(CPU).unwrap();
     owner.with(|data| *data += 1);

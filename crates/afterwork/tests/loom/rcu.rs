@@ -231,7 +231,7 @@ fn reports() {
         nr_last += thread.join().unwrap();
     }
     assert!(tree.is_empty());
-    assert_eq!(nr_last, 1, "who is to wake the driver?");
+    assert_eq!(nr_last, 1, "no reader is left to wake the driver");
 }
 
 models! {

@@ -57,7 +57,7 @@ fn all_are_received(posts: &'static [Post], count: usize) {
     while left > 0 {
         mailbox.wait(count.min(left)).unwrap();
         let nr_received = mailbox.drain(left).count();
-        assert!(nr_received > 0, "woken for nothing");
+        assert!(nr_received > 0, "woken without an item");
         left -= nr_received;
     }
     for thread in threads.drain(..) {
@@ -261,7 +261,7 @@ fn the_owner_ends(nr_posters: usize) {
     assert_eq!(
         dropped.load(Ordering::Relaxed),
         nr_posters,
-        "an item lies in a dead queue"
+        "an item remains in a dead queue"
     );
     drop(posters);
 }

@@ -37,7 +37,7 @@ fn all_are_received(lanes: &'static [bool], eager: bool, count: usize) {
     while left > 0 {
         mailbox.wait(count.min(left)).unwrap();
         let nr_received = mailbox.drain(left).count();
-        assert!(nr_received > 0, "woken for nothing");
+        assert!(nr_received > 0, "woken without an item");
         left -= nr_received;
     }
     for thread in threads.drain(..) {
@@ -100,7 +100,7 @@ fn an_ordinary_item_waits() {
     poster(&mailbox, false).post_lazy(10).unwrap();
     let urgent = poster(&mailbox, true);
     (0..3).for_each(|number| urgent.post_lazy(number).unwrap());
-    assert!(mailbox.drain(4).eq([0, 1, 10, 2]), "its turn has passed");
+    assert!(mailbox.drain(4).eq([0, 1, 10, 2]), "it missed its turn");
 }
 
 models! {

@@ -18,7 +18,7 @@ fn one_permit() {
     let hold = {
         let (permits, inside) = (permits.clone(), inside.clone());
         move || {
-            assert!(!inside.swap(true, Ordering::Relaxed), "one place for two");
+            assert!(!inside.swap(true, Ordering::Relaxed), "one permit for two");
             inside.store(false, Ordering::Relaxed);
             permits.release();
         }
@@ -38,11 +38,11 @@ fn one_permit() {
             }
         }
     });
-    assert!(!inside.load(Ordering::Relaxed), "one place for two");
+    assert!(!inside.load(Ordering::Relaxed), "one permit for two");
     permits.release();
     waiter.join().unwrap();
     comer.join().unwrap();
-    assert_eq!(permits.nr_free(), 1, "as many as there are");
+    assert_eq!(permits.nr_free(), 1, "the capacity is exceeded");
 }
 
 /// Two waiters. The first cancels while the permit is released, and the second acquires it.
@@ -51,7 +51,7 @@ fn waiter_that_leaves() {
     let context = &Context::from_waker(Waker::noop());
     let [first, mut second] = [(); 2].map(|()| {
         let mut turn = Turn::default();
-        assert!(!permits.poll(&mut turn, context), "all are taken");
+        assert!(!permits.poll(&mut turn, context), "all permits are in use");
         turn
     });
     let giver = spawn({
@@ -60,7 +60,7 @@ fn waiter_that_leaves() {
     });
     permits.leave(first);
     giver.join().unwrap();
-    assert!(permits.poll(&mut second, context), "it was let in");
+    assert!(permits.poll(&mut second, context), "it was admitted");
     assert_eq!(permits.nr_free(), 0);
     permits.release();
     assert_eq!(permits.nr_free(), 1);
@@ -79,7 +79,7 @@ fn a_task() {
     let permits = full(1);
     let mut turn = Turn::default();
     let context = &Context::from_waker(Waker::noop());
-    assert!(!permits.poll(&mut turn, context), "all are taken");
+    assert!(!permits.poll(&mut turn, context), "all permits are in use");
     let giver = spawn({
         let permits = permits.clone();
         move || permits.release()

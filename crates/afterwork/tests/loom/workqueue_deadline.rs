@@ -75,7 +75,7 @@ fn expires_while_awaited() {
         }
         Poll::Pending => {
             firing.join().unwrap();
-            assert!(last.try_park(), "nobody tells it");
+            assert!(last.try_park(), "no thread notifies it");
             assert!(handle.expire_now());
         }
     }

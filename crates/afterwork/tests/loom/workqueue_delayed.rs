@@ -78,7 +78,7 @@ fn mod_races_with_firing() {
         one_item(),
         |queue, work| queue.reschedule(work, LATER),
         |was_pending, work, runs| {
-            assert!(work.is_pending(), "its time has not come");
+            assert!(work.is_pending(), "it is not due");
             assert_eq!(runs(), 1 + u32::from(!was_pending));
         },
     );
@@ -142,7 +142,7 @@ fn mod_races_with_a_reaper() {
         move || machine.run_fallback()
     });
     let was_pending = other.reschedule(&work, LATER);
-    assert!(work.is_pending(), "its time has not come");
+    assert!(work.is_pending(), "it is not due");
     assert!(reaper.join().unwrap(), "a cleanup was queued");
     machine.pretend_busy(false);
     machine.help_out();

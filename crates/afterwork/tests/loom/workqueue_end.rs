@@ -22,13 +22,13 @@ fn timer_races_with_end() {
     assert_eq!(
         work.busy(),
         Busy::default(),
-        "it waits in a queue that has gone"
+        "it waits in a destroyed queue"
     );
     firing.join().unwrap();
     assert_eq!(
         work.busy(),
         Busy::default(),
-        "it came to a queue that has gone"
+        "it was queued on a destroyed queue"
     );
     assert_eq!(count.load(Ordering::Relaxed), nr_runs);
 }

@@ -26,7 +26,7 @@ impl Shared {
     /// Waits for the first poll and takes the waker that it stored.
     fn waker(&self) -> Waker {
         self.left.pass();
-        self.waker.lock().unwrap().take().expect("left before")
+        self.waker.lock().unwrap().take().expect("left earlier")
     }
 }
 
@@ -269,7 +269,7 @@ fn wake_races_with_the_end_of_the_queue() {
     assert_eq!(
         shared.nr_dropped.load(Ordering::Relaxed),
         1,
-        "the queue went before its future had ended"
+        "the queue was destroyed before its future had ended"
     );
     waking.join().unwrap();
 }

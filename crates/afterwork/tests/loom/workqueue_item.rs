@@ -71,7 +71,7 @@ fn enqueue_of_a_pending_item() {
     word.store(true, Ordering::Relaxed);
     queue.enqueue(&work);
     drop(queue);
-    assert!(seen.load(Ordering::Relaxed), "no run saw the word");
+    assert!(seen.load(Ordering::Relaxed), "no run saw the write");
 }
 
 models! {
@@ -337,7 +337,7 @@ fn queue_is_destroyed_during_a_helper(nr_workers: usize) {
     drop(queue);
     assert!(
         done.load(Ordering::Relaxed),
-        "the queue went before its item had run"
+        "the queue was destroyed before its item had run"
     );
     helper.join().unwrap();
 }

@@ -127,7 +127,7 @@ fn one_seat() {
     let seated = other.join().unwrap();
     assert!(
         seated || passed == Some(7),
-        "the seat is free and somebody waits for it"
+        "the seat is free while a pwq waits for it"
     );
     assert!(!(seated && passed.is_some()), "one seat for two");
     assert_eq!(gates.nr_active(), 1);
@@ -154,7 +154,7 @@ fn seats_that_change() {
     passed.extend(changer.join().unwrap());
     assert!(
         seated || passed == [7],
-        "a seat is free and somebody waits for it"
+        "a seat is free while a pwq waits for it"
     );
     assert_eq!(gates.nr_active(), 2);
 }
@@ -189,7 +189,7 @@ fn stock_races_with_a_waiter() {
     let seated = other.join().unwrap();
     assert!(
         seated || passed == Some(7),
-        "a seat is kept and somebody waits for it"
+        "a seat is cached while a pwq waits for it"
     );
     assert!(!(seated && passed.is_some()), "one seat for two");
     assert_eq!(gates.nr_active(), 4);
@@ -210,7 +210,10 @@ fn stock_races_with_a_drain() {
     let seen = has_run.load(Ordering::Relaxed);
     let notified = runner.join().unwrap();
     assert!(idle || notified, "the drain sleeps for ever");
-    assert!(!idle || seen == 1, "the queue goes before its item has run");
+    assert!(
+        !idle || seen == 1,
+        "the queue is destroyed before its item has run"
+    );
 }
 
 /// A helper that a seat cache counts ends. A flush sees the effects of the run, or is notified.

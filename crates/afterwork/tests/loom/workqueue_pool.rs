@@ -88,7 +88,7 @@ fn pushed_while_the_monitor_ends() {
     machine.tick();
     producer.join().unwrap();
     // Arming wakes the manager. A monitor that was never disarmed needs no wake-up.
-    assert!(machine.is_watching(), "work waits and nobody watches");
+    assert!(machine.is_watching(), "work waits and no monitor runs");
     machine.pretend_busy(false);
     machine.help_out();
     drop(queue);

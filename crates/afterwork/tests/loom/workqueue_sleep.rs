@@ -59,7 +59,7 @@ fn drop_races_with_firing() {
     drop(later);
     firing.join().unwrap();
     machine.fire_timers(2 * LATER);
-    assert!(!other.was_woken(), "fired after it was dropped");
+    assert!(!other.was_woken(), "fired after its drop");
 }
 
 models! {

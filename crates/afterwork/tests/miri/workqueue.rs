@@ -57,7 +57,7 @@ fn result_is_joined_tried_awaited_or_dropped() {
     // Larger than any block of the slab.
     let large = [7_u64; 100];
     let sum = queue.spawn(move || large.iter().sum::<u64>());
-    drop(queue.spawn(|| String::from("nobody asks")));
+    drop(queue.spawn(|| String::from("no thread requests it")));
     queue.spawn_detached(|| drop(vec![1])).unwrap();
     assert_eq!(block_on(queue.spawn(|| vec![2])).unwrap(), [2]);
     let mut tried = queue.spawn(|| vec![4]);

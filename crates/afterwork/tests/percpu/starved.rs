@@ -124,7 +124,7 @@ fn operate_next_to_busy_callers(
         is_over.store(true, Ordering::Relaxed);
     });
     let nr_calls = nr_calls.into_inner();
-    println!("{nr_made} operations beside {nr_calls} calls");
+    println!("{nr_made} operations during {nr_calls} calls");
     assert!(nr_calls < MOST_CALLS, "only {nr_made} operations");
 }
 

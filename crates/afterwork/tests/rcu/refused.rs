@@ -26,7 +26,7 @@ impl NoThreads {
             ..before
         });
         let refused = thread::Builder::new().spawn(|| ());
-        assert!(refused.is_err(), "threads are to be had all the same");
+        assert!(refused.is_err(), "threads can still be created");
         Self(before)
     }
 }
@@ -98,7 +98,7 @@ fn callback_flood_regains_a_thread_and_runs_without_a_barrier() {
         nr_calls
     };
     flood(100_000);
-    assert_eq!(run.nr(), 0, "run by who calls");
+    assert_eq!(run.nr(), 0, "run by the caller");
     drop(no_threads);
     // There is no pause: a call tries again some milliseconds after the last failure.
     while run.nr() == 0 {
@@ -259,7 +259,7 @@ fn await_without_threads(mut future: impl Future<Output = ()> + Unpin) {
     for nr_polls in 1.. {
         let polled = Pin::new(&mut future).poll(&mut Context::from_waker(&waker));
         if polled.is_ready() {
-            assert!(nr_polls > 3, "no thread could be had");
+            assert!(nr_polls > 3, "no thread could be created");
             return;
         }
         if nr_polls == 3 {

@@ -73,7 +73,10 @@ impl Versions {
                     }
                 });
                 rcu::barrier();
-                assert!(freed.load(Ordering::Relaxed), "a barrier came too soon");
+                assert!(
+                    freed.load(Ordering::Relaxed),
+                    "a barrier returned too early"
+                );
             }
         }
     }
@@ -108,11 +111,7 @@ fn versions() {
     rcu::barrier();
     let freed = versions.is_freed.iter();
     let nr_freed = freed.filter(|freed| freed.load(Ordering::Relaxed)).count();
-    assert_eq!(
-        nr_freed,
-        NR_VERSIONS - 1,
-        "the current version alone is left"
-    );
+    assert_eq!(nr_freed, NR_VERSIONS - 1, "an old version is left");
     is_over.store(true, Ordering::Relaxed);
     // Wakes the sweeper.
     let _ = rcu::start_poll();

@@ -88,7 +88,7 @@ fn versions() {
     let nr_freed = nr_freed
         .filter(|freed| freed.load(Ordering::Relaxed))
         .count();
-    assert_eq!(nr_freed, 4, "the current version alone is left");
+    assert_eq!(nr_freed, 4, "an old version is left");
 }
 
 /// A grace period is set aside, and a callback then blocks the runner until a waiter has passed.

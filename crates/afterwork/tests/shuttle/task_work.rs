@@ -140,7 +140,7 @@ fn the_owner_ends_in_the_middle() {
     assert_eq!(
         dropped.load(Ordering::Relaxed),
         9,
-        "an item lies in a dead queue"
+        "an item remains in a dead queue"
     );
     drop(posters);
 }

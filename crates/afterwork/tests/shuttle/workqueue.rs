@@ -366,7 +366,7 @@ fn ordinary_among_urgent() {
     drop(queue);
     managed.end(queues);
     let before = at_start.load(Ordering::Relaxed).saturating_sub(when_queued);
-    assert!(before <= MOST, "{before} urgent items went before it");
+    assert!(before <= MOST, "{before} urgent items preceded it");
     assert_eq!(nr_started.load(Ordering::Relaxed), NR_URGENT);
 }
 
@@ -431,7 +431,7 @@ fn busy_next_to_idle() {
     let mut ahead = 0_i32;
     for &of_busy in seen.iter() {
         ahead += if of_busy { 1 } else { -1 };
-        assert!(ahead.abs() <= 2, "not by turns: {seen:?}");
+        assert!(ahead.abs() <= 2, "not in turns: {seen:?}");
     }
 }
 

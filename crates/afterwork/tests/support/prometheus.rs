@@ -41,7 +41,7 @@ fn sample(line: &str) -> Result<Sample, &'static str> {
                     '\\' => value.push(match letters.next() {
                         Some('n') => '\n',
                         Some(letter @ ('"' | '\\')) => letter,
-                        _ => return Err("an escape that there is not"),
+                        _ => return Err("an unknown escape"),
                     }),
                     letter => value.push(letter),
                 }
@@ -69,7 +69,7 @@ pub fn metrics(text: &str) -> Result<Metrics, &'static str> {
     }
     for line in text.lines() {
         if let Some(help) = line.strip_prefix("# HELP ") {
-            let (name, about) = help.split_once(' ').ok_or("help says nothing")?;
+            let (name, about) = help.split_once(' ').ok_or("the help text is empty")?;
             if !is_name(name) || about.is_empty() || metrics.contains_key(name) {
                 return Err("help for no name, without words, or twice");
             }
@@ -82,10 +82,10 @@ pub fn metrics(text: &str) -> Result<Metrics, &'static str> {
                 return Err("a type of another metric, twice, or unknown");
             }
             if name.ends_with("_total") != (measure == "counter") {
-                return Err("what rises ends in _total, and nothing else");
+                return Err("only counters end in _total");
             }
             if ["_ns", "_us", "_ms"].iter().any(|unit| name.contains(unit)) {
-                return Err("no base unit");
+                return Err("not a base unit");
             }
             is_typed = true;
             metrics.get_mut(name).unwrap().0 = measure.to_owned();
@@ -128,7 +128,7 @@ fn histogram(name: &str, samples: &[Sample]) -> Result<(), &'static str> {
             (Some("_bucket"), Some(Ok(le))) => {
                 let before = last.take().filter(|(of, ..)| *of == labels);
                 if before.is_some_and(|(_, below, count)| le <= below || *value < count) {
-                    return Err("buckets do not rise");
+                    return Err("buckets decrease");
                 }
                 last = Some((labels, le, *value));
             }
@@ -136,7 +136,7 @@ fn histogram(name: &str, samples: &[Sample]) -> Result<(), &'static str> {
             (Some("_count"), None) => {
                 let (of, le, count) = last.take().ok_or("a count without buckets")?;
                 if of != labels || le != f64::INFINITY || count != *value {
-                    return Err("the last bucket does not have all");
+                    return Err("the last bucket omits samples");
                 }
                 nr_sums -= 1;
             }

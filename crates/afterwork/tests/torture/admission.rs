@@ -69,7 +69,7 @@ impl Crowded {
                     let _ = &item;
                 });
                 let queued = queue.try_enqueue(&work);
-                assert_ne!(queued, Ok(false), "it is nobody else's");
+                assert_ne!(queued, Ok(false), "no other thread owns it");
                 match dice.below(3) {
                     0 => drop(work.cancel()),
                     1 => drop(work.flush().unwrap()),
@@ -112,7 +112,7 @@ impl Crowded {
         assert_eq!(
             self.queue.report().free_capacity,
             Some(self.capacity),
-            "a place is lost"
+            "a permit is lost"
         );
         self.queue.destroy().unwrap();
         let refused = self.queue.task().wait_for_capacity().try_spawn(|| ());

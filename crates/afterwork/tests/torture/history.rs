@@ -315,7 +315,7 @@ struct Search {
 impl Search {
     fn begin(&mut self, act: Act) -> usize {
         let free = self.acts.iter().position(Option::is_none);
-        let slot = free.expect("more acts at once than threads");
+        let slot = free.expect("more concurrent operations than threads");
         self.acts[slot] = Some(act);
         slot
     }

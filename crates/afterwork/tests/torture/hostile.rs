@@ -334,7 +334,7 @@ impl Grenade {
     /// Fails if the grenade has been dropped.
     pub fn check(&self) {
         let mark = self.mark.load(Ordering::Relaxed);
-        assert_eq!(mark, INTACT, "used after it was dropped");
+        assert_eq!(mark, INTACT, "used after its drop");
     }
 }
 

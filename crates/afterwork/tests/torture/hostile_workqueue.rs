@@ -47,7 +47,10 @@ impl Victim {
         let (nr_ran, nr_items) = (self.nr_ran.clone(), self.nr_items);
         drop(self.queue);
         let nr_ran = nr_ran.load(Ordering::Relaxed);
-        assert_eq!(nr_ran, nr_items, "a queue went before its items had run");
+        assert_eq!(
+            nr_ran, nr_items,
+            "a queue was destroyed before its items had run"
+        );
     }
 
     /// Returns a function that checks whether all items have run.

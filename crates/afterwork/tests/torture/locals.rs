@@ -253,7 +253,7 @@ fn own(place: &Place, dice: &mut Dice) {
         .unwrap()
         .try_iter()
         .for_each(|mut handle| {
-            judge(handle.try_join().expect("its set has gone"));
+            judge(handle.try_join().expect("its set is destroyed"));
         });
     place.wakes.0.lock().unwrap().clear();
 }

@@ -117,7 +117,7 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
         "the count is not exact"
     );
     // Without a flush, a queued call that has not run by now is lost.
-    let slots = all_of(slots, "somebody keeps a slot");
+    let slots = all_of(slots, "a thread retains a slot");
     let saved = saved.load(Ordering::Relaxed);
     let left: u64 = slots.into_data().map(|(_, data)| data).sum();
     let added = tally.added.into_inner();

@@ -44,7 +44,7 @@ unsafe extern "C-unwind" fn run(work: *mut RawWork) {
     let there = There(NonNull::new(work.cast()).expect("the address of an item"));
     let job = there.job();
     if job.inside.swap(true, Ordering::Relaxed) {
-        fault("a raw item runs beside itself");
+        fault("runs of a raw item overlap");
     }
     job.nr_runs.fetch_add(1, Ordering::Relaxed);
     if job.nr_runs.load(Ordering::Relaxed).is_multiple_of(16) {

@@ -217,7 +217,7 @@ fn post(poster: &Poster<Item>, from: usize, lives: &Arc<Lives>, tally: &Tally, d
                 tally.nr_refused.fetch_add(1, Ordering::Relaxed);
                 assert!(
                     item.from == from && item.number >= number,
-                    "somebody else's item came back"
+                    "the item of another thread was returned"
                 );
                 thread::yield_now();
             }

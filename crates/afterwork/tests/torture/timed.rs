@@ -132,7 +132,7 @@ fn again(queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
     let mut own = Dice::new(dice.bits());
     let work = queue.every(period, move || {
         let _life = &life;
-        assert!(!inside.swap(true, Ordering::AcqRel), "beside itself");
+        assert!(!inside.swap(true, Ordering::AcqRel), "runs overlap");
         assert!(!over.load(Ordering::Acquire), "after that");
         runs.fetch_add(1, Ordering::Relaxed);
         if own.below(4) == 0 {

@@ -11,7 +11,7 @@ fn an_item_runs_that_unblocks_all_workers() {
         queue
             .spawn_detached(move || send.send(()).unwrap())
             .unwrap();
-        receive.recv_timeout(PATIENCE).expect("no worker came");
+        receive.recv_timeout(PATIENCE).expect("no worker started");
         plugs.iter().for_each(Plug::release);
         queue.drain().unwrap();
     }
@@ -122,7 +122,7 @@ fn a_pool_with_blocked_workers_serves_many_queues() {
         queue
             .spawn_detached(move || send.send(()).unwrap())
             .unwrap();
-        receive.recv_timeout(PATIENCE).expect("nobody serves it");
+        receive.recv_timeout(PATIENCE).expect("no worker serves it");
     }
     plugs.iter().for_each(Plug::release);
     stuck.drain().unwrap();

@@ -78,7 +78,7 @@ fn forbidden_nice_value_is_rejected_with_the_reason() {
     let built = queue("q").nice(-20).build_in(&registry("2 core"));
     assert_eq!(built.is_ok(), permitted);
     if let Err(error) = built {
-        let text = "nice value -20 is refused to this process: ";
+        let text = "this process may not set the nice value -20: ";
         assert!(error.to_string().starts_with(text));
         assert!(std::error::Error::source(&error).is_some());
     }
@@ -94,12 +94,12 @@ fn ordered_queue_rejects_settings_that_break_its_order() {
 
     let error = refused(ordered().affinity(Cpu));
     assert!(matches!(error, BuildError::OrderedScope(Cpu)));
-    let text = "an ordered queue has one line for the whole machine, not one per cpu";
+    let text = "an ordered queue has one order for the whole machine, not one per cpu";
     assert_eq!(error.to_string(), text);
 
     let error = refused(ordered().help(true));
     assert!(matches!(error, BuildError::OrderedHelp));
-    let text = "an ordered queue cannot let joiners jump the line";
+    let text = "an ordered queue cannot have help(true): joiners would run items out of order";
     assert_eq!(error.to_string(), text);
 
     for right in [

@@ -278,7 +278,7 @@ fn an_item_is_the_current_one_in_its_run_alone() {
     }));
     queue.drain().unwrap();
     let handle = log.take().pop().expect("it ran");
-    assert!(queue.enqueue(&handle), "it is a handle like any other");
+    assert!(queue.enqueue(&handle), "it is an ordinary handle");
     queue.drain().unwrap();
     assert_eq!(log.take().len(), 1, "it ran again");
 }

@@ -283,7 +283,7 @@ fn rescuer_works_when_thread_creation_fails() {
         }) {
             started.recv().unwrap();
             held.push(thread);
-            assert!(held.len() < 64, "threads are to be had without end");
+            assert!(held.len() < 64, "threads can be created without limit");
         }
         // Leaves some memory for the heap, and too little for another stack.
         leave_bytes(1 << 20);

@@ -366,7 +366,7 @@ fn fail_further_threads() {
         })
     };
     let refused = (0..64).any(|_| sleeper().is_err());
-    assert!(refused, "threads can still be had");
+    assert!(refused, "threads can still be created");
 }
 
 /// Returns `true` and prints a message if a sanitizer has mapped too much memory for a limit.

@@ -340,7 +340,7 @@ fn the_histogram_counts_each_hold_of_a_kick() {
     let quiet = registry("2 core");
     let queue = queue("hold").on(&quiet);
     in_worker(&queue, || ());
-    assert_eq!(quiet.lock_hold().count, 0, "nobody asked for it");
+    assert_eq!(quiet.lock_hold().count, 0, "it was not requested");
 }
 
 #[test]

@@ -58,7 +58,11 @@ fn meet(queue: &Workqueue, count: usize) {
 fn a_pool_runs_as_many_workers_as_its_quota_allows() {
     let registry = limited(500, true);
     let queue = queue("fed").on(&registry);
-    assert_eq!(most_at_once(&queue), 1, "half a CPU feeds one, not none");
+    assert_eq!(
+        most_at_once(&queue),
+        1,
+        "half a CPU allows one worker, not none"
+    );
     // More items run at once as soon as the quota grows.
     registry.set_topology(machine(Some(3500)));
     meet(&queue, 4);

@@ -103,12 +103,12 @@ fn items_are_cancelled_while_queues_pause_drain_and_change() {
 /// items above the outermost panic.
 fn descend_and_panic(queue: &Workqueue, depth: usize) -> usize {
     if depth == 0 {
-        panic!("as told");
+        panic!("as documented");
     }
     let inner = queue.clone();
     let deeper = queue.spawn(move || {
         let nr_good = descend_and_panic(&inner, depth - 1);
-        assert!(!depth.is_multiple_of(7), "as told");
+        assert!(!depth.is_multiple_of(7), "as documented");
         nr_good + 1
     });
     deeper.join().unwrap_or(0)

@@ -209,7 +209,9 @@ pub fn stopper() -> (Plug, Hole) {
 impl Plug {
     /// Waits until an item blocks in the hole.
     pub fn wait_until_stuck(&self) {
-        self.entered.recv_timeout(PATIENCE).expect("nobody came");
+        self.entered
+            .recv_timeout(PATIENCE)
+            .expect("no thread arrived");
     }
 
     /// Releases the blocked item once.

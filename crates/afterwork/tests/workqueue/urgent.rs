@@ -75,7 +75,7 @@ fn items_of_other_queues_are_overtaken_only_briefly() {
     waits.join().unwrap();
     ours.drain().unwrap();
     let at = order.take().iter().position(|name| *name == "t").unwrap();
-    assert!(at <= 3, "{at} went before it");
+    assert!(at <= 3, "{at} items preceded it");
 }
 
 #[test]

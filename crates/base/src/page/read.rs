@@ -193,7 +193,7 @@ impl fmt::Display for Refusal {
         match self {
             Self::TooShort(bytes) => write!(f, "the file is too short for a page: {bytes} bytes"),
             Self::TooLong(bytes) => write!(f, "the file is longer than any page: {bytes} bytes"),
-            Self::NoPage => f.write_str("it does not begin like a page"),
+            Self::NoPage => f.write_str("it does not start like a page"),
             Self::Version(version) => {
                 write!(
                     f,
@@ -209,7 +209,7 @@ impl fmt::Display for Refusal {
             Self::NrRecords(count) => {
                 write!(f, "it is too short for the {count} records in its head")
             }
-            Self::TornHead => f.write_str("its head does not fit its check"),
+            Self::TornHead => f.write_str("the checksum of its head is wrong"),
             Self::NrFigures(count) => write!(f, "a record is too short for its {count} figures"),
             Self::Text => f.write_str("a name in it is not text"),
         }

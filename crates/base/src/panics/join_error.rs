@@ -121,11 +121,11 @@ impl PanicPayload {
     /// use afterwork::workqueue::{JoinError, Workqueue};
     ///
     /// let queue = Workqueue::builder("example").build()?;
-    /// let handle = queue.spawn(|| panic!("disk {} is gone", 3));
+    /// let handle = queue.spawn(|| panic!("disk {} is missing", 3));
     /// let Err(JoinError::Panicked(payload)) = handle.join() else {
     ///     unreachable!("it panicked");
     /// };
-    /// assert_eq!(payload.text(), Some("disk 3 is gone"));
+    /// assert_eq!(payload.text(), Some("disk 3 is missing"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn text(&self) -> Option<&str> {

@@ -90,7 +90,7 @@ pub fn flavor<T: Value>(name: &str, value: T) -> Option<Box<dyn Flavor<T>>> {
         _ => Some(urcu::flavor(name, value)),
         #[cfg(not(liburcu))]
         _ => {
-            assert!(NAMES.contains(&name), "no flavor is called {name}");
+            assert!(NAMES.contains(&name), "unknown flavor {name}");
             None
         }
     }

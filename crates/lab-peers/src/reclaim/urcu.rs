@@ -76,7 +76,7 @@ pub(super) fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
             aw_urcu_mb_online aw_urcu_mb_synchronize aw_urcu_mb_barrier aw_urcu_mb_read aw_urcu_mb_look aw_urcu_mb_call),
         "urcu-bp" => functions!(aw_urcu_bp_register aw_urcu_bp_unregister aw_urcu_bp_offline
             aw_urcu_bp_online aw_urcu_bp_synchronize aw_urcu_bp_barrier aw_urcu_bp_read aw_urcu_bp_look aw_urcu_bp_call),
-        _ => panic!("no flavor is called {name}"),
+        _ => panic!("unknown flavor {name}"),
     };
     Box::new(Urcu {
         functions,

@@ -98,7 +98,7 @@ fn compared(case: Case, programs: &Programs, args: &[OsString]) -> Case {
         claims.push(claim.keeps(bound).surely());
     }
     Case {
-        about: format!("this program and {name} by turns: {}", case.about),
+        about: format!("this program and {name} in turns: {}", case.about),
         variants,
         claims,
         ..case

@@ -68,7 +68,7 @@ pub fn measure(program: &Path, args: &[OsString]) -> Result<Vec<Record>, Failed>
             Ok(_) => {}
             Err(_) => {
                 let name = program.display();
-                let reason = format!("{name}: it printed what no bench prints");
+                let reason = format!("{name}: the output is not that of a bench");
                 return Err(Failed::Because(reason));
             }
         }
@@ -128,7 +128,7 @@ pub fn must_know_any(
     let Some(known) = known.filter(|known| !known.is_empty()) else {
         let args = args.join(" ");
         return Err(Stop::CouldNotRun(format!(
-            "{name}: no program to compare with: `{name} {args}` lists no cases"
+            "{name}: cannot compare: `{name} {args}` lists no cases"
         )));
     };
     let knows = |case: &Case| known.iter().any(|it| it.is(case));
@@ -137,7 +137,7 @@ pub fn must_know_any(
     }
     let wanted: Vec<&str> = cases.iter().map(|case| case.name).collect();
     Err(Stop::CouldNotRun(format!(
-        "{name}: nothing to compare: it knows none of {}",
+        "{name}: cannot compare: it has none of the cases {}",
         wanted.join(", ")
     )))
 }
@@ -189,19 +189,15 @@ fn reason(talk: &str) -> String {
 ///
 /// If the parent has already exited, or the system call fails.
 pub fn end_with(parent: u32) -> Result<(), Stop> {
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| {
-        Stop::because(
-            "cannot ask to end with the process that started this",
-            error,
-        )
-    })?;
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| Stop::because("cannot request to exit with the parent process", error))?;
     // Check the parent after the call: if it exited before the call, no signal is sent.
     let is_there =
         getppid().is_some_and(|it| u32::try_from(it.as_raw_nonzero().get()) == Ok(parent));
     match is_there {
         true => Ok(()),
         false => Err(Stop::CouldNotRun(format!(
-            "--inside {parent}: no such process started this"
+            "--inside {parent}: this is not the parent process"
         ))),
     }
 }

@@ -32,7 +32,7 @@ pub fn name(word: &str) -> Result<String, String> {
     if is_name {
         Ok(word.into())
     } else {
-        Err("a name has letters, digits, - _ . and begins with a letter or digit".into())
+        Err("a name consists of letters, digits, - _ . and begins with a letter or digit".into())
     }
 }
 
@@ -57,7 +57,7 @@ impl Shelf {
         let data = data.map(PathBuf::from).filter(|it| it.is_absolute());
         let home = || Some(PathBuf::from(home?).join(".local/share"));
         let data = data.or_else(home).ok_or_else(|| {
-            Stop::CouldNotRun("there is no place to keep it: set XDG_DATA_HOME or HOME".into())
+            Stop::CouldNotRun("no directory to save to: set XDG_DATA_HOME or HOME".into())
         })?;
         Ok(Self(data.join("afterwork/kept")))
     }
@@ -87,7 +87,7 @@ impl Shelf {
             // A run that saves nothing leaves no folder.
             let _ = fs::remove_dir(&folder);
         }
-        probed.map_err(|error| Stop::because(&format!("cannot keep {}", folder.display()), error))
+        probed.map_err(|error| Stop::because(&format!("cannot save {}", folder.display()), error))
     }
 
     /// Saves `program` and its results under `name`, replaces earlier ones, and returns the folder.
@@ -118,7 +118,7 @@ impl Shelf {
             }
             let _ = fs::remove_dir(&folder);
         }
-        kept.map_err(|error| Stop::because(&format!("cannot keep {}", folder.display()), error))?;
+        kept.map_err(|error| Stop::because(&format!("cannot save {}", folder.display()), error))?;
         Ok(folder)
     }
 
@@ -134,12 +134,12 @@ impl Shelf {
         }
         let names = self.names();
         let there_are = if names.is_empty() {
-            "nothing is kept here yet: `afterwork-lab bench --save NAME` does".into()
+            "no program is saved yet: `afterwork-lab bench --save NAME` saves one".into()
         } else {
-            format!("kept here: {}", names.join(", "))
+            format!("saved programs: {}", names.join(", "))
         };
         Err(Stop::CouldNotRun(format!(
-            "--against {name}: nothing of this name is kept in {}; {there_are}",
+            "--against {name}: no program of this name is saved in {}; {there_are}",
             self.0.display()
         )))
     }
@@ -187,7 +187,7 @@ mod tests {
             Err(Stop::CouldNotRun(reason)) => reason,
             other => panic!("{other:?}"),
         };
-        assert!(reason("old").contains("nothing is kept here yet"));
+        assert!(reason("old").contains("no program is saved yet"));
         let program = root.path().join("program");
         for text in ["one", "two"] {
             fs::write(&program, text).unwrap();
@@ -202,7 +202,7 @@ mod tests {
             fs::read_to_string(shelf.program("old").unwrap()).unwrap(),
             "two"
         );
-        assert!(reason("new").ends_with("kept here: old"));
+        assert!(reason("new").ends_with("saved programs: old"));
     }
 
     #[test]
@@ -225,7 +225,7 @@ mod tests {
         fs::write(root.path().join("kept/taken"), "").unwrap();
         let refused = shelf.may_keep("taken");
         assert!(
-            matches!(refused, Err(Stop::CouldNotRun(reason)) if reason.contains("cannot keep"))
+            matches!(refused, Err(Stop::CouldNotRun(reason)) if reason.contains("cannot save"))
         );
     }
 }

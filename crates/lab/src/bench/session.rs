@@ -149,12 +149,12 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     let lines = report.into_lines();
     if let (Some(name), Why::Interrupted) = (&common.save, why) {
         say(format_args!(
-            "interrupted: nothing is kept as {name}; what was kept so before stays"
+            "interrupted: nothing was saved as {name}; an earlier save is unchanged"
         ));
     } else if let (Some(name), Some(shelf)) = (&common.save, shelf) {
         let folder = shelf.keep(name, &this_program()?, &lines)?;
         say(format_args!(
-            "kept in {}; `afterwork-lab bench --against {name}` compares with it",
+            "saved in {}; `afterwork-lab bench --against {name}` compares with it",
             folder.display()
         ));
     }
@@ -235,7 +235,7 @@ fn programs(common: &CommonArgs) -> Result<Option<Programs>, Stop> {
         (None, Some(path)) => {
             let path = path.display();
             return Err(Stop::CouldNotRun(format!(
-                "--against-binary {path}: there is no such program"
+                "--against-binary {path}: no such program"
             )));
         }
         (None, None) => return Ok(None),
@@ -260,7 +260,7 @@ fn results(common: &CommonArgs) -> Result<Box<dyn Write>, Stop> {
     }
     if common.json {
         return Err(Stop::CouldNotRun(
-            "--report - and --json both want standard output: give the page a file, or make it \
+            "--report - and --json both write to standard output: give the page a file, or make it \
              with `afterwork-lab report`"
                 .into(),
         ));
@@ -302,7 +302,7 @@ fn cases(args: &BenchArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     let menus: Vec<Menu> = benches.iter().map(Which::menu).collect();
     if let (None, Some(case)) = (&args.which, settings.pick.first_of(&scale::MENU)) {
         return Err(Stop::CouldNotRun(format!(
-            "--cases {case}: it is a case of `bench scale`, which is not among all benches: afterwork-lab bench scale --cases {case}"
+            "--cases {case}: it is a case of `bench scale`, which runs only if named: afterwork-lab bench scale --cases {case}"
         )));
     }
     settings.pick.check(&menus)?;
@@ -342,7 +342,7 @@ fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
             known.dedup();
             let first = unknown.split(',').next().unwrap_or_default();
             Stop::CouldNotRun(format!(
-                "--only {}: no variant of this name; {}valid: {}",
+                "--only {}: unknown variant; {}valid: {}",
                 quoted(&unknown),
                 nearest(&[&unknown, first], &known),
                 known.join("; ")
@@ -410,7 +410,7 @@ fn early_warnings(before: &Noise, fingerprint: &Fingerprint, cases: &[Case]) -> 
     let wants_liburcu = cases.iter().any(|case| case.bench == rcu::BENCH);
     if wants_liburcu && !lab_peers::reclaim::has_liburcu() {
         warnings.push(
-            "liburcu is missing, and with it its four rows in rcu and the claims about them: install its headers \
+            "liburcu is missing, so its four rows in rcu and the claims about them are skipped: install its headers \
              (Debian, Ubuntu: liburcu-dev; Fedora: userspace-rcu-devel; Arch: liburcu) and build again"
                 .into(),
         );

@@ -84,9 +84,12 @@ impl Pick {
         known("--cases", &self.cases, cases.copied().collect())?;
         known("--peers", &self.peers, peers.copied().collect())?;
         match &self.peers[..] {
-            [_, _, ..] if self.peers.iter().any(|peer| peer == NONE) => Err(Stop::CouldNotRun(
-                format!("--peers {}: {NONE} stands alone", self.peers.join(",")),
-            )),
+            [_, _, ..] if self.peers.iter().any(|peer| peer == NONE) => {
+                Err(Stop::CouldNotRun(format!(
+                    "--peers {}: {NONE} excludes other names",
+                    self.peers.join(",")
+                )))
+            }
             _ => Ok(()),
         }
     }
@@ -104,7 +107,7 @@ fn known(option: &str, names: &[String], valid: Vec<&str>) -> Result<(), Stop> {
     }
     let typed = quoted(unknown);
     Err(Stop::CouldNotRun(format!(
-        "{option} {typed}: there is none of this name; {}valid: {}",
+        "{option} {typed}: unknown name; {}valid: {}",
         nearest(&[unknown], &distinct),
         distinct.join(", ")
     )))
@@ -292,12 +295,12 @@ mod tests {
         let Err(Stop::CouldNotRun(reason)) = picked(&[""], &[]).pick.check(&[MEAL]) else {
             panic!("no name is no dish");
         };
-        assert!(reason.starts_with("--cases '': there is none"), "{reason}");
+        assert!(reason.starts_with("--cases '': unknown name"), "{reason}");
         let Err(Stop::CouldNotRun(reason)) = picked(&[], &[NONE, "salt"]).pick.check(&[MEAL])
         else {
             panic!("none and one are two answers");
         };
-        assert_eq!(reason, "--peers none,salt: none stands alone");
+        assert_eq!(reason, "--peers none,salt: none excludes other names");
         assert_eq!(nearest(&["peper"], MEAL.peers), "nearest: 'pepper'; ");
         assert_eq!(
             nearest(&["s", "p"], MEAL.peers),

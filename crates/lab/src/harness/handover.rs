@@ -47,7 +47,7 @@ pub fn warning(before: Option<f64>, after: Option<f64>) -> Option<String> {
     (before.max(after) > MOVED * before.min(after)).then(|| {
         format!(
             "a cache line took {before:.0} ns from CPU to CPU and back before, {after:.0} ns after: \
-             something moved the CPUs, and ratios of before and after are not alike"
+             the CPUs were moved, so ratios from before and after are not comparable"
         )
     })
 }

@@ -79,8 +79,8 @@ pub fn warnings(noise: &Noise, when: &str) -> Vec<String> {
     let mut lines = Vec::new();
     if noise.others > OTHERS_LIMIT {
         lines.push(format!(
-            "other programs used {:.0} % of the CPUs {when}: believe the ratios before the figures, \
-             and neither much",
+            "other programs used {:.0} % of the CPUs {when}: trust ratios more than figures, and \
+             neither much",
             noise.others * 100.0
         ));
     }

@@ -107,7 +107,7 @@ impl Progress {
         let left = time_left(self.started.elapsed(), self.done, self.planned);
         if bound.is_some_and(|bound| bound.is_zero()) {
             // The duration of the runs that have not begun is unknown.
-            return "time is up: one repetition of each case that is left".into();
+            return "time is up: one repetition of each remaining case".into();
         }
         in_words(left.map(|left| bound.map_or(left, |bound| left.min(bound))))
     }

@@ -101,11 +101,11 @@ impl Run {
 
 fn no_run(name: &str) -> Stop {
     Stop::CouldNotRun(format!(
-        "{name}: no run of a bench; make one with `afterwork-lab bench --json`"
+        "{name}: not the run of a bench; `afterwork-lab bench --json` prints one"
     ))
 }
 
-const NOT_A_LINE: &str = "nothing that a bench prints";
+const NOT_A_LINE: &str = "not the output of a bench";
 const CUT_OFF: &str = "the record is truncated here: delete this line or run the benchmark again";
 
 /// Checks the version before any other content, because other versions may have other shapes.
@@ -175,8 +175,8 @@ mod tests {
 
     #[test]
     fn file_without_a_run_is_rejected() {
-        assert!(reason("").contains("no run of a bench"));
-        assert!(reason("hello\n").contains("no run of a bench"));
+        assert!(reason("").contains("not the run of a bench"));
+        assert!(reason("hello\n").contains("not the run of a bench"));
         assert!(reason("{\"schema\":1}\n").contains("version 1"));
         assert!(reason("{\"schema\":4}\n").contains("line 1"));
     }
@@ -191,7 +191,7 @@ mod tests {
         );
         let other = reason(&format!("{head}\n{{\"be\n{head}\n"));
         assert!(
-            other.starts_with("it, line 2: nothing that a bench prints"),
+            other.starts_with("it, line 2: not the output of a bench"),
             "{other}"
         );
     }

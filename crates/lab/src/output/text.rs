@@ -338,7 +338,7 @@ fn in_words(run: &Run, end: &End, claims: bool, paint: Paint) -> String {
         true => Totals::of(&run.cases).in_words(),
         false => verdict::outcomes(run),
     };
-    text + &format!("{totals}; {:.0} s in all{ended}\n", end.seconds)
+    text + &format!("{totals}; {:.0} s in total{ended}\n", end.seconds)
 }
 
 /// Returns the first lines of the answers.
@@ -410,7 +410,7 @@ fn footnote(finished: &Finished<'_>, best: Option<&Series>) -> String {
                 .map(|series| series.samples.len())
                 .min()
                 .unwrap_or(0);
-            format!("interrupted: medians of the {done} repetitions before, and of one begun")
+            format!("interrupted: medians of {done} complete repetitions and a partial one")
         }
     };
     if let Some(best) = best {
@@ -486,7 +486,7 @@ fn holds(judged: &Judged<'_>) -> String {
         Verdict::NotMeasured => "not measured",
     };
     if judged.close {
-        format!("{answer}, in the noise")
+        format!("{answer}, within the noise")
     } else {
         answer.into()
     }

@@ -168,10 +168,10 @@ impl Totals {
             _ => vec!["no claim was judged".into()],
         };
         if judged == 0 && self.shown > 0 {
-            parts.push(format!("{} shown, with nothing claimed", self.shown));
+            parts.push(format!("{} shown without a claim", self.shown));
         }
         if self.close > 0 {
-            parts.push(format!("{} of all {judged} within the noise", self.close));
+            parts.push(format!("{} of {judged} within the noise", self.close));
         }
         if self.one_run > 0 {
             parts.push(format!("{} of one run: no verdict", self.one_run));
@@ -229,7 +229,7 @@ pub fn of_case(case: &CaseRun) -> String {
             let totals = Totals::of([case]);
             let judged = totals.hold + totals.fail;
             match (judged, totals.one_run) {
-                (0, 0) => ": nothing claimed".into(),
+                (0, 0) => ": no claim".into(),
                 (0, _) => ": one run: no verdict".into(),
                 _ if totals.hold == 1 => format!(": 1 of {judged} claims holds"),
                 _ => format!(": {} of {judged} claims hold", totals.hold),
@@ -309,7 +309,7 @@ pub(crate) mod tests {
         assert_eq!(wide, ", by m: undecided against peer");
         let once = verdict(Higher, (4.2, 0.0, 1));
         assert_eq!(once, ", by m: one run, no verdict");
-        assert_eq!(verdict(Lower, (0.0, 0.0, 5)), ": nothing claimed");
+        assert_eq!(verdict(Lower, (0.0, 0.0, 5)), ": no claim");
     }
 
     #[test]
@@ -318,7 +318,7 @@ pub(crate) mod tests {
             let mut case = case(Better::Lower, "", (ours / peer, 0.01, 5));
             case.records[0].median = ours;
             case.records[2].median = peer;
-            assert_eq!(of_case(&case), ": nothing claimed", "{ours} and {peer}");
+            assert_eq!(of_case(&case), ": no claim", "{ours} and {peer}");
         }
     }
 
@@ -339,7 +339,7 @@ pub(crate) mod tests {
         };
         assert_eq!(
             once.in_words(),
-            "no claim was judged; 1 shown, with nothing claimed; 3 of one run: no verdict"
+            "no claim was judged; 1 shown without a claim; 3 of one run: no verdict"
         );
         let single = Totals {
             hold: 1,
@@ -349,7 +349,7 @@ pub(crate) mod tests {
         assert_eq!(single.in_words(), "1 claim holds, 1 does not");
         assert_eq!(
             totals.in_words(),
-            "21 claims hold, 10 do not; 12 of all 31 within the noise"
+            "21 claims hold, 10 do not; 12 of 31 within the noise"
         );
     }
 

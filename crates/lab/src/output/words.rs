@@ -9,8 +9,8 @@ workqueue batch-1000: queue batches of 1000 items
 workqueue fan-out: queue a million items from one thread
 workqueue lock-hold: hold a pool's lock
 blocking mixed: run items that compute and sleep
-mpscq push-pop: hand items to one consumer, scattered in memory
-mpscq push-pop-contiguous: hand items to one consumer, side by side in memory
+mpscq push-pop: pass items to one consumer, scattered in memory
+mpscq push-pop-contiguous: pass items to one consumer, contiguous in memory
 mpscq owned: send small messages to an owner
 task-work wake: wake an owner for single items
 task-work wake-burst: wake an owner for bursts of 32
@@ -23,23 +23,23 @@ rcu replace-8-busy: replace a value while 8 readers are busy
 rcu updaters-8: replace values from 8 threads
 rcu updaters-64: replace values from 64 threads
 rcu call: free by callback after the readers
-rcu bridge: change a routing table that is being looked up
+rcu bridge: change a routing table while threads read it
 percpu alloc-warm: take from a CPU's own list, in cache
-percpu isolation: drain a CPU that is not to be disturbed
+percpu isolation: drain a CPU that must not be disturbed
 percpu busy-owner: call a slot whose owner is busy
 percpu busy-owner-loaded: call a slot whose owner is busy, under load
 percpu busy-owner-fifo: call a slot whose owner is busy, in real time
 max-active subsystems: serve eight subsystems with limits
-max-active shares: serve seven subsystems while one floods
+max-active shares: serve seven subsystems while another one floods
 everyday admission: queue into a full queue
 everyday scope-sum: sum 64 Mi numbers on borrowed memory
-everyday scope-empty: spawn a million empty items that borrow
-everyday idle-1ms: stay idle but for an item every ms
-everyday idle-10ms: stay idle but for an item every 10 ms
+everyday scope-empty: spawn a million empty items with borrowed data
+everyday idle-1ms: stay idle except for an item every ms
+everyday idle-10ms: stay idle except for an item every 10 ms
 everyday sleeps: let a million tasks sleep
 everyday timeouts: arm and cancel timeouts that never fire
 everyday strands: keep a hundred thousand states, each with one user at a time
-everyday locked: hold a lock and wait for a part of the own work
+everyday locked: hold a lock while waiting for own work
 everyday save-soon: save soon after the last of a thousand changes
 scale producers: queue from many threads at once
 scale queues: queue to many queues
@@ -72,7 +72,7 @@ workqueue lock_hold_p99: p99 of the time that the pool lock is held
 workqueue lock_hold_p999: p99.9 of the time that the pool lock is held
 workqueue lock_holds_per_item: locks of the pool per item
 blocking makespan: time until all are done
-blocking manager_share: share of a CPU that looks for sleepers
+blocking manager_share: share of a CPU that the manager uses to find sleeping workers
 mpscq ns_paused_1: time per item from 1 producer to a consumer that pauses
 mpscq ns_paused_2: time per item from 2 producers to a consumer that pauses
 mpscq ns_paused_4: time per item from 4 producers to a consumer that pauses
@@ -108,7 +108,7 @@ percpu operations_per_s: operations of the owner/s
 percpu drain_p50: p50 of a drain
 percpu drain_p99: p99 of a drain
 percpu drain_max: longest drain
-percpu victim_gap_max: longest standstill of the owner
+percpu victim_gap_max: longest pause of the owner
 percpu victim_switches: context switches of the owner
 percpu victim_involuntary: involuntary context switches of the owner
 percpu victim_waited: time that the owner waited for its CPU
@@ -128,7 +128,7 @@ everyday to_run_p99: p99 from queueing to running
 everyday scope-empty numbers_per_s: items/s
 everyday scope-empty cpu_per_number: CPU time per item
 everyday sleeps cpu_per_item: CPU time per sleep
-everyday sleeps hand_over: time to hand over a sleep
+everyday sleeps hand_over: time to start a sleep
 everyday sleeps late_p50: p50 of how late sleepers wake
 everyday sleeps late_p99: p99 of how late sleepers wake
 everyday sleeps bytes_per_item: bytes per sleep

@@ -378,7 +378,7 @@ impl Domain {
 #[cold]
 pub(super) fn refuse() -> ! {
     panic!(
-        "this srcu::Domain was made before the process was forked: its sections and callbacks may be of threads that are \
+        "this srcu::Domain was created before the process was forked: its sections and callbacks may be of threads that are \
          not in the child; make a domain there"
     )
 }

@@ -475,7 +475,7 @@ fn count(counter: &AtomicU64, order: Ordering) {
 /// of the domain would end.
 #[cold]
 fn ended_too_often() -> ! {
-    die("srcu_read_unlock: a domain has more ends of sections than it had sections")
+    die("srcu_read_unlock: the domain has more unlocks than locks")
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

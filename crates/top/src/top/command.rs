@@ -60,7 +60,7 @@ fn path_of(directory: &Path, process: &str) -> Result<PathBuf, Stop> {
     let number = process.parse::<u32>();
     let pid = number.map_err(|_| {
         Stop::CouldNotRun(format!(
-            "{process:?} is no process: give a number, or the path of a page"
+            "{process:?} is not a process: give its number, or the path of its page"
         ))
     })?;
     Ok(processes::page_of(directory, pid))
@@ -141,7 +141,7 @@ fn all(args: &TopArgs) -> Result<(), Stop> {
         return print(&format!("{}\n", json::processes(&found)));
     }
     if found.is_empty() {
-        talk::say("no process shows itself: start one with AFTERWORK=observe.publish=on");
+        talk::say("no process publishes a page: start one with AFTERWORK=observe.publish=on");
         return Ok(());
     }
     print(&text::processes(&found, talk::may_color(&io::stdout())))?;

@@ -15,20 +15,20 @@ use super::text::{headline, is_stalled, summary, wide};
 use super::view::{Over, REMEMBERED, View};
 
 const FOOT: &str = " q quit  ? help  / filter  Tab next table  s sort  Enter details  p pause ";
-const FOOT_OF_LIST: &str = " q quit  ↑ ↓ select  Enter look at it ";
+const FOOT_OF_LIST: &str = " q quit  ↑ ↓ select  Enter show it ";
 
 const HELP: &[&str] = &[
     "q, Ctrl-C     quit                Esc      back to the list",
-    "Tab, 1 … 5    another table       Enter    all of a row",
+    "Tab, 1 … 5    another table       Enter    all figures of a row",
     "↑ ↓ PgUp PgDn Home End            select a row",
     "← →           columns to the left and right",
-    "Over the table ↑ ↓ move the lines, ← → select the row.",
-    "/             only names that hold what you type; Esc ends it",
-    "s, r          sort by the next column; the other way round",
-    "p, Space      stand still",
+    "In a box over the table, ↑ ↓ scroll, and ← → select the row.",
+    "/             only names that contain the typed text; Esc clears it",
+    "s, r          sort by the next column; reverse the order",
+    "p, Space      pause",
     "",
-    "Red: something went wrong. The line below the head names it.",
-    "The plot is what the table counts, a minute back.",
+    "Red marks a problem. The line below the head names it.",
+    "The plot shows the counts of the table over the last minute.",
 ];
 
 /// Minimum width of the column of names, even on a narrow screen.
@@ -57,9 +57,12 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
     frame.render_widget(tab_line(view), tabs);
     draw_table(frame, view, body);
     let foot_text = match (view.over, view.paused, view.filter.is_empty()) {
-        (Over::Filter, ..) => format!(" filter: {}█  Enter keeps it, Esc ends it ", view.filter),
+        (Over::Filter, ..) => format!(
+            " filter: {}█  Enter applies it, Esc clears it ",
+            view.filter
+        ),
         (_, true, _) => format!(" PAUSED {FOOT}"),
-        (_, _, false) => format!(" filter: {}  Esc ends it {FOOT}", view.filter),
+        (_, _, false) => format!(" filter: {}  Esc clears it {FOOT}", view.filter),
         _ => FOOT.to_owned(),
     };
     frame.render_widget(foot_bar(&foot_text, width), foot);
@@ -84,7 +87,7 @@ pub fn draw_list(frame: &mut Frame<'_>, found: &[Found], selected: usize) {
     .areas(frame.area());
     let width = usize::from(head.width);
     let text = match found.len() {
-        0 => "no process shows itself: start one with AFTERWORK=observe.publish=on, or `afterwork demo`".to_owned(),
+        0 => "no process publishes a page: start one with AFTERWORK=observe.publish=on, or `afterwork demo`".to_owned(),
         count => format!("{count} processes"),
     };
     frame.render_widget(Paragraph::new(cut(&text, width)), head);
@@ -146,8 +149,8 @@ fn problems(view: &View) -> Vec<String> {
         }
         for (name, verb) in [
             ("panicked", "panics"),
-            ("spawn_failed", "threads refused"),
-            ("refused", "refused"),
+            ("spawn_failed", "threads not created"),
+            ("refused", "rejected"),
         ] {
             if figure(name) > 0 {
                 found.push((1, format!("{who}: {} {verb}", figure(name))));
@@ -562,7 +565,7 @@ mod tests {
                 snapshot,
             }
         };
-        let ended = NoSnapshot::Stale("it has ended, and left its page".into());
+        let ended = NoSnapshot::Stale("it has exited, and left its page".into());
         let found = [
             named(
                 7,

@@ -89,7 +89,7 @@ impl Watched {
             return Err(refused(format!("it belongs to user {owner}")));
         }
         if mode & 0o077 != 0 {
-            return Err(refused(format!("others may use it: mode {mode:o}")));
+            return Err(refused(format!("other users can access it: mode {mode:o}")));
         }
         let name = path.file_name().and_then(|name| name.to_str());
         Ok(Self {
@@ -205,22 +205,22 @@ impl Watched {
     fn check(&self, page: &Page) -> Result<(), NoSnapshot> {
         let pid = page.pid;
         if self.pid.is_some_and(|named| named != pid) {
-            return Err(refused(format!("it says that it is of process {pid}")));
+            return Err(refused(format!("it claims to be of process {pid}")));
         }
         let left = self.path.display().to_string();
         let left = plain(&left);
         let start = process::start_time(pid);
         if start != Some(page.start_time) && self.file.is_locked().map_err(refused)? {
             return Err(refused(format!(
-                "it is of a process that lives in another container, as {pid} there"
+                "its process lives in another container, with the number {pid} there"
             )));
         }
         match start {
             None => Err(NoSnapshot::Stale(format!(
-                "process {pid} has ended and left {left}"
+                "process {pid} has exited and left {left}"
             ))),
             Some(start) if start != page.start_time => Err(NoSnapshot::Stale(format!(
-                "process {pid} has ended and left {left}; its number is another's now"
+                "process {pid} has exited and left {left}; another process has its number now"
             ))),
             Some(_) => {
                 let (owner, _) = self.file.owner_and_mode().map_err(refused)?;

@@ -161,10 +161,10 @@ fn known(key: KeyEvent) -> Option<Key> {
 fn on_terminal<T>(show: impl FnOnce(&mut Screen) -> io::Result<T>) -> Result<T, Stop> {
     if !io::stdout().is_terminal() {
         return Err(Stop::CouldNotRun(
-            "--tui needs a terminal; without --tui the tables can be written to a pipe".to_owned(),
+            "--tui needs a terminal; to write the tables to a pipe, omit --tui".to_owned(),
         ));
     }
-    let failed = |error| Stop::because("the terminal failed", error);
+    let failed = |error| Stop::because("cannot use the terminal", error);
     let mut screen = Screen::take().map_err(failed)?;
     let done = show(&mut screen);
     drop(screen);

@@ -67,7 +67,7 @@ fn packages(topology: &Topology) -> Vec<Branch> {
         .iter()
         .map(|package| Branch {
             label: package.id.map_or_else(
-                || "package not known".to_owned(),
+                || "unknown package".to_owned(),
                 |id| format!("package {id}"),
             ),
             beside: package.cpus.to_string(),
@@ -135,9 +135,9 @@ fn llcs(topology: &Topology, around: &CpuSet) -> Vec<Branch> {
 fn cache(llc: &Llc) -> String {
     let name = match llc.source {
         LlcSource::Cache { level } => format!("L{level}"),
-        LlcSource::Package => "cache not known: one per package".to_owned(),
-        LlcSource::Node => "cache not known: one per node".to_owned(),
-        LlcSource::System => "cache not known: one for all".to_owned(),
+        LlcSource::Package => "unknown caches: one per package".to_owned(),
+        LlcSource::Node => "unknown caches: one per node".to_owned(),
+        LlcSource::System => "unknown caches: one for all".to_owned(),
     };
     llc.size
         .map_or(name.clone(), |bytes| format!("{name}, {}", size(bytes)))
@@ -372,7 +372,7 @@ system       1 pod of 40 cores (80 CPUs)
                 .iter()
                 .any(|line| line.starts_with("node 1") && line.ends_with("memory only"))
         );
-        assert!(saved("vm-nodes").contains("cache not known: one per node"));
+        assert!(saved("vm-nodes").contains("unknown caches: one per node"));
     }
 
     #[test]

@@ -108,7 +108,7 @@ pub fn must_have_workers() {
 pub(crate) fn must_not_be_lost(is_lost: bool) {
     assert!(
         !is_lost,
-        "the item was in use before the process was forked, and is so for ever here: make one in the child"
+        "the item was in use before the process was forked, and stays in use here: create one in the child"
     );
 }
 

@@ -296,11 +296,11 @@ impl Work {
     /// use afterwork::workqueue::{FlushError, Work, Workqueue};
     ///
     /// let queue = Workqueue::builder("example").build()?;
-    /// let work = Work::new(|| panic!("disk {} is gone", 3));
+    /// let work = Work::new(|| panic!("disk {} is missing", 3));
     /// queue.enqueue(&work);
     /// assert_eq!(work.flush(), Err(FlushError::Panicked));
     /// let payload = work.last_panic().expect("it panicked");
-    /// assert_eq!(payload.text(), Some("disk 3 is gone"));
+    /// assert_eq!(payload.text(), Some("disk 3 is missing"));
     /// assert!(work.last_panic().is_none(), "it was given away");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

@@ -166,7 +166,7 @@ impl Token {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         assert!(
             self.process.is_this(),
-            "the token was made before the process was forked: make one in the child"
+            "the token was created before the process was forked: create one in the child"
         );
         self.list.lock()
     }

@@ -196,7 +196,7 @@ impl ManagerLoop {
         self.timers.fire_put_aside();
         // From here on no other thread depends on this one, so it may run user code.
         let aside = cleanups::put_wakers_aside(false);
-        debug_assert!(aside.is_empty(), "they have become errands");
+        debug_assert!(aside.is_empty(), "they are deferred cleanups");
         let cleanups = &self.manager.cleanups;
         while !cleanups.close() {
             let now_ns = time::now_ns();

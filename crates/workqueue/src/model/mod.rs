@@ -85,7 +85,10 @@ impl Machine {
     /// Creates the workers that kicks have requested.
     pub fn make_workers(&self) {
         let refused = self.registry.manager().create_workers();
-        assert!(refused.is_empty(), "a model refuses no thread");
+        assert!(
+            refused.is_empty(),
+            "thread creation does not fail in a model"
+        );
     }
 
     /// Creates the requested workers until `done` returns `true`; a [`WakeFlag`] makes it check
@@ -163,7 +166,7 @@ impl Machine {
     /// Starts a reaper if a deferred cleanup is queued.
     pub fn reap(&self) {
         let refused = self.registry.manager().serve_cleanups(0);
-        assert!(!refused, "a model refuses no thread");
+        assert!(!refused, "thread creation does not fail in a model");
     }
 
     /// Runs the first deferred cleanup on this thread. Returns `true` if there was one.
@@ -176,7 +179,10 @@ impl Machine {
         let manager = self.registry.manager().clone();
         drop(self.registry);
         while !manager.inbox.lock().quit {
-            assert!(!manager.serve_cleanups(0), "a model refuses no thread");
+            assert!(
+                !manager.serve_cleanups(0),
+                "thread creation does not fail in a model"
+            );
             self.parker.park();
         }
     }

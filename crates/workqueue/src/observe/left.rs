@@ -106,7 +106,7 @@ base::internal::into_io_error!(StillBusy, |_| ErrorKind::TimedOut);
 
 impl fmt::Display for LeftItems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let func = self.func.unwrap_or("what is not named");
+        let func = self.func.unwrap_or("an unnamed function");
         let doing = match (self.doing, self.count) {
             (Doing::Runs, 1) => "runs",
             (Doing::Runs, _) => "run",

@@ -119,7 +119,7 @@ impl fmt::Display for Report {
         match self {
             Self::Stall(stall) => stall.fmt(f),
             Self::CpuIntensive { item, count } => {
-                write!(f, "{item} takes the CPU for long, {count} times now")
+                write!(f, "{item} used a CPU for too long (count: {count})")
             }
             Self::LongDrain {
                 queue,
@@ -128,7 +128,7 @@ impl fmt::Display for Report {
             } => {
                 write!(f, "{queue} is not drained after {rounds} rounds")?;
                 match item {
-                    Some(item) => write!(f, ": {} keeps coming", item.func),
+                    Some(item) => write!(f, ": {} is queued again and again", item.func),
                     None => Ok(()),
                 }
             }
@@ -143,7 +143,7 @@ impl fmt::Display for Report {
                     (Some(name), None) => f.write_str(name)?,
                     (None, queue) => f.write_str(queue.as_deref().unwrap_or("a queue"))?,
                 }
-                f.write_str(", which has none")
+                f.write_str(", which has no rescuer")
             }
         }
     }
@@ -153,7 +153,7 @@ impl fmt::Display for Stall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "pool of CPUs {} has taken no work for {:.1?}: {} waits, with {} in all",
+            "pool of CPUs {} has taken no work for {:.1?}: {} waits, {} in total",
             self.cpus, self.age, self.item, self.nr_waiting
         )?;
         for worker in &self.workers {

@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(
             stall_detector.sample(true, 0, 90_000 * MS, THRESH_NS),
             None,
-            "the first look"
+            "the first sample"
         );
         // The manager does this if no items wait.
         stall_detector.sample(false, 0, 91_000 * MS, 0);

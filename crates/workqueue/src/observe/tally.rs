@@ -553,8 +553,8 @@ mod tests {
             ran,
         };
         assert_eq!(sampling.take_rest(), rest);
-        assert_eq!(takes(&mut sampling, 4, 7, 1065), Some(7), "another link");
-        assert_eq!(sampling.ran(3, &counts(1, 30)), None, "of the link before");
+        assert_eq!(takes(&mut sampling, 4, 7, 1065), Some(7), "another pwq");
+        assert_eq!(sampling.ran(3, &counts(1, 30)), None, "of the previous pwq");
     }
 
     #[test]

@@ -134,11 +134,11 @@ type Arrival = Option<(u64, u64)>;
 
 impl Dispatch {
     pub(crate) fn pwq(&self, slot: usize) -> &PwqState {
-        self.pwqs[slot].as_ref().expect("a link in use")
+        self.pwqs[slot].as_ref().expect("a pwq in use")
     }
 
     pub(crate) fn pwq_mut(&mut self, slot: usize) -> &mut PwqState {
-        self.pwqs[slot].as_mut().expect("a link in use")
+        self.pwqs[slot].as_mut().expect("a pwq in use")
     }
 
     pub(crate) fn add_pwq(&mut self, pwq: impl FnOnce(usize) -> Arc<Pwq>) -> Arc<Pwq> {
@@ -187,7 +187,7 @@ impl Dispatch {
                 enlisted.sampling = Sampling::default();
             }
         }
-        let state = self.pwqs[slot].take().expect("a link in use");
+        let state = self.pwqs[slot].take().expect("a pwq in use");
         debug_assert!(state.in_flight.nr_in_flight() == 0 && !state.has_waiting());
         debug_assert_eq!(state.nr_listed(), 0);
         self.nr_led -= usize::from(!state.retired);
@@ -317,7 +317,7 @@ impl Dispatch {
         let paid = paid
             .filter(|it| it.seat == Some(slot))
             .map(|it| &mut it.paid);
-        let pwq = self.pwqs[slot].as_mut().expect("a link in use");
+        let pwq = self.pwqs[slot].as_mut().expect("a pwq in use");
         if pwq.account.set_shares(shares, &self.clock, paid) && !pwq.retired {
             self.count_shares(true);
         }
@@ -355,7 +355,7 @@ impl Dispatch {
     /// Records that a pwq has all seats for the items in its own lists.
     pub(crate) fn seat(&mut self, slot: usize) {
         if self.is_shared() {
-            let pwq = self.pwqs[slot].as_mut().expect("a link in use");
+            let pwq = self.pwqs[slot].as_mut().expect("a pwq in use");
             pwq.account.wait_from(&self.clock);
         }
         self.ready.push_back(slot);
@@ -399,7 +399,7 @@ impl Dispatch {
         let waiting = self.ready.iter().copied();
         let mut wanting = self.clock.count();
         for slot in waiting.chain(awake.filter_map(|it| it.seat)).chain(its) {
-            let pwq = self.pwqs[slot].as_mut().expect("a link in use");
+            let pwq = self.pwqs[slot].as_mut().expect("a pwq in use");
             wanting.add(&mut pwq.account);
         }
         wanting.serve(took_ns);
@@ -445,7 +445,7 @@ impl Dispatch {
             // SAFETY: a queue is drained before its pwqs are freed. This item is not counted yet,
             // so that drain is still to come.
             let &Home { slot, lane, .. } = unsafe { &*home };
-            let pwq = pwqs[slot].as_ref().expect("a link in use");
+            let pwq = pwqs[slot].as_ref().expect("a pwq in use");
             sorts |= pwq.has_lanes;
             let color = pwq.in_flight.present();
             run = Some(Adopted {
@@ -623,7 +623,7 @@ impl Dispatch {
 
 impl Adopted {
     fn count_in(self, pwqs: &mut [Option<PwqState>], arrival: Arrival) {
-        let pwq = pwqs[self.slot].as_mut().expect("a link in use");
+        let pwq = pwqs[self.slot].as_mut().expect("a pwq in use");
         pwq.in_flight.adopt(self.count);
         pwq.nr_adopted += self.count as u64;
         pwq.add_listed(self.lane, self.count, arrival);

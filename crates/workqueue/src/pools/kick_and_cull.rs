@@ -217,7 +217,7 @@ impl State {
             let mut next = self.clone();
             next.nr_to_come -= 1;
             next.nr_queued += 1;
-            add("an item comes".into(), next.kick(rules));
+            add("an item arrives".into(), next.kick(rules));
         }
         for worker in 0..NR_WORKERS {
             if self.wakes & 1 << worker != 0 {

@@ -363,7 +363,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
         parker: Parker::with_spin_limit(0),
         spin: SpinBudget::new(),
     };
-    let worker = enlist(pool, &private.parker, true).expect("who was asked for is let in");
+    let worker = enlist(pool, &private.parker, true).expect("a requested worker is admitted");
     pool.settle(&worker);
     loop {
         serve(pool, &worker, || true);

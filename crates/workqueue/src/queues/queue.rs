@@ -359,7 +359,7 @@ impl Inner {
         let name = &self.core.name;
         assert!(
             self.is_at_home(),
-            "workqueue {name:?} was made before the process was forked, and its workers are not in the child: make a \
+            "workqueue {name:?} was created before the process was forked, and its workers are not in the child: make a \
              queue there"
         );
     }

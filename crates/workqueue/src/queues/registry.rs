@@ -274,7 +274,7 @@ impl Registry {
     fn here(&self) -> &Machine {
         assert!(
             self.is_here(),
-            "this registry was made before the process was forked, and its threads are not in the child: make one there"
+            "this registry was created before the process was forked, and its threads are not in the child: create one there"
         );
         &self.inner.machine
     }

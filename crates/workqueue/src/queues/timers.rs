@@ -770,7 +770,9 @@ mod tests {
         assert!(former.enqueue(&work) && work.cancel());
         // Claims as a timer does whose item was queued on another queue since it was armed.
         let claimed = next.inner.claim(None, &work, next.lane).unwrap();
-        let left = claimed.push().expect("its cancelled place is elsewhere");
+        let left = claimed
+            .push()
+            .expect("its cancelled list entry is elsewhere");
         registry.refuse_threads(true);
         let manager = &next.inner.manager;
         manager.leave_to_reapers([left]);

@@ -16,7 +16,7 @@ use crate::item::lane::Lane;
 /// itself again, or a cache that refills itself. With a [`Workqueue`] of its own, such a value
 /// would keep the queue alive forever.
 #[derive(Clone)]
-#[must_use = "it keeps nothing, and does nothing by itself"]
+#[must_use = "it keeps no queue alive, and does nothing by itself"]
 pub struct WeakWorkqueue {
     inner: Weak<Inner>,
     lease: Weak<Lease>,

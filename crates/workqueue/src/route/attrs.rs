@@ -159,12 +159,12 @@ impl fmt::Display for BuildError {
             Self::OrderedScope(scope) => {
                 write!(
                     f,
-                    "an ordered queue has one line for the whole machine, not one per {scope}"
+                    "an ordered queue has one order for the whole machine, not one per {scope}"
                 )
             }
-            Self::OrderedHelp => f.write_str("an ordered queue cannot let joiners jump the line"),
+            Self::OrderedHelp => f.write_str("an ordered queue cannot have help(true): joiners would run items out of order"),
             Self::OrderedUrgent => f.write_str("an ordered queue has no urgent lane"),
-            Self::NoCpus => f.write_str("a queue without any CPU"),
+            Self::NoCpus => f.write_str("the queue has no CPU: its set of CPUs is empty"),
             Self::OwnQueue => f.write_str(
                 "an item of an ordered queue cannot change the attributes of its own queue, which drains it first",
             ),
@@ -176,9 +176,9 @@ impl fmt::Display for BuildError {
                 "workqueue {queue:?} is for the whole process, so one of its users cannot change it"
             ),
             Self::Destroyed => f.write_str("the workqueue was destroyed"),
-            Self::Rescuer(error) => write!(f, "the rescuer's thread was refused: {error}"),
+            Self::Rescuer(error) => write!(f, "cannot create the rescuer's thread: {error}"),
             Self::NicePermission(nice, error) => {
-                write!(f, "nice value {nice} is refused to this process: {error}")
+                write!(f, "this process may not set the nice value {nice}: {error}")
             }
             Self::Registry(error) => error.fmt(f),
         }

@@ -23,7 +23,7 @@ impl fmt::Display for RegistryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Topology(error) => write!(f, "the machine's topology cannot be read: {error}"),
-            Self::Thread(error) => write!(f, "the manager's thread was refused: {error}"),
+            Self::Thread(error) => write!(f, "cannot create the manager's thread: {error}"),
             Self::Params(error) => write!(f, "{VARIABLE}: {error}"),
             Self::Forked => f.write_str(
                 "the registry's threads are in the process that this one was forked from",
@@ -50,7 +50,7 @@ pub struct TopologyInUse(pub Box<topology::Topology>);
 
 impl fmt::Display for TopologyInUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the process has a topology already: give it one before the first use")
+        f.write_str("the process has a topology already: set one before the first use")
     }
 }
 

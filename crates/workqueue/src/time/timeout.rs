@@ -109,7 +109,7 @@ impl<F> fmt::Debug for Timeout<F> {
 
 impl fmt::Display for Elapsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the time is over")
+        f.write_str("the timeout has passed")
     }
 }
 

@@ -24,7 +24,12 @@ const SAMPLER: &str = "sampler";
 
 const MAKESPAN: Metric = lower("makespan", "ns", ("", "all done ms"), NS_PER_MS);
 const THREADS: Metric = lower("threads", "threads", ("", "threads"), 1.0);
-const MANAGER: Metric = lower("manager_share", "share", ("", "looks % of a CPU"), PERCENT);
+const MANAGER: Metric = lower(
+    "manager_share",
+    "share",
+    ("", "manager % of a CPU"),
+    PERCENT,
+);
 
 const MIXED_METRICS: &[Metric] = &[MAKESPAN, THREADS, MANAGER];
 

@@ -93,16 +93,16 @@ const CPU_SHARE: Metric = lower("cpu_share", "share", ("", "% of a CPU"), PERCEN
 const TO_RUN_P50: Metric = lower("to_run_p50", "ns", ("to run us", "p50"), NS_PER_US);
 const TO_RUN_P99: Metric = lower("to_run_p99", "ns", ("to run us", "p99"), NS_PER_US);
 const SWITCHES: Metric = lower("switches_per_item", "1/item", ("", "switches"), 1.0);
-const HAND_OVER: Metric = lower("hand_over", "ns/item", ("ns a sleep", "hand over"), 1.0);
-const CPU_PER_SLEEP: Metric = lower("cpu_per_item", "ns/item", ("ns a sleep", "CPU"), 1.0);
+const HAND_OVER: Metric = lower("hand_over", "ns/item", ("ns/sleep", "start"), 1.0);
+const CPU_PER_SLEEP: Metric = lower("cpu_per_item", "ns/item", ("ns/sleep", "CPU"), 1.0);
 const BYTES_PER_SLEEP: Metric = lower("bytes_per_item", "B/item", ("", "bytes"), 1.0);
 const TIMEOUTS_PER_S: Metric = higher("timeouts_per_s", "1/s", ("", "M/s"), MILLION);
-const CPU_PER_TIMEOUT: Metric = lower("cpu_per_item", "ns/item", ("ns a timeout", "CPU"), 1.0);
+const CPU_PER_TIMEOUT: Metric = lower("cpu_per_item", "ns/item", ("ns/timeout", "CPU"), 1.0);
 const LATE_P50: Metric = lower("late_p50", "ns", ("late us", "p50"), NS_PER_US);
 const LATE_P99: Metric = lower("late_p99", "ns", ("late us", "p99"), NS_PER_US);
 
-const MAKE: Metric = lower("make", "ns/state", ("ns a state", "make"), 1.0);
-const DROP: Metric = lower("drop", "ns/state", ("ns a state", "drop"), 1.0);
+const MAKE: Metric = lower("make", "ns/state", ("ns/state", "make"), 1.0);
+const DROP: Metric = lower("drop", "ns/state", ("ns/state", "drop"), 1.0);
 const BYTES_MADE: Metric = lower("bytes_made", "B/state", ("bytes", "made"), 1.0);
 const BYTES_USED: Metric = lower("bytes_used", "B/state", ("bytes", "used"), 1.0);
 /// 1 if all requests ended, 0 if they deadlocked.
@@ -212,7 +212,7 @@ impl Setting<'_> {
         let workers = self.workers;
         move || {
             let pool = ThreadPoolBuilder::new().num_threads(workers).build();
-            pool.map_err(|error| Stop::because("cannot make a rayon pool", error))
+            pool.map_err(|error| Stop::because("cannot create a rayon pool", error))
         }
     }
 
@@ -232,7 +232,7 @@ impl Setting<'_> {
             bench: BENCH,
             name: ADMISSION,
             about: format!(
-                "{PRODUCERS} producers with {items} items each, room for {ROOM}; {workers} workers"
+                "{PRODUCERS} producers with {items} items each, capacity {ROOM}; {workers} workers"
             ),
             metrics: ADMISSION_METRICS,
             headline: ITEMS_PER_S,
@@ -318,7 +318,10 @@ impl Setting<'_> {
         Case {
             bench: BENCH,
             name: SCOPE_EMPTY,
-            about: format!("{count} empty items that borrow; {} workers", self.workers),
+            about: format!(
+                "{count} empty items with borrowed data; {} workers",
+                self.workers
+            ),
             metrics: SCOPE_METRICS,
             headline: NUMBERS_PER_S.name,
             variants: vec![
@@ -422,7 +425,7 @@ impl Setting<'_> {
                 Variant::peer(Tokio::NAME, tokio),
             ],
             claims: vec![
-                at_most("bytes a state", BYTES_USED, ORDERED),
+                at_most("bytes/state", BYTES_USED, ORDERED),
                 at_most("make", MAKE, ORDERED),
                 at_most("drop", DROP, ORDERED),
             ],
@@ -460,8 +463,8 @@ impl Setting<'_> {
                 Variant::peer(ASYNC_IO, run(Clock::AsyncIo)),
             ],
             claims: vec![
-                at_most("CPU a sleep", CPU_PER_SLEEP),
-                at_most("bytes a sleep", BYTES_PER_SLEEP),
+                at_most("CPU/sleep", CPU_PER_SLEEP),
+                at_most("bytes/sleep", BYTES_PER_SLEEP),
                 Claim::of(OURS, "late, p99", LATE_P99, Against::BestPeer),
             ],
         };

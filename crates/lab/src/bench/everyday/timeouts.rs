@@ -27,7 +27,7 @@ pub struct Ended {
 
 /// Runs `count` operations with a timeout of afterwork on each of `nr_threads` threads.
 pub fn ours(nr_threads: usize, count: usize) -> Result<Ended, Stop> {
-    Registry::global().map_err(|error| Stop::because("cannot make a registry", error))?;
+    Registry::global().map_err(|error| Stop::because("cannot create a registry", error))?;
     measured(nr_threads, || {
         (0..count).for_each(|_| within(timeout(LIMIT, operation())));
     })

@@ -189,8 +189,8 @@ impl Setting {
             }),
         ];
         let about = format!(
-            "{NR_SUBSYSTEMS} subsystems with a limit of {LIMIT}, items of {COMPUTE_US} us: one keeps {FLOOD_ON_ITS_WAY} on \
-             their way, each other has one every {} ms, {items} in all; those are timed",
+            "{NR_SUBSYSTEMS} subsystems with a limit of {LIMIT}, items of {COMPUTE_US} us: one keeps {FLOOD_ON_ITS_WAY} in \
+            flight, each other one queues one every {} ms, {items} in total, which are timed",
             REQUEST_EVERY.as_millis()
         );
         Case {

@@ -60,6 +60,6 @@ pub fn queue(
         .max_active(max_active as u32);
     let queue = describe(builder).build_in(registry);
     Ok(Arc::new(queue.map_err(|error| {
-        Stop::because("cannot make a queue", error)
+        Stop::because("cannot build a queue", error)
     })?))
 }

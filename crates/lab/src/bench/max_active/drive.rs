@@ -206,12 +206,12 @@ fn started<'scope, T: Send + 'scope>(
     body: impl FnOnce() -> Result<T, Stop> + Send + 'scope,
 ) -> Driver<'scope, T> {
     let driver = thread::Builder::new().spawn_scoped(scope, body);
-    driver.map_err(|error| Stop::because("cannot start what drives items", error))
+    driver.map_err(|error| Stop::because("cannot start a driver thread", error))
 }
 
 /// Joins a driver thread and returns its result.
 fn join<T>(driver: Driver<'_, T>) -> Result<T, Stop> {
-    let panicked = |_| Err(Stop::CouldNotRun("what drives items panicked".into()));
+    let panicked = |_| Err(Stop::CouldNotRun("a driver thread panicked".into()));
     driver?.join().unwrap_or_else(panicked)
 }
 
@@ -264,12 +264,12 @@ mod tests {
                     20 => fails(),
                     _ => return Ok(()),
                 }
-                Err(Stop::CouldNotRun("no room".into()))
+                Err(Stop::CouldNotRun("no capacity".into()))
             })
         };
         let fails = counted(|| ());
         let panics = counted(|| panic!("as a test wants"));
-        for (body, expected) in [(fails, "no room"), (panics, "an item panicked")] {
+        for (body, expected) in [(fails, "no capacity"), (panics, "an item panicked")] {
             nr_run.store(0, Ordering::Relaxed);
             // Each crew has one thread, so no other item runs while one fails.
             let hire = || Ok(vec![crew::threads(1)?, crew::blocking(1)?]);

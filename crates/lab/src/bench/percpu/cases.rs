@@ -149,7 +149,7 @@ fn alloc(name: &'static str, settings: &Settings) -> Case {
     Case {
         bench: BENCH,
         name,
-        about: "objects of 64 bytes from a list that fits the first cache, shuffled within 4 KiB, all guards by turns".into(),
+        about: "objects of 64 bytes from a list that fits the first cache, shuffled within 4 KiB, all guards in turns".into(),
         metrics: ALLOC,
         headline: CYCLES.name,
         variants: GUARDS.iter().copied().map(guard).collect(),
@@ -173,7 +173,7 @@ fn isolated(name: &'static str, nr_drains: usize, settings: &Settings) -> Option
     let thread = if may_be_real_time() {
         "a SCHED_FIFO thread"
     } else {
-        "an ordinary thread, for lack of the right to SCHED_FIFO,"
+        "an ordinary thread (no right to SCHED_FIFO)"
     };
     Some(Case {
         bench: BENCH,

@@ -65,7 +65,7 @@ fn in_mode(qpw: Qpw) -> Result<PerCpu<Cache>, Stop> {
 }
 
 pub(super) fn unmade(error: BuildError) -> Stop {
-    Stop::because("cannot make per-CPU data", error)
+    Stop::because("cannot create per-CPU data", error)
 }
 
 /// Per-CPU data, accessed by an owner.

@@ -134,14 +134,16 @@ impl Setting {
             READ_CASE => {
                 let count = NR_READS / self.share as usize;
                 let run = move |flavor: &dyn Flavor, _: &str| read(flavor, count, &interrupt);
-                let about = "a section with a look at the value, one thread".into();
+                let about = "sections that read the value, one thread".into();
                 let (metrics, claims) = ((READS_ALONE, READ), claims::read());
                 case((name, about), metrics, &ours::NAMES, NUMBER, run, claims)
             }
             CALL_CASE => {
                 let count = NR_CALLBACKS / self.share as usize;
                 let run = move |flavor: &dyn Flavor, _: &str| call(flavor, count, &interrupt);
-                let about = format!("{count} callbacks from one thread; single ones; barriers");
+                let about = format!(
+                    "{count} callbacks from one thread, then single callbacks and barriers"
+                );
                 let (metrics, claims) = ((CALLBACKS, CALLS), claims::call());
                 case((name, about), metrics, &ours::NAMES, NUMBER, run, claims)
             }
@@ -177,7 +179,8 @@ impl Setting {
             let latencies = scene::replace_one_by_one(flavor, readers, scope, &interrupt);
             Sample::beside(latencies, |latencies| latencies.and_then(latency))
         };
-        let about = format!("replace until the old is freed, {calls} times or more; {who}");
+        let about =
+            format!("replace a value until the old one is freed, at least {calls} times; {who}");
         let (metrics, claims) = ((REPLACE_LATENCY, REPLACE_P50), claims::replace(name));
         let mut ours = if name == ONE_BUSY {
             ours::NAMES.to_vec()
@@ -200,7 +203,8 @@ impl Setting {
         };
         let interrupt = self.interrupt.clone();
         let run = move |flavor: &dyn Flavor<Routes>, _: &str| bridge(flavor, scope, &interrupt);
-        let about = "add, configure, delete in a routing table that two threads look up".into();
+        let about =
+            "add, configure and delete a bridge in a routing table that two threads read".into();
         let (ours, claims) = (ours::with_kernel_ways(), claims::bridge());
         let first = Routes::resident;
         case((name, about), (BRIDGES, BRIDGE), &ours, first, run, claims)
@@ -247,7 +251,7 @@ impl Setting {
                 Some(sample)
             })
         };
-        let about = format!("{updaters} threads replace, one reads without a pause");
+        let about = format!("{updaters} threads replace a value, one reads it without a pause");
         let (metrics, claims) = ((UPDATERS, REPLACES), claims::updaters());
         case((name, about), metrics, &ours::NAMES, NUMBER, run, claims)
     }

@@ -25,9 +25,9 @@ pub const CALLS: Metric = higher("calls_per_s", "1/s", ("", "M calls/s"), MILLIO
 /// Time from queueing a callback until it has run.
 pub const CALL_TO_RUN: Metric = lower("call_to_run_p50", "ns", ("", "us to run"), NS_PER_US);
 /// Time of a barrier while no callback is pending.
-pub const BARRIER: Metric = lower("idle_barrier_p50", "ns", ("", "us a barrier"), NS_PER_US);
+pub const BARRIER: Metric = lower("idle_barrier_p50", "ns", ("", "us/barrier"), NS_PER_US);
 /// Time to add, configure and delete one bridge.
-pub const BRIDGE: Metric = lower("bridge_mean", "ns", ("", "us a bridge"), NS_PER_US);
+pub const BRIDGE: Metric = lower("bridge_mean", "ns", ("", "us/bridge"), NS_PER_US);
 
 const REPLACE: &str = "replace us";
 

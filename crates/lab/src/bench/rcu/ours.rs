@@ -123,7 +123,7 @@ pub fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
     let way = Way::of(name);
     assert!(
         way.is_some() || NAMES.contains(&name),
-        "we have no flavor with the name {name}"
+        "unknown flavor {name}"
     );
     let of_process = Ours {
         cell: Rcu::new(value),

@@ -78,8 +78,8 @@ struct Asked {
 const ASKED: [Asked; 8] = [
     Asked {
         name: PRODUCERS,
-        text: "what an item takes that N producers queue; N",
-        head: "ns an item, of so many producers",
+        text: "time per item queued by N producers; N",
+        head: "ns per item, by number of producers",
         places: &[1, 2, 4, 8, 16, 32, 64],
         left_out: 2,
         limit: Limit::LogN,
@@ -87,8 +87,8 @@ const ASKED: [Asked; 8] = [
     },
     Asked {
         name: QUEUES,
-        text: "what an item takes to N queues in turn (crossbeam: a thread each); N",
-        head: "ns an item, to so many queues",
+        text: "time per item queued to N queues in turn (crossbeam: a thread each); N",
+        head: "ns per item, by number of queues",
         places: &[1, 10, 100, 1_000],
         left_out: 0,
         limit: Limit::LogN,
@@ -96,8 +96,8 @@ const ASKED: [Asked; 8] = [
     },
     Asked {
         name: PENDING,
-        text: "what an item takes of N that wait while all workers are held; N",
-        head: "ns an item, of so many that wait",
+        text: "time per item if N wait while all workers are blocked; N",
+        head: "ns per item, by number of waiting items",
         places: &[1, 10, 100, 1_000, 10_000, 100_000, 1_000_000],
         left_out: 1,
         limit: Limit::LogN,
@@ -105,8 +105,8 @@ const ASKED: [Asked; 8] = [
     },
     Asked {
         name: LENGTH,
-        text: "what an item takes that burns N ns (1: none), on all CPUs; N",
-        head: "ns an item that burns so many ns",
+        text: "time per item that uses a CPU for N ns (1: not at all), on all CPUs; N",
+        head: "ns per item, by its ns of CPU time",
         places: &[1, 1_000, 10_000, 100_000, 1_000_000],
         left_out: 0,
         limit: Limit::N,
@@ -114,8 +114,8 @@ const ASKED: [Asked; 8] = [
     },
     Asked {
         name: READERS,
-        text: "what one replacement takes while N readers block; N",
-        head: "ns a replacement, so many readers",
+        text: "time of a replacement while N readers block; N",
+        head: "ns per replacement, by number of readers",
         places: &[1, 10, 100, 1_000, 10_000],
         left_out: 1,
         limit: Limit::NLogN,
@@ -123,8 +123,8 @@ const ASKED: [Asked; 8] = [
     },
     Asked {
         name: MAILBOXES,
-        text: "what a post and its receipt take, N mailboxes in turn; N",
-        head: "ns a message, so many mailboxes",
+        text: "time of a post and its receipt, N mailboxes in turn; N",
+        head: "ns per message, by number of mailboxes",
         places: &[1, 10, 100, 1_000, 10_000, 100_000],
         left_out: 1,
         limit: Limit::LogN,
@@ -132,8 +132,8 @@ const ASKED: [Asked; 8] = [
     },
     Asked {
         name: DOMAINS,
-        text: "what the first callback of each of N new SRCU domains takes until it has run; N",
-        head: "ns a domain, so many domains",
+        text: "time until the first callback of each of N new SRCU domains has run; N",
+        head: "ns per domain, by number of domains",
         places: &[1, 10, 100, 1_200],
         left_out: 0,
         limit: Limit::LogN,
@@ -141,8 +141,8 @@ const ASKED: [Asked; 8] = [
     },
     Asked {
         name: TIMERS,
-        text: "what it takes to begin one sleep of N at once and give it up; N",
-        head: "ns a sleep, of so many at once",
+        text: "time to start and cancel one of N concurrent sleeps; N",
+        head: "ns per sleep, by number of sleeps",
         places: &[1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000],
         left_out: 2,
         limit: Limit::LogN,

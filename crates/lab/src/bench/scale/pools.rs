@@ -143,8 +143,8 @@ impl Completions {
             if timeout.timed_out() {
                 self.open();
                 return Err(Stop::CouldNotRun(format!(
-                    "{before} of {all} workers take items, and for {} s no other came: threads were refused; raise the limits of \
-                     threads and memory (`ulimit -u`, `ulimit -v`)",
+                    "{before} of {all} workers take items, and none was added for {} s: threads cannot be created; raise the \
+                     limits of threads and memory (`ulimit -u`, `ulimit -v`)",
                     backoff.as_secs()
                 )));
             }
@@ -202,7 +202,7 @@ mod tests {
             panic!("one of two workers is missing");
         };
         assert!(
-            reason.contains("1 of 2 workers") && reason.contains("threads were refused"),
+            reason.contains("1 of 2 workers") && reason.contains("threads cannot be created"),
             "{reason}"
         );
         held.stand(1);

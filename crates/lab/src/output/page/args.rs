@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Makes a page from the output of `afterwork-lab bench --json`.
+/// Creates a page from the output of `afterwork-lab bench --json`.
 #[derive(Args, Clone, Debug)]
 pub struct ReportArgs {
     /// Output of `bench --json`; - for standard input

@@ -107,7 +107,7 @@ fn plot(case: &CaseRun, quantity: &Quantity, title: &str) -> Markup {
                     span { i class=(format!("c{index}")) {} (variant) }
                 }
                 @if let Some((name, _)) = &limit {
-                    span { i.limit {} (name) @if is_claimed(case) { ", as steep as ours may be" } }
+                    span { i.limit {} (name) @if is_claimed(case) { ", the steepest that ours may be" } }
                 }
             }
         }
@@ -246,10 +246,10 @@ pub fn growths(cases: &[&CaseRun]) -> Markup {
     }
     html! {
         p {
-            "What the time of one is multiplied by when their number doubles: ×\u{a0}1.00 does not grow, ×\u{a0}2.00 grows as the number "
-            "itself. It is the slope of a straight line through all numbers that were measured, both logarithmic (least "
-            "squares). The limit is what a time of log n is multiplied by over the same numbers, or one of n log n where one "
-            "replacement visits all readers; what burns n grows as n."
+            "The factor by which the time of one grows when the number doubles: ×\u{a0}1.00 is no growth, ×\u{a0}2.00 is growth in "
+            "proportion to the number. It is the slope of a straight line fitted to all measured points, both axes logarithmic (least "
+            "squares). The limit is the same factor for a time of log n over these numbers, or of n log n if one "
+            "replacement visits all readers; an item that uses a CPU for n ns grows as n."
         }
         div.wide {
             table.growths {
@@ -381,12 +381,12 @@ mod tests {
             page.contains(r#"class="line limit" points="0.0,"#),
             "{page}"
         );
-        assert!(!page.contains("as steep as ours may be"), "{page}");
+        assert!(!page.contains("the steepest that ours may be"), "{page}");
         let mut claimed = scaled();
         claimed.claims[0].bound = Some("<= 1".into());
         let claimed = growth(&claimed).into_string();
         assert!(
-            claimed.contains("(n), as steep as ours may be"),
+            claimed.contains("(n), the steepest that ours may be"),
             "{claimed}"
         );
         assert!(!page.contains("bytes"), "{page}");

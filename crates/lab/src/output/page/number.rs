@@ -18,8 +18,8 @@ pub fn with_unit(value: f64, unit: &str) -> String {
         "share" => return format!("{} %", three_digits(value * 100.0)),
         "ratio" => return format!("{} ×", three_digits(value)),
         "x" => return format!("×\u{a0}{value:.2}"),
-        "1/item" => return format!("{} an item", three_digits(value)),
-        "1/1000 items" => return format!("{} in 1000 items", three_digits(value)),
+        "1/item" => return format!("{} per item", three_digits(value)),
+        "1/1000 items" => return format!("{} per 1000 items", three_digits(value)),
         unit if unit.ends_with("/s") => {
             let letter = [(1.0, ""), (1e3, "k "), (1e6, "M "), (1e9, "G ")];
             let (scale, letter) = step(&letter, value);
@@ -75,11 +75,11 @@ mod tests {
                 "31.4 M items/s",
                 "1.32 %",
                 "2.50 ×",
-                "3.00 an item",
+                "3.00 per item",
                 "0 ns",
                 "1.23 k/s",
                 "12.0/s",
-                "529 in 1000 items",
+                "529 per 1000 items",
                 "2.38 MiB",
             ]
         );

@@ -30,11 +30,11 @@ pub fn page(run: &Run) -> String {
             (run.head.started) ", " code { (run.head.command) } ", "
             @match &run.end {
                 Some(end) => { (format!("{:.0} s", end.seconds)) },
-                None => { "cut off before its end" },
+                None => { "truncated" },
             }
         }
         @if run.end.as_ref().is_none_or(|end| end.ended == Why::Interrupted) {
-            p.warning { "Interrupted: the last case has fewer repetitions, and what would have come after it is not here." }
+            p.warning { "Interrupted: the last case has fewer repetitions, and later cases are missing." }
         }
         (verdict(run))
         (warnings(&run.head.warnings))
@@ -50,7 +50,7 @@ pub fn page(run: &Run) -> String {
         (machine(&run.head))
         pre { (run.head.drawing) }
         h2 { "Raw numbers" }
-        p { "One JSON object a line, as " code { "afterwork-lab bench --json" } " prints it: "
+        p { "One JSON object per line, as " code { "afterwork-lab bench --json" } " prints it: "
             (frame::download(RAW, &run.lines)) }
     };
     frame::page(&title, &body)
@@ -118,7 +118,7 @@ fn failures(run: &Run) -> Markup {
     let fails = || claims_of(run).filter(|claim| claim.verdict == Verdict::Fails);
     html! {
         @if fails().next().is_some() {
-            h3 { "What does not hold" }
+            h3 { "Claims that do not hold" }
             (rows(fails()))
         }
     }
@@ -133,15 +133,15 @@ fn claims(run: &Run) -> Markup {
     let of = |verdict| claims_of(run).filter(move |claim| claim.verdict == verdict);
     html! {
         p {
-            "Each is a ratio of two ways to do the same thing, measured in turns in this very run; ± is the median absolute "
-            "deviation, n the repetitions behind it. Elsewhere: the same ratio where the idea comes from; other machines, other "
-            "programs, not judged."
+            "Each is a ratio of two ways to do the same thing, measured in turns in this run; ± is the median absolute "
+            "deviation, n the number of repetitions. Elsewhere: the same ratio as published with the idea, for other machines and "
+            "programs; it is not judged."
         }
         @for (head, verdict) in [
             ("hold", Verdict::Holds),
             ("do not hold", Verdict::Fails),
-            ("rest on one run: no verdict", Verdict::OneRun),
-            ("are shown, with nothing claimed", Verdict::Shown),
+            ("have one run: no verdict", Verdict::OneRun),
+            ("are shown without a claim", Verdict::Shown),
             ("were not measured", Verdict::NotMeasured),
         ] {
             @let count = of(verdict).count();

@@ -182,7 +182,7 @@ fn a_run_ends_with_its_verdict_in_words() {
     let last: Vec<&str> = text.lines().rev().take(3).collect();
     assert_eq!(
         last[0],
-        "0 claims hold, 1 does not; 12 s in all; interrupted: the rest was not measured"
+        "0 claims hold, 1 does not; 12 s in total; interrupted: the rest was not measured"
     );
     assert!(
         last[1].starts_with(
@@ -218,7 +218,7 @@ fn text_explains_missing_repetitions() {
         "{text}"
     );
     let (text, _) = report(PLAIN, Bound::AtLeast(1.5), Ended::Interrupted);
-    assert!(text.contains("interrupted: medians of the 3"), "{text}");
+    assert!(text.contains("interrupted: medians of 3"), "{text}");
 }
 
 #[test]

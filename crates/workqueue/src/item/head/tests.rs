@@ -352,13 +352,17 @@ impl World {
 
     fn check(&self) {
         let nr_open = self.nr_enqueued - self.nr_started - self.nr_cancelled;
-        assert!(nr_open <= 1, "{nr_open} enqueues said true for one run");
+        assert!(nr_open <= 1, "{nr_open} enqueues returned true for one run");
         let is_moving = matches!(
             self.claim,
             Some(Claim::Moves { .. } | Claim::CutsOut { .. })
         );
         assert_eq!(self.state.is_pending() || is_moving, nr_open == 1);
-        assert_eq!(self.state.is_counted(), self.has_permit, "whose place?");
+        assert_eq!(
+            self.state.is_counted(),
+            self.has_permit,
+            "a permit without an owner"
+        );
         assert_eq!(self.state.is_running(), self.is_running);
         assert_eq!(self.state.is_claimed(), self.claim.is_some());
         let is_linked = self.link != Link::Nowhere;
@@ -389,7 +393,7 @@ impl World {
         assert_eq!(self.nr_started, self.nr_ended);
         assert_eq!(self.nr_enqueued, self.nr_ended + self.nr_cancelled);
         for flush in &self.flushes {
-            assert!(self.state.has_reached(flush.seq), "flushes for ever");
+            assert!(self.state.has_reached(flush.seq), "the flush does not end");
         }
         assert_eq!(self.nr_waits, 0, "a sleeping waiter was not woken");
         if self.has_handle {

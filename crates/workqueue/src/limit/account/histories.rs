@@ -77,7 +77,7 @@ impl World {
     /// Lets a worker take an item, and returns the item's pwq.
     fn take(&mut self) -> usize {
         let used = self.ready.iter().map(|&at| self.pwqs[at].account.used());
-        let place = next_by_use(used).expect("a link that waits");
+        let place = next_by_use(used).expect("a pwq that waits");
         let at = self.ready.remove(place);
         let pwq = &mut self.pwqs[at];
         self.clock.pick(pwq.account.used());
@@ -177,10 +177,7 @@ fn pwqs_get_their_share_despite_many_new_ones() {
     for seed in 0..NR_HISTORIES {
         let Ends { behind, late } = run(seed);
         assert!(behind < 8.0, "seed {seed}: {behind} items behind");
-        assert!(
-            late < 20.0,
-            "seed {seed}: a new link waits for {late} items"
-        );
+        assert!(late < 20.0, "seed {seed}: a new pwq waits for {late} items");
     }
 }
 

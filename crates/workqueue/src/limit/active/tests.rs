@@ -39,7 +39,7 @@ fn released_seat_is_transferred_to_the_first_waiter() {
     assert!(!seats.enter(0, 7));
     assert!(!seats.enter(0, 8));
     assert_eq!(seats.leave(0), Some(7));
-    assert_eq!(seats.gate.nr_active(), 1, "the seat was handed over");
+    assert_eq!(seats.gate.nr_active(), 1, "the seat was transferred");
     assert_eq!(seats.leave(0), Some(8));
     assert!(seats.gate.may_stay());
     assert_eq!(seats.leave(0), None);
@@ -63,7 +63,7 @@ fn lowering_the_limit_lets_seats_go_until_it_holds() {
     assert!(seats.enter(0, 8) && seats.enter(0, 9));
     assert!(!seats.enter(0, 0));
     assert!(seats.set_max(1).is_empty());
-    assert_eq!(seats.leave(0), None, "two were seated, one may stay");
+    assert_eq!(seats.leave(0), None, "two have seats, one may keep its own");
     assert_eq!(seats.leave(0), Some(0));
     assert_eq!(seats.gate.nr_active(), 1);
 }
@@ -317,7 +317,7 @@ fn stock_keeps_a_bounded_number_of_seats() {
     assert!((1..=4).contains(&nr_kept()), "{}", nr_kept());
     assert!(
         (0..16).all(|_| seats.enter(1, 0)),
-        "kept seats are found by all"
+        "all find the cached seats"
     );
     assert_eq!((nr_kept(), seats.gate.nr_active()), (0, 16));
 }
@@ -349,10 +349,7 @@ fn stocks_stay_closed_until_the_last_flush_has_ended() {
     assert!(matches!(late, Holds::Help { .. }));
     let second = Gate::closed(gate.clone());
     assert!(Gate::leave(gate, &seats.core, 0, early).settled.is_some());
-    assert!(
-        first.has_helped(phase),
-        "the late one came in a later phase"
-    );
+    assert!(first.has_helped(phase), "the late one is in a later phase");
     drop(first);
     assert!(gate.try_enter(1) && !gate.wait_queue.lock().is_open);
     drop(second);
