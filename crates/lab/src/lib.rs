@@ -6,7 +6,9 @@
 //!
 //! The binary only calls [`main`]. The rest is public so that tests can use it.
 
-#![forbid(unsafe_code)]
+// Not `forbid`, because `bench/task_work/service/ring.rs` submits to io_uring, which is unsafe.
+#![deny(unsafe_code)]
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub mod bench;
 pub mod cli;

@@ -79,7 +79,7 @@ fn bad_input_is_reported_in_one_line_with_valid_values() {
         bench mpscq --cases nosuch | push-pop, push-pop-contiguous, owned
         bench mpscq --peers nosuch | cordyceps
         bench task-work --items 0 | from 1 to 10000000
-        bench task-work --cases wake,nosuch | wake, wake-burst
+        bench task-work --cases wake,nosuch | wake, wake-burst, service-8, service-1024
         bench task-work --peers rayon | std, tokio, crossbeam, flume, kanal
         bench task-work --only nosuch | wait-32+cap
     "#;

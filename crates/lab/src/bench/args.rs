@@ -60,7 +60,7 @@ pub enum Which {
     #[command(after_help = scale::MENU.help())]
     Scale,
 
-    /// Limit concurrent items: eight subsystems on one machine, seven of them next to a flood
+    /// Limit concurrent items: joins through one pool of blocks, eight subsystems on one machine
     #[command(after_help = max_active::MENU.help())]
     MaxActive(max_active::MaxActiveArgs),
 }

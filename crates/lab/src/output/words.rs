@@ -8,12 +8,15 @@ workqueue one-at-a-time: queue one item and wait
 workqueue batch-1000: queue batches of 1000 items
 workqueue fan-out: queue a million items from one thread
 workqueue lock-hold: hold a pool's lock
+blocking detect: run the next item when one sleeps
 blocking mixed: run items that compute and sleep
 mpscq push-pop: pass items to one consumer, scattered in memory
 mpscq push-pop-contiguous: pass items to one consumer, contiguous in memory
 mpscq owned: send small messages to an owner
 task-work wake: wake an owner for single items
 task-work wake-burst: wake an owner for bursts of 32
+task-work service-8: serve 8 TCP clients from one thread
+task-work service-1024: serve 1024 TCP clients from one thread
 rcu read: read a protected value
 rcu replace-idle: replace a value that no thread reads
 rcu replace-32-idle: replace a value while 32 readers sleep
@@ -29,6 +32,7 @@ percpu isolation: drain a CPU that must not be disturbed
 percpu busy-owner: call a slot whose owner is busy
 percpu busy-owner-loaded: call a slot whose owner is busy, under load
 percpu busy-owner-fifo: call a slot whose owner is busy, in real time
+max-active joins: join blocks through a small buffer pool
 max-active subsystems: serve eight subsystems with limits
 max-active shares: serve seven subsystems while another one floods
 everyday admission: queue into a full queue
@@ -71,6 +75,9 @@ workqueue lock_hold_p50: p50 of the time that the pool lock is held
 workqueue lock_hold_p99: p99 of the time that the pool lock is held
 workqueue lock_hold_p999: p99.9 of the time that the pool lock is held
 workqueue lock_holds_per_item: locks of the pool per item
+blocking to_run_p50: p50 from the sleep of one item to the run of the next
+blocking to_run_p90: p90 from the sleep of one item to the run of the next
+blocking to_run_max: longest time from the sleep of one item to the run of the next
 blocking makespan: time until all are done
 blocking manager_share: share of a CPU that the manager uses to find sleeping workers
 mpscq ns_paused_1: time per item from 1 producer to a consumer that pauses
@@ -86,6 +93,12 @@ task-work owner_cpu_per_item: CPU time of the owner per item
 task-work latency_p50: p50 from posting to running
 task-work latency_p99: p99 from posting to running
 task-work post_mean: mean time of a post
+task-work requests_per_s: requests/s
+task-work gbit_per_s: Gbit/s
+task-work task_work_share: share of the owner's CPU time that is task work
+task-work task_work_per_item: CPU time of task work per item
+task-work items_per_drain: items per drain
+task-work sections_lost: samples left out because the owner lost its CPU
 rcu read_ns: time of a read
 rcu read_cycles: cycles of a read
 rcu replace_mean: mean time until the old value is freed

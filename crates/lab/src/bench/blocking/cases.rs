@@ -1,19 +1,21 @@
 //! The cases: variants and claims.
 
-use super::mixed::{ITEMS, Mixed, Sleep, ours, pool};
+use super::detect::{Sleep, detect};
+use super::mixed::{ITEMS, Mixed, ours, pool};
 use crate::bench::settings::{Menu, Settings};
 use crate::bench::workqueue::peers::{Crossbeam, Rayon, SpawnBlocking};
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::{Bound, Claim};
-use crate::harness::metric::{Metric, NS_PER_MS, PERCENT, lower};
+use crate::harness::metric::{Metric, NS_PER_MS, NS_PER_US, PERCENT, lower};
 
 const BENCH: &str = "blocking";
+const DETECT: &str = "detect";
 const MIXED: &str = "mixed";
 const SPAWN_BLOCKING: &str = SpawnBlocking::NAME;
 
 /// Names of the cases and peers.
 pub const MENU: Menu = Menu {
-    cases: &[MIXED],
+    cases: &[DETECT, MIXED],
     peers: &PEERS,
 };
 /// Names of the peers, as `--peers` and tables spell them.
@@ -21,7 +23,13 @@ pub const PEERS: [&str; 3] = [Crossbeam::NAME, Rayon::NAME, SPAWN_BLOCKING];
 
 const GUARD: &str = "guard";
 const SAMPLER: &str = "sampler";
+/// Limits for the time until the next item runs, with a guard and with the sampler.
+const HALF_MS: &str = "(0.5 ms)";
+const THREE_MS: &str = "(3 ms)";
 
+const P50: Metric = lower("to_run_p50", "ns", (TO_RUN, "p50"), NS_PER_US);
+const P90: Metric = lower("to_run_p90", "ns", (TO_RUN, "p90"), NS_PER_US);
+const LONGEST: Metric = lower("to_run_max", "ns", (TO_RUN, "max"), NS_PER_US);
 const MAKESPAN: Metric = lower("makespan", "ns", ("", "all done ms"), NS_PER_MS);
 const THREADS: Metric = lower("threads", "threads", ("", "threads"), 1.0);
 const MANAGER: Metric = lower(
@@ -31,12 +39,67 @@ const MANAGER: Metric = lower(
     PERCENT,
 );
 
+/// Rounds in a run of `detect`, 14 ms each: enough for a 90th percentile.
+const ROUNDS: usize = 40;
+const ROUNDS_QUICK: usize = 15;
+
+const TO_RUN: &str = "asleep to run us";
+
+const DETECT_METRICS: &[Metric] = &[P50, P90, LONGEST];
+
 const MIXED_METRICS: &[Metric] = &[MAKESPAN, THREADS, MANAGER];
 
 /// Creates the selected cases.
 #[must_use]
 pub fn cases(settings: &Settings) -> Vec<Case> {
-    settings.make(MENU, |_| mixed_case(settings))
+    settings.make(MENU, |name| match name {
+        DETECT => detect_case(settings),
+        _ => mixed_case(settings),
+    })
+}
+
+fn detect_case(settings: &Settings) -> Case {
+    let rounds = if settings.quick { ROUNDS_QUICK } else { ROUNDS };
+    let found = |name, sleep| {
+        let interrupt = settings.interrupt.clone();
+        Variant::ours(name, move || {
+            let latencies = detect(sleep, rounds, &interrupt)?;
+            Ok(latencies.map(|latencies| {
+                let mut sample = Sample::default();
+                sample.set_percentiles(latencies, [(50.0, P50), (90.0, P90), (100.0, LONGEST)]);
+                sample
+            }))
+        })
+    };
+    let limit = |name, ns| {
+        Variant::ours(name, move || {
+            let mut sample = Sample::default();
+            sample.set(P50, ns);
+            sample.set(P90, ns);
+            Ok(Some(sample))
+        })
+    };
+    Case {
+        bench: BENCH,
+        name: DETECT,
+        about: format!(
+            "an item sleeps on a pool of one CPU; how long until the next one runs; {rounds} rounds"
+        ),
+        metrics: DETECT_METRICS,
+        headline: P50.name,
+        variants: vec![
+            found(GUARD, Sleep::Announced),
+            found(SAMPLER, Sleep::Unannounced),
+            limit(HALF_MS, 5e5),
+            limit(THREE_MS, 3e6),
+        ],
+        claims: vec![
+            claim(GUARD, P50, "asleep to run, p50", HALF_MS, 1.0),
+            claim(GUARD, P90, "asleep to run, p90", HALF_MS, 1.0),
+            claim(SAMPLER, P50, "asleep to run, p50", THREE_MS, 1.0),
+            claim(SAMPLER, P90, "asleep to run, p90", THREE_MS, 1.0),
+        ],
+    }
 }
 
 fn mixed_case(settings: &Settings) -> Case {

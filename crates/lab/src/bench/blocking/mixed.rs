@@ -7,34 +7,15 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use afterwork::params::Params;
-use afterwork::workqueue::{self, AffinityScope, Registry, Workqueue};
+use afterwork::workqueue::{AffinityScope, Workqueue};
 use sync::thread::ThreadId;
 use top::exit::Stop;
-use topology::Topology;
 
+use super::detect::{Sleep, queue, registry};
 use crate::bench::workqueue::subject::OneShotPool;
 
 /// Number of items.
 pub const ITEMS: usize = 64;
-/// Ways in which an item sleeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sleep {
-    /// Inside `workqueue::blocking`.
-    Announced,
-    /// Without notifying the pool.
-    Unannounced,
-}
-
-impl Sleep {
-    fn sleep(self, span: Duration) {
-        match self {
-            Self::Announced => workqueue::blocking(|| thread::sleep(span)),
-            Self::Unannounced => thread::sleep(span),
-        }
-    }
-}
-
 const BURN: Duration = Duration::from_millis(1);
 const SLEEP: Duration = Duration::from_millis(5);
 
@@ -122,15 +103,8 @@ fn run(nr_before: usize, sleep: Sleep, submit: impl Fn(Box<dyn FnOnce() + Send>)
 /// Runs all items on a workqueue.
 pub fn ours(sleep: Sleep) -> Result<Mixed, Stop> {
     let nr_before = nr_threads();
-    let topology =
-        Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
-    let registry = Registry::new(topology, Params::default())
-        .map_err(|error| Stop::because("cannot start afterwork", error))?;
-    let queue = Workqueue::builder("blocking")
-        .affinity(AffinityScope::System)
-        .help(false)
-        .build_in(&registry)
-        .map_err(|error| Stop::because("cannot build a queue", error))?;
+    let registry = registry()?;
+    let queue: Workqueue = queue(&registry, AffinityScope::System)?;
     let mixed = run(nr_before, sleep, |item| queue.spawn_detached(item).unwrap());
     drop(queue);
     registry

@@ -1,9 +1,14 @@
 //! `afterwork-lab bench blocking`: items that sleep, on pools with one worker per CPU.
 //!
-//! The case `mixed` measures time and threads for 64 items that burn 1 ms, sleep 5 ms and burn
-//! 1 ms. `guard` sleeps in `workqueue::blocking`; in `sampler`, the manager must detect the sleep.
+//! | case | what is measured |
+//! |---|---|
+//! | `detect` | time until an item runs while another item of its pool sleeps on the only CPU |
+//! | `mixed` | time and threads for 64 items that burn 1 ms, sleep 5 ms and burn 1 ms |
+//!
+//! `guard` sleeps in `workqueue::blocking`; in `sampler`, the manager must detect the sleep.
 
 mod cases;
+mod detect;
 mod mixed;
 
 pub use cases::{MENU, cases};

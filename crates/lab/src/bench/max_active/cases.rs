@@ -1,11 +1,12 @@
 //! The cases: sizes and variants.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use afterwork::params::Params;
-use afterwork::workqueue::{self, Registry};
+use afterwork::workqueue::{self, MAX_ACTIVE, MaxActiveScope, Registry};
 use clap::Args;
 use sync::hint::spin_loop;
 use sync::time::{cycles, cycles_per_us};
@@ -13,20 +14,24 @@ use top::exit::Stop;
 use topology::Topology;
 
 use super::claims;
-use super::crew::{self, BLOCKING, Crew, RAYON_EACH, THREADS_EACH};
+use super::crew::{
+    self, BLOCKING, BLOCKING_768, Crew, RAYON_EACH, THREADS_8, THREADS_768, THREADS_EACH,
+};
 use super::drive::{Body, Drive};
+use super::joins::{self, BufferPool, NR_INNER, NR_OUTER, Table};
 use super::metrics::{ALL, HEADLINE, LATENCY_P99};
 use crate::bench::settings::{Menu, Settings, count};
 use crate::harness::case::{Case, RunFn, Variant};
 use crate::harness::claim::Claim;
 
 const BENCH: &str = "max-active";
+const JOINS: &str = "joins";
 const SUBSYSTEMS: &str = "subsystems";
 const SHARES: &str = "shares";
 
 /// Names of the cases and peers.
 pub const MENU: Menu = Menu {
-    cases: &[SUBSYSTEMS, SHARES],
+    cases: &[JOINS, SUBSYSTEMS, SHARES],
     peers: &crew::NAMES,
 };
 
@@ -36,8 +41,20 @@ pub struct MaxActiveArgs {
     /// Number of items in each run of a case [default: depends on the case and --quick]
     #[arg(long, value_name = "N", value_parser = count::<10_000_000>)]
     pub items: Option<usize>,
+
+    /// Folder for the unnamed temporary file of `joins`, which is freed at the end of the run
+    /// [default: the system's folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
 }
 
+/// Names of our variants: the scope of the limit (system or CPU) and its value.
+pub const SYSTEM_8: &str = "system-8";
+/// See [`SYSTEM_8`].
+pub const SYSTEM_16: &str = "system-16";
+/// The total of a per-CPU limit of 8 on 96 CPUs, as measured by the kernel, spread over all CPUs.
+pub const PER_CPU_MANY: &str = "per-cpu (768)";
+const PER_CPU_8: &str = "per-cpu-8";
 /// One queue for each subsystem.
 pub const OURS: &str = "afterwork";
 /// One queue with shares for each subsystem.
@@ -45,8 +62,15 @@ pub const SHARING: &str = "afterwork shares";
 /// One queue in its own registry for each subsystem, so that each has its own pool.
 pub const POOL_EACH: &str = "afterwork pool each";
 
-/// Maximum number of workers: more than any limit, because peers have a thread for each seat.
+/// The total limit in the kernel's measurement.
 const MANY: usize = 768;
+
+/// Number of items in flight: more than the largest limit.
+const ON_THEIR_WAY: usize = 1024;
+
+/// Joins in a run: enough that many are in progress most of the time.
+const NR_JOINS: usize = 1024;
+const NR_JOINS_QUICK: usize = 512;
 
 const NR_SUBSYSTEMS: usize = 8;
 const LIMIT: usize = 16;
@@ -79,6 +103,7 @@ pub fn cases(args: &MaxActiveArgs, settings: &Settings) -> Result<Vec<Case>, Sto
         args: args.clone(),
     };
     Ok(settings.make(MENU, |name| match name {
+        JOINS => setting.joins(),
         SUBSYSTEMS => setting.subsystems(),
         _ => setting.shares(),
     }))
@@ -97,8 +122,23 @@ impl Setting {
         self.settings.size(self.args.items, default, quick)
     }
 
+    fn dir(&self) -> PathBuf {
+        self.args.dir.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
+    /// Returns a drive for one crew, with more items in flight than the largest limit.
+    fn drive(&self, items: usize) -> Drive {
+        Drive {
+            items,
+            on_their_way: ON_THEIR_WAY,
+            every: None,
+            interrupt: self.settings.interrupt.clone(),
+        }
+    }
+
     fn registry(&self) -> impl Fn() -> Result<Registry, Stop> + Clone + 'static {
         let topology = self.topology.clone();
+        // Like the peers, allow one thread for each item of the largest limit.
         let params = Params {
             max_workers: MANY + self.settings.cpus.len(),
             ..Params::default()
@@ -107,6 +147,58 @@ impl Setting {
             Registry::new(topology.clone(), params.clone())
                 .map_err(|error| Stop::because("cannot start a registry", error))
         }
+    }
+
+    fn joins(&self) -> Case {
+        let items = self.items(NR_JOINS, NR_JOINS_QUICK);
+        let drive = self.drive(items);
+        let dir = self.dir();
+        // Written once, before the first run.
+        let table = Arc::new(Mutex::new(None));
+        let open = move || -> Result<Body, Stop> {
+            let mut table = table.lock().expect("no thread panics under it");
+            let table = match &*table {
+                Some(table) => Arc::clone(table),
+                None => table.insert(Arc::new(Table::create(&dir)?)).clone(),
+            };
+            let pool = BufferPool::new(table);
+            Ok(Arc::new(move |number| pool.join(number)))
+        };
+        let about = format!(
+            "{items} joins of {NR_INNER} inner blocks of {} KiB, each needed {NR_OUTER} times, through one buffer \
+             pool; {ON_THEIR_WAY} on their way",
+            joins::BLOCK / 1024
+        );
+        let variants = self.limits(&drive, &open);
+        case(JOINS, about, variants, claims::joins())
+    }
+
+    /// Variants with system-wide and per-CPU limits, and pools with the same number of threads.
+    fn limits<O>(&self, drive: &Drive, open: &O) -> Vec<Variant>
+    where
+        O: Fn() -> Result<Body, Stop> + Clone + 'static,
+    {
+        let queue = |max: usize, meant_for: MaxActiveScope| {
+            let registry = self.registry();
+            move || -> Crews {
+                Ok(vec![crew::queue(&registry()?, max, |it| {
+                    it.max_active_scope(meant_for)
+                })?])
+            }
+        };
+        let system = |max: usize| queue(max, MaxActiveScope::System);
+        let per_cpu = |max: usize| queue(max, MaxActiveScope::Cpu);
+        let each = (MANY / self.settings.cpus.len()).clamp(1, MAX_ACTIVE as usize);
+        let peer = |name, hire: fn() -> Crews| Variant::peer(name, run(drive, open.clone(), hire));
+        vec![
+            Variant::ours(SYSTEM_8, run(drive, open.clone(), system(8))),
+            Variant::ours(SYSTEM_16, run(drive, open.clone(), system(16))),
+            Variant::ours(PER_CPU_8, run(drive, open.clone(), per_cpu(8))),
+            Variant::ours(PER_CPU_MANY, run(drive, open.clone(), per_cpu(each))),
+            peer(THREADS_8, || Ok(vec![crew::threads(8)?])),
+            peer(THREADS_768, || Ok(vec![crew::threads(MANY)?])),
+            peer(BLOCKING_768, || Ok(vec![crew::blocking(MANY)?])),
+        ]
     }
 
     fn subsystems(&self) -> Case {

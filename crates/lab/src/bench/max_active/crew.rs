@@ -10,8 +10,21 @@ use crate::bench::workqueue::peers::{Rayon, SpawnBlocking, ThreadPool};
 use crate::bench::workqueue::subject::OneShotPool;
 
 /// Names of the peers, as `--peers` and tables spell them.
-pub const NAMES: [&str; 3] = [THREADS_EACH, BLOCKING, RAYON_EACH];
+pub const NAMES: [&str; 6] = [
+    THREADS_8,
+    THREADS_768,
+    BLOCKING_768,
+    THREADS_EACH,
+    BLOCKING,
+    RAYON_EACH,
+];
 
+/// A pool of the crate threadpool with 8 threads.
+pub const THREADS_8: &str = "threadpool-8";
+/// A pool of the crate threadpool with 768 threads.
+pub const THREADS_768: &str = "threadpool-768";
+/// `spawn_blocking` of tokio with at most 768 threads.
+pub const BLOCKING_768: &str = "spawn_blocking-768";
 /// A threadpool for each subsystem.
 pub const THREADS_EACH: &str = "threadpool each";
 /// One `spawn_blocking` pool for all subsystems, as large as the sum of their limits.

@@ -2,6 +2,7 @@
 //!
 //! | case | scenario |
 //! |---|---|
+//! | `joins` | items read their blocks several times, all through one buffer pool |
 //! | `subsystems` | eight subsystems with a limit each compute, and sometimes wait for a device |
 //! | `shares` | one of eight subsystems floods the shared pool; items of the others are timed |
 //!
@@ -14,6 +15,7 @@ mod claims;
 pub mod crew;
 pub mod drive;
 pub mod gauge;
+pub mod joins;
 pub mod metrics;
 
 pub use cases::{MENU, MaxActiveArgs, cases};

@@ -2,13 +2,21 @@
 
 use std::time::Duration;
 
+use afterwork::mailbox::Backlog;
 use clap::Args;
 use sync::time::cycles_per_us;
+use top::talk::say;
 use topology::CpuId;
 
-use super::metrics::{LATENCY_P50, LATENCY_P99, OWNER_CPU, POST, WAKE, WAKE_HEADLINE, WAKEUPS};
+use super::metrics::{
+    GBITS, LATENCY_P50, LATENCY_P99, LOST, OWNER_CPU, PER_DRAIN, POST, REQUESTS, SERVICE,
+    SERVICE_HEADLINE, SHARE, TASK_WORK, WAKE, WAKE_HEADLINE, WAKEUPS,
+};
 use super::ours::Wait;
 use super::road::{Post, Receive};
+use super::service::meter::Meter;
+use super::service::owner::Served;
+use super::service::run::{Service, ring_works};
 use super::wake::{Wake, Woken};
 use super::{claims, peers};
 use crate::bench::settings::{Menu, Settings, count};
@@ -18,10 +26,12 @@ use crate::harness::claim::Claim;
 const BENCH: &str = "task-work";
 const WAKE_CASE: &str = "wake";
 const WAKE_BURST: &str = "wake-burst";
+const SERVICE_FEW: &str = "service-8";
+const SERVICE_MANY: &str = "service-1024";
 
 /// Names of the cases and peers.
 pub const MENU: Menu = Menu {
-    cases: &[WAKE_CASE, WAKE_BURST],
+    cases: &[WAKE_CASE, WAKE_BURST, SERVICE_FEW, SERVICE_MANY],
     peers: &peers::NAMES,
 };
 
@@ -45,6 +55,23 @@ pub const WAIT_8_CAP: &str = "wait-8+cap";
 pub const WAIT_32_CAP: &str = "wait-32+cap";
 /// A limit, not a way to wait: the cap plus one wake-up of a sleeping owner.
 pub const CAP_AND_WAKE: &str = "(cap+1 wake)";
+
+/// See [`WAIT_1`].
+pub const FIFO: &str = "mailbox";
+/// See [`WAIT_1`].
+pub const LIFO: &str = "mailbox+lifo";
+
+/// Connections of the two service cases.
+const FEW_CLIENTS: usize = 8;
+const MANY_CLIENTS: usize = 1024;
+
+/// Bytes of a request and of a response: one page. The owner would mostly copy with larger ones,
+/// and mostly make system calls with smaller ones.
+const MESSAGE: usize = 4096;
+
+/// Durations of warm-up and measurement of a service: thousands of requests.
+const SERVED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(800));
+const SERVED_QUICK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(300));
 
 /// Time between items: long enough that an owner of single items sleeps, and short enough that
 /// sleeping and waking are most of its work.
@@ -73,13 +100,24 @@ const NR_ITEMS: usize = 10_000;
 const NR_ITEMS_QUICK: usize = 5_000;
 
 /// Creates the cases that `args` select.
+///
+/// Without io_uring, prints a message and creates no service cases.
 #[must_use]
 pub fn cases(args: &TaskWorkArgs, settings: &Settings) -> Vec<Case> {
     let items = settings.size(args.items, NR_ITEMS, NR_ITEMS_QUICK);
     let setting = Setting { settings, items };
-    settings.make(MENU, |name| match name {
-        WAKE_CASE => setting.wake_one_by_one(),
-        _ => setting.wake_in_bursts(),
+    let services = [SERVICE_FEW, SERVICE_MANY];
+    let mut serves = true;
+    if services.iter().any(|case| settings.wants_case(case))
+        && let Err(error) = ring_works()
+    {
+        say(format_args!(
+            "{BENCH} service: left out, there is no io_uring here: {error}"
+        ));
+        serves = false;
+    }
+    settings.make(MENU, |name| {
+        (serves || !services.contains(&name)).then(|| setting.case(name))
     })
 }
 
@@ -89,6 +127,15 @@ struct Setting<'a> {
 }
 
 impl Setting<'_> {
+    fn case(&self, name: &'static str) -> Case {
+        match name {
+            WAKE_CASE => self.wake_one_by_one(),
+            WAKE_BURST => self.wake_in_bursts(),
+            SERVICE_FEW => self.service(name, FEW_CLIENTS),
+            _ => self.service(name, MANY_CLIENTS),
+        }
+    }
+
     fn wake_one_by_one(&self) -> Case {
         let wake = self.wake(1, GAP);
         let mut variants = self.waits(&wake);
@@ -111,6 +158,41 @@ impl Setting<'_> {
             gap.as_micros()
         );
         self.woken(WAKE_BURST, about, variants, claims::wake_burst())
+    }
+
+    fn service(&self, name: &'static str, clients: usize) -> Case {
+        let (warm_up, measured) = if self.settings.quick {
+            SERVED_QUICK
+        } else {
+            SERVED
+        };
+        let variants = [(FIFO, Backlog::Fifo), (LIFO, Backlog::Lifo)].map(|(name, backlog)| {
+            let service = Service {
+                backlog,
+                clients,
+                size: MESSAGE,
+                warm_up,
+                measured,
+                interrupt: self.settings.interrupt.clone(),
+            };
+            let run = move || {
+                Ok(Sample::beside(service.run()?, |ran| {
+                    ran.map(|(served, posts)| served_sample(&served, &posts))
+                }))
+            };
+            Variant::ours(name, run)
+        });
+        Case {
+            bench: BENCH,
+            name,
+            about: format!(
+                "a TCP service on one io_uring thread; {clients} clients; {MESSAGE} bytes each way"
+            ),
+            metrics: SERVICE,
+            headline: SERVICE_HEADLINE,
+            variants: variants.into(),
+            claims: claims::service(clients == MANY_CLIENTS),
+        }
     }
 
     fn wake(&self, burst: usize, gap: Duration) -> Wake {
@@ -214,6 +296,25 @@ fn woken_sample(woken: Woken) -> Sample {
     sample.set(POST, post_us * 1000.0 / items);
     sample.set_curve("latency", &woken.latencies);
     sample.set_percentiles(woken.latencies, [(50.0, LATENCY_P50), (99.0, LATENCY_P99)]);
+    sample
+}
+
+fn served_sample(served: &Served, posts: &Meter) -> Sample {
+    const BITS: f64 = 8.0;
+    const NS_PER_S: f64 = 1e9;
+    let requests = served.requests as f64;
+    let per_ns = requests / served.wall_ns as f64;
+    let task_work_ns = served.task_work.ns();
+    let mut sample = Sample::default();
+    sample.set(REQUESTS, per_ns * NS_PER_S);
+    sample.set(GBITS, per_ns * MESSAGE as f64 * BITS);
+    sample.set(SHARE, task_work_ns / served.spent.cpu_ns as f64);
+    sample.set(TASK_WORK, task_work_ns / requests);
+    sample.set(POST, posts.ns() / posts.items() as f64);
+    sample.set(WAKEUPS, served.rung as f64 * 1000.0 / requests);
+    sample.set(PER_DRAIN, requests / served.drains as f64);
+    sample.set(OWNER_CPU, served.spent.cpu_ns as f64 / requests);
+    sample.set(LOST, served.task_work.lost() as f64);
     sample
 }
 

@@ -1,0 +1,97 @@
+//! Measures the time that an item waits behind one that sleeps.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use afterwork::params::Params;
+use afterwork::workqueue::{self, AffinityScope, Registry, Workqueue};
+use top::exit::Stop;
+use top::interrupt::Interrupt;
+use topology::Topology;
+
+use crate::harness::latency::Latencies;
+
+/// Ways in which an item sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sleep {
+    /// Inside `workqueue::blocking`.
+    Announced,
+    /// Without notifying the pool.
+    Unannounced,
+}
+
+impl Sleep {
+    /// Sleeps for `span`.
+    pub fn sleep(self, span: Duration) {
+        match self {
+            Self::Announced => workqueue::blocking(|| thread::sleep(span)),
+            Self::Unannounced => thread::sleep(span),
+        }
+    }
+}
+
+/// Creates a registry for this machine.
+pub fn registry() -> Result<Registry, Stop> {
+    let topology =
+        Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
+    Registry::new(topology, Params::default())
+        .map_err(|error| Stop::because("cannot start afterwork", error))
+}
+
+/// Builds a queue whose items run on workers only.
+pub fn queue(registry: &Registry, scope: AffinityScope) -> Result<Workqueue, Stop> {
+    Workqueue::builder("blocking")
+        .affinity(scope)
+        .help(false)
+        .build_in(registry)
+        .map_err(|error| Stop::because("cannot build a queue", error))
+}
+
+/// Sleep of an item: much longer than it takes to wake another worker.
+const NAP: Duration = Duration::from_millis(12);
+
+/// Lets `rounds` items sleep while another item waits behind each. Returns the times until the
+/// other items ran, or `None` if interrupted. The first round starts the threads and is not timed.
+pub fn detect(
+    sleep: Sleep,
+    rounds: usize,
+    interrupt: &Interrupt,
+) -> Result<Option<Latencies>, Stop> {
+    let registry = registry()?;
+    let queue = queue(&registry, AffinityScope::Cpu)?;
+    let mut latencies = Latencies::with_capacity_for(rounds);
+    let start = Instant::now();
+    for round in 0..=rounds {
+        if interrupt.requested() {
+            return Ok(None);
+        }
+        let (send, ran) = mpsc::channel();
+        let asleep = send.clone();
+        queue
+            .spawn_detached(move || {
+                asleep.send(start.elapsed()).ok();
+                sleep.sleep(NAP);
+            })
+            .unwrap();
+        queue
+            .spawn_detached(move || {
+                send.send(start.elapsed()).ok();
+            })
+            .unwrap();
+        let times: Vec<Duration> = ran.iter().collect();
+        // All workers park before the next round.
+        queue
+            .drain()
+            .map_err(|error| Stop::because("cannot drain", error))?;
+        thread::sleep(NAP / 6);
+        if let ([first, second], true) = (times.as_slice(), round > 0) {
+            latencies.push(first.as_nanos() as u64, second.as_nanos() as u64);
+        }
+    }
+    drop(queue);
+    registry
+        .shutdown()
+        .map_err(|_| Stop::CouldNotRun("a registry is still in use".into()))?;
+    Ok(Some(latencies))
+}

@@ -1,0 +1,192 @@
+//! Joins through one buffer pool, which thrashes if too many run at once.
+//!
+//! A database joins two tables with nested loops: for each outer block, a join reads all its inner
+//! blocks. Blocks are read from a file, bypassing the page cache, into a pool of fixed size. All
+//! joins share this pool, which evicts the least recently used block. An item is one join, and no
+//! two joins use the same block.
+//!
+//! The blocks of a few joins fit into the pool: each block is read once, and is still there for the
+//! next outer block. The blocks of many joins do not fit: a block is evicted before the join needs
+//! it again, so it is read once for each outer block. These reads keep the device busy and the CPUs
+//! idle. A worker pool that starts more work when CPUs are idle then starts even more joins. The
+//! machine gives no sign that fewer would be better. Only a limit set by the program helps, and it
+//! must apply to the whole program, as the buffer pool does.
+//!
+//! The worst case reads [`NR_OUTER`] times the blocks of the best case. On a file system in memory,
+//! reads cost almost nothing, and most of the effect disappears.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::num::NonZeroUsize;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use afterwork::workqueue;
+use lru::LruCache;
+use rustix::fs::{OFlags, fcntl_setfl};
+use top::exit::Stop;
+
+/// Bytes in a block. It is larger than a database page, so that throughput limits the device.
+pub const BLOCK: usize = 64 * 1024;
+
+/// Inner blocks of a join, and the number of passes over them.
+pub const NR_INNER: usize = 8;
+/// See [`NR_INNER`].
+pub const NR_OUTER: usize = 4;
+
+/// Capacity of the pool: 32 joins, so 16 fit even if half of the pool holds blocks of finished
+/// joins.
+const NR_KEPT: NonZeroUsize = NonZeroUsize::new(32 * NR_INNER).expect("not zero");
+
+/// Joins whose blocks the file contains; later joins reuse blocks that the pool has evicted.
+const NR_JOINS: usize = 512;
+
+/// Memory alignment that devices require for direct reads.
+const ALIGN: usize = 4096;
+
+/// The file of all blocks.
+#[derive(Debug)]
+pub struct Table {
+    file: File,
+    nr_joins: usize,
+}
+
+/// The pool of blocks in memory.
+#[derive(Debug)]
+pub struct BufferPool {
+    table: Arc<Table>,
+    kept: Mutex<LruCache<usize, Arc<Block>>>,
+}
+
+/// Memory for one block, aligned for direct reads.
+#[derive(Debug)]
+struct Block {
+    room: Vec<u8>,
+    start: usize,
+}
+
+impl Table {
+    /// Creates and fills an unnamed file in `dir`.
+    pub fn create(dir: &Path) -> Result<Self, Stop> {
+        Self::with_joins(dir, NR_JOINS)
+            .map_err(|error| Stop::because("cannot make the file to read from", error))
+    }
+
+    fn with_joins(dir: &Path, nr_joins: usize) -> io::Result<Self> {
+        let mut file = tempfile::tempfile_in(dir)?;
+        let mut block = vec![0; BLOCK];
+        for number in 0..nr_joins * NR_INNER {
+            fill(&mut block, number);
+            file.write_all(&block)?;
+        }
+        file.sync_all()?;
+        // Some file systems do not support direct I/O. There, the ratio only shows the cost of
+        // copying.
+        let _ = fcntl_setfl(&file, OFlags::DIRECT);
+        Ok(Self { file, nr_joins })
+    }
+}
+
+impl BufferPool {
+    /// Creates an empty pool.
+    #[must_use]
+    pub fn new(table: Arc<Table>) -> Self {
+        Self {
+            table,
+            kept: Mutex::new(LruCache::new(NR_KEPT)),
+        }
+    }
+
+    /// Runs join `number`.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read.
+    pub fn join(&self, number: usize) -> Result<(), Stop> {
+        let first = number % self.table.nr_joins * NR_INNER;
+        for outer in 0..NR_OUTER {
+            for inner in first..first + NR_INNER {
+                let block = self.block(inner)?;
+                // Takes the place of a comparison of rows.
+                let mut rows = crc32fast::Hasher::new_with_initial(outer as u32);
+                rows.update(block.bytes());
+                std::hint::black_box(rows.finalize());
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns block `number`, and reads it if it is not in the pool.
+    fn block(&self, number: usize) -> Result<Arc<Block>, Stop> {
+        let kept = || self.kept.lock().expect("no thread panics under it");
+        if let Some(block) = kept().get(&number) {
+            return Ok(block.clone());
+        }
+        let mut block = Block::new();
+        let offset = (number * BLOCK) as u64;
+        workqueue::blocking(|| self.table.file.read_exact_at(block.bytes_mut(), offset))
+            .map_err(|error| Stop::because("cannot read the file of blocks", error))?;
+        let block = Arc::new(block);
+        let forgotten = kept().push(number, block.clone());
+        drop(forgotten);
+        Ok(block)
+    }
+}
+
+impl Block {
+    fn new() -> Self {
+        let room = vec![0; BLOCK + ALIGN];
+        let start = room.as_ptr().align_offset(ALIGN);
+        Self { room, start }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.room[self.start..self.start + BLOCK]
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.room[self.start..self.start + BLOCK]
+    }
+}
+
+/// Fills a block with bytes derived from its number.
+fn fill(block: &mut [u8], number: usize) {
+    fastrand::Rng::with_seed(number as u64).fill(block);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(nr_joins: usize) -> BufferPool {
+        let table = Table::with_joins(&std::env::temp_dir(), nr_joins).unwrap();
+        BufferPool::new(Arc::new(table))
+    }
+
+    /// Returns, for each block of join `number`, whether it is in the pool.
+    fn kept(pool: &BufferPool, number: usize) -> Vec<bool> {
+        let kept = pool.kept.lock().unwrap();
+        let blocks = number * NR_INNER..(number + 1) * NR_INNER;
+        blocks.map(|block| kept.contains(&block)).collect()
+    }
+
+    #[test]
+    fn block_has_the_written_content() {
+        let pool = pool(1);
+        let mut expected = vec![0; BLOCK];
+        fill(&mut expected, 5);
+        assert_eq!(pool.block(5).unwrap().bytes(), expected);
+        assert_eq!(pool.block(5).unwrap().bytes(), expected);
+    }
+
+    #[test]
+    fn least_recently_used_block_is_evicted() {
+        let nr_joins = NR_KEPT.get() / NR_INNER + 1;
+        let pool = pool(nr_joins);
+        (0..nr_joins).for_each(|number| pool.join(number).unwrap());
+        assert_eq!(kept(&pool, 0), [false; NR_INNER]);
+        assert_eq!(kept(&pool, 1), [true; NR_INNER]);
+        assert_eq!(kept(&pool, nr_joins - 1), [true; NR_INNER]);
+    }
+}

@@ -1,0 +1,151 @@
+//! The client ends of the connections. A few threads keep one request in progress on each.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::epoll;
+
+use super::worker::answer;
+use crate::harness::beside::{Attendant, Attended};
+
+/// Maximum wait for a response. After that, the service is considered hung.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Maximum number of connections handled after one wait.
+const NR_EVENTS: usize = 128;
+
+struct Client {
+    stream: TcpStream,
+    /// Bytes of the response received by now.
+    received: usize,
+}
+
+/// Sends requests of `size` bytes on all `streams`, each after the response to the previous one,
+/// until `attendant` is done. Then waits for the last responses and closes the connections.
+///
+/// # Errors
+///
+/// If a system call fails, a response does not match its request, or none arrives for ten seconds.
+pub fn ask(
+    streams: Vec<TcpStream>,
+    size: usize,
+    mut attendant: Attendant<'_>,
+) -> io::Result<Attended> {
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let mut clients = Vec::with_capacity(streams.len());
+    for (index, stream) in streams.into_iter().enumerate() {
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        let data = epoll::EventData::new_u64(index as u64);
+        epoll::add(&epoll, &stream, data, epoll::EventFlags::IN)?;
+        let mut client = Client {
+            stream,
+            received: 0,
+        };
+        client.send(&vec![index as u8; size])?;
+        clients.push(Some(client));
+    }
+    let mut open = clients.len();
+    attendant.goes_on();
+    let mut bytes = vec![0; size];
+    let mut events = Vec::with_capacity(NR_EVENTS);
+    let backoff = rustix::time::Timespec {
+        tv_sec: PATIENCE.as_secs() as i64,
+        tv_nsec: 0,
+    };
+    while open > 0 {
+        events.clear();
+        let spare = rustix::buffer::spare_capacity(&mut events);
+        match epoll::wait(&epoll, spare, Some(&backoff)) {
+            Err(rustix::io::Errno::INTR) => continue,
+            Ok(0) => return Err(io::Error::new(io::ErrorKind::TimedOut, "no response")),
+            waited => waited?,
+        };
+        for event in &events {
+            let index = event.data.u64() as usize;
+            let Some(client) = &mut clients[index] else {
+                continue;
+            };
+            if !client.receive(&mut bytes, index as u8)? {
+                continue;
+            }
+            if attendant.goes_on() {
+                bytes.fill(index as u8);
+                client.send(&bytes)?;
+            } else {
+                clients[index] = None;
+                open -= 1;
+            }
+        }
+    }
+    Ok(attendant.leave())
+}
+
+impl Client {
+    /// Sends a request. It is the only one in progress, so the socket buffer has space, or will
+    /// have after the service has read more.
+    fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.stream.write(bytes) {
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::yield_now(),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives available bytes, and returns `true` if the response is complete.
+    fn receive(&mut self, bytes: &mut [u8], asked: u8) -> io::Result<bool> {
+        let missing = &mut bytes[self.received..];
+        match self.stream.read(missing) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => {
+                check(&missing[..read], asked)?;
+                self.received += read;
+            }
+            Err(error) if is_passing(&error) => {}
+            Err(error) => return Err(error),
+        }
+        let whole = self.received == bytes.len();
+        if whole {
+            self.received = 0;
+        }
+        Ok(whole)
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+/// Checks only the first and last byte: checking all would take as long as the service.
+fn check(bytes: &[u8], asked: u8) -> io::Result<()> {
+    let mut wanted = asked;
+    answer(&mut wanted);
+    let ends = [bytes.first(), bytes.last()];
+    if ends.into_iter().flatten().all(|byte| *byte == wanted) {
+        Ok(())
+    } else {
+        let reason = "a response is not the answer to its request";
+        Err(io::Error::new(io::ErrorKind::InvalidData, reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_answer_is_reported() {
+        assert!(check(&[8, 8], 7).is_ok());
+        assert!(check(&[8, 7], 7).is_err());
+        assert!(check(&[0], 255).is_ok());
+    }
+}

@@ -1,0 +1,141 @@
+//! The loop of the owner: one thread and one sleep for all sockets and for task work.
+
+use std::io;
+use std::net::TcpStream;
+
+use afterwork::mailbox::{Mailbox, Poster};
+use sync::atomic::{AtomicU8, Ordering};
+use sync::time::now_ns;
+
+use super::meter::Meter;
+use super::ring::{Event, Ring};
+use super::worker::Message;
+use crate::bench::task_work::thread_usage::{ThreadSpent, ThreadUsage};
+
+/// Maximum number of items drained before completions are handled.
+const DRAIN: usize = 256;
+
+/// Phase before the measurement.
+pub const WARMING_UP: u8 = 0;
+/// Phase of the measurement.
+pub const MEASURING: u8 = 1;
+/// Phase after the measurement.
+pub const ENDING: u8 = 2;
+
+/// The owner's results between [`MEASURING`] and [`ENDING`].
+#[derive(Clone, Copy, Debug)]
+pub struct Served {
+    /// Requests whose responses were passed to the ring.
+    pub requests: u64,
+    /// Time to drain (and reverse) the mailbox, and to arm, disarm and check the owner waker.
+    pub task_work: Meter,
+    /// Usage of the owner thread.
+    pub spent: ThreadSpent,
+    /// Number of wake-ups by posters.
+    pub rung: u64,
+    /// Number of drains that found items.
+    pub drains: u64,
+    /// Duration of the measurement.
+    pub wall_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    usage: ThreadUsage,
+    at_ns: u64,
+    counts: Counts,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    requests: u64,
+    rung: u64,
+    drains: u64,
+    task_work: Meter,
+}
+
+/// Serves `streams` until the clients have closed all of them.
+///
+/// # Errors
+///
+/// If a system call fails.
+pub fn serve(
+    streams: Vec<TcpStream>,
+    size: usize,
+    mut home: Mailbox<Message>,
+    workers: &[Poster<Message>],
+    phase: &AtomicU8,
+) -> io::Result<Option<Served>> {
+    let mut open = streams.len();
+    let mut ring = Ring::new(streams)?;
+    for connection in 0..open {
+        ring.receive(connection, vec![0; size].into())?;
+    }
+    ring.watch(&home)?;
+    let mut counts = Counts::default();
+    let mut finished = Vec::with_capacity(DRAIN);
+    let (mut begin, mut end) = (None, None);
+    while open > 0 {
+        let may_sleep = counts.task_work.time(|| (0, home.arm(1)))?;
+        ring.submit(may_sleep)?;
+        let rung = counts.task_work.time(|| (0, home.disarm()));
+        counts.rung += u64::from(may_sleep && rung);
+
+        match phase.load(Ordering::Relaxed) {
+            MEASURING if begin.is_none() => begin = Some(mark(&counts)?),
+            ENDING if end.is_none() => end = Some(mark(&counts)?),
+            _ => {}
+        }
+        while let Some(event) = ring.event()? {
+            match event {
+                Event::Received(connection, bytes) => {
+                    let worker = &workers[connection % workers.len()];
+                    let request = Message { connection, bytes };
+                    worker.post(request).map_err(|_| worker_gone())?;
+                }
+                Event::Sent(connection, buffer) => ring.receive(connection, buffer)?,
+                Event::Ended(_) => open -= 1,
+                Event::Bell { over: true } => ring.watch(&home)?,
+                Event::Bell { over: false } => {}
+            }
+        }
+        counts.task_work.time(|| {
+            finished.extend(home.drain(DRAIN));
+            (finished.len(), ())
+        });
+        counts.drains += u64::from(!finished.is_empty());
+        counts.requests += finished.len() as u64;
+        for Message { connection, bytes } in finished.drain(..) {
+            ring.send(connection, bytes)?;
+        }
+    }
+    Ok(begin
+        .zip(end)
+        .map(|(begin, end)| Served::between(&begin, &end)))
+}
+
+fn mark(counts: &Counts) -> io::Result<Mark> {
+    Ok(Mark {
+        usage: ThreadUsage::now()?,
+        at_ns: now_ns(),
+        counts: *counts,
+    })
+}
+
+fn worker_gone() -> io::Error {
+    io::Error::other("a worker ended before its requests did")
+}
+
+impl Served {
+    fn between(begin: &Mark, end: &Mark) -> Self {
+        let (before, after) = (&begin.counts, &end.counts);
+        Self {
+            requests: after.requests - before.requests,
+            task_work: after.task_work.since(&before.task_work),
+            spent: end.usage.since(&begin.usage),
+            rung: after.rung - before.rung,
+            drains: after.drains - before.drains,
+            wall_ns: end.at_ns - begin.at_ns,
+        }
+    }
+}
