@@ -128,7 +128,7 @@ impl<'p, T> Batch<'p, T> {
         unsafe { block::fill(block, self.nr_open, item) };
         self.nr_open += 1;
         self.nr_packed += 1;
-        if self.nr_open == block::nr_slots::<T>() {
+        if self.nr_open == self.poster.shared.inbox.nr_slots() {
             self.seal();
         }
     }
@@ -151,7 +151,10 @@ impl<'p, T> Batch<'p, T> {
             .poster
             .cache
             .with((), |store, ()| store.blank(&shared.free));
-        blank.ok().flatten().unwrap_or_else(Blank::new)
+        blank
+            .ok()
+            .flatten()
+            .unwrap_or_else(|| Blank::new(shared.inbox.nr_slots()))
     }
 
     /// Takes all items out of the blocks.

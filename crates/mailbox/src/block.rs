@@ -2,10 +2,10 @@
 //! part.
 //!
 //! ```text
-//!  ┌──────┬───────┬────────┬────────┬────────┬───
-//!  │ link │ state │ slot 0 │ slot 1 │ slot 2 │ …
-//!  └──────┴───────┴────────┴────────┴────────┴───
-//!  ◄───────────── two cache lines ──────────────►
+//!  ┌──────┬───────┬──────────┬────────┬────────┬────────┬───
+//!  │ link │ state │ nr_slots │ slot 0 │ slot 1 │ slot 2 │ …
+//!  └──────┴───────┴──────────┴────────┴────────┴────────┴───
+//!  ◄───────────────── two cache lines ─────────────────────►
 //! ```
 //!
 //! Moving a cache line from CPU to CPU costs more than all the instructions of a post. With a node
@@ -77,6 +77,8 @@ pub(super) struct Block<T> {
     link: Link<Block<T>>,
     /// A: see the top of the file.
     state: AtomicU64,
+    /// I: the number of slots.
+    nr_slots: usize,
     /// A slot belongs to the poster until the state counts it, then to the owner.
     slots: [Cell<T>; 0],
 }
@@ -176,9 +178,9 @@ pub(super) const fn nr_slots<T>() -> usize {
 pub(super) struct Blank<T>(NonNull<Block<T>>);
 
 impl<T> Blank<T> {
-    /// Allocates a block.
-    pub(super) fn new() -> Self {
-        let layout = layout::<T>();
+    /// Allocates a block of `nr_slots` slots.
+    pub(super) fn new(nr_slots: usize) -> Self {
+        let layout = layout::<T>(nr_slots);
         // SAFETY: the size is not zero, because a block has a head.
         let block = unsafe { alloc::alloc(layout) }.cast::<Block<T>>();
         let Some(block) = NonNull::new(block) else {
@@ -187,11 +189,12 @@ impl<T> Blank<T> {
         let head = Block {
             link: Link::new(),
             state: AtomicU64::new(0),
+            nr_slots,
             slots: [],
         };
         // SAFETY: the memory was just allocated, and is large and aligned enough for the head.
         unsafe { block.write(head) };
-        for at in 0..nr_slots::<T>() {
+        for at in 0..nr_slots {
             // SAFETY: `at` is below the number of slots allocated.
             let slot = unsafe { slot(block, at) };
             // SAFETY: as above, and no other thread can reach the block.
@@ -445,8 +448,7 @@ unsafe fn state<'a, T>(block: NonNull<Block<T>>) -> &'a AtomicU64 {
     unsafe { &(*block.as_ptr()).state }
 }
 
-fn layout<T>() -> Layout {
-    let nr_slots = nr_slots::<T>();
+fn layout<T>(nr_slots: usize) -> Layout {
     let slots = Layout::array::<Cell<T>>(nr_slots).expect("a few slots fit into memory");
     let (layout, at) = Layout::new::<Block<T>>()
         .extend(slots)
@@ -488,8 +490,10 @@ unsafe impl<T: Send> Send for Blank<T> {}
 impl<T> Drop for Blank<T> {
     fn drop(&mut self) {
         let block = self.0.as_ptr();
-        for at in 0..nr_slots::<T>() {
-            // SAFETY: the handle owns the block.
+        // SAFETY: the handle owns the block.
+        let nr_slots = unsafe { (*block).nr_slots };
+        for at in 0..nr_slots {
+            // SAFETY: as above.
             let slot = unsafe { slot(self.0, at) };
             // SAFETY: `new` initialized the slot. An item in it, if any, is not dropped.
             unsafe { slot.drop_in_place() };
@@ -497,6 +501,6 @@ impl<T> Drop for Blank<T> {
         // SAFETY: `new` initialized the block, and this is the only owner.
         unsafe { block.drop_in_place() };
         // SAFETY: `new` allocated it with this layout.
-        unsafe { alloc::dealloc(block.cast(), layout::<T>()) };
+        unsafe { alloc::dealloc(block.cast(), layout::<T>(nr_slots)) };
     }
 }

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use base::internal::admission::MAX_CAPACITY;
 use base::internal::wake::Parker;
 
+use super::inbox::Backlog;
 use super::mailbox::Mailbox;
 
 /// The default of [`Builder::keep`]. A guess: with small items this is about the memory that a
@@ -36,6 +37,7 @@ const DEFAULT_SPIN_LIMIT: u32 = 16;
 pub struct Builder<T> {
     pub(super) capacity: Option<usize>,
     pub(super) keep: usize,
+    pub(super) backlog: Backlog,
     spin_limit: u32,
     pub(super) name: Option<String>,
     item: PhantomData<fn(T)>,
@@ -46,6 +48,7 @@ impl<T> Builder<T> {
         Self {
             capacity: None,
             keep: DEFAULT_KEEP,
+            backlog: Backlog::default(),
             spin_limit: DEFAULT_SPIN_LIMIT,
             name: None,
             item: PhantomData,
@@ -74,6 +77,14 @@ impl<T> Builder<T> {
     /// time.
     pub fn keep(mut self, items: usize) -> Self {
         self.keep = items;
+        self
+    }
+
+    /// Sets the queue in which posts wait.
+    #[cfg(feature = "baselines")]
+    #[doc(hidden)]
+    pub fn backlog(mut self, backlog: Backlog) -> Self {
+        self.backlog = backlog;
         self
     }
 

@@ -1,10 +1,13 @@
-//! The queue of a mailbox: a FIFO of blocks of items (`block.rs`), and another for urgent items.
+//! The queue of a mailbox: a FIFO, or for comparison the LIFO list that it replaces; and another
+//! FIFO for urgent items.
+//!
+//! All hold blocks of items (`block.rs`). In the LIFO list each block holds one item.
 //!
 //! # Lanes
 //!
-//! The *urgent* lane is a FIFO apart from the *ordinary* one, so that the owner need not walk over
-//! the items that are overtaken. A poster always posts in the same lane. The first urgent poster
-//! opens the lane: it sets `has_lanes`, before it posts. From then on the owner
+//! The *ordinary* lane is the FIFO or the list. The *urgent* one is a separate FIFO, so that the
+//! owner need not walk over the items that are overtaken. A poster always posts in the same lane.
+//! The first urgent poster opens the lane: it sets `LANES`, before it posts. From then on the owner
 //! checks both lanes for each receipt, and takes the item of the lane whose turn it is
 //! (`crates/base/src/wake/lane.rs`).
 //!
@@ -22,20 +25,48 @@ use std::ptr::NonNull;
 
 use base::internal::wake::lane::{Lane, Turns};
 use crossbeam_utils::CachePadded;
-use mpscq::{Chain, Pop, RawCursor, RawQueue};
-use sync::atomic::{AtomicBool, Ordering};
+use mpscq::{Chain, Linked, Pop, RawCursor, RawQueue, Stack};
+use sync::atomic::{AtomicU8, Ordering};
 use sync::twin;
 
 use super::block::{self, Blank, Block, State};
 
+/// The queue in which posts wait for the owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Backlog {
+    /// The wait-free queue of blocks: one locked instruction a post.
+    #[default]
+    Fifo,
+    /// A lock-free list: a compare-exchange loop a post; the owner takes all items at once and
+    /// reverses them. Order and guarantees are the same. A baseline.
+    Lifo,
+}
+
 /// The posters' side.
 #[derive(Debug)]
 pub(super) struct Inbox<T> {
-    /// A: `true` if there is, or was, an urgent poster, so that the owner must check both lanes.
-    has_lanes: AtomicBool,
+    /// I: which of the two queues is in use.
+    backlog: Backlog,
+    /// A: the queues that the owner must check: 0 for a single FIFO, otherwise [`LIST`] and
+    /// [`LANES`].
+    looks: AtomicU8,
+    /// I: number of items that a block holds.
+    nr_slots: usize,
     fifo: CachePadded<RawQueue<Block<T>>>,
-    /// Unused in most mailboxes.
-    urgent: CachePadded<RawQueue<Block<T>>>,
+    aside: CachePadded<Aside<T>>,
+}
+
+/// Bit of `Inbox::looks`: the ordinary lane is a list.
+const LIST: u8 = 1;
+/// Bit of `Inbox::looks`: there is, or was, an urgent poster.
+const LANES: u8 = 2;
+
+/// The queues that most mailboxes do not use.
+#[derive(Debug)]
+struct Aside<T> {
+    lifo: Stack<Block<T>>,
+    urgent: RawQueue<Block<T>>,
 }
 
 /// The owner's side.
@@ -45,6 +76,12 @@ pub(super) struct Reader<T> {
     urgent: Place<T>,
     /// Selects the lane whose turn it is.
     turns: Turns,
+    /// Blocks that were taken from the LIFO list and reversed.
+    reversed: Chain<Block<T>>,
+    /// Blocks that [`Inbox::count`] has counted; older than `reversed`.
+    counted: Chain<Block<T>>,
+    /// Number of eager blocks in `counted`.
+    nr_eager: usize,
 }
 
 /// The owner's position in a FIFO.
@@ -81,32 +118,56 @@ pub(super) enum Count {
 
 impl<T> Inbox<T> {
     /// Creates both sides.
-    pub(super) fn new() -> (Self, Reader<T>) {
+    pub(super) fn new(backlog: Backlog) -> (Self, Reader<T>) {
+        let (nr_slots, looks) = match backlog {
+            Backlog::Fifo => (block::nr_slots::<T>(), 0),
+            Backlog::Lifo => (1, LIST),
+        };
         let inbox = Self {
-            has_lanes: AtomicBool::new(false),
+            backlog,
+            looks: AtomicU8::new(looks),
+            nr_slots,
             fifo: CachePadded::new(RawQueue::new()),
-            urgent: CachePadded::new(RawQueue::new()),
+            aside: CachePadded::new(Aside {
+                lifo: Stack::new(),
+                urgent: RawQueue::new(),
+            }),
         };
         let reader = Reader {
             fifo: Place::new(),
             urgent: Place::new(),
             turns: Turns::default(),
+            reversed: Chain::new(),
+            counted: Chain::new(),
+            nr_eager: 0,
         };
         (inbox, reader)
+    }
+
+    /// Returns `true` if the ordinary lane is a list.
+    #[inline(always)]
+    fn is_list(&self) -> bool {
+        cfg!(feature = "baselines") && self.backlog == Backlog::Lifo
+    }
+
+    /// Returns how many items a block holds.
+    #[inline(always)]
+    pub(super) fn nr_slots(&self) -> usize {
+        self.nr_slots
     }
 
     /// Makes the owner check both lanes from now on. A poster calls this before it posts in the
     /// urgent lane.
     pub(super) fn open_lanes(&self) {
         // Relaxed: the pushes that follow publish it; see the top of the file.
-        self.has_lanes.store(true, Ordering::Relaxed);
+        self.looks.fetch_or(LANES, Ordering::Relaxed);
     }
 
     #[inline(always)]
     fn queue(&self, lane: Lane) -> &RawQueue<Block<T>> {
         match lane {
             Lane::Ordinary => &self.fifo,
-            Lane::Urgent => &self.urgent,
+            Lane::Urgent => &self.aside.urgent,
         }
     }
 
@@ -119,14 +180,22 @@ impl<T> Inbox<T> {
     /// Appends a block that was [started](Blank::start).
     #[inline(always)]
     pub(super) fn push(&self, lane: Lane, block: NonNull<Block<T>>) {
-        // SAFETY: 1, 2: `start` gave up the handle, and no other thread knows the block. 3: `self` is
-        // in the allocation that owner and posters share, and is freed after the last of them.
+        if self.is_list() && lane == Lane::Ordinary {
+            // SAFETY: `start` gave up the handle, and no other thread knows the block.
+            self.aside.lifo.push(unsafe { Block::from_raw(block) });
+            return;
+        }
+        // SAFETY: 1, 2: as above. 3: `self` is in the allocation that owner and posters share, and
+        // is freed after the last of them.
         unsafe { self.queue(lane).push(block) };
     }
 
     /// Appends the blocks of a chain, in its order.
-    pub(super) fn push_chain(&self, lane: Lane, blocks: Chain<Block<T>>) {
-        if let Some((first, last, _)) = blocks.into_raw_parts() {
+    pub(super) fn push_chain(&self, lane: Lane, mut blocks: Chain<Block<T>>) {
+        if self.is_list() && lane == Lane::Ordinary {
+            blocks.reverse();
+            self.aside.lifo.push_chain(blocks);
+        } else if let Some((first, last, _)) = blocks.into_raw_parts() {
             // SAFETY: 1: a chain's links lead from its first item to its last. 2: the chain no
             // longer owns them; the rest as in `push`.
             unsafe { self.queue(lane).push_chain(first, last) };
@@ -145,7 +214,7 @@ impl<T> Inbox<T> {
         reader: &mut Reader<T>,
         mut emptied: impl FnMut(Blank<T>),
     ) -> Result<(T, bool), Nothing> {
-        if self.has_lanes() {
+        if self.looks.load(Ordering::Relaxed) != 0 {
             // SAFETY: (1).
             return unsafe { self.read_in_turn(reader, emptied) };
         }
@@ -154,7 +223,7 @@ impl<T> Inbox<T> {
         Ok(reader.fifo.take())
     }
 
-    /// Reads from a mailbox with two lanes.
+    /// Reads from a mailbox that does not consist of a single FIFO.
     ///
     /// # Safety
     ///
@@ -165,22 +234,64 @@ impl<T> Inbox<T> {
         reader: &mut Reader<T>,
         mut emptied: impl FnMut(Blank<T>),
     ) -> Result<(T, bool), Nothing> {
-        // SAFETY: (1).
-        let urgent = unsafe { reader.urgent.find(&self.urgent, &mut emptied) };
-        // SAFETY: (1).
-        let ordinary = unsafe { reader.fifo.find(&self.fifo, &mut emptied) };
+        let urgent = if self.has_lanes() {
+            // SAFETY: (1).
+            unsafe { reader.urgent.find(&self.aside.urgent, &mut emptied) }
+        } else {
+            Err(Nothing::Empty)
+        };
+        let ordinary = match self.backlog {
+            // SAFETY: (1).
+            Backlog::Fifo => unsafe { reader.fifo.find(&self.fifo, &mut emptied) },
+            Backlog::Lifo => self.find_in_list(reader),
+        };
         if let (Err(urgent), Err(ordinary)) = (urgent, ordinary) {
             return Err(urgent.or(ordinary));
         }
-        match reader.turns.take(urgent.is_ok(), ordinary.is_ok()) {
-            Lane::Urgent => Ok(reader.urgent.take()),
-            Lane::Ordinary => Ok(reader.fifo.take()),
+        match (
+            reader.turns.take(urgent.is_ok(), ordinary.is_ok()),
+            self.backlog,
+        ) {
+            (Lane::Urgent, _) => Ok(reader.urgent.take()),
+            (Lane::Ordinary, Backlog::Fifo) => Ok(reader.fifo.take()),
+            (Lane::Ordinary, Backlog::Lifo) => Ok(Self::take_from_list(reader, emptied)),
         }
     }
 
-    #[inline(always)]
     fn has_lanes(&self) -> bool {
-        self.has_lanes.load(Ordering::Relaxed)
+        self.looks.load(Ordering::Relaxed) & LANES != 0
+    }
+
+    /// Checks whether the list has a block to take.
+    fn find_in_list(&self, reader: &mut Reader<T>) -> Result<(), Nothing> {
+        if reader.counted.is_empty() && !self.reverse(reader) {
+            return Err(Nothing::Empty);
+        }
+        Ok(())
+    }
+
+    fn take_from_list(reader: &mut Reader<T>, mut emptied: impl FnMut(Blank<T>)) -> (T, bool) {
+        let blank = reader.counted.pop_front().inspect(|blank| {
+            reader.nr_eager -= usize::from(is_eager(blank));
+        });
+        let blank = blank.or_else(|| reader.reversed.pop_front());
+        let blank = blank.expect("one was found");
+        let takes_capacity = blank.state().takes_capacity();
+        let block = blank.into_raw();
+        // SAFETY: a block of the list holds one item, by `push`, and is popped once.
+        let item = unsafe { block::take(block, 0) };
+        // SAFETY: it was sealed before it was pushed.
+        emptied(unsafe { Blank::from_raw(block) });
+        (item, takes_capacity)
+    }
+
+    /// Takes the list if the previous one is used up. Returns `true` if there is a block.
+    #[inline]
+    fn reverse(&self, reader: &mut Reader<T>) -> bool {
+        if reader.reversed.is_empty() {
+            reader.reversed = self.aside.lifo.take_all_fifo();
+        }
+        !reader.reversed.is_empty()
     }
 
     /// Counts the items in the mailbox, up to `wanted` or to an eager one.
@@ -226,14 +337,18 @@ impl<T> Inbox<T> {
         let mut urgent = (0, false);
         if self.has_lanes() && !twin::armed("lanes: one is counted") {
             // SAFETY: (1).
-            match unsafe { reader.urgent.walk(&self.urgent, 0, &mut is_enough) } {
+            match unsafe { reader.urgent.walk(&self.aside.urgent, 0, &mut is_enough) } {
                 Walk::Enough => return Count::Enough,
                 Walk::Ended { nr_items, mid_push } => urgent = (nr_items, mid_push),
             }
         }
         let before = urgent.0;
-        // SAFETY: (1).
-        match unsafe { reader.fifo.walk(&self.fifo, before, is_enough) } {
+        let ordinary = match self.backlog {
+            // SAFETY: (1).
+            Backlog::Fifo => unsafe { reader.fifo.walk(&self.fifo, before, is_enough) },
+            Backlog::Lifo => self.walk_list(reader, before, is_enough),
+        };
+        match ordinary {
             Walk::Enough => Count::Enough,
             Walk::Ended { nr_items, mid_push } => {
                 let passes_over = twin::armed("lanes: a mid-push is passed over");
@@ -242,6 +357,29 @@ impl<T> Inbox<T> {
                     false => Count::Only(nr_items),
                 }
             }
+        }
+    }
+
+    fn walk_list(
+        &self,
+        reader: &mut Reader<T>,
+        before: usize,
+        mut is_enough: impl FnMut(usize, bool) -> bool,
+    ) -> Walk {
+        loop {
+            let nr_items = before + reader.counted.len();
+            if is_enough(nr_items, reader.nr_eager > 0) {
+                return Walk::Enough;
+            }
+            if !self.reverse(reader) {
+                return Walk::Ended {
+                    nr_items,
+                    mid_push: false,
+                };
+            }
+            let blank = reader.reversed.pop_front().expect("one was found");
+            reader.nr_eager += usize::from(is_eager(&blank));
+            reader.counted.push_back(blank);
         }
     }
 }
@@ -416,6 +554,20 @@ impl<T> Place<T> {
             };
             (popped, at) = (false, 0);
         }
+    }
+}
+
+/// Returns `true` if the first item of the block is eager.
+fn is_eager<T>(blank: &Blank<T>) -> bool {
+    blank.state().has_eager_from(0)
+}
+
+impl<T> Drop for Reader<T> {
+    fn drop(&mut self) {
+        debug_assert!(
+            self.reversed.is_empty() && self.counted.is_empty(),
+            "the items would leak"
+        );
     }
 }
 

@@ -9,10 +9,11 @@ use super::tests::*;
 use super::*;
 
 /// Mailboxes of all kinds.
-fn all<T>() -> [Mailbox<T>; 2] {
+fn all<T>() -> [Mailbox<T>; 3] {
     [
         Mailbox::new(),
         Mailbox::builder().keep(0).capacity(1 << 20).build(),
+        Mailbox::builder().backlog(Backlog::Lifo).build(),
     ]
 }
 

@@ -123,6 +123,9 @@ pub use base::internal::panics::join_error::{JoinError, PanicPayload};
 pub use batch::Batch;
 pub use builder::Builder;
 pub use error::{CallError, Closed, PostError, TryRecvError};
+#[cfg(feature = "baselines")]
+#[doc(hidden)]
+pub use inbox::Backlog;
 pub use join::JoinHandle;
 pub use local::{LocalSet, spawn_local};
 pub use mailbox::{Drain, DrainWhile, Mailbox};

@@ -138,8 +138,9 @@ impl<T> Mailbox<T> {
     pub(super) fn from_builder(builder: &Builder<T>) -> Self {
         let parker = builder.parker();
         let tally = builder.name.as_deref().map(tally);
-        let (shared, reader) = Shared::new(builder.capacity, parker.unparker(), tally);
-        let spent = Spent::new(builder.keep);
+        let (shared, reader) =
+            Shared::new(builder.backlog, builder.capacity, parker.unparker(), tally);
+        let spent = Spent::new(builder.keep, shared.inbox.nr_slots());
         Self {
             shared: Arc::new(shared),
             reader: Some(reader),

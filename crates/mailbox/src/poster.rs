@@ -288,7 +288,7 @@ impl<T> Poster<T> {
     #[cold]
     fn post_alone(&self, item: T, kind: Kind, eager: bool) {
         let inbox = &self.shared.inbox;
-        let block = Blank::new().start(item, kind, eager, true);
+        let block = Blank::new(inbox.nr_slots()).start(item, kind, eager, true);
         inbox.push(self.lane, block);
     }
 }

@@ -109,7 +109,7 @@ impl<T> Store<T> {
             self.leave();
             return self.post_in_another(inbox, lane, free, item, kind, eager);
         }
-        let last = self.nr_added + 1 == block::nr_slots::<T>();
+        let last = self.nr_added + 1 == inbox.nr_slots();
         // SAFETY: we pushed it, and it is in `current` until we abandon it; `nr_added` is its
         // number of items, and it was sealed with its last.
         let added = unsafe { block::add(current, self.nr_added, item, eager, last) };
@@ -141,7 +141,9 @@ impl<T> Store<T> {
         kind: Kind,
         eager: bool,
     ) {
-        let blank = self.blank(free).unwrap_or_else(Blank::new);
+        let blank = self
+            .blank(free)
+            .unwrap_or_else(|| Blank::new(inbox.nr_slots()));
         self.push(inbox, lane, blank, item, kind, eager);
     }
 
@@ -154,7 +156,7 @@ impl<T> Store<T> {
         kind: Kind,
         eager: bool,
     ) {
-        let sealed = block::nr_slots::<T>() == 1;
+        let sealed = inbox.nr_slots() == 1;
         let block = blank.start(item, kind, eager, sealed);
         if !sealed {
             self.current = Some(block);
@@ -296,13 +298,14 @@ unsafe impl<T: Send> Send for Store<T> {}
 unsafe impl<T: Send> Sync for Cache<T> {}
 
 impl<T> Spent<T> {
-    /// Creates an end that keeps blocks on the free list for up to `keep` items.
-    pub(super) fn new(keep: usize) -> Self {
+    /// Creates an end that keeps blocks of `nr_slots` slots on the free list, for up to `keep`
+    /// items.
+    pub(super) fn new(keep: usize, nr_slots: usize) -> Self {
         Self {
             blocks: Chain::new(),
             nr_free: 0,
-            keep: keep.div_ceil(block::nr_slots::<T>()),
-            chain: CHAIN.div_ceil(block::nr_slots::<T>()),
+            keep: keep.div_ceil(nr_slots),
+            chain: CHAIN.div_ceil(nr_slots),
         }
     }
 

@@ -51,7 +51,7 @@ use sync::fork::Process;
 use sync::{Backoff, Mutex, identity, twin};
 
 use super::block::{Blank, Block, Kind};
-use super::inbox::{Inbox, Nothing, Reader};
+use super::inbox::{Backlog, Inbox, Nothing, Reader};
 use super::owner_waker::OwnerWaker;
 use super::tally::{Tally, WAKE_UPS};
 use super::wait::Wait;
@@ -131,11 +131,12 @@ impl<T> Waiting<T> {
 
 impl<T> Shared<T> {
     pub(super) fn new(
+        backlog: Backlog,
         capacity: Option<usize>,
         thread: Unparker,
         tally: Option<Tally>,
     ) -> (Self, Reader<T>) {
-        let (inbox, reader) = Inbox::new();
+        let (inbox, reader) = Inbox::new(backlog);
         let shared = Self {
             inbox,
             owner: CachePadded::new(Owner {
@@ -250,7 +251,7 @@ impl<T> Shared<T> {
     fn let_in(&self, admission: &Admission<Waiting<T>>) {
         let mut wakeq = WakeQ::new();
         admission.let_in(|first| {
-            let block = Blank::new().start(first.item, Kind::Item, true, true);
+            let block = Blank::new(self.inbox.nr_slots()).start(first.item, Kind::Item, true, true);
             self.inbox.push(first.lane, block);
             if let Some(on_turn) = first.on_turn {
                 wakeq.push(on_turn.into_inner());

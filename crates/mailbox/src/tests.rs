@@ -60,11 +60,12 @@ pub(super) const fn miri_or<T: Copy>(few: T, many: T) -> T {
     if cfg!(miri) { few } else { many }
 }
 
-fn mailboxes() -> [Mailbox<usize>; 3] {
+fn mailboxes() -> [Mailbox<usize>; 4] {
     [
         Mailbox::new(),
         Mailbox::builder().keep(0).build(),
         Mailbox::builder().capacity(1 << 20).build(),
+        Mailbox::builder().backlog(Backlog::Lifo).build(),
     ]
 }
 

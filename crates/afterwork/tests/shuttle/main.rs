@@ -21,7 +21,7 @@ use std::{
 };
 
 use afterwork::{
-    mailbox::{Closed, Mailbox},
+    mailbox::{Backlog, Closed, Mailbox},
     params::Params,
     percpu::{Escalate, PerCpu, Qpw},
     rcu::{

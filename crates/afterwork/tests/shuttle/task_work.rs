@@ -43,8 +43,8 @@ fn check(next: &mut [usize; NR_POSTERS], (from, number): Item) {
     next[from] += 1;
 }
 
-fn a_thread_owns(keep: usize, nr_urgent: usize) {
-    let mut mailbox = Mailbox::builder().keep(keep).build();
+fn a_thread_owns(backlog: Backlog, keep: usize, nr_urgent: usize) {
+    let mut mailbox = Mailbox::builder().backlog(backlog).keep(keep).build();
     let threads = start(&mailbox, nr_urgent);
     let mut next = [0; NR_POSTERS];
     let mut count = 0;
@@ -66,10 +66,13 @@ fn a_thread_owns(keep: usize, nr_urgent: usize) {
 
 models! {
     fn thread_is_woken_for_all_items_and_receives_them_in_order() =
-        shuttle::check_random(|| a_thread_owns(2, 0), NR_RUNS),
-        shuttle::check_pct(|| a_thread_owns(0, 0), NR_RUNS, 3);
+        shuttle::check_random(|| a_thread_owns(Backlog::Fifo, 2, 0), NR_RUNS),
+        shuttle::check_pct(|| a_thread_owns(Backlog::Fifo, 0, 0), NR_RUNS, 3);
+    fn lifo_backlog_keeps_the_same_promises() =
+        shuttle::check_random(|| a_thread_owns(Backlog::Lifo, 2, 0), NR_RUNS);
     fn a_thread_receives_both_lanes_and_is_woken_for_all_of_it() =
-        shuttle::check_random(|| a_thread_owns(2, 2), NR_RUNS / 2);
+        shuttle::check_random(|| a_thread_owns(Backlog::Fifo, 2, 2), NR_RUNS / 2),
+        shuttle::check_random(|| a_thread_owns(Backlog::Lifo, 0, 2), NR_RUNS / 4);
 }
 
 struct Runner(Unparker);
