@@ -302,7 +302,7 @@ fn failure_of_the_other_program_fails_a_check() {
     let lists = format!("case \"$*\" in *--list*) echo '{listed}'; exit;; esac");
     for (script, reason) in [
         (format!("{lists}; exit 3"), "exit status: 3"),
-        (format!("{lists}; echo rubbish"), "what no bench prints"),
+        (format!("{lists}; echo rubbish"), "is not that of a bench"),
     ] {
         std::fs::write(&other, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -373,7 +373,7 @@ fn missing_comparison_program_is_reported() {
         ),
         (
             &stranger,
-            "knows none of push-pop, push-pop-contiguous, owned",
+            "it has none of the cases push-pop, push-pop-contiguous, owned",
         ),
         ("bench --save a --against b", "cannot be used with"),
     ] {

@@ -321,7 +321,7 @@ mod tests {
         assert!(
             failure("echo talk >&2; echo error: no such case >&2; exit 2").contains("no such case")
         );
-        assert!(failure("echo hello").contains("what no bench prints"));
+        assert!(failure("echo hello").contains("is not that of a bench"));
         assert!(failure("true").contains("printed nothing"));
         let missing = measure(Path::new("/nowhere/at/all"), &[]);
         assert!(
