@@ -173,7 +173,7 @@ fn aside() {
 }
 
 models! {
-    fn a_reader_that_leaves_lets_callbacks_run() = bounded(2, aside);
+    fn callbacks_run_after_their_reader_leaves() = bounded(2, aside);
     fn runners_must_be_notified_by_readers() =
         must_fail("srcu: the runners are not notified", || bounded(2, aside));
     fn srcu_reader_protects_its_data() = exhaustive(section);

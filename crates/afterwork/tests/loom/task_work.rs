@@ -202,7 +202,7 @@ models! {
 
 #[test]
 fn owners_check_for_a_close_needs_its_acquire() {
-    must_fail("close: relaxed look", || {
+    must_fail("close: relaxed check", || {
         bounded(3, || {
             let mut mailbox = Mailbox::builder().keep(0).build();
             let poster = mailbox.poster();

@@ -101,7 +101,7 @@ fn wake_races_with_the_poll() {
 }
 
 models! {
-    fn a_wake_during_the_poll_makes_another_one() = bounded(3, wake_races_with_the_poll);
+    fn wake_during_a_poll_causes_another_poll() = bounded(3, wake_races_with_the_poll);
     fn a_wake_up_must_be_cleared_before_the_poll() =
         must_deadlock("local: cleared after the poll", || bounded(3, wake_races_with_the_poll));
 }

@@ -169,7 +169,7 @@ models! {
     fn release_that_overlooks_the_wait_queue_is_detected() =
         must_fail("capacity: a release overlooks the waiters", || bounded(3, one_permit));
     fn a_recount_must_not_read_an_old_count() =
-        must_fail("room: a recount reads an old word", || bounded(3, one_permit));
+        must_fail("capacity: a recount reads an old count", || bounded(3, one_permit));
     fn permit_granted_twice_is_detected() =
         must_fail("capacity: admits too many", || bounded(3, one_permit));
     fn permit_lost_with_its_waiter_is_detected() =

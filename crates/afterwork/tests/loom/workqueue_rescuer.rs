@@ -46,7 +46,7 @@ fn late_worker_arrives() {
 models! {
     fn call_reaches_a_rescuer_that_prepares_to_sleep() = bounded(3, called_to_sleep);
     fn call_that_notifies_before_it_writes_is_lost() =
-        must_fail("mayday: rings before it writes", || bounded(3, called_to_sleep));
+        must_fail("mayday: notifies before it writes", || bounded(3, called_to_sleep));
     fn rescuer_and_a_late_worker_share_the_work() =
         bounded(1, late_worker_arrives);
     fn rescuer_must_release_its_seat() =

@@ -15,7 +15,7 @@ fn cancel_races_with_a_waiter() {
 models! {
     fn a_waiter_ends_with_the_cancel() = exhaustive(cancel_races_with_a_waiter);
     fn waiter_must_check_under_the_lock() =
-        must_fail("token: looks before the lock", || exhaustive(cancel_races_with_a_waiter));
+        must_fail("token: checks before the lock", || exhaustive(cancel_races_with_a_waiter));
 }
 
 #[test]

@@ -174,7 +174,7 @@ fn wait_for(condition: &AtomicBool) {
 models! {
     fn a_drain_whose_call_waits_for_an_owner_does_not_stop_it() =
         explore(500, drain_that_waits_for_an_owner);
-    fn a_drain_that_stays_announced_inside_a_call_is_noticed() =
+    fn drain_that_stays_announced_inside_a_call_is_detected() =
         must_fail("percpu: a drain stays announced inside a call",
             || explore(500, drain_that_waits_for_an_owner));
     fn no_addition_is_lost_when_remote_work_is_queued() =

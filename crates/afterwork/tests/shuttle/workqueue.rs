@@ -522,11 +522,11 @@ models! {
         must_deadlock("shares: an emptied pwq waits for its turn",
             || explore(200, emptied_among_shares));
     fn a_new_queue_for_each_item_starves_no_queue_that_waits() = explore(200, old_next_to_new);
-    fn new_queues_that_go_before_all_others_would_be_seen() =
+    fn new_queues_that_precede_all_others_would_be_detected() =
         must_fail("shares: a new pwq begins as an idle one", || explore(200, old_next_to_new));
     fn queues_with_shares_take_turns_after_any_idle_time() = explore(400, busy_next_to_idle);
     fn saved_idle_time_of_a_queue_would_be_detected() =
-        must_fail("shares: idle time is saved up", || explore(400, busy_next_to_idle));
+        must_fail("shares: idle time is accumulated", || explore(400, busy_next_to_idle));
     fn items_run_as_often_as_they_were_queued() = explore(15_000, mix);
     fn no_more_run_at_once_than_have_seats_and_none_is_forgotten() = explore(1_000, two_seats);
     fn after_a_flush_all_earlier_items_have_ended() = explore(1_500, flushes);

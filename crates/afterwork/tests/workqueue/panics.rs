@@ -25,7 +25,11 @@ fn handler_gets_only_panics_without_a_joiner() {
         let text = panic.text().map(str::to_owned);
         let number = panic.payload.downcast_ref::<u32>().copied();
         assert_eq!(panic.queue, "named");
-        assert!(panic.func.contains("handler_gets_only_panics_without_a_joiner"));
+        assert!(
+            panic
+                .func
+                .contains("handler_gets_only_panics_without_a_joiner")
+        );
         heard.push((text, number));
     });
     let queue = queue.alone();
