@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn sanitizers_may_stand_anywhere_and_are_not_handed_on() {
+    fn sanitizer_options_may_be_anywhere_and_are_not_forwarded() {
         let words = ["--minutes", "1", "--asan", "--hostile", "--twin", "a: b"];
         let asked = Asked::of(&words.map(String::from), None);
         assert_eq!(asked.sanitizer, Some(&SANITIZERS[1]));

@@ -38,7 +38,7 @@ fn a_driver_loses_no_packet_and_ends_in_order() {
 }
 
 #[test]
-fn an_engine_keeps_every_key_and_files_go_with_their_readers() {
+fn engine_keeps_every_key_and_frees_files_after_their_readers() {
     lsm::run(6000, 3).unwrap();
 }
 

@@ -344,7 +344,7 @@ fn each_listed_static_is_handled_as_listed() {
 }
 
 #[test]
-fn a_static_is_found_wherever_it_is_declared() {
+fn static_is_found_in_any_scope() {
     let text = "static A: u8 = 1;\n\
                 pub(super) static B: u8 = 1;\n\
                 std::thread_local!(static C: u8 = 1);\n\

@@ -144,7 +144,7 @@ fn item_count_never_exceeds_the_capacity() {
 }
 
 #[test]
-fn an_item_is_received_or_dropped_once_however_both_ends_go() {
+fn item_is_received_or_dropped_once_for_any_order_of_ends() {
     for backlog in both() {
         for round in 0..200 {
             let (nr_made, nr_dropped) = (AtomicUsize::new(0), AtomicUsize::new(0));

@@ -174,7 +174,7 @@ impl<W> Admission<W> {
         // If the update of `take` comes first, a later load of `left` is not older than the value
         // that the update contains. If our load comes first, it finds an older value of `left` in
         // `state`, or fails in its own update.
-        let order = twin::order("room: a recount reads an old word", Ordering::Acquire);
+        let order = twin::order("capacity: a recount reads an old count", Ordering::Acquire);
         State(self.state.load(order))
     }
 

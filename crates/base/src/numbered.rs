@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_gives_its_memory_back() {
+    fn burst_returns_its_memory() {
         let mut numbered = Numbered::new();
         let numbers: Vec<_> = (0..1000).map(|thing| numbered.add(thing)).collect();
         for number in numbers {

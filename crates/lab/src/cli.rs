@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_below_zero_is_refused_by_the_name_of_its_option() {
+    fn negative_number_is_rejected_by_the_name_of_its_option() {
         for (line, reason) in [
             (
                 "bench --repeat -1",
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn help_is_no_mistake() {
+    fn help_is_not_an_error() {
         assert!(matches!(
             answer(&["afterwork-lab", "bench", "--help"]),
             Answer::Help(_)

@@ -50,7 +50,7 @@ fn records(out: &str) -> Vec<Record> {
 }
 
 #[test]
-fn json_is_a_head_and_then_a_record_a_line() {
+fn json_is_a_head_and_one_record_per_line() {
     let output = finish(&format!("{TINY} --json --seed 7"));
     assert_eq!(output.status.code(), Some(0));
     let records = records(&text(output.stdout));

@@ -97,6 +97,6 @@ fn bad_input_is_reported_in_one_line_with_valid_values() {
 }
 
 #[test]
-fn help_into_a_closed_pipe_is_no_error() {
+fn help_into_a_closed_pipe_is_not_an_error() {
     assert_help_into_closed_pipe(COMMAND);
 }

@@ -42,7 +42,7 @@ fn run() -> TempDir {
 }
 
 #[test]
-fn a_page_made_at_once_is_the_page_made_from_the_records() {
+fn page_of_a_run_equals_the_page_of_its_records() {
     let root = run();
     let output = afterwork(root.path(), &["report", "run.jsonl", "-o", "again.html"]);
     assert_eq!(output.status.code(), Some(0));

@@ -316,7 +316,7 @@ fn waiting_items_arrive_once_in_order_within_the_capacity() {
 }
 
 #[test]
-fn panicking_waker_clone_leaves_the_item_in_place() {
+fn panicking_waker_clone_leaves_the_item_queued() {
     const VTABLE: RawWakerVTable =
         RawWakerVTable::new(|_| panic_any("a broken clone"), |_| (), |_| (), |_| ());
     let mailbox = Mailbox::builder().capacity(1).build();

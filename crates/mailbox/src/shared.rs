@@ -174,7 +174,7 @@ impl<T> Shared<T> {
         // If the close comes first, the count that follows sees the closer's earlier posts. If our
         // load comes first, the closer wakes us.
         // Test: owners_check_for_a_close_needs_its_acquire
-        let order = twin::order("close: relaxed look", Ordering::Acquire);
+        let order = twin::order("close: relaxed check", Ordering::Acquire);
         self.owner.life.load(order) == OPEN
     }
 

@@ -450,7 +450,7 @@ fn at_most_the_stated_number_of_blocks_is_retained() {
 }
 
 #[test]
-fn items_of_any_size_come_out_as_they_went_in() {
+fn items_of_any_size_are_received_unchanged() {
     fn round<T: Clone + PartialEq + std::fmt::Debug>(item: T) {
         let mut mailbox = Mailbox::new();
         let poster = mailbox.poster();

@@ -198,7 +198,7 @@ fn raw_item_queued_in_its_run_runs_again_from_any_queue() {
 }
 
 #[test]
-fn a_cancelled_raw_item_may_be_freed_at_once_wherever_it_was() {
+fn cancelled_raw_item_may_be_freed_at_once_in_any_list() {
     let sizes: &[u32] = if cfg!(miri) { &[1] } else { &[0, 1, 5] };
     for queue in [ordered(), wide()] {
         for &nr_before in sizes {

@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn only_sections_that_began_before_the_grace_period_hold_it_up() {
+    fn only_sections_begun_before_a_grace_period_delay_it() {
         for base in ROUNDS {
             let gp = base | 1;
             assert!(!holds_up(first_level(gp), gp));

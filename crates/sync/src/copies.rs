@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "Miri has no loader")]
-    fn the_loader_leads_to_the_word_of_this_copy() {
+    fn loader_finds_the_word_of_this_copy() {
         note_use();
         assert_ne!(WORD.load(Ordering::Relaxed), UNUSED);
         let mut other = Other::default();

@@ -104,7 +104,7 @@ fn fetch_add_form() -> f64 {
 }
 
 #[test]
-fn additions_share_transfers_however_many_add() {
+fn concurrent_additions_share_transfers() {
     for nr_cpus in [2, 3, 16, 64] {
         assert_near(fetch_add_ns(machine(nr_cpus)), fetch_add_form(), 0.15);
     }

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn help_is_no_mistake() {
+    fn help_is_not_an_error() {
         for line in ["afterwork top --help", "afterwork --version"] {
             assert!(matches!(answer(line), Answer::Help(_)), "{line}");
         }

@@ -248,7 +248,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn mask_of_thread_goes_before_mask_of_process() {
+    fn mask_of_thread_precedes_mask_of_process() {
         let root = machine(&[
             (
                 "proc/thread-self/status",
@@ -323,7 +323,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn container_looks_below_the_root_of_its_mount() {
+    fn container_reads_below_the_root_of_its_mount() {
         let mounts = "40 30 0:26 /docker/abc /sys/fs/my\\040cgroup ro - cgroup2 cgroup rw\n";
         let bound = |cgroup: &str| {
             cpuset_of(&[

@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_while_cpus_come_and_go_is_tried_again() {
+    fn failure_during_cpu_hotplug_is_retried() {
         let nr_online = Cell::new(0);
         let online = || {
             nr_online.set(nr_online.get() + 1);

@@ -101,7 +101,7 @@ fn malformed_file_is_named_with_line_and_column() {
 }
 
 #[test]
-fn file_that_is_not_text_is_named_with_the_place_of_the_byte() {
+fn file_that_is_not_text_is_named_with_the_byte_offset() {
     let path = "devices/system/cpu/cpu0/topology/core_cpus_list";
     let expected = format!("{path}:1:4: expected text in UTF-8, found byte 0xff");
     assert_eq!(complaint_about(path, b"0-1\xff\n"), expected);

@@ -238,35 +238,35 @@ fn announced_call(slots: &Arc<Slots>) -> JoinHandle<()> {
 }
 
 #[test]
-fn an_announced_call_comes_before_the_next_operation() {
+fn announced_call_precedes_the_next_operation() {
     for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
         bounded(2, move || announced_before_the_next_operation(qpw));
     }
 }
 
 #[test]
-fn an_announced_call_comes_before_a_later_call() {
+fn announced_call_precedes_a_later_call() {
     for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
         bounded(1, move || announced_before_a_later_call(qpw));
     }
 }
 
 #[test]
-fn an_announced_owner_comes_before_a_later_call() {
+fn announced_owner_precedes_a_later_call() {
     for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
         bounded(1, move || announced_owner_before_a_later_call(qpw));
     }
 }
 
 #[test]
-fn a_caller_that_overtakes_an_announced_owner_is_noticed() {
+fn caller_that_overtakes_an_announced_owner_is_detected() {
     must_fail("percpu: a caller overtakes the eldest", || {
         bounded(2, || announced_owner_before_a_later_call(Qpw::EveryOp));
     });
 }
 
 #[test]
-fn an_owner_that_overtakes_an_announced_call_is_noticed() {
+fn owner_that_overtakes_an_announced_call_is_detected() {
     for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
         must_fail("percpu: the owner overtakes the eldest", || {
             bounded(2, move || announced_before_the_next_operation(qpw));
@@ -275,7 +275,7 @@ fn an_owner_that_overtakes_an_announced_call_is_noticed() {
 }
 
 #[test]
-fn a_caller_that_overtakes_an_announced_call_is_noticed() {
+fn caller_that_overtakes_an_announced_call_is_detected() {
     must_fail("percpu: a caller overtakes the eldest", || {
         bounded(2, || announced_before_a_later_call(Qpw::EveryOp));
     });

@@ -181,7 +181,7 @@ fn aside() {
 }
 
 #[test]
-fn a_reader_that_leaves_lets_callbacks_run() {
+fn callbacks_run_after_their_reader_leaves() {
     bounded(2, aside);
 }
 

@@ -256,7 +256,7 @@ fn poster_that_closes_has_posted_before() {
 
 #[test]
 fn owners_check_for_a_close_needs_its_acquire() {
-    must_fail("close: relaxed look", || {
+    must_fail("close: relaxed check", || {
         bounded(3, || {
             let mut mailbox = Mailbox::builder().keep(0).build();
             let poster = mailbox.poster();

@@ -119,7 +119,7 @@ fn wake_races_with_the_poll() {
 }
 
 #[test]
-fn a_wake_during_the_poll_makes_another_one() {
+fn wake_during_a_poll_causes_another_poll() {
     bounded(3, wake_races_with_the_poll);
 }
 

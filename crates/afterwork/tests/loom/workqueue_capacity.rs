@@ -212,7 +212,7 @@ fn release_that_overlooks_the_wait_queue_is_detected() {
 
 #[test]
 fn a_recount_must_not_read_an_old_count() {
-    must_fail("room: a recount reads an old word", || {
+    must_fail("capacity: a recount reads an old count", || {
         bounded(3, one_permit)
     });
 }

@@ -369,7 +369,7 @@ fn writes_of_the_scanner_are_seen() {
     must_fail("biased: relaxed return", || {
         exhaustive(owner_races_with_scanner);
     });
-    must_fail("biased: relaxed read of the ask", || {
+    must_fail("biased: relaxed read of the request", || {
         exhaustive(owner_races_with_scanner);
     });
 }

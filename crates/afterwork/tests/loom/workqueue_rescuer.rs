@@ -58,7 +58,7 @@ fn call_reaches_a_rescuer_that_prepares_to_sleep() {
 
 #[test]
 fn call_that_notifies_before_it_writes_is_lost() {
-    must_fail("mayday: rings before it writes", || {
+    must_fail("mayday: notifies before it writes", || {
         bounded(3, called_to_sleep)
     });
 }

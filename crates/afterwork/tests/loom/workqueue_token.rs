@@ -22,7 +22,7 @@ fn a_waiter_ends_with_the_cancel() {
 
 #[test]
 fn waiter_must_check_under_the_lock() {
-    must_fail("token: looks before the lock", || {
+    must_fail("token: checks before the lock", || {
         exhaustive(cancel_races_with_a_waiter);
     });
 }

@@ -202,7 +202,7 @@ fn readers_of_loops_and_sections_see_no_freed_version() {
 }
 
 #[test]
-fn reader_in_a_thread_local_destructor_goes_on_and_offline() {
+fn reader_in_a_thread_local_destructor_may_change_its_state() {
     struct ReadsAtExit;
     impl Drop for ReadsAtExit {
         fn drop(&mut self) {

@@ -186,7 +186,7 @@ fn a_drain_whose_call_waits_for_an_owner_does_not_stop_it() {
 }
 
 #[test]
-fn a_drain_that_stays_announced_inside_a_call_is_noticed() {
+fn drain_that_stays_announced_inside_a_call_is_detected() {
     must_fail("percpu: a drain stays announced inside a call", || {
         explore(500, drain_that_waits_for_an_owner)
     });

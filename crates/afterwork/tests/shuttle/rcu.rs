@@ -128,7 +128,7 @@ fn versions() {
 }
 
 #[test]
-fn no_reader_sees_a_freed_version_however_it_is_freed() {
+fn no_reader_sees_a_version_freed_in_any_way() {
     explore(1_000, versions);
 }
 
@@ -145,7 +145,7 @@ fn uncounted_holdout_is_overlooked() {
 }
 
 #[test]
-fn a_barrier_that_joins_a_running_sweep_comes_too_soon() {
+fn barrier_that_joins_a_running_sweep_returns_too_early() {
     must_fail("rcu: barrier joins a running sweep", || {
         explore(20_000, versions)
     });

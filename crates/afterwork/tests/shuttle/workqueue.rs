@@ -557,7 +557,7 @@ fn a_new_queue_for_each_item_starves_no_queue_that_waits() {
 }
 
 #[test]
-fn new_queues_that_go_before_all_others_would_be_seen() {
+fn new_queues_that_precede_all_others_would_be_detected() {
     must_fail("shares: a new pwq begins as an idle one", || {
         explore(200, old_next_to_new)
     });
@@ -570,7 +570,7 @@ fn queues_with_shares_take_turns_after_any_idle_time() {
 
 #[test]
 fn saved_idle_time_of_a_queue_would_be_detected() {
-    must_fail("shares: idle time is saved up", || {
+    must_fail("shares: idle time is accumulated", || {
         explore(400, busy_next_to_idle)
     });
 }

@@ -159,7 +159,7 @@ fn after_max_active_is_lowered_no_item_starts_above_it() {
 }
 
 #[test]
-fn max_active_may_change_while_items_come_and_go() {
+fn max_active_may_change_while_items_run() {
     let queue = queue("change").affinity(Cpu).on(&registry("64 core"));
     let count = Count::default();
     threads(5, |i| {

@@ -125,7 +125,7 @@ fn an_item_queued_on_a_node_runs_in_a_pool_of_that_node() {
 }
 
 #[test]
-fn a_missing_cpu_or_node_stands_for_the_first_pod() {
+fn missing_cpu_or_node_selects_the_first_pod() {
     let queue = spread(Cpu);
     let pool = pool_of(|work| assert!(queue.task().on_cpu(CpuId::new(1000)).enqueue(work)));
     assert_eq!(pool, "aw/u0");

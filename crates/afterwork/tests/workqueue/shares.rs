@@ -44,7 +44,7 @@ fn started_before(flooded: &Workqueue, plugged: &Workqueue, other: &Workqueue) -
 }
 
 #[test]
-fn without_shares_items_go_in_the_order_of_queueing() {
+fn without_shares_items_run_in_the_order_of_queueing() {
     let registry = unwatched("1 core");
     let [flooded, other] = ["flooded", "other"].map(|name| single(name).on(&registry));
     assert_eq!(started_before(&flooded, &flooded, &other).0, FLOOD);

@@ -478,7 +478,7 @@ fn a_drain_that_takes_too_long_names_the_items_left() {
 }
 
 #[test]
-fn a_timed_drain_refuses_items_until_it_ends() {
+fn timed_drain_rejects_items_until_it_ends() {
     let queue = queue("timed").alone();
     let plug = plug_into(&queue);
     let drains = beside(&queue, |queue| queue.drain_timeout(PATIENCE));

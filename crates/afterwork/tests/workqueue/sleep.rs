@@ -310,7 +310,7 @@ fn at_once_after_a_while(behavior: MissedTickBehavior) -> usize {
 }
 
 #[test]
-fn ticks_that_were_missed_come_at_once_or_never() {
+fn missed_ticks_run_at_once_or_never() {
     // On a busy machine, a thread that oversleeps may miss more ticks.
     assert!(at_once_after_a_while(MissedTickBehavior::Burst) >= 4);
     assert!(at_once_after_a_while(MissedTickBehavior::Delay) >= 1);

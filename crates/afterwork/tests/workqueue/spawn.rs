@@ -165,7 +165,7 @@ fn types_without_size_or_value_are_results_too() {
 }
 
 #[test]
-fn a_join_error_goes_where_errors_of_threads_go() {
+fn join_error_converts_like_an_error_of_a_thread() {
     fn fails() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         // The payload of a panic need not be `Sync`.
         let payload = std::cell::Cell::new(1);

@@ -74,7 +74,7 @@ impl Future for Lure {
 }
 
 #[test]
-fn a_future_that_wakes_itself_lets_others_run_in_between() {
+fn self_waking_future_yields_to_others() {
     let queue = queue("fair").max_active(1).alone();
     let stop = Count::default();
     let seen = stop.clone();

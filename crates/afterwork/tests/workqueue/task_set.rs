@@ -5,7 +5,7 @@ use crate::support::*;
 const SHORT: Duration = Duration::from_millis(2);
 
 #[test]
-fn results_come_in_the_order_of_the_ends() {
+fn results_arrive_in_the_order_of_the_ends() {
     let queue = queue("set").alone();
     let mut set = TaskSet::new(&queue);
     let mut gates = Vec::new();

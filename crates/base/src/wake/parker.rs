@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_given_early_ends_the_next_park() {
+    fn early_token_ends_the_next_park() {
         let mut parker = Parker::new();
         parker.unparker().unpark();
         parker.unparker().unpark();
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waker_of_a_parker_gives_its_token() {
+    fn waker_of_a_parker_grants_its_token() {
         let mut parker = Parker::with_spin_limit(0);
         let waker = Waker::from(parker.unparker());
         assert!(unpark(Waker::noop().clone()).is_some());

@@ -225,7 +225,7 @@ static void item_is_queued_on_any_node(void)
 	destroy_workqueue(wq);
 }
 
-static void items_lie_on_stacks(void)
+static void items_are_on_stacks(void)
 {
 	struct work_struct work;
 	struct delayed_work dwork;
@@ -492,7 +492,7 @@ const struct test names_tests[] = {
 	T(a_function_runs_on_a_cpu),
 	T(a_function_runs_once_on_each_cpu),
 	T(item_is_queued_on_any_node),
-	T(items_lie_on_stacks),
+	T(items_are_on_stacks),
 	T(object_with_head_is_freed_after_a_grace_period),
 	T(object_without_head_is_freed_by_the_waiter),
 	T(completed_cookie_has_ended),

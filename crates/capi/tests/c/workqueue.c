@@ -79,7 +79,7 @@ static void unplug_and_destroy(struct plugged *p)
 
 /* ---- making queues ---- */
 
-static void each_flag_makes_a_queue_that_runs(void)
+static void each_flag_creates_a_queue_that_runs(void)
 {
 	const unsigned int flags[] = {
 		0, WQ_UNBOUND, WQ_PERCPU, WQ_FREEZABLE, WQ_MEM_RECLAIM, WQ_HIGHPRI, WQ_CPU_INTENSIVE, WQ_SYSFS,
@@ -1039,7 +1039,7 @@ static void threads_do_anything_to_the_same_items(void)
 
 #define T(name) { #name, name }
 const struct test workqueue_tests[] = {
-	T(each_flag_makes_a_queue_that_runs),
+	T(each_flag_creates_a_queue_that_runs),
 	T(unknown_flags_are_rejected),
 	T(contradicting_flags_are_rejected),
 	T(negative_max_active_is_rejected),

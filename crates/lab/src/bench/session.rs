@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_one_that_a_shell_takes() {
+    fn command_line_is_quoted_for_a_shell() {
         let words = ["bench", "--only", "on_demand, breakable", ""];
         let columns_set = command(words.map(String::from).into_iter());
         assert_eq!(

@@ -154,7 +154,7 @@ mod tests {
     use crate::top::snapshot::stalled_sample;
 
     #[test]
-    fn columns_stand_below_each_other_whatever_names_are_wide() {
+    fn columns_are_aligned_for_wide_names() {
         let mut snapshot = stalled_sample();
         let queue = snapshot.page.of(Kind::Queue).next().unwrap().clone();
         snapshot.page.records = ["日本語の待ち行列", "abc"]

@@ -531,7 +531,7 @@ impl<T> Biased<T> {
         // first, we read its writes. If our load comes first, the scanner finds that we are busy or
         // that its request was withdrawn.
         // Test: writes_of_the_scanner_are_seen
-        let order = twin::order("biased: relaxed read of the ask", Ordering::Acquire);
+        let order = twin::order("biased: relaxed read of the request", Ordering::Acquire);
         if self.ask.load(order) != FREE {
             // SAFETY: (1), (2), and we are busy.
             unsafe { self.answer(asked) };
@@ -593,7 +593,7 @@ impl<T> Biased<T> {
             // exchange of the same word. If ours comes first, the scanner's fails. If the scanner's
             // comes first, ours fails, and we wait for its next store.
             // Test: writes_of_the_scanner_are_seen
-            let order = twin::order("biased: relaxed read of the ask", Ordering::Acquire);
+            let order = twin::order("biased: relaxed read of the request", Ordering::Acquire);
             match self.ask.compare_exchange(ASKED, FREE, order, order) {
                 Ok(_) => return true,
                 Err(FREE) => return false,

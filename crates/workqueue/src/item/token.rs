@@ -10,7 +10,7 @@
 //!
 //! The lock decides. If a poll or a child acquires the lock after the cancel, it finds the flag
 //! set. If it acquires the lock before, it is in the lists that the canceller takes. Twin
-//! `token: looks before the lock`. Without the lock the flag can be read as a hint, which does not
+//! `token: checks before the lock`. Without the lock the flag can be read as a hint, which does not
 //! publish the canceller's writes.
 //!
 //! # The token of an item
@@ -134,11 +134,11 @@ impl Token {
 
     /// Registers `waker`, in place of the one with this key. Returns `false` if the flag is set.
     pub(crate) fn leave_waker(&self, key: &mut WakerKey, waker: Foreign<Waker>) -> bool {
-        if twin::armed("token: looks before the lock") && self.is_set() {
+        if twin::armed("token: checks before the lock") && self.is_set() {
             return false;
         }
         let mut list = self.lock();
-        if self.is_set() && !twin::armed("token: looks before the lock") {
+        if self.is_set() && !twin::armed("token: checks before the lock") {
             return false;
         }
         let before = key.take().and_then(|key| list.wakers.remove(key));

@@ -194,7 +194,7 @@ impl Account {
         } else {
             clock.service
         };
-        if !twin::armed("shares: idle time is saved up") {
+        if !twin::armed("shares: idle time is accumulated") {
             self.used = self.used.max(begin);
         }
     }

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn node_below_its_share_goes_first_and_others_in_turn() {
+    fn node_below_its_share_is_served_first_and_others_in_turn() {
         let next = |waiters: &[bool]| next_waiter(waiters.iter().copied());
         assert_eq!(next(&[]), None);
         assert_eq!(next(&[false, false]), Some(0));

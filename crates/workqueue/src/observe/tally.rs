@@ -603,7 +603,7 @@ mod arrival_tests {
     }
 
     #[test]
-    fn a_share_is_exact_whatever_its_product_takes() {
+    fn share_is_exact_for_products_of_any_size() {
         assert_eq!(share(7, 0, 0), 0);
         assert_eq!(share(7, 3, 2), 10);
         assert_eq!(share(u64::MAX, 3, 4), (u64::MAX / 4) * 3 + 2);

@@ -3,7 +3,7 @@
 //! # No call is lost
 //!
 //! A caller stores the call under the lock and then gives the parker its token. The rescuer takes
-//! all calls, and parks only if there was none. Twin `mayday: rings before it writes`.
+//! all calls, and parks only if there was none. Twin `mayday: notifies before it writes`.
 
 use std::collections::VecDeque;
 
@@ -61,7 +61,7 @@ impl MaydayQueue {
     }
 
     fn call_once(&self, is_this: impl FnMut(&Call) -> bool, make: impl FnOnce() -> Call) {
-        if twin::armed("mayday: rings before it writes") {
+        if twin::armed("mayday: notifies before it writes") {
             self.unparker.unpark();
         }
         let mut calls = self.calls.lock();
@@ -69,7 +69,7 @@ impl MaydayQueue {
             calls.waiting.push_back(make());
         }
         drop(calls);
-        if !twin::armed("mayday: rings before it writes") {
+        if !twin::armed("mayday: notifies before it writes") {
             self.unparker.unpark();
         }
     }

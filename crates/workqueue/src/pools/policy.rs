@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_grows_up_to_its_target() {
+    fn pool_grows_to_its_target() {
         assert_eq!(need(census(0, 0), 1), Need::Worker);
         assert_eq!(need(census(7, 0), 8), Need::Worker);
         assert_eq!(need(census(8, 0), 8), Need::Watch);

@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_is_the_first_or_a_thread_comes_before_it() {
+    fn timer_is_the_first_unless_a_thread_precedes_it() {
         let mut numbers = Numbers::default();
         numbers.advance(5 * TICK_NS);
         assert_eq!(numbers.insert(9 * TICK_NS), (0, true));

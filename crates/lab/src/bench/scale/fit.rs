@@ -48,7 +48,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_power_is_found_whatever_it_is_multiplied_by(power in -2.0..3.0_f64, by in 1e-3..1e6_f64) {
+        fn power_is_found_for_any_factor(power in -2.0..3.0_f64, by in 1e-3..1e6_f64) {
             let points = DECADES.map(|n| (f64::from(n), by * f64::from(n).powf(power)));
             prop_assert!((exponent(&points).unwrap() - power).abs() < 1e-9);
         }

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_has_two_or_three_ticks_that_lie_on_it() {
+    fn axis_has_two_or_three_ticks_within_it() {
         for values in [
             [1.0, 4.0],
             [9.7, 9.9],

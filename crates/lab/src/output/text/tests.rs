@@ -222,7 +222,7 @@ fn text_explains_missing_repetitions() {
 }
 
 #[test]
-fn json_is_an_object_a_line() {
+fn json_is_one_object_per_line() {
     let (text, _) = report(Form::Json, Bound::AtLeast(1.5), Ended::Complete);
     let lines: Vec<Line> = text
         .lines()

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_leaves_nothing_of_a_run_in_the_word() {
+    fn start_clears_all_bits_of_the_previous_run() {
         let (started, start) = queued().start(false);
         assert_eq!(start, Start::Run);
         assert!(started.is_idle() && !started.has_link());

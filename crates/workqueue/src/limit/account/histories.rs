@@ -182,7 +182,7 @@ fn pwqs_get_their_share_despite_many_new_ones() {
 }
 
 #[test]
-fn a_new_link_waits_for_few_items_however_often_others_return() {
+fn new_pwq_waits_for_few_items_despite_returning_others() {
     let mut world = World::default();
     world.add(100, u32::MAX);
     world.add(100, 1);

@@ -58,7 +58,7 @@ fn raising_the_limit_seats_waiters() {
 }
 
 #[test]
-fn lowering_the_limit_lets_seats_go_until_it_holds() {
+fn lowering_the_limit_releases_seats_until_it_holds() {
     let seats = Seats::new(2, &[]);
     assert!(seats.enter(0, 8) && seats.enter(0, 9));
     assert!(!seats.enter(0, 0));
@@ -232,7 +232,7 @@ fn flush_during_another_flush_waits_for_both_phases() {
 
 #[test]
 #[cfg_attr(miri, ignore = "long, in code without threads and pointers")]
-fn a_divisor_divides_as_far_as_seats_and_cpus_go() {
+fn divisor_is_exact_for_all_seats_and_cpus() {
     // A limit of 512 for each of 1024 CPUs, and two stocks per CPU.
     let numbers = [
         0, 1, 2, 3, 255, 256, 511, 512, 1023, 262_143, 524_287, 524_288,

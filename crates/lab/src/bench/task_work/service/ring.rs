@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_comes_back_full_however_its_bytes_arrive() {
+    fn buffer_is_returned_full_for_any_split_of_its_bytes() {
         let (mut near, far) = pair();
         let mut ring = match Ring::new(vec![far]) {
             Ok(ring) => ring,
