@@ -91,6 +91,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             .map(|number| number * number)
             .sum::<u64>()
     );
-    println!("{NR_QUESTIONS} answers, sum {sum}; the bell was rung {nr_rung} times");
+    println!("{NR_QUESTIONS} answers, sum {sum}; {nr_rung} wake-ups by the eventfd");
     Ok(())
 }

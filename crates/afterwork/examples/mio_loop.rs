@@ -61,7 +61,7 @@ pub fn run(nr_clients: u32, nr_questions: u32) -> Result<(), Failure> {
     assert_eq!(server.nr_taken, (nr_clients * nr_questions) as usize);
     assert_eq!(server.nr_refused, nr_busy);
     println!(
-        "{} answers and {nr_busy} times busy; the bell was rung {} times",
+        "{} answers and {nr_busy} times busy; {} wake-ups by the eventfd",
         server.nr_taken, server.nr_rung
     );
     Ok(())

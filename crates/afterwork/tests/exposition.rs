@@ -203,7 +203,7 @@ fn the_rules_are_checked() {
         ),
         (head, "a metric without samples"),
         (&format!("{head}a_total 1"), "the last line does not end"),
-        (&format!("{head}a_total one\n"), "a value is no number"),
+        (&format!("{head}a_total one\n"), "a value is not a number"),
         (&format!("{head}a_total 1\na_total 2\n"), "a series twice"),
         (
             &format!("{head}a_total{{b=\"\\x\"}} 1\n"),

@@ -185,7 +185,7 @@ fn an_item_s_child_ends_where_the_item_does() {
             }),
         ),
         (
-            "a result that nobody wants",
+            "a result without a handle",
             Box::new(|queue, fork| drop(queue.spawn(move || ForksAsItGoes(Some(fork))))),
         ),
     ];

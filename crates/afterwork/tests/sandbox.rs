@@ -41,7 +41,7 @@ fn unshare_mounts() -> io::Result<()> {
 fn may_hide() -> bool {
     let (status, output) = in_child(|| unshare_mounts().unwrap());
     if !status.success() {
-        eprintln!("skipped: no mount namespace may be made here: {output}");
+        eprintln!("skipped: cannot create a mount namespace: {output}");
     }
     status.success()
 }

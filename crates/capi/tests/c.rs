@@ -177,7 +177,7 @@ fn has_liburcu(compiler: &str) -> bool {
     command.arg("-fsyntax-only").arg(source);
     let has = command.output().is_ok_and(|output| output.status.success());
     if !has {
-        eprintln!("left out: there is no liburcu-dev");
+        eprintln!("skipped: liburcu-dev is not installed");
     }
     has
 }
@@ -337,7 +337,7 @@ fn forbidden_nice_value_is_reported_and_workers_are_ordinary() {
     };
     let output = Command::new(program).output().unwrap();
     match output.status.code() {
-        Some(77) => eprintln!("left out: the rights of this process cannot be given up"),
+        Some(77) => eprintln!("skipped: this process cannot drop its rights"),
         code => assert_eq!(code, Some(0), "{}", shown(&output)),
     }
 }

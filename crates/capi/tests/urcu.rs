@@ -38,7 +38,7 @@ fn has_liburcu() -> bool {
                 .any(|entry| entry.path().join("urcu/rculfhash.h").exists())
         });
     if !has {
-        eprintln!("left out: liburcu-dev is not installed");
+        eprintln!("skipped: liburcu-dev is not installed");
     }
     has
 }
@@ -173,7 +173,7 @@ fn liburcus_hash_table_runs_over_the_library() {
 fn liburcu_examples_run_unchanged() {
     let folders = ["urcu-flavors", "rculfhash", "list", "hlist", "rculfqueue"];
     if !is_there("cc") || !has_liburcu() || !Path::new(EXAMPLES).exists() {
-        eprintln!("left out: liburcu's examples are not installed");
+        eprintln!("skipped: liburcu's examples are not installed");
         return;
     }
     let headers = format!("-I{}", root().join("include/afterwork/liburcu").display());

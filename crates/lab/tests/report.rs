@@ -125,7 +125,7 @@ fn file_without_a_run_is_rejected_in_one_line() {
         ),
         (
             &["report", "later"],
-            "version 999, this command reads version 4: make the page with",
+            "version 999, this command reads version 4: create the page with",
         ),
     ] {
         let output = afterwork(root.path(), args);
@@ -267,7 +267,7 @@ fn browsed(root: &Path, how: &[&str]) -> Option<String> {
     match shown {
         Ok(shown) => Some(text(shown.stdout)),
         Err(_) => {
-            top::talk::say("not opened in a browser: there is no chromium");
+            top::talk::say("not opened in a browser: chromium is missing");
             None
         }
     }

@@ -31,7 +31,7 @@ use super::target::Wakes;
 /// assert_eq!(handle.join()?, 42);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "dropping the handle gives up the result"]
+#[must_use = "dropping the handle discards the result"]
 pub struct JoinHandle<R> {
     reply: Reply<Outcome<R>>,
     /// `None` if the work was rejected.

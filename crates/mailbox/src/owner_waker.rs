@@ -134,7 +134,7 @@ impl OwnerWaker {
         }
         #[cfg(not(any(loom, shuttle)))]
         if kind == EVENTFD {
-            let eventfd = self.eventfd.get().expect("made before the owner armed");
+            let eventfd = self.eventfd.get().expect("created before the owner armed");
             if !eventfd.wake() {
                 process::write_line(LOST);
             }

@@ -240,7 +240,10 @@ fn shared_item_is_in_one_queue_at_a_time() {
     let Pop::Item(claim) = one.try_consumer().unwrap().pop() else {
         panic!("one was pushed")
     };
-    assert!(Shared::claim(&item).is_none(), "the claim came out with it");
+    assert!(
+        Shared::claim(&item).is_none(),
+        "the claim was popped with it"
+    );
     other.push(claim);
     let Pop::Item(claim) = other.try_consumer().unwrap().pop() else {
         panic!("one was pushed")

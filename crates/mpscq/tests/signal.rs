@@ -104,7 +104,7 @@ fn at_each_instruction<A, R>(
             break;
         }
         nr_places += 1;
-        let mut consumer = queue.try_consumer().expect("the thread's is gone");
+        let mut consumer = queue.try_consumer().expect("that of the thread is freed");
         let mut left = Vec::new();
         loop {
             match consumer.pop() {

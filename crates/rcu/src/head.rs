@@ -281,7 +281,7 @@ mod tests {
             for next in [ptr::from_mut(&mut behind), ptr::null_mut()] {
                 head.set_next(next);
                 assert_eq!(head.next(), next);
-                let found = head.function().expect("it is no bag");
+                let found = head.function().expect("it is not a bag");
                 assert_eq!(
                     matches!(found, Function::C(_)),
                     matches!(function, Function::C(_))

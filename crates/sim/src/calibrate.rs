@@ -134,7 +134,7 @@ fn fill_distances(machine: &mut Machine, known: &[&str]) {
     }
     let dirty = machine.ns("llc_dirty");
     if machine.ns("llc") > dirty {
-        machine.set("llc", dirty, "as llc_dirty, which is no dearer");
+        machine.set("llc", dirty, "as llc_dirty, which costs no more");
     }
 }
 

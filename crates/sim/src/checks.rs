@@ -410,7 +410,7 @@ fn mail_arrives(job: &Job) {
                 nr_left -= 1;
             }
         }
-        assert_eq!(mailbox.drain(64).count(), 0, "nothing comes twice");
+        assert_eq!(mailbox.drain(64).count(), 0, "no item arrives twice");
     };
     let owner = thread::spawn("owner", owner).expect("a thread");
     on_each_cpu(job, move |index| {

@@ -119,7 +119,7 @@ impl SharedFile {
             Err(_) => (options.open(path)?, false),
         };
         if !file.metadata()?.is_file() {
-            return Err(io::Error::other("it is no regular file"));
+            return Err(io::Error::other("it is not a regular file"));
         }
         Self::with(file, is_writable)
     }

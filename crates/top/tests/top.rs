@@ -289,7 +289,7 @@ fn prometheus_output_is_valid_with_rising_histograms() {
             .stderr(Stdio::piped())
             .spawn();
         let Ok(mut checker) = checker else {
-            afterwork_top::talk::say("not shown to promtool: there is none");
+            afterwork_top::talk::say("not checked by promtool: it is missing");
             continue;
         };
         let mut its = checker.stdin.take().unwrap();
@@ -413,8 +413,8 @@ fn invalid_page_is_rejected_with_the_reason() {
             "it claims to be of process",
         ),
         (path(&link), "symbolic link"),
-        (path(&pipe), "no regular file"),
-        (path(&directory), "no regular file"),
+        (path(&pipe), "not a regular file"),
+        (path(&directory), "not a regular file"),
         (path(&place.path().join("nosuch")), "No such file"),
         ("many".to_owned(), "is not a process"),
     ] {
@@ -706,7 +706,7 @@ fn three_processes_are_shown_in_a_terminal_of_any_size() {
     pids.sort_unstable_by_key(|pid| pid.parse::<u32>().unwrap());
     for size in [(80, 24), (40, 10), (200, 50)] {
         let Some(terminal) = Terminal::start(place.path(), size) else {
-            return afterwork_top::talk::say("not shown in a terminal: there is no tmux");
+            return afterwork_top::talk::say("not shown in a terminal: tmux is missing");
         };
         let [first, second, third] = pids.each_ref().map(String::as_str);
         let fits = |screen: String| {

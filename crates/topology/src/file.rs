@@ -58,7 +58,7 @@ fn open(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() {
         Ok(file)
     } else {
-        Err(io::Error::other("it is no regular file"))
+        Err(io::Error::other("it is not a regular file"))
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
         fs::create_dir(path("directory")).unwrap();
         for name in ["pipe", "endless", "directory"] {
             let error = text(&path(name)).unwrap_err().to_string();
-            assert!(error.contains("no regular file"), "{error}");
+            assert!(error.contains("not a regular file"), "{error}");
         }
         // These are paths of a real tree.
         let cpu = path("devices/system/cpu");

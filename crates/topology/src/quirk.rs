@@ -80,10 +80,9 @@ impl fmt::Display for Quirk {
                     "{first}; this and {nr_more} more such faults are ignored"
                 )
             }
-            Self::NoNode { cpus } => write!(
-                f,
-                "CPUs {cpus} are in no node; they make a pod of their own"
-            ),
+            Self::NoNode { cpus } => {
+                write!(f, "CPUs {cpus} are in no node; they form their own pod")
+            }
         }
     }
 }

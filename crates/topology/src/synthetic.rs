@@ -181,7 +181,7 @@ fn kind(cursor: &mut Cursor<'_>, outer: &[Level]) -> Result<Kind, Mismatch> {
     {
         Some(level) => Err(cursor.mismatch_at(
             start,
-            format!("a level that can stand within a {}", name(level.kind)),
+            format!("a level that fits within a {}", name(level.kind)),
         )),
         None => Ok(kind),
     }
@@ -313,9 +313,9 @@ mod tests {
             200 llc x 100 core | column 11: expected a count from 1 to 81, found "100"
             99999999999 core | column 1: expected a count from 1 to 16384, found "99999999999"
             2 core x 2 core | column 12: expected each level once, found "core"
-            2 core x 2 llc | column 12: expected a level that can stand within a core, found "llc"
-            2 smt x 2 core | column 11: expected a level that can stand within a smt, found "core"
-            2 llc x 2 socket | column 11: expected a level that can stand within a llc, found "socket"
+            2 core x 2 llc | column 12: expected a level that fits within a core, found "llc"
+            2 smt x 2 core | column 11: expected a level that fits within a smt, found "core"
+            2 llc x 2 socket | column 11: expected a level that fits within a llc, found "socket"
             2 numa\nx 4 lc | column 12: expected a level, one of socket, numa, llc, core, smt, found "lc"
         "#;
         let cases = cases

@@ -21,7 +21,7 @@ fn is_name(name: &str) -> bool {
 /// Parses the line of a sample.
 fn sample(line: &str) -> Result<Sample, &'static str> {
     let (series, value) = line.rsplit_once(' ').ok_or("a sample has no value")?;
-    let value = value.parse().map_err(|_| "a value is no number")?;
+    let value = value.parse().map_err(|_| "a value is not a number")?;
     let (name, mut rest) = series.split_at(series.find('{').unwrap_or(series.len()));
     if !is_name(name) {
         return Err("a metric's name");

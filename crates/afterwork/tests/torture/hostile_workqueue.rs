@@ -472,7 +472,7 @@ impl Lair {
             fn drop(&mut self) {
                 // If a panic escaped here, the standard library would abort the process.
                 contained(|| {
-                    let (queue, grenade) = self.1.take().expect("it goes once");
+                    let (queue, grenade) = self.1.take().expect("it is dropped once");
                     grenade.check();
                     if may(Act::Wait) {
                         queue.spawn(|| ()).join().unwrap();

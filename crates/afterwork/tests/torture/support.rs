@@ -142,16 +142,16 @@ fn arguments<'a>(
         is_filtered: false,
     };
     while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or(format!("{word} wants a value"));
+        let mut value = || words.next().ok_or(format!("{word} needs a value"));
         let wrong = |error: &dyn std::fmt::Display| format!("{word}: {error}");
         match word.as_str() {
             "--minutes" => {
                 let text = value()?;
                 let minutes: Option<f64> = text.parse().ok();
                 let length = minutes.and_then(|it| Duration::try_from_secs_f64(it * 60.0).ok());
-                options.length = length
-                    .filter(|length| !length.is_zero())
-                    .ok_or_else(|| wrong(&format!("`{text}` is no number of minutes above 0")))?;
+                options.length = length.filter(|length| !length.is_zero()).ok_or_else(|| {
+                    wrong(&format!("`{text}` is not a number of minutes above 0"))
+                })?;
             }
             "--seed" => options.seed = value()?.parse().map_err(|e| wrong(&e))?,
             "--config" => {

@@ -392,7 +392,7 @@ fn sleep(mailbox: &mut Mailbox<Item>, dice: &mut Dice) -> Result<(), Closed> {
                 armed => armed.expect("an eventfd"),
             };
             if armed {
-                let eventfd = mailbox.eventfd().expect("made by then");
+                let eventfd = mailbox.eventfd().expect("created by then");
                 let mut fds = [rustix::event::PollFd::from_borrowed_fd(
                     eventfd,
                     rustix::event::PollFlags::IN,

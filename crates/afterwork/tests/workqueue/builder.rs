@@ -10,7 +10,7 @@ use crate::support::*;
 fn refused(builder: Builder) -> BuildError {
     builder
         .build_in(&registry("2 core"))
-        .expect_err("it must be refused")
+        .expect_err("it must be rejected")
 }
 
 #[test]

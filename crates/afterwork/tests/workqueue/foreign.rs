@@ -106,7 +106,9 @@ fn workers_start_while_locals_of_a_culled_one_wait() {
             })
             .unwrap();
     }
-    receive.recv_timeout(PATIENCE).expect("no worker was made");
+    receive
+        .recv_timeout(PATIENCE)
+        .expect("no worker was created");
     assert_managed(&registry);
 }
 

@@ -84,7 +84,7 @@ fn a_bottom_half_that_would_sleep_panics_instead() {
     let flushed = stuck.clone();
     assert!(bh.spawn(move || flushed.flush()).join().is_err());
     plug.release();
-    assert_eq!(bh.spawn(|| 42).join().unwrap(), 42, "and goes on");
+    assert_eq!(bh.spawn(|| 42).join().unwrap(), 42, "and continues");
 }
 
 #[test]

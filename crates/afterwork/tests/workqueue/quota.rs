@@ -165,7 +165,7 @@ fn the_registry_of_the_process_follows_the_quota_of_its_cgroup() {
         let cgroup = match Cgroup::enter() {
             Ok(cgroup) => cgroup,
             Err(error) => {
-                eprintln!("skipped: no cgroup may be made here: {error}");
+                eprintln!("skipped: cannot create a cgroup: {error}");
                 return;
             }
         };

@@ -128,7 +128,7 @@ fn chain_of_destructors_at_the_end(nr: usize, relents: bool) {
     full.drop_aside(owned);
     has_begun
         .recv_timeout(PATIENCE)
-        .expect("the reserve stands in");
+        .expect("the fallback reaper runs it");
     full.plug.release();
     drop(full);
     registry.refuse_threads(!relents);

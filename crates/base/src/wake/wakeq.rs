@@ -196,7 +196,7 @@ mod tests {
         assert!(wakeq.is_empty());
         for parker in &mut parkers {
             assert!(parker.try_park(), "a token is missing");
-            assert!(!parker.try_park(), "a token came twice");
+            assert!(!parker.try_park(), "a token arrived twice");
         }
     }
 

@@ -46,7 +46,7 @@ pub fn place(name: &str) -> PathBuf {
 pub fn tool(name: &str) -> Option<&str> {
     let there = Command::new(name).arg("--version").output();
     if there.is_err() {
-        eprintln!("left out: there is no {name}");
+        eprintln!("skipped: {name} is missing");
     }
     there.is_ok().then_some(name)
 }
@@ -108,7 +108,7 @@ pub fn has_sanitizers(compiler: &str) -> bool {
     let output = command.arg(probe.with_extension("")).output();
     let has = output.is_ok_and(|output| output.status.success());
     if !has {
-        eprintln!("left out: {compiler} has no sanitizers");
+        eprintln!("skipped: {compiler} has no sanitizers");
     }
     has
 }

@@ -260,7 +260,7 @@ fn results(common: &CommonArgs) -> Result<Box<dyn Write>, Stop> {
     }
     if common.json {
         return Err(Stop::CouldNotRun(
-            "--report - and --json both write to standard output: give the page a file, or make it \
+            "--report - and --json both write to standard output: give the page a file, or create it \
              with `afterwork-lab report`"
                 .into(),
         ));

@@ -117,7 +117,7 @@ fn check_schema(name: &str, text: &str) -> Result<(), Stop> {
     match serde_json::from_str::<Version>(text) {
         Ok(Version { schema: SCHEMA }) => Ok(()),
         Ok(Version { schema }) => Err(Stop::CouldNotRun(format!(
-            "{name}: records of version {schema}, this command reads version {SCHEMA}: make the page with the program that \
+            "{name}: records of version {schema}, this command reads version {SCHEMA}: create the page with the program that \
              measured them, or run the benchmark again"
         ))),
         Err(_) => Err(no_run(name)),

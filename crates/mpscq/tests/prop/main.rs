@@ -53,7 +53,7 @@ proptest! {
                         prop_assert_eq!(consumer.emptied(), model.is_empty());
                     }
                     Pop::Empty => prop_assert!(model.is_empty()),
-                    Pop::MidPush => prop_assert!(false, "nobody else pushes"),
+                    Pop::MidPush => prop_assert!(false, "no other thread pushes"),
                 },
                 Step::Drain(max) => {
                     let mut drain = consumer.drain(max);

@@ -46,7 +46,7 @@ impl<T> CancelOnDrop<T> {
 
     /// Returns a handle that does not cancel the item when it is dropped.
     pub fn keep(mut self) -> JoinHandle<T> {
-        self.handle.take().expect("it is taken when this goes")
+        self.handle.take().expect("only the drop takes it")
     }
 
     /// Waits for the item to end, as [`JoinHandle::join`] does.
@@ -72,7 +72,7 @@ impl<T> Future for CancelOnDrop<T> {
     type Output = Result<T, JoinError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let handle = self.handle.as_mut().expect("it is taken when this goes");
+        let handle = self.handle.as_mut().expect("only the drop takes it");
         Pin::new(handle).poll(context)
     }
 }

@@ -386,7 +386,7 @@ fn help_here(item: NonNull<Head>) -> bool {
 
 /// The in-flight count of an item that was cut out of its list. Drains wait until it is released.
 #[derive(Debug)]
-#[must_use = "it is waited for until it is given back"]
+#[must_use = "the waiter returns only after its release"]
 pub(crate) struct CountToRelease {
     pool: Arc<WorkerPool>,
     slot: usize,

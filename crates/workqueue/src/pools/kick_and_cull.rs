@@ -166,7 +166,7 @@ impl State {
         };
         if makes {
             let gone = self.lives.iter().position(|&life| life == Gone);
-            return vec![self.with(gone.expect("looked above"), Woken)];
+            return vec![self.with(gone.expect("checked above"), Woken)];
         }
         if !kicks {
             return vec![self];

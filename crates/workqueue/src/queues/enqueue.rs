@@ -61,7 +61,7 @@ pub(crate) struct Claimed<'a> {
 
 impl Claimed<'_> {
     /// Pushes the item. Returns its in-flight count on another pwq, to be released without locks.
-    #[must_use = "it is waited for until it is given back"]
+    #[must_use = "the waiter returns only after its release"]
     pub(crate) fn push(self) -> Option<CountToRelease> {
         self.planned.carry_out(self.work, self.home);
         self.left

@@ -534,7 +534,7 @@ pub(crate) unsafe fn counted_waker(item: NonNull<Head>) -> Waker {
 }
 
 fn item_of(data: *const ()) -> NonNull<Head> {
-    NonNull::new(data.cast_mut().cast()).expect("made from an item")
+    NonNull::new(data.cast_mut().cast()).expect("created from an item")
 }
 
 /// Fires a future's waker, without user code. Returns the item if it must be freed.
@@ -567,7 +567,7 @@ pub(crate) fn has_ended(waker: &Waker) -> bool {
 }
 
 fn item_of_waker(waker: &Waker) -> NonNull<Head> {
-    assert!(ptr::eq(waker.vtable(), &WAKER), "made by a future");
+    assert!(ptr::eq(waker.vtable(), &WAKER), "created by a future");
     item_of(waker.data())
 }
 

@@ -178,7 +178,7 @@ pub(crate) enum Until {
     Time(Arc<Timers>),
     #[cfg_attr(
         not(feature = "rcu"),
-        expect(dead_code, reason = "made for `RcuWork` alone")
+        expect(dead_code, reason = "created only for `RcuWork`")
     )]
     GracePeriod,
 }

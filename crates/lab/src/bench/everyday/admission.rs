@@ -40,7 +40,7 @@ impl OneShotPool for Bounded {
         let queued = self.0.queue().task().wait_for_capacity().try_spawn(work);
         assert!(
             queued.is_ok(),
-            "the queue is open, and this is no item of it"
+            "the queue is open, and this thread runs no item of it"
         );
     }
 }

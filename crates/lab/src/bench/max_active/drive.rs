@@ -268,13 +268,13 @@ mod tests {
             })
         };
         let fails = counted(|| ());
-        let panics = counted(|| panic!("as a test wants"));
+        let panics = counted(|| panic!("requested by the test"));
         for (body, expected) in [(fails, "no capacity"), (panics, "an item panicked")] {
             nr_run.store(0, Ordering::Relaxed);
             // Each crew has one thread, so no other item runs while one fails.
             let hire = || Ok(vec![crew::threads(1)?, crew::blocking(1)?]);
             let Err(Stop::CouldNotRun(reason)) = drive.run(hire, &body) else {
-                panic!("it says that {expected}");
+                panic!("the error is {expected}");
             };
             assert!(reason.starts_with(expected), "{reason}");
             // Each crew has run the items in flight when the 21st failed.

@@ -184,9 +184,7 @@ impl Popper<Tag> for Mailbox<Tag> {
 }
 
 fn consumer<T: mpscq::Linked>(queue: &Queue<T>) -> Consumer<'_, T> {
-    queue
-        .try_consumer()
-        .expect("a queue just made has no consumer yet")
+    queue.try_consumer().expect("a new queue has no consumer")
 }
 
 /// Treats a push in progress like an empty queue, because peers cannot distinguish the two.

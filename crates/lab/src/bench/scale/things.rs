@@ -46,7 +46,7 @@ pub fn readers(flavor: &dyn Flavor, count: usize) -> Option<Cost> {
             let thread = thread::Builder::new().stack_size(STACK);
             // Panic on failure, because readers at the barrier cannot be released.
             let started = thread.spawn_scoped(scope, reader);
-            started.expect("there is room for as many threads as there were");
+            started.expect("the registry has an entry for each thread");
         }
         are_there.wait();
         flavor.replace(0);

@@ -177,7 +177,7 @@ impl World {
     }
 
     fn unlink(&mut self) {
-        assert_ne!(self.link, Link::Nowhere, "given back twice");
+        assert_ne!(self.link, Link::Nowhere, "released twice");
         self.link = Link::Nowhere;
         self.nr_in_flight[self.home] -= 1;
     }

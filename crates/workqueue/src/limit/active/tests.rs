@@ -106,7 +106,7 @@ fn unused_share_of_a_node_moves_to_waiting_nodes() {
         assert!(seats.enter(slot % 2, slot));
     }
     assert!(!seats.enter(0, 16));
-    assert_eq!(seats.leave(1), Some(16), "node 1 wants no more");
+    assert_eq!(seats.leave(1), Some(16), "node 1 needs no more");
 }
 
 /// A slow and obvious model: a list of the threads that hold a seat.
@@ -225,7 +225,10 @@ fn flush_during_another_flush_waits_for_both_phases() {
     let two = gate.phase();
     assert!(!gate.has_helped(two), "the phase before has a helper");
     drop(Gate::leave(gate, &seats.core, 0, second));
-    assert!(!gate.has_helped(two), "the first helper came before, too");
+    assert!(
+        !gate.has_helped(two),
+        "the first helper also started earlier"
+    );
     drop(Gate::leave(gate, &seats.core, 0, first));
     assert!(gate.has_helped(one) && gate.has_helped(two));
 }

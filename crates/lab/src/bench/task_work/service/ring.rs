@@ -203,7 +203,7 @@ impl Ring {
         let Request { kind, buffer, .. } = self.connections[index]
             .request
             .take()
-            .expect("looked at just now");
+            .expect("it was checked above");
         // SAFETY: `begin` created it with `Box::into_raw`. Its request has completed, is not
         // submitted again, and was removed from its connection, so it is freed once.
         let buffer = unsafe { Box::from_raw(buffer) };
