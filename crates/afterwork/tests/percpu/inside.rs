@@ -75,6 +75,25 @@ fn reentrant_slot_access_is_rejected() {
 }
 
 #[test]
+fn an_owner_cannot_unpark_inside_its_own_slot() {
+    type Kept = RefCell<Option<percpu::Parked<'static, Vec<u32>>>>;
+    std::thread_local! {
+        static PARKED: Kept = const { RefCell::new(None) };
+    }
+    for qpw in Qpw::ALL {
+        let lists = Box::leak(Box::new(builder(qpw).build(|_| Vec::new()).unwrap()));
+        let lists: &'static Lists = lists;
+        PARKED.set(Some(lists.attach(cpu(1)).unwrap().park()));
+        let unparks = || lists.run_on(cpu(1), |_| drop(PARKED.take().unwrap().unpark()));
+        let outcome = catch_unwind(AssertUnwindSafe(unparks));
+        assert!(outcome.is_err(), "it would wait for itself");
+        // The slot has no owner, and is free.
+        drop(lists.attach(cpu(1)).unwrap());
+        lists.run_on(cpu(1), |list| assert!(list.is_empty()));
+    }
+}
+
+#[test]
 fn work_that_calls_its_own_slot_is_rejected_on_any_thread() {
     in_every_mode(|lists| {
         let inner = lists.clone();

@@ -170,3 +170,42 @@ fn closure_that_never_ran_creates_no_token() {
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
     queue.resume();
 }
+
+/// The next items have the memory of the future, and its address.
+#[test]
+fn a_destructor_leaves_no_token_to_the_next_item() {
+    let queue = queue("cancelled").max_active(1).alone();
+    let spawn = |is_last: bool| {
+        let cancels = at_drop(move || {
+            if is_last {
+                CancellationToken::current().cancel();
+            }
+        });
+        queue.spawn_async(async move {
+            let _cancels = cancels;
+            let is_cancelled = CancellationToken::current().is_cancelled();
+            if is_last {
+                pending::<()>().await;
+            }
+            is_cancelled
+        })
+    };
+    for _ in 0..10 {
+        let waits = spawn(true);
+        // With one seat, this ends after the first poll.
+        queue.spawn(|| ()).join().unwrap();
+        drop(waits);
+        for next in [(); 4].map(|()| spawn(false)) {
+            assert!(!next.join().unwrap());
+        }
+    }
+}
+
+#[test]
+fn a_long_line_of_tokens_is_dropped() {
+    let root = CancellationToken::new();
+    let leaf = (0..1_000_000).fold(root.clone(), |parent, _| parent.child());
+    assert!(!leaf.is_cancelled());
+    drop(leaf);
+    root.cancel();
+}
