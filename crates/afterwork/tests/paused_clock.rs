@@ -11,6 +11,7 @@ use std::{
 
 use afterwork::workqueue::{
     Backoff, DelayedWork, Elapsed, JoinError, MissedTickBehavior, Registry, Workqueue,
+    shutdown_in_order_async,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -120,6 +121,25 @@ fn a_timeout_ends_a_future_at_its_time_and_not_before() {
     assert!(!task.is_finished());
     registry.advance(Duration::from_nanos(1));
     assert_eq!(task.join().unwrap(), Err(Elapsed));
+}
+
+#[test]
+fn queues_that_are_shut_down_in_order_share_one_time_limit() {
+    let mut registry = Registry::for_tests().unwrap();
+    let build = |name| Workqueue::builder(name).build_in(&registry).unwrap();
+    let queues = [build("first"), build("second"), build("other")];
+    let sleep = |queue: &Workqueue, span| drop(queue.spawn_async(registry.sleep(span)));
+    sleep(&queues[0], 40 * SECOND);
+    sleep(&queues[1], 61 * SECOND);
+    let [first, second, _] = queues.clone();
+    let mut shutdown = queues[2]
+        .spawn_async(async move { shutdown_in_order_async(&[&first, &second], 60 * SECOND).await });
+    registry.advance(60 * SECOND);
+    let result = shutdown.try_join();
+    // All items end, so that no drop of a queue waits for one.
+    registry.advance(60 * SECOND);
+    let left = result.expect("it has ended").unwrap().unwrap();
+    assert_eq!((left.len(), left[0].queue.as_str()), (1, "second"));
 }
 
 #[test]

@@ -64,7 +64,7 @@ use crate::{
 /// assert_eq!(sum, 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "dropping the handle gives up the result; `spawn_detached` is cheaper"]
+#[must_use = "dropping the handle gives up the result; for a closure, `spawn_detached` is cheaper"]
 pub struct JoinHandle<T> {
     item: NonNull<Head>,
     /// The process that spawned the item.

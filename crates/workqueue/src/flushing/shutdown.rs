@@ -212,14 +212,17 @@ pub async fn shutdown_in_order_async(
         queue.inner.may_be_stopped()?;
         queue.inner.may_be_awaited()?;
     }
-    let end_ns = time::now_ns().saturating_add(nanos(timeout));
+    let mut left = timeout;
     for (place, queue) in queues.iter().enumerate() {
         queue.inner.close_in_background();
-        let left = Duration::from_nanos(end_ns.saturating_sub(time::now_ns()));
-        match queue.registry().timeout(left, queue.drain_async()).await {
+        let registry = queue.registry();
+        let start_ns = registry.now_ns();
+        match registry.timeout(left, queue.drain_async()).await {
             Ok(drained) => drained?,
             Err(_) => return Ok(cancel_rest(&queues[place..])),
         }
+        let spent_ns = registry.now_ns().saturating_sub(start_ns);
+        left = left.saturating_sub(Duration::from_nanos(spent_ns));
     }
     Ok(Vec::new())
 }

@@ -50,8 +50,9 @@ impl Backoff {
 /// of `policy`, and returns the last result.
 ///
 /// If a queue runs this future, a drain of the queue waits for it, also during a pause. Put an
-/// attempt that blocks into an item: `retry(policy, || queue.spawn(…))`. The errors are then those
-/// of a join.
+/// attempt that blocks into an item: `retry(policy, async || queue.spawn(attempt).await?)`, with an
+/// error type into which a `JoinError` converts. Add `.cancel_on_drop()` to the item, if it is to
+/// end with this future.
 ///
 /// # Panics
 ///
