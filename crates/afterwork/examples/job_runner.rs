@@ -131,7 +131,7 @@ fn failures() -> Result<(), Failure> {
     }));
     registry.advance(3 * PAUSE);
     assert!(matches!(job.join()?, Some(Err(_))));
-    let dead = tenant.dead.spawn(|dead| std::mem::take(dead)).join()?;
+    let dead = tenant.dead.spawn(std::mem::take).join()?;
     assert_eq!(dead, ["the mailbox is full"]);
     let [first, second] = [starts.recv()?, starts.recv()?];
     assert!((PAUSE / 2..=PAUSE).contains(&(second - first)));

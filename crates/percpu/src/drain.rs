@@ -13,7 +13,8 @@ use super::slot::Slot;
 use super::tally::{DRAINED, DRAINS};
 
 impl<T: Send, C: Choice> PerCpu<T, C> {
-    /// Calls `f` on the data of every CPU, online or not.
+    /// Calls `f` on the data of every CPU, online or not. To move the data out of the slots, call
+    /// [`run_on`](Self::run_on) with [`take`](std::mem::take) for each of [`cpus`](Self::cpus).
     ///
     /// # Blocking
     ///

@@ -158,7 +158,7 @@ macro_rules! pool_figures {
         counter rescued: u64, "Items that rescuers took";
         fault spawn_failed: u64, "Workers whose thread could not be created";
         fault stalls: u64, "Times that a stall of its work was reported";
-        gauge stalled_ms: u64, "Milliseconds without progress of its work at the last sample; 0 after progress";
+        gauge stalled_ms: u64, "Time without progress of its work at the last sample, milliseconds; 0 after progress";
         $($after)*
     } };
 }

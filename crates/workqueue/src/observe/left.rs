@@ -4,7 +4,8 @@ use std::fmt;
 
 /// The error of a drain that did not complete in time: the items that were left in the queue.
 ///
-/// The queue accepts items again, and the items that are left continue.
+/// After a drain, the queue accepts items again, and the items that are left continue. After a
+/// shutdown, it stays closed: see [`shutdown_timeout`](crate::Workqueue::shutdown_timeout).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct StillBusy {

@@ -127,7 +127,8 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Starts the work by `deadline` or never. If it does not start, its handle returns
-    /// [`JoinError::Expired`](crate::JoinError::Expired).
+    /// [`JoinError::Expired`](crate::JoinError::Expired). The clock is that of the queue's
+    /// [registry](crate::Registry::now).
     ///
     /// Use it for work that is useless when it is late, such as a request whose client has given
     /// up. A queue that has fallen behind catches up, because it skips expired items.

@@ -35,7 +35,8 @@ pub struct RateLimit {
 
 impl RateLimit {
     /// Creates a limit of one turn in each `period`, with bursts of up to `burst` turns. Zero
-    /// counts as one turn. The limit uses the clock of the process's registry.
+    /// counts as one turn. A `period` of zero sets no limit. The clock is that of the process's
+    /// registry.
     ///
     /// # Panics
     ///

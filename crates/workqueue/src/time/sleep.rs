@@ -147,7 +147,7 @@ impl Registry {
         Sleep::of(Owner::Other(self.clone()), at_ns)
     }
 
-    pub(super) fn now_ns(&self) -> u64 {
+    pub(crate) fn now_ns(&self) -> u64 {
         self.timers().clock.now_ns()
     }
 }
