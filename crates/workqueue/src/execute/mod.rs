@@ -4,9 +4,8 @@
 //! that a thread is in. `work.rs` has items that can be queued repeatedly, and `join.rs` items that
 //! run once. These can be cancelled by their handle (`cancel_on_drop.rs`) or in bulk
 //! (`cancel_cut.rs`), and can have a deadline (`deadline.rs`). In `wait.rs` a waiter is checked,
-//! helps on another thread if its stack is too small, and sleeps; `lend.rs` lends its seats of groups
-//! meanwhile. `block_on.rs` polls a future on
-//! the waiting thread.
+//! helps on another thread if its stack is too small, and sleeps; `lend.rs` lends its seats of
+//! groups during the sleep. `block_on.rs` polls a future on the waiting thread.
 
 pub(crate) mod block_on;
 pub(crate) mod cancel_cut;
