@@ -27,6 +27,7 @@ mod workqueue_delayed;
 mod workqueue_end;
 mod workqueue_flush;
 mod workqueue_future;
+mod workqueue_group;
 mod workqueue_item;
 mod workqueue_parts;
 mod workqueue_pool;

@@ -134,6 +134,54 @@ fn returning_thread_goes_on_though_the_group_is_full() {
     assert!(is_at_rest(&group));
 }
 
+/// Random items of four queues in a group of one or two seats. Each item waits for up to three
+/// items of later queues, which do the same.
+#[test]
+fn random_items_that_wait_for_each_other_end() {
+    fn grow(queues: Arc<[Workqueue]>, at: usize, mut seed: u64) -> u64 {
+        let mut nr_items = 1;
+        for _ in 0..seed % 4 {
+            seed = next(seed);
+            let below = at + 1 + (seed % 3) as usize;
+            if let Some(queue) = queues.get(below) {
+                let (queues, seed) = (queues.clone(), next(seed));
+                nr_items += queue
+                    .spawn(move || grow(queues, below, seed))
+                    .join()
+                    .unwrap();
+            }
+        }
+        nr_items
+    }
+    fn next(seed: u64) -> u64 {
+        let seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        seed ^ seed >> 29
+    }
+    let registry = registry("4 core");
+    for seed in 1..60 {
+        println!("seed {seed}");
+        let group = group(1 + seed as u32 % 2, &registry);
+        let queues: Arc<[_]> = (0..4)
+            .map(|at| {
+                let max_active = 1 + (next(seed + at) % 3) as u32;
+                let builder = queue("queue").max_active(max_active).group(&group);
+                builder.help(next(seed ^ at) % 2 == 0).on(&registry)
+            })
+            .collect();
+        let roots: Vec<_> = (0..8)
+            .map(|root| {
+                let (all, at) = (queues.clone(), (next(seed + root) % 2) as usize);
+                queues[at].spawn(move || grow(all, at, next(seed * 31 + root)))
+            })
+            .collect();
+        let nr_items: u64 = roots.into_iter().map(|root| root.join().unwrap()).sum();
+        group.drain_timeout(PATIENCE).unwrap();
+        let stats = group.stats();
+        assert!(is_at_rest(&group), "{stats:?}");
+        assert_eq!(stats.started + stats.helped, nr_items);
+    }
+}
+
 #[test]
 fn thread_that_blocks_keeps_its_seat() {
     let (group, first, second) = one_seat();

@@ -8,8 +8,8 @@
 //! If waits are nested, only the outermost calls the observer, because the thread is replaced only
 //! once.
 //!
-//! Workqueues register a function by [`lend_by`]: a thread that sleeps in a wait of the library lends
-//! the seats that it holds in groups of queues. In [`while_blocked`] it keeps them.
+//! Workqueues register a function by [`lend_by`]: a thread that sleeps in a wait of the library
+//! lends the seats that it holds in groups of queues. In [`while_blocked`] it keeps them.
 //!
 //! RCU registers a function by [`before_sleep`]. The function is called before each wait, nested or
 //! not, and also on workers without an item, because a grace period must not wait for a reader that

@@ -14,24 +14,54 @@
 //!   group would wait for itself. Twin `group: a waiter keeps its seats`.
 //! - *A returning thread does not wait for a seat.* Between its wait and its end an item may hold a
 //!   lock that the present holder of the seat needs, so a second wait inside of an item could
-//!   deadlock. More threads than `max_active` may therefore run for a while, at most as many as have
-//!   waited. Until the count has fallen again, no item starts. Twin `group: a returning thread asks`.
+//!   deadlock. More threads than `max_active` may therefore run for a while, at most as many as
+//!   have waited. Until the count has fallen again, no item starts. Twin `group: a returning thread
+//!   asks`.
 //!
 //! A thread that blocks otherwise, also in [`blocking`](crate::blocking), keeps its seats: a group
 //! limits the threads that use a disk or a device, and these block. The seat of the queue is never
 //! lent to another thread, as in the kernel.
 //!
-//! The runs of this stack tell which seats the thread has: each run that has a seat of its queue has
-//! one of the group, its own or that of an outer run. If a thread continues the runs of a thread
-//! that waits for it (`wait.rs`), that thread has lent its seats, so a helper acquires its own.
+//! The runs on this stack show which seats the thread has: each run that has a seat of its queue
+//! has one of the group, its own or that of an outer run. If a thread continues the runs of a
+//! thread that waits for it (`wait.rs`), that thread has lent its seats, so a helper acquires its
+//! own.
 
-use sync::twin;
+use std::cell::Cell;
 
-use super::run::own_homes;
+use base::internal::wake::report;
+use sync::{
+    fork::{self, Handler},
+    twin,
+};
+
+use super::run::{self, depth};
 use crate::pools::{
     pwq::{Pwq, WaitingPwq},
     seats::HelperSeats,
 };
+
+sync::thread_local! {
+    /// Number of runs on this stack that began before this process was forked. Their seats are
+    /// those of the parent.
+    static NR_OF_PARENT: Cell<u32> = Cell::new(0)
+}
+
+static HANDLER: Handler = Handler {
+    child: || NR_OF_PARENT.with(|nr_runs| nr_runs.set(depth())),
+    ..Handler::IDLE
+};
+
+/// Makes all threads lend their seats of groups.
+pub(crate) fn begin() {
+    fork::register(&HANDLER);
+    report::lend_by(lend);
+}
+
+/// Calls `visit` with the home of each run on this stack that has a seat of it.
+fn own_homes(visit: impl FnMut(&Pwq)) {
+    run::own_homes(NR_OF_PARENT.with(Cell::get), visit);
+}
 
 /// Acquires the seats of a helper of an item of `home`. `lent` is `true` if an outer run of the
 /// queue on this thread lends its seat.
@@ -45,7 +75,7 @@ pub(crate) fn try_help(home: &Pwq, lent: bool) -> Option<HelperSeats> {
 }
 
 /// Releases this thread's seats of groups if it `lends` them, and otherwise takes them again.
-pub(crate) fn lend(lends: bool) {
+fn lend(lends: bool) {
     if twin::armed("group: a waiter keeps its seats") {
         return;
     }

@@ -660,16 +660,16 @@ pub(crate) fn runs_in_group(group: &GroupGate) -> bool {
 }
 
 /// Calls `visit` with the pwq of each run on this thread's own stack that has a seat, innermost
-/// first.
-pub(super) fn own_homes(mut visit: impl FnMut(&Pwq)) {
+/// first, except the `nr_outer` outermost runs.
+pub(super) fn own_homes(nr_outer: u32, mut visit: impl FnMut(&Pwq)) {
     inside(|frame| {
         // SAFETY: as in `is_of`.
         let home = unsafe { frame.home.as_ref() };
-        if let Some(home) = home.filter(|_| frame.has_seat && frame.depth > 0) {
+        if let Some(home) = home.filter(|_| frame.has_seat && frame.depth > nr_outer) {
             visit(home);
         }
         // The outer runs belong to a thread that waits for this one, or there are none.
-        frame.depth == 0
+        frame.depth <= nr_outer
     });
 }
 

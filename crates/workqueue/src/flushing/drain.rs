@@ -291,8 +291,9 @@ impl Inner {
         }
     }
 
-    /// Makes one pass, which a drain of a group makes over all queues. If no item is in flight, returns the total number of adopted and helped
-    /// items. Otherwise ensures that `settled` notifies its waiters.
+    /// Makes one pass, which a drain of a group makes over all queues. If no item is in flight,
+    /// returns the total number of adopted and helped items. Otherwise ensures that `settled`
+    /// notifies its waiters.
     pub(super) fn read_pass(&self, pass: Pass) -> Option<u64> {
         // Only this counter and the gate count an item that a helper took back from an injector.
         let nr_helped = self.core.nr_helped.load(Ordering::Relaxed) + self.plan.lock().nr_helped();

@@ -5,18 +5,21 @@
 //! A drain of a group closes all its queues, and waits for one after the other. Items of one queue
 //! may queue items on a queue that was drained before. When all have been drained once, the drain
 //! therefore checks all of them as the drain of one queue checks its pools (`drain.rs`): two passes
-//! over all queues must find nothing in flight, and count the same number of items in each queue. A
-//! queue that joins during the two passes is checked, too. Twin `group drain: overlooks who joins`.
+//! over all queues must find nothing in flight, and count the same number of items in each queue.
+//! Twin `group drain: checks each queue once`.
 //!
-//! A queue may be destroyed meanwhile, because the drain has no handle of it. Its pwqs are then
-//! gone, and it counts as drained.
+//! A queue that joins during the drain is closed before its builder has a handle. If an item of the
+//! group builds it, that item delays the drain until the queue has joined.
+//!
+//! A queue may be destroyed during the drain, because the drain has no handle of it. Its pwqs are
+//! then gone, and it counts as drained.
 //!
 //! # Cancelling
 //!
 //! `execute/cancel_cut.rs` has the order of a cancel, which holds here for the items of all queues:
-//! first all are taken, then all end, then wakers are called and closures dropped. A destructor that
-//! waits for an item of another queue of the group thus finds that it has ended. Twin
-//! `group cancel: tells before all are taken`.
+//! first all are taken, then all end, then wakers are called and closures dropped. A destructor
+//! that waits for an item of another queue of the group thus finds that it has ended. Twin `group
+//! cancel: notifies before all are taken`.
 
 use std::time::Duration;
 
@@ -134,7 +137,7 @@ impl Group {
         let mut nr_items = 0;
         for queue in &queues {
             queue.take_items(&mut cancelled);
-            if twin::armed("group cancel: tells before all are taken") {
+            if twin::armed("group cancel: notifies before all are taken") {
                 let part = std::mem::take(&mut cancelled);
                 nr_items += part.nr_items();
                 part.end().run();
@@ -157,7 +160,7 @@ impl GroupInner {
                     return false;
                 }
             }
-            if self.is_drained() {
+            if twin::armed("group drain: checks each queue once") || self.is_drained() {
                 return true;
             }
         }
@@ -166,19 +169,14 @@ impl GroupInner {
     /// Returns `true` if no item of any queue is queued or running.
     fn is_drained(&self) -> bool {
         loop {
-            let nr_joined = self.nr_joined();
             let queues = self.queues();
             let read_pass = |pass| -> Option<Vec<u64>> {
                 queues.iter().map(|queue| queue.read_pass(pass)).collect()
             };
             match (read_pass(Pass::First), read_pass(Pass::Second)) {
-                (Some(first), Some(second)) if first == second => {}
-                (Some(_), Some(_)) => continue,
+                (Some(first), Some(second)) if first == second => return true,
+                (Some(_), Some(_)) => {}
                 _ => return false,
-            }
-            let overlooks = twin::armed("group drain: overlooks who joins");
-            if self.nr_joined() == nr_joined || overlooks {
-                return true;
             }
         }
     }

@@ -52,7 +52,8 @@ pub(crate) struct QueueCore {
     pub(crate) has_lanes: AtomicBool,
     /// The queue's shares of its pools' CPU time; 0 if not set. Written under the plan's lock.
     pub(crate) shares: AtomicU32,
-    /// The queue's last turn at the gate of its group, guarded by the lock of the gate's wait queue.
+    /// The queue's last turn at the gate of its group, guarded by the lock of the gate's wait
+    /// queue.
     pub(crate) turn: AtomicU64,
     /// I: set if its items never sleep; each pod then has one thread for them.
     pub(crate) bh: bool,

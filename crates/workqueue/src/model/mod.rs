@@ -15,7 +15,7 @@ use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::Topology;
 
 use super::{
-    JoinHandle, Registry, Work, Workqueue, execute::join::joinable,
+    Group, JoinHandle, Registry, Work, Workqueue, execute::join::joinable,
     manage::manager_loop::ManagerLoop, pools::manager::Manager, pools::policy::Census,
     pools::pool::WorkerPool, queues::expiry::StartBefore, queues::future::task,
 };
@@ -231,6 +231,13 @@ impl Workqueue {
         };
         home.push(item);
         handle
+    }
+}
+
+impl Group {
+    /// Begins a drain, which lasts until the result is dropped.
+    pub fn begin_drain(&self) -> impl Drop + '_ {
+        self.inner.while_draining()
     }
 }
 

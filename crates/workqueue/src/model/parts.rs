@@ -165,6 +165,19 @@ impl Gates {
         }
     }
 
+    /// Returns the same seats, as those of a group, for one of its queues.
+    pub fn of_queue(&self) -> Self {
+        Self {
+            core: Arc::new(QueueCore::new("queue", None)),
+            ..self.clone()
+        }
+    }
+
+    /// Acquires a seat, or adds pwq `slot` to the wait queue in the turn of its queue.
+    pub fn enter_in_turn(&self, slot: usize) -> bool {
+        self.gate.enter_in_turn(&self.core.turn, || slot)
+    }
+
     /// Acquires a seat if one is free.
     pub fn try_enter(&self) -> bool {
         self.gate.try_enter(self.node)

@@ -3,13 +3,13 @@
 //!
 //! # The protocol
 //!
-//! Each gate works as `limit/active.rs` describes. A pwq *climbs* from the gate of its queue to that
-//! of its group, and holds the queue's seat while it waits for one of the group:
+//! Each gate works as `limit/active.rs` describes. A pwq *climbs* from the gate of its queue to
+//! that of its group, and holds the queue's seat while it waits for one of the group:
 //!
 //! ```text
 //! climb:  enter the queue's gate, or wait there with nothing;
 //!         enter the group's gate, or wait there with the queue's seat;  ready
-//! passed: a pwq that gets a seat of its queue climbs on;  one that gets a seat of its group is ready
+//! passed: a pwq that gets a seat of its queue climbs on;  one that gets one of its group is ready
 //! leave:  the group's seat, then the queue's, which keeps the pwq
 //! help:   try the group, then the queue;  if the queue has no seat, leave the group.  Never wait
 //! ```
@@ -25,15 +25,15 @@
 //!
 //! The items of a waiting pwq may be cancelled. At its queue's gate it holds nothing. If it gets
 //! that seat, it does not climb, and passes the seat on. At the group's gate it holds a seat that
-//! delays the queue's drain, which may have nothing else to wait for. The check of a drain therefore
-//! withdraws it ([`WorkerPool::is_drained`]). If it gets the group's seat first, a worker finds it
-//! without items and leaves both gates.
+//! delays the queue's drain, which may have nothing else to wait for. The check of a drain
+//! therefore withdraws it ([`WorkerPool::is_drained`]). If it gets the group's seat first, a worker
+//! finds it without items and leaves both gates.
 //!
 //! # Rescuers
 //!
-//! A queue with a rescuer must make progress although no worker can be started, and the seats of its
-//! group may be held by pwqs that wait for a worker. Its rescuer therefore takes a seat of the group
-//! even if none is free.
+//! A queue with a rescuer must make progress although no worker can be started, and the seats of
+//! its group may be held by pwqs that wait for a worker. Its rescuer therefore takes a seat of the
+//! group even if none is free.
 //!
 //! # Lending
 //!

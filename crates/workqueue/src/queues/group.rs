@@ -2,8 +2,8 @@
 //!
 //! # The protocol
 //!
-//! The ceiling of a group is a gate, as that of a queue; `pools/seats.rs` says how a pwq gets a seat
-//! of both. A pause and a drain concern each queue of the group. They make their change in the
+//! The ceiling of a group is a gate, as that of a queue; `pools/seats.rs` says how a pwq gets a
+//! seat of both. A pause and a drain concern each queue of the group. They make their change in the
 //! group first, and then in each member. A new member does the opposite:
 //!
 //! ```text
@@ -13,14 +13,14 @@
 //! ```
 //!
 //! If the copy of a pause comes before the addition, the joiner finds `paused`. Otherwise the pause
-//! finds the joiner. Twin `group: a pause overlooks who joins`.
+//! finds the joiner. Twins `group: a pause overlooks who joins` and `group drain: overlooks who
+//! joins`.
 //!
-//! A queue that ends ignores the pauses of its group, as it ignores its own, because the thread that
-//! drops its last handle waits for its items.
+//! A queue that ends ignores the pauses of its group, as it ignores its own, because the thread
+//! that drops its last handle waits for its items.
 
 use std::fmt;
 
-use base::internal::wake::report;
 use sync::{
     Mutex,
     atomic::{AtomicBool, Ordering},
@@ -31,7 +31,7 @@ use sync::{
 
 use super::{queue::Inner, registry::Registry};
 use crate::{
-    execute::{lend::lend, run::runs_in_group},
+    execute::{lend, run::runs_in_group},
     limit::active::Gate,
     pools::{pwq::WaitingPwq, seats::GroupGate},
     route::{
@@ -123,8 +123,6 @@ struct Members {
     queues: Queues<Inner>,
     /// The number of drains in progress.
     nr_drains: u32,
-    /// The number of queues that ever joined.
-    nr_joined: u64,
 }
 
 /// A drain of a group in progress. Until it is dropped, also by unwinding, the queues reject items
@@ -221,7 +219,7 @@ impl GroupBuilder {
         // Loom's models of whole queues use no seat caches.
         let nr_cpus = registry.topology().allowed().len() as u32;
         let stocks_for = if cfg!(loom) { 0 } else { nr_cpus };
-        report::lend_by(lend);
+        lend::begin();
         let group = Arc::new(GroupInner {
             name: self.name.into(),
             gate: Arc::new(Gate::new(UNLIMITED, 1, &[], stocks_for)),
@@ -254,8 +252,8 @@ impl Group {
 
     /// Changes how many threads run items of the group at once; `None` removes the ceiling.
     ///
-    /// A higher ceiling starts more items at once. With a lower one, running items and local batches
-    /// continue.
+    /// A higher ceiling starts more items at once. With a lower one, seats that are in use are kept
+    /// until the end of their batches.
     ///
     /// # Blocking
     ///
@@ -292,9 +290,9 @@ impl Group {
     /// Starts no items of the group's queues until [`resume`](Self::resume). Returns `true` if the
     /// group was not paused.
     ///
-    /// Each queue is paused as by [`Workqueue::pause`](crate::Workqueue::pause), also one that joins
-    /// the group later. A queue that was paused by itself stays paused when the group is resumed.
-    /// Destroying a queue or dropping its last handle resumes that queue.
+    /// Each queue is paused as by [`Workqueue::pause`](crate::Workqueue::pause), also one that
+    /// joins the group later. A queue that was paused by itself stays paused when the group is
+    /// resumed. Destroying a queue or dropping its last handle resumes that queue.
     ///
     /// # Blocking
     ///
@@ -378,7 +376,6 @@ impl GroupInner {
     pub(super) fn add(&self, queue: &Arc<Inner>) {
         let mut members = self.members.lock();
         members.queues.add(Arc::<Inner>::downgrade(queue));
-        members.nr_joined += 1;
         if members.nr_drains > 0 && !twin::armed("group drain: overlooks who joins") {
             queue.closed.set_group_drains(true);
         }
@@ -396,11 +393,6 @@ impl GroupInner {
     /// Returns the queues of the group. Drop them with no lock held.
     pub(crate) fn queues(&self) -> Vec<Arc<Inner>> {
         self.members.lock().queues.all()
-    }
-
-    /// Returns the number of queues that ever joined.
-    pub(crate) fn nr_joined(&self) -> u64 {
-        self.members.lock().nr_joined
     }
 
     /// Closes all queues, also those that join later, to items from outside of the group.

@@ -5,12 +5,11 @@
 //! closures and futures (`future.rs`), and `spawn_all.rs` many closures. `task.rs` queues work with
 //! options: within a capacity (`admission.rs`), with a deadline (`expiry.rs`), ahead of other items
 //! (`urgent.rs`), with a handle that only cancels (`cancel_handle.rs`). `strand.rs` runs closures
-//! one after the other, with a state. `weak.rs` has weak handles. `shares.rs` sets CPU shares. `group.rs` has
-//! groups of queues.
-//! `reroute.rs` changes the routes of a queue in use. `registry.rs` owns the shared pools and the
-//! timers (`timers.rs`, in a `wheel.rs`) that queue items later and wake tasks (`sleeps.rs`), by
-//! its `clock.rs`. `end.rs` has the protocol that destroys a queue. `describe.rs` collects
-//! statistics.
+//! one after the other, with a state. `weak.rs` has weak handles. `shares.rs` sets CPU shares.
+//! `group.rs` has groups of queues. `reroute.rs` changes the routes of a queue in use.
+//! `registry.rs` owns the shared pools and the timers (`timers.rs`, in a `wheel.rs`) that queue
+//! items later and wake tasks (`sleeps.rs`), by its `clock.rs`. `end.rs` has the protocol that
+//! destroys a queue. `describe.rs` collects statistics.
 
 // The pages of `Workqueue` and `TaskOptions` list their methods in the order of these lines.
 

@@ -106,7 +106,8 @@ impl QueueReport {
     }
 }
 
-/// The counters of a group, and the sums of its present queues. They are not all read at one moment.
+/// The counters of a group, and the sums of its present queues. They are not all read at one
+/// moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct GroupStats {

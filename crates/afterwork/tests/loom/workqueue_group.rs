@@ -1,0 +1,378 @@
+//! Groups: the seats of two gates, lending them, and pauses, drains and cancels beside other threads.
+
+use std::{sync::Arc, time::Duration};
+
+use afterwork::workqueue::{
+    Builder, Group, JoinError, Workqueue,
+    model::{Gates, Machine},
+};
+use loom::sync::Mutex;
+use sync::twin::must_fail;
+
+use crate::support::{Barred, Plain, bounded, exhaustive, machine, plain, spawn, wind_up};
+
+fn group_of(max_active: u32, machine: &Machine) -> Group {
+    let builder = Group::builder("group").max_active(max_active);
+    builder.build_in(machine.registry()).unwrap()
+}
+
+fn build(builder: Builder, group: &Group, machine: &Machine) -> Workqueue {
+    builder.group(group).build_in(machine.registry()).unwrap()
+}
+
+/// Creates a group of one seat and two of its queues, whose joiners do not help, with two workers.
+fn one_seat() -> (Machine, Group, [Workqueue; 2]) {
+    let machine = machine(2, 2);
+    let group = group_of(1, &machine);
+    let queues = [(); 2].map(|()| build(plain(), &group, &machine));
+    machine.start_workers(2);
+    (machine, group, queues)
+}
+
+/// Drops two queues at the end of a model, without exploring their destruction.
+fn end([first, second]: [Workqueue; 2]) {
+    wind_up(first);
+    drop(second);
+}
+
+/// A queue with three pwqs and then one with a single pwq wait for a group. They take turns.
+fn take_turns() {
+    let group = Gates::new(1);
+    let (many, single) = (group.of_queue(), group.of_queue());
+    assert!(many.enter_in_turn(0));
+    assert!((1..4).all(|slot| !many.enter_in_turn(slot)));
+    assert!(!single.enter_in_turn(10));
+    assert_eq!([many.leave(), many.leave()], [Some(1), Some(10)]);
+    // It has saved up no turns, and waits for one of the other queue.
+    assert!(!single.enter_in_turn(11));
+    let rest = std::iter::from_fn(|| many.leave());
+    assert_eq!(rest.collect::<Vec<_>>(), [2, 11, 3]);
+    assert_eq!(group.nr_active(), 0);
+}
+
+#[test]
+fn queues_of_a_full_group_take_turns() {
+    exhaustive(take_turns);
+}
+
+#[test]
+fn turns_of_pwqs_instead_of_queues_are_found() {
+    must_fail("group: pwqs take turns", || exhaustive(take_turns));
+}
+
+/// One queue waits at its own gate, because it was paused. It is resumed while an item of the other
+/// one has the seat of the group, or waits for it. The items never run at the same time.
+fn both_climb() {
+    let (_machine, _group, [first, second]) = one_seat();
+    let plain = Arc::new(Plain::default());
+    let item = |value| {
+        let plain = plain.clone();
+        move || plain.set(value)
+    };
+    first.pause();
+    let of_first = first.spawn(item(1));
+    let of_second = second.spawn(item(2));
+    let resumer = spawn({
+        let first = first.clone();
+        move || first.resume()
+    });
+    of_second.join().unwrap();
+    of_first.join().unwrap();
+    resumer.join().unwrap();
+    end([first, second]);
+}
+
+#[test]
+fn items_of_two_queues_share_one_seat_and_both_run() {
+    bounded(1, both_climb);
+}
+
+#[test]
+fn a_seat_that_is_passed_on_must_climb() {
+    must_fail("group: a passed seat does not climb", || {
+        bounded(1, both_climb);
+    });
+}
+
+#[test]
+fn waiting_for_a_seat_of_a_group_needs_a_second_check() {
+    must_fail("active: no second check", || bounded(1, both_climb));
+}
+
+/// The item of a queue is cancelled while the queue waits for a seat of its full group. The queue is
+/// drained, although the group stays full. If the flag is set, the queue waits at its own gate, and
+/// gets a seat there during the drain.
+fn drained_in_a_full_group(is_paused: bool) {
+    let (machine, _group, [first, second]) = one_seat();
+    let outside = plain().build_in(machine.registry()).unwrap();
+    let (started, may_end) = (Arc::new(Barred::default()), Arc::new(Barred::default()));
+    first
+        .spawn_detached({
+            let (started, may_end) = (started.clone(), may_end.clone());
+            move || {
+                started.open();
+                may_end.pass();
+            }
+        })
+        .unwrap();
+    started.pass();
+    if is_paused {
+        second.pause();
+    }
+    let mut handle = second.spawn(|| ());
+    // A worker sets the item above aside before it runs this one.
+    let is_aside = Arc::new(Barred::default());
+    outside
+        .spawn_detached({
+            let is_aside = is_aside.clone();
+            move || is_aside.open()
+        })
+        .unwrap();
+    is_aside.pass();
+    handle.cancel();
+    // Removes the tombstone.
+    assert_eq!(second.stats().nr_inactive, 0);
+    let resumer = is_paused.then(|| {
+        let second = second.clone();
+        spawn(move || second.resume())
+    });
+    second.drain().unwrap();
+    may_end.open();
+    resumer.map(|it| it.join().unwrap());
+    end([first, second]);
+    drop(outside);
+}
+
+#[test]
+fn queue_without_items_leaves_the_wait_for_its_group() {
+    bounded(1, || drained_in_a_full_group(false));
+    bounded(1, || drained_in_a_full_group(true));
+}
+
+#[test]
+fn an_emptied_queue_must_return_its_own_seat() {
+    must_fail("group: an emptied pwq keeps its seat", || {
+        bounded(1, || drained_in_a_full_group(false));
+    });
+}
+
+#[test]
+fn an_emptied_queue_must_not_climb() {
+    must_fail("group: an emptied pwq climbs", || {
+        bounded(1, || drained_in_a_full_group(true));
+    });
+}
+
+/// A joiner finds a seat of the group and none of the queue, whose item waits for another queue.
+fn refused_helper() {
+    let machine = machine(2, 2);
+    let group = group_of(2, &machine);
+    let narrow = Workqueue::builder("narrow").max_active(1);
+    let (narrow, other) = (
+        build(narrow, &group, &machine),
+        build(plain(), &group, &machine),
+    );
+    machine.start_workers(2);
+    let (started, may_end) = (Arc::new(Barred::default()), Arc::new(Barred::default()));
+    narrow
+        .spawn_detached({
+            let (started, may_end) = (started.clone(), may_end.clone());
+            move || {
+                started.open();
+                may_end.pass();
+            }
+        })
+        .unwrap();
+    started.pass();
+    let handle = narrow.spawn(|| 7);
+    other.spawn_detached(move || may_end.open()).unwrap();
+    assert_eq!(handle.join().unwrap(), 7);
+    end([narrow, other]);
+}
+
+#[test]
+fn helper_that_is_refused_keeps_no_seat_of_the_group() {
+    bounded(1, refused_helper);
+}
+
+#[test]
+fn a_refused_helper_must_leave_the_group() {
+    must_fail("group: a refused helper keeps its seat", || {
+        bounded(1, refused_helper);
+    });
+}
+
+/// An item waits for one of another queue of its group. Meanwhile a third item gets the only seat,
+/// and blocks until the first has returned from its wait.
+fn lends_and_comes_back() {
+    let (_machine, group, [first, second]) = one_seat();
+    let may_end = Arc::new(Barred::default());
+    let outer = first.spawn({
+        let second = second.clone();
+        move || {
+            let inner = second.spawn(|| 7);
+            let after = second.spawn({
+                let may_end = may_end.clone();
+                move || may_end.pass()
+            });
+            let seven = inner.join().unwrap();
+            may_end.open();
+            after.join().unwrap();
+            seven
+        }
+    });
+    assert_eq!(outer.join().unwrap(), 7);
+    first.drain().unwrap();
+    second.drain().unwrap();
+    assert_eq!(group.stats().nr_active, 0);
+    end([first, second]);
+}
+
+#[test]
+fn waiting_item_lends_its_seat_and_goes_on_at_once() {
+    bounded(1, lends_and_comes_back);
+}
+
+#[test]
+fn a_waiting_item_must_lend_its_seat() {
+    must_fail("group: a waiter keeps its seats", || {
+        bounded(1, lends_and_comes_back);
+    });
+}
+
+#[test]
+fn a_returning_item_must_not_wait_for_a_seat() {
+    must_fail("group: a returning thread asks", || {
+        bounded(1, lends_and_comes_back);
+    });
+}
+
+#[test]
+fn a_returning_item_must_count_once() {
+    must_fail("group: a returning thread counts twice", || {
+        bounded(1, lends_and_comes_back);
+    });
+}
+
+/// A queue joins while its group is paused by another thread.
+fn joins_beside_a_pause() {
+    let machine = machine(1, 1);
+    let group = group_of(1, &machine);
+    let pauser = spawn({
+        let group = group.clone();
+        move || group.pause()
+    });
+    let queue = build(plain(), &group, &machine);
+    machine.start_workers(1);
+    pauser.join().unwrap();
+    // A lock, because a resume need not publish this thread's earlier writes.
+    let is_paused = Arc::new(Mutex::new(true));
+    let after = queue.spawn({
+        let is_paused = is_paused.clone();
+        move || *is_paused.lock().unwrap()
+    });
+    *is_paused.lock().unwrap() = false;
+    group.resume();
+    assert!(!after.join().unwrap());
+    wind_up(queue);
+}
+
+#[test]
+fn pause_holds_for_a_queue_that_joins() {
+    bounded(2, joins_beside_a_pause);
+}
+
+#[test]
+fn a_pause_must_reach_joining_queues() {
+    must_fail("group: a pause overlooks who joins", || {
+        bounded(2, joins_beside_a_pause);
+    });
+}
+
+/// A queue joins while another thread begins to drain the group.
+fn joins_beside_a_drain() {
+    let machine = machine(1, 1);
+    let group = group_of(1, &machine);
+    let builder = spawn({
+        let (group, registry) = (group.clone(), machine.registry().clone());
+        move || plain().group(&group).build_in(&registry).unwrap()
+    });
+    let drain = group.begin_drain();
+    let queue = builder.join().unwrap();
+    assert!(queue.try_spawn(|| ()).is_err(), "open during a drain");
+    drop(drain);
+    wind_up(queue);
+}
+
+#[test]
+fn drain_closes_a_queue_that_joins() {
+    bounded(2, joins_beside_a_drain);
+}
+
+#[test]
+fn a_drain_must_close_joining_queues() {
+    must_fail("group drain: overlooks who joins", || {
+        bounded(2, joins_beside_a_drain);
+    });
+}
+
+/// An item of the last queue queues one on the first, which may have been drained before.
+fn drain_of_a_chain() {
+    let (_machine, group, [first, second]) = one_seat();
+    let plain = Arc::new(Plain::default());
+    second
+        .spawn_detached({
+            let (first, plain) = (first.clone(), plain.clone());
+            move || {
+                first.spawn_detached(move || plain.set(1)).unwrap();
+            }
+        })
+        .unwrap();
+    group.drain_timeout(Duration::MAX).unwrap();
+    assert_eq!(plain.get(), 1);
+    end([first, second]);
+}
+
+#[test]
+fn drain_waits_for_items_that_pass_between_queues() {
+    bounded(1, drain_of_a_chain);
+}
+
+#[test]
+fn a_drain_must_check_all_queues_again() {
+    must_fail("group drain: checks each queue once", || {
+        bounded(1, drain_of_a_chain);
+    });
+}
+
+/// The destructor of a cancelled closure waits for a cancelled item of another queue.
+fn cancel_with_a_destructor_that_waits() {
+    struct Joins(Option<afterwork::workqueue::JoinHandle<()>>);
+    impl Drop for Joins {
+        fn drop(&mut self) {
+            let outcome = self.0.take().map(|handle| handle.join());
+            assert!(matches!(outcome, Some(Err(JoinError::Cancelled))));
+        }
+    }
+    let machine = machine(1, 1);
+    let group = group_of(1, &machine);
+    let queues = [(); 2].map(|()| build(plain(), &group, &machine));
+    machine.pretend_busy(true);
+    group.pause();
+    let joins = Joins(Some(queues[1].spawn(|| ())));
+    queues[0].spawn_detached(move || drop(joins)).unwrap();
+    assert_eq!(group.cancel_all(), 2);
+    end(queues);
+}
+
+#[test]
+fn cancel_ends_the_items_of_all_queues_before_it_drops_one() {
+    bounded(1, cancel_with_a_destructor_that_waits);
+}
+
+#[test]
+fn a_cancel_must_take_the_items_of_all_queues_first() {
+    must_fail("group cancel: notifies before all are taken", || {
+        bounded(1, cancel_with_a_destructor_that_waits);
+    });
+}
