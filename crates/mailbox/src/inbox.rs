@@ -119,8 +119,8 @@ impl<T> Inbox<T> {
     /// Appends a block that was [started](Blank::start).
     #[inline(always)]
     pub(super) fn push(&self, lane: Lane, block: NonNull<Block<T>>) {
-        // SAFETY: 1, 2: `start` gave up the handle, and no other thread knows the block. 3: `self` is
-        // in the allocation that owner and posters share, and is freed after the last of them.
+        // SAFETY: 1, 2: `start` gave up the handle, and no other thread knows the block. 3: `self`
+        // is in the allocation that owner and posters share, and is freed after the last of them.
         unsafe { self.queue(lane).push(block) };
     }
 

@@ -210,10 +210,7 @@ fn threads_that_come_and_go_hold_nothing_up() {
 
 #[test]
 fn threads_that_come_and_go_leave_no_memory_behind() {
-    let test = "gp::threads_that_come_and_go_leave_no_memory_behind";
-    if crate::env::alone(test, "").is_some() {
-        return;
-    }
+    run_alone!("");
     let domain = &rcu::srcu::Domain::new();
     let come_and_go = |nr_threads: usize| {
         for _ in 0..nr_threads / 20 {
