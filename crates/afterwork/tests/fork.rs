@@ -87,6 +87,13 @@ fn message_of(body: impl FnOnce()) -> String {
         .unwrap()
 }
 
+/// Asserts that `body` panics because something of the parent is used.
+fn refused(body: impl FnOnce()) {
+    let message = message_of(body);
+    let is_named = message.contains("before the process was forked");
+    assert!(is_named, "{message}");
+}
+
 #[test]
 fn a_child_reads_waits_and_runs_callbacks_of_its_own() {
     let _alone = alone();
@@ -311,16 +318,9 @@ fn domain_of_the_parent_panics_and_one_of_the_child_works() {
     in_child(|| {
         // Reading works in any case.
         drop(domain.read());
-        for refused in [
-            message_of(|| domain.synchronize()),
-            message_of(|| domain.call(|| ())),
-            message_of(|| domain.barrier()),
-        ] {
-            assert!(
-                refused.contains("before the process was forked"),
-                "{refused}"
-            );
-        }
+        refused(|| domain.synchronize());
+        refused(|| domain.call(|| ()));
+        refused(|| domain.barrier());
         use_srcu(&Domain::new());
     });
     use_srcu(&domain);
@@ -464,24 +464,15 @@ fn queue_of_the_parent_panics_and_one_of_the_child_works() {
     use_queue(system);
     in_child(|| {
         let work = Work::new(|| ());
-        for refused in [
-            message_of(|| assert!(queue.enqueue(&work))),
-            message_of(|| drop(queue.spawn(|| ()))),
-            message_of(|| drop(system.spawn_detached(|| ()))),
-            message_of(|| queue.flush().unwrap()),
-            message_of(|| queue.drain().unwrap()),
-            message_of(|| queue.drain_timeout(Duration::ZERO).unwrap()),
-            message_of(|| {
-                _ = pin!(queue.drain_async()).poll(&mut Context::from_waker(Waker::noop()))
-            }),
-            message_of(|| _ = queue.cancel_all()),
-            message_of(|| queue.clone().shutdown_background()),
-        ] {
-            assert!(
-                refused.contains("before the process was forked"),
-                "{refused}"
-            );
-        }
+        refused(|| assert!(queue.enqueue(&work)));
+        refused(|| drop(queue.spawn(|| ())));
+        refused(|| drop(system.spawn_detached(|| ())));
+        refused(|| queue.flush().unwrap());
+        refused(|| queue.drain().unwrap());
+        refused(|| queue.drain_timeout(Duration::ZERO).unwrap());
+        refused(|| _ = pin!(queue.drain_async()).poll(&mut Context::from_waker(Waker::noop())));
+        refused(|| _ = queue.cancel_all());
+        refused(|| queue.clone().shutdown_background());
         // These calls do not wait.
         drop(queue.clone());
         queue.clone().close_in_background();
@@ -508,11 +499,7 @@ fn an_item_of_the_parent_is_not_waited_for_in_the_child() {
         // SAFETY: this process exits without dropping the originals.
         let (runs, ended) = unsafe { std::ptr::read(last.0) }.unwrap();
         assert_eq!(ended.join().unwrap(), 7);
-        let refused = message_of(|| drop(runs.join()));
-        assert!(
-            refused.contains("before the process was forked"),
-            "{refused}"
-        );
+        refused(|| drop(runs.join()));
     });
     drop(done);
     let (runs, ended) = both.take().unwrap();
@@ -532,11 +519,7 @@ fn join_timeout_in_a_child_does_not_wait_for_a_parents_item() {
         // SAFETY: this process exits without dropping the original.
         let handle = unsafe { std::ptr::read(handle.0) }.unwrap();
         let mut handle = handle;
-        let refused = message_of(|| drop(handle.join_timeout(HOUR)));
-        assert!(
-            refused.contains("before the process was forked"),
-            "{refused}"
-        );
+        refused(|| drop(handle.join_timeout(HOUR)));
     });
     queue.resume();
     assert_eq!(spawned.take().unwrap().join().unwrap(), 7);
@@ -577,18 +560,11 @@ fn rejected_call_in_a_child_changes_nothing() {
     work.disable();
     assert!(queue.enqueue_after(&delayed, Duration::from_secs(3600)));
     in_child(|| {
-        let is_refused = |attempt: &dyn Fn()| {
-            let message = message_of(attempt);
-            assert!(
-                message.contains("before the process was forked"),
-                "{message}"
-            );
-        };
         assert!(work.enable());
-        is_refused(&|| _ = queue.enqueue(&work));
+        refused(|| _ = queue.enqueue(&work));
         assert!(!work.busy().pending);
-        is_refused(&|| _ = queue.reschedule(&delayed, Duration::ZERO));
-        is_refused(&|| _ = delayed.flush());
+        refused(|| _ = queue.reschedule(&delayed, Duration::ZERO));
+        refused(|| _ = delayed.flush());
         assert!(delayed.is_pending());
     });
 }
@@ -627,23 +603,16 @@ fn items_of_the_parent_do_not_run_in_a_child_with_own_queues() {
         use_queue(&made);
         for work in [runs, waits] {
             assert!(!work.cancel() && work.is_busy());
-            for refused in [
-                message_of(|| _ = made.enqueue(work)),
-                message_of(|| _ = made.enqueue_all(std::slice::from_ref(work))),
-                message_of(|| _ = work.flush()),
-            ] {
-                assert!(refused.contains("in use before"), "{refused}");
-            }
+            refused(|| _ = made.enqueue(work));
+            refused(|| _ = made.enqueue_all(std::slice::from_ref(work)));
+            refused(|| _ = work.flush());
         }
-        let refused = message_of(|| _ = runs.cancel_sync());
-        assert!(refused.contains("in use before"), "{refused}");
+        refused(|| _ = runs.cancel_sync());
         assert!(!waits.cancel_sync());
         assert!(!armed.cancel() && !armed.disable() && armed.is_pending());
-        let refused = message_of(|| _ = made.enqueue_after(armed, HOUR));
-        assert!(refused.contains("in use before"), "{refused}");
+        refused(|| _ = made.enqueue_after(armed, HOUR));
         assert!(!spawned.cancel() && !spawned.is_finished());
-        let refused = message_of(|| _ = spawned.join());
-        assert!(refused.contains("in use before"), "{refused}");
+        refused(|| _ = spawned.join());
         // An item that was idle at the fork belongs to the child.
         assert!(made.enqueue_after(idle, Duration::ZERO));
         assert!(idle.flush().is_ok() && !idle.is_pending());

@@ -199,6 +199,14 @@ fn registry(params: Params) -> Registry {
     Registry::new(Topology::synthetic("1 core").unwrap(), params).unwrap()
 }
 
+/// Returns a registry, and a queue on it whose items run on workers only.
+fn unhelped(name: &str) -> (Registry, Workqueue) {
+    let registry = registry(Params::default());
+    let queue = Workqueue::builder(name).help(false);
+    let queue = queue.build_in(&registry).unwrap();
+    (registry, queue)
+}
+
 /// The only worker of a registry and its rescuer, each blocked in an item until released.
 struct Held {
     busy: Workqueue,
@@ -248,10 +256,8 @@ fn events_of_an_item_are_in_order_for_all_kinds_and_threads() {
     ends(|| {
         let registry = registry(Params::default());
         let queue = |name, help| {
-            Workqueue::builder(name)
-                .help(help)
-                .build_in(&registry)
-                .unwrap()
+            let builder = Workqueue::builder(name).help(help);
+            builder.build_in(&registry).unwrap()
         };
         queue("by a worker", false).enqueue(&Work::new(|| ()));
         let helped = queue("by its joiner", true);
@@ -260,24 +266,17 @@ fn events_of_an_item_are_in_order_for_all_kinds_and_threads() {
         helped.enqueue(&item);
         let queued = events_of("by its joiner");
         assert_eq!(steps(&queued), ["queue_work"]);
+        assert_eq!(queued[0].fields["message"], "a work item is queued");
         item.flush().unwrap();
         only_worker.let_go(&registry);
         queue("a closure", true).spawn(|| ()).join().unwrap();
         queue("detached", true).spawn_detached(|| ()).unwrap();
-        queue("a future", true)
-            .spawn_async(async {})
-            .join()
-            .unwrap();
+        let future = queue("a future", true).spawn_async(async {});
+        future.join().unwrap();
         queue("a chain", false).enqueue_all(&[Work::new(|| ())]);
         drop(helped);
-        for name in [
-            "by a worker",
-            "by its joiner",
-            "a closure",
-            "detached",
-            "a future",
-            "a chain",
-        ] {
+        let kinds = ["by a worker", "by its joiner", "a closure", "detached"];
+        for name in kinds.into_iter().chain(["a future", "a chain"]) {
             let recorded = events_of(name);
             assert_eq!(steps(&recorded), ALL_STEPS, "{name}");
             for one in &recorded {
@@ -285,23 +284,9 @@ fn events_of_an_item_are_in_order_for_all_kinds_and_threads() {
                 let func = &one.fields["func"];
                 assert!(func.contains("events_of_an_item"), "{name}: {func}");
                 assert_eq!(one.fields["pool"], recorded[0].fields["pool"]);
+                assert!(one.fields.contains_key("message"), "{name}");
             }
         }
-    });
-}
-
-#[test]
-fn events_carry_a_message() {
-    ends(|| {
-        let registry = registry(Params::default());
-        let queue = Workqueue::builder("messages").build_in(&registry).unwrap();
-        queue.spawn(|| ()).join().unwrap();
-        drop(queue);
-        let recorded = events_of("messages");
-        assert!(
-            !recorded.is_empty() && recorded.iter().all(|it| it.fields.contains_key("message"))
-        );
-        assert_eq!(recorded[0].fields["message"], "a work item is queued");
     });
 }
 
@@ -313,10 +298,7 @@ fn span_of_the_enqueuer_follows_all_kinds_of_work() {
         let (queue, helps) = (build(false).unwrap(), build(true).unwrap());
         let (send, seen) = mpsc::channel();
         let send_span = move || send.send(present()).unwrap();
-        let work = {
-            let send_span = send_span.clone();
-            Work::new(send_span)
-        };
+        let work = Work::new(send_span.clone());
         let request = tracing::span!(target: "afterwork::test", tracing::Level::INFO, "request");
         let mut handles = Vec::new();
         request.in_scope(|| {
@@ -372,9 +354,7 @@ fn span_of_the_enqueuer_follows_all_kinds_of_work() {
 #[test]
 fn span_of_an_item_that_never_runs_is_closed() {
     ends(|| {
-        let registry = registry(Params::default());
-        let queue = Workqueue::builder("never").help(false);
-        let queue = queue.build_in(&registry).unwrap();
+        let (_registry, queue) = unhelped("never");
         queue.pause();
         let span = tracing::span!(target: "afterwork::test", tracing::Level::INFO, "never");
         let works = [(); 2].map(|()| Work::new(|| ()));
@@ -400,9 +380,7 @@ fn span_of_an_item_that_never_runs_is_closed() {
 #[test]
 fn the_span_of_an_item_of_c_that_is_taken_back_is_closed() {
     ends(|| {
-        let registry = registry(Params::default());
-        let queue = Workqueue::builder("taken back").help(false);
-        let queue = queue.build_in(&registry).unwrap();
+        let (_registry, queue) = unhelped("taken back");
         queue.pause();
         let span = tracing::span!(target: "afterwork::test", tracing::Level::INFO, "raw");
         unsafe extern "C-unwind" fn nothing(_: *mut RawWork) {}
@@ -435,9 +413,7 @@ fn the_span_of_an_item_of_c_that_is_taken_back_is_closed() {
 #[test]
 fn revived_item_emits_a_second_queue_event() {
     ends(|| {
-        let registry = registry(Params::default());
-        let queue = Workqueue::builder("revived").help(false);
-        let queue = queue.build_in(&registry).unwrap();
+        let (_registry, queue) = unhelped("revived");
         queue.pause();
         let item = Work::new(|| ());
         assert!(queue.enqueue(&item) && item.cancel() && queue.enqueue(&item));
@@ -511,7 +487,7 @@ const DEEDS: [Deed; 5] = [
 fn at_each_deed(
     how: &str,
     event: &'static str,
-    build: fn(&str, &Registry) -> Workqueue,
+    build: Build,
     uses: impl Fn(Workqueue, &Registry) + Clone + Send + 'static,
 ) {
     for (deed, act) in DEEDS {
@@ -544,33 +520,40 @@ fn ordered(name: &str, registry: &Registry) -> Workqueue {
     queue.build_in(registry).unwrap()
 }
 
+type Build = fn(&str, &Registry) -> Workqueue;
+const BUILDS: [(&str, Build); 2] = [("plain", plain), ("in order", ordered)];
+
 #[test]
 fn a_subscriber_may_stop_the_queue_that_a_timer_queues_on() {
-    for (how, build) in [
-        ("by a timer", plain as fn(&str, &Registry) -> _),
-        ("in order, by a timer", ordered),
-    ] {
-        at_each_deed(how, "queue_work", build, |queue, registry| {
-            let work = DelayedWork::new(|| ());
-            queue.enqueue_after(&work, Duration::from_millis(1));
-            drop(queue);
-            block_on(registry.sleep(Duration::from_millis(10)));
-        });
+    for (how, build) in BUILDS {
+        at_each_deed(
+            &format!("{how}, by a timer"),
+            "queue_work",
+            build,
+            |queue, registry| {
+                let work = DelayedWork::new(|| ());
+                queue.enqueue_after(&work, Duration::from_millis(1));
+                drop(queue);
+                block_on(registry.sleep(Duration::from_millis(10)));
+            },
+        );
     }
 }
 
 #[test]
 fn a_subscriber_may_stop_the_queue_of_flushed_delayed_work() {
-    for (how, build) in [
-        ("by a flush", plain as fn(&str, &Registry) -> _),
-        ("in order, by a flush", ordered),
-    ] {
-        at_each_deed(how, "queue_work", build, |queue, _| {
-            let work = DelayedWork::new(|| ());
-            queue.enqueue_after(&work, Duration::from_secs(3600));
-            drop(queue);
-            work.flush().unwrap();
-        });
+    for (how, build) in BUILDS {
+        at_each_deed(
+            &format!("{how}, by a flush"),
+            "queue_work",
+            build,
+            |queue, _| {
+                let work = DelayedWork::new(|| ());
+                queue.enqueue_after(&work, Duration::from_secs(3600));
+                drop(queue);
+                work.flush().unwrap();
+            },
+        );
     }
 }
 
@@ -595,10 +578,7 @@ fn a_subscriber_may_stop_an_ordered_queue_at_each_enqueue() {
 #[test]
 fn subscriber_may_stop_a_queue_at_each_transition_of_an_item() {
     for event in ["activate_work", "execute_start", "execute_end"] {
-        for (how, build) in [
-            ("by a worker", plain as fn(&str, &Registry) -> _),
-            ("in order, by a worker", ordered),
-        ] {
+        for (how, build) in BUILDS {
             at_each_deed(&format!("{how}, {event}"), event, build, |queue, _| {
                 queue.spawn_detached(|| ()).unwrap();
                 drop(queue);
@@ -627,14 +607,7 @@ fn items_of_an_ordered_queue_run_in_the_span_that_queued_them() {
         let (send, seen) = mpsc::channel();
         let send_span = move || send.send(present()).unwrap();
         let span = tracing::trace_span!(target: "afterwork::test", "around");
-        let works: Vec<_> = (0..2)
-            .map(|_| {
-                Work::new({
-                    let send_span = send_span.clone();
-                    move || send_span()
-                })
-            })
-            .collect();
+        let works = [(); 2].map(|()| Work::new(send_span.clone()));
         span.in_scope(|| {
             queue.enqueue_all(&works);
             queue.spawn_detached(send_span.clone()).unwrap();
@@ -652,7 +625,7 @@ fn items_of_an_ordered_queue_run_in_the_span_that_queued_them() {
 fn a_subscriber_that_panics_costs_no_worker_and_no_item() {
     ends(|| {
         let registry = registry(Params::default());
-        let queue = Workqueue::builder("panics").build_in(&registry).unwrap();
+        let queue = plain("panics", &registry);
         assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
         queue.spawn_detached(|| ()).unwrap();
         queue.drain().unwrap();
@@ -717,9 +690,7 @@ fn watchdog_reports_emit_events() {
 #[test]
 fn item_that_would_wait_for_itself_emits_an_event() {
     ends(|| {
-        let registry = registry(Params::default());
-        let queue = Workqueue::builder("own").help(false);
-        let queue = queue.build_in(&registry).unwrap();
+        let (_registry, queue) = unhelped("own");
         let own = queue.clone();
         queue
             .spawn(move || own.flush().unwrap_err())

@@ -113,18 +113,18 @@ mod tests {
     const V1: &str =
         "35 31 0:32 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n";
 
-    fn quota_of(files: &[(&str, &str)]) -> Option<String> {
+    fn quota_of(files: &[(&str, &str)]) -> String {
         let quota = quota(machine(files).path()).unwrap();
-        quota.map(|quota| quota.to_string())
+        quota.map_or("none".into(), |quota| quota.to_string())
     }
 
     #[test]
     fn missing_file_is_no_quota() {
-        assert_eq!(quota_of(&[]), None);
+        assert_eq!(quota_of(&[]), "none");
         let here = [("proc/self/cgroup", "0::/a\n"), ("proc/self/mountinfo", V2)];
-        assert_eq!(quota_of(&here), None);
+        assert_eq!(quota_of(&here), "none");
         let unlimited = ("sys/fs/cgroup/a/cpu.max", "max 100000\n");
-        assert_eq!(quota_of(&[&here[..], &[unlimited]].concat()), None);
+        assert_eq!(quota_of(&[&here[..], &[unlimited]].concat()), "none");
     }
 
     #[test]
@@ -173,10 +173,10 @@ mod tests {
         let period_us = "sys/fs/cgroup/cpu,cpuacct/docker/1/cpu.cfs_period_us";
         let parent_us = "sys/fs/cgroup/cpu,cpuacct/docker/cpu.cfs_quota_us";
         let with = |more: &[(&str, &str)]| quota_of(&[&here, more].concat());
-        assert_eq!(with(&[(quota_us, "-1\n"), (period_us, "100000\n")]), None);
-        assert_eq!(with(&[(quota_us, "300000\n")]), None, "no period");
+        assert_eq!(with(&[(quota_us, "-1\n"), (period_us, "100000\n")]), "none");
+        assert_eq!(with(&[(quota_us, "300000\n")]), "none", "no period");
         let one = [(quota_us, "300000\n"), (period_us, "100000\n")];
-        assert_eq!(with(&one).as_deref(), Some("3 CPUs"));
+        assert_eq!(with(&one), "3 CPUs");
         let parent = [
             (parent_us, "100000\n"),
             (
@@ -184,15 +184,9 @@ mod tests {
                 "100000\n",
             ),
         ];
-        assert_eq!(
-            with(&[&one[..], &parent].concat()).as_deref(),
-            Some("1 CPU")
-        );
+        assert_eq!(with(&[&one[..], &parent].concat()), "1 CPU");
         let unified = ("sys/fs/cgroup/unified/docker/1/cpu.max", "50000 100000");
-        assert_eq!(
-            with(&[&one[..], &[unified]].concat()).as_deref(),
-            Some("0.5 CPUs")
-        );
+        assert_eq!(with(&[&one[..], &[unified]].concat()), "0.5 CPUs");
     }
 
     #[test]
@@ -200,40 +194,23 @@ mod tests {
         let root = machine(&[("proc/self/cgroup", "0::/\n"), ("proc/self/mountinfo", V2)]);
         let path = root.path().join("sys/fs/cgroup/cpu.max");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        for (text, expected) in [
-            (
-                "",
-                "cpu.max:1:1: expected a quota or max in microseconds, found the end",
-            ),
-            (
-                "max",
-                "cpu.max:1:4: expected a period in microseconds, found the end",
-            ),
-            (
-                "min 100000",
-                "cpu.max:1:4: expected a quota or max in microseconds, found",
-            ),
-            (
-                "0 100000",
-                "cpu.max:1:1: expected a quota or max in microseconds, found \"0\"",
-            ),
-            (
-                "100000 0",
-                "cpu.max:1:8: expected a period in microseconds, found \"0\"",
-            ),
-            (
-                "-1 100000",
-                "cpu.max:1:1: expected a quota or max in microseconds, found",
-            ),
-            ("1 2 3", "cpu.max:1:5: expected the end, found \"3\""),
-            (
-                "99999999999999999999 1",
-                "cpu.max:1:1: expected a quota or max in microseconds",
-            ),
-        ] {
+        // The text, the place and the expectation.
+        let cases = r#"
+             | 1:1: expected a quota or max in microseconds, found the end
+            max | 1:4: expected a period in microseconds, found the end
+            min 100000 | 1:4: expected a quota or max in microseconds, found
+            0 100000 | 1:1: expected a quota or max in microseconds, found "0"
+            100000 0 | 1:8: expected a period in microseconds, found "0"
+            -1 100000 | 1:1: expected a quota or max in microseconds, found
+            1 2 3 | 1:5: expected the end, found "3"
+            99999999999999999999 1 | 1:1: expected a quota or max in microseconds
+        "#;
+        for case in cases.trim_matches(['\n', ' ']).lines() {
+            let (text, expected) = case.split_once(" | ").unwrap_or(("", &case[2..]));
+            let (text, expected) = (text.trim_start(), format!("cpu.max:{expected}"));
             fs::write(&path, text).unwrap();
             let error = quota(root.path()).unwrap_err().to_string();
-            assert!(error.contains(expected), "{text:?}: {error}");
+            assert!(error.contains(&expected), "{text:?}: {error}");
         }
     }
 

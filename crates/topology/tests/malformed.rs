@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use afterwork_topology::{Error, Topology, save_snapshot};
+use afterwork_topology::{CpuSet, Error, Topology, save_snapshot};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -110,9 +110,19 @@ fn file_that_is_not_text_is_named_with_the_byte_offset() {
 #[test]
 fn file_too_long_to_be_true_is_not_read_to_its_end() {
     let path = "devices/system/cpu/online";
-    let text = " ".repeat((4 << 20) + 10);
-    let expected = format!("{path}:1:4194305: expected the end within 4194304 bytes, found more");
-    assert_eq!(complaint_about(path, text.as_bytes()), expected);
+    let long = vec![b' '; (4 << 20) + 10];
+    for (text, expected) in [
+        (
+            &b"0-1\xff\n"[..],
+            "1:4: expected text in UTF-8, found byte 0xff",
+        ),
+        (
+            &long,
+            "1:4194305: expected the end within 4194304 bytes, found more",
+        ),
+    ] {
+        assert_eq!(complaint_about(path, text), format!("{path}:{expected}"));
+    }
 }
 
 #[test]
@@ -127,42 +137,34 @@ fn files_that_contradict_each_other_are_named() {
     );
 }
 
-#[test]
-fn nothing_allowed_is_an_error_that_names_both_sets() {
+/// Removes a file or folder of a valid machine, and returns the error.
+fn complaint_without(path: &str) -> String {
     let root = machine();
-    write(root.path(), "allowed", b"2-3\n");
-    assert_eq!(
-        complaint(root.path()),
-        "no CPU is both online (0-1) and allowed (2-3)"
-    );
+    let target = root.path().join(path);
+    match target.is_dir() {
+        true => fs::remove_dir_all(target).unwrap(),
+        false => fs::remove_file(target).unwrap(),
+    }
+    complaint(root.path())
 }
 
 #[test]
-fn online_cpu_without_topology_is_named() {
-    let root = machine();
-    fs::remove_dir_all(root.path().join("devices/system/cpu/cpu1/topology")).unwrap();
-    let expected = "devices/system/cpu/cpu1/topology: \
-                    CPU 1 is online and has neither core_cpus_list nor thread_siblings_list";
-    assert_eq!(complaint(root.path()), expected);
-}
-
-#[test]
-fn empty_tree_names_the_file_that_is_needed() {
-    let root = tempfile::tempdir().unwrap();
+fn missing_file_or_cpu_is_named() {
+    let allowed = complaint_about("allowed", b"2-3\n");
+    assert_eq!(allowed, "no CPU is both online (0-1) and allowed (2-3)");
+    let topology = "devices/system/cpu/cpu1/topology";
+    let expected = "CPU 1 is online and has neither core_cpus_list nor thread_siblings_list";
     assert_eq!(
-        complaint(root.path()),
-        "devices/system/cpu/online: there is no such file"
+        complaint_without(topology),
+        format!("{topology}: {expected}")
     );
-}
-
-#[test]
-fn node_without_its_list_is_named() {
-    let root = machine();
-    fs::remove_file(root.path().join("devices/system/node/node0/cpulist")).unwrap();
-    assert_eq!(
-        complaint(root.path()),
-        "devices/system/node/node0/cpulist: there is no such file"
-    );
+    let none = "there is no such file";
+    for path in [
+        "devices/system/cpu/online",
+        "devices/system/node/node0/cpulist",
+    ] {
+        assert_eq!(complaint_without(path), format!("{path}: {none}"));
+    }
 }
 
 /// Permissions would not work, because many containers run tests as root.
@@ -198,118 +200,62 @@ fn unreadable_file_or_directory_is_named() {
     spoilt("allowed", loop_of_links);
 }
 
-/// A defect of a tree, a function that creates it, and a part of the expected result.
-type Odd = (&'static str, fn(&Path), &'static str);
-
 /// Trees that no machine has, but that a container, a driver or an attacker may present.
 #[test]
 fn odd_tree_ends_in_an_answer_or_in_one_line() {
-    fn cpus(root: &Path, online: &str, cpus: impl IntoIterator<Item = u32>) {
-        write(root, "devices/system/cpu/online", online.as_bytes());
-        for cpu in cpus {
-            let list = format!("devices/system/cpu/cpu{cpu}/topology/core_cpus_list");
-            write(root, &list, cpu.to_string().as_bytes());
-        }
-    }
-    const FAR: &str = "0,5-6,1030,16383";
-    let trees: [Odd; 12] = [
-        (
-            "holes",
-            |root| cpus(root, FAR, [0, 5, 6, 1030, 16383]),
-            "5 of 5 online, 5 cores, 1 caches, 0 nodes",
-        ),
-        (
-            "many possible",
-            |root| {
-                cpus(root, "0-1", 0..2);
-                write(root, "devices/system/cpu/possible", b"0-16383");
-            },
-            "2 of 16384 online, 2 cores, 1 caches, 0 nodes",
-        ),
-        (
-            "many CPUs",
-            |root| cpus(root, "0-127", 0..128),
-            "128 of 128 online, 128 cores, 1 caches, 0 nodes",
-        ),
-        (
-            "one too many",
-            |root| cpus(root, "0-16384", []),
-            "from 0 to 16383",
-        ),
-        (
-            "caches without end",
-            |root| {
-                cpus(root, "0-1", 0..2);
-                symlink(".", root.join("devices/system/cpu/cpu0/cache")).unwrap();
-            },
-            "2 of 2 online, 2 cores, 1 caches, 0 nodes",
-        ),
-        (
-            "offline siblings",
-            |root| {
-                cpus(root, "0-1", 0..2);
-                let list = "devices/system/cpu/cpu0/topology/core_cpus_list";
-                write(root, list, b"0-9");
-            },
-            "2 of 2 online, 1 cores, 1 caches, 0 nodes",
-        ),
-        (
-            "siblings in a circle",
-            |root| {
-                cpus(root, "0-2", []);
-                for (cpu, list) in ["0-1", "1-2", "0,2"].into_iter().enumerate() {
-                    let path = format!("devices/system/cpu/cpu{cpu}/topology/core_cpus_list");
-                    write(root, &path, list.as_bytes());
-                }
-            },
-            "3 of 3 online, 2 cores, 1 caches, 0 nodes",
-        ),
-        (
-            "a node past all numbers",
-            |root| {
-                cpus(root, "0-1", 0..2);
-                let node = format!("devices/system/node/node{}/cpulist", u32::MAX);
-                write(root, &node, b"0");
-                write(root, "devices/system/node/node7/cpulist", b"1");
-            },
-            "2 of 2 online, 2 cores, 2 caches, 2 nodes",
-        ),
-        (
-            "nodes without CPUs",
-            |root| {
-                cpus(root, "0-1", 0..2);
-                for node in 0..100 {
-                    let list = format!("devices/system/node/node{node}/cpulist");
-                    write(root, &list, b"\n");
-                }
-            },
-            "2 of 2 online, 2 cores, 1 caches, 100 nodes",
-        ),
-        (
-            "a package that is not known and one too far",
-            |root| {
-                cpus(root, "0-1", 0..2);
-                for (cpu, package) in ["-1", "99999999999"].into_iter().enumerate() {
-                    let path = format!("devices/system/cpu/cpu{cpu}/topology/physical_package_id");
-                    write(root, &path, package.as_bytes());
-                }
-            },
-            "cpu1/topology/physical_package_id:1:1: expected",
-        ),
-        (
-            "ends of lines from elsewhere",
-            |root| cpus(root, "0-1\r\n", 0..2),
-            "2 of 2 online, 2 cores, 1 caches, 0 nodes",
-        ),
-        (
-            "a space that is none",
-            |root| cpus(root, "0\u{a0}-1", 0..2),
-            "cpu/online:1:3: expected",
-        ),
-    ];
-    for (what, spoil, expected) in trees {
+    let nodes = |nodes: [u32; 2]| nodes.map(|it| format!("../node/node{it}/cpulist"));
+    let [far, near] = nodes([u32::MAX, 7]);
+    let empty_nodes: String = (0..100)
+        .map(|node| format!(" ../node/node{node}/cpulist="))
+        .collect();
+    // The defect, the online CPUs, the CPUs with a core of their own, other files with their texts,
+    // and a part of the result. Paths begin in the folder of CPUs.
+    let trees = format!(
+        r#"
+        holes | 0,5-6,1030,16383 | 0,5-6,1030,16383 | | 5 of 5 online, 5 cores, 1 caches, 0 nodes
+        many possible | 0-1 | 0-1 | possible=0-16383 | 2 of 16384 online, 2 cores, 1 caches, 0 nodes
+        many CPUs | 0-127 | 0-127 | | 128 of 128 online, 128 cores, 1 caches, 0 nodes
+        one too many | 0-16384 | | | from 0 to 16383
+        caches without end | 0-1 | 0-1 | cpu0/cache>. | 2 of 2 online, 2 cores, 1 caches, 0 nodes
+        offline siblings | 0-1 | 0-1 | cpu0/topology/core_cpus_list=0-9 | 2 of 2 online, 1 cores, 1 caches, 0 nodes
+        siblings in a circle | 0-2 | | cpu0/topology/core_cpus_list=0-1 cpu1/topology/core_cpus_list=1-2 cpu2/topology/core_cpus_list=0,2 | 3 of 3 online, 2 cores, 1 caches, 0 nodes
+        a node past all numbers | 0-1 | 0-1 | {far}=0 {near}=1 | 2 of 2 online, 2 cores, 2 caches, 2 nodes
+        nodes without CPUs | 0-1 | 0-1 |{empty_nodes} | 2 of 2 online, 2 cores, 1 caches, 100 nodes
+        an unknown package and one too far | 0-1 | 0-1 | cpu0/topology/physical_package_id=-1 cpu1/topology/physical_package_id=99999999999 | cpu1/topology/physical_package_id:1:1: expected
+        ends of lines from elsewhere | 0-1\r\n | 0-1 | | 2 of 2 online, 2 cores, 1 caches, 0 nodes
+        a space that is none | 0\u00a0-1 | 0-1 | | cpu/online:1:3: expected
+        "#
+    );
+    for tree in trees.trim().lines() {
+        let parts: Vec<_> = tree.trim().split(" |").map(str::trim).collect();
+        let [what, online, cpus, files, expected] = parts[..] else {
+            panic!("{tree}");
+        };
         let root = tempfile::tempdir().unwrap();
-        spoil(root.path());
+        let put = |path: &str, text: &str| {
+            let text = text.replace("\\r\\n", "\r\n").replace("\\u00a0", "\u{a0}");
+            write(
+                root.path(),
+                &format!("devices/system/cpu/{path}"),
+                text.as_bytes(),
+            );
+        };
+        put("online", online);
+        for cpu in &cpus.parse::<CpuSet>().unwrap() {
+            put(
+                &format!("cpu{cpu}/topology/core_cpus_list"),
+                &cpu.to_string(),
+            );
+        }
+        for file in files.split_whitespace() {
+            match (file.split_once('='), file.split_once('>')) {
+                (Some((path, text)), _) => put(path, text),
+                (_, link) => {
+                    let (path, target) = link.expect(file);
+                    symlink(target, root.path().join("devices/system/cpu").join(path)).unwrap();
+                }
+            }
+        }
         let said = match Topology::from_sysfs(root.path()) {
             Ok(machine) => format!(
                 "{} of {} online, {} cores, {} caches, {} nodes",

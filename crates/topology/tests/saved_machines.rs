@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use afterwork_topology::{
-    AffinityScope, CpuId, LlcSource, Quirk, ShardParams, Topology, save_snapshot,
+    AffinityScope, CpuId, LlcSource, Pods, Quirk, ShardParams, Topology, save_snapshot,
 };
 
 fn dir(machine: &str) -> PathBuf {
@@ -21,8 +21,19 @@ fn load(machine: &str) -> Topology {
 }
 
 fn pods(topology: &Topology, scope: AffinityScope) -> Vec<String> {
-    let pods = topology.pods(scope, &ShardParams::default());
+    cpus_of(&topology.pods(scope, &ShardParams::default()))
+}
+
+fn cpus_of(pods: &Pods) -> Vec<String> {
     pods.iter().map(|pod| pod.cpus.to_string()).collect()
+}
+
+/// Returns the cache shards of `size` cores.
+fn shards(topology: &Topology, size: usize) -> Pods {
+    let params = ShardParams {
+        cache_shard_size: size,
+    };
+    topology.pods(AffinityScope::CacheShard, &params)
 }
 
 /// Returns the number of pods of each scope, from the finest to the coarsest.
@@ -36,13 +47,8 @@ fn files_under(dir: &Path, root: &Path, files: &mut BTreeMap<String, String>) {
         if path.is_dir() {
             files_under(&path, root, files);
         } else {
-            let name = path
-                .strip_prefix(root)
-                .unwrap()
-                .to_str()
-                .unwrap()
-                .to_owned();
-            files.insert(name, fs::read_to_string(&path).unwrap());
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap();
+            files.insert(name.to_owned(), fs::read_to_string(&path).unwrap());
         }
     }
 }
@@ -74,7 +80,7 @@ fn every_saved_machine_is_in_the_table() {
 fn every_saved_machine_is_partitioned_and_nests() {
     for machine in machines::all() {
         let topology = load(machine.name);
-        let mut finer: Option<afterwork_topology::Pods> = None;
+        let mut finer: Option<Pods> = None;
         for scope in AffinityScope::ALL {
             let pods = topology.pods(scope, &ShardParams::default());
             let total: usize = pods.iter().map(|pod| pod.cpus.len()).sum();
@@ -142,19 +148,9 @@ fn xeon_with_sub_numa_clusters_cuts_its_caches_by_node() {
     let system = topology.pods(AffinityScope::System, &ShardParams::default());
     assert_eq!(system.pod(0).node, None);
 
-    let of_three = topology.pods(
-        AffinityScope::CacheShard,
-        &ShardParams {
-            cache_shard_size: 3,
-        },
-    );
-    let shards: Vec<String> = of_three
-        .iter()
-        .take(3)
-        .map(|pod| pod.cpus.to_string())
-        .collect();
+    let of_three = cpus_of(&shards(&topology, 3));
     assert_eq!(of_three.len(), 4 * 3);
-    assert_eq!(shards, ["0-2,32-34", "3,8-9,35,40-41", "4-6,36-38"]);
+    assert_eq!(of_three[..3], ["0-2,32-34", "3,8-9,35,40-41", "4-6,36-38"]);
 }
 
 #[test]
@@ -222,15 +218,9 @@ fn offline_cpus_are_possible_and_in_no_pod() {
 fn seventy_two_cores_under_one_cache_make_nine_shards_of_eight() {
     let topology = load("grace-72");
     assert_eq!(nr_pods(&topology), [72, 72, 9, 1, 1, 1]);
-    let shards = topology.pods(AffinityScope::CacheShard, &ShardParams::default());
-    assert!(shards.iter().all(|pod| pod.cpus.len() == 8));
-    let whole = topology.pods(
-        AffinityScope::CacheShard,
-        &ShardParams {
-            cache_shard_size: 0,
-        },
-    );
-    assert_eq!(whole.len(), 1);
+    let of_eight = topology.pods(AffinityScope::CacheShard, &ShardParams::default());
+    assert!(of_eight.iter().all(|pod| pod.cpus.len() == 8));
+    assert_eq!(shards(&topology, 0).len(), 1);
     let memory_only = &topology.nodes()[1];
     assert!((memory_only.id, memory_only.cpus.is_empty()) == (1, true));
 }

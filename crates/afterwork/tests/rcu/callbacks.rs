@@ -1,6 +1,5 @@
 //! Callbacks: each runs once, in order, after its grace period.
 
-use crate::env;
 use crate::*;
 
 /// Serializes tests that count callbacks or check their threads: all tests share the callbacks.
@@ -14,21 +13,14 @@ pub fn alone() -> MutexGuard<'static, ()> {
 
 #[test]
 fn barrier_waits_for_all_callbacks_of_all_threads() {
-    let nr_run = Arc::new(AtomicUsize::new(0));
+    let run = Run::default();
     thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| {
-                for _ in 0..1000 {
-                    let nr_run = nr_run.clone();
-                    rcu::call(move || {
-                        nr_run.fetch_add(1, Ordering::Relaxed);
-                    });
-                }
-            });
+            scope.spawn(|| (0..1000).for_each(|_| rcu::call(run.callback())));
         }
     });
     rcu::barrier();
-    assert_eq!(nr_run.load(Ordering::Relaxed), 4000);
+    assert_eq!(run.nr(), 4000);
     rcu::barrier();
 }
 
@@ -99,11 +91,7 @@ fn callbacks_of_an_exiting_thread_run() {
     struct Last;
     impl Drop for Last {
         fn drop(&mut self) {
-            for _ in 0..3 {
-                rcu::call(|| {
-                    NR_RUN.fetch_add(1, Ordering::Relaxed);
-                });
-            }
+            (0..3).for_each(|_| rcu::call(|| _ = NR_RUN.fetch_add(1, Ordering::Relaxed)));
         }
     }
     thread_local!(static LAST: Last = const { Last });
@@ -125,20 +113,17 @@ fn callbacks_of_an_exiting_thread_run() {
 #[test]
 fn a_panic_in_a_callback_loses_no_other() {
     // Runs in its own process: the executor of another test may panic late and be counted here.
-    let test = "callbacks::a_panic_in_a_callback_loses_no_other";
-    if env::alone(test, "").is_some() {
-        return;
-    }
-    let nr_run = Arc::new(AtomicUsize::new(0));
+    run_alone!("");
+    let run = Run::default();
     for number in 0..10 {
-        let nr_run = nr_run.clone();
+        let count = run.callback();
         rcu::call(move || {
             assert!(number % 3 != 0, "on purpose");
-            nr_run.fetch_add(1, Ordering::Relaxed);
+            count();
         });
     }
     rcu::barrier();
-    assert_eq!(nr_run.load(Ordering::Relaxed), 6);
+    assert_eq!(run.nr(), 6);
     assert_eq!(rcu::nr_panicked(), 4);
 }
 
@@ -186,16 +171,13 @@ fn batches_run_where_the_user_wants() {
             }
         }
     })));
-    let nr_run = Arc::new(AtomicUsize::new(0));
+    let run = Run::default();
     for _ in 0..4 {
-        let nr_run = nr_run.clone();
-        rcu::call(move || {
-            nr_run.fetch_add(1, Ordering::Relaxed);
-        });
+        rcu::call(run.callback());
         rcu::barrier();
     }
     rcu::run_callbacks_on(None);
-    assert_eq!(nr_run.load(Ordering::Relaxed), 4);
+    assert_eq!(run.nr(), 4);
     assert!(nr_batches.load(Ordering::Relaxed) >= 4);
 }
 
@@ -204,31 +186,26 @@ fn panic_of_a_batch_runner_loses_no_callback() {
     let _alone = alone();
     let before = rcu::nr_panicked();
     rcu::run_callbacks_on(Some(Box::new(|_| panic!("on purpose"))));
-    let nr_run = Arc::new(AtomicUsize::new(0));
+    let run = Run::default();
     for _ in 0..2 {
-        let nr_run = nr_run.clone();
-        rcu::call(move || {
-            nr_run.fetch_add(1, Ordering::Relaxed);
-        });
+        rcu::call(run.callback());
         rcu::barrier();
     }
     rcu::run_callbacks_on(None);
-    assert_eq!(nr_run.load(Ordering::Relaxed), 2);
+    assert_eq!(run.nr(), 2);
     assert!(rcu::nr_panicked() > before);
 }
 
 #[test]
 fn deferred_drop_happens_once() {
-    struct Counted(Arc<AtomicUsize>);
+    struct Counted(Run);
     impl Drop for Counted {
         fn drop(&mut self) {
-            self.0.fetch_add(1, Ordering::Relaxed);
+            self.0.callback()();
         }
     }
-    let nr_dropped = Arc::new(AtomicUsize::new(0));
-    for _ in 0..100 {
-        rcu::call_drop(Counted(nr_dropped.clone()));
-    }
+    let dropped = Run::default();
+    (0..100).for_each(|_| rcu::call_drop(Counted(dropped.clone())));
     rcu::barrier();
-    assert_eq!(nr_dropped.load(Ordering::Relaxed), 100);
+    assert_eq!(dropped.nr(), 100);
 }

@@ -7,8 +7,13 @@ use crate::*;
 /// Set in a process that was started to run one test.
 const ALONE: &str = "AFTERWORK_TEST_ALONE";
 
-/// Runs `test` in its own process with the tunables `text`. Returns `None` in that process.
-pub fn alone(test: &str, text: &str) -> Option<Output> {
+/// Runs a test in its own process with the tunables `text`. Returns `None` in that process.
+/// `inside` is the path of a function in the test.
+pub fn alone(inside: &str, text: &str) -> Option<Output> {
+    let test = inside
+        .split_once("::")
+        .and_then(|it| it.1.rsplit_once("::"));
+    let test = test.unwrap().0;
     if env::var(ALONE).as_deref() == Ok(test) {
         return None;
     }
@@ -45,8 +50,7 @@ fn environment_configures_grace_periods() {
 
 #[test]
 fn a_wrong_strict_environment_is_reported_and_changes_nothing() {
-    let test = "env::a_wrong_strict_environment_is_reported_and_changes_nothing";
-    if let Some(output) = alone(test, "strict,rcu.stall_timeout=77,rcu.bost=off") {
+    if let Some(output) = alone!("strict,rcu.stall_timeout=77,rcu.bost=off") {
         let stderr = String::from_utf8(output.stderr).unwrap();
         let expected = "unknown key \"rcu.bost\"; did you mean rcu.boost?";
         assert_eq!(stderr.matches(expected).count(), 1, "{stderr}");
@@ -59,8 +63,7 @@ fn a_wrong_strict_environment_is_reported_and_changes_nothing() {
 
 #[test]
 fn a_wrong_environment_is_reported_once_and_the_rest_counts() {
-    let test = "env::a_wrong_environment_is_reported_once_and_the_rest_counts";
-    if let Some(output) = alone(test, "rcu.stall_timeout=77,rcu.bost=off") {
+    if let Some(output) = alone!("rcu.stall_timeout=77,rcu.bost=off") {
         let stderr = String::from_utf8(output.stderr).unwrap();
         let expected = "AFTERWORK: unknown key \"rcu.bost\"; did you mean rcu.boost?";
         assert_eq!(stderr.matches(expected).count(), 1, "{stderr}");
@@ -77,13 +80,8 @@ fn a_wrong_environment_is_reported_once_and_the_rest_counts() {
 
 #[test]
 fn wrong_environment_without_stderr_changes_nothing() {
-    let test = "env::wrong_environment_without_stderr_changes_nothing";
-    for text in ["rcu.bost=off", "strict,rcu.bost=off"] {
-        if alone(test, text).is_none() {
-            break;
-        }
-    }
-    if env::var(ALONE).as_deref() != Ok(test) {
+    let texts = ["rcu.bost=off", "strict,rcu.bost=off"];
+    if texts.iter().all(|text| alone!(text).is_some()) {
         return;
     }
     // Every write to this file fails.

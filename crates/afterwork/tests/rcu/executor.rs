@@ -5,15 +5,10 @@ use crate::{callbacks::alone, stall::tuned};
 
 /// Queues callbacks that count themselves, and waits for them.
 fn run_some() {
-    let nr_run = Arc::new(AtomicUsize::new(0));
-    for _ in 0..100 {
-        let nr_run = nr_run.clone();
-        rcu::call(move || {
-            nr_run.fetch_add(1, Ordering::Relaxed);
-        });
-    }
+    let run = Run::default();
+    (0..100).for_each(|_| rcu::call(run.callback()));
     rcu::barrier();
-    assert_eq!(nr_run.load(Ordering::Relaxed), 100);
+    assert_eq!(run.nr(), 100);
 }
 
 #[test]
@@ -38,11 +33,8 @@ fn unstarted_batch_is_recalled_from_a_replaced_executor() {
     });
     let (sender, batches) = mpsc::channel();
     rcu::run_callbacks_on(Some(Box::new(move |batch| sender.send(batch).unwrap())));
-    let nr_run = Arc::new(AtomicUsize::new(0));
-    let ours = nr_run.clone();
-    rcu::call(move || {
-        ours.fetch_add(1, Ordering::Relaxed);
-    });
+    let run = Run::default();
+    rcu::call(run.callback());
     let late = batches.recv().unwrap();
     rcu::run_callbacks_on(None);
     run_some();

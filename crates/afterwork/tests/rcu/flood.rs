@@ -1,6 +1,5 @@
 //! Threads that add callbacks faster than they run.
 
-use crate::env::alone;
 use crate::*;
 
 const MARK: usize = 100;
@@ -13,6 +12,17 @@ const NR_CLOSURES: usize = 15 * MARK;
 /// The number of heads that pass seven marks.
 const NR_HEADS: usize = 8 * MARK;
 const REPORT: &str = "callbacks wait in one list, to which thread";
+
+/// As `run_alone!`, and asserts the number of reports of a flood.
+macro_rules! run_alone_reporting {
+    ($tunables:expr, $nr_reports:expr) => {
+        if let Some(output) = alone!($tunables) {
+            let stderr = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(stderr.matches(REPORT).count(), $nr_reports, "{stderr}");
+            return;
+        }
+    };
+}
 
 /// Keeps this thread on one CPU, so that it adds to one list.
 fn stay_here() {
@@ -50,21 +60,11 @@ fn call_head() {
 
 #[test]
 fn a_flood_of_callbacks_is_slowed_down_and_reported() {
-    let test = "flood::a_flood_of_callbacks_is_slowed_down_and_reported";
-    if let Some(output) = alone(test, TUNED) {
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(stderr.matches(REPORT).count(), 1, "{stderr}");
-        return;
-    }
-    let nr_dropped = Arc::new(AtomicUsize::new(0));
-    let count = |_| {
-        let counted = nr_dropped.clone();
-        rcu::call_drop(scopeguard(move || {
-            _ = counted.fetch_add(1, Ordering::Relaxed)
-        }));
-    };
+    run_alone_reporting!(TUNED, 1);
+    let dropped = Run::default();
+    let count = |_| rcu::call_drop(scopeguard(dropped.callback()));
     assert!(under_a_reader(NR_CLOSURES, count) >= LEAST);
-    assert_eq!(nr_dropped.load(Ordering::Relaxed), NR_CLOSURES);
+    assert_eq!(dropped.nr(), NR_CLOSURES);
     assert!(under_a_reader(NR_HEADS, |_| call_head()) >= LEAST);
     let cell = Rcu::new(0);
     assert!(under_a_reader(NR_CLOSURES, |number| cell.replace(number)) >= LEAST);
@@ -84,12 +84,7 @@ fn scopeguard(last: impl FnOnce() + Send + 'static) -> impl Send + 'static {
 
 #[test]
 fn a_flood_of_a_domain_is_slowed_down_and_reported() {
-    let test = "flood::a_flood_of_a_domain_is_slowed_down_and_reported";
-    if let Some(output) = alone(test, TUNED) {
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(stderr.matches(REPORT).count(), 1, "{stderr}");
-        return;
-    }
+    run_alone_reporting!(TUNED, 1);
     let domain = Domain::new();
     let guard = domain.read();
     let start = Instant::now();
@@ -101,33 +96,23 @@ fn a_flood_of_a_domain_is_slowed_down_and_reported() {
 
 #[test]
 fn a_flood_does_not_block_threads_that_must_not_wait() {
-    let test = "flood::a_flood_does_not_block_threads_that_must_not_wait";
-    if let Some(output) = alone(test, TUNED) {
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(stderr.matches(REPORT).count(), 1, "{stderr}");
-        return;
-    }
-    let nr_run = Arc::new(AtomicUsize::new(0));
-    let flood = |nr_run: &Arc<AtomicUsize>| {
-        for _ in 0..100 * MARK {
-            let nr_run = nr_run.clone();
-            rcu::call(move || _ = nr_run.fetch_add(1, Ordering::Relaxed));
-        }
-    };
+    run_alone_reporting!(TUNED, 1);
+    let run = Run::default();
+    let flood = |run: &Run| (0..100 * MARK).for_each(|_| rcu::call(run.callback()));
     // A wait for the thread's own section would take seconds at each of a hundred marks.
     let guard = rcu::read();
-    flood(&nr_run);
-    assert_eq!(nr_run.load(Ordering::Relaxed), 0);
+    flood(&run);
+    assert_eq!(run.nr(), 0);
     drop(guard);
     let (send, flooded) = mpsc::channel();
-    let theirs = nr_run.clone();
+    let theirs = run.clone();
     rcu::call(move || {
         flood(&theirs);
-        send.send(theirs.load(Ordering::Relaxed)).unwrap();
+        send.send(theirs.nr()).unwrap();
     });
     assert_eq!(flooded.recv().unwrap(), 100 * MARK, "in the order of calls");
     rcu::barrier();
-    assert_eq!(nr_run.load(Ordering::Relaxed), 200 * MARK);
+    assert_eq!(run.nr(), 200 * MARK);
 }
 
 /// Calls `try_call` under a reader until it is rejected.
@@ -152,9 +137,7 @@ fn until_full<E>(try_call: impl Fn() -> Result<(), E> + Sync) {
 
 #[test]
 fn try_call_adds_nothing_to_a_full_list() {
-    if alone("flood::try_call_adds_nothing_to_a_full_list", TUNED).is_some() {
-        return;
-    }
+    run_alone!(TUNED);
     let (nr_run, nr_back) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let counts: &'static _ = Box::leak(Box::new((nr_run, nr_back)));
     let nr_called = AtomicUsize::new(0);
@@ -173,10 +156,7 @@ fn try_call_adds_nothing_to_a_full_list() {
 
 #[test]
 fn try_replace_leaves_a_cell_as_it_is_if_the_list_is_full() {
-    let test = "flood::try_replace_leaves_a_cell_as_it_is_if_the_list_is_full";
-    if alone(test, TUNED).is_some() {
-        return;
-    }
+    run_alone!(TUNED);
     let (cell, next) = (Rcu::new(0), AtomicUsize::new(1));
     until_full(|| {
         let before = *cell.load(&cell.read());
@@ -189,22 +169,17 @@ fn try_replace_leaves_a_cell_as_it_is_if_the_list_is_full() {
 
 #[test]
 fn a_domain_adds_no_callback_to_a_full_list() {
-    if alone("flood::a_domain_adds_no_callback_to_a_full_list", TUNED).is_some() {
-        return;
-    }
-    let (domain, nr_run) = (Domain::new(), Arc::new(AtomicUsize::new(0)));
+    run_alone!(TUNED);
+    let (domain, run) = (Domain::new(), Run::default());
     let guard = domain.read();
-    let try_call = || {
-        let nr_run = nr_run.clone();
-        domain.try_call(move || _ = nr_run.fetch_add(1, Ordering::Relaxed))
-    };
+    let try_call = || domain.try_call(run.callback());
     let nr_added = (0..10 * MARK).position(|_| try_call().is_err());
     // Once, the list may be taken and then wait for the reader.
     let nr_added = nr_added.expect("a thousand were added");
     assert!((MARK..=2 * MARK).contains(&nr_added), "{nr_added}");
     drop(guard);
     domain.barrier();
-    assert_eq!(nr_run.load(Ordering::Relaxed), nr_added);
+    assert_eq!(run.nr(), nr_added);
     assert!(try_call().is_ok());
     domain.barrier();
 }
@@ -228,17 +203,9 @@ fn high_mark_of_zero_disables_the_slowdown() {
 
 #[test]
 fn threads_that_call_once_each_are_no_flood() {
-    let test = "flood::threads_that_call_once_each_are_no_flood";
-    if let Some(output) = alone(test, TUNED) {
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert!(!stderr.contains(REPORT), "{stderr}");
-        return;
-    }
-    let nr_run = Arc::new(AtomicUsize::new(0));
-    let count = || {
-        let nr_run = nr_run.clone();
-        rcu::call(move || _ = nr_run.fetch_add(1, Ordering::Relaxed));
-    };
+    run_alone_reporting!(TUNED, 0);
+    let run = Run::default();
+    let count = || rcu::call(run.callback());
     let call_each_alone = |_| thread::scope(|scope| scope.spawn(count).join().unwrap());
     // The number is below the mark, and each closure is in its own bag.
     under_a_reader(MARK - 10, call_each_alone);
@@ -248,5 +215,5 @@ fn threads_that_call_once_each_are_no_flood() {
         call_head();
     };
     under_a_reader(MARK / 2 - 10, call_both);
-    assert_eq!(nr_run.load(Ordering::Relaxed), MARK - 10 + MARK / 2 - 10);
+    assert_eq!(run.nr(), MARK - 10 + MARK / 2 - 10);
 }

@@ -1,6 +1,5 @@
 //! Sections that a callback leaves open on the thread that runs callbacks.
 
-use crate::env::alone;
 use crate::*;
 
 #[derive(PartialEq, Eq, Debug)]

@@ -1,5 +1,22 @@
 //! Tests of RCU's guarantees on the real machine.
 
+/// Runs the test in its own process with these tunables. Evaluates to `None` there.
+macro_rules! alone {
+    ($tunables:expr) => {{
+        fn inside() {}
+        crate::env::alone(std::any::type_name_of_val(&inside), $tunables)
+    }};
+}
+
+/// Continues in a process of the test's own with these tunables, and returns in this one.
+macro_rules! run_alone {
+    ($tunables:expr) => {
+        if alone!($tunables).is_some() {
+            return;
+        }
+    };
+}
+
 mod callbacks;
 mod ends;
 mod env;
@@ -41,3 +58,18 @@ use afterwork::{
     wake::Parker,
     workqueue::Workqueue,
 };
+
+/// Counts the runs of its callbacks.
+#[derive(Clone, Default)]
+struct Run(Arc<AtomicUsize>);
+
+impl Run {
+    fn callback(&self) -> impl FnOnce() + Send + 'static {
+        let run = self.0.clone();
+        move || _ = run.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn nr(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,6 +1,5 @@
 //! Callbacks while the system cannot create the thread that runs them.
 
-use crate::env::alone;
 use crate::*;
 
 /// Prevents the process from creating threads until it is dropped.
@@ -43,23 +42,6 @@ fn set(limit: libc::rlimit) {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &limit) }, 0);
 }
 
-/// Counts the runs of its callbacks.
-#[derive(Clone, Default)]
-struct Run(Arc<AtomicUsize>);
-
-impl Run {
-    fn callback(&self) -> impl FnOnce() + Send + 'static {
-        let run = self.0.clone();
-        move || {
-            run.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    fn nr(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 #[test]
 fn failed_thread_start_is_retried_by_a_later_call() {
     let test = "refused::failed_thread_start_is_retried_by_a_later_call";
@@ -85,10 +67,7 @@ fn failed_thread_start_is_retried_by_a_later_call() {
 
 #[test]
 fn callback_flood_regains_a_thread_and_runs_without_a_barrier() {
-    let test = "refused::callback_flood_regains_a_thread_and_runs_without_a_barrier";
-    if alone(test, "").is_some() {
-        return;
-    }
+    run_alone!("");
     let run = Run::default();
     let no_threads = NoThreads::begin();
     let mut nr_calls = 0;
@@ -112,10 +91,7 @@ fn callback_flood_regains_a_thread_and_runs_without_a_barrier() {
 
 #[test]
 fn waiter_runs_callbacks_if_no_thread_can_be_created() {
-    let test = "refused::waiter_runs_callbacks_if_no_thread_can_be_created";
-    if alone(test, "").is_some() {
-        return;
-    }
+    run_alone!("");
     let run = Run::default();
     let no_threads = NoThreads::begin();
     for _ in 0..1000 {
@@ -151,10 +127,7 @@ fn waiter_runs_callbacks_if_no_thread_can_be_created() {
 
 #[test]
 fn callback_forking_on_a_waiter_leaves_the_rest_to_the_parent() {
-    let test = "refused::callback_forking_on_a_waiter_leaves_the_rest_to_the_parent";
-    if alone(test, "").is_some() {
-        return;
-    }
+    run_alone!("");
     let no_threads = NoThreads::begin();
     for domain in [None, Some(Domain::new())] {
         let run = Run::default();
@@ -214,10 +187,7 @@ unsafe fn fork() -> libc::pid_t {
 
 #[test]
 fn callbacks_of_a_domain_without_threads_run_at_its_last_drop() {
-    let test = "refused::callbacks_of_a_domain_without_threads_run_at_its_last_drop";
-    if alone(test, "").is_some() {
-        return;
-    }
+    run_alone!("");
     let run = Run::default();
     let no_threads = NoThreads::begin();
     let domain = Domain::new();
@@ -237,10 +207,7 @@ fn callbacks_of_a_domain_without_threads_run_at_its_last_drop() {
 
 #[test]
 fn awaited_grace_period_ends_once_a_thread_can_be_created() {
-    let test = "refused::awaited_grace_period_ends_once_a_thread_can_be_created";
-    if alone(test, "").is_some() {
-        return;
-    }
+    run_alone!("");
     await_without_threads(Domain::new().synchronize_async());
     await_without_threads(rcu::synchronize_async());
 }
@@ -272,10 +239,7 @@ fn await_without_threads(mut future: impl Future<Output = ()> + Unpin) {
 
 #[test]
 fn a_barrier_in_a_callback_needs_no_second_thread() {
-    let test = "refused::a_barrier_in_a_callback_needs_no_second_thread";
-    if alone(test, "").is_some() {
-        return;
-    }
+    run_alone!("");
     let run = Run::default();
     let (domain, other) = (Domain::new(), Domain::new());
     let (begin, may_begin) = mpsc::channel::<()>();
@@ -297,10 +261,7 @@ fn a_barrier_in_a_callback_needs_no_second_thread() {
 
 #[test]
 fn a_domain_called_during_a_failed_start_is_served_later() {
-    let test = "refused::a_domain_called_during_a_failed_start_is_served_later";
-    if alone(test, "").is_some() {
-        return;
-    }
+    run_alone!("");
     let run = Run::default();
     let no_threads = NoThreads::begin();
     let domains: Vec<_> = (0..4).map(|_| Domain::new()).collect();

@@ -1,6 +1,5 @@
 //! The threads that run callbacks of sleepable domains.
 
-use crate::env::alone;
 use crate::*;
 
 /// A guard against hangs. No test waits this long.
@@ -15,37 +14,28 @@ fn nr_threads() -> usize {
 
 #[test]
 fn domains_whose_readers_are_slow_share_a_few_threads() {
-    let test = "runners::domains_whose_readers_are_slow_share_a_few_threads";
-    if alone(test, "").is_some() {
-        return;
-    }
-    let nr_run = Arc::new(AtomicUsize::new(0));
+    run_alone!("");
+    let run = Run::default();
     let domains: Vec<_> = (0..300).map(|_| Domain::new()).collect();
     let guards: Vec<_> = domains.iter().map(Domain::read_owned).collect();
-    for domain in &domains {
-        let nr_run = nr_run.clone();
-        domain.call(move || _ = nr_run.fetch_add(1, Ordering::Relaxed));
-    }
+    domains.iter().for_each(|it| it.call(run.callback()));
     // Domains without readers are served at the same time.
     for _ in 0..100 {
         let domain = Domain::new();
         domain.call(|| ());
         domain.barrier();
     }
-    assert_eq!(nr_run.load(Ordering::Relaxed), 0, "run under a reader");
+    assert_eq!(run.nr(), 0, "run under a reader");
     // Each thread that waits for a CPU for 10 ms during a turn may cause another thread.
     assert!(nr_threads() < 30, "{} threads", nr_threads());
     drop(guards);
     domains.iter().for_each(Domain::barrier);
-    assert_eq!(nr_run.load(Ordering::Relaxed), 300);
+    assert_eq!(run.nr(), 300);
 }
 
 #[test]
 fn a_domain_that_is_dropped_right_after_a_call_leaves_no_thread() {
-    let test = "runners::a_domain_that_is_dropped_right_after_a_call_leaves_no_thread";
-    if alone(test, "").is_some() {
-        return;
-    }
+    run_alone!("");
     let (send, run) = mpsc::channel();
     let mut most = 0;
     for number in 0..1000 {
@@ -120,10 +110,7 @@ fn nr_sleeps() -> u64 {
 
 #[test]
 fn a_thread_whose_readers_stay_sleeps() {
-    let test = "runners::a_thread_whose_readers_stay_sleeps";
-    if alone(test, "").is_some() {
-        return;
-    }
+    run_alone!("");
     let domain = Domain::new();
     let guard = domain.read_owned();
     let (send, ran) = mpsc::channel();

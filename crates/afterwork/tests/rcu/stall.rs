@@ -119,10 +119,7 @@ fn stall_handler_that_waits_for_a_grace_period_panics() {
 
 #[test]
 fn a_stall_does_not_count_time_in_which_the_process_was_stopped() {
-    let test = "stall::a_stall_does_not_count_time_in_which_the_process_was_stopped";
-    if crate::env::alone(test, "rcu.stall_timeout=5").is_some() {
-        return;
-    }
+    run_alone!("rcu.stall_timeout=5");
     let (report, reports) = mpsc::channel();
     let report = Mutex::new(report);
     rcu::on_stall(Some(Box::new(move |stall| {

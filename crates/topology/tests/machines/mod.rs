@@ -43,14 +43,8 @@ fn xeon_snc2() -> Machine {
     for core in 0..32 {
         for cpu in [core, core + 32] {
             machine.core(cpu, &format!("{core},{}", core + 32), core / 16);
-            machine.cache(
-                cpu,
-                2,
-                2,
-                "Unified",
-                "1024K",
-                &format!("{core},{}", core + 32),
-            );
+            let siblings = format!("{core},{}", core + 32);
+            machine.cache(cpu, 2, 2, "Unified", "1024K", &siblings);
             let socket = ["0-15,32-47", "16-31,48-63"][core as usize / 16];
             machine.cache(cpu, 3, 3, "Unified", "22528K", socket);
         }
@@ -105,11 +99,8 @@ fn laptop_hybrid() -> Machine {
         core(first..first + 2, &list(first..first + 2), Some("0-19"));
     }
     for cpu in 12..20 {
-        core(
-            cpu..cpu + 1,
-            if cpu < 16 { "12-15" } else { "16-19" },
-            Some("0-19"),
-        );
+        let l2 = if cpu < 16 { "12-15" } else { "16-19" };
+        core(cpu..cpu + 1, l2, Some("0-19"));
     }
     for cpu in 20..22 {
         core(cpu..cpu + 1, "20-21", None);
@@ -198,14 +189,8 @@ fn server_isolated() -> Machine {
     for cpu in 0..16 {
         let core = cpu % 8;
         machine.core(cpu, &format!("{core},{}", core + 8), 0);
-        machine.cache(
-            cpu,
-            3,
-            3,
-            "Unified",
-            "16384K",
-            if core < 4 { "0-3,8-11" } else { "4-7,12-15" },
-        );
+        let l3 = if core < 4 { "0-3,8-11" } else { "4-7,12-15" };
+        machine.cache(cpu, 3, 3, "Unified", "16384K", l3);
     }
     machine.node(0, "0-15");
     machine
