@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | 64 requests wait | 503 at once | `capacity`, `JoinError::Full` |
 //! | a request has waited for 100 ms | 504, and it never starts | `task().deadline(…)` |
-//! | a client disconnects | its request is cancelled, even while it runs | `cancel_on_drop`, `is_cancelled` |
-//! | SIGTERM, a client hangs | ends within a limit, names the requests that it left | `shutdown_async` |
+//! | a client disconnects | its request is cancelled | `cancel_on_drop`, `is_cancelled` |
+//! | SIGTERM, a client hangs | ends in time, names the requests that it left | `shutdown_async` |
 //!
 //! `cargo run --release --example service`
 

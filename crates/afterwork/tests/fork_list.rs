@@ -150,6 +150,8 @@ const LIST: &[(&str, &str, Over)] = &[
     ("wake/report.rs", "BEFORE_SLEEP", Thread),
     ("wake/report.rs", "DOUBTS", Thread),
     ("wake/report.rs", "HANDLER", Constant),
+    ("wake/report.rs", "LEND", Constant),
+    ("wake/report.rs", "LENDS", Thread),
     ("wake/report.rs", "NR_WAITS", Thread),
     (
         "wake/report.rs",

@@ -312,7 +312,7 @@ fn span_of_the_enqueuer_follows_all_kinds_of_work() {
                 if nr_polls == 3 {
                     return std::task::Poll::Ready(());
                 }
-                // The thread that wakes the future is in no span.
+                // Woken from a thread that is in no span.
                 let waker = context.waker().clone();
                 thread::spawn(move || waker.wake());
                 std::task::Poll::Pending
@@ -429,7 +429,7 @@ fn revived_item_emits_a_second_queue_event() {
 fn a_subscriber_may_queue_work_at_every_event() {
     ends(|| {
         let registry = registry(Params::default());
-        // Both queues use one pool, so that an event emitted under its lock would deadlock.
+        // In the same pool, so that an event emitted under its lock would deadlock.
         let inner = Workqueue::builder("inner").build_in(&registry).unwrap();
         *INNER.lock().unwrap() = Some(inner.clone());
         let outer = Workqueue::builder("outer").help(false);
@@ -483,7 +483,7 @@ const DEEDS: [Deed; 5] = [
     }),
 ];
 
-/// Lets the subscriber do each deed at a queue's first `event`, while `uses` uses the queue.
+/// Lets the subscriber do each deed at the first `event` of a queue, while `uses` uses the queue.
 fn at_each_deed(
     how: &str,
     event: &'static str,

@@ -101,14 +101,7 @@ fn malformed_file_is_named_with_line_and_column() {
 }
 
 #[test]
-fn file_that_is_not_text_is_named_with_the_byte_offset() {
-    let path = "devices/system/cpu/cpu0/topology/core_cpus_list";
-    let expected = format!("{path}:1:4: expected text in UTF-8, found byte 0xff");
-    assert_eq!(complaint_about(path, b"0-1\xff\n"), expected);
-}
-
-#[test]
-fn file_too_long_to_be_true_is_not_read_to_its_end() {
+fn file_that_is_no_text_or_too_long_to_be_true_is_named() {
     let path = "devices/system/cpu/online";
     let long = vec![b' '; (4 << 20) + 10];
     for (text, expected) in [

@@ -1,5 +1,7 @@
 //! User code inside a slot that calls the same slot, or panics.
 
+use std::cell::RefCell;
+
 use crate::support::*;
 
 type Lists = PerCpu<Vec<u32>>;

@@ -30,10 +30,7 @@ pub fn alone(inside: &str, text: &str) -> Option<Output> {
 #[test]
 fn environment_configures_grace_periods() {
     let text = "rcu.boost=off,rcu.jiffies_till_first_fqs=1,rcu.stall_timeout=77";
-    let test = "env::environment_configures_grace_periods";
-    if alone(test, text).is_some() {
-        return;
-    }
+    run_alone!(text);
     let start = std::time::Instant::now();
     rcu::synchronize();
     assert!(start.elapsed() >= std::time::Duration::from_millis(1));

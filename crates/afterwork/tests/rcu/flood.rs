@@ -186,12 +186,7 @@ fn a_domain_adds_no_callback_to_a_full_list() {
 
 #[test]
 fn high_mark_of_zero_disables_the_slowdown() {
-    let test = "flood::high_mark_of_zero_disables_the_slowdown";
-    if let Some(output) = alone(test, "rcu.qhimark=0") {
-        let stderr = String::from_utf8(output.stderr).unwrap();
-        assert!(!stderr.contains(REPORT), "{stderr}");
-        return;
-    }
+    run_alone_reporting!("rcu.qhimark=0", 0);
     assert_eq!(rcu::tunables().qhimark, 0);
     let guard = rcu::read();
     let flood = || (0..100_000).for_each(|_| call_head());

@@ -210,10 +210,7 @@ fn threads_that_start_and_exit_delay_no_grace_period() {
 
 #[test]
 fn threads_that_start_and_exit_leave_no_memory_behind() {
-    let test = "gp::threads_that_start_and_exit_leave_no_memory_behind";
-    if crate::env::alone(test, "").is_some() {
-        return;
-    }
+    run_alone!("");
     let domain = &rcu::srcu::Domain::new();
     let start_and_exit = |nr_threads: usize| {
         for _ in 0..nr_threads / 20 {
@@ -244,7 +241,7 @@ fn threads_that_start_and_exit_leave_no_memory_behind() {
     };
     start_and_exit(400);
     // A leak of one slot per thread, of two cache lines, would be 250 KiB each time, and a leak of
-    // bags 1000 KiB. The first rounds grow by the largest number of bags that wait at once.
+    // bags 1000 KiB. The first times grow by the largest number of bags that wait at once.
     let times = (0..30).map(|_| grown_kib());
     let grown_kib: Vec<_> = times.take_while(|grown| *grown >= 100).collect();
     assert!(grown_kib.len() < 30, "{grown_kib:?} KiB");

@@ -20,10 +20,7 @@ impl Drop for Version {
 
 /// Replaces the version that a callback saw in a section, which it leaves open with `leave_open`.
 /// Runs in its own process, where no later grace period can end.
-fn seen_version_stays(test: &str, leave_open: fn(&Rcu<Version>)) {
-    if alone(test, "rcu.stall_timeout=5").is_some() {
-        return;
-    }
+fn seen_version_stays(leave_open: fn(&Rcu<Version>)) {
     static CELL: OnceLock<Rcu<Version>> = OnceLock::new();
     let (sender, events) = mpsc::channel();
     CELL.set(Rcu::new(Version(sender.clone()))).ok().unwrap();
@@ -51,8 +48,8 @@ fn seen_version_stays(test: &str, leave_open: fn(&Rcu<Version>)) {
 
 #[test]
 fn guard_forgotten_by_a_callback_protects_its_data() {
-    let test = "leaked::guard_forgotten_by_a_callback_protects_its_data";
-    seen_version_stays(test, |cell| {
+    run_alone!("rcu.stall_timeout=5");
+    seen_version_stays(|cell| {
         let guard = rcu::read();
         cell.load(&guard);
         mem::forget(guard);
@@ -62,8 +59,8 @@ fn guard_forgotten_by_a_callback_protects_its_data() {
 #[test]
 fn guard_kept_by_a_callback_protects_its_data() {
     thread_local!(static KEPT: RefCell<Vec<rcu::Guard>> = const { RefCell::new(Vec::new()) });
-    let test = "leaked::guard_kept_by_a_callback_protects_its_data";
-    seen_version_stays(test, |cell| {
+    run_alone!("rcu.stall_timeout=5");
+    seen_version_stays(|cell| {
         let guard = rcu::read();
         cell.load(&guard);
         KEPT.with_borrow_mut(|kept| kept.push(guard));
@@ -72,8 +69,8 @@ fn guard_kept_by_a_callback_protects_its_data() {
 
 #[test]
 fn reader_forgotten_by_a_callback_protects_its_data() {
-    let test = "leaked::reader_forgotten_by_a_callback_protects_its_data";
-    seen_version_stays(test, |cell| {
+    run_alone!("rcu.stall_timeout=5");
+    seen_version_stays(|cell| {
         let reader = Reader::new();
         cell.load(&reader);
         mem::forget(reader);

@@ -165,7 +165,9 @@ fn random_items_that_wait_for_each_other_end() {
             .map(|at| {
                 let max_active = 1 + (next(seed + at) % 3) as u32;
                 let builder = queue("queue").max_active(max_active).group(&group);
-                builder.help(next(seed ^ at) % 2 == 0).on(&registry)
+                builder
+                    .help(next(seed ^ at).is_multiple_of(2))
+                    .on(&registry)
             })
             .collect();
         let roots: Vec<_> = (0..8)

@@ -1,7 +1,7 @@
 //! The machines whose sysfs is kept under `tests/fixtures`: their description, as files.
 //!
 //! `cargo run -p afterwork-topology --example make_fixtures` writes them. They are modeled on such
-//! machines, and reduced to the files that are read. Big machines keep only the last-level cache.
+//! machines, reduced to the files that are read; big machines keep only the last-level cache.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,11 +10,11 @@ use afterwork_topology::{CpuId, CpuSet};
 
 /// A saved machine.
 pub struct Machine {
-    /// The name of the machine's directory.
+    /// The name of its directory.
     pub name: &'static str,
-    /// The special features of the machine.
+    /// Its special features.
     pub about: &'static str,
-    /// The files of the machine: path and text.
+    /// Its files: path and text.
     pub files: BTreeMap<String, String>,
 }
 
@@ -109,8 +109,8 @@ fn laptop_hybrid() -> Machine {
     machine
 }
 
-/// Eight cores with SMT, with siblings eight apart, and two caches. More CPUs are possible than
-/// exist. The kernel has no files about the CPUs that are offline.
+/// Eight cores with SMT, siblings eight apart, two caches. More CPUs are possible than exist. The
+/// kernel has no files about the CPUs that are offline.
 fn server_holes() -> Machine {
     let mut machine = Machine::new(
         "server-holes",

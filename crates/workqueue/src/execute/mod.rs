@@ -5,7 +5,7 @@
 //! run once. These can be cancelled by their handle (`cancel_on_drop.rs`) or in bulk
 //! (`cancel_cut.rs`), and can have a deadline (`deadline.rs`). `wait.rs` checks a waiter, lets it
 //! help on another thread if its stack is too small, and puts it to sleep; `lend.rs` lends its
-//! seats of groups meanwhile. `block_on.rs` polls a future on the waiting thread.
+//! seats of groups in the meantime. `block_on.rs` polls a future on the waiting thread.
 
 pub(crate) mod block_on;
 pub(crate) mod cancel_cut;

@@ -207,7 +207,10 @@ impl Inner {
 
     /// Takes all pending items.
     pub(super) fn take_items(&self, cancelled: &mut Cancelled) {
-        let wakers = self.for_each_pwq(|pwq| cancelled.add(pwq.pool.cut(pwq)));
+        let mut cuts = Vec::new();
+        let wakers = self.for_each_pwq(|pwq| cuts.push(pwq.pool.cut(pwq)));
+        // Without the lock, because an item's span may be dropped.
+        cuts.into_iter().for_each(|cut| cancelled.add(cut));
         cancelled.add_wakers(wakers);
     }
 }

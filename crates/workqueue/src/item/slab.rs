@@ -311,7 +311,8 @@ mod tests {
         assert_eq!(scan(), (false, vec![1..3, 4..6]));
         assert_eq!(scan(), (false, vec![]), "the pages were returned");
         assert!(slab.free(3, 1));
-        assert_eq!(scan(), (false, vec![3..4]));
+        let third = 3..4;
+        assert_eq!(scan(), (false, vec![third]));
         let again = slab.take_lowest().unwrap();
         assert_eq!((again.index, again.blocks, again.is_new), (1, FULL, true));
     }

@@ -10,8 +10,8 @@
 //!
 //! The lock decides. If a poll or a child acquires the lock after the cancel, it finds the flag
 //! set. If it acquires the lock before the cancel, it is in the lists that the canceller takes.
-//! Twin `token: checks before the lock`. Without the lock the flag can be read as a hint, which does
-//! not publish the canceller's writes.
+//! Twin `token: checks before the lock`. Without the lock the flag can be read as a hint, which
+//! does not publish the canceller's writes.
 //!
 //! # The token of an item
 //!

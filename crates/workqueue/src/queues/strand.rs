@@ -144,7 +144,8 @@ const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A handle does not become that of a subtype or supertype of its state, which closures may replace:
+/// A handle does not become that of a subtype or supertype of its state, which closures may
+/// replace:
 ///
 /// ```compile_fail,E0308
 /// # use afterwork::workqueue::Strand;

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timed_section_takes_time_and_hands_its_result_out() {
+    fn timed_section_takes_time_and_returns_its_result() {
         let mut meter = Meter::default();
         assert_eq!(meter.time(|| (3, "done")), "done");
         let mut all = Meter::default();
