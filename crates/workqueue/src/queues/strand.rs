@@ -143,11 +143,23 @@ const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 /// assert_eq!(balance.join()?, 70);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// A handle does not convert to that of a subtype or supertype of its state, because closures may
+/// replace the state:
+///
+/// ```compile_fail,E0308
+/// # use afterwork::workqueue::Strand;
+/// type Any = for<'a> fn(&'a str);
+/// fn narrowed(strand: Strand<Any>) -> Strand<fn(&'static str)> {
+///     strand
+/// }
+/// ```
 #[doc(alias("SerialExecutor", "actor", "serial queue", "ordered"))]
 pub struct Strand<S> {
     item: NonNull<Head>,
     queue: Workqueue,
-    state: PhantomData<fn() -> S>,
+    /// Invariant, because closures write the state.
+    state: PhantomData<fn(S) -> S>,
 }
 
 // SAFETY: the state is `Send`, and is passed from one run to the next. All else is atomic.
