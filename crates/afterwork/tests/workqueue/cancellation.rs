@@ -170,3 +170,33 @@ fn a_closure_that_never_ran_is_dropped_with_its_token_unmade() {
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
     queue.resume();
 }
+
+/// The next items have the memory of the future, and its address.
+#[test]
+fn a_destructor_leaves_no_token_to_the_next_item() {
+    let queue = queue("cancelled").max_active(1).alone();
+    let spawn = |is_last: bool| {
+        let cancels = at_drop(move || {
+            if is_last {
+                CancellationToken::current().cancel();
+            }
+        });
+        queue.spawn_async(async move {
+            let _cancels = cancels;
+            let is_cancelled = CancellationToken::current().is_cancelled();
+            if is_last {
+                pending::<()>().await;
+            }
+            is_cancelled
+        })
+    };
+    for _ in 0..10 {
+        let waits = spawn(true);
+        // With one seat, this ends after the first poll.
+        queue.spawn(|| ()).join().unwrap();
+        drop(waits);
+        for next in [(); 4].map(|()| spawn(false)) {
+            assert!(!next.join().unwrap());
+        }
+    }
+}

@@ -370,7 +370,6 @@ where
     unsafe fn free(item: NonNull<Head>) {
         // SAFETY: the caller guarantees that no other thread has the item.
         let (base, stage) = unsafe { (base(item), &mut *Self::stage(item)) };
-        base.head.unwatch();
         // A suspended future holds an in-flight count; a future that has ended has released it.
         let waits = matches!(stage, Stage::Future(_));
         // SAFETY: no other thread has the item.
@@ -386,6 +385,8 @@ where
         // FOREIGN(future-drop): the drop of the future or its outcome, by the thread that made it
         // unreachable, no locks; contained.
         unsafe { with_freed(item.as_ptr(), home, || contain(|| *stage = Stage::Gone)) };
+        // Only now, because the drop may have requested a token.
+        base.head.unwatch();
         // FOREIGN(future-waker): its drop, by the same thread, no locks; contained.
         // SAFETY: no other thread has the item, and its base is not dropped yet.
         contain(|| unsafe { ptr::drop_in_place(item.as_ptr().cast::<Base>()) });
