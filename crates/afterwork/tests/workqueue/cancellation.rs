@@ -200,3 +200,12 @@ fn a_destructor_leaves_no_token_to_the_next_item() {
         }
     }
 }
+
+#[test]
+fn a_long_line_of_tokens_is_dropped() {
+    let root = CancellationToken::new();
+    let leaf = (0..1_000_000).fold(root.clone(), |parent, _| parent.child());
+    assert!(!leaf.is_cancelled());
+    drop(leaf);
+    root.cancel();
+}

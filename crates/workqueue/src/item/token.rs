@@ -172,12 +172,18 @@ impl Token {
 
 impl Drop for Token {
     fn drop(&mut self) {
-        if twin::torn_down() || !self.process.is_this() {
+        if twin::torn_down() {
             return;
         }
-        if let Some(parent) = &self.parent {
-            let number = self.number.load(Ordering::Relaxed);
-            parent.list.lock().children.remove(number);
+        let number = |token: &Self| token.number.load(Ordering::Relaxed);
+        // In a loop: nested drops of a long line of parents would overflow the stack.
+        let mut next = self.parent.take().map(|parent| (parent, number(self)));
+        while let Some((parent, number_there)) = next {
+            if parent.process.is_this() {
+                parent.list.lock().children.remove(number_there);
+            }
+            let ended = Arc::into_inner(parent);
+            next = ended.and_then(|mut it| Some((it.parent.take()?, number(&it))));
         }
     }
 }
