@@ -11,6 +11,7 @@ use std::{
 
 use afterwork::workqueue::{
     Backoff, DelayedWork, Elapsed, JoinError, MissedTickBehavior, Registry, Workqueue,
+    shutdown_in_order_async,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -120,6 +121,29 @@ fn a_timeout_ends_a_future_at_its_time_and_not_before() {
     assert!(!task.is_finished());
     registry.advance(Duration::from_nanos(1));
     assert_eq!(task.join().unwrap(), Err(Elapsed));
+}
+
+#[test]
+fn a_shutdown_of_several_queues_ends_exactly_at_its_limit() {
+    let mut registry = Registry::for_tests().unwrap();
+    let build = |name| Workqueue::builder(name).build_in(&registry).unwrap();
+    let (first, second, caller) = (build("first"), build("second"), build("caller"));
+    drop(first.spawn_async(registry.sleep(9 * SECOND)));
+    drop(second.spawn_async(registry.sleep(YEAR)));
+    let queues = [first.clone(), second.clone()];
+    let left = caller.spawn_async(async move {
+        let [first, second] = &queues;
+        let left = shutdown_in_order_async(&[first, second], 10 * SECOND).await;
+        left.unwrap().len()
+    });
+    registry.advance(10 * SECOND - Duration::from_nanos(1));
+    let ends_early = left.is_finished();
+    registry.advance(Duration::from_nanos(1));
+    let ends_in_time = left.is_finished();
+    // Ends the items, for which the drops of the queues wait.
+    registry.advance(YEAR);
+    assert_eq!((ends_early, ends_in_time), (false, true));
+    assert_eq!(left.join().unwrap(), 1);
 }
 
 #[test]

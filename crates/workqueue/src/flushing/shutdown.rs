@@ -17,6 +17,7 @@ use crate::{
         queue::{Inner, Workqueue},
         timers::{Due, nanos},
     },
+    time::timeout::Timeout,
 };
 
 impl Workqueue {
@@ -212,11 +213,14 @@ pub async fn shutdown_in_order_async(
         queue.inner.may_be_stopped()?;
         queue.inner.may_be_awaited()?;
     }
-    let end_ns = time::now_ns().saturating_add(nanos(timeout));
-    for (place, queue) in queues.iter().enumerate() {
+    // One limit, by the clock of each registry: that of a test only advances with the test.
+    let limits: Vec<_> = queues
+        .iter()
+        .map(|queue| queue.registry().sleep(timeout))
+        .collect();
+    for (place, (queue, limit)) in queues.iter().zip(limits).enumerate() {
         queue.inner.close_in_background();
-        let left = Duration::from_nanos(end_ns.saturating_sub(time::now_ns()));
-        match queue.registry().timeout(left, queue.drain_async()).await {
+        match Timeout::of(limit, queue.drain_async()).await {
             Ok(drained) => drained?,
             Err(_) => return Ok(cancel_rest(&queues[place..])),
         }

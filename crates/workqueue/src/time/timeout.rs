@@ -77,7 +77,7 @@ pub struct Timeout<F> {
 pub struct Elapsed;
 
 impl<F: Future> Timeout<F> {
-    fn of(sleep: Sleep, future: impl IntoFuture<IntoFuture = F>) -> Self {
+    pub(crate) fn of(sleep: Sleep, future: impl IntoFuture<IntoFuture = F>) -> Self {
         let future = future.into_future();
         Self { future, sleep }
     }
