@@ -257,8 +257,13 @@ impl<'p, T, C: Choice> Parked<'p, T, C> {
     /// # Blocking
     ///
     /// While another thread is inside.
+    ///
+    /// # Panics
+    ///
+    /// If this thread is inside the slot by a call. The slot has no owner then.
     pub fn unpark(mut self) -> Owner<'p, T, C> {
         let owner = self.owner.take().expect("taken by unparking alone");
+        owner.slot.check_not_called_here();
         owner.slot.take_back();
         owner
     }

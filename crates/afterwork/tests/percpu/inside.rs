@@ -1,5 +1,6 @@
 //! User code inside a slot that calls the same slot, or panics.
 
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
@@ -81,6 +82,25 @@ fn reentrant_slot_access_is_rejected() {
         lists.drain_all(|_, list| assert!(list.is_empty()));
         drop(lists.attach(cpu(1)).unwrap());
     });
+}
+
+#[test]
+fn an_owner_cannot_unpark_inside_its_own_slot() {
+    type Kept = RefCell<Option<percpu::Parked<'static, Vec<u32>>>>;
+    std::thread_local! {
+        static PARKED: Kept = const { RefCell::new(None) };
+    }
+    for qpw in Qpw::ALL {
+        let lists = Box::leak(Box::new(builder(qpw).build(|_| Vec::new()).unwrap()));
+        let lists: &'static Lists = lists;
+        PARKED.set(Some(lists.attach(cpu(1)).unwrap().park()));
+        let unparks = || lists.run_on(cpu(1), |_| drop(PARKED.take().unwrap().unpark()));
+        let outcome = catch_unwind(AssertUnwindSafe(unparks));
+        assert!(outcome.is_err(), "it would wait for itself");
+        // The slot has no owner, and is free.
+        drop(lists.attach(cpu(1)).unwrap());
+        lists.run_on(cpu(1), |list| assert!(list.is_empty()));
+    }
 }
 
 #[test]
