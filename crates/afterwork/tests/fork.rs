@@ -725,6 +725,7 @@ fn queries_in_a_child_wait_for_no_lock_of_the_parent() {
             assert!(!format!("{queue:?} {registry:?}").is_empty());
             for refused in [
                 message_of(|| _ = queue.stats()),
+                message_of(|| _ = queue.task().urgent()),
                 message_of(|| _ = queue.resume()),
                 message_of(|| _ = registry.pool_stats()),
             ] {

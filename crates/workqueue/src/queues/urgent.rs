@@ -86,6 +86,7 @@ impl Inner {
         if self.core.has_lanes.load(Ordering::Relaxed) {
             return;
         }
+        self.must_be_at_home();
         // The lock ensures that a pwq created at the same time has lanes, too.
         let plan = self.plan.lock();
         self.core.has_lanes.store(true, Ordering::Relaxed);
