@@ -298,7 +298,8 @@ impl<S: Send + 'static> Strand<S> {
         T: Send + 'static,
         F: FnOnce(&mut S) -> T + Send + 'static,
     {
-        self.try_push(func).unwrap_or_else(rejected)
+        self.try_push(func, |handle| handle)
+            .unwrap_or_else(rejected)
     }
 
     /// Queues `func` as [`spawn`](Self::spawn) does, without a handle.
@@ -310,10 +311,16 @@ impl<S: Send + 'static> Strand<S> {
     where
         F: FnOnce(&mut S) + Send + 'static,
     {
-        self.try_push(func).map(drop)
+        self.try_push(func, drop)
     }
 
-    fn try_push<T, F>(&self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
+    /// Pushes `func`, and before that passes its handle to `keep`. If `keep` drops the handle, each
+    /// panic is reported to the queue's handler.
+    fn try_push<T, F, K>(
+        &self,
+        func: F,
+        keep: impl FnOnce(JoinHandle<T>) -> K,
+    ) -> Result<K, TrySpawnError<F>>
     where
         T: Send + 'static,
         F: FnOnce(&mut S) -> T + Send + 'static,
@@ -333,12 +340,13 @@ impl<S: Send + 'static> Strand<S> {
         };
         let home = self.queue.here();
         let (item, handle) = join::joinable(of_strand, func, home, has_permit);
+        let kept = keep(handle);
         // SAFETY: the item is new, and is pushed once.
         unsafe {
             home.emit_queued(item);
             self.base().push(self.item, item, home);
         }
-        Ok(handle)
+        Ok(kept)
     }
 }
 
