@@ -693,6 +693,7 @@ fn queries_in_a_child_wait_for_no_lock_of_the_parent() {
         in_child(|| {
             assert!(!format!("{queue:?} {registry:?}").is_empty());
             refused(|| _ = queue.stats());
+            refused(|| _ = queue.task().urgent());
             refused(|| _ = queue.resume());
             refused(|| _ = registry.pool_stats());
         });

@@ -130,7 +130,7 @@ fn a_shutdown_of_several_queues_ends_exactly_at_its_limit() {
     let (first, second, caller) = (build("first"), build("second"), build("caller"));
     drop(first.spawn_async(registry.sleep(9 * SECOND)));
     drop(second.spawn_async(registry.sleep(YEAR)));
-    let queues = [first, second];
+    let queues = [first.clone(), second.clone()];
     let left = caller.spawn_async(async move {
         let [first, second] = &queues;
         let left = shutdown_in_order_async(&[first, second], 10 * SECOND).await;

@@ -56,6 +56,34 @@ fn handler_gets_only_panics_without_a_joiner() {
     assert_eq!(queue.stats().panicked, 5);
 }
 
+/// The strand is busy, so a closure may run before `spawn_detached` returns.
+#[test]
+fn each_panic_of_a_detached_closure_is_reported() {
+    const NR_ROUNDS: usize = 2000;
+    fn panics() {
+        std::panic::resume_unwind(Box::new(()));
+    }
+    let count = Count::default();
+    let call = count.adder();
+    let queue = queue("detached").on_panic(move |_| call()).alone();
+    let strand = queue.strand(());
+    threads(2, |_| {
+        for _ in 0..NR_ROUNDS {
+            strand.spawn_detached(|()| panics()).unwrap();
+            while strand.backlog() > 3 {
+                std::hint::spin_loop();
+            }
+            let mut cancel = CancelHandle::default();
+            let cancellable = queue.task().cancel_handle(&mut cancel);
+            cancellable.spawn_detached(panics).unwrap();
+            let limited = queue.task().deadline(Instant::now() + HOUR);
+            limited.spawn_detached(panics).unwrap();
+        }
+    });
+    queue.drain().unwrap();
+    assert_eq!(count.get(), 2 * 3 * NR_ROUNDS);
+}
+
 #[test]
 fn a_panic_handler_may_panic() {
     let count = Count::default();

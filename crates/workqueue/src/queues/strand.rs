@@ -144,8 +144,8 @@ const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A handle does not become that of a subtype or supertype of its state, which closures may
-/// replace:
+/// A handle does not convert to that of a subtype or supertype of its state, because closures may
+/// replace the state:
 ///
 /// ```compile_fail,E0308
 /// # use afterwork::workqueue::Strand;
@@ -299,7 +299,8 @@ impl<S: Send + 'static> Strand<S> {
         T: Send + 'static,
         F: FnOnce(&mut S) -> T + Send + 'static,
     {
-        self.try_push(func).unwrap_or_else(rejected)
+        self.try_push(func, |handle| handle)
+            .unwrap_or_else(rejected)
     }
 
     /// Queues `func` as [`spawn`](Self::spawn) does, without a handle.
@@ -311,10 +312,16 @@ impl<S: Send + 'static> Strand<S> {
     where
         F: FnOnce(&mut S) + Send + 'static,
     {
-        self.try_push(func).map(drop)
+        self.try_push(func, drop)
     }
 
-    fn try_push<T, F>(&self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
+    /// Pushes `func`, and before that passes its handle to `keep`. If `keep` drops the handle, each
+    /// panic is reported to the queue's handler.
+    fn try_push<T, F, K>(
+        &self,
+        func: F,
+        keep: impl FnOnce(JoinHandle<T>) -> K,
+    ) -> Result<K, TrySpawnError<F>>
     where
         T: Send + 'static,
         F: FnOnce(&mut S) -> T + Send + 'static,
@@ -334,12 +341,13 @@ impl<S: Send + 'static> Strand<S> {
         };
         let home = self.queue.here();
         let (item, handle) = join::joinable(of_strand, func, home, has_permit);
+        let kept = keep(handle);
         // SAFETY: the item is new, and is pushed once.
         unsafe {
             home.emit_queued(item);
             self.base().push(self.item, item, home);
         }
-        Ok(handle)
+        Ok(kept)
     }
 }
 

@@ -256,28 +256,43 @@ impl<'a> TaskOptions<'a> {
     /// # Errors
     ///
     /// If the queue is full or closed. The error contains `func`.
-    pub fn try_spawn<T, F>(mut self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
+    pub fn try_spawn<T, F>(self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        self.try_push(func, |handle| handle)
+    }
+
+    /// Queues `func`, and before that passes its handle to `keep`. If `keep` drops the handle, a
+    /// panic is reported to the queue's handler.
+    fn try_push<T, F, K>(
+        mut self,
+        func: F,
+        keep: impl FnOnce(JoinHandle<T>) -> K,
+    ) -> Result<K, TrySpawnError<F>>
     where
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
         let Ok(start_by) = self.start_by() else {
-            return Ok(join::expired(func));
+            return Ok(keep(join::expired(func)));
         };
         let has_permit = match self.admit() {
             Ok(has_permit) => has_permit,
             Err(error) => return Err(error.with(func)),
         };
         if self.cancel.is_some() {
-            return Ok(self.push_future(async move { func() }, start_by, has_permit));
+            return Ok(self.push_future(async move { func() }, start_by, has_permit, keep));
         }
         let home = self.home();
         let (item, handle) = match start_by {
             Some(start_by) => join::joinable(start_by, func, home, has_permit),
             None => join::joinable(AnyTime, func, home, has_permit),
         };
+        let kept = keep(handle);
         home.push(item);
-        Ok(handle)
+        Ok(kept)
     }
 
     /// Queues `future` as [`Workqueue::spawn_async`] does.
@@ -306,7 +321,7 @@ impl<'a> TaskOptions<'a> {
             return Ok(join::expired(future));
         };
         match self.admit() {
-            Ok(has_permit) => Ok(self.push_future(future, start_by, has_permit)),
+            Ok(has_permit) => Ok(self.push_future(future, start_by, has_permit, |handle| handle)),
             Err(error) => Err(error.with(future)),
         }
     }
@@ -321,7 +336,7 @@ impl<'a> TaskOptions<'a> {
         F: FnOnce() + Send + 'static,
     {
         if self.deadline.is_some() || self.cancel.is_some() {
-            return self.try_spawn(func).map(drop);
+            return self.try_push(func, drop);
         }
         match self.admit() {
             Ok(has_permit) => {
@@ -408,12 +423,14 @@ impl<'a> TaskOptions<'a> {
         (self.queue, weak, self.cpu)
     }
 
-    fn push_future<F>(
+    /// Pushes `future`, and before that passes its handle to `keep`.
+    fn push_future<F, K>(
         self,
         future: F,
         start_by: Option<StartBefore>,
         has_permit: bool,
-    ) -> JoinHandle<F::Output>
+        keep: impl FnOnce(JoinHandle<F::Output>) -> K,
+    ) -> K
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static,
@@ -427,8 +444,9 @@ impl<'a> TaskOptions<'a> {
             // SAFETY: the handle keeps the item alive, and the item is a future's.
             *cancel = CancelHandle::of(unsafe { future::counted_waker(item) });
         }
+        let kept = keep(handle);
         home.push(item);
-        handle
+        kept
     }
 }
 
