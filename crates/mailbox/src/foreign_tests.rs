@@ -39,8 +39,7 @@ fn items(nr_items: usize) -> (impl Iterator<Item = Item>, Arc<AtomicUsize>) {
 
 #[test]
 fn items_after_a_panicking_drop_are_dropped_with_the_mailbox() {
-    let mailbox = Mailbox::new();
-    let poster = mailbox.poster();
+    let (mailbox, poster) = pair();
     let (items, dropped) = items(NR_ITEMS);
     items.for_each(|item| poster.post(item).unwrap());
     drop(mailbox);
@@ -49,9 +48,8 @@ fn items_after_a_panicking_drop_are_dropped_with_the_mailbox() {
 }
 
 #[test]
-fn batch_whose_drops_panic_releases_its_whole_capacity() {
-    let mailbox = Mailbox::builder().capacity(NR_ITEMS).build();
-    let poster = mailbox.poster();
+fn a_batch_of_items_whose_drops_panic_gives_all_its_room_back() {
+    let (_mailbox, poster) = pair_of(NR_ITEMS);
     let mut batch = poster.batch();
     let (items, dropped) = items(NR_ITEMS);
     items.for_each(|item| batch.push(item).unwrap());
@@ -71,9 +69,8 @@ impl Wake for Broken {
 }
 
 #[test]
-fn panicking_waker_harms_no_poster() {
-    let mut mailbox = Mailbox::new();
-    let poster = mailbox.poster();
+fn a_waker_that_panics_takes_no_poster_along() {
+    let (mut mailbox, poster) = pair();
     let waker = Waker::from(Arc::new(Broken));
     let cx = &mut Context::from_waker(&waker);
     assert_eq!(mailbox.poll_recv(cx), Poll::Pending);
@@ -97,8 +94,7 @@ fn waker_whose_drop_panics_harms_no_other_thread() {
             panic_any("the drop of a waker");
         }
     }
-    let mut mailbox = Mailbox::<u8>::new();
-    let poster = mailbox.poster();
+    let (mut mailbox, poster) = pair::<u8>();
     let poll = |mailbox: &mut Mailbox<u8>, waker: Waker| {
         assert_eq!(poll_with(&mut mailbox.recv(), &waker), Poll::Pending);
         // The mailbox has the last handle.
@@ -122,8 +118,7 @@ fn a_waker_is_cloned_and_dropped_with_no_lock_held() {
     }
     /// A table that differs from `VTABLE`, so that the two wakers are not equal.
     const OTHER: RawWakerVTable = RawWakerVTable::new(clone, touch, touch, |_| ());
-    let mut mailbox = Mailbox::<u8>::new();
-    let poster = mailbox.poster();
+    let (mut mailbox, poster) = pair::<u8>();
     for vtable in [&VTABLE, &OTHER, &VTABLE] {
         // SAFETY: neither table uses the pointer, and both may be used on any thread.
         let waker = unsafe { Waker::from_raw(RawWaker::new(ptr::null(), vtable)) };

@@ -10,6 +10,7 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
+use super::tests::pair;
 use super::*;
 
 #[derive(Debug)]
@@ -308,8 +309,7 @@ impl Drop for Waking {
 #[test]
 fn the_drop_of_a_mailbox_does_not_nest_the_drops_of_its_items() {
     let nr_items = if cfg!(miri) { 10 } else { 100 };
-    let mut mailbox = Mailbox::<Waking>::new();
-    let poster = mailbox.poster();
+    let (mut mailbox, poster) = pair::<Waking>();
     let set = LocalSet::new(&mailbox);
     let probes: Vec<Probe> = (0..nr_items).map(|_| Probe::default()).collect();
     for probe in &probes {

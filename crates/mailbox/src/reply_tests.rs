@@ -63,18 +63,14 @@ fn a_task_is_woken_by_the_answer_and_by_its_loss() {
         };
         assert_eq!(wakes.nr(), 1);
         assert_eq!(poll(&mut reply), Poll::Ready(expected));
-        assert_eq!(
-            poll(&mut reply),
-            Poll::Ready(Err(ReplyError::Lost)),
-            "taken"
-        );
+        let outcome = poll(&mut reply);
+        assert_eq!(outcome, Poll::Ready(Err(ReplyError::Lost)), "taken");
     }
 }
 
 #[test]
-fn call_is_dropped_with_its_mailbox() {
-    let mailbox = Mailbox::<ReplyTo<u32>>::new();
-    let poster = mailbox.poster();
+fn a_call_is_lost_with_the_mailbox_that_it_lies_in() {
+    let (mailbox, poster) = pair::<ReplyTo<u32>>();
     let reply = poster.call(|to| to).unwrap();
     let caller = thread::spawn(move || reply.wait());
     drop(mailbox);
@@ -85,9 +81,8 @@ fn call_is_dropped_with_its_mailbox() {
 }
 
 #[test]
-fn full_mailbox_returns_the_call() {
-    let mut mailbox = Mailbox::builder().capacity(1).build();
-    let poster = mailbox.poster();
+fn a_full_mailbox_gives_the_call_back() {
+    let (mut mailbox, poster) = pair_of(1);
     let mut first = poster.call(|to: ReplyTo<u32>| to).unwrap();
     let second = poster.call(|to| to).unwrap_err().into_inner();
     assert_eq!(second.reply(1), Err(1));
@@ -106,14 +101,10 @@ fn answer_to_a_dropped_caller_returns_to_the_owner() {
 #[test]
 fn a_wait_that_timed_out_may_be_repeated() {
     let (to, mut reply) = reply();
-    assert_eq!(
-        reply.wait_timeout(Duration::ZERO),
-        Err(ReplyError::TimedOut)
-    );
-    assert_eq!(
-        reply.wait_timeout(Duration::from_millis(1)),
-        Err(ReplyError::TimedOut)
-    );
+    let outcome = reply.wait_timeout(Duration::ZERO);
+    assert_eq!(outcome, Err(ReplyError::TimedOut));
+    let outcome = reply.wait_timeout(Duration::from_millis(1));
+    assert_eq!(outcome, Err(ReplyError::TimedOut));
     let owner = thread::spawn(move || to.reply(1));
     assert_eq!(reply.wait_timeout(Duration::MAX), Ok(1));
     owner.join().unwrap().unwrap();
@@ -156,10 +147,7 @@ fn a_waker_that_panics_does_not_reach_the_owner() {
 
 #[test]
 fn call_of_a_task_waits_for_capacity_and_then_for_the_answer() {
-    let mut mailbox = Mailbox::<(u64, ReplyTo<u64>)>::builder()
-        .capacity(1)
-        .build();
-    let poster = mailbox.poster();
+    let (mut mailbox, poster) = pair_of::<(u64, ReplyTo<u64>)>(1);
     let cx = &mut Context::from_waker(Waker::noop());
     let first = poster.call(|to| (1, to)).unwrap();
     let mut second = pin!(poster.call_async(|to| (2, to)));
@@ -191,8 +179,7 @@ fn call_of_a_task_waits_for_capacity_and_then_for_the_answer() {
 
 #[test]
 fn lazy_calls_join_the_batch_of_an_owner_that_lingers() {
-    let mut mailbox = Mailbox::<(u64, ReplyTo<u64>)>::new();
-    let poster = mailbox.poster();
+    let (mut mailbox, poster) = pair::<(u64, ReplyTo<u64>)>();
     let (batch, long) = (8, Duration::from_secs(3600));
     let replies: Vec<_> = (0..3 * batch)
         .map(|number| poster.call_lazy(|to| (number, to)).unwrap())

@@ -34,8 +34,7 @@ impl Drop for Counted<'_> {
 
 #[test]
 fn sends_are_admitted_in_order_and_posts_rejected_until_then() {
-    let mut mailbox = Mailbox::builder().capacity(1).build();
-    let poster = mailbox.poster();
+    let (mut mailbox, poster) = pair_of(1);
     let other = mailbox.poster();
     poster.post(0).unwrap();
     let mut sends = [poster.send(1), other.send(2), poster.send(3)];
@@ -57,8 +56,7 @@ fn sends_are_admitted_in_order_and_posts_rejected_until_then() {
 
 #[test]
 fn a_send_that_waits_is_woken_once_and_by_its_last_waker() {
-    let mut mailbox = Mailbox::builder().capacity(1).build();
-    let poster = mailbox.poster();
+    let (mut mailbox, poster) = pair_of(1);
     poster.post(0).unwrap();
     let mut send = poster.send(1);
     let wakes = [(); 2].map(|()| {
@@ -80,8 +78,7 @@ fn a_send_that_waits_is_woken_once_and_by_its_last_waker() {
 fn cancelled_send_leaves_the_wait_queue_and_loses_nothing() {
     let nr_dropped = &AtomicUsize::new(0);
     let item = |number| Counted(number, Count(nr_dropped));
-    let mut mailbox = Mailbox::builder().capacity(1).build();
-    let poster = mailbox.poster();
+    let (mut mailbox, poster) = pair_of(1);
     assert!(poster.post(item(0)).is_ok());
     let [mut first, mut second, mut third] = [1, 2, 3].map(|number| poster.send(item(number)));
     for send in [&mut first, &mut second, &mut third] {
@@ -105,21 +102,16 @@ fn cancelled_send_leaves_the_wait_queue_and_loses_nothing() {
 }
 
 #[test]
-fn posts_are_accepted_again_when_no_sender_waits() {
-    let mut mailbox = Mailbox::builder().capacity(1).build();
-    let poster = mailbox.poster();
+fn when_all_have_left_the_line_posts_are_accepted_again() {
+    let (mut mailbox, poster) = pair_of(1);
     poster.post(0).unwrap();
     let mut send = poster.send(1);
     assert!(poll(&mut send).is_pending());
     drop(send);
-    assert_eq!(
-        poster.send_timeout(2, Duration::ZERO),
-        Err(PostError::Full(2))
-    );
-    assert_eq!(
-        poster.send_timeout(3, Duration::from_millis(1)),
-        Err(PostError::Full(3))
-    );
+    let refused = poster.send_timeout(2, Duration::ZERO);
+    assert_eq!(refused, Err(PostError::Full(2)));
+    let refused = poster.send_timeout(3, Duration::from_millis(1));
+    assert_eq!(refused, Err(PostError::Full(3)));
     assert_eq!(mailbox.try_recv(), Ok(0));
     poster.post(4).unwrap();
     assert_eq!(mailbox.try_recv(), Ok(4));
@@ -128,36 +120,34 @@ fn posts_are_accepted_again_when_no_sender_waits() {
 #[test]
 fn closing_or_dropping_a_mailbox_returns_waiting_items() {
     for drops in [false, true] {
-        let mut mailbox = Mailbox::builder().capacity(1).build();
-        let poster = mailbox.poster();
+        let (mut mailbox, poster) = pair_of(1);
         poster.post(0).unwrap();
         let mut sends = [1, 2].map(|item| poster.send(item));
         let (wakes, waker) = WakeCounter::new();
-        for send in &mut sends {
-            assert!(poll_with(send, &waker).is_pending());
-        }
-        if drops {
-            drop(mailbox);
-        } else {
-            mailbox.close();
-            assert_eq!(mailbox.try_recv(), Ok(0));
-            let next = mailbox.try_recv();
-            assert_eq!(next, Err(TryRecvError::Closed), "no sender is admitted");
-        }
-        assert_eq!(wakes.nr(), 2);
-        for (send, item) in sends.iter_mut().zip([1, 2]) {
-            assert_eq!(poll(send), Poll::Ready(Err(PostError::Closed(item))));
-        }
+        assert!(poll_with(&mut send, &waker).is_pending());
+        thread::scope(|scope| {
+            let sender = scope.spawn(|| poster.send_blocking(2));
+            if drops {
+                drop(mailbox);
+            } else {
+                mailbox.close();
+                assert_eq!(mailbox.try_recv(), Ok(0));
+                let outcome = mailbox.try_recv();
+                assert_eq!(outcome, Err(TryRecvError::Closed), "no sender is admitted");
+            }
+            assert_eq!(sender.join().unwrap(), Err(PostError::Closed(2)));
+        });
+        assert_eq!(wakes.nr(), 1);
+        assert_eq!(poll(&mut send), Poll::Ready(Err(PostError::Closed(1))));
         assert_eq!(poster.send_blocking(3), Err(PostError::Closed(3)));
-        let late = poll(&mut poster.send(4));
-        assert_eq!(late, Poll::Ready(Err(PostError::Closed(4))));
+        let outcome = poll(&mut poster.send(4));
+        assert_eq!(outcome, Poll::Ready(Err(PostError::Closed(4))));
     }
 }
 
 #[test]
-fn unbounded_mailbox_always_has_capacity() {
-    let mut mailbox = Mailbox::new();
-    let poster = mailbox.poster();
+fn an_unbounded_mailbox_always_has_room() {
+    let (mut mailbox, poster) = pair();
     assert_eq!((poster.capacity(), poster.nr_inside()), (None, None));
     assert_eq!(poll(&mut poster.send(1)), Poll::Ready(Ok(())));
     poster.send_blocking(2).unwrap();
@@ -168,8 +158,7 @@ fn unbounded_mailbox_always_has_capacity() {
 #[test]
 #[should_panic = "polled after it has ended"]
 fn a_send_is_not_polled_after_its_end() {
-    let mailbox = Mailbox::new();
-    let poster = mailbox.poster();
+    let (_mailbox, poster) = pair();
     let mut send = poster.send(1);
     assert_eq!(poll(&mut send), Poll::Ready(Ok(())));
     let _ = poll(&mut send);
@@ -192,8 +181,7 @@ fn a_capacity_is_from_one_to_its_maximum() {
 
 #[test]
 fn owner_waiting_for_more_than_the_capacity_gets_all_items() {
-    let mut mailbox = Mailbox::builder().capacity(2).build();
-    let poster = mailbox.poster();
+    let (mut mailbox, poster) = pair_of(2);
     poster.post_lazy(0).unwrap();
     poster.post_lazy(1).unwrap();
     mailbox.wait(32).unwrap();
@@ -203,8 +191,7 @@ fn owner_waiting_for_more_than_the_capacity_gets_all_items() {
 
 #[test]
 fn owner_does_not_sleep_while_a_sender_waits() {
-    let mut mailbox = Mailbox::builder().capacity(2).build();
-    let poster = mailbox.poster();
+    let (mut mailbox, poster) = pair_of(2);
     // Capacity that is reserved by an item that is not posted.
     let mut held = poster.batch();
     held.push(9).unwrap();
@@ -222,8 +209,7 @@ fn owner_does_not_sleep_while_a_sender_waits() {
 
 #[test]
 fn batch_that_releases_capacity_admits_waiters() {
-    let mut mailbox = Mailbox::builder().capacity(1).build();
-    let poster = mailbox.poster();
+    let (mut mailbox, poster) = pair_of(1);
     let mut held = poster.batch();
     held.push(0).unwrap();
     let mut send = poster.send(1);
@@ -282,8 +268,7 @@ fn waiting_items_arrive_once_in_order_within_the_capacity() {
 fn panicking_waker_clone_leaves_the_item_queued() {
     const VTABLE: RawWakerVTable =
         RawWakerVTable::new(|_| panic_any("a broken clone"), |_| (), |_| (), |_| ());
-    let mailbox = Mailbox::builder().capacity(1).build();
-    let poster = mailbox.poster();
+    let (_mailbox, poster) = pair_of(1);
     poster.post(0).unwrap();
     // SAFETY: the table does not use the pointer, and may be used on any thread.
     let broken = unsafe { Waker::from_raw(RawWaker::new(ptr::null(), &VTABLE)) };
@@ -317,9 +302,8 @@ impl Drop for Bomb {
 }
 
 #[test]
-fn panicking_wakers_harm_no_other_thread() {
-    let mut mailbox = Mailbox::builder().capacity(1).build();
-    let poster = mailbox.poster();
+fn wakers_that_panic_take_nobody_along() {
+    let (mut mailbox, poster) = pair_of(1);
     poster.post(0).unwrap();
     let [mut first, mut second] = [1, 2].map(|number| poster.send(number));
     for send in [&mut first, &mut second] {
@@ -351,8 +335,7 @@ fn item_of_a_leaked_send_is_dropped_and_its_panic_caught() {
     }
     for owner_first in [true, false] {
         let nr_dropped = AtomicUsize::new(0);
-        let mailbox = Mailbox::builder().capacity(1).build();
-        let poster = mailbox.poster();
+        let (mailbox, poster) = pair_of(1);
         poster.post(Bomb(&nr_dropped)).ok().unwrap();
         for _ in 0..2 {
             let mut sending = poster.send(Bomb(&nr_dropped));

@@ -45,6 +45,20 @@ impl Wake for WakeCounter {
     }
 }
 
+/// Creates a mailbox and a poster.
+pub(super) fn pair<T>() -> (Mailbox<T>, Poster<T>) {
+    let mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    (mailbox, poster)
+}
+
+/// The same with this capacity.
+pub(super) fn pair_of<T>(capacity: usize) -> (Mailbox<T>, Poster<T>) {
+    let mailbox = Mailbox::builder().capacity(capacity).build();
+    let poster = mailbox.poster();
+    (mailbox, poster)
+}
+
 /// Polls a future once with this waker.
 pub(super) fn poll_with<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(waker))
@@ -123,9 +137,8 @@ fn an_eager_batch_is_eager_until_its_last_item() {
 }
 
 #[test]
-fn closed_mailbox_returns_the_item() {
-    let mut mailbox = Mailbox::new();
-    let poster = mailbox.poster();
+fn a_closed_mailbox_gives_the_item_back() {
+    let (mut mailbox, poster) = pair();
     poster.post(1).unwrap();
     let mut batch = poster.batch();
     batch.push(7).unwrap();
@@ -169,8 +182,7 @@ fn full_mailbox_returns_the_item() {
 #[test]
 fn queued_items_are_dropped_with_the_owner() {
     let dropped = Arc::new(AtomicUsize::new(0));
-    let mut mailbox = Mailbox::new();
-    let poster = mailbox.poster();
+    let (mut mailbox, poster) = pair();
     (0..5).for_each(|_| poster.post(Counted(dropped.clone())).unwrap());
     // Two are counted as ready, and one of them is received.
     mailbox.wait(2).unwrap();
@@ -188,8 +200,7 @@ fn queued_items_are_dropped_with_the_owner() {
 
 #[test]
 fn the_last_poster_ends_the_wait() {
-    let mut mailbox = Mailbox::<i32>::new();
-    let poster = mailbox.poster();
+    let (mut mailbox, poster) = pair::<i32>();
     let other = poster.clone();
     assert!(poster.same_as(&other));
     let thread = thread::spawn(move || {
@@ -202,8 +213,9 @@ fn the_last_poster_ends_the_wait() {
     assert_eq!(mailbox.wait(2), Err(Closed));
     thread.join().unwrap();
     let _again = mailbox.poster();
+    let outcome = mailbox.try_recv();
     assert_eq!(
-        mailbox.try_recv(),
+        outcome,
         Err(TryRecvError::Empty),
         "the next poster opens the mailbox again"
     );
@@ -211,8 +223,7 @@ fn the_last_poster_ends_the_wait() {
 
 #[test]
 fn lazy_posts_do_not_end_a_wait_before_they_are_enough() {
-    let mut mailbox = Mailbox::new();
-    let poster = mailbox.poster();
+    let (mut mailbox, poster) = pair();
     (0..3).for_each(|number| poster.post_lazy(number).unwrap());
     assert_eq!(mailbox.wait_timeout(4, Duration::from_millis(1)), Ok(false));
     assert_eq!(mailbox.try_recv(), Ok(0), "what is there may be received");
@@ -224,9 +235,8 @@ fn lazy_posts_do_not_end_a_wait_before_they_are_enough() {
 }
 
 #[test]
-fn one_eager_item_is_enough_even_if_it_arrived_first() {
-    let mut mailbox = Mailbox::new();
-    let poster = mailbox.poster();
+fn one_eager_item_is_enough_even_when_it_came_first() {
+    let (mut mailbox, poster) = pair();
     poster.post_lazy(0).unwrap();
     let mut batch = poster.batch();
     batch.push(1).unwrap();
@@ -292,8 +302,7 @@ fn a_sleeping_owner_is_woken_by_eager_posts_and_by_batches() {
 
 #[test]
 fn the_owner_may_post_to_itself() {
-    let mut mailbox = Mailbox::new();
-    let poster = mailbox.poster();
+    let (mut mailbox, poster) = pair();
     poster.post(3).unwrap();
     let mut seen = Vec::new();
     while let Ok(number) = mailbox.try_recv() {
@@ -353,8 +362,7 @@ fn every_item_of_four_posters_arrives_once_and_in_its_order() {
 
 #[test]
 fn threads_may_share_one_poster() {
-    let mut mailbox = Mailbox::new();
-    let poster = mailbox.poster();
+    let (mut mailbox, poster) = pair();
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| (0..NR_POSTS).for_each(|number| poster.post(number).unwrap()));
@@ -406,10 +414,9 @@ fn items_are_dropped_once_when_the_owner_ends_in_the_middle() {
 const SLOTS: usize = super::block::nr_slots::<usize>();
 
 #[test]
-fn steady_flow_reuses_the_same_blocks() {
-    // Every block that returns was the poster's before.
-    let mut mailbox = Mailbox::new();
-    let poster = mailbox.poster();
+fn a_steady_flow_goes_round_in_the_same_blocks() {
+    // Block by block: every block that returns was the poster's before.
+    let (mut mailbox, poster) = pair();
     for _ in 0..miri_or(10, 100) {
         (0..64).for_each(|number: usize| poster.post(number).unwrap());
         assert_eq!(mailbox.drain(64).count(), 64);
@@ -473,8 +480,7 @@ fn at_most_the_stated_number_of_blocks_is_retained() {
 #[test]
 fn items_of_any_size_are_received_unchanged() {
     fn round<T: Clone + PartialEq + std::fmt::Debug>(item: T) {
-        let mut mailbox = Mailbox::new();
-        let poster = mailbox.poster();
+        let (mut mailbox, poster) = pair();
         let many = miri_or(60, 200);
         for nr_items in [1, 2, many] {
             (0..nr_items).for_each(|_| poster.post(item.clone()).unwrap());
@@ -494,9 +500,8 @@ fn items_of_any_size_are_received_unchanged() {
 }
 
 #[test]
-fn task_is_woken_once_for_the_count_that_it_awaits() {
-    let mut mailbox = Mailbox::new();
-    let poster = mailbox.poster();
+fn a_task_is_woken_once_for_as_many_as_it_wants() {
+    let (mut mailbox, poster) = pair();
     let (wakes, waker) = WakeCounter::new();
     let cx = &mut Context::from_waker(&waker);
     assert_eq!(mailbox.poll_ready(cx, 3), Poll::Pending);
@@ -525,8 +530,7 @@ fn task_is_woken_once_for_the_count_that_it_awaits() {
 
 #[test]
 fn the_kind_of_sleep_may_change_from_one_to_the_next() {
-    let mut mailbox = Mailbox::new();
-    let poster = mailbox.poster();
+    let (mut mailbox, poster) = pair();
     let (_, waker) = WakeCounter::new();
     assert!(poll_with(&mut mailbox.recv(), &waker).is_pending());
     let thread = thread::spawn(move || {
@@ -545,8 +549,7 @@ fn eventfd_is_written_only_while_armed() {
         let owner = &mailbox.shared().owner;
         owner.owner_waker.eventfd().unwrap().clear()
     };
-    let mut mailbox = Mailbox::new();
-    let poster = mailbox.poster();
+    let (mut mailbox, poster) = pair();
     mailbox.eventfd().unwrap();
     poster.post(1).unwrap();
     assert!(!mailbox.arm(1).unwrap(), "one is there");
@@ -577,8 +580,7 @@ fn a_wait_that_times_out_takes_about_that_long() {
 
 #[test]
 fn poster_dropped_by_a_panic_notifies_the_owner() {
-    let mut mailbox = Mailbox::new();
-    let poster = mailbox.poster();
+    let (mut mailbox, poster) = pair();
     let thread = thread::spawn(move || {
         poster.post(1).unwrap();
         let mut batch = poster.batch();
@@ -593,8 +595,7 @@ fn poster_dropped_by_a_panic_notifies_the_owner() {
 
 #[test]
 fn linger_ends_at_the_count_an_eager_item_or_the_timeout() {
-    let mut mailbox = Mailbox::new();
-    let poster = mailbox.poster();
+    let (mut mailbox, poster) = pair();
     poster.post_lazy(0).unwrap();
     assert_eq!(
         mailbox.wait_linger(1, 3, Duration::from_millis(1)),

@@ -21,11 +21,18 @@ impl Drop for Counted<'_> {
 }
 
 fn take<T>(found: Pop<Box<Node<T>>>) -> T {
-    match found {
-        Pop::Item(node) => node.into_inner(),
-        Pop::Empty => panic!("empty"),
-        Pop::MidPush => panic!("mid-push"),
-    }
+    popped(found).into_inner()
+}
+
+fn taken<T>(nodes: impl IntoIterator<Item = Box<Node<T>>>) -> Vec<T> {
+    nodes.into_iter().map(Node::into_inner).collect()
+}
+
+fn popped<H>(found: Pop<H>) -> H {
+    let Pop::Item(item) = found else {
+        panic!("no item")
+    };
+    item
 }
 
 fn chain_of<T>(values: impl IntoIterator<Item = T>) -> Chain<Node<T>> {
@@ -79,16 +86,10 @@ fn a_drain_stops_at_its_bound_and_leaves_the_rest() {
     let mut consumer = queue.try_consumer().unwrap();
     queue.push_chain(chain_of(0..10));
     let mut drain = consumer.drain(4);
-    assert_eq!(
-        drain.by_ref().map(Node::into_inner).collect::<Vec<_>>(),
-        [0, 1, 2, 3]
-    );
+    assert_eq!(taken(drain.by_ref()), [0, 1, 2, 3]);
     assert_eq!(drain.stopped(), Stopped::Bound);
     let mut drain = consumer.drain(usize::MAX);
-    assert_eq!(
-        drain.by_ref().map(Node::into_inner).collect::<Vec<_>>(),
-        [4, 5, 6, 7, 8, 9]
-    );
+    assert_eq!(taken(drain.by_ref()), [4, 5, 6, 7, 8, 9]);
     assert_eq!(drain.stopped(), Stopped::Empty);
     assert!(drain.next().is_none());
 }
@@ -121,10 +122,7 @@ fn a_chain_is_published_whole_and_in_order() {
     assert!(!queue.push_chain(chain_of([4])));
     assert!(!queue.push_chain(Chain::new()), "nothing to publish");
     queue.push(Node::new(5));
-    assert_eq!(
-        consumer.drain(9).map(Node::into_inner).collect::<Vec<_>>(),
-        [1, 2, 3, 4, 5]
-    );
+    assert_eq!(taken(consumer.drain(9)), [1, 2, 3, 4, 5]);
     assert!(
         !queue.push_chain(Chain::new()),
         "nothing to publish, even onto an empty queue"
@@ -142,10 +140,7 @@ fn chains_append_reverse_and_count() {
     assert_eq!(front.len(), 3);
     front.reverse();
     front.push_back(Node::new(0));
-    assert_eq!(
-        front.map(Node::into_inner).collect::<Vec<_>>(),
-        [3, 2, 1, 0]
-    );
+    assert_eq!(taken(front), [3, 2, 1, 0]);
 }
 
 #[test]
@@ -161,10 +156,7 @@ fn popped_items_form_a_chain_linked_or_not() {
     }
     assert_eq!(chain.len(), 6);
     chain.push_back_popped(Node::new(7));
-    assert_eq!(
-        chain.map(Node::into_inner).collect::<Vec<_>>(),
-        [1, 2, 3, 4, 5, 6, 7]
-    );
+    assert_eq!(taken(chain), [1, 2, 3, 4, 5, 6, 7]);
 }
 
 #[test]
@@ -217,15 +209,11 @@ fn a_node_is_pushed_again_without_another_allocation() {
     let queue = Queue::<Node<_>>::new();
     let mut consumer = queue.try_consumer().unwrap();
     queue.push(Node::new(1));
-    let Pop::Item(mut node) = consumer.pop() else {
-        panic!("one was pushed")
-    };
+    let mut node = popped(consumer.pop());
     let address = &raw const *node;
     assert_eq!(node.replace(2), 1);
     queue.push(node);
-    let Pop::Item(node) = consumer.pop() else {
-        panic!("one was pushed")
-    };
+    let node = popped(consumer.pop());
     assert_eq!(&raw const *node, address);
     assert_eq!(node.into_inner(), 2);
 }
@@ -237,17 +225,10 @@ fn shared_item_is_in_one_queue_at_a_time() {
     one.push(Shared::claim(&item).unwrap());
     assert!(item.is_pending());
     assert!(Shared::claim(&item).is_none());
-    let Pop::Item(claim) = one.try_consumer().unwrap().pop() else {
-        panic!("one was pushed")
-    };
-    assert!(
-        Shared::claim(&item).is_none(),
-        "the claim was popped with it"
-    );
+    let claim = popped(one.try_consumer().unwrap().pop());
+    assert!(Shared::claim(&item).is_none(), "the claim came out with it");
     other.push(claim);
-    let Pop::Item(claim) = other.try_consumer().unwrap().pop() else {
-        panic!("one was pushed")
-    };
+    let claim = popped(other.try_consumer().unwrap().pop());
     assert_eq!(**claim.release(), 7);
     assert!(!item.is_pending());
     assert_eq!(Arc::strong_count(&item), 1);
@@ -263,13 +244,7 @@ fn lifo_list_is_reversed_on_demand() {
     assert!(stack.push(Node::new(1)));
     assert!(!stack.push_chain(chain_of([3, 2])));
     assert!(!stack.push_chain(Chain::new()));
-    assert_eq!(
-        stack
-            .take_all_fifo()
-            .map(Node::into_inner)
-            .collect::<Vec<_>>(),
-        [1, 2, 3]
-    );
+    assert_eq!(taken(stack.take_all_fifo()), [1, 2, 3]);
     assert!(stack.is_empty());
     assert_eq!(stack.take_all().count(), 0);
 }
@@ -283,8 +258,7 @@ fn item_pushed_to_the_front_comes_first() {
     stack.push_chain(chain);
     let mut taken = stack.take_all();
     taken.put_back(Node::new(3));
-    let numbers: Vec<i32> = taken.map(Node::into_inner).collect();
-    assert_eq!(numbers, [3, 2, 1, 0]);
+    assert_eq!(self::taken(taken), [3, 2, 1, 0]);
 }
 
 /// An item that is not in a box, and whose link is not its first field.
@@ -329,11 +303,9 @@ fn the_raw_halves_work_apart() {
         assert_eq!(was_empty, number == 0);
     }
     for number in 0..3 {
-        // SAFETY: the cursor was created with the queue, on the only thread.
-        let Pop::Item(item) = (unsafe { queue.pop(&mut cursor) }) else {
-            panic!("three were pushed")
-        };
-        // SAFETY: the item is popped once.
+        // SAFETY: the cursor was made with the queue, on the only thread.
+        let item = popped(unsafe { queue.pop(&mut cursor) });
+        // SAFETY: popped once.
         assert_eq!(unsafe { Embedded::from_raw(item) }.number, number);
         assert_eq!(cursor.emptied(), number == 2);
     }

@@ -145,30 +145,24 @@ fn torn_record_is_omitted_and_counted() {
 }
 
 #[test]
-fn each_reason_to_reject_a_page_is_named() {
-    let put =
-        |at: usize, value: &'static [u8]| move |bytes: &mut Vec<u8>| layout::put(bytes, at, value);
-    assert_eq!(refusal(put(0, b"x")), Refusal::NoPage);
-    assert_eq!(refusal(put(head::VERSION, &[9])), Refusal::Version(9));
-    assert_eq!(
-        refusal(put(head::RECORD_BYTES, &[0, 0, 0, 0])),
-        Refusal::RecordBytes(0)
-    );
-    assert_eq!(
-        refusal(put(head::NR_RECORDS, &[255; 4])),
-        Refusal::NrRecords(u32::MAX)
-    );
-    assert_eq!(refusal(put(head::NAME.start, b"\x1b")), Refusal::Text);
-    assert_eq!(refusal(put(head::NAME.start, b"\xff")), Refusal::Text);
+fn each_reason_not_to_believe_a_page_is_named() {
     let first = layout::HEAD_BYTES;
-    assert_eq!(
-        refusal(put(first + record::NR_FIGURES, &[255, 255])),
-        Refusal::NrFigures(u16::MAX)
-    );
-    assert_eq!(
-        refusal(put(first + record::DETAIL.start, b"a\x07")),
-        Refusal::Text
-    );
+    for (at, value, expected) in [
+        (0, &b"x"[..], Refusal::NoPage),
+        (head::VERSION, &[9], Refusal::Version(9)),
+        (head::RECORD_BYTES, &[0; 4], Refusal::RecordBytes(0)),
+        (head::NR_RECORDS, &[255; 4], Refusal::NrRecords(u32::MAX)),
+        (head::NAME.start, b"\x1b", Refusal::Text),
+        (head::NAME.start, b"\xff", Refusal::Text),
+        (
+            first + record::NR_FIGURES,
+            &[255; 2],
+            Refusal::NrFigures(u16::MAX),
+        ),
+        (first + record::DETAIL.start, b"a\x07", Refusal::Text),
+    ] {
+        assert_eq!(refusal(|bytes| layout::put(bytes, at, value)), expected);
+    }
     let short = |bytes: &mut Vec<u8>| bytes.truncate(layout::HEAD_BYTES + layout::RECORD_BYTES);
     assert_eq!(refusal(short), Refusal::NrRecords(Kind::ALL.len() as u32));
     let long = vec![0; MAX_BYTES + 1];

@@ -58,47 +58,40 @@ fn keys_have_a_family_a_description_and_no_duplicate() {
 }
 
 #[test]
-fn unknown_key_is_named_with_the_nearest_one() {
-    assert_eq!(
-        error("workqueue.max_activ=3"),
-        "unknown key \"workqueue.max_activ\"; did you mean workqueue.max_active?"
-    );
-    assert_eq!(
-        error("max_active=3"),
-        "unknown key \"max_active\"; did you mean workqueue.max_active?"
-    );
-    assert_eq!(error("color=red"), "unknown key \"color\"");
-    assert_eq!(error("=3"), "unknown key \"\"");
-}
-
-#[test]
-fn a_value_out_of_range_is_named_with_the_range() {
+fn each_wrong_text_is_named_with_what_was_meant() {
+    let meant = "did you mean workqueue.max_active?";
     for word in ["0", "513", "-1", "1.5", "", "0x10"] {
-        assert_eq!(
-            error(&format!("workqueue.max_active={word}")),
-            format!("workqueue.max_active={word}: expected a number from 1 to 512")
-        );
+        let text = format!("workqueue.max_active={word}");
+        let expected = format!("{text}: expected a number from 1 to 512");
+        assert_eq!(error(&text), expected);
     }
-    assert_eq!(
-        error("workqueue.default_affinity_scope=l3"),
-        "workqueue.default_affinity_scope=l3: expected one of cpu, smt, cache_shard, cache, numa, system"
-    );
-    assert_eq!(
-        error("qpw=\n"),
-        "qpw=: expected one of queue, on_demand, every_op"
-    );
-}
-
-#[test]
-fn a_key_without_value_or_named_twice_is_an_error() {
-    assert_eq!(
-        error("workqueue.cpu_quota"),
-        "\"workqueue.cpu_quota\" has no value: expected key=value"
-    );
-    assert_eq!(
-        error("workqueue.max_active=1,workqueue.max_active=2"),
-        "workqueue.max_active is set twice"
-    );
+    for (text, expected) in [
+        (
+            "workqueue.max_activ=3",
+            &*format!("unknown key \"workqueue.max_activ\"; {meant}"),
+        ),
+        (
+            "max_active=3",
+            &*format!("unknown key \"max_active\"; {meant}"),
+        ),
+        ("color=red", "unknown key \"color\""),
+        ("=3", "unknown key \"\""),
+        (
+            "workqueue.default_affinity_scope=l3",
+            "workqueue.default_affinity_scope=l3: expected one of cpu, smt, cache_shard, cache, numa, system",
+        ),
+        ("qpw=\n", "qpw=: expected one of queue, on_demand, every_op"),
+        (
+            "workqueue.cpu_quota",
+            "\"workqueue.cpu_quota\" has no value: expected key=value",
+        ),
+        (
+            "workqueue.max_active=1,workqueue.max_active=2",
+            "workqueue.max_active is set twice",
+        ),
+    ] {
+        assert_eq!(error(text), expected);
+    }
 }
 
 #[test]
