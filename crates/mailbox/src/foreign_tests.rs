@@ -48,7 +48,7 @@ fn items_after_a_panicking_drop_are_dropped_with_the_mailbox() {
 }
 
 #[test]
-fn a_batch_of_items_whose_drops_panic_gives_all_its_room_back() {
+fn batch_whose_drops_panic_releases_its_whole_capacity() {
     let (_mailbox, poster) = pair_of(NR_ITEMS);
     let mut batch = poster.batch();
     let (items, dropped) = items(NR_ITEMS);
@@ -69,7 +69,7 @@ impl Wake for Broken {
 }
 
 #[test]
-fn a_waker_that_panics_takes_no_poster_along() {
+fn panicking_waker_harms_no_poster() {
     let (mut mailbox, poster) = pair();
     let waker = Waker::from(Arc::new(Broken));
     let cx = &mut Context::from_waker(&waker);

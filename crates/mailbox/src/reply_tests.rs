@@ -69,7 +69,7 @@ fn a_task_is_woken_by_the_answer_and_by_its_loss() {
 }
 
 #[test]
-fn a_call_is_lost_with_the_mailbox_that_it_lies_in() {
+fn call_is_dropped_with_its_mailbox() {
     let (mailbox, poster) = pair::<ReplyTo<u32>>();
     let reply = poster.call(|to| to).unwrap();
     let caller = thread::spawn(move || reply.wait());
@@ -81,7 +81,7 @@ fn a_call_is_lost_with_the_mailbox_that_it_lies_in() {
 }
 
 #[test]
-fn a_full_mailbox_gives_the_call_back() {
+fn full_mailbox_returns_the_call() {
     let (mut mailbox, poster) = pair_of(1);
     let mut first = poster.call(|to: ReplyTo<u32>| to).unwrap();
     let second = poster.call(|to| to).unwrap_err().into_inner();

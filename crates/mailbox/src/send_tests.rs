@@ -102,7 +102,7 @@ fn cancelled_send_leaves_the_wait_queue_and_loses_nothing() {
 }
 
 #[test]
-fn when_all_have_left_the_line_posts_are_accepted_again() {
+fn posts_are_accepted_again_when_no_sender_waits() {
     let (mut mailbox, poster) = pair_of(1);
     poster.post(0).unwrap();
     let mut send = poster.send(1);
@@ -124,29 +124,29 @@ fn closing_or_dropping_a_mailbox_returns_waiting_items() {
         poster.post(0).unwrap();
         let mut sends = [1, 2].map(|item| poster.send(item));
         let (wakes, waker) = WakeCounter::new();
-        assert!(poll_with(&mut send, &waker).is_pending());
-        thread::scope(|scope| {
-            let sender = scope.spawn(|| poster.send_blocking(2));
-            if drops {
-                drop(mailbox);
-            } else {
-                mailbox.close();
-                assert_eq!(mailbox.try_recv(), Ok(0));
-                let outcome = mailbox.try_recv();
-                assert_eq!(outcome, Err(TryRecvError::Closed), "no sender is admitted");
-            }
-            assert_eq!(sender.join().unwrap(), Err(PostError::Closed(2)));
-        });
-        assert_eq!(wakes.nr(), 1);
-        assert_eq!(poll(&mut send), Poll::Ready(Err(PostError::Closed(1))));
+        for send in &mut sends {
+            assert!(poll_with(send, &waker).is_pending());
+        }
+        if drops {
+            drop(mailbox);
+        } else {
+            mailbox.close();
+            assert_eq!(mailbox.try_recv(), Ok(0));
+            let next = mailbox.try_recv();
+            assert_eq!(next, Err(TryRecvError::Closed), "no sender is admitted");
+        }
+        assert_eq!(wakes.nr(), 2);
+        for (send, item) in sends.iter_mut().zip([1, 2]) {
+            assert_eq!(poll(send), Poll::Ready(Err(PostError::Closed(item))));
+        }
         assert_eq!(poster.send_blocking(3), Err(PostError::Closed(3)));
-        let outcome = poll(&mut poster.send(4));
-        assert_eq!(outcome, Poll::Ready(Err(PostError::Closed(4))));
+        let late = poll(&mut poster.send(4));
+        assert_eq!(late, Poll::Ready(Err(PostError::Closed(4))));
     }
 }
 
 #[test]
-fn an_unbounded_mailbox_always_has_room() {
+fn unbounded_mailbox_always_has_capacity() {
     let (mut mailbox, poster) = pair();
     assert_eq!((poster.capacity(), poster.nr_inside()), (None, None));
     assert_eq!(poll(&mut poster.send(1)), Poll::Ready(Ok(())));
@@ -302,7 +302,7 @@ impl Drop for Bomb {
 }
 
 #[test]
-fn wakers_that_panic_take_nobody_along() {
+fn panicking_wakers_harm_no_other_thread() {
     let (mut mailbox, poster) = pair_of(1);
     poster.post(0).unwrap();
     let [mut first, mut second] = [1, 2].map(|number| poster.send(number));

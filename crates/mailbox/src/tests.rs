@@ -137,7 +137,7 @@ fn an_eager_batch_is_eager_until_its_last_item() {
 }
 
 #[test]
-fn a_closed_mailbox_gives_the_item_back() {
+fn closed_mailbox_returns_the_item() {
     let (mut mailbox, poster) = pair();
     poster.post(1).unwrap();
     let mut batch = poster.batch();
@@ -235,7 +235,7 @@ fn lazy_posts_do_not_end_a_wait_before_they_are_enough() {
 }
 
 #[test]
-fn one_eager_item_is_enough_even_when_it_came_first() {
+fn one_eager_item_is_enough_even_if_it_arrived_first() {
     let (mut mailbox, poster) = pair();
     poster.post_lazy(0).unwrap();
     let mut batch = poster.batch();
@@ -414,7 +414,7 @@ fn items_are_dropped_once_when_the_owner_ends_in_the_middle() {
 const SLOTS: usize = super::block::nr_slots::<usize>();
 
 #[test]
-fn a_steady_flow_goes_round_in_the_same_blocks() {
+fn steady_flow_reuses_the_same_blocks() {
     // Block by block: every block that returns was the poster's before.
     let (mut mailbox, poster) = pair();
     for _ in 0..miri_or(10, 100) {
@@ -500,7 +500,7 @@ fn items_of_any_size_are_received_unchanged() {
 }
 
 #[test]
-fn a_task_is_woken_once_for_as_many_as_it_wants() {
+fn task_is_woken_once_for_the_count_that_it_awaits() {
     let (mut mailbox, poster) = pair();
     let (wakes, waker) = WakeCounter::new();
     let cx = &mut Context::from_waker(&waker);

@@ -145,7 +145,7 @@ fn torn_record_is_omitted_and_counted() {
 }
 
 #[test]
-fn each_reason_not_to_believe_a_page_is_named() {
+fn each_reason_to_reject_a_page_is_named() {
     let first = layout::HEAD_BYTES;
     for (at, value, expected) in [
         (0, &b"x"[..], Refusal::NoPage),
