@@ -58,7 +58,7 @@ impl Cache {
         Ok(Self {
             parts,
             registry: registry.clone(),
-            _expire: queue.every(LIFETIME / 10, sweep.clone())?,
+            _expire: queue.every(LIFETIME, sweep.clone())?,
             evict: Work::new(sweep),
             queue,
         })
@@ -137,10 +137,12 @@ pub fn main() -> Result<(), Failure> {
     let len = |part: &Part| part.load(&rcu::read()).len();
     assert!(cache.parts.iter().all(|part| len(part) <= PART_SIZE));
 
+    registry.advance(LIFETIME / 2);
     cache.insert(7, "seven".into());
     let entry = Arc::downgrade(&cache.part(7).load(&rcu::read())[&7]);
     registry.advance(LIFETIME);
     assert_eq!(cache.read(7, str::len), None, "it has expired");
+    registry.advance(LIFETIME);
     assert_eq!(cache.parts.iter().map(len).sum::<usize>(), 0);
     rcu::barrier();
     assert!(entry.upgrade().is_none(), "it is freed");

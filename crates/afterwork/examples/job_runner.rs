@@ -114,6 +114,7 @@ fn limits() -> Result<(), Failure> {
     });
     let mut jobs = TaskSet::new(&bulk.drivers);
     (0..4 * LIMIT).for_each(|_| jobs.add(bulk.submit(job.clone())));
+    registry.advance(MINUTE);
     for outcome in jobs.results() {
         outcome?.expect("no job was cancelled")?;
     }
@@ -157,14 +158,13 @@ fn priority() -> Result<(), Failure> {
         let sender = sender.clone();
         Arc::new(move || Ok(sender.send(name)?))
     };
-    bulk.queue.pause();
-    // The first item submits a job of the other tenant while all others wait.
-    let (first, others) = (job("gold"), job("bulk"));
-    bulk.queue
-        .spawn_detached(move || drop(gold.submit(first)))?;
-    (0..1000).for_each(|_| drop(bulk.submit(others.clone())));
-    registry.run_until_idle();
-    bulk.queue.resume();
+    let (many, one) = (job("bulk"), job("gold"));
+    let (flood, other) = (bulk.clone(), gold.clone());
+    // The only worker starts no job before this item has submitted all of them.
+    bulk.queue.spawn_detached(move || {
+        (0..100).for_each(|_| drop(flood.submit(many.clone())));
+        drop(other.submit(one));
+    })?;
     registry.run_until_idle();
     assert_eq!(order.try_iter().last(), Some("bulk"), "overtaken");
     Ok(())
