@@ -352,6 +352,11 @@ fn a_permit_queues_every_kind_and_is_released_if_unused() {
     let queue = queue("permits").capacity(1).alone();
     let reserve = || queue.task().try_reserve().unwrap();
     drop(reserve());
+    // Options that hold the only permit need no other one.
+    let again = reserve().try_reserve().unwrap();
+    let again = poll(&mut again.reserve(), Waker::noop()).unwrap();
+    assert!(queue.task().try_reserve().is_none());
+    drop(again);
     assert_eq!(reserve().spawn(|| 1).join().unwrap(), 1);
     wait_until(|| queue.report().free_capacity == Some(1));
     let future = reserve().spawn_async(async { 2 });

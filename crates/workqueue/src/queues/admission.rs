@@ -181,6 +181,10 @@ impl<'a> Future for Reserve<'a> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<TaskOptions<'a>> {
         let queue = self.queue;
         queue.inner.must_be_at_home();
+        // A wait for another permit may need the one that the options hold.
+        if self.options.as_ref().is_some_and(TaskOptions::has_permit) {
+            return Poll::Ready(self.options.take().expect("present"));
+        }
         let capacity = queue.inner.core.capacity.as_ref();
         if let Some(capacity) = capacity
             && !capacity.poll(&mut self.ticket, || on_turn_of_task(context))
@@ -213,8 +217,8 @@ impl<'a> TaskOptions<'a> {
     ///
     /// As with [`wait_for_capacity`](Self::wait_for_capacity), waiters get capacity in order of
     /// arrival. A task that waits here occupies no worker and no seat, so it may be a task of this
-    /// queue. A permit counts as a waiting item, and dropping the options releases it. On a queue
-    /// without a capacity nothing is reserved.
+    /// queue. A permit counts as a waiting item, and dropping the options releases it. Options that
+    /// hold a permit keep it, and do not wait. On a queue without a capacity nothing is reserved.
     ///
     /// # Guarantees
     ///
@@ -258,6 +262,9 @@ impl<'a> TaskOptions<'a> {
     pub fn try_reserve(self) -> Option<Self> {
         let inner = &self.queue.inner;
         inner.must_be_at_home();
+        if self.has_permit() {
+            return Some(self);
+        }
         let capacity = inner.core.capacity.as_ref();
         // Create the permit only after its capacity was acquired, because its drop releases it.
         let has_permit = capacity.is_none_or(Capacity::try_take);

@@ -234,6 +234,10 @@ impl<'a> TaskOptions<'a> {
         self
     }
 
+    pub(super) fn has_permit(&self) -> bool {
+        matches!(self.entry, Entry::Permit(_))
+    }
+
     pub(super) fn with_permit(mut self, permit: Permit<'a>) -> Self {
         self.entry = Entry::Permit(permit);
         self
