@@ -10,3 +10,4 @@ mod srcu;
 mod task_work;
 mod wake;
 mod workqueue;
+mod workqueue_strand;
