@@ -43,12 +43,47 @@ fn two_spawners() {
     wind_up(queue);
 }
 
-models! {
-    fn closures_of_a_strand_run_in_order_and_none_is_lost() = bounded(1, two_spawners);
-    fn a_run_of_a_strand_must_see_a_late_push() =
-        must_fail("strand: forgets a late push", || bounded(1, two_spawners));
-    fn the_count_of_a_strand_needs_its_order() =
-        must_fail("strand: relaxed count", || bounded(1, two_spawners));
+#[test]
+fn closures_of_a_strand_run_in_order_and_none_is_lost() {
+    bounded(1, two_spawners);
+}
+
+#[test]
+fn a_run_of_a_strand_must_see_a_late_push() {
+    must_fail("strand: forgets a late push", || bounded(1, two_spawners));
+}
+
+/// A spawn returns while another one queues the strand. No worker runs it yet.
+fn spawn_meets_spawn() {
+    let (machine, queue) = held();
+    let strand = queue.strand(());
+    let other = spawn({
+        let strand = strand.clone();
+        move || strand.spawn_detached(|()| ()).unwrap()
+    });
+    strand.spawn_detached(|()| ()).unwrap();
+    // Adopts the injector, as a flush does.
+    let nr_waiting = queue.stats().nr_inactive;
+    assert_eq!(nr_waiting, 1, "a flush would not find the strand");
+    other.join().unwrap();
+    go(&machine);
+    drop(strand);
+    wind_up(queue);
+}
+
+#[test]
+fn a_closure_of_a_strand_is_in_flight_after_its_spawn() {
+    bounded(3, spawn_meets_spawn);
+}
+
+#[test]
+fn spawns_must_wait_for_the_one_that_queues_the_strand() {
+    for twin in [
+        "strand: returns before it is queued",
+        "strand: relaxed count",
+    ] {
+        must_fail(twin, || bounded(3, spawn_meets_spawn));
+    }
 }
 
 /// A closure is cancelled while the strand pops it; then the queue ends.
@@ -93,7 +128,8 @@ fn bulk_cancel_races_with_a_run() {
             started.load(Ordering::Relaxed)
         }
     });
-    machine.help_out();
+    go(&machine);
+    machine.pretend_busy(true);
     let has_started = canceller.join().unwrap();
     let later = strand.spawn(|state| state.get());
     go(&machine);
@@ -190,6 +226,14 @@ fn flush_races_with_a_run() {
     wind_up(queue);
 }
 
-models! {
-    fn a_flush_waits_for_the_closures_of_a_strand() = bounded(2, flush_races_with_a_run);
+#[test]
+fn a_flush_waits_for_the_closures_of_a_strand() {
+    bounded(3, flush_meets_a_run);
+}
+
+#[test]
+fn a_strand_must_not_end_its_run_during_a_flush() {
+    must_fail("strand: ends during a flush", || {
+        bounded(3, flush_meets_a_run);
+    });
 }

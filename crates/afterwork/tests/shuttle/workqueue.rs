@@ -23,7 +23,7 @@ pub fn explore(nr_runs: usize, model: fn()) {
 }
 
 /// A machine whose manager is a thread of the model.
-struct Managed {
+pub struct Managed {
     registry: Registry,
     wake_flag: afterwork::workqueue::model::WakeFlag,
     is_over: Arc<AtomicBool>,
@@ -33,7 +33,7 @@ struct Managed {
 
 impl Managed {
     /// Builds queues, the first of which lets joiners help, and starts a manager and a worker.
-    fn new(max_active: &[u32], nr_workers: usize) -> (Self, Vec<Workqueue>) {
+    pub fn new(max_active: &[u32], nr_workers: usize) -> (Self, Vec<Workqueue>) {
         Self::with(Params::default(), max_active, nr_workers)
     }
 
@@ -75,7 +75,7 @@ impl Managed {
     }
 
     /// Drops the queues, which waits for their remaining items, and ends the manager.
-    fn end(self, queues: Vec<Workqueue>) {
+    pub fn end(self, queues: Vec<Workqueue>) {
         drop(queues);
         self.is_over.store(true, Ordering::Release);
         self.wake_flag.wake();

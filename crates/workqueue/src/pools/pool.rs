@@ -241,7 +241,7 @@ impl WorkerPool {
     }
 
     /// Ensures that a worker will find the items in the injector.
-    fn find_worker(self: &Arc<Self>) {
+    pub(crate) fn find_worker(self: &Arc<Self>) {
         // ORDER(worker-park): store buffering, other ends in `try_park` and `take`.
         //   here:     injector = item;  fence;  read census
         //   try_park: census -= me;     fence;  read injector
@@ -343,9 +343,15 @@ impl WorkerPool {
         dispatch.pwq_mut(slot).in_flight.close()
     }
 
-    /// Returns `true` if no flush has closed `color`, which has an item in flight.
+    /// Returns `true` if no flush has closed `color`, which has an item in flight. Items that the
+    /// caller has pushed before then have this color, too.
     pub(crate) fn is_open(&self, slot: usize, color: Color) -> bool {
-        self.lock().pwq(slot).in_flight.present() == color
+        let mut dispatch = self.lock();
+        // A flush that found all colors in use closes this one later, without an adoption.
+        if !twin::armed("strand: leaves its count to a later color") {
+            dispatch.adopt(&self.injector);
+        }
+        dispatch.pwq(slot).in_flight.present() == color
     }
 
     /// Returns `true` if no item up to `up_to` is in flight any more. Otherwise the queue's

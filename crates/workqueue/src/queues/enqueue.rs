@@ -230,9 +230,25 @@ impl Inner {
         planned != Planned::Refused
     }
 
-    /// Claims `work` for this queue. The result states whether its list link must be pushed to
-    /// `home`. If the link is on another list, calls `cut`, which removes it there; the caller then
-    /// releases the item's in-flight count on that list's pwq.
+    /// Queues `work` at `home`, without an event. Calls `pushed` as soon as a flush can find the
+    /// item, and runs no user code before that.
+    pub(crate) fn plan_and_push_then(&self, work: &Work, home: &Pwq, pushed: impl FnOnce()) {
+        let mut left = None;
+        let cut = |item| left = Some(run::cut_out(item));
+        let is_pushed = self.plan(work, home, false, cut) == Planned::Push;
+        let finds_worker = is_pushed && home.pool.injector.push(work.item());
+        pushed();
+        if finds_worker {
+            home.pool.find_worker();
+        }
+        if let Some(left) = left {
+            left.release();
+        }
+    }
+
+    /// Claims `work` for this queue, and returns whether its list link must be pushed to `home`. If
+    /// the link is on another list, calls `cut`, which removes it there; the caller then releases
+    /// the item's in-flight count on that list's pwq.
     #[inline]
     fn plan(
         &self,

@@ -6,18 +6,25 @@
 //! of the strand, and each run of the item takes closures from that list. `nr` counts closures:
 //!
 //! ```text
-//! spawn: push the closure;  nr += 1;  was 0?  queue the strand's item
-//! run:   take and run closures;  none left?  nr -= number taken;  0 or less?  the run ends
+//! spawn: nr += 1;  push the closure
+//!        was 0?  set QUEUEING with the addition;  queue the strand's item;  clear QUEUEING
+//!        else    wait while QUEUEING is set
+//! run:   take and run closures;  none left?  nr -= number taken;  0?  the run ends
 //!        a batch has run, and closures are left?  queue the item again;  the run ends
 //! ```
 //!
 //! - **Closures never overlap**, because runs of an item do not (`item/head.rs`), and only a run
 //!   takes closures. A run sees the state as the previous run left it.
-//! - **No closure is lost.** While `nr` is positive, the strand's item is pending or running. Only
-//!   the spawn that finds 0 queues the item, and only the run that subtracts down to 0 or less ends
-//!   without another one to follow. A closure is pushed before it is counted, so a run can take one
-//!   that is not counted yet. `nr` is then negative until the spawn counts it, and another spawn
-//!   in the meantime leaves its closure to that spawn. Twin `strand: forgets a late push`.
+//! - **No closure is lost.** While `nr` is positive, the strand's item is pending or running, or a
+//!   spawn is about to queue it. Only the spawn that finds 0 queues the item, and only the run that
+//!   subtracts down to 0 ends without another one to follow. A closure is counted before it is
+//!   pushed, so a run can find fewer closures than are counted. It then waits for the push, a few
+//!   instructions without user code. Twin `strand: forgets a late push`.
+//! - **After its spawn, a closure is in flight**: a flush of any thread waits for it. If the spawn
+//!   that finds 0 has not queued the item yet, no flush can find the item. Each other spawn
+//!   therefore waits until it is queued. `QUEUEING` is set for a few steps without user code, so
+//!   that no thread can wait for itself. Twins `strand: returns before it is queued`, `strand:
+//!   relaxed count`.
 //! - **The list is owned by the run**, except for its injector. A bulk cancel that removes the
 //!   pending item from its pool owns a run, too (`State::pop_to_cancel`), and cancels the closures
 //!   in it. If it finds the item running and queued again, it leaves the item to that run, which
@@ -28,13 +35,14 @@
 //!   Twin `strand: starts what was cancelled`. The run of a canceller leaves closures with the
 //!   present number, and queues the item again. Models have too few colors to reach that.
 //!   Test: `closures_that_are_spawned_after_a_bulk_cancel_run`.
-//! - **Flushes.** A pending closure is not counted in flight; the item is, from before the closure
-//!   was counted until the closure has run. When a run queues the item again, the new count is
+//! - **Flushes.** A pending closure is not counted in flight; the item is, from the end of the
+//!   closure's spawn until the closure has run. When a run queues the item again, the new count is
 //!   younger than the remaining closures, and a flush that began in the meantime does not wait for
-//!   it. The run therefore first queues the item, and then checks the color of its own count. If
-//!   that color is still open, a later flush finds the new count in the same color, and the run
-//!   ends. If a flush has closed the color, the run executes all remaining closures before it ends.
-//!   Later closures are younger than the new count.
+//!   it. So the run first queues the item, lets the pool adopt it, and then checks the color of its
+//!   own count. If that color is still open, the new count has the same color, and the run ends.
+//!   If a flush has closed the color, the run executes all remaining closures before it ends.
+//!   Later closures are younger than the new count. Twins `strand: ends during a flush`, `strand:
+//!   leaves its count to a later color`.
 //! - **A single closure is cancelled** by its handle, as any one-shot item is: the canceller claims
 //!   it, and its link stays in the list. A run that finds it claimed waits for the end of the
 //!   claim, a few instructions without user code, because the strand's count keeps the pwq that the
@@ -50,6 +58,7 @@ use std::{
 };
 
 use sync::{
+    Backoff,
     atomic::{AtomicUsize, Ordering},
     twin,
     unmodelled::Arc,
@@ -81,6 +90,11 @@ use crate::{
 /// requeue costs about 0.1 µs, which is 3 ns for each closure. With a larger number, one strand
 /// delays other items for longer.
 const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
+
+/// The bit of `Base::nr` that is set while a spawn queues the strand's item.
+const QUEUEING: usize = 1;
+/// One closure in `Base::nr`.
+const ONE: usize = 2;
 
 /// Runs closures on a queue one after the other, and passes a state to each of them. Created by
 /// [`Workqueue::strand`].
@@ -177,8 +191,8 @@ struct Base {
     lane: Lane,
     /// A: closures that no run has taken.
     pushed: Injector,
-    /// A: the number of counted closures, minus those that runs have subtracted. It can be
-    /// negative, in two's complement.
+    /// A: the number of counted closures, less those that runs have subtracted, times [`ONE`]; and
+    /// [`QUEUEING`].
     nr: AtomicUsize,
     /// The part that only the run accesses.
     own: UnsafeCell<Own>,
@@ -341,11 +355,16 @@ impl<S: Send + 'static> Strand<S> {
         };
         let home = self.queue.here();
         let (item, handle) = join::joinable(of_strand, func, home, has_permit);
-        let kept = keep(handle);
+        let base = self.base();
+        if base.nr.load(Ordering::Relaxed) < ONE {
+            // Subscribers may spawn on this strand, so they are called before the item is queued.
+            // SAFETY: the handle keeps the strand's item alive.
+            unsafe { home.emit_queued(self.item) };
+        }
         // SAFETY: the item is new, and is pushed once.
         unsafe {
             home.emit_queued(item);
-            self.base().push(self.item, item, home);
+            base.push(self.item, item, home);
         }
         Ok(kept)
     }
@@ -359,8 +378,7 @@ impl<S> Strand<S> {
     ///
     /// Never blocks. The result may be outdated when the caller uses it.
     pub fn backlog(&self) -> usize {
-        let nr = self.base().nr.load(Ordering::Relaxed).cast_signed();
-        nr.max(0).unsigned_abs()
+        self.base().nr.load(Ordering::Relaxed) / ONE
     }
 
     fn base(&self) -> &Base {
@@ -375,18 +393,48 @@ impl Base {
     /// 1. `closure` is linked, and in no list.
     /// 2. The same as for [`enqueue`](Self::enqueue).
     unsafe fn push(&self, item: NonNull<Head>, closure: NonNull<Head>, home: &Pwq) {
+        let mut before = self.nr.load(Ordering::Relaxed);
+        let mut backoff = Backoff::new();
+        let finds_none = loop {
+            let finds_none = before < ONE;
+            if before == QUEUEING {
+                // The item was queued, and has run, before its spawner cleared the flag.
+                backoff.pause();
+                before = self.nr.load(Ordering::Relaxed);
+                continue;
+            }
+            let after = before + ONE + if finds_none { QUEUEING } else { 0 };
+            // ORDER(strand): other end at the end of this function.
+            // Test: a_closure_of_a_strand_is_in_flight_after_its_spawn
+            let order = Ordering::Acquire;
+            match self
+                .nr
+                .compare_exchange(before, after, order, Ordering::Relaxed)
+            {
+                Ok(_) => break finds_none,
+                Err(now) => before = now,
+            }
+        };
         self.pushed.push(closure);
-        // ORDER(strand): publish and consume, other end in `is_idle`.
-        //   spawn: push the closure;  nr += 1, Release
-        //   run:   nr -= number taken, Acquire;  take closures
-        // If our addition comes first, the run finds our closure. If the subtraction comes first,
-        // we read 0 or less: at 0 we queue the item, and below 0 the spawn that reads 0 does.
-        // Test: closures_of_a_strand_run_in_order_and_none_is_lost
-        let order = twin::order("strand: relaxed count", Ordering::Release);
-        if self.nr.fetch_add(1, order) == 0 {
-            // SAFETY: (2).
-            unsafe { self.enqueue(item, home) };
+        if !finds_none {
+            // ORDER(strand): other end below.
+            // Test: a_closure_of_a_strand_is_in_flight_after_its_spawn
+            while before & QUEUEING != 0 && !twin::armed("strand: returns before it is queued") {
+                backoff.pause();
+                before = self.nr.load(Ordering::Acquire);
+            }
+            return;
         }
+        // ORDER(strand): publish and consume, other ends above.
+        //   first spawn: push the item into the injector;  clear QUEUEING, Release
+        //   others:      read nr, Acquire;  return;  flush: adopt the injector
+        // If the flag is cleared first, the flush finds the item. Otherwise the spawn waits.
+        // Test: a_closure_of_a_strand_is_in_flight_after_its_spawn
+        let order = twin::order("strand: relaxed count", Ordering::Release);
+        let end = || _ = self.nr.fetch_sub(QUEUEING, order);
+        // SAFETY: (2).
+        let work = unsafe { Work::lent(item) };
+        self.queue.plan_and_push_then(&work, home, end);
     }
 
     /// Queues the strand's item.
@@ -438,8 +486,8 @@ impl Base {
         Some(closure)
     }
 
-    /// Returns `true` if no closure is left, and the caller's run must end. Only the run calls
-    /// this.
+    /// Returns `true` if no closure is counted, so that the caller's run is to end. Only for the
+    /// run.
     ///
     /// # Safety
     ///
@@ -448,11 +496,10 @@ impl Base {
         // SAFETY: (1).
         let own = unsafe { &mut *self.own.get() };
         let nr_done = std::mem::take(&mut own.nr_done);
-        // ORDER(strand): other end in `push`.
-        // Test: closures_of_a_strand_run_in_order_and_none_is_lost
-        let before = self.nr.fetch_sub(nr_done, Ordering::Acquire);
-        before.wrapping_sub(nr_done).cast_signed() <= 0
-            || twin::armed("strand: forgets a late push")
+        // Relaxed: nothing is read because of the count. The list and the item have orders of
+        // their own.
+        let before = self.nr.fetch_sub(nr_done * ONE, Ordering::Relaxed);
+        before / ONE == nr_done || twin::armed("strand: forgets a late push")
     }
 
     /// Runs the next closure as part of the strand's run from `home`. Returns `false` if there is
@@ -475,16 +522,15 @@ impl Base {
         true
     }
 
-    /// Returns the number of closures that are left. Only the run calls this.
+    /// Returns the number of counted closures that are left. Only for the run.
     ///
     /// # Safety
     ///
     /// 1. The caller runs the item.
-    unsafe fn nr_left(&self) -> isize {
+    unsafe fn nr_left(&self) -> usize {
         // SAFETY: (1).
         let nr_done = unsafe { (*self.own.get()).nr_done };
-        let nr = self.nr.load(Ordering::Relaxed);
-        nr.wrapping_sub(nr_done).cast_signed()
+        self.nr.load(Ordering::Relaxed) / ONE - nr_done
     }
 
     /// Runs a batch of closures.
@@ -498,21 +544,25 @@ impl Base {
         // Read this before the item is queued again, which changes the color.
         let color = list::color(item);
         let mut nr_run = 0;
+        let mut backoff = Backoff::new();
         // SAFETY: (1).
-        while nr_run < MAX_BATCH || unsafe { self.nr_left() } <= 0 {
+        while nr_run < MAX_BATCH || unsafe { self.nr_left() } == 0 {
             // SAFETY: (1).
             if unsafe { self.run_next(home) } {
                 nr_run += 1;
             // SAFETY: (1), and there was no closure.
             } else if unsafe { self.is_idle() } {
                 return;
+            } else {
+                // A spawner has counted its closure, and is about to push it.
+                backoff.pause();
             }
         }
         let next = self.queue.route_table.here().in_lane(self.lane);
         // SAFETY: (1).
         unsafe { self.enqueue(item, next) };
         let is_open = || home.pool.is_open(home.slot, color);
-        if ptr::eq(next, home) && is_open() {
+        if ptr::eq(next, home) && is_open() || twin::armed("strand: ends during a flush") {
             return;
         }
         // SAFETY: (1).

@@ -1,0 +1,113 @@
+//! Strands with several spawners, whose closures are cancelled and flushed. A batch is one closure.
+
+use std::sync::Arc;
+
+use afterwork::workqueue::{JoinError, Strand, Workqueue};
+use shuttle::{
+    rand::{Rng, thread_rng},
+    thread,
+};
+use sync::{
+    atomic::{AtomicBool, AtomicU32, Ordering},
+    twin::must_fail,
+};
+
+use crate::workqueue::{Managed, explore};
+
+const NR_SPAWNERS: usize = 3;
+/// Number of closures of each spawner.
+const NR_CLOSURES: u32 = 4;
+
+/// The number of the last closure of each spawner that has run.
+type Last = [u32; NR_SPAWNERS];
+
+#[derive(Default)]
+struct Seen {
+    is_inside: AtomicBool,
+    nr_runs: AtomicU32,
+    nr_bulk_cancels: AtomicU32,
+}
+
+/// Spawns closures, cancels or joins some, and flushes the queue. Returns the number of closures
+/// that must have run, unless all were cancelled.
+fn spawn_some(me: usize, strand: &Strand<Last>, queue: &Workqueue, seen: &Arc<Seen>) -> u32 {
+    let alive = Arc::new(());
+    let mut nr_cancelled = 0;
+    for number in 1..=NR_CLOSURES {
+        let (own, alive) = (seen.clone(), alive.clone());
+        let mut handle = strand.spawn(move |last| {
+            assert!(!own.is_inside.swap(true, Ordering::Relaxed), "two at once");
+            assert!(last[me] < number, "out of order");
+            last[me] = number;
+            own.nr_runs.fetch_add(1, Ordering::Relaxed);
+            own.is_inside.store(false, Ordering::Relaxed);
+            drop(alive);
+        });
+        match thread_rng().gen_range(0..8) {
+            0 | 1 if handle.cancel() => nr_cancelled += 1,
+            2 => match handle.join() {
+                Ok(()) => {}
+                Err(JoinError::Cancelled) => {
+                    let nr_bulk_cancels = seen.nr_bulk_cancels.load(Ordering::Relaxed);
+                    assert!(nr_bulk_cancels > 0, "no thread cancelled it");
+                }
+                Err(error) => panic!("{error}"),
+            },
+            3 if me == 0 => {
+                seen.nr_bulk_cancels.fetch_add(1, Ordering::Relaxed);
+                queue.cancel_all();
+            }
+            _ => {}
+        }
+    }
+    queue.flush().unwrap();
+    // A bulk cancel drops what it cancelled after the flush has ended.
+    if seen.nr_bulk_cancels.load(Ordering::Relaxed) == 0 {
+        assert_eq!(Arc::strong_count(&alive), 1, "flushed too early");
+    }
+    NR_CLOSURES - nr_cancelled
+}
+
+/// Three spawners share a strand on a queue with a second one.
+fn spawners() {
+    let (managed, queues) = Managed::new(&[2], 2);
+    let strand = queues[0].strand(Last::default());
+    let other = queues[0].strand(0);
+    let seen = Arc::<Seen>::default();
+    let threads: Vec<_> = (0..NR_SPAWNERS)
+        .map(|me| {
+            let (strand, queue, seen) = (strand.clone(), queues[0].clone(), seen.clone());
+            thread::spawn(move || spawn_some(me, &strand, &queue, &seen))
+        })
+        .collect();
+    drop(strand);
+    for _ in 0..NR_CLOSURES {
+        other.spawn_detached(|nr_runs| *nr_runs += 1).unwrap();
+    }
+    drop(other);
+    let nr_due: u32 = threads.into_iter().map(|it| it.join().unwrap()).sum();
+    managed.end(queues);
+    let nr_runs = seen.nr_runs.load(Ordering::Relaxed);
+    if seen.nr_bulk_cancels.load(Ordering::Relaxed) == 0 {
+        assert_eq!(nr_runs, nr_due);
+    } else {
+        assert!(nr_runs <= nr_due);
+    }
+}
+
+#[test]
+fn closures_of_many_spawners_run_once_in_order_or_are_cancelled() {
+    explore(1_500, spawners);
+}
+
+#[test]
+fn broken_strands_are_found() {
+    for twin in [
+        "strand: forgets a late push",
+        "strand: ends during a flush",
+        "strand: leaves its count to a later color",
+        "strand: is unqueued while it runs",
+    ] {
+        must_fail(twin, || explore(1_500, spawners));
+    }
+}
