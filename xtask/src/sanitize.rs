@@ -101,10 +101,8 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     let mut is_good = true;
     let mut say = |name: &str, start: Instant, good: bool| {
         let word = if good { "good" } else { "FAULTY" };
-        data(&format!(
-            "{name}: {word}, {} s\n",
-            start.elapsed().as_secs()
-        ));
+        let took = start.elapsed().as_secs();
+        data(&format!("{name}: {word}, {took} s\n"));
         is_good &= good;
     };
     for sanitizer in &SANITIZERS {
@@ -114,7 +112,8 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         let host = match make_ready(workspace, sanitizer) {
             Ok(host) => host,
             Err(reason) => {
-                talk(&format!("sanitize: {} skipped: {reason}\n", sanitizer.name));
+                let name = sanitizer.name;
+                talk(&format!("sanitize: {name} left out: {reason}\n"));
                 continue;
             }
         };
@@ -139,11 +138,8 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
             let start = Instant::now();
             let asked = Asked::of(&options.words, Some(sanitizer));
             let end = torture::run(workspace, &metadata, &program, &asked)?;
-            say(
-                &format!("{} torture {}", sanitizer.name, program.name),
-                start,
-                end.is_good(),
-            );
+            let name = format!("{} torture {}", sanitizer.name, program.name);
+            say(&name, start, end.is_good());
         }
     }
     Ok(exit_code(is_good))

@@ -143,14 +143,9 @@ mod tests {
             let Answer::Wrong(line) = answer(args) else {
                 panic!("{args:?} is wrong")
             };
-            assert!(
-                line.starts_with("error: ") && line.lines().count() == 1,
-                "{line}"
-            );
-            assert!(
-                !line.contains("Usage") && !line.contains("more information"),
-                "{line}"
-            );
+            let is_plain = !line.contains("Usage") && !line.contains("more information");
+            assert!(line.starts_with("error: ") && is_plain, "{line}");
+            assert_eq!(line.lines().count(), 1, "{line}");
         }
     }
 
@@ -231,10 +226,8 @@ mod tests {
             let Some(Command::Bench(bench)) = Cli::try_parse_from(args).unwrap().command else {
                 panic!("{args:?} is a bench");
             };
-            assert!(
-                bench.common.json && bench.common.repeat == Some(3),
-                "{args:?}"
-            );
+            let common = (bench.common.json, bench.common.repeat);
+            assert_eq!(common, (true, Some(3)), "{args:?}");
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Benches as a user runs them, in sizes that are too small to measure anything.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::thread;
 
 use afterwork_lab::output::record::{Head, Line, Listed, MACHINE, Record, SCHEMA};
@@ -13,17 +15,41 @@ use nix::unistd::Pid;
 const TINY: &str = "bench workqueue --producers 2 --items 16 --repeat 2";
 const TINY_QUEUES: &str = "bench mpscq --items 64 --repeat 2";
 
+fn lab(line: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork-lab"));
+    command.args(line.split_whitespace());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
 fn start(line: &str) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_afterwork-lab"))
-        .args(line.split_whitespace())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command starts")
+    lab(line).spawn().expect("the command starts")
 }
 
 fn finish(line: &str) -> Output {
-    start(line).wait_with_output().expect("the command ends")
+    lab(line).output().expect("the command ends")
+}
+
+/// Returns the output of a command line that succeeds.
+fn good(line: &str) -> String {
+    let output = finish(line);
+    let err = text(output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    text(output.stdout)
+}
+
+/// Returns the output of a child, and its first line.
+fn begun(child: &mut Child) -> (BufReader<ChildStdout>, String) {
+    let stdout = child.stdout.take().expect("piped");
+    let (mut out, mut head) = (BufReader::new(stdout), String::new());
+    out.read_line(&mut head).expect("the head is text");
+    (out, head)
+}
+
+/// Writes a program of the shell.
+fn script(place: &Path, body: &str) {
+    fs::write(place, format!("#!/bin/sh\n{body}\n")).unwrap();
+    fs::set_permissions(place, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 fn text(bytes: Vec<u8>) -> String {
@@ -49,62 +75,49 @@ fn records(out: &str) -> Vec<Record> {
         .collect()
 }
 
-#[test]
-fn json_is_a_head_and_one_record_per_line() {
-    let output = finish(&format!("{TINY} --json --seed 7"));
-    assert_eq!(output.status.code(), Some(0));
-    let records = records(&text(output.stdout));
-    for case in ["one-at-a-time", "batch-1000", "fan-out"] {
-        for (variant, peer) in [
-            ("tokio", true),
-            ("rayon", true),
-            ("threadpool", true),
-            ("crossbeam", true),
-            ("cpu", false),
-            ("system+spawn", false),
-        ] {
+/// Checks that each variant has a record of each metric, and is a peer or not.
+fn has_records(records: &[Record], case: &str, metrics: &[&str], unit: &str, all: &[(&str, bool)]) {
+    for (variant, peer) in all {
+        for metric in metrics {
             let record = records
                 .iter()
-                .find(|r| r.case == case && r.variant == variant && r.metric == "items_per_s")
-                .unwrap_or_else(|| panic!("no throughput of {variant} in {case}"));
+                .find(|r| r.case == case && r.variant == *variant && r.metric == *metric)
+                .unwrap_or_else(|| panic!("no {metric} of {variant} in {case}"));
             assert!(record.median > 0.0 && record.mad >= 0.0);
-            assert_eq!((record.n, record.peer), (2, peer), "{variant}");
-            assert_eq!(record.unit, "items/s");
+            assert_eq!((record.n, record.peer), (2, *peer), "{variant}");
+            assert_eq!(record.unit, unit);
         }
-        assert!(
-            records
-                .iter()
-                .any(|r| r.case == case && r.variant == MACHINE)
-        );
+    }
+}
+
+#[test]
+fn json_is_a_head_and_then_a_record_a_line() {
+    let records = records(&good(&format!("{TINY} --json --seed 7")));
+    let peers = ["tokio", "rayon", "threadpool", "crossbeam"].map(|it| (it, true));
+    let all = [&peers[..], &[("cpu", false), ("system+spawn", false)]].concat();
+    for case in ["one-at-a-time", "batch-1000", "fan-out"] {
+        has_records(&records, case, &["items_per_s"], "items/s", &all);
+        let mut of_case = records.iter().filter(|r| r.case == case);
+        assert!(of_case.any(|r| r.variant == MACHINE));
     }
     assert!(records.iter().all(|r| r.bench == "workqueue"));
 }
 
 #[test]
 fn every_queue_has_a_record_for_every_number_of_producers() {
-    let output = finish(&format!("{TINY_QUEUES} --json --seed 7"));
-    assert_eq!(output.status.code(), Some(0));
-    let records = records(&text(output.stdout));
-    for (case, variant, peer) in [
-        ("push-pop", "mpscq", false),
-        ("push-pop", "cordyceps", true),
-        ("push-pop-contiguous", "lifo", false),
-        ("push-pop-contiguous", "segqueue", true),
-        ("owned", "mailbox", false),
-        ("owned", "std", true),
-        ("owned", "flume", true),
-        ("owned", "kanal", true),
-        ("owned", "tokio", true),
+    let records = records(&good(&format!("{TINY_QUEUES} --json --seed 7")));
+    let peers = ["std", "flume", "kanal", "tokio"].map(|it| (it, true));
+    let owned = [&[("mailbox", false)], &peers[..]].concat();
+    for (case, all) in [
+        ("push-pop", &[("mpscq", false), ("cordyceps", true)][..]),
+        (
+            "push-pop-contiguous",
+            &[("lifo", false), ("segqueue", true)],
+        ),
+        ("owned", &owned),
     ] {
-        for metric in ["ns_paused_1", "ns_paused_8", "ns_tight_2", "ns_tight_4"] {
-            let record = records
-                .iter()
-                .find(|r| r.case == case && r.variant == variant && r.metric == metric)
-                .unwrap_or_else(|| panic!("no {metric} of {variant} in {case}"));
-            assert!(record.median > 0.0 && record.mad >= 0.0);
-            assert_eq!((record.n, record.peer), (2, peer), "{variant}");
-            assert_eq!(record.unit, "ns/item");
-        }
+        let metrics = ["ns_paused_1", "ns_paused_8", "ns_tight_2", "ns_tight_4"];
+        has_records(&records, case, &metrics, "ns/item", all);
     }
     assert!(records.iter().all(|r| r.bench == "mpscq"));
 }
@@ -117,9 +130,7 @@ fn text_is_headed_by_the_machine_and_fits_its_width() {
 }
 
 fn text_fits(bench: &str) {
-    let output = finish(&format!("{bench} --seed 7"));
-    assert_eq!(output.status.code(), Some(0));
-    let out = text(output.stdout);
+    let out = good(&format!("{bench} --seed 7"));
     assert!(out.starts_with("machine "), "{out}");
     assert!(
         out.contains("--seed 7") && out.contains("best peer"),
@@ -137,9 +148,7 @@ fn text_fits(bench: &str) {
 #[test]
 fn only_requested_cases_are_measured() {
     let asked = "--cases batch-1000 --peers tokio,crossbeam --json --pin";
-    let output = finish(&format!("{TINY} {asked}"));
-    assert_eq!(output.status.code(), Some(0));
-    let records = records(&text(output.stdout));
+    let records = records(&good(&format!("{TINY} {asked}")));
     assert!(records.iter().all(|r| r.case == "batch-1000"));
     let peers = records.iter().filter(|r| r.peer);
     let mut names: Vec<&str> = peers.map(|r| r.variant.as_str()).collect();
@@ -185,7 +194,7 @@ fn sigint_prints_the_measurements_and_exits_130() {
                 out.contains("interrupted: the rest was not measured"),
                 "{out}"
             );
-            let page = std::fs::read_to_string(&page).expect("a page of what there is");
+            let page = fs::read_to_string(&page).expect("a page of what there is");
             assert!(page.contains("Interrupted: the last case"), "{page}");
             assert!(
                 out.lines().any(|line| line.starts_with("crossbeam ")),
@@ -200,9 +209,7 @@ fn sigint_reaches_into_a_run() {
     // A run of this size takes half an hour. The test ends when the run reacts to the signal.
     let mut child =
         start("bench workqueue --cases one-at-a-time --items 50000000 --repeat 1 --json");
-    let mut out = BufReader::new(child.stdout.take().expect("piped"));
-    let mut head = String::new();
-    out.read_line(&mut head).expect("the head is text");
+    let (mut out, head) = begun(&mut child);
     interrupt(&child);
     let mut rest = String::new();
     out.read_to_string(&mut rest).expect("records are text");
@@ -227,9 +234,7 @@ fn a_child_that_measures_for_another_ends_with_it() {
         .stderr(Stdio::null())
         .spawn()
         .expect("there is a shell");
-    let mut out = BufReader::new(parent.stdout.take().expect("piped"));
-    let mut head = String::new();
-    out.read_line(&mut head).expect("the head is text");
+    let (mut out, head) = begun(&mut parent);
     assert!(!head.is_empty(), "it has begun");
     parent.kill().expect("it waits for a line");
     parent.wait().expect("it was killed");
@@ -243,10 +248,7 @@ fn a_child_that_measures_for_another_ends_with_it() {
 #[test]
 fn a_closed_pipe_ends_a_bench_without_an_error() {
     let mut child = start(&format!("{TINY} --json"));
-    let mut out = BufReader::new(child.stdout.take().expect("piped"));
-    let mut head = String::new();
-    out.read_line(&mut head).expect("the head is text");
-    drop(out);
+    drop(begun(&mut child));
     let output = child.wait_with_output().expect("the command ends");
     let err = text(output.stderr);
     assert_eq!(output.status.code(), Some(0), "{err}");
@@ -254,13 +256,9 @@ fn a_closed_pipe_ends_a_bench_without_an_error() {
 }
 
 /// Runs a command line that saves its builds below `root`.
-fn finish_at(root: &std::path::Path, line: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork-lab"));
-    let command = command.args(line.split_whitespace());
-    command
-        .env("XDG_DATA_HOME", root)
-        .output()
-        .expect("the command starts")
+fn finish_at(root: &Path, line: &str) -> Output {
+    let mut command = lab(line);
+    command.env("XDG_DATA_HOME", root).output().unwrap()
 }
 
 #[test]
@@ -300,12 +298,11 @@ fn failure_of_the_other_program_fails_a_check() {
     let other = root.path().join("other");
     let listed = r#"{"bench":"workqueue","case":"batch-1000"}"#;
     let lists = format!("case \"$*\" in *--list*) echo '{listed}'; exit;; esac");
-    for (script, reason) in [
+    for (body, reason) in [
         (format!("{lists}; exit 3"), "exit status: 3"),
         (format!("{lists}; echo rubbish"), "is not that of a bench"),
     ] {
-        std::fs::write(&other, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o755)).unwrap();
+        script(&other, &body);
         let line = format!(
             "{TINY} --cases batch-1000 --scope cpu --against-binary {}",
             other.display()
@@ -325,23 +322,14 @@ fn failure_of_the_other_program_fails_a_check() {
 fn interrupted_run_replaces_no_saved_one() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("afterwork/kept/before");
-    std::fs::create_dir_all(&folder).unwrap();
+    fs::create_dir_all(&folder).unwrap();
     for name in ["afterwork", "run.jsonl"] {
-        std::fs::write(folder.join(name), "old").unwrap();
+        fs::write(folder.join(name), "old").unwrap();
     }
-    let mut child = Command::new(env!("CARGO_BIN_EXE_afterwork-lab"))
-        .args(
-            "bench workqueue --producers 2 --items 16 --repeat 10000 --json --save before"
-                .split(' '),
-        )
-        .env("XDG_DATA_HOME", root.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut head = String::new();
-    let mut out = BufReader::new(child.stdout.take().unwrap());
-    out.read_line(&mut head).unwrap();
+    let endless = "bench workqueue --producers 2 --items 16 --repeat 10000 --json --save before";
+    let mut command = lab(endless);
+    let mut child = command.env("XDG_DATA_HOME", root.path()).spawn().unwrap();
+    let (mut out, _) = begun(&mut child);
     interrupt(&child);
     let mut rest = String::new();
     out.read_to_string(&mut rest).unwrap();
@@ -349,7 +337,7 @@ fn interrupted_run_replaces_no_saved_one() {
     assert_eq!(output.status.code(), Some(130), "{rest}");
     assert!(text(output.stderr).contains("nothing was saved as before"));
     for name in ["afterwork", "run.jsonl"] {
-        assert_eq!(std::fs::read_to_string(folder.join(name)).unwrap(), "old");
+        assert_eq!(fs::read_to_string(folder.join(name)).unwrap(), "old");
     }
 }
 
@@ -358,8 +346,7 @@ fn missing_comparison_program_is_reported() {
     let root = tempfile::tempdir().unwrap();
     let other = root.path().join("other");
     let listed = r#"{"bench":"mpscq","case":"older"}"#;
-    std::fs::write(&other, format!("#!/bin/sh\necho '{listed}'\n")).unwrap();
-    std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o755)).unwrap();
+    script(&other, &format!("echo '{listed}'"));
     let stranger = format!("bench mpscq --against-binary {}", other.display());
     for (line, reason) in [
         ("bench --against nosuch", "no program is saved yet"),
@@ -392,17 +379,15 @@ fn missing_comparison_program_is_reported() {
 
 #[test]
 fn list_shows_every_case_and_measures_nothing() {
-    let output = finish("bench scale --list");
-    assert_eq!(output.status.code(), Some(0));
+    let out = good("bench scale --list");
     // No page is written, because here that would fail.
     let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir(folder.path().join("afterwork-report.html")).unwrap();
+    fs::create_dir(folder.path().join("afterwork-report.html")).unwrap();
     let all = Command::new(env!("CARGO_BIN_EXE_afterwork-lab"))
         .args(["bench", "--list"])
         .current_dir(&folder)
         .output();
     assert_eq!(all.unwrap().status.code(), Some(0));
-    let out = text(output.stdout);
     for case in ["scale producers", "scale pending", "scale timers"] {
         assert!(out.lines().any(|line| line == case), "{out}");
     }
@@ -410,7 +395,7 @@ fn list_shows_every_case_and_measures_nothing() {
         out.contains("ours; tokio; rayon; crossbeam; (log n)"),
         "{out}"
     );
-    let listed = text(finish("bench scale --list --json").stdout);
+    let listed = good("bench scale --list --json");
     let listed: Vec<Listed> = listed
         .lines()
         .map(|line| serde_json::from_str(line).expect(line))

@@ -6,21 +6,12 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-const TINY: [&str; 8] = [
-    "bench",
-    "workqueue",
-    "--producers",
-    "2",
-    "--items",
-    "64",
-    "--repeat",
-    "2",
-];
+const TINY: &str = "bench workqueue --producers 2 --items 64 --repeat 2";
 
-fn afterwork(root: &Path, args: &[&str]) -> Output {
+fn afterwork(root: &Path, line: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_afterwork-lab"))
         .current_dir(root)
-        .args(args)
+        .args(line.split(' '))
         .output()
         .expect("the command starts")
 }
@@ -32,10 +23,7 @@ fn text(bytes: Vec<u8>) -> String {
 /// Creates a folder with a tiny run in `run.jsonl` and its page in `run.html`.
 fn run() -> TempDir {
     let root = tempfile::tempdir().unwrap();
-    let output = afterwork(
-        root.path(),
-        &[&TINY[..], &["--json", "--report", "run.html"]].concat(),
-    );
+    let output = afterwork(root.path(), &format!("{TINY} --json --report run.html"));
     assert_eq!(output.status.code(), Some(0), "{}", text(output.stderr));
     fs::write(root.path().join("run.jsonl"), output.stdout).unwrap();
     root
@@ -44,7 +32,7 @@ fn run() -> TempDir {
 #[test]
 fn page_of_a_run_equals_the_page_of_its_records() {
     let root = run();
-    let output = afterwork(root.path(), &["report", "run.jsonl", "-o", "again.html"]);
+    let output = afterwork(root.path(), "report run.jsonl -o again.html");
     assert_eq!(output.status.code(), Some(0));
     let [one, again] =
         ["run.html", "again.html"].map(|name| fs::read_to_string(root.path().join(name)).unwrap());
@@ -79,16 +67,10 @@ fn page_of_a_run_equals_the_page_of_its_records() {
 fn path_of_the_page_is_checked_before_measuring() {
     let root = tempfile::tempdir().unwrap();
     for (args, word) in [
-        (
-            ["--report", "nosuch/run.html"].as_slice(),
-            "nosuch/run.html",
-        ),
-        (
-            &["--report", "-", "--json"],
-            "both write to standard output",
-        ),
+        ("--report nosuch/run.html", "nosuch/run.html"),
+        ("--report - --json", "both want standard output"),
     ] {
-        let output = afterwork(root.path(), &[&TINY[..], args].concat());
+        let output = afterwork(root.path(), &format!("{TINY} {args}"));
         let err = text(output.stderr);
         assert_eq!(output.status.code(), Some(2), "{err}");
         assert!(
@@ -101,10 +83,8 @@ fn path_of_the_page_is_checked_before_measuring() {
 #[test]
 fn page_on_standard_output_is_the_only_output() {
     let root = tempfile::tempdir().unwrap();
-    let output = afterwork(
-        root.path(),
-        &[&TINY[..], &["--cases", "batch-1000", "--report", "-"]].concat(),
-    );
+    let line = format!("{TINY} --cases batch-1000 --report -");
+    let output = afterwork(root.path(), &line);
     assert_eq!(output.status.code(), Some(0));
     let page = text(output.stdout);
     assert!(page.starts_with("<!DOCTYPE html>") && page.trim_end().ends_with("</html>"));
@@ -116,19 +96,16 @@ fn file_without_a_run_is_rejected_in_one_line() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("text"), "hello\n").unwrap();
     fs::write(root.path().join("later"), "{\"schema\":999}\n").unwrap();
-    for (args, word) in [
-        (["report", "nosuch"].as_slice(), "nosuch"),
-        (&["report", "text"], "afterwork-lab bench --json"),
+    for (file, word) in [
+        ("nosuch", "nosuch"),
+        ("text", "afterwork-lab bench --json"),
+        ("/bin/true", "/bin/true: no run of a bench"),
         (
-            &["report", "/bin/true"],
-            "/bin/true: not the run of a bench",
-        ),
-        (
-            &["report", "later"],
-            "version 999, this command reads version 4: create the page with",
+            "later",
+            "version 999, this command reads version 4: make the page with",
         ),
     ] {
-        let output = afterwork(root.path(), args);
+        let output = afterwork(root.path(), &format!("report {file}"));
         assert_eq!(output.status.code(), Some(2));
         let err = text(output.stderr);
         assert!(
@@ -237,26 +214,14 @@ fn is_shown_whole(root: &Path, [bars, curves]: [usize; 2]) {
     }
 }
 
+const HEADLESS: &str = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run \
+    --disable-background-networking --disable-component-update --disable-sync \
+    --allow-file-access-from-files --virtual-time-budget=20000 --dump-dom";
+
 /// Opens `probe.html` of a folder and returns its report; `None` if there is no browser.
 fn browsed(root: &Path, how: &[&str]) -> Option<String> {
     let shown = Command::new("chromium")
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-        ])
-        .args([
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-        ])
-        .args([
-            "--allow-file-access-from-files",
-            "--virtual-time-budget=20000",
-            "--dump-dom",
-        ])
+        .args(HEADLESS.split(' '))
         .args(how)
         .arg(format!(
             "--user-data-dir={}",

@@ -240,10 +240,8 @@ pub(crate) mod tests {
         let root = machine(&[]);
         assert_eq!(affinity(root.path()).unwrap(), None);
         assert_eq!(cpuset(root.path()).unwrap(), None);
-        assert_eq!(
-            affinity(machine(&[("proc/self/status", "Name:\tinit\n")]).path()).unwrap(),
-            None
-        );
+        let silent = machine(&[("proc/self/status", "Name:\tinit\n")]);
+        assert_eq!(affinity(silent.path()).unwrap(), None);
     }
 
     #[test]
@@ -284,10 +282,8 @@ pub(crate) mod tests {
         assert_eq!(with(&[]), "none");
         assert_eq!(with(&[(top, "0-15\n")]), "0-15");
         assert_eq!(with(&[(top, "0-15\n"), (parent, "0-7\n")]), "0-7");
-        assert_eq!(
-            with(&[(top, "0-15\n"), (parent, "0-7\n"), (own, "4-5\n")]),
-            "4-5"
-        );
+        let all = [(top, "0-15\n"), (parent, "0-7\n"), (own, "4-5\n")];
+        assert_eq!(with(&all), "4-5");
     }
 
     #[test]

@@ -327,14 +327,12 @@ mod tests {
                     size: None,
                     cpus: Arc::new(set(list)),
                 });
-                (
-                    cpu,
-                    CpuFacts {
-                        siblings: Arc::new(set(cores[cpu.index()])),
-                        package: None,
-                        cache,
-                    },
-                )
+                let facts = CpuFacts {
+                    siblings: Arc::new(set(cores[cpu.index()])),
+                    package: None,
+                    cache,
+                };
+                (cpu, facts)
             })
             .collect();
         let nodes = nodes
@@ -355,6 +353,10 @@ mod tests {
         sets.map(CpuSet::to_string).collect()
     }
 
+    fn caches(topology: &Topology) -> Vec<String> {
+        lists(topology.llcs().iter().map(|llc| &llc.cpus))
+    }
+
     #[test]
     fn lower_cpu_is_believed_where_two_disagree() {
         let topology = machine(
@@ -362,27 +364,17 @@ mod tests {
             &[Some("0-1"), Some("0-2"), Some("0-3"), Some("2-3")],
             &[],
         );
-        assert_eq!(
-            lists(topology.cores().iter().map(|core| &core.cpus)),
-            ["0-1", "2", "3"]
-        );
-        assert_eq!(
-            lists(topology.llcs().iter().map(|llc| &llc.cpus)),
-            ["0-1", "2-3"]
-        );
+        let cores = lists(topology.cores().iter().map(|core| &core.cpus));
+        assert_eq!(cores, ["0-1", "2", "3"]);
+        assert_eq!(caches(&topology), ["0-1", "2-3"]);
         let uneven = |what, believed, other| Quirk::UnevenSharing {
             what,
             believed: CpuId::new(believed),
             other: CpuId::new(other),
         };
-        assert_eq!(
-            topology.quirks(),
-            [
-                uneven("last-level cache", 0, 1),
-                uneven("last-level cache", 2, 3),
-                uneven("core", 0, 1)
-            ]
-        );
+        let cache = |believed, other| uneven("last-level cache", believed, other);
+        let expected = [cache(0, 1), cache(2, 3), uneven("core", 0, 1)];
+        assert_eq!(topology.quirks(), expected);
     }
 
     #[test]
@@ -392,28 +384,18 @@ mod tests {
             &[None, Some("1-2"), None, None],
             &["0,3"],
         );
-        assert_eq!(
-            lists(topology.llcs().iter().map(|llc| &llc.cpus)),
-            ["0,3", "1-2"]
-        );
+        assert_eq!(caches(&topology), ["0,3", "1-2"]);
         assert_eq!(topology.llcs()[0].source, LlcSource::Node);
-        assert!(
-            topology
-                .quirks()
-                .contains(&Quirk::NoNode { cpus: set("1-2") })
-        );
+        let no_node = Quirk::NoNode { cpus: set("1-2") };
+        assert!(topology.quirks().contains(&no_node));
     }
 
     #[test]
     fn non_nested_parts_are_reported() {
         let all = Some("0-3");
         let topology = machine(&["0", "1-2", "1-2", "3"], &[all; 4], &["0-1", "2-3"]);
-        assert_eq!(
-            topology.quirks(),
-            [
-                Quirk::CacheSpansNodes { cpus: set("0-3") },
-                Quirk::CoreSpansCaches { cpus: set("1-2") }
-            ]
-        );
+        let cache = Quirk::CacheSpansNodes { cpus: set("0-3") };
+        let core = Quirk::CoreSpansCaches { cpus: set("1-2") };
+        assert_eq!(topology.quirks(), [cache, core]);
     }
 }

@@ -271,14 +271,10 @@ mod tests {
         assert_eq!(limited.quota().unwrap().nr_cpus(), 2);
         assert_eq!(limited.changed_in(root.path(), None).unwrap(), None);
         write("sys/fs/cgroup/cpu.max", "what is this?\n");
-        assert_eq!(
-            limited.changed_in(root.path(), None).unwrap(),
-            Some(before.clone())
-        );
-        assert_eq!(
-            Topology::detect_in(root.path(), None).unwrap().quota(),
-            None
-        );
+        let changed = limited.changed_in(root.path(), None).unwrap();
+        assert_eq!(changed, Some(before.clone()));
+        let topology = Topology::detect_in(root.path(), None).unwrap();
+        assert_eq!(topology.quota(), None);
 
         // A cpuset that leaves no CPU is ignored.
         write("sys/fs/cgroup/cpuset.cpus.effective", "0\n");
@@ -288,18 +284,9 @@ mod tests {
     #[test]
     fn flat_machine_is_one_cache_of_single_cores() {
         let topology = Topology::flat(&"1-3".parse().unwrap()).unwrap();
-        assert_eq!(
-            (
-                topology.cores().len(),
-                topology.llcs().len(),
-                topology.nodes().len()
-            ),
-            (3, 1, 0)
-        );
-        assert!(matches!(
-            Topology::flat(&CpuSet::new()),
-            Err(Error::NothingAllowed { .. })
-        ));
+        assert_eq!(sizes(&topology), [3, 1, 0, 3]);
+        let none = Topology::flat(&CpuSet::new());
+        assert!(matches!(none, Err(Error::NothingAllowed { .. })));
     }
 
     /// Writes a machine of four CPUs in two cores, and returns its root.
@@ -347,14 +334,9 @@ mod tests {
     }
 
     fn sizes(topology: &Topology) -> [usize; 4] {
-        let parts = [topology.cores().len(), topology.llcs().len()];
-        let [cores, llcs] = parts;
-        [
-            cores,
-            llcs,
-            topology.nodes().len(),
-            topology.allowed().len(),
-        ]
+        let (cores, llcs) = (topology.cores().len(), topology.llcs().len());
+        let (nodes, cpus) = (topology.nodes().len(), topology.allowed().len());
+        [cores, llcs, nodes, cpus]
     }
 
     #[test]
@@ -364,10 +346,8 @@ mod tests {
         assert_eq!(sizes(&topology), [3, 1, 0, 3]);
         assert_eq!(topology.allowed().to_string(), "2,5-6");
         let (first, nr_more) = ignored(&topology).unwrap();
-        assert!(
-            first.ends_with("cpu/online: there is no such file"),
-            "{first}"
-        );
+        let expected = "cpu/online: there is no such file";
+        assert!(first.ends_with(expected), "{first}");
         assert_eq!(nr_more, 3);
         // Even without a mask, there is a CPU.
         let topology = Topology::detect_in(root.path(), None).unwrap();

@@ -147,10 +147,8 @@ fn missing_file_or_cpu_is_named() {
     assert_eq!(allowed, "no CPU is both online (0-1) and allowed (2-3)");
     let topology = "devices/system/cpu/cpu1/topology";
     let expected = "CPU 1 is online and has neither core_cpus_list nor thread_siblings_list";
-    assert_eq!(
-        complaint_without(topology),
-        format!("{topology}: {expected}")
-    );
+    let expected = format!("{topology}: {expected}");
+    assert_eq!(complaint_without(topology), expected);
     let none = "there is no such file";
     for path in [
         "devices/system/cpu/online",
@@ -289,11 +287,9 @@ fn snapshot_keeps_malformed_files_unchanged() {
     let (machine, dir) = (machine(), tempfile::tempdir().unwrap());
     write(machine.path(), "devices/system/cpu/isolated", b"\xff?");
     save_snapshot(machine.path(), Some(&"1".parse().unwrap()), dir.path()).unwrap();
-    assert_eq!(
-        fs::read(dir.path().join("devices/system/cpu/isolated")).unwrap(),
-        b"\xff?"
-    );
-    assert_eq!(fs::read(dir.path().join("allowed")).unwrap(), b"1\n");
+    let read = |name| fs::read(dir.path().join(name)).unwrap();
+    assert_eq!(read("devices/system/cpu/isolated"), b"\xff?");
+    assert_eq!(read("allowed"), b"1\n");
 }
 
 proptest! {

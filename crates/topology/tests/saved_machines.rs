@@ -7,7 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use afterwork_topology::{
-    AffinityScope, CpuId, LlcSource, Pods, Quirk, ShardParams, Topology, save_snapshot,
+    AffinityScope::{self, Cache, CacheShard, Numa, Smt, System},
+    CpuId, LlcSource, Pods, Quirk, ShardParams, Topology, save_snapshot,
 };
 
 fn dir(machine: &str) -> PathBuf {
@@ -20,8 +21,12 @@ fn load(machine: &str) -> Topology {
     Topology::from_sysfs(&dir(machine)).unwrap_or_else(|error| panic!("{error}"))
 }
 
+fn pods_of(topology: &Topology, scope: AffinityScope) -> Pods {
+    topology.pods(scope, &ShardParams::default())
+}
+
 fn pods(topology: &Topology, scope: AffinityScope) -> Vec<String> {
-    cpus_of(&topology.pods(scope, &ShardParams::default()))
+    cpus_of(&pods_of(topology, scope))
 }
 
 fn cpus_of(pods: &Pods) -> Vec<String> {
@@ -132,20 +137,18 @@ fn xeon_with_sub_numa_clusters_cuts_its_caches_by_node() {
         "16-19,24-27,48-51,56-59",
         "20-23,28-31,52-55,60-63",
     ];
-    assert_eq!(pods(&topology, AffinityScope::Numa), nodes);
-    assert_eq!(pods(&topology, AffinityScope::Cache), nodes);
+    assert_eq!(pods(&topology, Numa), nodes);
+    assert_eq!(pods(&topology, Cache), nodes);
     let spans = topology.quirks().iter().map(|quirk| match quirk {
         Quirk::CacheSpansNodes { cpus } => cpus.to_string(),
         other => panic!("{other}"),
     });
     assert_eq!(spans.collect::<Vec<_>>(), ["0-15,32-47", "16-31,48-63"]);
 
-    let cache = topology.pods(AffinityScope::Cache, &ShardParams::default());
-    assert_eq!(
-        cache.pod(cache.pod_of(CpuId::new(36)).unwrap()).node,
-        Some(1)
-    );
-    let system = topology.pods(AffinityScope::System, &ShardParams::default());
+    let cache = pods_of(&topology, Cache);
+    let pod = cache.pod(cache.pod_of(CpuId::new(36)).unwrap());
+    assert_eq!(pod.node, Some(1));
+    let system = pods_of(&topology, System);
     assert_eq!(system.pod(0).node, None);
 
     let of_three = cpus_of(&shards(&topology, 3));
@@ -157,14 +160,9 @@ fn xeon_with_sub_numa_clusters_cuts_its_caches_by_node() {
 fn epyc_has_a_pod_for_each_of_its_caches() {
     let topology = load("epyc-8ccx");
     assert_eq!(nr_pods(&topology), [128, 64, 8, 8, 1, 1]);
-    assert_eq!(
-        pods(&topology, AffinityScope::CacheShard)[7],
-        "56-63,120-127"
-    );
-    assert_eq!(
-        topology.smt_siblings(CpuId::new(70)).unwrap().to_string(),
-        "6,70"
-    );
+    assert_eq!(pods(&topology, CacheShard)[7], "56-63,120-127");
+    let siblings = topology.smt_siblings(CpuId::new(70)).unwrap();
+    assert_eq!(siblings.to_string(), "6,70");
     assert!(topology.quirks().is_empty());
 }
 
@@ -172,12 +170,9 @@ fn epyc_has_a_pod_for_each_of_its_caches() {
 fn hybrid_laptop_shards_cores_with_any_number_of_siblings() {
     let topology = load("laptop-hybrid");
     assert_eq!(nr_pods(&topology), [22, 16, 3, 2, 1, 1]);
-    assert_eq!(pods(&topology, AffinityScope::Cache), ["0-19", "20-21"]);
+    assert_eq!(pods(&topology, Cache), ["0-19", "20-21"]);
     // Two shards of seven cores. The first one has the six cores with siblings and one more.
-    assert_eq!(
-        pods(&topology, AffinityScope::CacheShard),
-        ["0-12", "13-19", "20-21"]
-    );
+    assert_eq!(pods(&topology, CacheShard), ["0-12", "13-19", "20-21"]);
     let sources = topology.llcs().iter().map(|llc| llc.source);
     assert!(sources.eq([LlcSource::Cache { level: 3 }, LlcSource::Cache { level: 2 }]));
     assert!(topology.nohz_full().is_empty());
@@ -189,36 +184,27 @@ fn offline_cpus_are_possible_and_in_no_pod() {
     assert_eq!(topology.nr_cpus(), 32);
     assert_eq!(topology.allowed().to_string(), "0-2,4-6,8-11,15");
     assert_eq!(
-        pods(&topology, AffinityScope::Smt),
+        pods(&topology, Smt),
         ["0,8", "1,9", "2,10", "4", "5", "6", "11", "15"]
     );
-    assert_eq!(
-        pods(&topology, AffinityScope::Cache),
-        ["0-2,8-11", "4-6,15"]
-    );
+    assert_eq!(pods(&topology, Cache), ["0-2,8-11", "4-6,15"]);
 
     let offline = topology.cpu(CpuId::new(3)).expect("CPU 3 is possible");
-    assert!(
-        !offline.online
-            && offline.core.is_none()
-            && offline.llc.is_none()
-            && offline.node.is_none()
-    );
+    assert!(!offline.online && offline.core.is_none());
+    assert!(offline.llc.is_none() && offline.node.is_none());
     assert_eq!(topology.smt_siblings(CpuId::new(3)), None);
     assert!(topology.llc_of(CpuId::new(3)).is_none());
     assert_eq!(topology.cpu(CpuId::new(32)), None);
-    let system = topology.pods(AffinityScope::System, &ShardParams::default());
-    assert_eq!(
-        (system.pod_of(CpuId::new(3)), system.pod_of(CpuId::new(32))),
-        (None, None)
-    );
+    let system = pods_of(&topology, System);
+    let pods = [3, 32].map(|cpu| system.pod_of(CpuId::new(cpu)));
+    assert_eq!(pods, [None, None]);
 }
 
 #[test]
 fn seventy_two_cores_under_one_cache_make_nine_shards_of_eight() {
     let topology = load("grace-72");
     assert_eq!(nr_pods(&topology), [72, 72, 9, 1, 1, 1]);
-    let of_eight = topology.pods(AffinityScope::CacheShard, &ShardParams::default());
+    let of_eight = pods_of(&topology, CacheShard);
     assert!(of_eight.iter().all(|pod| pod.cpus.len() == 8));
     assert_eq!(shards(&topology, 0).len(), 1);
     let memory_only = &topology.nodes()[1];
@@ -230,7 +216,7 @@ fn machine_silent_about_its_caches_shares_one_per_package() {
     let topology = load("vm-tiny");
     assert_eq!(nr_pods(&topology), [2, 2, 1, 1, 1, 1]);
     assert_eq!(topology.llcs()[0].source, LlcSource::Package);
-    let system = topology.pods(AffinityScope::System, &ShardParams::default());
+    let system = pods_of(&topology, System);
     assert_eq!(system.pod(0).node, None);
     assert!(topology.nodes().is_empty() && topology.quirks().is_empty());
 }
@@ -238,13 +224,9 @@ fn machine_silent_about_its_caches_shares_one_per_package() {
 #[test]
 fn machine_silent_about_caches_and_packages_shares_one_per_node() {
     let topology = load("vm-nodes");
-    assert_eq!(pods(&topology, AffinityScope::Cache), ["0-1", "2-3"]);
-    assert!(
-        topology
-            .llcs()
-            .iter()
-            .all(|llc| llc.source == LlcSource::Node)
-    );
+    assert_eq!(pods(&topology, Cache), ["0-1", "2-3"]);
+    let mut llcs = topology.llcs().iter();
+    assert!(llcs.all(|llc| llc.source == LlcSource::Node));
     assert!((topology.packages().len(), topology.packages()[0].id) == (1, None));
 }
 
@@ -254,6 +236,6 @@ fn isolated_cpus_are_known_and_not_allowed() {
     assert_eq!(topology.isolated().to_string(), "4-7,12-15");
     assert_eq!(topology.nohz_full().to_string(), "4-7,12-15");
     assert_eq!(topology.online().to_string(), "0-15");
-    assert_eq!(pods(&topology, AffinityScope::System), ["0-3,8-11"]);
-    assert_eq!(pods(&topology, AffinityScope::Cache), ["0-3,8-11"]);
+    assert_eq!(pods(&topology, System), ["0-3,8-11"]);
+    assert_eq!(pods(&topology, Cache), ["0-3,8-11"]);
 }

@@ -171,17 +171,20 @@ fn by_cmake(
     fs::create_dir_all(&build)
         .and_then(|()| fs::write(folder.join("CMakeLists.txt"), text))
         .map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
+    let (prefix, flags) = (prefix.display(), WARNINGS.join(" "));
     let mut configure = Command::new("cmake");
     configure
         .arg("-S")
         .arg(&folder)
         .arg("-B")
         .arg(&build)
-        .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()))
-        .arg(format!("-DCMAKE_C_COMPILER={c}"))
-        .arg(format!("-DCMAKE_CXX_COMPILER={cpp}"))
-        .arg(format!("-DCMAKE_C_FLAGS={}", WARNINGS.join(" ")))
-        .arg(format!("-DCMAKE_CXX_FLAGS={}", WARNINGS.join(" ")));
+        .args([
+            format!("-DCMAKE_PREFIX_PATH={prefix}"),
+            format!("-DCMAKE_C_COMPILER={c}"),
+            format!("-DCMAKE_CXX_COMPILER={cpp}"),
+            format!("-DCMAKE_C_FLAGS={flags}"),
+            format!("-DCMAKE_CXX_FLAGS={flags}"),
+        ]);
     run(&mut configure)?;
     run(Command::new("cmake").arg("--build").arg(&build))?;
     run(Command::new("ctest")

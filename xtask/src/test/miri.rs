@@ -11,7 +11,7 @@ use crate::workspace::{NIGHTLY, OF_OUR_TOOLCHAIN, Workspace, output};
 struct Row {
     package: &'static str,
     target: &'static str,
-    /// Skipped tests, or parts of their names, each with the reason.
+    /// Skipped tests, or parts of their names, separated by blanks, with the reason.
     without: &'static [(&'static str, &'static str)],
     /// Flags of the interpreter.
     flags: &'static str,
@@ -36,23 +36,28 @@ const WITHOUT_POINTERS: &str = "long, in code without threads and pointers";
 /// Many tests panic on purpose, and each backtrace takes the interpreter seconds.
 const NO_BACKTRACES: (&str, &str) = ("RUST_BACKTRACE", "0");
 
-const ROW: Row = Row {
-    package: "",
-    target: "--lib",
-    without: &[],
-    flags: THREADS_STAY,
-};
+const fn row(
+    package: &'static str,
+    target: &'static str,
+    flags: &'static str,
+    without: &'static [(&'static str, &'static str)],
+) -> Row {
+    Row {
+        package,
+        target,
+        without,
+        flags,
+    }
+}
 
 /// The programs. To interpret more, add a row.
 const ROWS: &[Row] = &[
-    Row {
-        package: "afterwork-mpscq",
-        flags: "",
-        ..ROW
-    },
-    Row {
-        package: "afterwork-sync",
-        without: &[
+    row("afterwork-mpscq", "--lib", "", &[]),
+    row(
+        "afterwork-sync",
+        "--lib",
+        "",
+        &[
             ("fork::", "Miri does not fork"),
             ("process::", "reads procfs"),
             ("shared_file::", "maps a file"),
@@ -61,68 +66,52 @@ const ROWS: &[Row] = &[
                 "signals and threads of the C library, which Miri does not support",
             ),
         ],
-        flags: "",
-        ..ROW
-    },
-    Row {
-        package: "afterwork-base",
-        without: &[
-            ("numbered::", WITHOUT_POINTERS),
+    ),
+    row(
+        "afterwork-base",
+        "--lib",
+        THREADS_STAY,
+        &[
+            ("numbered:: params::", WITHOUT_POINTERS),
             ("page::", "files, mappings and procfs"),
-            ("params::", WITHOUT_POINTERS),
         ],
-        ..ROW
-    },
-    Row {
-        package: "afterwork-rcu",
-        without: &[
+    ),
+    row(
+        "afterwork-rcu",
+        "--lib",
+        THREADS_STAY,
+        &[
             ("node::", WITHOUT_POINTERS),
             (
                 "srcu::slots::tests::every_thread_index_has_its_own_slot",
                 WITHOUT_POINTERS,
             ),
         ],
-        ..ROW
-    },
-    Row {
-        package: "afterwork-percpu",
-        ..ROW
-    },
-    Row {
-        package: "afterwork-mailbox",
-        without: &[(
+    ),
+    row("afterwork-percpu", "--lib", THREADS_STAY, &[]),
+    row(
+        "afterwork-mailbox",
+        "--lib",
+        THREADS_STAY,
+        &[(
             "worker_tests::",
             "safe code on a mailbox; a mailbox's own tests are in",
         )],
-        ..ROW
-    },
-    Row {
-        package: "afterwork-workqueue",
-        without: &[
-            ("item::list::tests::", WITHOUT_POINTERS),
-            ("limit::account::", WITHOUT_POINTERS),
-            (
-                "limit::active::tests::seats_match_a_model_that_lists_the_holders",
-                WITHOUT_POINTERS,
-            ),
-            ("observe::tally::histogram_tests::", WITHOUT_POINTERS),
-            ("pools::kick_and_cull::", WITHOUT_POINTERS),
-            ("flushing::rounds::", WITHOUT_POINTERS),
-            ("item::head::tests::", WITHOUT_POINTERS),
-            ("time::interval::", WITHOUT_POINTERS),
-        ],
-        ..ROW
-    },
-    Row {
-        package: "afterwork-raw",
-        ..ROW
-    },
-    Row {
-        package: "afterwork",
-        target: "--test miri",
-        flags: OFTEN,
-        ..ROW
-    },
+    ),
+    row(
+        "afterwork-workqueue",
+        "--lib",
+        THREADS_STAY,
+        &[(
+            "item::list::tests:: item::head::tests:: limit::account:: \
+                limit::active::tests::seats_match_a_model_that_lists_the_holders \
+                observe::tally::histogram_tests:: pools::kick_and_cull:: flushing::rounds:: \
+                time::interval::",
+            WITHOUT_POINTERS,
+        )],
+    ),
+    row("afterwork-raw", "--lib", THREADS_STAY, &[]),
+    row("afterwork", "--test miri", OFTEN, &[]),
 ];
 
 /// Returns a command for each row and model; `variable` reads the environment.
@@ -136,8 +125,8 @@ pub fn steps(variable: &impl Fn(&str) -> Option<String>) -> Vec<Step> {
             "rustup run {NIGHTLY} cargo miri test --no-fail-fast -p {} {} --",
             row.package, row.target
         );
-        let without = row.without.iter();
-        let without = without.flat_map(|(test, _)| ["--skip".to_string(), test.to_string()]);
+        let without = row.without.iter().flat_map(|(tests, _)| tests.split(' '));
+        let without = without.flat_map(|test| ["--skip".to_string(), test.to_string()]);
         Step {
             env: vec![
                 ("MIRIFLAGS".into(), flags.join(" ")),
@@ -186,11 +175,9 @@ mod tests {
     fn another_toolchain_does_not_see_ours() {
         for step in steps(&|_| None) {
             assert!(step.without.contains(&"RUSTUP_TOOLCHAIN"));
-            assert!(
-                step.shown().contains("rustup run nightly cargo miri test"),
-                "{}",
-                step.shown()
-            );
+            let shown = step.shown();
+            let run = "rustup run nightly cargo miri test";
+            assert!(shown.contains(run), "{shown}");
         }
     }
 
@@ -216,7 +203,8 @@ mod tests {
                 .strip_prefix("afterwork-")
                 .unwrap_or(row.package);
             let crates = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates");
-            for (test, why) in row.without {
+            let rows = row.without.iter();
+            for (test, why) in rows.flat_map(|row| row.0.split(' ').map(|test| (test, row.1))) {
                 let (module, name) = test.split_once("::tests::").unwrap_or((test, ""));
                 let module = module.trim_end_matches("::").replace("::", "/");
                 let path = format!("{crates}/{folder}/src/{module}");

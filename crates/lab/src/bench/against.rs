@@ -218,13 +218,8 @@ mod tests {
         };
         let variant = |name: &str| Variant::ours(name, || unreachable!("children measure"));
         let case = Case {
-            bench: "test",
-            name: "case",
-            about: String::new(),
-            metrics: METRICS,
-            headline: "rate",
             variants: vec![variant("v"), variant("(limit)"), variant("w").as_peer()],
-            claims: Vec::new(),
+            ..Case::new("test", "case", METRICS, "rate")
         };
         let mut case = cases(vec![case], &programs, &words("bench test"), 7).remove(0);
         assert_eq!(case.variants.len(), 2);

@@ -9,7 +9,7 @@ use super::args::{BenchArgs, CommonArgs, Which};
 use super::settings::{Pick, Settings, count, seed};
 use crate::harness::case::Case;
 use crate::output::answer::Unit::{Count as PLAIN, Ends as RUNS, Rate as PER_S, Time as NS};
-use crate::output::answer::{Question, Row, Unit};
+use crate::output::answer::{Question, Row};
 
 /// Number of turns of each variant.
 const REPEAT: usize = 9;
@@ -34,119 +34,50 @@ const WITH_OUR_WAITER: [&str; 4] = [
     "crossbeam+look",
 ];
 
-/// The questions, in the order of the output.
-pub const QUESTIONS: [Question; 7] = [
-    Question {
-        text: "May I hold a lock while I wait for my own work?",
-        case: ("everyday", "locked"),
-        rows: &[row(
-            "8 requests for it",
-            "until_end",
-            "ours",
-            &["rayon"],
-            RUNS,
-        )],
-    },
-    Question {
-        text: "1000 × \"save soon after the last change\"",
-        case: ("everyday", "save-soon"),
-        rows: &[
-            row("saves", "saves", "ours", &["tokio+each"], PLAIN),
-            row(
-                "time of a change",
-                "per_change",
-                "ours",
-                &["tokio+abort"],
-                NS,
-            ),
-        ],
-    },
-    Question {
-        text: "8 subsystems, each limited to 16 items at once",
-        case: ("max-active", "subsystems"),
-        rows: &[
-            row("p99, queued to done", "latency_p99", "afterwork", &[], NS),
-            row("median", "latency_p50", "afterwork", &[], NS),
-            row("threads", "threads", "afterwork", &[], PLAIN),
-        ],
-    },
-    Question {
-        text: "An owner that waits for 32 messages",
-        case: ("task-work", "wake"),
-        rows: &[
-            row("CPU per message", "owner_cpu_per_item", "wait-32", &[], NS),
-            row(
-                "median wait of a message",
-                "latency_p50",
-                "wait-32",
-                &[],
-                NS,
-            ),
-        ],
-    },
-    Question {
-        text: "Reading shared configuration",
-        case: ("rcu", "read"),
-        rows: &[row("per read", "read_ns", "rcu", &SHARED, NS)],
-    },
-    Question {
-        text: "1000 small closures at once",
-        case: ("workqueue", "batch-1000"),
-        rows: &[
-            row("per second", "items_per_s", "cache_shard+spawn", &[], PER_S),
-            row(
-                "CPU per closure",
-                "cpu_per_item",
-                "cache_shard+spawn",
-                &[],
-                NS,
-            ),
-        ],
-    },
-    Question {
-        text: "One closure at a time that another thread must run",
-        case: ("workqueue", "one-at-a-time"),
-        rows: &[
-            row(
-                "there and back",
-                "completion_p50",
-                "cache_shard+spawn",
-                &AS_SHIPPED,
-                NS,
-            ),
-            row(
-                "pools given our waiter",
-                "completion_p50",
-                "cache_shard+spawn",
-                &WITH_OUR_WAITER,
-                NS,
-            ),
-            row(
-                "CPU per closure",
-                "cpu_per_item",
-                "cache_shard+spawn",
-                &AS_SHIPPED,
-                NS,
-            ),
-        ],
-    },
-];
-
-const fn row(
-    label: &'static str,
-    metric: &'static str,
-    ours: &'static str,
-    peers: &'static [&'static str],
-    unit: Unit,
-) -> Row {
-    Row {
-        label,
-        metric,
-        ours,
-        peers,
-        unit,
-    }
+/// Returns questions with their case and the rows of the answer: label, metric, ours, peers, unit.
+macro_rules! questions {
+    ($($text:literal, $bench:literal $case:literal: {
+        $($label:literal, $metric:literal, $ours:literal, $peers:expr, $unit:expr;)*
+    })*) => {
+        [$(Question {
+            text: $text,
+            case: ($bench, $case),
+            rows: &[$(Row { label: $label, metric: $metric, ours: $ours, peers: $peers, unit: $unit }),*],
+        }),*]
+    };
 }
+
+/// The questions, in the order of the output.
+pub const QUESTIONS: [Question; 7] = questions! {
+    "May I hold a lock while I wait for my own work?", "everyday" "locked": {
+        "8 requests for it", "until_end", "ours", &["rayon"], RUNS;
+    }
+    "1000 × \"save soon after the last change\"", "everyday" "save-soon": {
+        "saves", "saves", "ours", &["tokio+each"], PLAIN;
+        "time of a change", "per_change", "ours", &["tokio+abort"], NS;
+    }
+    "8 subsystems, each limited to 16 items at once", "max-active" "subsystems": {
+        "p99, queued to done", "latency_p99", "afterwork", &[], NS;
+        "median", "latency_p50", "afterwork", &[], NS;
+        "threads", "threads", "afterwork", &[], PLAIN;
+    }
+    "An owner that waits for 32 messages", "task-work" "wake": {
+        "CPU per message", "owner_cpu_per_item", "wait-32", &[], NS;
+        "median wait of a message", "latency_p50", "wait-32", &[], NS;
+    }
+    "Reading shared configuration", "rcu" "read": {
+        "per read", "read_ns", "rcu", &SHARED, NS;
+    }
+    "1000 small closures at once", "workqueue" "batch-1000": {
+        "per second", "items_per_s", "cache_shard+spawn", &[], PER_S;
+        "CPU per closure", "cpu_per_item", "cache_shard+spawn", &[], NS;
+    }
+    "One closure at a time that another thread must run", "workqueue" "one-at-a-time": {
+        "there and back", "completion_p50", "cache_shard+spawn", &AS_SHIPPED, NS;
+        "pools given our waiter", "completion_p50", "cache_shard+spawn", &WITH_OUR_WAITER, NS;
+        "CPU per closure", "cpu_per_item", "cache_shard+spawn", &AS_SHIPPED, NS;
+    }
+};
 
 /// Options of `afterwork-lab try`.
 #[derive(Args, Clone, Debug, Default)]

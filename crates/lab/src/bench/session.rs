@@ -476,11 +476,17 @@ mod tests {
         }
     }
 
+    fn every_case() -> Vec<Case> {
+        let settings = Settings::of_tests(&[]);
+        let benches = Which::all().into_iter().chain([Which::Scale]);
+        benches
+            .flat_map(|it| it.cases(&settings).unwrap())
+            .collect()
+    }
+
     #[test]
     fn every_case_has_words_and_no_words_are_left_over() {
-        let settings = Settings::of_tests(&[]);
-        let cases = Which::all().into_iter().chain([Which::Scale]);
-        let cases: Vec<Case> = cases.flat_map(|it| it.cases(&settings).unwrap()).collect();
+        let cases = every_case();
         let cases: HashSet<_> = cases.iter().map(|it| (it.bench, it.name)).collect();
         let known: HashSet<_> = words::known().collect();
         assert_eq!(cases, known);
@@ -488,12 +494,9 @@ mod tests {
 
     #[test]
     fn every_metric_has_words_and_no_words_are_left_over() {
-        let settings = Settings::of_tests(&[]);
-        let cases = Which::all().into_iter().chain([Which::Scale]);
-        let cases: Vec<Case> = cases.flat_map(|it| it.cases(&settings).unwrap()).collect();
         let known: HashSet<_> = words::known_metrics().collect();
         let mut left_over = known.clone();
-        for case in &cases {
+        for case in every_case() {
             let narrow = format!("{} {}", case.bench, case.name);
             // Other metric names contain a number after `@`.
             let named = case.metrics.iter().filter(|it| !it.name.contains('@'));
@@ -537,10 +540,8 @@ mod tests {
         let both = vec!["on_demand, breakable".to_owned(), "parked".to_owned()];
         assert_eq!(split("on_demand, breakable,parked"), Ok(both));
         assert_eq!(split("on_demand"), Ok(vec!["on_demand".to_owned()]));
-        assert_eq!(
-            split("parked, nosuch,on_demand"),
-            Err("nosuch,on_demand".to_owned())
-        );
+        let unknown = Err("nosuch,on_demand".to_owned());
+        assert_eq!(split("parked, nosuch,on_demand"), unknown);
         assert_eq!(split(""), Err(String::new()));
     }
 
@@ -548,10 +549,8 @@ mod tests {
     fn command_line_is_quoted_for_a_shell() {
         let words = ["bench", "--only", "on_demand, breakable", ""];
         let columns_set = command(words.map(String::from).into_iter());
-        assert_eq!(
-            columns_set,
-            "afterwork-lab bench --only 'on_demand, breakable' ''"
-        );
+        let expected = "afterwork-lab bench --only 'on_demand, breakable' ''";
+        assert_eq!(columns_set, expected);
     }
 
     #[test]
@@ -568,10 +567,8 @@ mod tests {
             seconds: Some(7),
             ..quick
         };
-        assert_eq!(
-            (repeat(&asked), budget(&asked)),
-            (3, Some(Duration::from_secs(7)))
-        );
+        let seven = Some(Duration::from_secs(7));
+        assert_eq!((repeat(&asked), budget(&asked)), (3, seven));
     }
 
     #[test]

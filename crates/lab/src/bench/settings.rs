@@ -220,16 +220,11 @@ mod tests {
         let none = || Ok(Some(Sample::default()));
         let peers = MEAL.peers.iter().map(|peer| Variant::peer(*peer, none));
         Case {
-            bench: "meal",
-            name,
-            about: String::new(),
-            metrics: &[],
-            headline: "",
             variants: [Variant::ours("water", none)]
                 .into_iter()
                 .chain(peers)
                 .collect(),
-            claims: Vec::new(),
+            ..Case::new("meal", name, &[], "")
         }
     }
 
@@ -282,30 +277,20 @@ mod tests {
 
     #[test]
     fn unknown_name_is_reported_with_the_valid_ones() {
-        assert!(
-            picked(&["fish"], &["salt", "pepper"])
-                .pick
-                .check(&[MEAL])
-                .is_ok()
-        );
-        let Err(Stop::CouldNotRun(reason)) = picked(&["salt"], &[]).pick.check(&[MEAL]) else {
-            panic!("salt is no dish");
+        let check = |cases, peers| match picked(cases, peers).pick.check(&[MEAL]) {
+            Err(Stop::CouldNotRun(reason)) => reason,
+            checked => checked.map(|()| String::new()).unwrap(),
         };
+        assert_eq!(check(&["fish"], &["salt", "pepper"]), "");
+        let reason = check(&["salt"], &[]);
         assert!(reason.starts_with("--cases salt:") && reason.ends_with("valid: soup, fish"));
-        let Err(Stop::CouldNotRun(reason)) = picked(&[""], &[]).pick.check(&[MEAL]) else {
-            panic!("no name is no dish");
-        };
-        assert!(reason.starts_with("--cases '': unknown name"), "{reason}");
-        let Err(Stop::CouldNotRun(reason)) = picked(&[], &[NONE, "salt"]).pick.check(&[MEAL])
-        else {
-            panic!("none and one are two answers");
-        };
-        assert_eq!(reason, "--peers none,salt: none excludes other names");
+        let reason = check(&[""], &[]);
+        assert!(reason.starts_with("--cases '': there is none"), "{reason}");
+        let reason = check(&[], &[NONE, "salt"]);
+        assert_eq!(reason, "--peers none,salt: none stands alone");
         assert_eq!(nearest(&["peper"], MEAL.peers), "nearest: 'pepper'; ");
-        assert_eq!(
-            nearest(&["s", "p"], MEAL.peers),
-            "nearest: 'salt', 'pepper'; "
-        );
+        let both = nearest(&["s", "p"], MEAL.peers);
+        assert_eq!(both, "nearest: 'salt', 'pepper'; ");
         assert_eq!(nearest(&["xyz"], MEAL.peers), "");
     }
 }

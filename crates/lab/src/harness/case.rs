@@ -147,6 +147,25 @@ pub struct Case {
 }
 
 impl Case {
+    /// Creates a case without a text, variants and claims.
+    #[must_use]
+    pub const fn new(
+        bench: &'static str,
+        name: &'static str,
+        metrics: &'static [Metric],
+        headline: &'static str,
+    ) -> Self {
+        Self {
+            bench,
+            name,
+            about: String::new(),
+            metrics,
+            headline,
+            variants: Vec::new(),
+            claims: Vec::new(),
+        }
+    }
+
     /// Returns `true` if both variants of `claim` take part.
     #[must_use]
     pub fn can_judge(&self, claim: &Claim) -> bool {

@@ -224,59 +224,30 @@ fn verdict(ratio: Option<Spread>, bound: Option<Bound>) -> (Verdict, bool) {
 mod tests {
     use super::*;
 
-    fn spread(median: f64, mad: f64) -> Option<Spread> {
-        Some(Spread { median, mad, n: 5 })
-    }
-
     #[test]
     fn median_decides_and_a_near_bound_is_reported() {
-        use Verdict::{Fails, Holds};
-        assert_eq!(
-            verdict(spread(1.5, 0.05), Some(Bound::AtLeast(1.4))),
-            (Holds, false)
-        );
-        assert_eq!(
-            verdict(spread(1.5, 0.2), Some(Bound::AtLeast(1.4))),
-            (Holds, true)
-        );
-        assert_eq!(
-            verdict(spread(1.3, 0.05), Some(Bound::AtLeast(1.4))),
-            (Fails, false)
-        );
-        assert_eq!(
-            verdict(spread(0.5, 0.05), Some(Bound::AtMost(0.6))),
-            (Holds, false)
-        );
-        assert_eq!(
-            verdict(spread(0.7, 0.2), Some(Bound::AtMost(0.6))),
-            (Fails, true)
-        );
-    }
-
-    #[test]
-    fn a_single_repetition_has_no_verdict() {
-        let once = Some(Spread {
-            median: 9.0,
-            mad: 0.0,
-            n: 1,
-        });
-        let bound = Bound::AtLeast(1.4);
-        assert_eq!(verdict(once, Some(bound)), (Verdict::OneRun, false));
-        assert_eq!(verdict(once, None), (Verdict::Shown, false));
+        use Bound::{AtLeast, AtMost};
+        use Verdict::{Fails, Holds, NotMeasured, OneRun, Shown};
+        let spread = |(median, mad, n)| Spread { median, mad, n };
+        for (ratio, bound, expected) in [
+            (Some((1.5, 0.05, 5)), Some(AtLeast(1.4)), (Holds, false)),
+            (Some((1.5, 0.2, 5)), Some(AtLeast(1.4)), (Holds, true)),
+            (Some((1.3, 0.05, 5)), Some(AtLeast(1.4)), (Fails, false)),
+            (Some((0.5, 0.05, 5)), Some(AtMost(0.6)), (Holds, false)),
+            (Some((0.7, 0.2, 5)), Some(AtMost(0.6)), (Fails, true)),
+            (Some((9.0, 0.0, 1)), Some(AtLeast(1.4)), (OneRun, false)),
+            (Some((9.0, 0.0, 1)), None, (Shown, false)),
+            (Some((1.0, 0.0, 5)), None, (Shown, false)),
+            (None, Some(AtLeast(1.0)), (NotMeasured, false)),
+        ] {
+            let found = verdict(ratio.map(spread), bound);
+            assert_eq!(found, expected, "{ratio:?} {bound:?}");
+        }
     }
 
     #[test]
     fn bounds_are_shown_with_three_decimals() {
         assert_eq!(Bound::AtMost(1.0 / 30.0).to_string(), "<= 0.033");
         assert_eq!(Bound::AtLeast(1.5).to_string(), ">= 1.5");
-    }
-
-    #[test]
-    fn unmeasured_claims_neither_hold_nor_fail() {
-        assert_eq!(
-            verdict(None, Some(Bound::AtLeast(1.0))),
-            (Verdict::NotMeasured, false)
-        );
-        assert_eq!(verdict(spread(1.0, 0.0), None), (Verdict::Shown, false));
     }
 }

@@ -151,46 +151,32 @@ fn noise(from: &CpuTimes, to: &CpuTimes, own_ticks: f64) -> Noise {
 mod tests {
     use super::*;
 
+    const fn times(busy: f64, idle: f64, steal: f64) -> CpuTimes {
+        CpuTimes { busy, idle, steal }
+    }
+
+    const fn noise_of(others: f64, steal: f64) -> Noise {
+        let handover_ns = [None; 2];
+        Noise {
+            others,
+            steal,
+            handover_ns,
+        }
+    }
+
     #[test]
     fn proc_stat_is_read_by_column() {
         let text = "cpu  100 1 10 500 50 2 3 7 40 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n";
-        let times = CpuTimes::parse(text).unwrap();
-        assert_eq!(
-            times,
-            CpuTimes {
-                busy: 116.0,
-                idle: 550.0,
-                steal: 7.0
-            }
-        );
+        assert_eq!(CpuTimes::parse(text), Some(times(116.0, 550.0, 7.0)));
         assert_eq!(CpuTimes::parse("cpu 1 2 3\n"), None);
         assert_eq!(CpuTimes::parse("cpu a b c d e f g h\n"), None);
     }
 
     #[test]
     fn own_time_is_not_noise() {
-        let from = CpuTimes::default();
-        let to = CpuTimes {
-            busy: 60.0,
-            idle: 30.0,
-            steal: 10.0,
-        };
-        assert_eq!(
-            noise(&from, &to, 60.0),
-            Noise {
-                others: 0.0,
-                steal: 0.1,
-                handover_ns: [None; 2]
-            }
-        );
-        assert_eq!(
-            noise(&from, &to, 20.0),
-            Noise {
-                others: 0.4,
-                steal: 0.1,
-                handover_ns: [None; 2]
-            }
-        );
+        let (from, to) = (CpuTimes::default(), times(60.0, 30.0, 10.0));
+        assert_eq!(noise(&from, &to, 60.0), noise_of(0.0, 0.1));
+        assert_eq!(noise(&from, &to, 20.0), noise_of(0.4, 0.1));
         assert_eq!(noise(&from, &to, 61.0).others, 0.0);
         assert_eq!(noise(&to, &to, 0.0), Noise::default());
     }
@@ -198,27 +184,10 @@ mod tests {
     #[test]
     fn a_quiet_machine_draws_no_warning_and_each_noise_its_own() {
         assert!(warnings(&Noise::default(), "now").is_empty());
-        let others = warnings(
-            &Noise {
-                others: 0.37,
-                steal: 0.0,
-                handover_ns: [None; 2],
-            },
-            "before the start",
-        );
-        assert!(
-            others.len() == 1 && others[0].contains("37 %"),
-            "{others:?}"
-        );
-        let both = warnings(
-            &Noise {
-                others: 0.5,
-                steal: 0.5,
-                handover_ns: [None; 2],
-            },
-            "during the run",
-        );
-        assert_eq!(both.len(), 2);
+        let others = warnings(&noise_of(0.37, 0.0), "before the start");
+        assert_eq!(others.len(), 1);
+        assert!(others[0].contains("37 %"), "{others:?}");
+        assert_eq!(warnings(&noise_of(0.5, 0.5), "during the run").len(), 2);
     }
 
     #[test]

@@ -138,28 +138,33 @@ mod tests {
             }
         };
         Case {
-            bench: "test",
-            name: "turns",
-            about: String::new(),
-            metrics: &[],
-            headline: "",
             variants: (0..3).map(variant).collect(),
-            claims: Vec::new(),
+            ..Case::new("test", "turns", &[], "")
         }
+    }
+
+    /// Runs the case, and returns its series, its end, and the number of turns.
+    fn run(
+        plan: &Plan,
+        interrupt: &Interrupt,
+        at: impl Fn(usize) -> Option<Sample> + Clone + 'static,
+    ) -> (Vec<Series>, Ended, Vec<usize>) {
+        let turns = Rc::default();
+        let mut case = case(&turns, at);
+        let (all, ended) = run_case(&mut case, plan, interrupt, &mut Progress::silent()).unwrap();
+        (all, ended, turns.take())
     }
 
     #[test]
     fn every_variant_has_one_turn_in_each_repetition() {
-        let turns = Rc::default();
-        let mut case = case(&turns, |_| Some(Sample::default()));
         let interrupt = Interrupt::default();
-        let (all, ended) = run_case(&mut case, &PLAN, &interrupt, &mut Progress::silent()).unwrap();
+        let (all, ended, turns) = run(&PLAN, &interrupt, |_| Some(Sample::default()));
         assert_eq!(ended, Ended::Complete);
         for series in all {
             let repetitions: Vec<usize> = series.samples.iter().map(|(r, _)| *r).collect();
             assert_eq!(repetitions, (0..PLAN.repeat).collect::<Vec<_>>());
         }
-        for repetition in turns.borrow().chunks(3) {
+        for repetition in turns.chunks(3) {
             let mut sorted = repetition.to_vec();
             sorted.sort_unstable();
             assert_eq!(sorted, [0, 1, 2]);
@@ -168,62 +173,43 @@ mod tests {
 
     #[test]
     fn the_order_changes_with_the_repetition_and_is_the_seeds() {
-        let orders: Vec<_> = (0..20).map(|repetition| order(5, 7, repetition)).collect();
-        assert!(orders.windows(2).any(|pair| pair[0] != pair[1]));
-        assert_eq!(
-            orders,
-            (0..20)
-                .map(|repetition| order(5, 7, repetition))
-                .collect::<Vec<_>>()
-        );
-        assert_ne!(
-            orders,
-            (0..20)
-                .map(|repetition| order(5, 77, repetition))
-                .collect::<Vec<_>>()
-        );
+        let orders = |seed| Vec::from_iter((0..20).map(|repetition| order(5, seed, repetition)));
+        assert!(orders(7).windows(2).any(|pair| pair[0] != pair[1]));
+        assert_eq!(orders(7), orders(7));
+        assert_ne!(orders(7), orders(77));
     }
 
     #[test]
     fn interrupted_run_keeps_earlier_measurements() {
-        let turns = Rc::default();
-        let mut case = case(&turns, |turn| (turn < 5).then(Sample::default));
         let interrupt = Interrupt::default();
-        let (all, ended) = run_case(&mut case, &PLAN, &interrupt, &mut Progress::silent()).unwrap();
+        let (all, ended, _) = run(&PLAN, &interrupt, |turn| (turn < 5).then(Sample::default));
         assert_eq!(ended, Ended::Interrupted);
-        assert_eq!(
-            all.iter().map(|series| series.samples.len()).sum::<usize>(),
-            4
-        );
+        assert_eq!(all.iter().map(|it| it.samples.len()).sum::<usize>(), 4);
     }
 
     #[test]
     fn discarded_run_is_repeated_once_and_then_reported() {
-        let turns = Rc::default();
-        let absent = || Sample::thrown_away(Absent("no thread".into()));
-        let mut case = case(&turns, move |turn| {
+        let at = |turn| {
+            let absent = || Sample::thrown_away(Absent("no thread".into()));
             Some(if turn == 1 {
                 Sample::default()
             } else {
                 absent()
             })
-        });
+        };
         let plan = Plan { repeat: 1, ..PLAN };
-        let interrupt = Interrupt::default();
-        let (all, ended) = run_case(&mut case, &plan, &interrupt, &mut Progress::silent()).unwrap();
-        assert_eq!((ended, turns.borrow().len()), (Ended::Complete, 5));
+        let (all, ended, turns) = run(&plan, &Interrupt::default(), at);
+        assert_eq!((ended, turns.len()), (Ended::Complete, 5));
         let thrown = all.iter().map(|series| series.thrown_away().count());
         assert_eq!(thrown.sum::<usize>(), 2);
     }
 
     #[test]
-    fn stop_request_is_checked_before_each_run() {
-        let turns = Rc::default();
-        let mut case = case(&turns, |_| Some(Sample::default()));
+    fn a_request_to_stop_is_heard_before_the_next_run() {
         let interrupt = Interrupt::default();
         interrupt.request();
-        let (_, ended) = run_case(&mut case, &PLAN, &interrupt, &mut Progress::silent()).unwrap();
-        assert_eq!((ended, turns.borrow().len()), (Ended::Interrupted, 0));
+        let (_, ended, turns) = run(&PLAN, &interrupt, |_| Some(Sample::default()));
+        assert_eq!((ended, turns.len()), (Ended::Interrupted, 0));
     }
 
     #[test]
@@ -236,15 +222,12 @@ mod tests {
     }
 
     #[test]
-    fn out_of_time_reports_the_number_of_repetitions() {
-        let turns = Rc::default();
-        let mut case = case(&turns, |_| Some(Sample::default()));
+    fn out_of_time_says_how_many_repetitions_there_were() {
         let plan = Plan {
             budget: Some(Duration::ZERO),
             ..PLAN
         };
-        let interrupt = Interrupt::default();
-        let (_, ended) = run_case(&mut case, &plan, &interrupt, &mut Progress::silent()).unwrap();
-        assert_eq!((ended, turns.borrow().len()), (Ended::OutOfTime(1), 3));
+        let (_, ended, turns) = run(&plan, &Interrupt::default(), |_| Some(Sample::default()));
+        assert_eq!((ended, turns.len()), (Ended::OutOfTime(1), 3));
     }
 }

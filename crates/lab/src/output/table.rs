@@ -257,13 +257,9 @@ mod tests {
     #[test]
     fn no_line_ends_in_blanks() {
         let table = example();
-        assert!(
-            table
-                .head()
-                .lines()
-                .chain(table.body().lines())
-                .all(|line| line.trim_end() == line)
-        );
+        let (head, body) = (table.head(), table.body());
+        let mut lines = head.lines().chain(body.lines());
+        assert!(lines.all(|line| line.trim_end() == line));
     }
 
     #[test]
@@ -276,10 +272,8 @@ mod tests {
     fn ratios_have_two_decimals_while_they_matter() {
         let shown = [(1.234, 0.056), (0.0123, 0.001), (23.45, 1.2), (123.4, 10.0)]
             .map(|(median, mad)| ratio(Spread { median, mad, n: 5 }));
-        assert_eq!(
-            shown,
-            ["1.23 ±0.06", "0.012 ±0.001", "23.4 ±1.20", "123 ±10.0"]
-        );
+        let expected = ["1.23 ±0.06", "0.012 ±0.001", "23.4 ±1.20", "123 ±10.0"];
+        assert_eq!(shown, expected);
         let once = Spread {
             median: 2.5,
             mad: 0.0,

@@ -291,25 +291,20 @@ pub(crate) mod tests {
         }
     }
 
-    fn verdict(better: Better, ratio: (f64, f64, usize)) -> String {
-        of_case(&case(better, "ns", ratio))
-    }
-
     #[test]
     fn factor_is_shown_in_both_directions() {
         use Better::{Higher, Lower};
-        assert_eq!(verdict(Higher, (4.2, 0.1, 5)), ", by m: 4.20 × peer");
-        assert_eq!(verdict(Lower, (0.25, 0.01, 5)), ", by m: 4.00 × peer");
-        assert_eq!(
-            verdict(Lower, (2.0, 0.01, 5)),
-            ", by m: 0.500 × peer: slower"
-        );
-        assert_eq!(verdict(Higher, (0.97, 0.0, 5)), ", by m: even with peer");
-        let wide = verdict(Higher, (1.3, 0.4, 5));
-        assert_eq!(wide, ", by m: undecided against peer");
-        let once = verdict(Higher, (4.2, 0.0, 1));
-        assert_eq!(once, ", by m: one run, no verdict");
-        assert_eq!(verdict(Lower, (0.0, 0.0, 5)), ": no claim");
+        for (better, ratio, expected) in [
+            (Higher, (4.2, 0.1, 5), ", by m: 4.20 × peer"),
+            (Lower, (0.25, 0.01, 5), ", by m: 4.00 × peer"),
+            (Lower, (2.0, 0.01, 5), ", by m: 0.500 × peer: slower"),
+            (Higher, (0.97, 0.0, 5), ", by m: even with peer"),
+            (Higher, (1.3, 0.4, 5), ", by m: undecided against peer"),
+            (Higher, (4.2, 0.0, 1), ", by m: one run, no verdict"),
+            (Lower, (0.0, 0.0, 5), ": nothing claimed"),
+        ] {
+            assert_eq!(of_case(&case(better, "ns", ratio)), expected);
+        }
     }
 
     #[test]
@@ -324,33 +319,28 @@ pub(crate) mod tests {
 
     #[test]
     fn noise_is_counted_among_judged_metrics_and_its_absence_shown() {
-        let totals = Totals {
-            hold: 21,
-            fail: 10,
-            close: 12,
-            ..Totals::default()
+        let totals = |[hold, fail, close, one_run, shown]: [usize; 5]| Totals {
+            hold,
+            fail,
+            close,
+            one_run,
+            shown,
+            not_measured: 0,
         };
-        let alone = Totals::default().in_words();
-        assert_eq!(alone, "no claim was judged: ours was measured alone");
-        let once = Totals {
-            one_run: 3,
-            shown: 1,
-            ..Totals::default()
-        };
-        assert_eq!(
-            once.in_words(),
-            "no claim was judged; 1 shown without a claim; 3 of one run: no verdict"
-        );
-        let single = Totals {
-            hold: 1,
-            fail: 1,
-            ..Totals::default()
-        };
-        assert_eq!(single.in_words(), "1 claim holds, 1 does not");
-        assert_eq!(
-            totals.in_words(),
-            "21 claims hold, 10 do not; 12 of 31 within the noise"
-        );
+        for (counts, expected) in [
+            ([0; 5], "no claim was judged: ours was measured alone"),
+            (
+                [0, 0, 0, 3, 1],
+                "no claim was judged; 1 shown, with nothing claimed; 3 of one run: no verdict",
+            ),
+            ([1, 1, 0, 0, 0], "1 claim holds, 1 does not"),
+            (
+                [21, 10, 12, 0, 0],
+                "21 claims hold, 10 do not; 12 of all 31 within the noise",
+            ),
+        ] {
+            assert_eq!(totals(counts).in_words(), expected);
+        }
     }
 
     #[test]

@@ -108,11 +108,7 @@ fn mixed_case(settings: &Settings) -> Case {
         move || measure(nr_cpus).map(|mixed| Some(sample(&mixed)))
     };
     Case {
-        bench: BENCH,
-        name: MIXED,
         about: format!("{ITEMS} items that burn 1 ms, sleep 5 ms and burn 1 ms"),
-        metrics: MIXED_METRICS,
-        headline: MAKESPAN.name,
         variants: vec![
             Variant::ours(GUARD, run(|_| ours(Sleep::Announced))),
             Variant::ours(SAMPLER, run(|_| ours(Sleep::Unannounced))),
@@ -129,6 +125,7 @@ fn mixed_case(settings: &Settings) -> Case {
             claim(GUARD, THREADS, "threads", SPAWN_BLOCKING, 0.25),
             claim(SAMPLER, THREADS, "threads", SPAWN_BLOCKING, 0.25),
         ],
+        ..Case::new(BENCH, MIXED, MIXED_METRICS, MAKESPAN.name)
     }
 }
 

@@ -229,13 +229,9 @@ impl Setting<'_> {
         let crossbeam = move || Crossbeam::start_bounded(workers, ROOM);
         let claim = Claim::of(OURS, "items/s", ITEMS_PER_S, Against::BestPeer);
         let case = Case {
-            bench: BENCH,
-            name: ADMISSION,
             about: format!(
                 "{PRODUCERS} producers with {items} items each, capacity {ROOM}; {workers} workers"
             ),
-            metrics: ADMISSION_METRICS,
-            headline: ITEMS_PER_S,
             variants: vec![
                 Variant::ours(OURS, flooded(&shape, bounded)),
                 Variant::ours(UNBOUNDED, flooded(&shape, self.start())),
@@ -246,6 +242,7 @@ impl Setting<'_> {
                 claim.keeps(Bound::AtLeast(1.0)),
                 Claim::of(OURS, "memory", RESIDENT, UNBOUNDED),
             ],
+            ..Case::new(BENCH, ADMISSION, ADMISSION_METRICS, ITEMS_PER_S)
         };
         apart(case, self.settings)
     }
@@ -276,15 +273,11 @@ impl Setting<'_> {
             borrowed(count as u64, *wanted, || numbers.iter().sum())
         };
         Case {
-            bench: BENCH,
-            name: SCOPE_SUM,
             about: format!(
                 "the sum of {} Mi u64; {} workers",
                 count >> 20,
                 self.workers
             ),
-            metrics: SCOPE_METRICS,
-            headline: NUMBERS_PER_S.name,
             variants: vec![
                 Variant::ours(CHUNKS, ours(scopes::by_chunks)),
                 Variant::ours(JOIN, ours(scopes::by_join)),
@@ -296,6 +289,7 @@ impl Setting<'_> {
                 no_slower((CHUNKS, "numbers/s"), Rayon::NAME, 0.95),
                 no_slower((JOIN, "numbers/s"), RAYON_JOIN, 0.95),
             ],
+            ..Case::new(BENCH, SCOPE_SUM, SCOPE_METRICS, NUMBERS_PER_S.name)
         }
     }
 
@@ -316,14 +310,7 @@ impl Setting<'_> {
             }
         };
         Case {
-            bench: BENCH,
-            name: SCOPE_EMPTY,
-            about: format!(
-                "{count} empty items with borrowed data; {} workers",
-                self.workers
-            ),
-            metrics: SCOPE_METRICS,
-            headline: NUMBERS_PER_S.name,
+            about: format!("{count} empty items that borrow; {} workers", self.workers),
             variants: vec![
                 Variant::ours(SPAWN, ours(scopes::empty_items)),
                 Variant::ours(RANGE, ours(scopes::empty_range)),
@@ -334,6 +321,7 @@ impl Setting<'_> {
                 no_slower((SPAWN, "items/s"), RAYON_SPAWN, 1.0),
                 no_slower((RANGE, "items/s"), Rayon::NAME, 1.0),
             ],
+            ..Case::new(BENCH, SCOPE_EMPTY, SCOPE_METRICS, NUMBERS_PER_S.name)
         }
     }
 
@@ -367,17 +355,14 @@ impl Setting<'_> {
             Claim { against, ..claim }
         };
         Case {
-            bench: BENCH,
-            name,
             about: format!(
                 "an empty item every {} ms for {} ms; {workers} workers",
                 period.as_millis(),
                 span.as_millis()
             ),
-            metrics: IDLE_METRICS,
-            headline: CPU_SHARE.name,
             variants,
             claims: vec![at_most(FOUR_PERCENT.into()), at_most(Against::BestPeer)],
+            ..Case::new(BENCH, name, IDLE_METRICS, CPU_SHARE.name)
         }
     }
 
@@ -412,13 +397,9 @@ impl Setting<'_> {
             Claim::of(OURS, what, metric, against).keeps(Bound::AtMost(1.0))
         };
         let case = Case {
-            bench: BENCH,
-            name: STRANDS,
             about: format!(
                 "{count} states ({nr_queues} ordered queues) with {ROUNDS} closures each; {workers} workers"
             ),
-            metrics: STRAND_METRICS,
-            headline: ITEMS_PER_S,
             variants: vec![
                 Variant::ours(OURS, ours),
                 Variant::ours(ORDERED, ordered),
@@ -429,6 +410,7 @@ impl Setting<'_> {
                 at_most("make", MAKE, ORDERED),
                 at_most("drop", DROP, ORDERED),
             ],
+            ..Case::new(BENCH, STRANDS, STRAND_METRICS, ITEMS_PER_S)
         };
         apart(case, self.settings)
     }
@@ -448,15 +430,11 @@ impl Setting<'_> {
             claim.keeps(Bound::AtMost(1.0))
         };
         let case = Case {
-            bench: BENCH,
-            name: SLEEPS,
             about: format!(
                 "{count} tasks sleep {} to {} ms; {workers} workers",
                 shortest.as_millis(),
                 2 * shortest.as_millis()
             ),
-            metrics: SLEEP_METRICS,
-            headline: CPU_PER_SLEEP.name,
             variants: vec![
                 Variant::ours(OURS, run(Clock::Ours)),
                 Variant::peer(Tokio::NAME, run(Clock::Tokio)),
@@ -467,6 +445,7 @@ impl Setting<'_> {
                 at_most("bytes/sleep", BYTES_PER_SLEEP),
                 Claim::of(OURS, "late, p99", LATE_P99, Against::BestPeer),
             ],
+            ..Case::new(BENCH, SLEEPS, SLEEP_METRICS, CPU_PER_SLEEP.name)
         };
         apart(case, self.settings)
     }
@@ -492,11 +471,7 @@ impl Setting<'_> {
         let cpu = claim("CPU", CPU_PER_TIMEOUT, Against::BestPeer);
         let flat = claim("CPU", CPU_PER_TIMEOUT, ONE_THREAD.into());
         let case = Case {
-            bench: BENCH,
-            name: TIMEOUTS,
             about: format!("{CLIENTS} threads arm and cancel {count} timeouts each; none fires"),
-            metrics: TIMEOUT_METRICS,
-            headline: TIMEOUTS_PER_S.name,
             variants: vec![
                 Variant::ours(OURS, ours(CLIENTS)),
                 Variant::ours(ONE_THREAD, ours(1)),
@@ -507,6 +482,7 @@ impl Setting<'_> {
                 cpu.keeps(Bound::AtMost(1.0)),
                 flat.keeps(Bound::AtMost(1.25)),
             ],
+            ..Case::new(BENCH, TIMEOUTS, TIMEOUT_METRICS, TIMEOUTS_PER_S.name)
         };
         apart(case, self.settings)
     }
@@ -535,13 +511,9 @@ fn strand_sample(strung: &Strung, count: usize) -> Sample {
 
 fn locked_case() -> Case {
     Case {
-        bench: BENCH,
-        name: LOCKED,
         about: format!(
             "{REQUESTS} requests take one lock; the first holds it while it waits for its other half"
         ),
-        metrics: &[ENDED, UNTIL_END],
-        headline: UNTIL_END.name,
         variants: vec![
             Variant::ours(OURS, final_if_deadlocked(locked::ours)),
             Variant::peer(Rayon::NAME, final_if_deadlocked(locked::Rayon::start)),
@@ -549,6 +521,7 @@ fn locked_case() -> Case {
         claims: vec![
             Claim::of(OURS, "ends", UNTIL_END, Against::BestPeer).keeps(Bound::AtMost(1.0)),
         ],
+        ..Case::new(BENCH, LOCKED, &[ENDED, UNTIL_END], UNTIL_END.name)
     }
 }
 
@@ -584,11 +557,7 @@ fn save_soon() -> Case {
         }
     };
     Case {
-        bench: BENCH,
-        name: SAVE_SOON,
         about: format!("{CHANGES} changes, each with a save 100 ms after the last one"),
-        metrics: &[SAVES, PER_CHANGE],
-        headline: PER_CHANGE.name,
         variants: vec![
             Variant::ours(OURS, run(soon::ours)),
             Variant::peer(TASK_EACH, run(|| soon::tokio(false))),
@@ -597,6 +566,7 @@ fn save_soon() -> Case {
         claims: vec![
             Claim::of(OURS, "time", PER_CHANGE, Against::BestPeer).keeps(Bound::AtMost(1.0)),
         ],
+        ..Case::new(BENCH, SAVE_SOON, &[SAVES, PER_CHANGE], PER_CHANGE.name)
     }
 }
 

@@ -294,13 +294,10 @@ impl Setting {
 
 fn case(name: &'static str, about: String, variants: Vec<Variant>, claims: Vec<Claim>) -> Case {
     Case {
-        bench: BENCH,
-        name,
         about,
-        metrics: ALL,
-        headline: HEADLINE,
         variants,
         claims,
+        ..Case::new(BENCH, name, ALL, HEADLINE)
     }
 }
 

@@ -119,13 +119,10 @@ impl Setting<'_> {
         claims: Vec<Claim>,
     ) -> Case {
         Case {
-            bench: BENCH,
-            name,
             about: format!("{about}; ns an item, {} items", self.items),
-            metrics: ALL,
-            headline: HEADLINE,
             variants,
             claims,
+            ..Case::new(BENCH, name, ALL, HEADLINE)
         }
     }
 

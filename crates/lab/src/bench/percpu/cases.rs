@@ -147,13 +147,10 @@ fn alloc(name: &'static str, settings: &Settings) -> Case {
         variant(name, run)
     };
     Case {
-        bench: BENCH,
-        name,
-        about: "objects of 64 bytes from a list that fits the first cache, shuffled within 4 KiB, all guards in turns".into(),
-        metrics: ALLOC,
-        headline: CYCLES.name,
+        about: "objects of 64 bytes from a list that fits the first cache, shuffled within 4 KiB, all guards by turns".into(),
         variants: GUARDS.iter().copied().map(guard).collect(),
         claims: claims::warm(),
+        ..Case::new(BENCH, name, ALLOC, CYCLES.name)
     }
 }
 
@@ -176,16 +173,13 @@ fn isolated(name: &'static str, nr_drains: usize, settings: &Settings) -> Option
         "an ordinary thread (no right to SCHED_FIFO)"
     };
     Some(Case {
-        bench: BENCH,
-        name,
         about: format!(
             "{thread} loops on CPU {}, drained {nr_drains} times from CPU {}",
             cpus.1, cpus.0
         ),
-        metrics: ISOLATION,
-        headline: DRAIN_P50.name,
         variants: WAYS.map(way).into(),
         claims: claims::isolation(),
+        ..Case::new(BENCH, name, ISOLATION, DRAIN_P50.name)
     })
 }
 
@@ -203,15 +197,12 @@ fn busy(name: &'static str, beside: Beside, more: &str, settings: &Settings) -> 
         variant(name, run)
     };
     Case {
-        bench: BENCH,
-        name,
         about: format!(
             "calls for {span:?}, whose owner operates for 30 us at a time without a pause{more}"
         ),
-        metrics: BUSY,
-        headline: CALLS.name,
         variants: BUSY_GUARDS.map(guard).into(),
         claims: claims::busy(),
+        ..Case::new(BENCH, name, BUSY, CALLS.name)
     }
 }
 

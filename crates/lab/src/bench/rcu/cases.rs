@@ -292,13 +292,10 @@ fn case<T: Value>(
         " (built without liburcu: install its headers and build again)"
     };
     Case {
-        bench: BENCH,
-        name,
         about: about + without,
-        metrics,
-        headline: headline.name,
         variants,
         claims,
+        ..Case::new(BENCH, name, metrics, headline.name)
     }
 }
 

@@ -75,80 +75,42 @@ struct Asked {
     weighs: bool,
 }
 
-const ASKED: [Asked; 8] = [
-    Asked {
-        name: PRODUCERS,
-        text: "time per item queued by N producers; N",
-        head: "ns per item, by number of producers",
-        places: &[1, 2, 4, 8, 16, 32, 64],
-        left_out: 2,
-        limit: Limit::LogN,
-        weighs: false,
-    },
-    Asked {
-        name: QUEUES,
-        text: "time per item queued to N queues in turn (crossbeam: a thread each); N",
-        head: "ns per item, by number of queues",
-        places: &[1, 10, 100, 1_000],
-        left_out: 0,
-        limit: Limit::LogN,
-        weighs: true,
-    },
-    Asked {
-        name: PENDING,
-        text: "time per item if N wait while all workers are blocked; N",
-        head: "ns per item, by number of waiting items",
-        places: &[1, 10, 100, 1_000, 10_000, 100_000, 1_000_000],
-        left_out: 1,
-        limit: Limit::LogN,
-        weighs: true,
-    },
-    Asked {
-        name: LENGTH,
-        text: "time per item that uses a CPU for N ns (1: not at all), on all CPUs; N",
-        head: "ns per item, by its ns of CPU time",
-        places: &[1, 1_000, 10_000, 100_000, 1_000_000],
-        left_out: 0,
-        limit: Limit::N,
-        weighs: false,
-    },
-    Asked {
-        name: READERS,
-        text: "time of a replacement while N readers block; N",
-        head: "ns per replacement, by number of readers",
-        places: &[1, 10, 100, 1_000, 10_000],
-        left_out: 1,
-        limit: Limit::NLogN,
-        weighs: false,
-    },
-    Asked {
-        name: MAILBOXES,
-        text: "time of a post and its receipt, N mailboxes in turn; N",
-        head: "ns per message, by number of mailboxes",
-        places: &[1, 10, 100, 1_000, 10_000, 100_000],
-        left_out: 1,
-        limit: Limit::LogN,
-        weighs: true,
-    },
-    Asked {
-        name: DOMAINS,
-        text: "time until the first callback of each of N new SRCU domains has run; N",
-        head: "ns per domain, by number of domains",
-        places: &[1, 10, 100, 1_200],
-        left_out: 0,
-        limit: Limit::LogN,
-        weighs: true,
-    },
-    Asked {
-        name: TIMERS,
-        text: "time to start and cancel one of N concurrent sleeps; N",
-        head: "ns per sleep, by number of sleeps",
-        places: &[1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000],
-        left_out: 2,
-        limit: Limit::LogN,
-        weighs: true,
-    },
-];
+/// Returns the cases from rows of their fields.
+macro_rules! asked {
+    ($($name:expr, $text:literal, $head:literal, $places:expr, $out:literal, $limit:ident,
+        $weighs:literal;)*) => {
+        [$(Asked {
+            name: $name,
+            text: $text,
+            head: $head,
+            places: &$places,
+            left_out: $out,
+            limit: Limit::$limit,
+            weighs: $weighs,
+        }),*]
+    };
+}
+
+const ASKED: [Asked; 8] = asked! {
+    PRODUCERS, "what an item takes that N producers queue; N",
+        "ns an item, of so many producers", [1, 2, 4, 8, 16, 32, 64], 2, LogN, false;
+    QUEUES, "what an item takes to N queues in turn (crossbeam: a thread each); N",
+        "ns an item, to so many queues", [1, 10, 100, 1_000], 0, LogN, true;
+    PENDING, "what an item takes of N that wait while all workers are held; N",
+        "ns an item, of so many that wait",
+        [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000], 1, LogN, true;
+    LENGTH, "what an item takes that burns N ns (1: none), on all CPUs; N",
+        "ns an item that burns so many ns", [1, 1_000, 10_000, 100_000, 1_000_000], 0, N, false;
+    READERS, "what one replacement takes while N readers block; N",
+        "ns a replacement, so many readers", [1, 10, 100, 1_000, 10_000], 1, NLogN, false;
+    MAILBOXES, "what a post and its receipt take, N mailboxes in turn; N",
+        "ns a message, so many mailboxes", [1, 10, 100, 1_000, 10_000, 100_000], 1, LogN, true;
+    DOMAINS, "what the first callback of each of N new SRCU domains takes until it has run; N",
+        "ns a domain, so many domains", [1, 10, 100, 1_200], 0, LogN, true;
+    TIMERS, "what it takes to begin one sleep of N at once and give it up; N",
+        "ns a sleep, of so many at once",
+        [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000], 2, LogN, true;
+};
 
 /// Creates the selected cases.
 pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
@@ -237,13 +199,10 @@ impl Setting<'_> {
             unreachable!("an axis has two ends");
         };
         Case {
-            bench: BENCH,
-            name: asked.name,
             about: format!("{} is {first} to {last}", asked.text),
-            metrics: axis.metrics(),
-            headline: axis.last_time(),
             variants,
             claims,
+            ..Case::new(BENCH, asked.name, axis.metrics(), axis.last_time())
         }
     }
 

@@ -213,13 +213,10 @@ impl Setting<'_> {
         claims: Vec<Claim>,
     ) -> Case {
         Case {
-            bench: BENCH,
-            name,
             about: format!("{about}; {} items; cap {} us", self.items, CAP.as_micros()),
-            metrics: WAKE,
-            headline: WAKE_HEADLINE,
             variants,
             claims,
+            ..Case::new(BENCH, name, WAKE, WAKE_HEADLINE)
         }
     }
 

@@ -192,13 +192,10 @@ impl Setting<'_> {
         let mut variants: Vec<Variant> = ours.map(|way| self.ours(&shape, way)).collect();
         variants.extend(peers(self.workers, &shape));
         Case {
-            bench: BENCH,
-            name,
             about: format!("{about}; {} workers", self.workers),
-            metrics: metrics::ALL,
-            headline: metrics::ITEMS_PER_S,
             variants,
             claims,
+            ..Case::new(BENCH, name, metrics::ALL, metrics::ITEMS_PER_S)
         }
     }
 
@@ -244,13 +241,10 @@ impl Setting<'_> {
             all_claims.push(claim.keeps(Bound::AtMost(LOCK_CLAIM)));
         }
         Case {
-            bench: BENCH,
-            name: LOCK_HOLD,
             about,
-            metrics: metrics::LOCK,
-            headline: metrics::LOCK_MEAN,
             variants,
             claims: all_claims,
+            ..Case::new(BENCH, LOCK_HOLD, metrics::LOCK, metrics::LOCK_MEAN)
         }
     }
 

@@ -239,25 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn tokio_runs_every_item() {
+    fn each_pool_runs_every_item() {
         runs(|| Tokio::start(2));
-        runs_lone_items_and_batches(&Joined(Tokio::start(2).unwrap()));
-    }
-
-    #[test]
-    fn rayon_runs_every_item() {
         runs(|| Rayon::start(2));
-        runs_lone_items_and_batches(&Joined(Rayon::start(2).unwrap()));
-    }
-
-    #[test]
-    fn threadpool_runs_every_item() {
         runs(|| ThreadPool::start(2));
-    }
-
-    #[test]
-    fn crossbeam_runs_every_item() {
         runs(|| Crossbeam::start(2));
+        runs_lone_items_and_batches(&Joined(Tokio::start(2).unwrap()));
+        runs_lone_items_and_batches(&Joined(Rayon::start(2).unwrap()));
         runs_lone_items_and_batches(&Joined(Crossbeam::start(2).unwrap()));
     }
 }

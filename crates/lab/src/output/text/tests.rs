@@ -2,27 +2,12 @@ use super::*;
 use crate::harness::case::{Sample, Variant};
 use crate::harness::claim::{Against, Bound, Claim};
 use crate::harness::fingerprint::Fingerprint;
-use crate::harness::metric::Better;
-use crate::output::record::Record;
+use crate::harness::metric::{higher, lower};
 use crate::output::table::MAX_WIDTH;
 
 const METRICS: &[Metric] = &[
-    Metric {
-        name: "rate",
-        unit: "1/s",
-        better: Better::Higher,
-        group: "items",
-        head: "M/s",
-        scale: 1e6,
-    },
-    Metric {
-        name: "time",
-        unit: "ns",
-        better: Better::Lower,
-        group: "",
-        head: "µs",
-        scale: 1e3,
-    },
+    higher("rate", "1/s", ("items", "M/s"), 1e6),
+    lower("time", "ns", ("", "µs"), 1e3),
 ];
 
 fn case(bound: Bound) -> Case {
@@ -32,11 +17,7 @@ fn case(bound: Bound) -> Case {
         run: Box::new(|| Ok(None)),
     };
     Case {
-        bench: "test",
-        name: "example",
         about: "what is done".into(),
-        metrics: METRICS,
-        headline: "rate",
         variants: vec![variant("ours", false), variant("theirs", true)],
         claims: vec![Claim {
             what: "our rate".into(),
@@ -47,6 +28,7 @@ fn case(bound: Bound) -> Case {
             source: None,
             surely: false,
         }],
+        ..Case::new("test", "example", METRICS, "rate")
     }
 }
 
@@ -63,33 +45,43 @@ fn series(variant: &str, peer: bool, rates: &[f64]) -> Series {
     }
 }
 
+/// Our rate, and half of it.
+fn both() -> [Series; 2] {
+    [
+        series("ours", false, &[2e6, 4e6, 6e6]),
+        series("theirs", true, &[1e6, 2e6, 3e6]),
+    ]
+}
+
+fn finished<'a>(case: &'a Case, series: &'a [Series], ended: Ended) -> Finished<'a> {
+    Finished {
+        case,
+        series,
+        ended,
+        repeat: 5,
+        noise: Noise::default(),
+        runs: false,
+        asked: None,
+    }
+}
+
 /// Returns the report of a case in which our rate is twice the peer's.
 fn report(form: Form, bound: Bound, ended: Ended) -> (String, usize) {
     report_with(form, bound, ended, false)
 }
 
 fn report_with(form: Form, bound: Bound, ended: Ended, runs: bool) -> (String, usize) {
-    let case = case(bound);
-    let all = [
-        series("ours", false, &[2e6, 4e6, 6e6]),
-        series("theirs", true, &[1e6, 2e6, 3e6]),
-    ];
-    let mut out = Vec::new();
+    let (case, all, mut out) = (case(bound), both(), Vec::new());
     let mut report = Report::new(&mut out, form);
-    let noise = Noise::default();
-    report
-        .case(&Finished {
-            case: &case,
-            series: &all,
-            ended,
-            repeat: 5,
-            noise,
-            runs,
-            asked: None,
-        })
-        .unwrap();
+    let finished = finished(&case, &all, ended);
+    report.case(&Finished { runs, ..finished }).unwrap();
     let unmet = report.unmet();
     (String::from_utf8(out).unwrap(), unmet)
+}
+
+/// Returns the line of the text that begins so.
+fn line<'a>(text: &'a str, start: &str) -> &'a str {
+    text.lines().find(|it| it.starts_with(start)).unwrap()
 }
 
 const PLAIN: Form = Form::Text {
@@ -116,35 +108,27 @@ fn all_runs_are_shown_on_request() {
 #[test]
 fn text_has_values_ratio_and_verdict_and_no_escape() {
     let (text, unmet) = report(PLAIN, Bound::AtLeast(1.5), Ended::Complete);
-    let ours = text.lines().find(|line| line.starts_with("ours")).unwrap();
-    assert_eq!(
-        ours.split_whitespace().collect::<Vec<_>>(),
-        ["ours", "4.00", "50", "2.00", "±0", "-"]
-    );
-    let claim = text
-        .lines()
-        .find(|line| line.starts_with("our rate"))
-        .unwrap();
-    assert!(
-        claim.contains("theirs") && claim.contains(">= 1.5") && claim.ends_with("yes"),
-        "{claim}"
-    );
-    assert!(
-        text.contains("best peer theirs") && !text.contains('\x1b'),
-        "{text}"
-    );
+    let ours: Vec<_> = line(&text, "ours").split_whitespace().collect();
+    assert_eq!(ours, ["ours", "4.00", "50", "2.00", "±0", "-"]);
+    let claim = line(&text, "our rate");
+    assert!(claim.contains("theirs") && claim.contains(">= 1.5"));
+    assert!(claim.ends_with("yes"), "{claim}");
+    assert!(text.contains("best peer theirs"), "{text}");
     assert!(text.contains("differ by more than 10 %"), "{text}");
+    assert!(!text.contains('\x1b'), "{text}");
     assert_eq!(unmet, 0);
+    let form = Form::Text {
+        color: true,
+        claims: true,
+    };
+    let (text, _) = report(form, Bound::AtLeast(1.5), Ended::Complete);
+    assert!(text.contains('\x1b'), "color where it is allowed");
 }
 
 #[test]
 fn failed_claim_is_counted_and_printed() {
     let (text, unmet) = report(PLAIN, Bound::AtLeast(3.0), Ended::Complete);
-    let claim = text
-        .lines()
-        .find(|line| line.starts_with("our rate"))
-        .unwrap();
-    assert!(claim.ends_with("no"), "{claim}");
+    assert!(line(&text, "our rate").ends_with("no"), "{text}");
     assert_eq!(unmet, 1);
 }
 
@@ -153,16 +137,7 @@ fn run_of(case: &Case, series: &[Series], (ended, why): (Ended, Why)) -> String 
     let mut out = Vec::new();
     let mut report = Report::new(&mut out, PLAIN);
     report.head(&Head::of_tests()).unwrap();
-    let finished = Finished {
-        case,
-        series,
-        ended,
-        repeat: 5,
-        noise: Noise::default(),
-        runs: false,
-        asked: None,
-    };
-    report.case(&finished).unwrap();
+    report.case(&finished(case, series, ended)).unwrap();
     let end = End {
         ended: why,
         seconds: 12.3,
@@ -174,11 +149,7 @@ fn run_of(case: &Case, series: &[Series], (ended, why): (Ended, Why)) -> String 
 #[test]
 fn a_run_ends_with_its_verdict_in_words() {
     let case = case(Bound::AtLeast(3.0));
-    let all = [
-        series("ours", false, &[2e6, 4e6, 6e6]),
-        series("theirs", true, &[1e6, 2e6, 3e6]),
-    ];
-    let text = run_of(&case, &all, (Ended::Interrupted, Why::Interrupted));
+    let text = run_of(&case, &both(), (Ended::Interrupted, Why::Interrupted));
     let last: Vec<&str> = text.lines().rev().take(3).collect();
     assert_eq!(
         last[0],
@@ -195,19 +166,6 @@ fn a_run_ends_with_its_verdict_in_words() {
         "  example, by rate: 2.00 × theirs (example: ours to theirs, n 3)"
     );
     assert!(text.contains("started  2026-11-21 21:15:03 UTC: afterwork-lab bench"));
-}
-
-#[test]
-fn color_is_used_only_where_it_is_allowed() {
-    let (text, _) = report(
-        Form::Text {
-            color: true,
-            claims: true,
-        },
-        Bound::AtLeast(1.5),
-        Ended::Complete,
-    );
-    assert!(text.contains('\x1b'));
 }
 
 #[test]
@@ -233,23 +191,15 @@ fn json_is_one_object_per_line() {
         matches!(line, Line::Claimed(it) if it.verdict == Verdict::Holds && it.against.as_deref() == Some("theirs"))
     });
     assert_eq!(claims.count(), 1);
-    let records: Vec<&Record> = lines
-        .iter()
-        .filter_map(|line| match line {
-            Line::Record(record) => Some(record),
+    let of = |variant: &str, metric: &str| {
+        lines.iter().find_map(|line| match line {
+            Line::Record(it) if it.variant == variant && it.metric == metric => Some(it),
             _ => None,
         })
-        .collect();
-    let ratio = records
-        .iter()
-        .find(|record| record.variant == "ours" && record.metric == "rate.vs_best_peer")
-        .unwrap();
+    };
+    let ratio = of("ours", "rate.vs_best_peer").unwrap();
     assert_eq!((ratio.median, ratio.n, ratio.peer), (2.0, 3, false));
-    assert!(
-        records
-            .iter()
-            .any(|record| record.variant == record::MACHINE && record.metric == "steal")
-    );
+    assert!(of(record::MACHINE, "steal").is_some());
 }
 
 #[test]
@@ -258,16 +208,16 @@ fn run_without_a_peer_is_summarized_by_its_claims() {
     let [ours, theirs] = [("ours", false), ("theirs", true)]
         .map(|(name, peer)| series(name, peer, &[2e6, 4e6, 6e6]));
     let whole = || (Ended::Complete, Why::Complete);
-    let with_peer = run_of(&case, &[ours.clone(), theirs], whole());
-    assert!(
-        with_peer.contains("in words: our best against the best peer"),
-        "{with_peer}"
-    );
-    let alone = run_of(&case, &[ours], whole());
-    assert!(
-        alone.contains("in words: what became of the claims"),
-        "{alone}"
-    );
+    for (series, words) in [
+        (
+            &[ours.clone(), theirs][..],
+            "our best against the best peer",
+        ),
+        (&[ours], "what became of the claims"),
+    ] {
+        let text = run_of(&case, series, whole());
+        assert!(text.contains(&format!("in words: {words}")), "{text}");
+    }
 }
 
 #[test]
@@ -297,10 +247,7 @@ fn the_machine_fits_in_the_width_of_a_table() {
 fn discarded_repetitions_are_not_requested_again() {
     use crate::harness::beside::Absent;
     let case = case(Bound::AtLeast(1.0));
-    let mut all = [
-        series("ours", false, &[2e6, 4e6, 6e6]),
-        series("theirs", true, &[1e6, 2e6, 3e6]),
-    ];
+    let mut all = both();
     for (_, sample) in &mut all[0].samples[..2] {
         *sample = Sample::thrown_away(Absent("one of 2 threads made no progress".into()));
     }
