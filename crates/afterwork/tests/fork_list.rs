@@ -150,7 +150,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("wake/report.rs", "BEFORE_SLEEP", Thread),
     ("wake/report.rs", "DOUBTS", Thread),
     ("wake/report.rs", "HANDLER", Constant),
-    ("wake/report.rs", "LEND", Constant),
+    ("wake/report.rs", "LEND", Settled("report::lend_by(lend)")),
     ("wake/report.rs", "LENDS", Thread),
     ("wake/report.rs", "NR_WAITS", Thread),
     (
@@ -165,6 +165,8 @@ const LIST: &[(&str, &str, Over)] = &[
     ("workqueue/cleanups.rs", "IS_DEPENDED_ON", Thread),
     ("workqueue/cleanups.rs", "SERVES", Thread),
     ("workqueue/cleanups.rs", "PUT_ASIDE", Thread),
+    ("workqueue/execute/lend.rs", "HANDLER", Constant),
+    ("workqueue/execute/lend.rs", "NR_OF_PARENT", Thread),
     ("workqueue/execute/run.rs", "INNERMOST", Thread),
     ("workqueue/execute/wait.rs", "HAS_ANY", PerProcess),
     ("workqueue/item/memory.rs", "LOCAL", Thread),
@@ -318,7 +320,10 @@ fn each_listed_static_is_handled_as_listed() {
                 .iter()
                 .any(|near| says(near, &format!("held.lock({lock})"))),
             HeldFirst => held_first(name),
-            Settled(call) => near.iter().any(|near| says(near, &format!("{call};"))),
+            Settled(call) => {
+                let settles = format!("{call};");
+                sources.values().any(|source| source.contains(&settles))
+            }
             PerProcess => declares("PerProcess<"),
             Constant => {
                 let kinds = [

@@ -91,7 +91,7 @@ fn has_records(records: &[Record], case: &str, metrics: &[&str], unit: &str, all
 }
 
 #[test]
-fn json_is_a_head_and_then_a_record_a_line() {
+fn json_is_a_head_and_one_record_per_line() {
     let records = records(&good(&format!("{TINY} --json --seed 7")));
     let peers = ["tokio", "rayon", "threadpool", "crossbeam"].map(|it| (it, true));
     let all = [&peers[..], &[("cpu", false), ("system+spawn", false)]].concat();

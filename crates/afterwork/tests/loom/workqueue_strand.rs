@@ -228,12 +228,12 @@ fn flush_races_with_a_run() {
 
 #[test]
 fn a_flush_waits_for_the_closures_of_a_strand() {
-    bounded(3, flush_meets_a_run);
+    bounded(3, flush_races_with_a_run);
 }
 
 #[test]
 fn a_strand_must_not_end_its_run_during_a_flush() {
     must_fail("strand: ends during a flush", || {
-        bounded(3, flush_meets_a_run);
+        bounded(3, flush_races_with_a_run);
     });
 }

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_to_stop_is_heard_before_the_next_run() {
+    fn stop_request_is_checked_before_each_run() {
         let interrupt = Interrupt::default();
         interrupt.request();
         let (_, ended, turns) = run(&PLAN, &interrupt, |_| Some(Sample::default()));
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn out_of_time_says_how_many_repetitions_there_were() {
+    fn out_of_time_reports_the_number_of_repetitions() {
         let plan = Plan {
             budget: Some(Duration::ZERO),
             ..PLAN

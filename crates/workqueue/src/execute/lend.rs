@@ -48,6 +48,9 @@ sync::thread_local! {
 }
 
 static HANDLER: Handler = Handler {
+    settle: || {
+        report::lend_by(lend);
+    },
     child: || NR_OF_PARENT.with(|nr_runs| nr_runs.set(depth())),
     ..Handler::IDLE
 };

@@ -355,6 +355,7 @@ impl<S: Send + 'static> Strand<S> {
         };
         let home = self.queue.here();
         let (item, handle) = join::joinable(of_strand, func, home, has_permit);
+        let kept = keep(handle);
         let base = self.base();
         if base.nr.load(Ordering::Relaxed) < ONE {
             // Subscribers may spawn on this strand, so they are called before the item is queued.
