@@ -1,4 +1,4 @@
-//! Groups: the seats of two gates, lending them, and pauses, drains and cancels beside other threads.
+//! Groups: the seats of two gates, lending them, and pauses, drains and cancels next to others.
 
 use std::{sync::Arc, time::Duration};
 
@@ -99,9 +99,9 @@ fn waiting_for_a_seat_of_a_group_needs_a_second_check() {
     must_fail("active: no second check", || bounded(1, both_climb));
 }
 
-/// The item of a queue is cancelled while the queue waits for a seat of its full group. The queue is
-/// drained, although the group stays full. If the flag is set, the queue waits at its own gate, and
-/// gets a seat there during the drain.
+/// The item of a queue is cancelled while the queue waits for a seat of its full group. The queue
+/// is drained, although the group stays full. If the flag is set, the queue waits at its own gate,
+/// and gets a seat there during the drain.
 fn drained_in_a_full_group(is_paused: bool) {
     let (machine, _group, [first, second]) = one_seat();
     let outside = plain().build_in(machine.registry()).unwrap();
@@ -204,7 +204,7 @@ fn a_refused_helper_must_leave_the_group() {
     });
 }
 
-/// An item waits for one of another queue of its group. Meanwhile a third item gets the only seat,
+/// An item waits for one of another queue of its group. Then a third item gets the only seat,
 /// and blocks until the first has returned from its wait.
 fn lends_and_comes_back() {
     let (_machine, group, [first, second]) = one_seat();
