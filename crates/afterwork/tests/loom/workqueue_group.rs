@@ -132,13 +132,15 @@ fn drained_in_a_full_group(is_paused: bool) {
     handle.cancel();
     // Removes the tombstone.
     assert_eq!(second.stats().nr_inactive, 0);
-    let resumer = is_paused.then(|| {
+    let drainer = spawn({
         let second = second.clone();
-        spawn(move || second.resume())
+        move || second.drain().unwrap()
     });
-    second.drain().unwrap();
+    if is_paused {
+        second.resume();
+    }
+    drainer.join().unwrap();
     may_end.open();
-    resumer.map(|it| it.join().unwrap());
     end([first, second]);
     drop(outside);
 }

@@ -134,7 +134,7 @@ mod tests {
         ];
         assert_eq!(
             StillBusy::new(Kind::Workqueue, "q", found).to_string(),
-            "workqueue \"q\" still has 5 items: 1 of what is not named runs, 1 of c waits to be woken, 3 of b are queued"
+            "workqueue \"q\" still has 5 items: 1 of an unnamed function runs, 1 of c waits to be woken, 3 of b are queued"
         );
         assert_eq!(
             StillBusy::new(Kind::Workqueue, "q", []).to_string(),
