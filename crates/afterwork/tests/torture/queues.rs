@@ -10,14 +10,14 @@ use std::{
 };
 
 use afterwork::workqueue::{
-    AffinityScope, Builder, DelayedWork, JoinError, Registry, Work, Workqueue,
+    AffinityScope, Builder, DelayedWork, JoinError, Registry, Strand, Work, Workqueue,
 };
 use topology::Topology;
 
 use crate::{
     history::{Act, Event, Log, now_ns},
     items::Subject,
-    scopes,
+    scopes, strands,
     support::{Dice, Life, Lives, Planned, hostile, insist},
     timed,
 };
@@ -39,6 +39,7 @@ enum Kind {
 /// A queue and its expected properties.
 pub struct Place {
     pub queue: Workqueue,
+    strand: Strand<strands::State>,
     number: usize,
     kind: Kind,
     /// Number of threads inside its one-shot items.
@@ -56,7 +57,7 @@ pub struct Place {
 
 impl Place {
     /// Creates the queue `number`; the first is ordered.
-    pub fn new(registry: &Registry, number: usize, dice: &mut Dice) -> Self {
+    pub fn new(registry: &Registry, number: usize, lives: &Arc<Lives>, dice: &mut Dice) -> Self {
         let kind = match (number, dice.below(6)) {
             (0, _) => Kind::Ordered,
             (_, 0) => Kind::PerCpu,
@@ -70,6 +71,7 @@ impl Place {
             builder(number, kind, limit, dice).build_in(registry)
         });
         Self {
+            strand: strands::strand(&queue, lives),
             queue,
             number,
             kind,
@@ -183,6 +185,11 @@ impl Place {
         scopes::torture(&self.lane(dice), self.kind != Kind::Bh, dice);
     }
 
+    /// Spawns closures on a strand of the queue.
+    pub fn spawn_on_strand(&self, lives: &Arc<Lives>, dice: &mut Dice) {
+        strands::torture(&self.queue, &self.strand, lives, dice);
+    }
+
     /// Spawns a closure and uses its handle.
     pub fn spawn(&self, lives: &Arc<Lives>, dice: &mut Dice) {
         let (captured, result) = (Life::new(lives), Life::new(lives));
@@ -250,7 +257,7 @@ fn builder(number: usize, kind: Kind, limit: usize, dice: &mut Dice) -> Builder 
     builder
 }
 
-fn judge(outcome: Result<Life, JoinError>, panics: bool) {
+pub fn judge(outcome: Result<Life, JoinError>, panics: bool) {
     match outcome {
         Ok(_) => assert!(!panics),
         Err(JoinError::Panicked(payload))
