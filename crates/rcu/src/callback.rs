@@ -414,6 +414,9 @@ impl Callbacks {
     /// mark, returns the list.
     fn push(&self, head: *mut Head, nr: usize) -> Option<&List> {
         let list = &self.lists[cpu::current().index() % NR_LISTS];
+        // Before the push: a sweep that takes the head resets the count, and an addition after that
+        // would remain until the next sweep of this list.
+        let nr = list.nr.fetch_add(nr, Ordering::Relaxed) + nr;
         // SAFETY: the caller handed `head` over, and no other thread knows it until the push
         // succeeds.
         let link = |below| unsafe { (*head).set_next(below) };
@@ -427,7 +430,6 @@ impl Callbacks {
                 bag::leave_unswept();
             }
         }
-        let nr = list.nr.fetch_add(nr, Ordering::Relaxed) + nr;
         list.backlog.is_above(nr).then_some(&**list)
     }
 
