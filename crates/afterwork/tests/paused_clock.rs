@@ -2,6 +2,7 @@
 
 use std::{
     future::pending,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering},
@@ -10,7 +11,7 @@ use std::{
 };
 
 use afterwork::workqueue::{
-    Backoff, DelayedWork, Elapsed, JoinError, MissedTickBehavior, Registry, Workqueue,
+    Backoff, DelayedWork, Elapsed, JoinError, MissedTickBehavior, RateLimit, Registry, Workqueue,
     shutdown_in_order_async,
 };
 
@@ -281,4 +282,21 @@ fn a_rate_limit_lets_a_burst_pass_and_then_one_a_period() {
     registry.advance(2 * SECOND);
     let all_pass = (0..3).all(|_| limit.try_acquire());
     assert!(all_pass && !limit.try_acquire());
+}
+
+#[test]
+fn a_limit_or_policy_of_zero_panics() {
+    let registry = Registry::for_tests().unwrap();
+    let cases: [(&str, &dyn Fn()); 3] = [
+        ("bursts of 0 turns", &|| {
+            drop(registry.rate_limit(SECOND, 0))
+        }),
+        ("bursts of 0 turns", &|| drop(RateLimit::new(SECOND, 0))),
+        ("0 attempts", &|| _ = Backoff::new(0, SECOND)),
+    ];
+    for (expected, call) in cases {
+        let panic = catch_unwind(AssertUnwindSafe(call)).unwrap_err();
+        let message = panic.downcast_ref::<&str>().expect("a literal");
+        assert!(message.contains(expected), "{message}");
+    }
 }

@@ -58,6 +58,10 @@
 //!
 //! The waiting thread runs no callbacks itself, because it may hold a lock that one of them takes.
 //!
+//! If all threads that add to a list may wait, the list holds at most 8 + t marks, t seconds after
+//! the last sweep took it: the waits at the first seven marks take 1.27 s together, and each later
+//! one takes a second. A thread that may not wait passes marks at once, for all threads.
+//!
 //! [`call`] therefore has no hard bound. [`try_call`] has one: it adds nothing to a list that is at
 //! its mark, and returns the closure to its caller, which knows whether it may wait.
 //!
@@ -411,6 +415,9 @@ impl Callbacks {
     /// mark, returns the list.
     fn push(&self, head: *mut Head, nr: usize) -> Option<&List> {
         let list = &self.lists[cpu::current().index() % NR_LISTS];
+        // Before the push: a sweep that takes the head resets the count, and an addition after that
+        // would remain until the next sweep of this list.
+        let nr = list.nr.fetch_add(nr, Ordering::Relaxed) + nr;
         // SAFETY: the caller handed `head` over, and no other thread knows it until the push
         // succeeds.
         let link = |below| unsafe { (*head).set_next(below) };
@@ -424,7 +431,6 @@ impl Callbacks {
                 bag::leave_unswept();
             }
         }
-        let nr = list.nr.fetch_add(nr, Ordering::Relaxed) + nr;
         list.backlog.is_above(nr).then_some(&**list)
     }
 

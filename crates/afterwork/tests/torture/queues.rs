@@ -1,7 +1,7 @@
 //! Queues of every kind under torture, while their attributes change, until their destruction.
 
 use afterwork::workqueue::{
-    AffinityScope, Builder, DelayedWork, JoinError, Registry, Work, Workqueue,
+    AffinityScope, Builder, DelayedWork, JoinError, Registry, Strand, Work, Workqueue,
 };
 use topology::Topology;
 
@@ -9,7 +9,7 @@ use crate::support::*;
 use crate::{
     history::{Act, Event, Log, now_ns},
     items::Subject,
-    scopes, timed,
+    scopes, strands, timed,
 };
 
 const SCOPES: [AffinityScope; 3] = [
@@ -29,6 +29,7 @@ enum Kind {
 /// A queue and its expected properties.
 pub struct Place {
     pub queue: Workqueue,
+    strand: Strand<strands::State>,
     number: usize,
     kind: Kind,
     /// Number of threads inside its one-shot items.
@@ -46,7 +47,7 @@ pub struct Place {
 
 impl Place {
     /// Creates the queue `number`; the first is ordered.
-    pub fn new(registry: &Registry, number: usize, dice: &mut Dice) -> Self {
+    pub fn new(registry: &Registry, number: usize, lives: &Arc<Lives>, dice: &mut Dice) -> Self {
         let kind = match (number, dice.below(6)) {
             (0, _) => Kind::Ordered,
             (_, 0) => Kind::PerCpu,
@@ -60,6 +61,7 @@ impl Place {
             builder(number, kind, limit, dice).build_in(registry)
         });
         Self {
+            strand: strands::strand(&queue, lives),
             queue,
             number,
             kind,
@@ -173,6 +175,11 @@ impl Place {
         scopes::torture(&self.lane(dice), self.kind != Kind::Bh, dice);
     }
 
+    /// Spawns closures on a strand of the queue.
+    pub fn spawn_on_strand(&self, lives: &Arc<Lives>, dice: &mut Dice) {
+        strands::torture(&self.queue, &self.strand, lives, dice);
+    }
+
     /// Spawns a closure and uses its handle.
     pub fn spawn(&self, lives: &Arc<Lives>, dice: &mut Dice) {
         let (captured, result) = (Life::new(lives), Life::new(lives));
@@ -240,7 +247,7 @@ fn builder(number: usize, kind: Kind, limit: usize, dice: &mut Dice) -> Builder 
     builder
 }
 
-fn judge(outcome: Result<Life, JoinError>, panics: bool) {
+pub fn judge(outcome: Result<Life, JoinError>, panics: bool) {
     match outcome {
         Ok(_) => assert!(!panics),
         Err(JoinError::Panicked(payload))

@@ -21,6 +21,7 @@ mod queues;
 mod raw_items;
 mod scopes;
 mod shutdown;
+mod strands;
 mod support;
 mod timed;
 
@@ -96,7 +97,7 @@ fn round(round: &Round<'_>) -> Totals {
     let registry = registry(round.config, &mut dice);
     let lives = Arc::new(Lives::default());
     let places: Arc<[Place]> = (0..3 + dice.below(3))
-        .map(|i| Place::new(&registry, i, &mut dice))
+        .map(|i| Place::new(&registry, i, &lives, &mut dice))
         .collect();
     let nr_panics = Arc::new(AtomicU64::new(0));
     let subjects = (0..NR_ITEMS).map(|i| Subject::new(i, &places, &lives, &nr_panics, &mut dice));
@@ -220,7 +221,7 @@ impl Scene {
         while !self.stop.load(Ordering::Relaxed) {
             let place = &self.places[dice.below(self.places.len())];
             let spawned = || self.nr_spawned.fetch_add(1, Ordering::Relaxed);
-            match dice.below(222) {
+            match dice.below(228) {
                 200..210 => {
                     spawned();
                     self.crowded.torture(&self.lives, dice);
@@ -254,7 +255,11 @@ impl Scene {
                 197 => place.lend(dice),
                 198 if dice.below(2) == 0 => shutdown::torture(&self.registry, &self.lives, dice),
                 198 => drop(observe::snapshot_of(&self.registry)),
-                215..221 => timed::torture(&self.registry, &place.lane(dice), &self.lives, dice),
+                222..228 => {
+                    spawned();
+                    place.spawn_on_strand(&self.lives, dice);
+                }
+                215..222 => timed::torture(&self.registry, &place.lane(dice), &self.lives, dice),
                 _ => drop((place.queue.stats(), self.registry.lock_hold())),
             }
         }

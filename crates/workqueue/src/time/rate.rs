@@ -34,14 +34,15 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// Creates a limit of one turn in each `period`, with bursts of up to `burst` turns. Zero
-    /// counts as one turn. A `period` of zero sets no limit. The clock is that of the process's
-    /// registry.
+    /// Creates a limit of one turn in each `period`, with bursts of up to `burst` turns; a burst of
+    /// 1 is a single turn. A `period` of zero sets no limit. The limit uses the clock of the
+    /// process's registry.
     ///
     /// # Panics
     ///
-    /// The same as [`sleep`](crate::sleep()).
+    /// If `burst` is 0, before anything else. Otherwise the same as [`sleep`](crate::sleep()).
     pub fn new(period: Duration, burst: u32) -> Self {
+        must_allow_a_turn(burst);
         global().rate_limit(period, burst)
     }
 
@@ -81,13 +82,25 @@ impl RateLimit {
 
 impl Registry {
     /// Creates a [`RateLimit`] as [`RateLimit::new`] does, by this registry's clock.
+    ///
+    /// # Panics
+    ///
+    /// If `burst` is 0.
     pub fn rate_limit(&self, period: Duration, burst: u32) -> RateLimit {
+        must_allow_a_turn(burst);
         let period_ns = nanos(period);
         RateLimit {
             registry: self.clone(),
             period_ns,
-            burst_ns: period_ns.saturating_mul(u64::from(burst.max(1) - 1)),
+            burst_ns: period_ns.saturating_mul(u64::from(burst - 1)),
             next_ns: AtomicU64::new(0),
         }
     }
+}
+
+fn must_allow_a_turn(burst: u32) {
+    assert!(
+        burst > 0,
+        "a rate limit with bursts of 0 turns: pass 1 for no bursts"
+    );
 }
