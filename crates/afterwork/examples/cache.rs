@@ -30,7 +30,6 @@ const NR_PARTS: u64 = 64;
 /// The number of entries that a part keeps.
 const PART_SIZE: usize = 16;
 const LIFETIME: Duration = Duration::from_secs(60);
-const NR_READS: u64 = 100_000;
 
 struct Entry {
     value: String,
@@ -125,7 +124,7 @@ pub fn main() -> Result<(), Failure> {
     assert_eq!(cache.read(7, str::len), Some(1), "it was read, so it stays");
 
     let use_it = |thread| {
-        for key in (0..NR_READS).map(|read| read * 31 % 4096 + thread) {
+        for key in (0..100_000_u64).map(|read| read * 31 % 4096 + thread) {
             cache.read(key, |value| assert_eq!(value, key.to_string()));
             if key % 10 == 0 {
                 cache.insert(key, key.to_string());

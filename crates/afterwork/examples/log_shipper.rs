@@ -2,7 +2,7 @@
 //!
 //! | promise | by |
 //! |---|---|
-//! | a line is shipped at most 100 ms later | a `DelayedWork`, which the first line of a buffer arms |
+//! | a line is shipped within 100 ms | a `DelayedWork`, armed by the first line of a buffer |
 //! | a buffer of 64 KiB is shipped at once | `reschedule` with no delay |
 //! | no line is lost at the end | `flush` of the item, when the shipper is dropped |
 //! | shipping does not hold up the threads that log | `PerCpu::run_on` takes a whole buffer |
@@ -23,7 +23,6 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 
 const MAX_AGE: Duration = Duration::from_millis(100);
 const MAX_BYTES: usize = 64 << 10;
-const NR_THREADS: usize = 4;
 const NR_LINES: usize = 10_000;
 
 struct Shipper {
@@ -93,14 +92,12 @@ pub fn main() -> Result<(), Failure> {
     assert!(batches.try_recv().is_ok(), "it does not wait");
 
     let log = |thread| (0..NR_LINES).for_each(|line| shipper.log(&format!("{thread}:{line}")));
-    thread::scope(|threads| {
-        (0..NR_THREADS).for_each(|thread| _ = threads.spawn(move || log(thread)))
-    });
+    thread::scope(|threads| (0..4).for_each(|thread| _ = threads.spawn(move || log(thread))));
     drop(shipper);
     let batches: Vec<_> = batches.iter().collect();
     let lines: Vec<_> = batches.iter().flat_map(|batch| batch.lines()).collect();
     let different: HashSet<_> = lines.iter().collect();
-    assert_eq!(lines.len(), NR_THREADS * NR_LINES, "no line is lost");
+    assert_eq!(lines.len(), 4 * NR_LINES, "no line is lost");
     assert_eq!(different.len(), lines.len());
     println!("{} lines in {} batches", lines.len(), batches.len());
     Ok(())
