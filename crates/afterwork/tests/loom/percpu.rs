@@ -16,11 +16,16 @@ fn slots(qpw: Qpw, escalate: Escalate) -> Arc<Slots> {
     Arc::new(builder.build(|_| 0).unwrap())
 }
 
+/// Adds one on another thread.
+fn increment(slots: &Arc<Slots>) -> JoinHandle<()> {
+    let theirs = slots.clone();
+    spawn(move || theirs.run_on(CPU, |data| *data += 1))
+}
+
 /// The owner runs `nr_ops` operations and ends while a remote caller adds one.
 fn owner_and_remote(qpw: Qpw, escalate: Escalate, nr_ops: u32) {
     let slots = slots(qpw, escalate);
-    let theirs = slots.clone();
-    let remote = spawn(move || theirs.run_on(CPU, |data| *data += 1));
+    let remote = increment(&slots);
     let mut owner = slots.attach(CPU).unwrap();
     for _ in 0..nr_ops {
         owner.with(|data| *data += 1);
@@ -33,18 +38,13 @@ fn owner_and_remote(qpw: Qpw, escalate: Escalate, nr_ops: u32) {
 /// Two remote callers, and an owner that parks between its two operations.
 fn parked_between(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
-    let remotes = [0, 1].map(|_| {
-        let theirs = slots.clone();
-        spawn(move || theirs.run_on(CPU, |data| *data += 1))
-    });
+    let remotes = [0, 1].map(|_| increment(&slots));
     let mut owner = slots.attach(CPU).unwrap();
     owner.with(|data| *data += 1);
     let mut owner = owner.park().unpark();
     owner.with(|data| *data += 1);
     drop(owner);
-    for remote in remotes {
-        remote.join().unwrap();
-    }
+    remotes.into_iter().for_each(|it| it.join().unwrap());
     assert_eq!(slots.run_on(CPU, |data| *data), 4);
 }
 
@@ -72,8 +72,7 @@ fn two_take_over(qpw: Qpw) {
 /// The owner stops operating while a remote caller breaks its bias and then uses the slot.
 fn broken_bias() {
     let slots = slots(Qpw::OnDemand, Escalate::Interrupt);
-    let theirs = slots.clone();
-    let owner = spawn(move || {
+    let owner = spawn_with(slots.clone(), move |theirs| {
         let mut owner = theirs.attach(CPU).unwrap();
         for _ in 0..3 {
             owner.with(|data| *data += 1);
@@ -108,8 +107,7 @@ fn letters_and_a_leaving_owner() {
 /// A remote caller's section queues work on its own slot while the owner operates.
 fn queued_from_inside(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
-    let theirs = slots.clone();
-    let remote = spawn(move || {
+    let remote = spawn_with(slots.clone(), move |theirs| {
         let done = Arc::new(AtomicU32::new(0));
         theirs.run_on(CPU, |data| {
             *data += 1;
@@ -136,8 +134,7 @@ fn queued_from_inside(qpw: Qpw) {
 fn flushed() {
     let slots = slots(Qpw::Queue, Escalate::Never);
     let result = Arc::new(crate::support::Plain::default());
-    let theirs = slots.clone();
-    let owner = spawn(move || {
+    let owner = spawn_with(slots.clone(), move |theirs| {
         let mut owner = theirs.attach(CPU).unwrap();
         owner.poll();
     });
@@ -151,8 +148,7 @@ fn flushed() {
 /// A call is queued to an owner that polls twice. It runs, or the caller takes it back.
 fn called_with_a_deadline() {
     let slots = slots(Qpw::Queue, Escalate::Never);
-    let theirs = slots.clone();
-    let owner = spawn(move || {
+    let owner = spawn_with(slots.clone(), move |theirs| {
         let mut owner = theirs.attach(CPU).unwrap();
         owner.poll();
         owner.poll();
@@ -179,8 +175,7 @@ fn announced_before_a_later_call(qpw: Qpw) {
     let mut owner = slots.attach(CPU).unwrap();
     let (remote, later) = owner.with(|_| {
         let remote = announced_call(&slots);
-        let theirs = slots.clone();
-        let later = spawn(move || {
+        let later = spawn_with(slots.clone(), move |theirs| {
             theirs.run_on(CPU, |data| {
                 assert_eq!(*data, 1, "the later call was first");
             });
@@ -196,8 +191,7 @@ fn announced_before_a_later_call(qpw: Qpw) {
 fn announced_owner_before_a_later_call(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     let mut owner = slots.attach(CPU).unwrap();
-    let theirs = slots.clone();
-    let first = spawn(move || {
+    let first = spawn_with(slots.clone(), move |theirs| {
         let later = theirs.run_on(CPU, |data| {
             // If the owner was first, it does not wait.
             if *data > 0 {
@@ -220,51 +214,31 @@ fn announced_owner_before_a_later_call(qpw: Qpw) {
 
 /// Starts a call on a slot that is not free, and returns when the caller has announced itself.
 fn announced_call(slots: &Arc<Slots>) -> JoinHandle<()> {
-    let theirs = slots.clone();
-    let remote = spawn(move || theirs.run_on(CPU, |data| *data += 1));
+    let remote = increment(slots);
     while !slots.has_announced_caller(CPU) {
         sync::thread::yield_now();
     }
     remote
 }
 
-#[test]
-fn an_announced_call_comes_before_the_next_operation() {
-    for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
-        bounded(2, move || announced_before_the_next_operation(qpw));
-    }
-}
-
-#[test]
-fn an_announced_call_comes_before_a_later_call() {
-    for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
-        bounded(1, move || announced_before_a_later_call(qpw));
-    }
-}
-
-#[test]
-fn an_announced_owner_comes_before_a_later_call() {
-    for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
-        bounded(1, move || announced_owner_before_a_later_call(qpw));
-    }
-}
-
 models! {
+    fn an_announced_call_comes_before_the_next_operation() =
+        bounded(2, || announced_before_the_next_operation(Qpw::EveryOp)),
+        bounded(2, || announced_before_the_next_operation(Qpw::OnDemand));
+    fn an_announced_call_comes_before_a_later_call() =
+        bounded(1, || announced_before_a_later_call(Qpw::EveryOp)),
+        bounded(1, || announced_before_a_later_call(Qpw::OnDemand));
+    fn an_announced_owner_comes_before_a_later_call() =
+        bounded(1, || announced_owner_before_a_later_call(Qpw::EveryOp)),
+        bounded(1, || announced_owner_before_a_later_call(Qpw::OnDemand));
     fn a_caller_that_overtakes_an_announced_owner_is_noticed() =
         must_fail("percpu: a caller overtakes the eldest",
             || bounded(2, || announced_owner_before_a_later_call(Qpw::EveryOp)));
-}
-
-#[test]
-fn an_owner_that_overtakes_an_announced_call_is_noticed() {
-    for qpw in [Qpw::EveryOp, Qpw::OnDemand] {
-        must_fail("percpu: the owner overtakes the eldest", || {
-            bounded(2, move || announced_before_the_next_operation(qpw));
-        });
-    }
-}
-
-models! {
+    fn an_owner_that_overtakes_an_announced_call_is_noticed() =
+        must_fail("percpu: the owner overtakes the eldest",
+            || bounded(2, || announced_before_the_next_operation(Qpw::EveryOp))),
+        must_fail("percpu: the owner overtakes the eldest",
+            || bounded(2, || announced_before_the_next_operation(Qpw::OnDemand)));
     fn a_caller_that_overtakes_an_announced_call_is_noticed() =
         must_fail("percpu: a caller overtakes the eldest",
             || bounded(2, || announced_before_a_later_call(Qpw::EveryOp)));
@@ -272,47 +246,27 @@ models! {
         bounded(3, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 2)),
         bounded(3, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 2)),
         bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
-}
-
-#[test]
-fn a_slot_goes_round_when_its_owner_parks() {
-    for qpw in Qpw::ALL {
-        println!("{qpw}");
-        bounded(1, move || parked_between(qpw));
-    }
-}
-
-models! {
+    fn a_slot_goes_round_when_its_owner_parks() =
+        bounded(1, || parked_between(Qpw::Queue)),
+        bounded(1, || parked_between(Qpw::OnDemand)),
+        bounded(1, || parked_between(Qpw::EveryOp));
     fn a_broken_bias_never_lets_two_inside() =
         bounded(2, broken_bias),
         bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Quietly, 2));
     fn no_letter_stays_in_a_free_slot() = bounded(3, letters_and_a_leaving_owner);
-}
-
-#[test]
-fn work_queued_from_inside_a_section_runs_after_it() {
-    for qpw in Qpw::ALL {
-        bounded(2, move || queued_from_inside(qpw));
-    }
-}
-
-models! {
+    fn work_queued_from_inside_a_section_runs_after_it() =
+        bounded(2, || queued_from_inside(Qpw::Queue)),
+        bounded(2, || queued_from_inside(Qpw::OnDemand)),
+        bounded(2, || queued_from_inside(Qpw::EveryOp));
     fn a_section_needs_a_look_at_its_own_mail() = must_fail("percpu: leaves its own calls",
             || bounded(2, || queued_from_inside(Qpw::EveryOp)));
     fn flush_sees_earlier_calls() = bounded(3, flushed);
     fn a_mailed_call_comes_back() =
         bounded(3, called_with_a_deadline),
         bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
-}
-
-#[test]
-fn one_thread_takes_over_from_a_leaked_owner() {
-    for qpw in [Qpw::Queue, Qpw::OnDemand] {
-        bounded(3, move || two_take_over(qpw));
-    }
-}
-
-models! {
+    fn one_thread_takes_over_from_a_leaked_owner() =
+        bounded(3, || two_take_over(Qpw::Queue)),
+        bounded(3, || two_take_over(Qpw::OnDemand));
     fn taking_over_needs_its_claim() = must_fail("percpu: takes over without a claim",
             || bounded(3, || two_take_over(Qpw::Queue)));
     fn taking_needs_its_acquire() = must_fail("percpu: relaxed take",

@@ -39,8 +39,7 @@ impl Versions {
     }
 
     fn spawn_reader(&self) {
-        let theirs = self.clone();
-        spawn(move || theirs.read());
+        spawn_with(self.clone(), move |theirs| theirs.read());
     }
 }
 
@@ -55,8 +54,7 @@ fn section() {
 /// As [`section`], with a reader whose cache line is not parked. Drivers rely on its barriers.
 fn again() {
     let versions = Versions::new();
-    let theirs = versions.clone();
-    spawn(move || {
+    spawn_with(versions.clone(), move |theirs| {
         drop(theirs.domain.read());
         theirs.read();
     });
@@ -69,8 +67,7 @@ fn again() {
 /// and the steps of a reader that stops being parked order memory.
 fn unaided(nr_sections: usize) {
     let versions = Versions::new();
-    let theirs = versions.clone();
-    spawn(move || {
+    spawn_with(versions.clone(), move |theirs| {
         for _ in 0..nr_sections {
             theirs.read();
         }
@@ -99,8 +96,7 @@ fn late() {
     let versions = Versions::new();
     let held = versions.domain.read();
     versions.spawn_reader();
-    let theirs = versions.clone();
-    let before = spawn(move || theirs.domain.synchronize());
+    let before = spawn_with(versions.clone(), move |theirs| theirs.domain.synchronize());
     // Lets them begin without using up the preemption bound.
     loom::thread::yield_now();
     drop(held);
@@ -126,8 +122,7 @@ fn polled() {
     let theirs = versions.clone();
     let driver = spawn(move || theirs.domain.synchronize());
     versions.spawn_reader();
-    let theirs = versions.clone();
-    let updater = spawn(move || {
+    let updater = spawn_with(versions.clone(), move |theirs| {
         theirs.unlink();
         let cookie = theirs.domain.get_state();
         driver.join().unwrap();
@@ -141,8 +136,7 @@ fn polled() {
 /// Two threads wait for grace periods; one of them drives.
 fn shared() {
     let domain = Domain::new();
-    let theirs = domain.clone();
-    spawn(move || theirs.synchronize());
+    spawn_with(domain.clone(), move |theirs| theirs.synchronize());
     let cookie = domain.get_state();
     domain.synchronize();
     assert!(domain.poll_state(cookie));

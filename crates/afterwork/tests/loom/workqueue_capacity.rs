@@ -23,19 +23,13 @@ fn one_place() {
             permits.release();
         }
     };
-    let waiter = spawn({
-        let (permits, hold) = (permits.clone(), hold.clone());
-        move || {
-            permits.wait();
-            hold();
-        }
+    let waiter = spawn_with((permits.clone(), hold.clone()), move |(permits, hold)| {
+        permits.wait();
+        hold();
     });
-    let comer = spawn({
-        let permits = permits.clone();
-        move || {
-            if permits.try_take() {
-                hold();
-            }
+    let comer = spawn_with(permits.clone(), move |permits| {
+        if permits.try_take() {
+            hold();
         }
     });
     assert!(!inside.load(Ordering::Relaxed), "one place for two");
@@ -54,10 +48,7 @@ fn who_leaves() {
         assert!(!permits.poll(&mut turn, context), "all are taken");
         turn
     });
-    let giver = spawn({
-        let permits = permits.clone();
-        move || permits.release()
-    });
+    let giver = spawn_with(permits.clone(), move |permits| permits.release());
     permits.leave(first);
     giver.join().unwrap();
     assert!(permits.poll(&mut second, context), "it was let in");
@@ -80,10 +71,7 @@ fn a_task() {
     let mut turn = Turn::default();
     let context = &Context::from_waker(Waker::noop());
     assert!(!permits.poll(&mut turn, context), "all are taken");
-    let giver = spawn({
-        let permits = permits.clone();
-        move || permits.release()
-    });
+    let giver = spawn_with(permits.clone(), move |permits| permits.release());
     let wake_flag = Arc::new(WakeFlag(AtomicU32::new(0)));
     let waker = Waker::from(wake_flag.clone());
     let has_permit = permits.poll(&mut turn, &Context::from_waker(&waker));
@@ -111,10 +99,7 @@ fn an_item(ordered: bool) {
     assert_eq!(queue.try_enqueue(&work), Ok(true));
     assert_eq!(queue.report().free_capacity, Some(0));
     machine.start_workers(1);
-    let canceller = spawn({
-        let work = work.clone();
-        move || work.cancel()
-    });
+    let canceller = spawn_with(work.clone(), move |work| work.cancel());
     canceller.join().unwrap();
     work.flush().unwrap();
     assert_eq!(queue.report().free_capacity, Some(1));

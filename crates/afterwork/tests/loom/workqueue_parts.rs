@@ -26,24 +26,15 @@ impl Got {
 /// a conflict only at the last access to a word.
 fn inject() {
     let injected = Arc::new(Injected::default());
-    let singles = spawn({
-        let injected = injected.clone();
-        move || {
-            injected.push(0, 0);
-            injected.push(0, 1);
-        }
+    let singles = spawn_with(injected.clone(), move |injected| {
+        injected.push(0, 0);
+        injected.push(0, 1);
     });
-    let chain = spawn({
-        let injected = injected.clone();
-        move || injected.push_chain(1, 2)
-    });
-    let taker = spawn({
-        let injected = injected.clone();
-        move || {
-            let mut got = Got::default();
-            got.take(injected.take());
-            got
-        }
+    let chain = spawn_with(injected.clone(), move |injected| injected.push_chain(1, 2));
+    let taker = spawn_with(injected.clone(), move |injected| {
+        let mut got = Got::default();
+        got.take(injected.take());
+        got
     });
     singles.join().unwrap();
     chain.join().unwrap();
@@ -57,14 +48,8 @@ fn take_back() {
     let injected = Arc::new(Injected::default());
     injected.push(0, 0);
     let (own, _) = injected.push(1, 0);
-    let producer = spawn({
-        let injected = injected.clone();
-        move || injected.push(2, 0).1
-    });
-    let taker = spawn({
-        let injected = injected.clone();
-        move || injected.take()
-    });
+    let producer = spawn_with(injected.clone(), move |injected| injected.push(2, 0).1);
+    let taker = spawn_with(injected.clone(), move |injected| injected.take());
     let back = injected.take_back(own);
     producer.join().unwrap();
     let mut got = Got::default();
@@ -88,10 +73,7 @@ fn take_back_beside_the_push() {
     let injected = Arc::new(Injected::default());
     injected.push(0, 0);
     let item = Injected::make(1, 0);
-    let other = spawn({
-        let injected = injected.clone();
-        move || injected.take_back(item)
-    });
+    let other = spawn_with(injected.clone(), move |injected| injected.take_back(item));
     injected.push_made(item);
     let back = other.join().unwrap();
     let mut got = Got::default();
@@ -111,10 +93,7 @@ models! {
 fn one_seat() {
     let gates = Arc::new(Gates::new(1));
     assert!(gates.try_enter());
-    let other = spawn({
-        let gates = gates.clone();
-        move || gates.enter_or_queue(7)
-    });
+    let other = spawn_with(gates.clone(), move |gates| gates.enter_or_queue(7));
     let passed = gates.leave();
     let seated = other.join().unwrap();
     assert!(
@@ -129,17 +108,11 @@ fn one_seat() {
 fn seats_that_change() {
     let gates = Arc::new(Gates::new(2));
     assert!(gates.try_enter() && gates.try_enter());
-    let other = spawn({
-        let gates = gates.clone();
-        move || gates.enter_or_queue(7)
-    });
-    let changer = spawn({
-        let gates = gates.clone();
-        move || {
-            let mut seated = gates.set_max(1);
-            seated.extend(gates.set_max(2));
-            seated
-        }
+    let other = spawn_with(gates.clone(), move |gates| gates.enter_or_queue(7));
+    let changer = spawn_with(gates.clone(), move |gates| {
+        let mut seated = gates.set_max(1);
+        seated.extend(gates.set_max(2));
+        seated
     });
     let mut passed: Vec<_> = gates.leave().into_iter().collect();
     let seated = other.join().unwrap();
@@ -173,10 +146,7 @@ fn all_seated() -> Gates {
 /// A seat is released to a seat cache while the other node requests it, and finds or receives it.
 fn a_stock_meets_a_line() {
     let gates = all_seated();
-    let other = spawn({
-        let gates = gates.at(1);
-        move || gates.enter_or_queue(7)
-    });
+    let other = spawn_with(gates.at(1), move |gates| gates.enter_or_queue(7));
     let passed = gates.leave();
     let seated = other.join().unwrap();
     assert!(
@@ -191,12 +161,9 @@ fn a_stock_meets_a_line() {
 fn a_stock_meets_a_drain() {
     let (gates, has_run) = (Gates::with_stocks(4), Arc::new(AtomicU32::new(0)));
     assert!(gates.try_enter(), "and the stocks are open");
-    let runner = spawn({
-        let (gates, has_run) = (gates.clone(), has_run.clone());
-        move || {
-            has_run.store(1, Ordering::Relaxed);
-            gates.leave_last()
-        }
+    let runner = spawn_with((gates.clone(), has_run.clone()), move |(gates, has_run)| {
+        has_run.store(1, Ordering::Relaxed);
+        gates.leave_last()
     });
     let idle = gates.is_idle();
     let seen = has_run.load(Ordering::Relaxed);
@@ -211,12 +178,9 @@ fn a_stock_meets_a_flush() {
     assert!(gates.try_enter(), "and the stocks are open");
     assert_eq!(gates.leave(), None, "and one seat is kept");
     let helps = gates.help().unwrap();
-    let helper = spawn({
-        let (gates, has_run) = (gates.clone(), has_run.clone());
-        move || {
-            has_run.store(1, Ordering::Relaxed);
-            gates.end_help(helps)
-        }
+    let helper = spawn_with((gates.clone(), has_run.clone()), move |(gates, has_run)| {
+        has_run.store(1, Ordering::Relaxed);
+        gates.end_help(helps)
     });
     let flush = gates.flush();
     let ended = flush.has_ended();
@@ -247,9 +211,8 @@ models! {
 /// The owner uses its value twice, and the collector checks twice. Each takes the whole value.
 fn owner_meets_scanner() {
     let shared_count = Arc::new(SharedCount::default());
-    let owner = spawn({
-        let shared_count = shared_count.clone();
-        move || (0..2).filter_map(|_| shared_count.add()).sum::<u32>()
+    let owner = spawn_with(shared_count.clone(), move |shared_count| {
+        (0..2).filter_map(|_| shared_count.add()).sum::<u32>()
     });
     let taken: u32 = (0..2).filter_map(|_| shared_count.scan().1).sum();
     let given = owner.join().unwrap();
@@ -276,9 +239,8 @@ models! {
 /// A thread returns a value while the collector checks.
 fn remote_add_meets_scanner() {
     let shared_count = Arc::new(SharedCount::default());
-    let adder = spawn({
-        let shared_count = shared_count.clone();
-        move || shared_count.add_remote()
+    let adder = spawn_with(shared_count.clone(), move |shared_count| {
+        shared_count.add_remote()
     });
     let (added, _) = shared_count.scan();
     let notified = adder.join().unwrap();
