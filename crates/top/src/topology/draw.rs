@@ -367,11 +367,8 @@ system       1 pod of 40 cores (80 CPUs)
         assert!(lines("server-holes").contains(&"offline    3,7,12-14,16-31".to_owned()));
         assert!(lines("server-isolated").contains(&"isolated   4-7,12-15".to_owned()));
         assert!(lines("server-isolated").contains(&"nohz_full  4-7,12-15".to_owned()));
-        assert!(
-            lines("grace-72")
-                .iter()
-                .any(|line| line.starts_with("node 1") && line.ends_with("memory only"))
-        );
+        let is_it = |line: &str| line.starts_with("node 1") && line.ends_with("memory only");
+        assert!(lines("grace-72").iter().any(|line| is_it(line)));
         assert!(saved("vm-nodes").contains("cache not known: one per node"));
     }
 
