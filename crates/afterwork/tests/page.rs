@@ -1,6 +1,9 @@
 //! The published page, seen from inside. `crates/top/tests/top.rs` reads it from outside.
 #![cfg(not(any(loom, shuttle)))]
 
+#[allow(dead_code, reason = "other tests need more of it")]
+mod children;
+
 use std::{
     io::{Read, Write},
     os::fd::AsRawFd,
@@ -18,6 +21,7 @@ use afterwork::{
     rcu,
     workqueue::Workqueue,
 };
+use children::succeeds_in_child;
 use sync::shared_file::SharedFile;
 
 /// Serializes the tests, because a process has one page.
@@ -52,12 +56,11 @@ fn every_subsystem_is_on_the_page_while_it_exists() {
     let queue = Workqueue::builder("shown").max_active(1).build().unwrap();
     let (inside, is_inside) = mpsc::channel();
     let (go, may_go) = mpsc::channel::<()>();
-    queue
-        .spawn_detached(move || {
-            inside.send(()).unwrap();
-            let _ = may_go.recv();
-        })
-        .unwrap();
+    let item = move || {
+        inside.send(()).unwrap();
+        let _ = may_go.recv();
+    };
+    queue.spawn_detached(item).unwrap();
     is_inside.recv().unwrap();
     let waits = queue.spawn(|| ());
     let mut mailbox = Mailbox::builder().name("letters").build();
@@ -80,22 +83,16 @@ fn every_subsystem_is_on_the_page_while_it_exists() {
     assert_eq!(find(Kind::Mailbox, "letters").figure("received"), Some(1));
     assert_eq!(find(Kind::PerCpu, "counts").figure("drains"), Some(1));
     assert!(find(Kind::Rcu, "rcu").figure("callbacks") >= Some(1));
-    assert!(
-        page.of(Kind::Pool)
-            .any(|pool| pool.figure("nr_workers") >= Some(1))
-    );
+    let mut pools = page.of(Kind::Pool);
+    assert!(pools.any(|pool| pool.figure("nr_workers") >= Some(1)));
 
     go.send(()).unwrap();
     waits.join().unwrap();
     drop((queue, mailbox, counts));
     let page = ask(&path, 2);
     let gone = ["shown", "letters", "counts"];
-    assert!(
-        !page
-            .records
-            .iter()
-            .any(|record| gone.contains(&&*record.name))
-    );
+    let is_gone = |name: &str| !gone.contains(&name);
+    assert!(page.records.iter().all(|record| is_gone(&record.name)));
 
     assert!(observe::unpublish());
     assert!(!path.exists() && !observe::unpublish());
@@ -139,33 +136,21 @@ fn child_publishes_its_own_objects_only() {
     let _slots = PerCpu::builder().name("parent's").build(|_| 0).unwrap();
     rcu::call(|| ());
     rcu::barrier();
-    // SAFETY: the child uses the library, which is what this tests, and exits.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        // SAFETY: the call takes a number. The signal kills the process.
-        unsafe { libc::alarm(30) };
-        let shown = std::panic::catch_unwind(|| {
-            let path = observe::publish().unwrap();
-            let queue = Workqueue::builder("child's").build().unwrap();
-            rcu::call(|| ());
-            rcu::barrier();
-            let page = ask(&path, 1);
-            observe::unpublish();
-            let names = page.records.iter().map(|record| record.name.clone());
-            let names: Vec<_> = names.collect();
-            drop(queue);
-            assert!(!names.iter().any(|name| name == "parent's"), "{names:?}");
-            for ours in ["child's", "rcu"] {
-                assert!(names.iter().any(|name| name == ours), "{names:?}");
-            }
-        });
-        // SAFETY: exits the process at once.
-        unsafe { libc::_exit(i32::from(shown.is_err())) };
-    }
-    let mut status = 0;
-    // SAFETY: `status` outlives the call.
-    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
-    assert_eq!(status, 0);
+    succeeds_in_child(|| {
+        let path = observe::publish().unwrap();
+        let queue = Workqueue::builder("child's").build().unwrap();
+        rcu::call(|| ());
+        rcu::barrier();
+        let page = ask(&path, 1);
+        observe::unpublish();
+        let names = page.records.iter().map(|record| record.name.clone());
+        let names: Vec<_> = names.collect();
+        drop(queue);
+        assert!(!names.iter().any(|name| name == "parent's"), "{names:?}");
+        for ours in ["child's", "rcu"] {
+            assert!(names.iter().any(|name| name == ours), "{names:?}");
+        }
+    });
 }
 
 #[test]

@@ -24,7 +24,7 @@ use afterwork::{
     rcu::{self, srcu::Domain},
     workqueue::{self, DelayedWork, Workqueue},
 };
-use children::{LIMIT_S, alone, in_child, spawn};
+use children::{LIMIT_S, alone, in_child, spawn, succeeds_in_child};
 use sync::thread::ThreadId;
 use topology::CpuSet;
 
@@ -174,7 +174,7 @@ fn threads_started_by_a_boosted_reader_are_not_boosted() {
     if !may_boost() {
         return;
     }
-    let (status, output) = in_child(|| {
+    succeeds_in_child(|| {
         let started_by_boosted = || {
             (policy() & libc::SCHED_FIFO != 0).then(|| {
                 // SAFETY: the child exits at once with its policy as the status.
@@ -194,7 +194,6 @@ fn threads_started_by_a_boosted_reader_are_not_boosted() {
         assert_eq!(waited_for(started_by_boosted), ordinary);
         assert_eq!(waited_for(started_by_boosted), ordinary);
     });
-    assert!(status.success(), "{status} {output}");
 }
 
 #[test]
@@ -203,7 +202,7 @@ fn no_reader_is_boosted_where_the_kernel_limits_real_time() {
     if !may_boost() {
         return;
     }
-    let (status, output) = in_child(|| {
+    succeeds_in_child(|| {
         let limit = libc::rlimit {
             rlim_cur: 50_000,
             rlim_max: 50_000,
@@ -215,7 +214,6 @@ fn no_reader_is_boosted_where_the_kernel_limits_real_time() {
         let enough = move || (start.elapsed().as_millis() > 200).then_some(());
         waited_for(enough);
     });
-    assert!(status.success(), "{status} {output}");
 }
 
 /// Settings that a thread may inherit from the thread that starts it.
@@ -280,7 +278,7 @@ fn threads(ours: &[&str]) -> Vec<(String, Inherited)> {
 #[test]
 fn library_threads_inherit_from_the_first_thread() {
     let _alone = alone();
-    let (status, output) = in_child(|| {
+    succeeds_in_child(|| {
         let odd = spawn(|| {
             become_odd();
             let (sender, receiver) = mpsc::channel();
@@ -312,7 +310,6 @@ fn library_threads_inherit_from_the_first_thread() {
         });
         odd.join().unwrap_or_else(|payload| resume_unwind(payload));
     });
-    assert!(status.success(), "{status} {output}");
 }
 
 /// Queues an item and waits for it when it is dropped.
@@ -393,7 +390,7 @@ fn loose_and_strict() -> [Workqueue; 2] {
 #[test]
 fn work_proceeds_while_another_process_moves_its_threads() {
     let _alone = alone();
-    let (status, output) = in_child(|| {
+    succeeds_in_child(|| {
         let (queues, nr_run) = (loose_and_strict(), Arc::new(AtomicUsize::new(0)));
         let all = sync::cpu::affinity().unwrap();
         let one: CpuSet = all.iter().take(1).collect();
@@ -410,7 +407,6 @@ fn work_proceeds_while_another_process_moves_its_threads() {
         queues.iter().for_each(|queue| queue.drain().unwrap());
         assert_eq!(nr_run.load(Ordering::Relaxed), nr_due);
     });
-    assert!(status.success(), "{status} {output}");
 }
 
 /// As a shell or a debugger does.
@@ -458,7 +454,7 @@ fn work_resumes_after_the_process_was_stopped() {
 #[test]
 fn publish_reports_a_failed_thread_creation() {
     let _alone = alone();
-    let (status, output) = in_child(|| {
+    succeeds_in_child(|| {
         let mut limit = libc::rlimit {
             rlim_cur: 0,
             rlim_max: 0,
@@ -485,5 +481,4 @@ fn publish_reports_a_failed_thread_creation() {
         let path = observe::publish().unwrap();
         assert!(path.exists() && observe::unpublish() && !path.exists());
     });
-    assert!(status.success(), "{status} {output}");
 }

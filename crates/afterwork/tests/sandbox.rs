@@ -16,7 +16,7 @@ use afterwork::{
     rcu,
     workqueue::{Registry, Topology, Workqueue, block_on, interval, sleep, system, timeout},
 };
-use children::{alone, in_child};
+use children::{alone, in_child, succeeds_in_child};
 
 fn mount(source: &str, target: &str, kind: &str, flags: libc::c_ulong) -> io::Result<()> {
     let [source, target, kind] = [source, target, kind].map(|text| CString::new(text).unwrap());
@@ -76,14 +76,13 @@ fn use_everything() {
 
 /// Uses everything in a process that `hide` has changed. Returns the library's lines on stderr.
 fn lines_without(hide: impl FnOnce() -> io::Result<()>) -> Vec<String> {
-    let (status, output) = in_child(|| {
+    let output = succeeds_in_child(|| {
         unshare_mounts().unwrap();
         hide().unwrap();
         use_everything();
         let allowed = sync::cpu::affinity().unwrap();
         assert_eq!(*Registry::global().unwrap().topology().allowed(), allowed);
     });
-    assert!(status.success(), "{status} {output}");
     let lines = output
         .lines()
         .filter(|line| line.starts_with("afterwork: "));
@@ -161,7 +160,7 @@ fn everything_works_with_parts_of_sysfs() {
 #[test]
 fn a_program_sets_the_topology_before_the_first_use() {
     let _alone = alone();
-    let (status, output) = in_child(|| {
+    succeeds_in_child(|| {
         let last = sync::cpu::affinity().unwrap().last().unwrap();
         let machine = || Topology::flat(&[last].into_iter().collect()).unwrap();
         Registry::set_global_topology(machine()).unwrap();
@@ -174,10 +173,8 @@ fn a_program_sets_the_topology_before_the_first_use() {
         let slots = PerCpu::builder().build(|cpu| cpu).unwrap();
         assert_eq!(slots.with_current(|cpu| *cpu), last);
     });
-    assert!(status.success(), "{status} {output}");
-    let (status, output) = in_child(|| {
+    succeeds_in_child(|| {
         let detected = Registry::global().unwrap().topology();
         assert!(Registry::set_global_topology((*detected).clone()).is_err());
     });
-    assert!(status.success(), "{status} {output}");
 }

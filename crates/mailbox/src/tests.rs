@@ -246,10 +246,8 @@ fn one_eager_item_is_enough_even_if_it_arrived_first() {
     assert_eq!(mailbox.drain(2).count(), 2, "an eager one among them");
     assert_eq!(mailbox.wait_timeout(32, FOR_EVER), Ok(true));
     assert_eq!(mailbox.try_recv(), Ok(2));
-    assert_eq!(
-        mailbox.wait_timeout(32, Duration::from_millis(1)),
-        Ok(false)
-    );
+    let found = mailbox.wait_timeout(32, Duration::from_millis(1));
+    assert_eq!(found, Ok(false));
 }
 
 /// Few under Miri, which interprets each sleep.
@@ -597,10 +595,8 @@ fn poster_dropped_by_a_panic_notifies_the_owner() {
 fn linger_ends_at_the_count_an_eager_item_or_the_timeout() {
     let (mut mailbox, poster) = pair();
     poster.post_lazy(0).unwrap();
-    assert_eq!(
-        mailbox.wait_linger(1, 3, Duration::from_millis(1)),
-        Ok(false)
-    );
+    let found = mailbox.wait_linger(1, 3, Duration::from_millis(1));
+    assert_eq!(found, Ok(false));
     (1..3).for_each(|number| poster.post_lazy(number).unwrap());
     assert_eq!(mailbox.wait_linger(0, 3, FOR_EVER), Ok(true));
     assert_eq!(mailbox.wait_linger(2, 1, FOR_EVER), Ok(true));

@@ -15,73 +15,37 @@ use sync::{cpu, thread, time};
 use topology::CpuSet;
 
 use crate::host::work_ns;
-use crate::scenarios::{Job, Scenario, registry};
+use crate::scenarios::{Job, Scenario, registry, scenarios};
 
-pub const CHECKS: &[Scenario] = &[
-    Scenario {
-        name: "check-once",
-        about: "each successful enqueue is one run, and runs of an item never overlap",
-        run: |job, _| exactly_once(job),
-    },
-    Scenario {
-        name: "check-flush",
-        about: "a flush of items that only workers run returns after each has run",
-        run: |job, _| flush_waits(job),
-    },
-    Scenario {
-        name: "check-cancel",
-        about: "an item runs or is cancelled, and does not run after cancel_sync",
-        run: |job, _| cancels(job),
-    },
-    Scenario {
-        name: "check-limit",
-        about: "no more than max_active items run at once, and all run",
-        run: |job, _| limit_holds(job),
-    },
-    Scenario {
-        name: "check-order",
-        about: "an ordered queue runs items one at a time, and those of a producer in order",
-        run: |job, _| order_holds(job),
-    },
-    Scenario {
-        name: "check-drain",
-        about: "a drain returns after items that queue themselves again have ended",
-        run: |job, _| drain_waits(job),
-    },
-    Scenario {
-        name: "check-delayed",
-        about: "a delayed item runs once and not too early, or is cancelled",
-        run: |job, _| delays_hold(job),
-    },
-    Scenario {
-        name: "check-scope",
-        about: "scopes and joins on all CPUs add up borrowed numbers",
-        run: |job, _| scopes_end(job),
-    },
-    Scenario {
-        name: "check-mailbox",
-        about: "a mailbox delivers each item once, and those of a poster in order",
-        run: |job, _| mail_arrives(job),
-    },
-    Scenario {
-        name: "check-rcu",
-        about: "no reader sees a version retired a grace period ago; a barrier waits for callbacks",
-        run: |job, _| {
+pub const CHECKS: &[Scenario] = scenarios! {
+    "check-once", "each successful enqueue is one run, and runs of an item never overlap"
+        => |job, _| with_queue(job, |it| it, exactly_once);
+    "check-flush", "a flush of items that only workers run returns after each has run"
+        => |job, _| with_queue(job, |it| it.help(false), flush_waits);
+    "check-cancel", "an item runs or is cancelled, and does not run after cancel_sync"
+        => |job, _| with_queue(job, |it| it, cancels);
+    "check-limit", "no more than max_active items run at once, and all run"
+        => |job, _| with_queue(job, |it| it.max_active(LIMIT as u32), limit_holds);
+    "check-order", "an ordered queue runs items one at a time, and those of a producer in order"
+        => |job, _| with_queue(job, |it| it.ordered().affinity(AffinityScope::System), order_holds);
+    "check-drain", "a drain returns after items that queue themselves again have ended"
+        => |job, _| with_queue(job, |it| it, drain_waits);
+    "check-delayed", "a delayed item runs once and not too early, or is cancelled"
+        => |job, _| with_queue(job, |it| it, delays_hold);
+    "check-scope", "scopes and joins on all CPUs add up borrowed numbers"
+        => |job, _| with_queue(job, |it| it, scopes_end);
+    "check-mailbox", "a mailbox delivers each item once, and those of a poster in order"
+        => |job, _| mail_arrives(job);
+    "check-rcu", "no reader sees a version retired a grace period ago; a barrier waits for callbacks"
+        => |job, _| {
             grace_periods_hold(job, rcu::Global);
             callbacks_run(job);
-        },
-    },
-    Scenario {
-        name: "check-srcu",
-        about: "the same for readers of a domain",
-        run: |job, _| grace_periods_hold(job, Domain::new()),
-    },
-    Scenario {
-        name: "check-percpu",
-        about: "owners, remote calls and queued work are in a slot one at a time, and each once",
-        run: |job, _| slots_are_exclusive(job),
-    },
-];
+        };
+    "check-srcu", "the same for readers of a domain"
+        => |job, _| grace_periods_hold(job, Domain::new());
+    "check-percpu", "owners, remote calls and queued work are in a slot one at a time, and each once"
+        => |job, _| slots_are_exclusive(job);
+};
 
 /// Runs `body` on a thread on each CPU, and resumes the panic of a thread that panicked.
 fn on_each_cpu(job: &Job, body: impl Fn(usize) + Send + Sync + 'static) {
@@ -106,15 +70,11 @@ fn on_each_cpu(job: &Job, body: impl Fn(usize) + Send + Sync + 'static) {
 }
 
 /// Calls `body` with a new queue, and shuts the registry down afterwards.
-fn with_queue(
-    job: &Job,
-    with: impl FnOnce(Builder) -> Builder,
-    body: impl FnOnce(&Arc<Workqueue>),
-) {
+fn with_queue(job: &Job, with: impl FnOnce(Builder) -> Builder, body: fn(&Job, &Arc<Workqueue>)) {
     let registry: Registry = registry(job);
     let builder = with(Workqueue::builder("check").affinity(job.scope));
     let queue = Arc::new(builder.build_in(&registry).expect("a queue"));
-    body(&queue);
+    body(job, &queue);
     drop(queue);
     registry.shutdown().expect("no thread uses it any more");
 }
@@ -156,207 +116,165 @@ fn nr_cpus(job: &Job) -> u64 {
     job.topology.allowed().len() as u64
 }
 
-fn exactly_once(job: &Job) {
-    with_queue(
-        job,
-        |builder| builder,
-        |queue| {
-            let (visits, nr_taken) = (Arc::<Visits>::default(), Arc::new(AtomicU64::new(0)));
-            let shared = work(&visits, 200);
-            let (nr_rounds, queue, all, taken) = (
-                job.nr_items as u64,
-                queue.clone(),
-                shared.clone(),
-                nr_taken.clone(),
-            );
-            on_each_cpu(job, move |_| {
-                let own_visits = Arc::default();
-                let own = work(&own_visits, 50);
-                for round in 1..=nr_rounds {
-                    taken.fetch_add(queue.enqueue(&all).into(), Relaxed);
-                    assert!(queue.enqueue(&own), "it was not pending");
-                    own.flush().expect("another thread's");
-                    own_visits.check(round, 1);
-                }
-            });
-            shared.flush().expect("another thread's");
-            visits.check(nr_taken.load(Relaxed), 1);
-        },
+fn exactly_once(job: &Job, queue: &Arc<Workqueue>) {
+    let (visits, nr_taken) = (Arc::<Visits>::default(), Arc::new(AtomicU64::new(0)));
+    let shared = work(&visits, 200);
+    let (nr_rounds, queue, all, taken) = (
+        job.nr_items as u64,
+        queue.clone(),
+        shared.clone(),
+        nr_taken.clone(),
     );
+    on_each_cpu(job, move |_| {
+        let own_visits = Arc::default();
+        let own = work(&own_visits, 50);
+        for round in 1..=nr_rounds {
+            taken.fetch_add(queue.enqueue(&all).into(), Relaxed);
+            assert!(queue.enqueue(&own), "it was not pending");
+            own.flush().expect("another thread's");
+            own_visits.check(round, 1);
+        }
+    });
+    shared.flush().expect("another thread's");
+    visits.check(nr_taken.load(Relaxed), 1);
 }
 
-fn flush_waits(job: &Job) {
-    with_queue(
-        job,
-        |builder| builder.help(false),
-        |queue| {
-            let (nr_rounds, queue) = (job.nr_items.div_ceil(4) as u64, queue.clone());
-            on_each_cpu(job, move |_| {
-                let visits = Arc::default();
-                let works: Vec<_> = (0..4).map(|_| work(&visits, 100)).collect();
-                for round in 1..=nr_rounds {
-                    assert_eq!(queue.enqueue_all(&works), works.len());
-                    works
-                        .iter()
-                        .for_each(|work| _ = work.flush().expect("another thread's"));
-                    visits.check(4 * round, 4);
-                }
-            });
-        },
-    );
+fn flush_waits(job: &Job, queue: &Arc<Workqueue>) {
+    let (nr_rounds, queue) = (job.nr_items.div_ceil(4) as u64, queue.clone());
+    on_each_cpu(job, move |_| {
+        let visits = Arc::default();
+        let works: Vec<_> = (0..4).map(|_| work(&visits, 100)).collect();
+        for round in 1..=nr_rounds {
+            assert_eq!(queue.enqueue_all(&works), works.len());
+            works
+                .iter()
+                .for_each(|work| _ = work.flush().expect("another thread's"));
+            visits.check(4 * round, 4);
+        }
+    });
 }
 
-fn cancels(job: &Job) {
-    with_queue(
-        job,
-        |builder| builder,
-        |queue| {
-            let (nr_rounds, queue) = (job.nr_items as u64, queue.clone());
-            on_each_cpu(job, move |index| {
-                let visits = Arc::<Visits>::default();
-                let work = work(&visits, 300);
-                let mut nr_cancelled = 0;
-                for round in 0..nr_rounds {
-                    assert!(queue.enqueue(&work), "it was not pending");
-                    // Cancels some items before they start, some during the run, and some after it.
-                    work_ns((round * 1_700 + index as u64 * 300) % 9_000);
-                    nr_cancelled += u64::from(work.cancel_sync());
-                    visits.check(round + 1 - nr_cancelled, 1);
-                }
-            });
-        },
-    );
+fn cancels(job: &Job, queue: &Arc<Workqueue>) {
+    let (nr_rounds, queue) = (job.nr_items as u64, queue.clone());
+    on_each_cpu(job, move |index| {
+        let visits = Arc::<Visits>::default();
+        let work = work(&visits, 300);
+        let mut nr_cancelled = 0;
+        for round in 0..nr_rounds {
+            assert!(queue.enqueue(&work), "it was not pending");
+            // Cancels some items before they start, some during the run, and some after it.
+            work_ns((round * 1_700 + index as u64 * 300) % 9_000);
+            nr_cancelled += u64::from(work.cancel_sync());
+            visits.check(round + 1 - nr_cancelled, 1);
+        }
+    });
 }
 
-fn limit_holds(job: &Job) {
-    const LIMIT: u64 = 3;
-    with_queue(
-        job,
-        |builder| builder.max_active(LIMIT as u32),
-        |queue| {
-            let (visits, nr_items, queue) =
-                (Arc::<Visits>::default(), job.nr_items as u64, queue.clone());
-            let inside = visits.clone();
-            on_each_cpu(job, move |_| {
-                let spawn = |_| {
-                    let visits = inside.clone();
-                    queue.spawn(move || visits.visit(500))
-                };
-                let handles: Vec<_> = (0..nr_items).map(spawn).collect();
-                handles
-                    .into_iter()
-                    .for_each(|handle| handle.join().expect("it ran"));
-            });
-            visits.check(nr_items * nr_cpus(job), LIMIT);
-        },
-    );
+/// The `max_active` of the queue of `limit_holds`.
+const LIMIT: u64 = 3;
+
+fn limit_holds(job: &Job, queue: &Arc<Workqueue>) {
+    let (visits, nr_items, queue) = (Arc::<Visits>::default(), job.nr_items as u64, queue.clone());
+    let inside = visits.clone();
+    on_each_cpu(job, move |_| {
+        let spawn = |_| {
+            let visits = inside.clone();
+            queue.spawn(move || visits.visit(500))
+        };
+        let handles: Vec<_> = (0..nr_items).map(spawn).collect();
+        handles
+            .into_iter()
+            .for_each(|handle| handle.join().expect("it ran"));
+    });
+    visits.check(nr_items * nr_cpus(job), LIMIT);
 }
 
-fn order_holds(job: &Job) {
-    with_queue(
-        job,
-        |builder| builder.ordered().affinity(AffinityScope::System),
-        |queue| {
-            let visits = Arc::<Visits>::default();
-            let next: Arc<Vec<_>> =
-                Arc::new((0..nr_cpus(job)).map(|_| AtomicU64::new(0)).collect());
-            let (nr_items, shared, inside, seen) = (
-                job.nr_items as u64,
-                queue.clone(),
-                visits.clone(),
-                next.clone(),
-            );
-            on_each_cpu(job, move |index| {
-                let spawn = |number| {
-                    let (visits, next) = (inside.clone(), seen.clone());
-                    shared.spawn(move || {
-                        let expected = next[index].fetch_add(1, Relaxed);
-                        visits.visit(50);
-                        expected == number
-                    })
-                };
-                let handles: Vec<_> = (0..nr_items).map(spawn).collect();
-                for handle in handles {
-                    assert!(handle.join().expect("it ran"), "out of order");
-                }
-            });
-            visits.check(nr_items * nr_cpus(job), 1);
-        },
+fn order_holds(job: &Job, queue: &Arc<Workqueue>) {
+    let visits = Arc::<Visits>::default();
+    let next: Arc<Vec<_>> = Arc::new((0..nr_cpus(job)).map(|_| AtomicU64::new(0)).collect());
+    let (nr_items, shared, inside, seen) = (
+        job.nr_items as u64,
+        queue.clone(),
+        visits.clone(),
+        next.clone(),
     );
+    on_each_cpu(job, move |index| {
+        let spawn = |number| {
+            let (visits, next) = (inside.clone(), seen.clone());
+            shared.spawn(move || {
+                let expected = next[index].fetch_add(1, Relaxed);
+                visits.visit(50);
+                expected == number
+            })
+        };
+        let handles: Vec<_> = (0..nr_items).map(spawn).collect();
+        for handle in handles {
+            assert!(handle.join().expect("it ran"), "out of order");
+        }
+    });
+    visits.check(nr_items * nr_cpus(job), 1);
 }
 
-fn drain_waits(job: &Job) {
-    with_queue(
-        job,
-        |builder| builder,
-        |queue| {
-            let (visits, nr_again) = (Arc::<Visits>::default(), job.nr_items as u64);
-            let (inside, shared) = (visits.clone(), queue.clone());
-            on_each_cpu(job, move |_| {
-                let (visits, queue) = (inside.clone(), Arc::downgrade(&shared));
-                let mut nr_left = nr_again;
-                let work = Work::new(move || {
-                    if nr_left > 0 {
-                        nr_left -= 1;
-                        let (queue, own) = (queue.upgrade(), current_work());
-                        // The draining thread keeps the queue alive.
-                        queue.expect("it is there").enqueue(&own.expect("it runs"));
-                    }
-                    visits.visit(100);
-                });
-                assert!(shared.enqueue(&work), "it was not pending");
-            });
-            queue.drain().expect("not in an item");
-            visits.check((nr_again + 1) * nr_cpus(job), nr_cpus(job));
-        },
-    );
+fn drain_waits(job: &Job, queue: &Arc<Workqueue>) {
+    let (visits, nr_again) = (Arc::<Visits>::default(), job.nr_items as u64);
+    let (inside, shared) = (visits.clone(), queue.clone());
+    on_each_cpu(job, move |_| {
+        let (visits, queue) = (inside.clone(), Arc::downgrade(&shared));
+        let mut nr_left = nr_again;
+        let work = Work::new(move || {
+            if nr_left > 0 {
+                nr_left -= 1;
+                let (queue, own) = (queue.upgrade(), current_work());
+                // The draining thread keeps the queue alive.
+                queue.expect("it is there").enqueue(&own.expect("it runs"));
+            }
+            visits.visit(100);
+        });
+        assert!(shared.enqueue(&work), "it was not pending");
+    });
+    queue.drain().expect("not in an item");
+    visits.check((nr_again + 1) * nr_cpus(job), nr_cpus(job));
 }
 
-fn delays_hold(job: &Job) {
-    with_queue(
-        job,
-        |builder| builder,
-        |queue| {
-            let (nr_rounds, queue) = (job.nr_items.div_ceil(2) as u64, queue.clone());
-            on_each_cpu(job, move |index| {
-                let ran_at = Arc::new(AtomicU64::new(0));
-                let visits = Arc::<Visits>::default();
-                let (at, inside) = (ran_at.clone(), visits.clone());
-                let work = DelayedWork::new(move || {
-                    at.store(time::now_ns(), Relaxed);
-                    inside.visit(50);
-                });
-                let mut nr_runs = 0;
-                for round in 0..nr_rounds {
-                    let delay = Duration::from_micros(20 + (round * 7 + index as u64 * 13) % 50);
-                    let start_ns = time::now_ns();
-                    if round % 2 == 0 {
-                        assert!(queue.enqueue_after(&work, delay), "it was not pending");
-                    } else {
-                        queue.enqueue_after(&work, Duration::from_secs(3600));
-                        assert!(queue.reschedule(&work, delay), "it was pending");
-                    }
-                    if round % 3 == 2 {
-                        thread::sleep(delay);
-                        nr_runs += u64::from(!work.cancel_sync());
-                        visits.check(nr_runs, 1);
-                        continue;
-                    }
-                    nr_runs += 1;
-                    while visits.nr_ended.load(Relaxed) < nr_runs {
-                        thread::sleep(Duration::from_micros(20));
-                    }
-                    let late_ns = ran_at.load(Relaxed).saturating_sub(start_ns);
-                    assert!(
-                        u128::from(late_ns) >= delay.as_nanos(),
-                        "after {late_ns} ns of {delay:?}"
-                    );
-                }
-                work.cancel_sync();
+fn delays_hold(job: &Job, queue: &Arc<Workqueue>) {
+    let (nr_rounds, queue) = (job.nr_items.div_ceil(2) as u64, queue.clone());
+    on_each_cpu(job, move |index| {
+        let ran_at = Arc::new(AtomicU64::new(0));
+        let visits = Arc::<Visits>::default();
+        let (at, inside) = (ran_at.clone(), visits.clone());
+        let work = DelayedWork::new(move || {
+            at.store(time::now_ns(), Relaxed);
+            inside.visit(50);
+        });
+        let mut nr_runs = 0;
+        for round in 0..nr_rounds {
+            let delay = Duration::from_micros(20 + (round * 7 + index as u64 * 13) % 50);
+            let start_ns = time::now_ns();
+            if round % 2 == 0 {
+                assert!(queue.enqueue_after(&work, delay), "it was not pending");
+            } else {
+                queue.enqueue_after(&work, Duration::from_secs(3600));
+                assert!(queue.reschedule(&work, delay), "it was pending");
+            }
+            if round % 3 == 2 {
+                thread::sleep(delay);
+                nr_runs += u64::from(!work.cancel_sync());
                 visits.check(nr_runs, 1);
-            });
-        },
-    );
+                continue;
+            }
+            nr_runs += 1;
+            while visits.nr_ended.load(Relaxed) < nr_runs {
+                thread::sleep(Duration::from_micros(20));
+            }
+            let late_ns = ran_at.load(Relaxed).saturating_sub(start_ns);
+            assert!(
+                u128::from(late_ns) >= delay.as_nanos(),
+                "after {late_ns} ns of {delay:?}"
+            );
+        }
+        work.cancel_sync();
+        visits.check(nr_runs, 1);
+    });
 }
 
 fn sum(queue: &Workqueue, numbers: &[u64]) -> u64 {
@@ -369,28 +287,22 @@ fn sum(queue: &Workqueue, numbers: &[u64]) -> u64 {
     left + right
 }
 
-fn scopes_end(job: &Job) {
-    with_queue(
-        job,
-        |builder| builder,
-        |queue| {
-            let (nr_items, queue) = (job.nr_items as u64, queue.clone());
-            on_each_cpu(job, move |index| {
-                let mut numbers: Vec<u64> = (1..=nr_items).collect();
-                queue.scope(|scope| {
-                    for number in &mut numbers {
-                        scope.spawn(move || {
-                            work_ns(100);
-                            *number += index as u64;
-                        });
-                    }
+fn scopes_end(job: &Job, queue: &Arc<Workqueue>) {
+    let (nr_items, queue) = (job.nr_items as u64, queue.clone());
+    on_each_cpu(job, move |index| {
+        let mut numbers: Vec<u64> = (1..=nr_items).collect();
+        queue.scope(|scope| {
+            for number in &mut numbers {
+                scope.spawn(move || {
+                    work_ns(100);
+                    *number += index as u64;
                 });
-                let expected = nr_items * (nr_items + 1) / 2 + nr_items * index as u64;
-                assert_eq!(numbers.iter().sum::<u64>(), expected);
-                assert_eq!(sum(&queue, &numbers), expected);
-            });
-        },
-    );
+            }
+        });
+        let expected = nr_items * (nr_items + 1) / 2 + nr_items * index as u64;
+        assert_eq!(numbers.iter().sum::<u64>(), expected);
+        assert_eq!(sum(&queue, &numbers), expected);
+    });
 }
 
 fn mail_arrives(job: &Job) {

@@ -30,25 +30,16 @@ use sync::{cpu, futex::Futex, hint, thread};
 use topology::{CpuId, Pod, ShardParams};
 
 use crate::host;
-use crate::scenarios::{Job, Measured, Scenario, on_cpus};
+use crate::scenarios::{Job, Measured, Scenario, on_cpus, scenarios};
 
-pub const SCENARIOS: &[Scenario] = &[
-    Scenario {
-        name: "kernel-under-lock",
-        about: "a MODEL of the kernel's workqueue, for handed-over: a worker is woken under the pool's lock",
-        run: |job, measured| producers_and_workers(job, measured, Way::UnderLock),
-    },
-    Scenario {
-        name: "kernel-deferred",
-        about: "the same, but a worker is chosen under the lock and woken afterwards",
-        run: |job, measured| producers_and_workers(job, measured, Way::Deferred),
-    },
-    Scenario {
-        name: "kernel-bare",
-        about: "the same, without the lines that a deferred wake-up touches under the lock",
-        run: |job, measured| producers_and_workers(job, measured, Way::Bare),
-    },
-];
+pub const SCENARIOS: &[Scenario] = scenarios! {
+    "kernel-under-lock", "a MODEL of the kernel's workqueue, for handed-over: a worker is woken under the pool's lock"
+        => |job, measured| producers_and_workers(job, measured, Way::UnderLock);
+    "kernel-deferred", "the same, but a worker is chosen under the lock and woken afterwards"
+        => |job, measured| producers_and_workers(job, measured, Way::Deferred);
+    "kernel-bare", "the same, without the lines that a deferred wake-up touches under the lock"
+        => |job, measured| producers_and_workers(job, measured, Way::Bare);
+};
 
 /// When a kick wakes the worker.
 #[derive(Clone, Copy, PartialEq, Debug)]

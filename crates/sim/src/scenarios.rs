@@ -85,51 +85,35 @@ pub struct Scenario {
     pub run: fn(&Job, &Arc<Measured>),
 }
 
-pub const SCENARIOS: &[Scenario] = &[
-    Scenario {
-        name: "one-at-a-time",
-        about: "each CPU queues an item and flushes it, again and again",
-        run: |job, measured| queue_of(job, measured, 1, 0, |builder| builder),
-    },
-    Scenario {
-        name: "handed-over",
-        about: "as one-at-a-time, but a worker runs the item, not the flush",
-        run: |job, measured| queue_of(job, measured, 1, 0, |builder| builder.help(false)),
-    },
-    Scenario {
-        name: "batches",
-        about: "each CPU queues 32 items by one call and flushes them",
-        run: |job, measured| queue_of(job, measured, 32, 0, |builder| builder),
-    },
-    Scenario {
-        name: "max-active",
-        about: "items of 1 µs, one at a time, on a queue whose limit is half the number of CPUs",
-        run: |job, measured| {
-            let half = (job.topology.nr_cpus() as u32 / 2).max(1);
-            queue_of(job, measured, 1, 1_000, |builder| builder.max_active(half))
-        },
-    },
-    Scenario {
-        name: "fan-out",
-        about: "one CPU queues four items of 1 µs for each CPU by one call and flushes them",
-        run: fan_out,
-    },
-    Scenario {
-        name: "mailbox",
-        about: "all CPUs but one post to a mailbox, whose owner waits for one item per CPU",
-        run: mailbox,
-    },
-    Scenario {
-        name: "readers",
-        about: "all CPUs but one read under RCU, one replaces and waits for grace periods",
-        run: readers,
-    },
-    Scenario {
-        name: "percpu-drain",
-        about: "each CPU works on its slot on demand, one adds up all slots, again and again",
-        run: percpu_drain,
-    },
-];
+/// Returns scenarios, each a row of its name, what it does, and its function.
+macro_rules! scenarios {
+    ($($name:literal, $about:literal => $run:expr;)*) => {
+        &[$(Scenario { name: $name, about: $about, run: $run }),*]
+    };
+}
+pub(crate) use scenarios;
+
+pub const SCENARIOS: &[Scenario] = scenarios! {
+    "one-at-a-time", "each CPU queues an item and flushes it, again and again"
+        => |job, measured| queue_of(job, measured, 1, 0, |builder| builder);
+    "handed-over", "as one-at-a-time, but a worker runs the item, not the flush"
+        => |job, measured| queue_of(job, measured, 1, 0, |builder| builder.help(false));
+    "batches", "each CPU queues 32 items by one call and flushes them"
+        => |job, measured| queue_of(job, measured, 32, 0, |builder| builder);
+    "max-active", "items of 1 µs, one at a time, on a queue whose limit is half the number of CPUs"
+        => |job, measured| {
+        let half = (job.topology.nr_cpus() as u32 / 2).max(1);
+        queue_of(job, measured, 1, 1_000, |builder| builder.max_active(half))
+    };
+    "fan-out", "one CPU queues four items of 1 µs for each CPU by one call and flushes them"
+        => fan_out;
+    "mailbox", "all CPUs but one post to a mailbox, whose owner waits for one item per CPU"
+        => mailbox;
+    "readers", "all CPUs but one read under RCU, one replaces and waits for grace periods"
+        => readers;
+    "percpu-drain", "each CPU works on its slot on demand, one adds up all slots, again and again"
+        => percpu_drain;
+};
 
 pub fn scope_of(name: &str) -> Result<AffinityScope, String> {
     let scope = AffinityScope::ALL

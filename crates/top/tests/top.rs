@@ -159,6 +159,12 @@ fn good(args: &[&str]) -> String {
     text(&output.stdout).to_owned()
 }
 
+/// Writes a page that only its user may read.
+fn write_page(path: &Path, page: &[u8]) {
+    fs::write(path, page).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
 /// Returns the line in which the command reports why it does not run.
 fn wrong(args: &[&str]) -> String {
     let output = top(args);
@@ -243,11 +249,8 @@ fn each_snapshot_is_a_line_of_json_with_rates_from_the_second() {
         completed.push(load["completed"].as_u64().unwrap());
     }
     assert!(completed.is_sorted(), "{completed:?}");
-    assert!(
-        snapshots
-            .windows(2)
-            .all(|pair| pair[0]["round"].as_u64() < pair[1]["round"].as_u64())
-    );
+    let rounds = snapshots.iter().map(|look| look["round"].as_u64());
+    assert!(rounds.is_sorted_by(|one, next| one < next));
 }
 
 #[test]
@@ -463,8 +466,7 @@ fn a_hostile_page_of_a_living_process_ends_in_an_answer() {
     };
     let shows = |page: &mut Vec<u8>| {
         seal(page);
-        fs::write(&path, &page).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        write_page(&path, page);
         ["--once", "--json", "--prometheus"].map(|how| {
             // One snapshot of each kind; JSON needs `--once` to end by itself.
             let args = [path.to_str().unwrap(), how, "--once"];
@@ -526,8 +528,7 @@ fn a_directory_full_of_strange_pages_is_listed_all_the_same() {
         page[16..20].copy_from_slice(&pid.to_le_bytes());
         seal(&mut page);
         let path = place.path().join(format!("afterwork-{pid}"));
-        fs::write(&path, &page).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        write_page(&path, &page);
     }
     let socket = place.path().join("afterwork-7");
     let _socket = std::os::unix::net::UnixListener::bind(socket).unwrap();
@@ -540,8 +541,7 @@ fn a_directory_full_of_strange_pages_is_listed_all_the_same() {
     good(&["--directory", directory, "--prometheus"]);
     // The page of a living process stays when the others are removed.
     let live = place.path().join(format!("afterwork-{}", busy.pid()));
-    fs::write(&live, &honest).unwrap();
-    fs::set_permissions(&live, fs::Permissions::from_mode(0o600)).unwrap();
+    write_page(&live, &honest);
     let gone = good(&["--directory", directory, "--prune"]);
     assert_eq!(gone.lines().count(), 200, "{gone}");
     assert!(gone.lines().all(|line| line.starts_with("removed ")) && live.exists());
@@ -565,8 +565,7 @@ fn every_page_that_does_not_answer_is_listed() {
             nth => format!("afterwork-{}.{nth}", busy.pid()),
         };
         let path = place.path().join(name);
-        fs::write(&path, &honest).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        write_page(&path, &honest);
     }
     let list = good(&["--directory", place.path().to_str().unwrap()]);
     assert_eq!(list.matches("does not answer").count(), 16, "{list}");
@@ -581,13 +580,8 @@ fn demo_publishes_itself_and_ends_on_request() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
-    assert!(
-        lines
-            .next()
-            .unwrap()
-            .unwrap()
-            .contains(&demo.id().to_string())
-    );
+    let said = lines.next().unwrap().unwrap();
+    assert!(said.contains(&demo.id().to_string()));
     let shown = good(&[&demo.id().to_string(), "--once"]);
     let exported =
         || serde_json::from_str(&good(&[&demo.id().to_string(), "--once", "--json"])).unwrap();

@@ -57,6 +57,15 @@ pub fn in_child(body: impl FnOnce()) -> (ExitStatus, String) {
     (ExitStatus::from_raw(status), text)
 }
 
+/// Calls `body` in a child, which must succeed. Returns the child's stderr.
+#[track_caller]
+#[allow(dead_code, reason = "not every test has such a child")]
+pub fn succeeds_in_child(body: impl FnOnce()) -> String {
+    let (status, output) = in_child(body);
+    assert!(status.success(), "{status} {output}");
+    output
+}
+
 /// Starts a thread without the lock of the standard library, which a child may find taken.
 pub fn spawn(body: impl FnOnce() + Send + 'static) -> sync::thread::JoinHandle {
     sync::thread::spawn("test", body).unwrap()

@@ -40,8 +40,7 @@ pub fn warm_up() {
 
 /// Starts a reader that reads once, after the earlier sections of `before`.
 pub fn reader(versions: &Arc<Versions>, before: fn()) -> JoinHandle<()> {
-    let versions = versions.clone();
-    spawn(move || {
+    spawn_with(versions.clone(), move |versions| {
         before();
         let guard = rcu::read();
         versions.read();
@@ -99,8 +98,7 @@ fn answer_counts_as_a_quiescent_state() {
     bounded(3, || {
         rcu::synchronize();
         let versions = Arc::new(Versions::default());
-        let theirs = versions.clone();
-        let reader = spawn(move || {
+        let reader = spawn_with(versions.clone(), move |theirs| {
             warm_up();
             for _ in 0..2 {
                 let guard = rcu::read();
@@ -138,14 +136,11 @@ fn a_cookie() {
         rcu::synchronize();
         theirs.free();
     });
-    let reader = spawn({
-        let both = both.clone();
-        move || {
-            warm_up();
-            let guard = rcu::read();
-            both.iter().for_each(|versions| versions.read());
-            drop(guard);
-        }
+    let reader = spawn_with(both.clone(), move |both| {
+        warm_up();
+        let guard = rcu::read();
+        both.iter().for_each(|versions| versions.read());
+        drop(guard);
     });
     both[1].remove();
     let cookie = rcu::get_state();
@@ -165,9 +160,7 @@ models! {
 fn two_updaters() {
     warm_up();
     let updaters = [(), ()].map(|()| spawn(rcu::synchronize));
-    for updater in updaters {
-        updater.join().unwrap();
-    }
+    updaters.into_iter().for_each(|it| it.join().unwrap());
 }
 
 models! {
@@ -193,8 +186,9 @@ fn threads_start_and_exit() {
 
 fn a_slot_that_another_thread_takes() {
     let seat = Arc::new(Seat::left());
-    let theirs = seat.clone();
-    let reader = spawn(move || assert!(theirs.read() && theirs.is_open_of_mine()));
+    let reader = spawn_with(seat.clone(), move |theirs| {
+        assert!(theirs.read() && theirs.is_open_of_mine())
+    });
     assert!(
         !seat.is_open_of_mine(),
         "would end the section of another thread"
@@ -311,13 +305,10 @@ models! {
 /// One thread takes both spare bags and returns the first; another takes one at the same time.
 fn spare_bags() {
     let stock = Arc::new(model::Stock::new());
-    let other = spawn({
-        let stock = stock.clone();
-        move || {
-            let (first, second) = (stock.take(), stock.take());
-            first.into_iter().for_each(|it| stock.give(it));
-            second
-        }
+    let other = spawn_with(stock.clone(), move |stock| {
+        let (first, second) = (stock.take(), stock.take());
+        first.into_iter().for_each(|it| stock.give(it));
+        second
     });
     let mut taken: Vec<usize> = stock.take().into_iter().collect();
     taken.extend(other.join().unwrap());
@@ -360,12 +351,9 @@ fn a_barrier() {
         let run = run.clone();
         move || run[0].set(1)
     });
-    let sweeper = spawn({
-        let stop = stop.clone();
-        move || {
-            while !stop.load(Ordering::Relaxed) {
-                model::sweep_when_wanted();
-            }
+    let sweeper = spawn_with(stop.clone(), move |stop| {
+        while !stop.load(Ordering::Relaxed) {
+            model::sweep_when_wanted();
         }
     });
     rcu::call({
@@ -388,8 +376,7 @@ models! {
 /// A grace period of another thread completes a cookie, although no thread reads.
 fn a_cookie_and_a_synchronize() {
     let is_made = Arc::new(AtomicBool::new(false));
-    let made = is_made.clone();
-    let owner = spawn(move || {
+    let owner = spawn_with(is_made.clone(), move |made| {
         let cookie = rcu::get_state();
         made.store(true, Ordering::Release);
         cookie

@@ -35,8 +35,9 @@ fn read(cell: &Cell) -> u32 {
 /// This thread replaces the value and waits for a grace period while another thread reads.
 fn replaced() {
     let cell = cell();
-    let theirs = cell.clone();
-    spawn(move || assert!(matches!(read(&theirs), 1 | 2)));
+    spawn_with(cell.clone(), move |theirs| {
+        assert!(matches!(read(&theirs), 1 | 2))
+    });
     drop(cell.replace_sync(Version::new(2)));
 }
 

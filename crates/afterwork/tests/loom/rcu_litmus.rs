@@ -7,8 +7,7 @@ use crate::support::*;
 fn beside(body: fn(&Versions)) {
     rcu::synchronize();
     let versions = Arc::new(Versions::default());
-    let theirs = versions.clone();
-    let reader = spawn(move || {
+    let reader = spawn_with(versions.clone(), move |theirs| {
         warm_up();
         body(&theirs);
     });
@@ -24,13 +23,13 @@ fn removed_by_another(before: fn()) {
     let versions = Arc::new(Versions::default());
     let is_removed = Arc::new(AtomicBool::new(false));
     let reader = reader(&versions, before);
-    let remover = spawn({
-        let (versions, is_removed) = (versions.clone(), is_removed.clone());
-        move || {
+    let remover = spawn_with(
+        (versions.clone(), is_removed.clone()),
+        move |(versions, is_removed)| {
             versions.remove();
             is_removed.store(true, Ordering::Release);
-        }
-    });
+        },
+    );
     if is_removed.load(Ordering::Acquire) {
         rcu::synchronize();
         versions.free();
@@ -45,14 +44,14 @@ fn cookie_of_another(before: fn()) {
     let versions = Arc::new(Versions::default());
     let noted = Arc::new(Mutex::new(None));
     let reader = reader(&versions, before);
-    let remover = spawn({
-        let (versions, noted) = (versions.clone(), noted.clone());
-        move || {
+    let remover = spawn_with(
+        (versions.clone(), noted.clone()),
+        move |(versions, noted)| {
             versions.remove();
             let cookie = rcu::get_state();
             *noted.lock().unwrap() = Some(cookie);
-        }
-    });
+        },
+    );
     let cookie: Option<rcu::GpCookie> = *noted.lock().unwrap();
     if let Some(cookie) = cookie {
         if !rcu::poll_state(cookie) {

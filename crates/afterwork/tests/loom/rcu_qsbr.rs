@@ -16,8 +16,9 @@ fn replace(body: fn(&mut Reader, &Versions)) {
 }
 
 fn reader(versions: &Arc<Versions>, body: fn(&mut Reader, &Versions)) -> JoinHandle<()> {
-    let versions = versions.clone();
-    spawn(move || body(&mut Reader::new(), &versions))
+    spawn_with(versions.clone(), move |versions| {
+        body(&mut Reader::new(), &versions)
+    })
 }
 
 fn reports() {
@@ -57,14 +58,11 @@ fn reports_inside_a_section() {
 fn reports_until_stopped() {
     rcu::synchronize();
     let is_stopped = Arc::new(AtomicBool::new(false));
-    let reader = spawn({
-        let is_stopped = is_stopped.clone();
-        move || {
-            let mut reader = Reader::new();
-            while !is_stopped.load(Ordering::Relaxed) {
-                reader.quiescent();
-                thread::yield_now();
-            }
+    let reader = spawn_with(is_stopped.clone(), move |is_stopped| {
+        let mut reader = Reader::new();
+        while !is_stopped.load(Ordering::Relaxed) {
+            reader.quiescent();
+            thread::yield_now();
         }
     });
     rcu::synchronize();

@@ -76,6 +76,14 @@ pub fn spawn<R: 'static>(body: impl FnOnce() -> R + 'static) -> loom::thread::Jo
     loom::thread::spawn(body)
 }
 
+/// Calls `body` on another thread with what it shares with this one.
+pub fn spawn_with<S: 'static, R: 'static>(
+    shared: S,
+    body: impl FnOnce(S) -> R + 'static,
+) -> loom::thread::JoinHandle<R> {
+    spawn(|| body(shared))
+}
+
 /// Drops a queue at the end of a model, without exploring its destruction.
 pub fn wind_up(queue: Workqueue) {
     loom::stop_exploring();

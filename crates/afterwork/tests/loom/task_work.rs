@@ -115,9 +115,7 @@ fn two_kinds_of_sleep() {
         mailbox.wait(1).unwrap();
         mailbox.try_recv().unwrap();
     }
-    for thread in threads {
-        drop(thread.join().unwrap());
-    }
+    threads.into_iter().for_each(|it| drop(it.join().unwrap()));
 }
 
 models! {
@@ -150,9 +148,7 @@ fn a_task_receives() {
             parker.park();
         }
     }
-    for thread in threads {
-        drop(thread.join().unwrap());
-    }
+    threads.into_iter().for_each(|it| drop(it.join().unwrap()));
 }
 
 models! {
@@ -281,12 +277,11 @@ fn one_poster_of_three_threads() {
     poster.post_lazy(0).unwrap();
     assert_eq!(mailbox.try_recv(), Ok(0));
     let threads = [1, 2].map(|number| {
-        let poster = poster.clone();
-        spawn(move || poster.post_lazy(number).unwrap())
+        spawn_with(poster.clone(), move |poster| {
+            poster.post_lazy(number).unwrap()
+        })
     });
-    for thread in threads {
-        thread.join().unwrap();
-    }
+    threads.into_iter().for_each(|it| it.join().unwrap());
     assert_eq!(mailbox.drain(9).sum::<usize>(), 3);
 }
 

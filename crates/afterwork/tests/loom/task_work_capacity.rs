@@ -57,9 +57,7 @@ fn two_wait() {
     });
     let sum: usize = (0..3).map(|_| receive(&mut mailbox)).sum();
     assert_eq!(sum, 3);
-    for sender in senders {
-        sender.join().unwrap();
-    }
+    senders.into_iter().for_each(|it| it.join().unwrap());
 }
 
 models! {
@@ -223,8 +221,7 @@ fn answer_is_recalled_or_dropped_with_its_caller() {
     bounded(3, || {
         let (to, reply) = afterwork::mailbox::reply();
         let token = std::sync::Arc::new(());
-        let theirs = token.clone();
-        let owner = spawn(move || drop(to.reply(theirs)));
+        let owner = spawn_with(token.clone(), move |theirs| drop(to.reply(theirs)));
         drop(reply);
         owner.join().unwrap();
         assert_eq!(std::sync::Arc::strong_count(&token), 1);

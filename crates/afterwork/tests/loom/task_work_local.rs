@@ -64,8 +64,7 @@ fn two_wake() {
     let flags: [Arc<AtomicBool>; 2] = Default::default();
     let (handle, waker) = lured(&mut owner, flags.clone());
     let threads = flags.map(|flag| {
-        let waker = waker.clone();
-        spawn(move || {
+        spawn_with(waker.clone(), move |waker| {
             flag.store(true, Ordering::Relaxed);
             waker.wake();
         })
@@ -73,9 +72,7 @@ fn two_wake() {
     drop(waker);
     serve(&mut owner);
     assert!(is_ready(handle));
-    for thread in threads {
-        thread.join().unwrap();
-    }
+    threads.into_iter().for_each(|it| it.join().unwrap());
 }
 
 models! {

@@ -13,10 +13,7 @@ fn item_races_with_a_change() {
             nr_runs.fetch_add(1, Ordering::Relaxed);
         }
     });
-    let enqueuer = spawn({
-        let queue = queue.clone();
-        move || assert!(queue.enqueue(&work))
-    });
+    let enqueuer = spawn_with(queue.clone(), move |queue| assert!(queue.enqueue(&work)));
     queue.set_attrs(|attrs| attrs.nice = 5).unwrap();
     enqueuer.join().unwrap();
     loom::stop_exploring();

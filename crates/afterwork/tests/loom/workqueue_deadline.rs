@@ -64,9 +64,8 @@ fn expires_while_awaited() {
         Pin::new(handle).poll(&mut Context::from_waker(&waker))
     };
     assert!(poll(&mut handle, &first).is_pending());
-    let firing = spawn({
-        let machine = machine.clone();
-        move || machine.fire_timers(2 * LATER)
+    let firing = spawn_with(machine.clone(), move |machine| {
+        machine.fire_timers(2 * LATER)
     });
     match poll(&mut handle, &last) {
         Poll::Ready(outcome) => {

@@ -26,9 +26,8 @@ fn fire_during<R>(
     check: impl FnOnce(R, &DelayedWork, &dyn Fn() -> u32),
 ) {
     assert!(queue.enqueue_after(&work, SOON));
-    let firing = spawn({
-        let machine = machine.clone();
-        move || machine.fire_timers(2 * SOON)
+    let firing = spawn_with(machine.clone(), move |machine| {
+        machine.fire_timers(2 * SOON)
     });
     let met = meet(&queue, &work);
     firing.join().unwrap();
@@ -92,9 +91,8 @@ models! {
 
 fn disable_races_with_arming() {
     let (machine, queue, work, count) = one_item();
-    let arming = spawn({
-        let (queue, work) = (queue.clone(), work.clone());
-        move || queue.enqueue_after(&work, SOON)
+    let arming = spawn_with((queue.clone(), work.clone()), move |(queue, work)| {
+        queue.enqueue_after(&work, SOON)
     });
     work.disable();
     assert!(!work.is_pending(), "pending although disabled");
@@ -137,10 +135,7 @@ fn mod_races_with_a_reaper() {
     assert!(paused.enqueue_after(&work, Duration::ZERO) && work.cancel());
     assert!(other.enqueue_after(&work, SOON));
     machine.fire_timers(2 * SOON);
-    let reaper = spawn({
-        let machine = machine.clone();
-        move || machine.run_fallback()
-    });
+    let reaper = spawn_with(machine.clone(), move |machine| machine.run_fallback());
     let was_pending = other.reschedule(&work, LATER);
     assert!(work.is_pending(), "it is not due");
     assert!(reaper.join().unwrap(), "a cleanup was queued");

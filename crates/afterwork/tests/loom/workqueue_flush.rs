@@ -38,16 +38,13 @@ fn flush_races_with_a_helper(adopted: bool) {
     if adopted {
         queue.spawn_detached(|| ()).unwrap();
     }
-    let flusher = spawn({
-        let (machine, queue) = (machine.clone(), queue.clone());
-        move || {
-            if adopted {
-                machine.pretend_busy(false);
-                machine.help_out();
-            }
-            queue.flush().unwrap();
-            assert!(done.load(Ordering::Relaxed), "flushed before the run ended");
+    let flusher = spawn_with((machine.clone(), queue.clone()), move |(machine, queue)| {
+        if adopted {
+            machine.pretend_busy(false);
+            machine.help_out();
         }
+        queue.flush().unwrap();
+        assert!(done.load(Ordering::Relaxed), "flushed before the run ended");
     });
     work.flush().unwrap();
     if !adopted {
@@ -76,8 +73,7 @@ fn enqueue_and_flush(queue: &Workqueue, work: &Work, done: Arc<AtomicBool>) -> J
     queue.enqueue(work);
     // The second item is on top, so `work` cannot be taken back.
     queue.spawn_detached(|| ()).unwrap();
-    let queue = queue.clone();
-    spawn(move || {
+    spawn_with(queue.clone(), move |queue| {
         queue.flush().unwrap();
         assert!(done.load(Ordering::Relaxed), "flushed before the run ended");
     })
@@ -153,12 +149,9 @@ fn two_flushes() {
     let ran = [0, 1].map(|_| Arc::new(Plain::default()));
     let [first, second] = ran.clone();
     queue.spawn_detached(move || first.set(1)).unwrap();
-    let other = spawn({
-        let (queue, ran) = (queue.clone(), ran[0].clone());
-        move || {
-            queue.flush().unwrap();
-            assert_eq!(ran.get(), 1);
-        }
+    let other = spawn_with((queue.clone(), ran[0].clone()), move |(queue, ran)| {
+        queue.flush().unwrap();
+        assert_eq!(ran.get(), 1);
     });
     queue.spawn_detached(move || second.set(1)).unwrap();
     queue.flush().unwrap();

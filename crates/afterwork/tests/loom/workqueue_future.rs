@@ -106,12 +106,9 @@ fn wake_races_with_cancel() {
     let shared = Arc::new(Shared::default());
     let mut handle = queue.spawn_async(Lure(shared.clone()));
     let waker = shared.waker();
-    let other = spawn({
-        let shared = shared.clone();
-        move || {
-            shared.ready.store(true, Ordering::Relaxed);
-            waker.wake();
-        }
+    let other = spawn_with(shared.clone(), move |shared| {
+        shared.ready.store(true, Ordering::Relaxed);
+        waker.wake();
     });
     handle.cancel();
     match handle.join() {
@@ -258,12 +255,9 @@ fn wake_races_with_the_end_of_the_queue() {
     let shared = Arc::new(Shared::default());
     drop(queue.spawn_async(Lure(shared.clone())));
     let waker = shared.waker();
-    let waking = spawn({
-        let shared = shared.clone();
-        move || {
-            shared.ready.store(true, Ordering::Relaxed);
-            waker.wake();
-        }
+    let waking = spawn_with(shared.clone(), move |shared| {
+        shared.ready.store(true, Ordering::Relaxed);
+        waker.wake();
     });
     drop(queue);
     assert_eq!(

@@ -35,9 +35,8 @@ models! {
 fn two_enqueuers() {
     let (_machine, queue) = queue(2, false);
     let (work, count) = counting();
-    let other = spawn({
-        let (queue, work) = (queue.clone(), work.clone());
-        move || queue.enqueue(&work)
+    let other = spawn_with((queue.clone(), work.clone()), move |(queue, work)| {
+        queue.enqueue(&work)
     });
     let mine = queue.enqueue(&work);
     let theirs = other.join().unwrap();
@@ -158,9 +157,8 @@ models! {
 fn disable_races_with_enqueue() {
     let (_machine, queue) = queue(1, false);
     let (work, count) = counting();
-    let enqueuer = spawn({
-        let (queue, work) = (queue.clone(), work.clone());
-        move || queue.enqueue(&work)
+    let enqueuer = spawn_with((queue.clone(), work.clone()), move |(queue, work)| {
+        queue.enqueue(&work)
     });
     work.disable_sync();
     assert!(!work.is_pending(), "pending although disabled");

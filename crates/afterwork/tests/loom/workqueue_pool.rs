@@ -20,10 +20,7 @@ fn flush_adopts() {
     let machine = machine(2, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.start_workers(1);
-    let flusher = spawn({
-        let queue = queue.clone();
-        move || queue.flush().unwrap()
-    });
+    let flusher = spawn_with(queue.clone(), move |queue| queue.flush().unwrap());
     let work = Work::new(|| ());
     queue.enqueue(&work);
     work.flush().unwrap();
@@ -38,10 +35,7 @@ fn flush_adopts_urgent() {
     let queue = plain().max_active(1).build_in(machine.registry()).unwrap();
     let urgent = queue.urgent().unwrap();
     machine.start_workers(1);
-    let flusher = spawn({
-        let queue = queue.clone();
-        move || queue.flush().unwrap()
-    });
+    let flusher = spawn_with(queue.clone(), move |queue| queue.flush().unwrap());
     let work = Work::new(|| ());
     urgent.enqueue(&work);
     work.flush().unwrap();
@@ -81,9 +75,8 @@ fn pushed_while_the_monitor_ends() {
     machine.watch();
     assert!(machine.was_notified());
     let work = Work::new(|| ());
-    let producer = spawn({
-        let (queue, work) = (queue.clone(), work.clone());
-        move || queue.enqueue(&work)
+    let producer = spawn_with((queue.clone(), work.clone()), move |(queue, work)| {
+        queue.enqueue(&work)
     });
     machine.tick();
     producer.join().unwrap();

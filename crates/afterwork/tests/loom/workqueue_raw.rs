@@ -150,10 +150,7 @@ models! {
 fn two_enqueuers() {
     let (_machine, queue) = queue(2, false);
     let job = job(count, None);
-    let other = spawn({
-        let queue = queue.clone();
-        move || job.queue(&queue)
-    });
+    let other = spawn_with(queue.clone(), move |queue| job.queue(&queue));
     let mine = job.queue(&queue);
     let theirs = other.join().unwrap();
     assert!(mine || theirs);

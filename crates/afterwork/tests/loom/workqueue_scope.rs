@@ -15,10 +15,7 @@ fn end_races_with_a_panicking_guest() {
             std::panic::resume_unwind(Box::new("an item"));
         }
     });
-    let guest = spawn({
-        let scope = scope.clone();
-        move || scope.visit()
-    });
+    let guest = spawn_with(scope.clone(), move |scope| scope.visit());
     assert!(scope.finish());
     assert_eq!(word.get(), 1);
     word.set(2);
@@ -67,10 +64,7 @@ fn owner_claims_the_item_that_a_worker_starts() {
         let word = word.clone();
         move || word.set(word.get() + 1)
     });
-    let guest = spawn({
-        let pair = pair.clone();
-        move || pair.visit()
-    });
+    let guest = spawn_with(pair.clone(), move |pair| pair.visit());
     pair.finish();
     assert_eq!(word.get(), 1);
     word.set(2);
@@ -102,10 +96,7 @@ fn guest_adds_an_item_for_a_sleeping_owner() {
             gate.pass();
         }
     });
-    let guest = spawn({
-        let scope = scope.clone();
-        move || scope.visit()
-    });
+    let guest = spawn_with(scope.clone(), move |scope| scope.visit());
     started.pass();
     scope.finish();
     guest.join().unwrap();
@@ -132,10 +123,7 @@ fn guest_leaves_items_in_the_list() {
             scope.bring(move || opens.open());
         }
     });
-    let guest = spawn({
-        let scope = scope.clone();
-        move || scope.visit()
-    });
+    let guest = spawn_with(scope.clone(), move |scope| scope.visit());
     started.pass();
     scope.finish();
     guest.join().unwrap();
@@ -153,10 +141,7 @@ models! {
 fn item_is_added_for_a_guest() {
     let scope = OpenScope::new(false);
     let word = Arc::new(Plain::default());
-    let guest = spawn({
-        let scope = scope.clone();
-        move || scope.visit()
-    });
+    let guest = spawn_with(scope.clone(), move |scope| scope.visit());
     word.set(7);
     scope.bring({
         let word = word.clone();
@@ -183,10 +168,7 @@ fn items_in_order() {
             word.set(turn + 1);
         });
     }
-    let guest = spawn({
-        let scope = scope.clone();
-        move || scope.visit()
-    });
+    let guest = spawn_with(scope.clone(), move |scope| scope.visit());
     assert!(!scope.finish());
     assert_eq!(word.get(), 2);
     guest.join().unwrap();
@@ -206,9 +188,8 @@ fn two_threads_share_a_range() {
         let word = &words[at];
         word.set(word.get() + 1);
     };
-    let guest = spawn({
-        let (range, words) = (range.clone(), words.clone());
-        move || range.serve(|at| work(&words, at))
+    let guest = spawn_with((range.clone(), words.clone()), move |(range, words)| {
+        range.serve(|at| work(&words, at))
     });
     range.serve(|at| work(&words, at));
     guest.join().unwrap();

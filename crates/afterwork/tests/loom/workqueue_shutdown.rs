@@ -12,10 +12,7 @@ fn cancel_all_races_with_queueing() {
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.pretend_busy(true);
     let before = queue.spawn(|| ());
-    let other = spawn({
-        let queue = queue.clone();
-        move || queue.spawn(|| 7)
-    });
+    let other = spawn_with(queue.clone(), move |queue| queue.spawn(|| 7));
     let nr_cancelled = queue.cancel_all();
     assert!(before.is_finished(), "it was queued before");
     assert!(is_cancelled(&before.join()));
@@ -115,10 +112,8 @@ fn pause_races_with_a_transferred_seat() {
     queue.pause();
     // A lock, because a resume need not publish this thread's earlier writes.
     let is_paused = Arc::new(Mutex::new(true));
-    let after = queue.spawn({
-        let is_paused = is_paused.clone();
-        move || *is_paused.lock().unwrap()
-    });
+    let seen = is_paused.clone();
+    let after = queue.spawn(move || *seen.lock().unwrap());
     *is_paused.lock().unwrap() = false;
     queue.resume();
     assert!(!after.join().unwrap());
@@ -207,9 +202,8 @@ fn cancel_all_races_with_firing() {
     machine.pretend_busy(true);
     let work = DelayedWork::new(|| unreachable!("cancelled"));
     assert!(queue.enqueue_after(&work, soon));
-    let firing = spawn({
-        let machine = machine.clone();
-        move || machine.fire_timers(2 * soon)
+    let firing = spawn_with(machine.clone(), move |machine| {
+        machine.fire_timers(2 * soon)
     });
     queue.cancel_all();
     assert!(!work.is_pending(), "it was armed before");
@@ -232,9 +226,8 @@ fn destroy_races_with_arming() {
     let queue = plain().build_in(machine.registry()).unwrap();
     let soon = Duration::from_millis(1);
     let work = DelayedWork::new(|| unreachable!("cancelled"));
-    let arming = spawn({
-        let (queue, work) = (queue.clone(), work.clone());
-        move || _ = queue.enqueue_after(&work, soon)
+    let arming = spawn_with((queue.clone(), work.clone()), move |(queue, work)| {
+        _ = queue.enqueue_after(&work, soon)
     });
     queue.destroy().unwrap();
     arming.join().unwrap();

@@ -25,8 +25,9 @@ impl Task {
 }
 
 fn firing(machine: &Arc<Machine>) -> loom::thread::JoinHandle<()> {
-    let machine = machine.clone();
-    spawn(move || machine.fire_timers(2 * SOON))
+    spawn_with(machine.clone(), move |machine| {
+        machine.fire_timers(2 * SOON)
+    })
 }
 
 /// The timer fires while the sleep is polled with another waker.
@@ -116,10 +117,7 @@ fn drop_races_with_the_end_of_a_run() {
         .unwrap();
     machine.fire_timers(2 * SOON);
     machine.pretend_busy(false);
-    let running = spawn({
-        let machine = machine.clone();
-        move || machine.help_out()
-    });
+    let running = spawn_with(machine.clone(), move |machine| machine.help_out());
     drop(ticks);
     running.join().unwrap();
     // No timer holds the closure any more.
@@ -146,10 +144,7 @@ fn cancel_all_races_with_the_end_of_a_run() {
     let ticks = queue.every(SOON, count).unwrap();
     machine.fire_timers(2 * SOON);
     machine.pretend_busy(false);
-    let running = spawn({
-        let machine = machine.clone();
-        move || machine.help_out()
-    });
+    let running = spawn_with(machine.clone(), move |machine| machine.help_out());
     queue.cancel_all();
     running.join().unwrap();
     // The time of the next run has passed long ago.

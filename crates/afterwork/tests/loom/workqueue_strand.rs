@@ -25,13 +25,10 @@ fn two_spawners() {
             state.get()
         }
     };
-    let other = spawn({
-        let strand = strand.clone();
-        move || {
-            strand
-                .spawn_detached(move |state| _ = add(1)(state))
-                .unwrap();
-        }
+    let other = spawn_with(strand.clone(), move |strand| {
+        strand
+            .spawn_detached(move |state| _ = add(1)(state))
+            .unwrap();
     });
     strand
         .spawn_detached(move |state| _ = add(2)(state))
@@ -121,12 +118,9 @@ fn bulk_cancel_races_with_a_run() {
     });
     // The canceller starts last, because loom looks for a conflict only at the last access to a
     // word.
-    let canceller = spawn({
-        let queue = queue.clone();
-        move || {
-            queue.cancel_all();
-            started.load(Ordering::Relaxed)
-        }
+    let canceller = spawn_with(queue.clone(), move |queue| {
+        queue.cancel_all();
+        started.load(Ordering::Relaxed)
     });
     go(&machine);
     machine.pretend_busy(true);
@@ -213,12 +207,9 @@ fn flush_races_with_a_run() {
             })
             .unwrap();
     }
-    let flusher = spawn({
-        let queue = queue.clone();
-        move || {
-            queue.flush().unwrap();
-            assert_eq!(nr_run.load(Ordering::Relaxed), 2, "flushed too early");
-        }
+    let flusher = spawn_with(queue.clone(), move |queue| {
+        queue.flush().unwrap();
+        assert_eq!(nr_run.load(Ordering::Relaxed), 2, "flushed too early");
     });
     go(&machine);
     flusher.join().unwrap();

@@ -4,10 +4,7 @@ use crate::support::*;
 
 fn cancel_races_with_a_waiter() {
     let token = CancellationToken::new();
-    let canceller = spawn({
-        let token = token.clone();
-        move || token.cancel()
-    });
+    let canceller = spawn_with(token.clone(), move |token| token.cancel());
     block_on(token.cancelled());
     canceller.join().unwrap();
 }
@@ -22,10 +19,7 @@ models! {
 fn child_is_cancelled_whenever_it_is_created() {
     exhaustive(|| {
         let token = CancellationToken::new();
-        let canceller = spawn({
-            let token = token.clone();
-            move || token.cancel()
-        });
+        let canceller = spawn_with(token.clone(), move |token| token.cancel());
         let child = token.child();
         drop(token.child());
         canceller.join().unwrap();

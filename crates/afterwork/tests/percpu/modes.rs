@@ -116,22 +116,14 @@ fn owner_that_did_not_park_is_reported() {
 fn a_slot_has_one_owner() {
     in_every_mode(|slots| {
         let owner = slots.attach(cpu(0)).unwrap();
-        assert_eq!(
-            slots.attach(cpu(0)).unwrap_err(),
-            AttachError::Owned(cpu(0))
-        );
+        let refused = |cpu| slots.attach(cpu).unwrap_err();
+        assert_eq!(refused(cpu(0)), AttachError::Owned(cpu(0)));
         let parked = owner.park();
-        assert_eq!(
-            slots.attach(cpu(0)).unwrap_err(),
-            AttachError::Owned(cpu(0))
-        );
+        assert_eq!(refused(cpu(0)), AttachError::Owned(cpu(0)));
         drop(parked);
         assert_eq!(slots.attach(cpu(0)).unwrap().cpu(), cpu(0));
         let unknown = cpu(NR_CPUS);
-        assert_eq!(
-            slots.attach(unknown).unwrap_err(),
-            AttachError::NoSuchCpu(unknown)
-        );
+        assert_eq!(refused(unknown), AttachError::NoSuchCpu(unknown));
     });
 }
 
@@ -155,26 +147,24 @@ fn drain_reaches_every_slot_with_any_owner() {
 fn expired_deadline_returns_the_closure() {
     for qpw in [Qpw::Queue, Qpw::OnDemand] {
         let slots = builder(qpw).build(|_| 0u64).unwrap();
-        let (attached, over) = (Barrier::new(2), Barrier::new(2));
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut owner = slots.attach(cpu(1)).unwrap();
-                // The first operation takes a slot that is handed over on demand.
-                owner.with(|_| ());
-                attached.wait();
-                over.wait();
-                owner.poll();
-                assert_eq!(owner.with(|data| *data), 0, "it was taken back");
-            });
-            attached.wait();
+        let calls = || {
             let token = Box::new(7);
             let refused = [Duration::ZERO, Duration::from_millis(1)].map(|deadline| {
                 let result = slots.try_run_on(cpu(1), deadline, |data| *data += *token);
                 matches!(result, Err(NotRun::Busy(_)))
             });
-            over.wait();
             assert_eq!(refused, [true; 2], "{qpw}");
-        });
+        };
+        // The first operation takes a slot that is handed over on demand.
+        beside_owner(
+            &slots,
+            |owner| owner.with(|_| ()),
+            calls,
+            |owner| {
+                owner.poll();
+                assert_eq!(owner.with(|data| *data), 0, "it was taken back");
+            },
+        );
         let taken = slots.try_run_on(cpu(1), Duration::ZERO, |data| *data);
         assert!(matches!(taken, Ok(0)));
         assert!(slots.try_run_on(cpu(77), Duration::ZERO, |_| ()).is_err());
@@ -190,20 +180,14 @@ fn absent_owner_is_bypassed_on_request() {
         if how == Escalate::Quietly && !sync::asym::heavy_quiet() {
             continue;
         }
-        let (attached, over) = (Barrier::new(2), Barrier::new(2));
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                let mut owner = slots.attach(cpu(1)).unwrap();
-                // The slot is biased from the first operation on.
-                owner.with(|data| *data += 1);
-                owner.with(|data| *data += 1);
-                attached.wait();
-                over.wait();
-                assert_eq!(owner.with(|data| *data), 3);
-            });
-            attached.wait();
-            slots.run_on(cpu(1), |data| *data += 1);
-            over.wait();
+        let call = || slots.run_on(cpu(1), |data| *data += 1);
+        // The slot is biased from the first operation on.
+        let operate = |owner: &mut Owner<'_, u64>| {
+            owner.with(|data| *data += 1);
+            owner.with(|data| *data += 1);
+        };
+        beside_owner(&slots, operate, call, |owner| {
+            assert_eq!(owner.with(|data| *data), 3);
         });
     }
 }
@@ -266,16 +250,7 @@ fn work_runs_in_the_order_in_which_it_was_queued() {
 fn nothing_is_queued_onto_an_isolated_cpu() {
     let builder = builder(Qpw::Queue).isolated(&cpus(&[1]));
     let slots = builder.build(|_| 0u64).unwrap();
-    let (attached, over) = (Barrier::new(2), Barrier::new(2));
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut owner = slots.attach(cpu(1)).unwrap();
-            owner.with(|data| *data += 1);
-            attached.wait();
-            // The owner never polls.
-            over.wait();
-        });
-        attached.wait();
+    let calls = || {
         let here = thread::current().id();
         slots.queue_percpu_work(cpu(1), move |data| {
             assert_eq!(thread::current().id(), here);
@@ -283,8 +258,8 @@ fn nothing_is_queued_onto_an_isolated_cpu() {
         });
         slots.flush(cpu(1));
         assert_eq!(slots.run_on(cpu(1), |data| *data), 2);
-        over.wait();
-    });
+    };
+    beside_owner(&slots, |owner| owner.with(|data| *data += 1), calls, |_| ());
     assert_eq!(slots.nr_panics(), 0);
 }
 

@@ -60,10 +60,8 @@ fn call_next_to_a_busy_owner(slots: &PerCpu<u64>, nr_callers: usize) {
     let nr_made = nr_made.load(Ordering::Relaxed);
     println!("{nr_made} calls during {nr_operations} operations");
     assert!(nr_operations < MOST_OPERATIONS, "only {nr_made} calls");
-    assert_eq!(
-        slots.run_on(cpu(1), |data| *data),
-        (nr_callers * NR_CALLS) as u64
-    );
+    let found = slots.run_on(cpu(1), |data| *data);
+    assert_eq!(found, (nr_callers * NR_CALLS) as u64);
 }
 
 #[test]

@@ -65,6 +65,29 @@ pub fn while_owned<T: Send>(slots: &PerCpu<T>, elsewhere: impl FnOnce()) {
     });
 }
 
+/// Runs `elsewhere` while another thread owns the slot of CPU 1, between two calls of that thread.
+/// The owner does not poll, so a call that waits for it would hang.
+pub fn beside_owner<T: Send>(
+    slots: &PerCpu<T>,
+    before: impl FnOnce(&mut Owner<'_, T>) + Send,
+    elsewhere: impl FnOnce(),
+    after: impl FnOnce(&mut Owner<'_, T>) + Send,
+) {
+    let (attached, over) = (Barrier::new(2), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut owner = slots.attach(cpu(1)).unwrap();
+            before(&mut owner);
+            attached.wait();
+            over.wait();
+            after(&mut owner);
+        });
+        attached.wait();
+        elsewhere();
+        over.wait();
+    });
+}
+
 /// Polls until the sender is dropped.
 pub fn serve_until<T>(owner: &mut Owner<'_, T>, receiver: &mpsc::Receiver<()>) {
     while receiver.try_recv() == Err(mpsc::TryRecvError::Empty) {

@@ -138,9 +138,7 @@ fn callers_asleep_next_to_an_owner(qpw: Qpw) {
         owner.poll();
     }
     drop(owner);
-    for caller in callers {
-        caller.join().unwrap();
-    }
+    callers.into_iter().for_each(|it| it.join().unwrap());
     assert_eq!(slots.run_on(cpu, |data| *data), 4);
 }
 

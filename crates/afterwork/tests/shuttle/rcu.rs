@@ -105,9 +105,7 @@ fn versions() {
             (0..NR_UPDATES).for_each(|_| versions.update());
         }));
     }
-    for thread in threads {
-        thread.join().unwrap();
-    }
+    threads.into_iter().for_each(|it| it.join().unwrap());
     rcu::barrier();
     let freed = versions.is_freed.iter();
     let nr_freed = freed.filter(|freed| freed.load(Ordering::Relaxed)).count();

@@ -40,9 +40,7 @@ fn updated() {
             })
         })
         .collect();
-    for thread in threads {
-        thread.join().unwrap();
-    }
+    threads.into_iter().for_each(|it| it.join().unwrap());
     let last = cell.load(&cell.read()).number;
     assert_eq!(last, 6, "an update was lost");
     domain.barrier();

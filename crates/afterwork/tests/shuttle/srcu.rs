@@ -78,9 +78,7 @@ fn versions() {
         versions.domain.synchronize();
         versions.is_freed[old].store(true, Ordering::Relaxed);
     }
-    for reader in readers {
-        reader.join().unwrap();
-    }
+    readers.into_iter().for_each(|it| it.join().unwrap());
     // A guard that no thread dropped would block the barrier.
     versions.travelling.lock().clear();
     versions.domain.barrier();

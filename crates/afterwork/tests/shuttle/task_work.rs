@@ -59,9 +59,7 @@ fn a_thread_owns(backlog: Backlog, keep: usize, nr_urgent: usize) {
         }
     }
     assert_eq!(next, [NR_ITEMS; NR_POSTERS]);
-    threads
-        .into_iter()
-        .for_each(|thread| thread.join().unwrap());
+    threads.into_iter().for_each(|it| it.join().unwrap());
 }
 
 models! {
@@ -103,9 +101,7 @@ fn a_task_owns() {
         }
     }
     assert_eq!(next, [NR_ITEMS; NR_POSTERS]);
-    threads
-        .into_iter()
-        .for_each(|thread| thread.join().unwrap());
+    threads.into_iter().for_each(|it| it.join().unwrap());
 }
 
 #[test]
@@ -186,9 +182,7 @@ fn posters_wait_for_capacity(capacity: usize) {
         mailbox.drain(2).for_each(|item| check(&mut next, item));
     }
     assert_eq!(next[..3], [3; 3]);
-    senders
-        .into_iter()
-        .for_each(|sender| sender.join().unwrap());
+    senders.into_iter().for_each(|it| it.join().unwrap());
 }
 
 #[test]

@@ -23,9 +23,7 @@ fn turns() {
             }
         });
     }
-    for waiter in waiters {
-        waiter.join().unwrap();
-    }
+    waiters.into_iter().for_each(|it| it.join().unwrap());
 }
 
 /// Six parked threads are on a list. Three others remove some under a lock, and wake them later.
@@ -50,9 +48,7 @@ fn collected() {
             wakeq.fire();
         });
     }
-    for thread in parked {
-        thread.join().unwrap();
-    }
+    parked.into_iter().for_each(|it| it.join().unwrap());
 }
 
 models! {

@@ -209,9 +209,7 @@ fn two_seats() {
             })
         })
         .collect();
-    for producer in producers {
-        producer.join().unwrap();
-    }
+    producers.into_iter().for_each(|it| it.join().unwrap());
     drop(queue);
     managed.end(queues);
     assert_eq!(nr_runs.load(Ordering::Relaxed), 36);
@@ -245,9 +243,7 @@ fn flushes() {
             })
         })
         .collect();
-    for producer in producers {
-        producer.join().unwrap();
-    }
+    producers.into_iter().for_each(|it| it.join().unwrap());
     queues.push(queue);
     managed.end(queues);
 }
@@ -420,9 +416,7 @@ fn busy_next_to_idle() {
             }
         })
     });
-    for producer in producers {
-        producer.join().unwrap();
-    }
+    producers.into_iter().for_each(|it| it.join().unwrap());
     // No item of either queue has run yet: the only worker is in the blocker item.
     release.send(()).unwrap();
     managed.end(queues);

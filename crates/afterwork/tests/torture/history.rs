@@ -80,14 +80,12 @@ impl Log {
         let answer = ask();
         let to_ns = now_ns();
         if let Some(act) = act(answer) {
-            self.0.push((
-                item,
-                Event {
-                    act,
-                    from_ns,
-                    to_ns,
-                },
-            ));
+            let event = Event {
+                act,
+                from_ns,
+                to_ns,
+            };
+            self.0.push((item, event));
         }
     }
 }
@@ -174,6 +172,11 @@ impl Act {
             pending: false,
             ..item
         };
+        let disabled_by = |nr_disables| Item {
+            nr_disables,
+            ..item
+        };
+        let run = |executing, item| Item { executing, ..item };
         match self {
             Self::Enqueue(true) if !pending && !disabled => go(DONE, queued),
             Self::Enqueue(false) if pending || disabled => go(DONE, item),
@@ -183,31 +186,13 @@ impl Act {
                 sync,
                 enables,
             } => match progress {
-                0 => go(
-                    1,
-                    Item {
-                        nr_disables: nr_disables + 1,
-                        ..item
-                    },
-                ),
+                0 => go(1, disabled_by(nr_disables + 1)),
                 1 if cancelled == pending => go(if sync { 2 } else { DONE }, taken),
                 2 if !executing => go(if enables { 3 } else { DONE }, item),
-                3 if disabled => go(
-                    DONE,
-                    Item {
-                        nr_disables: nr_disables - 1,
-                        ..item
-                    },
-                ),
+                3 if disabled => go(DONE, disabled_by(nr_disables - 1)),
                 _ => {}
             },
-            Self::Enable if disabled => go(
-                DONE,
-                Item {
-                    nr_disables: nr_disables - 1,
-                    ..item
-                },
-            ),
+            Self::Enable if disabled => go(DONE, disabled_by(nr_disables - 1)),
             Self::Modify {
                 was_pending,
                 refused,
@@ -245,20 +230,8 @@ impl Act {
             Self::Flush(None) if progress == LOOKED | FOR_PENDING && others.cancelling => {
                 go(DONE, item)
             }
-            Self::Start if pending && !executing => go(
-                DONE,
-                Item {
-                    executing: true,
-                    ..taken
-                },
-            ),
-            Self::End if executing => go(
-                DONE,
-                Item {
-                    executing: false,
-                    ..item
-                },
-            ),
+            Self::Start if pending && !executing => go(DONE, run(true, taken)),
+            Self::End if executing => go(DONE, run(false, item)),
             _ => {}
         }
     }

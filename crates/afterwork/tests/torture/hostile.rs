@@ -17,72 +17,60 @@ use afterwork::observe;
 use super::{Dice, FAULT, Planned, fault, options, wander};
 use crate::support::*;
 
-/// An act that can be disabled.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Act {
-    Panic,
-    /// Destructors panic, including those of panic payloads.
-    Bomb,
-    /// Code sleeps for less than a millisecond.
-    Sleep,
-    /// Code queues on other users' queues and queues callbacks.
-    Queue,
-    /// Code waits for other users' work.
-    Wait,
-    /// Code drops the last handle of another user's object.
-    Drop,
-    /// Guards and handles are leaked.
-    Leak,
-    /// The process forks, and the child uses inherited objects.
-    Fork,
-    /// Threads change their CPU.
-    Affinity,
-    /// Bottom-half items misbehave.
-    Bh,
-    /// Timer items, and the values that they capture, misbehave.
-    Timer,
-    /// Handlers of panics and reports, machine sources and executors misbehave.
-    Handler,
-    /// Wakers misbehave.
-    Waker,
-    /// Grace-period callbacks misbehave.
-    Callback,
-    /// Thread-local destructors misbehave.
-    Tls,
-    /// Thread creation fails.
-    Thread,
-    /// `membarrier` fails.
-    Membarrier,
-    /// The creation of eventfds fails.
-    Eventfd,
-    /// Memory mappings fail.
-    Mmap,
-    /// Futex waits return at once.
-    Futex,
+/// Defines the acts with their names.
+macro_rules! acts {
+    ($($(#[$about:meta])* $act:ident = $name:literal,)*) => {
+        /// An act that can be disabled.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Act {
+            $($(#[$about])* $act,)*
+        }
+
+        const ACTS: &[(&str, Act)] = &[$(($name, Act::$act)),*];
+    };
 }
 
-const ACTS: [(&str, Act); 20] = [
-    ("panic", Act::Panic),
-    ("bomb", Act::Bomb),
-    ("sleep", Act::Sleep),
-    ("queue", Act::Queue),
-    ("wait", Act::Wait),
-    ("drop", Act::Drop),
-    ("leak", Act::Leak),
-    ("fork", Act::Fork),
-    ("affinity", Act::Affinity),
-    ("bh", Act::Bh),
-    ("timer", Act::Timer),
-    ("handler", Act::Handler),
-    ("waker", Act::Waker),
-    ("callback", Act::Callback),
-    ("tls", Act::Tls),
-    ("thread", Act::Thread),
-    ("membarrier", Act::Membarrier),
-    ("eventfd", Act::Eventfd),
-    ("mmap", Act::Mmap),
-    ("futex", Act::Futex),
-];
+acts! {
+    Panic = "panic",
+    /// Destructors panic, including those of panic payloads.
+    Bomb = "bomb",
+    /// Code sleeps for less than a millisecond.
+    Sleep = "sleep",
+    /// Code queues on other users' queues and queues callbacks.
+    Queue = "queue",
+    /// Code waits for other users' work.
+    Wait = "wait",
+    /// Code drops the last handle of another user's object.
+    Drop = "drop",
+    /// Guards and handles are leaked.
+    Leak = "leak",
+    /// The process forks, and the child uses inherited objects.
+    Fork = "fork",
+    /// Threads change their CPU.
+    Affinity = "affinity",
+    /// Bottom-half items misbehave.
+    Bh = "bh",
+    /// Timer items, and the values that they capture, misbehave.
+    Timer = "timer",
+    /// Handlers of panics and reports, machine sources and executors misbehave.
+    Handler = "handler",
+    /// Wakers misbehave.
+    Waker = "waker",
+    /// Grace-period callbacks misbehave.
+    Callback = "callback",
+    /// Thread-local destructors misbehave.
+    Tls = "tls",
+    /// Thread creation fails.
+    Thread = "thread",
+    /// `membarrier` fails.
+    Membarrier = "membarrier",
+    /// The creation of eventfds fails.
+    Eventfd = "eventfd",
+    /// Memory mappings fail.
+    Mmap = "mmap",
+    /// Futex waits return at once.
+    Futex = "futex",
+}
 
 /// Maximum number of hidden objects. Most outlive the code that created them.
 const MAX_LOOT: usize = 32;
@@ -393,7 +381,8 @@ pub fn await_rudely<F: Future + Unpin>(mut future: F, dice: &mut Dice) -> F::Out
     }
 }
 
-struct Unpark(thread::Thread);
+/// A waker that unparks a thread.
+pub struct Unpark(pub thread::Thread);
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {

@@ -42,6 +42,28 @@ struct Victim {
 }
 
 impl Victim {
+    /// Queues items that count their run, and then call what `act` returns.
+    fn new<F: FnOnce() + Send + 'static>(
+        queue: Workqueue,
+        nr_items: usize,
+        mut act: impl FnMut() -> F,
+    ) -> Self {
+        let nr_ran = Arc::<AtomicUsize>::default();
+        for _ in 0..nr_items {
+            let (nr_ran, act) = (nr_ran.clone(), act());
+            let item = move || {
+                nr_ran.fetch_add(1, Ordering::Relaxed);
+                act();
+            };
+            queue.spawn_detached(item).unwrap();
+        }
+        Self {
+            queue,
+            nr_items,
+            nr_ran,
+        }
+    }
+
     /// Drops the last handle where the drop waits.
     fn end(self) {
         let (nr_ran, nr_items) = (self.nr_ran.clone(), self.nr_items);
@@ -169,40 +191,19 @@ impl Lair {
             builder.build_in(&self.registry)
         };
         let queue = build_anyhow(build);
-        let (nr_items, nr_ran) = (dice.below(MAX_ITEMS), Arc::<AtomicUsize>::default());
-        for _ in 0..nr_items {
-            let (nr_ran, grenade) = (nr_ran.clone(), Grenade::new(dice));
-            let mut dice = Dice::new(dice.bits());
-            queue
-                .spawn_detached(move || {
-                    nr_ran.fetch_add(1, Ordering::Relaxed);
-                    grenade.check();
-                    misbehave(&mut dice);
-                })
-                .unwrap();
-        }
-        Victim {
-            queue,
-            nr_items,
-            nr_ran,
-        }
+        Victim::new(queue, dice.below(MAX_ITEMS), || {
+            let (grenade, mut dice) = (Grenade::new(dice), Dice::new(dice.bits()));
+            move || {
+                grenade.check();
+                misbehave(&mut dice);
+            }
+        })
     }
 
     /// Creates a victim that ends quickly.
     fn brief_victim(&self, dice: &mut Dice) -> Victim {
         let queue = build_anyhow(|| Workqueue::builder("brief").build_in(&self.registry));
-        let (nr_items, nr_ran) = (dice.below(3), Arc::<AtomicUsize>::default());
-        for _ in 0..nr_items {
-            let nr_ran = nr_ran.clone();
-            queue
-                .spawn_detached(move || _ = nr_ran.fetch_add(1, Ordering::Relaxed))
-                .unwrap();
-        }
-        Victim {
-            queue,
-            nr_items,
-            nr_ran,
-        }
+        Victim::new(queue, dice.below(3), || || ())
     }
 
     /// Drops a queue's last handle in a bottom-half item, which must not wait.
@@ -299,11 +300,7 @@ impl Lair {
     }
 
     fn spawn_async(&self, dice: &mut Dice) {
-        let rude = Rude {
-            dice: Dice::new(dice.bits()),
-            nr_polls: dice.below(4),
-            grenade: Grenade::new(dice),
-        };
+        let rude = Rude::new(dice);
         let handle = self.queue.spawn_async(rude);
         match dice.below(3) {
             0 => drop(handle),
@@ -325,11 +322,7 @@ impl Lair {
                 hostile::hide(dice, slept);
             }
             _ => {
-                let rude = Rude {
-                    dice: Dice::new(dice.bits()),
-                    nr_polls: dice.below(4),
-                    grenade: Grenade::new(dice),
-                };
+                let rude = Rude::new(dice);
                 let _ = hostile::await_rudely(self.registry.timeout(span, rude), dice);
             }
         }
@@ -371,11 +364,7 @@ impl Lair {
                 grenade.check();
                 misbehave(&mut own);
             });
-            let rude = Rude {
-                dice: Dice::new(dice.bits()),
-                nr_polls: dice.below(4),
-                grenade: Grenade::new(dice),
-            };
+            let rude = Rude::new(dice);
             set.spawn_async(rude);
         }
         match dice.below(4) {
@@ -533,6 +522,16 @@ struct Rude {
     dice: Dice,
     nr_polls: usize,
     grenade: Grenade,
+}
+
+impl Rude {
+    fn new(dice: &mut Dice) -> Self {
+        Self {
+            dice: Dice::new(dice.bits()),
+            nr_polls: dice.below(4),
+            grenade: Grenade::new(dice),
+        }
+    }
 }
 
 impl Future for Rude {

@@ -14,11 +14,13 @@ mod hostile_task_work;
 mod locals;
 mod support;
 
+use std::future::poll_fn;
+
 use afterwork::mailbox::{
     Closed, Mailbox, PostError, Poster, Reply, ReplyError, ReplyTo, TryRecvError,
 };
 
-use crate::support::*;
+use crate::support::{hostile::Unpark, *};
 
 const NR_POSTERS: usize = 6;
 const MAX_ITEMS: usize = 600;
@@ -255,15 +257,7 @@ fn await_answer(mut reply: Reply<u64>, number: u64, tally: &Tally, dice: &mut Di
             Err(ReplyError::TimedOut) => return,
             answer => answer,
         },
-        2 => {
-            let waker = Waker::from(Arc::new(Unpark(thread::current())));
-            loop {
-                match Pin::new(&mut reply).poll(&mut Context::from_waker(&waker)) {
-                    Poll::Ready(answer) => break answer,
-                    Poll::Pending => thread::park(),
-                }
-            }
-        }
+        2 => block_on(&mut reply),
         _ => reply.wait(),
     };
     let count = match answer {
@@ -406,19 +400,16 @@ fn sleep(mailbox: &mut Mailbox<Item>, dice: &mut Dice) -> Result<(), Closed> {
     }
 }
 
-struct Unpark(thread::Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
+fn as_task(mailbox: &mut Mailbox<Item>, count: usize) -> Result<(), Closed> {
+    block_on(poll_fn(|context| mailbox.poll_ready(context, count)))
 }
 
-fn as_task(mailbox: &mut Mailbox<Item>, count: usize) -> Result<(), Closed> {
+/// Waits for a future with a waker that unparks this thread.
+fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     loop {
-        match mailbox.poll_ready(&mut Context::from_waker(&waker), count) {
-            Poll::Ready(outcome) => return outcome,
+        match Pin::new(&mut future).poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
             Poll::Pending => thread::park(),
         }
     }

@@ -20,22 +20,22 @@ fn crowd(queue: &Workqueue) -> usize {
     gauge.most()
 }
 
-/// Queues `count` items, each of which ends when all are running.
-fn meet(queue: &Workqueue, count: usize) {
-    let all = Arc::new(Barrier::new(count));
-    for _ in 0..count {
-        let all = all.clone();
-        queue.spawn_detached(move || _ = all.wait()).unwrap();
+fn holds_by(scope: AffinityScope) {
+    let registry = registry("64 core");
+    for max in [1, 2, 4] {
+        let most = crowd(&queue("crowd").affinity(scope).max_active(max).on(&registry));
+        assert!(most <= max as usize, "{most} at once, {max} allowed");
     }
 }
 
 #[test]
+fn max_active_holds_in_one_pool() {
+    holds_by(System);
+}
+
+#[test]
 fn max_active_holds_over_all_pools_together() {
-    let registry = registry("64 core");
-    for max in [1, 2, 3] {
-        let most = crowd(&queue("crowd").affinity(Cpu).max_active(max).on(&registry));
-        assert!(most <= max as usize, "{most} at once, {max} allowed");
-    }
+    holds_by(Cpu);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_worker_waits_for_the_seat_of_a_helper() {
         keeps_worker.release();
         wait_until(|| {
             let pool = &registry.pool_stats()[0];
-            pool.nr_idle == pool.nr_workers && queue.stats().nr_inactive > 0
+            pool.nr_idle == pool.nr_workers && waiting(&queue) > 0
         });
         assert_eq!(count.get(), 0);
         plug.release_and_drain(&queue);
@@ -81,23 +81,9 @@ fn a_worker_waits_for_the_seat_of_a_helper() {
 }
 
 #[test]
-fn max_active_holds_in_one_pool() {
-    let registry = registry("64 core");
-    for max in [1, 2, 5] {
-        let most = crowd(
-            &queue("crowd")
-                .affinity(System)
-                .max_active(max)
-                .on(&registry),
-        );
-        assert!(most <= max as usize, "{most} at once, {max} allowed");
-    }
-}
-
-#[test]
 fn as_many_items_as_allowed_run_at_once() {
     let queue = queue("meet").max_active(4).on(&registry("8 core"));
-    meet(&queue, 4);
+    meet_in(&queue, 4);
     queue.drain().unwrap();
 }
 
@@ -108,7 +94,7 @@ fn queues_that_share_a_pool_have_their_own_limits() {
     let all = Arc::new(Barrier::new(queues.len()));
     for queue in &queues {
         let all = all.clone();
-        queue.spawn_detached(move || _ = all.wait()).unwrap();
+        queue.detach(move || _ = all.wait());
     }
     queues.iter().for_each(|queue| queue.drain().unwrap());
     assert_eq!(registry.pool_stats().len(), 1);
@@ -119,7 +105,7 @@ fn raising_max_active_lets_waiting_items_run_at_once() {
     let queue = queue("raise").max_active(1).on(&registry("8 core"));
     let plug = plug_into(&queue);
     let (second, hole) = stopper();
-    queue.spawn_detached(move || hole.sit()).unwrap();
+    queue.detach(move || hole.sit());
     let third = queue.spawn(|| 3);
     assert_eq!(queue.stats().nr_active, 1);
     queue.set_max_active(2).unwrap();
@@ -140,14 +126,12 @@ fn after_max_active_is_lowered_no_item_starts_above_it() {
     let (gauge, early, all_released) = (Gauge::default(), Count::default(), Count::default());
     for _ in 0..200 {
         let (gauge, early, all_released) = (gauge.clone(), early.clone(), all_released.clone());
-        queue
-            .spawn_detached(move || {
-                if all_released.get() == 0 {
-                    early.add();
-                }
-                gauge.within(thread::yield_now);
-            })
-            .unwrap();
+        queue.detach(move || {
+            if all_released.get() == 0 {
+                early.add();
+            }
+            gauge.within(thread::yield_now);
+        });
     }
     plugs[1..].iter().for_each(Plug::release);
     // Three seats are released, or kept against the rule.
@@ -207,7 +191,7 @@ fn most_at_once(queue: &Workqueue, nr_cpus: u32, expected: usize) {
     let released = Arc::new(Mutex::new(released));
     let spawn = |i| {
         let (entered, released) = (entered.clone(), released.clone());
-        queue.task().on_cpu(CpuId::new(i / 4)).spawn(move || {
+        on_cpu(queue, i / 4).spawn(move || {
             entered.send(()).unwrap();
             let _ = released.lock().unwrap().recv();
         })
@@ -264,15 +248,10 @@ fn pools_that_wait_for_a_seat_take_turns() {
     let queue = queue("turns").affinity(Cpu).help(false);
     let queue = queue.max_active(1).on(&registry);
     let (plug, hole) = stopper();
-    drop(queue.task().on_cpu(CpuId::new(0)).spawn(move || hole.sit()));
+    drop(on_cpu(&queue, 0).spawn(move || hole.sit()));
     plug.wait_until_stuck();
     let log = Log::default();
-    let spawn = |i| {
-        queue
-            .task()
-            .on_cpu(CpuId::new(1 + i % 3))
-            .spawn(log.note(i % 3))
-    };
+    let spawn = |i| on_cpu(&queue, 1 + i % 3).spawn(log.note(i % 3));
     let handles: Vec<_> = (0..3 * 4u32).map(spawn).collect();
     // All three pools wait for the seat, and their workers park.
     wait_until(|| {
@@ -300,7 +279,7 @@ fn nothing_starts_after_a_pause_on_a_seat_from_before_it() {
         queue.pause();
         let before = queue.spawn(|| ());
         // A worker that reaches the next item has already put the pwq into the wait queue.
-        other.spawn_detached(move || hole.sit()).unwrap();
+        other.detach(move || hole.sit());
         plug.wait_until_stuck();
         queue.resume();
         queue.pause();
@@ -326,13 +305,13 @@ fn taken_with_a_seat(nr: usize) -> usize {
     let queue = queue("seats").help(false).max_active(4).on(&registry);
     let (plug, hole) = stopper();
     queue.pause();
-    queue.spawn_detached(move || hole.sit()).unwrap();
-    (1..nr).for_each(|_| queue.spawn_detached(|| ()).unwrap());
+    queue.detach(move || hole.sit());
+    (1..nr).for_each(|_| queue.detach(|| ()));
     // When this item runs, the worker has already set the others aside.
     other.spawn(|| ()).join().unwrap();
     queue.resume();
     plug.wait_until_stuck();
-    let nr_left = queue.stats().nr_inactive;
+    let nr_left = waiting(&queue);
     plug.release_and_drain(&queue);
     nr - nr_left
 }
@@ -361,9 +340,7 @@ fn waits_for_a_seat<F: FnOnce() + Send>(
     let act = prepare(&queue, flushes);
     let (plug, hole) = stopper();
     let inside = gauge.clone();
-    queue
-        .spawn_detached(move || inside.within(|| hole.sit()))
-        .unwrap();
+    queue.detach(move || inside.within(|| hole.sit()));
     plug.wait_until_stuck();
     thread::scope(|scope| {
         let acting = scope.spawn(act);
@@ -379,7 +356,7 @@ fn an_item_awaited_by_a_cancelled_closure_takes_a_seat() {
     waits_for_a_seat(|queue, flushes| {
         let queue = queue.clone();
         move || {
-            queue.spawn_detached(move || drop(flushes)).unwrap();
+            queue.detach(move || drop(flushes));
             assert_eq!(queue.cancel_all(), 1);
         }
     });
@@ -406,21 +383,10 @@ fn a_run_lends_its_seat_to_an_item_of_another_cpu() {
     let queue = queue("lent").affinity(Cpu).max_active(1);
     let queue = queue.max_active_scope(MaxActiveScope::Cpu).alone();
     let (plug, hole) = stopper();
-    drop(queue.task().on_cpu(CpuId::new(1)).spawn(move || hole.sit()));
+    drop(on_cpu(&queue, 1).spawn(move || hole.sit()));
     plug.wait_until_stuck();
     let own = queue.clone();
-    let joins = move || {
-        own.task()
-            .on_cpu(CpuId::new(1))
-            .spawn(|| ())
-            .join()
-            .unwrap()
-    };
-    queue
-        .task()
-        .on_cpu(CpuId::new(0))
-        .spawn(joins)
-        .join()
-        .unwrap();
+    let joins = move || on_cpu(&own, 1).spawn(|| ()).join().unwrap();
+    on_cpu(&queue, 0).spawn(joins).join().unwrap();
     plug.release_and_drain(&queue);
 }

@@ -29,7 +29,7 @@ fn a_capacity_is_checked_when_the_queue_is_built() {
         assert!(error.to_string().contains("capacity"));
         assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidInput);
     }
-    let sizes = |queue: Workqueue| (queue.report().capacity, queue.report().free_capacity);
+    let sizes = |queue: Workqueue| (queue.report().capacity, free(&queue));
     let largest = queue("largest").capacity(MAX_CAPACITY).on(&registry);
     assert_eq!(sizes(largest), (Some(MAX_CAPACITY), Some(MAX_CAPACITY)));
     assert_eq!(sizes(queue("open").on(&registry)), (None, None));
@@ -48,14 +48,11 @@ fn full_queue_returns_the_work() {
     assert_eq!(lives.alive(), 1);
     full.into_inner()();
     lives.all_dropped(1);
-    assert_eq!(
-        (queue.report().free_capacity, queue.stats().nr_inactive),
-        (Some(0), 2)
-    );
+    assert_eq!((free(&queue), waiting(&queue)), (Some(0), 2));
     assert_eq!(queue.stats().refused, 1);
     queue.resume();
     assert_eq!((first.join().unwrap(), second.join().unwrap()), (1, 2));
-    assert_eq!(queue.report().free_capacity, Some(2));
+    assert_eq!(free(&queue), Some(2));
 }
 
 #[test]
@@ -82,16 +79,16 @@ fn each_kind_of_item_releases_its_permit_when_it_starts() {
     for _ in 0..100 {
         queue.pause();
         let handle = queue.spawn(count.adder());
-        queue.spawn_detached(count.adder()).unwrap();
+        queue.detach(count.adder());
         let add = count.adder();
         let future = queue.spawn_async(async move { add() });
-        assert_eq!(queue.report().free_capacity, Some(0));
+        assert_eq!(free(&queue), Some(0));
         assert!(queue.task().try_reserve().is_none());
         queue.resume();
         handle.join().unwrap();
         future.join().unwrap();
         queue.flush().unwrap();
-        assert_eq!(queue.report().free_capacity, Some(3));
+        assert_eq!(free(&queue), Some(3));
     }
     assert_eq!(count.get(), 300);
 }
@@ -107,18 +104,18 @@ fn a_reusable_item_releases_its_permit_at_start_and_cancel() {
         let full = queue.try_enqueue(&other);
         assert!(full.is_err_and(|error| error.is_full()));
         assert!(work.cancel());
-        assert_eq!(queue.report().free_capacity, Some(1));
+        assert_eq!(free(&queue), Some(1));
         // Its tombstone is still in the list.
         assert_eq!(queue.try_enqueue(&work), Ok(true));
-        assert_eq!(queue.report().free_capacity, Some(0));
+        assert_eq!(free(&queue), Some(0));
         queue.resume();
         work.flush().unwrap();
         queue.pause();
-        assert_eq!(queue.report().free_capacity, Some(1));
+        assert_eq!(free(&queue), Some(1));
     }
     work.disable();
     assert_eq!(queue.try_enqueue(&work), Ok(false), "disabled");
-    assert_eq!(queue.report().free_capacity, Some(1));
+    assert_eq!(free(&queue), Some(1));
     assert_eq!(count.get(), 10);
 }
 
@@ -129,10 +126,7 @@ fn a_permit_moves_with_an_item_from_queue_to_queue() {
     for _ in 0..10 {
         for (to, from) in [(&one, &other), (&other, &one)] {
             assert_eq!(to.try_enqueue(&work), Ok(true));
-            assert_eq!(
-                (to.report().free_capacity, from.report().free_capacity),
-                (Some(0), Some(1))
-            );
+            assert_eq!((free(to), free(from)), (Some(0), Some(1)));
             work.cancel();
         }
     }
@@ -145,22 +139,21 @@ fn a_cancelled_future_frees_its_capacity_at_once() {
     let queue = paused(1);
     for _ in 0..10 {
         let mut handle = queue.spawn_async(async {});
-        assert_eq!(queue.report().free_capacity, Some(0));
+        assert_eq!(free(&queue), Some(0));
         assert!(handle.cancel() && !handle.cancel());
-        assert_eq!(queue.report().free_capacity, Some(1), "once");
+        assert_eq!(free(&queue), Some(1), "once");
         assert!(is_cancelled(handle.join()));
     }
-    let mut canceller = afterwork::workqueue::CancelHandle::default();
-    let _handle = queue.task().cancel_handle(&mut canceller).spawn(|| ());
-    assert_eq!(queue.report().free_capacity, Some(0));
+    let (_handle, canceller) = cancellable(&queue, |task| task.spawn(|| ()));
+    assert_eq!(free(&queue), Some(0));
     assert!(canceller.cancel() && !canceller.cancel());
-    assert_eq!(queue.report().free_capacity, Some(1), "once");
+    assert_eq!(free(&queue), Some(1), "once");
     drop(queue.spawn_async(async {}).cancel_on_drop());
-    assert_eq!(queue.report().free_capacity, Some(1));
+    assert_eq!(free(&queue), Some(1));
     let mut set = TaskSet::new(&queue);
     set.spawn_async(async {});
     set.cancel_all();
-    assert_eq!(queue.report().free_capacity, Some(1));
+    assert_eq!(free(&queue), Some(1));
     // A waiting thread gets the permit that a cancelled future releases.
     let mut full = queue.spawn_async(async {});
     let waiter = beside(&queue, |queue| {
@@ -173,15 +166,15 @@ fn a_cancelled_future_frees_its_capacity_at_once() {
     });
     assert!(full.cancel());
     let waiter = waiter.join().unwrap();
-    assert_eq!(queue.report().free_capacity, Some(0));
+    assert_eq!(free(&queue), Some(0));
     queue.resume();
     assert_eq!(waiter.join().unwrap(), 7);
     // A future that was polled holds no capacity.
     queue.flush().unwrap();
     let mut polled = queue.spawn_async(pending::<()>());
-    wait_until(|| queue.report().free_capacity == Some(1));
+    wait_until(|| free(&queue) == Some(1));
     assert!(polled.cancel());
-    assert_eq!(queue.report().free_capacity, Some(1));
+    assert_eq!(free(&queue), Some(1));
     assert_eq!(set.results().count(), 1);
 }
 
@@ -191,12 +184,12 @@ fn a_cancelled_closure_releases_its_permit() {
         let queue = builder.capacity(1).paused();
         for _ in 0..200 {
             assert!(queue.try_spawn(|| ()).unwrap().cancel());
-            assert_eq!(queue.report().free_capacity, Some(1));
+            assert_eq!(free(&queue), Some(1));
         }
         let dropped = queue.try_spawn(|| ()).unwrap().cancel_on_drop();
-        assert_eq!(queue.report().free_capacity, Some(0));
+        assert_eq!(free(&queue), Some(0));
         drop(dropped);
-        assert_eq!(queue.report().free_capacity, Some(1));
+        assert_eq!(free(&queue), Some(1));
         queue.resume();
     }
 }
@@ -206,35 +199,26 @@ fn a_joiner_that_helps_releases_a_permit() {
     let queue = queue("help").capacity(1).help(true).alone();
     for _ in 0..100 {
         queue.try_spawn(|| ()).unwrap().join().unwrap();
-        assert_eq!(queue.report().free_capacity, Some(1));
+        assert_eq!(free(&queue), Some(1));
     }
 }
 
 #[test]
 fn items_outside_the_capacity_are_never_rejected() {
     let queue = paused(1);
-    queue.spawn_detached(|| ()).unwrap();
+    queue.detach(|| ());
     let count = Count::default();
     let works: Vec<_> = (0..5).map(|_| counting(&count)).collect();
     assert!(queue.enqueue(&works[0]));
     assert_eq!(queue.enqueue_all(&works[1..]), 4);
-    assert_eq!(
-        (queue.report().free_capacity, queue.stats().nr_inactive),
-        (Some(0), 6)
-    );
+    assert_eq!((free(&queue), waiting(&queue)), (Some(0), 6));
     queue.resume();
     queue.flush().unwrap();
-    assert_eq!(
-        (
-            count.get(),
-            queue.report().free_capacity,
-            queue.stats().nr_inactive
-        ),
-        (5, Some(1), 0)
-    );
+    let found = (count.get(), free(&queue), waiting(&queue));
+    assert_eq!(found, (5, Some(1), 0));
     let mut parts = [0; 8];
     queue.pause();
-    queue.spawn_detached(|| ()).unwrap();
+    queue.detach(|| ());
     queue.scope(|scope| {
         parts
             .iter_mut()
@@ -247,7 +231,7 @@ fn items_outside_the_capacity_are_never_rejected() {
 #[test]
 fn waiters_get_permits_in_the_order_of_arrival() {
     let queue = paused(1);
-    queue.spawn_detached(|| ()).unwrap();
+    queue.detach(|| ());
     let wakes: Vec<_> = (0..4).map(|_| counting_waker()).collect();
     let rings = |i: usize| wakes[i].1.get();
     let mut waits: Vec<_> = wakes.iter().map(|_| queue.task().reserve()).collect();
@@ -266,13 +250,13 @@ fn waiters_get_permits_in_the_order_of_arrival() {
     wait_until(|| rings(2) == 1);
     assert_eq!([1, 3].map(rings), [0, 0]);
     let permit = poll(&mut waits[0], &wakes[2].0).expect("it has a permit");
-    assert_eq!(queue.report().free_capacity, Some(0));
+    assert_eq!(free(&queue), Some(0));
     drop(permit);
     wait_until(|| rings(3) == 1);
     let permit = poll(&mut waits[1], &wakes[3].0).unwrap();
     assert_eq!(permit.spawn(|| 3).join().unwrap(), 3);
     drop(waits);
-    assert_eq!(queue.report().free_capacity, Some(1));
+    assert_eq!(free(&queue), Some(1));
 }
 
 #[test]
@@ -291,13 +275,13 @@ fn all_threads_that_wait_for_a_permit_get_one() {
         })
     });
     queue.drain().unwrap();
-    assert_eq!((count.get(), queue.report().free_capacity), (2000, Some(2)));
+    assert_eq!((count.get(), free(&queue)), (2000, Some(2)));
 }
 
 #[test]
 fn a_wait_for_a_permit_ends_with_its_timeout() {
     let queue = paused(1);
-    queue.spawn_detached(|| ()).unwrap();
+    queue.detach(|| ());
     for timeout in [Duration::ZERO, MS] {
         let waits = queue
             .task()
@@ -312,7 +296,7 @@ fn a_wait_for_a_permit_ends_with_its_timeout() {
     let late = late.try_spawn(|| 7).unwrap();
     assert_eq!(late.join().unwrap(), 7);
     queue.flush().unwrap();
-    assert_eq!(queue.report().free_capacity, Some(1));
+    assert_eq!(free(&queue), Some(1));
 }
 
 #[test]
@@ -358,7 +342,7 @@ fn a_permit_queues_every_kind_and_is_released_if_unused() {
     assert!(queue.task().try_reserve().is_none());
     drop(again);
     assert_eq!(reserve().spawn(|| 1).join().unwrap(), 1);
-    wait_until(|| queue.report().free_capacity == Some(1));
+    wait_until(|| free(&queue) == Some(1));
     let future = reserve().spawn_async(async { 2 });
     assert_eq!(future.join().unwrap(), 2);
     let work = Work::new(|| ());
@@ -366,11 +350,11 @@ fn a_permit_queues_every_kind_and_is_released_if_unused() {
     work.flush().unwrap();
     work.disable();
     assert!(!reserve().enqueue(&work));
-    assert_eq!(queue.report().free_capacity, Some(1));
+    assert_eq!(free(&queue), Some(1));
     let permit = reserve();
     queue.destroy().unwrap();
     assert!(is_closed(permit.try_spawn(|| ())));
-    assert_eq!(queue.report().free_capacity, Some(1));
+    assert_eq!(free(&queue), Some(1));
 }
 
 #[test]
@@ -396,14 +380,12 @@ fn drain_keeps_the_capacity_and_rejects_waiters() {
     let queue = paused(1);
     let (go, may_go) = mpsc::channel::<()>();
     let inner = queue.clone();
-    queue
-        .spawn_detached(move || {
-            may_go.recv().unwrap();
-            // Items that the queue's own items queue have the same bound.
-            drop(inner.try_spawn(|| ()).unwrap());
-            assert!(inner.try_spawn(|| ()).unwrap_err().is_full());
-        })
-        .unwrap();
+    queue.detach(move || {
+        may_go.recv().unwrap();
+        // Items that the queue's own items queue have the same bound.
+        drop(inner.try_spawn(|| ()).unwrap());
+        assert!(inner.try_spawn(|| ()).unwrap_err().is_full());
+    });
     let waiter = beside(&queue, |queue| {
         queue.task().wait_for_capacity().try_spawn(|| ()).map(drop)
     });
@@ -428,16 +410,16 @@ fn drain_keeps_the_capacity_and_rejects_waiters() {
 #[test]
 fn a_queue_without_a_limit_counts_waiting_items() {
     let queue = queue("waits").paused();
-    assert!(queue.stats().nr_inactive == 0);
+    assert!(waiting(&queue) == 0);
     let handles: Vec<_> = (0..50).map(|_| queue.spawn(|| ())).collect();
-    assert_eq!(queue.stats().nr_inactive, 50);
+    assert_eq!(waiting(&queue), 50);
     let mut rest = handles.into_iter();
     assert!(rest.next().unwrap().cancel());
-    assert_eq!(queue.stats().nr_inactive, 49);
+    assert_eq!(waiting(&queue), 49);
     queue.resume();
     rest.for_each(|handle| handle.join().unwrap());
     queue.drain().unwrap();
-    assert_eq!(queue.stats().nr_inactive, 0);
+    assert_eq!(waiting(&queue), 0);
 }
 
 #[test]
@@ -457,10 +439,8 @@ fn a_refusal_becomes_an_io_error() {
     assert_eq!(full.to_string(), "the workqueue is full");
     queue.destroy().unwrap();
     item.join().unwrap();
-    assert_eq!(
-        kind(queue.try_spawn(|| ()).unwrap_err()),
-        io::ErrorKind::BrokenPipe
-    );
+    let found = kind(queue.try_spawn(|| ()).unwrap_err());
+    assert_eq!(found, io::ErrorKind::BrokenPipe);
 }
 
 #[test]
@@ -584,7 +564,7 @@ fn a_permit_passes_tasks_that_end_when_they_are_woken() {
     cancels.join().unwrap();
     // Reapers call the wakers.
     wait_until(|| orphans.iter().all(|it| it.0.lock().unwrap().is_none()));
-    wait_until(|| queue.report().free_capacity == Some(1));
+    wait_until(|| free(queue) == Some(1));
 }
 
 #[test]
@@ -592,7 +572,7 @@ fn the_last_waiter_leaves_as_fast_as_the_first() {
     // This took minutes when each waiter that left walked past all earlier waiters.
     let (queue, item, orphans) = full_with_orphans();
     orphans.iter().rev().for_each(|it| it.clone().wake());
-    assert_eq!(queue.report().free_capacity, Some(0));
+    assert_eq!(free(queue), Some(0));
     queue.resume();
     assert_eq!(item.join().unwrap(), 7);
 }

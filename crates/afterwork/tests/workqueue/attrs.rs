@@ -124,14 +124,12 @@ fn an_ordered_queue_keeps_all_items_in_order_while_it_changes() {
     let (count, log, gauge) = (Count::default(), Log::default(), Gauge::default());
     for i in 0..2000 {
         let (add, note, inside) = (count.adder(), log.note(i), gauge.clone());
-        queue
-            .spawn_detached(move || {
-                inside.within(|| {
-                    note();
-                    add();
-                })
+        queue.detach(move || {
+            inside.within(|| {
+                note();
+                add();
             })
-            .unwrap();
+        });
         if dice.below(10) == 0 {
             let change = |attrs: &mut Attrs| {
                 attrs.nice = dice.below(4) as i8;
@@ -154,9 +152,7 @@ fn a_change_of_an_ordered_queue_drains_it_first() {
     let plug = plug_into(&queue);
     let changed = Count::default();
     let seen = changed.clone();
-    queue
-        .spawn_detached(move || assert_eq!(seen.get(), 0))
-        .unwrap();
+    queue.detach(move || assert_eq!(seen.get(), 0));
     let changer = beside(&queue, move |queue| {
         queue.set_attrs(|attrs| attrs.nice = 4).unwrap();
         changed.add();
@@ -173,10 +169,8 @@ fn a_change_of_an_ordered_queue_drains_it_first() {
 fn an_item_that_changes_its_own_ordered_queue_gets_an_error() {
     let queue = queue("ordered").ordered().on(&registry("8 core"));
     let inside = queue.clone();
-    let error = queue
-        .spawn(move || inside.set_attrs(|attrs| attrs.nice = 4))
-        .join()
-        .unwrap();
+    let changes = move || inside.set_attrs(|attrs| attrs.nice = 4);
+    let error = queue.spawn(changes).join().unwrap();
     assert!(matches!(error, Err(BuildError::OwnQueue)), "{error:?}");
     assert_eq!(queue.attrs().nice, 0);
     queue.set_attrs(|attrs| attrs.nice = 5).unwrap();

@@ -8,10 +8,8 @@ fn an_item_runs_that_unblocks_all_workers() {
         let queue = queue("blocked").on(&registry(machine));
         let plugs = [(); 8].map(|()| plug_into(&queue));
         let (send, receive) = mpsc::channel();
-        queue
-            .spawn_detached(move || send.send(()).unwrap())
-            .unwrap();
-        receive.recv_timeout(PATIENCE).expect("no worker started");
+        queue.detach(move || send.send(()).unwrap());
+        receive.recv_timeout(PATIENCE).expect("no worker came");
         plugs.iter().for_each(Plug::release);
         queue.drain().unwrap();
     }
@@ -26,12 +24,10 @@ fn a_chain_of_items_each_waiting_for_the_next_ends() {
     for _ in 0..20 {
         let (send, waits_for) = mpsc::channel::<()>();
         let ended = mem::replace(&mut ends, send);
-        queue
-            .spawn_detached(move || {
-                waits_for.recv().unwrap();
-                ended.send(()).unwrap();
-            })
-            .unwrap();
+        queue.detach(move || {
+            waits_for.recv().unwrap();
+            ended.send(()).unwrap();
+        });
     }
     ends.send(()).unwrap();
     last.recv_timeout(PATIENCE).expect("the chain hangs");
@@ -119,10 +115,8 @@ fn a_pool_with_blocked_workers_serves_many_queues() {
     for _ in 0..50 {
         let queue = queue("others").on(&registry);
         let (send, receive) = mpsc::channel();
-        queue
-            .spawn_detached(move || send.send(()).unwrap())
-            .unwrap();
-        receive.recv_timeout(PATIENCE).expect("no worker serves it");
+        queue.detach(move || send.send(()).unwrap());
+        receive.recv_timeout(PATIENCE).expect("nobody serves it");
     }
     plugs.iter().for_each(Plug::release);
     stuck.drain().unwrap();

@@ -100,9 +100,7 @@ fn blocking_on_a_thread_that_is_no_worker_calls_its_body() {
 fn most_at_once_after(queue: &Workqueue, count: usize) -> usize {
     let block = |_| {
         let (plug, hole) = stopper();
-        queue
-            .spawn_detached(move || blocking(|| hole.sit()))
-            .unwrap();
+        queue.detach(move || blocking(|| hole.sit()));
         plug.wait_until_stuck();
         plug
     };

@@ -35,14 +35,7 @@ fn neither_a_running_nor_an_idle_item_is_cancelled() {
 #[test]
 fn cancel_sync_waits_until_a_run_has_ended() {
     let queue = queue("sync").alone();
-    let ((plug, hole), over) = (stopper(), Count::default());
-    let ended = over.clone();
-    let work = Work::new(move || {
-        hole.sit();
-        ended.add();
-    });
-    queue.enqueue(&work);
-    plug.wait_until_stuck();
+    let (work, plug, over) = stuck_uncounted(&queue);
     queue.enqueue(&work);
     let canceller = beside(&work, move |work| (work.cancel_sync(), over.get()));
     wait_until(|| is_slept_for(&work));
@@ -206,7 +199,7 @@ fn storm(queue: &Workqueue, log: &Log<usize>, name: &str) -> usize {
     let mut sizes = Vec::new();
     for i in 0..100_000 {
         if i % 10_000 == 0 {
-            queue.spawn_detached(log.note(i)).unwrap();
+            queue.detach(log.note(i));
         }
         if i % 10_000 == 9_999 {
             sizes.push(resident_kib());
@@ -269,9 +262,9 @@ fn a_cancelled_item_does_not_count_as_inactive() {
     let queue = queue("counts").max_active(1).help(false).alone();
     let plug = plug_into(&queue);
     let mut handles = [(); 10].map(|()| queue.spawn(|| ()));
-    wait_until(|| queue.stats().nr_inactive == 10);
+    wait_until(|| waiting(&queue) == 10);
     assert!(handles.iter_mut().take(7).all(JoinHandle::cancel));
-    assert_eq!(queue.stats().nr_inactive, 3);
+    assert_eq!(waiting(&queue), 3);
     plug.release_and_drain(&queue);
     assert!(handles.iter().all(JoinHandle::is_finished));
 }
@@ -286,7 +279,7 @@ fn cancelled_item_of_a_full_queue_is_dropped_by_a_reaper() {
     let work = Work::new(owning(names));
     assert!(queue.enqueue(&work) && work.cancel());
     drop(work);
-    assert_eq!(queue.stats().nr_inactive, 0);
+    assert_eq!(waiting(&queue), 0);
     let dropped_by = receive.recv_timeout(PATIENCE).unwrap();
     assert_eq!(dropped_by.name(), Some("aw/reaper"));
     plug.release();
@@ -300,13 +293,13 @@ fn in_a_batch_behind_a_blocking_item(work: &Work) -> Option<(Workqueue, Workqueu
     let next = queue("next").help(false).on(&registry);
     let (plug, hole) = stopper();
     former.pause();
-    former.spawn_detached(move || hole.sit()).unwrap();
+    former.detach(move || hole.sit());
     assert!(former.enqueue(work));
     // When this item runs, the worker has already set the items of the paused queue aside.
     next.spawn(|| ()).join().unwrap();
     former.resume();
     plug.wait_until_stuck();
-    if former.stats().nr_inactive > 0 {
+    if waiting(&former) > 0 {
         plug.release();
         return None;
     }

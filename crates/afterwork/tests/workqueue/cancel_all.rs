@@ -138,11 +138,8 @@ fn a_destructor_waits_for_a_thread_that_flushes_or_drains() {
             wait(&queue);
         });
         let guard = at_drop(|| flusher.join().unwrap());
-        let handle = queue
-            .task()
-            .on_cpu(CpuId::new(0))
-            .spawn(move || drop(guard));
-        drop(queue.task().on_cpu(CpuId::new(1)).spawn(|| ()));
+        let handle = on_cpu(&queue, 0).spawn(move || drop(guard));
+        drop(on_cpu(&queue, 1).spawn(|| ()));
         go.send(()).unwrap();
         way(&queue);
         assert!(handle.join().is_err());

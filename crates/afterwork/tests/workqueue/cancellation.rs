@@ -1,16 +1,6 @@
 //! Cancellation that running code sees: the flag of an item, and tokens.
 
-use std::{
-    future::pending,
-    sync::mpsc,
-    thread,
-    time::{Duration, Instant},
-};
-
-use afterwork::workqueue::{
-    CancellationToken, JoinError, JoinHandle, TaskSet, Work, Workqueue, block_on, is_cancelled,
-    sleep, timeout,
-};
+use afterwork::workqueue::is_cancelled;
 
 use crate::support::*;
 
@@ -80,10 +70,11 @@ fn a_work_that_is_disabled_sees_it() {
 fn a_running_poll_of_a_future_sees_its_cancel() {
     let queue = queue("cancelled").alone();
     let (send, started) = mpsc::channel();
-    let mut canceller = afterwork::workqueue::CancelHandle::default();
-    let handle = queue.task().cancel_handle(&mut canceller).spawn(move || {
-        send.send(CancellationToken::current()).unwrap();
-        wait_until(is_cancelled);
+    let (handle, canceller) = cancellable(&queue, |task| {
+        task.spawn(move || {
+            send.send(CancellationToken::current()).unwrap();
+            wait_until(is_cancelled);
+        })
     });
     let token = started.recv_timeout(PATIENCE).unwrap();
     assert!(!token.is_cancelled());

@@ -226,13 +226,6 @@ fn many_threads_change_timers_and_lose_no_enqueue() {
     assert_eq!(count.get() + nr_cancelled.get(), nr_queued.get());
 }
 
-/// Drains the queue, whose item blocks, on another thread.
-fn drain_begun(queue: &Workqueue) -> thread::JoinHandle<()> {
-    let drainer = beside(queue, |queue| queue.drain().unwrap());
-    wait_until(|| queue.try_spawn(|| ()).is_err());
-    drainer
-}
-
 #[test]
 fn a_flush_while_the_queue_is_drained_loses_no_item() {
     let queue = queue("drained").max_active(2).alone();

@@ -32,14 +32,7 @@ fn disabling_cancels_a_pending_item_and_returns_true() {
 #[test]
 fn disable_leaves_the_present_run_and_disable_sync_waits() {
     let queue = queue("disable").alone();
-    let ((plug, hole), over) = (stopper(), Count::default());
-    let ended = over.clone();
-    let work = Work::new(move || {
-        hole.sit();
-        ended.add();
-    });
-    queue.enqueue(&work);
-    plug.wait_until_stuck();
+    let (work, plug, over) = stuck_uncounted(&queue);
     assert!(queue.enqueue(&work));
     assert!(work.disable(), "the run that was queued behind it");
     let waiter = beside(&work, move |work| (work.disable_sync(), over.get()));

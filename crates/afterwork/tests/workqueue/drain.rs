@@ -8,16 +8,13 @@ fn a_drain_admits_items_of_the_queues_items_only() {
     let (plug, hole) = stopper();
     let (chained, (work, count)) = (queue.clone(), counted());
     let runs = count.clone();
-    queue
-        .spawn_detached(move || {
-            hole.sit();
-            assert!(chained.enqueue(&counting(&runs)));
-            chained.spawn_detached(runs.adder()).unwrap();
-        })
-        .unwrap();
+    queue.detach(move || {
+        hole.sit();
+        assert!(chained.enqueue(&counting(&runs)));
+        chained.detach(runs.adder());
+    });
     plug.wait_until_stuck();
-    let drainer = beside(&queue, |queue| queue.drain().unwrap());
-    wait_until(|| queue.try_spawn(|| ()).is_err());
+    let drainer = drain_begun(&queue);
     assert!(!queue.enqueue(&work));
     assert_eq!(queue.enqueue_all(&[work.clone(), Work::new(|| ())]), 0);
     assert!(is_refused(queue.spawn(|| ()).join()));
@@ -61,13 +58,34 @@ fn destroy_runs_queued_items_and_rejects_later_ones() {
     queue.destroy().unwrap();
 }
 
+fn refused_in_own_item(wait: fn(&Workqueue) -> Result<(), OwnQueueError>) {
+    let queue = queue("own").max_active(1).alone();
+    let own = queue.clone();
+    let error = queue.spawn(move || wait(&own)).join().unwrap();
+    let error = error.unwrap_err();
+    assert_eq!(error.queue(), "own");
+    let text = "an item of workqueue \"own\" cannot wait for its own queue";
+    assert_eq!(error.to_string(), text);
+    let (own, (send, receive)) = (queue.clone(), mpsc::channel());
+    queue.detach(move || send.send(wait(&own)).unwrap());
+    assert_eq!(receive.recv_timeout(PATIENCE), Ok(Err(error)));
+    queue.drain().unwrap();
+    assert!(queue.enqueue(&Work::new(|| ())));
+}
+
+#[test]
+fn draining_a_queue_from_its_own_item_is_rejected() {
+    refused_in_own_item(Workqueue::drain);
+}
+
+#[test]
+fn flushing_a_queue_from_its_own_item_is_rejected_by_name() {
+    refused_in_own_item(Workqueue::flush);
+}
+
 #[test]
 fn destroying_a_queue_from_its_own_item_is_rejected_by_name() {
-    let queue = queue("own").alone();
-    let own = queue.clone();
-    let error = queue.spawn(move || own.destroy()).join().unwrap();
-    assert_eq!(error.unwrap_err().queue(), "own");
-    assert!(queue.enqueue(&Work::new(|| ())));
+    refused_in_own_item(Workqueue::destroy);
 }
 
 #[test]
@@ -115,9 +133,7 @@ fn pausing_one_queue_leaves_others_of_the_same_pool_alone() {
 fn dropping_the_last_handle_of_a_paused_queue_resumes_it() {
     let queue = queue("pause").paused();
     let (send, receive) = mpsc::channel();
-    queue
-        .spawn_detached(move || send.send(()).unwrap())
-        .unwrap();
+    queue.detach(move || send.send(()).unwrap());
     drop(queue);
     receive.try_recv().expect("it has run");
 }
@@ -214,7 +230,5 @@ fn very_many_tasks_await_a_drain() {
     drains.truncate(20_000);
     queue.resume();
     handle.join().unwrap();
-    drains
-        .into_iter()
-        .for_each(|drain| block_on(drain).unwrap());
+    drains.into_iter().for_each(|it| block_on(it).unwrap());
 }

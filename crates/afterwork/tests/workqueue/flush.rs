@@ -29,14 +29,7 @@ fn flush_waits_for_the_run_and_sees_its_writes() {
 #[test]
 fn flush_waits_for_the_present_run_and_the_one_that_is_queued() {
     let queue = queue("flush").alone();
-    let ((plug, hole), nr_ended) = (stopper(), Count::default());
-    let ended = nr_ended.clone();
-    let work = Work::new(move || {
-        hole.sit();
-        ended.add();
-    });
-    assert!(queue.enqueue(&work));
-    plug.wait_until_stuck();
+    let (work, plug, nr_ended) = stuck_uncounted(&queue);
     assert!(queue.enqueue(&work));
     let flusher = beside(&work, move |work| (work.flush(), nr_ended.get()));
     wait_until(|| is_slept_for(&work));
@@ -63,14 +56,7 @@ fn flush_does_not_wait_for_runs_that_are_queued_later() {
 fn flush_waits_for_the_run_although_a_later_one_is_cancelled() {
     for builder in [queue("flush"), queue("flush").ordered()] {
         let queue = builder.alone();
-        let ((plug, hole), over) = (stopper(), Count::default());
-        let ended = over.clone();
-        let work = Work::new(move || {
-            hole.sit();
-            ended.add();
-        });
-        assert!(queue.enqueue(&work));
-        plug.wait_until_stuck();
+        let (work, plug, over) = stuck_uncounted(&queue);
         let flusher = beside(&work, move |work| (work.flush().unwrap(), over.get()).1);
         wait_until(|| is_slept_for(&work));
         assert!(queue.enqueue(&work) && work.cancel());

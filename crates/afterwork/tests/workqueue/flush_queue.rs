@@ -106,7 +106,7 @@ fn flush_waits_for_an_item_that_its_joiner_runs() {
         let queue = queue("helped").alone();
         if pushed_by_other {
             // The earlier item wakes a worker, which may adopt both before the joiner helps.
-            queue.spawn_detached(|| ()).unwrap();
+            queue.detach(|| ());
         }
         let (plug, joiner, ended) = joined_item(&queue);
         let flusher = flusher(&queue);
@@ -206,20 +206,6 @@ fn a_cancelled_item_does_not_delay_a_flush() {
 }
 
 #[test]
-fn flushing_a_queue_from_its_own_item_is_rejected_by_name() {
-    let queue = queue("own").alone();
-    let own = queue.clone();
-    let error = queue.spawn(move || own.flush()).join().unwrap();
-    assert_eq!(error.unwrap_err().queue(), "own");
-    let (own, (send, receive)) = (queue.clone(), mpsc::channel());
-    queue
-        .spawn_detached(move || send.send(own.flush()).unwrap())
-        .unwrap();
-    assert!(receive.recv_timeout(PATIENCE).unwrap().is_err());
-    queue.flush().unwrap();
-}
-
-#[test]
 fn an_item_may_flush_another_queue_of_a_pool_of_one_worker() {
     // The monitor does not run, so only the flush itself can wake another worker.
     let registry = unwatched("1 core");
@@ -227,12 +213,10 @@ fn an_item_may_flush_another_queue_of_a_pool_of_one_worker() {
     let count = Count::default();
     for _ in 0..50 {
         let (inner, count) = (inner.clone(), count.clone());
-        outer
-            .spawn_detached(move || {
-                inner.spawn_detached(count.adder()).unwrap();
-                inner.flush().unwrap();
-            })
-            .unwrap();
+        outer.detach(move || {
+            inner.detach(count.adder());
+            inner.flush().unwrap();
+        });
     }
     outer.flush().unwrap();
     assert_eq!(count.get(), 50);

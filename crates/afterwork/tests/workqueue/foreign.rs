@@ -61,12 +61,11 @@ fn needs_a_worker_once_released(registry: &Registry, busy: &Workqueue) -> (Plug,
     let third = queue("third").nice(3).help(false).on(registry);
     let ((plug, hole), ended) = (stopper(), Count::default());
     let end = ended.adder();
-    busy.spawn_detached(move || {
+    busy.detach(move || {
         hole.sit();
         third.spawn(|| ()).join().unwrap();
         end();
-    })
-    .unwrap();
+    });
     plug.wait_until_stuck();
     (plug, ended)
 }
@@ -96,15 +95,13 @@ fn workers_start_while_locals_of_a_culled_one_wait() {
     let all_in = Arc::new(Barrier::new(6));
     for _ in 0..6 {
         let (second, send, all_in) = (second.clone(), send.clone(), all_in.clone());
-        first
-            .spawn_detached(move || {
-                LOCAL.set(Some(Box::new(at_drop(move || {
-                    second.spawn(|| ()).join().unwrap();
-                    let _ = send.send(());
-                }))));
-                blocking(|| all_in.wait());
-            })
-            .unwrap();
+        first.detach(move || {
+            LOCAL.set(Some(Box::new(at_drop(move || {
+                second.spawn(|| ()).join().unwrap();
+                let _ = send.send(());
+            }))));
+            blocking(|| all_in.wait());
+        });
     }
     receive
         .recv_timeout(PATIENCE)
@@ -130,7 +127,7 @@ fn a_source_that_panics_is_called_again() {
     let queue = queue("waits").on(&registry);
     // The manager reads the source while items wait for a worker.
     wait_until(|| {
-        (0..4).for_each(|_| queue.spawn_detached(|| thread::sleep(2 * MS)).unwrap());
+        (0..4).for_each(|_| queue.detach(|| thread::sleep(2 * MS)));
         asked.get() >= 3
     });
     assert_managed(&registry);
@@ -254,7 +251,7 @@ fn awaits_a_drain(enqueue: impl FnOnce(&Work), act: impl FnOnce() + Send + 'stat
 fn the_waker_of_a_drain_may_change_the_enqueuing_queue() {
     let ways: [fn(&Workqueue, &Work) -> bool; 5] = [
         |queue, work| queue.enqueue(work),
-        |queue, work| queue.task().on_cpu(CpuId::new(0)).enqueue(work),
+        |queue, work| on_cpu(queue, 0).enqueue(work),
         |queue, work| queue.task().on_node(0).enqueue(work),
         |queue, work| queue.enqueue_all(std::slice::from_ref(work)) == 1,
         |queue, work| queue.task().try_reserve().unwrap().enqueue(work),

@@ -34,9 +34,7 @@ fn a_panic_reaches_the_awaiting_task() {
 #[test]
 fn the_waker_of_the_last_poll_is_woken_once_and_no_other() {
     let queue = queue("wakers").alone();
-    let (plug, hole) = stopper();
-    let mut handle = queue.spawn(move || hole.sit());
-    plug.wait_until_stuck();
+    let (mut handle, plug) = stuck_closure(&queue);
     let [(first, first_rung), (last, last_rung)] = [counting_waker(), counting_waker()];
     for _ in 0..3 {
         for waker in [&first, &last] {

@@ -58,17 +58,36 @@ fn a_timed_join_is_woken_by_the_end_and_by_a_cancel() {
     }
 }
 
+fn joins_itself(is_future: bool) {
+    type Join = fn(JoinHandle<()>) -> Result<(), JoinError>;
+    let joins: [Join; 2] = [JoinHandle::join, |mut own| {
+        own.join_timeout(Duration::MAX).unwrap()
+    }];
+    for join in joins {
+        let queue = pool();
+        let (give, take) = mpsc::channel();
+        let (send, receive) = mpsc::channel();
+        let joins = move || send.send(join(take.recv().unwrap())).unwrap();
+        let handle = match is_future {
+            true => queue.spawn_async(async move { joins() }),
+            false => queue.spawn(joins),
+        };
+        give.send(handle).unwrap();
+        let error = receive.recv_timeout(PATIENCE).unwrap().unwrap_err();
+        assert!(matches!(error, JoinError::OwnItem), "{error}");
+        assert_eq!(error.to_string(), "a work item cannot join itself");
+        queue.drain().unwrap();
+    }
+}
+
 #[test]
-fn an_item_that_joins_itself_with_a_timeout_gets_an_error() {
-    let queue = pool();
-    let (give, take) = mpsc::channel::<JoinHandle<()>>();
-    let (send, receive) = mpsc::channel();
-    let handle = queue.spawn(move || {
-        let joined = take.recv().unwrap().join_timeout(Duration::MAX);
-        send.send(joined.unwrap()).unwrap();
-    });
-    give.send(handle).unwrap();
-    assert!(matches!(receive.recv().unwrap(), Err(JoinError::OwnItem)));
+fn a_closure_that_joins_itself_gets_an_error() {
+    joins_itself(false);
+}
+
+#[test]
+fn a_future_that_joins_itself_gets_an_error() {
+    joins_itself(true);
 }
 
 #[test]
@@ -141,7 +160,7 @@ fn a_builder_error_converts_to_io_and_keeps_its_source() {
 #[test]
 fn a_weak_handle_upgrades_while_its_queue_exists() {
     let queue = queue("weak").max_active(1).alone();
-    let weak = afterwork::workqueue::WeakWorkqueue::new(&queue);
+    let weak = WeakWorkqueue::new(&queue);
     let again = weak.clone().upgrade().expect("it is there");
     assert_eq!(again.spawn(|| 7).join().unwrap(), 7);
     drop(queue);

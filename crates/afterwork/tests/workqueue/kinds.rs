@@ -47,11 +47,7 @@ fn cpu_intensive_items_do_not_delay_other_queues() {
 fn cpu_intensive_items_of_one_queue_run_concurrently() {
     let queue = queue("heavy").cpu_intensive().help(false);
     let queue = queue.on(&unwatched("1 core"));
-    let all = Arc::new(Barrier::new(4));
-    for _ in 0..4 {
-        let all = all.clone();
-        queue.spawn_detached(move || _ = all.wait()).unwrap();
-    }
+    meet_in(&queue, 4);
     queue.drain().unwrap();
 }
 
@@ -62,9 +58,7 @@ fn bottom_halves_of_a_cpu_run_in_order_on_one_thread() {
     let (send, receive) = mpsc::channel();
     for number in 0..1000 {
         let send = send.clone();
-        queue
-            .spawn_detached(move || send.send((number, sync::thread::current())).unwrap())
-            .unwrap();
+        queue.detach(move || send.send((number, sync::thread::current())).unwrap());
     }
     drop(send);
     let ran: Vec<_> = receive.iter().collect();
@@ -214,7 +208,7 @@ fn a_rescuer_keeps_the_order_of_an_ordered_queue() {
     let (registry, _plain, plug) = without_threads("1 core");
     let queue = queue("reclaim").with_rescuer().ordered().on(&registry);
     let log = Log::default();
-    (0..100).for_each(|number| queue.spawn_detached(log.note(number)).unwrap());
+    (0..100).for_each(|number| queue.detach(log.note(number)));
     queue.drain().unwrap();
     assert!(log.take().into_iter().eq(0..100));
     plug.release();
@@ -255,7 +249,7 @@ fn a_queue_with_a_rescuer_may_end_inside_its_own_item() {
     let queue = queue("reclaim").with_rescuer().on(&registry);
     let (send, receive) = mpsc::channel::<()>();
     let last = queue.clone();
-    queue.spawn_detached(move || drop((last, send))).unwrap();
+    queue.detach(move || drop((last, send)));
     drop(queue);
     assert!(receive.recv().is_err());
     shut_down(registry);
@@ -369,12 +363,7 @@ fn no_user_of_a_system_queue_stops_or_changes_it() {
     for queue in [system(), system_highpri(), system_long(), system_unbound()] {
         let queue = queue.unwrap();
         let attrs = queue.attrs();
-        for clone in [
-            queue.clone(),
-            afterwork::workqueue::WeakWorkqueue::new(queue)
-                .upgrade()
-                .unwrap(),
-        ] {
+        for clone in [queue.clone(), WeakWorkqueue::new(queue).upgrade().unwrap()] {
             let works = |after: &str| {
                 assert_eq!(queue.spawn(|| 7).join().unwrap(), 7, "after {after}");
                 assert!(queue.try_spawn(|| ()).is_ok(), "after {after}");
@@ -396,10 +385,8 @@ fn no_user_of_a_system_queue_stops_or_changes_it() {
             assert!(is_refused(clone.set_max_active(1)));
             assert!(is_refused(clone.set_shares(1)));
             assert!(is_refused(clone.set_attrs(|attrs| attrs.nice = 19)));
-            assert_eq!(
-                (queue.attrs(), queue.report().shares),
-                (attrs.clone(), None)
-            );
+            let found = (queue.attrs(), queue.report().shares);
+            assert_eq!(found, (attrs.clone(), None));
             clone.clone().close_in_background();
             works("close_in_background");
             clone.shutdown_background();

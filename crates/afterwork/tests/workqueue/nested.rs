@@ -17,9 +17,7 @@ fn nested_items_end_under_any_limit_without_outer_joiner() {
     for max in [1, 2, 3] {
         let queue = queue("fib").max_active(max).alone();
         let (inner, (send, receive)) = (queue.clone(), mpsc::channel());
-        queue
-            .spawn_detached(move || send.send(fib(&inner, 11)).unwrap())
-            .unwrap();
+        queue.detach(move || send.send(fib(&inner, 11)).unwrap());
         assert_eq!(receive.recv_timeout(PATIENCE / 2), Ok(89));
         queue.drain().unwrap();
     }

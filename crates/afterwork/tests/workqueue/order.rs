@@ -16,7 +16,7 @@ fn one_shots_in_order(queue: &Workqueue) {
     let log = Log::default();
     threads(6, |producer| {
         pin(producer);
-        (0..2000).for_each(|i| queue.spawn_detached(log.note((producer, i))).unwrap());
+        (0..2000).for_each(|i| queue.detach(log.note((producer, i))));
     });
     queue.drain().unwrap();
     assert_each_in_order(&log, 6, 2000);
@@ -74,7 +74,7 @@ fn an_ordered_queue_runs_one_at_a_time_in_the_order_of_queueing() {
         for _ in 0..1000 {
             let mut next = next.lock().unwrap();
             let (gauge, note) = (gauge.clone(), log.note(*next));
-            queue.spawn_detached(move || gauge.within(note)).unwrap();
+            queue.detach(move || gauge.within(note));
             *next += 1;
         }
     });
@@ -154,8 +154,8 @@ fn cancels_from_the_back_keep_the_order_of_the_others() {
     let cancelled = handles.iter_mut().enumerate().rev();
     let mut cancelled = cancelled.filter(|(i, _)| i % 1000 != 7);
     assert!(cancelled.all(|(_, it)| it.cancel()));
-    assert_eq!(queue.stats().nr_inactive, 60);
-    queue.spawn_detached(log.note(60_000)).unwrap();
+    assert_eq!(waiting(&queue), 60);
+    queue.detach(log.note(60_000));
     queue.resume();
     queue.drain().unwrap();
     let expected = (0..60).map(|i| i * 1000 + 7).chain([60_000]);

@@ -12,9 +12,7 @@ fn inside<T: Send + 'static>(
     let own = queue.clone();
     let (send, receive) = mpsc::channel();
     // The item is detached, because a joiner could run it on a thread without a seat.
-    queue
-        .spawn_detached(move || send.send(body(&own)).unwrap())
-        .unwrap();
+    queue.detach(move || send.send(body(&own)).unwrap());
     receive.recv().expect("the item ended without a value")
 }
 
@@ -262,12 +260,10 @@ fn the_waker_of_a_drain_may_join_an_item_without_a_seat() {
         let (give, item) = mpsc::channel::<JoinHandle<()>>();
         let (joined, receive) = mpsc::channel();
         let (own, (plug, hole)) = (queue.clone(), stopper());
-        queue
-            .spawn_detached(move || {
-                hole.sit();
-                give.send(own.spawn(|| ())).unwrap();
-            })
-            .unwrap();
+        queue.detach(move || {
+            hole.sit();
+            give.send(own.spawn(|| ())).unwrap();
+        });
         plug.wait_until_stuck();
         let waker = waker_once(move || joined.send(item.recv().unwrap().join()).unwrap());
         let mut drain = pin!(queue.drain_async());
@@ -287,9 +283,7 @@ fn the_waker_of_a_drain_may_wait_for_an_item_of_its_pool() {
     // The waker blocks until an item of another queue has run. The library is not notified.
     let waker = waker_once(move || {
         let (ran, runs) = mpsc::channel();
-        theirs
-            .spawn_detached(move || ran.send(()).unwrap())
-            .unwrap();
+        theirs.detach(move || ran.send(()).unwrap());
         ended.send(runs.recv_timeout(PATIENCE).is_ok()).unwrap();
     });
     let plug = plug_into(&drained);
@@ -355,7 +349,7 @@ fn the_drop_of_a_fired_waker_may_wait_for_an_item_of_its_pool() {
             }),
             at_drop: Box::new(move || {
                 let (ran, runs) = mpsc::channel();
-                other.spawn_detached(move || ran.send(()).unwrap()).unwrap();
+                other.detach(move || ran.send(()).unwrap());
                 ended.send(runs.recv_timeout(PATIENCE)).unwrap();
             }),
         }));

@@ -6,14 +6,14 @@ use crate::support::*;
 fn panics_do_not_cost_the_pool_its_workers() {
     let queue = queue("panics").alone();
     for _ in 0..100 {
-        queue.spawn_detached(|| panic!("detached")).unwrap();
+        queue.detach(|| panic!("detached"));
         drop(queue.spawn(|| panic!("dropped")));
         queue.enqueue(&Work::new(|| panic!("reusable")));
     }
     queue.drain().unwrap();
     assert_eq!(queue.stats().panicked, 300);
     assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
-    (0..1000).for_each(|_| queue.spawn_detached(|| ()).unwrap());
+    (0..1000).for_each(|_| queue.detach(|| ()));
     queue.drain().unwrap();
 }
 
@@ -35,7 +35,7 @@ fn handler_gets_only_panics_without_a_joiner() {
     let queue = queue.alone();
     assert!(queue.spawn(|| panic!("joined")).join().is_err());
     assert_eq!(log.take(), []);
-    queue.spawn_detached(|| panic!("detached")).unwrap();
+    queue.detach(|| panic!("detached"));
     queue.drain().unwrap();
     queue.set_max_active(1).unwrap();
     let plug = plug_into(&queue);
@@ -94,7 +94,7 @@ fn a_panic_handler_may_panic() {
     });
     let queue = queue.alone();
     for _ in 0..10 {
-        queue.spawn_detached(|| panic!("detached")).unwrap();
+        queue.detach(|| panic!("detached"));
         queue.enqueue(&Work::new(|| panic!("reusable")));
         drop(queue.spawn(|| panic!("dropped")));
     }
@@ -103,47 +103,41 @@ fn a_panic_handler_may_panic() {
     assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
 }
 
-/// Queues items with `act` on a queue with one seat, while it is in use. Checks that the queue
-/// still runs items after them.
-fn spares_the_worker(act: impl Fn(&Workqueue)) {
-    let queue = queue("drops").max_active(1).alone();
-    let plug = plug_into(&queue);
-    act(&queue);
-    plug.release_and_drain(&queue);
-    assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
-}
-
 #[test]
-fn a_result_whose_drop_panics_does_not_cost_a_worker() {
-    spares_the_worker(|queue| (0..20).for_each(|_| drop(queue.spawn(bomb))));
-}
-
-#[test]
-fn a_closure_whose_drop_panics_does_not_cost_a_worker() {
-    spares_the_worker(|queue| {
-        for i in 0..20 {
-            let work = Work::new(owning(bomb()));
-            queue.enqueue(&work);
-            if i % 2 == 0 {
-                // The tombstone of the item stays in the list until a worker frees it.
-                work.cancel();
+fn drops_that_panic_cost_no_worker() {
+    let acts: [fn(&Workqueue); 3] = [
+        // Of results.
+        |queue| (0..20).for_each(|_| drop(queue.spawn(bomb))),
+        // Of closures.
+        |queue| {
+            for i in 0..20 {
+                let work = Work::new(owning(bomb()));
+                queue.enqueue(&work);
+                if i % 2 == 0 {
+                    // The tombstone of the item stays in the list until a worker frees it.
+                    work.cancel();
+                }
             }
-        }
-        for bomb in [(); 20].map(|()| bomb()) {
-            queue.spawn_detached(move || drop(bomb)).unwrap();
-        }
-    });
-}
-
-#[test]
-fn a_payload_whose_drop_panics_does_not_cost_a_worker() {
-    spares_the_worker(|queue| {
-        for _ in 0..10 {
-            queue.spawn_detached(|| panic_any(bomb())).unwrap();
-            drop(queue.spawn(|| panic_any(bomb())));
-            queue.enqueue(&Work::new(|| panic_any(bomb())));
-        }
-    });
+            for bomb in [(); 20].map(|()| bomb()) {
+                queue.detach(move || drop(bomb));
+            }
+        },
+        // Of payloads.
+        |queue| {
+            for _ in 0..10 {
+                queue.detach(|| panic_any(bomb()));
+                drop(queue.spawn(|| panic_any(bomb())));
+                queue.enqueue(&Work::new(|| panic_any(bomb())));
+            }
+        },
+    ];
+    for act in acts {
+        let queue = queue("drops").max_active(1).alone();
+        let plug = plug_into(&queue);
+        act(&queue);
+        plug.release_and_drain(&queue);
+        assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
+    }
 }
 
 /// Cancels an item, and checks that the canceller gets the panic of a drop.
@@ -169,7 +163,7 @@ fn a_future_whose_drop_panics_when_cancelled_leaves_a_handle() {
     let queue = queue("cancel").capacity(1).paused();
     let bomb = bomb();
     cancel_panics(queue.spawn_async(async move { drop(bomb) }));
-    assert_eq!(queue.report().free_capacity, Some(1));
+    assert_eq!(free(&queue), Some(1));
     queue.resume();
     queue.drain().unwrap();
 }

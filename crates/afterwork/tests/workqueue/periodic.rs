@@ -213,7 +213,7 @@ fn cancel_all_ends_waiting_periodic_work() {
     assert_eq!(queue.cancel_all(), 1);
     queue.pause();
     let queued = queue.every(PERIOD, count.adder()).unwrap();
-    wait_until(|| queue.stats().nr_inactive == 1);
+    wait_until(|| waiting(&queue) == 1);
     assert_eq!(queue.cancel_all(), 1);
     queue.resume();
     let_others_tick(&queue);
@@ -224,10 +224,7 @@ fn cancel_all_ends_waiting_periodic_work() {
 #[test]
 fn a_tick_that_cancels_all_is_the_last() {
     let (queue, log) = (queue("every").alone(), Log::default());
-    let (notes, own) = (
-        log.clone(),
-        afterwork::workqueue::WeakWorkqueue::new(&queue),
-    );
+    let (notes, own) = (log.clone(), WeakWorkqueue::new(&queue));
     let ticks = queue.every(PERIOD, move || {
         notes.push(own.upgrade().map(|queue| queue.cancel_all()));
     });

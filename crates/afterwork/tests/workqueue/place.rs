@@ -24,7 +24,7 @@ fn an_item_queued_on_a_cpu_runs_in_the_pool_of_its_pod() {
     for (scope, cpus_per_pod) in [(Cpu, 1), (Cache, 2)] {
         let queue = spread(scope);
         for cpu in 0..8 {
-            let pool = pool_of(|work| assert!(queue.task().on_cpu(CpuId::new(cpu)).enqueue(work)));
+            let pool = pool_of(|work| assert!(on_cpu(&queue, cpu).enqueue(work)));
             assert_eq!(pool, format!("aw/u{}", cpu / cpus_per_pod));
         }
     }
@@ -34,7 +34,7 @@ fn an_item_queued_on_a_cpu_runs_in_the_pool_of_its_pod() {
 fn a_closure_spawned_on_a_cpu_runs_in_the_pool_of_its_pod() {
     let queue = spread(Cpu);
     for cpu in 0..8 {
-        let pool = queue.task().on_cpu(CpuId::new(cpu)).spawn(thread_name);
+        let pool = on_cpu(&queue, cpu).spawn(thread_name);
         assert_eq!(pool.join().unwrap(), format!("aw/u{cpu}"));
     }
     let queue = spread(Numa);
@@ -52,18 +52,10 @@ fn an_item_armed_for_a_cpu_runs_in_the_pool_of_its_pod() {
             let (send, receive) = mpsc::channel();
             let work = DelayedWork::new(move || send.send(thread_name()).unwrap());
             let pool = || receive.recv_timeout(PATIENCE).unwrap();
-            assert!(
-                queue
-                    .task()
-                    .on_cpu(CpuId::new(cpu))
-                    .enqueue_after(&work, delay)
-            );
+            assert!(on_cpu(&queue, cpu).enqueue_after(&work, delay));
             assert_eq!(pool(), format!("aw/u{cpu}"));
             let other = CpuId::new((cpu + 1) % 8);
-            queue
-                .task()
-                .on_cpu(CpuId::new(cpu))
-                .enqueue_after(&work, HOUR);
+            on_cpu(&queue, cpu).enqueue_after(&work, HOUR);
             assert!(queue.task().on_cpu(other).reschedule(&work, delay));
             assert_eq!(pool(), format!("aw/u{}", other.as_u32()));
         }
@@ -127,7 +119,7 @@ fn an_item_queued_on_a_node_runs_in_a_pool_of_that_node() {
 #[test]
 fn missing_cpu_or_node_selects_the_first_pod() {
     let queue = spread(Cpu);
-    let pool = pool_of(|work| assert!(queue.task().on_cpu(CpuId::new(1000)).enqueue(work)));
+    let pool = pool_of(|work| assert!(on_cpu(&queue, 1000).enqueue(work)));
     assert_eq!(pool, "aw/u0");
     let pool = pool_of(|work| assert!(queue.task().on_node(77).enqueue(work)));
     assert_eq!(pool, "aw/u0");
@@ -139,8 +131,8 @@ fn a_pending_item_stays_where_it_was_queued_first() {
     queue.set_max_active(1).unwrap();
     let plug = plug_into(&queue);
     let pool = pool_of(|work| {
-        assert!(queue.task().on_cpu(CpuId::new(3)).enqueue(work));
-        assert!(!queue.task().on_cpu(CpuId::new(5)).enqueue(work));
+        assert!(on_cpu(&queue, 3).enqueue(work));
+        assert!(!on_cpu(&queue, 5).enqueue(work));
         plug.release();
     });
     assert_eq!(pool, "aw/u3");

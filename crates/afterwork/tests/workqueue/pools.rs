@@ -15,9 +15,7 @@ fn only_pool(registry: &Registry) -> PoolStats {
 /// Runs `body` on a worker, never on a helper.
 fn in_worker<T: Send + 'static>(queue: &Workqueue, body: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
-    queue
-        .spawn_detached(move || drop(send.send(body())))
-        .unwrap();
+    queue.detach(move || drop(send.send(body())));
     receive.recv_timeout(PATIENCE).expect("no worker ran it")
 }
 
@@ -52,7 +50,7 @@ fn strict_worker_never_leaves_its_pod() {
     let mine = affinity();
     let plugs = [(); 4].map(|()| plug_into(&queue));
     wait_until(|| {
-        queue.spawn_detached(|| ()).unwrap();
+        queue.detach(|| ());
         registry
             .pool_stats()
             .iter()
@@ -243,7 +241,7 @@ fn items_run_without_threads_and_workers_start_later() {
     let queue = queue("refused").help(false).on(&registry);
     let count = Count::default();
     for i in 0..100 {
-        queue.spawn_detached(count.adder()).unwrap();
+        queue.detach(count.adder());
         if i % 2 == 0 {
             queue.drain().unwrap();
         }
@@ -255,7 +253,7 @@ fn items_run_without_threads_and_workers_start_later() {
     assert!(stats.spawn_failed > 0);
     registry.refuse_threads(false);
     wait_until(|| {
-        queue.spawn_detached(|| ()).unwrap();
+        queue.detach(|| ());
         queue.drain().unwrap();
         only_pool(&registry).created > 0
     });
@@ -307,7 +305,7 @@ fn both_ways_of_waking_do_the_same_work() {
                     assert_eq!(queue.spawn(move || n).join().unwrap(), n);
                     assert!(queue.enqueue(&work));
                     work.flush().unwrap();
-                    queue.spawn_detached(count.adder()).unwrap();
+                    queue.detach(count.adder());
                 }
             });
             queue.drain().unwrap();

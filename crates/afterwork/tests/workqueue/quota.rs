@@ -27,11 +27,7 @@ fn most_at_once(queue: &Workqueue) -> usize {
     let gauge = Gauge::default();
     for _ in 0..400 {
         let gauge = gauge.clone();
-        queue
-            .spawn_detached(move || {
-                gauge.within(|| (0..2_000).for_each(|_| std::hint::spin_loop()))
-            })
-            .unwrap();
+        queue.detach(move || gauge.within(|| (0..2_000).for_each(|_| std::hint::spin_loop())));
     }
     queue.drain().unwrap();
     gauge.most()
@@ -42,14 +38,12 @@ fn meet(queue: &Workqueue, count: usize) {
     static NR_THERE: AtomicUsize = AtomicUsize::new(0);
     NR_THERE.store(0, Ordering::SeqCst);
     for _ in 0..count {
-        queue
-            .spawn_detached(move || {
-                NR_THERE.fetch_add(1, Ordering::SeqCst);
-                while NR_THERE.load(Ordering::SeqCst) < count {
-                    thread::yield_now();
-                }
-            })
-            .unwrap();
+        queue.detach(move || {
+            NR_THERE.fetch_add(1, Ordering::SeqCst);
+            while NR_THERE.load(Ordering::SeqCst) < count {
+                thread::yield_now();
+            }
+        });
     }
     queue.drain().unwrap();
 }

@@ -23,7 +23,7 @@ impl Full {
             work
         });
         drop(works.collect::<Vec<_>>());
-        assert_eq!(self.queue.stats().nr_inactive, 0);
+        assert_eq!(waiting(&self.queue), 0);
     }
 }
 
@@ -74,27 +74,19 @@ fn shuts_down(registry: Registry) -> (AtDrop<impl FnOnce() + Send>, Sender<()>, 
     (shut, go, receive)
 }
 
-/// Shuts the registry down in a destructor on a reaper, or on the fallback reaper.
-fn shut_down_in_a_destructor(on_the_reserve: bool) {
-    let registry = registry("2 core");
-    let full = Full::new(&registry);
-    registry.refuse_threads(on_the_reserve);
-    let (shut, go, receive) = shuts_down(registry);
-    full.drop_aside(vec![Box::new(shut)]);
-    full.plug.release();
-    drop(full);
-    go.send(()).unwrap();
-    assert_eq!(receive.recv_timeout(PATIENCE), Ok(false));
-}
-
 #[test]
-fn a_destructor_does_not_wait_for_the_end_of_its_reaper() {
-    shut_down_in_a_destructor(false);
-}
-
-#[test]
-fn a_destructor_does_not_wait_for_the_end_of_the_reserve() {
-    shut_down_in_a_destructor(true);
+fn a_destructor_does_not_wait_for_the_end_of_its_own_thread() {
+    for on_the_reserve in [false, true] {
+        let registry = registry("2 core");
+        let full = Full::new(&registry);
+        registry.refuse_threads(on_the_reserve);
+        let (shut, go, receive) = shuts_down(registry);
+        full.drop_aside(vec![Box::new(shut)]);
+        full.plug.release();
+        drop(full);
+        go.send(()).unwrap();
+        assert_eq!(receive.recv_timeout(PATIENCE), Ok(false));
+    }
 }
 
 /// Creates `nr` values. The destructor of each one calls `begin`, waits for the next destructor,
@@ -138,13 +130,8 @@ fn chain_of_destructors_at_the_end(nr: usize, relents: bool) {
 
 #[test]
 fn destructors_that_wait_for_each_other_end_with_their_registry() {
-    for _ in 0..10 {
-        chain_of_destructors_at_the_end(5, true);
-    }
-}
-
-#[test]
-fn a_destructor_on_the_reserve_may_wait_for_the_next_one() {
+    (0..10).for_each(|_| chain_of_destructors_at_the_end(5, true));
+    // On the reserve, a destructor may wait for the next one.
     chain_of_destructors_at_the_end(2, false);
 }
 
@@ -226,7 +213,7 @@ fn very_many_queues_end_in_own_items_and_leave_no_thread() {
         for _ in 0..2000 {
             let queue = queue("brief").on(&registry);
             let own = queue.clone();
-            queue.spawn_detached(move || drop(own)).unwrap();
+            queue.detach(move || drop(own));
         }
         shut_down(registry);
         assert!(our_threads().is_empty());

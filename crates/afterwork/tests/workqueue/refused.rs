@@ -35,9 +35,7 @@ fn an_item_runs_although_all_workers_sleep_without_threads() {
         plug.release_and_drain(&sleeps);
         // This item reports to the pool that it blocks.
         let (plug, hole) = stopper();
-        sleeps
-            .spawn_detached(move || blocking(|| hole.sit()))
-            .unwrap();
+        sleeps.detach(move || blocking(|| hole.sit()));
         plug.wait_until_stuck();
         assert_eq!(waits.spawn(|| 7).join().unwrap(), 7);
         plug.release();
@@ -52,13 +50,11 @@ fn an_item_runs_although_the_only_worker_hogs_the_cpu() {
     registry.refuse_threads(true);
     let stop = Count::default();
     let seen = stop.clone();
-    queue
-        .spawn_detached(move || {
-            while seen.get() == 0 {
-                std::hint::spin_loop();
-            }
-        })
-        .unwrap();
+    queue.detach(move || {
+        while seen.get() == 0 {
+            std::hint::spin_loop();
+        }
+    });
     queue.spawn(stop.adder()).join().unwrap();
 }
 
@@ -91,20 +87,12 @@ fn pools_of_a_queue_take_turns_with_its_rescuer() {
     let stopped = stop.clone();
     let work = Work::with_handle(move |this| {
         if stopped.get() == 0 {
-            again.task().on_cpu(CpuId::new(0)).enqueue(this);
+            on_cpu(&again, 0).enqueue(this);
         }
     });
-    queue.task().on_cpu(CpuId::new(0)).enqueue(&work);
+    on_cpu(&queue, 0).enqueue(&work);
     wait_until(|| queue.stats().rescued > 0);
-    assert_eq!(
-        queue
-            .task()
-            .on_cpu(CpuId::new(1))
-            .spawn(|| 7)
-            .join()
-            .unwrap(),
-        7
-    );
+    assert_eq!(on_cpu(&queue, 1).spawn(|| 7).join().unwrap(), 7);
     stop.add();
     queue.drain().unwrap();
     assert!(!work.is_busy());
@@ -137,7 +125,7 @@ fn queues_of_every_kind_work_without_further_threads() {
                 continue;
             };
             assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
-            queue.spawn_detached(|| ()).unwrap();
+            queue.detach(|| ());
             queue.flush().unwrap();
             queue.drain().unwrap();
         }

@@ -192,7 +192,7 @@ fn an_owner_that_holds_a_lock_never_runs_items_that_need_it() {
         });
         meet(&taken);
         s.spawn(|| *lock.lock().unwrap() += 1);
-        queue.spawn_detached(|| ()).unwrap();
+        queue.detach(|| ());
         came.store(true, Ordering::Release);
     });
     assert_eq!(lock.into_inner().unwrap(), 2);
@@ -235,7 +235,7 @@ fn unused_tickets_do_not_accumulate() {
             queue.for_each_range(0..2, |_| ());
         }
         let nr_pending: usize = registry.pool_stats().iter().map(|it| it.nr_pending).sum();
-        let nr_inactive = queue.stats().nr_inactive;
+        let nr_inactive = waiting(&queue);
         assert!(
             nr_pending + nr_inactive < 1000,
             "{nr_pending} {nr_inactive}"
@@ -347,16 +347,12 @@ fn a_join_resumes_its_first_panic_and_drops_an_untaken_part() {
         let _life = life;
         second_ran.store(true, Ordering::Relaxed);
     };
-    assert_eq!(
-        panic_of_join(&queue, || panic_any("first"), second),
-        "first"
-    );
+    let found = panic_of_join(&queue, || panic_any("first"), second);
+    assert_eq!(found, "first");
     assert!(!second_ran.into_inner());
     lives.all_dropped(1);
-    assert_eq!(
-        panic_of_join(&queue, || 1, || panic_any("second")),
-        "second"
-    );
+    let found = panic_of_join(&queue, || 1, || panic_any("second"));
+    assert_eq!(found, "second");
     queue.resume();
     let both = Barrier::new(2);
     let panics = |text| {

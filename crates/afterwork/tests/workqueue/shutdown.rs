@@ -30,7 +30,7 @@ fn cancel_all_cancels_all_queued_items() {
     let handles: Vec<_> = (0..50)
         .map(|i| {
             let [life, other] = [lives.life(), lives.life()];
-            queue.spawn_detached(move || drop(other)).unwrap();
+            queue.detach(move || drop(other));
             queue.spawn(move || (i, drop(life)))
         })
         .collect();
@@ -242,18 +242,12 @@ fn cancelled_items_release_their_permits() {
             assert!(queue.try_enqueue(&work).is_ok());
             let handle = queue.spawn(|| ());
             let future = queue.spawn_async(async {});
-            queue.spawn_detached(|| ()).unwrap();
+            queue.detach(|| ());
             assert!(is_full(queue.try_spawn(|| ())), "round {round}");
-            assert_eq!(
-                (queue.report().free_capacity, queue.stats().nr_inactive),
-                (Some(0), 4)
-            );
+            assert_eq!((free(&queue), waiting(&queue)), (Some(0), 4));
             assert_eq!(queue.cancel_all(), 4);
             assert!(is_cancelled(handle.join()) && is_cancelled(future.join()));
-            assert_eq!(
-                (queue.report().free_capacity, queue.stats().nr_inactive),
-                (Some(4), 0)
-            );
+            assert_eq!((free(&queue), waiting(&queue)), (Some(4), 0));
         }
         // The queue is dropped while it is paused.
     }
@@ -267,8 +261,8 @@ fn cancel_all_spares_other_queues_of_the_pool() {
     second.pause();
     let count = Count::default();
     for _ in 0..100 {
-        second.spawn_detached(count.adder()).unwrap();
-        first.spawn_detached(|| unreachable!("cancelled")).unwrap();
+        second.detach(count.adder());
+        first.detach(|| unreachable!("cancelled"));
     }
     assert_eq!(first.cancel_all(), 100);
     first.resume();
@@ -350,14 +344,14 @@ fn destructors_of_cancelled_items_may_do_anything() {
     let (again, runs) = (queue.clone(), count.clone());
     let spawns = at_drop(move || {
         assert_eq!(again.cancel_all(), 0);
-        again.spawn_detached(runs.adder()).unwrap();
+        again.detach(runs.adder());
     });
-    queue.spawn_detached(move || drop(spawns)).unwrap();
+    queue.detach(move || drop(spawns));
     // The item owns a handle of the queue.
     let own = queue.clone();
     queue.enqueue(&Work::new(move || drop(own.clone())));
     let last = queue.clone();
-    queue.spawn_detached(move || drop(last)).unwrap();
+    queue.detach(move || drop(last));
     assert_eq!(queue.cancel_all(), 4);
     assert!(is_cancelled(panicked.join()));
     queue.resume();
@@ -366,7 +360,7 @@ fn destructors_of_cancelled_items_may_do_anything() {
     // The last item drops the last handle.
     queue.pause();
     let last = queue.clone();
-    queue.spawn_detached(move || drop(last)).unwrap();
+    queue.detach(move || drop(last));
     queue.shutdown_background();
     shut_down(registry);
 }
@@ -379,7 +373,7 @@ fn an_item_may_cancel_all_of_its_own_queue() {
     let cancels = queue.spawn(move || own.cancel_all());
     // They may be in the local batch of the worker.
     for _ in 0..20 {
-        queue.spawn_detached(|| unreachable!("cancelled")).unwrap();
+        queue.detach(|| unreachable!("cancelled"));
     }
     plug.release();
     assert_eq!(cancels.join().unwrap(), 20);
@@ -391,7 +385,7 @@ fn cancel_all_walks_the_list_once() {
     for queue in plain_and_ordered() {
         queue.pause();
         for _ in 0..300_000 {
-            queue.spawn_detached(|| unreachable!("cancelled")).unwrap();
+            queue.detach(|| unreachable!("cancelled"));
         }
         let handles: Vec<_> = (0..100_000).map(|i| queue.spawn(move || i)).collect();
         assert_eq!(queue.cancel_all(), 400_000);
@@ -421,7 +415,7 @@ fn each_item_runs_or_is_cancelled_while_others_queue() {
                     runs.add();
                 };
                 match dice.below(4) {
-                    0 => queue.spawn_detached(run).unwrap(),
+                    0 => queue.detach(run),
                     1 => drop(queue.spawn(run)),
                     2 => {
                         let outcome = queue.spawn(run).join();
@@ -459,7 +453,7 @@ fn nr_left(queue: &Workqueue, doing: Doing) -> usize {
 fn a_drain_that_takes_too_long_names_the_items_left() {
     let queue = queue("slow").max_active(1).alone();
     let plug = plug_into(&queue);
-    (0..3).for_each(|_| queue.spawn_detached(|| ()).unwrap());
+    (0..3).for_each(|_| queue.detach(|| ()));
     let mut waits = queue.spawn_async(pending::<()>());
     let names = |busy: &StillBusy, func| busy.left[0].func.unwrap().contains(func);
     let busy = still_busy(&queue, MS).unwrap();
@@ -503,9 +497,7 @@ fn tasks_await_drains_and_are_woken() {
         let count = Count::default();
         for _ in 0..20 {
             let (count, chained) = (count.clone(), queue.clone());
-            queue
-                .spawn_detached(move || chained.spawn_detached(count.adder()).unwrap())
-                .unwrap();
+            queue.detach(move || chained.detach(count.adder()));
         }
         let drains = [(); 3].map(|()| {
             let (queue, count) = (queue.clone(), count.clone());

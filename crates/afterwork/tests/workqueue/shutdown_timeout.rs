@@ -1,12 +1,5 @@
 //! Shutdowns with a time limit, alone and in order, for threads and for tasks.
 
-use std::{future::pending, sync::mpsc, time::Duration};
-
-use afterwork::workqueue::{
-    CancellationToken, DelayedWork, Doing, DrainError, JoinError, Workqueue, block_on,
-    is_cancelled, shutdown_in_order, shutdown_in_order_async,
-};
-
 use crate::support::*;
 
 const SHORT: Duration = Duration::from_millis(2);
@@ -15,24 +8,10 @@ fn one_seat(name: &str) -> Workqueue {
     queue(name).max_active(1).help(false).alone()
 }
 
-/// Queues an item that runs until the result is dropped, and waits for its start.
-fn block(queue: &Workqueue) -> mpsc::Sender<()> {
-    let (open, gate) = mpsc::channel::<()>();
-    let (send, started) = mpsc::channel();
-    queue
-        .spawn_detached(move || {
-            send.send(()).unwrap();
-            let _ = gate.recv();
-        })
-        .unwrap();
-    started.recv_timeout(PATIENCE).unwrap();
-    open
-}
-
 /// Shuts a queue down that is never idle, by `shutdown`.
 fn names_the_remaining_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError>) {
     let queue = one_seat("busy");
-    let open = block(&queue);
+    let open = plug_into(&queue);
     let waits = queue.spawn(|| ());
     let Err(DrainError::StillBusy(busy)) = shutdown(&queue) else {
         panic!("an item runs");
@@ -40,7 +19,7 @@ fn names_the_remaining_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), Dra
     assert_eq!((busy.queue.as_str(), busy.nr_left), ("busy", 2));
     let states: Vec<_> = busy.left.iter().map(|left| left.doing).collect();
     assert_eq!(states, [Doing::Runs, Doing::IsQueued]);
-    assert!(matches!(waits.join(), Err(JoinError::Cancelled)));
+    assert!(is_cancelled(waits.join()));
     assert!(queue.try_spawn(|| ()).is_err(), "it stays closed");
     drop(open);
     ends(move || drop(queue));
@@ -60,7 +39,7 @@ fn waits_for_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError>) 
     let own = queue.clone();
     let items = queue.spawn(move || own.spawn(move || send.send(7).unwrap()));
     let delayed = DelayedWork::new(|| unreachable!("it is cancelled"));
-    queue.enqueue_after(&delayed, Duration::from_secs(3600));
+    queue.enqueue_after(&delayed, HOUR);
     shutdown(&queue).unwrap();
     assert_eq!(receive.recv(), Ok(7));
     assert!(items.join().unwrap().join().is_ok());
@@ -87,13 +66,13 @@ fn a_queue_that_feeds_another_is_drained_first() {
     ];
     for shutdown in shutdowns {
         let (parse, store) = (one_seat("parse"), one_seat("store"));
-        let open = block(&parse);
+        let open = plug_into(&parse);
         let mut handles = Vec::new();
         for number in 0..100 {
             let store = store.clone();
             handles.push(parse.spawn(move || store.spawn(move || number)));
         }
-        let opener = std::thread::spawn(move || drop(open));
+        let opener = thread::spawn(move || drop(open));
         assert_eq!(shutdown(&[&parse, &store]), 0);
         opener.join().unwrap();
         let stored = handles
@@ -106,12 +85,12 @@ fn a_queue_that_feeds_another_is_drained_first() {
 #[test]
 fn at_the_limit_later_queues_are_closed_and_cancelled_too() {
     let (first, second, third) = (one_seat("first"), one_seat("second"), one_seat("third"));
-    let gates = [block(&second), block(&third)];
+    let gates = [plug_into(&second), plug_into(&third)];
     let waits = third.spawn(|| ());
     let left = shutdown_in_order(&[&first, &second, &third], SHORT).unwrap();
     let names: Vec<_> = left.iter().map(|it| (&*it.queue, it.nr_left)).collect();
     assert_eq!(names, [("second", 1), ("third", 2)]);
-    assert!(matches!(waits.join(), Err(JoinError::Cancelled)));
+    assert!(is_cancelled(waits.join()));
     assert!(third.try_spawn(|| ()).is_err());
     drop(gates);
 }
@@ -123,7 +102,7 @@ fn an_item_of_one_of_the_queues_shuts_none_down() {
     let refused = one.spawn(move || shutdown_in_order(&[&queues.0, &queues.1], PATIENCE).is_err());
     assert!(refused.join().unwrap());
     assert_eq!(other.spawn(|| 7).join().unwrap(), 7);
-    let system = afterwork::workqueue::system().unwrap();
+    let system = workqueue::system().unwrap();
     assert!(system.shutdown_timeout(SHORT).is_err());
 }
 
@@ -144,22 +123,16 @@ fn drain_of_a_task_names_the_items_left_at_its_limit() {
 fn the_closures_of_strands_are_cancelled_at_the_limit() {
     let queue = one_seat("strands");
     let strand = queue.strand(());
-    let (open, gate) = mpsc::channel::<()>();
-    let (send, started) = mpsc::channel();
-    strand
-        .spawn_detached(move |()| {
-            send.send(()).unwrap();
-            let _ = gate.recv();
-        })
-        .unwrap();
+    let (open, hole) = stopper();
+    strand.spawn_detached(move |()| hole.sit()).unwrap();
     let waits = strand.spawn(|()| ());
     let other = queue.strand(()).spawn(|()| ());
-    started.recv_timeout(PATIENCE).unwrap();
+    open.wait_until_stuck();
     assert!(queue.shutdown_timeout(SHORT).is_err());
-    assert!(matches!(other.join(), Err(JoinError::Cancelled)));
+    assert!(is_cancelled(other.join()));
     assert!(!waits.is_finished());
     drop(open);
-    assert!(matches!(waits.join(), Err(JoinError::Cancelled)));
+    assert!(is_cancelled(waits.join()));
 }
 
 #[test]
@@ -171,15 +144,13 @@ fn a_shutdown_at_its_limit_reaches_the_items_that_run() {
         queue.spawn(move || {
             let token = CancellationToken::current();
             send.send(()).unwrap();
-            token.wait_timeout(Duration::from_secs(3600))
+            token.wait_timeout(HOUR)
         })
     };
-    queue
-        .spawn_detached(move || {
-            send.send(()).unwrap();
-            wait_until(is_cancelled);
-        })
-        .unwrap();
+    queue.detach(move || {
+        send.send(()).unwrap();
+        wait_until(workqueue::is_cancelled);
+    });
     for _ in 0..2 {
         started.recv_timeout(PATIENCE).unwrap();
     }

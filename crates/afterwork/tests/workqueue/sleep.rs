@@ -247,17 +247,15 @@ fn an_interval_that_is_behind_yields_between_two_ticks() {
     for missed in [MissedTickBehavior::Burst, MissedTickBehavior::Skip] {
         let queue = queue("one").max_active(1).alone();
         // The interval is behind from its second tick on.
-        let mut canceller = afterwork::workqueue::CancelHandle::default();
-        let handle = queue
-            .task()
-            .cancel_handle(&mut canceller)
-            .spawn_async(async move {
+        let (handle, canceller) = cancellable(&queue, |task| {
+            task.spawn_async(async move {
                 let mut ticks = interval(Duration::from_nanos(1)).unwrap();
                 ticks.set_missed_tick_behavior(missed);
                 loop {
                     ticks.tick().await;
                 }
-            });
+            })
+        });
         for number in 0..100 {
             let other = queue.spawn_async(async move { number });
             assert_eq!(other.join().unwrap(), number);

@@ -172,20 +172,6 @@ fn an_ordered_queue_polls_in_the_order_of_the_wakes() {
 }
 
 #[test]
-fn a_future_that_joins_itself_gets_an_error() {
-    let queue = queue("self").alone();
-    let (give, take) = mpsc::channel::<JoinHandle<()>>();
-    let (send, receive) = mpsc::channel();
-    let handle = queue.spawn_async(async move {
-        let own = take.recv().unwrap();
-        send.send(own.join()).unwrap();
-    });
-    give.send(handle).unwrap();
-    let joined = receive.recv_timeout(PATIENCE).unwrap();
-    assert!(matches!(joined, Err(JoinError::OwnItem)));
-}
-
-#[test]
 fn futures_await_one_another_on_one_worker() {
     let queue = queue("nested").max_active(1).on(&registry("1 core"));
     let inner = queue.clone();

@@ -107,18 +107,14 @@ fn futures_cancelled_before_their_first_poll_leave_no_memory() {
                 if number % 2 == 0 {
                     assert!(queue.spawn_async(future).cancel());
                 } else {
-                    let mut canceller = afterwork::workqueue::CancelHandle::default();
-                    let handle = queue
-                        .task()
-                        .cancel_handle(&mut canceller)
-                        .spawn_async(future);
+                    let (handle, canceller) = cancellable(&queue, |task| task.spawn_async(future));
                     drop(handle);
                     assert!(canceller.cancel());
                 }
                 assert_eq!(Arc::strong_count(&kept), 1, "dropped by the cancel");
             }
         });
-        assert_eq!(queue.stats().nr_inactive, 0);
+        assert_eq!(waiting(&queue), 0);
         queue.resume();
         queue.drain().unwrap();
     }
@@ -127,11 +123,7 @@ fn futures_cancelled_before_their_first_poll_leave_no_memory() {
 #[test]
 fn a_cancel_before_the_first_poll_wakes_the_task_that_awaits() {
     let queue = queue("cancel").paused();
-    let mut canceller = afterwork::workqueue::CancelHandle::default();
-    let mut handle = queue
-        .task()
-        .cancel_handle(&mut canceller)
-        .spawn_async(pending::<()>());
+    let (mut handle, canceller) = cancellable(&queue, |task| task.spawn_async(pending::<()>()));
     let (waker, rings) = counting_waker();
     assert!(poll_with(&mut handle, &waker).is_pending());
     assert!(canceller.cancel());

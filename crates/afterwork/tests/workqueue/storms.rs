@@ -192,7 +192,7 @@ fn queues_that_are_dropped_leave_no_memory_behind() {
         let registry = registry("2 core");
         let _keeps_pool = queue("keeps").on(&registry);
         fn brief(builder: Builder, registry: &Registry) {
-            builder.on(registry).spawn_detached(|| ()).unwrap();
+            builder.on(registry).detach(|| ());
         }
         // The number of queues per round. Kinds that own a thread have fewer.
         let kinds: [(&str, usize, Uses); 7] = [
@@ -214,13 +214,13 @@ fn queues_that_are_dropped_leave_no_memory_behind() {
                     queue
                         .set_attrs(|attrs| attrs.nice = (nice + (nth % 2) as i8) % 2)
                         .unwrap();
-                    queue.spawn_detached(|| ()).unwrap();
+                    queue.detach(|| ());
                 }
             }),
             ("queues that end in an item", 300, |registry, _| {
                 let queue = queue("own").on(registry);
                 let own = queue.clone();
-                queue.spawn_detached(move || drop(own)).unwrap();
+                queue.detach(move || drop(own));
             }),
             ("timed items without handles", 500, |registry, _| {
                 let queue = queue("timed").on(registry);

@@ -1,64 +1,48 @@
 //! Strands: order, state, panics, cancels, ends, and fairness.
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU32, AtomicUsize, Ordering},
-        mpsc,
-    },
-    thread,
-};
-
-use afterwork::workqueue::{JoinError, Strand, Workqueue, block_on};
-
 use crate::support::*;
 
-/// A state that counts its drops.
-struct Dropped(Arc<AtomicUsize>);
+/// Creates a queue and a strand of numbers.
+fn numbers() -> (Workqueue, Strand<Vec<u32>>) {
+    let queue = queue("strand").alone();
+    let strand = queue.strand(Vec::new());
+    (queue, strand)
+}
 
-impl Drop for Dropped {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+fn queue_of_one() -> Workqueue {
+    queue("one").max_active(1).alone()
+}
+
+fn detach<S: Send + 'static>(strand: &Strand<S>, func: impl FnOnce(&mut S) + Send + 'static) {
+    strand.spawn_detached(func).unwrap();
+}
+
+/// Queues `nr` closures that count their runs.
+fn count_runs<S: Send + 'static>(strand: &Strand<S>, nr: usize, count: &Count) {
+    for _ in 0..nr {
+        let run = count.adder();
+        detach(strand, move |_| run());
     }
 }
 
-/// Creates a strand of numbers on `queue`.
-fn numbers(queue: &Workqueue) -> Strand<Vec<u32>> {
-    queue.strand(Vec::new())
-}
-
-/// Queues a closure that blocks the strand until the result is dropped, and waits for its start.
-fn block<S: Send + 'static>(strand: &Strand<S>) -> mpsc::Sender<()> {
-    let (open, gate) = mpsc::channel::<()>();
-    let (start, started) = mpsc::channel();
-    strand
-        .spawn_detached(move |_| {
-            start.send(()).unwrap();
-            let _ = gate.recv();
-        })
-        .unwrap();
-    started.recv_timeout(PATIENCE).unwrap();
-    open
+/// Queues a closure that blocks the strand until the plug is released or dropped.
+fn block<S: Send + 'static>(strand: &Strand<S>) -> Plug {
+    let (plug, hole) = stopper();
+    detach(strand, move |_| hole.sit());
+    plug.wait_until_stuck();
+    plug
 }
 
 #[test]
 fn closures_of_each_thread_run_in_order_and_never_overlap() {
     const COUNT: u32 = 2000;
-    let queue = queue("strand").alone();
-    let strand = numbers(&queue);
-    thread::scope(|scope| {
-        for from in 0..3 {
-            let strand = strand.clone();
-            scope.spawn(move || {
-                for number in 0..COUNT {
-                    strand
-                        .spawn_detached(move |all| all.push(from * COUNT + number))
-                        .unwrap();
-                }
-            });
+    let (_queue, strand) = numbers();
+    threads(3, |from| {
+        for number in 0..COUNT {
+            detach(&strand, move |all| all.push(from as u32 * COUNT + number));
         }
     });
-    let all = strand.spawn(std::mem::take).join().unwrap();
+    let all = strand.spawn(mem::take).join().unwrap();
     assert_eq!(all.len(), 3 * COUNT as usize);
     for from in 0..3 {
         let own = all.iter().filter(|number| *number / COUNT == from);
@@ -72,7 +56,7 @@ fn ten_thousand_strands_run_each_of_their_closures() {
     let queue = queue("strands").alone();
     let strands: Vec<_> = (0..COUNT).map(|number| queue.strand(number)).collect();
     for strand in &strands {
-        strand.spawn_detached(|number| *number *= 2).unwrap();
+        detach(strand, |number| *number *= 2);
     }
     let sums = strands.iter().map(|strand| strand.spawn(|number| *number));
     let sums: Vec<_> = sums.collect();
@@ -82,74 +66,66 @@ fn ten_thousand_strands_run_each_of_their_closures() {
 
 #[test]
 fn detached_closures_run_before_queue_and_state_are_dropped() {
-    let nr_dropped = Arc::new(AtomicUsize::new(0));
-    let nr_run = Arc::new(AtomicUsize::new(0));
+    let (lives, nr_run) = (Census::default(), Count::default());
     let queue = queue("strand").alone();
-    let strand = queue.strand(Dropped(nr_dropped.clone()));
-    let open = block(&strand);
+    let strand = queue.strand(lives.life());
+    let plug = block(&strand);
     for _ in 0..100 {
-        let (nr_run, nr_dropped) = (nr_run.clone(), nr_dropped.clone());
-        strand
-            .spawn_detached(move |_| {
-                assert_eq!(nr_dropped.load(Ordering::Relaxed), 0);
-                nr_run.fetch_add(1, Ordering::Relaxed);
-            })
-            .unwrap();
+        let (run, lives) = (nr_run.adder(), lives.clone());
+        detach(&strand, move |_| {
+            assert_eq!(lives.alive(), 1);
+            run();
+        });
     }
     drop(strand);
-    assert_eq!(nr_dropped.load(Ordering::Relaxed), 0);
-    drop(open);
+    assert_eq!(lives.alive(), 1);
+    drop(plug);
     drop(queue);
-    assert_eq!(nr_run.load(Ordering::Relaxed), 100);
-    assert_eq!(nr_dropped.load(Ordering::Relaxed), 1);
+    assert_eq!(nr_run.get(), 100);
+    assert_eq!((lives.alive(), lives.dropped()), (0, 1));
 }
 
 #[test]
 fn the_state_of_an_idle_strand_is_dropped_with_the_last_handle() {
-    let nr_dropped = Arc::new(AtomicUsize::new(0));
+    let lives = Census::default();
     let queue = queue("strand").alone();
-    let strand = queue.strand(Dropped(nr_dropped.clone()));
+    let strand = queue.strand(lives.life());
     let other = strand.clone();
     strand.spawn(|_| ()).join().unwrap();
     queue.flush().unwrap();
     drop(strand);
-    assert_eq!(nr_dropped.load(Ordering::Relaxed), 0);
+    assert_eq!(lives.alive(), 1);
     drop(other);
-    assert_eq!(nr_dropped.load(Ordering::Relaxed), 1);
+    assert_eq!((lives.alive(), lives.dropped()), (0, 1));
 }
 
 #[test]
 fn a_panic_reaches_the_joiner_and_the_strand_continues() {
-    let nr_unseen = Arc::new(AtomicU32::new(0));
-    let seen = nr_unseen.clone();
-    let queue = queue("strand").on_panic(move |_| {
-        seen.fetch_add(1, Ordering::Relaxed);
-    });
-    let queue = queue.alone();
-    let strand = numbers(&queue);
+    let nr_unseen = Count::default();
+    let seen = nr_unseen.adder();
+    let queue = queue("strand").on_panic(move |_| seen()).alone();
+    let strand = queue.strand(Vec::new());
     let panicked = strand.spawn(|all| {
         all.push(1);
         panic!("on purpose");
     });
-    strand.spawn_detached(|_| panic!("on purpose")).unwrap();
+    detach(&strand, |_| panic!("on purpose"));
     assert_eq!(strand.spawn(|all| all.len()).join().unwrap(), 1);
     assert!(matches!(panicked.join(), Err(JoinError::Panicked(_))));
-    assert_eq!(nr_unseen.load(Ordering::Relaxed), 1);
-    assert_eq!(queue.stats().panicked, 2);
+    assert_eq!((nr_unseen.get(), queue.stats().panicked), (1, 2));
 }
 
 #[test]
 fn a_cancelled_closure_does_not_run_and_the_others_do() {
-    let queue = queue("strand").alone();
-    let strand = numbers(&queue);
-    let open = block(&strand);
+    let (_queue, strand) = numbers();
+    let plug = block(&strand);
     let mut handles: Vec<_> = (0..100)
         .map(|number| strand.spawn(move |all| all.push(number)))
         .collect();
     let mut odd = handles.iter_mut().skip(1).step_by(2);
     assert!(odd.all(|handle| handle.cancel()));
-    drop(open);
-    let all = strand.spawn(std::mem::take).join().unwrap();
+    drop(plug);
+    let all = strand.spawn(mem::take).join().unwrap();
     assert!(all.into_iter().eq((0..100).step_by(2)));
     for (number, handle) in handles.into_iter().enumerate() {
         assert_eq!(handle.join().is_ok(), number % 2 == 0);
@@ -157,39 +133,27 @@ fn a_cancelled_closure_does_not_run_and_the_others_do() {
 }
 
 #[test]
-fn cancel_all_ends_the_closures_of_a_strand_that_waits() {
-    let queue = queue("strand").alone();
-    let strand = numbers(&queue);
-    queue.pause();
-    let handles: Vec<_> = (0..100).map(|_| strand.spawn(|all| all.push(1))).collect();
-    assert_eq!(queue.cancel_all(), 100);
-    for handle in handles {
-        assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
-    }
-    let later = strand.spawn(|all| all.len());
-    queue.resume();
-    assert_eq!(later.join().unwrap(), 0);
-}
-
-#[test]
-fn cancel_all_ends_the_closures_behind_the_one_that_runs() {
-    let queue = queue("strand").alone();
-    let strand = numbers(&queue);
-    let open = block(&strand);
-    let handles: Vec<_> = (0..100).map(|_| strand.spawn(|all| all.push(1))).collect();
-    assert_eq!(queue.cancel_all(), 0, "they are not counted");
-    let later = strand.spawn(|all| all.len());
-    drop(open);
-    assert_eq!(later.join().unwrap(), 0);
-    for handle in handles {
-        assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+fn cancel_all_ends_the_closures_of_a_strand_that_waits_or_runs() {
+    for runs in [false, true] {
+        let (queue, strand) = numbers();
+        let plug = runs.then(|| block(&strand));
+        if !runs {
+            queue.pause();
+        }
+        let handles: Vec<_> = (0..100).map(|_| strand.spawn(|all| all.push(1))).collect();
+        // Closures behind the one that runs are not counted.
+        assert_eq!(queue.cancel_all(), if runs { 0 } else { 100 });
+        let later = strand.spawn(|all| all.len());
+        drop(plug);
+        queue.resume();
+        assert_eq!(later.join().unwrap(), 0, "runs: {runs}");
+        assert!(handles.into_iter().all(|it| is_cancelled(it.join())));
     }
 }
 
 #[test]
 fn joining_a_later_closure_of_the_same_strand_is_an_error() {
-    let queue = queue("strand").alone();
-    let strand = numbers(&queue);
+    let (_queue, strand) = numbers();
     let own = strand.clone();
     let both = strand.spawn(move |_| {
         let joined = own.spawn(|_| ()).join();
@@ -202,14 +166,10 @@ fn joining_a_later_closure_of_the_same_strand_is_an_error() {
     }
     // On a queue with one seat, a closure of another strand cannot start either.
     let queue = queue_of_one();
-    let (one, other) = (numbers(&queue), numbers(&queue));
+    let (one, other) = (queue.strand(()), queue.strand(()));
     let outcome = one.spawn(move |_| other.spawn(|_| ()).join());
     let outcome = ends(move || outcome.join()).unwrap();
     assert!(matches!(outcome, Err(JoinError::OwnQueue)));
-}
-
-fn queue_of_one() -> Workqueue {
-    queue("one").max_active(1).alone()
 }
 
 #[test]
@@ -222,9 +182,8 @@ fn a_strand_may_join_another_strand() {
 
 #[test]
 fn a_queue_that_is_full_or_destroyed_rejects_closures() {
-    let queue = queue("strand").capacity(2).alone();
-    let strand = numbers(&queue);
-    queue.pause();
+    let queue = queue("strand").capacity(2).paused();
+    let strand = queue.strand(());
     let handles: Vec<_> = (0..3).map(|_| strand.spawn(|_| ())).collect();
     assert_eq!(strand.backlog(), 2);
     queue.resume();
@@ -232,39 +191,33 @@ fn a_queue_that_is_full_or_destroyed_rejects_closures() {
     assert!(outcomes[0].is_ok() && outcomes[1].is_ok());
     assert!(matches!(outcomes[2], Err(JoinError::Full)));
     queue.flush().unwrap();
-    assert_eq!(queue.report().free_capacity, Some(2));
+    assert_eq!(free(&queue), Some(2));
     // A cancel releases capacity, too.
     queue.pause();
     let mut handle = strand.spawn(|_| ());
-    assert_eq!(queue.report().free_capacity, Some(1));
+    assert_eq!(free(&queue), Some(1));
     assert!(handle.cancel());
-    assert_eq!(queue.report().free_capacity, Some(2));
+    assert_eq!(free(&queue), Some(2));
     let _last = strand.spawn(|_| ());
     queue.destroy().unwrap();
     assert_eq!(strand.backlog(), 0);
-    assert!(matches!(
-        strand.spawn(|_| ()).join(),
-        Err(JoinError::Closed)
-    ));
+    let late = strand.spawn(|_| ()).join();
+    assert!(matches!(late, Err(JoinError::Closed)));
 }
 
 #[test]
 fn a_drain_waits_for_the_closures_that_closures_spawn() {
     let queue = queue("strand").alone();
     let strand = queue.strand(0);
-    let own = strand.clone();
     fn again(strand: Strand<u32>, left: u32) {
-        strand
-            .clone()
-            .spawn_detached(move |nr_run| {
-                *nr_run += 1;
-                if left > 0 {
-                    again(strand, left - 1);
-                }
-            })
-            .unwrap();
+        detach(&strand.clone(), move |nr_run| {
+            *nr_run += 1;
+            if left > 0 {
+                again(strand, left - 1);
+            }
+        });
     }
-    again(own, 199);
+    again(strand.clone(), 199);
     queue.drain().unwrap();
     assert_eq!(strand.spawn(|nr_run| *nr_run).join().unwrap(), 200);
 }
@@ -273,36 +226,24 @@ fn a_drain_waits_for_the_closures_that_closures_spawn() {
 fn a_flush_waits_for_all_closures_that_were_spawned_before() {
     let queue = queue("strand").alone();
     for round in 0..50 {
-        let strand = queue.strand(0);
-        let nr_run = Arc::new(AtomicUsize::new(0));
+        let nr_run = Count::default();
         // Several batches, the last of them not full.
-        for _ in 0..100 + round {
-            let nr_run = nr_run.clone();
-            strand
-                .spawn_detached(move |_| {
-                    nr_run.fetch_add(1, Ordering::Relaxed);
-                })
-                .unwrap();
-        }
+        count_runs(&queue.strand(0), 100 + round, &nr_run);
         queue.flush().unwrap();
-        assert_eq!(nr_run.load(Ordering::Relaxed), 100 + round);
+        assert_eq!(nr_run.get(), 100 + round);
     }
 }
 
 #[test]
 fn a_flush_does_not_wait_for_a_strand_that_is_never_idle() {
-    let queue = queue("strand").max_active(1).alone();
-    let strand = queue.strand(());
-    let stop = Arc::new(AtomicU32::new(0));
-    fn again(strand: Strand<()>, stop: Arc<AtomicU32>) {
-        strand
-            .clone()
-            .spawn_detached(move |()| {
-                if stop.load(Ordering::Relaxed) == 0 {
-                    again(strand, stop);
-                }
-            })
-            .unwrap();
+    let queue = queue_of_one();
+    let (strand, stop) = (queue.strand(()), Count::default());
+    fn again(strand: Strand<()>, stop: Count) {
+        detach(&strand.clone(), move |()| {
+            if stop.get() == 0 {
+                again(strand, stop);
+            }
+        });
     }
     // More chains than a batch has closures.
     for _ in 0..100 {
@@ -313,7 +254,7 @@ fn a_flush_does_not_wait_for_a_strand_that_is_never_idle() {
     // Other items have their turn, too, though there is one seat.
     let item = queue.spawn(|| 7);
     assert_eq!(ends(move || item.join()).unwrap(), 7);
-    stop.store(1, Ordering::Relaxed);
+    stop.add();
     queue.drain().unwrap();
 }
 
@@ -325,8 +266,7 @@ fn strand_yields_to_others_after_a_batch() {
     queue.pause();
     for number in 0..200 {
         let order = order.clone();
-        long.spawn_detached(move |()| order.lock().unwrap().push(number))
-            .unwrap();
+        detach(&long, move |()| order.lock().unwrap().push(number));
     }
     let at = order.clone();
     let at = short.spawn(move |()| at.lock().unwrap().len());
@@ -339,35 +279,28 @@ fn strand_yields_to_others_after_a_batch() {
 #[test]
 fn urgent_strand_is_served_first() {
     let queue = queue_of_one();
-    let urgent = queue.urgent().unwrap().strand(());
-    let order = Arc::new(Mutex::new(Vec::new()));
+    let (urgent, log) = (queue.urgent().unwrap().strand(()), Log::default());
     queue.pause();
-    let push = |name| {
-        let order = order.clone();
-        move || order.lock().unwrap().push(name)
-    };
-    queue.spawn_detached(push("ordinary")).unwrap();
-    let push = push("urgent");
-    urgent.spawn_detached(move |()| push()).unwrap();
+    queue.detach(log.note("ordinary"));
+    let note = log.note("urgent");
+    detach(&urgent, move |()| note());
     queue.resume();
     queue.drain().unwrap();
-    assert_eq!(*order.lock().unwrap(), ["urgent", "ordinary"]);
+    assert_eq!(log.take(), ["urgent", "ordinary"]);
 }
 
 #[test]
 fn bulk_cancel_of_running_strands_leaves_no_waiting_closure() {
     let queue = queue("strand").alone();
     let strands: Vec<_> = (0..4).map(|_| queue.strand(0u32)).collect();
-    let nr_run = Arc::new(AtomicUsize::new(0));
+    let nr_run = Count::default();
     ends(move || {
         for _ in 0..200 {
-            let mut handles = Vec::new();
-            for number in 0..400 {
-                let nr_run = nr_run.clone();
-                handles.push(strands[number % 4].spawn(move |_| {
-                    nr_run.fetch_add(1, Ordering::Relaxed);
-                }));
-            }
+            let spawn = |number: usize| {
+                let run = nr_run.adder();
+                strands[number % 4].spawn(move |_| run())
+            };
+            let handles: Vec<_> = (0..400).map(spawn).collect();
             queue.cancel_all();
             for handle in handles {
                 match handle.join() {
@@ -388,20 +321,15 @@ fn closures_that_are_spawned_after_a_bulk_cancel_run() {
     let strand = queue.strand(());
     let (send, receive) = mpsc::channel();
     let (own, canceller) = (strand.clone(), queue.clone());
-    strand
-        .spawn_detached(move |()| {
+    detach(&strand, move |()| {
+        canceller.cancel_all();
+        (1..32).for_each(|_| detach(&own, |()| ()));
+        let last = own.clone();
+        detach(&own, move |()| {
             canceller.cancel_all();
-            for _ in 1..32 {
-                own.spawn_detached(|()| ()).unwrap();
-            }
-            let last = own.clone();
-            own.spawn_detached(move |()| {
-                canceller.cancel_all();
-                send.send(last.spawn(|()| 7)).unwrap();
-            })
-            .unwrap();
-        })
-        .unwrap();
+            send.send(last.spawn(|()| 7)).unwrap();
+        });
+    });
     let later = receive.recv_timeout(PATIENCE).unwrap();
     assert_eq!(ends(move || later.join()).unwrap(), 7);
 }

@@ -101,6 +101,47 @@ impl On for Builder {
     }
 }
 
+/// Queues closures that are accepted.
+pub trait Detach {
+    fn detach(&self, func: impl FnOnce() + Send + 'static);
+}
+
+impl Detach for Workqueue {
+    #[track_caller]
+    fn detach(&self, func: impl FnOnce() + Send + 'static) {
+        self.spawn_detached(func).unwrap();
+    }
+}
+
+pub fn on_cpu(queue: &Workqueue, cpu: u32) -> TaskOptions<'_> {
+    queue.task().on_cpu(CpuId::new(cpu))
+}
+
+/// Queues work by `spawn`, with a handle that can only cancel.
+pub fn cancellable<T>(
+    queue: &Workqueue,
+    spawn: impl FnOnce(TaskOptions<'_>) -> JoinHandle<T>,
+) -> (JoinHandle<T>, CancelHandle) {
+    let mut canceller = CancelHandle::default();
+    let handle = spawn(queue.task().cancel_handle(&mut canceller));
+    (handle, canceller)
+}
+
+pub fn free(queue: &Workqueue) -> Option<usize> {
+    queue.report().free_capacity
+}
+
+pub fn waiting(queue: &Workqueue) -> usize {
+    queue.stats().nr_inactive
+}
+
+/// Drains the queue, whose item blocks, on another thread.
+pub fn drain_begun(queue: &Workqueue) -> thread::JoinHandle<()> {
+    let drainer = beside(queue, |queue| queue.drain().unwrap());
+    wait_until(|| queue.try_spawn(|| ()).is_err());
+    drainer
+}
+
 /// Returns a builder of a queue.
 pub fn queue(name: &str) -> Builder {
     must_end();
@@ -236,7 +277,7 @@ impl Hole {
 /// Occupies one seat of `queue` until the plug is released.
 pub fn plug_into(queue: &Workqueue) -> Plug {
     let (plug, hole) = stopper();
-    queue.spawn_detached(move || hole.sit()).unwrap();
+    queue.detach(move || hole.sit());
     plug.wait_until_stuck();
     plug
 }
@@ -248,6 +289,14 @@ pub fn stuck_in(queue: &Workqueue) -> (Work, Plug) {
     assert!(queue.enqueue(&work));
     plug.wait_until_stuck();
     (work, plug)
+}
+
+/// The same for a closure.
+pub fn stuck_closure(queue: &Workqueue) -> (JoinHandle<()>, Plug) {
+    let (plug, hole) = stopper();
+    let handle = queue.spawn(move || hole.sit());
+    plug.wait_until_stuck();
+    (handle, plug)
 }
 
 /// Calls `body` with a clone of `shared` on another thread.
@@ -272,15 +321,26 @@ pub fn stuck_counting(queue: &Workqueue) -> (Work, Plug, Count) {
     (work, plug, count)
 }
 
+/// Starts an item that blocks in each run until the plug is released, and then counts the run.
+pub fn stuck_uncounted(queue: &Workqueue) -> (Work, Plug, Count) {
+    let ((plug, hole), over) = (stopper(), Count::default());
+    let ended = over.clone();
+    let work = Work::new(move || {
+        hole.sit();
+        ended.add();
+    });
+    assert!(queue.enqueue(&work));
+    plug.wait_until_stuck();
+    (work, plug, over)
+}
+
 /// Blocks an item that owns a handle of its queue, and drops it when the plug is released.
 pub fn plug_of_owner(queue: &Workqueue) -> Plug {
     let (own, (plug, hole)) = (queue.clone(), stopper());
-    queue
-        .spawn_detached(move || {
-            hole.sit();
-            drop(own);
-        })
-        .unwrap();
+    queue.detach(move || {
+        hole.sit();
+        drop(own);
+    });
     plug.wait_until_stuck();
     plug
 }
@@ -298,6 +358,15 @@ pub fn restless(queue: &Workqueue, stop: &Count) -> Work {
 /// Builds an ordered queue, and one with a single seat.
 pub fn ordered_and_narrow() -> [Workqueue; 2] {
     [queue("ordered").ordered(), queue("narrow").max_active(1)].map(On::alone)
+}
+
+/// Queues `count` items, each of which ends when all are running.
+pub fn meet_in(queue: &Workqueue, count: usize) {
+    let all = Arc::new(Barrier::new(count));
+    for _ in 0..count {
+        let all = all.clone();
+        queue.detach(move || _ = all.wait());
+    }
 }
 
 /// Returns the reports of `registry` from now on.
@@ -392,9 +461,7 @@ impl Gauge {
     pub fn crowd(&self, queue: &Workqueue, count: usize) {
         for _ in 0..count {
             let gauge = self.clone();
-            queue
-                .spawn_detached(move || gauge.within(thread::yield_now))
-                .unwrap();
+            queue.detach(move || gauge.within(thread::yield_now));
         }
     }
 
@@ -491,7 +558,7 @@ impl Count {
 
     /// Queues `nr` items that count their runs.
     pub fn spawn(&self, nr: usize, queue: &Workqueue) {
-        (0..nr).for_each(|_| queue.spawn_detached(self.adder()).unwrap());
+        (0..nr).for_each(|_| queue.detach(self.adder()));
     }
 
     pub fn add(&self) {

@@ -1,19 +1,5 @@
 //! Options of one piece of work, and their combinations.
 
-use std::{
-    io,
-    sync::{Arc, Barrier, mpsc},
-    time::{Duration, Instant},
-};
-
-use afterwork::{
-    mailbox::Mailbox,
-    params::Params,
-    workqueue::{
-        AffinityScope, CancelHandle, CpuId, DelayedWork, JoinError, MAX_ACTIVE, Work, Workqueue,
-    },
-};
-
 use crate::support::*;
 
 const SOON: Duration = Duration::from_millis(2);
@@ -32,16 +18,16 @@ fn a_cancellable_closure_and_a_future_expire_too() {
         let future = queue.task().deadline(deadline);
         let future = future.spawn_async(async move { drop(life) });
         assert!(!cancel.is_finished());
-        assert!(matches!(closure.join(), Err(JoinError::Expired)));
+        assert!(has_expired(closure.join()));
         assert!(cancel.is_finished() && !cancel.cancel());
-        let awaited = afterwork::workqueue::block_on(future);
-        assert!(matches!(awaited, Err(JoinError::Expired)));
+        let awaited = block_on(future);
+        assert!(has_expired(awaited));
         lives.all_dropped(2);
         // This one has no joiner, so a worker finds it.
         let life = lives.life();
         let past = queue.task().deadline(Instant::now() + SOON);
         drop(past.spawn_async(async move { drop(life) }));
-        std::thread::sleep(2 * SOON);
+        thread::sleep(2 * SOON);
         plug.release();
         queue.drain().unwrap();
         lives.all_dropped(3);
@@ -57,13 +43,13 @@ fn a_future_that_was_polled_in_time_does_not_expire() {
         let deadline = Instant::now() + Duration::from_millis(50);
         let future = queue.task().deadline(deadline).spawn_async(async move {
             polled.send(()).unwrap();
-            afterwork::workqueue::sleep_until(deadline + SOON).await;
+            sleep_until(deadline + SOON).await;
             7
         });
         // If the machine is loaded, the future may expire before it was polled.
         match is_polled.recv() {
             Ok(()) => assert_eq!(future.join().unwrap(), 7),
-            Err(_) => assert!(matches!(future.join(), Err(JoinError::Expired))),
+            Err(_) => assert!(has_expired(future.join())),
         }
     });
 }
@@ -72,7 +58,7 @@ fn a_future_that_was_polled_in_time_does_not_expire() {
 fn a_full_queue_returns_each_kind_of_work() {
     let queue = queue("full").capacity(1).alone();
     queue.pause();
-    let first = queue.task().on_cpu(CpuId::new(1)).try_spawn(|| 1).unwrap();
+    let first = on_cpu(&queue, 1).try_spawn(|| 1).unwrap();
     let future = queue.task().try_spawn_async(async { 2 }).unwrap_err();
     assert!(future.is_full());
     let future = future.into_inner();
@@ -99,10 +85,10 @@ fn a_full_queue_returns_each_kind_of_work() {
 #[test]
 fn options_choose_pool_and_lane() {
     let registry = registry("2 core");
-    let queue = queue("place").affinity(AffinityScope::Cpu).help(false);
+    let queue = queue("place").affinity(Cpu).help(false);
     let queue = queue.strict(true).build_in(&registry).unwrap();
-    let name = || std::thread::current().name().unwrap().to_owned();
-    let at = |task: afterwork::workqueue::TaskOptions<'_>| task.spawn(name).join().unwrap();
+    let name = || thread::current().name().unwrap().to_owned();
+    let at = |task: TaskOptions<'_>| task.spawn(name).join().unwrap();
     let (first, last) = (CpuId::new(0), CpuId::new(1));
     assert_ne!(
         at(queue.task().on_cpu(first)),
@@ -124,7 +110,7 @@ fn urgent_work_of_all_kinds_overtakes() {
         move || send.send(name).unwrap()
     };
     queue.pause();
-    queue.spawn_detached(note("ordinary")).unwrap();
+    queue.detach(note("ordinary"));
     let (work, delayed) = (Work::new(note("work")), DelayedWork::new(note("delayed")));
     assert!(queue.task().urgent().enqueue(&work));
     assert!(
@@ -147,7 +133,7 @@ fn urgent_has_no_effect_on_an_ordered_queue() {
     let (count, seen) = (Count::default(), Count::default());
     queue.pause();
     let counts = count.clone();
-    queue.spawn_detached(move || counts.add()).unwrap();
+    queue.detach(move || counts.add());
     let (counts, sees) = (count.clone(), seen.clone());
     let second = move || {
         assert!(
@@ -169,11 +155,7 @@ fn all_items_of_a_blocking_queue_may_block() {
         let queue = queue("files").blocking();
         let queue = queue.build_in(&registry("2 core")).unwrap();
         assert_eq!(queue.stats().max_active, MAX_ACTIVE);
-        let barrier = Arc::new(Barrier::new(16));
-        for _ in 0..16 {
-            let barrier = barrier.clone();
-            queue.spawn_detached(move || _ = barrier.wait()).unwrap();
-        }
+        meet_in(&queue, 16);
         queue.drain().unwrap();
         // No worker was replaced because a sample had found it asleep.
         assert_eq!(queue.stats().cm_wakeups, 0);

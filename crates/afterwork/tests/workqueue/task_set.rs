@@ -258,14 +258,12 @@ fn an_abort_handle_cancels_an_item_that_another_thread_joins() {
     let queue = queue("abort").alone();
     let census = Census::default();
     let life = census.life();
-    let mut canceller = afterwork::workqueue::CancelHandle::default();
-    let handle = queue
-        .task()
-        .cancel_handle(&mut canceller)
-        .spawn_async(async move {
+    let (handle, canceller) = cancellable(&queue, |task| {
+        task.spawn_async(async move {
             let _life = life;
             pending::<()>().await;
-        });
+        })
+    });
     let other = canceller.clone();
     assert!(!canceller.is_finished());
     let joiner = thread::spawn(move || handle.join());
@@ -280,10 +278,11 @@ fn an_abort_handle_outlives_the_join_handle() {
     let queue = queue("abort").max_active(1).alone();
     let (plug, census) = (plug_into(&queue), Census::default());
     let life = census.life();
-    let mut canceller = afterwork::workqueue::CancelHandle::default();
-    let handle = queue.task().cancel_handle(&mut canceller).spawn(move || {
-        let _life = life;
-        unreachable!("cancelled")
+    let (handle, canceller) = cancellable(&queue, |task| {
+        task.spawn(move || {
+            let _life = life;
+            unreachable!("cancelled")
+        })
     });
     drop::<JoinHandle<()>>(handle);
     assert!(canceller.cancel());
@@ -291,8 +290,7 @@ fn an_abort_handle_outlives_the_join_handle() {
     census.all_dropped(1);
     queue.drain().unwrap();
     assert_eq!(queue.stats().panicked, 0);
-    let mut canceller = afterwork::workqueue::CancelHandle::default();
-    let handle = queue.task().cancel_handle(&mut canceller).spawn(|| 7);
+    let (handle, canceller) = cancellable(&queue, |task| task.spawn(|| 7));
     assert_eq!(handle.join().unwrap(), 7);
     assert!(!canceller.cancel());
 }
@@ -301,8 +299,7 @@ fn an_abort_handle_outlives_the_join_handle() {
 fn abort_handle_of_a_rejected_item_has_no_effect() {
     let queue = queue("abort").alone();
     queue.destroy().unwrap();
-    let mut canceller = afterwork::workqueue::CancelHandle::default();
-    let handle = queue.task().cancel_handle(&mut canceller).spawn(|| 7);
+    let (handle, canceller) = cancellable(&queue, |task| task.spawn(|| 7));
     assert!(canceller.is_finished() && !canceller.cancel());
     assert!(is_refused(handle.join()));
 }
@@ -312,15 +309,13 @@ fn a_future_without_wakers_stays_for_its_abort_handle() {
     let queue = queue("abort").alone();
     let (census, polled) = (Census::default(), Count::default());
     let (life, count) = (census.life(), polled.adder());
-    let mut canceller = afterwork::workqueue::CancelHandle::default();
-    let handle = queue
-        .task()
-        .cancel_handle(&mut canceller)
-        .spawn_async(poll_fn(move |_| {
+    let (handle, canceller) = cancellable(&queue, |task| {
+        task.spawn_async(poll_fn(move |_| {
             let _life = &life;
             count();
             Poll::<()>::Pending
-        }));
+        }))
+    });
     drop(handle);
     wait_until(|| polled.get() == 1);
     assert_eq!(census.alive(), 1);

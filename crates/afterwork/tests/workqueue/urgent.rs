@@ -13,13 +13,13 @@ fn an_urgent_item_starts_before_all_ordinary_ones_that_wait() {
     let (queue, order) = (narrow(), Log::default());
     let plug = plug_into(&queue);
     for name in ["a", "b", "c"] {
-        queue.spawn_detached(order.note(name)).unwrap();
+        queue.detach(order.note(name));
     }
     // The first call of `urgent` takes effect for items that wait already.
     let urgent = queue.urgent().unwrap();
-    urgent.spawn_detached(order.note("U")).unwrap();
-    queue.spawn_detached(order.note("d")).unwrap();
-    urgent.spawn_detached(order.note("V")).unwrap();
+    urgent.detach(order.note("U"));
+    queue.detach(order.note("d"));
+    urgent.detach(order.note("V"));
     plug.release_and_drain(&queue);
     assert_eq!(order.take().join(" "), "U V a b c d");
 }
@@ -36,7 +36,7 @@ fn urgent_items_overtake_a_local_batch() {
     assert_eq!(queue.enqueue_all(&all), 3);
     plug.wait_until_stuck();
     let urgent = queue.urgent().unwrap();
-    urgent.spawn_detached(order.note("U")).unwrap();
+    urgent.detach(order.note("U"));
     plug.release_and_drain(&queue);
     assert_eq!(order.take().join(" "), "U a b");
 }
@@ -47,17 +47,15 @@ fn ordinary_items_get_every_tenth_start() {
     let urgent = queue.urgent().unwrap();
     let plug = plug_into(&queue);
     for _ in 0..3 {
-        queue.spawn_detached(order.note("o")).unwrap();
+        queue.detach(order.note("o"));
     }
     for _ in 0..25 {
-        urgent.spawn_detached(order.note("U")).unwrap();
+        urgent.detach(order.note("U"));
     }
     plug.release_and_drain(&queue);
     let nine = "U U U U U U U U U";
-    assert_eq!(
-        order.take().join(" "),
-        format!("{nine} o {nine} o U U U U U U U o")
-    );
+    let found = order.take().join(" ");
+    assert_eq!(found, format!("{nine} o {nine} o U U U U U U U o"));
 }
 
 #[test]
@@ -68,7 +66,7 @@ fn items_of_other_queues_are_overtaken_only_briefly() {
     let (urgent, order) = (ours.urgent().unwrap(), Log::default());
     let plug = plug_into(&ours);
     for _ in 0..20 {
-        urgent.spawn_detached(order.note("U")).unwrap();
+        urgent.detach(order.note("U"));
     }
     let waits = theirs.spawn(order.note("t"));
     plug.release();
@@ -95,7 +93,7 @@ fn a_pending_item_keeps_its_lane_and_a_cancelled_one_changes_it() {
     let [kept, hastened, slowed] =
         ["kept", "hastened", "slowed"].map(|name| Work::new(order.note(name)));
     assert!(queue.enqueue(&kept));
-    queue.spawn_detached(order.note("o")).unwrap();
+    queue.detach(order.note("o"));
     assert!(!urgent.enqueue(&kept), "it is pending");
     // Their tombstones are still on the lists when they are queued again.
     assert!(queue.enqueue(&hastened) && hastened.cancel() && urgent.enqueue(&hastened));
@@ -118,10 +116,7 @@ fn drain_flush_and_cancel_all_cover_both_lanes() {
     assert_eq!(count.get(), 80);
     let plug = plug_into(&queue);
     queue_both(&never);
-    assert_eq!(
-        (queue.stats().nr_inactive, urgent.stats().nr_inactive),
-        (40, 40)
-    );
+    assert_eq!((waiting(&queue), waiting(&urgent)), (40, 40));
     assert_eq!(queue.cancel_all(), 40);
     plug.release_and_drain(&queue);
     assert_eq!(never.get(), 0);
@@ -136,7 +131,7 @@ fn cancelled_urgent_items_do_not_accumulate() {
         let work = Work::new(|| ());
         assert!(urgent.enqueue(&work) && work.cancel());
     }
-    assert_eq!(queue.stats().nr_inactive, 0);
+    assert_eq!(waiting(&queue), 0);
     plug.release();
 }
 
@@ -145,7 +140,7 @@ fn a_capacity_counts_both_lanes() {
     let queue = queue("full").max_active(1).capacity(2).alone();
     let urgent = queue.urgent().unwrap();
     queue.pause();
-    queue.spawn_detached(|| ()).unwrap();
+    queue.detach(|| ());
     let waits = urgent.try_spawn(|| ()).unwrap();
     assert!(is_full(urgent.try_spawn(|| ())));
     assert!(is_full(queue.try_spawn(|| ())));
@@ -165,12 +160,12 @@ fn delayed_work_and_futures_stay_in_the_lane_of_their_handle() {
     });
     wait_until(|| lure.is_polled());
     let plug = plug_into(&queue);
-    queue.spawn_detached(order.note("o")).unwrap();
+    queue.detach(order.note("o"));
     lure.end();
     lure.waker().unwrap().wake();
     let delayed = DelayedWork::new(order.note("delayed"));
     assert!(urgent.enqueue_after(&delayed, MS));
-    wait_until(|| queue.stats().nr_inactive == 3);
+    wait_until(|| waiting(&queue) == 3);
     plug.release();
     future.join().unwrap();
     queue.drain().unwrap();
@@ -183,8 +178,8 @@ fn the_urgent_lane_exists_on_later_pools() {
     let (urgent, order) = (queue.urgent().unwrap(), Log::default());
     queue.set_attrs(|attrs| attrs.nice = 3).unwrap();
     let plug = plug_into(&queue);
-    queue.spawn_detached(order.note("o")).unwrap();
-    urgent.spawn_detached(order.note("U")).unwrap();
+    queue.detach(order.note("o"));
+    urgent.detach(order.note("U"));
     plug.release_and_drain(&queue);
     assert_eq!(order.take().join(" "), "U o");
 }

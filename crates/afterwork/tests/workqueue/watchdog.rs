@@ -37,7 +37,7 @@ fn a_stall_names_the_first_item_and_those_of_all_workers() {
     let [stuck, queue] = ["stuck", "waits"].map(|name| queue(name).help(false).on(&registry));
     let plug = plug_into(&stuck);
     queue.enqueue(&Work::new(waits_behind));
-    queue.spawn_detached(|| ()).unwrap();
+    queue.detach(|| ());
     // If the first item is reported before the second is queued, a later report has both.
     let mut stalls = reports.iter().filter_map(stall);
     let stall = stalls.find(|stall| stall.nr_waiting == 2).unwrap();
@@ -66,7 +66,7 @@ fn a_stall_that_lasts_is_reported_again_with_a_greater_age() {
     let (registry, reports) = reporting(impatient);
     let queue = queue("stuck").help(false).on(&registry);
     let plug = plug_into(&queue);
-    queue.spawn_detached(|| ()).unwrap();
+    queue.detach(|| ());
     let mut ages = reports.iter().filter_map(stall).map(|stall| stall.age);
     let (first, second) = (ages.next().unwrap(), ages.next().unwrap());
     assert!(second >= 2 * first, "{first:?}, {second:?}");
@@ -81,14 +81,14 @@ fn items_that_wait_for_a_seat_are_not_a_stall() {
     });
     let single = queue("single").max_active(1).help(false).on(&registry);
     let plug = plug_into(&single);
-    single.spawn_detached(|| ()).unwrap();
+    single.detach(|| ());
     // Until then the item waits for a worker, which may be a stall.
-    wait_until(|| single.stats().nr_inactive == 1);
+    wait_until(|| waiting(&single) == 1);
     // A stall of `single` would be reported before the stall of `full`, so the first report
     // shows that there was none.
     let full = queue("full").help(false).on(&registry);
     let plugs = [(); 7].map(|()| plug_into(&full));
-    full.spawn_detached(|| ()).unwrap();
+    full.detach(|| ());
     let mut stalls = reports
         .iter()
         .filter_map(stall)
@@ -106,14 +106,12 @@ fn an_item_that_hogs_the_cpu_is_reported_by_name() {
     let queue = queue("hogs").help(false).on(&registry);
     let stop = Count::default();
     let seen = stop.clone();
-    queue
-        .spawn_detached(move || {
-            while seen.get() == 0 {
-                std::hint::spin_loop();
-            }
-        })
-        .unwrap();
-    queue.spawn_detached(|| ()).unwrap();
+    queue.detach(move || {
+        while seen.get() == 0 {
+            std::hint::spin_loop();
+        }
+    });
+    queue.detach(|| ());
     let report = reports.recv().unwrap();
     stop.add();
     let Report::CpuIntensive { item, count } = report else {
@@ -130,7 +128,7 @@ fn a_report_handler_may_panic() {
     registry.on_report(|_| panic!("handler"));
     let queue = queue("stuck").help(false).on(&registry);
     let plug = plug_into(&queue);
-    queue.spawn_detached(|| ()).unwrap();
+    queue.detach(|| ());
     wait_until(|| registry.pool_stats()[0].stalls >= 2);
     plug.release_and_drain(&queue);
 }

@@ -57,30 +57,21 @@ fn keys_have_a_family_a_description_and_no_duplicate() {
     }
 }
 
-#[test]
-fn each_wrong_text_is_named_with_what_was_meant() {
-    let meant = "did you mean workqueue.max_active?";
-    for word in ["0", "513", "-1", "1.5", "", "0x10"] {
-        let text = format!("workqueue.max_active={word}");
-        let expected = format!("{text}: expected a number from 1 to 512");
-        assert_eq!(error(&text), expected);
+fn errors(rows: &[(&str, &str)]) {
+    for (text, expected) in rows {
+        assert_eq!(error(text), *expected);
     }
-    for (text, expected) in [
-        (
-            "workqueue.max_activ=3",
-            &*format!("unknown key \"workqueue.max_activ\"; {meant}"),
-        ),
-        (
-            "max_active=3",
-            &*format!("unknown key \"max_active\"; {meant}"),
-        ),
+}
+
+#[test]
+fn unknown_key_is_named_with_the_nearest_one() {
+    for key in ["workqueue.max_activ", "max_active"] {
+        let expected = format!("unknown key \"{key}\"; did you mean workqueue.max_active?");
+        assert_eq!(error(&format!("{key}=3")), expected);
+    }
+    errors(&[
         ("color=red", "unknown key \"color\""),
         ("=3", "unknown key \"\""),
-        (
-            "workqueue.default_affinity_scope=l3",
-            "workqueue.default_affinity_scope=l3: expected one of cpu, smt, cache_shard, cache, numa, system",
-        ),
-        ("qpw=\n", "qpw=: expected one of queue, on_demand, every_op"),
         (
             "workqueue.cpu_quota",
             "\"workqueue.cpu_quota\" has no value: expected key=value",
@@ -89,9 +80,23 @@ fn each_wrong_text_is_named_with_what_was_meant() {
             "workqueue.max_active=1,workqueue.max_active=2",
             "workqueue.max_active is set twice",
         ),
-    ] {
-        assert_eq!(error(text), expected);
+    ]);
+}
+
+#[test]
+fn a_value_out_of_range_is_named_with_the_range() {
+    for word in ["0", "513", "-1", "1.5", "", "0x10"] {
+        let text = format!("workqueue.max_active={word}");
+        let expected = format!("{text}: expected a number from 1 to 512");
+        assert_eq!(error(&text), expected);
     }
+    errors(&[
+        (
+            "workqueue.default_affinity_scope=l3",
+            "workqueue.default_affinity_scope=l3: expected one of cpu, smt, cache_shard, cache, numa, system",
+        ),
+        ("qpw=\n", "qpw=: expected one of queue, on_demand, every_op"),
+    ]);
 }
 
 #[test]
@@ -123,12 +128,8 @@ fn keys_of_rcu_are_read_and_rejected_like_all_others() {
             ..Tunables::default()
         }
     );
-    assert_eq!(
-        error("rcu.early_q=0"),
-        "unknown key \"rcu.early_q\"; did you mean rcu.early_qs?"
-    );
-    assert_eq!(
-        error("rcu.boost=maybe"),
-        "rcu.boost=maybe: expected on or off"
-    );
+    let text = "unknown key \"rcu.early_q\"; did you mean rcu.early_qs?";
+    assert_eq!(error("rcu.early_q=0"), text);
+    let found = error("rcu.boost=maybe");
+    assert_eq!(found, "rcu.boost=maybe: expected on or off");
 }

@@ -178,14 +178,9 @@ mod tests {
     #[test]
     fn keys_are_distinguished() {
         let key = |code, modifiers| known(KeyEvent::new(code, modifiers));
-        assert_eq!(
-            key(KeyCode::Char('c'), KeyModifiers::CONTROL),
-            Some(Key::Interrupt)
-        );
-        assert_eq!(
-            key(KeyCode::Char('c'), KeyModifiers::NONE),
-            Some(Key::Char('c'))
-        );
+        let c = |modifiers| key(KeyCode::Char('c'), modifiers);
+        assert_eq!(c(KeyModifiers::CONTROL), Some(Key::Interrupt));
+        assert_eq!(c(KeyModifiers::NONE), Some(Key::Char('c')));
         assert_eq!(key(KeyCode::Home, KeyModifiers::NONE), Some(Key::Home));
         assert_eq!(key(KeyCode::F(5), KeyModifiers::NONE), None);
     }
