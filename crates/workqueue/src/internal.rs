@@ -247,7 +247,11 @@ pub unsafe fn help(
     // An outer run of the same queue on this thread lends its seat.
     let lent = is_seated(&home.core);
     // Raw pointers, because the queue may be destroyed before the run is over.
-    let (gate, core, node) = (&raw const home.gate, &raw const home.core, home.node);
+    let (gate, core, node) = (
+        &raw const home.gate,
+        &raw const home.core,
+        home.node as usize,
+    );
     // The item is claimed, so no further run can begin. The seat is acquired before the item is
     // unlinked: see `take_back`.
     let holds = is_free().then(|| home.gate.try_help(node, lent)).flatten();

@@ -343,7 +343,7 @@ fn help_here(item: NonNull<Head>) -> bool {
     // An outer run of the same queue on this thread lends its seat. Seats count threads, so waiting
     // for another seat here would be waiting for ourselves.
     let lent = is_seated(core);
-    let Some(holds) = home.gate.try_help(home.node, lent) else {
+    let Some(holds) = home.gate.try_help(home.node as usize, lent) else {
         let unclaimed = head.update(|state| Some(state.unclaim().0));
         if let Some((from, _)) = unclaimed
             && from.unclaim().1
@@ -371,7 +371,11 @@ fn help_here(item: NonNull<Head>) -> bool {
     home.gate.note_helped(core, holds);
     let mut left = None;
     // Raw pointers, because references would have to stay valid until the run is over.
-    let (gate, core, node) = (&raw const home.gate, &raw const home.core, home.node);
+    let (gate, core, node) = (
+        &raw const home.gate,
+        &raw const home.core,
+        home.node as usize,
+    );
     // SAFETY: our transition began the run. The seat is released after the item's own code. After
     // that the queue is not accessed, nor is the item once it has ended.
     unsafe {

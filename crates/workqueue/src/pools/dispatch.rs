@@ -505,7 +505,7 @@ impl Dispatch {
         let pwq = self.pwq(slot);
         if pwq.has_waiting()
             && !twin::armed("take: forgets the inactive")
-            && pwq.gate.enter_or_queue(pwq.node, || WaitingPwq {
+            && pwq.gate.enter_or_queue(pwq.node as usize, || WaitingPwq {
                 pool: pwq.pool.clone(),
                 slot,
             })

@@ -189,7 +189,7 @@ impl PoolGuard<'_> {
         // If the pwq gets no seat, it joins the wait queue, and its items wait as inactive. A later
         // seat is transferred to it under this pool's lock, which we hold, so its items are set
         // aside before that.
-        let seated = pwq.gate.enter_or_queue(pwq.node, || WaitingPwq {
+        let seated = pwq.gate.enter_or_queue(pwq.node as usize, || WaitingPwq {
             pool: pool.clone(),
             slot,
         });
@@ -260,7 +260,7 @@ impl PoolGuard<'_> {
             return;
         };
         let pwq = self.pwq(slot);
-        let left = Gate::leave(&pwq.gate, &pwq.core, pwq.node, Holds::Seat);
+        let left = Gate::leave(&pwq.gate, &pwq.core, pwq.node as usize, Holds::Seat);
         self.effects.settled.extend(left.settled);
         match left.waiter {
             Some(waiter) if Arc::ptr_eq(self.pool(), &waiter.pool) => self.seat(waiter.slot),

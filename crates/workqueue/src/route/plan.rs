@@ -234,7 +234,7 @@ impl Plan {
                 core: core.clone(),
                 gate,
                 mayday_queue: self.design.mayday_queue.clone(),
-                node,
+                node: node as u32,
                 anchors: OnceLock::new(),
                 nr_cancelled: AtomicU32::new(0),
                 urgent: OnceLock::new(),
