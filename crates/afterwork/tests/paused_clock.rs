@@ -11,8 +11,8 @@ use std::{
 };
 
 use afterwork::workqueue::{
-    Backoff, DelayedWork, Elapsed, JoinError, MissedTickBehavior, RateLimit, Registry, Workqueue,
-    shutdown_in_order_async,
+    Backoff, CancellationToken, DelayedWork, Elapsed, JoinError, MissedTickBehavior, RateLimit,
+    Registry, Workqueue, is_cancelled, shutdown_in_order_async,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -282,6 +282,32 @@ fn a_rate_limit_lets_a_burst_pass_and_then_one_a_period() {
     registry.advance(2 * SECOND);
     let all_pass = (0..3).all(|_| limit.try_acquire());
     assert!(all_pass && !limit.try_acquire());
+}
+
+#[test]
+fn a_hard_deadline_cancels_a_future_that_still_runs() {
+    let mut registry = Registry::for_tests().unwrap();
+    let [queue, paused] = ["hard", "paused"].map(|name| {
+        let builder = Workqueue::builder(name);
+        builder.build_in(&registry).unwrap()
+    });
+    paused.pause();
+    let until_cancelled = async {
+        let before = is_cancelled();
+        CancellationToken::current().cancelled().await;
+        (before, is_cancelled())
+    };
+    let deadline = registry.now() + SECOND;
+    let options = |queue| Workqueue::task(queue).hard_deadline(deadline);
+    let runs = options(&queue).spawn_async(until_cancelled);
+    let ends = options(&queue).spawn_async(async { is_cancelled() });
+    let waits = options(&paused).spawn(|| ());
+    registry.advance(SECOND - MS);
+    assert!(!runs.is_finished());
+    registry.advance(MS);
+    assert_eq!(runs.join().unwrap(), (false, true));
+    assert!(!ends.join().unwrap());
+    assert!(matches!(waits.join(), Err(JoinError::Expired)));
 }
 
 #[test]

@@ -713,7 +713,7 @@ pub(crate) fn is_cancelled() -> bool {
         if head.vtable().is_work {
             state.disable_depth() > 0
         } else {
-            state.is_cancelled()
+            state.is_cancelled() || state.is_watched() && head.has_cancelled_token()
         }
     });
     // SAFETY: the run keeps a home that is not null alive.

@@ -237,6 +237,13 @@ impl Head {
         }
     }
 
+    /// Returns `true` if the token of this watched item was cancelled, perhaps by itself.
+    #[cold]
+    pub(crate) fn has_cancelled_token(&self) -> bool {
+        let tokens = table().lock();
+        tokens.get(&self.address()).is_some_and(|it| it.is_set())
+    }
+
     /// Removes the token of an item that is about to be freed.
     #[inline]
     pub(crate) fn unwatch(&self) {

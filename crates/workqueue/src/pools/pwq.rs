@@ -48,12 +48,12 @@ pub(crate) struct Pwq {
     pub(crate) group: Option<GroupGate>,
     /// I: the mayday queue of the queue's rescuer, if it has one.
     pub(crate) mayday_queue: Option<Arc<MaydayQueue>>,
-    /// I: the NUMA node of the pool, as numbered by the gate.
-    pub(crate) node: usize,
     /// A: the futures of this pwq that have waited and hold an in-flight count without being on a
     /// list. They are in a separate allocation, which exists only if there was such a future, so
     /// that their updates do not take the cache lines of this struct from producers.
     pub(crate) anchors: OnceLock<Box<Anchors>>,
+    /// I: the NUMA node of the pool, as numbered by the gate.
+    pub(crate) node: u32,
     /// A: the number of the pwq's items that were cancelled since tombstones were last removed from
     /// its lists; see `tombstones.rs`.
     pub(crate) nr_cancelled: AtomicU32,

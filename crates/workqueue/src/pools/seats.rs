@@ -93,7 +93,7 @@ impl Pwq {
         if group.is_some_and(|group| !group.try_enter(0)) {
             return None;
         }
-        let of_queue = self.gate.try_help(self.node, lent);
+        let of_queue = self.gate.try_help(self.node as usize, lent);
         if of_queue.is_none()
             && group.is_some()
             && !twin::armed("group: a refused helper keeps its seat")
@@ -118,7 +118,7 @@ impl Pwq {
         // SAFETY: (1).
         let of_queue = unsafe {
             let (gate, core) = (&raw const (*this).gate, &raw const (*this).core);
-            Gate::leave_last(gate, core, (*this).node, seats.of_queue)
+            Gate::leave_last(gate, core, (*this).node as usize, seats.of_queue)
         };
         HelperLeft { of_queue, of_group }
     }
@@ -176,7 +176,7 @@ impl Dispatch {
     pub(crate) fn enter_or_queue(&self, slot: usize) -> bool {
         let pwq = self.pwq(slot);
         pwq.gate
-            .enter_or_queue(pwq.node, || pwq.waiter(Level::Queue))
+            .enter_or_queue(pwq.node as usize, || pwq.waiter(Level::Queue))
             && self.climb(slot)
     }
 
@@ -222,7 +222,7 @@ impl PoolGuard<'_> {
     #[must_use = "the next waiter must be notified"]
     fn leave_queue(&mut self, slot: usize) -> Option<WaitingPwq> {
         let pwq = self.dispatch.pwq(slot);
-        let left = Gate::leave(&pwq.gate, &pwq.core, pwq.node, Holds::Seat);
+        let left = Gate::leave(&pwq.gate, &pwq.core, pwq.node as usize, Holds::Seat);
         self.effects.settled.extend(left.settled);
         left.waiter
     }

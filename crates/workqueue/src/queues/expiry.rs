@@ -7,8 +7,15 @@
 //! expire. An item that no task awaits has no timer.
 //!
 //! Twin `deadline: the wheel wakes no task`.
+//!
+//! An item with a hard deadline has another timer, which exists while it runs. Its waker cancels
+//! the token of the item (`item/token.rs`).
 
-use std::{cell::RefCell, fmt, task::Waker};
+use std::{
+    cell::RefCell,
+    fmt,
+    task::{Wake, Waker},
+};
 
 use sync::{atomic::Ordering, time::Instant, twin, unmodelled::Arc};
 
@@ -16,7 +23,10 @@ use super::{
     queue::{Inner, Workqueue},
     sleeps::SleepTimer,
 };
-use crate::execute::deadline::StartBy;
+use crate::{
+    execute::{deadline::StartBy, run},
+    item::token::Token,
+};
 
 /// The deadline by which an item must start, and its timer.
 pub(crate) struct StartBefore {
@@ -70,6 +80,27 @@ impl Drop for StartBefore {
     }
 }
 
+/// A hard deadline. Owned by the code of the item, so that its drop ends the timer.
+pub(super) struct EndBefore(StartBefore);
+
+impl EndBefore {
+    /// Arranges that the token of the item is cancelled at the deadline. Called by the item's run.
+    pub(super) fn arm(self) -> Self {
+        self.0
+            .wake_then(&Arc::new(AtEnd(run::current_token())).into());
+        self
+    }
+}
+
+/// The waker of a hard deadline.
+struct AtEnd(Arc<Token>);
+
+impl Wake for AtEnd {
+    fn wake(self: Arc<Self>) {
+        self.0.cancel();
+    }
+}
+
 impl fmt::Debug for StartBefore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("StartBefore").field(&self.at_ns).finish()
@@ -86,5 +117,10 @@ impl Workqueue {
             return None;
         }
         Some(start_by)
+    }
+
+    pub(super) fn end_before(&self, deadline: Instant) -> EndBefore {
+        let at_ns = self.inner.timers.all.clock.ns_of(deadline);
+        EndBefore(StartBefore::new(self, at_ns))
     }
 }

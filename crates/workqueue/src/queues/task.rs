@@ -9,7 +9,7 @@ use super::{
     admission::{Permit, TrySpawnError},
     cancel_handle::CancelHandle,
     end::WeakQueue,
-    expiry::StartBefore,
+    expiry::{EndBefore, StartBefore},
     future,
     queue::Workqueue,
 };
@@ -28,9 +28,9 @@ use crate::{
 /// [`Workqueue::task`].
 ///
 /// All options can be combined. [`deadline`](Self::deadline),
-/// [`cancel_handle`](Self::cancel_handle) and the options that wait for capacity apply to closures
-/// and futures; a reusable item is cancelled by its own handle, and waits for capacity in
-/// [`try_enqueue`](Self::try_enqueue).
+/// [`hard_deadline`](Self::hard_deadline), [`cancel_handle`](Self::cancel_handle) and the options
+/// that wait for capacity apply to closures and futures; a reusable item is cancelled by its own
+/// handle, and waits for capacity in [`try_enqueue`](Self::try_enqueue).
 ///
 /// Options may hold a capacity permit: see [`reserve`](Self::reserve).
 ///
@@ -56,6 +56,8 @@ pub struct TaskOptions<'a> {
     cpu: Option<CpuId>,
     lane: Lane,
     deadline: Option<time::Instant>,
+    /// Set if running work is cancelled at the deadline.
+    is_hard: bool,
     entry: Entry<'a>,
     cancel: Option<&'a mut CancelHandle>,
 }
@@ -81,6 +83,7 @@ impl Workqueue {
             cpu: None,
             lane: self.lane,
             deadline: None,
+            is_hard: false,
             entry: Entry::Try,
             cancel: None,
         }
@@ -168,6 +171,47 @@ impl<'a> TaskOptions<'a> {
     pub fn deadline(mut self, deadline: time::Instant) -> Self {
         self.deadline = Some(deadline);
         self
+    }
+
+    /// Starts the work by `deadline` or never, as [`deadline`](Self::deadline) does, and cancels it
+    /// at `deadline` if it still runs.
+    ///
+    /// The cancel is that of the item's token: [`is_cancelled`](crate::is_cancelled) returns `true`
+    /// in the item, and waits for its [token](crate::CancellationToken::current) end. The item
+    /// continues until it returns, and its handle then returns the result. A
+    /// [`timeout`](crate::timeout()) drops a future instead.
+    ///
+    /// # Cost
+    ///
+    /// As [`deadline`](Self::deadline), a token and a timer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::{self, JoinError, Workqueue};
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let queue = Workqueue::builder("requests").build()?;
+    /// let soon = Instant::now() + Duration::from_millis(50);
+    /// let search = queue.task().hard_deadline(soon).spawn(|| {
+    ///     let mut nr_steps = 0_u64;
+    ///     while !workqueue::is_cancelled() {
+    ///         nr_steps += 1; // one step of a long search
+    ///     }
+    ///     nr_steps
+    /// });
+    /// match search.join() {
+    ///     Ok(nr_steps) => println!("the best result after {nr_steps} steps"),
+    ///     Err(JoinError::Expired) => println!("no worker was free"),
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn hard_deadline(self, deadline: time::Instant) -> Self {
+        Self {
+            is_hard: true,
+            ..self.deadline(deadline)
+        }
     }
 
     /// Sets `handle` to a handle that cancels the work, independently of its [`JoinHandle`].
@@ -286,17 +330,14 @@ impl<'a> TaskOptions<'a> {
             Ok(has_permit) => has_permit,
             Err(error) => return Err(error.with(func)),
         };
-        if self.cancel.is_some() {
-            return Ok(self.push_future(async move { func() }, start_by, has_permit, keep));
-        }
-        let home = self.home();
-        let (item, handle) = match start_by {
-            Some(start_by) => join::joinable(start_by, func, home, has_permit),
-            None => join::joinable(AnyTime, func, home, has_permit),
+        let Some(end_by) = self.end_by() else {
+            return Ok(self.push_closure(func, start_by, has_permit, keep));
         };
-        let kept = keep(handle);
-        home.push(item);
-        Ok(kept)
+        let func = move || {
+            let _armed = end_by.arm();
+            func()
+        };
+        Ok(self.push_closure(func, start_by, has_permit, keep))
     }
 
     /// Queues `future` as [`Workqueue::spawn_async`] does.
@@ -324,10 +365,18 @@ impl<'a> TaskOptions<'a> {
         let Ok(start_by) = self.start_by() else {
             return Ok(join::expired(future));
         };
-        match self.admit() {
-            Ok(has_permit) => Ok(self.push_future(future, start_by, has_permit, |handle| handle)),
-            Err(error) => Err(error.with(future)),
-        }
+        let has_permit = match self.admit() {
+            Ok(has_permit) => has_permit,
+            Err(error) => return Err(error.with(future)),
+        };
+        let Some(end_by) = self.end_by() else {
+            return Ok(self.push_future(future, start_by, has_permit, |handle| handle));
+        };
+        let future = async move {
+            let _armed = end_by.arm();
+            future.await
+        };
+        Ok(self.push_future(future, start_by, has_permit, |handle| handle))
     }
 
     /// Queues `func` as [`Workqueue::spawn_detached`] does.
@@ -402,6 +451,12 @@ impl<'a> TaskOptions<'a> {
         self.queue.start_before(deadline).map(Some).ok_or(())
     }
 
+    /// Returns the deadline at which running work is cancelled.
+    fn end_by(&self) -> Option<EndBefore> {
+        let deadline = self.deadline.filter(|_| self.is_hard)?;
+        Some(self.queue.end_before(deadline))
+    }
+
     /// Checks that the queue accepts the work. The result is `true` if the work holds a capacity
     /// permit.
     fn admit(&mut self) -> Result<bool, TrySpawnError> {
@@ -425,6 +480,27 @@ impl<'a> TaskOptions<'a> {
     pub(crate) fn later(&self) -> (&'a Workqueue, WeakQueue, Option<CpuId>) {
         let weak = WeakQueue::new(&self.queue.inner, self.lane);
         (self.queue, weak, self.cpu)
+    }
+
+    /// Pushes `func`, and before that passes its handle to `keep`.
+    fn push_closure<T: Send + 'static, K>(
+        self,
+        func: impl FnOnce() -> T + Send + 'static,
+        start_by: Option<StartBefore>,
+        has_permit: bool,
+        keep: impl FnOnce(JoinHandle<T>) -> K,
+    ) -> K {
+        if self.cancel.is_some() {
+            return self.push_future(async move { func() }, start_by, has_permit, keep);
+        }
+        let home = self.home();
+        let (item, handle) = match start_by {
+            Some(start_by) => join::joinable(start_by, func, home, has_permit),
+            None => join::joinable(AnyTime, func, home, has_permit),
+        };
+        let kept = keep(handle);
+        home.push(item);
+        kept
     }
 
     /// Pushes `future`, and before that passes its handle to `keep`.

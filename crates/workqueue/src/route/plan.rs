@@ -257,7 +257,7 @@ impl Plan {
                 gate,
                 group: self.design.group.clone(),
                 mayday_queue: self.design.mayday_queue.clone(),
-                node,
+                node: node as u32,
                 anchors: OnceLock::new(),
                 nr_cancelled: AtomicU32::new(0),
                 urgent: OnceLock::new(),
