@@ -9,8 +9,8 @@ use top::talk::say;
 use topology::CpuId;
 
 use super::metrics::{
-    GBITS, LATENCY_P50, LATENCY_P99, LOST, OWNER_CPU, PER_DRAIN, POST, REQUESTS, SERVICE,
-    SERVICE_HEADLINE, SHARE, TASK_WORK, WAKE, WAKE_HEADLINE, WAKEUPS,
+    GBITS, LATENCY_P50, LATENCY_P99, LOST, OWNER_CPU, PER_DRAIN, POST, POST_SHARE, REQUESTS,
+    SERVICE, SERVICE_HEADLINE, SHARE, TASK_WORK, WAKE, WAKE_HEADLINE, WAKEUPS,
 };
 use super::ours::Wait;
 use super::road::{Post, Receive};
@@ -310,10 +310,13 @@ fn served_sample(served: &Served, posts: &Meter) -> Sample {
     sample.set(GBITS, per_ns * MESSAGE as f64 * BITS);
     sample.set(SHARE, task_work_ns / served.spent.cpu_ns as f64);
     sample.set(TASK_WORK, task_work_ns / requests);
-    sample.set(POST, posts.ns() / posts.items() as f64);
+    let post_ns = posts.ns() / posts.items() as f64;
+    sample.set(POST, post_ns);
+    let per_request_ns = served.spent.cpu_ns as f64 / requests;
+    sample.set(POST_SHARE, post_ns / per_request_ns);
     sample.set(WAKEUPS, served.rung as f64 * 1000.0 / requests);
     sample.set(PER_DRAIN, requests / served.drains as f64);
-    sample.set(OWNER_CPU, served.spent.cpu_ns as f64 / requests);
+    sample.set(OWNER_CPU, per_request_ns);
     sample.set(LOST, served.task_work.lost() as f64);
     sample
 }

@@ -86,6 +86,7 @@ fn report_with(form: Form, bound: Bound, ended: Ended, runs: bool) -> (String, u
             noise,
             runs,
             asked: None,
+            completes: None,
         })
         .unwrap();
     let unmet = report.unmet();
@@ -161,6 +162,7 @@ fn run_of(case: &Case, series: &[Series], (ended, why): (Ended, Why)) -> String 
         noise: Noise::default(),
         runs: false,
         asked: None,
+        completes: None,
     };
     report.case(&finished).unwrap();
     let end = End {
@@ -319,7 +321,7 @@ fn discarded_repetitions_are_not_requested_again() {
     );
     let found = beside::warnings(&all);
     assert!(
-        found[0].starts_with("ours: 2 of 3 runs discarded: a background thread"),
+        found[0].starts_with("ours: 2 of 3 runs discarded, because a background thread"),
         "{found:?}"
     );
 }
