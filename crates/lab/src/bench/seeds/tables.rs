@@ -25,8 +25,8 @@ pub const SOURCES: [Source; 5] = [
     Source {
         title: "003: a wait-free FIFO instead of a list that is reversed, for task work of io_uring",
         blocks: &[SERVICE],
-        differs: "our clients wait for an answer to each request, and the service copies and sends it, on the CPUs of \
-                  the clients; the source only receives. Our shares are of the owner's CPU time, the source's of all samples.",
+        differs: "our clients share the CPUs with the service, which passes each message to a worker and back, so that \
+                  it carries less; our shares are of the owner's CPU time, the source's of all samples.",
     },
     Source {
         title: "004: per-CPU data that other CPUs can drain (QPW)",
@@ -321,12 +321,12 @@ const SERVICE: Block = Block {
         Row {
             label: "8 clients",
             case: ("task-work", "service-8"),
-            variants: &["mailbox+lifo", "mailbox"],
+            variants: &["mailbox+lifo stream", "mailbox stream"],
         },
         Row {
             label: "1024 clients",
             case: ("task-work", "service-1024"),
-            variants: &["mailbox+lifo", "mailbox"],
+            variants: &["mailbox+lifo stream", "mailbox stream"],
         },
     ],
     columns: &[
@@ -343,7 +343,7 @@ const SERVICE: Block = Block {
         published("source", "old", &["46", "24"]),
         published("source", "new", &["53", "26"]),
     ],
-    absent: "io_uring is not available here",
+    absent: "io_uring is not available here, or clients got no CPU for a tenth of each run",
 };
 
 const ALLOC: Block = Block {

@@ -60,6 +60,9 @@ pub const CAP_AND_WAKE: &str = "(cap+1 wake)";
 pub const FIFO: &str = "mailbox";
 /// See [`WAIT_1`].
 pub const LIFO: &str = "mailbox+lifo";
+/// The same with clients that send without a pause and get no response.
+const FIFO_STREAM: &str = "mailbox stream";
+const LIFO_STREAM: &str = "mailbox+lifo stream";
 
 /// Connections of the two service cases.
 const FEW_CLIENTS: usize = 8;
@@ -166,10 +169,17 @@ impl Setting<'_> {
         } else {
             SERVED
         };
-        let variants = [(FIFO, Backlog::Fifo), (LIFO, Backlog::Lifo)].map(|(name, backlog)| {
+        let ways = [
+            (FIFO, Backlog::Fifo, false),
+            (LIFO, Backlog::Lifo, false),
+            (FIFO_STREAM, Backlog::Fifo, true),
+            (LIFO_STREAM, Backlog::Lifo, true),
+        ];
+        let variants = ways.map(|(name, backlog, streams)| {
             let service = Service {
                 backlog,
                 clients,
+                streams,
                 size: MESSAGE,
                 warm_up,
                 measured,
@@ -186,7 +196,7 @@ impl Setting<'_> {
             bench: BENCH,
             name,
             about: format!(
-                "a TCP service on one io_uring thread; {clients} clients; {MESSAGE} bytes each way"
+                "a TCP service on one io_uring thread; {clients} clients; {MESSAGE} bytes each way, or a stream of them"
             ),
             metrics: SERVICE,
             headline: SERVICE_HEADLINE,
