@@ -110,8 +110,8 @@ impl Source {
         self.blocks.iter().flat_map(|block| block.rows)
     }
 
-    /// Returns the table of the records in `lines`. If `some`, omits blocks without records, because
-    /// their cases were not selected.
+    /// Returns the table of the records in `lines`. If `some`, omits blocks without records,
+    /// because their cases were not selected.
     #[must_use]
     pub fn table(&self, lines: &[Line], some: bool) -> String {
         let blocks = self.blocks.iter();

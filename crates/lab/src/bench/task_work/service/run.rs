@@ -165,7 +165,7 @@ impl Service {
             }
             far.set_nodelay(true)?;
             if self.streams {
-                // Otherwise each connection buffers megabytes, which the owner must receive at the end.
+                // Otherwise each connection buffers megabytes, which the owner receives at the end.
                 set_socket_send_buffer_size(&near, BUFFERED * self.size)?;
                 set_socket_recv_buffer_size(&far, BUFFERED * self.size)?;
             }
