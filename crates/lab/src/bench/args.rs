@@ -66,7 +66,7 @@ pub enum Which {
 
     /// Repeat the measurements of the five sources of afterwork, old way next to new way, in
     /// about 5 minutes; runs only if named
-    #[command(after_help = seeds::MENU.help())]
+    #[command(after_help = seeds::help())]
     Seeds(seeds::SeedsArgs),
 }
 

@@ -49,6 +49,15 @@ pub const MENU: Menu = Menu {
     peers: &[],
 };
 
+/// Returns the text that the help of the bench shows.
+#[must_use]
+pub fn help() -> String {
+    format!(
+        "{}\nWithout --repeat, 3 to 10 repetitions, with --quick one. Without --seconds, at most {SECONDS} s.",
+        MENU.help()
+    )
+}
+
 /// Options of `bench seeds`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SeedsArgs {
