@@ -146,6 +146,33 @@ fn text_fits(bench: &str) {
 }
 
 #[test]
+fn sources_have_tables_as_text_and_records_as_json() {
+    let tiny = "bench seeds --quick --items 16 --cases lock-hold,replace-idle";
+    let output = finish(tiny);
+    assert_eq!(output.status.code(), Some(0));
+    let out = text(output.stdout);
+    assert!(out.starts_with("machine "), "{out}");
+    for part in ["\n000: ", "\ncache_shard ", "\n001: ", "\nall "] {
+        assert!(out.contains(part), "{part} in {out}");
+    }
+    // The tables and blocks of other cases are absent.
+    assert_eq!(out.matches("Why ours differs: ").count(), 2, "{out}");
+    assert!(!out.contains("bridges"), "{out}");
+    let tables = out.lines().skip_while(|line| !line.starts_with("000: "));
+    for line in tables.filter(|line| !line.contains(": ")) {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+    let output = finish(&format!("{tiny} --json"));
+    assert_eq!(output.status.code(), Some(0));
+    let out = text(output.stdout);
+    assert!(out.contains(r#""run":1,"values""#), "{out}");
+    let records = records(&out);
+    let means = records.iter().filter(|it| it.metric == "replace_mean");
+    let variants: Vec<&str> = means.map(|it| it.variant.as_str()).collect();
+    assert_eq!(variants, ["waits", "waits early_qs"]);
+}
+
+#[test]
 fn only_requested_cases_are_measured() {
     let asked = "--cases batch-1000 --peers tokio,crossbeam --json --pin";
     let records = records(&good(&format!("{TINY} {asked}")));

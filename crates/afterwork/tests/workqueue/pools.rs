@@ -339,6 +339,7 @@ fn the_histogram_counts_each_hold_of_a_kick() {
     let queue = queue("hold").on(&quiet);
     in_worker(&queue, || ());
     assert_eq!(quiet.lock_hold().count, 0, "it was not requested");
+    assert_eq!(quiet.lock_wait_ns(), 0, "it was not requested");
 }
 
 #[test]

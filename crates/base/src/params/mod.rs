@@ -189,8 +189,8 @@ pub struct Params {
     /// cycle counter for each batch that a worker takes, and one for each item that is queued to an
     /// empty pool.
     pub wait_sample: u64,
-    /// Records how long `queue()` holds the pool lock. Costs two clock readings for each wake-up of
-    /// a worker.
+    /// Records how long `queue()` holds the pool lock, and the CPU time of waits for it. Costs two
+    /// clock readings for each wake-up of a worker, and for each wait.
     #[cfg(feature = "baselines")]
     #[doc(hidden)]
     pub lock_stat: bool,

@@ -7,7 +7,7 @@ use top::exit::Stop;
 
 use super::settings::{Menu, Pick, Settings, count, seed};
 use super::{
-    blocking, everyday, kept, max_active, mpscq, percpu, rcu, scale, task_work, workqueue,
+    blocking, everyday, kept, max_active, mpscq, percpu, rcu, scale, seeds, task_work, workqueue,
 };
 use crate::harness::case::Case;
 
@@ -63,10 +63,16 @@ pub enum Which {
     /// Limit concurrent items: joins through one pool of blocks, eight subsystems on one machine
     #[command(after_help = max_active::MENU.help())]
     MaxActive(max_active::MaxActiveArgs),
+
+    /// Repeat the measurements of the five sources of afterwork, old way next to new way, in
+    /// about 5 minutes; runs only if named
+    #[command(after_help = seeds::help())]
+    Seeds(seeds::SeedsArgs),
 }
 
 impl Which {
-    /// Returns all benches with default options, except [`Which::Scale`], which takes minutes.
+    /// Returns all benches with default options, except [`Which::Scale`], which takes minutes,
+    /// and [`Which::Seeds`], which measures cases of the others.
     #[must_use]
     pub fn all() -> Vec<Self> {
         vec![
@@ -94,6 +100,7 @@ impl Which {
             Self::MaxActive(_) => max_active::MENU,
             Self::Everyday => everyday::MENU,
             Self::Scale => scale::MENU,
+            Self::Seeds(_) => seeds::MENU,
         }
     }
 
@@ -115,6 +122,7 @@ impl Which {
             Self::MaxActive(args) => max_active::cases(args, settings),
             Self::Everyday => everyday::cases(settings),
             Self::Scale => scale::cases(settings),
+            Self::Seeds(args) => seeds::cases(args, settings),
         }
     }
 }

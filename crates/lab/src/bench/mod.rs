@@ -21,6 +21,7 @@ pub mod percpu;
 pub mod questions;
 pub mod rcu;
 pub mod scale;
+pub mod seeds;
 pub mod session;
 pub mod settings;
 pub mod task_work;

@@ -7,7 +7,7 @@ use top::exit::Stop;
 
 use super::args::{BenchArgs, CommonArgs, Which};
 use super::settings::{Pick, Settings, count, seed};
-use crate::harness::case::Case;
+use crate::harness::case::{Case, Variant};
 use crate::output::answer::Unit::{Count as PLAIN, Ends as RUNS, Rate as PER_S, Time as NS};
 use crate::output::answer::{Question, Row};
 
@@ -129,30 +129,41 @@ pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
     let mut cases = Vec::new();
     for question in &QUESTIONS {
         let (bench, name) = question.case;
-        let settings = Settings {
-            pick: Pick {
-                cases: vec![name.into()],
-                peers: Vec::new(),
-            },
-            ..settings.clone()
+        let needs = |case: &Case, variant: &Variant| {
+            case.bench == bench && question.needs(&variant.name, variant.peer)
         };
-        let mut made = Vec::new();
-        for which in benches
-            .iter()
-            .filter(|which| which.menu().cases.contains(&name))
-        {
-            made.extend(which.cases(&settings)?);
-        }
-        let found = made
-            .into_iter()
-            .find(|case| (case.bench, case.name) == (bench, name));
-        let mut case = found.expect("each question names a case");
-        case.variants
-            .retain(|variant| question.needs(&variant.name, variant.peer));
-        case.claims.clear();
-        cases.push(case);
+        let found = find(&benches, name, settings, needs)?;
+        cases.push(found.expect("each question names a case"));
     }
     Ok(cases)
+}
+
+/// Creates the case `name` of one of `benches`, with the variants that a table needs and without
+/// claims. Returns `None` if no bench creates it with such a variant.
+pub(super) fn find(
+    benches: &[Which],
+    name: &str,
+    settings: &Settings,
+    needs: impl Fn(&Case, &Variant) -> bool,
+) -> Result<Option<Case>, Stop> {
+    let settings = Settings {
+        pick: Pick {
+            cases: vec![name.into()],
+            peers: Vec::new(),
+        },
+        ..settings.clone()
+    };
+    for which in benches.iter().filter(|it| it.menu().cases.contains(&name)) {
+        for mut case in which.cases(&settings)? {
+            let mut variants = std::mem::take(&mut case.variants);
+            variants.retain(|variant| needs(&case, variant));
+            case.claims.clear();
+            if !variants.is_empty() {
+                return Ok(Some(Case { variants, ..case }));
+            }
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

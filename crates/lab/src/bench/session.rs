@@ -16,8 +16,9 @@ use super::args::{BenchArgs, CommonArgs, Which};
 use super::child::{self, must_know_any, own_args};
 use super::kept::Shelf;
 use super::questions::{self, QUESTIONS, TryArgs};
+use super::seeds::Part;
 use super::settings::{Menu, NONE as NO_PEERS, Settings, nearest, quoted};
-use super::{rcu, scale};
+use super::{rcu, scale, seeds};
 use crate::harness::case::Case;
 use crate::harness::date;
 use crate::harness::fingerprint::Fingerprint;
@@ -84,8 +85,9 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     }
     let shelf = common.save.as_deref().map(Shelf::for_keeping).transpose()?;
 
+    let repeats = matches!(args.which, Some(Which::Seeds(_)));
     let started = Instant::now();
-    let mut report = Report::new(results(common)?, form(common, asks));
+    let mut report = Report::new(results(common)?, form(common, asks, repeats));
     let fingerprint = Fingerprint::take()?;
     // The parent process has already checked the machine.
     let before = match common.inside {
@@ -107,18 +109,25 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     };
     report.head(&head)?;
 
-    let repeat = repeat(common);
-    let end = budget(common).map(|budget| started + budget);
-    let planned = repeat * cases.iter().map(|case| case.variants.len()).sum::<usize>();
+    let parts: Vec<Part> = cases.iter().map(|it| part(it, common, repeats)).collect();
+    let limit = repeats.then_some(Duration::from_secs(seeds::SECONDS as u64));
+    let end = budget(common).or(limit).map(|budget| started + budget);
+    let planned = parts.iter().zip(&cases);
+    let planned = planned.map(|(it, case)| it.repeat * case.variants.len());
+    let planned = planned.sum();
     let mut progress = Progress::on_stderr(planned, end);
-    let count = cases.len();
     let mut why = Why::Complete;
-    for (index, case) in cases.iter_mut().enumerate() {
+    for index in 0..cases.len() {
+        let (case, next) = cases[index..].split_first_mut().expect("it is an index");
+        let Part { repeat, weight } = parts[index];
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         let plan = Plan {
             repeat,
             seed: head.seed,
-            budget: left.map(|left| share(left, count - index)),
+            budget: left.map(|left| {
+                let all = parts[index..].iter().map(|it| it.weight).sum();
+                share(left, weight, all)
+            }),
         };
         let before = handover::round_trip_ns(&settings.cpus);
         let meter = NoiseMeter::start()?;
@@ -131,8 +140,13 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
             ended,
             repeat,
             noise,
-            runs: common.runs,
+            runs: common.runs || repeats,
             asked: QUESTIONS.get(index).filter(|_| asks),
+            completes: match ended {
+                _ if !repeats => None,
+                Ended::Interrupted => seeds::completed(case, None),
+                _ => seeds::completed(case, next.first()),
+            },
         };
         progress.aside(|| report.case(&finished))?;
         if ended == Ended::Interrupted {
@@ -306,6 +320,15 @@ fn cases(args: &BenchArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
         )));
     }
     settings.pick.check(&menus)?;
+    if matches!(args.which, Some(Which::Seeds(_)))
+        && (args.common.against.is_some() || args.common.against_binary.is_some())
+    {
+        return Err(Stop::CouldNotRun(
+            "seeds: its tables compare old and new ways of this program; compare programs by the \
+             benches of its cases"
+                .into(),
+        ));
+    }
     if args.common.pin && !benches.iter().any(Which::pins_producers) {
         return Err(Stop::CouldNotRun(
             "--pin: this bench pins no producers; workqueue, mpscq and everyday do".into(),
@@ -407,7 +430,9 @@ fn early_warnings(before: &Noise, fingerprint: &Fingerprint, cases: &[Case]) -> 
         warnings
             .push("this is a debug build: its figures mean nothing, build with --release".into());
     }
-    let wants_liburcu = cases.iter().any(|case| case.bench == rcu::BENCH);
+    let has_peer = |case: &Case| case.variants.iter().any(|it| it.peer);
+    let of_rcu = |case: &Case| case.bench == rcu::BENCH;
+    let wants_liburcu = cases.iter().any(|case| of_rcu(case) && has_peer(case));
     if wants_liburcu && !lab_peers::reclaim::has_liburcu() {
         warnings.push(
             "liburcu is missing, so its four rows in rcu and the claims about them are skipped: install its headers \
@@ -418,15 +443,36 @@ fn early_warnings(before: &Noise, fingerprint: &Fingerprint, cases: &[Case]) -> 
     warnings
 }
 
-fn form(common: &CommonArgs, asks: bool) -> Form {
+fn form(common: &CommonArgs, asks: bool, repeats: bool) -> Form {
     let color = may_color(&io::stdout());
-    match asks {
-        _ if common.json => Form::Json,
-        true => Form::Answers { color },
-        false => Form::Text {
+    match () {
+        () if common.json => Form::Json,
+        () if asks => Form::Answers { color },
+        () if repeats => Form::Sources {
+            color,
+            some: !common.pick.cases.is_empty(),
+        },
+        () => Form::Text {
             color,
             claims: common.check,
         },
+    }
+}
+
+/// Returns the part of a case: that of its source if `repeats`, otherwise that of all others.
+fn part(case: &Case, common: &CommonArgs, repeats: bool) -> Part {
+    let repeat = repeat(common);
+    match repeats {
+        true if common.repeat.is_none() && !common.quick => seeds::part(case),
+        true if common.repeat.is_none() => Part {
+            repeat: 1,
+            ..seeds::part(case)
+        },
+        true => Part {
+            repeat,
+            ..seeds::part(case)
+        },
+        false => Part { repeat, weight: 1 },
     }
 }
 
@@ -440,9 +486,10 @@ fn budget(common: &CommonArgs) -> Option<Duration> {
     asked.or_else(|| common.quick.then_some(QUICK))
 }
 
-/// Returns an equal share of the remaining time. Later cases share time that a case leaves unused.
-fn share(left: Duration, cases: usize) -> Duration {
-    left / u32::try_from(cases).unwrap_or(u32::MAX).max(1)
+/// Returns the share of the remaining time of a case that weighs `weight` of `all`, the weights of
+/// the remaining cases. Later cases share time that a case leaves unused.
+fn share(left: Duration, weight: u32, all: u32) -> Duration {
+    left * weight / all.max(1)
 }
 
 #[cfg(test)]
@@ -575,9 +622,11 @@ mod tests {
     fn shares_add_up_to_the_remaining_time() {
         let mut left = Duration::from_secs(90);
         for cases in (1..=6).rev() {
-            left -= share(left, cases);
+            left -= share(left, 1, cases);
         }
         assert_eq!(left, Duration::ZERO);
-        assert_eq!(share(Duration::ZERO, 3), Duration::ZERO);
+        assert_eq!(share(Duration::ZERO, 1, 3), Duration::ZERO);
+        let all = Duration::from_secs(90);
+        assert_eq!(share(all, 2, 3), Duration::from_secs(60));
     }
 }

@@ -276,7 +276,7 @@ pub fn warnings(series: &[Series]) -> Vec<String> {
         let mut reasons = series.thrown_away();
         let first = reasons.next()?;
         Some(format!(
-            "{}: {} of {} runs discarded: a background thread did not start, or made no progress for more than a tenth of the run; the first: {first}",
+            "{}: {} of {} runs discarded, because a background thread did not start, or made no progress for more than a tenth of the run, or because no worker was woken; the first: {first}",
             series.variant,
             1 + reasons.count(),
             series.samples.len(),

@@ -11,6 +11,7 @@ use super::answer::{self, Question};
 use super::outcome::{self, three_digits};
 use super::record::{self, Claimed, End, Head, Line, Why};
 use super::run::Run;
+use super::sources::Source;
 use super::table::{Align, Table, ratio};
 use super::verdict::{self, Totals};
 use super::words;
@@ -34,6 +35,13 @@ pub enum Form {
     },
     /// One record per line.
     Json,
+    /// Tables of sources, in color if `color` is set.
+    Sources {
+        /// Set if the output is a terminal that supports colors.
+        color: bool,
+        /// Set if only some cases were selected.
+        some: bool,
+    },
     /// Answers to questions, in color if `color` is set.
     Answers {
         /// Set if the output is a terminal that supports colors.
@@ -67,6 +75,8 @@ pub struct Finished<'a> {
     pub runs: bool,
     /// The question that the case answers.
     pub asked: Option<&'a Question>,
+    /// The source whose table is complete with this case.
+    pub completes: Option<&'a Source>,
 }
 
 impl<W: Write> Report<W> {
@@ -95,7 +105,7 @@ impl<W: Write> Report<W> {
         self.lines.push(Line::Head(Box::new(head.clone())));
         let text = match self.form {
             Form::Json => record::line(head) + "\n",
-            Form::Text { .. } => {
+            Form::Text { .. } | Form::Sources { .. } => {
                 let mut lines = head.fingerprint.lines();
                 lines.push(format!("order    shuffled with --seed {}", head.seed));
                 lines.push(format!("started  {}: {}", head.started, head.command));
@@ -115,6 +125,7 @@ impl<W: Write> Report<W> {
             noise,
             runs,
             asked,
+            completes,
             ..
         } = finished;
         let rows = summarize(case.metrics, series);
@@ -141,6 +152,7 @@ impl<W: Write> Report<W> {
         lines.extend(answered.iter().cloned().map(Line::Answer));
         let text = match self.form {
             Form::Json => lines.iter().map(|line| record::line(line) + "\n").collect(),
+            Form::Sources { .. } => String::new(),
             Form::Answers { color } => {
                 let paint = Paint { color };
                 let question = asked.map_or("", |it| it.text);
@@ -175,10 +187,14 @@ impl<W: Write> Report<W> {
         };
         self.lines.extend(lines);
         self.put(&text)?;
+        if let (Form::Sources { some, .. }, Some(source)) = (self.form, completes) {
+            let table = source.table(&self.lines, some);
+            self.put(&table)?;
+        }
         match self.form {
             // The last lines report noise once.
             Form::Answers { .. } => Ok(()),
-            Form::Text { .. } | Form::Json => self.warn(&warnings),
+            Form::Text { .. } | Form::Sources { .. } | Form::Json => self.warn(&warnings),
         }
     }
 
@@ -192,6 +208,7 @@ impl<W: Write> Report<W> {
                 let run = Run::of(self.lines.clone()).expect("a bench records a run");
                 in_words(&run, &end, claims, Paint { color })
             }
+            Form::Sources { .. } => format!("\n{:.0} s in total{}\n", end.seconds, ended(&end)),
             Form::Answers { .. } => conclusion(&self.lines, &end),
         };
         self.put(&text)
@@ -206,7 +223,7 @@ impl<W: Write> Report<W> {
                     .for_each(|warning| say(format_args!("warning: {warning}")));
                 Ok(())
             }
-            Form::Text { color, .. } | Form::Answers { color } => {
+            Form::Text { color, .. } | Form::Sources { color, .. } | Form::Answers { color } => {
                 let paint = Paint { color };
                 let lines = warnings.iter().map(|warning| {
                     format!(
@@ -330,15 +347,19 @@ fn in_words(run: &Run, end: &End, claims: bool, paint: Paint) -> String {
             ));
         }
     }
-    let ended = match end.ended {
-        Why::Complete => "",
-        Why::Interrupted => "; interrupted: the rest was not measured",
-    };
+    let ended = ended(end);
     let totals = match claims {
         true => Totals::of(&run.cases).in_words(),
         false => verdict::outcomes(run),
     };
     text + &format!("{totals}; {:.0} s in total{ended}\n", end.seconds)
+}
+
+fn ended(end: &End) -> &'static str {
+    match end.ended {
+        Why::Complete => "",
+        Why::Interrupted => "; interrupted: the rest was not measured",
+    }
 }
 
 /// Returns the first lines of the answers.

@@ -75,6 +75,7 @@ workqueue lock_hold_p50: p50 of the time that the pool lock is held
 workqueue lock_hold_p99: p99 of the time that the pool lock is held
 workqueue lock_hold_p999: p99.9 of the time that the pool lock is held
 workqueue lock_holds_per_item: locks of the pool per item
+workqueue lock_wait_share: share of the CPU time that waits for the pool lock
 blocking to_run_p50: p50 from the sleep of one item to the run of the next
 blocking to_run_p90: p90 from the sleep of one item to the run of the next
 blocking to_run_max: longest time from the sleep of one item to the run of the next
@@ -96,6 +97,7 @@ task-work post_mean: mean time of a post
 task-work requests_per_s: requests/s
 task-work gbit_per_s: Gbit/s
 task-work task_work_share: share of the owner's CPU time that is task work
+task-work post_share: time of posts, relative to the owner's CPU time
 task-work task_work_per_item: CPU time of task work per item
 task-work items_per_drain: items per drain
 task-work sections_lost: samples left out because the owner lost its CPU

@@ -96,6 +96,9 @@ pub(crate) struct WorkerPool {
     pub(crate) counters: Counters,
     #[cfg(feature = "baselines")]
     pub(crate) hold: Mutex<crate::observe::tally::Cycles>,
+    /// A: CPU time that threads used to wait for the pool lock.
+    #[cfg(feature = "baselines")]
+    lock_wait_ns: unmodelled::AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -176,13 +179,39 @@ impl WorkerPool {
             counters: Counters::default(),
             #[cfg(feature = "baselines")]
             hold: Mutex::default(),
+            #[cfg(feature = "baselines")]
+            lock_wait_ns: unmodelled::AtomicU64::new(0),
         }
     }
 
     /// Locks the pool for operations without effects on other threads. Lock order: pool, then a
     /// queue's gate; never two pools.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Dispatch> {
+        #[cfg(feature = "baselines")]
+        if self.params.lock_stat {
+            return self.lock_and_count();
+        }
         self.dispatch.lock()
+    }
+
+    /// Locks the pool, and counts the CPU time of the wait. A wait reads the CPU clock twice.
+    #[cfg(feature = "baselines")]
+    #[cold]
+    fn lock_and_count(&self) -> MutexGuard<'_, Dispatch> {
+        if let Some(guard) = self.dispatch.try_lock() {
+            return guard;
+        }
+        let used_ns = || sync::usage::cpu_ns(thread::current()).unwrap_or(0);
+        let before = used_ns();
+        let guard = self.dispatch.lock();
+        let waited_ns = used_ns().saturating_sub(before);
+        self.lock_wait_ns.fetch_add(waited_ns, Ordering::Relaxed);
+        guard
+    }
+
+    #[cfg(feature = "baselines")]
+    pub(crate) fn lock_wait_ns(&self) -> u64 {
+        self.lock_wait_ns.load(Ordering::Relaxed)
     }
 
     /// Locks the pool for operations that wake workers, transfer seats or complete a wait. These

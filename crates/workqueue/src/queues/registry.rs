@@ -187,6 +187,16 @@ impl Registry {
         all
     }
 
+    /// Returns the CPU time that threads used to wait for pool locks, if [`Params::lock_stat`] is
+    /// on.
+    #[cfg(feature = "baselines")]
+    #[doc(hidden)]
+    pub fn lock_wait_ns(&self) -> u64 {
+        let pools = self.here().pools();
+        let waited = pools.iter().map(|it| it.lock_wait_ns());
+        waited.sum()
+    }
+
     /// Calls `handler` with each [`Report`] about the registry's pools and queues. A new handler
     /// replaces the previous one.
     ///

@@ -49,13 +49,15 @@ pub(super) const EVERY_OP: &str = "every_op (on)";
 pub(super) const STD_MUTEX: &str = "std Mutex";
 pub(super) const PARKING_LOT: &str = "parking_lot";
 pub(super) const THREAD_LOCAL: &str = "thread_local";
+pub(super) const COMPILED_OUT: &str = "compiled out";
+pub(super) const BY_TRY: &str = "queue by try";
 
 pub(super) const QUEUED: &str = "queued to a worker";
 pub(super) const PARKED: &str = "parked";
 pub(super) const QUIET: &str = "quiet";
 
 /// Variants: a drain as in today's programs, and then the guards of a list, ours last.
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 10] = [
     QUEUED,
     UNPROTECTED,
     STD_MUTEX,
@@ -64,6 +66,8 @@ const NAMES: [&str; 8] = [
     QUEUE,
     ON_DEMAND,
     EVERY_OP,
+    COMPILED_OUT,
+    BY_TRY,
 ];
 /// Names of the peers, as `--peers` and tables spell them.
 const PEERS: &[&str] = NAMES.split_at(5).0;

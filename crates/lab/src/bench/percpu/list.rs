@@ -6,13 +6,17 @@
 use std::cell::RefCell;
 use std::mem::swap;
 use std::sync::Mutex;
+use std::time::Duration;
 
-use afterwork::percpu::{BuildError, Owner, PerCpu, Qpw};
+use afterwork::percpu::{BuildError, Choice, Owner, PerCpu, Qpw};
 use sync::time::cycles;
 use top::exit::Stop;
 
 use super::cache::Cache;
-use super::cases::{EVERY_OP, ON_DEMAND, PARKING_LOT, QUEUE, STD_MUTEX, THREAD_LOCAL, UNPROTECTED};
+use super::cases::{
+    BY_TRY, COMPILED_OUT, EVERY_OP, ON_DEMAND, PARKING_LOT, QUEUE, STD_MUTEX, THREAD_LOCAL,
+    UNPROTECTED,
+};
 
 /// One turn of a guard: takes objects, stores their indexes, and returns the cycles used.
 pub type Turn<'g> = Box<dyn FnMut(&mut Cache, &mut [u32]) -> u64 + 'g>;
@@ -21,11 +25,16 @@ pub type Turn<'g> = Box<dyn FnMut(&mut Cache, &mut [u32]) -> u64 + 'g>;
 pub fn with_all<R>(with: impl FnOnce(&mut [(&'static str, Turn<'_>)]) -> R) -> Result<R, Stop> {
     let [queue, on_demand, every_op] = [Qpw::Queue, Qpw::OnDemand, Qpw::EveryOp].map(in_mode);
     let (queue, on_demand, every_op) = (queue?, on_demand?, every_op?);
+    let compiled_out = PerCpu::builder().build_compiled_out(|_| Cache::new(0));
+    let compiled_out = compiled_out.map_err(unmade)?;
+    let unowned = in_mode(Qpw::Queue)?;
     Ok(with(&mut [
         (UNPROTECTED, Box::new(unprotected)),
         (QUEUE, owned(&queue)?),
         (ON_DEMAND, owned(&on_demand)?),
         (EVERY_OP, owned(&every_op)?),
+        (COMPILED_OUT, owned(&compiled_out)?),
+        (BY_TRY, by_try(&unowned)?),
         (STD_MUTEX, std_mutex()),
         (PARKING_LOT, parking_lot()),
         (THREAD_LOCAL, Box::new(thread_local)),
@@ -69,7 +78,7 @@ pub(super) fn unmade(error: BuildError) -> Stop {
 }
 
 /// Per-CPU data, accessed by an owner.
-fn owned(slots: &PerCpu<Cache>) -> Result<Turn<'_>, Stop> {
+fn owned<C: Choice>(slots: &PerCpu<Cache, C>) -> Result<Turn<'_>, Stop> {
     let owner = slots.cpus().iter().find_map(|cpu| slots.attach(cpu).ok());
     let owner = owner.ok_or_else(|| Stop::CouldNotRun("every CPU is isolated".into()))?;
     let mut kept = Some(owner);
@@ -83,13 +92,25 @@ fn owned(slots: &PerCpu<Cache>) -> Result<Turn<'_>, Stop> {
 
 /// The owner is a local variable, as recommended.
 #[inline(never)]
-fn owned_turn<'p>(
-    mut owner: Owner<'p, Cache>,
+fn owned_turn<'p, C: Choice>(
+    mut owner: Owner<'p, Cache, C>,
     cache: &mut Cache,
     places: &mut [u32],
-) -> (Owner<'p, Cache>, u64) {
+) -> (Owner<'p, Cache, C>, u64) {
     let spent = turn!(cache, places, |work| owner.with(work));
     (owner, spent)
+}
+
+/// Per-CPU data without an owner, taken for each operation if it is free.
+fn by_try(slots: &PerCpu<Cache>) -> Result<Turn<'_>, Stop> {
+    let none = || Stop::CouldNotRun("no CPU has a slot".into());
+    let cpu = slots.cpus().first().ok_or_else(none)?;
+    Ok(Box::new(move |cache, places| {
+        turn!(cache, places, |work| {
+            let done = slots.try_run_on(cpu, Duration::ZERO, work);
+            done.unwrap_or_else(|_| panic!("no other thread uses the slot"))
+        })
+    }))
 }
 
 /// A mutex of std.

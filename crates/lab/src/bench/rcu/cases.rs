@@ -54,8 +54,9 @@ pub const MENU: Menu = Menu {
 /// Options of `bench rcu`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RcuArgs {
-    /// Replacements in each run of the replace cases, for at most 20 s; by default 100 (20000 with
-    /// one or two busy readers) for at most 1 s
+    /// Replacements in each run of the replace cases, and bridges in each run of bridge, for at
+    /// most 20 s; by default 100 (20000 with one or two busy readers, and of bridges) for at most
+    /// 1 s
     #[arg(long, value_name = "N", value_parser = count::<1_000_000>)]
     pub calls: Option<usize>,
 }
@@ -196,9 +197,12 @@ impl Setting {
     fn bridge(&self, name: &'static str) -> Case {
         let least = self.least(BESIDE_BRIDGES.bursts + 1);
         let scope = Scope {
-            calls: NR_BRIDGES / self.share as usize,
+            calls: self.calls.unwrap_or(NR_BRIDGES / self.share as usize),
             least,
-            limit: (LIMIT / self.share).max(least),
+            limit: self
+                .calls
+                .map_or(LIMIT / self.share, |_| LIMIT_ASKED)
+                .max(least),
             pause: Duration::ZERO,
         };
         let interrupt = self.interrupt.clone();
@@ -337,9 +341,15 @@ fn call(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Samp
 fn bridge(flavor: &dyn Flavor<Routes>, scope: Scope, interrupt: &Interrupt) -> Option<Sample> {
     let done = scene::bridges(flavor, BESIDE_BRIDGES, scope, interrupt);
     Sample::beside(done, |done| {
-        let (ns, read) = done?;
+        let (ns, latencies, read) = done?;
         let mut sample = Sample::default();
         sample.set(BRIDGE, ns);
+        let percentiles = [
+            (50.0, REPLACE_P50),
+            (0.0, REPLACE_MIN),
+            (100.0, REPLACE_MAX),
+        ];
+        sample.set_percentiles(latencies, percentiles);
         sample.set(READS, read.nr_sections as f64 / read.wall.as_secs_f64());
         Some(sample)
     })

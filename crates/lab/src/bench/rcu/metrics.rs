@@ -50,4 +50,4 @@ pub const UPDATERS: &[Metric] = &[REPLACES, READS];
 pub const CALLBACKS: &[Metric] = &[CALLS, CALL_TO_RUN, BARRIER];
 
 /// Metrics of the case `bridge`.
-pub const BRIDGES: &[Metric] = &[BRIDGE, READS];
+pub const BRIDGES: &[Metric] = &[BRIDGE, REPLACE_P50, REPLACE_MIN, REPLACE_MAX, READS];

@@ -190,8 +190,9 @@ pub fn bridges(
     readers: Readers,
     scope: Scope,
     interrupt: &Interrupt,
-) -> Beside<Option<(f64, Read)>> {
-    let (nr_done, read) = among(flavor, readers, || {
+) -> Beside<Option<(f64, Latencies, Read)>> {
+    let ((nr_done, latencies), read) = among(flavor, readers, || {
+        let mut latencies = Latencies::with_capacity_for(Step::ALL.len() * scope.calls);
         let (begun, mut routes) = (Instant::now(), Routes::resident());
         let is_enough = |nr_done: usize| {
             let spent = begun.elapsed();
@@ -201,14 +202,17 @@ pub fn bridges(
         while !is_enough(nr_done) && !interrupt.requested() {
             for step in Step::ALL {
                 routes = routes.after(step, nr_done as u32);
-                flavor.replace(routes.clone());
+                let next = routes.clone();
+                let start = cycles();
+                flavor.replace(next);
+                latencies.push(start, cycles());
             }
             nr_done += 1;
         }
-        nr_done
+        (nr_done, latencies)
     })?;
     let ns = read.wall.as_nanos() as f64 / nr_done.max(1) as f64;
-    Ok((!interrupt.requested()).then_some((ns, read)))
+    Ok((!interrupt.requested()).then_some((ns, latencies, read)))
 }
 
 /// Returns a leaked counter, because a callback may run after the measurement.

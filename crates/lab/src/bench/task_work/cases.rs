@@ -9,8 +9,8 @@ use top::talk::say;
 use topology::CpuId;
 
 use super::metrics::{
-    GBITS, LATENCY_P50, LATENCY_P99, LOST, OWNER_CPU, PER_DRAIN, POST, REQUESTS, SERVICE,
-    SERVICE_HEADLINE, SHARE, TASK_WORK, WAKE, WAKE_HEADLINE, WAKEUPS,
+    GBITS, LATENCY_P50, LATENCY_P99, LOST, OWNER_CPU, PER_DRAIN, POST, POST_SHARE, REQUESTS,
+    SERVICE, SERVICE_HEADLINE, SHARE, TASK_WORK, WAKE, WAKE_HEADLINE, WAKEUPS,
 };
 use super::ours::Wait;
 use super::road::{Post, Receive};
@@ -60,6 +60,9 @@ pub const CAP_AND_WAKE: &str = "(cap+1 wake)";
 pub const FIFO: &str = "mailbox";
 /// See [`WAIT_1`].
 pub const LIFO: &str = "mailbox+lifo";
+/// The same with clients that send without a pause and get no response.
+const FIFO_STREAM: &str = "mailbox stream";
+const LIFO_STREAM: &str = "mailbox+lifo stream";
 
 /// Connections of the two service cases.
 const FEW_CLIENTS: usize = 8;
@@ -166,10 +169,17 @@ impl Setting<'_> {
         } else {
             SERVED
         };
-        let variants = [(FIFO, Backlog::Fifo), (LIFO, Backlog::Lifo)].map(|(name, backlog)| {
+        let ways = [
+            (FIFO, Backlog::Fifo, false),
+            (LIFO, Backlog::Lifo, false),
+            (FIFO_STREAM, Backlog::Fifo, true),
+            (LIFO_STREAM, Backlog::Lifo, true),
+        ];
+        let variants = ways.map(|(name, backlog, streams)| {
             let service = Service {
                 backlog,
                 clients,
+                streams,
                 size: MESSAGE,
                 warm_up,
                 measured,
@@ -186,7 +196,7 @@ impl Setting<'_> {
             bench: BENCH,
             name,
             about: format!(
-                "a TCP service on one io_uring thread; {clients} clients; {MESSAGE} bytes each way"
+                "a TCP service on one io_uring thread; {clients} clients; {MESSAGE} bytes each way, or a stream of them"
             ),
             metrics: SERVICE,
             headline: SERVICE_HEADLINE,
@@ -307,10 +317,13 @@ fn served_sample(served: &Served, posts: &Meter) -> Sample {
     sample.set(GBITS, per_ns * MESSAGE as f64 * BITS);
     sample.set(SHARE, task_work_ns / served.spent.cpu_ns as f64);
     sample.set(TASK_WORK, task_work_ns / requests);
-    sample.set(POST, posts.ns() / posts.items() as f64);
+    let post_ns = posts.ns() / posts.items() as f64;
+    sample.set(POST, post_ns);
+    let per_request_ns = served.spent.cpu_ns as f64 / requests;
+    sample.set(POST_SHARE, post_ns / per_request_ns);
     sample.set(WAKEUPS, served.rung as f64 * 1000.0 / requests);
     sample.set(PER_DRAIN, requests / served.drains as f64);
-    sample.set(OWNER_CPU, served.spent.cpu_ns as f64 / requests);
+    sample.set(OWNER_CPU, per_request_ns);
     sample.set(LOST, served.task_work.lost() as f64);
     sample
 }

@@ -24,6 +24,8 @@ pub const SHARE: Metric = lower(
     ("task work", "% of CPU"),
     PERCENT,
 );
+/// Time of the workers' posts, relative to the owner's CPU time.
+pub const POST_SHARE: Metric = lower("post_share", "share", ("", ""), PERCENT);
 /// CPU time of task work per item.
 pub const TASK_WORK: Metric = lower(
     "task_work_per_item",
@@ -49,5 +51,5 @@ pub const WAKE: &[Metric] = &[WAKEUPS, OWNER_CPU, LATENCY_P50, LATENCY_P99, POST
 
 /// Metrics of the service cases, in table order.
 pub const SERVICE: &[Metric] = &[
-    REQUESTS, GBITS, SHARE, TASK_WORK, POST, WAKEUPS, PER_DRAIN, OWNER_CPU, LOST,
+    REQUESTS, GBITS, SHARE, POST_SHARE, TASK_WORK, POST, WAKEUPS, PER_DRAIN, OWNER_CPU, LOST,
 ];

@@ -12,7 +12,8 @@ use super::peers::{Crossbeam, Rayon, ThreadPool, Tokio};
 use super::shape::{Shape, Task};
 use super::subject::{Joined, Joins, OneShot, OneShotPool, Subject};
 use crate::bench::settings::{Menu, Settings, count};
-use crate::harness::case::{Case, RunFn, Variant};
+use crate::harness::beside::Absent;
+use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::{Bound, Claim};
 
 const BENCH: &str = "workqueue";
@@ -167,8 +168,12 @@ impl Setting<'_> {
             }
             _ => {
                 let items = self.items(LONE_ITEMS, LONE_ITEMS_QUICK);
+                let scopes = match self.args.scope.is_empty() {
+                    true => "system scope",
+                    false => "the requested scopes",
+                };
                 let about = format!(
-                    "as one-at-a-time, {items} each, pinned; system scope; {workers} workers, which do not spin"
+                    "as one-at-a-time, {items} each, pinned; {scopes}; {workers} workers, which do not spin"
                 );
                 self.lock_hold(about, items)
             }
@@ -215,14 +220,22 @@ impl Setting<'_> {
     }
 
     fn lock_hold(&self, about: String, items: usize) -> Case {
-        let deferred = Way::plain(AffinityScope::System);
         let (mut variants, mut all_claims) = (Vec::new(), Vec::new());
         let mut counts = vec![1];
         if self.producers > 1 {
             counts.push(self.producers);
         }
-        for producers in counts {
-            let name = |wake: &str| format!("{wake}, producers: {producers}");
+        // The names of the variants have the scope only if scopes were requested.
+        let system = [(AffinityScope::System, String::new())];
+        let named = |&scope: &AffinityScope| (scope, format!("{scope} "));
+        let scopes = match &self.args.scope[..] {
+            [] => system.into(),
+            _ => self.scopes.iter().map(named).collect::<Vec<_>>(),
+        };
+        let counts = counts.into_iter();
+        for (producers, (scope, of)) in counts.flat_map(|it| scopes.iter().map(move |s| (it, s))) {
+            let deferred = Way::plain(*scope);
+            let name = |wake: &str| format!("{of}{wake}, producers: {producers}");
             let (after, under) = (name("deferred"), name("under_lock"));
             // Both variants use the same completions, which are created once. The producers are
             // pinned: otherwise the time is that of the kernel's placement of the threads.
@@ -236,7 +249,7 @@ impl Setting<'_> {
             ] {
                 variants.push(self.lock_hold_variant(name, way, &shape, producers * items));
             }
-            let what = format!("time held, producers: {producers}");
+            let what = format!("time held, {of}producers: {producers}");
             let claim = Claim::of(after, "", metrics::LOCK_MEAN, under).in_words(what);
             all_claims.push(claim.keeps(Bound::AtMost(LOCK_CLAIM)));
         }
@@ -256,7 +269,14 @@ impl Setting<'_> {
             if let Some(sample) = &mut sample {
                 metrics::add_lock_hold(sample, &subject.0.lock_hold(), items);
             }
-            Ok(sample)
+            // Without wake-ups, neither variant wakes under the lock.
+            let is_void = |sample: &Sample| sample.value(metrics::WAKEUPS) == Some(0.0);
+            Ok(match sample {
+                Some(sample) if is_void(&sample) => {
+                    Some(Sample::thrown_away(Absent("no worker was woken".into())))
+                }
+                sample => sample,
+            })
         };
         Variant::ours(name, run)
     }

@@ -13,6 +13,9 @@ pub const ITEMS_PER_S: &str = "items_per_s";
 /// 95th percentile of the time from queueing to completion.
 pub const COMPLETION_P95: &str = "completion_p95";
 
+/// Number of workers that the pool woke, per item.
+pub const WAKEUPS: &str = "wakeups_per_item";
+
 /// The metrics of all cases but `lock-hold`, in table order.
 pub const ALL: &[Metric] = &[
     higher(ITEMS_PER_S, "items/s", ("items", "M/s"), MILLION),
@@ -24,7 +27,7 @@ pub const ALL: &[Metric] = &[
     lower(COMPLETION_P95, "ns", ("", ""), 1.0),
     lower("completion_p99", "ns", ("complete µs", "p99"), NS_PER_US),
     lower("switches_per_item", "1/item", ("per item", "switch"), 1.0),
-    lower("wakeups_per_item", "1/item", ("per item", "wake"), 1.0),
+    lower(WAKEUPS, "1/item", ("per item", "wake"), 1.0),
     lower("cpu_per_item", "ns/item", ("per item", "CPUµs"), NS_PER_US),
 ];
 
@@ -39,6 +42,9 @@ pub const LOCK: &[Metric] = &[
     lower("lock_hold_p99", "ns", ("lock held, ns", "p99"), 1.0),
     lower("lock_hold_p999", "ns", ("lock held, ns", "p99.9"), 1.0),
     lower("lock_holds_per_item", "1/item", ("per item", "holds"), 1.0),
+    ALL[8],
+    // Not in the table, which would be too wide.
+    lower("lock_wait_share", "share", ("", ""), 1.0),
     ALL[0],
     ALL[1],
     ALL[2],
@@ -87,8 +93,10 @@ pub fn sample(items: usize, window: &Window, enqueue: Latencies, completion: Lat
     );
     sample.set("switches_per_item", per_item(window.spent.switches));
     sample.set("cpu_per_item", per_item(window.spent.cpu_ns));
-    if let Some(wakeups) = window.wakeups {
-        sample.set("wakeups_per_item", per_item(wakeups));
+    if let Some(counts) = window.counts {
+        sample.set(WAKEUPS, per_item(counts.wakeups));
+        let share = counts.lock_wait_ns as f64 / window.spent.cpu_ns as f64;
+        sample.set("lock_wait_share", share);
     }
     sample
 }
@@ -96,6 +104,7 @@ pub fn sample(items: usize, window: &Window, enqueue: Latencies, completion: Lat
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::workqueue::producers::Counts;
     use crate::harness::switches::Spent;
 
     #[test]
@@ -106,20 +115,19 @@ mod tests {
                 switches: 2_000,
                 cpu_ns: 1_000_000,
             },
-            wakeups: Some(500),
+            counts: Some(Counts {
+                wakeups: 500,
+                lock_wait_ns: 1_000,
+            }),
         };
         let mut timed = Latencies::default();
         timed.push(0, 100);
         let sample = sample(1_000, &window, timed.clone(), timed);
         assert!(ALL.iter().all(|metric| sample.value(metric.name).is_some()));
-        let values = [
-            ITEMS_PER_S,
-            "switches_per_item",
-            "wakeups_per_item",
-            "cpu_per_item",
-        ]
-        .map(|metric| sample.value(metric).unwrap());
+        let values = [ITEMS_PER_S, "switches_per_item", WAKEUPS, "cpu_per_item"]
+            .map(|metric| sample.value(metric).unwrap());
         assert_eq!(values, [2_000.0, 2.0, 0.5, 1_000.0]);
+        assert_eq!(sample.value("lock_wait_share"), Some(0.001));
     }
 
     #[test]
@@ -127,10 +135,10 @@ mod tests {
         let window = Window {
             wall_ns: 1,
             spent: Spent::default(),
-            wakeups: None,
+            counts: None,
         };
         let sample = sample(1, &window, Latencies::default(), Latencies::default());
-        assert_eq!(sample.value("wakeups_per_item"), None);
+        assert_eq!(sample.value(WAKEUPS), None);
         assert_eq!(sample.value("enqueue_p50"), None);
     }
 }

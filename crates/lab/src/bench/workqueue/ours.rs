@@ -9,6 +9,7 @@ use topology::{AffinityScope, Topology};
 
 use super::batch::Item;
 use super::completion::Completion;
+use super::producers::Counts;
 use super::subject::{Joins, Load, Lone, OneShotPool, Subject};
 
 /// One way to use a workqueue. Its `Display` output is the name of the variant.
@@ -168,9 +169,12 @@ impl Ours {
         &self.queue
     }
 
-    fn kicks(&self) -> Option<u64> {
-        let pools = self.pools.0.as_ref()?.pool_stats();
-        Some(pools.iter().map(|pool| pool.kicks).sum())
+    fn count(&self) -> Option<Counts> {
+        let registry = self.pools.0.as_ref()?;
+        Some(Counts {
+            wakeups: registry.pool_stats().iter().map(|pool| pool.kicks).sum(),
+            lock_wait_ns: registry.lock_wait_ns(),
+        })
     }
 }
 
@@ -187,8 +191,8 @@ impl OneShotPool for Ours {
         self.queue.spawn_detached(work).unwrap();
     }
 
-    fn wakeups(&self) -> Option<u64> {
-        self.kicks()
+    fn counts(&self) -> Option<Counts> {
+        self.count()
     }
 }
 
@@ -246,8 +250,8 @@ impl Subject for Reusable {
         }
     }
 
-    fn wakeups(&self) -> Option<u64> {
-        self.0.kicks()
+    fn counts(&self) -> Option<Counts> {
+        self.0.count()
     }
 }
 

@@ -17,8 +17,17 @@ pub struct Window {
     pub wall_ns: u64,
     /// CPU time and context switches of all threads of this process.
     pub spent: Spent,
-    /// Number of workers woken, if the pool counts them.
-    pub wakeups: Option<u64>,
+    /// Difference of the pool's counts, if it has any.
+    pub counts: Option<Counts>,
+}
+
+/// Counts of a pool since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Number of workers woken.
+    pub wakeups: u64,
+    /// CPU time of waits for the pool lock; 0 if the pool does not measure it.
+    pub lock_wait_ns: u64,
 }
 
 /// Separates the measured work of each producer from its set-up, warm-up and tear-down.
@@ -57,7 +66,7 @@ impl Gate<'_> {
 pub fn run<T: Send>(
     producers: usize,
     pins: &[CpuId],
-    wakeups: impl Fn() -> Option<u64>,
+    counts: impl Fn() -> Option<Counts>,
     body: impl Fn(usize, &Gate<'_>) -> (T, Stretch) + Sync,
 ) -> Result<(Vec<T>, Window), Stop> {
     let barrier = Barrier::new(producers + 1);
@@ -81,10 +90,10 @@ pub fn run<T: Send>(
             }
         }
         barrier.wait();
-        let (usage, woken) = (Usage::now(), wakeups());
+        let (usage, counted) = (Usage::now(), counts());
         barrier.wait();
         barrier.wait();
-        let (usage_after, woken_after) = (Usage::now(), wakeups());
+        let (usage_after, counted_after) = (Usage::now(), counts());
         barrier.wait();
         let mut results = Vec::with_capacity(producers);
         let (mut first, mut last) = (u64::MAX, 0);
@@ -98,7 +107,10 @@ pub fn run<T: Send>(
         let window = Window {
             wall_ns: last.saturating_sub(first).max(1),
             spent: usage_after.map_err(failed)?.since(&usage.map_err(failed)?),
-            wakeups: woken.zip(woken_after).map(|(before, after)| after - before),
+            counts: counted.zip(counted_after).map(|(before, after)| Counts {
+                wakeups: after.wakeups - before.wakeups,
+                lock_wait_ns: after.lock_wait_ns - before.lock_wait_ns,
+            }),
         };
         Ok((results, window))
     })
@@ -138,8 +150,14 @@ mod tests {
     #[test]
     fn threads_start_when_all_are_ready_and_counters_span_the_work() {
         let (ready, counted) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let wakeups = || Some(counted.load(Ordering::SeqCst) as u64);
-        let (results, window) = run(4, &[], wakeups, |index, gate| {
+        let counts = || {
+            let wakeups = counted.load(Ordering::SeqCst) as u64;
+            Some(Counts {
+                wakeups,
+                lock_wait_ns: 2 * wakeups,
+            })
+        };
+        let (results, window) = run(4, &[], counts, |index, gate| {
             ready.fetch_add(1, Ordering::SeqCst);
             gate.pass(|| {
                 counted.fetch_add(10, Ordering::SeqCst);
@@ -148,7 +166,11 @@ mod tests {
         })
         .unwrap();
         assert_eq!(results, [(0, 4), (1, 4), (2, 4), (3, 4)]);
-        assert_eq!(window.wakeups, Some(40));
+        let expected = Counts {
+            wakeups: 40,
+            lock_wait_ns: 80,
+        };
+        assert_eq!(window.counts, Some(expected));
     }
 
     #[test]

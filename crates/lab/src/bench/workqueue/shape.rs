@@ -81,17 +81,17 @@ impl Task {
 impl Shape {
     /// Runs the case once on a new pool. Returns `None` if SIGINT interrupts the run.
     pub fn run<S: Subject>(&self, subject: &S) -> Result<Option<Sample>, Stop> {
-        let wakeups = || subject.wakeups();
+        let counts = || subject.counts();
         let (harvests, window) = match &self.task {
             Task::OneAtATime { items, completions } => {
-                producers::run(completions.len(), &self.pins, wakeups, |index, gate| {
+                producers::run(completions.len(), &self.pins, counts, |index, gate| {
                     let mut lone = subject.lone(completions[index]);
                     self.lone(&mut lone, items / WARM_UP_SHARE);
                     gate.pass(|| self.lone(&mut lone, *items))
                 })?
             }
             Task::Batches { rounds, batches } => {
-                producers::run(batches.len(), &self.pins, wakeups, |index, gate| {
+                producers::run(batches.len(), &self.pins, counts, |index, gate| {
                     let batch = batches[index];
                     let mut load = subject.load(batch.items());
                     // Run at least one whole batch, so that pools that grow on demand have grown.

@@ -4,6 +4,7 @@
 
 use super::batch::Item;
 use super::completion::{Completion, Waiting};
+use super::producers::Counts;
 
 /// A pool under measurement, used in one particular way.
 pub trait Subject: Sync {
@@ -25,8 +26,8 @@ pub trait Subject: Sync {
     /// Prepares a batch on the producer's thread, before timing starts.
     fn load(&self, items: &'static [Item]) -> Self::Load<'_>;
 
-    /// Returns the number of workers woken by the pool, if it counts them.
-    fn wakeups(&self) -> Option<u64> {
+    /// Returns the counts of the pool, if it has any.
+    fn counts(&self) -> Option<Counts> {
         None
     }
 }
@@ -51,8 +52,8 @@ pub trait OneShotPool: Sync {
     /// Submits `work` to the workers and returns.
     fn submit(&self, work: impl FnOnce() + Send + 'static);
 
-    /// Returns the number of workers woken by the pool, if it counts them.
-    fn wakeups(&self) -> Option<u64> {
+    /// Returns the counts of the pool, if it has any.
+    fn counts(&self) -> Option<Counts> {
         None
     }
 }
@@ -124,8 +125,8 @@ impl<P: OneShotPool> Subject for OneShot<P> {
         }
     }
 
-    fn wakeups(&self) -> Option<u64> {
-        self.0.wakeups()
+    fn counts(&self) -> Option<Counts> {
+        self.0.counts()
     }
 }
 
@@ -167,8 +168,8 @@ impl<P: Joins> Subject for Joined<P> {
         }
     }
 
-    fn wakeups(&self) -> Option<u64> {
-        self.0.wakeups()
+    fn counts(&self) -> Option<Counts> {
+        self.0.counts()
     }
 }
 

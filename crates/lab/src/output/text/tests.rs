@@ -62,6 +62,7 @@ fn finished<'a>(case: &'a Case, series: &'a [Series], ended: Ended) -> Finished<
         noise: Noise::default(),
         runs: false,
         asked: None,
+        completes: None,
     }
 }
 
@@ -266,7 +267,7 @@ fn discarded_repetitions_are_not_requested_again() {
     );
     let found = beside::warnings(&all);
     assert!(
-        found[0].starts_with("ours: 2 of 3 runs discarded: a background thread"),
+        found[0].starts_with("ours: 2 of 3 runs discarded, because a background thread"),
         "{found:?}"
     );
 }

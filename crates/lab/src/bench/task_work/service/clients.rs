@@ -1,7 +1,9 @@
-//! The client ends of the connections. A few threads keep one request in progress on each.
+//! The client ends of the connections. A few threads keep one request in progress on each, or send
+//! without a pause.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
@@ -13,6 +15,9 @@ use crate::harness::beside::{Attendant, Attended};
 /// Maximum wait for a response. After that, the service is considered hung.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Maximum wait for space in a buffer, which shows that a client gets its CPU.
+const FULL: Duration = Duration::from_millis(5);
+
 /// Maximum number of connections handled after one wait.
 const NR_EVENTS: usize = 128;
 
@@ -20,6 +25,67 @@ struct Client {
     stream: TcpStream,
     /// Bytes of the response received by now.
     received: usize,
+}
+
+/// Sends bytes on all `streams` as fast as the service receives them, until `attendant` is done.
+/// Then closes the connections.
+///
+/// # Errors
+///
+/// If a system call fails.
+pub fn stream(
+    streams: Vec<TcpStream>,
+    size: usize,
+    mut attendant: Attendant<'_>,
+) -> io::Result<Attended> {
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for (index, stream) in streams.iter().enumerate() {
+        stream.set_nonblocking(true)?;
+        let data = epoll::EventData::new_u64(index as u64);
+        epoll::add(&epoll, stream, data, epoll::EventFlags::OUT)?;
+    }
+    let bytes = vec![0; size];
+    let mut events = Vec::with_capacity(NR_EVENTS);
+    while attendant.goes_on() {
+        let ready = match wait(&epoll, &mut events, FULL) {
+            // All buffers are full, because the service is slower.
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => continue,
+            ready => ready?,
+        };
+        for index in ready {
+            match (&streams[index]).write(&bytes) {
+                Err(error) if !is_passing(&error) => return Err(error),
+                _ => {}
+            }
+        }
+    }
+    Ok(attendant.leave())
+}
+
+/// Waits for events, and returns the numbers of their connections.
+///
+/// # Errors
+///
+/// If a system call fails, or none occurs within `limit`.
+fn wait<'e>(
+    epoll: &impl AsFd,
+    events: &'e mut Vec<epoll::Event>,
+    limit: Duration,
+) -> io::Result<impl Iterator<Item = usize> + 'e> {
+    let limit = rustix::time::Timespec {
+        tv_sec: limit.as_secs() as i64,
+        tv_nsec: limit.subsec_nanos().into(),
+    };
+    events.clear();
+    let spare = rustix::buffer::spare_capacity(events);
+    match epoll::wait(epoll, spare, Some(&limit)) {
+        Err(rustix::io::Errno::INTR) => {}
+        Ok(0) => return Err(io::Error::new(io::ErrorKind::TimedOut, "no response")),
+        waited => {
+            waited?;
+        }
+    }
+    Ok(events.iter().map(|event| event.data.u64() as usize))
 }
 
 /// Sends requests of `size` bytes on all `streams`, each after the response to the previous one,
@@ -51,20 +117,8 @@ pub fn ask(
     attendant.goes_on();
     let mut bytes = vec![0; size];
     let mut events = Vec::with_capacity(NR_EVENTS);
-    let backoff = rustix::time::Timespec {
-        tv_sec: PATIENCE.as_secs() as i64,
-        tv_nsec: 0,
-    };
     while open > 0 {
-        events.clear();
-        let spare = rustix::buffer::spare_capacity(&mut events);
-        match epoll::wait(&epoll, spare, Some(&backoff)) {
-            Err(rustix::io::Errno::INTR) => continue,
-            Ok(0) => return Err(io::Error::new(io::ErrorKind::TimedOut, "no response")),
-            waited => waited?,
-        };
-        for event in &events {
-            let index = event.data.u64() as usize;
+        for index in wait(&epoll, &mut events, PATIENCE)? {
             let Some(client) = &mut clients[index] else {
                 continue;
             };

@@ -54,14 +54,15 @@ struct Counts {
     task_work: Meter,
 }
 
-/// Serves `streams` until the clients have closed all of them.
+/// Serves `streams` until the clients have closed all of them: receives `size` bytes, and sends the
+/// response if `answers`.
 ///
 /// # Errors
 ///
 /// If a system call fails.
 pub fn serve(
     streams: Vec<TcpStream>,
-    size: usize,
+    (size, answers): (usize, bool),
     mut home: Mailbox<Message>,
     workers: &[Poster<Message>],
     phase: &AtomicU8,
@@ -106,7 +107,10 @@ pub fn serve(
         counts.drains += u64::from(!finished.is_empty());
         counts.requests += finished.len() as u64;
         for Message { connection, bytes } in finished.drain(..) {
-            ring.send(connection, bytes)?;
+            match answers {
+                true => ring.send(connection, bytes)?,
+                false => ring.receive(connection, bytes)?,
+            }
         }
     }
     Ok(begin

@@ -6,12 +6,13 @@ use std::thread;
 use std::time::Duration;
 
 use afterwork::mailbox::{Backlog, Mailbox};
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sync::atomic::{AtomicU8, Ordering};
 use top::exit::Stop;
 use top::interrupt::Interrupt;
 
-use super::clients::ask;
+use super::clients::{ask, stream};
 use super::meter::Meter;
 use super::owner::{ENDING, MEASURING, Served, WARMING_UP, serve};
 use super::ring::Ring;
@@ -22,6 +23,9 @@ const NR_WORKERS: usize = 2;
 
 /// Number of client threads, which share the CPUs with the service.
 const NR_CLIENT_THREADS: usize = 2;
+
+/// Messages that the buffers of a connection without responses hold at each end.
+const BUFFERED: usize = 4;
 
 /// Interval between checks for SIGINT.
 const STEP: Duration = Duration::from_millis(50);
@@ -34,8 +38,11 @@ const SPARE_FDS: u64 = 64;
 pub struct Service {
     /// Path of task work to the owner.
     pub backlog: Backlog,
-    /// Number of connections, each with one request in progress.
+    /// Number of connections.
     pub clients: usize,
+    /// Set if clients send without a pause and get no response. Otherwise each connection has one
+    /// request in progress.
+    pub streams: bool,
     /// Bytes of a request and of its response.
     pub size: usize,
     /// Duration of the warm-up.
@@ -67,7 +74,7 @@ impl Service {
     pub fn run(&self) -> Result<Beside<Option<(Served, Meter)>>, Stop> {
         let failed = |error| Stop::because("the loopback service failed", error);
         allow_descriptors(2 * self.clients as u64 + SPARE_FDS).map_err(failed)?;
-        let (near, far) = connect(self.clients).map_err(failed)?;
+        let (near, far) = self.connect().map_err(failed)?;
         let ran = self.run_on(near, far).map_err(failed)?;
         Ok(ran.map(|ran| ran.filter(|_| !self.interrupt.requested())))
     }
@@ -92,15 +99,19 @@ impl Service {
                 let home = home.poster();
                 workers.push(scope.spawn(move || work(requests, &home)));
             }
-            let size = self.size;
+            let (size, streams_only) = (self.size, self.streams);
             // The owner's exit drops its posters and connections, which ends workers and clients.
-            let owner = scope.spawn(move || serve(far, size, home, &posters, phase));
+            let owner =
+                scope.spawn(move || serve(far, (size, !streams_only), home, &posters, phase));
             let share = near.len().div_ceil(NR_CLIENT_THREADS).max(1);
             let mut clients = Vec::with_capacity(NR_CLIENT_THREADS);
             while !near.is_empty() {
                 let rest = near.split_off(share.min(near.len()));
                 let streams = std::mem::replace(&mut near, rest);
-                clients.push(scope.spawn(move || ask(streams, size, span.attend())));
+                clients.push(scope.spawn(move || match streams_only {
+                    true => stream(streams, size, span.attend()),
+                    false => ask(streams, size, span.attend()),
+                }));
             }
             self.sleep(self.warm_up);
             phase.store(MEASURING, Ordering::Relaxed);
@@ -138,25 +149,31 @@ impl Service {
             left = left.saturating_sub(STEP);
         }
     }
-}
 
-/// Creates connections over loopback, and returns both ends of each.
-fn connect(count: usize) -> io::Result<(Vec<TcpStream>, Vec<TcpStream>)> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let address = listener.local_addr()?;
-    let mut pairs = (Vec::with_capacity(count), Vec::with_capacity(count));
-    for _ in 0..count {
-        let near = TcpStream::connect(address)?;
-        let (far, from) = listener.accept()?;
-        // Any program of this machine may connect to the port. Such a connection is an error.
-        if from != near.local_addr()? {
-            return Err(io::Error::other("a stranger connected to the service"));
+    /// Creates connections over loopback, and returns both ends of each.
+    fn connect(&self) -> io::Result<(Vec<TcpStream>, Vec<TcpStream>)> {
+        let count = self.clients;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = listener.local_addr()?;
+        let mut pairs = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for _ in 0..count {
+            let near = TcpStream::connect(address)?;
+            let (far, from) = listener.accept()?;
+            // Any program of this machine may connect to the port. Such a connection is an error.
+            if from != near.local_addr()? {
+                return Err(io::Error::other("a stranger connected to the service"));
+            }
+            far.set_nodelay(true)?;
+            if self.streams {
+                // Otherwise each connection buffers megabytes, which the owner receives at the end.
+                set_socket_send_buffer_size(&near, BUFFERED * self.size)?;
+                set_socket_recv_buffer_size(&far, BUFFERED * self.size)?;
+            }
+            pairs.0.push(near);
+            pairs.1.push(far);
         }
-        far.set_nodelay(true)?;
-        pairs.0.push(near);
-        pairs.1.push(far);
+        Ok(pairs)
     }
-    Ok(pairs)
 }
 
 /// Raises the soft limit of open descriptors, if permitted.
@@ -182,14 +199,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_answered_by_either_backlog() {
+    fn requests_and_streams_are_served_by_either_backlog() {
         if let Err(error) = ring_works() {
             return top::talk::say(format_args!("not tested, no io_uring: {error}"));
         }
-        for backlog in [Backlog::Fifo, Backlog::Lifo] {
+        let kinds = [Backlog::Fifo, Backlog::Lifo].map(|it| [(it, false), (it, true)]);
+        for (backlog, streams) in kinds.into_iter().flatten() {
             let mut service = Service {
                 backlog,
                 clients: 12,
+                streams,
                 size: 64,
                 warm_up: Duration::ZERO,
                 measured: STEP,

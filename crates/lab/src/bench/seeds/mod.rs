@@ -1,0 +1,222 @@
+//! `afterwork-lab bench seeds`: the measurements of the five sources of afterwork's mechanisms,
+//! repeated here with the old way next to the new way.
+//!
+//! The cases are those of other benches, in the sizes of the sources. [`SOURCES`] lists the tables
+//! and the figures that the sources published.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use top::exit::Stop;
+use topology::AffinityScope;
+
+use super::args::Which;
+use super::questions::find;
+use super::settings::{Menu, Settings, count};
+use super::{max_active, percpu, rcu, task_work, workqueue};
+use crate::harness::case::{Case, Variant};
+use crate::output::sources::Source;
+
+mod tables;
+
+pub use tables::SOURCES;
+
+/// Time limit of a run in seconds, unless another one is requested.
+pub const SECONDS: usize = 300;
+
+/// Items of each producer in the source's test of workqueues, and their number with `--quick`.
+const ITEMS: usize = 200_000;
+const ITEMS_QUICK: usize = 2_000;
+const PRODUCERS: usize = 8;
+
+/// Calls in each run of the source's test of RCU, and their number with `--quick`.
+const CALLS: usize = 100;
+const CALLS_QUICK: usize = 10;
+
+/// Names of the cases. No peer is measured.
+pub const MENU: Menu = Menu {
+    cases: &[
+        "lock-hold",
+        "replace-idle",
+        "replace-8-busy",
+        "bridge",
+        "joins",
+        "service-8",
+        "service-1024",
+        "alloc-warm",
+        "isolation",
+    ],
+    peers: &[],
+};
+
+/// Returns the text that the help of the bench shows.
+#[must_use]
+pub fn help() -> String {
+    format!(
+        "{}\nWithout --repeat, 3 to 10 repetitions, with --quick one. Without --seconds, at most {SECONDS} s.",
+        MENU.help()
+    )
+}
+
+/// Options of `bench seeds`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SeedsArgs {
+    /// Items of each of the 8 producers of lock-hold [default: 200000, with --quick 2000]
+    #[arg(long, value_name = "N", value_parser = count::<100_000_000>)]
+    pub items: Option<usize>,
+
+    /// Folder for the unnamed temporary file of `joins` [default: the system's folder for temporary
+    /// files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
+
+/// A case, and its part of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// Number of repetitions: that of the source, if time permits.
+    pub repeat: usize,
+    /// Part of the time, relative to those of the other cases: about the number of seconds that the
+    /// repetitions take on two CPUs, so that no case prevents another one.
+    pub weight: u32,
+}
+
+/// Returns the part of a case.
+#[must_use]
+pub fn part(case: &Case) -> Part {
+    let (repeat, weight) = match case.name {
+        "lock-hold" => (5, 200),
+        "replace-idle" => (10, 15),
+        "replace-8-busy" => (5, 30),
+        "bridge" => (3, 25),
+        "joins" => (5, 20),
+        "alloc-warm" => (5, 5),
+        "isolation" => (5, 30),
+        _ => (5, 15),
+    };
+    Part { repeat, weight }
+}
+
+/// Creates the selected cases, with the variants that the tables show.
+pub fn cases(args: &SeedsArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
+    let scopes = AffinityScope::ALL.to_vec();
+    let benches = [
+        Which::Workqueue(workqueue::WorkqueueArgs {
+            producers: Some(PRODUCERS),
+            items: Some(settings.size(args.items, ITEMS, ITEMS_QUICK)),
+            scope: scopes,
+            workers: None,
+        }),
+        Which::Rcu(rcu::RcuArgs {
+            calls: Some(settings.size(None, CALLS, CALLS_QUICK)),
+        }),
+        Which::MaxActive(max_active::MaxActiveArgs {
+            items: None,
+            dir: args.dir.clone(),
+        }),
+        Which::TaskWork(task_work::TaskWorkArgs::default()),
+        Which::Percpu(percpu::PercpuArgs::default()),
+    ];
+    let mut cases = Vec::new();
+    for name in MENU.cases.iter().filter(|name| settings.wants_case(name)) {
+        let needs = |case: &Case, variant: &Variant| {
+            let case = (case.bench, case.name);
+            SOURCES.iter().any(|it| it.needs(case, &variant.name))
+        };
+        cases.extend(find(&benches, name, settings, needs)?);
+    }
+    Ok(cases)
+}
+
+/// Returns the table that `case` completes: that of its source, if `next` belongs to another one.
+#[must_use]
+pub fn completed(case: &Case, next: Option<&Case>) -> Option<&'static Source> {
+    let of = |case: &Case| {
+        SOURCES
+            .iter()
+            .position(|it| it.has((case.bench, case.name)))
+    };
+    let source = of(case)?;
+    (next.and_then(of) != Some(source)).then(|| &SOURCES[source])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::sources::Show;
+
+    fn all() -> Vec<Case> {
+        cases(&SeedsArgs::default(), &Settings::of_tests(&[])).unwrap()
+    }
+
+    #[test]
+    fn every_row_names_variants_and_metrics_of_its_case() {
+        let cases = all();
+        let services = ["service-8", "service-1024"];
+        for block in SOURCES.iter().flat_map(|it| it.blocks) {
+            for row in block.rows {
+                let case = cases.iter().find(|it| (it.bench, it.name) == row.case);
+                let Some(case) = case else {
+                    // Without io_uring there are no services, and without two CPUs no isolation.
+                    assert!(services.contains(&row.case.1) || row.case.1 == "isolation");
+                    continue;
+                };
+                for name in row.variants {
+                    let has = case.variants.iter().any(|it| it.name == *name);
+                    assert!(has, "{name} of {}", case.name);
+                }
+                for metric in block.columns.iter().filter_map(|it| it.show.metric()) {
+                    let has = case.metrics.iter().any(|it| it.name == metric);
+                    assert!(has, "{metric} of {}", case.name);
+                }
+                let has_index = |show| match show {
+                    Show::Value(index, ..) => index < row.variants.len(),
+                    _ => true,
+                };
+                assert!(block.columns.iter().all(|it| has_index(it.show)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_source_has_a_figure_for_each_row_of_a_column() {
+        for block in SOURCES.iter().flat_map(|it| it.blocks) {
+            let published = block.columns.iter().filter_map(|it| match it.show {
+                Show::Published(figures) => Some(figures.len()),
+                _ => None,
+            });
+            for nr_figures in published {
+                assert!(
+                    block.each_run || nr_figures == block.rows.len(),
+                    "{}",
+                    block.source
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_is_complete_with_the_last_case_of_its_source() {
+        let cases = all();
+        let next = |index: usize| cases.get(index + 1);
+        let completed = |index: usize| completed(&cases[index], next(index));
+        let tables: Vec<_> = (0..cases.len()).filter_map(completed).collect();
+        let titles: Vec<_> = tables.iter().map(|it| it.title).collect();
+        let mut once = titles.clone();
+        once.dedup();
+        assert_eq!(titles, once);
+        assert!(titles.len() >= SOURCES.len() - 1);
+    }
+
+    #[test]
+    fn tables_without_records_fit_the_width() {
+        for source in &SOURCES {
+            let table = source.table(&[], false);
+            let lines = table.lines().filter(|line| !line.contains(": "));
+            for line in lines {
+                assert!(line.chars().count() <= 100, "{line}");
+            }
+            assert!(table.contains("not measured") && table.contains("Why ours differs"));
+        }
+    }
+}
