@@ -31,8 +31,7 @@ pub use afterwork::{
         self, Builder, Busy, CancelHandle, CancellationToken, DelayedWork, JoinError, RcuWork,
         Sleep, Strand, TaskSet, Work, Workqueue, block_on, is_cancelled,
         model::{
-            Gates, Injected, Machine, OpenPair, OpenRange, OpenScope, Permits, Pushed, SharedCount,
-            Turn,
+            Blocks, Gates, Injected, Machine, OpenPair, OpenRange, OpenScope, Permits, Pushed, Turn,
         },
     },
 };

@@ -1,14 +1,6 @@
 //! The injector, the gate, and the slabs of item memory, each on its own.
 
-use std::sync::Arc;
-
-use afterwork::workqueue::model::{Blocks, Gates, Injected, Pushed};
-use sync::{
-    atomic::{AtomicU32, Ordering},
-    twin::must_fail,
-};
-
-use crate::support::{bounded, exhaustive, spawn};
+use crate::support::*;
 
 /// Checks that the items of each producer arrive in order, and counts them.
 #[derive(Default)]
