@@ -11,3 +11,43 @@ mod task_work;
 mod wake;
 mod workqueue;
 mod workqueue_strand;
+
+use std::{
+    future::Future,
+    hash::{BuildHasher, RandomState},
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    task::{Context, Wake, Waker},
+    time::Duration,
+};
+
+use afterwork::{
+    mailbox::{Backlog, Closed, Mailbox},
+    params::Params,
+    percpu::{Escalate, PerCpu, Qpw},
+    rcu::{
+        Rcu, model,
+        srcu::{Domain, OwnedGuard},
+    },
+    wake::{EventCount, Parker, Unparker, WakeQ, Wakeup},
+    workqueue::{
+        AffinityScope, MAX_SHARES, Registry, Work, Workqueue,
+        model::{Culler, Machine},
+    },
+};
+
+use shuttle::{
+    Config, Runner,
+    rand::{Rng, thread_rng},
+    scheduler::{PctScheduler, RandomScheduler},
+    thread,
+};
+
+use sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    models,
+    twin::{must_deadlock, must_fail},
+};
+
+use topology::{CpuId, Topology};
