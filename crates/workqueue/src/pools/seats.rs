@@ -97,10 +97,9 @@ impl Pwq {
         if of_queue.is_none()
             && group.is_some()
             && !twin::armed("group: a refused helper keeps its seat")
+            && let Some(waiter) = self.leave_group()
         {
-            if let Some(waiter) = self.leave_group() {
-                waiter.take_seat();
-            }
+            waiter.take_seat();
         }
         let of_group = group.is_some();
         of_queue.map(|of_queue| HelperSeats { of_queue, of_group })
