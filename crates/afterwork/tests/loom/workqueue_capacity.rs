@@ -101,20 +101,31 @@ fn a_task() {
     assert_eq!(permits.nr_free(), 1);
 }
 
-/// An item of a queue with capacity 1 is cancelled while a worker reaches it.
+/// An item of a queue with capacity 1 is cancelled while a worker reaches it. This thread is the
+/// worker, which takes few steps. Only an ordered queue has a worker's thread.
 fn an_item(ordered: bool) {
-    let machine = machine(2, 1);
+    let machine = machine(1 + usize::from(ordered), 1);
     let queue = plain().capacity(1);
     let queue = if ordered { queue.ordered() } else { queue };
     let queue = queue.build_in(machine.registry()).unwrap();
     let work = Work::new(|| ());
+    if !ordered {
+        machine.pretend_busy(true);
+    }
     assert_eq!(queue.try_enqueue(&work), Ok(true));
     assert_eq!(queue.report().free_capacity, Some(0));
-    machine.start_workers(1);
+    if ordered {
+        machine.start_workers(1);
+    } else {
+        machine.pretend_busy(false);
+    }
     let canceller = spawn({
         let work = work.clone();
         move || work.cancel()
     });
+    if !ordered {
+        machine.help_out();
+    }
     canceller.join().unwrap();
     work.flush().unwrap();
     assert_eq!(queue.report().free_capacity, Some(1));
