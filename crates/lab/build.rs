@@ -11,11 +11,7 @@ fn main() {
     }
     let commit = answer("git", &["rev-parse", "--short=12", "HEAD"]).map(|commit| {
         let changed = answer("git", &["status", "--porcelain", "--untracked-files=no"]).is_some();
-        if changed {
-            format!("{commit}+changes")
-        } else {
-            commit
-        }
+        if changed { format!("{commit}+changes") } else { commit }
     });
     let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
     set("AFTERWORK_COMMIT", commit);

@@ -34,10 +34,7 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     }
     let mut broken = broken(&rules, &known);
     broken.append(&mut broken_in_c);
-    Ok(Findings {
-        broken,
-        looked_at: format!("{} rules", rules.len()),
-    })
+    Ok(Findings { broken, looked_at: format!("{} rules", rules.len()) })
 }
 
 /// Returns the cases in the table of a C file, with their lines.
@@ -104,9 +101,7 @@ fn broken(rules: &[Rule<'_>], known: &BTreeSet<String>) -> Vec<Finding> {
                 say(format!("there is no test `{test}`"));
             }
             if !named.insert(*test) {
-                say(format!(
-                    "`{test}` is named twice: each rule needs its own test"
-                ));
+                say(format!("`{test}` is named twice: each rule needs its own test"));
             }
         }
     }
@@ -154,10 +149,7 @@ mod tests {
             broken.into_iter().map(|it| it.line).collect()
         };
         assert_eq!(lines(TEXT), [4, 5]);
-        assert_eq!(
-            lines("| rule | test |\n|--|--|\n| 1 | `a` |\n| 2 | `a` |"),
-            [4]
-        );
+        assert_eq!(lines("| rule | test |\n|--|--|\n| 1 | `a` |\n| 2 | `a` |"), [4]);
         assert!(lines("| rule | test |\n|--|--|\n| 1 | `a` |").is_empty());
     }
 }

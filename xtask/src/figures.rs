@@ -110,21 +110,13 @@ fn unknown_ratios(page: &str, text: &str, table: &str) -> Vec<Finding> {
         let number = word.trim_start_matches(|c: char| !c.is_ascii_digit());
         (!number.is_empty() && !table.contains(&format!("{number} ×"))).then_some(number)
     });
-    ratios
-        .map(|number| Finding::new(page, 0, format!("{number} × is not in its table")))
-        .collect()
+    ratios.map(|number| Finding::new(page, 0, format!("{number} × is not in its table"))).collect()
 }
 
 /// Returns README's table: a row for each answer, with the range of its values over the runs.
 fn answers(lines: &[Value]) -> String {
-    let heads: Vec<&Value> = lines
-        .iter()
-        .filter(|it| it["fingerprint"].is_object())
-        .collect();
-    let answers: Vec<&Value> = lines
-        .iter()
-        .filter(|it| it["question"].is_string())
-        .collect();
+    let heads: Vec<&Value> = lines.iter().filter(|it| it["fingerprint"].is_object()).collect();
+    let answers: Vec<&Value> = lines.iter().filter(|it| it["question"].is_string()).collect();
     let mut text = format!(
         "{}; {} runs of `cargo run --release -- try`, each with several turns. A value is the range of \
          the runs' medians. × is the factor by which ours is better. A run is undecided if its turns differ \
@@ -138,16 +130,12 @@ fn answers(lines: &[Value]) -> String {
         if seen.contains(&key) {
             continue;
         }
-        let of_row: Vec<&&Value> = answers
-            .iter()
-            .filter(|it| (word(it, "question"), word(it, "row")) == key)
-            .collect();
+        let of_row: Vec<&&Value> =
+            answers.iter().filter(|it| (word(it, "question"), word(it, "row")) == key).collect();
         let all = |name| range(of_row.iter().map(|it| word(it, name)));
         let peers = words::programs(of_row.iter().map(|it| word(it, "peer")));
         let outcomes: Vec<&str> = of_row.iter().map(|it| word(it, "outcome")).collect();
-        let times = of_row
-            .iter()
-            .map(|it| it["times_better"]["median"].as_f64());
+        let times = of_row.iter().map(|it| it["times_better"]["median"].as_f64());
         let times: Vec<String> = times.flatten().map(outcome::three_digits).collect();
         let question = match seen.last() {
             Some((last, _)) if *last == key.0 => "",
@@ -171,10 +159,7 @@ fn answers(lines: &[Value]) -> String {
 fn verdict(outcomes: &[&str], times: &str) -> String {
     let decided = outcomes.iter().filter(|&&it| it != outcome::UNDECIDED);
     let words = words::programs(decided.copied());
-    let nr_undecided = outcomes
-        .iter()
-        .filter(|&&it| it == outcome::UNDECIDED)
-        .count();
+    let nr_undecided = outcomes.iter().filter(|&&it| it == outcome::UNDECIDED).count();
     match nr_undecided {
         0 => format!("{} ({times} ×)", words.join(" or ")),
         _ if words.is_empty() => format!("undecided ({times} ×)"),
@@ -189,11 +174,8 @@ fn verdict(outcomes: &[&str], times: &str) -> String {
 /// Returns the tables of docs/figures.md: first the comparisons that ours loses, then all.
 fn comparisons(lines: &[Value]) -> String {
     let head = lines.iter().find(|it| it["fingerprint"].is_object());
-    let mut text = format!(
-        "`{}` on {}.\n",
-        head.map_or("", |it| word(it, "command")),
-        machine(head)
-    );
+    let mut text =
+        format!("`{}` on {}.\n", head.map_or("", |it| word(it, "command")), machine(head));
     let (mut worse, mut all) = (String::new(), String::new());
     let mut bench = "";
     for case in lines.iter().filter(|it| it["about"].is_string()) {
@@ -214,10 +196,8 @@ fn comparisons(lines: &[Value]) -> String {
             }
         }
     }
-    let _ = write!(
-        text,
-        "\n### Where others are faster\n\n{TABLE}{worse}\n## Every comparison\n{all}"
-    );
+    let _ =
+        write!(text, "\n### Where others are faster\n\n{TABLE}{worse}\n## Every comparison\n{all}");
     text
 }
 
@@ -238,19 +218,12 @@ fn rows(case: &Value, lines: &[Value]) -> Vec<Row> {
         .filter(|it| it["mad"].is_number() && it["peer"].is_boolean())
         .collect();
     let default = DEFAULTS.iter().find(|it| it.0 == word(case, "case"));
-    let first = || {
-        records
-            .iter()
-            .find(|it| it["peer"] == false)
-            .map(|it| word(it, "variant"))
-    };
+    let first = || records.iter().find(|it| it["peer"] == false).map(|it| word(it, "variant"));
     let Some(ours) = default.map(|it| it.1).or_else(first) else {
         return Vec::new();
     };
     let metrics = case["metrics"].as_array().map_or(&[][..], Vec::as_slice);
-    let shown = metrics
-        .iter()
-        .filter(|it| !OMITTED.contains(&word(it, "metric")));
+    let shown = metrics.iter().filter(|it| !OMITTED.contains(&word(it, "metric")));
     let row = |metric: &Value| {
         let name = word(metric, "metric");
         let value = |peer: bool, variant: &str| {
@@ -261,9 +234,7 @@ fn rows(case: &Value, lines: &[Value]) -> Vec<Row> {
         let ratio = format!("{name}.vs_best_peer");
         let of_ratio = |peer: bool| {
             let ratio = &ratio;
-            records
-                .iter()
-                .filter(move |it| it["peer"] == peer && it["metric"] == **ratio)
+            records.iter().filter(move |it| it["peer"] == peer && it["metric"] == **ratio)
         };
         // The best peer divided by itself is exactly one.
         let best = of_ratio(true).find(|it| it["median"] == 1.0 && it["mad"] == 0.0)?;
@@ -313,11 +284,9 @@ fn range<'a>(values: impl Iterator<Item = &'a str>) -> String {
     let unit = |text: &str| text.split_once(' ').map_or("", |it| it.1).to_owned();
     let mut all: Vec<&str> = values.collect();
     all.sort_by(|a, b| {
-        unit(a).cmp(&unit(b)).then(
-            number(a)
-                .partial_cmp(&number(b))
-                .unwrap_or(std::cmp::Ordering::Equal),
-        )
+        unit(a)
+            .cmp(&unit(b))
+            .then(number(a).partial_cmp(&number(b)).unwrap_or(std::cmp::Ordering::Equal))
     });
     match (all.first(), all.last()) {
         (Some(first), Some(last)) if first == last => (*first).to_owned(),
@@ -334,11 +303,7 @@ fn machine(head: Option<&Value>) -> String {
         return String::new();
     };
     let machine = &head["fingerprint"];
-    let kind = if machine["is_virtual"] == true {
-        " virtual"
-    } else {
-        ""
-    };
+    let kind = if machine["is_virtual"] == true { " virtual" } else { "" };
     format!(
         "{}{kind} CPUs, {}, Linux {}, {}",
         machine["cpus_allowed"],
@@ -365,11 +330,7 @@ fn unmarked(page: &str) -> Failure {
 
 fn lines(workspace: &Workspace, run: &str) -> Result<Vec<Value>, Failure> {
     let wrong = |error| Failure::new(format!("{run}: {error}"));
-    workspace
-        .page(run)?
-        .lines()
-        .map(|line| serde_json::from_str(line).map_err(wrong))
-        .collect()
+    workspace.page(run)?.lines().map(|line| serde_json::from_str(line).map_err(wrong)).collect()
 }
 
 #[cfg(test)]
@@ -384,9 +345,7 @@ mod tests {
 {"bench":"rcu","case":"read","variant":"seize","metric":"read_ns.vs_best_peer","unit":"ratio","median":1.0,"mad":0.0,"n":9,"peer":true}"#;
 
     fn values(run: &str) -> Vec<Value> {
-        run.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
+        run.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     #[test]
@@ -394,10 +353,7 @@ mod tests {
         let page = comparisons(&values(RUN));
         let row = "| time of a read | 2.00 ns (rcu) | 1.00 ns (seize) | 0.500 × ±10 % | worse |";
         assert_eq!(page.matches(row).count(), 2, "{page}");
-        assert!(
-            page.contains("2 virtual CPUs, Xeon, Linux 6.18, 2026-11-21"),
-            "{page}"
-        );
+        assert!(page.contains("2 virtual CPUs, Xeon, Linux 6.18, 2026-11-21"), "{page}");
     }
 
     #[test]
@@ -407,11 +363,7 @@ mod tests {
                 r#"{{"question":"q","row":"r","ours":"o","peer":"tokio+join","ours_value":"{ours}","peer_value":"7 ns","times_better":{{"median":{times},"mad":0,"n":9}},"outcome":"{outcome}"}}"#
             )
         };
-        let runs = [
-            answer("2.5 ns", 2.8, "better"),
-            answer("2.4 ns", 2.9, "better"),
-        ]
-        .join("\n");
+        let runs = [answer("2.5 ns", 2.8, "better"), answer("2.4 ns", 2.9, "better")].join("\n");
         let table = answers(&values(&runs));
         let row = "| q | r | 2.4 to 2.5 ns | 7 ns (tokio) | better (2.80 to 2.90 ×) |";
         assert!(table.contains(row), "{table}");
@@ -421,10 +373,7 @@ mod tests {
     fn a_verdict_counts_the_undecided_runs() {
         for (outcomes, shown) in [
             (["better", "better"], "better (2 ×)"),
-            (
-                ["undecided", "better"],
-                "better (2 ×); 1 of 2 runs undecided",
-            ),
+            (["undecided", "better"], "better (2 ×); 1 of 2 runs undecided"),
             (["undecided", "undecided"], "undecided (2 ×)"),
             (["even", "better"], "even or better (2 ×)"),
         ] {

@@ -37,19 +37,14 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
             found.push(Finding::new(LEDGER, *line, what));
         }
     }
-    Ok(Findings {
-        looked_at: format!("{} kinds of foreign code", rows.len()),
-        broken: found,
-    })
+    Ok(Findings { looked_at: format!("{} kinds of foreign code", rows.len()), broken: found })
 }
 
 /// Returns the tags of the table with their lines.
 fn rows(text: &str) -> BTreeMap<String, u32> {
     let tag = |row: &str| Some(row.strip_prefix("| `")?.split_once('`')?.0.to_string());
     let lines = (1..).zip(text.lines());
-    lines
-        .filter_map(|(line, row)| Some((tag(row)?, line)))
-        .collect()
+    lines.filter_map(|(line, row)| Some((tag(row)?, line))).collect()
 }
 
 fn in_source(
@@ -119,10 +114,7 @@ mod tests {
         assert_eq!(lines("contain(|| x);"), [1]);
         assert!(lines("// FOREIGN(a): x\nif panics::contain(|| x) {}").is_empty());
         assert_eq!(lines("// FOREIGN(a)\n\n\n\n\nguarded(f)"), [6]);
-        assert_eq!(
-            lines("// FOREIGN(a)\nx\n// contain(y)\nfn contain(y)\n"),
-            [0; 0]
-        );
+        assert_eq!(lines("// FOREIGN(a)\nx\n// contain(y)\nfn contain(y)\n"), [0; 0]);
         assert!(lines("free_guarded(item); s.contains(x)").is_empty());
         assert!(lines("#[cfg(test)]\nmod tests {\n contain(|| ());").is_empty());
     }

@@ -67,9 +67,7 @@ fn seconds(args: &[String]) -> Result<u64, Failure> {
     match seconds {
         // Zero would mean no limit.
         Some(seconds) if (1.0..1e9).contains(&seconds) => Ok(seconds as u64),
-        _ => Err(Failure::new(
-            "`fuzz` takes `--minutes M`, a number above zero".to_string(),
-        )),
+        _ => Err(Failure::new("`fuzz` takes `--minutes M`, a number above zero".to_string())),
     }
 }
 

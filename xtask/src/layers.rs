@@ -9,17 +9,8 @@ use crate::source;
 use crate::workspace::Workspace;
 
 /// The crates that may use the machine: those next to `sync`, and programs that measure it.
-const FREE: &[&str] = &[
-    "topology",
-    "sync",
-    "simachine",
-    "stacks",
-    "lab",
-    "lab-peers",
-    "top",
-    "probes",
-    "sim",
-];
+const FREE: &[&str] =
+    &["topology", "sync", "simachine", "stacks", "lab", "lab-peers", "top", "probes", "sim"];
 
 /// The modules and items of `std` that only `sync` may name, each with its replacement.
 const STD: &[(&str, &str)] = &[

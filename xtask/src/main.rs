@@ -37,21 +37,9 @@ enum Run {
 use Run::{Check, With};
 
 const CHORES: &[Chore] = &[
-    (
-        "test",
-        "run every layer of tests and count them",
-        With(test::main),
-    ),
-    (
-        "torture",
-        "torture one part of the library, for as long as asked",
-        With(torture::main),
-    ),
-    (
-        "fuzz",
-        "what reads bytes of strangers, against bytes at random",
-        With(fuzz::main),
-    ),
+    ("test", "run every layer of tests and count them", With(test::main)),
+    ("torture", "torture one part of the library, for as long as asked", With(torture::main)),
+    ("fuzz", "what reads bytes of strangers, against bytes at random", With(fuzz::main)),
     (
         "sanitize",
         "run tests and tortures under ThreadSanitizer and AddressSanitizer",
@@ -62,11 +50,7 @@ const CHORES: &[Chore] = &[
         "the library on a simulated machine of many CPUs: what saturates, and on which line",
         With(sim::main),
     ),
-    (
-        "capi",
-        "test the C interface in C, or install it: `--install DIR`",
-        With(capi::main),
-    ),
+    ("capi", "test the C interface in C, or install it: `--install DIR`", With(capi::main)),
     (
         "asm",
         "show or check the code that the compiler made of a function of crates/probes",
@@ -77,11 +61,7 @@ const CHORES: &[Chore] = &[
         "nothing above `sync` reaches atomics, threads, clocks or system calls past it",
         Check(layers::check),
     ),
-    (
-        "order",
-        "every ORDER(tag) has two ends and a test that exists",
-        Check(order::check),
-    ),
+    ("order", "every ORDER(tag) has two ends and a test that exists", Check(order::check)),
     (
         "foreign",
         "every place that runs users' code is in the table of FOREIGN.md",
@@ -129,10 +109,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode, Failure> {
     let found = CHORES.iter().find(|(known, ..)| known == name);
     let (name, _, run) = found.ok_or_else(|| {
         let names: Vec<_> = CHORES.iter().map(|(name, ..)| *name).collect();
-        Failure::new(format!(
-            "no chore is called `{name}`; there are {}",
-            names.join(", ")
-        ))
+        Failure::new(format!("no chore is called `{name}`; there are {}", names.join(", ")))
     })?;
     let workspace = Workspace::find()?;
     match run {
@@ -149,9 +126,7 @@ fn check(
     args: &[String],
 ) -> Result<ExitCode, Failure> {
     if let Some(arg) = args.first() {
-        return Err(Failure::new(format!(
-            "`{name}` takes no argument, but was given `{arg}`"
-        )));
+        return Err(Failure::new(format!("`{name}` takes no argument, but was given `{arg}`")));
     }
     let findings = find(workspace)?;
     for finding in &findings.broken {
@@ -204,9 +179,6 @@ mod tests {
     fn wrong_input_is_one_line() {
         let failure = dispatch(&["nosuch".to_string()]).unwrap_err().to_string();
         assert_eq!(failure.lines().count(), 1);
-        assert!(
-            failure.contains("nosuch") && failure.contains("layers"),
-            "{failure}"
-        );
+        assert!(failure.contains("nosuch") && failure.contains("layers"), "{failure}");
     }
 }

@@ -50,10 +50,7 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     }));
     let broken = broken(&ends, &tests, &crates);
     let tags: BTreeSet<_> = ends.iter().map(|end| &end.tag).collect();
-    Ok(Findings {
-        broken,
-        looked_at: format!("{} tags, {} ends", tags.len(), ends.len()),
-    })
+    Ok(Findings { broken, looked_at: format!("{} tags, {} ends", tags.len(), ends.len()) })
 }
 
 /// Returns the names of all test functions of the workspace.
@@ -76,17 +73,10 @@ fn ends_in(file: &str, comments: &[Comment]) -> Vec<End> {
     for comment in comments {
         let text = comment.text.trim();
         let follows = comment.line == last_line + 1;
-        if let Some((tag, rest)) = text
-            .strip_prefix("ORDER(")
-            .and_then(|rest| rest.split_once(')'))
+        if let Some((tag, rest)) = text.strip_prefix("ORDER(").and_then(|rest| rest.split_once(')'))
         {
             let text = rest.trim_start_matches(':').trim().to_string();
-            ends.push(End {
-                file: file.into(),
-                line: comment.line,
-                tag: tag.trim().into(),
-                text,
-            });
+            ends.push(End { file: file.into(), line: comment.line, tag: tag.trim().into(), text });
             last_line = comment.line;
         } else if follows && let Some(end) = ends.last_mut() {
             // An empty line ends a sentence, like a full stop.
@@ -107,11 +97,7 @@ fn broken(ends: &[End], tests: &BTreeSet<String>, crates: &BTreeSet<String>) -> 
     for (tag, ends) in by_tag {
         let first = ends[0];
         let mut say = |end: &End, rule: String| found.push(Finding::new(&end.file, end.line, rule));
-        if tag.is_empty()
-            || !tag
-                .chars()
-                .all(|c| c.is_alphanumeric() || "_-.:".contains(c))
-        {
+        if tag.is_empty() || !tag.chars().all(|c| c.is_alphanumeric() || "_-.:".contains(c)) {
             say(
                 first,
                 format!(
@@ -143,16 +129,10 @@ fn broken(ends: &[End], tests: &BTreeSet<String>, crates: &BTreeSet<String>) -> 
             };
             has_test = true;
             let is_test = |name: &&String| tests.contains(*name);
-            if let Some(gone) = named
-                .iter()
-                .find(|name| name.contains('_') && !is_test(name))
-            {
+            if let Some(gone) = named.iter().find(|name| name.contains('_') && !is_test(name)) {
                 say(end, format!("ORDER({tag}): there is no test `{gone}`"));
             } else if !named.iter().any(|name| is_test(&name)) {
-                say(
-                    end,
-                    format!("ORDER({tag}): its `Test:` line names no test function"),
-                );
+                say(end, format!("ORDER({tag}): its `Test:` line names no test function"));
             }
         }
         if !has_test {
@@ -170,17 +150,14 @@ fn broken(ends: &[End], tests: &BTreeSet<String>, crates: &BTreeSet<String>) -> 
 /// Returns the crate of the other end.
 fn other_crate(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("other end in crate ")?;
-    let end = rest
-        .find(|c: char| !(c.is_alphanumeric() || "_-`".contains(c)))
-        .unwrap_or(rest.len());
+    let end =
+        rest.find(|c: char| !(c.is_alphanumeric() || "_-`".contains(c))).unwrap_or(rest.len());
     Some(rest[..end].trim_matches('`'))
 }
 
 /// Returns the words of the `Test:` line that may be names; `None` if there is no such line.
 fn test_names(text: &str) -> Option<Vec<String>> {
-    let (_, rest) = text
-        .split_once("Test:")
-        .or_else(|| text.split_once("Tests:"))?;
+    let (_, rest) = text.split_once("Test:").or_else(|| text.split_once("Tests:"))?;
     let mut depth = 0;
     let mut sentence = String::new();
     let mut ahead = rest.chars().peekable();
@@ -197,8 +174,7 @@ fn test_names(text: &str) -> Option<Vec<String>> {
     // A path to a file is not a name. Of `module::name`, the last part is the name.
     let names = words.filter(|word| !word.contains('/')).map(|word| {
         let last = word.rsplit("::").next().unwrap_or(word);
-        last.trim_matches(|c: char| !(c.is_alphanumeric() || c == '_'))
-            .to_string()
+        last.trim_matches(|c: char| !(c.is_alphanumeric() || c == '_')).to_string()
     });
     Some(names.filter(|name| !name.is_empty()).collect())
 }
@@ -238,15 +214,8 @@ mod tests {
         let ends = ends_in("a.rs", &comments(GOOD));
         assert_eq!(ends.len(), 2);
         assert_eq!((ends[0].line, ends[1].line), (2, 7));
-        assert!(
-            ends[0].text.ends_with("fence_removed)."),
-            "{}",
-            ends[0].text
-        );
-        let apart = ends_in(
-            "a.rs",
-            &comments("// ORDER(a): b\ncode();\n// Test: park_vs_post"),
-        );
+        assert!(ends[0].text.ends_with("fence_removed)."), "{}", ends[0].text);
+        let apart = ends_in("a.rs", &comments("// ORDER(a): b\ncode();\n// Test: park_vs_post"));
         assert_eq!(apart[0].text, "b");
     }
 
@@ -254,19 +223,13 @@ mod tests {
     fn one_end_is_named_with_its_line() {
         let found = found("\n// ORDER(lone): x.\n// Test: park_vs_post.");
         assert_eq!(found.len(), 1);
-        assert!(
-            found[0].starts_with("a.rs:2: ORDER(lone) has one end"),
-            "{}",
-            found[0]
-        );
+        assert!(found[0].starts_with("a.rs:2: ORDER(lone) has one end"), "{}", found[0]);
     }
 
     #[test]
     fn end_in_another_crate_counts_if_the_crate_exists() {
         let at = |name: &str| {
-            found(&format!(
-                "// ORDER(a): other end in crate `{name}`. Test: handover."
-            ))
+            found(&format!("// ORDER(a): other end in crate `{name}`. Test: handover."))
         };
         assert!(at("tokio").is_empty());
         assert!(at("nosuch")[0].contains("not a crate of this workspace"));
@@ -279,11 +242,8 @@ mod tests {
 
     #[test]
     fn a_missing_or_vanished_test_is_named() {
-        let two = |line: &str| {
-            found(&format!(
-                "// ORDER(a): x.\n// {line}\ncode();\n// ORDER(a): y."
-            ))
-        };
+        let two =
+            |line: &str| found(&format!("// ORDER(a): x.\n// {line}\ncode();\n// ORDER(a): y."));
         assert!(two("no more to say.")[0].contains("no `Test:` line"));
         assert!(two("Test: loom park_vs_mail.")[0].contains("no test `park_vs_mail`"));
         assert!(two("Test: park_vs_post, loom gone_by_now.")[0].contains("gone_by_now"));

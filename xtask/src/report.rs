@@ -44,11 +44,7 @@ pub struct Finding {
 
 impl Finding {
     pub fn new(file: impl Into<String>, line: u32, rule: impl Into<String>) -> Self {
-        Self {
-            file: file.into(),
-            line,
-            rule: rule.into(),
-        }
+        Self { file: file.into(), line, rule: rule.into() }
     }
 }
 

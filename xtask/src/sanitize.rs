@@ -196,9 +196,7 @@ fn in_c(
         output(compile.arg("-o").arg(&object))?;
         let mut link = workspace.command("cc");
         link.arg("-no-pie").arg(&object).arg("-o").arg(&program);
-        link.arg("-Wl,--whole-archive")
-            .arg(&runtime)
-            .arg("-Wl,--no-whole-archive");
+        link.arg("-Wl,--whole-archive").arg(&runtime).arg("-Wl,--no-whole-archive");
         link.arg(folder.join("libafterwork_capi.a")).args(SYSTEM);
         output(&mut link)?;
         let mut run = Command::new(&program);
@@ -223,10 +221,7 @@ fn runtime(workspace: &Workspace, host: &str) -> Result<std::path::PathBuf, Fail
 }
 
 fn options(args: &[String]) -> Result<Options, Failure> {
-    let mut options = Options {
-        only: None,
-        words: vec!["--minutes".into(), "1".into()],
-    };
+    let mut options = Options { only: None, words: vec!["--minutes".into(), "1".into()] };
     let wrong = |arg: &str| Failure::new(format!("unknown argument `{arg}`; see --help"));
     let mut args = args.iter();
     while let Some(arg) = args.next() {
@@ -293,8 +288,7 @@ pub fn host_that_has(workspace: &Workspace, sources: bool) -> Option<String> {
     let library = std::path::Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/std");
     let version = nightly(&["-vV"])?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    host.filter(|_| !sources || library.is_dir())
-        .map(String::from)
+    host.filter(|_| !sources || library.is_dir()).map(String::from)
 }
 
 /// Creates a command that tests under a sanitizer, with the given `--cfg` names.
@@ -363,10 +357,7 @@ mod tests {
     #[test]
     fn builds_with_and_without_bugs_do_not_share_a_folder() {
         let workspace = Workspace::find().unwrap();
-        let metadata = Metadata {
-            packages: Vec::new(),
-            target_directory: "t".into(),
-        };
+        let metadata = Metadata { packages: Vec::new(), target_directory: "t".into() };
         let folder = |cfgs: &[&str]| {
             let command = sanitized(&workspace, &metadata, "here", &SANITIZERS[1], cfgs);
             let last = command.get_args().last().unwrap();

@@ -36,9 +36,7 @@ pub fn flags(variable: &impl Fn(&str) -> Option<String>) -> (String, String) {
 pub fn shows_plain() -> impl Iterator<Item = String> {
     const FLAGS: &str = r#"["-Zsanitizer=thread","-Zexternal-clangrt","-Cunsafe-allow-abi-mismatch=sanitizer","-Cllvm-args=-tsan-instrument-func-entry-exit=0"]"#;
     let of = |name| format!("--config=profile.release.package.{name}.rustflags={FLAGS}");
-    ["-Zprofile-rustflags".into()]
-        .into_iter()
-        .chain(SHOWN.map(of))
+    ["-Zprofile-rustflags".into()].into_iter().chain(SHOWN.map(of))
 }
 
 /// Returns `true` if such a toolchain is installed.
@@ -61,9 +59,7 @@ fn build(
     build.args(["build", "--quiet", "--release", "-p", "afterwork-sim"]);
     build.args(is_plain_shown.then(shows_plain).into_iter().flatten());
     build.arg("--target-dir").arg(target).envs(env);
-    let status = build
-        .status()
-        .map_err(|error| Failure::new(format!("cargo: {error}")))?;
+    let status = build.status().map_err(|error| Failure::new(format!("cargo: {error}")))?;
     if !status.success() {
         return Err(Failure::new("cannot build afterwork-sim"));
     }
@@ -110,10 +106,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
             Some(_) => return Err(Failure::new("--measured needs a file")),
             None => measure(workspace, &target)?.display().to_string(),
         };
-        let at = args
-            .iter()
-            .position(|arg| arg == "--calibrate")
-            .unwrap_or(at);
+        let at = args.iter().position(|arg| arg == "--calibrate").unwrap_or(at);
         args.insert(at + 1, measured);
     }
     let name = simulator.display().to_string();

@@ -68,10 +68,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         data(&help(&programs));
         return Ok(ExitCode::SUCCESS);
     };
-    if args
-        .iter()
-        .any(|arg| matches!(arg.as_str(), "help" | "--help" | "-h"))
-    {
+    if args.iter().any(|arg| matches!(arg.as_str(), "help" | "--help" | "-h")) {
         data(&help(&programs));
         return Ok(ExitCode::SUCCESS);
     }
@@ -108,10 +105,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
 impl Asked {
     /// Parses `words`, with `sanitizer` as default.
     pub fn of(words: &[String], sanitizer: Option<&'static Sanitizer>) -> Self {
-        let mut asked = Self {
-            sanitizer,
-            ..Self::default()
-        };
+        let mut asked = Self { sanitizer, ..Self::default() };
         for (i, word) in words.iter().enumerate() {
             let named = |sanitizer: &&Sanitizer| word.strip_prefix("--") == Some(sanitizer.name);
             if let Some(sanitizer) = SANITIZERS.iter().find(named) {
@@ -154,9 +148,7 @@ fn must_be_named(workspace: &Workspace, twin: &str) -> Result<(), Failure> {
             }
         }
     }
-    Err(Failure::new(format!(
-        "unknown twin `{twin}`; `git grep 'armed(\"'` lists them"
-    )))
+    Err(Failure::new(format!("unknown twin `{twin}`; `git grep 'armed(\"'` lists them")))
 }
 
 /// Returns the bugs that a source can reintroduce, without comments.
@@ -228,9 +220,7 @@ fn executable(messages: &[u8], target: &str) -> Result<String, Failure> {
         executable: String,
     }
     let text = String::from_utf8_lossy(messages);
-    let mut messages = text
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Message>(line).ok());
+    let mut messages = text.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
     messages
         .find(|message| message.target.name == target)
         .map(|message| message.executable)
@@ -244,11 +234,7 @@ pub fn programs(metadata: &Metadata) -> Vec<Program> {
         let tests = package.targets.iter().filter(|target| target.is_test());
         programs.extend(tests.filter_map(|test| {
             let name = test.name.strip_prefix(PREFIX)?.replace('_', "-");
-            Some(Program {
-                name,
-                package: package.name.clone(),
-                target: test.name.clone(),
-            })
+            Some(Program { name, package: package.name.clone(), target: test.name.clone() })
         }));
     }
     programs.sort_by(|a, b| a.name.cmp(&b.name));
@@ -258,14 +244,8 @@ pub fn programs(metadata: &Metadata) -> Vec<Program> {
 fn find<'a>(programs: &'a [Program], name: &str) -> Result<&'a Program, Failure> {
     let found = programs.iter().find(|program| program.name == name);
     found.ok_or_else(|| {
-        let names: Vec<_> = programs
-            .iter()
-            .map(|program| program.name.as_str())
-            .collect();
-        Failure::new(format!(
-            "unknown torture `{name}`; valid: {}",
-            names.join(", ")
-        ))
+        let names: Vec<_> = programs.iter().map(|program| program.name.as_str()).collect();
+        Failure::new(format!("unknown torture `{name}`; valid: {}", names.join(", ")))
     })
 }
 
@@ -333,22 +313,14 @@ mod tests {
     #[test]
     fn programs_are_the_test_targets_of_that_prefix() {
         let programs = programs(&metadata());
-        let names: Vec<_> = programs
-            .iter()
-            .map(|program| program.name.as_str())
-            .collect();
+        let names: Vec<_> = programs.iter().map(|program| program.name.as_str()).collect();
         assert_eq!(names, ["rcu", "task-work"]);
-        assert_eq!(
-            find(&programs, "task-work").unwrap().target,
-            "torture_task_work"
-        );
+        assert_eq!(find(&programs, "task-work").unwrap().target, "torture_task_work");
     }
 
     #[test]
     fn wrong_name_is_reported_with_the_right_ones() {
-        let text = find(&programs(&metadata()), "nosuch")
-            .unwrap_err()
-            .to_string();
+        let text = find(&programs(&metadata()), "nosuch").unwrap_err().to_string();
         assert!(text.contains("nosuch") && text.contains("rcu, task-work"));
         assert_eq!(text.lines().count(), 1);
     }
@@ -395,10 +367,7 @@ mod tests {
         let asked = Asked::of(&words.map(String::from), None);
         assert_eq!(asked.sanitizer, Some(&SANITIZERS[1]));
         assert!(asked.is_hostile && asked.twin.as_deref() == Some("a: b"));
-        assert_eq!(
-            asked.words,
-            ["--minutes", "1", "--hostile", "--twin", "a: b"]
-        );
+        assert_eq!(asked.words, ["--minutes", "1", "--hostile", "--twin", "a: b"]);
     }
 
     #[test]

@@ -24,9 +24,7 @@ enum Step<'a> {
 
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     if let Some(arg) = args.first() {
-        return Err(Failure::new(format!(
-            "`tutorial` takes no argument, but was given `{arg}`"
-        )));
+        return Err(Failure::new(format!("`tutorial` takes no argument, but was given `{arg}`")));
     }
     let page = workspace.page(PAGE)?;
     let steps = steps(&page);
@@ -109,11 +107,8 @@ fn steps(page: &str) -> Vec<Step<'_>> {
         let Some(info) = text.strip_prefix("```") else {
             continue;
         };
-        let block: Vec<&str> = lines
-            .by_ref()
-            .map(|(_, text)| text)
-            .take_while(|text| *text != "```")
-            .collect();
+        let block: Vec<&str> =
+            lines.by_ref().map(|(_, text)| text).take_while(|text| *text != "```").collect();
         match info {
             "rust" => steps.push(Step::Write(line, block.join("\n") + "\n")),
             "console" => {

@@ -96,9 +96,7 @@ impl Workspace {
         command.args(["metadata", "--format-version", "1", "--no-deps"]);
         let text = output(&mut command)?;
         serde_json::from_slice(&text).map_err(|error| {
-            Failure::new(format!(
-                "cannot parse the output of cargo metadata: {error}"
-            ))
+            Failure::new(format!("cannot parse the output of cargo metadata: {error}"))
         })
     }
 
@@ -147,19 +145,12 @@ pub fn status(command: &mut Command) -> Result<ExitStatus, Failure> {
 /// Runs `command` to its end and returns its stdout.
 pub fn output(command: &mut Command) -> Result<Vec<u8>, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let done = command
-        .output()
-        .map_err(|error| Failure::new(format!("cannot run {program}: {error}")))?;
+    let done =
+        command.output().map_err(|error| Failure::new(format!("cannot run {program}: {error}")))?;
     if done.status.success() {
         return Ok(done.stdout);
     }
     let said = String::from_utf8_lossy(&done.stderr);
-    let first = said
-        .lines()
-        .find(|line| !line.trim().is_empty())
-        .unwrap_or("it printed nothing");
-    Err(Failure::new(format!(
-        "{program} failed ({}): {first}",
-        done.status
-    )))
+    let first = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("it printed nothing");
+    Err(Failure::new(format!("{program} failed ({}): {first}", done.status)))
 }

@@ -49,20 +49,14 @@ enum Mail {
 
 async fn count(nr_pages: u64) -> Result<(), Failure> {
     let tasks = Workqueue::builder("tasks").build()?;
-    let parsers = Workqueue::builder("parsers")
-        .max_active(2)
-        .capacity(CAPACITY)
-        .build()?;
+    let parsers = Workqueue::builder("parsers").max_active(2).capacity(CAPACITY).build()?;
     let mailbox = Mailbox::builder().capacity(CAPACITY).build();
     let poster = mailbox.poster();
     let actor = tasks.spawn_async(keep(mailbox));
 
     let progress = tasks.spawn_async(report(poster.clone())).cancel_on_drop();
     let mut canceller = CancelHandle::default();
-    let lost = tasks
-        .task()
-        .cancel_handle(&mut canceller)
-        .spawn_async(pending::<()>());
+    let lost = tasks.task().cancel_handle(&mut canceller).spawn_async(pending::<()>());
     let mut set = TaskSet::new(&tasks);
     for number in 0..nr_pages {
         let (parsers, poster) = (parsers.clone(), poster.clone());

@@ -45,12 +45,8 @@ fn main() -> Result<(), Failure> {
 
 /// Serves `nr_connections` clients, which make `nr_requests` requests each and check every answer.
 pub fn run(nr_connections: usize, nr_requests: usize) -> Result<(), Failure> {
-    let serving = Workqueue::builder("http server")
-        .max_active(MAX_ACTIVE)
-        .build()?;
-    let asking = Workqueue::builder("http clients")
-        .max_active(MAX_ACTIVE)
-        .build()?;
+    let serving = Workqueue::builder("http server").max_active(MAX_ACTIVE).build()?;
+    let asking = Workqueue::builder("http clients").max_active(MAX_ACTIVE).build()?;
 
     let listener = Async::<TcpListener>::bind(([127, 0, 0, 1], 0))?;
     let address = listener.get_ref().local_addr()?;
@@ -102,9 +98,8 @@ async fn ask(
     let driver = queue.spawn_async(connection);
     for number in 0..nr_requests {
         let path = format!("/{client}/{number}");
-        let request = Request::get(&path)
-            .header("host", "localhost")
-            .body(Full::<Bytes>::default())?;
+        let request =
+            Request::get(&path).header("host", "localhost").body(Full::<Bytes>::default())?;
         sender.ready().await?;
         let response = sender.send_request(request).await?;
         assert_eq!(response.status(), StatusCode::OK);

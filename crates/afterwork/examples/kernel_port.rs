@@ -112,10 +112,7 @@ struct Listener {
 
 impl Listener {
     fn new() -> Arc<Self> {
-        Arc::new(Self {
-            nr_packets: AtomicU64::new(0),
-            has_gone: AtomicBool::new(false),
-        })
+        Arc::new(Self { nr_packets: AtomicU64::new(0), has_gone: AtomicBool::new(false) })
     }
 }
 

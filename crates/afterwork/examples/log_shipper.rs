@@ -48,11 +48,7 @@ impl Shipper {
             }
         });
         let queue = Workqueue::builder("log").build_in(registry)?;
-        Ok(Self {
-            buffers,
-            queue,
-            flush,
-        })
+        Ok(Self { buffers, queue, flush })
     }
 
     /// Adds a line to the buffer of this CPU.

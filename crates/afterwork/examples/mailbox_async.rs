@@ -18,9 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             thread::spawn(move || {
                 let mut batch = poster.batch();
                 for number in 0..NR_LINES {
-                    batch
-                        .push(format!("thread {from}, line {number}"))
-                        .expect("there is no bound");
+                    batch.push(format!("thread {from}, line {number}")).expect("there is no bound");
                     if batch.len() == 10 {
                         batch.post_lazy().expect("the owner waits for us");
                     }

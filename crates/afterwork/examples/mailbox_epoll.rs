@@ -46,10 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     while is_open {
         // If this is `false`, there is something to receive already, so the wait must not sleep.
         let may_sleep = mailbox.arm(1)?;
-        let no_time = rustix::time::Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let no_time = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut events = [MaybeUninit::<epoll::Event>::uninit(); 8];
         let (events, _) = epoll::wait(&epoll, &mut events, (!may_sleep).then_some(&no_time))?;
         nr_rung += u32::from(mailbox.disarm() && may_sleep);
@@ -74,12 +71,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let sum = client.join().expect("the client panicked")?;
-    assert_eq!(
-        sum,
-        (0..u64::from(NR_QUESTIONS))
-            .map(|number| number * number)
-            .sum::<u64>()
-    );
+    assert_eq!(sum, (0..u64::from(NR_QUESTIONS)).map(|number| number * number).sum::<u64>());
     println!("{NR_QUESTIONS} answers, sum {sum}; {nr_rung} wake-ups by the eventfd");
     Ok(())
 }

@@ -85,12 +85,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let sum = client.join().expect("the client panicked")?;
-    assert_eq!(
-        sum,
-        (0..u64::from(NR_QUESTIONS))
-            .map(|number| number * number)
-            .sum::<u64>()
-    );
+    assert_eq!(sum, (0..u64::from(NR_QUESTIONS)).map(|number| number * number).sum::<u64>());
     println!("{NR_QUESTIONS} answers, sum {sum}; {nr_rung} wake-ups by the eventfd");
     Ok(())
 }

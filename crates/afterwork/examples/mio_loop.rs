@@ -50,9 +50,8 @@ fn main() -> Result<(), Failure> {
 pub fn run(nr_clients: u32, nr_questions: u32) -> Result<(), Failure> {
     let mut server = Server::new()?;
     let address = server.listener.local_addr()?;
-    let clients: Vec<_> = (0..nr_clients)
-        .map(|_| thread::spawn(move || ask(address, nr_questions)))
-        .collect();
+    let clients: Vec<_> =
+        (0..nr_clients).map(|_| thread::spawn(move || ask(address, nr_questions))).collect();
     server.serve(nr_clients)?;
     let mut nr_busy = 0;
     for client in clients {

@@ -40,25 +40,16 @@ struct Costs {
 type Road = fn() -> io::Result<Costs>;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!(
-        "{NR_POSTS} posts, {} µs apart, to an owner that sleeps in its ring",
-        GAP.as_micros()
-    );
+    println!("{NR_POSTS} posts, {} µs apart, to an owner that sleeps in its ring", GAP.as_micros());
     println!(
         "{:<10} {:>16} {:>16} {:>12}",
         "road", "latency p50 µs", "latency p99 µs", "post p50 µs"
     );
-    let roads: [(&str, Road); 3] = [
-        ("eventfd", by_eventfd),
-        ("MSG_RING", by_message),
-        ("futex", by_futex),
-    ];
+    let roads: [(&str, Road); 3] =
+        [("eventfd", by_eventfd), ("MSG_RING", by_message), ("futex", by_futex)];
     for (name, road) in roads {
         match road() {
-            Ok(Costs {
-                latency_ns,
-                post_ns,
-            }) => println!(
+            Ok(Costs { latency_ns, post_ns }) => println!(
                 "{name:<10} {:>16.1} {:>16.1} {:>12.1}",
                 percentile(latency_ns.clone(), 50) as f64 / 1e3,
                 percentile(latency_ns, 99) as f64 / 1e3,
@@ -110,9 +101,7 @@ fn post_from_elsewhere(
 }
 
 fn joined(poster: thread::JoinHandle<io::Result<Vec<u64>>>) -> io::Result<Vec<u64>> {
-    poster
-        .join()
-        .map_err(|_| io::Error::other("the poster panicked"))?
+    poster.join().map_err(|_| io::Error::other("the poster panicked"))?
 }
 
 fn by_eventfd() -> io::Result<Costs> {
@@ -120,9 +109,7 @@ fn by_eventfd() -> io::Result<Costs> {
     let mut mailbox = Mailbox::new();
     let to_owner = mailbox.poster();
     let poster = post_from_elsewhere(start, move |now| {
-        to_owner
-            .post(now)
-            .map_err(|error| io::Error::other(error.to_string()))
+        to_owner.post(now).map_err(|error| io::Error::other(error.to_string()))
     });
     pin(1);
     let mut ring = IoUring::new(8)?;
@@ -135,16 +122,9 @@ fn by_eventfd() -> io::Result<Costs> {
         ring.submit_and_wait(usize::from(may_sleep))?;
         mailbox.disarm();
         ring.completion().for_each(drop);
-        latency_ns.extend(
-            mailbox
-                .drain(NR_POSTS)
-                .map(|posted| ns_since(start) - posted),
-        );
+        latency_ns.extend(mailbox.drain(NR_POSTS).map(|posted| ns_since(start) - posted));
     }
-    Ok(Costs {
-        latency_ns,
-        post_ns: joined(poster)?,
-    })
+    Ok(Costs { latency_ns, post_ns: joined(poster)? })
 }
 
 fn by_message() -> io::Result<Costs> {
@@ -158,11 +138,7 @@ fn by_message() -> io::Result<Costs> {
         unsafe { own.submission().push(&entry) }.map_err(io::Error::other)?;
         own.submit_and_wait(1)?;
         let sent = own.completion().next().map_or(0, |sent| sent.result());
-        if sent < 0 {
-            Err(io::Error::from_raw_os_error(-sent))
-        } else {
-            Ok(())
-        }
+        if sent < 0 { Err(io::Error::from_raw_os_error(-sent)) } else { Ok(()) }
     });
     pin(1);
     let mut latency_ns = Vec::with_capacity(NR_POSTS);
@@ -176,15 +152,9 @@ fn by_message() -> io::Result<Costs> {
             }
             _ => {}
         }
-        latency_ns.extend(
-            ring.completion()
-                .map(|message| ns_since(start) - message.user_data()),
-        );
+        latency_ns.extend(ring.completion().map(|message| ns_since(start) - message.user_data()));
     }
-    Ok(Costs {
-        latency_ns,
-        post_ns: joined(poster)?,
-    })
+    Ok(Costs { latency_ns, post_ns: joined(poster)? })
 }
 
 fn by_futex() -> io::Result<Costs> {
@@ -224,8 +194,5 @@ fn by_futex() -> io::Result<Costs> {
             break;
         }
     }
-    Ok(Costs {
-        latency_ns,
-        post_ns: joined(poster)?,
-    })
+    Ok(Costs { latency_ns, post_ns: joined(poster)? })
 }

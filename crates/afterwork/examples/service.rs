@@ -96,12 +96,7 @@ impl Server {
             let _ = timeout_at(limit, served).await;
             result
         });
-        Ok(Self {
-            queue,
-            address,
-            log,
-            end,
-        })
+        Ok(Self { queue, address, log, end })
     }
 }
 

@@ -48,9 +48,7 @@ fn lines(command: &mut Command) -> Vec<String> {
     let output: Output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let stderr = String::from_utf8_lossy(&output.stderr);
-    let lines = stderr
-        .lines()
-        .filter(|line| line.starts_with("afterwork: "));
+    let lines = stderr.lines().filter(|line| line.starts_with("afterwork: "));
     lines.map(str::to_owned).collect()
 }
 
@@ -159,10 +157,7 @@ fn a_program_with_more_rights_ignores_the_environment() {
             eprintln!("skipped: no program of mode {mode:o} has more rights here");
         } else {
             let default = Params::default().max_active;
-            assert!(
-                out.contains(&format!("found: {default}")),
-                "{mode:o}: {out}"
-            );
+            assert!(out.contains(&format!("found: {default}")), "{mode:o}: {out}");
             assert!(!err.contains("afterwork: "), "{mode:o}: {err}");
         }
     }

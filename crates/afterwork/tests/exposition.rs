@@ -124,10 +124,7 @@ fn a_snapshot_without_queues_is_written_as_well() {
     let mut now = snapshot_of(&registry);
     now.others.clear();
     assert_eq!(now.to_prometheus(), "");
-    assert_eq!(
-        now.to_json(),
-        r#"{"queues":[],"pools":[],"rcu":[],"mailboxes":[],"percpu":[]}"#
-    );
+    assert_eq!(now.to_json(), r#"{"queues":[],"pools":[],"rcu":[],"mailboxes":[],"percpu":[]}"#);
 }
 
 #[test]
@@ -168,10 +165,9 @@ fn histogram_contains_all_samples_and_their_sum() {
         now.queues.iter().map(|it| &it.wait).collect(),
         now.queues.iter().map(|it| &it.run).collect(),
     ];
-    for (metric, times) in [
-        ("afterwork_queue_wait_seconds", waits),
-        ("afterwork_queue_run_seconds", runs),
-    ] {
+    for (metric, times) in
+        [("afterwork_queue_wait_seconds", waits), ("afterwork_queue_run_seconds", runs)]
+    {
         let counts: Vec<_> = times.iter().map(|it| it.count as f64).collect();
         assert_eq!(of(metric, "_count"), counts);
         let sums: Vec<_> = times.iter().map(|it| it.total_ns as f64 / 1e9).collect();
@@ -193,30 +189,15 @@ fn the_rules_are_checked() {
     for (text, why) in [
         ("a_total 1\n", "no metric yet"),
         ("# HELP a x\na 1\n", "a sample of another metric"),
-        (
-            "# HELP a x\n# TYPE a counter\na 1\n",
-            "only counters end in _total",
-        ),
-        (
-            "# HELP a_ns x\n# TYPE a_ns gauge\na_ns 1\n",
-            "not a base unit",
-        ),
+        ("# HELP a x\n# TYPE a counter\na 1\n", "only counters end in _total"),
+        ("# HELP a_ns x\n# TYPE a_ns gauge\na_ns 1\n", "not a base unit"),
         (head, "a metric without samples"),
         (&format!("{head}a_total 1"), "the last line does not end"),
         (&format!("{head}a_total one\n"), "a value is not a number"),
         (&format!("{head}a_total 1\na_total 2\n"), "a series twice"),
-        (
-            &format!("{head}a_total{{b=\"\\x\"}} 1\n"),
-            "an unknown escape",
-        ),
-        (
-            &format!("{head}a_total{{b=\"c\"d\"}} 1\n"),
-            "labels do not end",
-        ),
-        (
-            &format!("{hist}h_bucket{{le=\"1\"}} 2\nh_bucket{{le=\"+Inf\"}} 1\n"),
-            "buckets decrease",
-        ),
+        (&format!("{head}a_total{{b=\"\\x\"}} 1\n"), "an unknown escape"),
+        (&format!("{head}a_total{{b=\"c\"d\"}} 1\n"), "labels do not end"),
+        (&format!("{hist}h_bucket{{le=\"1\"}} 2\nh_bucket{{le=\"+Inf\"}} 1\n"), "buckets decrease"),
         (
             &format!("{hist}h_bucket{{le=\"1\"}} 2\nh_sum 1\nh_count 2\n"),
             "the last bucket omits samples",
@@ -228,16 +209,7 @@ fn the_rules_are_checked() {
     ] {
         assert_eq!(metrics(text), Err(why), "{text}");
     }
-    for wrong in [
-        "{",
-        "[1,]",
-        r#"{"a":}"#,
-        r#"{a:1}"#,
-        "\"\n\"",
-        r#""\x""#,
-        "1.",
-        "nul",
-    ] {
+    for wrong in ["{", "[1,]", r#"{"a":}"#, r#"{a:1}"#, "\"\n\"", r#""\x""#, "1.", "nul"] {
         assert!(after_json(wrong) != Some(""), "{wrong}");
     }
 }
@@ -247,10 +219,7 @@ fn a_snapshot_is_written_as_json_is() {
     let (registry, queues) = busy();
     let json = snapshot_of(&registry).to_json();
     assert_eq!(after_json(&json), Some(""), "{json}");
-    assert!(
-        json.contains(r#""name":"#) || json.contains(r#""rcu":[{"rcu":"rcu""#),
-        "{json}"
-    );
+    assert!(json.contains(r#""name":"#) || json.contains(r#""rcu":[{"rcu":"rcu""#), "{json}");
     assert!(json.contains(r#""wait":{"count":"#), "{json}");
     assert!(json.contains(r#""queue":"two\u000alines\u0009""#), "{json}");
     drop(queues);

@@ -33,10 +33,7 @@ use topology::{CpuId, Topology};
 /// Forks. The child calls `body` and exits successfully.
 fn in_child(body: impl FnOnce()) {
     let (ended, said) = children::in_child(body);
-    assert!(
-        ended.success(),
-        "the child failed, or hung: {ended}, {said}"
-    );
+    assert!(ended.success(), "the child failed, or hung: {ended}, {said}");
 }
 
 /// Uses all of RCU, with an additional thread.
@@ -83,8 +80,7 @@ fn use_srcu(domain: &Domain) {
 fn message_of(body: impl FnOnce()) -> String {
     let payload = catch_unwind(AssertUnwindSafe(body)).expect_err("it did not panic");
     let text = payload.downcast_ref::<&str>().map(ToString::to_string);
-    text.or_else(|| payload.downcast_ref::<String>().cloned())
-        .unwrap()
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap()
 }
 
 /// Asserts that `body` panics because something of the parent is used.
@@ -139,11 +135,7 @@ fn open_sections_of_other_threads_delay_nothing_in_a_child() {
             let guard = rcu::read();
             drop(guard);
             use_rcu();
-            assert_eq!(
-                nr_run.load(Ordering::Relaxed),
-                0,
-                "the parent's callback ran"
-            );
+            assert_eq!(nr_run.load(Ordering::Relaxed), 0, "the parent's callback ran");
         });
         thread::yield_now();
     }
@@ -257,10 +249,7 @@ fn fork_during_all_operations_leaves_a_sane_child() {
 fn stall_handler_that_forks_continues_in_both_processes() {
     let _alone = alone();
     let before = rcu::tunables();
-    rcu::set_tunables(rcu::Tunables {
-        stall_timeout_ms: 5,
-        ..before
-    });
+    rcu::set_tunables(rcu::Tunables { stall_timeout_ms: 5, ..before });
     let (sender, receiver) = mpsc::channel();
     // A child neither uses nor drops the channel, whose lock may be held at the fork.
     let sender: &Mutex<_> = Box::leak(Box::new(Mutex::new(sender)));
@@ -362,10 +351,7 @@ fn cell_of_a_parents_domain_rejects_new_versions_in_a_child() {
                 drop(swapped);
             }),
         ] {
-            assert!(
-                refused.contains("before the process was forked"),
-                "{refused}"
-            );
+            assert!(refused.contains("before the process was forked"), "{refused}");
             let now = cell.load(&guard);
             assert!(std::ptr::eq(now, seen), "replaced all the same");
             assert_eq!(nr_dropped.load(Ordering::Relaxed), 0, "under its reader");
@@ -438,11 +424,7 @@ fn a_srcu_callback_that_forks_drops_no_version_in_the_child() {
     // SAFETY: `status` outlives the call.
     unsafe { libc::waitpid(pid, &mut status, 0) };
     // The status of a child that returns from the callback.
-    assert_eq!(
-        libc::WEXITSTATUS(status),
-        1,
-        "9 is a version that was dropped"
-    );
+    assert_eq!(libc::WEXITSTATUS(status), 1, "9 is a version that was dropped");
 }
 
 /// Runs items on `queue` and waits for them.
@@ -720,10 +702,7 @@ fn a_child_is_shown_by_a_page_of_its_own() {
 /// Asserts that `body` panics because a thread that does not exist here used a slot at the fork.
 fn assert_lost(body: impl FnOnce()) {
     let refused = message_of(body);
-    assert!(
-        refused.contains("in use when the process was forked"),
-        "{refused}"
-    );
+    assert!(refused.contains("in use when the process was forked"), "{refused}");
 }
 
 #[test]
@@ -902,11 +881,7 @@ fn child_waits_for_no_capacity_or_answer_of_its_parent() {
     in_child(move || {
         let AssertUnwindSafe((mailbox, send)) = bodies;
         assert_eq!(other_poster.send_blocking(3), Err(PostError::Closed(3)));
-        assert_eq!(
-            Pin::new(send).poll(cx),
-            Poll::Ready(Ok(())),
-            "the parent's affair"
-        );
+        assert_eq!(Pin::new(send).poll(cx), Poll::Ready(Ok(())), "the parent's affair");
         // The receipt frees capacity but admits no waiter.
         assert_eq!(mailbox.try_recv(), Ok(0));
         assert_eq!(mailbox.try_recv(), Err(TryRecvError::Empty));

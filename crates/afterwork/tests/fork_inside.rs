@@ -39,9 +39,7 @@ const DOES_OTHERS_WORK: i32 = 9;
 /// Serializes tests that fork, because a child inherits the locks of threads that it lacks.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// A fork in user code, and the result of its child.
@@ -118,10 +116,7 @@ impl Fork {
         let mut line = [0; 512];
         let len = self.0.says.lock().unwrap().read(&mut line).unwrap();
         let line = String::from_utf8_lossy(&line[..len]);
-        assert!(
-            line.starts_with("afterwork: a child of fork returned"),
-            "{what}: {line}"
-        );
+        assert!(line.starts_with("afterwork: a child of fork returned"), "{what}: {line}");
         assert_eq!(line.matches('\n').count(), 1, "{what}: {line}");
     }
 }
@@ -130,9 +125,7 @@ impl Fork {
 fn queue_with(fork: &Fork, first: impl FnOnce(&Workqueue)) {
     let queue = Workqueue::builder("forks").max_active(1).build().unwrap();
     let (go, wait) = mpsc::channel::<()>();
-    queue
-        .spawn_detached(move || assert!(wait.recv().is_err()))
-        .unwrap();
+    queue.spawn_detached(move || assert!(wait.recv().is_err())).unwrap();
     first(&queue);
     for _ in 0..20 {
         let fork = fork.clone();
@@ -158,14 +151,8 @@ fn an_item_s_child_ends_where_the_item_does() {
     let _alone = alone();
     type Queues = Box<dyn FnOnce(&Workqueue, Fork)>;
     let kinds: [(&str, Queues); 6] = [
-        (
-            "detached",
-            Box::new(|queue, fork| queue.spawn_detached(move || fork.now()).unwrap()),
-        ),
-        (
-            "spawned",
-            Box::new(|queue, fork| drop(queue.spawn(move || fork.now()))),
-        ),
+        ("detached", Box::new(|queue, fork| queue.spawn_detached(move || fork.now()).unwrap())),
+        ("spawned", Box::new(|queue, fork| drop(queue.spawn(move || fork.now())))),
         (
             "reusable",
             Box::new(|queue, fork| assert!(queue.enqueue(&Work::new(move || fork.now())))),
@@ -201,9 +188,7 @@ fn child_of_a_dedicated_worker_exits_with_closure_or_future() {
     let _alone = alone();
     type Spawn = fn(&Worker, Fork);
     let kinds: [(&str, Spawn); 3] = [
-        ("a closure", |worker, fork| {
-            worker.spawn_detached(move || fork.now())
-        }),
+        ("a closure", |worker, fork| worker.spawn_detached(move || fork.now())),
         ("a local future", |worker, fork| {
             drop(worker.spawn_local(move || async move { fork.now() }))
         }),
@@ -245,9 +230,7 @@ fn panicking_item_in_a_child_does_not_call_the_handler() {
     let handler = fork.clone();
     let builder = Workqueue::builder("panics").on_panic(move |_| handler.now());
     let queue = builder.build().unwrap();
-    queue
-        .spawn_detached(|| std::panic::resume_unwind(Box::new("on purpose")))
-        .unwrap();
+    queue.spawn_detached(|| std::panic::resume_unwind(Box::new("on purpose"))).unwrap();
     queue.drain().unwrap();
     fork.must_have_ended("the handler");
 }
@@ -307,10 +290,7 @@ fn a_waker_that_a_worker_calls_ends_a_child() {
 fn child_of_a_forking_topology_source_exits() {
     let _alone = alone();
     let fork = Fork::new();
-    let params = Params {
-        topology_refresh_ms: 1,
-        ..Params::default()
-    };
+    let params = Params { topology_refresh_ms: 1, ..Params::default() };
     let has_forked = Arc::new(AtomicBool::new(false));
     let (forks, forked) = (fork.clone(), has_forked.clone());
     let machine = Topology::synthetic("2 core").unwrap();
@@ -327,9 +307,7 @@ fn child_of_a_forking_topology_source_exits() {
     // Waiting work causes the manager to sample.
     while !has_forked.load(Ordering::Relaxed) {
         (0..4).for_each(|_| {
-            queue
-                .spawn_detached(|| thread::sleep(Duration::from_millis(2)))
-                .unwrap()
+            queue.spawn_detached(|| thread::sleep(Duration::from_millis(2))).unwrap()
         });
         queue.drain().unwrap();
     }
@@ -343,10 +321,7 @@ fn child_of_a_workers_thread_destructor_exits_with_the_thread() {
     let fork = Fork::new();
     let machine = Topology::synthetic("1 core").unwrap();
     let registry = Registry::new(machine, Params::default()).unwrap();
-    let queue = Workqueue::builder("ends")
-        .help(false)
-        .build_in(&registry)
-        .unwrap();
+    let queue = Workqueue::builder("ends").help(false).build_in(&registry).unwrap();
     let forks = fork.clone();
     let leave = move || LAST.with(|last| last.borrow_mut().0 = Some(forks));
     queue.spawn(leave).join().unwrap();

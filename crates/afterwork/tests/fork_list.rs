@@ -67,11 +67,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/newborn.rs", "SLACK_NS", Word),
     // Holds the ID of the process that exits, and of a thread in it.
     ("sync/process.rs", "ENDING", Word),
-    (
-        "stacks/capture.rs",
-        "ANSWER_SLOT",
-        Reset("ANSWER_SLOT.reset()"),
-    ),
+    ("stacks/capture.rs", "ANSWER_SLOT", Reset("ANSWER_SLOT.reset()")),
     ("stacks/capture.rs", "HANDLER", Constant),
     ("stacks/capture.rs", "SILENT_UNTIL", Word),
     // Holds the ID of the process that holds the lock.
@@ -92,11 +88,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("page/publisher.rs", "PUBLISHED", Held("&PUBLISHED")),
     ("page/sources.rs", "HANDLER", Constant),
     ("page/sources.rs", "SOURCES", Held("sources()")),
-    (
-        "page/sources.rs",
-        "CHECKED",
-        Settled("publish_if_configured()"),
-    ),
+    ("page/sources.rs", "CHECKED", Settled("publish_if_configured()")),
     ("params/environment.rs", "IS_REPORTED", Word),
     ("params/threads.rs", "HOOKS_OF_C", Word),
     ("percpu/fork.rs", "HANDLER", Constant),
@@ -107,11 +99,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/bag.rs", "spares", Word),
     ("rcu/batch.rs", "RUNS", Thread),
     ("rcu/batch.rs", "place", Held("place().executor()")),
-    (
-        "rcu/callback.rs",
-        "callbacks",
-        Reset("callbacks().inherit()"),
-    ),
+    ("rcu/callback.rs", "callbacks", Reset("callbacks().inherit()")),
     ("rcu/describe.rs", "SHOWN", PerProcess),
     ("rcu/fork.rs", "HANDLER", Constant),
     ("rcu/local.rs", "AT_EXIT", Thread),
@@ -153,11 +141,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("wake/report.rs", "LEND", Settled("report::lend_by(lend)")),
     ("wake/report.rs", "LENDS", Thread),
     ("wake/report.rs", "NR_WAITS", Thread),
-    (
-        "wake/report.rs",
-        "OBSERVER",
-        Reset("OBSERVER.try_with(|place| place.borrow_mut().take())"),
-    ),
+    ("wake/report.rs", "OBSERVER", Reset("OBSERVER.try_with(|place| place.borrow_mut().take())")),
     ("wake/spin.rs", "MAY", Word),
     ("wake/spin.rs", "SAME_CPU_WAITER", Thread),
     ("wake/spin.rs", "WAITER", Thread),
@@ -300,25 +284,15 @@ fn each_listed_static_is_handled_as_listed() {
     let sources = sources();
     let says = |file: &str, text: &str| sources[file].contains(text);
     let held_first = |name: &str| {
-        let holders = [
-            ("SEATS", "identity::hold()"),
-            ("NAMES", "thread::hold_names()"),
-        ];
-        holders
-            .iter()
-            .any(|&(lock, hold)| lock == name && says("sync/fork.rs", hold))
+        let holders = [("SEATS", "identity::hold()"), ("NAMES", "thread::hold_names()")];
+        holders.iter().any(|&(lock, hold)| lock == name && says("sync/fork.rs", hold))
     };
     for &(file, name, over) in LIST {
         let folder = file.split('/').next().unwrap();
-        let near: Vec<_> = sources
-            .keys()
-            .filter(|other| other.starts_with(folder))
-            .collect();
+        let near: Vec<_> = sources.keys().filter(|other| other.starts_with(folder)).collect();
         let declares = |with: &str| sources[file].contains(&format!("static {name}: {with}"));
         let is_done = match over {
-            Held(lock) => near
-                .iter()
-                .any(|near| says(near, &format!("held.lock({lock})"))),
+            Held(lock) => near.iter().any(|near| says(near, &format!("held.lock({lock})"))),
             HeldFirst => held_first(name),
             Settled(call) => {
                 let settles = format!("{call};");
@@ -326,13 +300,7 @@ fn each_listed_static_is_handled_as_listed() {
             }
             PerProcess => declares("PerProcess<"),
             Constant => {
-                let kinds = [
-                    "Handler",
-                    "RawWakerVTable",
-                    "Option<Topology>",
-                    "Kind",
-                    "extern",
-                ];
+                let kinds = ["Handler", "RawWakerVTable", "Option<Topology>", "Kind", "extern"];
                 kinds.iter().any(|kind| declares(kind)) || name == "stand_in"
             }
             Thread => says(file, "thread_local!"),
@@ -344,10 +312,7 @@ fn each_listed_static_is_handled_as_listed() {
         let is_made_once =
             declares("OnceLock") || declares("Mutex") || declares("std::sync::OnceLock");
         let may_be = !matches!(over, Word | Constant | Thread | PerProcess);
-        assert!(
-            !is_made_once || may_be,
-            "{file}: {name} is more than {over:?}"
-        );
+        assert!(!is_made_once || may_be, "{file}: {name} is more than {over:?}");
     }
 }
 

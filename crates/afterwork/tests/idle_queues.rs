@@ -55,10 +55,7 @@ fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
             queues.push(Workqueue::builder("idle").build_in(&registry).unwrap());
         }
         let each = (NR_BYTES.load(Ordering::Relaxed) - bytes) / COUNT as isize;
-        println!(
-            "{each} bytes a queue of {} pools",
-            registry.pool_stats().len()
-        );
+        println!("{each} bytes a queue of {} pools", registry.pool_stats().len());
         // There may be fewer threads, because those of the previous registry may just be exiting.
         assert!(nr_threads() <= threads, "a queue has a thread");
         assert!(each <= limit, "{each} bytes each");

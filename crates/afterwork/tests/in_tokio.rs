@@ -35,9 +35,7 @@ fn tokio_timers_work_in_a_queues_future_and_on_a_thread() {
     }));
     assert_eq!(task.join().unwrap(), (true, 7));
     assert!(start.elapsed() >= 3 * SHORT);
-    block_on(in_tokio(runtime.handle(), async {
-        tokio::time::sleep(SHORT).await
-    }));
+    block_on(in_tokio(runtime.handle(), async { tokio::time::sleep(SHORT).await }));
 }
 
 #[test]

@@ -155,11 +155,7 @@ fn item_is_received_or_dropped_once_for_any_order_of_ends() {
             drop(mailbox);
         });
         let nr_made = nr_made.into_inner();
-        assert_eq!(
-            nr_dropped.load(Ordering::Relaxed),
-            nr_made,
-            "while a poster lives"
-        );
+        assert_eq!(nr_dropped.load(Ordering::Relaxed), nr_made, "while a poster lives");
         drop(poster);
         assert_eq!(nr_dropped.into_inner(), nr_made);
     }
@@ -178,11 +174,7 @@ fn timed_out_wait_does_not_delay_a_later_wait() {
                 scope.spawn(move || {
                     for number in 0..NR_POSTS {
                         let is_eager = (number * 7 + from + round).is_multiple_of(16);
-                        let post = if is_eager {
-                            Poster::post
-                        } else {
-                            Poster::post_lazy
-                        };
+                        let post = if is_eager { Poster::post } else { Poster::post_lazy };
                         post(&poster, (from, number)).unwrap();
                         if (number + round).is_multiple_of(40) {
                             thread::yield_now();
@@ -226,11 +218,7 @@ fn each_arming_is_notified_at_most_once() {
             scope.spawn(move || {
                 for number in 0..500 {
                     let is_lazy = (number + nth).is_multiple_of(2);
-                    let post = if is_lazy {
-                        Poster::post_lazy
-                    } else {
-                        Poster::post
-                    };
+                    let post = if is_lazy { Poster::post_lazy } else { Poster::post };
                     post(&poster, number).unwrap();
                     if number.is_multiple_of(7) {
                         thread::yield_now();
@@ -242,11 +230,7 @@ fn each_arming_is_notified_at_most_once() {
             // If `arm` finds items, a poster may still wake the owner before the arming ends.
             nr_armed += 1;
             if mailbox.arm(2).unwrap() {
-                let mut poll = libc::pollfd {
-                    fd,
-                    events: libc::POLLIN,
-                    revents: 0,
-                };
+                let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
                 // SAFETY: `poll` outlives the call.
                 let nr_ready = unsafe { libc::poll(&mut poll, 1, 60_000) };
                 assert_eq!(nr_ready, 1, "a wake-up was lost");
@@ -265,10 +249,7 @@ fn each_arming_is_notified_at_most_once() {
     });
     read_bell();
     assert_eq!(nr_received, 1000);
-    assert!(
-        nr_rings <= nr_armed,
-        "{nr_rings} rings for {nr_armed} armings"
-    );
+    assert!(nr_rings <= nr_armed, "{nr_rings} rings for {nr_armed} armings");
 }
 
 fn resident_kib() -> usize {

@@ -48,12 +48,7 @@ fn four_bursts(nr_items: usize, handles: &mut [Vec<JoinHandle<()>>; 3]) -> usize
     let [own, others, of_ended] = handles;
     own.extend(burst(queue, nr_items));
     others.extend(burst(queue, nr_items));
-    thread::scope(|scope| {
-        scope
-            .spawn(|| of_ended.extend(burst(queue, nr_items)))
-            .join()
-    })
-    .unwrap();
+    thread::scope(|scope| scope.spawn(|| of_ended.extend(burst(queue, nr_items))).join()).unwrap();
     let full = resident();
     open.send(()).unwrap();
     first.join().unwrap();

@@ -35,14 +35,7 @@ impl State {
         let (mut mode, mut nodes) = (0, [0; 16]);
         // SAFETY: passes numbers, and pointers to an integer and to 1024 bits that the call writes.
         unsafe {
-            libc::syscall(
-                libc::SYS_get_mempolicy,
-                &raw mut mode,
-                nodes.as_mut_ptr(),
-                1025,
-                0,
-                0,
-            );
+            libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, nodes.as_mut_ptr(), 1025, 0, 0);
             Self {
                 slack_ns: libc::prctl(libc::PR_GET_TIMERSLACK),
                 io_priority: libc::syscall(libc::SYS_ioprio_get, 1, 0),
@@ -110,12 +103,7 @@ fn make_io_priority_odd() {
 fn make_memory_policy_odd() {
     // SAFETY: the call reads the 1024 bits of `NODE_0`.
     unsafe {
-        libc::syscall(
-            libc::SYS_set_mempolicy,
-            libc::MPOL_BIND,
-            NODE_0.as_ptr(),
-            1025,
-        );
+        libc::syscall(libc::SYS_set_mempolicy, libc::MPOL_BIND, NODE_0.as_ptr(), 1025);
     }
 }
 
@@ -130,16 +118,10 @@ fn states_of_ours() -> Vec<(&'static str, State)> {
     };
     let queue = Workqueue::builder("newborn").build().unwrap();
     queue.spawn_detached(reporter("worker")).unwrap();
-    let reclaim = Workqueue::builder("reclaim")
-        .with_rescuer()
-        .build()
-        .unwrap();
-    reclaim
-        .spawn_detached(reporter("worker of a queue with a rescuer"))
-        .unwrap();
+    let reclaim = Workqueue::builder("reclaim").with_rescuer().build().unwrap();
+    reclaim.spawn_detached(reporter("worker of a queue with a rescuer")).unwrap();
     let bh = Workqueue::builder("bh").bh().build().unwrap();
-    bh.spawn_detached(reporter("worker of bottom halves"))
-        .unwrap();
+    bh.spawn_detached(reporter("worker of bottom halves")).unwrap();
     let worker = Worker::builder("newborn").build().unwrap();
     worker.spawn(reporter("dedicated worker")).join().unwrap();
     rcu::call(reporter("rcu"));
@@ -215,9 +197,7 @@ fn library_threads_keep_the_settings_of_the_process() {
         return;
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args([TEST, "--exact", "--nocapture", "--test-threads=1"])
-        .env(INNER, "1");
+    command.args([TEST, "--exact", "--nocapture", "--test-threads=1"]).env(INNER, "1");
     let before_exec = || -> io::Result<()> {
         make_slack_odd();
         make_io_priority_odd();

@@ -34,10 +34,7 @@ fn torture_bugs_are_found_in_the_sources() {
     }
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let refused = options::find("srcu: single flp", &names).unwrap_err();
-    assert!(
-        refused.contains("did you mean srcu: single flip"),
-        "{refused}"
-    );
+    assert!(refused.contains("did you mean srcu: single flip"), "{refused}");
     let refused = options::find("nosuch", &names).unwrap_err();
     let expected = "`nosuch` is not known; the nearest are ";
     assert!(refused.starts_with(expected), "{refused}");

@@ -179,10 +179,7 @@ fn a_task_that_awaits_an_item_is_woken_at_its_deadline() {
 
 #[test]
 fn missed_ticks_follow_the_rule() {
-    for (missed, count) in [
-        (MissedTickBehavior::Burst, 5),
-        (MissedTickBehavior::Skip, 1),
-    ] {
+    for (missed, count) in [(MissedTickBehavior::Burst, 5), (MissedTickBehavior::Skip, 1)] {
         let mut registry = Registry::for_tests().unwrap();
         let mut ticks = registry.interval(SECOND).unwrap();
         ticks.set_missed_tick_behavior(missed);
@@ -253,10 +250,7 @@ fn a_retry_pauses_longer_each_time_and_gives_up() {
     let pauses: Vec<_> = times.windows(2).map(|two| two[1] - two[0]).collect();
     assert_eq!(pauses.len(), 3);
     for (pause, longest) in pauses.into_iter().zip([1000, 2000, 3000]) {
-        assert!(
-            (longest / 2..=longest).contains(&pause),
-            "{pause} of {longest}"
-        );
+        assert!((longest / 2..=longest).contains(&pause), "{pause} of {longest}");
     }
 }
 
@@ -314,9 +308,7 @@ fn a_hard_deadline_cancels_a_future_that_still_runs() {
 fn a_limit_or_policy_of_zero_panics() {
     let registry = Registry::for_tests().unwrap();
     let cases: [(&str, &dyn Fn()); 3] = [
-        ("bursts of 0 turns", &|| {
-            drop(registry.rate_limit(SECOND, 0))
-        }),
+        ("bursts of 0 turns", &|| drop(registry.rate_limit(SECOND, 0))),
         ("bursts of 0 turns", &|| drop(RateLimit::new(SECOND, 0))),
         ("0 attempts", &|| _ = Backoff::new(0, SECOND)),
     ];

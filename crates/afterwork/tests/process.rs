@@ -31,12 +31,7 @@ use topology::CpuSet;
 /// Makes all later calls of `membarrier` in this process fail.
 fn reject_membarrier() {
     const fn step(code: u32, k: u32, jump_if_false: u8) -> libc::sock_filter {
-        libc::sock_filter {
-            code: code as u16,
-            jt: 0,
-            jf: jump_if_false,
-            k,
-        }
+        libc::sock_filter { code: code as u16, jt: 0, jf: jump_if_false, k }
     }
     let load_number = step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0);
     let compare = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
@@ -47,10 +42,7 @@ fn reject_membarrier() {
         answer(libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
         answer(libc::SECCOMP_RET_ALLOW),
     ];
-    let program = libc::sock_fprog {
-        len: filter.len() as u16,
-        filter: filter.as_mut_ptr(),
-    };
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
     // SAFETY: the arguments are numbers, and a filter program that outlives the calls.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
@@ -104,11 +96,7 @@ fn membarrier_that_starts_to_fail_ends_the_process() {
             catch_unwind(body).ok();
         });
         assert_eq!(status.signal(), Some(libc::SIGABRT), "{status} {output}");
-        let is_reported = output
-            .lines()
-            .filter(|line| line.contains("membarrier"))
-            .count()
-            == 1;
+        let is_reported = output.lines().filter(|line| line.contains("membarrier")).count() == 1;
         assert!(is_reported || !sync::asym::init(), "{output:?}");
     }
 }
@@ -203,10 +191,7 @@ fn no_reader_is_boosted_where_the_kernel_limits_real_time() {
         return;
     }
     succeeds_in_child(|| {
-        let limit = libc::rlimit {
-            rlim_cur: 50_000,
-            rlim_max: 50_000,
-        };
+        let limit = libc::rlimit { rlim_cur: 50_000, rlim_max: 50_000 };
         // SAFETY: the call reads the structure.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_RTTIME, &limit) }, 0);
         let start = Instant::now();
@@ -264,15 +249,12 @@ fn become_odd() {
 /// Returns the settings of each thread of this process whose name is in `ours`, with the name.
 fn threads(ours: &[&str]) -> Vec<(String, Inherited)> {
     // A thread that exits during the scan is left out.
-    let all = std::fs::read_dir("/proc/self/task")
-        .unwrap()
-        .filter_map(|task| {
-            let id: i32 = task.unwrap().file_name().to_str().unwrap().parse().unwrap();
-            let name = std::fs::read_to_string(format!("/proc/self/task/{id}/comm")).ok()?;
-            Some((name.trim_end().to_owned(), Inherited::of(id).ok()?))
-        });
-    all.filter(|(name, _)| ours.iter().any(|ours| name.starts_with(ours)))
-        .collect()
+    let all = std::fs::read_dir("/proc/self/task").unwrap().filter_map(|task| {
+        let id: i32 = task.unwrap().file_name().to_str().unwrap().parse().unwrap();
+        let name = std::fs::read_to_string(format!("/proc/self/task/{id}/comm")).ok()?;
+        Some((name.trim_end().to_owned(), Inherited::of(id).ok()?))
+    });
+    all.filter(|(name, _)| ours.iter().any(|ours| name.starts_with(ours))).collect()
 }
 
 #[test]
@@ -347,9 +329,7 @@ fn a_process_may_end_inside_an_item_or_while_items_run() {
     unsafe { libc::alarm(LIMIT_S) };
     let queue = workqueue::system_unbound().unwrap();
     for _ in 0..50 {
-        queue
-            .spawn_detached(|| thread::sleep(Duration::from_millis(1)))
-            .unwrap();
+        queue.spawn_detached(|| thread::sleep(Duration::from_millis(1))).unwrap();
     }
     if how == "exits" {
         let _ = queue.spawn(|| std::process::exit(7)).join();
@@ -455,10 +435,7 @@ fn work_resumes_after_the_process_was_stopped() {
 fn publish_reports_a_failed_thread_creation() {
     let _alone = alone();
     succeeds_in_child(|| {
-        let mut limit = libc::rlimit {
-            rlim_cur: 0,
-            rlim_max: 0,
-        };
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the arguments are numbers, and a structure that outlives the calls. The limit
         // does not apply to root.
         unsafe {
@@ -466,10 +443,7 @@ fn publish_reports_a_failed_thread_creation() {
                 assert_eq!(libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534), 0);
             }
             assert_eq!(libc::getrlimit(libc::RLIMIT_NPROC, &mut limit), 0);
-            let none = libc::rlimit {
-                rlim_cur: 0,
-                ..limit
-            };
+            let none = libc::rlimit { rlim_cur: 0, ..limit };
             assert_eq!(libc::setrlimit(libc::RLIMIT_NPROC, &none), 0);
         }
         for _ in 0..2 {

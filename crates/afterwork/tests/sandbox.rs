@@ -83,9 +83,7 @@ fn lines_without(hide: impl FnOnce() -> io::Result<()>) -> Vec<String> {
         let allowed = sync::cpu::affinity().unwrap();
         assert_eq!(*Registry::global().unwrap().topology().allowed(), allowed);
     });
-    let lines = output
-        .lines()
-        .filter(|line| line.starts_with("afterwork: "));
+    let lines = output.lines().filter(|line| line.starts_with("afterwork: "));
     lines.map(str::to_owned).collect()
 }
 

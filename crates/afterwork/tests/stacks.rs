@@ -40,10 +40,7 @@ fn alone() -> MutexGuard<'static, ()> {
 /// Blocks the only worker in `item` until the flag is set. Returns the first stall that is `good`.
 fn stall_of(item: fn(&AtomicBool), good: impl Fn(&Stall) -> bool) -> Stall {
     let (registry, stalls) = impatient();
-    let queue = Workqueue::builder("stuck")
-        .help(false)
-        .build_in(&registry)
-        .unwrap();
+    let queue = Workqueue::builder("stuck").help(false).build_in(&registry).unwrap();
     let flag = Arc::new(AtomicBool::new(false));
     let theirs = flag.clone();
     queue.spawn_detached(move || item(&theirs)).unwrap();
@@ -106,10 +103,9 @@ fn stuck_behind_a_mask(flag: &AtomicBool) {
 #[test]
 fn stall_report_names_the_functions_of_the_workers() {
     let _alone = alone();
-    for (item, name) in [
-        (stuck_in_a_loop as fn(&AtomicBool), "stuck_in_a_loop"),
-        (stuck_asleep, "stuck_asleep"),
-    ] {
+    for (item, name) in
+        [(stuck_in_a_loop as fn(&AtomicBool), "stuck_in_a_loop"), (stuck_asleep, "stuck_asleep")]
+    {
         let stall = stall_of(item, has_a_stack);
         let stack = stall.workers[0].stack.as_ref().unwrap();
         let report = stall.to_string();
@@ -127,10 +123,7 @@ fn stall_report_names_the_functions_of_the_workers() {
 fn a_stack_that_is_too_deep_is_cut() {
     let _alone = alone();
     let report = stall_of(stuck_deep_down, has_a_stack).to_string();
-    assert!(
-        report.contains("stuck_in_a_loop") && report.contains("and more"),
-        "{report}"
-    );
+    assert!(report.contains("stuck_in_a_loop") && report.contains("and more"), "{report}");
 }
 
 #[test]
@@ -152,10 +145,7 @@ fn unusable_signal_is_rejected() {
         (13, "neither handles"),
         (65, "without a meaning"),
     ] {
-        let params = Params {
-            stall_signal: signal,
-            ..Params::default()
-        };
+        let params = Params { stall_signal: signal, ..Params::default() };
         let error = Registry::new(Topology::synthetic("1 core").unwrap(), params).unwrap_err();
         assert!(matches!(error, RegistryError::Params(_)), "{error}");
         let report = error.to_string();
@@ -197,10 +187,7 @@ fn stack_is_displayed_after_a_panicking_sink_and_when_nested() {
             scope.spawn(move || {
                 for piece in 0.. {
                     let inner = ((nth + piece) % 2 == 0).then_some(stack);
-                    let mut sink = Hostile {
-                        inner,
-                        nr_pieces_before: piece,
-                    };
+                    let mut sink = Hostile { inner, nr_pieces_before: piece };
                     let display = std::panic::AssertUnwindSafe(|| write!(sink, "{stack}"));
                     let is_good = std::panic::catch_unwind(display).is_ok();
                     if sink.nr_pieces_before < u32::MAX / 2 && is_good {

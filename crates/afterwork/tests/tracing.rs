@@ -130,11 +130,8 @@ impl Subscriber for Scribe {
     fn event(&self, event: &Event<'_>) {
         let mut fields = Fields(BTreeMap::new());
         event.record(&mut fields);
-        let recorded = Recorded {
-            name: event.metadata().name(),
-            span: present(),
-            fields: fields.0,
-        };
+        let recorded =
+            Recorded { name: event.metadata().name(), span: present(), fields: fields.0 };
         let queue = recorded.fields.get("queue").cloned().unwrap_or_default();
         RECORDED.lock().unwrap().push(recorded);
         match queue.as_str() {
@@ -157,10 +154,7 @@ impl Subscriber for Scribe {
             "panics" => panic!("subscriber"),
             _ => {}
         }
-        let act = ACTS
-            .lock()
-            .unwrap()
-            .remove(&(queue, event.metadata().name()));
+        let act = ACTS.lock().unwrap().remove(&(queue, event.metadata().name()));
         if let Some(act) = act {
             act();
         }
@@ -244,12 +238,7 @@ fn steps(recorded: &[Recorded]) -> Vec<&'static str> {
     recorded.iter().map(|it| it.name).collect()
 }
 
-const ALL_STEPS: [&str; 4] = [
-    "queue_work",
-    "activate_work",
-    "execute_start",
-    "execute_end",
-];
+const ALL_STEPS: [&str; 4] = ["queue_work", "activate_work", "execute_start", "execute_end"];
 
 #[test]
 fn events_of_an_item_are_in_order_for_all_kinds_and_threads() {
@@ -332,11 +321,7 @@ fn span_of_the_enqueuer_follows_all_kinds_of_work() {
             .unwrap();
         queue.drain().unwrap();
         let inside: Vec<_> = seen.try_iter().collect();
-        assert_eq!(
-            inside,
-            [Some("request"); 8],
-            "3 runs, 3 polls, helped, and from inside"
-        );
+        assert_eq!(inside, [Some("request"); 8], "3 runs, 3 polls, helped, and from inside");
         // An item that is queued outside of any span runs in none.
         queue.enqueue(&work);
         queue.spawn_detached(send_span).unwrap();
@@ -526,34 +511,24 @@ const BUILDS: [(&str, Build); 2] = [("plain", plain), ("in order", ordered)];
 #[test]
 fn a_subscriber_may_stop_the_queue_that_a_timer_queues_on() {
     for (how, build) in BUILDS {
-        at_each_deed(
-            &format!("{how}, by a timer"),
-            "queue_work",
-            build,
-            |queue, registry| {
-                let work = DelayedWork::new(|| ());
-                queue.enqueue_after(&work, Duration::from_millis(1));
-                drop(queue);
-                block_on(registry.sleep(Duration::from_millis(10)));
-            },
-        );
+        at_each_deed(&format!("{how}, by a timer"), "queue_work", build, |queue, registry| {
+            let work = DelayedWork::new(|| ());
+            queue.enqueue_after(&work, Duration::from_millis(1));
+            drop(queue);
+            block_on(registry.sleep(Duration::from_millis(10)));
+        });
     }
 }
 
 #[test]
 fn a_subscriber_may_stop_the_queue_of_flushed_delayed_work() {
     for (how, build) in BUILDS {
-        at_each_deed(
-            &format!("{how}, by a flush"),
-            "queue_work",
-            build,
-            |queue, _| {
-                let work = DelayedWork::new(|| ());
-                queue.enqueue_after(&work, Duration::from_secs(3600));
-                drop(queue);
-                work.flush().unwrap();
-            },
-        );
+        at_each_deed(&format!("{how}, by a flush"), "queue_work", build, |queue, _| {
+            let work = DelayedWork::new(|| ());
+            queue.enqueue_after(&work, Duration::from_secs(3600));
+            drop(queue);
+            work.flush().unwrap();
+        });
     }
 }
 
@@ -584,18 +559,13 @@ fn subscriber_may_stop_a_queue_at_each_transition_of_an_item() {
                 drop(queue);
             });
         }
-        at_each_deed(
-            &format!("by a joiner, {event}"),
-            event,
-            plain,
-            |queue, registry| {
-                let only_worker = Held::new(registry);
-                let handle = queue.spawn(|| ());
-                drop(queue);
-                let _ = handle.join();
-                only_worker.let_go(registry);
-            },
-        );
+        at_each_deed(&format!("by a joiner, {event}"), event, plain, |queue, registry| {
+            let only_worker = Held::new(registry);
+            let handle = queue.spawn(|| ());
+            drop(queue);
+            let _ = handle.join();
+            only_worker.let_go(registry);
+        });
     }
 }
 
@@ -658,11 +628,8 @@ fn rescuer_calls_and_batches_emit_events() {
 #[test]
 fn watchdog_reports_emit_events() {
     ends(|| {
-        let registry = registry(Params {
-            max_workers: 1,
-            watchdog_thresh_ms: 20,
-            ..Params::default()
-        });
+        let registry =
+            registry(Params { max_workers: 1, watchdog_thresh_ms: 20, ..Params::default() });
         let (send, reports) = mpsc::channel();
         registry.on_report(move |_| {
             let _ = send.send(());
@@ -692,10 +659,7 @@ fn item_that_would_wait_for_itself_emits_an_event() {
     ends(|| {
         let (_registry, queue) = unhelped("own");
         let own = queue.clone();
-        queue
-            .spawn(move || own.flush().unwrap_err())
-            .join()
-            .unwrap();
+        queue.spawn(move || own.flush().unwrap_err()).join().unwrap();
         queue.enqueue(&Work::with_handle(|this| assert!(this.flush().is_err())));
         queue.drain().unwrap();
         let recorded = events_of("own");

@@ -67,8 +67,5 @@ fn worker_allocates_nothing_under_the_pool_lock() {
     (0..ROUNDS).for_each(|_| go_round());
     let count = NR_UNDER_LOCK.load(Ordering::Relaxed) - before;
     // Another worker may still start and make a list grow. Each round has at least one adoption.
-    assert!(
-        count < ROUNDS / 10,
-        "{count} allocations in {ROUNDS} rounds"
-    );
+    assert!(count < ROUNDS / 10, "{count} allocations in {ROUNDS} rounds");
 }

@@ -123,9 +123,7 @@ fn a_child_may_drop_all_that_its_parents_threads_use() {
         });
         scope.spawn(move || {
             while goes_on() {
-                waits
-                    .send_timeout(Mail::Number, Duration::from_millis(1))
-                    .ok();
+                waits.send_timeout(Mail::Number, Duration::from_millis(1)).ok();
             }
         });
         scope.spawn(move || {

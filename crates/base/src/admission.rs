@@ -137,10 +137,7 @@ impl<W> Admission<W> {
             state: AtomicU64::new(0),
             capacity,
             process: Process::this(),
-            wait_queue: Mutex::new(WaitQueue {
-                is_closed: false,
-                waiting: Numbered::new(),
-            }),
+            wait_queue: Mutex::new(WaitQueue { is_closed: false, waiting: Numbered::new() }),
         }
     }
 
@@ -149,9 +146,7 @@ impl<W> Admission<W> {
     }
 
     pub fn nr_inside(&self) -> usize {
-        self.look()
-            .recounted(self.left.load(Ordering::Relaxed))
-            .nr_inside()
+        self.look().recounted(self.left.load(Ordering::Relaxed)).nr_inside()
     }
 
     /// Returns `true` if there is capacity for which no entry waits.
@@ -226,9 +221,7 @@ impl<W> Admission<W> {
     #[inline]
     #[must_use]
     pub fn release(&self, count: usize) -> bool {
-        let before = self
-            .left
-            .fetch_add(count as u32 * ONE_LEFT, Ordering::Relaxed);
+        let before = self.left.fetch_add(count as u32 * ONE_LEFT, Ordering::Relaxed);
         before & AWAITED != 0 && !twin::armed("capacity: a release overlooks the waiters")
     }
 
@@ -263,11 +256,7 @@ impl<W> Admission<W> {
         while !wait_queue.waiting.is_empty()
             && (self.take(true) || twin::armed("capacity: admits too many"))
         {
-            wait_queue
-                .waiting
-                .pop_first()
-                .into_iter()
-                .for_each(&mut admit);
+            wait_queue.waiting.pop_first().into_iter().for_each(&mut admit);
             // Cleared only now: otherwise a taker could overtake a waiter that is not admitted yet.
             self.note_if_empty_locked(&wait_queue);
         }
@@ -293,9 +282,7 @@ impl<W> Admission<W> {
             return Position::Inside;
         };
         if wait_queue.is_closed {
-            return self
-                .remove(wait_queue, ticket)
-                .map_or(Position::Inside, Position::Closed);
+            return self.remove(wait_queue, ticket).map_or(Position::Inside, Position::Closed);
         }
         let waiter = wait_queue.waiting.get_mut(ticket.0).map(visit);
         waiter.map_or(Position::Inside, |()| Position::Waiting)
@@ -318,9 +305,7 @@ impl<W> Admission<W> {
 
     /// Removes the remaining waiters when no other thread can reach this.
     pub fn forgotten(&mut self) -> impl Iterator<Item = W> + use<W> {
-        let waiting = self
-            .wait_queue()
-            .map(|mut wait_queue| wait_queue.waiting.take_all());
+        let waiting = self.wait_queue().map(|mut wait_queue| wait_queue.waiting.take_all());
         waiting.into_iter().flatten()
     }
 
@@ -366,10 +351,7 @@ mod tests {
         let first = admission.join(1, || ()).unwrap();
         let second = admission.join(2, || ()).unwrap();
         assert!(admission.is_awaited() && admission.release(1));
-        assert!(
-            !admission.try_take(),
-            "the capacity belongs to the first waiter"
-        );
+        assert!(!admission.try_take(), "the capacity belongs to the first waiter");
         assert_eq!(admission.leave(first), Some(1));
         admission.let_in(|waiter| {
             assert_eq!(waiter, 2);
@@ -396,10 +378,7 @@ mod tests {
         let mut nr_woken = 0;
         admission.close(|_| nr_woken += 1);
         assert_eq!((nr_woken, let_in(&admission)), (1, vec![]));
-        assert!(matches!(
-            admission.find(ticket, |_| ()),
-            Position::Closed(1)
-        ));
+        assert!(matches!(admission.find(ticket, |_| ()), Position::Closed(1)));
         assert_eq!(admission.join(2, || ()), Err(2));
     }
 }

@@ -25,12 +25,7 @@ pub struct Numbered<T> {
 
 impl<T> Numbered<T> {
     pub const fn new() -> Self {
-        Self {
-            next: 0,
-            places: Vec::new(),
-            first: 0,
-            len: 0,
-        }
+        Self { next: 0, places: Vec::new(), first: 0, len: 0 }
     }
 
     pub fn add(&mut self, thing: T) -> u64 {
@@ -77,9 +72,7 @@ impl<T> Numbered<T> {
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.places
-            .iter_mut()
-            .filter_map(|(_, thing)| thing.as_mut())
+        self.places.iter_mut().filter_map(|(_, thing)| thing.as_mut())
     }
 
     /// Removes all values. Later values have new numbers.

@@ -43,9 +43,7 @@ extern "C" fn silence() {
     let others = panic::take_hook();
     panic::set_hook(Box::new(move |panicked| {
         let file = panicked.location().map_or("", |at| at.file());
-        let is_ours = file
-            .strip_prefix(sources())
-            .is_some_and(|file| file.contains("/src/"));
+        let is_ours = file.strip_prefix(sources()).is_some_and(|file| file.contains("/src/"));
         let is_traced = env::var_os("RUST_BACKTRACE").is_some_and(|value| value == "full");
         if !is_ours || is_traced {
             others(panicked);

@@ -128,11 +128,7 @@ pub extern "C" fn aw_rcu_read_lock() {
 pub unsafe extern "C" fn aw_rcu_read_unlock() {
     // SAFETY: (1).
     if !unsafe { raw::read_unlock() } {
-        misuse(
-            "rcu_read_unlock",
-            &"this thread is not in a read-side critical section",
-            (),
-        );
+        misuse("rcu_read_unlock", &"this thread is not in a read-side critical section", ());
     }
 }
 

@@ -23,9 +23,7 @@ unsafe extern "C" fn aw_set_cpus(list: *const c_char) -> c_int {
         let list = unsafe { CStr::from_ptr(list) };
         let cpus = list.to_str().ok().and_then(|list| list.parse().ok());
         let are_known = |cpus: &CpuSet| cpus.iter().all(|cpu| cpu.as_u32() < nr_cpu_ids());
-        let machine = cpus
-            .filter(are_known)
-            .and_then(|cpus| Topology::flat(&cpus).ok());
+        let machine = cpus.filter(are_known).and_then(|cpus| Topology::flat(&cpus).ok());
         match machine.map(cpu::set_topology) {
             Some(Ok(())) => 0,
             Some(Err(_)) => -EBUSY,

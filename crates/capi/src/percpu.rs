@@ -111,12 +111,7 @@ extern "C" fn aw_alloc_percpu(size: usize, align: usize) -> *mut c_void {
         }
         let (align, size) = (layout.align(), layout.size());
         let first = base.wrapping_add(align);
-        let before = Before {
-            magic: MAGIC,
-            align,
-            size,
-            stride,
-        };
+        let before = Before { magic: MAGIC, align, size, stride };
         // SAFETY: `align` bytes precede the first part, which is enough space for `Before`.
         unsafe { first.cast::<Before>().sub(1).write(before) };
         first.cast()

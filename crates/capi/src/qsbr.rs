@@ -115,11 +115,7 @@ pub unsafe extern "C" fn aw_qsbr_call_rcu(head: *mut RcuHead, func: Option<RcuFn
 pub extern "C" fn aw_qsbr_register_thread() {
     within("rcu_register_thread", || {
         if state() != State::Unknown {
-            return misuse(
-                "rcu_register_thread",
-                &"the thread is registered already",
-                (),
-            );
+            return misuse("rcu_register_thread", &"the thread is registered already", ());
         }
         go_online();
         watch_exit();

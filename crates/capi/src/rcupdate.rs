@@ -122,25 +122,19 @@ unsafe extern "C" fn aw_kfree_rcu(head: *mut RcuHead, offset: usize) {
 
 #[unsafe(no_mangle)]
 extern "C" fn aw_get_state_synchronize_rcu() -> c_ulong {
-    within("get_state_synchronize_rcu", || {
-        raw::cookie_to_bits(rcu::get_state())
-    })
+    within("get_state_synchronize_rcu", || raw::cookie_to_bits(rcu::get_state()))
 }
 
 /// Starts a grace period, and returns its cookie.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_start_poll_synchronize_rcu() -> c_ulong {
-    within("start_poll_synchronize_rcu", || {
-        raw::cookie_to_bits(rcu::start_poll())
-    })
+    within("start_poll_synchronize_rcu", || raw::cookie_to_bits(rcu::start_poll()))
 }
 
 /// Returns `true` if the grace period of `cookie` is over.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_poll_state_synchronize_rcu(cookie: c_ulong) -> bool {
-    within("poll_state_synchronize_rcu", || {
-        rcu::poll_state(raw::cookie_from_bits(cookie))
-    })
+    within("poll_state_synchronize_rcu", || rcu::poll_state(raw::cookie_from_bits(cookie)))
 }
 
 #[unsafe(no_mangle)]

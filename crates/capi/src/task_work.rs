@@ -104,11 +104,7 @@ fn mine() -> Option<&'static Task> {
 #[cold]
 fn make() -> Option<&'static Task> {
     AT_EXIT.try_with(|_| ()).ok()?;
-    let empty = List {
-        first: ptr::null_mut(),
-        last: ptr::null_mut(),
-        has_ended: false,
-    };
+    let empty = List { first: ptr::null_mut(), last: ptr::null_mut(), has_ended: false };
     let task = Arc::into_raw(Arc::new(Task {
         list: Mutex::new(empty),
         nr_inside: AtomicUsize::new(0),
@@ -182,9 +178,7 @@ impl Task {
             sync::lock::assert_none_held();
             // A panic or exception of the callback ends the process.
             // SAFETY: C passed the callback to be called once. The call may free `work`.
-            raw::of_c("callback of task_work_add", func as usize, || unsafe {
-                func(work)
-            });
+            raw::of_c("callback of task_work_add", func as usize, || unsafe { func(work) });
         }
     }
 
@@ -217,9 +211,7 @@ unsafe fn known<'a>(name: &str, task: *const Task) -> Option<&'a Task> {
 /// Returns this thread's task, or null if the thread is ending.
 #[unsafe(no_mangle)]
 extern "C" fn aw_get_current() -> *const Task {
-    within("get_current", || {
-        mine().or_else(make).map_or(ptr::null(), ptr::from_ref)
-    })
+    within("get_current", || mine().or_else(make).map_or(ptr::null(), ptr::from_ref))
 }
 
 /// # Safety
@@ -321,9 +313,7 @@ unsafe extern "C" fn aw_task_work_cancel_func(
         let calls = |at: *mut CallbackHead| unsafe { (*at).func }.map_or(0, |func| func as usize);
         // SAFETY: (1).
         let task = unsafe { known("task_work_cancel_func", task) };
-        task.map_or(ptr::null_mut(), |task| {
-            task.take_out(|at| calls(at) == wanted)
-        })
+        task.map_or(ptr::null_mut(), |task| task.take_out(|at| calls(at) == wanted))
     })
 }
 

@@ -45,11 +45,7 @@ pub extern "C" fn aw_urcu_register_thread() {
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_urcu_unregister_thread() {
     if raw::is_reading() {
-        return misuse(
-            "rcu_unregister_thread",
-            &"inside a read-side critical section",
-            (),
-        );
+        return misuse("rcu_unregister_thread", &"inside a read-side critical section", ());
     }
     raw::park();
 }
@@ -175,11 +171,7 @@ pub extern "C" fn aw_get_call_rcu_data() -> *mut Helper {
         return mine;
     }
     let of_cpu = aw_get_cpu_call_rcu_data(sync::cpu::current().index() as c_int);
-    if of_cpu.is_null() {
-        aw_get_default_call_rcu_data()
-    } else {
-        of_cpu
-    }
+    if of_cpu.is_null() { aw_get_default_call_rcu_data() } else { of_cpu }
 }
 
 /// Sets this thread's helper; `NULL` removes it.
@@ -226,9 +218,7 @@ pub extern "C" fn aw_create_all_cpu_call_rcu_data(flags: c_ulong) -> c_int {
 /// Frees the helpers of all CPUs, after a grace period.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_free_all_cpu_call_rcu_data() {
-    let taken = HELPERS
-        .iter()
-        .map(|place| place.swap(ptr::null_mut(), Ordering::AcqRel));
+    let taken = HELPERS.iter().map(|place| place.swap(ptr::null_mut(), Ordering::AcqRel));
     let taken: Vec<_> = taken.filter(|helper| !helper.is_null()).collect();
     if taken.is_empty() {
         return;

@@ -75,11 +75,7 @@ impl Queue {
     }
 
     const fn of(kind: Kind) -> Self {
-        Self {
-            magic: MAGIC,
-            kind,
-            nr_held: AtomicUsize::new(0),
-        }
+        Self { magic: MAGIC, kind, nr_held: AtomicUsize::new(0) }
     }
 
     /// Waits until all items that wait for a grace period are queued.
@@ -241,11 +237,7 @@ unsafe extern "C" fn aw_alloc_workqueue(
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
         let described = || described(&name, flags, max_active);
         let first = described().map(|builder| {
-            if flags & WQ_HIGHPRI != 0 && flags & WQ_BH == 0 {
-                builder.highpri()
-            } else {
-                builder
-            }
+            if flags & WQ_HIGHPRI != 0 && flags & WQ_BH == 0 { builder.highpri() } else { builder }
         });
         let built = match first.map(Builder::build) {
             // If the process may not raise priorities, use ordinary workers, like the system's
@@ -447,15 +439,13 @@ unsafe extern "C" fn aw_queue_rcu_work(queue: *const Queue, work: *mut RcuWork) 
 ///
 /// 1. `head` belongs to a held [`RcuWork`] whose grace period is over.
 unsafe fn grace_period_is_over(head: *mut rcu::Head) {
-    let work = head
-        .wrapping_byte_sub(offset_of!(RcuWork, head))
-        .cast::<RcuWork>();
+    let work = head.wrapping_byte_sub(offset_of!(RcuWork, head)).cast::<RcuWork>();
     // SAFETY: (1), and a queue is not freed before `nr_held` is 0.
     let queue = unsafe { &*(*work).queue };
     // SAFETY: as above.
-    if let (Some(work), Some(inner)) = (NonNull::new(work), unsafe {
-        known("queue_rcu_work", queue)
-    }) {
+    if let (Some(work), Some(inner)) =
+        (NonNull::new(work), unsafe { known("queue_rcu_work", queue) })
+    {
         // SAFETY: (1).
         unsafe { RawWork::queue_held(work.cast(), inner) };
     }

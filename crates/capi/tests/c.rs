@@ -20,9 +20,8 @@ const CPP: &[&str] = &["c++", "clang++"];
 fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join(folder)).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
-    let mut paths: Vec<_> = paths
-        .filter(|path| path.extension().is_some_and(|it| it == extension))
-        .collect();
+    let mut paths: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|it| it == extension)).collect();
     paths.sort();
     paths
 }
@@ -34,11 +33,7 @@ fn compiled(name: &str, sources: &[PathBuf], flags: &[&str]) -> Option<PathBuf> 
 
 /// Compiles `sources` against the static library, in the language of the compiler.
 fn compiled_by(compiler: &str, name: &str, sources: &[PathBuf], flags: &[&str]) -> PathBuf {
-    let standard = if CPP.contains(&compiler) {
-        "-std=c++17"
-    } else {
-        "-std=gnu11"
-    };
+    let standard = if CPP.contains(&compiler) { "-std=c++17" } else { "-std=gnu11" };
     let program = place(&format!("{name}-{compiler}"));
     let mut command = Command::new(compiler);
     command
@@ -59,8 +54,7 @@ fn compiled_by(compiler: &str, name: &str, sources: &[PathBuf], flags: &[&str]) 
 fn sanitized(compilers: &[&str], name: &str, sources: &[PathBuf]) -> Vec<PathBuf> {
     let name = format!("{name}-asan");
     let has = compilers.iter().filter(|it| has_sanitizers(it));
-    has.map(|it| compiled_by(it, &name, sources, SANITIZE))
-        .collect()
+    has.map(|it| compiled_by(it, &name, sources, SANITIZE)).collect()
 }
 
 fn suite() -> Vec<PathBuf> {
@@ -118,10 +112,7 @@ fn each_header_compiles_alone_in_c11_and_in_cpp17() {
             );
             fs::write(&source, text).unwrap();
             let mut command = Command::new(compiler);
-            command
-                .args([standard, "-fsyntax-only", &include()])
-                .args(STRICT)
-                .arg(&source);
+            command.args([standard, "-fsyntax-only", &include()]).args(STRICT).arg(&source);
             succeeds(&mut command);
         }
     }
@@ -130,23 +121,15 @@ fn each_header_compiles_alone_in_c11_and_in_cpp17() {
 #[test]
 fn second_has_a_thousand_jiffies_on_any_system() {
     let Some(compiler) = tool("cc") else { return };
-    let (ours, systems) = (
-        "#include <afterwork/workqueue.h>\n",
-        "#include <sys/param.h>\n",
-    );
-    for (name, text) in [
-        ("hz-ours-first", [ours, systems]),
-        ("hz-systems-first", [systems, ours]),
-    ] {
+    let (ours, systems) = ("#include <afterwork/workqueue.h>\n", "#include <sys/param.h>\n");
+    for (name, text) in [("hz-ours-first", [ours, systems]), ("hz-systems-first", [systems, ours])]
+    {
         let source = place(&format!("{name}.c"));
         let assert =
             "_Static_assert(HZ == 1000, \"milliseconds\");\nint main(void) { return 0; }\n";
         fs::write(&source, text.concat() + assert).unwrap();
         let mut command = Command::new(compiler);
-        command
-            .args(["-std=c11", "-fsyntax-only", &include()])
-            .args(STRICT)
-            .arg(&source);
+        command.args(["-std=c11", "-fsyntax-only", &include()]).args(STRICT).arg(&source);
         succeeds(&mut command);
     }
 }
@@ -158,11 +141,7 @@ fn a_program_may_define_names_of_the_kernel() {
         let program = compiled_by(compiler, "own-names", &sources, &[]);
         succeeds(&mut Command::new(program));
         // A program that is linked at a fixed address has copies of a shared library's objects.
-        for flags in [
-            ["-fPIE", "-pie"],
-            ["-fno-pie", "-no-pie"],
-            ["-fPIC", "-pie"],
-        ] {
+        for flags in [["-fPIE", "-pie"], ["-fno-pie", "-no-pie"], ["-fPIC", "-pie"]] {
             let program = shared(compiler, "own-names", &sources, &flags);
             succeeds(&mut Command::new(program));
         }
@@ -313,19 +292,10 @@ fn queue_without_max_active_uses_that_of_the_environment() {
     };
     succeeds(Command::new(&program).env("AFTERWORK", "workqueue.max_active=1"));
     let wrong = "workqueue.max_active=1,workqueue.max_activ=1";
-    for (text, is_good) in [
-        (wrong.to_string(), true),
-        (format!("strict,{wrong}"), false),
-    ] {
-        let output = Command::new(&program)
-            .env("AFTERWORK", text)
-            .output()
-            .unwrap();
+    for (text, is_good) in [(wrong.to_string(), true), (format!("strict,{wrong}"), false)] {
+        let output = Command::new(&program).env("AFTERWORK", text).output().unwrap();
         let said = shown(&output);
-        assert!(
-            said.contains("did you mean workqueue.max_active?"),
-            "{said}"
-        );
+        assert!(said.contains("did you mean workqueue.max_active?"), "{said}");
         assert_eq!(output.status.success(), is_good, "{said}");
     }
 }
@@ -346,11 +316,7 @@ fn forbidden_nice_value_is_reported_and_workers_are_ordinary() {
 #[test]
 fn very_many_queues_take_bounded_memory() {
     // A debug build takes a hundred times as long for each queue.
-    let number = if cfg!(debug_assertions) {
-        2_000
-    } else {
-        100_000
-    };
+    let number = if cfg!(debug_assertions) { 2_000 } else { 100_000 };
     let number = env::var("CAPI_QUEUES").unwrap_or_else(|_| number.to_string());
     if let Some(program) = compiled("queues", &[apart("queues.c")], &[]) {
         eprint!("{}", succeeds(Command::new(program).arg(number)));
@@ -379,11 +345,7 @@ fn two_copies_of_the_library_that_are_in_use_are_reported_once() {
         return;
     };
     for (order, nr_lines) in [("", 0), ("ss", 0), ("dd", 0), ("sds", 1), ("dsd", 1)] {
-        let output = Command::new(&program)
-            .arg(library("so"))
-            .arg(order)
-            .output()
-            .unwrap();
+        let output = Command::new(&program).arg(library("so")).arg(order).output().unwrap();
         let said = shown(&output);
         assert!(output.status.success(), "{order}: {said}");
         let lines = said.lines().filter(|line| line.contains("two copies"));
@@ -425,9 +387,7 @@ fn shared_library_exports_exactly_the_symbols_of_the_headers() {
         }
     }
     let mut command = Command::new("nm");
-    command
-        .args(["-D", "--defined-only", "--format=posix"])
-        .arg(library("so"));
+    command.args(["-D", "--defined-only", "--format=posix"]).arg(library("so"));
     let listed = succeeds(&mut command);
     let exported: BTreeSet<String> = listed
         .lines()

@@ -33,9 +33,7 @@ fn is_there(program: &str) -> bool {
 fn has_liburcu() -> bool {
     let has = Path::new("/usr/include/urcu").exists()
         || fs::read_dir("/usr/include").is_ok_and(|entries| {
-            entries
-                .flatten()
-                .any(|entry| entry.path().join("urcu/rculfhash.h").exists())
+            entries.flatten().any(|entry| entry.path().join("urcu/rculfhash.h").exists())
         });
     if !has {
         eprintln!("skipped: liburcu-dev is not installed");
@@ -85,10 +83,7 @@ fn the_suite_is_a_program_in_cpp_as_well() {
         for (flavor, choice) in FLAVORS {
             let flags = [&["-xc++", "-std=c++17", "-fsyntax-only", choice], STRICT].concat();
             let mut command = Command::new(compiler);
-            command
-                .args(&flags)
-                .args([&include(), "-DAW_DEBUG=0"])
-                .arg(suite());
+            command.args(&flags).args([&include(), "-DAW_DEBUG=0"]).arg(suite());
             succeeds(&mut command);
             eprintln!("{compiler}, {flavor}: compiles");
         }
@@ -179,10 +174,7 @@ fn liburcu_examples_run_unchanged() {
     let headers = format!("-I{}", root().join("include/afterwork/liburcu").display());
     let mut nr_run = 0;
     for folder in folders {
-        for entry in fs::read_dir(Path::new(EXAMPLES).join(folder))
-            .into_iter()
-            .flatten()
-        {
+        for entry in fs::read_dir(Path::new(EXAMPLES).join(folder)).into_iter().flatten() {
             let source = entry.unwrap().path();
             let name = source.file_stem().unwrap().to_string_lossy().into_owned();
             // The signal flavor no longer exists in later versions.

@@ -38,19 +38,13 @@ impl<T> CordycepsNode<T> {
     #[allow(clippy::new_ret_no_self)]
     #[must_use]
     pub fn new(value: T) -> Pin<Box<Self>> {
-        Box::pin(Self {
-            links: Links::new(),
-            value,
-        })
+        Box::pin(Self { links: Links::new(), value })
     }
 
     /// Creates the stub of a queue, which the queue never hands out.
     #[must_use]
     pub fn stub(value: T) -> Pin<Box<Self>> {
-        Box::pin(Self {
-            links: Links::new_stub(),
-            value,
-        })
+        Box::pin(Self { links: Links::new_stub(), value })
     }
 }
 

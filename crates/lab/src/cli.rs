@@ -119,10 +119,7 @@ mod tests {
     #[test]
     fn valid_commands_are_listed_under_any_program_name() {
         for (args, valid) in [
-            (
-                ["renamed", "nosuch"].as_slice(),
-                "; commands: try, bench, report",
-            ),
+            (["renamed", "nosuch"].as_slice(), "; commands: try, bench, report"),
             (&["renamed", "bench", "nosuch"], "; benches: workqueue"),
         ] {
             assert!(
@@ -140,9 +137,7 @@ mod tests {
             &["afterwork-lab", "bench", "--repeat", "0"],
             &["afterwork-lab", "bench", "workqueue", "--scope", "nosuch"],
         ] {
-            let Answer::Wrong(line) = answer(args) else {
-                panic!("{args:?} is wrong")
-            };
+            let Answer::Wrong(line) = answer(args) else { panic!("{args:?} is wrong") };
             let is_plain = !line.contains("Usage") && !line.contains("more information");
             assert!(line.starts_with("error: ") && is_plain, "{line}");
             assert_eq!(line.lines().count(), 1, "{line}");
@@ -152,19 +147,11 @@ mod tests {
     #[test]
     fn negative_number_is_rejected_by_the_name_of_its_option() {
         for (line, reason) in [
-            (
-                "bench --repeat -1",
-                "'-1' for '--repeat <N>': not a whole number from 1 to 10000",
-            ),
-            (
-                "bench rcu --seconds -5",
-                "'-5' for '--seconds <S>': not a whole number",
-            ),
+            ("bench --repeat -1", "'-1' for '--repeat <N>': not a whole number from 1 to 10000"),
+            ("bench rcu --seconds -5", "'-5' for '--seconds <S>': not a whole number"),
         ] {
             let line = std::iter::once("afterwork-lab").chain(line.split(' '));
-            let Err(Answer::Wrong(said)) = Cli::read(line) else {
-                panic!("{reason} is wrong")
-            };
+            let Err(Answer::Wrong(said)) = Cli::read(line) else { panic!("{reason} is wrong") };
             assert!(said.contains(reason), "{said}");
         }
     }
@@ -174,54 +161,26 @@ mod tests {
         for (line, reason) in [
             ("--nosuch", "'--nosuch' found; see `afterwork-lab --help`"),
             ("bench -q", "'-q' found; see `afterwork-lab bench --help`"),
-            (
-                "bench rcu --nosuch",
-                "found; see `afterwork-lab bench rcu --help`",
-            ),
-            (
-                "report",
-                "provided: <RUN>; see `afterwork-lab report --help`",
-            ),
+            ("bench rcu --nosuch", "found; see `afterwork-lab bench rcu --help`"),
+            ("report", "provided: <RUN>; see `afterwork-lab report --help`"),
         ] {
             let line = std::iter::once("afterwork-lab").chain(line.split(' '));
-            let Err(Answer::Wrong(said)) = Cli::read(line) else {
-                panic!("{reason} is wrong")
-            };
+            let Err(Answer::Wrong(said)) = Cli::read(line) else { panic!("{reason} is wrong") };
             assert!(said.contains(reason) && said.lines().count() == 1, "{said}");
         }
     }
 
     #[test]
     fn help_is_not_an_error() {
-        assert!(matches!(
-            answer(&["afterwork-lab", "bench", "--help"]),
-            Answer::Help(_)
-        ));
-        assert!(matches!(
-            answer(&["afterwork-lab", "--version"]),
-            Answer::Help(_)
-        ));
+        assert!(matches!(answer(&["afterwork-lab", "bench", "--help"]), Answer::Help(_)));
+        assert!(matches!(answer(&["afterwork-lab", "--version"]), Answer::Help(_)));
     }
 
     #[test]
     fn common_options_may_precede_or_follow_the_bench() {
         for args in [
-            [
-                "afterwork-lab",
-                "bench",
-                "--json",
-                "--repeat",
-                "3",
-                "workqueue",
-            ],
-            [
-                "afterwork-lab",
-                "bench",
-                "workqueue",
-                "--json",
-                "--repeat",
-                "3",
-            ],
+            ["afterwork-lab", "bench", "--json", "--repeat", "3", "workqueue"],
+            ["afterwork-lab", "bench", "workqueue", "--json", "--repeat", "3"],
         ] {
             let Some(Command::Bench(bench)) = Cli::try_parse_from(args).unwrap().command else {
                 panic!("{args:?} is a bench");

@@ -110,10 +110,7 @@ fn every_queue_has_a_record_for_every_number_of_producers() {
     let owned = [&[("mailbox", false)], &peers[..]].concat();
     for (case, all) in [
         ("push-pop", &[("mpscq", false), ("cordyceps", true)][..]),
-        (
-            "push-pop-contiguous",
-            &[("lifo", false), ("segqueue", true)],
-        ),
+        ("push-pop-contiguous", &[("lifo", false), ("segqueue", true)]),
         ("owned", &owned),
     ] {
         let metrics = ["ns_paused_1", "ns_paused_8", "ns_tight_2", "ns_tight_4"];
@@ -132,10 +129,7 @@ fn text_is_headed_by_the_machine_and_fits_its_width() {
 fn text_fits(bench: &str) {
     let out = good(&format!("{bench} --seed 7"));
     assert!(out.starts_with("machine "), "{out}");
-    assert!(
-        out.contains("--seed 7") && out.contains("best peer"),
-        "{out}"
-    );
+    assert!(out.contains("--seed 7") && out.contains("best peer"), "{out}");
     assert!(!out.contains('\x1b'), "color into a pipe: {out}");
     let tables = out.lines().skip_while(|line| !line.starts_with("variant"));
     // Sentences wrap at the width of the terminal.
@@ -196,10 +190,7 @@ fn sigint_prints_the_measurements_and_exits_130() {
         let mut line = String::new();
         while !line.contains("repetition 1 of 10000 done") {
             line.clear();
-            assert!(
-                talk.read_line(&mut line).expect("talk is text") > 0,
-                "ended by itself"
-            );
+            assert!(talk.read_line(&mut line).expect("talk is text") > 0, "ended by itself");
         }
         interrupt(&child);
         // Both pipes are read to the end. Otherwise the child could block in a write.
@@ -217,16 +208,10 @@ fn sigint_prints_the_measurements_and_exits_130() {
             assert!(measured.count() >= 4, "{out}");
         } else {
             assert!(out.contains("interrupted: medians of"), "{out}");
-            assert!(
-                out.contains("interrupted: the rest was not measured"),
-                "{out}"
-            );
+            assert!(out.contains("interrupted: the rest was not measured"), "{out}");
             let page = fs::read_to_string(&page).expect("a page of what there is");
             assert!(page.contains("Interrupted: the last case"), "{page}");
-            assert!(
-                out.lines().any(|line| line.starts_with("crossbeam ")),
-                "{out}"
-            );
+            assert!(out.lines().any(|line| line.starts_with("crossbeam ")), "{out}");
         }
     }
 }
@@ -250,10 +235,7 @@ fn sigint_reaches_into_a_run() {
 fn a_child_that_measures_for_another_ends_with_it() {
     // The run would take half an hour.
     let long = "bench workqueue --cases one-at-a-time --items 50000000 --repeat 1 --json";
-    let script = format!(
-        "{} {long} --inside=$$ & read -r _",
-        env!("CARGO_BIN_EXE_afterwork-lab")
-    );
+    let script = format!("{} {long} --inside=$$ & read -r _", env!("CARGO_BIN_EXE_afterwork-lab"));
     let mut parent = Command::new("sh")
         .args(["-c", &script])
         .stdin(Stdio::piped())
@@ -295,26 +277,16 @@ fn saved_program_is_compared_in_alternating_runs() {
     let root = tempfile::tempdir().unwrap();
     let kept = finish_at(root.path(), &format!("{ONE} --peers none --save before"));
     assert_eq!(kept.status.code(), Some(0), "{}", text(kept.stderr));
-    let output = finish_at(
-        root.path(),
-        &format!("{ONE} --against before --json --check --seed 7"),
-    );
+    let output = finish_at(root.path(), &format!("{ONE} --against before --json --check --seed 7"));
     // A tiny run may be slower in alternating runs, so both exit codes are correct.
-    assert!(
-        matches!(output.status.code(), Some(0 | 1)),
-        "{}",
-        text(output.stderr)
-    );
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(output.stderr));
     let out = text(output.stdout);
     let records = records(&out);
     let rate = |variant: &str| {
         let mut rates = records.iter().filter(|r| r.metric == "items_per_s");
         rates.any(|r| r.variant == variant && r.median > 0.0 && r.n == 1)
     };
-    assert!(
-        rate("cpu") && rate("cpu @before") && rate("cpu+spawn @before"),
-        "{out}"
-    );
+    assert!(rate("cpu") && rate("cpu @before") && rate("cpu+spawn @before"), "{out}");
     assert!(out.contains(r#""against":"cpu @before""#), "{out}");
     assert!(records.iter().all(|r| !r.peer));
 }
@@ -330,17 +302,12 @@ fn failure_of_the_other_program_fails_a_check() {
         (format!("{lists}; echo rubbish"), "is not that of a bench"),
     ] {
         script(&other, &body);
-        let line = format!(
-            "{TINY} --cases batch-1000 --scope cpu --against-binary {}",
-            other.display()
-        );
+        let line =
+            format!("{TINY} --cases batch-1000 --scope cpu --against-binary {}", other.display());
         let output = finish(&format!("{line} --check"));
         let err = text(output.stderr);
         assert_eq!(output.status.code(), Some(1), "{err}");
-        assert!(
-            err.contains(reason) && err.contains("could not measure"),
-            "{err}"
-        );
+        assert!(err.contains(reason) && err.contains("could not measure"), "{err}");
         assert_eq!(finish(&line).status.code(), Some(0));
     }
 }
@@ -385,10 +352,7 @@ fn missing_comparison_program_is_reported() {
             "bench workqueue --against-binary /usr/bin/yes",
             "`/usr/bin/yes bench workqueue --list --json` lists no cases",
         ),
-        (
-            &stranger,
-            "it has none of the cases push-pop, push-pop-contiguous, owned",
-        ),
+        (&stranger, "it has none of the cases push-pop, push-pop-contiguous, owned"),
         ("bench --save a --against b", "cannot be used with"),
     ] {
         let output = finish_at(root.path(), line);
@@ -397,10 +361,7 @@ fn missing_comparison_program_is_reported() {
         // On some machines a case is skipped, which is reported before.
         let mut lines = err.lines().filter(|it| !it.contains("skipped"));
         let output = lines.next().unwrap_or_default();
-        assert!(
-            output.contains(reason) && lines.next().is_none(),
-            "{line}: {err}"
-        );
+        assert!(output.contains(reason) && lines.next().is_none(), "{line}: {err}");
     }
 }
 
@@ -418,15 +379,10 @@ fn list_shows_every_case_and_measures_nothing() {
     for case in ["scale producers", "scale pending", "scale timers"] {
         assert!(out.lines().any(|line| line == case), "{out}");
     }
-    assert!(
-        out.contains("ours; tokio; rayon; crossbeam; (log n)"),
-        "{out}"
-    );
+    assert!(out.contains("ours; tokio; rayon; crossbeam; (log n)"), "{out}");
     let listed = good("bench scale --list --json");
-    let listed: Vec<Listed> = listed
-        .lines()
-        .map(|line| serde_json::from_str(line).expect(line))
-        .collect();
+    let listed: Vec<Listed> =
+        listed.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
     let cases = listed.iter().map(|it| format!("{} {}", it.bench, it.case));
     let output = out.lines().filter(|line| !line.starts_with(' '));
     assert!(cases.eq(output), "{listed:?}");

@@ -18,12 +18,7 @@ fn without_arguments_the_introduction_is_printed() {
     let output = lab(&[]);
     let out = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0));
-    for word in [
-        "Try:",
-        "afterwork-lab bench --quick",
-        "standard output",
-        "Exit status",
-    ] {
+    for word in ["Try:", "afterwork-lab bench --quick", "standard output", "Exit status"] {
         assert!(out.contains(word), "{word} is missing in:\n{out}");
     }
     assert!(out.lines().all(|line| line.chars().count() <= 100), "{out}");
@@ -32,18 +27,10 @@ fn without_arguments_the_introduction_is_printed() {
 
 #[test]
 fn help_and_version_are_data() {
-    for args in [
-        ["--help"].as_slice(),
-        &["--version"],
-        &["bench", "--help"],
-        &["help", "bench"],
-    ] {
+    for args in [["--help"].as_slice(), &["--version"], &["bench", "--help"], &["help", "bench"]] {
         let output = lab(args);
         assert_eq!(output.status.code(), Some(0), "{args:?}");
-        assert!(
-            !output.stdout.is_empty() && output.stderr.is_empty(),
-            "{args:?}"
-        );
+        assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{args:?}");
     }
 }
 

@@ -55,10 +55,7 @@ fn page_of_a_run_equals_the_page_of_its_records() {
     assert!(verdict < chart && one.find("All claims</h2>").unwrap() > chart);
     for link in one.split("href=\"#").skip(1) {
         let name = link.split('"').next().unwrap();
-        assert!(
-            one.contains(&format!("id=\"{name}\"")),
-            "{name} leads nowhere"
-        );
+        assert!(one.contains(&format!("id=\"{name}\"")), "{name} leads nowhere");
     }
     assert!(!one.contains("<script"));
 }
@@ -100,10 +97,7 @@ fn file_without_a_run_is_rejected_in_one_line() {
         ("nosuch", "nosuch"),
         ("text", "afterwork-lab bench --json"),
         ("/bin/true", "/bin/true: no run of a bench"),
-        (
-            "later",
-            "version 999, this command reads version 4: make the page with",
-        ),
+        ("later", "version 999, this command reads version 4: make the page with"),
     ] {
         let output = afterwork(root.path(), &format!("report {file}"));
         assert_eq!(output.status.code(), Some(2));
@@ -200,13 +194,10 @@ fn is_shown_whole(root: &Path, [bars, curves]: [usize; 2]) {
                 let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
                 digits.parse().unwrap_or_else(|_| panic!("{word}: {said}"))
             };
-            assert!(
-                number("bars") >= bars && number("curves") >= curves,
-                "{said}"
-            );
-            for nothing in [
-                "pale", "squeezed", "empty", "flat", "overflow", "small", "bare", "lost", "below",
-            ] {
+            assert!(number("bars") >= bars && number("curves") >= curves, "{said}");
+            for nothing in
+                ["pale", "squeezed", "empty", "flat", "overflow", "small", "bare", "lost", "below"]
+            {
                 assert_eq!(number(nothing), 0, "{nothing}: {said}");
             }
         }
@@ -223,10 +214,7 @@ fn browsed(root: &Path, how: &[&str]) -> Option<String> {
     let shown = Command::new("chromium")
         .args(HEADLESS.split(' '))
         .args(how)
-        .arg(format!(
-            "--user-data-dir={}",
-            root.join("profile").display()
-        ))
+        .arg(format!("--user-data-dir={}", root.join("profile").display()))
         .arg(format!("file://{}/probe.html", root.display()))
         .output();
     match shown {

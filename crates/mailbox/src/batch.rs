@@ -147,14 +147,8 @@ impl<'p, T> Batch<'p, T> {
     #[cold]
     fn fetch_block(&self) -> Blank<T> {
         let shared = &*self.poster.shared;
-        let blank = self
-            .poster
-            .cache
-            .with((), |store, ()| store.blank(&shared.free));
-        blank
-            .ok()
-            .flatten()
-            .unwrap_or_else(|| Blank::new(shared.inbox.nr_slots()))
+        let blank = self.poster.cache.with((), |store, ()| store.blank(&shared.free));
+        blank.ok().flatten().unwrap_or_else(|| Blank::new(shared.inbox.nr_slots()))
     }
 
     /// Takes all items out of the blocks.
@@ -211,8 +205,6 @@ unsafe impl<T: Send> Send for Batch<'_, T> {}
 
 impl<T> fmt::Debug for Batch<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batch")
-            .field("len", &self.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Batch").field("len", &self.len()).finish_non_exhaustive()
     }
 }

@@ -160,11 +160,7 @@ pub(super) const fn nr_slots<T>() -> usize {
     if cfg!(any(loom, shuttle)) {
         return MODEL_SLOTS;
     }
-    let size = if size_of::<T>() == 0 {
-        1
-    } else {
-        size_of::<T>()
-    };
+    let size = if size_of::<T>() == 0 { 1 } else { size_of::<T>() };
     let fit = (BLOCK_BYTES - std::mem::offset_of!(Block<u64>, slots)) / size;
     match fit {
         0 => 1,
@@ -186,12 +182,7 @@ impl<T> Blank<T> {
         let Some(block) = NonNull::new(block) else {
             alloc::handle_alloc_error(layout);
         };
-        let head = Block {
-            link: Link::new(),
-            state: AtomicU64::new(0),
-            nr_slots,
-            slots: [],
-        };
+        let head = Block { link: Link::new(), state: AtomicU64::new(0), nr_slots, slots: [] };
         // SAFETY: the memory was just allocated, and is large and aligned enough for the head.
         unsafe { block.write(head) };
         for at in 0..nr_slots {
@@ -358,9 +349,7 @@ pub(super) unsafe fn seal<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
     // SAFETY: (1): the block exists until neither side uses it.
     let before = unsafe { state(block) }.fetch_or(State::SEALED, Ordering::AcqRel);
     // SAFETY: the owner no longer uses it.
-    State(before)
-        .is_closed()
-        .then(|| unsafe { Blank::from_raw(block) })
+    State(before).is_closed().then(|| unsafe { Blank::from_raw(block) })
 }
 
 /// Loads the state of the block.
@@ -397,9 +386,7 @@ pub(super) unsafe fn close<T>(block: NonNull<Block<T>>, seen: State) -> bool {
     let seen = seen.0;
     // SAFETY: (1).
     let state = unsafe { state(block) };
-    state
-        .compare_exchange(seen, seen | State::CLOSED, order, Ordering::Relaxed)
-        .is_ok()
+    state.compare_exchange(seen, seen | State::CLOSED, order, Ordering::Relaxed).is_ok()
 }
 
 /// Takes the item out of a slot.
@@ -450,15 +437,11 @@ unsafe fn state<'a, T>(block: NonNull<Block<T>>) -> &'a AtomicU64 {
 
 fn layout<T>(nr_slots: usize) -> Layout {
     let slots = Layout::array::<Cell<T>>(nr_slots).expect("a few slots fit into memory");
-    let (layout, at) = Layout::new::<Block<T>>()
-        .extend(slots)
-        .expect("a few slots fit into memory");
+    let (layout, at) =
+        Layout::new::<Block<T>>().extend(slots).expect("a few slots fit into memory");
     debug_assert_eq!(at, std::mem::offset_of!(Block<T>, slots));
     let align = if nr_slots > 1 { BLOCK_ALIGN } else { 1 };
-    layout
-        .align_to(align)
-        .expect("a power of two")
-        .pad_to_align()
+    layout.align_to(align).expect("a power of two").pad_to_align()
 }
 
 // SAFETY: 1: the handle owns an allocation that does not move. 2: there is one handle. 3: the link

@@ -30,10 +30,7 @@ const NR_ITEMS: usize = if cfg!(miri) { 20 } else { 100 };
 fn items(nr_items: usize) -> (impl Iterator<Item = Item>, Arc<AtomicUsize>) {
     let dropped = Arc::new(AtomicUsize::new(0));
     let theirs = dropped.clone();
-    let item = move |number| Item {
-        dropped: theirs.clone(),
-        panics: number % 2 == 0,
-    };
+    let item = move |number| Item { dropped: theirs.clone(), panics: number % 2 == 0 };
     ((0..nr_items).map(item), dropped)
 }
 

@@ -128,10 +128,7 @@ impl<T> Inbox<T> {
             looks: AtomicU8::new(looks),
             nr_slots,
             fifo: CachePadded::new(RawQueue::new()),
-            aside: CachePadded::new(Aside {
-                lifo: Stack::new(),
-                urgent: RawQueue::new(),
-            }),
+            aside: CachePadded::new(Aside { lifo: Stack::new(), urgent: RawQueue::new() }),
         };
         let reader = Reader {
             fifo: Place::new(),
@@ -248,10 +245,7 @@ impl<T> Inbox<T> {
         if let (Err(urgent), Err(ordinary)) = (urgent, ordinary) {
             return Err(urgent.or(ordinary));
         }
-        match (
-            reader.turns.take(urgent.is_ok(), ordinary.is_ok()),
-            self.backlog,
-        ) {
+        match (reader.turns.take(urgent.is_ok(), ordinary.is_ok()), self.backlog) {
             (Lane::Urgent, _) => Ok(reader.urgent.take()),
             (Lane::Ordinary, Backlog::Fifo) => Ok(reader.fifo.take()),
             (Lane::Ordinary, Backlog::Lifo) => Ok(Self::take_from_list(reader, emptied)),
@@ -372,10 +366,7 @@ impl<T> Inbox<T> {
                 return Walk::Enough;
             }
             if !self.reverse(reader) {
-                return Walk::Ended {
-                    nr_items,
-                    mid_push: false,
-                };
+                return Walk::Ended { nr_items, mid_push: false };
             }
             let blank = reader.reversed.pop_front().expect("one was found");
             reader.nr_eager += usize::from(is_eager(&blank));
@@ -417,13 +408,7 @@ impl Nothing {
 
 impl<T> Place<T> {
     const fn new() -> Self {
-        Self {
-            cursor: RawCursor::new(),
-            block: None,
-            popped: false,
-            at: 0,
-            seen: State::NONE,
-        }
+        Self { cursor: RawCursor::new(), block: None, popped: false, at: 0, seen: State::NONE }
     }
 
     /// Finds the oldest item. [`take`](Self::take) is called next.
@@ -564,10 +549,7 @@ fn is_eager<T>(blank: &Blank<T>) -> bool {
 
 impl<T> Drop for Reader<T> {
     fn drop(&mut self) {
-        debug_assert!(
-            self.reversed.is_empty() && self.counted.is_empty(),
-            "the items would leak"
-        );
+        debug_assert!(self.reversed.is_empty() && self.counted.is_empty(), "the items would leak");
     }
 }
 

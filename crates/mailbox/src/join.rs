@@ -60,11 +60,7 @@ fn outcome<R>(answer: Result<Outcome<R>, ReplyError>) -> Outcome<R> {
 
 impl<R> JoinHandle<R> {
     pub(super) fn new(reply: Reply<Outcome<R>>, target: Option<Arc<dyn Wakes>>) -> Self {
-        Self {
-            reply,
-            target,
-            cancels: false,
-        }
+        Self { reply, target, cancels: false }
     }
 
     /// Creates the handle of work that was rejected.

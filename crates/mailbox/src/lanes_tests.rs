@@ -35,10 +35,7 @@ fn urgent_items_precede_waiting_ones_and_keep_their_order() {
         assert!(mailbox.drain(5).eq(100..105));
         assert!(mailbox.drain(2).eq(3..5));
         urgent.post(105).unwrap();
-        assert!(
-            mailbox.drain(2).eq([105, 5]),
-            "also in the middle of a block"
-        );
+        assert!(mailbox.drain(2).eq([105, 5]), "also in the middle of a block");
         assert!(mailbox.drain(usize::MAX).eq(6..20));
         assert!(mailbox.is_empty());
         assert_eq!(mailbox.try_recv(), Err(TryRecvError::Empty));

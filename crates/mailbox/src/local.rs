@@ -219,10 +219,7 @@ pub(super) fn task<F>(future: F, to: ReplyTo<Outcome<F::Output>>) -> Box<dyn Tas
 where
     F: Future + 'static,
 {
-    Box::new(Local {
-        future: Some(Box::pin(future)),
-        to: Some(to),
-    })
+    Box::new(Local { future: Some(Box::pin(future)), to: Some(to) })
 }
 
 impl<F: Future> Task for Local<F> {
@@ -413,10 +410,7 @@ impl<T: From<Woken> + Send + 'static> Inner<T> {
         }
         let entry = Entry {
             target: target.clone(),
-            body: Some(Body {
-                task,
-                waker: (self.post.waker)(target.clone()),
-            }),
+            body: Some(Body { task, waker: (self.post.waker)(target.clone()) }),
             is_woken: false,
         };
         let mut tasks = self.tasks.borrow_mut();
@@ -530,8 +524,6 @@ impl<T> Drop for LocalSet<T> {
 
 impl<T> fmt::Debug for LocalSet<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LocalSet")
-            .field("len", &self.len())
-            .finish_non_exhaustive()
+        f.debug_struct("LocalSet").field("len", &self.len()).finish_non_exhaustive()
     }
 }

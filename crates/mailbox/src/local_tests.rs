@@ -175,10 +175,7 @@ fn wake_up_uses_no_capacity() {
     poster.post(Mail::Number(1)).unwrap();
     probe.waker().wake();
     assert_eq!((mailbox.len(), poster.nr_inside()), (2, Some(1)));
-    assert!(matches!(
-        poster.post(Mail::Number(2)),
-        Err(PostError::Full(_))
-    ));
+    assert!(matches!(poster.post(Mail::Number(2)), Err(PostError::Full(_))));
     assert!(matches!(mailbox.try_recv(), Ok(Mail::Number(1))));
     assert_eq!((mailbox.len(), poster.nr_inside()), (1, Some(0)));
     poster.post(Mail::Number(2)).unwrap();
@@ -239,10 +236,7 @@ fn futures_of_a_dropped_mailbox_end_with_their_set() {
     probe.waker().wake();
     assert_eq!((probe.nr_polls.get(), set.len()), (1, 2));
     assert!(!handle.is_finished() && !unpolled.is_finished());
-    assert!(matches!(
-        set.spawn_local(async {}).join(),
-        Err(JoinError::Closed)
-    ));
+    assert!(matches!(set.spawn_local(async {}).join(), Err(JoinError::Closed)));
     drop(set);
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
     assert!(matches!(unpolled.join(), Err(JoinError::Cancelled)));
@@ -287,10 +281,7 @@ thread_local!(static DEPTHS: Cell<(u32, u32)> = const { Cell::new((0, 0)) });
 
 impl From<Woken> for Waking {
     fn from(woken: Woken) -> Self {
-        Self {
-            waker: None,
-            _woken: Some(woken),
-        }
+        Self { waker: None, _woken: Some(woken) }
     }
 }
 
@@ -319,10 +310,7 @@ fn the_drop_of_a_mailbox_does_not_nest_the_drops_of_its_items() {
         assert!(set.poll(mail._woken.take().unwrap()));
     }
     for probe in &probes {
-        let mail = Waking {
-            waker: Some(probe.waker()),
-            _woken: None,
-        };
+        let mail = Waking { waker: Some(probe.waker()), _woken: None };
         assert!(poster.post(mail).is_ok());
     }
     DEPTHS.set((0, 0));

@@ -141,13 +141,7 @@ impl<T> Mailbox<T> {
         let (shared, reader) =
             Shared::new(builder.backlog, builder.capacity, parker.unparker(), tally);
         let spent = Spent::new(builder.keep, shared.inbox.nr_slots());
-        Self {
-            shared: Arc::new(shared),
-            reader: Some(reader),
-            spent,
-            last_empty_ns: 0,
-            parker,
-        }
+        Self { shared: Arc::new(shared), reader: Some(reader), spent, last_empty_ns: 0, parker }
     }
 
     /// Creates a poster. Clone it for more.
@@ -196,10 +190,7 @@ impl<T> Mailbox<T> {
     #[inline]
     #[doc(alias = "task_work_run")]
     pub fn drain(&mut self, max: usize) -> Drain<'_, T> {
-        Drain {
-            mailbox: self,
-            left: max,
-        }
+        Drain { mailbox: self, left: max }
     }
 
     /// Returns an iterator that receives items as long as `budget` returns `true`. The rest stays
@@ -232,10 +223,7 @@ impl<T> Mailbox<T> {
     /// assert_eq!(mailbox.len(), 10 - nr_received);
     /// ```
     pub fn drain_while<B: FnMut() -> bool>(&mut self, budget: B) -> DrainWhile<'_, T, B> {
-        DrainWhile {
-            drain: self.drain(usize::MAX),
-            budget,
-        }
+        DrainWhile { drain: self.drain(usize::MAX), budget }
     }
 
     /// Returns the number of items in the mailbox. Posters may have added others before it returns.

@@ -93,11 +93,7 @@ impl OwnerWaker {
             return ours.wake();
         };
         let is_known = task.as_ref().is_some_and(|known| known.will_wake(&ours));
-        let old = if is_known {
-            Some(ours)
-        } else {
-            task.replace(ours)
-        };
+        let old = if is_known { Some(ours) } else { task.replace(ours) };
         drop(task);
         drop_contained(old);
     }

@@ -59,23 +59,13 @@ impl<T> Poster<T> {
         // Relaxed: the caller has another poster or is the owner, so the count never rises from a
         // zero on which the owner acts.
         shared.nr_posters.fetch_add(1, Ordering::Relaxed);
-        Self {
-            shared,
-            cache: Cache::new(),
-            lane,
-            kind: Kind::Item,
-        }
+        Self { shared, cache: Cache::new(), lane, kind: Kind::Item }
     }
 
     /// Creates a poster of wake-ups, which is not counted. An item that it posts after the drop of
     /// the last counted poster may or may not be received.
     pub(super) fn of_wake_ups(shared: Arc<Shared<T>>) -> Self {
-        Self {
-            shared,
-            cache: Cache::new(),
-            lane: Lane::Ordinary,
-            kind: Kind::WakeUps,
-        }
+        Self { shared, cache: Cache::new(), lane: Lane::Ordinary, kind: Kind::WakeUps }
     }
 
     /// Posts an item, and wakes the owner if it sleeps. Never waits: a full mailbox returns the
@@ -198,10 +188,7 @@ impl<T> Poster<T> {
     /// The number may change before this returns.
     #[doc(alias = "len")]
     pub fn nr_inside(&self) -> Option<usize> {
-        self.shared
-            .admission
-            .as_ref()
-            .map(|admission| admission.nr_inside())
+        self.shared.admission.as_ref().map(|admission| admission.nr_inside())
     }
 
     /// Closes the mailbox: posts of all posters are rejected from now on, and the owner is woken.
@@ -333,15 +320,11 @@ impl<T> Poster<T> {
 #[cfg(all(test, not(any(loom, shuttle))))]
 impl<T> Poster<T> {
     pub(super) fn count_spare(&self) -> usize {
-        self.cache
-            .with((), |store, ()| store.count_spare())
-            .unwrap_or(0)
+        self.cache.with((), |store, ()| store.count_spare()).unwrap_or(0)
     }
 
     pub(super) fn count_left(&self) -> usize {
-        self.cache
-            .with((), |store, ()| store.count_left())
-            .unwrap_or(0)
+        self.cache.with((), |store, ()| store.count_left()).unwrap_or(0)
     }
 }
 

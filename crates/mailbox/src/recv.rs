@@ -87,10 +87,7 @@ impl<T> Mailbox<T> {
     ///
     /// The errors of [`recv`](Self::recv).
     pub fn ready(&mut self, count: usize) -> Ready<'_, T> {
-        Ready {
-            mailbox: self,
-            count,
-        }
+        Ready { mailbox: self, count }
     }
 }
 

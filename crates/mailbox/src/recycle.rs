@@ -83,12 +83,7 @@ pub(super) struct Spent<T> {
 
 impl<T> Store<T> {
     const fn new() -> Self {
-        Self {
-            current: None,
-            nr_added: 0,
-            left: VecDeque::new(),
-            spare: Taken::new(),
-        }
+        Self { current: None, nr_added: 0, left: VecDeque::new(), spare: Taken::new() }
     }
 
     /// Adds an item to the block that was pushed last, or pushes another block.
@@ -141,9 +136,7 @@ impl<T> Store<T> {
         kind: Kind,
         eager: bool,
     ) {
-        let blank = self
-            .blank(free)
-            .unwrap_or_else(|| Blank::new(inbox.nr_slots()));
+        let blank = self.blank(free).unwrap_or_else(|| Blank::new(inbox.nr_slots()));
         self.push(inbox, lane, blank, item, kind, eager);
     }
 
@@ -262,9 +255,7 @@ impl<T> Cache<T> {
 
     #[cold]
     fn adopt(&self, me: u64) -> bool {
-        self.owner
-            .compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
+        self.owner.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     fn with_common<A, R>(&self, arg: A, body: impl FnOnce(&mut Store<T>, A) -> R) -> Result<R, A> {
@@ -280,9 +271,7 @@ impl<T> Cache<T> {
         }
         // SAFETY: `busy` was false and we set it, so no other thread accesses the store until it is
         // false again.
-        let result = self
-            .common
-            .with_mut(|store| body(unsafe { &mut *store }, arg));
+        let result = self.common.with_mut(|store| body(unsafe { &mut *store }, arg));
         // ORDER(cache): the release end. A panic in `body` would leave `busy` set, and the store
         // unused but intact.
         // Test: two_threads_may_share_a_poster, cache_needs_its_release

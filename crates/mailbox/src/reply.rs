@@ -283,13 +283,8 @@ impl<T> Poster<T> {
 /// ```
 #[doc(alias("wait_for_completion", "completion"))]
 pub fn reply<R>() -> (ReplyTo<R>, Reply<R>) {
-    let slot = Arc::new(Slot {
-        state: Mutex::new(State::Asked(None)),
-        process: Process::this(),
-    });
-    let to = ReplyTo {
-        slot: Some(slot.clone()),
-    };
+    let slot = Arc::new(Slot { state: Mutex::new(State::Asked(None)), process: Process::this() });
+    let to = ReplyTo { slot: Some(slot.clone()) };
     (to, Reply { slot })
 }
 

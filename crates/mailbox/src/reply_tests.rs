@@ -181,9 +181,8 @@ fn call_of_a_task_waits_for_capacity_and_then_for_the_answer() {
 fn lazy_calls_join_the_batch_of_an_owner_that_lingers() {
     let (mut mailbox, poster) = pair::<(u64, ReplyTo<u64>)>();
     let (batch, long) = (8, Duration::from_secs(3600));
-    let replies: Vec<_> = (0..3 * batch)
-        .map(|number| poster.call_lazy(|to| (number, to)).unwrap())
-        .collect();
+    let replies: Vec<_> =
+        (0..3 * batch).map(|number| poster.call_lazy(|to| (number, to)).unwrap()).collect();
     for _ in 0..3 {
         // An eager item among them would end this at once.
         assert_eq!(mailbox.wait_linger(1, batch as usize, long), Ok(true));
@@ -213,9 +212,7 @@ fn callers_of_a_full_mailbox_wait_and_get_their_own_answers() {
         () if cfg!(sim) => 100,
         () => 500,
     };
-    let mut mailbox = Mailbox::<(u64, ReplyTo<u64>)>::builder()
-        .capacity(1)
-        .build();
+    let mut mailbox = Mailbox::<(u64, ReplyTo<u64>)>::builder().capacity(1).build();
     thread::scope(|scope| {
         for from in 0..3_u64 {
             let poster = mailbox.poster();

@@ -76,10 +76,7 @@ impl<T> Poster<T> {
     /// assert!(matches!(second.as_mut().poll(cx), Poll::Ready(Ok(()))));
     /// ```
     pub fn send(&self, item: T) -> Sending<'_, T> {
-        Sending {
-            poster: self,
-            at: At::Outside(item),
-        }
+        Sending { poster: self, at: At::Outside(item) }
     }
 
     /// Posts an item as [`send`](Self::send) does, and blocks this thread until the item is in the
@@ -191,10 +188,7 @@ impl<T> Sending<'_, T> {
             At::Waiting(ticket) => {
                 self.at = At::Waiting(ticket);
                 let mut on_turn = Some(on_turn());
-                let admission = shared
-                    .admission
-                    .as_ref()
-                    .expect("an item waits for capacity");
+                let admission = shared.admission.as_ref().expect("an item waits for capacity");
                 let position =
                     admission.find(ticket, |it| mem::swap(&mut it.on_turn, &mut on_turn));
                 if !matches!(position, Position::Waiting) {
@@ -219,9 +213,7 @@ impl<T> Sending<'_, T> {
                 return sent;
             }
             if !in_time {
-                return self
-                    .take_back()
-                    .map_or(Ok(()), |item| Err(PostError::Full(item)));
+                return self.take_back().map_or(Ok(()), |item| Err(PostError::Full(item)));
             }
             in_time = sleeper.sleep();
         }

@@ -64,11 +64,7 @@ fn a_send_that_waits_is_woken_once_and_by_its_last_waker() {
         assert_eq!(poll_with(&mut send, &waker), Poll::Pending);
         wakes
     });
-    assert_eq!(
-        mailbox.drain(9).collect::<Vec<_>>(),
-        [0, 1],
-        "admitted before it is polled"
-    );
+    assert_eq!(mailbox.drain(9).collect::<Vec<_>>(), [0, 1], "admitted before it is polled");
     assert_eq!(wakes.map(|wakes| wakes.nr()), [0, 1]);
     assert_eq!(poll(&mut send), Poll::Ready(Ok(())));
     assert_eq!(send.take_back(), None);
@@ -170,10 +166,7 @@ fn a_capacity_is_from_one_to_its_maximum() {
         let build = || Mailbox::<u8>::builder().capacity(wrong).build();
         let refused = catch_unwind(AssertUnwindSafe(build)).unwrap_err();
         let text = refused.downcast::<String>().unwrap();
-        assert!(
-            text.contains("capacity") && text.contains(&wrong.to_string()),
-            "{text}"
-        );
+        assert!(text.contains("capacity") && text.contains(&wrong.to_string()), "{text}");
     }
     let mailbox = Mailbox::<u8>::builder().capacity(MAX_CAPACITY).build();
     mailbox.poster().post(1).unwrap();

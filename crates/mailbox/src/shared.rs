@@ -148,10 +148,7 @@ impl<T> Shared<T> {
             free: CachePadded::new(Stack::new()),
             admission: capacity.map(|capacity| Box::new(Admission::new(capacity))),
             nr_posters: CachePadded::new(AtomicUsize::new(0)),
-            dead: Mutex::new(Dead {
-                reader: None,
-                dropping: Vec::new(),
-            }),
+            dead: Mutex::new(Dead { reader: None, dropping: Vec::new() }),
             process: Process::this(),
         };
         (shared, reader)
@@ -211,29 +208,21 @@ impl<T> Shared<T> {
     /// it.
     #[inline]
     pub(super) fn take_capacity(&self) -> bool {
-        self.admission
-            .as_ref()
-            .is_none_or(|admission| admission.try_take())
+        self.admission.as_ref().is_none_or(|admission| admission.try_take())
     }
 
     /// Returns `true` if [`take_capacity`](Self::take_capacity) would succeed now.
     pub(super) fn has_room(&self) -> bool {
-        self.admission
-            .as_ref()
-            .is_none_or(|admission| admission.is_free())
+        self.admission.as_ref().is_none_or(|admission| admission.is_free())
     }
 
     /// Returns `true` if items wait for capacity.
     pub(super) fn is_awaited(&self) -> bool {
-        self.admission
-            .as_ref()
-            .is_some_and(|admission| admission.is_awaited())
+        self.admission.as_ref().is_some_and(|admission| admission.is_awaited())
     }
 
     pub(super) fn capacity(&self) -> Option<usize> {
-        self.admission
-            .as_ref()
-            .map(|admission| admission.capacity())
+        self.admission.as_ref().map(|admission| admission.capacity())
     }
 
     /// Releases the capacity of `nr_items` items that were received.
@@ -280,14 +269,9 @@ impl<T> Shared<T> {
             return Err(item);
         };
         let on_turn = Some(on_turn);
-        let waiting = Waiting {
-            item,
-            lane,
-            on_turn,
-        };
-        let ticket = admission
-            .join(waiting, || self.let_in(admission))
-            .map_err(Waiting::into_item)?;
+        let waiting = Waiting { item, lane, on_turn };
+        let ticket =
+            admission.join(waiting, || self.let_in(admission)).map_err(Waiting::into_item)?;
         // This is like an eager post: AWAITED replaces the push, and the owner's count checks it
         // after arming.
         if !twin::armed("capacity: waiting wakes no owner") && self.owner.wait.claim(1, true) {
@@ -317,17 +301,12 @@ impl<T> Shared<T> {
         // of the last post already has the effect of the release.
         // Test: poster_that_closes_has_posted_before
         let (release, relaxed) = (Ordering::Release, Ordering::Relaxed);
-        let _ = self
-            .owner
-            .life
-            .compare_exchange(OPEN, CLOSED, release, relaxed);
+        let _ = self.owner.life.compare_exchange(OPEN, CLOSED, release, relaxed);
         let mut wakeq = WakeQ::new();
         if let Some(admission) = &self.admission {
             admission.close(|waiting| {
                 let on_turn = waiting.on_turn.take();
-                on_turn
-                    .into_iter()
-                    .for_each(|it| wakeq.push(it.into_inner()));
+                on_turn.into_iter().for_each(|it| wakeq.push(it.into_inner()));
             });
         }
         wakeq.fire();
@@ -395,11 +374,7 @@ impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         // Every poster was dropped and has sealed its blocks, so this also frees the last blocks.
         self.drop_items();
-        for waiting in self
-            .admission
-            .iter_mut()
-            .flat_map(|admission| admission.forgotten())
-        {
+        for waiting in self.admission.iter_mut().flat_map(|admission| admission.forgotten()) {
             // FOREIGN(dead-item): the drop of an item whose waiting send was leaked, on the last
             // thread. A panic is caught.
             panics::contain(|| drop(waiting.item));

@@ -100,10 +100,7 @@ pub(super) struct Target<T> {
 
 impl Mark {
     fn new(word: u32) -> Self {
-        Self {
-            word: AtomicU32::new(word),
-            place: AtomicUsize::new(usize::MAX),
-        }
+        Self { word: AtomicU32::new(word), place: AtomicUsize::new(usize::MAX) }
     }
 
     /// Records that the wake-up was received. Returns `true` if the future must be dropped.
@@ -167,10 +164,7 @@ impl<T> Post<T> {
 impl<T> Target<T> {
     /// Creates a target with this initial word: `POSTED` or 0.
     pub(super) fn new(post: &Arc<Post<T>>, word: u32) -> Arc<Self> {
-        Arc::new(Self {
-            mark: Mark::new(word),
-            post: post.clone(),
-        })
+        Arc::new(Self { mark: Mark::new(word), post: post.clone() })
     }
 }
 

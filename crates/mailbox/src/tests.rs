@@ -214,11 +214,7 @@ fn the_last_poster_ends_the_wait() {
     thread.join().unwrap();
     let _again = mailbox.poster();
     let outcome = mailbox.try_recv();
-    assert_eq!(
-        outcome,
-        Err(TryRecvError::Empty),
-        "the next poster opens the mailbox again"
-    );
+    assert_eq!(outcome, Err(TryRecvError::Empty), "the next poster opens the mailbox again");
 }
 
 #[test]
@@ -353,9 +349,7 @@ fn every_item_of_four_posters_arrives_once_and_in_its_order() {
         }
     }
     assert_eq!(next, [NR_POSTS; NR_POSTERS]);
-    threads
-        .into_iter()
-        .for_each(|thread| thread.join().unwrap());
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
 #[test]
@@ -390,9 +384,8 @@ fn items_are_dropped_once_when_the_owner_ends_in_the_middle() {
             thread::spawn(move || {
                 start.wait();
                 // Rejected items are returned and dropped here.
-                let made = (0..)
-                    .take_while(|_| poster.post(Counted(dropped.clone())).is_ok())
-                    .count();
+                let made =
+                    (0..).take_while(|_| poster.post(Counted(dropped.clone())).is_ok()).count();
                 made + 1
             })
         });
@@ -400,10 +393,7 @@ fn items_are_dropped_once_when_the_owner_ends_in_the_middle() {
         mailbox.wait(1).unwrap();
         drop(mailbox.drain(3).collect::<Vec<_>>());
         drop(mailbox);
-        let made: usize = threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .sum();
+        let made: usize = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
         assert_eq!(dropped.load(Ordering::Relaxed), made);
     }
 }
@@ -506,11 +496,7 @@ fn task_is_woken_once_for_the_count_that_it_awaits() {
     poster.post_lazy(1).unwrap();
     poster.post_lazy(2).unwrap();
     assert_eq!(wakes.nr(), 0);
-    assert_eq!(
-        mailbox.poll_ready(cx, 3),
-        Poll::Pending,
-        "polled for another reason"
-    );
+    assert_eq!(mailbox.poll_ready(cx, 3), Poll::Pending, "polled for another reason");
     poster.post_lazy(3).unwrap();
     assert_eq!(wakes.nr(), 1);
     poster.post(4).unwrap();
@@ -605,11 +591,7 @@ fn linger_ends_at_the_count_an_eager_item_or_the_timeout() {
     assert!(mailbox.drain(9).eq(0..4));
     poster.post_lazy(4).unwrap();
     drop(poster);
-    assert_eq!(
-        mailbox.wait_linger(2, 32, FOR_EVER),
-        Ok(true),
-        "the last ones"
-    );
+    assert_eq!(mailbox.wait_linger(2, 32, FOR_EVER), Ok(true), "the last ones");
     assert_eq!(mailbox.try_recv(), Ok(4));
     assert_eq!(mailbox.wait_linger(1, 32, FOR_EVER), Err(Closed));
 }

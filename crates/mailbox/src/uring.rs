@@ -41,10 +41,7 @@ const POLLIN: u32 = 0x001;
 /// The errors of [`Mailbox::eventfd`].
 pub fn poll_entry<T>(mailbox: &Mailbox<T>, user_data: u64) -> io::Result<squeue::Entry> {
     let fd = types::Fd(mailbox.eventfd()?.as_raw_fd());
-    Ok(opcode::PollAdd::new(fd, POLLIN)
-        .multi(true)
-        .build()
-        .user_data(user_data))
+    Ok(opcode::PollAdd::new(fd, POLLIN).multi(true).build().user_data(user_data))
 }
 
 /// Returns `true` if the request of this completion is over and must be submitted again.

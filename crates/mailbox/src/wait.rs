@@ -65,9 +65,7 @@ pub(super) struct Wait {
 
 impl Wait {
     pub(super) fn new() -> Self {
-        Self {
-            nr: AtomicI32::new(0),
-        }
+        Self { nr: AtomicI32::new(0) }
     }
 
     /// Requests a wake-up once `count` more items are posted, or an eager one. The owner counts the
@@ -133,10 +131,7 @@ impl Wait {
         let order = twin::order("wait: relaxed claim", Ordering::Acquire);
         if eager {
             if twin::armed("wait: claim by compare-exchange") {
-                return self
-                    .nr
-                    .compare_exchange(seen, 0, order, Ordering::Relaxed)
-                    .is_ok();
+                return self.nr.compare_exchange(seen, 0, order, Ordering::Relaxed).is_ok();
             }
             return self.nr.swap(0, order) > 0;
         }

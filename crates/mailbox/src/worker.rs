@@ -249,18 +249,12 @@ impl WorkerBuilder {
             // The builder waits for this answer.
             _ = started.reply(settled);
             if is_fit {
-                or_abort("a dedicated worker panicked", || {
-                    run(mailbox, theirs, &style)
-                });
+                or_abort("a dedicated worker panicked", || run(mailbox, theirs, &style));
             }
         };
         let thread = thread::spawn_sized(&name, stack_size, body).map_err(WorkerError::Thread)?;
-        let worker = Worker {
-            poster: Some(poster),
-            post,
-            thread: Some(thread),
-            is_in_background: false,
-        };
+        let worker =
+            Worker { poster: Some(poster), post, thread: Some(thread), is_in_background: false };
         // Dropped on an error: the thread exits, and the drop waits for it.
         let settled = is_started.wait().expect("the thread answers first of all");
         settled.map(|()| worker)

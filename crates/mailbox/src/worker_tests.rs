@@ -48,10 +48,7 @@ fn closures_of_a_worker_run_in_order_on_one_thread() {
     worker.flush().unwrap();
     let list = list.lock().unwrap();
     assert!(list.iter().map(|&(number, _)| number).eq(0..nr));
-    assert!(
-        list.iter()
-            .all(|&(_, id)| id == list[0].1 && id != thread::current().id())
-    );
+    assert!(list.iter().all(|&(_, id)| id == list[0].1 && id != thread::current().id()));
 }
 
 #[test]
@@ -141,9 +138,7 @@ fn a_worker_that_is_dropped_waits_for_closures_and_futures() {
     worker.spawn_detached(move || theirs.send(1).unwrap());
     let future = worker.spawn_local(move || async move {
         // This future is spawned when the worker may already have been dropped.
-        spawn_local(async move { send.send(2).unwrap() })
-            .await
-            .unwrap();
+        spawn_local(async move { send.send(2).unwrap() }).await.unwrap();
     });
     drop(open);
     worker.shutdown();
@@ -208,9 +203,7 @@ fn worker_has_the_given_name_cpus_and_hooks() {
     let hook = |what| {
         let calls = calls.clone();
         let name = || thread::current().name().unwrap().to_owned();
-        Some(ThreadHook::new(move || {
-            calls.lock().unwrap().push((what, name()))
-        }))
+        Some(ThreadHook::new(move || calls.lock().unwrap().push((what, name()))))
     };
     let cpus: CpuSet = sync::cpu::affinity().unwrap().iter().take(1).collect();
     let worker = Worker::builder("gl")
@@ -238,10 +231,7 @@ fn impossible_worker_is_rejected_with_the_reason() {
     let refused = |builder: WorkerBuilder| builder.build().unwrap_err();
     let error = refused(Worker::builder("a\0b"));
     assert!(matches!(error, WorkerError::Name));
-    let params = Params {
-        stack_size: 1,
-        ..Params::default()
-    };
+    let params = Params { stack_size: 1, ..Params::default() };
     let error = refused(Worker::builder("small").params(params));
     assert!(matches!(error, WorkerError::Params(_)), "{error}");
     let error = refused(Worker::builder("nowhere").cpus(CpuSet::new()));

@@ -40,11 +40,7 @@ pub struct Chain<T: Linked> {
 impl<T: Linked> Chain<T> {
     /// Creates an empty chain.
     pub const fn new() -> Self {
-        Self {
-            ends: None,
-            len: 0,
-            owned: PhantomData,
-        }
+        Self { ends: None, len: 0, owned: PhantomData }
     }
 
     /// Returns the number of items in the chain.
@@ -172,11 +168,7 @@ impl<T: Linked> Chain<T> {
     ///    in no other queue, chain or list.
     #[inline]
     pub unsafe fn from_raw_parts(first: NonNull<T>, last: NonNull<T>, len: usize) -> Self {
-        Self {
-            ends: Some((first, last)),
-            len,
-            owned: PhantomData,
-        }
+        Self { ends: Some((first, last)), len, owned: PhantomData }
     }
 
     /// Reverses the order of the items.
@@ -251,8 +243,6 @@ impl<T: Linked> FromIterator<T::Handle> for Chain<T> {
 
 impl<T: Linked> fmt::Debug for Chain<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Chain")
-            .field("len", &self.len)
-            .finish_non_exhaustive()
+        f.debug_struct("Chain").field("len", &self.len).finish_non_exhaustive()
     }
 }

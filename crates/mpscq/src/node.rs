@@ -22,10 +22,7 @@ impl<T> Node<T> {
     // Returns a box because a node outside of a box cannot be pushed.
     #[allow(clippy::new_ret_no_self)]
     pub fn new(value: T) -> Box<Self> {
-        Box::new(Self {
-            link: Link::new(),
-            value,
-        })
+        Box::new(Self { link: Link::new(), value })
     }
 
     /// Frees the node and returns its value.

@@ -22,11 +22,7 @@ pub(crate) fn tail_swap() -> Ordering {
 /// A push links its item behind the previous one: `mpscq-link`.
 #[inline(always)]
 pub(crate) fn link_store() -> Ordering {
-    if twin::armed("link: relaxed store") || kernel() {
-        Relaxed
-    } else {
-        Release
-    }
+    if twin::armed("link: relaxed store") || kernel() { Relaxed } else { Release }
 }
 
 /// A pop loads the oldest item behind the stub: `mpscq-link`.

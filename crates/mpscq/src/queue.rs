@@ -166,12 +166,7 @@ impl<'q, T: Linked> Consumer<'q, T> {
     #[inline]
     pub fn drain(&mut self, max: usize) -> Drain<'_, 'q, T> {
         let cursor = self.load();
-        Drain {
-            consumer: self,
-            cursor,
-            left: max,
-            stopped: Stopped::Bound,
-        }
+        Drain { consumer: self, cursor, left: max, stopped: Stopped::Bound }
     }
 
     /// Returns `true` if the last pop took the last item: the queue was empty at that moment.
@@ -185,10 +180,7 @@ impl<'q, T: Linked> Consumer<'q, T> {
     #[inline(always)]
     fn load(&self) -> RawCursor<T> {
         // SAFETY: `taken` allows one `Consumer`, and writing the cursor borrows it by `&mut`.
-        self.queue
-            .consumer
-            .cursor
-            .with(|cursor| unsafe { (*cursor).copy() })
+        self.queue.consumer.cursor.with(|cursor| unsafe { (*cursor).copy() })
     }
 
     /// Pops at `cursor`, a copy of the queue's cursor, and advances both.
@@ -200,10 +192,7 @@ impl<'q, T: Linked> Consumer<'q, T> {
         let found = unsafe { self.queue.raw.pop(cursor) };
         // SAFETY: as in `load`. The cursor is written back for every item, before its handle is
         // created, because a `Drain` may be forgotten and the owner of a handle may panic.
-        self.queue
-            .consumer
-            .cursor
-            .with_mut(|own| unsafe { *own = cursor.copy() });
+        self.queue.consumer.cursor.with_mut(|own| unsafe { *own = cursor.copy() });
         match found {
             // SAFETY: a pop returns each item once, and `push` gave up its handle.
             Pop::Item(item) => Pop::Item(unsafe { T::from_raw(item) }),
@@ -268,10 +257,7 @@ impl<T: Linked> Drop for Consumer<'_, T> {
     fn drop(&mut self) {
         // ORDER(mpscq-consumer): the release end; see `try_consumer`, which has both outcomes.
         // Test: loom consumer_leave_needs_release
-        self.queue
-            .consumer
-            .taken
-            .store(false, order::consumer_leave());
+        self.queue.consumer.taken.store(false, order::consumer_leave());
     }
 }
 
@@ -286,9 +272,7 @@ impl<T: Linked> fmt::Debug for Queue<T> {
 
 impl<T: Linked> fmt::Debug for Consumer<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Consumer")
-            .field("emptied", &self.emptied())
-            .finish_non_exhaustive()
+        f.debug_struct("Consumer").field("emptied", &self.emptied()).finish_non_exhaustive()
     }
 }
 

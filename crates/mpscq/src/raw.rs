@@ -327,9 +327,7 @@ impl<T: Linked> RawQueue<T> {
 impl<T> RawCursor<T> {
     /// Creates the cursor of a new queue.
     pub const fn new() -> Self {
-        Self {
-            head: ptr::null_mut(),
-        }
+        Self { head: ptr::null_mut() }
     }
 
     /// Returns `true` if the last pop took the last item: the queue was empty at that moment.
@@ -366,16 +364,12 @@ impl<T> Default for RawCursor<T> {
 
 impl<T> fmt::Debug for RawQueue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RawQueue")
-            .field("empty", &self.is_empty())
-            .finish_non_exhaustive()
+        f.debug_struct("RawQueue").field("empty", &self.is_empty()).finish_non_exhaustive()
     }
 }
 
 impl<T> fmt::Debug for RawCursor<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RawCursor")
-            .field("emptied", &self.emptied())
-            .finish_non_exhaustive()
+        f.debug_struct("RawCursor").field("emptied", &self.emptied()).finish_non_exhaustive()
     }
 }

@@ -87,10 +87,7 @@ impl<T: Linked> Stack<T> {
         if self.is_empty() {
             return Taken::new();
         }
-        Taken {
-            head: self.raw.take_all(),
-            owned: PhantomData,
-        }
+        Taken { head: self.raw.take_all(), owned: PhantomData }
     }
 
     /// Takes every item, oldest first. Walks over them once, to reverse the links.
@@ -220,10 +217,7 @@ pub struct Taken<T: Linked> {
 impl<T: Linked> Taken<T> {
     /// Creates an iterator without items.
     pub const fn new() -> Self {
-        Self {
-            head: ptr::null_mut(),
-            owned: PhantomData,
-        }
+        Self { head: ptr::null_mut(), owned: PhantomData }
     }
 
     /// Returns `true` if no item is left.
@@ -282,9 +276,7 @@ impl<T: Linked> Drop for Taken<T> {
 
 impl<T: Linked> fmt::Debug for Taken<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Taken")
-            .field("empty", &self.is_empty())
-            .finish_non_exhaustive()
+        f.debug_struct("Taken").field("empty", &self.is_empty()).finish_non_exhaustive()
     }
 }
 
@@ -307,8 +299,6 @@ impl<T: Linked> Drop for Stack<T> {
 
 impl<T: Linked> fmt::Debug for Stack<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stack")
-            .field("empty", &self.is_empty())
-            .finish_non_exhaustive()
+        f.debug_struct("Stack").field("empty", &self.is_empty()).finish_non_exhaustive()
     }
 }

@@ -29,9 +29,7 @@ fn taken<T>(nodes: impl IntoIterator<Item = Box<Node<T>>>) -> Vec<T> {
 }
 
 fn popped<H>(found: Pop<H>) -> H {
-    let Pop::Item(item) = found else {
-        panic!("no item")
-    };
+    let Pop::Item(item) = found else { panic!("no item") };
     item
 }
 
@@ -123,10 +121,7 @@ fn a_chain_is_published_whole_and_in_order() {
     assert!(!queue.push_chain(Chain::new()), "nothing to publish");
     queue.push(Node::new(5));
     assert_eq!(taken(consumer.drain(9)), [1, 2, 3, 4, 5]);
-    assert!(
-        !queue.push_chain(Chain::new()),
-        "nothing to publish, even onto an empty queue"
-    );
+    assert!(!queue.push_chain(Chain::new()), "nothing to publish, even onto an empty queue");
     assert!(queue.is_empty());
 }
 
@@ -150,9 +145,7 @@ fn popped_items_form_a_chain_linked_or_not() {
     let mut chain = Chain::<Node<_>>::new();
     for numbers in [vec![1, 2, 3], vec![4], vec![5, 6]] {
         queue.push_chain(chain_of(numbers));
-        consumer
-            .drain(9)
-            .for_each(|node| chain.push_back_popped(node));
+        consumer.drain(9).for_each(|node| chain.push_back_popped(node));
     }
     assert_eq!(chain.len(), 6);
     chain.push_back_popped(Node::new(7));
@@ -291,10 +284,7 @@ fn the_raw_halves_work_apart() {
     let (queue, mut cursor) = (RawQueue::<Embedded>::new(), RawCursor::new());
     let mut items = Vec::new();
     for number in 0..3 {
-        let item = Box::into_raw(Box::new(Embedded {
-            number,
-            link: Link::new(),
-        }));
+        let item = Box::into_raw(Box::new(Embedded { number, link: Link::new() }));
         items.push(item);
         // SAFETY: the item was just leaked, and this is the only reference.
         let item = Embedded::into_raw(unsafe { &mut *item });
@@ -385,10 +375,7 @@ fn no_item_overtakes_an_incomplete_push() {
         for _ in 0..3 {
             let mut consumer = queue.try_consumer().unwrap();
             assert!(!queue.is_empty());
-            assert!(
-                matches!(consumer.pop(), Pop::MidPush),
-                "its link is still to be stored"
-            );
+            assert!(matches!(consumer.pop(), Pop::MidPush), "its link is still to be stored");
             let mut drain = consumer.drain(10);
             assert!(drain.next().is_none());
             assert_eq!(drain.stopped(), Stopped::MidPush);
@@ -417,12 +404,7 @@ impl Drop for Bomb<'_> {
 fn item_whose_drop_panics_harms_no_other() {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     let nr_dropped = Cell::new(0);
-    let bombs = || {
-        chain_of((0..5).map(|nth| Bomb {
-            nth,
-            _counted: Counted(&nr_dropped),
-        }))
-    };
+    let bombs = || chain_of((0..5).map(|nth| Bomb { nth, _counted: Counted(&nr_dropped) }));
     let stack = || {
         let stack = Stack::<Node<_>>::new();
         stack.push_chain(bombs());

@@ -37,9 +37,7 @@ thread_local! {
 /// Serializes the tests, because the process has one signal handler.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    let alone = ALONE
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     // SAFETY: a zeroed action is valid, and the handler calls async-signal-safe functions only.
     unsafe {
         let mut act: libc::sigaction = mem::zeroed();
@@ -114,12 +112,7 @@ fn at_each_instruction<A, R>(
             }
         }
         let was_empty = WAS_EMPTY.load(Ordering::Relaxed);
-        check(
-            result.unwrap(),
-            left,
-            was_empty,
-            LOOKED_EMPTY.load(Ordering::Relaxed),
-        );
+        check(result.unwrap(), left, was_empty, LOOKED_EMPTY.load(Ordering::Relaxed));
     }
     assert!(nr_places > 20, "{nr_places} places");
 }

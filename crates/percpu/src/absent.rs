@@ -112,9 +112,7 @@ impl<T: Send + 'static, C: Choice> PerCpu<T, C> {
         drain: impl Fn(CpuId, &mut T) + Send + Sync + 'static,
     ) -> DrainedWhenAbsent {
         let slots = Arc::downgrade(self);
-        DrainedWhenAbsent {
-            _watch: hotplug::watch(Arc::new(Drain { slots, drain })),
-        }
+        DrainedWhenAbsent { _watch: hotplug::watch(Arc::new(Drain { slots, drain })) }
     }
 }
 

@@ -96,12 +96,7 @@ where
     R: Send,
 {
     pub(super) fn new(slot: &'p Slot<T>, escalation: Escalation, f: F) -> Self {
-        Self {
-            slot,
-            escalation,
-            stage: Stage::Ready(f),
-            turn: Turn::default(),
-        }
+        Self { slot, escalation, stage: Stage::Ready(f), turn: Turn::default() }
     }
 
     /// Runs the call, if the slot is free.
@@ -212,10 +207,7 @@ where
 
     /// Runs the call on the slot, which the caller has just taken.
     fn run_here(&mut self) -> R {
-        let held = Held {
-            slot: self.slot,
-            is_awaited: self.turn.has_slept(),
-        };
+        let held = Held { slot: self.slot, is_awaited: self.turn.has_slept() };
         // The owner is woken when the call has run.
         self.withdraw_quietly();
         match std::mem::replace(&mut self.stage, Stage::Over) {
@@ -277,8 +269,7 @@ where
 /// Cancels a queued call and returns its closure. If the call has begun, waits until it has run.
 /// Does not unwind: the closure may borrow from the caller's stack.
 fn recall<F, R>(call: &Call<F, R>) -> Result<F, Outcome<R>> {
-    call.cancel()
-        .ok_or_else(|| backoff::wait_out(|| call.outcome()))
+    call.cancel().ok_or_else(|| backoff::wait_out(|| call.outcome()))
 }
 
 /// Makes every thread pass a fence if `how` allows it. Returns `true` if every thread has.

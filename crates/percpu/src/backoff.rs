@@ -146,18 +146,12 @@ pub(super) fn nap_at(door: &EventCount, may_go_on: impl Fn() -> bool) {
 impl Backoff {
     /// Begins the wait of a remote caller.
     pub(super) fn of_caller() -> Self {
-        Self {
-            nr_checks: 0,
-            nr_spins: NR_SPINS,
-        }
+        Self { nr_checks: 0, nr_spins: NR_SPINS }
     }
 
     /// Begins the wait of an owner for its own slot.
     pub(super) fn of_owner() -> Self {
-        Self {
-            nr_checks: 0,
-            nr_spins: NR_OWNER_SPINS,
-        }
+        Self { nr_checks: 0, nr_spins: NR_OWNER_SPINS }
     }
 
     fn spins(&self) -> bool {
@@ -242,10 +236,7 @@ impl HandoffWait {
     /// time passes.
     pub(super) fn is_over(&mut self) -> bool {
         #[cfg(not(any(loom, shuttle)))]
-        return self
-            .deadline
-            .get_or_insert_with(|| Deadline::after(HANDOFF_WAIT))
-            .is_over();
+        return self.deadline.get_or_insert_with(|| Deadline::after(HANDOFF_WAIT)).is_over();
         #[cfg(any(loom, shuttle))]
         false
     }
@@ -258,9 +249,7 @@ impl Deadline {
         #[cfg(not(any(loom, shuttle)))]
         {
             let span_ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-            Self {
-                limit_ns: sync::time::now_ns().saturating_add(span_ns),
-            }
+            Self { limit_ns: sync::time::now_ns().saturating_add(span_ns) }
         }
         #[cfg(any(loom, shuttle))]
         {

@@ -23,10 +23,7 @@ impl<T> Slot<T> {
         // Acquire pairs with the store in `disclaim`. If that store comes first, we become the
         // owner, and our loads of `want` follow the last owner's changes. If our exchange comes
         // first, it fails, and the slot still has an owner.
-        self.far
-            .owner
-            .compare_exchange(none, mine, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+        self.far.owner.compare_exchange(none, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Stops being the owner. The caller has given up the slot.
@@ -254,10 +251,8 @@ impl<T> Slot<T> {
         if twin::armed("percpu: keeps the slot before marking it") {
             self.word.store(OWNED, release_order());
         }
-        let nobody_asks = self
-            .want
-            .compare_exchange(Want::AWAY, 0, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok();
+        let nobody_asks =
+            self.want.compare_exchange(Want::AWAY, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         // If a thread asks, `AWAY` stays set, and the next operation takes the slot in the same
         // way.
         let next = if nobody_asks { OWNED } else { FREE };
@@ -274,9 +269,7 @@ impl<T> Slot<T> {
         // This competes with `try_break` on one word. If the breaker's exchange comes first, ours
         // fails, and the breaker releases the slot. If ours comes first, the breaker's fails, and
         // it finds the slot free.
-        let _ = self
-            .word
-            .compare_exchange(OWNED, FREE, release_order(), Ordering::Relaxed);
+        let _ = self.word.compare_exchange(OWNED, FREE, release_order(), Ordering::Relaxed);
     }
 
     /// Asks for the slot: until `unask`, the owner gives it up at its next operation.
@@ -302,10 +295,8 @@ impl<T> Slot<T> {
         if inside && !twin::armed("percpu: breaks without a check") {
             return false;
         }
-        let broken = self
-            .word
-            .compare_exchange(OWNED, HELD, take_order(), Ordering::Relaxed)
-            .is_ok();
+        let broken =
+            self.word.compare_exchange(OWNED, HELD, take_order(), Ordering::Relaxed).is_ok();
         if broken && !twin::armed("percpu: breaks without marking it") {
             // Set `AWAY` before our request is withdrawn, so that `want` does not fall to zero.
             self.want.fetch_or(Want::AWAY, Ordering::Relaxed);

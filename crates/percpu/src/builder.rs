@@ -57,10 +57,7 @@ impl PerCpu<()> {
             qpw: None,
             topology: None,
             isolated: CpuSet::new(),
-            escalation: Escalation {
-                how: Escalate::Never,
-                after: Duration::ZERO,
-            },
+            escalation: Escalation { how: Escalate::Never, after: Duration::ZERO },
             on_panic: None,
             name: String::new(),
         }
@@ -171,22 +168,13 @@ impl Builder {
             Some(topology) => topology,
             None => sync::cpu::topology().map_err(BuildError::Topology)?,
         };
-        let isolated = self
-            .isolated
-            .union(topology.isolated())
-            .union(topology.nohz_full());
+        let isolated = self.isolated.union(topology.isolated()).union(topology.nohz_full());
         let slots = topology.possible().iter().map(|cpu| {
             let kind = kind_of(qpw, self.escalation.how, isolated.contains(cpu));
             Slot::new(cpu, kind, init(cpu))
         });
         let table = Table::new(topology.possible().clone(), slots.collect());
-        Ok(PerCpu::from_parts(
-            table,
-            self.escalation,
-            self.on_panic,
-            &self.name,
-            qpw,
-        ))
+        Ok(PerCpu::from_parts(table, self.escalation, self.on_panic, &self.name, qpw))
     }
 }
 

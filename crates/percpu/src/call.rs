@@ -55,8 +55,7 @@ impl<F, R> Call<F, R> {
         // panic is resumed on the caller.
         let outcome = guarded(|| f(data));
         // SAFETY: as above.
-        self.outcome
-            .with_mut(|place| unsafe { *place = Some(outcome) });
+        self.outcome.with_mut(|place| unsafe { *place = Some(outcome) });
         // ORDER(percpu-call): publish and consume, other end in `outcome`.
         //   here:   outcome, the closure's effects;   state = DONE   Release
         //   caller: state: DONE  Acquire;             takes the outcome, returns
@@ -76,8 +75,7 @@ impl<F, R> Call<F, R> {
             return None;
         }
         // SAFETY: the runner no longer uses the outcome.
-        self.outcome
-            .with_mut(|outcome| unsafe { (*outcome).take() })
+        self.outcome.with_mut(|outcome| unsafe { (*outcome).take() })
     }
 
     /// Returns `true` if the call has run.
@@ -99,8 +97,6 @@ impl<F, R> Call<F, R> {
     fn step(&self, to: u32) -> bool {
         // Relaxed: the runner got the closure with the queued call, and the caller created it. One
         // of the two exchanges succeeds.
-        self.state
-            .compare_exchange(PENDING, to, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
+        self.state.compare_exchange(PENDING, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }

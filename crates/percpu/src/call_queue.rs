@@ -29,11 +29,7 @@ pub(super) struct CallQueue<T> {
 
 impl<T> CallQueue<T> {
     pub(super) fn new() -> Self {
-        Self {
-            calls: Stack::new(),
-            nr_posted: AtomicU64::new(0),
-            nr_done: AtomicU64::new(0),
-        }
+        Self { calls: Stack::new(), nr_posted: AtomicU64::new(0), nr_done: AtomicU64::new(0) }
     }
 
     #[inline(always)]

@@ -119,18 +119,9 @@ mod tests {
 
     #[test]
     fn bias_is_breakable_only_on_request() {
-        assert_eq!(
-            kind_of(Qpw::OnDemand, Escalate::Never, false),
-            Kind::OnDemand
-        );
-        assert_eq!(
-            kind_of(Qpw::OnDemand, Escalate::Quietly, false),
-            Kind::Breakable
-        );
-        assert_eq!(
-            kind_of(Qpw::OnDemand, Escalate::Interrupt, true),
-            Kind::Breakable
-        );
+        assert_eq!(kind_of(Qpw::OnDemand, Escalate::Never, false), Kind::OnDemand);
+        assert_eq!(kind_of(Qpw::OnDemand, Escalate::Quietly, false), Kind::Breakable);
+        assert_eq!(kind_of(Qpw::OnDemand, Escalate::Interrupt, true), Kind::Breakable);
         assert_eq!(kind_of(Qpw::Queue, Escalate::Interrupt, false), Kind::Queue);
     }
 }

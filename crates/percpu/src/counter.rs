@@ -62,12 +62,7 @@ impl SloppyCounter {
         let common = Arc::new(AtomicU64::new(0));
         let theirs = common.clone();
         let watch = parts.drain_when_absent(move |_, part| fold(part, &theirs));
-        Ok(Self {
-            parts,
-            common,
-            batch: u64::from(batch.max(1)),
-            _watch: watch,
-        })
+        Ok(Self { parts, common, batch: u64::from(batch.max(1)), _watch: watch })
     }
 
     /// Adds to this CPU's part. The counter wraps around like an `i64`.

@@ -59,11 +59,7 @@ pub(super) struct Checks {
 
 impl Checks {
     pub(super) fn begin(now_ns: u64) -> Self {
-        Self {
-            begin_ns: now_ns,
-            next_ns: now_ns.saturating_add(CHECK_NS),
-            has_reported: false,
-        }
+        Self { begin_ns: now_ns, next_ns: now_ns.saturating_add(CHECK_NS), has_reported: false }
     }
 
     pub(super) fn due(&mut self, now_ns: u64) -> Due {
@@ -115,19 +111,15 @@ impl<T> Slot<T> {
         let mine = OwnerWord::mine();
         // Acquire, as in `claim`. The owner's writes precede the kernel's answer.
         let taken =
-            self.far
-                .owner
-                .compare_exchange(owner.0, mine.0, Ordering::Acquire, Ordering::Relaxed);
+            self.far.owner.compare_exchange(owner.0, mine.0, Ordering::Acquire, Ordering::Relaxed);
         if taken.is_err() && !twin::armed("percpu: takes over without a claim") {
             return false;
         }
         // Set `AWAY` before the word leaves `OWNED`. Otherwise a thread that asks could leave
         // `want` at zero.
         self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
-        let is_kept = self
-            .word
-            .compare_exchange(OWNED, HELD, take_order(), Ordering::Relaxed)
-            .is_ok();
+        let is_kept =
+            self.word.compare_exchange(OWNED, HELD, take_order(), Ordering::Relaxed).is_ok();
         if is_kept {
             self.run_queued_calls();
             self.release();
@@ -201,10 +193,7 @@ mod tests {
         let thread = thread::current();
         let names = format!("CPU 3: its owner, thread {} (", thread.0);
         assert!(report.contains(&names), "{report}");
-        assert!(
-            report.starts_with("a remote call has waited 10.0s"),
-            "{report}"
-        );
+        assert!(report.starts_with("a remote call has waited 10.0s"), "{report}");
         // The thread exists, so its owner may be in use.
         slot.check_owner(Due::Check);
         assert!(slot.is_mine());

@@ -129,11 +129,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
             return Err(AttachError::Owned(slot.cpu()));
         }
         slot.take_back();
-        Ok(Self {
-            slot,
-            kind,
-            _choice: PhantomData,
-        })
+        Ok(Self { slot, kind, _choice: PhantomData })
     }
 
     #[cfg(any(loom, shuttle))]
@@ -293,17 +289,13 @@ impl<T> Drop for Operation<'_, T> {
 
 impl<T, C: Choice> fmt::Debug for Owner<'_, T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Owner")
-            .field("slot", self.slot)
-            .finish_non_exhaustive()
+        f.debug_struct("Owner").field("slot", self.slot).finish_non_exhaustive()
     }
 }
 
 impl<T, C: Choice> fmt::Debug for Parked<'_, T, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parked")
-            .field("owner", &self.owner)
-            .finish()
+        f.debug_struct("Parked").field("owner", &self.owner).finish()
     }
 }
 

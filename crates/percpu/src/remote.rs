@@ -96,21 +96,12 @@ impl<T, C: Choice> PerCpu<T, C> {
         name: &str,
         qpw: Qpw,
     ) -> Self {
-        let panics = Arc::new(Panics {
-            nr: AtomicU64::new(0),
-            handler: on_panic.map(Foreign::new),
-        });
+        let panics =
+            Arc::new(Panics { nr: AtomicU64::new(0), handler: on_panic.map(Foreign::new) });
         let seen = panics.clone();
         let nr_panicked = move || seen.nr.load(Ordering::Relaxed);
         let tally = tally(name, qpw, table.slots.len(), nr_panicked);
-        Self {
-            listed: Listed::new(&table),
-            table,
-            escalation,
-            panics,
-            tally,
-            choice: PhantomData,
-        }
+        Self { listed: Listed::new(&table), table, escalation, panics, tally, choice: PhantomData }
     }
 
     /// Returns the CPUs that have a slot: all possible CPUs of the machine.
@@ -361,9 +352,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     }
 
     fn slot(&self, cpu: CpuId) -> &Slot<T> {
-        self.table
-            .slot(cpu)
-            .unwrap_or_else(|| panic!("CPU {cpu} has no slot"))
+        self.table.slot(cpu).unwrap_or_else(|| panic!("CPU {cpu} has no slot"))
     }
 
     #[inline]

@@ -293,10 +293,7 @@ impl<T> Slot<T> {
             // If the release comes first, our exchange succeeds, and we see all earlier changes of
             // the data. If our exchange comes first, it fails, and we find the state of the slot.
             // Test: sections_of_owner_and_remotes_never_overlap, taking_needs_its_acquire
-            match self
-                .word
-                .compare_exchange(FREE, HELD, take_order(), Ordering::Relaxed)
-            {
+            match self.word.compare_exchange(FREE, HELD, take_order(), Ordering::Relaxed) {
                 Ok(_) => return Found::Taken,
                 Err(now) => word = now,
             }
@@ -364,16 +361,13 @@ impl<T> Slot<T> {
         if eldest == 0 || (since.wrapping_sub(eldest) as i32) < 0 {
             // If another caller announced itself first, the next poll decides between the two.
             let _ =
-                self.eldest
-                    .compare_exchange(eldest, since, Ordering::Relaxed, Ordering::Relaxed);
+                self.eldest.compare_exchange(eldest, since, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
     /// Withdraws the announcement of a caller, if that caller is next.
     pub(super) fn withdraw(&self, since: u32) {
-        let _ = self
-            .eldest
-            .compare_exchange(since, 0, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.eldest.compare_exchange(since, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Wakes the threads that sleep until another thread hands the slot over. The caller has just
@@ -520,10 +514,7 @@ impl<T> Slot<T> {
 
     #[cold]
     fn refuse_inside(&self) -> ! {
-        panic!(
-            "a call on CPU {}'s slot calls the same slot: it would wait for itself",
-            self.cpu()
-        );
+        panic!("a call on CPU {}'s slot calls the same slot: it would wait for itself", self.cpu());
     }
 
     /// Calls `f` with the data.
@@ -577,16 +568,8 @@ struct Inside<'s>(&'s AtomicU64);
 #[cfg(debug_assertions)]
 impl<'s> Inside<'s> {
     fn enter<T>(slot: &'s Slot<T>) -> Self {
-        let before = slot
-            .far
-            .inside
-            .swap(identity::mine().get(), Ordering::Relaxed);
-        assert_eq!(
-            before,
-            0,
-            "two threads are inside the slot of CPU {}",
-            slot.cpu()
-        );
+        let before = slot.far.inside.swap(identity::mine().get(), Ordering::Relaxed);
+        assert_eq!(before, 0, "two threads are inside the slot of CPU {}", slot.cpu());
         Self(&slot.far.inside)
     }
 }

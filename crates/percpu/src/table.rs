@@ -25,11 +25,7 @@ impl<T> Table<T> {
         for (place, cpu) in cpus.iter().enumerate() {
             places[cpu.index()] = place as u32;
         }
-        Self {
-            cpus,
-            places,
-            slots,
-        }
+        Self { cpus, places, slots }
     }
 
     #[inline]
@@ -43,7 +39,6 @@ impl<T> Table<T> {
     #[inline]
     pub(super) fn current(&self) -> &Slot<T> {
         let cpu = cpu::current();
-        self.slot(cpu)
-            .unwrap_or_else(|| &self.slots[cpu.index() % self.slots.len()])
+        self.slot(cpu).unwrap_or_else(|| &self.slots[cpu.index() % self.slots.len()])
     }
 }

@@ -117,9 +117,7 @@ pub struct PollState {
 /// Starts a grace period. Returns the argument of [`urcu_memb_poll_state_synchronize_rcu`].
 #[unsafe(no_mangle)]
 pub extern "C" fn urcu_memb_start_poll_synchronize_rcu() -> PollState {
-    PollState {
-        grace_period_id: rcupdate::aw_start_poll_synchronize_rcu(),
-    }
+    PollState { grace_period_id: rcupdate::aw_start_poll_synchronize_rcu() }
 }
 
 /// Returns `true` if the grace period of `state` is over.

@@ -12,13 +12,11 @@ use std::{
 fn compiled(name: &str, source: &Path, flags: &[&str]) -> Option<PathBuf> {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let mut command = Command::new("cc");
-    command
-        .args(["-std=gnu11", "-O2"])
-        .args(flags)
-        .arg(source)
-        .arg("-o")
-        .arg(&program)
-        .args(["-lurcu-memb", "-lurcu-cds", "-lpthread"]);
+    command.args(["-std=gnu11", "-O2"]).args(flags).arg(source).arg("-o").arg(&program).args([
+        "-lurcu-memb",
+        "-lurcu-cds",
+        "-lpthread",
+    ]);
     let done = command.output();
     if done.is_ok_and(|output| output.status.success()) {
         return Some(program);
@@ -74,10 +72,7 @@ fn a_program_of_liburcus_runs_over_this_library_alone() {
     let mut mapped = said.lines().filter(|line| line.contains("liburcu"));
     let ours = env!("CARGO_TARGET_TMPDIR");
     assert!(mapped.all(|line| line.starts_with(ours)), "{said}");
-    assert!(
-        said.contains(ours) && said.ends_with("1001 freed, 0 wrong\n"),
-        "{said}"
-    );
+    assert!(said.contains(ours) && said.ends_with("1001 freed, 0 wrong\n"), "{said}");
 }
 
 #[test]

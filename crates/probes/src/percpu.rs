@@ -68,10 +68,7 @@ pub mod calls {
 
     /// Calls each function, and checks its effect.
     pub fn run() {
-        let mut bare = Bare {
-            words: [0; 6],
-            hits: 0,
-        };
+        let mut bare = Bare { words: [0; 6], hits: 0 };
         black_box(unprotected as fn(&mut &mut Bare))(&mut &mut bare);
         assert_eq!((bare.hits, bare.words), (1, [0; 6]));
 
@@ -90,9 +87,7 @@ pub mod calls {
         slots: &Result<PerCpu<u64, C>, BuildError>,
         operations: &[fn(&mut Owner<'_, u64, C>)],
     ) {
-        let slots = slots
-            .as_ref()
-            .expect("nothing of it is read from the machine");
+        let slots = slots.as_ref().expect("nothing of it is read from the machine");
         let mut owner = slots.attach(CpuId::new(0)).expect("the slot has no owner");
         for operation in operations {
             black_box(*operation)(&mut owner);

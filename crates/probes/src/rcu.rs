@@ -52,10 +52,7 @@ pub mod calls {
             &reader,
         );
         assert_eq!(read, 7);
-        assert_eq!(
-            black_box(qsbr as fn(&Rcu<u64>, &Reader) -> u64)(&cell, &reader),
-            7
-        );
+        assert_eq!(black_box(qsbr as fn(&Rcu<u64>, &Reader) -> u64)(&cell, &reader), 7);
         black_box(quiescent as fn(&mut Reader))(&mut reader);
         assert_eq!(black_box(guarded as fn(&Rcu<u64>) -> u64)(&cell), 7);
         let domain = Domain::new();

@@ -181,11 +181,7 @@ impl RawDelayed {
         if !internal::admits(queue) {
             // SAFETY: (1), and it is an item.
             let was_pending = unsafe { Self::take_back(this) };
-            return Ok(if was_pending {
-                Modified::Cancelled
-            } else {
-                Modified::Refused
-            });
+            return Ok(if was_pending { Modified::Cancelled } else { Modified::Refused });
         }
         let mut backoff = Backoff::new();
         loop {
@@ -243,11 +239,7 @@ impl RawDelayed {
             // Checked in the same transition, so a later disable finds the item in its new place.
             let is_enabled = state.disable_depth() == 0;
             is_placed.set(is_enabled);
-            if is_enabled {
-                to(state)
-            } else {
-                state.disarm()
-            }
+            if is_enabled { to(state) } else { state.disarm() }
         };
         if delay.is_zero() {
             let home = match cpu {
@@ -274,11 +266,7 @@ impl RawDelayed {
                 timers().wake_manager();
             }
         }
-        if is_placed.get() {
-            Modified::WasPending
-        } else {
-            Modified::Cancelled
-        }
+        if is_placed.get() { Modified::WasPending } else { Modified::Cancelled }
     }
 
     /// Removes the item from its timer or queue if it has not started; returns `true` if it did.
@@ -453,9 +441,7 @@ pub fn take_back_timers(queue: &Workqueue) -> usize {
 fn timers() -> &'static Timers {
     match internal::timers() {
         Ok(timers) => timers,
-        Err(error) => process::die(&format!(
-            "queue_delayed_work: no registry for timers: {error}"
-        )),
+        Err(error) => process::die(&format!("queue_delayed_work: no registry for timers: {error}")),
     }
 }
 
@@ -583,9 +569,7 @@ unsafe fn take_out(wheel: &mut Wheel, item: NonNull<RawDelayed>) -> bool {
 }
 
 fn timer_of(item: NonNull<RawDelayed>) -> *mut Timer {
-    item.as_ptr()
-        .wrapping_byte_add(mem::offset_of!(RawDelayed, timer))
-        .cast()
+    item.as_ptr().wrapping_byte_add(mem::offset_of!(RawDelayed, timer)).cast()
 }
 
 fn node_of(timer: *mut Timer) -> NonNull<Node> {
@@ -600,8 +584,6 @@ fn item_of(timer: *mut Timer) -> NonNull<RawDelayed> {
 
 impl fmt::Debug for RawDelayed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RawDelayed")
-            .field("work", &self.work)
-            .finish_non_exhaustive()
+        f.debug_struct("RawDelayed").field("work", &self.work).finish_non_exhaustive()
     }
 }

@@ -85,9 +85,7 @@ static TABLE: PerProcess<Table> = PerProcess::new();
 
 #[cfg(not(any(loom, shuttle)))]
 fn table() -> &'static Table {
-    TABLE
-        .get()
-        .unwrap_or_else(|| TABLE.get_or_set(std::array::from_fn(|_| CachePadded::default())))
+    TABLE.get().unwrap_or_else(|| TABLE.get_or_set(std::array::from_fn(|_| CachePadded::default())))
 }
 
 #[cfg(any(loom, shuttle))]
@@ -165,10 +163,7 @@ unsafe impl Send for Lists {}
 
 impl Default for Lists {
     fn default() -> Self {
-        Self {
-            runs: ptr::null_mut(),
-            waiters: Cell::new(ptr::null()),
-        }
+        Self { runs: ptr::null_mut(), waiters: Cell::new(ptr::null()) }
     }
 }
 

@@ -79,10 +79,7 @@ fn plugged(queue: &Workqueue) -> mpsc::Sender<()> {
 /// Builds a queue without reading files, for Miri.
 fn build(builder: Builder) -> Workqueue {
     let machine = topology::Topology::synthetic("2 core").unwrap();
-    let params = Params {
-        worker_spin_limit: 0,
-        ..Params::default()
-    };
+    let params = Params { worker_spin_limit: 0, ..Params::default() };
     let registry = Registry::new(machine, params).unwrap();
     builder.build_in(&registry).unwrap()
 }
@@ -137,9 +134,7 @@ fn an_item_that_queues_itself_again_is_never_seen_idle() {
     });
     on!(RawWork::queue(job, &queue, None));
     let end = Ended(&ended);
-    let nr_idle = (0..200_000)
-        .filter(|_| on!(RawWork::busy(job)) == Default::default())
-        .count();
+    let nr_idle = (0..200_000).filter(|_| on!(RawWork::busy(job)) == Default::default()).count();
     drop(end);
     queue.drain().unwrap();
     free(job);
@@ -307,8 +302,7 @@ fn an_item_does_not_wait_for_itself() {
         // SAFETY: the item is alive.
         let flushed = unsafe { RawWork::flush(job.cast()) };
         let is_current = current().addr() == job.as_ptr().addr();
-        send.send((flushed, is_current, on!(RawWork::cancel_sync(job))))
-            .unwrap();
+        send.send((flushed, is_current, on!(RawWork::cancel_sync(job)))).unwrap();
     });
     assert!(current().is_null());
     assert!(on!(RawWork::queue(job, &queue, None)));
@@ -415,9 +409,7 @@ fn an_item_may_be_at_any_multiple_of_eight() {
         // again.
         unsafe {
             place.write(made.read());
-            drop(Box::from_raw(
-                made.as_ptr().cast::<std::mem::MaybeUninit<Job>>(),
-            ));
+            drop(Box::from_raw(made.as_ptr().cast::<std::mem::MaybeUninit<Job>>()));
         }
         for round in 1..=20 {
             assert!(on!(RawWork::queue(place, &queue, None)));
@@ -520,9 +512,7 @@ fn under_load_each_queued_item_runs_or_is_cancelled_once() {
             scope.spawn(move || {
                 let mut state = seed ^ thread.wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 let mut dice = |below: u64| {
-                    state = state
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1);
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                     (state >> 33) % below
                 };
                 for _ in 0..nr_rounds {

@@ -340,11 +340,7 @@ impl RawWork {
         home.set_home(&this.head);
         this.end_claim(|state| {
             is_queued.set(state.disable_depth() == 0);
-            if is_queued.get() {
-                home.fire(state)
-            } else {
-                state.disarm()
-            }
+            if is_queued.get() { home.fire(state) } else { state.disarm() }
         });
         if is_queued.get() {
             home.push(item);

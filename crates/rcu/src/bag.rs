@@ -51,11 +51,7 @@ use super::head::{Function, Head};
 /// Number of words in a bag: enough for 63 to 252 closures, or for two in a model. A bag has two
 /// kilobytes. A thread that queues closures keeps one bag until it exits; closures queued by its
 /// last destructors use no bag (`Alone`).
-const CAPACITY: usize = if cfg!(any(loom, shuttle)) {
-    2 * MOST_WORDS
-} else {
-    252
-};
+const CAPACITY: usize = if cfg!(any(loom, shuttle)) { 2 * MOST_WORDS } else { 252 };
 /// Number of words of the largest closure and its kind.
 const MOST_WORDS: usize = 1 + NR_HELD;
 /// Number of words that a closure may capture without a box of its own: for example a pointer, a
@@ -266,19 +262,13 @@ fn anew(deferred: Deferred) -> (*mut Bag, usize) {
     // comes first, the runner finds it and makes the bag a spare, and we use another one.
     // Test: a_bag_is_used_again
     let before = state.map(|state| state.fetch_or(LEFT, Ordering::AcqRel));
-    let bag = if before.is_some_and(|before| before & DONE != 0) {
-        old
-    } else {
-        Bag::unused()
-    };
+    let bag = if before.is_some_and(|before| before & DONE != 0) { old } else { Bag::unused() };
     set_open(bag);
     // SAFETY: the bag is unused, or is done and was left by its thread, so only we can reach it.
     let fresh = unsafe { &*bag };
     fresh.put(0, deferred);
     // Relaxed: the push onto a list publishes it.
-    fresh
-        .state
-        .store(deferred.nr_words() as u32, Ordering::Relaxed);
+    fresh.state.store(deferred.nr_words() as u32, Ordering::Relaxed);
     (bag, before.map_or(0, nr_behind))
 }
 
@@ -318,9 +308,7 @@ impl Bag {
 
     /// Returns a spare bag, or a new one. The caller owns it.
     fn unused() -> *mut Self {
-        spares()
-            .take()
-            .map_or_else(|| Box::into_raw(Box::new(Self::new())), NonNull::as_ptr)
+        spares().take().map_or_else(|| Box::into_raw(Box::new(Self::new())), NonNull::as_ptr)
     }
 
     #[inline]
@@ -369,12 +357,7 @@ impl Bag {
         // run. If CLOSED comes first, our exchange fails, and the closure is added to another bag.
         // Test: a_bag_is_used_again
         self.state
-            .compare_exchange(
-                state,
-                state + nr_words as u32,
-                Ordering::Release,
-                Ordering::Relaxed,
-            )
+            .compare_exchange(state, state + nr_words as u32, Ordering::Release, Ordering::Relaxed)
             .is_ok()
     }
 
@@ -469,10 +452,7 @@ impl Deferred {
         assert!(fits::<F>(), "`new` boxes what does not fit");
         // SAFETY: the payload is large enough and aligned, as was just asserted.
         unsafe { payload.as_mut_ptr().cast::<F>().write(closure) };
-        Self {
-            kind: KindOf::<F>::KIND,
-            payload,
-        }
+        Self { kind: KindOf::<F>::KIND, payload }
     }
 
     /// Returns the number of words that the closure occupies in a bag.
@@ -504,9 +484,7 @@ sync::process_wide! {
 impl Spares {
     #[cfg(not(any(loom, shuttle)))]
     pub(super) const fn new() -> Self {
-        Self(CachePadded::new(
-            [const { AtomicPtr::new(ptr::null_mut()) }; MOST_SPARES],
-        ))
+        Self(CachePadded::new([const { AtomicPtr::new(ptr::null_mut()) }; MOST_SPARES]))
     }
 
     #[cfg(any(loom, shuttle))]
@@ -531,9 +509,7 @@ impl Spares {
         let order = twin::order("rcu: relaxed gift of a bag", Ordering::Release);
         self.0.iter().any(|place| {
             place.load(Ordering::Relaxed).is_null()
-                && place
-                    .compare_exchange(nothing, bag.as_ptr(), order, Ordering::Relaxed)
-                    .is_ok()
+                && place.compare_exchange(nothing, bag.as_ptr(), order, Ordering::Relaxed).is_ok()
         })
     }
 
@@ -605,10 +581,7 @@ mod tests {
         ) -> impl FnOnce() + Send {
             move || {
                 let turn = nr_run.fetch_add(1, Ordering::Relaxed);
-                assert!(
-                    words.iter().all(|word| *word == turn),
-                    "{words:?} at {turn}"
-                );
+                assert!(words.iter().all(|word| *word == turn), "{words:?} at {turn}");
             }
         }
         static NR_RUN: AtomicUsize = AtomicUsize::new(0);
@@ -675,10 +648,7 @@ mod tests {
     fn open_bag_accepts_closures_and_a_closed_one_does_not() {
         let mut published = Vec::new();
         let mut add_one = || {
-            add(
-                || (),
-                |bag| published.extend(bag.map(|(head, _)| head.cast::<Bag>())),
-            );
+            add(|| (), |bag| published.extend(bag.map(|(head, _)| head.cast::<Bag>())));
         };
         (0..=CAPACITY).for_each(|_| add_one());
         // SAFETY: the bag has not been run, here and below.
@@ -690,10 +660,7 @@ mod tests {
             nr
         };
         let mut add_one = || {
-            add(
-                || (),
-                |bag| published.extend(bag.map(|(head, _)| head.cast::<Bag>())),
-            );
+            add(|| (), |bag| published.extend(bag.map(|(head, _)| head.cast::<Bag>())));
         };
         add_one();
         leave();
@@ -719,9 +686,7 @@ mod tests {
         (0..3 * MOST_WORDS).for_each(|_| add_one());
         nr_counted += leave();
         // SAFETY: the bag was published and left, is in no list, and is run once.
-        published
-            .drain(..)
-            .for_each(|bag| unsafe { Bag::run(bag, |_| ()) });
+        published.drain(..).for_each(|bag| unsafe { Bag::run(bag, |_| ()) });
         assert_eq!(nr_counted, 3, "like the largest kind");
         assert_eq!(leave(), 0, "no bag is open");
     }

@@ -149,9 +149,7 @@ pub unsafe fn run_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)
         return unsafe { free(head.wrapping_byte_sub(offset).cast()) };
     }
     // SAFETY: (1).
-    of_c("callback of call_rcu", run as usize, || unsafe {
-        run(head)
-    });
+    of_c("callback of call_rcu", run as usize, || unsafe { run(head) });
 }
 
 /// Calls `body`, which calls the C function at `func`. The process is aborted with a message if an
@@ -298,9 +296,7 @@ impl Place {
 
     fn is_current(&self, executor: &Executor) -> bool {
         let current = self.executor.lock();
-        current
-            .as_ref()
-            .is_some_and(|current| Arc::ptr_eq(current, executor))
+        current.as_ref().is_some_and(|current| Arc::ptr_eq(current, executor))
     }
 }
 

@@ -391,9 +391,7 @@ impl Callbacks {
 
     /// Returns `true` if the list of this CPU is full.
     pub(super) fn is_full(&self) -> bool {
-        let nr = self.lists[cpu::current().index() % NR_LISTS]
-            .nr
-            .load(Ordering::Relaxed);
+        let nr = self.lists[cpu::current().index() % NR_LISTS].nr.load(Ordering::Relaxed);
         Backlog::is_full(nr)
     }
 
@@ -487,8 +485,7 @@ impl Callbacks {
         }
         let (none, starting) = (NONE, STARTING);
         let claimed =
-            self.thread
-                .compare_exchange(none, starting, Ordering::Relaxed, Ordering::Relaxed);
+            self.thread.compare_exchange(none, starting, Ordering::Relaxed, Ordering::Relaxed);
         if claimed.is_ok() {
             let started = thread::spawn("rcu", sweep_for_ever).is_ok();
             let thread = if started { THERE } else { NONE };
@@ -582,9 +579,7 @@ impl Callbacks {
         // `sweep_seq`. If our exchange comes first, it fails, and the sweeper notifies `swept`
         // after its store.
         // Test: two_sweeps_take_turns
-        self.sweeper
-            .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+        self.sweeper.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Waits until all callbacks that were queued before have run.
@@ -784,8 +779,7 @@ impl Backlog {
             let span_ns = (FIRST_WAIT_NS << nr_passed.min(10)).min(LONGEST_WAIT_NS);
             let own_ns = time::now_ns() + span_ns;
             let claimed =
-                self.until_ns
-                    .compare_exchange(0, own_ns, Ordering::Relaxed, Ordering::Relaxed);
+                self.until_ns.compare_exchange(0, own_ns, Ordering::Relaxed, Ordering::Relaxed);
             let until_ns = claimed.map_or_else(|theirs_ns| theirs_ns, |_| own_ns);
             if taken.wait_until_by(until_ns, || !self.is_above(nr())) {
                 return;

@@ -130,11 +130,7 @@ impl<T> Rcu<T> {
 impl<T, F: Flavor> Rcu<T, F> {
     /// Creates a cell for the readers of `flavor`.
     pub fn new_in(value: T, flavor: F) -> Self {
-        Self {
-            current: AtomicPtr::new(Box::into_raw(Box::new(value))),
-            flavor,
-            owns: PhantomData,
-        }
+        Self { current: AtomicPtr::new(Box::into_raw(Box::new(value))), flavor, owns: PhantomData }
     }
 
     /// Begins a section of the cell's flavor.
@@ -163,10 +159,7 @@ impl<T, F: Flavor> Rcu<T, F> {
     #[inline(always)]
     #[doc(alias("list_for_each_entry_rcu", "hlist_for_each_entry_rcu"))]
     pub fn load<'a>(&'a self, guard: &'a impl Section<F>) -> &'a T {
-        assert!(
-            guard.is_of(&self.flavor),
-            "the guard belongs to another domain than the cell"
-        );
+        assert!(guard.is_of(&self.flavor), "the guard belongs to another domain than the cell");
         // ORDER(cell): publish and consume, other end in `swap`.
         //   writer: the new value; current = new Release
         //   here:   current Acquire; the value
@@ -306,10 +299,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ) -> Result<(), Replaced<'a, T>> {
         self.exchange(expected, Box::new(new), guard)
             .map(|old| self.retire(old))
-            .map_err(|new| Replaced {
-                current: self.load(guard),
-                new: *new,
-            })
+            .map_err(|new| Replaced { current: self.load(guard), new: *new })
     }
 
     /// Replaces the value with the result of `change`. Calls `change` again if another writer
@@ -361,19 +351,13 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         new: Box<T>,
         guard: &impl Section<F>,
     ) -> Result<*mut T, Box<T>> {
-        assert!(
-            guard.is_of(&self.flavor),
-            "the guard belongs to another domain than the cell"
-        );
+        assert!(guard.is_of(&self.flavor), "the guard belongs to another domain than the cell");
         self.flavor.assert_may_call();
         let expected = std::ptr::from_ref(expected).cast_mut();
         let new = Box::into_raw(new);
         // ORDER(cell): other end in `load`; as in `swap` if the exchange succeeds. If another
         // writer comes first, nothing is stored, and the caller loads again.
-        match self
-            .current
-            .compare_exchange(expected, new, Ordering::AcqRel, Ordering::Relaxed)
-        {
+        match self.current.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(old) => Ok(old),
             // SAFETY: from `into_raw` above, and not stored in the cell.
             Err(_) => Err(unsafe { Box::from_raw(new) }),

@@ -202,8 +202,7 @@ impl Domain {
         // If the fork came from a stall handler, this thread continues its grace period.
         let (ended, has_changed) = self.periods.inherit(drives());
         if has_changed {
-            self.first_level
-                .store(periods::first_level(ended), Ordering::Relaxed);
+            self.first_level.store(periods::first_level(ended), Ordering::Relaxed);
         }
         let mut nr_active = 0;
         for slot in self.roster.iter() {
@@ -245,8 +244,7 @@ impl Domain {
         let gp_seq = self.periods.start();
         // ORDER(began-later): the other end; see `first_level`.
         // Test: a_section_that_begins_later_is_not_waited_for, a_report_needs_acquire
-        self.first_level
-            .store(periods::first_level(gp_seq), Ordering::Release);
+        self.first_level.store(periods::first_level(gp_seq), Ordering::Release);
         gp_seq
     }
 
@@ -434,10 +432,7 @@ impl Roster {
         if let Some(slot) = self.iter().find(|slot| slot.take()) {
             return slot;
         }
-        let entry = Box::new(Entry {
-            slot: Slot::new(),
-            next: ptr::null_mut(),
-        });
+        let entry = Box::new(Entry { slot: Slot::new(), next: ptr::null_mut() });
         let taken = entry.slot.take();
         debug_assert!(taken, "no other thread can reach the slot yet");
         let entry = Box::into_raw(entry);

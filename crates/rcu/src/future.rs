@@ -107,11 +107,7 @@ impl<F: Flavor + Unpin> Future for Synchronize<F> {
             }
         };
         drop(waker);
-        if is_over {
-            Poll::Ready(())
-        } else {
-            self.pending(cx)
-        }
+        if is_over { Poll::Ready(()) } else { self.pending(cx) }
     }
 }
 

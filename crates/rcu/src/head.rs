@@ -80,20 +80,16 @@ impl Head {
     }
 
     const fn of(function: *const ()) -> Self {
-        Self {
-            next: ptr::null_mut(),
-            function,
-        }
+        Self { next: ptr::null_mut(), function }
     }
 
     /// Creates a head that is in no list, with the function to call.
     pub(super) fn with_function(function: Function) -> Self {
         match function {
             Function::Rust(run) => Self::of(run as *const ()),
-            Function::C(run) => Self {
-                next: ptr::without_provenance_mut(OF_C),
-                function: run as *const (),
-            },
+            Function::C(run) => {
+                Self { next: ptr::without_provenance_mut(OF_C), function: run as *const () }
+            }
         }
     }
 
@@ -193,10 +189,7 @@ unsafe impl Send for Chain {}
 
 impl Chain {
     pub(super) const fn new() -> Self {
-        Self {
-            first: ptr::null_mut(),
-            last: ptr::null_mut(),
-        }
+        Self { first: ptr::null_mut(), last: ptr::null_mut() }
     }
 
     /// Creates a chain from a list that is linked from its newest head to its oldest, and closes
@@ -206,10 +199,7 @@ impl Chain {
     ///
     /// 1. `newest` is null or starts a list of queued heads that the caller owns.
     pub(super) unsafe fn from_newest(newest: *mut Head) -> Self {
-        let mut chain = Self {
-            first: ptr::null_mut(),
-            last: newest,
-        };
+        let mut chain = Self { first: ptr::null_mut(), last: newest };
         let mut next = newest;
         while !next.is_null() {
             // SAFETY: (1).
@@ -282,10 +272,7 @@ mod tests {
                 head.set_next(next);
                 assert_eq!(head.next(), next);
                 let found = head.function().expect("it is not a bag");
-                assert_eq!(
-                    matches!(found, Function::C(_)),
-                    matches!(function, Function::C(_))
-                );
+                assert_eq!(matches!(found, Function::C(_)), matches!(function, Function::C(_)));
             }
         }
         assert!(Head::of_bag().function().is_none());

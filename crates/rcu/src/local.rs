@@ -83,10 +83,7 @@ pub struct Guard {
 impl Guard {
     #[inline(always)]
     fn on(slot: &'static Slot) -> Self {
-        Self {
-            slot,
-            _not_send: PhantomData,
-        }
+        Self { slot, _not_send: PhantomData }
     }
 }
 
@@ -164,11 +161,7 @@ pub fn read_in_signal_handler() -> Option<Guard> {
 #[inline(always)]
 pub(super) fn enter() -> &'static Slot {
     let slot = found();
-    if slot.lock(global()) {
-        slot
-    } else {
-        enter_slowly(slot)
-    }
+    if slot.lock(global()) { slot } else { enter_slowly(slot) }
 }
 
 /// Puts this thread into an extended quiescent state before it sleeps, if it has a slot and is in
@@ -293,10 +286,7 @@ fn enter_slowly(slot: &'static Slot) -> &'static Slot {
 /// With two slots in use, an unlock without a guard could not determine which section it ends.
 fn enter_late() -> &'static Slot {
     if let Some(slot) = left_open() {
-        assert!(
-            slot.lock(global()),
-            "read-side critical sections nest too deep"
-        );
+        assert!(slot.lock(global()), "read-side critical sections nest too deep");
         return slot;
     }
     let slot = global().roster.join();
@@ -318,10 +308,7 @@ mod tests {
         std::thread::spawn(move || {
             let guard = read();
             sleep();
-            assert!(
-                mine().is_some_and(|slot| !slot.flags().is_off()),
-                "in a section"
-            );
+            assert!(mine().is_some_and(|slot| !slot.flags().is_off()), "in a section");
             drop(guard);
             sleep();
             assert!(mine().is_some_and(|slot| slot.flags().is_off()));

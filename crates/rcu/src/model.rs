@@ -110,10 +110,7 @@ impl Stock {
     #[expect(clippy::new_without_default, reason = "a stock is not a value")]
     pub fn new() -> Self {
         let bag = |_| NonNull::from(Box::leak(Box::new(Bag::new())));
-        let stock = Self {
-            spares: Spares::new(),
-            bags: [0, 1].map(bag),
-        };
+        let stock = Self { spares: Spares::new(), bags: [0, 1].map(bag) };
         stock.give(0);
         stock.give(1);
         stock

@@ -89,17 +89,9 @@ impl Tree {
     pub(super) fn new(nr_leaves: usize, leaf_of: Box<[u16]>) -> Self {
         let nodes = shape(nr_leaves, FAN_OUT).into_iter();
         let nodes = nodes.map(|(parent, nr_children)| {
-            CachePadded::new(Node {
-                nr_pending: AtomicU32::new(0),
-                parent,
-                nr_children,
-            })
+            CachePadded::new(Node { nr_pending: AtomicU32::new(0), parent, nr_children })
         });
-        Self {
-            nodes: nodes.collect(),
-            nr_leaves,
-            leaf_of,
-        }
+        Self { nodes: nodes.collect(), nr_leaves, leaf_of }
     }
 
     /// Returns the leaf that represents `cpu`.
@@ -114,8 +106,7 @@ impl Tree {
         // after this.
         for (place, node) in self.nodes.iter().enumerate() {
             let bias = u32::from(place < self.nr_leaves && !twin::armed("node: no bias"));
-            node.nr_pending
-                .store(node.nr_children + bias, Ordering::Relaxed);
+            node.nr_pending.store(node.nr_children + bias, Ordering::Relaxed);
         }
     }
 
@@ -131,9 +122,7 @@ impl Tree {
             return self.is_empty();
         }
         // Every leaf must be counted down. `any` would stop at the first one.
-        let nr_last = (0..self.nr_leaves)
-            .filter(|&leaf| self.report(leaf))
-            .count();
+        let nr_last = (0..self.nr_leaves).filter(|&leaf| self.report(leaf)).count();
         nr_last == 1
     }
 
@@ -198,10 +187,7 @@ mod tests {
             for fan_out in 2..6 {
                 let nodes = shape(nr_leaves, fan_out);
                 let root = nodes.len() - 1;
-                assert_eq!(
-                    nodes.iter().map(|node| node.1 as usize).sum::<usize>(),
-                    root
-                );
+                assert_eq!(nodes.iter().map(|node| node.1 as usize).sum::<usize>(), root);
                 for leaf in 0..nr_leaves {
                     let mut place = leaf;
                     while nodes[place].0 != place {

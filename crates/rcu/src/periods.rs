@@ -220,11 +220,7 @@ impl Drop for Driver<'_> {
         if twin::torn_down() {
             return;
         }
-        let Periods {
-            gp_seq,
-            is_driven,
-            wait_buckets,
-        } = self.0;
+        let Periods { gp_seq, is_driven, wait_buckets } = self.0;
         let seq = gp_seq.load(Ordering::Relaxed);
         let reached = GpCookie::reached(seq);
         let stops_midway = seq & 1 == 1 && !twin::armed("rcu: a driver that stops wakes one");
@@ -307,11 +303,7 @@ pub(super) fn before(gp_seq: u64) -> u64 {
 /// as its start.
 pub(super) fn no_later(ctr: u64, gp_seq: u64) -> u64 {
     let is_later = age(ctr, gp_seq) >> (u64::BITS - NEST_BITS - 1) != 0;
-    if is_later {
-        gp_seq << NEST_BITS | ctr & NEST_MAX
-    } else {
-        ctr
-    }
+    if is_later { gp_seq << NEST_BITS | ctr & NEST_MAX } else { ctr }
 }
 
 /// The driver's decision about a reader. Made here, executed in `domain.rs`.
@@ -432,10 +424,7 @@ mod tests {
         let periods = Periods::new();
         let driver = periods.try_drive();
         assert!(periods.try_drive().is_none());
-        assert!(
-            periods.try_drive().is_none(),
-            "the failed attempt released it"
-        );
+        assert!(periods.try_drive().is_none(), "the failed attempt released it");
         drop(driver);
         assert!(periods.try_drive().is_some());
     }

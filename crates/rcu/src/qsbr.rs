@@ -128,10 +128,7 @@ impl Reader {
     /// The same as [`read`](super::read).
     #[inline]
     pub fn new() -> Self {
-        Self {
-            slot: online(),
-            _not_send: PhantomData,
-        }
+        Self { slot: online(), _not_send: PhantomData }
     }
 
     /// Reports that this thread holds no reference.

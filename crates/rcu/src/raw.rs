@@ -374,10 +374,8 @@ mod tests {
                 read_lock();
                 read_lock();
                 // The first section protects until the second unlock: it has no second slot.
-                let mut seen = vec![
-                    is_reading(),
-                    global().roster.iter().filter(is_open).count() == 1,
-                ];
+                let mut seen =
+                    vec![is_reading(), global().roster.iter().filter(is_open).count() == 1];
                 // SAFETY: the sections were begun above. At the last call no section is open, which
                 // is the case under test.
                 seen.extend((0..3).flat_map(|_| [unsafe { read_unlock() }, is_reading()]));

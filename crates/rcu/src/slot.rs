@@ -232,11 +232,7 @@ impl Slot {
         if nest >= NEST_MAX - 1 {
             return false;
         }
-        let next = if nest == 0 {
-            domain.first_level()
-        } else {
-            ctr + 1
-        };
+        let next = if nest == 0 { domain.first_level() } else { ctr + 1 };
         words.ctr.store(next, Ordering::Relaxed);
         // ORDER(reader): as in `lock`. A full fence, because the handler may have interrupted
         // `leave_parking` before its own.
@@ -364,9 +360,7 @@ impl Slot {
                 .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok();
         if taken {
-            self.0
-                .cpu
-                .store(cpu::current().index() as u32, Ordering::Relaxed);
+            self.0.cpu.store(cpu::current().index() as u32, Ordering::Relaxed);
             self.0.thread.store(thread::current().0, Ordering::Relaxed);
             let owner = identity::mine().get();
             self.0.owner.store(owner, Ordering::Relaxed);
@@ -401,9 +395,7 @@ impl Slot {
     /// Adds `by` to the count of this thread's online `qsbr::Reader`s.
     pub(super) fn count_loops(&self, by: i32) {
         let nr_loops = self.0.nr_loops.load(Ordering::Relaxed);
-        self.0
-            .nr_loops
-            .store(nr_loops.wrapping_add_signed(by), Ordering::Relaxed);
+        self.0.nr_loops.store(nr_loops.wrapping_add_signed(by), Ordering::Relaxed);
     }
 
     /// Returns the number of online `qsbr::Reader`s of this thread.
@@ -469,9 +461,7 @@ impl Slot {
     pub(super) fn inherit(&self, gp_seq: u64) -> bool {
         self.0.thread.store(thread::current().0, Ordering::Relaxed);
         let ctr = self.0.ctr.load(Ordering::Relaxed);
-        self.0
-            .ctr
-            .store(periods::no_later(ctr, gp_seq), Ordering::Relaxed);
+        self.0.ctr.store(periods::no_later(ctr, gp_seq), Ordering::Relaxed);
         let asked = ASK | COUNTED | BOOSTED;
         let before = self.0.flags.word().fetch_and(!asked, Ordering::Relaxed);
         if before & BOOSTED != 0 {
@@ -499,11 +489,7 @@ impl Slot {
         // This competes with `answer` on one word. If our COUNTED comes first, the answer acquires
         // it with the leaf and the tree, and the reader counts down. If the answer comes first, ASK
         // is clear: we acquire the reader's sections, and the driver counts down.
-        self.0
-            .flags
-            .word()
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, unanswered)
-            .is_ok()
+        self.0.flags.word().fetch_update(Ordering::AcqRel, Ordering::Acquire, unanswered).is_ok()
     }
 
     /// Returns `true` if the driver still waits for this reader's report.
@@ -741,9 +727,7 @@ impl Flags {
         // and counts itself in. If the reader's comes first, PARK is clear, and we change nothing.
         // Release pairs with `is_off`: the sections that the caller acquired are released to later
         // drivers.
-        let before = self
-            .0
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, still_wanted);
+        let before = self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, still_wanted);
         if before.is_ok_and(|before| before & OFF == 0) {
             nr_active.count_out();
         }

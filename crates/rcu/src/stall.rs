@@ -78,10 +78,7 @@ sync::process_wide! {
     fn place() -> Mutex<Option<Shared>> = Mutex::new(None)
 }
 
-static HANDLER: Handler = Handler {
-    before: |held| held.lock(place()),
-    ..Handler::IDLE
-};
+static HANDLER: Handler = Handler { before: |held| held.lock(place()), ..Handler::IDLE };
 
 fn handler() -> &'static Mutex<Option<Shared>> {
     fork::register(&HANDLER);

@@ -89,8 +89,7 @@ fn fit(
         .collect();
     let real = |name: &str| {
         let real = measured["micros"][name].as_f64();
-        real.filter(|ns| *ns > 0.0)
-            .ok_or_else(|| format!("no measurement `{name}`"))
+        real.filter(|ns| *ns > 0.0).ok_or_else(|| format!("no measurement `{name}`"))
     };
     for _ in 0..NR_PASSES {
         for &(name, costs) in &names {
@@ -102,14 +101,7 @@ fn fit(
             costs.iter().for_each(|cost| machine.set(cost, ns, FITTED));
         }
     }
-    fill_distances(
-        machine,
-        &names
-            .iter()
-            .flat_map(|it| it.1)
-            .copied()
-            .collect::<Vec<_>>(),
-    );
+    fill_distances(machine, &names.iter().flat_map(|it| it.1).copied().collect::<Vec<_>>());
     let shown = names.iter().map(|(name, _)| {
         let now = simulated(machine, nr_cpus, name)?;
         Ok((name.to_string(), real(name)?, now))
@@ -146,19 +138,12 @@ fn hold_out(
 ) -> Result<Vec<Value>, String> {
     let rows = CASES.iter().map(|case| {
         let real = measured["cases"][case.name()].as_array();
-        let real: Vec<_> = real
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_f64)
-            .collect();
+        let real: Vec<_> = real.into_iter().flatten().filter_map(Value::as_f64).collect();
         if real.is_empty() {
             return Err(format!("no case `{}`", case.name()));
         }
-        let options = Options {
-            machine: made.into(),
-            nr_items: Some(case.nr_items),
-            ..options.clone()
-        };
+        let options =
+            Options { machine: made.into(), nr_items: Some(case.nr_items), ..options.clone() };
         let simulated: Result<Vec<_>, _> = (1..=NR_SEEDS)
             .map(|seed| {
                 let point = Point {
@@ -234,11 +219,7 @@ fn calibrate(
     }
     println!("{:42} {:>10} {:>10}", "fitted, ns", "real", "simulated");
     for (name, real, got) in &fits {
-        let off = if (got / real - 1.0).abs() > 0.05 {
-            "  not met"
-        } else {
-            ""
-        };
+        let off = if (got / real - 1.0).abs() > 0.05 { "  not met" } else { "" };
         println!("{name:42} {real:10.1} {got:10.1}{off}");
     }
     println!(
@@ -269,10 +250,7 @@ fn calibrate(
             let holds = if is_good(median) { "holds" } else { "FAILS" };
             format!("{median:.2} {holds}")
         });
-        println!(
-            "{regime}: {verdict} (a median from {} to {})",
-            GATE[0], GATE[1]
-        );
+        println!("{regime}: {verdict} (a median from {} to {})", GATE[0], GATE[1]);
     }
     Ok(holds)
 }

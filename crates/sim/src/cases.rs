@@ -15,12 +15,7 @@ const fn case(
     scope: &'static str,
     nr_items: usize,
 ) -> Case {
-    Case {
-        scenario,
-        scope,
-        nr_items,
-        regime,
-    }
+    Case { scenario, scope, nr_items, regime }
 }
 
 /// The item runs on the waiter's thread.

@@ -119,12 +119,8 @@ fn nr_cpus(job: &Job) -> u64 {
 fn exactly_once(job: &Job, queue: &Arc<Workqueue>) {
     let (visits, nr_taken) = (Arc::<Visits>::default(), Arc::new(AtomicU64::new(0)));
     let shared = work(&visits, 200);
-    let (nr_rounds, queue, all, taken) = (
-        job.nr_items as u64,
-        queue.clone(),
-        shared.clone(),
-        nr_taken.clone(),
-    );
+    let (nr_rounds, queue, all, taken) =
+        (job.nr_items as u64, queue.clone(), shared.clone(), nr_taken.clone());
     on_each_cpu(job, move |_| {
         let own_visits = Arc::default();
         let own = work(&own_visits, 50);
@@ -146,9 +142,7 @@ fn flush_waits(job: &Job, queue: &Arc<Workqueue>) {
         let works: Vec<_> = (0..4).map(|_| work(&visits, 100)).collect();
         for round in 1..=nr_rounds {
             assert_eq!(queue.enqueue_all(&works), works.len());
-            works
-                .iter()
-                .for_each(|work| _ = work.flush().expect("another thread's"));
+            works.iter().for_each(|work| _ = work.flush().expect("another thread's"));
             visits.check(4 * round, 4);
         }
     });
@@ -182,9 +176,7 @@ fn limit_holds(job: &Job, queue: &Arc<Workqueue>) {
             queue.spawn(move || visits.visit(500))
         };
         let handles: Vec<_> = (0..nr_items).map(spawn).collect();
-        handles
-            .into_iter()
-            .for_each(|handle| handle.join().expect("it ran"));
+        handles.into_iter().for_each(|handle| handle.join().expect("it ran"));
     });
     visits.check(nr_items * nr_cpus(job), LIMIT);
 }
@@ -192,12 +184,8 @@ fn limit_holds(job: &Job, queue: &Arc<Workqueue>) {
 fn order_holds(job: &Job, queue: &Arc<Workqueue>) {
     let visits = Arc::<Visits>::default();
     let next: Arc<Vec<_>> = Arc::new((0..nr_cpus(job)).map(|_| AtomicU64::new(0)).collect());
-    let (nr_items, shared, inside, seen) = (
-        job.nr_items as u64,
-        queue.clone(),
-        visits.clone(),
-        next.clone(),
-    );
+    let (nr_items, shared, inside, seen) =
+        (job.nr_items as u64, queue.clone(), visits.clone(), next.clone());
     on_each_cpu(job, move |index| {
         let spawn = |number| {
             let (visits, next) = (inside.clone(), seen.clone());
@@ -267,10 +255,7 @@ fn delays_hold(job: &Job, queue: &Arc<Workqueue>) {
                 thread::sleep(Duration::from_micros(20));
             }
             let late_ns = ran_at.load(Relaxed).saturating_sub(start_ns);
-            assert!(
-                u128::from(late_ns) >= delay.as_nanos(),
-                "after {late_ns} ns of {delay:?}"
-            );
+            assert!(u128::from(late_ns) >= delay.as_nanos(), "after {late_ns} ns of {delay:?}");
         }
         work.cancel_sync();
         visits.check(nr_runs, 1);
@@ -313,9 +298,7 @@ fn mail_arrives(job: &Job) {
         let mut next = vec![0; nr_posters];
         let mut nr_left = nr_posters * nr_items;
         while nr_left > 0 {
-            mailbox
-                .wait(nr_posters.min(nr_left))
-                .expect("the posters are there");
+            mailbox.wait(nr_posters.min(nr_left)).expect("the posters are there");
             for (index, number) in mailbox.drain(64) {
                 assert_eq!(number, next[index], "the next of poster {index}");
                 next[index] += 1;
@@ -397,9 +380,7 @@ fn slots_are_exclusive(job: &Job) {
         slot.nr_calls += 1;
         slot.is_inside = std::hint::black_box(false);
     }
-    let builder = PerCpu::builder()
-        .qpw(Qpw::OnDemand)
-        .topology(job.topology.clone());
+    let builder = PerCpu::builder().qpw(Qpw::OnDemand).topology(job.topology.clone());
     let data = Arc::new(builder.build(|_| Slot::default()).expect("per-CPU data"));
     let cpus: Vec<_> = job.topology.allowed().iter().collect();
     let (nr_items, shared) = (job.nr_items, data.clone());
@@ -421,9 +402,8 @@ fn slots_are_exclusive(job: &Job) {
     let data = Arc::into_inner(data).expect("the threads have ended");
     let expected = nr_cpus(job) * job.nr_items as u64 * 6;
     let slots = data.into_data().map(|(_, slot)| slot);
-    let (calls, beside) = slots.fold((0, 0), |(calls, beside), slot| {
-        (calls + slot.nr_calls, beside + slot.nr_beside)
-    });
+    let (calls, beside) = slots
+        .fold((0, 0), |(calls, beside), slot| (calls + slot.nr_calls, beside + slot.nr_beside));
     assert_eq!((calls, beside), (expected, 0), "calls, and two at once");
 }
 

@@ -105,12 +105,7 @@ impl SpinLock {
             self.queue(cpu::current().index() as u32 + 1);
         }
         assert!(!self.is_held.swap(true, Relaxed), "two hold the lock");
-        Held {
-            lock: self,
-            asked_ps,
-            got_ps: kernel::now_ps(),
-            is_contended: !is_free,
-        }
+        Held { lock: self, asked_ps, got_ps: kernel::now_ps(), is_contended: !is_free }
     }
 
     #[cold]
@@ -357,10 +352,7 @@ fn producers_and_workers(job: &Job, measured: &Arc<Measured>, way: Way) {
     on_cpus(measured, producers, move |index, ready| {
         kernel::enter();
         let pool = &pool_of[index];
-        let item = Arc::new(Item {
-            pending: Line::default(),
-            done: Line(Futex::new(0)),
-        });
+        let item = Arc::new(Item { pending: Line::default(), done: Line(Futex::new(0)) });
         let rounds = |nr_rounds: usize| {
             let mut queued_ns = Vec::with_capacity(nr_rounds);
             for _ in 0..nr_rounds {
@@ -413,12 +405,7 @@ mod tests {
         nr_producers: usize,
         way: Way,
     ) -> (f64, Outcome) {
-        let job = Job {
-            topology: machine.topology.clone(),
-            scope,
-            nr_items: 60,
-            nr_producers,
-        };
+        let job = Job { topology: machine.topology.clone(), scope, nr_items: 60, nr_producers };
         let measured = Arc::<Measured>::default();
         let inside = measured.clone();
         let outcome = run(machine, move || producers_and_workers(&job, &inside, way)).unwrap();

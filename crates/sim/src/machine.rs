@@ -45,10 +45,7 @@ impl Machine {
         for (number, line) in text.lines().enumerate() {
             let wrong = |what: String| format!("line {}: {what}", number + 1);
             let line = line.trim();
-            match line
-                .split_once('=')
-                .map(|(name, value)| (name.trim(), value.trim()))
-            {
+            match line.split_once('=').map(|(name, value)| (name.trim(), value.trim())) {
                 _ if line.is_empty() || line.starts_with('#') => {}
                 _ if line == "[costs]" => is_costs = true,
                 Some((name, value)) if is_costs => {
@@ -69,10 +66,8 @@ impl Machine {
                 }
             }
         }
-        let missing: Vec<_> = Costs::NAMES
-            .iter()
-            .filter(|(name, _)| !costs.contains_key(name))
-            .collect();
+        let missing: Vec<_> =
+            Costs::NAMES.iter().filter(|(name, _)| !costs.contains_key(name)).collect();
         if let Some((name, about)) = missing.first() {
             return Err(format!(
                 "no cost `{name}` ({}); {} are missing",
@@ -95,12 +90,9 @@ impl Machine {
     /// Checks that a line from farther away does not arrive sooner.
     fn check_order(&self) -> Result<(), String> {
         let ns = |name: &str| self.costs[name].ns;
-        for (near, far) in [
-            ("smt", "llc_dirty"),
-            ("llc", "llc_dirty"),
-            ("llc_dirty", "xllc"),
-            ("xllc", "xnode"),
-        ] {
+        for (near, far) in
+            [("smt", "llc_dirty"), ("llc", "llc_dirty"), ("llc_dirty", "xllc"), ("xllc", "xnode")]
+        {
             if ns(near) > ns(far) {
                 return Err(format!(
                     "`{near}` costs more than `{far}`: {} and {} ns",
@@ -113,10 +105,7 @@ impl Machine {
     }
 
     fn shape(&self, levels: &[(usize, String)]) -> String {
-        let levels: Vec<_> = levels
-            .iter()
-            .map(|(count, kind)| format!("{count} {kind}"))
-            .collect();
+        let levels: Vec<_> = levels.iter().map(|(count, kind)| format!("{count} {kind}")).collect();
         levels.join(" x ")
     }
 
@@ -146,9 +135,7 @@ impl Machine {
     /// Returns the costs, with one of them multiplied by a factor.
     pub fn costs(&self, changed: Option<(&str, f64)>) -> Costs {
         let of = |name: &'static str| {
-            let factor = changed
-                .filter(|change| change.0 == name)
-                .map_or(1.0, |change| change.1);
+            let factor = changed.filter(|change| change.0 == name).map_or(1.0, |change| change.1);
             Ok::<_, std::convert::Infallible>(self.costs[name].ns * factor)
         };
         match Costs::from_ns(of) {
@@ -194,34 +181,25 @@ impl Machine {
 
     /// Returns the costs that are guesses.
     pub fn guesses(&self) -> Vec<&'static str> {
-        let guessed = self
-            .costs
-            .iter()
-            .filter(|(_, figure)| figure.is_guess() && figure.ns > 0.0);
+        let guessed = self.costs.iter().filter(|(_, figure)| figure.is_guess() && figure.ns > 0.0);
         guessed.map(|(name, _)| *name).collect()
     }
 }
 
 fn figure(name: &str, value: &str) -> Result<Figure, String> {
-    let inner = value
-        .strip_prefix('{')
-        .and_then(|value| value.strip_suffix('}'));
+    let inner = value.strip_prefix('{').and_then(|value| value.strip_suffix('}'));
     let inner = inner
         .ok_or_else(|| format!("`{name}` has no unit: write {{ ns = {value}, from = \"…\" }}"))?;
-    let (amount, from) = inner
-        .split_once(',')
-        .ok_or_else(|| format!("`{name}` has no source: add `from`"))?;
-    let (unit, amount) = amount
-        .split_once('=')
-        .ok_or_else(|| format!("`{name}` has no unit: ns, us or ms"))?;
+    let (amount, from) =
+        inner.split_once(',').ok_or_else(|| format!("`{name}` has no source: add `from`"))?;
+    let (unit, amount) =
+        amount.split_once('=').ok_or_else(|| format!("`{name}` has no unit: ns, us or ms"))?;
     let scale = match unit.trim() {
         "ns" => 1.0,
         "us" => 1e3,
         "ms" => 1e6,
         other => {
-            return Err(format!(
-                "`{name}`: unknown unit `{other}`; valid: ns, us, ms"
-            ));
+            return Err(format!("`{name}`: unknown unit `{other}`; valid: ns, us, ms"));
         }
     };
     let amount: f64 = amount
@@ -229,19 +207,14 @@ fn figure(name: &str, value: &str) -> Result<Figure, String> {
         .parse()
         .map_err(|_| format!("`{name}`: `{}` is not a number", amount.trim()))?;
     if !(amount.is_finite() && amount >= 0.0) {
-        return Err(format!(
-            "`{name}` is {amount}: a cost must be finite and not negative"
-        ));
+        return Err(format!("`{name}` is {amount}: a cost must be finite and not negative"));
     }
     let from = from
         .trim()
         .strip_prefix("from")
         .map(|from| from.trim_start_matches([' ', '=']).trim_matches('"'));
     match from {
-        Some(from) if !from.is_empty() => Ok(Figure {
-            ns: amount * scale,
-            from: from.into(),
-        }),
+        Some(from) if !from.is_empty() => Ok(Figure { ns: amount * scale, from: from.into() }),
         _ => Err(format!("`{name}` has no source: add `from`")),
     }
 }
@@ -254,10 +227,7 @@ mod tests {
         let costs = Costs::NAMES
             .iter()
             .map(|(name, _)| format!("{name} = {{ ns = 5.0, from = \"guess\" }}\n"));
-        format!(
-            "topology = \"2 numa x 4 core x 2 smt\"\n[costs]\n{}",
-            costs.collect::<String>()
-        )
+        format!("topology = \"2 numa x 4 core x 2 smt\"\n[costs]\n{}", costs.collect::<String>())
     }
 
     #[test]
@@ -282,29 +252,18 @@ mod tests {
     fn a_machine_shrinks_and_grows_by_its_outer_levels() {
         let machine = Machine::parse(&whole()).unwrap();
         let shape = |nr_cpus| {
-            machine
-                .topology(nr_cpus)
-                .map(|topology| (topology.nodes().len(), topology.nr_cpus()))
+            machine.topology(nr_cpus).map(|topology| (topology.nodes().len(), topology.nr_cpus()))
         };
         assert_eq!(machine.nr_cpus(), 16);
-        assert_eq!(
-            (shape(4), shape(16), shape(64)),
-            (Ok((1, 4)), Ok((2, 16)), Ok((8, 64)))
-        );
-        assert!(
-            shape(3)
-                .unwrap_err()
-                .contains("cannot be made of 2 numa x 4 core x 2 smt")
-        );
+        assert_eq!((shape(4), shape(16), shape(64)), (Ok((1, 4)), Ok((2, 16)), Ok((8, 64))));
+        assert!(shape(3).unwrap_err().contains("cannot be made of 2 numa x 4 core x 2 smt"));
         assert!(shape(1025).unwrap_err().contains("1 to 1024"));
     }
 
     #[test]
     fn the_files_of_this_project_are_whole() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
-        let files = std::fs::read_dir(folder)
-            .unwrap()
-            .map(|file| file.unwrap().path());
+        let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
         let machines: Vec<_> = files.map(|file| Machine::read(&file).unwrap()).collect();
         assert!(machines.len() >= 6);
     }

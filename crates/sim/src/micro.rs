@@ -60,9 +60,7 @@ fn together(cpus: [CpuId; 2], nr_rounds: u32, body: impl Fn(u32) + Send + Sync +
         };
         thread::spawn("micro", run).expect("a thread")
     });
-    threads
-        .into_iter()
-        .for_each(|thread| thread.join().expect("no panic"));
+    threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     took_ns.load(Ordering::SeqCst) as f64 / f64::from(nr_rounds)
 }
 
@@ -189,38 +187,14 @@ pub fn micros(topology: &Topology) -> Vec<Micro> {
     );
     let call = |call: fn()| Box::new(move || each(3_000, call));
     add("a spin hint", &["pause"], call(hint::spin_loop));
-    add(
-        "the clock",
-        &["clock"],
-        call(|| _ = std::hint::black_box(time::now_ns())),
-    );
-    add(
-        "the cycle counter",
-        &["tsc"],
-        call(|| _ = std::hint::black_box(time::cycles())),
-    );
-    add(
-        "the CPU's number",
-        &["getcpu"],
-        call(|| _ = std::hint::black_box(cpu::current())),
-    );
-    add(
-        "a yield to no thread",
-        &["sched_yield"],
-        call(thread::yield_now),
-    );
+    add("the clock", &["clock"], call(|| _ = std::hint::black_box(time::now_ns())));
+    add("the cycle counter", &["tsc"], call(|| _ = std::hint::black_box(time::cycles())));
+    add("the CPU's number", &["getcpu"], call(|| _ = std::hint::black_box(cpu::current())));
+    add("a yield to no thread", &["sched_yield"], call(thread::yield_now));
     let nobody = Arc::new(Futex::new(0));
-    add(
-        "a wake-up of no thread",
-        &["futex"],
-        Box::new(move || each(3_000, || nobody.wake(1))),
-    );
+    add("a wake-up of no thread", &["futex"], Box::new(move || each(3_000, || nobody.wake(1))));
     asym::init();
-    add(
-        "a membarrier alone",
-        &["membarrier"],
-        Box::new(|| each(300, asym::heavy)),
-    );
+    add("a membarrier alone", &["membarrier"], Box::new(|| each(300, asym::heavy)));
     for cost in ["smt", "llc_dirty", "xllc", "xnode"] {
         if let Some(cpus) = pair(topology, cost) {
             let (name, costs): (_, &[&str]) = match cost {
@@ -229,11 +203,7 @@ pub fn micros(topology: &Topology) -> Vec<Micro> {
                 "xllc" => ("a line there and back, two caches", &["xllc"]),
                 _ => ("a line there and back, two nodes", &["xnode"]),
             };
-            add(
-                name,
-                costs,
-                Box::new(move || ping_pong(cpus, 1_000, By::Spinning)),
-            );
+            add(name, costs, Box::new(move || ping_pong(cpus, 1_000, By::Spinning)));
         }
     }
     add(
@@ -260,16 +230,8 @@ pub fn micros(topology: &Topology) -> Vec<Micro> {
         Box::new(move || ping_pong(one, 500, By::Sleeping)),
     );
     let soon = Duration::from_micros(300);
-    add(
-        "the call that wakes an idle CPU",
-        &["ipi_send"],
-        Box::new(move || wake_up(two, soon).0),
-    );
-    add(
-        "until an idle CPU runs",
-        &["idle_exit"],
-        Box::new(move || wake_up(two, soon).1),
-    );
+    add("the call that wakes an idle CPU", &["ipi_send"], Box::new(move || wake_up(two, soon).0));
+    add("until an idle CPU runs", &["idle_exit"], Box::new(move || wake_up(two, soon).1));
     add(
         "until a CPU runs that was idle for 8 ms",
         &["deep_exit"],

@@ -23,15 +23,10 @@ pub struct Point {
 
 /// Runs the scenario of `point`.
 pub fn once(options: &Options, machine: &Machine, point: &Point) -> Result<Value, String> {
-    let scenario = programs()
-        .find(|it| it.name == point.scenario)
-        .ok_or("no such scenario")?;
+    let scenario = programs().find(|it| it.name == point.scenario).ok_or("no such scenario")?;
     let scope = scope_of(&point.scope)?;
     let topology = machine.topology(point.nr_cpus)?;
-    let changed = point
-        .changed
-        .as_ref()
-        .map(|(name, factor)| (name.as_str(), *factor));
+    let changed = point.changed.as_ref().map(|(name, factor)| (name.as_str(), *factor));
     let mut simulated = sync::sim::Machine::new(topology.clone(), machine.costs(changed));
     simulated.seed = point.seed;
     simulated.takes_stacks = point.changed.is_none();
@@ -55,11 +50,7 @@ fn shown(measured: &Measured, outcome: &Outcome) -> Value {
     let nr_items = measured.nr_items.load(Relaxed).max(1) as f64;
     let per_item = |count: u64| count as f64 / nr_items;
     let counts = &outcome.counts;
-    let mut locks: Vec<_> = outcome
-        .locks
-        .iter()
-        .filter(|lock| lock.1.nr_taken > 0)
-        .collect();
+    let mut locks: Vec<_> = outcome.locks.iter().filter(|lock| lock.1.nr_taken > 0).collect();
     locks.sort_by_key(|(name, lock)| (std::cmp::Reverse(lock.waited_ps), **name));
     let locks = locks.iter().take(4).map(|(name, lock)| {
         let each = |ps: u64| ps as f64 / 1000.0 / lock.nr_taken as f64;

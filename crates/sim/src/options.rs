@@ -38,10 +38,8 @@ pub fn programs() -> impl Iterator<Item = &'static Scenario> {
 
 /// Returns `true` if each CPU creates items of a queue in the scenario.
 fn is_of_queue(name: &str) -> bool {
-    matches!(
-        name,
-        "one-at-a-time" | "handed-over" | "batches" | "max-active"
-    ) || kernel::SCENARIOS.iter().any(|it| it.name == name)
+    matches!(name, "one-at-a-time" | "handed-over" | "batches" | "max-active")
+        || kernel::SCENARIOS.iter().any(|it| it.name == name)
 }
 
 fn help() -> String {
@@ -81,14 +79,9 @@ fn parse(args: &[String]) -> Result<Options, String> {
     let (mut seed, mut changed) = (None, None);
     let mut args = args.iter();
     while let Some(arg) = args.next() {
-        let mut value = || {
-            args.next()
-                .cloned()
-                .ok_or_else(|| format!("{arg} needs a value"))
-        };
+        let mut value = || args.next().cloned().ok_or_else(|| format!("{arg} needs a value"));
         let number = |text: String| {
-            text.parse::<u64>()
-                .map_err(|_| format!("{arg}: `{text}` is not a number"))
+            text.parse::<u64>().map_err(|_| format!("{arg}: `{text}` is not a number"))
         };
         let positive = |text: String| match number(text)? {
             0 => Err(format!("{arg} must be at least 1")),
@@ -98,9 +91,8 @@ fn parse(args: &[String]) -> Result<Options, String> {
             "--machine" => options.machine = value()?.into(),
             "--cpus" => {
                 let cpus = value()?;
-                let counts = cpus
-                    .split(',')
-                    .map(|count| number(count.into()).map(|count| count as usize));
+                let counts =
+                    cpus.split(',').map(|count| number(count.into()).map(|count| count as usize));
                 options.cpus = counts.collect::<Result<_, _>>()?;
             }
             "--scope" => options.scopes = value()?.split(',').map(Into::into).collect(),
@@ -136,9 +128,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
     let other = options.scenarios.iter().find(|name| !is_of_queue(name));
     if let Some(name) = other {
         if options.scenarios.len() > 1 {
-            return Err(format!(
-                "{name} cannot be compared with other scenarios: run it alone"
-            ));
+            return Err(format!("{name} cannot be compared with other scenarios: run it alone"));
         }
         if options.nr_producers.is_some() {
             return Err(format!("{name} does not support --producers"));
@@ -155,10 +145,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
             return Err(format!("{first} needs at least 2 CPUs"));
         }
     }
-    options
-        .scopes
-        .iter()
-        .try_for_each(|scope| scope_of(scope).map(drop))?;
+    options.scopes.iter().try_for_each(|scope| scope_of(scope).map(drop))?;
     // A check is not measured.
     let is_check = CHECKS.iter().any(|it| it.name == first);
     if options.twin.is_some() && !is_check {
@@ -185,8 +172,7 @@ const ITEMS_IN_ALL: usize = 12_000;
 impl Options {
     pub fn items_for(&self, nr_cpus: usize) -> usize {
         let nr_producers = self.nr_producers.unwrap_or(nr_cpus);
-        self.nr_items
-            .unwrap_or_else(|| (ITEMS_IN_ALL / nr_producers).clamp(40, 1000))
+        self.nr_items.unwrap_or_else(|| (ITEMS_IN_ALL / nr_producers).clamp(40, 1000))
     }
 }
 
@@ -199,18 +185,13 @@ pub fn main() -> ExitCode {
     let read = |args: &[String]| {
         let mut options = parse(args)?;
         if options.calibrate.is_some() && options.machine.as_os_str().is_empty() {
-            return Err(
-                "--calibrate needs --machine FILE, for the costs that it cannot fit".into(),
-            );
+            return Err("--calibrate needs --machine FILE, for the costs that it cannot fit".into());
         }
         let machine = Machine::read(&options.machine)?;
         if options.cpus.is_empty() {
             options.cpus = vec![machine.nr_cpus()];
         }
-        options
-            .cpus
-            .iter()
-            .try_for_each(|&nr_cpus| machine.topology(nr_cpus).map(drop))?;
+        options.cpus.iter().try_for_each(|&nr_cpus| machine.topology(nr_cpus).map(drop))?;
         let few = options.cpus.iter().min().copied();
         if options.nr_producers > few {
             return Err("--producers must not exceed the number of CPUs".into());

@@ -67,10 +67,7 @@ impl Measured {
     pub fn queued_ns(&self) -> Option<[u32; 2]> {
         let mut all = self.queued_ns.lock().expect("no panic").clone();
         all.sort_unstable();
-        let at = |percent: usize| {
-            all.get((all.len() * percent / 100).min(all.len() - 1))
-                .copied()
-        };
+        let at = |percent: usize| all.get((all.len() * percent / 100).min(all.len() - 1)).copied();
         (!all.is_empty()).then(|| [50, 95].map(|percent| at(percent).expect("it is not empty")))
     }
 
@@ -116,14 +113,9 @@ pub const SCENARIOS: &[Scenario] = scenarios! {
 };
 
 pub fn scope_of(name: &str) -> Result<AffinityScope, String> {
-    let scope = AffinityScope::ALL
-        .into_iter()
-        .find(|scope| scope.as_str() == name);
+    let scope = AffinityScope::ALL.into_iter().find(|scope| scope.as_str() == name);
     scope.ok_or_else(|| {
-        let names: Vec<_> = AffinityScope::ALL
-            .iter()
-            .map(|scope| scope.as_str())
-            .collect();
+        let names: Vec<_> = AffinityScope::ALL.iter().map(|scope| scope.as_str()).collect();
         format!("unknown scope `{name}`; valid: {}", names.join(", "))
     })
 }
@@ -174,9 +166,7 @@ pub fn on_cpus(
     measured.nr_kicks.store(0, Relaxed);
     go.word().store(1, Relaxed);
     go.wake(u32::MAX);
-    threads
-        .into_iter()
-        .for_each(|thread| thread.join().expect("no panic"));
+    threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
 }
 
 pub fn registry(job: &Job) -> Registry {
@@ -190,13 +180,10 @@ pub fn registry(job: &Job) -> Registry {
 
 fn note_pools(measured: &Measured, registry: &Registry, kicks_before: u64) {
     let pools = registry.pool_stats();
-    measured.nr_kicks.store(
-        pools.iter().map(|pool| pool.kicks).sum::<u64>() - kicks_before,
-        Relaxed,
-    );
     measured
-        .nr_workers
-        .store(pools.iter().map(|pool| pool.created).sum(), Relaxed);
+        .nr_kicks
+        .store(pools.iter().map(|pool| pool.kicks).sum::<u64>() - kicks_before, Relaxed);
+    measured.nr_workers.store(pools.iter().map(|pool| pool.created).sum(), Relaxed);
 }
 
 fn queue_of(
@@ -220,9 +207,7 @@ fn queue_of(
                     [work] => assert!(shared.enqueue(work)),
                     works => assert_eq!(shared.enqueue_all(works), works.len()),
                 });
-                works
-                    .iter()
-                    .for_each(|work| _ = work.flush().expect("another thread's"));
+                works.iter().for_each(|work| _ = work.flush().expect("another thread's"));
             }
         };
         // A large allocation has its own pages, so it does not move other allocations.
@@ -233,9 +218,7 @@ fn queue_of(
         let nr_rounds = (nr_items / batch).max(1);
         rounds(nr_rounds, &mut queued_ns);
         measured2.note_queued(queued_ns);
-        measured2
-            .nr_items
-            .fetch_add((nr_rounds * batch) as u64, Relaxed);
+        measured2.nr_items.fetch_add((nr_rounds * batch) as u64, Relaxed);
     });
     note_pools(measured, &registry, kicks);
     drop(queue);
@@ -244,18 +227,12 @@ fn queue_of(
 
 fn fan_out(job: &Job, measured: &Arc<Measured>) {
     let registry = registry(job);
-    let queue = Workqueue::builder("sim")
-        .affinity(job.scope)
-        .build_in(&registry)
-        .expect("a queue");
-    let works: Vec<_> = (0..4 * job.topology.nr_cpus())
-        .map(|_| Work::new(|| host::work_ns(1_000)))
-        .collect();
+    let queue = Workqueue::builder("sim").affinity(job.scope).build_in(&registry).expect("a queue");
+    let works: Vec<_> =
+        (0..4 * job.topology.nr_cpus()).map(|_| Work::new(|| host::work_ns(1_000))).collect();
     let round = || {
         assert_eq!(queue.enqueue_all(&works), works.len());
-        works
-            .iter()
-            .for_each(|work| _ = work.flush().expect("another thread's"));
+        works.iter().for_each(|work| _ = work.flush().expect("another thread's"));
     };
     round();
     let kicks = registry.pool_stats().iter().map(|pool| pool.kicks).sum();
@@ -264,9 +241,7 @@ fn fan_out(job: &Job, measured: &Arc<Measured>) {
     measured.start_ns.store(time::now_ns(), Relaxed);
     (0..nr_rounds).for_each(|_| round());
     measured.end_ns.store(time::now_ns(), Relaxed);
-    measured
-        .nr_items
-        .store((nr_rounds * works.len()) as u64, Relaxed);
+    measured.nr_items.store((nr_rounds * works.len()) as u64, Relaxed);
     note_pools(measured, &registry, kicks);
     drop((queue, works));
     registry.shutdown().ok();
@@ -290,9 +265,7 @@ fn mailbox(job: &Job, measured: &Arc<Measured>) {
         ready();
         let mut nr_got = 0;
         while nr_got < nr_all {
-            mailbox
-                .wait(nr_cpus.min(nr_all - nr_got))
-                .expect("the posters are there");
+            mailbox.wait(nr_cpus.min(nr_all - nr_got)).expect("the posters are there");
             nr_got += mailbox.drain(4096).count();
         }
         measured2.nr_items.store(nr_got as u64, Relaxed);
@@ -326,9 +299,7 @@ fn readers(job: &Job, measured: &Arc<Measured>) {
 }
 
 fn percpu_drain(job: &Job, measured: &Arc<Measured>) {
-    let builder = PerCpu::builder()
-        .qpw(Qpw::OnDemand)
-        .topology(job.topology.clone());
+    let builder = PerCpu::builder().qpw(Qpw::OnDemand).topology(job.topology.clone());
     let data = Arc::new(builder.build(|_| 0_u64).expect("per-CPU data"));
     let (nr_items, nr_owners, measured2) =
         (job.nr_items, job.topology.nr_cpus() - 1, measured.clone());
@@ -341,9 +312,7 @@ fn percpu_drain(job: &Job, measured: &Arc<Measured>) {
             }
             return;
         }
-        let mut owner = data
-            .attach(CpuId::new(index as u32))
-            .expect("no other thread owns it");
+        let mut owner = data.attach(CpuId::new(index as u32)).expect("no other thread owns it");
         ready();
         for _ in 0..nr_items {
             owner.with(|hits| *hits += 1);

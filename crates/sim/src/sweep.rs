@@ -73,26 +73,19 @@ fn rate(value: &Value) -> f64 {
 }
 
 fn row(scope: &str, nr_cpus: usize, runs: &[(&Point, &Value)]) -> Value {
-    let mut of_seeds: Vec<_> = runs
-        .iter()
-        .filter(|(point, _)| point.changed.is_none())
-        .map(|(_, value)| *value)
-        .collect();
+    let mut of_seeds: Vec<_> =
+        runs.iter().filter(|(point, _)| point.changed.is_none()).map(|(_, value)| *value).collect();
     of_seeds.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
     let median = of_seeds[of_seeds.len() / 2];
-    let base = runs
-        .iter()
-        .find(|(point, _)| point.seed == 1 && point.changed.is_none());
+    let base = runs.iter().find(|(point, _)| point.seed == 1 && point.changed.is_none());
     let base = base.map_or(0.0, |(_, value)| rate(value));
-    let of_guesses = runs
-        .iter()
-        .filter_map(|(point, value)| Some((point.changed.as_ref()?, rate(value))));
+    let of_guesses =
+        runs.iter().filter_map(|(point, value)| Some((point.changed.as_ref()?, rate(value))));
     let mut of_guesses: Vec<_> = of_guesses.collect();
     of_guesses.sort_by(|a, b| (b.1 / base).ln().abs().total_cmp(&(a.1 / base).ln().abs()));
     let bounds = |rates: &mut dyn Iterator<Item = f64>| {
-        let (low, high) = rates.fold((f64::MAX, 0.0_f64), |(low, high), rate| {
-            (low.min(rate), high.max(rate))
-        });
+        let (low, high) =
+            rates.fold((f64::MAX, 0.0_f64), |(low, high), rate| (low.min(rate), high.max(rate)));
         json!([low, high])
     };
     let worst = of_guesses.iter().take(3);
@@ -176,10 +169,7 @@ fn run_all(options: &Options, points: &[Point]) -> Result<Vec<Value>, String> {
 pub fn run_one(options: &Options, point: &Point) -> Result<Value, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
-    command
-        .arg(&point.scenario)
-        .arg("--machine")
-        .arg(&options.machine);
+    command.arg(&point.scenario).arg("--machine").arg(&options.machine);
     command.args([
         "--cpus",
         &point.nr_cpus.to_string(),
@@ -197,16 +187,10 @@ pub fn run_one(options: &Options, point: &Point) -> Result<Value, String> {
         command.args(["--change", &format!("{name}:{factor}")]);
     }
     // Environment variables of the user must not change the simulated library.
-    command
-        .env_remove("AFTERWORK")
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped());
+    command.env_remove("AFTERWORK").stdin(Stdio::null()).stderr(Stdio::piped());
     let output = command.output().map_err(|error| error.to_string())?;
     if !output.status.success() {
-        return Err(format!(
-            "{point:?}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        ));
+        return Err(format!("{point:?}: {}", String::from_utf8_lossy(&output.stderr)));
     }
     serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
 }

@@ -74,11 +74,7 @@ pub fn shown(all: &Value) -> String {
             figure(&median["wakes_per_item"]),
             figure(&median["transfers_per_item"]),
             median["nr_workers"].to_string(),
-            if row["is_bistable"] == true {
-                "  BISTABLE: two regimes, no average"
-            } else {
-                ""
-            },
+            if row["is_bistable"] == true { "  BISTABLE: two regimes, no average" } else { "" },
         );
     }
     let first = text(&list(&all["rows"])[0]["scenario"]);
@@ -90,10 +86,7 @@ pub fn shown(all: &Value) -> String {
             let of = &to_first[of];
             let both = |of: &Value| format!("{} to {}", percent(&of[0]), percent(&of[1]));
             let (seeds, all) = (both(&of["over_seeds"]), both(&of["over_guesses"]));
-            format!(
-                "{} % ({seeds} over seeds, {all} and guesses)",
-                percent(&of["median"])
-            )
+            format!("{} % ({seeds} over seeds, {all} and guesses)", percent(&of["median"]))
         };
         out += &format!(
             "\n{} to {first}, {} scope, {} CPUs:\n  items/s {}; queueing, 95 of 100 {}\n",
@@ -113,16 +106,12 @@ pub fn shown(all: &Value) -> String {
         );
         for most in list(&row["most_by"]) {
             let (cost, times) = (text(&most["cost"]), figure(&most["times"]));
-            out += &format!(
-                "  {cost} x {times}: the rate x {}\n",
-                figure(&most["changes_rate_to"])
-            );
+            out +=
+                &format!("  {cost} x {times}: the rate x {}\n", figure(&most["changes_rate_to"]));
         }
         for line in list(&row["median"]["hot"]).iter().take(3) {
-            let (wait, moves) = (
-                figure(&line["wait_ns_per_item"]),
-                figure(&line["moves_per_item"]),
-            );
+            let (wait, moves) =
+                (figure(&line["wait_ns_per_item"]), figure(&line["moves_per_item"]));
             out += &format!("  a line: {wait} ns of waiting and {moves} moves an item\n");
             for site in list(&line["sites"]) {
                 out += &format!(

@@ -5,17 +5,12 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 fn machine(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../../machines")
-        .join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../machines").join(name)
 }
 
 fn sim(args: &str, machine_file: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork-sim"));
-    command
-        .args(args.split_whitespace())
-        .arg("--machine")
-        .arg(machine(machine_file));
+    command.args(args.split_whitespace()).arg("--machine").arg(machine(machine_file));
     command.output().unwrap()
 }
 
@@ -30,10 +25,7 @@ fn equal_seeds_give_equal_bytes_and_others_do_not() {
         let args = format!("{scenario} --cpus 36 --scope system --items 40 --seed {seed}");
         command.args(args.split(' '));
         // The addresses of the host's stack differ between runs.
-        command
-            .arg("--machine")
-            .arg(machine("grace-72.toml"))
-            .env("WORD", word);
+        command.arg("--machine").arg(machine("grace-72.toml")).env("WORD", word);
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", said(&output));
         output.stdout
@@ -70,11 +62,7 @@ fn every_scenario_ends() {
                 &format!("{scenario} --cpus {cpus} --scope cache --items 60 --seed 5 --budget 60"),
                 file,
             );
-            assert!(
-                output.status.success(),
-                "{scenario} on {cpus} CPUs: {}",
-                said(&output)
-            );
+            assert!(output.status.success(), "{scenario} on {cpus} CPUs: {}", said(&output));
             let text = String::from_utf8_lossy(&output.stdout);
             assert!(text.contains("\"items_per_s\":"), "{text}");
         }
@@ -148,39 +136,18 @@ fn every_check_holds_on_eight_cpus() {
 
 #[test]
 fn every_check_holds_on_64_cpus_of_several_caches() {
-    every_check_holds(
-        "epyc-256.toml",
-        64,
-        &["cpu", "system", "cache", "cache_shard"],
-        12,
-    );
+    every_check_holds("epyc-256.toml", 64, &["cpu", "system", "cache", "cache_shard"], 12);
 }
 
 /// The same checks with one line of the shipped code made wrong: wrong results, or endless waits.
 #[test]
 fn a_check_fails_where_a_bug_is_put_back() {
     let twins = [
-        (
-            "flush",
-            "item: completion forgets its sleepers",
-            "deadlock: all threads wait",
-        ),
-        (
-            "limit",
-            "active: a seat given twice",
-            "deadlock: all threads wait",
-        ),
-        (
-            "order",
-            "take: forgets the inactive",
-            "deadlock: all threads wait",
-        ),
+        ("flush", "item: completion forgets its sleepers", "deadlock: all threads wait"),
+        ("limit", "active: a seat given twice", "deadlock: all threads wait"),
+        ("order", "take: forgets the inactive", "deadlock: all threads wait"),
         ("rcu", "rcu: a callback is lost", "callbacks"),
-        (
-            "percpu",
-            "percpu: yields without marking it",
-            "calls, and two at once",
-        ),
+        ("percpu", "percpu: yields without marking it", "calls, and two at once"),
     ];
     for (check, bug, expected) in twins {
         must_fail(check, bug, expected);
@@ -206,10 +173,7 @@ fn must_fail(check: &str, bug: &str, expected: &str) {
 
 #[test]
 fn sweep_has_intervals_a_banner_and_the_contended_lines() {
-    let output = sim(
-        "one-at-a-time --cpus 8 --scope cpu --items 100 --seeds 2",
-        "mesh-512.toml",
-    );
+    let output = sim("one-at-a-time --cpus 8 --scope cpu --items 100 --seeds 2", "mesh-512.toml");
     assert!(output.status.success(), "{}", said(&output));
     let text = String::from_utf8_lossy(&output.stdout);
     for part in [
@@ -264,26 +228,14 @@ fn impossible_runs_are_reported() {
         ("one-at-a-time --scope galaxy", "unknown scope", 2),
         ("batches --twin x", "--twin needs a check", 2),
         ("batches,readers", "cannot be compared", 2),
-        (
-            "batches,handed-over --seed 1",
-            "needs exactly one scenario",
-            2,
-        ),
+        ("batches,handed-over --seed 1", "needs exactly one scenario", 2),
         ("fan-out --producers 2", "does not support --producers", 2),
-        (
-            "batches --cpus 8,4 --producers 5",
-            "exceed the number of CPUs",
-            2,
-        ),
+        ("batches --cpus 8,4 --producers 5", "exceed the number of CPUs", 2),
         ("one-at-a-time --cpus 8 --budget 0", "over the budget", 1),
     ];
     for (args, expected, code) in cases {
         let output = sim(args, "epyc-256.toml");
-        assert!(
-            said(&output).contains(expected),
-            "{args}: {}",
-            said(&output)
-        );
+        assert!(said(&output).contains(expected), "{args}: {}", said(&output));
         assert_eq!(output.status.code(), Some(code), "{args}");
     }
     assert!(said(&sim("one-at-a-time", "no-such.toml")).contains("no-such.toml"));
@@ -291,22 +243,14 @@ fn impossible_runs_are_reported() {
 
 #[test]
 fn nothing_to_run_is_reported_with_the_option() {
-    for (args, reason) in [
-        ("--seeds 0", "--seeds must be at least 1"),
-        ("--items 0", "--items must be at least 1"),
-    ] {
+    for (args, reason) in
+        [("--seeds 0", "--seeds must be at least 1"), ("--items 0", "--items must be at least 1")]
+    {
         let output = sim(&format!("one-at-a-time {args}"), "vm-2.toml");
         assert_eq!(output.status.code(), Some(2));
         assert!(said(&output).contains(reason), "{}", said(&output));
     }
-    let output = Command::new(env!("CARGO_BIN_EXE_afterwork-sim"))
-        .arg("batches")
-        .output()
-        .unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_afterwork-sim")).arg("batches").output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(
-        said(&output).contains("--machine needs a file"),
-        "{}",
-        said(&output)
-    );
+    assert!(said(&output).contains("--machine needs a file"), "{}", said(&output));
 }

@@ -47,10 +47,7 @@ unsafe impl Sync for Arena {}
 impl Arena {
     /// Creates the allocator. A process may have only one.
     pub const fn new() -> Self {
-        Self {
-            is_held: AtomicBool::new(false),
-            state: std::cell::UnsafeCell::new(null_mut()),
-        }
+        Self { is_held: AtomicBool::new(false), state: std::cell::UnsafeCell::new(null_mut()) }
     }
 
     fn with<R>(&self, step: impl FnOnce(&mut State) -> R) -> R {
@@ -118,11 +115,7 @@ fn class_of(layout: Layout) -> (usize, usize, usize) {
         (steps - 1, steps * 16, 16)
     } else {
         let size = size.max(layout.align()).next_power_of_two();
-        (
-            NR_SMALL + size.trailing_zeros() as usize - 4,
-            size,
-            size.min(4096).max(layout.align()),
-        )
+        (NR_SMALL + size.trailing_zeros() as usize - 4, size, size.min(4096).max(layout.align()))
     }
 }
 

@@ -16,11 +16,7 @@ pub fn fence(_order: Ordering) {
 
 /// A `SeqCst` store is an exchange on x86-64; elsewhere it costs about as much.
 fn store_access(order: Ordering) -> Access {
-    if order == Ordering::SeqCst {
-        Access::Rmw
-    } else {
-        Access::Store
-    }
+    if order == Ordering::SeqCst { Access::Rmw } else { Access::Store }
 }
 
 // The words themselves are accessed `Relaxed`, because one OS thread runs all tasks.

@@ -16,11 +16,8 @@ pub struct Clock {
 impl Clock {
     pub fn new(nr_players: usize) -> Self {
         let nr_leaves = nr_players.next_power_of_two().max(2);
-        let mut clock = Self {
-            nr_leaves,
-            times: vec![NEVER; nr_leaves],
-            winners: vec![0; nr_leaves],
-        };
+        let mut clock =
+            Self { nr_leaves, times: vec![NEVER; nr_leaves], winners: vec![0; nr_leaves] };
         (1..nr_leaves).rev().for_each(|node| clock.play(node));
         clock
     }

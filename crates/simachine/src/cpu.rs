@@ -94,26 +94,18 @@ impl Engine {
         let everywhere: Mask = (0..self.cpus.len()).collect();
         for domain in [self.llc_of[c], self.node_of[c], everywhere] {
             let may = |task: &usize| self.tasks[*task].allowed.has(c);
-            let full = domain
-                .iter()
-                .filter(|&from| from != c && self.cpus[from].runq.iter().any(may));
-            let longest = full
-                .map(|from| (self.cpus[from].runq.len(), std::cmp::Reverse(from)))
-                .max();
+            let full =
+                domain.iter().filter(|&from| from != c && self.cpus[from].runq.iter().any(may));
+            let longest =
+                full.map(|from| (self.cpus[from].runq.len(), std::cmp::Reverse(from))).max();
             let Some((_, std::cmp::Reverse(from))) = longest else {
                 continue;
             };
-            let at = self.cpus[from]
-                .runq
-                .iter()
-                .position(may)
-                .expect("found above");
+            let at = self.cpus[from].runq.iter().position(may).expect("found above");
             let task = self.cpus[from].runq.remove(at);
             self.counts.pulls += 1;
             self.cpus[c].now += self.costs.pull;
-            let ahead = self.tasks[task]
-                .vruntime
-                .saturating_sub(self.cpus[from].min_vruntime);
+            let ahead = self.tasks[task].vruntime.saturating_sub(self.cpus[from].min_vruntime);
             self.tasks[task].vruntime = self.cpus[c].min_vruntime + ahead;
             self.cpus[c].runq.push(task);
             return;
@@ -170,9 +162,7 @@ impl Engine {
     /// Makes a sleeping task run or wait on CPU `c`.
     pub fn wake_on(&mut self, c: usize, task: usize, waker: Option<usize>, at: u64) {
         // The sleep earns the task a credit of at most half a slice.
-        let floor = self.cpus[c]
-            .min_vruntime
-            .saturating_sub(self.costs.slice / 2);
+        let floor = self.cpus[c].min_vruntime.saturating_sub(self.costs.slice / 2);
         let moved = self.tasks[task].cpu != c;
         let had = self.tasks[task].vruntime;
         self.tasks[task].vruntime = if moved { floor } else { had.max(floor) };
@@ -196,11 +186,7 @@ impl Engine {
         } else {
             self.counts.wakes_idle += 1;
             let is_deep = idle_for > self.costs.deep_after;
-            let exit = if is_deep {
-                self.costs.deep_exit
-            } else {
-                self.costs.idle_exit
-            };
+            let exit = if is_deep { self.costs.deep_exit } else { self.costs.idle_exit };
             (self.around(self.costs.ipi_send), exit)
         };
         if let Some(me) = waker {
@@ -241,9 +227,7 @@ impl Engine {
         let Some(current) = self.cpus[c].cur else {
             return;
         };
-        let turn = self.cpus[c]
-            .now
-            .saturating_sub(self.tasks[current].on_since);
+        let turn = self.cpus[c].now.saturating_sub(self.tasks[current].on_since);
         let its = self.tasks[current].vruntime + turn;
         if its > self.tasks[task].vruntime + self.costs.wakeup_gran {
             self.cpus[c].resched = true;

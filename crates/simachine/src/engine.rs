@@ -237,18 +237,11 @@ impl Engine {
             cpus.iter().map(|cpu| of(cpu).unwrap_or(all)).collect()
         };
         let core_of = per_cpu(&|cpu| {
-            Some(
-                topology
-                    .smt_siblings(cpu.id)
-                    .map_or(Mask::one(cpu.id.index()), Mask::from),
-            )
+            Some(topology.smt_siblings(cpu.id).map_or(Mask::one(cpu.id.index()), Mask::from))
         });
         let llc_of = per_cpu(&|cpu| topology.llc_of(cpu.id).map(|llc| Mask::from(&llc.cpus)));
         let node_of = per_cpu(&|cpu| {
-            let node = topology
-                .nodes()
-                .iter()
-                .find(|node| Some(node.id) == cpu.node);
+            let node = topology.nodes().iter().find(|node| Some(node.id) == cpu.node);
             node.map(|node| Mask::from(&node.cpus))
         });
         let cpu = || Cpu {
@@ -340,12 +333,7 @@ impl Engine {
             () => cpu.slice_end,
         };
         // The turn of a task that is alone ends too, so that the budget is checked.
-        self.limit = self
-            .clock
-            .min()
-            .0
-            .min(slice)
-            .min(self.now() + LONGEST_TURN_PS);
+        self.limit = self.clock.min().0.min(slice).min(self.now() + LONGEST_TURN_PS);
     }
 
     pub fn set_timer_clock(&mut self) {
@@ -366,21 +354,14 @@ impl Engine {
     fn check_places(&self) {
         let mut places = vec![0_u32; self.tasks.len()];
         for cpu in &self.cpus {
-            cpu.cur
-                .iter()
-                .chain(&cpu.runq)
-                .for_each(|&task| places[task] += 1);
+            cpu.cur.iter().chain(&cpu.runq).for_each(|&task| places[task] += 1);
         }
         let sleepers = self.futexes.values().flat_map(|bucket| &bucket.sleepers);
         sleepers.for_each(|&task| places[task] += 1);
         for (task, &nr_places) in self.tasks.iter().zip(&places) {
             let may_be_in_none = matches!(task.state, State::Asleep | State::Done);
             let is_fine = nr_places == 1 || (nr_places == 0 && may_be_in_none);
-            assert!(
-                is_fine,
-                "{} is in {nr_places} places, and {:?}",
-                task.name, task.state
-            );
+            assert!(is_fine, "{} is in {nr_places} places, and {:?}", task.name, task.state);
         }
     }
 
@@ -441,8 +422,7 @@ fn run_boxed(machine: Machine, main: Box<dyn FnOnce()>) -> Result<Outcome, Failu
 
 fn words_of(panic: &(dyn Any + Send)) -> String {
     let word = panic.downcast_ref::<&str>().map(ToString::to_string);
-    word.or_else(|| panic.downcast_ref().cloned())
-        .unwrap_or_else(|| "a panic".into())
+    word.or_else(|| panic.downcast_ref().cloned()).unwrap_or_else(|| "a panic".into())
 }
 
 fn turns(first: usize, start: Instant) -> Option<Failure> {
@@ -463,10 +443,7 @@ fn turns(first: usize, start: Instant) -> Option<Failure> {
             if e.counts.turns.is_multiple_of(BUDGET_EVERY)
                 && let Some(budget) = e.machine.budget.filter(|&it| start.elapsed() > it)
             {
-                return Turn::Over(Some(Failure::Budget {
-                    budget,
-                    simulated_ns: e.now() / 1000,
-                }));
+                return Turn::Over(Some(Failure::Budget { budget, simulated_ns: e.now() / 1000 }));
             }
             match e.clock.min() {
                 (NEVER, _) => Turn::Over(None),
@@ -532,15 +509,8 @@ fn stacks() -> String {
         resume(task);
         engine(|e| {
             let task = &e.tasks[task];
-            let stack = task
-                .backtrace
-                .as_ref()
-                .map(super::report::shown)
-                .unwrap_or_default();
-            text += &format!(
-                "{} ({:?} on CPU {}):\n{stack}",
-                task.name, task.state, task.cpu
-            );
+            let stack = task.backtrace.as_ref().map(super::report::shown).unwrap_or_default();
+            text += &format!("{} ({:?} on CPU {}):\n{stack}", task.name, task.state, task.cpu);
         });
     }
     engine(|e| e.is_asking = false);

@@ -39,11 +39,7 @@ pub unsafe fn wait(word: *const u32, expected: u32, timeout: Option<Duration>) {
         if let Some(span) = timeout {
             e.set_alarm(span);
         }
-        e.futexes
-            .entry(word as u64)
-            .or_default()
-            .sleepers
-            .push_back(current);
+        e.futexes.entry(word as u64).or_default().sleepers.push_back(current);
         e.fall_asleep();
         true
     });
@@ -70,10 +66,7 @@ pub fn wake(word: *const u32, count: u32) {
     });
     sync();
     engine(|e| {
-        let nr_asleep = e
-            .futexes
-            .get(&(word as u64))
-            .map_or(0, |bucket| bucket.sleepers.len());
+        let nr_asleep = e.futexes.get(&(word as u64)).map_or(0, |bucket| bucket.sleepers.len());
         if nr_asleep == 0 {
             e.counts.wakes_of_none += 1;
             return;

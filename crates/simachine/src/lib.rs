@@ -114,11 +114,7 @@ pub fn prefetch_write(addr: usize) {
 /// Returns the clock in nanoseconds; `None` outside a simulation. The counter is a second clock.
 pub fn clock_ns(is_counter: bool) -> Option<u64> {
     with(|e| {
-        let cost = if is_counter {
-            e.costs.tsc
-        } else {
-            e.costs.clock
-        };
+        let cost = if is_counter { e.costs.tsc } else { e.costs.clock };
         e.advance(cost);
         e.now() / 1000
     })
@@ -134,13 +130,7 @@ pub fn current_cpu() -> Option<CpuId> {
 
 /// Returns the CPUs on which this thread may run.
 pub fn affinity() -> Option<CpuSet> {
-    with(|e| {
-        e.task()
-            .allowed
-            .iter()
-            .map(|cpu| CpuId::new(cpu as u32))
-            .collect()
-    })
+    with(|e| e.task().allowed.iter().map(|cpu| CpuId::new(cpu as u32)).collect())
 }
 
 /// Binds a thread to CPUs. Returns `false` if the thread does not exist or no CPU is valid.

@@ -76,11 +76,7 @@ impl Line {
                 at.nr_moves += 1;
                 at.waited_ps += waited_ps;
             }
-            None => self.sites.push(AtSite {
-                site,
-                nr_moves: 1,
-                waited_ps,
-            }),
+            None => self.sites.push(AtSite { site, nr_moves: 1, waited_ps }),
         }
     }
 

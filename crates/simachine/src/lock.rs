@@ -40,18 +40,14 @@ fn now() -> u64 {
 
 impl<T> Mutex<T> {
     pub const fn new(value: T) -> Self {
-        Self {
-            word: AtomicU32::new(UNLOCKED),
-            data: UnsafeCell::new(value),
-        }
+        Self { word: AtomicU32::new(UNLOCKED), data: UnsafeCell::new(value) }
     }
 
     #[track_caller]
     fn try_word(&self) -> Result<u32, u32> {
         // Acquire pairs with the guard's Release; the simulated machine does not reorder.
         let (acquire, failed) = (Ordering::Acquire, Ordering::Relaxed);
-        self.word
-            .compare_exchange(UNLOCKED, LOCKED, acquire, failed)
+        self.word.compare_exchange(UNLOCKED, LOCKED, acquire, failed)
     }
 
     #[track_caller]
@@ -84,10 +80,7 @@ impl<T> Mutex<T> {
             stat.waited_ps += waited;
         });
         memory::touch_guarded(self.data.get() as usize, size_of::<T>(), site);
-        MutexGuard {
-            lock: self,
-            since: now(),
-        }
+        MutexGuard { lock: self, since: now() }
     }
 
     #[track_caller]
@@ -127,10 +120,7 @@ impl<T> Drop for MutexGuard<'_, T> {
         let (key, since) = (word.as_ptr(), self.since);
         with(|e| {
             let held = e.now().saturating_sub(since);
-            e.locks
-                .entry(std::any::type_name::<T>())
-                .or_default()
-                .held_ps += held;
+            e.locks.entry(std::any::type_name::<T>()).or_default().held_ps += held;
         });
         // Release: the other end is in `try_word`.
         if word.swap(UNLOCKED, Ordering::Release) == CONTENDED {

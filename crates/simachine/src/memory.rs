@@ -33,11 +33,7 @@ pub fn touch(addr: usize, access: Access, site: Site) {
             }
             Access::Store | Access::Rmw => e.task().nr_idle = 0,
         }
-        if e.is_over() {
-            None
-        } else {
-            Some(e.hit(addr, access))
-        }
+        if e.is_over() { None } else { Some(e.hit(addr, access)) }
     });
     let missed = match wait {
         None => return,
@@ -110,9 +106,8 @@ pub fn membarrier() {
     engine(|e| {
         e.counts.membarriers += 1;
         let (now, irq) = (e.now(), e.costs.membarrier_irq);
-        let others: Vec<_> = (0..e.cpus.len())
-            .filter(|&c| c != e.cpu && e.cpus[c].cur.is_some())
-            .collect();
+        let others: Vec<_> =
+            (0..e.cpus.len()).filter(|&c| c != e.cpu && e.cpus[c].cur.is_some()).collect();
         for &c in &others {
             let when = e.cpus[c].now.max(now) + irq;
             e.interrupt(c, when);
@@ -209,11 +204,7 @@ impl Engine {
         let writes = access != Access::Load;
         let start = self.cpus[c].now;
         let took = self.transfer_time(place, writes);
-        let early = if self.machine.reserves_ahead {
-            0
-        } else {
-            self.machine.early_per_mille
-        };
+        let early = if self.machine.reserves_ahead { 0 } else { self.machine.early_per_mille };
         let (hold, read_gap) = (self.costs.hold, self.costs.read_gap);
         let line = self.lines.at(place);
         let there = start + took;
@@ -228,11 +219,7 @@ impl Engine {
             line.busy = there + hold;
             line.ready = there;
         } else {
-            line.busy = if line.exclusive {
-                there
-            } else {
-                start + read_gap
-            };
+            line.busy = if line.exclusive { there } else { start + read_gap };
             line.exclusive = false;
             line.sharers.insert(c);
         }
@@ -267,22 +254,14 @@ impl Engine {
             () => costs.smt,
         };
         if line.owner == NOBODY && line.sharers.is_empty_but(c) {
-            return if line.sharers.has(c) {
-                costs.llc
-            } else {
-                costs.dram
-            };
+            return if line.sharers.has(c) { costs.llc } else { costs.dram };
         }
         if writes {
             let mut others = line.sharers;
             if line.exclusive {
                 others.insert(line.owner as usize);
             }
-            return if others.is_empty_but(c) {
-                costs.llc
-            } else {
-                farthest(&others)
-            };
+            return if others.is_empty_but(c) { costs.llc } else { farthest(&others) };
         }
         match () {
             () if line.exclusive => farthest(&Mask::one(line.owner as usize)),

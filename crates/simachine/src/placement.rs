@@ -36,11 +36,7 @@ pub fn place(facts: Facts) -> usize {
             waker
         }
         _ if may(prev) => prev,
-        _ => facts
-            .allowed
-            .iter()
-            .next()
-            .expect("a thread may run somewhere"),
+        _ => facts.allowed.iter().next().expect("a thread may run somewhere"),
     };
     let near = &facts.llc_of[target];
     let idle_near = (1..=nr_cpus)
@@ -80,9 +76,8 @@ mod tests {
             let mut some = || (0..nr_cpus).filter(|_| dice(sides) == 0).collect::<Mask>();
             let (mut allowed, idle) = (some(), some());
             allowed.insert(dice(nr_cpus));
-            let loads: Vec<_> = (0..nr_cpus)
-                .map(|cpu| if idle.has(cpu) { 0 } else { 1 + dice(3) })
-                .collect();
+            let loads: Vec<_> =
+                (0..nr_cpus).map(|cpu| if idle.has(cpu) { 0 } else { 1 + dice(3) }).collect();
             let facts = Facts {
                 prev: dice(nr_cpus),
                 waker: (dice(3) > 0).then(|| dice(nr_cpus)),
@@ -104,10 +99,7 @@ mod tests {
                 assert!(idle.has(cpu), "a CPU is idle, and another one was taken");
             }
             if (0..nr_cpus).any(|at| near(at) && whole(at)) {
-                assert!(
-                    whole(cpu),
-                    "a core is idle, and half of another one was taken"
-                );
+                assert!(whole(cpu), "a core is idle, and half of another one was taken");
             }
         }
     }

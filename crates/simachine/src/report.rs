@@ -112,16 +112,12 @@ pub enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Deadlock(stacks) => write!(
-                f,
-                "deadlock: all threads wait, and no wake-up is pending\n{stacks}"
-            ),
+            Self::Deadlock(stacks) => {
+                write!(f, "deadlock: all threads wait, and no wake-up is pending\n{stacks}")
+            }
             Self::Spin(text) => f.write_str(text),
             Self::Panic(text) => write!(f, "the program panicked: {text}"),
-            Self::Budget {
-                budget,
-                simulated_ns,
-            } => write!(
+            Self::Budget { budget, simulated_ns } => write!(
                 f,
                 "over the budget of {budget:?}, after {:.3} ms of simulated time",
                 *simulated_ns as f64 / 1e6
@@ -162,9 +158,7 @@ impl Samples {
             *merged.entry(shown(stack)).or_default() += weight;
         }
         let total = merged.values().sum::<u64>().max(1);
-        let shares = merged
-            .into_iter()
-            .map(|(stack, weight)| (weight * 100 / total, stack));
+        let shares = merged.into_iter().map(|(stack, weight)| (weight * 100 / total, stack));
         let mut shares: Vec<_> = shares.collect();
         shares.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         shares
@@ -178,12 +172,8 @@ impl Outcome {
     pub(super) fn of(e: &mut Engine) -> Self {
         let waited =
             |line: &super::line::Line| line.sites.iter().map(|at| at.waited_ps).sum::<u64>();
-        let mut places: Vec<_> = e
-            .lines
-            .iter()
-            .enumerate()
-            .map(|(at, (_, line))| (waited(line), at))
-            .collect();
+        let mut places: Vec<_> =
+            e.lines.iter().enumerate().map(|(at, (_, line))| (waited(line), at)).collect();
         places.sort_by_key(|&(waited, at)| (std::cmp::Reverse(waited), at));
         places.truncate(NR_HOT);
         let hot = places.into_iter().filter(|&(waited, _)| waited > 0);
@@ -195,10 +185,8 @@ impl Outcome {
                     let sum = sites.entry(super::seen::described(at.site)).or_default();
                     *sum = (sum.0 + at.nr_moves, sum.1 + at.waited_ps / 1000);
                 }
-                let mut sites: Vec<_> = sites
-                    .into_iter()
-                    .map(|(site, (moves, ns))| (site, moves, ns))
-                    .collect();
+                let mut sites: Vec<_> =
+                    sites.into_iter().map(|(site, (moves, ns))| (site, moves, ns)).collect();
                 sites.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.0.cmp(&b.0)));
                 HotLine {
                     nr_moves: sites.iter().map(|site| site.1).sum(),

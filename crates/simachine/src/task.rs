@@ -21,10 +21,7 @@ pub enum State {
 /// The value of a thread-local in one thread.
 pub enum Slot {
     Unmade,
-    Made {
-        value: Box<dyn Any>,
-        has_destructor: bool,
-    },
+    Made { value: Box<dyn Any>, has_destructor: bool },
     Destroyed,
 }
 

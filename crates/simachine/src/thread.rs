@@ -53,9 +53,7 @@ pub fn current() -> u32 {
 /// Returns the task with a number.
 pub fn task_of(number: u32) -> Option<usize> {
     let task = (number as usize).checked_sub(2)?;
-    with(|e| e.tasks.len())
-        .filter(|&nr_tasks| task < nr_tasks)
-        .map(|_| task)
+    with(|e| e.tasks.len()).filter(|&nr_tasks| task < nr_tasks).map(|_| task)
 }
 
 /// Returns the name of a thread and its state.

@@ -34,9 +34,7 @@ impl Timers {
         if self.next() > until || self.heap.is_empty() {
             return None;
         }
-        self.heap
-            .pop()
-            .map(|Reverse((when, _, alarm))| (when, alarm))
+        self.heap.pop().map(|Reverse((when, _, alarm))| (when, alarm))
     }
 }
 
@@ -44,9 +42,7 @@ impl Engine {
     /// Sets a timer for a sleep of the current task, which has begun.
     pub fn set_alarm(&mut self, span: std::time::Duration) {
         let task = self.current();
-        let ps = u64::try_from(span.as_nanos())
-            .unwrap_or(NEVER)
-            .saturating_mul(1000);
+        let ps = u64::try_from(span.as_nanos()).unwrap_or(NEVER).saturating_mul(1000);
         // A timer that is too far away never fires.
         let when = self.now().saturating_add(ps);
         if when < NEVER {

@@ -47,10 +47,7 @@ fn placed(place: &AtomicUsize) -> usize {
 impl<T: 'static> LocalKey<T> {
     /// Creates a key whose values `init` creates.
     pub const fn new(init: fn() -> T) -> Self {
-        Self {
-            init,
-            place: AtomicUsize::new(0),
-        }
+        Self { init, place: AtomicUsize::new(0) }
     }
 
     /// Calls `f` with this thread's value.
@@ -59,8 +56,7 @@ impl<T: 'static> LocalKey<T> {
     ///
     /// If the value has been destroyed.
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
-        self.try_with(f)
-            .expect("a thread-local that has been destroyed")
+        self.try_with(f).expect("a thread-local that has been destroyed")
     }
 
     /// Calls `f` with this thread's value.
@@ -79,11 +75,7 @@ impl<T: 'static> LocalKey<T> {
             _ if are_gone && has_destructor => Err(AccessError),
             _ => Ok(std::ptr::null()),
         })?;
-        let value = if found.is_null() {
-            self.make(place, has_destructor)
-        } else {
-            found
-        };
+        let value = if found.is_null() { self.make(place, has_destructor) } else { found };
         // SAFETY: the value is boxed, has this key's type, and is dropped only at the end of this
         // thread.
         Ok(f(unsafe { &*value }))
@@ -98,10 +90,7 @@ impl<T: 'static> LocalKey<T> {
             }
             let value = made.take().expect("called once");
             let at = std::ptr::from_ref::<dyn Any>(&*value).cast();
-            slots[place] = Slot::Made {
-                value,
-                has_destructor,
-            };
+            slots[place] = Slot::Made { value, has_destructor };
             at
         })
     }
@@ -140,15 +129,9 @@ pub fn destroy_all() {
     with(|e| e.task().locals_are_gone = true);
     loop {
         let value = with_slots(|slots, _| {
-            let due = slots.iter_mut().find(|slot| {
-                matches!(
-                    slot,
-                    Slot::Made {
-                        has_destructor: true,
-                        ..
-                    }
-                )
-            })?;
+            let due = slots
+                .iter_mut()
+                .find(|slot| matches!(slot, Slot::Made { has_destructor: true, .. }))?;
             match std::mem::replace(due, Slot::Destroyed) {
                 Slot::Made { value, .. } => Some(value),
                 _ => None,

@@ -71,8 +71,7 @@ impl<T> AnswerSlot<T> {
             return;
         }
         // SAFETY: we have claimed the slot, so no other thread can ask until the exchange below.
-        self.answer
-            .with_mut(|answer| write(unsafe { &mut *answer }));
+        self.answer.with_mut(|answer| write(unsafe { &mut *answer }));
         if !self.exchange(WRITING, WRITTEN, Ordering::Release) {
             self.state.store(FREE, Ordering::Release);
         }
@@ -111,8 +110,6 @@ impl<T> AnswerSlot<T> {
 
     fn exchange(&self, from: u64, to: u64, success: Ordering) -> bool {
         let state = &self.state;
-        state
-            .compare_exchange(from, to, success, Ordering::Relaxed)
-            .is_ok()
+        state.compare_exchange(from, to, success, Ordering::Relaxed).is_ok()
     }
 }

@@ -51,20 +51,12 @@ impl Seen {
 }
 
 static ANSWER_SLOT: AnswerSlot<Seen> = AnswerSlot::new(Seen {
-    registers: Registers {
-        pc: 0,
-        sp: 0,
-        fp: 0,
-        lr: 0,
-    },
+    registers: Registers { pc: 0, sp: 0, fp: 0, lr: 0 },
     nr_bytes: 0,
     bytes: [0; NR_BYTES],
 });
 
-static HANDLER: Handler = Handler {
-    child: || ANSWER_SLOT.reset(),
-    ..Handler::IDLE
-};
+static HANDLER: Handler = Handler { child: || ANSWER_SLOT.reset(), ..Handler::IDLE };
 
 /// Prepares [`capture`] with `signal`, once per process. Does nothing if `signal` is 0.
 ///
@@ -193,10 +185,7 @@ mod tests {
     fn thread_answers_at_any_instruction() {
         let _alone = ALONE.lock();
         enable(SIGURG).unwrap();
-        let (number, ended) = (
-            Arc::new(AtomicU32::new(0)),
-            Arc::new(AtomicBool::new(false)),
-        );
+        let (number, ended) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
         let (its_number, its_end) = (number.clone(), ended.clone());
         let asked = std::thread::spawn(move || {
             its_number.store(thread::current().0, Ordering::Relaxed);
@@ -254,10 +243,7 @@ mod tests {
                 taken => return taken,
             }
         };
-        assert_eq!(
-            ask(|_| panic!("a table that misleads")),
-            Err("the walk up the stack panicked")
-        );
+        assert_eq!(ask(|_| panic!("a table that misleads")), Err("the walk up the stack panicked"));
         assert!(ask(|seen| Walker::new().walk(seen, "")).is_ok());
         drop(go);
         asked.join().unwrap();

@@ -89,26 +89,17 @@ pub(crate) fn read_memory(from: u64, into: &mut [u8]) -> usize {
     const PAGE: u64 = 4096;
     const NR_PIECES: usize = 64;
     // One piece per page, because a piece is copied completely or not at all.
-    let mut pieces = [libc::iovec {
-        iov_base: ptr::null_mut(),
-        iov_len: 0,
-    }; NR_PIECES];
+    let mut pieces = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; NR_PIECES];
     let mut nr_pieces = 0;
     let (mut at, mut left) = (from, into.len() as u64);
     while left > 0 && nr_pieces < NR_PIECES {
         let length = (PAGE - at % PAGE).min(left);
-        pieces[nr_pieces] = libc::iovec {
-            iov_base: at as *mut c_void,
-            iov_len: length as usize,
-        };
+        pieces[nr_pieces] = libc::iovec { iov_base: at as *mut c_void, iov_len: length as usize };
         nr_pieces += 1;
         left -= length;
         at = at.wrapping_add(length);
     }
-    let place = libc::iovec {
-        iov_base: into.as_mut_ptr().cast(),
-        iov_len: into.len(),
-    };
+    let place = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     // SAFETY: the call writes only into `into`, and returns an error if the pieces are not memory.
     let nr_read = unsafe {
         let process = libc::getpid();
@@ -160,11 +151,7 @@ fn tables(info: &libc::dl_phdr_info) -> Option<Loaded> {
     let base: u64 = info.dlpi_addr;
     let span = |it: &libc::Elf64_Phdr| it.p_vaddr..it.p_vaddr + it.p_memsz;
     let loads = || headers.iter().filter(|it| it.p_type == libc::PT_LOAD);
-    let index = span(
-        headers
-            .iter()
-            .find(|it| it.p_type == libc::PT_GNU_EH_FRAME)?,
-    );
+    let index = span(headers.iter().find(|it| it.p_type == libc::PT_GNU_EH_FRAME)?);
     let bytes = |range: &Range<u64>| {
         let length = (range.end - range.start) as usize;
         // SAFETY: part of a loaded, readable segment, which stays mapped while the loader's lock is
@@ -181,16 +168,11 @@ fn tables(info: &libc::dl_phdr_info) -> Option<Loaded> {
     let start = (index.start + 4).checked_add_signed(distance.into())?;
     let segment = loads().map(span).find(|it| it.contains(&start))?;
     let frames = start..segment.end;
-    let (low, high) = (
-        loads().map(|it| it.p_vaddr).min()?,
-        loads().map(|it| span(it).end).max()?,
-    );
+    let (low, high) = (loads().map(|it| it.p_vaddr).min()?, loads().map(|it| span(it).end).max()?);
     let name = match info.dlpi_name.is_null() {
         true => String::new(),
         // SAFETY: it belongs to the loader and is valid during this call.
-        false => unsafe { CStr::from_ptr(info.dlpi_name) }
-            .to_string_lossy()
-            .into_owned(),
+        false => unsafe { CStr::from_ptr(info.dlpi_name) }.to_string_lossy().into_owned(),
     };
     Some(Loaded {
         name,
@@ -231,23 +213,13 @@ extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void)
 #[cfg(target_arch = "x86_64")]
 fn registers(context: &libc::ucontext_t) -> Registers {
     let of = |register: c_int| context.uc_mcontext.gregs[register as usize] as u64;
-    Registers {
-        pc: of(libc::REG_RIP),
-        sp: of(libc::REG_RSP),
-        fp: of(libc::REG_RBP),
-        lr: 0,
-    }
+    Registers { pc: of(libc::REG_RIP), sp: of(libc::REG_RSP), fp: of(libc::REG_RBP), lr: 0 }
 }
 
 #[cfg(target_arch = "aarch64")]
 fn registers(context: &libc::ucontext_t) -> Registers {
     let context = &context.uc_mcontext;
-    Registers {
-        pc: context.pc,
-        sp: context.sp,
-        fp: context.regs[29],
-        lr: context.regs[30],
-    }
+    Registers { pc: context.pc, sp: context.sp, fp: context.regs[29], lr: context.regs[30] }
 }
 
 /// The registers of other machines are unknown: the walk ends where it begins.

@@ -28,10 +28,7 @@ impl Walker {
         for file in signal::loaded() {
             unwinder.add_module(module(file));
         }
-        Self {
-            unwinder,
-            cache: CacheNative::new(),
-        }
+        Self { unwinder, cache: CacheNative::new() }
     }
 
     pub(crate) fn walk(&mut self, seen: &Seen, root: &'static str) -> Stack {
@@ -39,8 +36,7 @@ impl Walker {
         let registers = seen.registers;
         let first = registers.pc;
         let mut frames =
-            self.unwinder
-                .iter_frames(first, start(registers), &mut self.cache, &mut read);
+            self.unwinder.iter_frames(first, start(registers), &mut self.cache, &mut read);
         let mut addresses = Vec::new();
         let end = loop {
             match frames.next() {
@@ -50,11 +46,7 @@ impl Walker {
                 Err(_) => break End::Cut,
             }
         };
-        Stack {
-            addresses,
-            end,
-            root,
-        }
+        Stack { addresses, end, root }
     }
 }
 

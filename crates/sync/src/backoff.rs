@@ -58,10 +58,8 @@ mod tests {
             let cpus = cpu::affinity().unwrap();
             let one = cpus.iter().take(1).collect();
             cpu::set_affinity(None, &one).unwrap();
-            let (begun, done) = (
-                Arc::new(AtomicBool::new(false)),
-                Arc::new(AtomicBool::new(false)),
-            );
+            let (begun, done) =
+                (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
             let low = {
                 let (begun, done) = (begun.clone(), done.clone());
                 std::thread::spawn(move || {

@@ -49,11 +49,7 @@ struct Head {
     kind: u32,
 }
 
-const HEAD: Head = Head {
-    name_len: NAME.len() as u32,
-    content_len: 4,
-    kind: 1,
-};
+const HEAD: Head = Head { name_len: NAME.len() as u32, content_len: 4, kind: 1 };
 const NAME: [u8; 12] = *b"afterwork\0\0\0";
 
 // The note stores an offset: an address would need a relocation, and so a writable section. The
@@ -124,9 +120,7 @@ unsafe extern "C" fn inspect(
     let name = || match info.dlpi_name.is_null() {
         true => String::new(),
         // SAFETY: the loader keeps the string until this returns.
-        false => unsafe { CStr::from_ptr(info.dlpi_name) }
-            .to_string_lossy()
-            .into_owned(),
+        false => unsafe { CStr::from_ptr(info.dlpi_name) }.to_string_lossy().into_owned(),
     };
     let is_loaded = |note: &libc::Elf64_Phdr| {
         let ends_in = |it: &libc::Elf64_Phdr| {
@@ -160,15 +154,9 @@ fn is_to_be_reported(word: &AtomicU32) -> bool {
     if word.load(Ordering::Relaxed) == UNUSED {
         return false;
     }
-    let lower = if ptr::from_ref(word) < &raw const WORD {
-        word
-    } else {
-        &WORD
-    };
+    let lower = if ptr::from_ref(word) < &raw const WORD { word } else { &WORD };
     let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
-    lower
-        .compare_exchange(USED, REPORTED, order, failed)
-        .is_ok()
+    lower.compare_exchange(USED, REPORTED, order, failed).is_ok()
 }
 
 /// Returns the words to which the notes of copies lead, among all notes of a file.
@@ -242,9 +230,8 @@ mod tests {
         // SAFETY: `bytes` outlives the iterator, and nothing writes to it.
         let found = unsafe { notes(bytes.as_ptr(), len) };
         // SAFETY: as above.
-        let distances: Vec<_> = found
-            .map(|note| unsafe { note.read_unaligned() }.distance)
-            .collect();
+        let distances: Vec<_> =
+            found.map(|note| unsafe { note.read_unaligned() }.distance).collect();
         assert_eq!(distances, [5, 7]);
     }
 

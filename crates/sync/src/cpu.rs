@@ -78,10 +78,7 @@ pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
         mask[cpu.index() / 64] |= 1 << (cpu.index() % 64);
     }
     if cpus.is_empty() {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "an empty set of CPUs",
-        ));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "an empty set of CPUs"));
     }
     #[cfg(sim)]
     if !crate::sim::set_affinity(thread.map(|id| id.0), cpus) {
@@ -237,8 +234,7 @@ mod real {
         assert_eq!(refused, 0, "Miri emulates 64 CPUs at most");
         let mut cpus = (0..64).filter(|cpu| mask[0] >> cpu & 1 != 0);
         let which = crate::thread::current().0 % mask[0].count_ones();
-        cpus.nth(which as usize)
-            .expect("a thread may run somewhere")
+        cpus.nth(which as usize).expect("a thread may run somewhere")
     }
 }
 
@@ -291,12 +287,8 @@ mod real {
             return ABSENT;
         }
         // SAFETY: glibc documents both as constants of these types, valid while it is loaded.
-        let (offset, size) = unsafe {
-            (
-                *offset.cast::<libc::ptrdiff_t>(),
-                *size.cast::<libc::c_uint>(),
-            )
-        };
+        let (offset, size) =
+            unsafe { (*offset.cast::<libc::ptrdiff_t>(), *size.cast::<libc::c_uint>()) };
         // A size of zero means that registration was disabled or failed.
         if size == 0 { ABSENT } else { offset + CPU_ID }
     }

@@ -47,10 +47,7 @@ impl EventFd {
         set_tag(&fd, tag as libc::c_int);
         // A system without tags returns the same value for each file.
         let tag = tag_of(&fd);
-        Ok(Self {
-            fd: ManuallyDrop::new(fd),
-            tag,
-        })
+        Ok(Self { fd: ManuallyDrop::new(fd), tag })
     }
 
     /// Returns `true` if the program has closed the descriptor. Makes one system call.

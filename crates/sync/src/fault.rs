@@ -79,11 +79,7 @@ mod torture {
     fn throw() -> u32 {
         let step = 0x9e37_79b9_7f4a_7c15_u64;
         let before = DICE.try_with(Cell::get).unwrap_or(0);
-        let state = if before == 0 {
-            SEED.fetch_add(step, Ordering::Relaxed)
-        } else {
-            before
-        };
+        let state = if before == 0 { SEED.fetch_add(step, Ordering::Relaxed) } else { before };
         let state = state.wrapping_add(step).max(1);
         // This fails only if the thread is about to end and needs no further numbers.
         DICE.try_with(|dice| dice.set(state)).ok();

@@ -42,11 +42,7 @@ pub struct Handler {
 
 impl Handler {
     /// A handler that does nothing, as the base of handlers that do not need all three functions.
-    pub const IDLE: Self = Self {
-        settle: || (),
-        before: |_| (),
-        child: || (),
-    };
+    pub const IDLE: Self = Self { settle: || (), before: |_| (), child: || () };
 }
 
 /// Locks that are held over a fork.
@@ -154,9 +150,7 @@ impl<T: Send + Sync> PerProcess<T> {
             }
             // If our exchange comes first, Release publishes our value to every `get`. If another
             // thread's comes first, ours fails, and the next `get` returns its value.
-            let placed = self
-                .0
-                .compare_exchange(before, ours, Ordering::AcqRel, Ordering::Acquire);
+            let placed = self.0.compare_exchange(before, ours, Ordering::AcqRel, Ordering::Acquire);
             match placed {
                 // SAFETY: leaked above, and never freed.
                 Ok(_) => return unsafe { &(*ours).1 },
@@ -381,10 +375,8 @@ mod backend {
     extern "C" fn before() {
         asym::init();
         handlers().for_each(|handler| (handler.settle)());
-        let mut held = Held(vec![
-            Box::new(identity::hold()),
-            Box::new(crate::thread::hold_names()),
-        ]);
+        let mut held =
+            Held(vec![Box::new(identity::hold()), Box::new(crate::thread::hold_names())]);
         handlers().for_each(|handler| (handler.before)(&mut held));
         HELD.store(Box::into_raw(Box::new(held)), Ordering::Relaxed);
     }
@@ -431,10 +423,7 @@ mod tests {
         let here = Process::this();
         static NAME: PerProcess<&str> = PerProcess::new();
         assert_eq!(NAME.get(), None);
-        assert_eq!(
-            [*NAME.get_or_set("parent"), *NAME.get_or_set("late")],
-            ["parent"; 2]
-        );
+        assert_eq!([*NAME.get_or_set("parent"), *NAME.get_or_set("late")], ["parent"; 2]);
         let in_child = || {
             assert!(NAME.get().is_none() && *NAME.get_or_set("child") == "child" && is_child());
             let nr = [&NR_BEFORE, &NR_CHILD].map(|nr| nr.load(Ordering::Relaxed));
@@ -454,9 +443,6 @@ mod tests {
         let in_child = unsafe { super::in_child(|| is_taken_over().into()) };
         assert!(in_child == Some(1) && !busy.is_lost(|| false));
         assert!(here.is_this() && *LOCK.lock() == 7);
-        assert_eq!(
-            (NR_CHILD.load(Ordering::Relaxed), NAME.get()),
-            (0, Some(&"parent"))
-        );
+        assert_eq!((NR_CHILD.load(Ordering::Relaxed), NAME.get()), (0, Some(&"parent")));
     }
 }

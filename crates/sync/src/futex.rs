@@ -172,9 +172,7 @@ mod backend {
             }
             let _punctual = timeout.and_then(crate::punctual::Punctual::for_span);
             let timeout = timeout.map(crate::time::timespec);
-            let timeout = timeout
-                .as_ref()
-                .map_or(std::ptr::null(), std::ptr::from_ref);
+            let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
             // SAFETY: `word` points at a live atomic, which the caller borrows for the whole wait.
             // `timeout` points at a timespec on this stack, or is null.
             unsafe {
@@ -253,9 +251,7 @@ mod model {
     impl Waiters {
         pub fn new() -> Self {
             let sleepers = Arc::new((Mutex::new(()), Condvar::new()));
-            Self(Sleepers {
-                shared: ManuallyDrop::new(sleepers),
-            })
+            Self(Sleepers { shared: ManuallyDrop::new(sleepers) })
         }
 
         pub fn key(&self, _word: *const u32) -> Key {

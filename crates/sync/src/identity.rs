@@ -72,10 +72,7 @@ mod seats {
         nr_given: u32,
     }
 
-    static SEATS: Mutex<Seats> = Mutex::new(Seats {
-        free: BinaryHeap::new(),
-        nr_given: 0,
-    });
+    static SEATS: Mutex<Seats> = Mutex::new(Seats { free: BinaryHeap::new(), nr_given: 0 });
 
     /// Releases the number when the thread's thread-locals are destroyed.
     struct Held(std::cell::Cell<u32>);
@@ -94,9 +91,7 @@ mod seats {
 
     /// Keeps numbers from being acquired and released.
     pub fn hold() -> MutexGuard<'static, Seats> {
-        SEATS
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        SEATS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     pub fn take() -> u32 {
@@ -164,9 +159,8 @@ mod tests {
         seats.dedup();
         assert_eq!(seats.len(), nr_living + 1);
         // A hundred threads that run one after another do not need a hundred numbers.
-        let highest = (0..100)
-            .map(|_| std::thread::spawn(seat).join().unwrap().unwrap().get())
-            .max();
+        let highest =
+            (0..100).map(|_| std::thread::spawn(seat).join().unwrap().unwrap().get()).max();
         assert!(highest < Some(50), "seats are not given again: {highest:?}");
     }
 

@@ -105,10 +105,7 @@ impl<T> Mutex<T> {
     #[cfg_attr(sim, track_caller)]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard {
-            guard: self
-                .0
-                .lock()
-                .unwrap_or_else(|poisoned| poisoned.into_inner()),
+            guard: self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()),
             _held: count::Held::new(),
         }
     }
@@ -123,10 +120,7 @@ impl<T> Mutex<T> {
             Err(backend::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(_) => return None,
         };
-        Some(MutexGuard {
-            guard,
-            _held: count::Held::new(),
-        })
+        Some(MutexGuard { guard, _held: count::Held::new() })
     }
 }
 

@@ -46,10 +46,7 @@ extern "C" fn record() {
     }
     if let Some(policy) = MemoryPolicy::of_this_thread() {
         let words = [policy.mode as u64].into_iter().chain(policy.nodes);
-        POLICY
-            .iter()
-            .zip(words)
-            .for_each(|(place, word)| place.store(word, Relaxed));
+        POLICY.iter().zip(words).for_each(|(place, word)| place.store(word, Relaxed));
     }
 }
 
@@ -88,10 +85,7 @@ struct MemoryPolicy {
 
 impl MemoryPolicy {
     /// The default policy, which allocates on the node of the CPU on which a thread runs.
-    const DEFAULT: Self = Self {
-        mode: libc::MPOL_DEFAULT,
-        nodes: [0; NR_NODES / 64],
-    };
+    const DEFAULT: Self = Self { mode: libc::MPOL_DEFAULT, nodes: [0; NR_NODES / 64] };
 
     fn recorded() -> Self {
         Self {
@@ -122,14 +116,7 @@ impl MemoryPolicy {
 
     fn set(&self) {
         // SAFETY: the call reads the `NR_NODES` bits of `nodes`.
-        unsafe {
-            libc::syscall(
-                libc::SYS_set_mempolicy,
-                self.mode,
-                self.nodes.as_ptr(),
-                Self::NR,
-            )
-        };
+        unsafe { libc::syscall(libc::SYS_set_mempolicy, self.mode, self.nodes.as_ptr(), Self::NR) };
     }
 }
 

@@ -63,11 +63,7 @@ pub fn user() -> u32 {
 pub fn at_exit(run: extern "C" fn()) -> io::Result<()> {
     // SAFETY: a function lives as long as the process, and an `extern "C"` one does not unwind.
     let refused = unsafe { libc::atexit(run) };
-    if refused == 0 {
-        Ok(())
-    } else {
-        Err(io::ErrorKind::OutOfMemory.into())
-    }
+    if refused == 0 { Ok(()) } else { Err(io::ErrorKind::OutOfMemory.into()) }
 }
 
 /// Ends the process by `abort`, after the line `afterwork: {why}` on stderr.
@@ -104,18 +100,10 @@ pub fn die(why: &str) -> ! {
 /// The same as [`die`].
 pub fn write_line(why: &str) {
     // A single call, so that lines of several threads are not mixed.
-    let parts = ["afterwork: ", why, "\n"].map(|part| libc::iovec {
-        iov_base: part.as_ptr().cast_mut().cast(),
-        iov_len: part.len(),
-    });
+    let parts = ["afterwork: ", why, "\n"]
+        .map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
     // SAFETY: the call reads the three parts. If it fails, there is nowhere to report that.
-    unsafe {
-        libc::writev(
-            libc::STDERR_FILENO,
-            parts.as_ptr(),
-            parts.len() as libc::c_int,
-        )
-    };
+    unsafe { libc::writev(libc::STDERR_FILENO, parts.as_ptr(), parts.len() as libc::c_int) };
 }
 
 /// Finds the 22nd field. The second is a name in parentheses, which may contain parentheses.

@@ -76,10 +76,7 @@ mod tests {
         let punctual =
             Punctual::for_span(LONG / 2).expect("a thread of the normal class has a slack");
         assert_eq!(slack_ns().unwrap(), NONE.get());
-        assert!(
-            Punctual::for_span(LONG / 2).is_none(),
-            "there is nothing left to put aside"
-        );
+        assert!(Punctual::for_span(LONG / 2).is_none(), "there is nothing left to put aside");
         drop(punctual);
         assert_eq!(slack_ns().unwrap(), before);
     }

@@ -64,9 +64,7 @@ fn id_of(metadata: &std::fs::Metadata) -> (u64, u64) {
 /// Returns `true` if the error comes from a shortage of system resources, and not from the file.
 pub fn is_shortage(error: &io::Error) -> bool {
     let code = error.raw_os_error();
-    [libc::ENOMEM, libc::EMFILE, libc::ENFILE, libc::EINTR]
-        .map(Some)
-        .contains(&code)
+    [libc::ENOMEM, libc::EMFILE, libc::ENFILE, libc::EINTR].map(Some).contains(&code)
 }
 
 /// Returns the paths of the entries of `directory`, or none if it cannot be read.
@@ -107,9 +105,7 @@ impl SharedFile {
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         // Without O_NONBLOCK, opening a pipe waits for its other end.
-        options
-            .read(true)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
+        options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
         let (file, is_writable) = match options.clone().write(true).open(path) {
             Ok(file) => (file, true),
             Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
@@ -141,12 +137,7 @@ impl SharedFile {
             return Err(io::Error::last_os_error());
         }
         let id = id_of(&file.metadata()?);
-        Ok(Self {
-            file: ManuallyDrop::new(file),
-            id,
-            map: Map(map),
-            is_writable,
-        })
+        Ok(Self { file: ManuallyDrop::new(file), id, map: Map(map), is_writable })
     }
 
     /// Locks the file until it is dropped or the process ends. Returns `false` if another process
@@ -270,10 +261,7 @@ impl SharedFile {
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut nr_read = 0;
         while nr_read < buffer.len() {
-            match self
-                .file
-                .read_at(&mut buffer[nr_read..], offset + nr_read as u64)
-            {
+            match self.file.read_at(&mut buffer[nr_read..], offset + nr_read as u64) {
                 Ok(0) => break,
                 Ok(more) => nr_read += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -315,13 +303,7 @@ impl SharedFile {
         // SAFETY: the word is in the mapping, and the kernel itself checks whether it is readable.
         // `timeout` is null or a timespec on this stack.
         let result = unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                self.word(offset),
-                libc::FUTEX_WAIT,
-                expected,
-                timeout,
-            )
+            libc::syscall(libc::SYS_futex, self.word(offset), libc::FUTEX_WAIT, expected, timeout)
         };
         let gone = [libc::EFAULT, libc::EINVAL, libc::ENOSYS];
         match io::Error::last_os_error().raw_os_error() {
@@ -342,12 +324,7 @@ impl SharedFile {
         self.write_at(&value.to_le_bytes(), offset as u64)?;
         // SAFETY: FUTEX_WAKE identifies sleepers by the address, and rejects an invalid one.
         unsafe {
-            libc::syscall(
-                libc::SYS_futex,
-                self.word(offset),
-                libc::FUTEX_WAKE,
-                i32::MAX,
-            );
+            libc::syscall(libc::SYS_futex, self.word(offset), libc::FUTEX_WAKE, i32::MAX);
         }
         Ok(())
     }
@@ -454,10 +431,7 @@ mod tests {
         // SAFETY: the child takes no lock that another thread may hold: the path is on the stack.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let none = libc::rlimit {
-                rlim_cur: 0,
-                rlim_max: 0,
-            };
+            let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             // SAFETY: the call reads the limit; the child ends here.
             unsafe {
                 libc::setrlimit(libc::RLIMIT_AS, &none);
@@ -534,10 +508,7 @@ mod tests {
         let place = Place::new("limit");
         let file = SharedFile::create(&place.0).unwrap();
         let in_child = || {
-            let none = libc::rlimit {
-                rlim_cur: 0,
-                rlim_max: libc::RLIM_INFINITY,
-            };
+            let none = libc::rlimit { rlim_cur: 0, rlim_max: libc::RLIM_INFINITY };
             // SAFETY: the call reads a limit on this stack.
             unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &none) };
             let too_long = |result: io::Result<()>| {

@@ -56,9 +56,7 @@ fn on_all(machine: Machine, body: impl Fn(usize) + Send + Sync + 'static) -> (f6
                 thread::spawn("pinned", run).unwrap()
             })
             .collect();
-        threads
-            .into_iter()
-            .for_each(|thread| thread.join().unwrap());
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
         result.store(span.1.load(Relaxed) - span.0.load(Relaxed), Relaxed);
     });
     (took_ns.load(Relaxed) as f64, outcome.unwrap())
@@ -76,10 +74,7 @@ fn fetch_add_ns(machine: Machine) -> f64 {
 }
 
 fn assert_near(is: f64, form: f64, tolerance: f64) {
-    assert!(
-        (is / form - 1.0).abs() < tolerance,
-        "{is:.1} where the form says {form:.1}"
-    );
+    assert!((is / form - 1.0).abs() < tolerance, "{is:.1} where the form says {form:.1}");
 }
 
 /// One CPU writes a word and the other reads it, in turn, with one transfer for each request.
@@ -116,10 +111,7 @@ fn ledger_that_reserves_ahead_fails_the_two_adder_check() {
     let mut naive = machine(2);
     naive.reserves_ahead = true;
     let each = fetch_add_ns(naive);
-    assert!(
-        each > 3.0 * fetch_add_form(),
-        "the twin looks like the original: {each:.1} ns"
-    );
+    assert!(each > 3.0 * fetch_add_form(), "the twin looks like the original: {each:.1} ns");
 }
 
 /// Any number of CPUs completes one exchange in two transfers: one transfer to read, and one to
@@ -131,20 +123,14 @@ fn a_loop_of_exchanges_does_not_collapse() {
         let each = 300;
         let (took, _) = on_all(machine(nr_cpus), move |_| {
             let add = |seen| Some(seen + 1);
-            (0..each).for_each(|_| {
-                _ = word
-                    .0
-                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
-            });
+            (0..each)
+                .for_each(|_| _ = word.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add));
         });
         took / (each * nr_cpus) as f64
     };
     for nr_cpus in [2, 8, 64] {
         let each = each_of(nr_cpus);
-        assert!(
-            each < 2.5 * TRANSFER_NS,
-            "{each:.0} ns an exchange with {nr_cpus} CPUs"
-        );
+        assert!(each < 2.5 * TRANSFER_NS, "{each:.0} ns an exchange with {nr_cpus} CPUs");
     }
 }
 
@@ -155,10 +141,8 @@ fn a_lock_waits_as_long_as_a_queue_of_fixed_service() {
     const NR_CPUS: usize = 64;
     const SERVICE_NS: u64 = 5_000;
     const LOAD: f64 = 0.6;
-    let (next, serving) = (
-        Arc::new(Line::<AtomicU64>::default()),
-        Arc::new(Line::<AtomicU64>::default()),
-    );
+    let (next, serving) =
+        (Arc::new(Line::<AtomicU64>::default()), Arc::new(Line::<AtomicU64>::default()));
     let waited = Arc::new(Plain::new(0));
     let result = waited.clone();
     let each = 60;
@@ -194,10 +178,7 @@ fn deadlock_report_names_each_thread() {
     });
     match failure {
         Err(Failure::Deadlock(text)) => {
-            assert!(
-                text.contains("main (Asleep") && text.contains("sleeper (Asleep"),
-                "{text}"
-            );
+            assert!(text.contains("main (Asleep") && text.contains("sleeper (Asleep"), "{text}");
         }
         other => panic!("{other:?}"),
     }
@@ -252,9 +233,7 @@ fn thread_locals_are_of_a_thread_and_destroyed_at_its_end() {
                 .unwrap()
             })
             .collect();
-        threads
-            .into_iter()
-            .for_each(|thread| thread.join().unwrap());
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
     })
     .unwrap();
     assert_eq!(DROPS.get(), 6);
@@ -295,11 +274,7 @@ fn equal_seeds_give_equal_runs() {
 /// Wakes a thread that sleeps on the other CPU. Returns the time that this takes the waker.
 fn wake_ns(is_kernel: bool) -> f64 {
     let mut machine = machine(2);
-    (
-        machine.costs.hold,
-        machine.costs.llc_dirty,
-        machine.costs.clock,
-    ) = (0, 0, 0);
+    (machine.costs.hold, machine.costs.llc_dirty, machine.costs.clock) = (0, 0, 0);
     let took_ns = Arc::new(Plain::new(0));
     let (result, word) = (took_ns.clone(), Arc::new(Line(Futex::new(0))));
     on_all(machine, move |me| {

@@ -13,9 +13,7 @@ pub const MOST: Duration = Duration::from_secs(1);
 
 /// Returns the part of the time since `checked_ns` that counts at `now_ns`.
 pub fn counted_ns(checked_ns: u64, now_ns: u64) -> u64 {
-    now_ns
-        .saturating_sub(checked_ns)
-        .min(MOST.as_nanos() as u64)
+    now_ns.saturating_sub(checked_ns).min(MOST.as_nanos() as u64)
 }
 
 /// The time that a wait has lasted.
@@ -28,10 +26,7 @@ pub struct Span {
 impl Span {
     /// Begins a span at `now_ns`.
     pub fn new(now_ns: u64) -> Self {
-        Self {
-            checked_ns: now_ns,
-            counted_ns: 0,
-        }
+        Self { checked_ns: now_ns, counted_ns: 0 }
     }
 
     /// Records that the clock shows `now_ns`, and returns the length of the span.
@@ -43,8 +38,7 @@ impl Span {
 
     /// Returns the time to sleep before the next reading, if an action is due at length `at`.
     pub fn until(&self, at: Duration) -> Duration {
-        at.saturating_sub(Duration::from_nanos(self.counted_ns))
-            .min(MOST)
+        at.saturating_sub(Duration::from_nanos(self.counted_ns)).min(MOST)
     }
 }
 

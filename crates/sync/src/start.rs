@@ -92,10 +92,7 @@ fn spawn_boxed(name: &str, cpus: Cpus, stack_size: usize, body: Body) -> io::Res
     }
     crate::fault::check(crate::fault::Point::Thread, libc::EAGAIN)?;
     if cfg!(miri) {
-        return thread::Builder::new()
-            .name(name.into())
-            .spawn(body)
-            .map(Handle::Std);
+        return thread::Builder::new().name(name.into()).spawn(body).map(Handle::Std);
     }
     // Signals that arrive during the start stay pending.
     let signals = Signals::block_all();
@@ -109,9 +106,7 @@ fn spawn_boxed(name: &str, cpus: Cpus, stack_size: usize, body: Body) -> io::Res
     if crate::fork::is_child() {
         Bare::spawn(name, stack_size, Box::new(whole)).map(Handle::Bare)
     } else {
-        let builder = thread::Builder::new()
-            .name(name.into())
-            .stack_size(stack_size);
+        let builder = thread::Builder::new().name(name.into()).stack_size(stack_size);
         builder.spawn(whole).map(Handle::Std)
     }
 }
@@ -206,9 +201,7 @@ impl Bare {
 
     fn outcome(&self) -> std::sync::MutexGuard<'_, Option<Outcome>> {
         // No code panics while it holds this lock.
-        self.outcome
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.outcome.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn join(mut self) -> Outcome {
@@ -280,10 +273,7 @@ struct First {
     process: AtomicU32,
 }
 
-static FIRST: First = First {
-    blocked: AtomicU64::new(0),
-    process: AtomicU32::new(0),
-};
+static FIRST: First = First { blocked: AtomicU64::new(0), process: AtomicU32::new(0) };
 
 impl First {
     fn begin(&self, blocked: Mask) {
@@ -355,14 +345,7 @@ fn settle_cpus(first: libc::pid_t) {
         && Some(mask) != of(0)
     {
         // SAFETY: the call reads the given size.
-        unsafe {
-            libc::syscall(
-                libc::SYS_sched_setaffinity,
-                0,
-                size_of_val(&mask),
-                mask.as_ptr(),
-            )
-        };
+        unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(&mask), mask.as_ptr()) };
     }
 }
 
@@ -391,10 +374,7 @@ const NR_YIELDS: u32 = 20;
 
 /// Returns the signals that the process's first thread blocks, unless that thread has ended.
 fn blocked_by_first() -> Option<Mask> {
-    settled(
-        || FIRST.before_start(),
-        || blocked_in(&std::fs::read("/proc/self/status").ok()?),
-    )
+    settled(|| FIRST.before_start(), || blocked_in(&std::fs::read("/proc/self/status").ok()?))
 }
 
 /// Returns the result of `before_start` if there is one. Otherwise returns the result of `read`,
@@ -436,9 +416,7 @@ mod tests {
 
     #[test]
     fn a_name_with_a_nul_is_an_error() {
-        let refused = spawn("n\0l", Cpus::OfFirst, STACK_BYTES, || {
-            unreachable!("refused")
-        });
+        let refused = spawn("n\0l", Cpus::OfFirst, STACK_BYTES, || unreachable!("refused"));
         let error = refused.expect_err("no thread has such a name");
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
@@ -471,19 +449,14 @@ mod tests {
 
     #[test]
     fn a_start_belongs_to_its_process() {
-        let first = First {
-            blocked: AtomicU64::new(0),
-            process: AtomicU32::new(0),
-        };
+        let first = First { blocked: AtomicU64::new(0), process: AtomicU32::new(0) };
         assert_eq!(first.before_start(), None);
         first.begin(5);
         assert_eq!(first.before_start(), Some(5));
         first.end();
         assert_eq!(first.before_start(), None);
         // In a forked child, the process field still names its parent.
-        first
-            .process
-            .store(std::process::id() + 1, Ordering::Relaxed);
+        first.process.store(std::process::id() + 1, Ordering::Relaxed);
         assert_eq!(first.before_start(), None);
     }
 

@@ -73,10 +73,7 @@ pub fn spawn_sized(
     #[cfg(sim)]
     return backend::spawn(name, body).map(JoinHandle);
     #[cfg(shuttle)]
-    return backend::Builder::new()
-        .name(name.into())
-        .spawn(body)
-        .map(JoinHandle);
+    return backend::Builder::new().name(name.into()).spawn(body).map(JoinHandle);
     #[cfg(loom)]
     {
         let _ = name;
@@ -328,10 +325,7 @@ pub(crate) mod policy {
             Some(policy) => policy == RESET_ON_FORK && KEEPS_RESET.load(Ordering::Relaxed),
             None => false,
         };
-        let mut limit = libc::rlimit {
-            rlim_cur: 0,
-            rlim_max: 0,
-        };
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the call writes the structure, which outlives it.
         let refused = unsafe { libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit) };
         let is_endless =
@@ -451,14 +445,12 @@ pub fn doing(thread: ThreadId) -> Option<String> {
             _ => "ending",
         };
         // The file holds "0" if the function is not known.
-        Some(
-            match read_file(thread, "wchan").unwrap_or_default().trim_end() {
-                wchan if state != "running" && !matches!(wchan, "" | "0") => {
-                    format!("{state} in {wchan}")
-                }
-                _ => state.into(),
-            },
-        )
+        Some(match read_file(thread, "wchan").unwrap_or_default().trim_end() {
+            wchan if state != "running" && !matches!(wchan, "" | "0") => {
+                format!("{state} in {wchan}")
+            }
+            _ => state.into(),
+        })
     }
 }
 

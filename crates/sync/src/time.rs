@@ -86,12 +86,7 @@ pub fn cycles() -> u64 {
         }
         count
     }
-    #[cfg(any(
-        loom,
-        shuttle,
-        miri,
-        not(any(target_arch = "x86_64", target_arch = "aarch64"))
-    ))]
+    #[cfg(any(loom, shuttle, miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
     {
         now_ns()
     }

@@ -22,11 +22,7 @@ use crate::atomic::{self, Ordering};
 /// Returns `order`, or `Relaxed` if the bug `name` is armed.
 #[inline(always)]
 pub fn order(name: &str, order: Ordering) -> Ordering {
-    if armed(name) {
-        Ordering::Relaxed
-    } else {
-        order
-    }
+    if armed(name) { Ordering::Relaxed } else { order }
 }
 
 /// A full fence (`SeqCst`), unless the bug `name` is armed.

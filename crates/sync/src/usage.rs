@@ -27,10 +27,7 @@ pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
     /// its clock.
     const THREAD_CPU: libc::clockid_t = 2 | 4;
     let clock = (!(thread.0 as libc::clockid_t)) << 3 | THREAD_CPU;
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes `time`, which outlives it. The kernel rejects a clock that does not
     // exist.
     let refused = unsafe { libc::clock_gettime(clock, &mut time) };

@@ -177,9 +177,9 @@ impl Answer {
                 let names: Vec<_> = names.collect();
                 Self::Wrong(format!("{}; {name}: {}", one_line(&text), names.join(", ")))
             }
-            ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument => Self::Wrong(
-                format!("{}; see `{} --help`", one_line(&text), asked(&text)),
-            ),
+            ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument => {
+                Self::Wrong(format!("{}; see `{} --help`", one_line(&text), asked(&text)))
+            }
             _ => Self::Wrong(one_line(&text)),
         }
     }
@@ -200,10 +200,7 @@ fn one_line(text: &str) -> String {
         !start.starts_with("Usage:") && !start.starts_with("For more information")
     });
     let lines = paragraphs.map(|it| it.split_whitespace().collect::<Vec<_>>().join(" "));
-    lines
-        .filter(|it| !it.is_empty())
-        .collect::<Vec<_>>()
-        .join("; ")
+    lines.filter(|it| !it.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -216,22 +213,14 @@ mod tests {
 
     #[test]
     fn completions_and_the_manual_name_every_subcommand() {
-        for shell in [
-            clap_complete::Shell::Bash,
-            clap_complete::Shell::Zsh,
-            clap_complete::Shell::Fish,
-        ] {
+        for shell in
+            [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish]
+        {
             let text = String::from_utf8(completions(shell)).unwrap();
-            assert!(
-                text.contains("topology") && text.contains("demo"),
-                "{shell}"
-            );
+            assert!(text.contains("topology") && text.contains("demo"), "{shell}");
         }
         let man = String::from_utf8(man().unwrap()).unwrap();
-        assert!(
-            man.contains(".TH afterwork") && man.contains("demo"),
-            "{man}"
-        );
+        assert!(man.contains(".TH afterwork") && man.contains("demo"), "{man}");
         // The manual's examples are command lines, one each.
         let (_, examples) = man.split_once(".SH EXAMPLES").unwrap();
         let heads = examples.split("\\fB").skip(1);
@@ -254,42 +243,22 @@ mod tests {
         for (line, reported) in [
             ("afterwork nosuch", "; commands: topology, top, demo, "),
             ("renamed nosuch", "; commands: topology, top, demo, "),
-            (
-                "afterwork topologi",
-                "'topologi'; tip: some similar subcommands exist",
-            ),
-            (
-                "afterwork --nosuch",
-                "'--nosuch' found; see `afterwork --help`",
-            ),
-            (
-                "afterwork demo extra",
-                "'extra' found; see `afterwork demo --help`",
-            ),
-            (
-                "afterwork demo --seconds -1",
-                "'-1' for '--seconds <S>': not a whole number",
-            ),
+            ("afterwork topologi", "'topologi'; tip: some similar subcommands exist"),
+            ("afterwork --nosuch", "'--nosuch' found; see `afterwork --help`"),
+            ("afterwork demo extra", "'extra' found; see `afterwork demo --help`"),
+            ("afterwork demo --seconds -1", "'-1' for '--seconds <S>': not a whole number"),
             (
                 "afterwork top --every -3",
                 "'-3' for '--every <MS>': not a whole number from 10 to 3600000",
             ),
-            (
-                "afterwork topology --cache-shard-size -1",
-                "'-1' for '--cache-shard-size <CORES>'",
-            ),
+            ("afterwork topology --cache-shard-size -1", "'-1' for '--cache-shard-size <CORES>'"),
         ] {
-            let Answer::Wrong(said) = answer(line) else {
-                panic!("{line} is wrong")
-            };
+            let Answer::Wrong(said) = answer(line) else { panic!("{line} is wrong") };
             assert!(
                 said.starts_with("error: ") && said.contains(reported) && said.lines().count() == 1,
                 "{said}"
             );
-            assert!(
-                !said.contains("Usage") && !said.contains("more information"),
-                "{said}"
-            );
+            assert!(!said.contains("Usage") && !said.contains("more information"), "{said}");
         }
         // The command rejects a process only when it opens the page.
         assert!(Cli::read(["afterwork", "top", "-5"]).is_ok());

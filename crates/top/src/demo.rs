@@ -49,14 +49,9 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
     let fetch = queue("fetch", 16).map_err(|error| failed(&error))?;
     let later = queue("later", 4).map_err(|error| failed(&error))?;
     let delayed: [DelayedWork; 64] = std::array::from_fn(|_| DelayedWork::new(|| ()));
-    let log = Workqueue::builder("log")
-        .ordered()
-        .build()
-        .map_err(|error| failed(&error))?;
-    let counts = PerCpu::builder()
-        .name("counts")
-        .build(|_cpu| 0_u64)
-        .map_err(|error| failed(&error))?;
+    let log = Workqueue::builder("log").ordered().build().map_err(|error| failed(&error))?;
+    let counts =
+        PerCpu::builder().name("counts").build(|_cpu| 0_u64).map_err(|error| failed(&error))?;
     let routes = Rcu::new(0_u64);
     let mut mailbox = Mailbox::builder().name("loop").build();
     let poster = mailbox.poster();
@@ -76,9 +71,7 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
         std::process::id()
     ))?;
 
-    let end = args
-        .seconds
-        .map(|s| Instant::now() + Duration::from_secs(s));
+    let end = args.seconds.map(|s| Instant::now() + Duration::from_secs(s));
     let mut round = 0_u64;
     while !interrupt.requested() && end.is_none_or(|end| Instant::now() < end) {
         // The load rises and falls in waves of some seconds.
@@ -109,11 +102,7 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
     }
     drop(poster);
     let _ = owner.join();
-    Ok(if interrupt.requested() {
-        Exit::Interrupted
-    } else {
-        Exit::Good
-    })
+    Ok(if interrupt.requested() { Exit::Interrupted } else { Exit::Good })
 }
 
 /// Uses a CPU for `time`.

@@ -62,13 +62,11 @@ fn run(cli: Cli) -> Result<Exit, Stop> {
         Some(Command::Man { directory: None }) => {
             print(&cli::man().map_err(|error| Stop::because("manual", error))?)
         }
-        Some(Command::Man {
-            directory: Some(directory),
-        }) => clap_mangen::generate_to(Cli::command(), &directory)
-            .map(|()| Exit::Good)
-            .map_err(|error| {
-                Stop::because(&format!("cannot write to {}", directory.display()), error)
-            }),
+        Some(Command::Man { directory: Some(directory) }) => {
+            clap_mangen::generate_to(Cli::command(), &directory).map(|()| Exit::Good).map_err(
+                |error| Stop::because(&format!("cannot write to {}", directory.display()), error),
+            )
+        }
     }
 }
 

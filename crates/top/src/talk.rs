@@ -12,10 +12,7 @@ pub fn say(line: impl Display) {
 /// `NO_COLOR`.
 #[must_use]
 pub fn may_color(stream: &impl IsTerminal) -> bool {
-    color_allowed(
-        stream.is_terminal(),
-        std::env::var_os("NO_COLOR").as_deref(),
-    )
+    color_allowed(stream.is_terminal(), std::env::var_os("NO_COLOR").as_deref())
 }
 
 /// `NO_COLOR` counts if it is set and not empty, as <https://no-color.org> specifies.

@@ -29,24 +29,15 @@ fn help_and_version_are_data() {
     for args in [["--help"].as_slice(), &["--version"], &["help", "top"]] {
         let output = afterwork(args);
         assert_eq!(output.status.code(), Some(0), "{args:?}");
-        assert!(
-            !output.stdout.is_empty() && output.stderr.is_empty(),
-            "{args:?}"
-        );
+        assert!(!output.stdout.is_empty() && output.stderr.is_empty(), "{args:?}");
     }
 }
 
 #[test]
 fn bad_input_is_reported_in_one_line_with_valid_values() {
     let bad: &[(&[&str], &str)] = &[
-        (
-            &["nosuch"],
-            "; commands: topology, top, demo, completions, man",
-        ),
-        (
-            &["topology", "--sysfs", "/nosuch"],
-            "--sysfs /nosuch: there is no such directory",
-        ),
+        (&["nosuch"], "; commands: topology, top, demo, completions, man"),
+        (&["topology", "--sysfs", "/nosuch"], "--sysfs /nosuch: there is no such directory"),
         (
             &["topology", "--sysfs", "/usr"],
             "--sysfs /usr: not laid out as /sys: it has no devices/system/cpu",

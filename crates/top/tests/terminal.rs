@@ -55,20 +55,11 @@ struct OnTerminal {
 }
 
 /// The words that run a command in a namespace of process IDs.
-const NAMESPACE: [&str; 6] = [
-    "unshare",
-    "--user",
-    "--map-root-user",
-    "--pid",
-    "--fork",
-    "--kill-child",
-];
+const NAMESPACE: [&str; 6] =
+    ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"];
 
 fn has_namespaces() -> bool {
-    let unshare = Command::new(NAMESPACE[0])
-        .args(&NAMESPACE[1..])
-        .arg("true")
-        .output();
+    let unshare = Command::new(NAMESPACE[0]).args(&NAMESPACE[1..]).arg("true").output();
     unshare.is_ok_and(|it| it.status.success())
 }
 
@@ -95,18 +86,9 @@ impl OnTerminal {
         let options = options.read(true).write(true);
         let slave: OwnedFd = {
             use std::os::unix::fs::OpenOptionsExt;
-            options
-                .custom_flags(OpenptFlags::NOCTTY.bits() as i32)
-                .open(path)
-                .unwrap()
-                .into()
+            options.custom_flags(OpenptFlags::NOCTTY.bits() as i32).open(path).unwrap().into()
         };
-        let size = Winsize {
-            ws_row: 24,
-            ws_col: 80,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
+        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&slave, size).unwrap();
         let place = tempfile::tempdir().unwrap();
         let mut words = Vec::new();
@@ -136,10 +118,7 @@ impl OnTerminal {
                     }
                     Tie::Job => setpgid(None, None)?,
                 }
-                let none = Rlimit {
-                    current: Some(0),
-                    maximum: Some(0),
-                };
+                let none = Rlimit { current: Some(0), maximum: Some(0) };
                 Ok(setrlimit(Resource::Core, none)?)
             });
         }
@@ -241,10 +220,7 @@ impl OnTerminal {
         eventually("the command does not stop", || {
             let flags = WaitPidFlag::WUNTRACED | WaitPidFlag::WNOHANG;
             let status = waitpid(self.pid(), Some(flags)).unwrap();
-            assert!(!matches!(
-                status,
-                WaitStatus::Exited(..) | WaitStatus::Signaled(..)
-            ));
+            assert!(!matches!(status, WaitStatus::Exited(..) | WaitStatus::Signaled(..)));
             matches!(status, WaitStatus::Stopped(..))
         });
     }

@@ -42,9 +42,7 @@ fn child() {
     let worker = std::thread::spawn(move || {
         let mut is_stopped = false;
         loop {
-            let done: Vec<_> = (0..100)
-                .map(|_| queue.spawn(|| drop(rcu::read())))
-                .collect();
+            let done: Vec<_> = (0..100).map(|_| queue.spawn(|| drop(rcu::read()))).collect();
             done.into_iter().for_each(|item| item.join().unwrap());
             poster.post(1).unwrap();
             counts.drain_all(|_, count| *count += 1);
@@ -170,10 +168,7 @@ fn wrong(args: &[&str]) -> String {
     let output = top(args);
     let line = text(&output.stderr).to_owned();
     assert_eq!(output.status.code(), Some(2), "{args:?}: {line}");
-    assert!(
-        line.lines().count() == 1 && output.stdout.is_empty(),
-        "{line}"
-    );
+    assert!(line.lines().count() == 1 && output.stdout.is_empty(), "{line}");
     line
 }
 
@@ -181,9 +176,7 @@ fn wrong(args: &[&str]) -> String {
 fn a_busy_process_is_shown_as_a_table() {
     let busy = Busy::start();
     let shown = answered(&[&busy.pid(), "--once"]);
-    for word in [
-        "queue", "load", "pool", "rcu", "mailbox", "letters", "percpu", "counts",
-    ] {
+    for word in ["queue", "load", "pool", "rcu", "mailbox", "letters", "percpu", "counts"] {
         assert!(shown.contains(word), "{word} is missing in:\n{shown}");
     }
     assert!(!shown.contains('\x1b'), "{shown}");
@@ -198,10 +191,8 @@ fn four_snapshots(busy: &Busy) -> Vec<Value> {
         .spawn()
         .unwrap();
     let lines = BufReader::new(looking.stdout.take().unwrap()).lines();
-    let snapshots = lines
-        .take(4)
-        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
-        .collect();
+    let snapshots =
+        lines.take(4).map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
     looking.kill().unwrap();
     looking.wait().unwrap();
     snapshots
@@ -261,13 +252,9 @@ fn prometheus_output_is_valid_with_rising_histograms() {
         // On a busy machine the process may not have written its page in time.
         let mut snapshots = (0..100).map(|_| good(args));
         let load = format!("pid=\"{}\"", busy.pid());
-        let has_load = |it: &String| {
-            it.lines()
-                .any(|it| it.contains(&load) && it.contains("name=\"load\""))
-        };
-        let shown = snapshots
-            .find(has_load)
-            .expect("one of a hundred snapshots is answered");
+        let has_load =
+            |it: &String| it.lines().any(|it| it.contains(&load) && it.contains("name=\"load\""));
+        let shown = snapshots.find(has_load).expect("one of a hundred snapshots is answered");
         let metrics = metrics(&shown).unwrap_or_else(|why| panic!("{why} in\n{shown}"));
         let of = |metric: &str, suffix: &str| {
             let mut samples = metrics[metric].1.iter();
@@ -340,10 +327,7 @@ fn stopped_process_shows_its_last_state_and_age() {
     good(&[&busy.pid(), "--once"]);
     busy.signal(Signal::SIGSTOP);
     let shown = good(&[&busy.pid(), "--once"]);
-    assert!(
-        shown.contains("does not answer") && shown.contains("load"),
-        "{shown}"
-    );
+    assert!(shown.contains("does not answer") && shown.contains("load"), "{shown}");
     busy.signal(Signal::SIGCONT);
     answered(&[&busy.pid(), "--once"]);
 }
@@ -386,10 +370,7 @@ fn invalid_page_is_rejected_with_the_reason() {
     };
     // A valid copy works like the page itself, except for the answer.
     let copy = good(&[&make("copy", &honest, 0o600), "--once"]);
-    assert!(
-        copy.contains("load") && copy.contains("does not answer"),
-        "{copy}"
-    );
+    assert!(copy.contains("load") && copy.contains("does not answer"), "{copy}");
     let link = place.path().join("link");
     symlink(busy.page(), &link).unwrap();
     let pipe = place.path().join("pipe");
@@ -400,21 +381,12 @@ fn invalid_page_is_rejected_with_the_reason() {
     for (page, reason) in [
         (make("empty", b"", 0o600), "too short"),
         (make("noise", &[0xa5; 5000], 0o600), "does not start"),
-        (
-            make("long", &vec![0; 700_000], 0o600),
-            "longer than any page",
-        ),
+        (make("long", &vec![0; 700_000], 0o600), "longer than any page"),
         (make("open", &honest, 0o644), "other users can access it"),
         (make("version", &changed(8, 3), 0o600), "version 3"),
-        (
-            make("damaged", &changed(16, !honest[16]), 0o600),
-            "checksum of its head",
-        ),
+        (make("damaged", &changed(16, !honest[16]), 0o600), "checksum of its head"),
         (make("cut", &honest[..600], 0o600), "too short for"),
-        (
-            make("afterwork-1", &honest, 0o600),
-            "it claims to be of process",
-        ),
+        (make("afterwork-1", &honest, 0o600), "it claims to be of process"),
         (path(&link), "symbolic link"),
         (path(&pipe), "not a regular file"),
         (path(&directory), "not a regular file"),
@@ -435,14 +407,10 @@ const RECORD: usize = 320;
 /// Updates the checks of a page; see docs/observing.md.
 fn seal(page: &mut [u8]) {
     fn put_check(bytes: &mut [u8], at: usize) {
-        let sum = bytes[..at]
-            .chunks(8)
-            .fold(0xcbf2_9ce4_8422_2325_u64, |sum, word| {
-                let word = u64::from_le_bytes(word.try_into().unwrap());
-                (sum ^ word)
-                    .wrapping_mul(0x0000_0100_0000_01b3)
-                    .rotate_left(29)
-            });
+        let sum = bytes[..at].chunks(8).fold(0xcbf2_9ce4_8422_2325_u64, |sum, word| {
+            let word = u64::from_le_bytes(word.try_into().unwrap());
+            (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29)
+        });
         bytes[at..at + 8].copy_from_slice(&sum.to_le_bytes());
     }
     let (head, records) = page.split_at_mut(HEAD);
@@ -546,10 +514,7 @@ fn a_directory_full_of_strange_pages_is_listed_all_the_same() {
     assert_eq!(gone.lines().count(), 200, "{gone}");
     assert!(gone.lines().all(|line| line.starts_with("removed ")) && live.exists());
     let list = good(&["--directory", directory]);
-    assert!(
-        !list.contains("5000199") && list.contains(&busy.pid()),
-        "{list}"
-    );
+    assert!(!list.contains("5000199") && list.contains(&busy.pid()), "{list}");
     assert_eq!(good(&["--directory", directory, "--prune"]), "");
     busy.end();
 }
@@ -589,11 +554,7 @@ fn demo_publishes_itself_and_ends_on_request() {
         let look: Value = exported();
         let of = |kind: &str, name: &str| {
             let records = look["records"][kind].as_array().unwrap();
-            records
-                .iter()
-                .find(|it| it["name"] == name)
-                .cloned()
-                .unwrap()
+            records.iter().find(|it| it["name"] == name).cloned().unwrap()
         };
         let busy = of("queue", "thumbnails");
         busy["nr_active"] == busy["max_active"]
@@ -646,11 +607,7 @@ impl Terminal {
         // The terminal shows wide letters only in a UTF-8 locale.
         command.env("LC_ALL", "C.UTF-8").env("TERM", "screen");
         let output = command.args(args).output().ok()?;
-        assert!(
-            output.status.success(),
-            "{args:?}: {}",
-            text(&output.stderr)
-        );
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
         Some(text(&output.stdout).to_owned())
     }
 
@@ -690,11 +647,7 @@ fn three_processes_are_shown_in_a_terminal_of_any_size() {
     let place = tempfile::tempdir_in(DIRECTORY).unwrap();
     for one in &busy {
         good(&[&one.pid(), "--once"]);
-        fs::hard_link(
-            one.page(),
-            place.path().join(one.page().file_name().unwrap()),
-        )
-        .unwrap();
+        fs::hard_link(one.page(), place.path().join(one.page().file_name().unwrap())).unwrap();
     }
     let mut pids = busy.each_ref().map(Busy::pid);
     pids.sort_unstable_by_key(|pid| pid.parse::<u32>().unwrap());
@@ -711,10 +664,7 @@ fn three_processes_are_shown_in_a_terminal_of_any_size() {
                         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'))
             };
             assert!(screen.chars().all(is_plain), "{screen:?}");
-            assert!(
-                screen.lines().all(|line| line.chars().count() <= size.0),
-                "{screen}"
-            );
+            assert!(screen.lines().all(|line| line.chars().count() <= size.0), "{screen}");
         };
         fits(terminal.shows(&["3 processes", first, second, third]));
         // Each is selected from the list, which the user then returns to.

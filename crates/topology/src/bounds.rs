@@ -72,10 +72,7 @@ fn affinity_in(status: &str) -> Result<Option<CpuSet>, Mismatch> {
     for line in status.split_inclusive('\n') {
         if let Some(list) = line.strip_prefix(AFFINITY) {
             let shift = start + AFFINITY.len();
-            let moved = |mismatch: Mismatch| Mismatch {
-                at: mismatch.at + shift,
-                ..mismatch
-            };
+            let moved = |mismatch: Mismatch| Mismatch { at: mismatch.at + shift, ..mismatch };
             return list::parse(list).map(Some).map_err(moved);
         }
         start += line.len();
@@ -142,11 +139,7 @@ fn visible(cgroups: &str, mounts: &str, controller: &str) -> Vec<Hierarchy> {
 /// Reads the cpuset of a cgroup, or of its nearest ancestor that has one.
 fn nearest_cpuset(root: &Path, hierarchy: &Hierarchy) -> Result<Option<CpuSet>, Error> {
     let mount = root.join(&hierarchy.mount);
-    let files: &[_] = if hierarchy.is_v2 {
-        &CPUSET_V2
-    } else {
-        &CPUSET_V1
-    };
+    let files: &[_] = if hierarchy.is_v2 { &CPUSET_V2 } else { &CPUSET_V1 };
     for cgroup in hierarchy.cgroup.ancestors() {
         for name in files {
             let cpus = file::list(&mount.join(cgroup).join(name))?;
@@ -174,12 +167,7 @@ fn mount(line: &str) -> Option<Mount<'_>> {
     let (root, point) = (place.next()?, place.next()?);
     let mut kind = kind.split(' ');
     let (fs, _source, options) = (kind.next()?, kind.next()?, kind.next().unwrap_or_default());
-    Some(Mount {
-        root: unescaped(root),
-        point: unescaped(point),
-        fs,
-        options,
-    })
+    Some(Mount { root: unescaped(root), point: unescaped(point), fs, options })
 }
 
 /// Undoes the octal escapes (`\040` for a space) of `mountinfo`.
@@ -260,10 +248,7 @@ pub(crate) mod tests {
 
     #[test]
     fn malformed_mask_names_file_line_and_column() {
-        let root = machine(&[(
-            "proc/thread-self/status",
-            "Name:\tx\nCpus_allowed_list:\t0-?\n",
-        )]);
+        let root = machine(&[("proc/thread-self/status", "Name:\tx\nCpus_allowed_list:\t0-?\n")]);
         let error = affinity(root.path()).unwrap_err().to_string();
         let expected = "proc/thread-self/status:2:22: expected a last CPU number, found \"?\"";
         assert!(error.ends_with(expected), "{error}");
@@ -274,10 +259,7 @@ pub(crate) mod tests {
         let own = "sys/fs/cgroup/a.slice/b.service/cpuset.cpus.effective";
         let parent = "sys/fs/cgroup/a.slice/cpuset.cpus.effective";
         let top = "sys/fs/cgroup/cpuset.cpus.effective";
-        let here = [
-            ("proc/self/cgroup", "0::/a.slice/b.service\n"),
-            ("proc/self/mountinfo", V2),
-        ];
+        let here = [("proc/self/cgroup", "0::/a.slice/b.service\n"), ("proc/self/mountinfo", V2)];
         let with = |more: &[(&str, &str)]| cpuset_of(&[&here, more].concat());
         assert_eq!(with(&[]), "none");
         assert_eq!(with(&[(top, "0-15\n")]), "0-15");

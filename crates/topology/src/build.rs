@@ -67,31 +67,18 @@ pub(crate) fn build(facts: Facts) -> Topology {
     } = facts;
     let possible = possible.union(&online);
 
-    let nodes: Vec<Node> = nodes
-        .into_iter()
-        .map(|(id, cpus)| Node {
-            id,
-            cpus: cpus.intersection(&online),
-        })
-        .collect();
+    let nodes: Vec<Node> =
+        nodes.into_iter().map(|(id, cpus)| Node { id, cpus: cpus.intersection(&online) }).collect();
     let packages = packages(&said);
     let caches = caches(&said, &packages, &nodes);
-    let llcs: Vec<Llc> = partition(
-        "last-level cache",
-        &online,
-        |cpu| &cache_of(&caches, cpu).cpus,
-        &mut quirks,
-    )
-    .into_iter()
-    .map(|(founder, cpus)| {
-        let cache = cache_of(&caches, founder);
-        Llc {
-            cpus,
-            source: cache.source,
-            size: cache.size,
-        }
-    })
-    .collect();
+    let llcs: Vec<Llc> =
+        partition("last-level cache", &online, |cpu| &cache_of(&caches, cpu).cpus, &mut quirks)
+            .into_iter()
+            .map(|(founder, cpus)| {
+                let cache = cache_of(&caches, founder);
+                Llc { cpus, source: cache.source, size: cache.size }
+            })
+            .collect();
     let cores: Vec<Core> = partition("core", &online, |cpu| &said[cpu].siblings, &mut quirks)
         .into_iter()
         .map(|(_, cpus)| Core { cpus })
@@ -141,13 +128,9 @@ fn packages(said: &Sorted<CpuId, CpuFacts>) -> Vec<Package> {
             None => unknown.insert(cpu),
         };
     }
-    let known = by_id
-        .into_iter()
-        .map(|(id, cpus)| Package { id: Some(id), cpus });
+    let known = by_id.into_iter().map(|(id, cpus)| Package { id: Some(id), cpus });
     let unknown = Some(unknown).filter(|cpus| !cpus.is_empty());
-    known
-        .chain(unknown.map(|cpus| Package { id: None, cpus }))
-        .collect()
+    known.chain(unknown.map(|cpus| Package { id: None, cpus })).collect()
 }
 
 /// The CPUs that share a last-level cache, and the source of that information.
@@ -177,14 +160,7 @@ fn caches(
         match &facts.cache {
             Some(cache) => {
                 let source = LlcSource::Cache { level: cache.level };
-                put(
-                    cpu,
-                    Cache {
-                        source,
-                        size: cache.size,
-                        cpus: Arc::clone(&cache.cpus),
-                    },
-                );
+                put(cpu, Cache { source, size: cache.size, cpus: Arc::clone(&cache.cpus) });
             }
             None => {
                 silent.insert(cpu);
@@ -202,23 +178,14 @@ fn caches(
         let cpus = Arc::new(cpus.intersection(&silent));
         silent = silent.difference(&cpus);
         for cpu in cpus.iter() {
-            put(
-                cpu,
-                Cache {
-                    source,
-                    size: None,
-                    cpus: Arc::clone(&cpus),
-                },
-            );
+            put(cpu, Cache { source, size: None, cpus: Arc::clone(&cpus) });
         }
     }
     caches
 }
 
 fn cache_of(caches: &[Option<Cache>], cpu: CpuId) -> &Cache {
-    caches[cpu.index()]
-        .as_ref()
-        .expect("every online CPU has a cache, if only a presumed one")
+    caches[cpu.index()].as_ref().expect("every online CPU has a cache, if only a presumed one")
 }
 
 /// Partitions `online`. Each part comes with its founding CPU, in ascending order.
@@ -239,11 +206,7 @@ fn partition<'a>(
             !Arc::ptr_eq(named, others) && named.intersection(online) != others.intersection(online)
         };
         if let Some(other) = part.iter().find(dissents) {
-            quirks.push(Quirk::UnevenSharing {
-                what,
-                believed: founder,
-                other,
-            });
+            quirks.push(Quirk::UnevenSharing { what, believed: founder, other });
         }
         free = free.difference(&part);
         parts.push((founder, part));
@@ -270,15 +233,11 @@ fn spans(
     let wide_llcs = llcs
         .iter()
         .filter(|llc| differ(&llc.cpus, &node))
-        .map(|llc| Quirk::CacheSpansNodes {
-            cpus: llc.cpus.clone(),
-        });
+        .map(|llc| Quirk::CacheSpansNodes { cpus: llc.cpus.clone() });
     let wide_cores = cores
         .iter()
         .filter(|core| differ(&core.cpus, &node) || differ(&core.cpus, &llc))
-        .map(|core| Quirk::CoreSpansCaches {
-            cpus: core.cpus.clone(),
-        });
+        .map(|core| Quirk::CoreSpansCaches { cpus: core.cpus.clone() });
     let homeless: CpuSet = online.iter().filter(|&cpu| node(cpu).is_none()).collect();
     let no_node = Some(homeless)
         .filter(|cpus| !cpus.is_empty() && !node_of.0.is_empty())
@@ -327,26 +286,13 @@ mod tests {
                     size: None,
                     cpus: Arc::new(set(list)),
                 });
-                let facts = CpuFacts {
-                    siblings: Arc::new(set(cores[cpu.index()])),
-                    package: None,
-                    cache,
-                };
+                let facts =
+                    CpuFacts { siblings: Arc::new(set(cores[cpu.index()])), package: None, cache };
                 (cpu, facts)
             })
             .collect();
-        let nodes = nodes
-            .iter()
-            .zip(0..)
-            .map(|(list, id)| (id, set(list)))
-            .collect();
-        build(Facts {
-            online: online.clone(),
-            allowed: online,
-            cpus,
-            nodes,
-            ..Facts::default()
-        })
+        let nodes = nodes.iter().zip(0..).map(|(list, id)| (id, set(list))).collect();
+        build(Facts { online: online.clone(), allowed: online, cpus, nodes, ..Facts::default() })
     }
 
     fn lists<'a>(sets: impl Iterator<Item = &'a CpuSet>) -> Vec<String> {
@@ -379,11 +325,7 @@ mod tests {
 
     #[test]
     fn cpu_without_a_cache_joins_the_cache_that_lists_it() {
-        let topology = machine(
-            &["0", "1", "2", "3"],
-            &[None, Some("1-2"), None, None],
-            &["0,3"],
-        );
+        let topology = machine(&["0", "1", "2", "3"], &[None, Some("1-2"), None, None], &["0,3"]);
         assert_eq!(caches(&topology), ["0,3", "1-2"]);
         assert_eq!(topology.llcs()[0].source, LlcSource::Node);
         let no_node = Quirk::NoNode { cpus: set("1-2") };

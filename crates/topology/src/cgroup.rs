@@ -67,9 +67,8 @@ fn quota_of(cgroup: &Path, hierarchy: &Hierarchy) -> Result<Option<CpuQuota>, Er
         return Ok(None);
     };
     let path = cgroup.join(PERIOD_V1);
-    let period_us = file::parsed(&path, |text| {
-        file::lone(text, |cursor| time(cursor, "a period"))
-    })?;
+    let period_us =
+        file::parsed(&path, |text| file::lone(text, |cursor| time(cursor, "a period")))?;
     Ok(period_us.and_then(|period_us| CpuQuota::new(quota_us, period_us)))
 }
 
@@ -78,11 +77,7 @@ pub(crate) fn cpu_max(path: &Path) -> Result<Option<CpuQuota>, Error> {
     let quota = file::parsed(path, |text| {
         file::lone(text, |cursor| {
             let is_none = cursor.take_while(|c| c.is_ascii_lowercase()) == "max";
-            let quota_us = if is_none {
-                None
-            } else {
-                Some(time(cursor, "a quota or max")?)
-            };
+            let quota_us = if is_none { None } else { Some(time(cursor, "a quota or max")?) };
             cursor.skip_whitespace();
             let period_us = time(cursor, "a period")?;
             Ok(quota_us.and_then(|quota_us| CpuQuota::new(quota_us, period_us)))
@@ -129,10 +124,7 @@ mod tests {
 
     #[test]
     fn tightest_enclosing_cgroup_counts() {
-        let here = [
-            ("proc/self/cgroup", "0::/pod/leaf\n"),
-            ("proc/self/mountinfo", V2),
-        ];
+        let here = [("proc/self/cgroup", "0::/pod/leaf\n"), ("proc/self/mountinfo", V2)];
         let leaf = "sys/fs/cgroup/pod/leaf/cpu.max";
         let pod = "sys/fs/cgroup/pod/cpu.max";
         let top = "sys/fs/cgroup/cpu.max";
@@ -151,10 +143,7 @@ mod tests {
     fn quotas_of_both_versions_bound_together() {
         let mounts = format!("{V1}31 23 0:40 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
         let here = [
-            (
-                "proc/self/cgroup",
-                "4:cpu,cpuacct:/docker/1\n2:cpuset:/\n0::/docker/1\n",
-            ),
+            ("proc/self/cgroup", "4:cpu,cpuacct:/docker/1\n2:cpuset:/\n0::/docker/1\n"),
             ("proc/self/mountinfo", &mounts),
         ];
         let quota_us = "sys/fs/cgroup/cpu,cpuacct/docker/1/cpu.cfs_quota_us";
@@ -167,10 +156,7 @@ mod tests {
         assert_eq!(with(&one), "3 CPUs");
         let parent = [
             (parent_us, "100000\n"),
-            (
-                "sys/fs/cgroup/cpu,cpuacct/docker/cpu.cfs_period_us",
-                "100000\n",
-            ),
+            ("sys/fs/cgroup/cpu,cpuacct/docker/cpu.cfs_period_us", "100000\n"),
         ];
         assert_eq!(with(&[&one[..], &parent].concat()), "1 CPU");
         let unified = ("sys/fs/cgroup/unified/docker/1/cpu.max", "50000 100000");

@@ -70,10 +70,7 @@ impl CpuSet {
     /// Returns the number of CPUs.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.words
-            .iter()
-            .map(|word| word.count_ones() as usize)
-            .sum()
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
     /// Returns `true` if the set is empty.
@@ -99,21 +96,14 @@ impl CpuSet {
     /// Returns the CPUs in ascending order.
     #[must_use]
     pub fn iter(&self) -> Iter<'_> {
-        Iter {
-            words: &self.words,
-            word: 0,
-            bits: self.words.first().copied().unwrap_or(0),
-        }
+        Iter { words: &self.words, word: 0, bits: self.words.first().copied().unwrap_or(0) }
     }
 
     /// Returns the CPUs that are in either set.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
-        let (long, short) = if self.words.len() >= other.words.len() {
-            (self, other)
-        } else {
-            (other, self)
-        };
+        let (long, short) =
+            if self.words.len() >= other.words.len() { (self, other) } else { (other, self) };
         let mut words = long.words.clone();
         for (word, bits) in words.iter_mut().zip(&short.words) {
             *word |= bits;
@@ -124,13 +114,7 @@ impl CpuSet {
     /// Returns the CPUs that are in both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
-        Self::trimmed(
-            self.words
-                .iter()
-                .zip(&other.words)
-                .map(|(a, b)| a & b)
-                .collect(),
-        )
+        Self::trimmed(self.words.iter().zip(&other.words).map(|(a, b)| a & b).collect())
     }
 
     /// Returns the CPUs that are in this set and not in the other.

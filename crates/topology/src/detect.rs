@@ -117,21 +117,10 @@ impl Topology {
         let cpus = online
             .iter()
             .map(|cpu| {
-                (
-                    cpu,
-                    CpuFacts {
-                        siblings: CpuSet::from_iter([cpu]).into(),
-                        ..CpuFacts::default()
-                    },
-                )
+                (cpu, CpuFacts { siblings: CpuSet::from_iter([cpu]).into(), ..CpuFacts::default() })
             })
             .collect();
-        Ok(build(Facts {
-            allowed: online.clone(),
-            online,
-            cpus,
-            ..Facts::default()
-        }))
+        Ok(build(Facts { allowed: online.clone(), online, cpus, ..Facts::default() }))
     }
 
     /// Detects under `root` instead of `/`, with a mask that the caller knows or that procfs shows.
@@ -247,10 +236,7 @@ mod tests {
         assert_eq!(allowed().unwrap(), "1-3");
 
         write("proc/self/cgroup", "0::/\n");
-        write(
-            "proc/self/mountinfo",
-            "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-        );
+        write("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
         write("sys/fs/cgroup/cpuset.cpus.effective", "0-2\n");
         assert_eq!(allowed().unwrap(), "1-2");
 
@@ -434,11 +420,7 @@ mod tests {
         let mut failures = 2;
         let read = || {
             failures -= 1;
-            if failures >= 0 {
-                Err(failure())
-            } else {
-                Ok("read")
-            }
+            if failures >= 0 { Err(failure()) } else { Ok("read") }
         };
         assert_eq!(settled(online, read, |_| true).unwrap(), "read");
         // An incomplete read is repeated as well.

@@ -63,39 +63,22 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn unreadable(path: &Path, source: io::Error) -> Self {
-        Self::Unreadable {
-            path: path.to_owned(),
-            source,
-        }
+        Self::Unreadable { path: path.to_owned(), source }
     }
 
     pub(crate) fn unwritable(path: &Path, source: io::Error) -> Self {
-        Self::Unwritable {
-            path: path.to_owned(),
-            source,
-        }
+        Self::Unwritable { path: path.to_owned(), source }
     }
 
     /// Creates an error from `mismatch`, whose offset is relative to the whole file, `text`.
     pub(crate) fn malformed(path: &Path, text: &[u8], mismatch: Mismatch) -> Self {
         let (line, column) = position(text, mismatch.at);
-        let Mismatch {
-            expected, found, ..
-        } = mismatch;
-        Self::Malformed {
-            path: path.to_owned(),
-            line,
-            column,
-            expected,
-            found,
-        }
+        let Mismatch { expected, found, .. } = mismatch;
+        Self::Malformed { path: path.to_owned(), line, column, expected, found }
     }
 
     pub(crate) fn inconsistent(path: &Path, what: impl Into<String>) -> Self {
-        Self::Inconsistent {
-            path: path.to_owned(),
-            what: what.into(),
-        }
+        Self::Inconsistent { path: path.to_owned(), what: what.into() }
     }
 }
 
@@ -111,18 +94,8 @@ impl fmt::Display for Error {
             Self::Unwritable { path, source } => {
                 write!(f, "{}: cannot be written: {source}", show(path))
             }
-            Self::Malformed {
-                path,
-                line,
-                column,
-                expected,
-                found,
-            } => {
-                write!(
-                    f,
-                    "{}:{line}:{column}: expected {expected}, found {found}",
-                    show(path)
-                )
+            Self::Malformed { path, line, column, expected, found } => {
+                write!(f, "{}:{line}:{column}: expected {expected}, found {found}", show(path))
             }
             Self::Inconsistent { path, what } => write!(f, "{}: {what}", show(path)),
             #[cfg(feature = "synthetic")]
@@ -159,9 +132,5 @@ fn show(path: &Path) -> String {
 }
 
 fn or_none(cpus: &CpuSet) -> String {
-    if cpus.is_empty() {
-        "none".to_owned()
-    } else {
-        cpus.to_string()
-    }
+    if cpus.is_empty() { "none".to_owned() } else { cpus.to_string() }
 }

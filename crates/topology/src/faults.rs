@@ -24,10 +24,7 @@ pub(crate) enum Faults {
 
 impl Faults {
     pub(crate) fn ignored() -> Self {
-        Self::Ignore {
-            first: None,
-            nr_more: 0,
-        }
+        Self::Ignore { first: None, nr_more: 0 }
     }
 
     /// Returns the value of `read`, or `instead` if `read` failed and faults are ignored.

@@ -39,11 +39,7 @@ pub(crate) fn text(path: &Path) -> Result<Option<String>, Error> {
         Error::malformed(
             path,
             error.as_bytes(),
-            Mismatch {
-                at,
-                expected: "text in UTF-8".to_owned(),
-                found,
-            },
+            Mismatch { at, expected: "text in UTF-8".to_owned(), found },
         )
     })
 }
@@ -51,10 +47,8 @@ pub(crate) fn text(path: &Path) -> Result<Option<String>, Error> {
 /// Opens a regular file. Files that block or never end, such as pipes, are rejected.
 fn open(path: &Path) -> io::Result<File> {
     // Without O_NONBLOCK, opening a pipe waits for its other end.
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path)?;
+    let file =
+        OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     if file.metadata()?.is_file() {
         Ok(file)
     } else {
@@ -70,19 +64,13 @@ pub(crate) fn list(path: &Path) -> Result<Option<CpuSet>, Error> {
 /// `(null)`, which the kernel prints for a mask that it never set up.
 pub(crate) fn list_or_null(path: &Path) -> Result<CpuSet, Error> {
     let parse = |text: &str| {
-        if text.trim() == "(null)" {
-            Ok(CpuSet::new())
-        } else {
-            list::parse(text)
-        }
+        if text.trim() == "(null)" { Ok(CpuSet::new()) } else { list::parse(text) }
     };
     Ok(parsed(path, parse)?.unwrap_or_default())
 }
 
 pub(crate) fn number(path: &Path, what: &str, max: u32) -> Result<Option<u32>, Error> {
-    parsed(path, |text| {
-        lone(text, |cursor| cursor.number(what, 0, max))
-    })
+    parsed(path, |text| lone(text, |cursor| cursor.number(what, 0, max)))
 }
 
 /// Reads a file with a number. Returns `None` if it does not exist, or is negative (unknown).
@@ -103,10 +91,8 @@ pub(crate) fn size(path: &Path) -> Result<Option<u64>, Error> {
     parsed(path, |text| {
         lone(text, |cursor| {
             let number = cursor.number("a size", 0, u32::MAX)?;
-            let shift = UNITS
-                .iter()
-                .find(|(unit, _)| cursor.eat(&[*unit]))
-                .map_or(0, |(_, shift)| *shift);
+            let shift =
+                UNITS.iter().find(|(unit, _)| cursor.eat(&[*unit])).map_or(0, |(_, shift)| *shift);
             Ok(u64::from(number) << shift)
         })
     })
@@ -138,10 +124,7 @@ pub(crate) fn numbered(dir: &Path, prefix: &str) -> Result<Option<Vec<(u32, Path
         let entry = entry.map_err(|error| Error::unreadable(dir, error))?;
         let number = entry.file_name().to_str().and_then(|name| {
             let digits = name.strip_prefix(prefix)?;
-            digits
-                .bytes()
-                .all(|byte| byte.is_ascii_digit())
-                .then(|| digits.parse().ok())?
+            digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
         });
         if let Some(number) = number {
             let new = (number, entry.path());
@@ -163,9 +146,7 @@ pub(crate) fn parsed<T>(
     let Some(text) = text(path)? else {
         return Ok(None);
     };
-    parse(&text)
-        .map(Some)
-        .map_err(|mismatch| Error::malformed(path, text.as_bytes(), mismatch))
+    parse(&text).map(Some).map_err(|mismatch| Error::malformed(path, text.as_bytes(), mismatch))
 }
 
 /// Parses a text that holds one value and nothing else.
@@ -177,11 +158,7 @@ pub(crate) fn lone<T>(
     cursor.skip_whitespace();
     let value = read(&mut cursor)?;
     cursor.skip_whitespace();
-    if cursor.is_at_end() {
-        Ok(value)
-    } else {
-        Err(cursor.mismatch("the end"))
-    }
+    if cursor.is_at_end() { Ok(value) } else { Err(cursor.mismatch("the end")) }
 }
 
 #[cfg(test)]
@@ -208,10 +185,7 @@ mod tests {
         fs::create_dir_all(&cpu).unwrap();
         fs::rename(path("pipe"), cpu.join("online")).unwrap();
         let error = crate::Topology::from_sysfs(root.path()).unwrap_err();
-        assert!(
-            error.to_string().contains("online: cannot be read"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("online: cannot be read"), "{error}");
         assert_eq!(text(&path("absent")).unwrap(), None);
     }
 }

@@ -69,12 +69,7 @@ impl FromStr for CpuSet {
     fn from_str(text: &str) -> Result<Self, ParseCpuListError> {
         parse(text).map_err(|mismatch| {
             let (line, column) = position(text.as_bytes(), mismatch.at);
-            ParseCpuListError {
-                line,
-                column,
-                expected: mismatch.expected,
-                found: mismatch.found,
-            }
+            ParseCpuListError { line, column, expected: mismatch.expected, found: mismatch.found }
         })
     }
 }
@@ -119,10 +114,9 @@ fn region(cursor: &mut Cursor<'_>, set: &mut CpuSet) -> Result<&'static str, Mis
     }
     let group = cursor.number("the size of a group", 1, CpuId::LIMIT)?;
     if used > group {
-        return Err(cursor.mismatch_at(
-            group_at,
-            format!("at most {group} of each group of {group}"),
-        ));
+        return Err(
+            cursor.mismatch_at(group_at, format!("at most {group} of each group of {group}"))
+        );
     }
     for start in (first..=last).step_by(group as usize) {
         if let Some(end) = (start + used).checked_sub(1).filter(|&end| end >= start) {
@@ -143,8 +137,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> String {
-        text.parse::<CpuSet>()
-            .map_or_else(|error| error.to_string(), |set| set.to_string())
+        text.parse::<CpuSet>().map_or_else(|error| error.to_string(), |set| set.to_string())
     }
 
     #[test]

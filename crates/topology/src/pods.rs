@@ -44,15 +44,11 @@ impl Pods {
     pub(crate) fn cut(topology: &Topology, scope: AffinityScope, params: &ShardParams) -> Self {
         let mut cut: Sorted<Address, CpuSet> = Sorted::new();
         for (cpu, address) in addresses(topology, params) {
-            cut.or_insert_with(address.seen_by(scope), CpuSet::new)
-                .insert(cpu);
+            cut.or_insert_with(address.seen_by(scope), CpuSet::new).insert(cpu);
         }
         let mut pods: Sorted<Option<CpuId>, Pod> = Sorted::new();
         for cpus in cut.into_values() {
-            pods.or_insert_with(cpus.first(), || Pod {
-                node: node_of_all(topology, &cpus),
-                cpus,
-            });
+            pods.or_insert_with(cpus.first(), || Pod { node: node_of_all(topology, &cpus), cpus });
         }
         let pods: Vec<Pod> = pods.into_values().collect();
 
@@ -62,11 +58,7 @@ impl Pods {
                 pod_of[cpu.index()] = index;
             }
         }
-        Self {
-            scope,
-            pods,
-            pod_of,
-        }
+        Self { scope, pods, pod_of }
     }
 
     /// Returns the scope by which the CPUs were divided.
@@ -131,40 +123,13 @@ struct Address {
 
 impl Address {
     fn seen_by(self, scope: AffinityScope) -> Self {
-        let Self {
-            node,
-            llc,
-            shard,
-            core,
-            cpu,
-        } = self;
+        let Self { node, llc, shard, core, cpu } = self;
         let nowhere = Self::default();
         match scope {
-            AffinityScope::Cpu => Self {
-                node,
-                llc,
-                shard,
-                core,
-                cpu,
-            },
-            AffinityScope::Smt => Self {
-                node,
-                llc,
-                shard,
-                core,
-                ..nowhere
-            },
-            AffinityScope::CacheShard => Self {
-                node,
-                llc,
-                shard,
-                ..nowhere
-            },
-            AffinityScope::Cache => Self {
-                node,
-                llc,
-                ..nowhere
-            },
+            AffinityScope::Cpu => Self { node, llc, shard, core, cpu },
+            AffinityScope::Smt => Self { node, llc, shard, core, ..nowhere },
+            AffinityScope::CacheShard => Self { node, llc, shard, ..nowhere },
+            AffinityScope::Cache => Self { node, llc, ..nowhere },
             AffinityScope::Numa => Self { node, ..nowhere },
             AffinityScope::System => nowhere,
         }
@@ -176,53 +141,35 @@ fn addresses(topology: &Topology, params: &ShardParams) -> Vec<(CpuId, Address)>
         let cpu = topology.cpu(id)?;
         Some((
             id,
-            Address {
-                node: cpu.node,
-                llc: cpu.llc,
-                shard: 0,
-                core: cpu.core,
-                cpu: Some(id),
-            },
+            Address { node: cpu.node, llc: cpu.llc, shard: 0, core: cpu.core, cpu: Some(id) },
         ))
     });
     let mut caches: Sorted<Address, Vec<(CpuId, Address)>> = Sorted::new();
     for (cpu, address) in unsharded {
-        caches
-            .or_insert_with(address.seen_by(AffinityScope::Cache), Vec::new)
-            .push((cpu, address));
+        caches.or_insert_with(address.seen_by(AffinityScope::Cache), Vec::new).push((cpu, address));
     }
-    caches
-        .into_values()
-        .flat_map(|cache| sharded(cache, params))
-        .collect()
+    caches.into_values().flat_map(|cache| sharded(cache, params)).collect()
 }
 
 /// Assigns shards to the CPUs of one cache. Neighboring cores go to the same shard.
 fn sharded(cache: Vec<(CpuId, Address)>, params: &ShardParams) -> Vec<(CpuId, Address)> {
     let mut cores: Sorted<Option<usize>, Vec<(CpuId, Address)>> = Sorted::new();
     for (cpu, address) in cache {
-        cores
-            .or_insert_with(address.core, Vec::new)
-            .push((cpu, address));
+        cores.or_insert_with(address.core, Vec::new).push((cpu, address));
     }
     let sizes = shard_sizes(cores.len(), params.cache_shard_size);
-    let shards = sizes
-        .enumerate()
-        .flat_map(|(shard, size)| std::iter::repeat_n(shard, size));
+    let shards = sizes.enumerate().flat_map(|(shard, size)| std::iter::repeat_n(shard, size));
     cores
         .into_values()
         .zip(shards)
         .flat_map(|(core, shard)| {
-            core.into_iter()
-                .map(move |(cpu, address)| (cpu, Address { shard, ..address }))
+            core.into_iter().map(move |(cpu, address)| (cpu, Address { shard, ..address }))
         })
         .collect()
 }
 
 fn node_of_all(topology: &Topology, cpus: &CpuSet) -> Option<u32> {
-    let mut nodes = cpus
-        .iter()
-        .map(|cpu| topology.cpu(cpu).and_then(|cpu| cpu.node));
+    let mut nodes = cpus.iter().map(|cpu| topology.cpu(cpu).and_then(|cpu| cpu.node));
     let first = nodes.next()??;
     nodes.all(|node| node == Some(first)).then_some(first)
 }

@@ -51,11 +51,7 @@ pub enum Quirk {
 impl fmt::Display for Quirk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnevenSharing {
-                what,
-                believed,
-                other,
-            } => {
+            Self::UnevenSharing { what, believed, other } => {
                 write!(
                     f,
                     "CPU {believed} and CPU {other} disagree about which CPUs share their {what}; the report of CPU {believed} is used"
@@ -75,10 +71,7 @@ impl fmt::Display for Quirk {
             }
             Self::Ignored { first, nr_more: 0 } => write!(f, "{first}; this is ignored"),
             Self::Ignored { first, nr_more } => {
-                write!(
-                    f,
-                    "{first}; this and {nr_more} more such faults are ignored"
-                )
+                write!(f, "{first}; this and {nr_more} more such faults are ignored")
             }
             Self::NoNode { cpus } => {
                 write!(f, "CPUs {cpus} are in no node; they form their own pod")

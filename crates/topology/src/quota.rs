@@ -26,10 +26,7 @@ impl CpuQuota {
     /// Creates a quota of `quota_us` microseconds in each `period_us`; `None` if either is zero.
     #[must_use]
     pub fn new(quota_us: u64, period_us: u64) -> Option<Self> {
-        (quota_us > 0 && period_us > 0).then_some(Self {
-            quota_us,
-            period_us,
-        })
+        (quota_us > 0 && period_us > 0).then_some(Self { quota_us, period_us })
     }
 
     /// Returns the number of busy CPUs that use up the quota, rounded up and at least one.

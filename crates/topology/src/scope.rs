@@ -49,14 +49,8 @@ pub enum AffinityScope {
 
 impl AffinityScope {
     /// All scopes, from the finest to the coarsest.
-    pub const ALL: [Self; 6] = [
-        Self::Cpu,
-        Self::Smt,
-        Self::CacheShard,
-        Self::Cache,
-        Self::Numa,
-        Self::System,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::Cpu, Self::Smt, Self::CacheShard, Self::Cache, Self::Numa, Self::System];
 
     /// Returns the kernel's word for the scope.
     #[must_use]
@@ -83,9 +77,7 @@ impl FromStr for AffinityScope {
 
     fn from_str(word: &str) -> Result<Self, UnknownScope> {
         let known = Self::ALL.into_iter().find(|scope| scope.as_str() == word);
-        known.ok_or_else(|| UnknownScope {
-            word: word.to_owned(),
-        })
+        known.ok_or_else(|| UnknownScope { word: word.to_owned() })
     }
 }
 
@@ -98,11 +90,7 @@ pub struct UnknownScope {
 impl fmt::Display for UnknownScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let valid = AffinityScope::ALL.map(AffinityScope::as_str).join(", ");
-        write!(
-            f,
-            "unknown affinity scope {:?}: expected one of {valid}",
-            self.word
-        )
+        write!(f, "unknown affinity scope {:?}: expected one of {valid}", self.word)
     }
 }
 

@@ -15,9 +15,7 @@ impl ShardParams {
 
 impl Default for ShardParams {
     fn default() -> Self {
-        Self {
-            cache_shard_size: Self::DEFAULT_CACHE_SHARD_SIZE,
-        }
+        Self { cache_shard_size: Self::DEFAULT_CACHE_SHARD_SIZE }
     }
 }
 

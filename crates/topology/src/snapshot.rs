@@ -45,11 +45,7 @@ use crate::sysfs::{
 /// ```
 pub fn save_snapshot(sys: &Path, allowed: Option<&CpuSet>, dir: &Path) -> Result<usize, Error> {
     make_empty_dir(dir)?;
-    let mut copy = Copy {
-        from: sys,
-        to: dir,
-        nr_files: 0,
-    };
+    let mut copy = Copy { from: sys, to: dir, nr_files: 0 };
     match allowed {
         Some(allowed) => copy.write(Path::new(ALLOWED), format!("{allowed}\n").as_bytes())?,
         None => copy.file(Path::new(ALLOWED))?,
@@ -62,10 +58,7 @@ pub fn save_snapshot(sys: &Path, allowed: Option<&CpuSet>, dir: &Path) -> Result
         copy.files(&cpu_dir.join(TOPOLOGY_DIR), &TOPOLOGY_FILES)?;
         let cache_dir = cpu_dir.join(CACHE_DIR);
         for (index, _) in file::numbered(&sys.join(&cache_dir), CACHE_INDEX)?.unwrap_or_default() {
-            copy.files(
-                &cache_dir.join(format!("{CACHE_INDEX}{index}")),
-                &CACHE_FILES,
-            )?;
+            copy.files(&cache_dir.join(format!("{CACHE_INDEX}{index}")), &CACHE_FILES)?;
         }
     }
     for (node, _) in file::numbered(&sys.join(NODE_DIR), "node")?.unwrap_or_default() {
@@ -112,9 +105,6 @@ fn make_empty_dir(dir: &Path) -> Result<(), Error> {
     let mut entries = fs::read_dir(dir).map_err(|error| Error::unwritable(dir, error))?;
     match entries.next() {
         None => Ok(()),
-        Some(_) => Err(Error::unwritable(
-            dir,
-            io::ErrorKind::DirectoryNotEmpty.into(),
-        )),
+        Some(_) => Err(Error::unwritable(dir, io::ErrorKind::DirectoryNotEmpty.into())),
     }
 }

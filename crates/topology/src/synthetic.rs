@@ -51,12 +51,7 @@ impl SyntheticError {
 
 impl fmt::Display for SyntheticError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            description,
-            column,
-            expected,
-            found,
-        } = self;
+        let Self { description, column, expected, found } = self;
         write!(
             f,
             "synthetic machine {description:?}, column {column}: expected {expected}, found {found}"
@@ -97,21 +92,10 @@ impl Topology {
     /// # Ok::<(), afterwork_topology::Error>(())
     /// ```
     pub fn synthetic(description: &str) -> Result<Self, Error> {
-        let levels = parse(description).map_err(
-            |Mismatch {
-                 at,
-                 expected,
-                 found,
-             }| {
-                let column = 1 + description[..at].chars().count();
-                SyntheticError {
-                    description: description.to_owned(),
-                    column,
-                    expected,
-                    found,
-                }
-            },
-        )?;
+        let levels = parse(description).map_err(|Mismatch { at, expected, found }| {
+            let column = 1 + description[..at].chars().count();
+            SyntheticError { description: description.to_owned(), column, expected, found }
+        })?;
         Ok(build(facts(&levels)))
     }
 }
@@ -175,14 +159,11 @@ fn kind(cursor: &mut Cursor<'_>, outer: &[Level]) -> Result<Kind, Mismatch> {
     if outer.iter().any(|level| level.kind == kind) {
         return Err(cursor.mismatch_at(start, "each level once".to_owned()));
     }
-    match outer
-        .iter()
-        .find(|level| !may_stand_within(kind, level.kind))
-    {
-        Some(level) => Err(cursor.mismatch_at(
-            start,
-            format!("a level that fits within a {}", name(level.kind)),
-        )),
+    match outer.iter().find(|level| !may_stand_within(kind, level.kind)) {
+        Some(level) => {
+            Err(cursor
+                .mismatch_at(start, format!("a level that fits within a {}", name(level.kind))))
+        }
         None => Ok(kind),
     }
 }
@@ -197,10 +178,7 @@ fn may_stand_within(inner: Kind, outer: Kind) -> bool {
 }
 
 fn name(kind: Kind) -> &'static str {
-    KINDS
-        .iter()
-        .find(|(known, _)| *known == kind)
-        .map_or("level", |(_, names)| names[0])
+    KINDS.iter().find(|(known, _)| *known == kind).map_or("level", |(_, names)| names[0])
 }
 
 fn facts(levels: &[Level]) -> Facts {
@@ -222,11 +200,8 @@ fn facts(levels: &[Level]) -> Facts {
     for llc in members(Kind::Llc) {
         let sharers = Arc::new(llc.clone().collect::<CpuSet>());
         for cpu in llc {
-            let cache = CacheFacts {
-                level: SYNTHETIC_LLC_LEVEL,
-                size: None,
-                cpus: Arc::clone(&sharers),
-            };
+            let cache =
+                CacheFacts { level: SYNTHETIC_LLC_LEVEL, size: None, cpus: Arc::clone(&sharers) };
             cpus.or_insert_with(cpu, CpuFacts::default).cache = Some(cache);
         }
     }
@@ -235,10 +210,7 @@ fn facts(levels: &[Level]) -> Facts {
             cpus.or_insert_with(cpu, CpuFacts::default).package = Some(id);
         }
     }
-    let nodes = members(Kind::Numa)
-        .zip(0..)
-        .map(|(node, id)| (id, node.collect()))
-        .collect();
+    let nodes = members(Kind::Numa).zip(0..).map(|(node, id)| (id, node.collect())).collect();
     Facts {
         possible: all.clone(),
         online: all.clone(),
@@ -253,11 +225,7 @@ fn facts(levels: &[Level]) -> Facts {
 /// directly within the innermost level that precedes it in [`KINDS`].
 fn nr_members(levels: &[Level], kind: Kind) -> u32 {
     let named = levels.iter().position(|level| level.kind == kind);
-    let depth = named.or_else(|| {
-        levels
-            .iter()
-            .rposition(|level| (level.kind as u8) < kind as u8)
-    });
+    let depth = named.or_else(|| levels.iter().rposition(|level| (level.kind as u8) < kind as u8));
     let around = depth.map_or(&levels[..0], |depth| &levels[..=depth]);
     around.iter().map(|level| level.count).product()
 }
@@ -284,10 +252,7 @@ mod tests {
         for (description, expected) in [
             ("2 numa x 4 llc x 8 core x 2 smt", [1, 2, 8, 64, 128]),
             ("2 socket × 8 cores", [2, 2, 2, 16, 16]),
-            (
-                "1 package*2 nodes*3 caches*1 core*2 threads",
-                [1, 2, 6, 6, 12],
-            ),
+            ("1 package*2 nodes*3 caches*1 core*2 threads", [1, 2, 6, 6, 12]),
             ("72core", [1, 1, 1, 72, 72]),
             ("4 SMT", [1, 1, 1, 1, 4]),
             ("3 llc", [1, 1, 3, 3, 3]),
@@ -318,10 +283,7 @@ mod tests {
             2 llc x 2 socket | column 11: expected a level that fits within a llc, found "socket"
             2 numa\nx 4 lc | column 12: expected a level, one of socket, numa, llc, core, smt, found "lc"
         "#;
-        let cases = cases
-            .trim()
-            .lines()
-            .map(|case| case.trim().split_once(" | ").unwrap());
+        let cases = cases.trim().lines().map(|case| case.trim().split_once(" | ").unwrap());
         let empty = ("", "column 1: expected a count, found the end");
         for (description, expected) in cases.chain([empty]) {
             let description = description.replace("\\n", "\n");

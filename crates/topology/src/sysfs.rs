@@ -96,10 +96,8 @@ pub(crate) fn facts(root: &Path, online: CpuSet, faults: &mut Faults) -> Result<
     }
     let nothing = CpuSet::default;
     Ok(Facts {
-        possible: faults.or(
-            file::list(&dir.join(POSSIBLE)).map(Option::unwrap_or_default),
-            nothing(),
-        )?,
+        possible: faults
+            .or(file::list(&dir.join(POSSIBLE)).map(Option::unwrap_or_default), nothing())?,
         isolated: faults.or(file::list_or_null(&dir.join(ISOLATED)), nothing())?,
         nohz_full: faults.or(file::list_or_null(&dir.join(NOHZ_FULL)), nothing())?,
         cpus,
@@ -159,10 +157,8 @@ fn last_level_cache(
     for (_, index) in caches.unwrap_or_default() {
         let above = last.as_ref().map(|last| last.level);
         if let Some(cache) = faults.or(cache_above(above, &index, cpu), None)? {
-            last = Some(CacheFacts {
-                size: faults.or(file::size(&index.join(SIZE)), None)?,
-                ..cache
-            });
+            last =
+                Some(CacheFacts { size: faults.or(file::size(&index.join(SIZE)), None)?, ..cache });
         }
     }
     Ok(last)
@@ -180,11 +176,7 @@ fn cache_above(above: Option<u32>, index: &Path, cpu: CpuId) -> Result<Option<Ca
     let Some(cpus) = file::list(&path)? else {
         return Ok(None);
     };
-    Ok(Some(CacheFacts {
-        level,
-        size: None,
-        cpus: Arc::new(including(cpu, cpus, &path)?),
-    }))
+    Ok(Some(CacheFacts { level, size: None, cpus: Arc::new(including(cpu, cpus, &path)?) }))
 }
 
 fn holds_data(path: &Path) -> Result<bool, Error> {
@@ -221,10 +213,7 @@ fn including(cpu: CpuId, cpus: CpuSet, path: &Path) -> Result<CpuSet, Error> {
     }
     Err(Error::inconsistent(
         path,
-        format!(
-            "CPU {cpu} is not in its own list, which is {:?}",
-            cpus.to_string()
-        ),
+        format!("CPU {cpu} is not in its own list, which is {:?}", cpus.to_string()),
     ))
 }
 

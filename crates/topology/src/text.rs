@@ -70,11 +70,7 @@ impl<'a> Cursor<'a> {
     }
 
     pub(crate) fn mismatch_at(&self, at: usize, expected: String) -> Mismatch {
-        Mismatch {
-            at,
-            expected,
-            found: excerpt(&self.text[at..]),
-        }
+        Mismatch { at, expected, found: excerpt(&self.text[at..]) }
     }
 
     fn rest(&self) -> &'a str {
@@ -88,16 +84,9 @@ impl<'a> Cursor<'a> {
 pub(crate) fn position(text: &[u8], at: usize) -> (usize, usize) {
     let before = &text[..at.min(text.len())];
     let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
-    let line_start = before
-        .iter()
-        .rposition(|&byte| byte == b'\n')
-        .map_or(0, |newline| newline + 1);
-    (
-        line,
-        1 + String::from_utf8_lossy(&before[line_start..])
-            .chars()
-            .count(),
-    )
+    let line_start =
+        before.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1);
+    (line, 1 + String::from_utf8_lossy(&before[line_start..]).chars().count())
 }
 
 /// Quotes the first word of a text, in one line and shortened.
@@ -126,11 +115,7 @@ pub(crate) fn excerpt(text: &str) -> String {
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() {
-            line.extend(c.escape_default())
-        } else {
-            line.push(c)
-        }
+        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
     }
     line
 }

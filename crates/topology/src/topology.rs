@@ -168,20 +168,14 @@ impl Topology {
     /// [`Error::NothingAllowed`] if no CPU is left.
     pub fn restricted_to(&self, cpus: &CpuSet) -> Result<Self, Error> {
         let allowed = some_allowed(&self.allowed, cpus)?;
-        Ok(Self {
-            allowed,
-            ..self.clone()
-        })
+        Ok(Self { allowed, ..self.clone() })
     }
 }
 
 pub(crate) fn some_allowed(online: &CpuSet, allowed: &CpuSet) -> Result<CpuSet, Error> {
     let both = online.intersection(allowed);
     if both.is_empty() {
-        return Err(Error::NothingAllowed {
-            online: online.clone(),
-            allowed: allowed.clone(),
-        });
+        return Err(Error::NothingAllowed { online: online.clone(), allowed: allowed.clone() });
     }
     Ok(both)
 }

@@ -46,9 +46,7 @@ fn write(root: &Path, path: &str, bytes: &[u8]) {
 
 /// Reads a machine that must be invalid. Returns the error message, with relative paths.
 fn complaint(root: &Path) -> String {
-    let error = Topology::from_sysfs(root)
-        .expect_err("this machine makes no sense")
-        .to_string();
+    let error = Topology::from_sysfs(root).expect_err("this machine makes no sense").to_string();
     assert_eq!(error.lines().count(), 1, "{error}");
     error.replace(&format!("{}/", root.display()), "")
 }
@@ -105,14 +103,8 @@ fn file_that_is_no_text_or_too_long_to_be_true_is_named() {
     let path = "devices/system/cpu/online";
     let long = vec![b' '; (4 << 20) + 10];
     for (text, expected) in [
-        (
-            &b"0-1\xff\n"[..],
-            "1:4: expected text in UTF-8, found byte 0xff",
-        ),
-        (
-            &long,
-            "1:4194305: expected the end within 4194304 bytes, found more",
-        ),
+        (&b"0-1\xff\n"[..], "1:4: expected text in UTF-8, found byte 0xff"),
+        (&long, "1:4194305: expected the end within 4194304 bytes, found more"),
     ] {
         assert_eq!(complaint_about(path, text), format!("{path}:{expected}"));
     }
@@ -150,10 +142,7 @@ fn missing_file_or_cpu_is_named() {
     let expected = format!("{topology}: {expected}");
     assert_eq!(complaint_without(topology), expected);
     let none = "there is no such file";
-    for path in [
-        "devices/system/cpu/online",
-        "devices/system/node/node0/cpulist",
-    ] {
+    for path in ["devices/system/cpu/online", "devices/system/node/node0/cpulist"] {
         assert_eq!(complaint_without(path), format!("{path}: {none}"));
     }
 }
@@ -180,10 +169,7 @@ fn unreadable_file_or_directory_is_named() {
     let plain_file = |path: &Path| fs::write(path, "").unwrap();
     let loop_of_links = |path: &Path| symlink(path, path).unwrap();
     spoilt("devices/system/cpu/online", directory);
-    spoilt(
-        "devices/system/cpu/cpu0/topology/physical_package_id",
-        directory,
-    );
+    spoilt("devices/system/cpu/cpu0/topology/physical_package_id", directory);
     spoilt("devices/system/cpu/cpu0/topology", plain_file);
     spoilt("devices/system/cpu/cpu0/cache", plain_file);
     spoilt("devices/system/cpu/cpu0/cache", loop_of_links);
@@ -196,9 +182,8 @@ fn unreadable_file_or_directory_is_named() {
 fn odd_tree_ends_in_an_answer_or_in_one_line() {
     let nodes = |nodes: [u32; 2]| nodes.map(|it| format!("../node/node{it}/cpulist"));
     let [far, near] = nodes([u32::MAX, 7]);
-    let empty_nodes: String = (0..100)
-        .map(|node| format!(" ../node/node{node}/cpulist="))
-        .collect();
+    let empty_nodes: String =
+        (0..100).map(|node| format!(" ../node/node{node}/cpulist=")).collect();
     // The defect, the online CPUs, the CPUs with a core of their own, other files with their texts,
     // and a part of the result. Paths begin in the folder of CPUs.
     let trees = format!(
@@ -225,18 +210,11 @@ fn odd_tree_ends_in_an_answer_or_in_one_line() {
         let root = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| {
             let text = text.replace("\\r\\n", "\r\n").replace("\\u00a0", "\u{a0}");
-            write(
-                root.path(),
-                &format!("devices/system/cpu/{path}"),
-                text.as_bytes(),
-            );
+            write(root.path(), &format!("devices/system/cpu/{path}"), text.as_bytes());
         };
         put("online", online);
         for cpu in &cpus.parse::<CpuSet>().unwrap() {
-            put(
-                &format!("cpu{cpu}/topology/core_cpus_list"),
-                &cpu.to_string(),
-            );
+            put(&format!("cpu{cpu}/topology/core_cpus_list"), &cpu.to_string());
         }
         for file in files.split_whitespace() {
             match (file.split_once('='), file.split_once('>')) {
@@ -264,9 +242,7 @@ fn odd_tree_ends_in_an_answer_or_in_one_line() {
 
 #[test]
 fn control_characters_in_a_path_do_not_break_the_line() {
-    let error = Topology::from_sysfs(Path::new("/no\nsuch\u{1b}place"))
-        .unwrap_err()
-        .to_string();
+    let error = Topology::from_sysfs(Path::new("/no\nsuch\u{1b}place")).unwrap_err().to_string();
     let expected = "/no\\nsuch\\u{1b}place/devices/system/cpu/online: there is no such file";
     assert_eq!(error, expected);
 }
@@ -276,10 +252,7 @@ fn snapshot_is_not_written_over_another() {
     let (machine, dir) = (machine(), tempfile::tempdir().unwrap());
     save_snapshot(machine.path(), None, dir.path()).unwrap();
     let error = save_snapshot(machine.path(), None, dir.path()).unwrap_err();
-    assert!(
-        matches!(&error, Error::Unwritable { path, .. } if path == dir.path()),
-        "{error}"
-    );
+    assert!(matches!(&error, Error::Unwritable { path, .. } if path == dir.path()), "{error}");
 }
 
 #[test]

@@ -12,9 +12,7 @@ use afterwork_topology::{
 };
 
 fn dir(machine: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/fixtures")
-        .join(machine)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(machine)
 }
 
 fn load(machine: &str) -> Topology {
@@ -35,9 +33,7 @@ fn cpus_of(pods: &Pods) -> Vec<String> {
 
 /// Returns the cache shards of `size` cores.
 fn shards(topology: &Topology, size: usize) -> Pods {
-    let params = ShardParams {
-        cache_shard_size: size,
-    };
+    let params = ShardParams { cache_shard_size: size };
     topology.pods(AffinityScope::CacheShard, &params)
 }
 
@@ -96,11 +92,7 @@ fn every_saved_machine_is_partitioned_and_nests() {
             }
             for pod in finer.iter().flatten() {
                 let around = pods.pod_of(pod.cpus.first().unwrap()).unwrap();
-                assert!(
-                    pod.cpus.is_subset(&pods.pod(around).cpus),
-                    "{} {scope}",
-                    machine.name
-                );
+                assert!(pod.cpus.is_subset(&pods.pod(around).cpus), "{} {scope}", machine.name);
             }
             finer = Some(pods);
         }

@@ -79,13 +79,7 @@ pub(crate) fn put_wakers_aside(puts: bool) -> Vec<Foreign<Waker>> {
 
 /// Returns the wakers that this thread has set aside, and removes them.
 pub(crate) fn wakers_put_aside() -> Vec<Foreign<Waker>> {
-    PUT_ASIDE.with(|place| {
-        place
-            .borrow_mut()
-            .as_mut()
-            .map(mem::take)
-            .unwrap_or_default()
-    })
+    PUT_ASIDE.with(|place| place.borrow_mut().as_mut().map(mem::take).unwrap_or_default())
 }
 
 /// Calls `body`, which runs no user code itself. Returns the wakers that it would have fired, so
@@ -428,10 +422,7 @@ mod tests {
         assert_eq!(cleanups.next_ns(), Some(5 + STUCK_NS));
         assert!(cleanups.wants_reaper(5 + STUCK_NS));
         cleanups.serve();
-        assert_eq!(
-            (cleanups.next_ns(), cleanups.0.lock().nr_reapers),
-            (None, 1)
-        );
+        assert_eq!((cleanups.next_ns(), cleanups.0.lock().nr_reapers), (None, 1));
     }
 
     #[test]

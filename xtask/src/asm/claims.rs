@@ -72,10 +72,7 @@ mod tests {
             "0000000000001000 <p::one>:\n    1000:\t{body}\n    1004:\tret\n\n\
              0000000000002000 <p::two>:\n    2000:\tincq   0x10(%rax)\n    2004:\tret\n"
         );
-        let claim = Claim {
-            function: "p::one",
-            is,
-        };
+        let claim = Claim { function: "p::one", is };
         claim.broken_by(&functions(&listing, "p::")).is_some()
     }
 

@@ -16,8 +16,7 @@ pub struct Function<'a> {
 /// `address:\tinstruction`.
 pub fn functions<'a>(listing: &'a str, prefix: &str) -> Vec<Function<'a>> {
     let all = listing.split("\n\n").filter_map(Function::read);
-    all.filter(|function| function.names.iter().any(|name| name.starts_with(prefix)))
-        .collect()
+    all.filter(|function| function.names.iter().any(|name| name.starts_with(prefix))).collect()
 }
 
 impl<'a> Function<'a> {
@@ -156,10 +155,7 @@ mod tests {
     fn addresses_and_filling_are_left_out() {
         let found = functions(LISTING, "p::");
         let lines: Vec<&str> = found[0].lines().iter().map(|(_, line)| &**line).collect();
-        assert_eq!(
-            lines,
-            ["mov 0x4(%r12),%eax", "jne +0x9", "call <two>", "ret"]
-        );
+        assert_eq!(lines, ["mov 0x4(%r12),%eax", "jne +0x9", "call <two>", "ret"]);
         assert_eq!(found[1].lines()[0].1, "mov 0x7c67e(%rip),%rax");
         let shown = found[0].to_string();
         assert!(

@@ -48,11 +48,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     let text = String::from_utf8_lossy(&output(&mut objdump)?).into_owned();
     let mut found = functions(&text, "afterwork_probes::");
     found.retain(Function::is_probe);
-    Ok(if checks {
-        check(&found)
-    } else {
-        show(&found, arg)
-    })
+    Ok(if checks { check(&found) } else { show(&found, arg) })
 }
 
 fn show(found: &[Function], name: &str) -> ExitCode {
@@ -71,10 +67,7 @@ fn show(found: &[Function], name: &str) -> ExitCode {
 }
 
 fn check(found: &[Function]) -> ExitCode {
-    let broken: Vec<String> = CLAIMS
-        .iter()
-        .filter_map(|claim| claim.broken_by(found))
-        .collect();
+    let broken: Vec<String> = CLAIMS.iter().filter_map(|claim| claim.broken_by(found)).collect();
     broken.iter().for_each(|text| data(&format!("{text}\n")));
     match broken.len() {
         0 => data(&format!("asm: good ({} claims)\n", CLAIMS.len())),

@@ -31,11 +31,7 @@ pub struct Link {
 
 impl Page {
     pub fn new(file: &str, text: &str) -> Self {
-        let mut page = Self {
-            file: file.into(),
-            links: Vec::new(),
-            anchors: BTreeSet::new(),
-        };
+        let mut page = Self { file: file.into(), links: Vec::new(), anchors: BTreeSet::new() };
         for (line, text) in prose(text) {
             if let Some(heading) = heading(text) {
                 page.add_anchor(&slug(heading));
@@ -66,20 +62,10 @@ impl Page {
 
 impl Link {
     fn new(from: &str, line: u32, target: &str) -> Self {
-        let (path, anchor) = target
-            .split_once('#')
-            .map_or((target, None), |(path, anchor)| (path, Some(anchor)));
-        let file = if path.is_empty() {
-            Some(from.to_string())
-        } else {
-            join(from, path)
-        };
-        Self {
-            line,
-            text: target.into(),
-            file,
-            anchor: anchor.map(str::to_string),
-        }
+        let (path, anchor) =
+            target.split_once('#').map_or((target, None), |(path, anchor)| (path, Some(anchor)));
+        let file = if path.is_empty() { Some(from.to_string()) } else { join(from, path) };
+        Self { line, text: target.into(), file, anchor: anchor.map(str::to_string) }
     }
 }
 

@@ -33,9 +33,7 @@ const SECTIONS: &[&str] = &["Problem", "Picture", "States", "Traps", "How it was
 
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     if let Some(arg) = args.first() {
-        return Err(Failure::new(format!(
-            "`book` takes no argument, but was given `{arg}`"
-        )));
+        return Err(Failure::new(format!("`book` takes no argument, but was given `{arg}`")));
     }
     let (broken, looked_at) = check(workspace)?;
     for finding in &broken {
@@ -60,20 +58,14 @@ fn check(workspace: &Workspace) -> Result<(Vec<Finding>, String), Failure> {
     // A link may lead to a folder.
     let folders: Vec<String> = files
         .iter()
-        .flat_map(|file| {
-            file.match_indices('/')
-                .map(|(at, _)| file[..at].to_string())
-        })
+        .flat_map(|file| file.match_indices('/').map(|(at, _)| file[..at].to_string()))
         .collect();
     files.extend(folders);
     files.sort_unstable();
     files.dedup();
     let mut broken = links::broken(&pages, &files);
     broken.extend(unlisted(&pages));
-    broken.extend(untested(
-        &pages,
-        &workspace.text(TESTS)?.unwrap_or_default(),
-    ));
+    broken.extend(untested(&pages, &workspace.text(TESTS)?.unwrap_or_default()));
     for file in files.iter().filter(|file| file.ends_with(".md")) {
         let text = workspace.text(file)?.unwrap_or_default();
         broken.extend(hidden(&text).into_iter().map(|line| {
@@ -82,12 +74,9 @@ fn check(workspace: &Workspace) -> Result<(Vec<Finding>, String), Failure> {
         }));
         if PARTS.contains(&file.as_str()) {
             broken.extend(
-                SECTIONS
-                    .iter()
-                    .filter(|&&head| !has_section(&text, head))
-                    .map(|head| {
-                        Finding::new(file, 0, format!("the page lacks the section `{head}`"))
-                    }),
+                SECTIONS.iter().filter(|&&head| !has_section(&text, head)).map(|head| {
+                    Finding::new(file, 0, format!("the page lacks the section `{head}`"))
+                }),
             );
         }
     }
@@ -118,11 +107,7 @@ fn has_section(text: &str, head: &str) -> bool {
 /// Finds pages that the summary omits, and links to files outside of the book.
 fn unlisted(pages: &[links::Page]) -> Vec<Finding> {
     let Some(summary) = pages.iter().find(|page| page.file == SUMMARY) else {
-        return vec![Finding::new(
-            SUMMARY,
-            0,
-            "missing: the list of the book's pages",
-        )];
+        return vec![Finding::new(SUMMARY, 0, "missing: the list of the book's pages")];
     };
     let mut found = Vec::new();
     for page in pages.iter().filter(|page| page.file.starts_with(PAGES)) {
@@ -131,15 +116,9 @@ fn unlisted(pages: &[links::Page]) -> Vec<Finding> {
             found.push(Finding::new(&page.file, 0, rule));
         }
         for link in &page.links {
-            if link
-                .file
-                .as_ref()
-                .is_some_and(|file| !file.starts_with(PAGES))
-            {
-                let rule = format!(
-                    "link `{}` leaves the book: write the path without a link",
-                    link.text
-                );
+            if link.file.as_ref().is_some_and(|file| !file.starts_with(PAGES)) {
+                let rule =
+                    format!("link `{}` leaves the book: write the path without a link", link.text);
                 found.push(Finding::new(&page.file, link.line, rule));
             }
         }
@@ -201,11 +180,8 @@ mod tests {
 
     #[test]
     fn snippets_of_every_page_are_tests() {
-        let pages = [
-            Page::new(SUMMARY, ""),
-            Page::new("docs/a.md", ""),
-            Page::new("docs/b.md", ""),
-        ];
+        let pages =
+            [Page::new(SUMMARY, ""), Page::new("docs/a.md", ""), Page::new("docs/b.md", "")];
         let found = untested(&pages, "pages! { b \"b.md\", }");
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].file, "docs/a.md");
@@ -219,10 +195,7 @@ mod tests {
             Page::new("docs/b.md", ""),
             Page::new("README.md", "[in](docs/a.md)"),
         ];
-        let found: Vec<_> = unlisted(&pages)
-            .into_iter()
-            .map(|it| (it.file, it.line))
-            .collect();
+        let found: Vec<_> = unlisted(&pages).into_iter().map(|it| (it.file, it.line)).collect();
         assert_eq!(found, [("docs/a.md".into(), 1), ("docs/b.md".into(), 0)]);
     }
 }

@@ -24,10 +24,8 @@ pub fn build(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, Failure> 
     let mut nr_built = 0;
     for (c, cpp) in COMPILERS {
         let has = [c, cpp].map(|it| is_there(it));
-        let mine: Vec<&PathBuf> = sources
-            .iter()
-            .filter(|it| has[usize::from(is_cpp(it))])
-            .collect();
+        let mine: Vec<&PathBuf> =
+            sources.iter().filter(|it| has[usize::from(is_cpp(it))]).collect();
         let place = prefix.join("examples").join(c);
         fs::create_dir_all(&place)
             .map_err(|error| Failure::new(format!("{}: {error}", place.display())))?;
@@ -85,10 +83,7 @@ fn sources(workspace: &Workspace) -> Result<Vec<PathBuf>, Failure> {
         let name = file.strip_prefix("crates/capi/examples/").unwrap_or("/");
         (name.ends_with(".c") && !name.contains('/')) || file == IN_CPP
     };
-    Ok(files
-        .filter(is_one)
-        .map(|file| workspace.root().join(file))
-        .collect())
+    Ok(files.filter(is_one).map(|file| workspace.root().join(file)).collect())
 }
 
 fn is_cpp(source: &Path) -> bool {
@@ -97,11 +92,8 @@ fn is_cpp(source: &Path) -> bool {
 
 /// Returns `true` if the program can be run.
 fn is_there(program: &str) -> bool {
-    let asked = Command::new(program)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
+    let asked =
+        Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if asked.is_err() {
         eprintln!("capi: skipped: {program} is missing");
     }
@@ -120,16 +112,14 @@ fn by_pkg_config(
     place: &Path,
 ) -> Result<(), Failure> {
     let mut asked = Command::new("pkg-config");
-    asked
-        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
-        .args(["--cflags", "--libs", "afterwork"]);
+    asked.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).args([
+        "--cflags",
+        "--libs",
+        "afterwork",
+    ]);
     let flags = run(&mut asked)?;
     let program = place.join(stem(source));
-    let standard = if is_cpp(source) {
-        "-std=c++17"
-    } else {
-        "-std=gnu11"
-    };
+    let standard = if is_cpp(source) { "-std=c++17" } else { "-std=gnu11" };
     let mut command = Command::new(compiler);
     command
         .args([standard, "-O2"])
@@ -173,23 +163,16 @@ fn by_cmake(
         .map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
     let (prefix, flags) = (prefix.display(), WARNINGS.join(" "));
     let mut configure = Command::new("cmake");
-    configure
-        .arg("-S")
-        .arg(&folder)
-        .arg("-B")
-        .arg(&build)
-        .args([
-            format!("-DCMAKE_PREFIX_PATH={prefix}"),
-            format!("-DCMAKE_C_COMPILER={c}"),
-            format!("-DCMAKE_CXX_COMPILER={cpp}"),
-            format!("-DCMAKE_C_FLAGS={flags}"),
-            format!("-DCMAKE_CXX_FLAGS={flags}"),
-        ]);
+    configure.arg("-S").arg(&folder).arg("-B").arg(&build).args([
+        format!("-DCMAKE_PREFIX_PATH={prefix}"),
+        format!("-DCMAKE_C_COMPILER={c}"),
+        format!("-DCMAKE_CXX_COMPILER={cpp}"),
+        format!("-DCMAKE_C_FLAGS={flags}"),
+        format!("-DCMAKE_CXX_FLAGS={flags}"),
+    ]);
     run(&mut configure)?;
     run(Command::new("cmake").arg("--build").arg(&build))?;
-    run(Command::new("ctest")
-        .arg("--output-on-failure")
-        .current_dir(&build))?;
+    run(Command::new("ctest").arg("--output-on-failure").current_dir(&build))?;
     Ok(())
 }
 

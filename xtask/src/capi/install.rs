@@ -23,14 +23,8 @@ const PRELOADED: &[&str] = &["liburcu.so.8", "liburcu-memb.so.8"];
 const PRELOADED_SYMBOLS: &str = "crates/preload/liburcu.map";
 /// The names by which programs ask pkg-config for liburcu. They are in a separate folder that a
 /// program must name to find them.
-pub const URCU: &[&str] = &[
-    "liburcu",
-    "liburcu-memb",
-    "liburcu-mb",
-    "liburcu-signal",
-    "liburcu-bp",
-    "liburcu-qsbr",
-];
+pub const URCU: &[&str] =
+    &["liburcu", "liburcu-memb", "liburcu-mb", "liburcu-signal", "liburcu-bp", "liburcu-qsbr"];
 pub const URCU_FOLDER: &str = "afterwork/pkgconfig";
 /// The liburcu release whose functions the library provides.
 const URCU_VERSION: &str = "0.14.0";
@@ -54,11 +48,7 @@ pub struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     pub fn of(prefix: &'a Path) -> Self {
-        Self {
-            prefix,
-            libraries: "lib",
-            debug: false,
-        }
+        Self { prefix, libraries: "lib", debug: false }
     }
 }
 
@@ -118,10 +108,7 @@ pub fn into(workspace: &Workspace, plan: &Plan<'_>) -> Result<bool, Failure> {
     let builds = metadata.target_directory.join(folder);
     let prefix = std::path::absolute(plan.prefix).map_err(|error| failed(plan.prefix, &error))?;
     let libraries = plan.libraries.trim_matches('/');
-    let mut installed = Installed {
-        root: root(plan.prefix)?,
-        names: Vec::new(),
-    };
+    let mut installed = Installed { root: root(plan.prefix)?, names: Vec::new() };
     for header in workspace.files()? {
         if let Some(name) = header.strip_prefix(HEADERS) {
             let text = workspace.text(&header)?.unwrap_or_default();
@@ -146,14 +133,8 @@ pub fn into(workspace: &Workspace, plan: &Plan<'_>) -> Result<bool, Failure> {
     }
     let folder = "cmake/afterwork/afterworkConfig";
     let mut texts = vec![
-        (
-            "pkgconfig/afterwork.pc".into(),
-            pkg_config(&prefix, libraries, version),
-        ),
-        (
-            "pkgconfig/afterwork-urcu.pc".into(),
-            pkg_config_of_urcu(&prefix, version),
-        ),
+        ("pkgconfig/afterwork.pc".into(), pkg_config(&prefix, libraries, version)),
+        ("pkgconfig/afterwork-urcu.pc".into(), pkg_config_of_urcu(&prefix, version)),
         (format!("{folder}.cmake"), cmake(libraries)),
         (format!("{folder}Version.cmake"), cmake_version(version)),
     ];
@@ -198,11 +179,7 @@ pub fn remove(prefix: &Path, libraries: &str) -> Result<(), Failure> {
             }
         }
     }
-    data(&format!(
-        "capi: removed {} files from {}\n",
-        names.len(),
-        root.display()
-    ));
+    data(&format!("capi: removed {} files from {}\n", names.len(), root.display()));
     Ok(())
 }
 
@@ -211,10 +188,7 @@ fn strip(workspace: &Workspace, archive: &Path) {
     let mut command = workspace.command("strip");
     let done = command.arg("--strip-debug").arg(archive).status();
     if !done.is_ok_and(|status| status.success()) {
-        eprintln!(
-            "capi: cannot strip {}: it keeps its debug information",
-            archive.display()
-        );
+        eprintln!("capi: cannot strip {}: it keeps its debug information", archive.display());
     }
 }
 
@@ -374,10 +348,7 @@ mod tests {
     fn an_uninstall_removes_only_listed_files_and_empty_folders() {
         let name = format!("afterwork-uninstall-{}", std::process::id());
         let root = env::temp_dir().join(name);
-        let mut installed = Installed {
-            root: root.clone(),
-            names: Vec::new(),
-        };
+        let mut installed = Installed { root: root.clone(), names: Vec::new() };
         for name in ["include/afterwork/a.h", "lib/x/libafterwork.a"] {
             installed.write(name, b"ours").unwrap();
         }

@@ -33,11 +33,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
             }
             examples::build(workspace, &prefix)
         }
-        [
-            what @ ("--install" | "--uninstall"),
-            folder,
-            ref options @ ..,
-        ] => {
+        [what @ ("--install" | "--uninstall"), folder, ref options @ ..] => {
             let mut plan = Plan::of(Path::new(folder));
             let mut options = options.iter();
             while let Some(option) = options.next() {
@@ -86,10 +82,7 @@ mod tests {
 
     #[test]
     fn a_folder_of_libraries_is_below_the_prefix() {
-        assert_eq!(
-            below("lib/x86_64-linux-gnu").ok(),
-            Some("lib/x86_64-linux-gnu")
-        );
+        assert_eq!(below("lib/x86_64-linux-gnu").ok(), Some("lib/x86_64-linux-gnu"));
         for wrong in ["", "/usr/lib", "..", "../lib", "lib/../..", "./lib"] {
             assert!(below(wrong).is_err(), "{wrong}");
         }

@@ -64,9 +64,7 @@ pub fn run(
     let cannot = |error: std::io::Error| Failure::new(format!("cannot run {program}: {error}"));
     let (reader, writer) = std::io::pipe().map_err(cannot)?;
     // One pipe for both, so that the name of a test program precedes its results.
-    command
-        .stdout(writer.try_clone().map_err(cannot)?)
-        .stderr(writer);
+    command.stdout(writer.try_clone().map_err(cannot)?).stderr(writer);
     command.env("CARGO_TERM_COLOR", "never").process_group(0);
     let mut child = command.spawn().map_err(cannot)?;
     // The command holds the write ends, which would keep the pipe open forever.
@@ -91,23 +89,14 @@ pub fn run(
         stop(&mut child, &lines, &mut on);
     }
     let status = child.wait().map_err(cannot)?;
-    Ok(stopped.unwrap_or(if status.success() {
-        End::Good
-    } else {
-        End::Bad(status)
-    }))
+    Ok(stopped.unwrap_or(if status.success() { End::Good } else { End::Bad(status) }))
 }
 
 fn read_lines(reader: PipeReader, sender: &Sender<String>) {
     let mut reader = BufReader::new(reader);
     let mut line = Vec::new();
-    while reader
-        .read_until(b'\n', &mut line)
-        .is_ok_and(|length| length > 0)
-    {
-        let text = String::from_utf8_lossy(&line)
-            .trim_end_matches(['\n', '\r'])
-            .to_string();
+    while reader.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
+        let text = String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_string();
         if sender.send(text).is_err() {
             return;
         }
@@ -139,10 +128,7 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         let mut lines = Vec::new();
-        let end = run(command, Instant::now() + limit, signals, |line| {
-            lines.extend(line)
-        })
-        .unwrap();
+        let end = run(command, Instant::now() + limit, signals, |line| lines.extend(line)).unwrap();
         (end, lines)
     }
 
@@ -175,13 +161,8 @@ mod tests {
 
     #[test]
     fn a_missing_program_is_a_failure_in_one_line() {
-        let failure = run(
-            Command::new("/no/such/program"),
-            Instant::now(),
-            &quiet(),
-            |_| {},
-        )
-        .unwrap_err();
+        let failure =
+            run(Command::new("/no/such/program"), Instant::now(), &quiet(), |_| {}).unwrap_err();
         assert!(failure.to_string().contains("/no/such/program"));
     }
 }

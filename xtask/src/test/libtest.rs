@@ -50,10 +50,7 @@ enum Line {
 impl Reader {
     /// Creates a reader that prepends `prefix` to the names of test programs.
     pub fn new(prefix: Option<&str>) -> Self {
-        Self {
-            prefix: prefix.map(str::to_string),
-            ..Self::default()
-        }
+        Self { prefix: prefix.map(str::to_string), ..Self::default() }
     }
 
     /// Parses a line. When a program that contains tests ends, returns its summary.
@@ -63,15 +60,9 @@ impl Reader {
             (Line::Starts(name), _) => {
                 self.end_running("ended without a result");
                 self.is_disk_full = false;
-                let name = self
-                    .prefix
-                    .as_ref()
-                    .map_or(name.clone(), |prefix| format!("{prefix} {name}"));
-                self.running = Some(Running {
-                    name,
-                    seen: Count::default(),
-                    has_result: false,
-                });
+                let name =
+                    self.prefix.as_ref().map_or(name.clone(), |prefix| format!("{prefix} {name}"));
+                self.running = Some(Running { name, seen: Count::default(), has_result: false });
             }
             (Line::Passes, Some(running)) => running.seen.passed += 1,
             (Line::Fails(name), Some(running)) => {
@@ -109,8 +100,7 @@ impl Reader {
                 true => "the disk is full: No space left on device",
                 false => "did it build?",
             };
-            self.failures
-                .push(format!("{why} before any test failed; {hint}"));
+            self.failures.push(format!("{why} before any test failed; {hint}"));
         }
     }
 
@@ -156,9 +146,7 @@ fn parse(line: &str) -> Option<Line> {
     if let Some(rest) = cargo.strip_prefix("Running ") {
         return Some(Line::Starts(program(rest)?));
     }
-    cargo
-        .strip_prefix("Doc-tests ")
-        .map(|name| Line::Starts(name.to_string()))
+    cargo.strip_prefix("Doc-tests ").map(|name| Line::Starts(name.to_string()))
 }
 
 /// Returns the program of `unittests src/lib.rs (target/debug/deps/sync-0123)`.
@@ -167,11 +155,7 @@ fn program(rest: &str) -> Option<String> {
     match source.strip_prefix("unittests ") {
         Some(_) => {
             let file = path.rsplit('/').next()?;
-            Some(
-                file.rsplit_once('-')
-                    .map_or(file, |(name, _)| name)
-                    .to_string(),
-            )
+            Some(file.rsplit_once('-').map_or(file, |(name, _)| name).to_string())
         }
         None => Some(source.to_string()),
     }
@@ -206,11 +190,7 @@ mod tests {
     }
 
     fn count(passed: u64, failed: u64, skipped: u64) -> Count {
-        Count {
-            passed,
-            failed,
-            skipped,
-        }
+        Count { passed, failed, skipped }
     }
 
     const GOOD: &str = "\
@@ -231,13 +211,7 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     fn counts_are_added_up() {
         let (reader, shown) = read(GOOD, None);
         assert_eq!(reader.count, count(7, 0, 1));
-        assert_eq!(
-            shown,
-            [
-                "afterwork_sync: 2 passed, 1 skipped",
-                "tests/prop/main.rs: 5 passed"
-            ]
-        );
+        assert_eq!(shown, ["afterwork_sync: 2 passed, 1 skipped", "tests/prop/main.rs: 5 passed"]);
         assert!(reader.failures.is_empty());
     }
 
@@ -261,10 +235,8 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 
     #[test]
     fn build_error_is_a_failure() {
-        let (reader, _) = read(
-            "error[E0425]: cannot find value",
-            Some("ended with exit status: 101"),
-        );
+        let (reader, _) =
+            read("error[E0425]: cannot find value", Some("ended with exit status: 101"));
         assert_eq!(reader.count.failed, 1);
         assert!(reader.failures[0].contains("did it build?"));
     }
@@ -274,10 +246,7 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         let text = "error: could not write a.rlib: No space left on device (os error 28)\nerror: could not compile";
         let (reader, _) = read(text, Some("ended with exit status: 101"));
         let shown = &reader.failures[0];
-        assert!(
-            shown.ends_with("the disk is full: No space left on device"),
-            "{shown}"
-        );
+        assert!(shown.ends_with("the disk is full: No space left on device"), "{shown}");
     }
 
     #[test]
@@ -286,20 +255,15 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
             "     Running tests/b.rs (t/deps/b-1)\ntest a ... ok\ntest b ... ok\ntest c ... FAILED";
         let (reader, _) = read(text, Some("ended with signal: 11"));
         assert_eq!(reader.count, count(2, 2, 0));
-        assert_eq!(
-            reader.failures,
-            ["tests/b.rs: c", "tests/b.rs: ended with signal: 11"]
-        );
+        assert_eq!(reader.failures, ["tests/b.rs: c", "tests/b.rs: ended with signal: 11"]);
     }
 
     #[test]
     fn interrupted_program_is_not_blamed_for_missing_tests() {
         let mut reader = Reader::new(None);
-        for line in [
-            "     Running unittests src/lib.rs (t/deps/a-1)",
-            "test a ... ok",
-            "test b ... FAILED",
-        ] {
+        for line in
+            ["     Running unittests src/lib.rs (t/deps/a-1)", "test a ... ok", "test b ... FAILED"]
+        {
             reader.read(line);
         }
         reader.interrupt();
@@ -310,10 +274,8 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
 
     #[test]
     fn output_of_tests_is_not_parsed_as_cargos() {
-        let (reader, shown) = read(
-            "Running late (very)\ntests passed: 3\n  test result: ok. 9 passed",
-            None,
-        );
+        let (reader, shown) =
+            read("Running late (very)\ntests passed: 3\n  test result: ok. 9 passed", None);
         assert_eq!((reader.count, shown.len()), (Count::default(), 0));
     }
 
@@ -323,9 +285,6 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         reader.read("     Running tests/loom/main.rs (t/deps/loom-1)");
         let shown = reader
             .read("test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
-        assert_eq!(
-            shown.as_deref(),
-            Some("afterwork tests/loom/main.rs: 1 passed")
-        );
+        assert_eq!(shown.as_deref(), Some("afterwork tests/loom/main.rs: 1 passed"));
     }
 }

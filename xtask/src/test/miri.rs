@@ -42,12 +42,7 @@ const fn row(
     flags: &'static str,
     without: &'static [(&'static str, &'static str)],
 ) -> Row {
-    Row {
-        package,
-        target,
-        without,
-        flags,
-    }
+    Row { package, target, without, flags }
 }
 
 /// The programs. To interpret more, add a row.
@@ -61,20 +56,14 @@ const ROWS: &[Row] = &[
             ("fork::", "Miri does not fork"),
             ("process::", "reads procfs"),
             ("shared_file::", "maps a file"),
-            (
-                "start::",
-                "signals and threads of the C library, which Miri does not support",
-            ),
+            ("start::", "signals and threads of the C library, which Miri does not support"),
         ],
     ),
     row(
         "afterwork-base",
         "--lib",
         THREADS_STAY,
-        &[
-            ("numbered:: params::", WITHOUT_POINTERS),
-            ("page::", "files, mappings and procfs"),
-        ],
+        &[("numbered:: params::", WITHOUT_POINTERS), ("page::", "files, mappings and procfs")],
     ),
     row(
         "afterwork-rcu",
@@ -82,10 +71,7 @@ const ROWS: &[Row] = &[
         THREADS_STAY,
         &[
             ("node::", WITHOUT_POINTERS),
-            (
-                "srcu::slots::tests::every_thread_index_has_its_own_slot",
-                WITHOUT_POINTERS,
-            ),
+            ("srcu::slots::tests::every_thread_index_has_its_own_slot", WITHOUT_POINTERS),
         ],
     ),
     row("afterwork-percpu", "--lib", THREADS_STAY, &[]),
@@ -93,10 +79,7 @@ const ROWS: &[Row] = &[
         "afterwork-mailbox",
         "--lib",
         THREADS_STAY,
-        &[(
-            "worker_tests::",
-            "safe code on a mailbox; a mailbox's own tests are in",
-        )],
+        &[("worker_tests::", "safe code on a mailbox; a mailbox's own tests are in")],
     ),
     row(
         "afterwork-workqueue",
@@ -137,8 +120,7 @@ pub fn steps(variable: &impl Fn(&str) -> Option<String>) -> Vec<Step> {
         }
     };
     let rows = ROWS.iter();
-    rows.flat_map(|row| MODELS.map(|model| step(row, model)))
-        .collect()
+    rows.flat_map(|row| MODELS.map(|model| step(row, model))).collect()
 }
 
 /// Ensures that Miri can run, and installs it once if possible.
@@ -159,9 +141,7 @@ pub fn make_ready(workspace: &Workspace) -> Result<(), Failure> {
     let version = format!("rustup run {NIGHTLY} cargo miri --version");
     if run(&version).is_err() {
         talk(&format!("installing miri and rust-src for {NIGHTLY}\n"));
-        run(&format!(
-            "rustup component add --toolchain {NIGHTLY} miri rust-src"
-        ))?;
+        run(&format!("rustup component add --toolchain {NIGHTLY} miri rust-src"))?;
         run(&version)?;
     }
     Ok(())
@@ -198,10 +178,7 @@ mod tests {
     #[test]
     fn excluded_tests_exist_and_have_a_reason() {
         for row in ROWS {
-            let folder = row
-                .package
-                .strip_prefix("afterwork-")
-                .unwrap_or(row.package);
+            let folder = row.package.strip_prefix("afterwork-").unwrap_or(row.package);
             let crates = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates");
             let rows = row.without.iter();
             for (test, why) in rows.flat_map(|row| row.0.split(' ').map(|test| (test, row.1))) {

@@ -51,19 +51,13 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     let signals = Signals::watch()?;
     let mut tally = Tally::default();
     for layer in &options.layers {
-        tally
-            .layers
-            .push(run_layer(workspace, &metadata, layer, &signals)?);
+        tally.layers.push(run_layer(workspace, &metadata, layer, &signals)?);
         if signals.caught() {
             talk("interrupted; results so far:\n");
             break;
         }
     }
-    data(&if options.json {
-        tally.json()
-    } else {
-        tally.table()
-    });
+    data(&if options.json { tally.json() } else { tally.table() });
     Ok(match () {
         () if signals.caught() => ExitCode::from(EXIT_INTERRUPTED),
         () if tally.total().failed > 0 => ExitCode::FAILURE,
@@ -104,8 +98,7 @@ fn run_layer(
         };
         thread::scope(|scope| {
             let runs: Vec<_> = (0..layer.at_once).map(|_| scope.spawn(run_on)).collect();
-            runs.into_iter()
-                .try_for_each(|run| run.join().expect("a step does not panic"))
+            runs.into_iter().try_for_each(|run| run.join().expect("a step does not panic"))
         })?;
         (progress, tally) = shown.into_inner().expect("a step does not panic");
     }
@@ -142,10 +135,7 @@ fn run_step(
     let why = match end {
         End::Good => None,
         End::Bad(status) => Some(format!("ended with {status}")),
-        End::OverLimit => Some(format!(
-            "stopped at the limit of {} s",
-            layer.limit.as_secs()
-        )),
+        End::OverLimit => Some(format!("stopped at the limit of {} s", layer.limit.as_secs())),
         End::Interrupted => {
             reader.interrupt();
             None

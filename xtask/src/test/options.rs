@@ -17,12 +17,7 @@ pub struct Options {
 
 impl Options {
     pub fn parse(args: &[String]) -> Result<Self, Failure> {
-        let mut options = Self {
-            layers: Vec::new(),
-            list: false,
-            json: false,
-            help: false,
-        };
+        let mut options = Self { layers: Vec::new(), list: false, json: false, help: false };
         let mut args = args.iter().map(String::as_str);
         while let Some(arg) = args.next() {
             match arg {
@@ -97,12 +92,7 @@ mod tests {
     }
 
     fn names(args: &[&str]) -> Vec<&'static str> {
-        parse(args)
-            .unwrap()
-            .layers
-            .iter()
-            .map(|layer| layer.name)
-            .collect()
+        parse(args).unwrap().layers.iter().map(|layer| layer.name).collect()
     }
 
     #[test]
@@ -118,11 +108,9 @@ mod tests {
 
     #[test]
     fn wrong_input_is_one_line_that_names_it() {
-        for (args, named) in [
-            (&["--only", "nosuch"][..], "nosuch"),
-            (&["--fast"], "--fast"),
-            (&["--only"], "``"),
-        ] {
+        for (args, named) in
+            [(&["--only", "nosuch"][..], "nosuch"), (&["--fast"], "--fast"), (&["--only"], "``")]
+        {
             let text = parse(args).unwrap_err().to_string();
             assert!(text.contains(named) && text.lines().count() == 1, "{text}");
         }

@@ -34,48 +34,18 @@ pub const MIRI: &str = "miri";
 
 /// Returns a layer with a time limit in minutes for each command.
 const fn layer(name: &'static str, asks: &'static str, minutes: u64, at_once: usize) -> Layer {
-    Layer {
-        name,
-        asks,
-        limit: Duration::from_secs(60 * minutes),
-        at_once,
-    }
+    Layer { name, asks, limit: Duration::from_secs(60 * minutes), at_once }
 }
 
 /// All layers, in the order of their cost.
 pub const LAYERS: &[Layer] = &[
     layer(UNIT, "is this function right?", 15, 1),
-    layer(
-        PROPERTY,
-        "does it match a slow, obvious model on random input?",
-        10,
-        1,
-    ),
-    layer(
-        INTEGRATION,
-        "do the parts work together on the real machine?",
-        10,
-        1,
-    ),
+    layer(PROPERTY, "does it match a slow, obvious model on random input?", 10, 1),
+    layer(INTEGRATION, "do the parts work together on the real machine?", 10, 1),
     layer(DOC, "do the examples compile and run?", 10, 1),
-    layer(
-        LOOM,
-        "are the orderings right for 2 or 3 threads, in every interleaving?",
-        15,
-        1,
-    ),
-    layer(
-        SHUTTLE,
-        "is the logic right for many threads, in very many interleavings?",
-        15,
-        1,
-    ),
-    layer(
-        SIM,
-        "does it work, and each run alike, on a simulated machine of many CPUs?",
-        10,
-        1,
-    ),
+    layer(LOOM, "are the orderings right for 2 or 3 threads, in every interleaving?", 15, 1),
+    layer(SHUTTLE, "is the logic right for many threads, in very many interleavings?", 15, 1),
+    layer(SIM, "does it work, and each run alike, on a simulated machine of many CPUs?", 10, 1),
     layer(MIRI, "is there undefined behaviour?", 30, 2),
 ];
 
@@ -96,24 +66,16 @@ impl Step {
     /// Creates a step from words separated by blanks, and more arguments.
     pub fn new(words: &str, more: impl IntoIterator<Item = String>) -> Self {
         Self {
-            args: words
-                .split_whitespace()
-                .map(str::to_string)
-                .chain(more)
-                .collect(),
+            args: words.split_whitespace().map(str::to_string).chain(more).collect(),
             ..Self::default()
         }
     }
 
     /// Returns the command as typed in a shell.
     pub fn shown(&self) -> String {
-        let env = self
-            .env
-            .iter()
-            .map(|(name, value)| format!("{name}='{}'", value.replace('\x1f', " ")));
-        env.chain(self.args.iter().cloned())
-            .collect::<Vec<_>>()
-            .join(" ")
+        let env =
+            self.env.iter().map(|(name, value)| format!("{name}='{}'", value.replace('\x1f', " ")));
+        env.chain(self.args.iter().cloned()).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -135,11 +97,7 @@ pub fn steps(
             if name == SIM {
                 let machine = machine_step(metadata, &variable);
                 let plain = plain_step(metadata, &variable);
-                return [machine]
-                    .into_iter()
-                    .chain(of_packages)
-                    .chain([plain])
-                    .collect();
+                return [machine].into_iter().chain(of_packages).chain([plain]).collect();
             }
             of_packages.collect()
         }
@@ -149,14 +107,7 @@ pub fn steps(
 /// Returns the command that compares the simulated machine with closed forms, with assertions.
 fn machine_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>) -> Step {
     let apart = metadata.target_directory.join(SIM).display().to_string();
-    let args = [
-        "--target-dir",
-        &apart,
-        "--",
-        "simulated::",
-        "placement::",
-        "clock::",
-    ];
+    let args = ["--target-dir", &apart, "--", "simulated::", "placement::", "clock::"];
     let args = args.map(str::to_string);
     let optimised = ("CARGO_PROFILE_DEV_OPT_LEVEL".to_string(), "2".to_string());
     Step {
@@ -173,17 +124,9 @@ fn machine_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>)
 fn plain_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>) -> Step {
     let apart = metadata.target_directory.join(sim::PLAIN);
     let words = format!("rustup run {NIGHTLY} cargo test --release -p afterwork-sim --test sim");
-    let tests = [
-        "--",
-        "plain_",
-        "equal_seeds",
-        "on_eight_cpus",
-        "a_bug_is_put_back",
-    ];
+    let tests = ["--", "plain_", "equal_seeds", "on_eight_cpus", "a_bug_is_put_back"];
     let to = ["--target-dir".into(), apart.display().to_string()];
-    let args = sim::shows_plain()
-        .chain(to)
-        .chain(tests.map(str::to_string));
+    let args = sim::shows_plain().chain(to).chain(tests.map(str::to_string));
     Step {
         env: vec![sim::flags(variable)],
         without: OF_OUR_TOOLCHAIN,
@@ -226,11 +169,7 @@ fn step_of(
     if !features.is_empty() {
         args.extend(["--features".to_string(), features.join(",")]);
     }
-    args.extend(
-        names
-            .iter()
-            .flat_map(|name| ["--test".to_string(), name.to_string()]),
-    );
+    args.extend(names.iter().flat_map(|name| ["--test".to_string(), name.to_string()]));
     let mut env = Vec::new();
     if layer == SIM {
         // The unit tests of these packages are only for the simulated machine.
@@ -247,11 +186,7 @@ fn step_of(
         });
     }
     let prefix = Some(package.name.clone());
-    Step {
-        env,
-        prefix,
-        ..Step::new("cargo test --no-fail-fast", args)
-    }
+    Step { env, prefix, ..Step::new("cargo test --no-fail-fast", args) }
 }
 
 /// Returns the layer of a test program, by its name.
@@ -325,10 +260,7 @@ mod tests {
             target_directory: "t".into(),
         };
         let layer = LAYERS.iter().find(|row| row.name == layer).unwrap();
-        steps(layer, &metadata, variable)
-            .iter()
-            .map(Step::shown)
-            .collect()
+        steps(layer, &metadata, variable).iter().map(Step::shown).collect()
     }
 
     #[test]
@@ -336,10 +268,7 @@ mod tests {
         let command = "cargo test --no-fail-fast -p";
         assert_eq!(
             shown(PROPERTY, |_| None),
-            [
-                format!("{command} one --test prop"),
-                format!("{command} two --test prop_pods")
-            ]
+            [format!("{command} one --test prop"), format!("{command} two --test prop_pods")]
         );
         assert_eq!(
             shown(INTEGRATION, |_| None),
@@ -352,10 +281,7 @@ mod tests {
     fn a_test_that_needs_a_feature_is_run_with_it_apart() {
         let mut one = package("one", &["cli", "events"]);
         one.targets[1].required_features = vec!["tracing".into()];
-        let metadata = Metadata {
-            packages: vec![one],
-            target_directory: "t".into(),
-        };
+        let metadata = Metadata { packages: vec![one], target_directory: "t".into() };
         let layer = LAYERS.iter().find(|row| row.name == INTEGRATION).unwrap();
         let steps = steps(layer, &metadata, |_| None);
         assert_eq!(
@@ -385,10 +311,7 @@ mod tests {
             |name: &str| Some(if name == "RUSTFLAGS" { "lost" } else { "-g" }.to_string());
         assert_eq!(
             with_cfg("loom", &encoded),
-            (
-                "CARGO_ENCODED_RUSTFLAGS".into(),
-                "-g\x1f--cfg\x1floom".into()
-            )
+            ("CARGO_ENCODED_RUSTFLAGS".into(), "-g\x1f--cfg\x1floom".into())
         );
     }
 }

@@ -28,13 +28,7 @@ impl Progress {
         talk(&format!("{}: {}\n", layer.name, layer.asks));
         let now = Instant::now();
         let is_live = std::io::stderr().is_terminal();
-        Self {
-            layer,
-            start: now,
-            last_shown: now,
-            doing: String::new(),
-            is_live,
-        }
+        Self { layer, start: now, last_shown: now, doing: String::new(), is_live }
     }
 
     /// Returns the duration of the layer in seconds.
@@ -61,11 +55,8 @@ impl Progress {
     pub fn tick(&mut self) {
         if self.is_live {
             let text = format!("  {:>6.1} s  {}", self.seconds(), self.doing);
-            let shown: String = text
-                .chars()
-                .filter(|c| !c.is_control())
-                .take(LIVE_COLUMNS)
-                .collect();
+            let shown: String =
+                text.chars().filter(|c| !c.is_control()).take(LIVE_COLUMNS).collect();
             talk(&format!("\r\x1b[K{shown}"));
         } else if self.last_shown.elapsed() >= HEARTBEAT {
             let doing = self.doing.clone();
@@ -83,11 +74,7 @@ impl Progress {
 
     /// Prints the result of the layer.
     pub fn done(&mut self, tally: &LayerTally) {
-        self.say(&format!(
-            "{} total: {}",
-            self.layer.name,
-            in_words(tally.count)
-        ));
+        self.say(&format!("{} total: {}", self.layer.name, in_words(tally.count)));
     }
 
     fn wipe(&self) {

@@ -24,12 +24,7 @@ pub struct LayerTally {
 
 impl LayerTally {
     pub fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            count: Count::default(),
-            seconds: 0.0,
-            failures: Vec::new(),
-        }
+        Self { name, count: Count::default(), seconds: 0.0, failures: Vec::new() }
     }
 
     pub fn add(&mut self, reader: Reader) {
@@ -54,11 +49,7 @@ impl Tally {
             "layer", "passed", "failed", "skipped", "time"
         );
         for layer in &self.layers {
-            let Count {
-                passed,
-                failed,
-                skipped,
-            } = layer.count;
+            let Count { passed, failed, skipped } = layer.count;
             let LayerTally { name, seconds, .. } = layer;
             text += &format!("{name:<12} {passed:>7} {failed:>7} {skipped:>8} {seconds:>7.1} s\n");
         }
@@ -89,12 +80,7 @@ impl Tally {
         let mut text: String = layers
             .clone()
             .map(|layer| {
-                record(
-                    layer.name,
-                    layer.count,
-                    layer.seconds,
-                    layer.failures.iter().collect(),
-                )
+                record(layer.name, layer.count, layer.seconds, layer.failures.iter().collect())
             })
             .collect();
         let seconds = layers.clone().map(|layer| layer.seconds).sum();
@@ -115,47 +101,30 @@ mod tests {
     fn tally(counts: [(u64, u64, u64); 2]) -> Tally {
         let layer = |(index, (passed, failed, skipped)): (usize, (u64, u64, u64))| LayerTally {
             name: ["unit", "miri"][index],
-            count: Count {
-                passed,
-                failed,
-                skipped,
-            },
+            count: Count { passed, failed, skipped },
             seconds: 1.25,
-            failures: (0..failed)
-                .map(|number| format!("a: test_{number}"))
-                .collect(),
+            failures: (0..failed).map(|number| format!("a: test_{number}")).collect(),
         };
-        Tally {
-            layers: counts.into_iter().enumerate().map(layer).collect(),
-        }
+        Tally { layers: counts.into_iter().enumerate().map(layer).collect() }
     }
 
     #[test]
     fn the_last_line_is_the_sum_alone() {
         let last = |counts| tally(counts).table().lines().last().unwrap().to_string();
         assert_eq!(last([(3, 0, 0), (4, 0, 0)]), "7 passed, 0 failed");
-        assert_eq!(
-            last([(3, 1, 0), (0, 0, 2)]),
-            "3 passed, 1 failed, 2 skipped"
-        );
+        assert_eq!(last([(3, 1, 0), (0, 0, 2)]), "3 passed, 1 failed, 2 skipped");
     }
 
     #[test]
     fn failures_are_named_above_the_sum() {
-        assert!(
-            tally([(3, 1, 0), (0, 0, 0)])
-                .table()
-                .contains("failed: unit: a: test_0\n")
-        );
+        assert!(tally([(3, 1, 0), (0, 0, 0)]).table().contains("failed: unit: a: test_0\n"));
     }
 
     #[test]
     fn records_and_table_agree() {
         let text = tally([(3, 1, 0), (4, 0, 2)]).json();
-        let records: Vec<serde_json::Value> = text
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
+        let records: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(records.len(), 3);
         assert_eq!(records[0]["layer"], "unit");
         assert_eq!(records[2]["layer"], "all");

@@ -30,10 +30,7 @@ pub struct Table {
 impl Table {
     /// Writes `records` to a new file, which appears complete or not at all.
     pub fn write(dir: &Path, name: Name, records: &Records) -> io::Result<Self> {
-        let bytes: Vec<u8> = records
-            .iter()
-            .flat_map(|(key, value)| encode(*key, *value))
-            .collect();
+        let bytes: Vec<u8> = records.iter().flat_map(|(key, value)| encode(*key, *value)).collect();
         let unfinished = path_of(dir, name, "unfinished");
         fs::write(&unfinished, bytes)?;
         File::open(&unfinished)?.sync_data()?;

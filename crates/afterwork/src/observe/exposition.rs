@@ -93,10 +93,7 @@ impl Exposition {
         records: impl IntoIterator<Item = &'r Record>,
     ) {
         let records: Vec<_> = records.into_iter().collect();
-        for (labels, record) in labeled(labels, records.iter().copied())
-            .iter()
-            .zip(&records)
-        {
+        for (labels, record) in labeled(labels, records.iter().copied()).iter().zip(&records) {
             if record.kind.is_histogram() {
                 self.histogram(labels, record);
                 continue;
@@ -133,10 +130,7 @@ impl Exposition {
         for (log2, below) in TIMES_LOG2.into_iter().zip(below) {
             nr_below = (*below).max(nr_below);
             let le = seconds(1 << log2, 1e9);
-            let _ = writeln!(
-                lines,
-                "{name}_bucket{{{labels}{comma}le=\"{le}\"}} {nr_below}"
-            );
+            let _ = writeln!(lines, "{name}_bucket{{{labels}{comma}le=\"{le}\"}} {nr_below}");
         }
         let (count, sum) = (nr_below.max(*count), seconds(*total_ns, 1e9));
         let _ = writeln!(lines, "{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {count}");
@@ -161,11 +155,8 @@ impl Exposition {
 }
 
 /// Units of figures: suffix of the figure, name in the metric, number of them in a second.
-const UNITS: [(&str, &str, f64); 3] = [
-    ("_ns", ", nanoseconds", 1e9),
-    ("_us", ", microseconds", 1e6),
-    ("_ms", ", milliseconds", 1e3),
-];
+const UNITS: [(&str, &str, f64); 3] =
+    [("_ns", ", nanoseconds", 1e9), ("_us", ", microseconds", 1e6), ("_ms", ", milliseconds", 1e3)];
 
 /// Returns the name of a metric, its description, and the value of the figure in base units.
 fn metric(record: &Record, field: &Field, figure: u64) -> (String, String, String) {
@@ -176,11 +167,7 @@ fn metric(record: &Record, field: &Field, figure: u64) -> (String, String, Strin
             field.about.replace(word, ""),
             seconds(figure, *per_s),
         ),
-        None => (
-            field.name.to_owned(),
-            field.about.to_owned(),
-            figure.to_string(),
-        ),
+        None => (field.name.to_owned(), field.about.to_owned(), figure.to_string()),
     };
     let total = match field.measure {
         Measure::Gauge => "",
@@ -200,9 +187,7 @@ fn labeled<'r>(labels: &[Label<'_>], records: impl IntoIterator<Item = &'r Recor
     let mut labels_of = |record: &'r Record| {
         let mut labels = labels.to_vec();
         labels.extend([("name", &*record.name), ("detail", &*record.detail)]);
-        let nr_before = nr_seen
-            .entry((record.kind, &*record.name, &*record.detail))
-            .or_insert(0);
+        let nr_before = nr_seen.entry((record.kind, &*record.name, &*record.detail)).or_insert(0);
         *nr_before += 1;
         match *nr_before - 1 {
             0 => written(&labels),
@@ -213,41 +198,25 @@ fn labeled<'r>(labels: &[Label<'_>], records: impl IntoIterator<Item = &'r Recor
 }
 
 fn written(labels: &[Label<'_>]) -> String {
-    let labels: Vec<_> = labels
-        .iter()
-        .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)))
-        .collect();
+    let labels: Vec<_> =
+        labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
     labels.join(",")
 }
 
 fn braced(labels: &str) -> String {
-    if labels.is_empty() {
-        String::new()
-    } else {
-        format!("{{{labels}}}")
-    }
+    if labels.is_empty() { String::new() } else { format!("{{{labels}}}") }
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// Writes all metrics, each below its `HELP` and `TYPE`.
 impl fmt::Display for Exposition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for metric in &self.metrics {
-            let Metric {
-                name,
-                about,
-                measure,
-                samples,
-            } = metric;
-            write!(
-                f,
-                "# HELP {name} {about}\n# TYPE {name} {measure}\n{samples}"
-            )?;
+            let Metric { name, about, measure, samples } = metric;
+            write!(f, "# HELP {name} {about}\n# TYPE {name} {measure}\n{samples}")?;
         }
         Ok(())
     }

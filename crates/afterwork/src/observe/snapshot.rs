@@ -73,11 +73,7 @@ pub fn snapshot() -> Result<Snapshot, RegistryError> {
 ///
 /// As [`snapshot`].
 pub fn snapshot_of(registry: &Registry) -> Snapshot {
-    Snapshot {
-        queues: registry.queue_reports(),
-        pools: registry.pool_stats(),
-        others: others(),
-    }
+    Snapshot { queues: registry.queue_reports(), pools: registry.pool_stats(), others: others() }
 }
 
 fn others() -> Vec<Record> {
@@ -246,12 +242,7 @@ fn write_table(f: &mut fmt::Formatter<'_>, rows: &[Row]) -> fmt::Result {
     let mut lines: Vec<Vec<_>> = vec![shown.map(|(name, _)| (*name).to_owned()).collect()];
     let cells = |row: &Row| row.iter().filter_map(|(_, value)| cell(value)).collect();
     lines.extend(rows.iter().map(cells));
-    let width = |column: usize| {
-        lines
-            .iter()
-            .map(|line: &Vec<String>| line[column].len())
-            .max()
-    };
+    let width = |column: usize| lines.iter().map(|line: &Vec<String>| line[column].len()).max();
     let widths: Vec<_> = (0..lines[0].len()).filter_map(width).collect();
     for line in &lines {
         for (i, (cell, width)) in line.iter().zip(&widths).enumerate() {

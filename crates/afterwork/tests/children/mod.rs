@@ -15,9 +15,7 @@ pub const LIMIT_S: u32 = 300;
 /// Serializes tests that fork, because a child inherits the locks of threads that it lacks.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// Forks. The child calls `body` and exits. Returns the child's exit status and its stderr.

@@ -186,13 +186,9 @@ fn threads_start_and_exit() {
 
 fn a_slot_that_another_thread_takes() {
     let seat = Arc::new(Seat::left());
-    let reader = spawn_with(seat.clone(), move |theirs| {
-        assert!(theirs.read() && theirs.is_open_of_mine())
-    });
-    assert!(
-        !seat.is_open_of_mine(),
-        "would end the section of another thread"
-    );
+    let reader =
+        spawn_with(seat.clone(), move |theirs| assert!(theirs.read() && theirs.is_open_of_mine()));
+    assert!(!seat.is_open_of_mine(), "would end the section of another thread");
     reader.join().unwrap();
 }
 

@@ -35,9 +35,7 @@ fn read(cell: &Cell) -> u32 {
 /// This thread replaces the value and waits for a grace period while another thread reads.
 fn replaced() {
     let cell = cell();
-    spawn_with(cell.clone(), move |theirs| {
-        assert!(matches!(read(&theirs), 1 | 2))
-    });
+    spawn_with(cell.clone(), move |theirs| assert!(matches!(read(&theirs), 1 | 2)));
     drop(cell.replace_sync(Version::new(2)));
 }
 

@@ -23,13 +23,11 @@ fn removed_by_another(before: fn()) {
     let versions = Arc::new(Versions::default());
     let is_removed = Arc::new(AtomicBool::new(false));
     let reader = reader(&versions, before);
-    let remover = spawn_with(
-        (versions.clone(), is_removed.clone()),
-        move |(versions, is_removed)| {
+    let remover =
+        spawn_with((versions.clone(), is_removed.clone()), move |(versions, is_removed)| {
             versions.remove();
             is_removed.store(true, Ordering::Release);
-        },
-    );
+        });
     if is_removed.load(Ordering::Acquire) {
         rcu::synchronize();
         versions.free();
@@ -44,14 +42,11 @@ fn cookie_of_another(before: fn()) {
     let versions = Arc::new(Versions::default());
     let noted = Arc::new(Mutex::new(None));
     let reader = reader(&versions, before);
-    let remover = spawn_with(
-        (versions.clone(), noted.clone()),
-        move |(versions, noted)| {
-            versions.remove();
-            let cookie = rcu::get_state();
-            *noted.lock().unwrap() = Some(cookie);
-        },
-    );
+    let remover = spawn_with((versions.clone(), noted.clone()), move |(versions, noted)| {
+        versions.remove();
+        let cookie = rcu::get_state();
+        *noted.lock().unwrap() = Some(cookie);
+    });
     let cookie: Option<rcu::GpCookie> = *noted.lock().unwrap();
     if let Some(cookie) = cookie {
         if !rcu::poll_state(cookie) {
@@ -128,9 +123,7 @@ fn removals_by_other_threads_need_the_barriers() {
     for bug in ["rcu: no heavy barrier", "rcu: no light barrier at lock"] {
         must_fail(bug, || bounded(3, || removed_by_another(warm_up)));
     }
-    must_fail("rcu: no fence after parking", || {
-        bounded(3, || removed_by_another(|| ()))
-    });
+    must_fail("rcu: no fence after parking", || bounded(3, || removed_by_another(|| ())));
 }
 
 models! {

@@ -16,9 +16,7 @@ fn replace(body: fn(&mut Reader, &Versions)) {
 }
 
 fn reader(versions: &Arc<Versions>, body: fn(&mut Reader, &Versions)) -> JoinHandle<()> {
-    spawn_with(versions.clone(), move |versions| {
-        body(&mut Reader::new(), &versions)
-    })
+    spawn_with(versions.clone(), move |versions| body(&mut Reader::new(), &versions))
 }
 
 fn reports() {

@@ -183,14 +183,11 @@ models! {
 #[test]
 fn srcu_answer_replaces_a_barrier() {
     with("srcu: no fence in enter", || bounded(4, || unaided(2)));
-    with("srcu: no fence in enter + srcu: answers unasked", || {
+    with("srcu: no fence in enter + srcu: answers unasked", || bounded(4, || unaided(2)));
+    // The answer does not rely on the light barrier after a section either.
+    with("srcu: no fence in enter + srcu: no fence in leave + srcu: answers unasked", || {
         bounded(4, || unaided(2))
     });
-    // The answer does not rely on the light barrier after a section either.
-    with(
-        "srcu: no fence in enter + srcu: no fence in leave + srcu: answers unasked",
-        || bounded(4, || unaided(2)),
-    );
 }
 
 models! {

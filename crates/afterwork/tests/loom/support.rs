@@ -94,11 +94,7 @@ pub fn machine(nr_cpus: usize, max_workers: usize) -> Machine {
     static MACHINES: [OnceLock<Topology>; 2] = [OnceLock::new(), OnceLock::new()];
     let topology = MACHINES[nr_cpus - 1]
         .get_or_init(|| Topology::synthetic(&format!("{nr_cpus} core")).unwrap());
-    let params = Params {
-        max_workers,
-        max_batch: 1,
-        ..Params::default()
-    };
+    let params = Params { max_workers, max_batch: 1, ..Params::default() };
     Machine::new(topology, params)
 }
 

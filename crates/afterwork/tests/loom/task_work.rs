@@ -139,10 +139,7 @@ fn a_task_receives() {
     let mut mailbox = Mailbox::builder().keep(0).build();
     let threads = start(&mailbox, &[Post::Eager, Post::Lazy]);
     for _ in 0..2 {
-        while mailbox
-            .poll_recv(&mut Context::from_waker(&waker))
-            .is_pending()
-        {
+        while mailbox.poll_recv(&mut Context::from_waker(&waker)).is_pending() {
             // Like an executor, runs other tasks before a task that woke itself.
             loom::thread::yield_now();
             parker.park();
@@ -250,15 +247,8 @@ fn the_owner_ends(nr_posters: usize) {
         })
         .collect();
     drop(mailbox);
-    let posters: Vec<_> = threads
-        .into_iter()
-        .map(|thread| thread.join().unwrap())
-        .collect();
-    assert_eq!(
-        dropped.load(Ordering::Relaxed),
-        nr_posters,
-        "an item remains in a dead queue"
-    );
+    let posters: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    assert_eq!(dropped.load(Ordering::Relaxed), nr_posters, "an item remains in a dead queue");
     drop(posters);
 }
 
@@ -276,11 +266,8 @@ fn one_poster_of_three_threads() {
     // This thread now owns the poster's private store; other threads use the shared one.
     poster.post_lazy(0).unwrap();
     assert_eq!(mailbox.try_recv(), Ok(0));
-    let threads = [1, 2].map(|number| {
-        spawn_with(poster.clone(), move |poster| {
-            poster.post_lazy(number).unwrap()
-        })
-    });
+    let threads = [1, 2]
+        .map(|number| spawn_with(poster.clone(), move |poster| poster.post_lazy(number).unwrap()));
     threads.into_iter().for_each(|it| it.join().unwrap());
     assert_eq!(mailbox.drain(9).sum::<usize>(), 3);
 }

@@ -17,16 +17,8 @@ fn all_are_received(lanes: &'static [bool], eager: bool, count: usize) {
         .map(|&urgent| {
             let ordinary = Careful::new(mailbox.poster());
             spawn(move || {
-                let poster = if urgent {
-                    ordinary.urgent()
-                } else {
-                    ordinary.clone()
-                };
-                let post = if eager {
-                    Poster::post
-                } else {
-                    Poster::post_lazy
-                };
+                let poster = if urgent { ordinary.urgent() } else { ordinary.clone() };
+                let post = if eager { Poster::post } else { Poster::post_lazy };
                 post(&poster, 0).unwrap();
                 (ordinary, poster)
             })

@@ -91,11 +91,7 @@ fn a_task() {
     if has_permit {
         permits.release();
     } else {
-        assert_eq!(
-            wake_flag.0.load(Ordering::Relaxed),
-            1,
-            "the task is not woken"
-        );
+        assert_eq!(wake_flag.0.load(Ordering::Relaxed), 1, "the task is not woken");
         permits.leave(turn);
     }
     assert_eq!(permits.nr_free(), 1);
@@ -138,10 +134,7 @@ fn a_future(worker_first: bool, others: bool) {
     let machine = machine(2, 1);
     let queue = plain().capacity(1).build_in(machine.registry()).unwrap();
     let mut canceller = afterwork::workqueue::CancelHandle::default();
-    let mut handle = queue
-        .task()
-        .cancel_handle(&mut canceller)
-        .spawn_async(async {});
+    let mut handle = queue.task().cancel_handle(&mut canceller).spawn_async(async {});
     assert_eq!(queue.report().free_capacity, Some(0));
     if worker_first {
         machine.start_workers(1);
@@ -153,11 +146,7 @@ fn a_future(worker_first: bool, others: bool) {
     }
     if !worker_first {
         assert!(is_cancelled && handle.is_finished());
-        assert_eq!(
-            queue.report().free_capacity,
-            Some(1),
-            "no worker has taken it"
-        );
+        assert_eq!(queue.report().free_capacity, Some(1), "no worker has taken it");
         machine.start_workers(1);
     }
     let _ = handle.join();

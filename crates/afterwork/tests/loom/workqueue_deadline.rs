@@ -64,9 +64,7 @@ fn expires_while_awaited() {
         Pin::new(handle).poll(&mut Context::from_waker(&waker))
     };
     assert!(poll(&mut handle, &first).is_pending());
-    let firing = spawn_with(machine.clone(), move |machine| {
-        machine.fire_timers(2 * LATER)
-    });
+    let firing = spawn_with(machine.clone(), move |machine| machine.fire_timers(2 * LATER));
     match poll(&mut handle, &last) {
         Poll::Ready(outcome) => {
             assert!(matches!(outcome, Err(JoinError::Expired)));
@@ -100,8 +98,6 @@ models! {
 #[test]
 fn a_start_after_the_deadline_is_found() {
     for as_future in [false, true] {
-        must_fail("deadline: starts after it", || {
-            bounded(2, move || is_over(as_future))
-        });
+        must_fail("deadline: starts after it", || bounded(2, move || is_over(as_future)));
     }
 }

@@ -26,9 +26,7 @@ fn fire_during<R>(
     check: impl FnOnce(R, &DelayedWork, &dyn Fn() -> u32),
 ) {
     assert!(queue.enqueue_after(&work, SOON));
-    let firing = spawn_with(machine.clone(), move |machine| {
-        machine.fire_timers(2 * SOON)
-    });
+    let firing = spawn_with(machine.clone(), move |machine| machine.fire_timers(2 * SOON));
     let met = meet(&queue, &work);
     firing.join().unwrap();
     machine.pretend_busy(false);

@@ -19,17 +19,9 @@ fn timer_races_with_end() {
     let firing = spawn(move || machine.fire_timers(2 * SOON));
     drop(queue);
     let nr_runs = count.load(Ordering::Relaxed);
-    assert_eq!(
-        work.busy(),
-        Busy::default(),
-        "it waits in a destroyed queue"
-    );
+    assert_eq!(work.busy(), Busy::default(), "it waits in a destroyed queue");
     firing.join().unwrap();
-    assert_eq!(
-        work.busy(),
-        Busy::default(),
-        "it was queued on a destroyed queue"
-    );
+    assert_eq!(work.busy(), Busy::default(), "it was queued on a destroyed queue");
     assert_eq!(count.load(Ordering::Relaxed), nr_runs);
 }
 

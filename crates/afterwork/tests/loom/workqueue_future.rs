@@ -45,11 +45,7 @@ impl Future for Lure {
             shared.left.open();
         }
         // Relaxed: the wake orders the flag.
-        if shared.ready.load(Ordering::Relaxed) {
-            Poll::Ready(7)
-        } else {
-            Poll::Pending
-        }
+        if shared.ready.load(Ordering::Relaxed) { Poll::Ready(7) } else { Poll::Pending }
     }
 }
 
@@ -166,10 +162,7 @@ fn cancel_races_with_cancel() {
     let (_machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());
     let mut canceller = afterwork::workqueue::CancelHandle::default();
-    let mut handle = queue
-        .task()
-        .cancel_handle(&mut canceller)
-        .spawn_async(Lure(shared.clone()));
+    let mut handle = queue.task().cancel_handle(&mut canceller).spawn_async(Lure(shared.clone()));
     let other = spawn(move || canceller.cancel());
     let is_cancelled = handle.cancel();
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
@@ -188,10 +181,7 @@ fn cancel_races_with_a_task() {
     let (machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());
     let mut canceller = afterwork::workqueue::CancelHandle::default();
-    let handle = queue
-        .task()
-        .cancel_handle(&mut canceller)
-        .spawn_async(Lure(shared.clone()));
+    let handle = queue.task().cancel_handle(&mut canceller).spawn_async(Lure(shared.clone()));
     let canceller = spawn(move || assert!(canceller.cancel()));
     assert!(matches!(block_on(handle), Err(JoinError::Cancelled)));
     canceller.join().unwrap();

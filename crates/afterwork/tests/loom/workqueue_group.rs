@@ -170,10 +170,7 @@ fn refused_helper() {
     let machine = machine(2, 2);
     let group = group_of(2, &machine);
     let narrow = Workqueue::builder("narrow").max_active(1);
-    let (narrow, other) = (
-        build(narrow, &group, &machine),
-        build(plain(), &group, &machine),
-    );
+    let (narrow, other) = (build(narrow, &group, &machine), build(plain(), &group, &machine));
     machine.start_workers(2);
     let (started, may_end) = (Arc::new(Barred::default()), Arc::new(Barred::default()));
     narrow

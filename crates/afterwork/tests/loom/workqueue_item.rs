@@ -35,9 +35,8 @@ models! {
 fn two_enqueuers() {
     let (_machine, queue) = queue(2, false);
     let (work, count) = counting();
-    let other = spawn_with((queue.clone(), work.clone()), move |(queue, work)| {
-        queue.enqueue(&work)
-    });
+    let other =
+        spawn_with((queue.clone(), work.clone()), move |(queue, work)| queue.enqueue(&work));
     let mine = queue.enqueue(&work);
     let theirs = other.join().unwrap();
     assert!(mine || theirs);
@@ -54,10 +53,7 @@ models! {
 /// A thread writes a word and queues an item that may already be pending. A run sees the word.
 fn enqueue_of_a_pending_item() {
     let (_machine, queue) = queue(1, false);
-    let (word, seen) = (
-        Arc::new(AtomicBool::new(false)),
-        Arc::new(AtomicBool::new(false)),
-    );
+    let (word, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let work = Work::new({
         let (word, seen) = (word.clone(), seen.clone());
         move || {
@@ -111,10 +107,7 @@ fn reaped_during_an_enqueue() {
     let (other_cancelled, again) = other.join().unwrap();
     drop(queue);
     assert_eq!(count_first.get(), u32::from(!cancelled));
-    assert_eq!(
-        count_second.get(),
-        u32::from(!other_cancelled) + u32::from(again)
-    );
+    assert_eq!(count_second.get(), u32::from(!other_cancelled) + u32::from(again));
 }
 
 models! {
@@ -157,9 +150,8 @@ models! {
 fn disable_races_with_enqueue() {
     let (_machine, queue) = queue(1, false);
     let (work, count) = counting();
-    let enqueuer = spawn_with((queue.clone(), work.clone()), move |(queue, work)| {
-        queue.enqueue(&work)
-    });
+    let enqueuer =
+        spawn_with((queue.clone(), work.clone()), move |(queue, work)| queue.enqueue(&work));
     work.disable_sync();
     assert!(!work.is_pending(), "pending although disabled");
     // Races with any run that has not ended.
@@ -178,10 +170,7 @@ models! {
 /// Flushes a run that queues its own item and cancels it again.
 fn flush_races_with_a_cancel() {
     let (_machine, queue) = queue(1, false);
-    let (started, ended) = (
-        Arc::new(Barred::default()),
-        Arc::new(AtomicBool::new(false)),
-    );
+    let (started, ended) = (Arc::new(Barred::default()), Arc::new(AtomicBool::new(false)));
     let work = Work::with_handle({
         let (started, ended) = (started.clone(), ended.clone());
         let queue = Mutex::new(Some(queue.clone()));
@@ -196,10 +185,7 @@ fn flush_races_with_a_cancel() {
     queue.enqueue(&work);
     started.pass();
     work.flush().unwrap();
-    assert!(
-        ended.load(Ordering::Relaxed),
-        "flushed before the end of the run"
-    );
+    assert!(ended.load(Ordering::Relaxed), "flushed before the end of the run");
     wind_up(queue);
 }
 
@@ -333,10 +319,7 @@ fn queue_is_destroyed_during_a_helper(nr_workers: usize) {
     queue.enqueue(&work);
     let helper = spawn(move || work.flush().unwrap());
     drop(queue);
-    assert!(
-        done.load(Ordering::Relaxed),
-        "the queue was destroyed before its item had run"
-    );
+    assert!(done.load(Ordering::Relaxed), "the queue was destroyed before its item had run");
     helper.join().unwrap();
 }
 
@@ -375,10 +358,7 @@ models! {
 /// Items of an ordered queue. One is cancelled, which removes it from the wait queue.
 fn ordered_cancel() {
     let machine = machine(2, 1);
-    let queue = Workqueue::builder("model")
-        .ordered()
-        .build_in(machine.registry())
-        .unwrap();
+    let queue = Workqueue::builder("model").ordered().build_in(machine.registry()).unwrap();
     machine.start_workers(1);
     let (first, count_first) = counting();
     let (second, count_second) = counting();

@@ -12,10 +12,7 @@ struct Got {
 impl Got {
     fn take(&mut self, items: Vec<Pushed>) {
         for (from, number) in items.into_iter().map(Pushed::open) {
-            assert_eq!(
-                number, self.next[from],
-                "out of the order of producer {from}"
-            );
+            assert_eq!(number, self.next[from], "out of the order of producer {from}");
             self.next[from] += 1;
             self.total += 1;
         }
@@ -117,10 +114,7 @@ fn one_seat() {
     });
     let passed = gates.leave();
     let seated = other.join().unwrap();
-    assert!(
-        seated || passed == Some(7),
-        "the seat is free while a pwq waits for it"
-    );
+    assert!(seated || passed == Some(7), "the seat is free while a pwq waits for it");
     assert!(!(seated && passed.is_some()), "one seat for two");
     assert_eq!(gates.nr_active(), 1);
 }
@@ -144,10 +138,7 @@ fn seats_that_change() {
     let mut passed: Vec<_> = gates.leave().into_iter().collect();
     let seated = other.join().unwrap();
     passed.extend(changer.join().unwrap());
-    assert!(
-        seated || passed == [7],
-        "a seat is free while a pwq waits for it"
-    );
+    assert!(seated || passed == [7], "a seat is free while a pwq waits for it");
     assert_eq!(gates.nr_active(), 2);
 }
 
@@ -179,10 +170,7 @@ fn stock_races_with_a_waiter() {
     });
     let passed = gates.leave();
     let seated = other.join().unwrap();
-    assert!(
-        seated || passed == Some(7),
-        "a seat is cached while a pwq waits for it"
-    );
+    assert!(seated || passed == Some(7), "a seat is cached while a pwq waits for it");
     assert!(!(seated && passed.is_some()), "one seat for two");
     assert_eq!(gates.nr_active(), 4);
 }
@@ -202,10 +190,7 @@ fn stock_races_with_a_drain() {
     let seen = has_run.load(Ordering::Relaxed);
     let notified = runner.join().unwrap();
     assert!(idle || notified, "the drain sleeps for ever");
-    assert!(
-        !idle || seen == 1,
-        "the queue is destroyed before its item has run"
-    );
+    assert!(!idle || seen == 1, "the queue is destroyed before its item has run");
 }
 
 /// A helper that a seat cache counts ends. A flush sees the effects of the run, or is notified.
@@ -226,10 +211,7 @@ fn stock_races_with_a_flush() {
     let seen = has_run.load(Ordering::Relaxed);
     let notified = helper.join().unwrap();
     assert!(ended || notified, "the flush sleeps for ever");
-    assert!(
-        !ended || seen == 1,
-        "the flush ends before an item that was queued before it"
-    );
+    assert!(!ended || seen == 1, "the flush ends before an item that was queued before it");
     assert!(flush.has_ended());
 }
 
@@ -275,11 +257,7 @@ fn freed_blocks_are_seen_and_found() {
     for alloc in [Blocks::alloc, Blocks::alloc_lowest] {
         exhaustive(move || freers_meet_owner(alloc));
     }
-    for twin in [
-        "chunk: relaxed free",
-        "chunk: relaxed take",
-        "chunk: clears the ready bit late",
-    ] {
+    for twin in ["chunk: relaxed free", "chunk: relaxed take", "chunk: clears the ready bit late"] {
         must_fail(twin, || {
             exhaustive(|| freers_meet_owner(Blocks::alloc_lowest));
         });
@@ -307,11 +285,9 @@ fn owner_races_with_scanner() {
 #[test]
 fn scanner_has_the_chunks_that_it_discards() {
     exhaustive(owner_races_with_scanner);
-    for twin in [
-        "chunk: relaxed claim",
-        "chunk: claims blocks in use",
-        "chunk: is clean after its return",
-    ] {
+    for twin in
+        ["chunk: relaxed claim", "chunk: claims blocks in use", "chunk: is clean after its return"]
+    {
         must_fail(twin, || exhaustive(owner_races_with_scanner));
     }
 }
@@ -334,10 +310,7 @@ fn freers_meet_scanner() {
 #[test]
 fn freed_chunk_is_scanned_or_notified() {
     exhaustive(freers_meet_scanner);
-    for twin in [
-        "chunk: notifies without a fence",
-        "chunk: scans without a fence",
-    ] {
+    for twin in ["chunk: notifies without a fence", "chunk: scans without a fence"] {
         must_fail(twin, || exhaustive(freers_meet_scanner));
     }
 }

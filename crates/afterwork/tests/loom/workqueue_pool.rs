@@ -75,9 +75,8 @@ fn pushed_while_the_monitor_ends() {
     machine.watch();
     assert!(machine.was_notified());
     let work = Work::new(|| ());
-    let producer = spawn_with((queue.clone(), work.clone()), move |(queue, work)| {
-        queue.enqueue(&work)
-    });
+    let producer =
+        spawn_with((queue.clone(), work.clone()), move |(queue, work)| queue.enqueue(&work));
     machine.tick();
     producer.join().unwrap();
     // Arming wakes the manager. A monitor that was never disarmed needs no wake-up.

@@ -62,15 +62,13 @@ fn flush_races_with_queueing() {
     let runs = has_run.clone();
     let work = RcuWork::new(move || runs.store(true, Ordering::Relaxed));
     let stop = Arc::new(AtomicBool::new(false));
-    let queueing = spawn_with(
-        (queue.clone(), work.clone(), stop.clone()),
-        move |(queue, work, stop)| {
+    let queueing =
+        spawn_with((queue.clone(), work.clone(), stop.clone()), move |(queue, work, stop)| {
             assert!(queue.task().enqueue_rcu(&work));
             while !stop.load(Ordering::Relaxed) {
                 sweep_when_wanted();
             }
-        },
-    );
+        });
     if work.is_pending() {
         assert_eq!(work.flush(), Ok(true));
         assert!(has_run.load(Ordering::Relaxed), "flushed and has not run");

@@ -53,11 +53,7 @@ fn item_that_a_worker_takes_during_a_cancel_ends_once() {
 
 /// The first of two items in a worker's local batch cancels all items.
 fn item_cancels_the_local_batch_of_its_worker() {
-    let params = Params {
-        max_workers: 1,
-        max_batch: 2,
-        ..Params::default()
-    };
+    let params = Params { max_workers: 1, max_batch: 2, ..Params::default() };
     let machine = Machine::new(&Topology::synthetic("1 core").unwrap(), params);
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.pretend_busy(true);
@@ -202,9 +198,7 @@ fn cancel_all_races_with_firing() {
     machine.pretend_busy(true);
     let work = DelayedWork::new(|| unreachable!("cancelled"));
     assert!(queue.enqueue_after(&work, soon));
-    let firing = spawn_with(machine.clone(), move |machine| {
-        machine.fire_timers(2 * soon)
-    });
+    let firing = spawn_with(machine.clone(), move |machine| machine.fire_timers(2 * soon));
     queue.cancel_all();
     assert!(!work.is_pending(), "it was armed before");
     firing.join().unwrap();

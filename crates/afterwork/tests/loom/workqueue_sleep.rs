@@ -25,9 +25,7 @@ impl Task {
 }
 
 fn firing(machine: &Arc<Machine>) -> loom::thread::JoinHandle<()> {
-    spawn_with(machine.clone(), move |machine| {
-        machine.fire_timers(2 * SOON)
-    })
+    spawn_with(machine.clone(), move |machine| machine.fire_timers(2 * SOON))
 }
 
 /// The timer fires while the sleep is polled with another waker.

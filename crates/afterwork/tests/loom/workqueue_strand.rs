@@ -26,13 +26,9 @@ fn two_spawners() {
         }
     };
     let other = spawn_with(strand.clone(), move |strand| {
-        strand
-            .spawn_detached(move |state| _ = add(1)(state))
-            .unwrap();
+        strand.spawn_detached(move |state| _ = add(1)(state)).unwrap();
     });
-    strand
-        .spawn_detached(move |state| _ = add(2)(state))
-        .unwrap();
+    strand.spawn_detached(move |state| _ = add(2)(state)).unwrap();
     other.join().unwrap();
     let last = strand.spawn(add(3)).join().unwrap();
     assert!(last == 123 || last == 213, "{last}");
@@ -75,10 +71,7 @@ fn a_closure_of_a_strand_is_in_flight_after_its_spawn() {
 
 #[test]
 fn spawns_must_wait_for_the_one_that_queues_the_strand() {
-    for twin in [
-        "strand: returns before it is queued",
-        "strand: relaxed count",
-    ] {
+    for twin in ["strand: returns before it is queued", "strand: relaxed count"] {
         must_fail(twin, || bounded(3, spawn_meets_spawn));
     }
 }
@@ -130,10 +123,7 @@ fn bulk_cancel_races_with_a_run() {
     let (first, second) = (first.join(), second.join());
     assert!(second.is_ok() || !has_started);
     assert!(first.is_ok() || second.is_err(), "out of order");
-    assert_eq!(
-        later.join().unwrap(),
-        u32::from(first.is_ok()) + u32::from(second.is_ok())
-    );
+    assert_eq!(later.join().unwrap(), u32::from(first.is_ok()) + u32::from(second.is_ok()));
     drop(strand);
     wind_up(queue);
 }

@@ -6,10 +6,7 @@ use crate::*;
 
 /// Builds a queue on two CPUs with one pool, whose workers park without a busy-poll.
 fn build(builder: Builder) -> Workqueue {
-    let params = Params {
-        worker_spin_limit: 0,
-        ..Params::default()
-    };
+    let params = Params { worker_spin_limit: 0, ..Params::default() };
     let registry = Registry::new(Topology::synthetic("2 core").unwrap(), params).unwrap();
     builder.build_in(&registry).unwrap()
 }
@@ -79,10 +76,7 @@ fn joiner_runs_the_item_or_finds_that_it_has_run() {
         for _ in 0..2 {
             scope.spawn(|| {
                 for number in 0..4 {
-                    assert_eq!(
-                        *queue.spawn(move || Box::new(number)).join().unwrap(),
-                        number
-                    );
+                    assert_eq!(*queue.spawn(move || Box::new(number)).join().unwrap(), number);
                 }
             });
         }
@@ -305,15 +299,12 @@ fn data_lent_to_a_scope_is_returned() {
     });
     let sum = |half: &[Box<i32>]| half.iter().map(|it| **it).sum::<i32>();
     let (left, right) = lent.split_at(6);
-    let ((first, second), rest) = queue.join(
-        || queue.join(|| sum(&left[..3]), || sum(&left[3..])),
-        || Box::new(sum(right)),
-    );
+    let ((first, second), rest) =
+        queue.join(|| queue.join(|| sum(&left[..3]), || sum(&left[3..])), || Box::new(sum(right)));
     assert_eq!(first + second + *rest, 66);
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         queue.scope(|s| {
-            lent.iter()
-                .for_each(|it| s.spawn(|| assert!(**it < 11, "on purpose")));
+            lent.iter().for_each(|it| s.spawn(|| assert!(**it < 11, "on purpose")));
         });
     }));
     assert!(panicked.is_err());

@@ -4,14 +4,7 @@ use crate::support::*;
 
 /// Returns data with ten times its CPU's number in each slot, the sum drained from absent CPUs, and
 /// a receiver of their numbers.
-fn watched(
-    qpw: Qpw,
-) -> (
-    Arc<PerCpu<u64>>,
-    impl Sized,
-    Arc<AtomicU64>,
-    mpsc::Receiver<CpuId>,
-) {
+fn watched(qpw: Qpw) -> (Arc<PerCpu<u64>>, impl Sized, Arc<AtomicU64>, mpsc::Receiver<CpuId>) {
     let slots = builder(qpw).build(|cpu| u64::from(cpu.as_u32()) * 10);
     let slots = Arc::new(slots.unwrap());
     let saved = Arc::new(AtomicU64::new(0));
@@ -25,10 +18,7 @@ fn watched(
 }
 
 fn without(absent: u32) -> CpuSet {
-    (0..NR_CPUS)
-        .filter(|&number| number != absent)
-        .map(cpu)
-        .collect()
+    (0..NR_CPUS).filter(|&number| number != absent).map(cpu).collect()
 }
 
 #[test]

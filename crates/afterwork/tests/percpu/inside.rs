@@ -159,9 +159,7 @@ fn handler_whose_drop_panics_harms_no_other_thread() {
 fn a_drain_that_panics_keeps_no_other_cpu_from_being_drained() {
     let _alone = crate::support::alone_in_hotplug();
     for qpw in Qpw::ALL {
-        let slots: Vec<_> = (0..2)
-            .map(|_| Arc::new(builder(qpw).build(|_| 0).unwrap()))
-            .collect();
+        let slots: Vec<_> = (0..2).map(|_| Arc::new(builder(qpw).build(|_| 0).unwrap())).collect();
         let watches: Vec<_> = slots
             .iter()
             .map(|slots| {
@@ -312,8 +310,5 @@ fn caller_that_must_not_sleep_waits_for_the_end_of_its_section() {
         item.join().unwrap();
     });
     drop(std::panic::take_hook());
-    assert!(
-        !too_early.load(Ordering::SeqCst),
-        "the section may borrow from its caller"
-    );
+    assert!(!too_early.load(Ordering::SeqCst), "the section may borrow from its caller");
 }

@@ -6,9 +6,7 @@ use crate::*;
 static ALONE: Mutex<()> = Mutex::new(());
 
 pub fn alone() -> MutexGuard<'static, ()> {
-    ALONE
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 #[test]

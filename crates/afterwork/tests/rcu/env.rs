@@ -10,9 +10,7 @@ const ALONE: &str = "AFTERWORK_TEST_ALONE";
 /// Runs a test in its own process with the tunables `text`. Returns `None` in that process.
 /// `inside` is the path of a function in the test.
 pub fn alone(inside: &str, text: &str) -> Option<Output> {
-    let test = inside
-        .split_once("::")
-        .and_then(|it| it.1.rsplit_once("::"));
+    let test = inside.split_once("::").and_then(|it| it.1.rsplit_once("::"));
     let test = test.unwrap().0;
     if env::var(ALONE).as_deref() == Ok(test) {
         return None;
@@ -34,12 +32,8 @@ fn environment_configures_grace_periods() {
     let start = std::time::Instant::now();
     rcu::synchronize();
     assert!(start.elapsed() >= std::time::Duration::from_millis(1));
-    let from_env = Tunables {
-        boost: false,
-        first_fqs_ms: 1,
-        stall_timeout_ms: 77,
-        ..Tunables::default()
-    };
+    let from_env =
+        Tunables { boost: false, first_fqs_ms: 1, stall_timeout_ms: 77, ..Tunables::default() };
     assert_eq!(rcu::tunables(), from_env);
     rcu::set_tunables(Tunables::default());
     assert_eq!(rcu::tunables(), Tunables::default());
@@ -67,10 +61,7 @@ fn a_wrong_environment_is_reported_once_and_the_rest_counts() {
         return;
     }
     rcu::synchronize();
-    let from_env = Tunables {
-        stall_timeout_ms: 77,
-        ..Tunables::default()
-    };
+    let from_env = Tunables { stall_timeout_ms: 77, ..Tunables::default() };
     assert_eq!(rcu::tunables(), from_env);
     afterwork::workqueue::system().unwrap();
 }
@@ -82,10 +73,7 @@ fn wrong_environment_without_stderr_changes_nothing() {
         return;
     }
     // Every write to this file fails.
-    let full = std::fs::File::options()
-        .write(true)
-        .open("/dev/full")
-        .unwrap();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     // SAFETY: both descriptors are open, and nothing else uses the one that is replaced.
     assert_eq!(unsafe { libc::dup2(full.as_raw_fd(), 2) }, 2);
     rcu::call(|| ());

@@ -14,10 +14,7 @@ fn run_some() {
 #[test]
 fn forgotten_batch_is_recalled() {
     let _alone = alone();
-    let _tuned = tuned(Tunables {
-        stall_timeout_ms: 5,
-        ..Tunables::default()
-    });
+    let _tuned = tuned(Tunables { stall_timeout_ms: 5, ..Tunables::default() });
     rcu::run_callbacks_on(Some(Box::new(mem::forget)));
     run_some();
     rcu::run_callbacks_on(None);
@@ -27,10 +24,7 @@ fn forgotten_batch_is_recalled() {
 #[test]
 fn unstarted_batch_is_recalled_from_a_replaced_executor() {
     let _alone = alone();
-    let _tuned = tuned(Tunables {
-        stall_timeout_ms: 0,
-        ..Tunables::default()
-    });
+    let _tuned = tuned(Tunables { stall_timeout_ms: 0, ..Tunables::default() });
     let (sender, batches) = mpsc::channel();
     rcu::run_callbacks_on(Some(Box::new(move |batch| sender.send(batch).unwrap())));
     let run = Run::default();

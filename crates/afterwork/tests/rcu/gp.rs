@@ -38,11 +38,7 @@ impl Readers {
                 nr_read
             })
         });
-        Self {
-            threads: threads.collect(),
-            in_sight,
-            stop,
-        }
+        Self { threads: threads.collect(), in_sight, stop }
     }
 
     fn replace(&self) -> &'static Version {
@@ -59,9 +55,7 @@ impl Readers {
 }
 
 fn new_version() -> *mut Version {
-    Box::into_raw(Box::new(Version {
-        state: AtomicU64::new(ALIVE),
-    }))
+    Box::into_raw(Box::new(Version { state: AtomicU64::new(ALIVE) }))
 }
 
 fn free(version: &Version) {
@@ -152,19 +146,14 @@ fn a_wait_in_a_section_panics_instead_of_waiting_for_itself() {
     let waits: [(&str, &dyn Fn()); 4] = [
         ("synchronize", &rcu::synchronize),
         ("synchronize_expedited", &rcu::synchronize_expedited),
-        ("cond_synchronize", &|| {
-            rcu::cond_synchronize(rcu::get_state())
-        }),
+        ("cond_synchronize", &|| rcu::cond_synchronize(rcu::get_state())),
         ("barrier", &rcu::barrier),
     ];
     for (what, wait) in waits {
         let guard = rcu::read();
         let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(wait));
         let message = refused.expect_err(what).downcast::<String>().unwrap();
-        assert!(
-            message.contains("inside a read-side critical section"),
-            "{what}: {message}"
-        );
+        assert!(message.contains("inside a read-side critical section"), "{what}: {message}");
         drop(guard);
         // The panic leaves no trace, so that a later wait succeeds.
         wait();

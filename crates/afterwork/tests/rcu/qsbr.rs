@@ -184,9 +184,7 @@ fn readers_of_loops_and_sections_see_no_freed_version() {
         assert_eq!(*cell.replace_sync(Box::new(number)), number - 1);
     }
     is_over.store(true, Ordering::Relaxed);
-    readers
-        .into_iter()
-        .for_each(|reader| reader.join().unwrap());
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
 }
 
 #[test]

@@ -13,17 +13,11 @@ impl NoThreads {
             // SAFETY: the call takes numbers. It changes the user of all threads.
             assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
         }
-        let mut before = libc::rlimit {
-            rlim_cur: 0,
-            rlim_max: 0,
-        };
+        let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: `before` outlives the call.
         let known = unsafe { libc::getrlimit(libc::RLIMIT_NPROC, &mut before) };
         assert_eq!(known, 0);
-        set(libc::rlimit {
-            rlim_cur: 0,
-            ..before
-        });
+        set(libc::rlimit { rlim_cur: 0, ..before });
         let refused = thread::Builder::new().spawn(|| ());
         assert!(refused.is_err(), "threads are to be had all the same");
         Self(before)
@@ -102,10 +96,7 @@ fn waiter_runs_callbacks_if_no_thread_can_be_created() {
     assert!(run.nr() >= 1000);
     rcu::barrier();
     assert_eq!(run.nr(), 2000);
-    rcu::set_tunables(rcu::Tunables {
-        wake_from_gp: false,
-        ..rcu::tunables()
-    });
+    rcu::set_tunables(rcu::Tunables { wake_from_gp: false, ..rcu::tunables() });
     rcu::synchronize();
     let domain = Domain::new();
     domain.call(run.callback());
@@ -165,16 +156,10 @@ fn callback_forking_on_a_waiter_leaves_the_rest_to_the_parent() {
 ///
 /// 1. As for `libc::fork`.
 unsafe fn fork() -> libc::pid_t {
-    let mut limit = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` outlives the call.
     unsafe { libc::getrlimit(libc::RLIMIT_NPROC, &mut limit) };
-    set(libc::rlimit {
-        rlim_cur: limit.rlim_max,
-        ..limit
-    });
+    set(libc::rlimit { rlim_cur: limit.rlim_max, ..limit });
     // SAFETY: (1).
     let pid = unsafe { libc::fork() };
     set(limit);
@@ -262,11 +247,7 @@ fn a_domain_called_during_a_failed_start_is_served_later() {
     let run = Run::default();
     let no_threads = NoThreads::begin();
     let domains: Vec<_> = (0..4).map(|_| Domain::new()).collect();
-    let call = || {
-        domains
-            .iter()
-            .for_each(|domain| domain.call(run.callback()))
-    };
+    let call = || domains.iter().for_each(|domain| domain.call(run.callback()));
     call();
     assert_eq!(run.nr(), 0, "run by the caller");
     drop(no_threads);

@@ -5,9 +5,7 @@ use crate::*;
 /// Serializes the tests, because the process has one handler.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    ALONE
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// The trap flag of x86.
@@ -102,11 +100,7 @@ fn grace_period_waits_for_a_section_in_a_signal_handler() {
     NR_ASKED.fetch_or(STOP, Ordering::SeqCst);
     let nr_tried = updater.join().unwrap();
     assert!(nr_tried > 30, "{nr_tried} places");
-    assert_eq!(
-        NR_UNPROTECTED.load(Ordering::SeqCst),
-        0,
-        "of {nr_tried} places"
-    );
+    assert_eq!(NR_UNPROTECTED.load(Ordering::SeqCst), 0, "of {nr_tried} places");
 }
 
 #[test]

@@ -7,9 +7,7 @@ pub struct Tuned(#[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);
 
 pub fn tuned(tunables: Tunables) -> Tuned {
     static ALONE: Mutex<()> = Mutex::new(());
-    let alone = ALONE
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     rcu::set_tunables(tunables);
     Tuned(alone)
 }
@@ -22,10 +20,7 @@ impl Drop for Tuned {
 
 #[test]
 fn a_reader_that_stalls_a_grace_period_is_named() {
-    let _tuned = tuned(Tunables {
-        stall_timeout_ms: 5,
-        ..Tunables::default()
-    });
+    let _tuned = tuned(Tunables { stall_timeout_ms: 5, ..Tunables::default() });
     let (notifier, stalls) = mpsc::channel();
     let notifier = Mutex::new(notifier);
     rcu::on_stall(Some(Box::new(move |stall| {
@@ -45,10 +40,7 @@ fn a_reader_that_stalls_a_grace_period_is_named() {
     open.recv().unwrap();
     let waiter = thread::spawn(rcu::synchronize);
     // Readers of other tests may be reported, too.
-    let stall = stalls
-        .iter()
-        .find(|stall| stall.name.as_deref() == Some("staller"))
-        .unwrap();
+    let stall = stalls.iter().find(|stall| stall.name.as_deref() == Some("staller")).unwrap();
     assert!(stall.waited >= Duration::from_millis(5));
     assert!(stall.to_string().contains("(staller)"));
     assert!(stall.doing.is_some_and(|doing| doing.starts_with("asleep")));
@@ -63,12 +55,8 @@ fn a_reader_that_stalls_a_grace_period_is_named() {
 #[test]
 fn fixed_waits_elapse_and_an_early_report_skips_the_second() {
     let timed = |early_qs| {
-        let _tuned = tuned(Tunables {
-            early_qs,
-            first_fqs_ms: 3,
-            next_fqs_ms: 4,
-            ..Tunables::default()
-        });
+        let _tuned =
+            tuned(Tunables { early_qs, first_fqs_ms: 3, next_fqs_ms: 4, ..Tunables::default() });
         let start = Instant::now();
         rcu::synchronize();
         start.elapsed()
@@ -79,20 +67,14 @@ fn fixed_waits_elapse_and_an_early_report_skips_the_second() {
 
 #[test]
 fn waiting_by_callback_waits_for_a_grace_period_too() {
-    let _tuned = tuned(Tunables {
-        wake_from_gp: false,
-        ..Tunables::default()
-    });
+    let _tuned = tuned(Tunables { wake_from_gp: false, ..Tunables::default() });
     rcu::synchronize();
     rcu::synchronize_expedited();
 }
 
 #[test]
 fn stall_handler_that_waits_for_a_grace_period_panics() {
-    let _tuned = tuned(Tunables {
-        stall_timeout_ms: 5,
-        ..Tunables::default()
-    });
+    let _tuned = tuned(Tunables { stall_timeout_ms: 5, ..Tunables::default() });
     let (notifier, stalls) = mpsc::channel();
     let notifier = Mutex::new(notifier);
     rcu::on_stall(Some(Box::new(move |_| {
@@ -107,10 +89,7 @@ fn stall_handler_that_waits_for_a_grace_period_panics() {
     let waiter = thread::spawn(rcu::synchronize);
     for what in ["synchronize", "barrier"] {
         let message = stalls.recv().unwrap();
-        assert!(
-            message.starts_with(what) && message.contains("waits for itself"),
-            "{message}"
-        );
+        assert!(message.starts_with(what) && message.contains("waits for itself"), "{message}");
     }
     drop(guard);
     waiter.join().unwrap();

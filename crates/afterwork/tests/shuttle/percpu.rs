@@ -68,10 +68,7 @@ fn sum_is_exact(qpw: Qpw, escalate: Escalate) {
     let sum = slots.sum_over(|data| *data);
     let before = expected.load(Ordering::Relaxed);
     // A drain adds one to each slot.
-    assert!(
-        sum >= before && (sum - before).is_multiple_of(u64::from(NR_CPUS)),
-        "{sum}, {before}"
-    );
+    assert!(sum >= before && (sum - before).is_multiple_of(u64::from(NR_CPUS)), "{sum}, {before}");
 }
 
 /// A drain announces itself to the busy owner of CPU 1, and then gets the slot of CPU 0, where its

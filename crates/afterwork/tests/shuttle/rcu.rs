@@ -73,10 +73,7 @@ impl Versions {
                     }
                 });
                 rcu::barrier();
-                assert!(
-                    freed.load(Ordering::Relaxed),
-                    "a barrier returned too early"
-                );
+                assert!(freed.load(Ordering::Relaxed), "a barrier returned too early");
             }
         }
     }

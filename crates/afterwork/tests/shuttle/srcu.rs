@@ -83,9 +83,7 @@ fn versions() {
     versions.travelling.lock().clear();
     versions.domain.barrier();
     let nr_freed = versions.is_freed.iter();
-    let nr_freed = nr_freed
-        .filter(|freed| freed.load(Ordering::Relaxed))
-        .count();
+    let nr_freed = nr_freed.filter(|freed| freed.load(Ordering::Relaxed)).count();
     assert_eq!(nr_freed, 4, "an old version is left");
 }
 

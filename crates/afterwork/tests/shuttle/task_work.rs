@@ -52,9 +52,7 @@ fn a_thread_owns(backlog: Backlog, keep: usize, nr_urgent: usize) {
     loop {
         count = count % 7 + 1;
         match mailbox.wait(count) {
-            Ok(()) => mailbox
-                .drain(count + 1)
-                .for_each(|item| check(&mut next, item)),
+            Ok(()) => mailbox.drain(count + 1).for_each(|item| check(&mut next, item)),
             Err(Closed) => break,
         }
     }
@@ -132,15 +130,8 @@ fn the_owner_ends_in_the_middle() {
     mailbox.wait(2).unwrap();
     drop(mailbox.try_recv());
     drop(mailbox);
-    let posters: Vec<_> = threads
-        .into_iter()
-        .map(|thread| thread.join().unwrap())
-        .collect();
-    assert_eq!(
-        dropped.load(Ordering::Relaxed),
-        9,
-        "an item remains in a dead queue"
-    );
+    let posters: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    assert_eq!(dropped.load(Ordering::Relaxed), 9, "an item remains in a dead queue");
     drop(posters);
 }
 

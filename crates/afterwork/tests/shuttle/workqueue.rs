@@ -14,11 +14,7 @@ pub fn explore(nr_runs: usize, model: fn()) {
     let mut config = Config::new();
     // Workers run items in frames that are deeper than shuttle expects.
     config.stack_size = 128 * 1024;
-    Runner::new(
-        RandomScheduler::new_from_seed(seed, nr_runs),
-        config.clone(),
-    )
-    .run(model);
+    Runner::new(RandomScheduler::new_from_seed(seed, nr_runs), config.clone()).run(model);
     Runner::new(PctScheduler::new_from_seed(seed, 3, nr_runs), config).run(model);
 }
 
@@ -39,10 +35,7 @@ impl Managed {
 
     fn with(params: Params, max_active: &[u32], nr_workers: usize) -> (Self, Vec<Workqueue>) {
         let topology = Topology::synthetic(&format!("{nr_workers} core")).unwrap();
-        let params = Params {
-            max_workers: nr_workers,
-            ..params
-        };
+        let params = Params { max_workers: nr_workers, ..params };
         let mut machine = Machine::new(&topology, params);
         let queues = max_active
             .iter()
@@ -64,13 +57,7 @@ impl Managed {
             let is_over = is_over.clone();
             move || machine.serve_until(|| is_over.load(Ordering::Acquire))
         });
-        let managed = Self {
-            registry,
-            wake_flag,
-            is_over,
-            manager,
-            culler,
-        };
+        let managed = Self { registry, wake_flag, is_over, manager, culler };
         (managed, queues)
     }
 
@@ -103,12 +90,7 @@ impl Counted {
                 is_inside.store(false, Ordering::Relaxed);
             }
         });
-        Self {
-            work,
-            nr_runs,
-            nr_queued: AtomicU32::new(0),
-            nr_cancelled: AtomicU32::new(0),
-        }
+        Self { work, nr_runs, nr_queued: AtomicU32::new(0), nr_cancelled: AtomicU32::new(0) }
     }
 
     fn queue(&self, queue: &Workqueue) {
@@ -118,8 +100,7 @@ impl Counted {
     }
 
     fn note_cancelled(&self, cancelled: bool) {
-        self.nr_cancelled
-            .fetch_add(u32::from(cancelled), Ordering::Relaxed);
+        self.nr_cancelled.fetch_add(u32::from(cancelled), Ordering::Relaxed);
     }
 
     fn check(&self) {
@@ -174,10 +155,7 @@ fn mix() {
             })
         })
         .collect();
-    let nr_spawned: u32 = producers
-        .into_iter()
-        .map(|producer| producer.join().unwrap())
-        .sum();
+    let nr_spawned: u32 = producers.into_iter().map(|producer| producer.join().unwrap()).sum();
     managed.end(queues);
     items.iter().for_each(Counted::check);
     assert_eq!(nr_detached.load(Ordering::Relaxed), nr_spawned);
@@ -197,10 +175,7 @@ fn two_seats() {
                     let (nr_inside, nr_runs) = (nr_inside.clone(), nr_runs.clone());
                     queue
                         .spawn_detached(move || {
-                            assert!(
-                                nr_inside.fetch_add(1, Ordering::Relaxed) < 2,
-                                "three at once"
-                            );
+                            assert!(nr_inside.fetch_add(1, Ordering::Relaxed) < 2, "three at once");
                             nr_runs.fetch_add(1, Ordering::Relaxed);
                             nr_inside.fetch_sub(1, Ordering::Relaxed);
                         })
@@ -317,16 +292,11 @@ fn chains_in_opposite_order() {
 /// Items of an ordered queue requeue themselves. The items of one thread start in order.
 fn ordered() {
     let (managed, mut queues) = Managed::new(&[256], 3);
-    let queue = Workqueue::builder("ordered")
-        .ordered()
-        .build_in(&managed.registry)
-        .unwrap();
+    let queue = Workqueue::builder("ordered").ordered().build_in(&managed.registry).unwrap();
     let seen = Arc::new(shuttle::sync::Mutex::new(Vec::new()));
     for number in 0..8 {
         let seen = seen.clone();
-        queue
-            .spawn_detached(move || seen.lock().unwrap().push(number))
-            .unwrap();
+        queue.spawn_detached(move || seen.lock().unwrap().push(number)).unwrap();
     }
     queues.push(queue);
     managed.end(queues);
@@ -375,9 +345,7 @@ fn urgent_before_the_pause_ends() {
     let order = Arc::new(shuttle::sync::Mutex::new(Vec::new()));
     for (name, queue) in [("ordinary", &queue), ("urgent", &urgent)] {
         let order = order.clone();
-        queue
-            .spawn_detached(move || order.lock().unwrap().push(name))
-            .unwrap();
+        queue.spawn_detached(move || order.lock().unwrap().push(name)).unwrap();
     }
     queue.resume();
     drop((queue, urgent));
@@ -389,14 +357,9 @@ fn urgent_before_the_pause_ends() {
 /// alternate. A worker takes one item at a time.
 fn busy_next_to_idle() {
     const NR_ITEMS: usize = 5;
-    let params = Params {
-        max_batch: 1,
-        ..Params::default()
-    };
+    let params = Params { max_batch: 1, ..Params::default() };
     let (managed, queues) = Managed::with(params, &[1, 256, 256], 1);
-    let [plugged, busy, idle] = &queues[..] else {
-        unreachable!()
-    };
+    let [plugged, busy, idle] = &queues[..] else { unreachable!() };
     busy.set_shares(100).unwrap();
     for _ in 0..NR_ITEMS {
         busy.spawn_detached(|| ()).unwrap();
@@ -410,9 +373,7 @@ fn busy_next_to_idle() {
         thread::spawn(move || {
             for _ in 0..NR_ITEMS {
                 let (seen, of_busy) = (seen.clone(), queue.report().shares.is_some());
-                queue
-                    .spawn_detached(move || seen.lock().unwrap().push(of_busy))
-                    .unwrap();
+                queue.spawn_detached(move || seen.lock().unwrap().push(of_busy)).unwrap();
             }
         })
     });
@@ -440,15 +401,10 @@ fn old_next_to_new() {
             None => ended.send(()).unwrap(),
         }
     }
-    let params = Params {
-        max_batch: 1,
-        ..Params::default()
-    };
+    let params = Params { max_batch: 1, ..Params::default() };
     let (managed, queues) =
         Managed::with(params, &[[1, 256].as_slice(), &[256; NR_NEW]].concat(), 1);
-    let [plugged, old, new @ ..] = &queues[..] else {
-        unreachable!()
-    };
+    let [plugged, old, new @ ..] = &queues[..] else { unreachable!() };
     for queue in &queues[1..] {
         queue.set_shares(100).unwrap();
     }
@@ -457,8 +413,7 @@ fn old_next_to_new() {
     let nr_left = Arc::new(AtomicU32::new(NR_OLD));
     for _ in 0..NR_OLD {
         let nr_left = nr_left.clone();
-        old.spawn_detached(move || _ = nr_left.fetch_sub(1, Ordering::Relaxed))
-            .unwrap();
+        old.spawn_detached(move || _ = nr_left.fetch_sub(1, Ordering::Relaxed)).unwrap();
     }
     let (ended, has_ended) = shuttle::sync::mpsc::channel();
     chain(new.to_vec(), ended);
@@ -472,14 +427,9 @@ fn old_next_to_new() {
 /// A queue with few shares holds its only seat for one more item, and owes thousands of turns.
 /// Items of a queue with many shares cancel that item, and drain the first queue.
 fn emptied_among_shares() {
-    let params = Params {
-        max_batch: 1,
-        ..Params::default()
-    };
+    let params = Params { max_batch: 1, ..Params::default() };
     let (managed, queues) = Managed::with(params, &[256, 1, 1], 1);
-    let [plugged, few, many] = &queues[..] else {
-        unreachable!()
-    };
+    let [plugged, few, many] = &queues[..] else { unreachable!() };
     few.set_shares(1).unwrap();
     many.set_shares(MAX_SHARES).unwrap();
     let (release, released) = shuttle::sync::mpsc::channel::<()>();
@@ -487,8 +437,7 @@ fn emptied_among_shares() {
     let nr_of_few = Arc::new(AtomicU32::new(0));
     for _ in 0..2 {
         let nr_of_few = nr_of_few.clone();
-        few.spawn_detached(move || _ = nr_of_few.fetch_add(1, Ordering::Relaxed))
-            .unwrap();
+        few.spawn_detached(move || _ = nr_of_few.fetch_add(1, Ordering::Relaxed)).unwrap();
     }
     let nr_cancelled = Arc::new(AtomicU32::new(0));
     let producer = thread::spawn({
@@ -499,8 +448,7 @@ fn emptied_among_shares() {
                 nr_cancelled.store(few.cancel_all() as u32, Ordering::Relaxed);
             })
             .unwrap();
-            many.spawn_detached(move || drained.drain().unwrap())
-                .unwrap();
+            many.spawn_detached(move || drained.drain().unwrap()).unwrap();
         }
     });
     producer.join().unwrap();

@@ -12,9 +12,7 @@ pub type Metrics = BTreeMap<String, (String, Vec<Sample>)>;
 
 fn is_name(name: &str) -> bool {
     let mut letters = name.chars();
-    letters
-        .next()
-        .is_some_and(|it| it.is_ascii_alphabetic() || it == '_')
+    letters.next().is_some_and(|it| it.is_ascii_alphabetic() || it == '_')
         && letters.all(|it| it.is_ascii_alphanumeric() || it == '_')
 }
 
@@ -143,7 +141,5 @@ fn histogram(name: &str, samples: &[Sample]) -> Result<(), &'static str> {
             _ => return Err("a histogram's sample"),
         }
     }
-    (last.is_none() && nr_sums == 0)
-        .then_some(())
-        .ok_or("a histogram without its count or sum")
+    (last.is_none() && nr_sums == 0).then_some(()).ok_or("a histogram without its count or sum")
 }

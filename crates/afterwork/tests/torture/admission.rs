@@ -28,11 +28,8 @@ impl Crowded {
         let (ordered, help) = (dice.below(3) == 0, dice.below(2) == 0);
         let queue = insist(|| {
             let builder = Workqueue::builder("crowded").capacity(capacity);
-            let builder = if ordered {
-                builder.ordered()
-            } else {
-                builder.max_active(max_active).help(help)
-            };
+            let builder =
+                if ordered { builder.ordered() } else { builder.max_active(max_active).help(help) };
             builder.build_in(registry)
         });
         Self { queue, capacity }
@@ -53,12 +50,7 @@ impl Crowded {
             }
             1 => {
                 let span = Duration::from_micros(dice.pick(&[0, 1, 50, 1000]));
-                drop(
-                    queue
-                        .task()
-                        .wait_for_capacity_until(Instant::now() + span)
-                        .try_spawn(item),
-                );
+                drop(queue.task().wait_for_capacity_until(Instant::now() + span).try_spawn(item));
             }
             2 => match queue.spawn(item).join() {
                 Ok(()) | Err(JoinError::Full) => {}
@@ -93,12 +85,7 @@ impl Crowded {
             6 => {
                 queue.pause();
                 drop(queue.spawn(item));
-                assert!(
-                    queue
-                        .report()
-                        .free_capacity
-                        .is_some_and(|room| room <= self.capacity)
-                );
+                assert!(queue.report().free_capacity.is_some_and(|room| room <= self.capacity));
                 queue.resume();
             }
             7 => drop(queue.spawn_detached(item)),
@@ -109,11 +96,7 @@ impl Crowded {
     /// Drains the queue, whose full capacity is free afterwards.
     pub fn end(self) {
         self.queue.drain().unwrap();
-        assert_eq!(
-            self.queue.report().free_capacity,
-            Some(self.capacity),
-            "a permit is lost"
-        );
+        assert_eq!(self.queue.report().free_capacity, Some(self.capacity), "a permit is lost");
         self.queue.destroy().unwrap();
         let refused = self.queue.task().wait_for_capacity().try_spawn(|| ());
         assert!(refused.is_err_and(|error| !error.is_full()));

@@ -48,10 +48,7 @@ impl Future for Weary {
     type Output = Life;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Life> {
-        assert!(
-            !self.inside.swap(true, Ordering::AcqRel),
-            "two polls at once"
-        );
+        assert!(!self.inside.swap(true, Ordering::AcqRel), "two polls at once");
         let (nr_inside, limit) = self.limit.clone();
         let now = nr_inside.fetch_add(1, Ordering::AcqRel) + 1;
         assert!(now <= limit, "{now} at once, {limit} allowed at most");

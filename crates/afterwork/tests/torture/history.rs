@@ -80,11 +80,7 @@ impl Log {
         let answer = ask();
         let to_ns = now_ns();
         if let Some(act) = act(answer) {
-            let event = Event {
-                act,
-                from_ns,
-                to_ns,
-            };
+            let event = Event { act, from_ns, to_ns };
             self.0.push((item, event));
         }
     }
@@ -105,11 +101,7 @@ pub fn acts_of(runs: &[(u64, u64)]) -> Vec<Event> {
         // The item's state word changes before its closure begins and after it has ended.
         let before_ns = i.checked_sub(1).map_or(0, |before| runs[before].1);
         let after_ns = runs.get(i + 1).map_or(u64::MAX, |after| after.0);
-        let event = |act, from_ns, to_ns| Event {
-            act,
-            from_ns,
-            to_ns,
-        };
+        let event = |act, from_ns, to_ns| Event { act, from_ns, to_ns };
         acts.push(event(Act::Start, before_ns, began_ns));
         acts.push(event(Act::End, ended_ns, after_ns));
     }
@@ -158,34 +150,17 @@ impl Act {
         steps: &mut Vec<(Progress, Item)>,
     ) {
         let mut go = |progress, item| steps.push((progress, item));
-        let Item {
-            pending,
-            executing,
-            nr_disables,
-        } = item;
+        let Item { pending, executing, nr_disables } = item;
         let disabled = nr_disables > 0;
-        let queued = Item {
-            pending: true,
-            ..item
-        };
-        let taken = Item {
-            pending: false,
-            ..item
-        };
-        let disabled_by = |nr_disables| Item {
-            nr_disables,
-            ..item
-        };
+        let queued = Item { pending: true, ..item };
+        let taken = Item { pending: false, ..item };
+        let disabled_by = |nr_disables| Item { nr_disables, ..item };
         let run = |executing, item| Item { executing, ..item };
         match self {
             Self::Enqueue(true) if !pending && !disabled => go(DONE, queued),
             Self::Enqueue(false) if pending || disabled => go(DONE, item),
             Self::Cancel(cancelled) if cancelled == pending => go(DONE, taken),
-            Self::Disable {
-                cancelled,
-                sync,
-                enables,
-            } => match progress {
+            Self::Disable { cancelled, sync, enables } => match progress {
                 0 => go(1, disabled_by(nr_disables + 1)),
                 1 if cancelled == pending => go(if sync { 2 } else { DONE }, taken),
                 2 if !executing => go(if enables { 3 } else { DONE }, item),
@@ -193,10 +168,7 @@ impl Act {
                 _ => {}
             },
             Self::Enable if disabled => go(DONE, disabled_by(nr_disables - 1)),
-            Self::Modify {
-                was_pending,
-                refused,
-            } => {
+            Self::Modify { was_pending, refused } => {
                 // Other acts may run between the cancel and the enqueue of this call.
                 if pending && was_pending {
                     go(1, taken);
@@ -210,16 +182,14 @@ impl Act {
                     go(DONE, queued);
                 }
             }
-            Self::Busy {
-                pending: was_pending,
-                executing: was_executing,
-            } if (was_pending, was_executing) == (pending, executing) => go(DONE, item),
+            Self::Busy { pending: was_pending, executing: was_executing }
+                if (was_pending, was_executing) == (pending, executing) =>
+            {
+                go(DONE, item)
+            }
             Self::Flush(None) if progress == 0 && others.queueing && pending => {
                 go(LOOKED | if executing { FOR_RUN } else { 0 }, item);
-                go(
-                    LOOKED | FOR_PENDING | if executing { FOR_RUN } else { 0 },
-                    item,
-                );
+                go(LOOKED | FOR_PENDING | if executing { FOR_RUN } else { 0 }, item);
             }
             Self::Flush(said) if progress == 0 && said != Some(!(pending || executing)) => {
                 let for_pending = if pending { FOR_PENDING } else { 0 };
@@ -244,12 +214,9 @@ impl Place {
         for (&progress, act) in self.progress.iter().zip(acts) {
             match act {
                 Some(Act::Enqueue(true)) => others.queueing = true,
-                Some(
-                    Act::Cancel(true)
-                    | Act::Disable {
-                        cancelled: true, ..
-                    },
-                ) => others.cancelling |= progress != DONE,
+                Some(Act::Cancel(true) | Act::Disable { cancelled: true, .. }) => {
+                    others.cancelling |= progress != DONE
+                }
                 _ => {}
             }
         }
@@ -318,9 +285,7 @@ impl Search {
             }
         }
         self.acts[slot] = None;
-        let done = reached
-            .into_iter()
-            .filter(|place| place.progress[slot] == DONE);
+        let done = reached.into_iter().filter(|place| place.progress[slot] == DONE);
         self.places = done
             .map(|mut place| {
                 place.progress[slot] = 0;
@@ -348,10 +313,7 @@ pub fn check(mut events: Vec<Event>) -> Result<(), Unexplained> {
         .collect();
     moments.sort_unstable();
     let mut search = Search {
-        places: HashSet::from([Place {
-            item: Item::default(),
-            progress: [0; NR_SLOTS],
-        }]),
+        places: HashSet::from([Place { item: Item::default(), progress: [0; NR_SLOTS] }]),
         acts: [None; NR_SLOTS],
     };
     let mut slots = vec![0; events.len()];
@@ -366,11 +328,7 @@ pub fn check(mut events: Vec<Event>) -> Result<(), Unexplained> {
         }
     }
     let idle = |place: &Place| place.item == Item::default();
-    if search.places.iter().any(idle) {
-        Ok(())
-    } else {
-        Err(Unexplained::new(&events, &moments))
-    }
+    if search.places.iter().any(idle) { Ok(()) } else { Err(Unexplained::new(&events, &moments)) }
 }
 
 /// The end of a history that no order of steps explains.

@@ -111,10 +111,7 @@ pub fn allow() -> Result<(), String> {
 pub fn forbid(list: &str) -> Result<(), String> {
     for name in list.split(',') {
         let known = options::find(name, &names()).map_err(|e| format!("--without: {e}"))?;
-        let (_, act) = ACTS
-            .iter()
-            .find(|(act, _)| *act == known)
-            .expect("one of the names");
+        let (_, act) = ACTS.iter().find(|(act, _)| *act == known).expect("one of the names");
         OFF.fetch_or(1 << *act as u32, Ordering::Relaxed);
     }
     Ok(())
@@ -313,10 +310,7 @@ const INTACT: u32 = 0x5afe_5afe;
 impl Grenade {
     /// Creates a grenade, armed if grenades are allowed.
     pub fn new(dice: &mut Dice) -> Self {
-        Self {
-            dice: Dice::new(dice.bits()),
-            mark: Box::new(AtomicU32::new(INTACT)),
-        }
+        Self { dice: Dice::new(dice.bits()), mark: Box::new(AtomicU32::new(INTACT)) }
     }
 
     /// Fails if the grenade has been dropped.
@@ -447,8 +441,6 @@ pub fn in_child(what: &str, body: impl FnOnce()) {
     match signal {
         0 if code == i32::from(FAULT) => fault(&format!("that was in a child of fork: {what}")),
         0 => fault(&format!("a child of fork ended with {code}: {what}")),
-        _ => fault(&format!(
-            "a child of fork was killed by signal {signal}: {what}"
-        )),
+        _ => fault(&format!("a child of fork was killed by signal {signal}: {what}")),
     }
 }

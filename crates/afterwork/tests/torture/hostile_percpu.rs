@@ -42,10 +42,8 @@ impl Den {
         for cpu in self.slots.cpus().iter() {
             self.slots.flush(cpu);
         }
-        let (nr_queued, nr_ran) = (
-            self.nr_queued.into_inner(),
-            self.nr_ran.load(Ordering::Relaxed),
-        );
+        let (nr_queued, nr_ran) =
+            (self.nr_queued.into_inner(), self.nr_ran.load(Ordering::Relaxed));
         assert_eq!(nr_ran, nr_queued, "mail that misbehaves was lost");
         let slots = self.slots;
         contained(|| drop(slots));
@@ -137,9 +135,7 @@ fn slots(config: &str, dice: &mut Dice) -> PerCpu<Vec<Grenade>> {
             misbehave(&mut Dice::new(seed));
         });
     }
-    builder
-        .build(|_| Vec::new())
-        .expect("nothing of it is read from the machine")
+    builder.build(|_| Vec::new()).expect("nothing of it is read from the machine")
 }
 
 /// Uses the data as hostile users do.

@@ -44,13 +44,7 @@ impl Den {
     /// Completes all remaining work. No callback may be lost.
     pub fn end(self) {
         contained(|| rcu::run_callbacks_on(None));
-        let Self {
-            domain,
-            theirs,
-            ours,
-            nr_called,
-            nr_ran,
-        } = self;
+        let Self { domain, theirs, ours, nr_called, nr_ran } = self;
         for cells in [Box::new(theirs) as Box<dyn std::any::Any>, Box::new(ours)] {
             contained(|| drop(cells));
         }
@@ -191,12 +185,9 @@ impl Den {
             0 if may(Act::Leak) => hostile::in_child("a guard is leaked in a callback", || {
                 leak_in_callback(&mut own);
             }),
-            1 => hostile::in_child(
-                "a version of the parent's is replaced under a reader",
-                || {
-                    self.replace_in_child(&mut own);
-                },
-            ),
+            1 => hostile::in_child("a version of the parent's is replaced under a reader", || {
+                self.replace_in_child(&mut own);
+            }),
             _ => hostile::in_child("grace periods and callbacks", || use_all(&mut own)),
         }
     }
@@ -208,12 +199,7 @@ impl Den {
         seen.check();
         refusable(|| self.theirs.replace(Grenade::new(dice)));
         seen.check();
-        refusable(|| {
-            drop(
-                self.theirs
-                    .compare_exchange(seen, Grenade::new(dice), &guard),
-            )
-        });
+        refusable(|| drop(self.theirs.compare_exchange(seen, Grenade::new(dice), &guard)));
         seen.check();
         refusable(|| self.domain.call(|| ()));
         drop(guard);

@@ -78,12 +78,8 @@ impl Parcel {
 }
 
 fn post(poster: &Poster<Parcel>, from: usize, dice: &mut Dice) {
-    let parcel = |number, dice: &mut Dice| Parcel {
-        from,
-        number,
-        grenade: Grenade::new(dice),
-        to: None,
-    };
+    let parcel =
+        |number, dice: &mut Dice| Parcel { from, number, grenade: Grenade::new(dice), to: None };
     let mut number = 0;
     while number < MAX_ITEMS {
         // A waker may panic here. Posted items stay posted.
@@ -119,10 +115,7 @@ fn post(poster: &Poster<Parcel>, from: usize, dice: &mut Dice) {
             }
             4 => drop(poster.send_timeout(parcel(number, dice), NAP)),
             5 => {
-                let call = |to| Parcel {
-                    to: Some(to),
-                    ..parcel(number, dice)
-                };
+                let call = |to| Parcel { to: Some(to), ..parcel(number, dice) };
                 let Ok(mut reply) = poster.call(call) else {
                     return;
                 };

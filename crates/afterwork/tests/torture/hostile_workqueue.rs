@@ -57,11 +57,7 @@ impl Victim {
             };
             queue.spawn_detached(item).unwrap();
         }
-        Self {
-            queue,
-            nr_items,
-            nr_ran,
-        }
+        Self { queue, nr_items, nr_ran }
     }
 
     /// Drops the last handle where the drop waits.
@@ -69,10 +65,7 @@ impl Victim {
         let (nr_ran, nr_items) = (self.nr_ran.clone(), self.nr_items);
         drop(self.queue);
         let nr_ran = nr_ran.load(Ordering::Relaxed);
-        assert_eq!(
-            nr_ran, nr_items,
-            "a queue was destroyed before its items had run"
-        );
+        assert_eq!(nr_ran, nr_items, "a queue was destroyed before its items had run");
     }
 
     /// Returns a function that checks whether all items have run.
@@ -85,10 +78,7 @@ impl Victim {
 impl Lair {
     pub fn new(dice: &mut Dice) -> Self {
         let machine = dice.pick(&["1 core", "2 core", "4 core"]);
-        let params = Params {
-            idle_timeout_ms: dice.pick(&[1, 20, 300_000]),
-            ..Params::default()
-        };
+        let params = Params { idle_timeout_ms: dice.pick(&[1, 20, 300_000]), ..Params::default() };
         let make = || Registry::new(Topology::synthetic(machine).unwrap(), params.clone());
         let registry = insist(make);
         let build = |builder: afterwork::workqueue::Builder| builder.build_in(&registry).unwrap();
@@ -122,12 +112,7 @@ impl Lair {
 
     /// Completes all remaining work.
     pub fn end(self) {
-        let Self {
-            registry,
-            queue,
-            bh,
-            timers,
-        } = self;
+        let Self { registry, queue, bh, timers } = self;
         watched("dropping what is hostile", || {
             // RCU callbacks can still queue items, because the queue exists.
             rcu::barrier();
@@ -526,11 +511,7 @@ struct Rude {
 
 impl Rude {
     fn new(dice: &mut Dice) -> Self {
-        Self {
-            dice: Dice::new(dice.bits()),
-            nr_polls: dice.below(4),
-            grenade: Grenade::new(dice),
-        }
+        Self { dice: Dice::new(dice.bits()), nr_polls: dice.below(4), grenade: Grenade::new(dice) }
     }
 }
 

@@ -57,10 +57,7 @@ impl Drop for Body {
 impl Body {
     fn run(&mut self, work: Handle<'_>) {
         let began_ns = now_ns();
-        assert!(
-            !self.inside.swap(true, Ordering::Relaxed),
-            "two runs at once"
-        );
+        assert!(!self.inside.swap(true, Ordering::Relaxed), "two runs at once");
         match self.dice.below(64) {
             0 => work.wait_for_itself(),
             1 => thread::yield_now(),
@@ -105,11 +102,7 @@ impl Handle<'_> {
             drop(work.clone());
             work.flush()
         });
-        assert_eq!(
-            outcome,
-            Err(FlushError::OwnItem),
-            "an item waited for itself"
-        );
+        assert_eq!(outcome, Err(FlushError::OwnItem), "an item waited for itself");
     }
 }
 
@@ -138,10 +131,7 @@ fn enqueue(item: usize, work: Handle<'_>, place: &Place, dice: &mut Dice, log: &
             }
             let modified = |was_pending| {
                 let refused = place.may_have_rejected(closing);
-                Some(Act::Modify {
-                    was_pending,
-                    refused,
-                })
+                Some(Act::Modify { was_pending, refused })
             };
             log.note(item, || queue.reschedule(work, delay), modified);
         }
@@ -180,12 +170,7 @@ impl Subject {
                 body.run(Handle::Reusable(this));
             }))
         };
-        Self {
-            number,
-            kind,
-            home,
-            runs,
-        }
+        Self { number, kind, home, runs }
     }
 
     fn handle(&self) -> Handle<'_> {
@@ -214,12 +199,7 @@ impl Subject {
                     log.note(
                         item,
                         || work.busy(),
-                        |busy| {
-                            Some(Act::Busy {
-                                pending: busy.pending,
-                                executing: busy.executing,
-                            })
-                        },
+                        |busy| Some(Act::Busy { pending: busy.pending, executing: busy.executing }),
                     );
                 }
             }
@@ -240,11 +220,7 @@ impl Subject {
     fn cancel_sync(&self, log: &mut Log) {
         let cancel = || either!(self.handle(), work => work.cancel_sync());
         log.note(self.number, cancel, |cancelled| {
-            Some(Act::Disable {
-                cancelled,
-                sync: true,
-                enables: true,
-            })
+            Some(Act::Disable { cancelled, sync: true, enables: true })
         });
     }
 
@@ -258,27 +234,12 @@ impl Subject {
                 either!(work, work => work.disable())
             }
         };
-        log.note(item, disable, |cancelled| {
-            Some(Act::Disable {
-                cancelled,
-                sync,
-                enables: false,
-            })
-        });
+        log.note(item, disable, |cancelled| Some(Act::Disable { cancelled, sync, enables: false }));
         if let (Handle::Reusable(work), true) = (work, dice.below(2) == 0) {
             let from_ns = now_ns();
             let queued = work.enable() && place.queue.enqueue(work);
             let to_ns = now_ns();
-            let mut note = |act| {
-                log.0.push((
-                    item,
-                    Event {
-                        act,
-                        from_ns,
-                        to_ns,
-                    },
-                ))
-            };
+            let mut note = |act| log.0.push((item, Event { act, from_ns, to_ns }));
             note(Act::Enable);
             if queued {
                 note(Act::Enqueue(true));

@@ -20,10 +20,7 @@ const NAP: Duration = Duration::from_micros(200);
 /// Runs one set or one worker from creation to drop.
 pub fn torture(dice: &mut Dice) {
     let lives = Arc::new(Lives::default());
-    let place = Place {
-        wakes: WakeCounter::default(),
-        lives: lives.clone(),
-    };
+    let place = Place { wakes: WakeCounter::default(), lives: lives.clone() };
     match dice.below(2) {
         0 => own(&place, dice),
         _ => employ(&place, dice),
@@ -77,10 +74,7 @@ struct Place {
 }
 
 /// Fails if it is dropped on a thread other than its creator's.
-struct Bound(
-    thread::ThreadId,
-    #[expect(dead_code, reason = "counts its drop")] Life,
-);
+struct Bound(thread::ThreadId, #[expect(dead_code, reason = "counts its drop")] Life);
 
 impl Drop for Bound {
     fn drop(&mut self) {
@@ -249,12 +243,9 @@ fn own(place: &Place, dice: &mut Dice) {
     });
     // Wakers fired now find no owner.
     (0..NR_RINGERS).for_each(|_| place.wakes.ring(dice));
-    take.into_inner()
-        .unwrap()
-        .try_iter()
-        .for_each(|mut handle| {
-            judge(handle.try_join().expect("its set is destroyed"));
-        });
+    take.into_inner().unwrap().try_iter().for_each(|mut handle| {
+        judge(handle.try_join().expect("its set is destroyed"));
+    });
     place.wakes.0.lock().unwrap().clear();
 }
 

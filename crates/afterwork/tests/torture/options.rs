@@ -27,10 +27,8 @@ pub fn find<'a>(asked: &str, choices: &[&'a str]) -> Result<&'a str, String> {
     }
     // A guess: a word in which half of the letters differ is a different word.
     let most = asked.chars().count() / 2;
-    let mut ranked: Vec<_> = choices
-        .iter()
-        .map(|choice| (distance(asked, choice), *choice))
-        .collect();
+    let mut ranked: Vec<_> =
+        choices.iter().map(|choice| (distance(asked, choice), *choice)).collect();
     ranked.sort_unstable();
     let is_near = |ranked: &&(usize, &str)| ranked.0 <= most;
     let near: Vec<_> = ranked.iter().filter(is_near).map(|it| it.1).collect();
@@ -50,27 +48,14 @@ pub fn find<'a>(asked: &str, choices: &[&'a str]) -> Result<&'a str, String> {
 fn distance(asked: &str, choice: &str) -> usize {
     let letters = |word: &str| word.replace(|letter: char| !letter.is_alphanumeric(), "");
     let part = letters(asked);
-    if part.len() > 2 && letters(choice).contains(&part) {
-        0
-    } else {
-        edits(asked, choice)
-    }
+    if part.len() > 2 && letters(choice).contains(&part) { 0 } else { edits(asked, choice) }
 }
 
 /// Returns the names of all bugs that a build can inject, found in its own sources.
 pub fn twins() -> io::Result<BTreeSet<String>> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut names = BTreeSet::new();
-    let of = [
-        "base",
-        "mailbox",
-        "mpscq",
-        "percpu",
-        "rcu",
-        "sync",
-        "topology",
-        "workqueue",
-    ];
+    let of = ["base", "mailbox", "mpscq", "percpu", "rcu", "sync", "topology", "workqueue"];
     let mut folders: Vec<PathBuf> = of.map(|name| crates.join(name).join("src")).into();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder)? {

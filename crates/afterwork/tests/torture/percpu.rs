@@ -64,8 +64,7 @@ impl Tally {
     }
 
     fn panicked(&self, panicked: bool) {
-        self.panics
-            .fetch_add(u64::from(panicked), Ordering::Relaxed);
+        self.panics.fetch_add(u64::from(panicked), Ordering::Relaxed);
     }
 }
 
@@ -86,11 +85,7 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
     });
     let batch = 1 + dice.below(64) as u32;
     let hits = SloppyCounter::new(builder(round.config, &mut dice), batch);
-    let scene = Scene {
-        slots,
-        hits: hits.expect("as the slots"),
-        tally: Tally::default(),
-    };
+    let scene = Scene { slots, hits: hits.expect("as the slots"), tally: Tally::default() };
     let den = hostile::is_on().then(|| Den::new(round.config, &mut dice));
     thread::scope(|scope| {
         let (scene, seed) = (&scene, round.seed);
@@ -111,11 +106,7 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
     }
     drop(watch);
     let Scene { slots, hits, tally } = scene;
-    assert_eq!(
-        hits.sum(),
-        tally.hits.into_inner() as i64,
-        "the count is not exact"
-    );
+    assert_eq!(hits.sum(), tally.hits.into_inner() as i64, "the count is not exact");
     // Without a flush, a queued call that has not run by now is lost.
     let slots = all_of(slots, "a thread retains a slot");
     let saved = saved.load(Ordering::Relaxed);
@@ -157,10 +148,7 @@ fn builder(config: &str, dice: &mut Dice) -> Builder {
         }
         _ => (Qpw::EveryOp, Escalate::Never),
     };
-    let isolated: CpuSet = (dice.below(4) == 0)
-        .then_some(CpuId::new(1))
-        .into_iter()
-        .collect();
+    let isolated: CpuSet = (dice.below(4) == 0).then_some(CpuId::new(1)).into_iter().collect();
     PerCpu::builder()
         .topology(machine())
         .qpw(qpw)

@@ -12,11 +12,8 @@ use crate::{
     scopes, strands, timed,
 };
 
-const SCOPES: [AffinityScope; 3] = [
-    AffinityScope::Cpu,
-    AffinityScope::Cache,
-    AffinityScope::System,
-];
+const SCOPES: [AffinityScope; 3] =
+    [AffinityScope::Cpu, AffinityScope::Cache, AffinityScope::System];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
@@ -109,11 +106,7 @@ impl Place {
             self.queue.flush().unwrap();
         }
         let to_ns = now_ns();
-        let event = Event {
-            act: Act::Flush(None),
-            from_ns,
-            to_ns,
-        };
+        let event = Event { act: Act::Flush(None), from_ns, to_ns };
         let living = subjects.iter().enumerate();
         let living = living.filter(|(_, subject)| subject.lives_at(self.number));
         log.0.extend(living.map(|(item, _)| (item, event)));
@@ -131,16 +124,16 @@ impl Place {
             self.order.0.lock().unwrap()
         });
         match what {
-            0 if self.kind == Kind::Unbound => queue
-                .set_attrs(|attrs| attrs.affinity = dice.pick(&SCOPES))
-                .unwrap(),
-            1 if self.kind != Kind::Bh => queue
-                .set_attrs(|attrs| attrs.strict = dice.below(2) == 0)
-                .unwrap(),
+            0 if self.kind == Kind::Unbound => {
+                queue.set_attrs(|attrs| attrs.affinity = dice.pick(&SCOPES)).unwrap()
+            }
+            1 if self.kind != Kind::Bh => {
+                queue.set_attrs(|attrs| attrs.strict = dice.below(2) == 0).unwrap()
+            }
             2 if self.kind != Kind::Bh => queue.set_attrs(|attrs| attrs.cpus = cpus).unwrap(),
-            3 if self.kind != Kind::Bh => queue
-                .set_attrs(|attrs| attrs.nice = dice.pick(&[0, 0, 5]))
-                .unwrap(),
+            3 if self.kind != Kind::Bh => {
+                queue.set_attrs(|attrs| attrs.nice = dice.pick(&[0, 0, 5])).unwrap()
+            }
             4 if self.kind != Kind::Ordered => {
                 let max = 1 + dice.below(self.limit.min(256)) as u32;
                 queue.set_max_active(max).unwrap();
@@ -263,11 +256,7 @@ pub fn brief(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
     let (max_active, rescues) = (1 + dice.below(3) as u32, dice.below(8) == 0);
     let queue = insist(|| {
         let builder = Workqueue::builder("brief").max_active(max_active);
-        let builder = if rescues {
-            builder.with_rescuer()
-        } else {
-            builder
-        };
+        let builder = if rescues { builder.with_rescuer() } else { builder };
         builder.build_in(registry)
     });
     if dice.below(3) == 0 {
@@ -299,10 +288,7 @@ pub fn brief(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
         timed::until_the_end(&queue, lives, dice);
     }
     if dice.below(4) == 0 {
-        let bh = Workqueue::builder("brief bh")
-            .bh()
-            .build_in(registry)
-            .unwrap();
+        let bh = Workqueue::builder("brief bh").bh().build_in(registry).unwrap();
         bh.spawn(move || drop(queue)).join().unwrap();
     } else {
         drop(queue);
@@ -314,10 +300,7 @@ pub fn brief(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
 fn destroyed(queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
     let pauses = dice.below(2) == 0 && queue.pause();
     let nr_items = dice.below(6);
-    let (nr_ran, resumed) = (
-        Arc::<AtomicUsize>::default(),
-        Arc::new(AtomicBool::new(!pauses)),
-    );
+    let (nr_ran, resumed) = (Arc::<AtomicUsize>::default(), Arc::new(AtomicBool::new(!pauses)));
     for _ in 0..nr_items {
         let (life, nr_ran, resumed) = (Life::new(lives), nr_ran.clone(), resumed.clone());
         queue
@@ -332,9 +315,6 @@ fn destroyed(queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
     resumed.store(true, Ordering::Relaxed);
     queue.destroy().unwrap();
     assert_eq!(nr_ran.load(Ordering::Relaxed), nr_items);
-    assert!(
-        queue.try_spawn(|| ()).is_err(),
-        "a destroyed queue takes one"
-    );
+    assert!(queue.try_spawn(|| ()).is_err(), "a destroyed queue takes one");
     assert!(!queue.enqueue(&Work::new(|| unreachable!())));
 }

@@ -150,9 +150,7 @@ impl There {
         let nr_runs = job.nr_runs.load(Ordering::Relaxed);
         let balance = job.balance.load(Ordering::Relaxed);
         if balance != nr_runs as i64 {
-            fault(&format!(
-                "a raw item ran {nr_runs} times, and should have {balance} times"
-            ));
+            fault(&format!("a raw item ran {nr_runs} times, and should have {balance} times"));
         }
         if job.inside.load(Ordering::Relaxed) {
             fault("a raw item runs after it was cancelled for good");
@@ -172,11 +170,7 @@ impl There {
 
 impl Yard {
     pub fn new(places: &Arc<[Place]>, lives: &Arc<Lives>) -> Self {
-        Self(
-            (0..NR_SHARED)
-                .map(|_| There::new(places, lives, false, 0))
-                .collect(),
-        )
+        Self((0..NR_SHARED).map(|_| There::new(places, lives, false, 0)).collect())
     }
 
     /// Performs an act on a shared item, or runs a private one from creation to free.

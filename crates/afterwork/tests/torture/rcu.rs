@@ -77,28 +77,11 @@ const fn tree(name: &'static str, nr_readers: usize, nr_fakes: usize) -> Config 
 
 /// Configurations with the names of the kernel's most similar ones. The default is the most varied.
 const CONFIGS: [Config; 10] = [
-    Config {
-        has_hotplug: true,
-        has_stalls: true,
-        ..tree("TREE03", 8, 4)
-    },
-    Config {
-        has_hotplug: true,
-        ..tree("TREE01", 4, 2)
-    },
-    Config {
-        has_stalls: true,
-        ..tree("TREE04", 16, 2)
-    },
-    Config {
-        has_churn: false,
-        has_floods: false,
-        ..tree("TREE07", 2, 1)
-    },
-    Config {
-        has_churn: false,
-        ..tree("TINY01", 1, 0)
-    },
+    Config { has_hotplug: true, has_stalls: true, ..tree("TREE03", 8, 4) },
+    Config { has_hotplug: true, ..tree("TREE01", 4, 2) },
+    Config { has_stalls: true, ..tree("TREE04", 16, 2) },
+    Config { has_churn: false, has_floods: false, ..tree("TREE07", 2, 1) },
+    Config { has_churn: false, ..tree("TINY01", 1, 0) },
     // The kernel has no such configuration: there the scheduler reports.
     Config {
         kind: Kind::Qsbr,
@@ -107,16 +90,8 @@ const CONFIGS: [Config; 10] = [
         has_stalls: true,
         ..tree("QSBR01", 6, 2)
     },
-    Config {
-        kind: Kind::Srcu,
-        has_hotplug: true,
-        has_stalls: true,
-        ..tree("SRCU-P", 8, 4)
-    },
-    Config {
-        kind: Kind::Srcu,
-        ..tree("SRCU-N", 4, 2)
-    },
+    Config { kind: Kind::Srcu, has_hotplug: true, has_stalls: true, ..tree("SRCU-P", 8, 4) },
+    Config { kind: Kind::Srcu, ..tree("SRCU-N", 4, 2) },
     Config {
         kind: Kind::Srcu,
         has_churn: false,

@@ -98,9 +98,7 @@ impl Flavor for Qsbr {
             online.get_or_insert_default();
         });
         let is_inner = NR_OPEN.replace(NR_OPEN.get() + 1) > 0;
-        Round {
-            inner: is_inner.then(rcu::read),
-        }
+        Round { inner: is_inner.then(rcu::read) }
     }
     grace_periods_of_the_process!();
     fn rest(&self, body: impl FnOnce()) {

@@ -46,10 +46,7 @@ impl Versions {
     pub fn look(&self) -> Seen {
         let version = self.current.load(Ordering::Relaxed);
         let generation = self.generations[version].load(Ordering::Relaxed);
-        Seen {
-            version,
-            generation,
-        }
+        Seen { version, generation }
     }
 
     /// Fails if the version was freed before or after it was read.

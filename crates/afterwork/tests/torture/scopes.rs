@@ -16,14 +16,8 @@ pub fn torture(queue: &Workqueue, may_nest: bool, dice: &mut Dice) {
     let panics = dice.below(8) == 0 && !lent.is_empty();
     let depth = if may_nest { dice.below(3) } else { 0 };
     let mut own = Dice::new(dice.bits());
-    let work = Work {
-        queue,
-        panics: panics.then(|| own.below(lent.len())),
-        may_nest,
-    };
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
-        work.lend(0, &mut lent, depth, &mut own)
-    }));
+    let work = Work { queue, panics: panics.then(|| own.below(lent.len())), may_nest };
+    let outcome = catch_unwind(AssertUnwindSafe(|| work.lend(0, &mut lent, depth, &mut own)));
     match outcome {
         Ok(()) => assert!(!panics, "a panic is lost"),
         Err(payload) if (panics || hostile::is_on()) && Planned::is(&*payload) => {
@@ -98,8 +92,7 @@ impl Work<'_> {
                 self.part(first, part, depth, seed);
             }
         };
-        self.queue
-            .join(|| side(first, left), || side(first + half, right));
+        self.queue.join(|| side(first, left), || side(first + half, right));
     }
 
     fn range(&self, first: usize, lent: Lent) {

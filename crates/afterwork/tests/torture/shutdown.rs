@@ -74,9 +74,7 @@ fn use_it(queue: &Workqueue, tally: &Arc<Tally>, lives: &Arc<Lives>, dice: &mut 
             0..4 => handles.push(spawn(queue, tally, lives, dice)),
             4 => {
                 let queued = queue.enqueue(&work);
-                tally
-                    .nr_queued
-                    .fetch_add(usize::from(queued), Ordering::Relaxed);
+                tally.nr_queued.fetch_add(usize::from(queued), Ordering::Relaxed);
             }
             5 => drop(
                 queue.enqueue_after(&delayed, Duration::from_micros(dice.pick(&[0, 50, 1_000]))),
@@ -122,11 +120,7 @@ fn spawn(
         ran.nr_ran.fetch_add(1, Ordering::Relaxed);
         drop((life, grenade));
     };
-    if dice.below(4) == 0 {
-        queue.spawn_async(async move { run() })
-    } else {
-        queue.spawn(run)
-    }
+    if dice.below(4) == 0 { queue.spawn_async(async move { run() }) } else { queue.spawn(run) }
 }
 
 fn judge(handle: JoinHandle<()>, tally: &Tally, dice: &mut Dice) {
@@ -154,11 +148,7 @@ fn finish(queue: Workqueue, dice: &mut Dice) {
                 let DrainError::StillBusy(busy) = error else {
                     panic!("{error}");
                 };
-                assert_eq!(
-                    busy.nr_left,
-                    busy.left.iter().map(|it| it.count).sum(),
-                    "{busy}"
-                );
+                assert_eq!(busy.nr_left, busy.left.iter().map(|it| it.count).sum(), "{busy}");
                 timeout = Duration::from_millis(1);
             }
         }

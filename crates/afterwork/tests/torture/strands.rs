@@ -23,10 +23,7 @@ pub struct State {
 
 /// Creates a strand on `queue`.
 pub fn strand(queue: &Workqueue, lives: &Arc<Lives>) -> Strand<State> {
-    queue.strand(State {
-        is_inside: AtomicBool::new(false),
-        _life: Life::new(lives),
-    })
+    queue.strand(State { is_inside: AtomicBool::new(false), _life: Life::new(lives) })
 }
 
 /// Spawns closures on `shared`, or on a strand of `queue` for this call, and uses their handles.
@@ -43,10 +40,7 @@ pub fn torture(queue: &Workqueue, shared: &Strand<State>, lives: &Arc<Lives>, di
         let mut handle = strand.spawn(move |state| {
             let was_inside = state.is_inside.swap(true, Ordering::Relaxed);
             assert!(!was_inside, "two closures of a strand at once");
-            assert!(
-                last.swap(number, Ordering::Relaxed) < number,
-                "out of order"
-            );
+            assert!(last.swap(number, Ordering::Relaxed) < number, "out of order");
             if let Some((strand, life)) = nested {
                 // A drain accepts it, because it comes from an item of the queue.
                 strand.spawn_detached(move |_| drop(life)).unwrap();

@@ -50,14 +50,7 @@ const NOTHING: Duration = Duration::from_millis(1);
 /// Exit status of a process that found a fault. `xtask/src/torture.rs` repeats the value.
 pub const FAULT: u8 = 70;
 /// All options. Each one except `--hostile` is followed by a value.
-const OPTIONS: &[&str] = &[
-    "--minutes",
-    "--seed",
-    "--config",
-    "--twin",
-    "--hostile",
-    "--without",
-];
+const OPTIONS: &[&str] = &["--minutes", "--seed", "--config", "--twin", "--hostile", "--without"];
 /// Options of the standard test runner, accepted so that these programs can run among its tests.
 const OF_THE_RUNNER: &[&str] = &["--nocapture", "--show-output", "--quiet", "-q", "--exact"];
 
@@ -95,12 +88,7 @@ pub fn torture<T: Debug + Default>(
             return ExitCode::from(2);
         }
     };
-    let Options {
-        length,
-        seed,
-        config,
-        is_filtered,
-    } = options;
+    let Options { length, seed, config, is_filtered } = options;
     if is_filtered {
         println!(
             "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 1 filtered out; finished in 0.00s"
@@ -174,9 +162,7 @@ fn arguments<'a>(
 fn program_name() -> String {
     let program = std::env::args().next().unwrap_or_default();
     let name = program.rsplit('/').next().unwrap_or_default();
-    name.rsplit_once('-')
-        .map_or(name, |(name, _)| name)
-        .to_string()
+    name.rsplit_once('-').map_or(name, |(name, _)| name).to_string()
 }
 
 /// Injects a bug, if the build has any.
@@ -207,11 +193,7 @@ pub fn watched<R>(what: &'static str, body: impl FnOnce() -> R) -> R {
         while ended.recv_timeout(NAP) == Err(RecvTimeoutError::Timeout) {
             let now = cpu_time();
             nr_naps += 1;
-            nr_idle = if now - before < NOTHING {
-                nr_idle + 1
-            } else {
-                0
-            };
+            nr_idle = if now - before < NOTHING { nr_idle + 1 } else { 0 };
             before = now;
             if nr_naps == most || nr_idle == most_idle {
                 let threads = threads();
@@ -226,10 +208,7 @@ pub fn watched<R>(what: &'static str, body: impl FnOnce() -> R) -> R {
 }
 
 fn cpu_time() -> Duration {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call writes to `time`, which outlives it.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

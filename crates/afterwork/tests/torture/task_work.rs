@@ -55,12 +55,7 @@ struct Item {
 
 impl Item {
     fn new(from: usize, number: u64, lives: &Arc<Lives>) -> Self {
-        Self {
-            from,
-            number,
-            to: None,
-            _life: Life::new(lives),
-        }
+        Self { from, number, to: None, _life: Life::new(lives) }
     }
 }
 
@@ -105,9 +100,7 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
         }
         let (poster, lives, tally) = (shared.clone(), lives.clone(), tally.clone());
         let mut dice = Dice::of_thread(round.seed, from);
-        posters.push(thread::spawn(move || {
-            post(&poster, from, &lives, &tally, &mut dice)
-        }));
+        posters.push(thread::spawn(move || post(&poster, from, &lives, &tally, &mut dice)));
     }
     drop(shared);
     let mut its_dice = Dice::of_thread(round.seed, NR_POSTERS + 1);
@@ -162,11 +155,7 @@ fn mailbox(config: &str, dice: &mut Dice) -> Mailbox<Item> {
 fn post(poster: &Poster<Item>, from: usize, lives: &Arc<Lives>, tally: &Tally, dice: &mut Dice) {
     let accepted = &tally.accepted[from];
     let nr_items = dice.below(MAX_ITEMS) as u64;
-    let killed_at = if dice.below(4) == 0 {
-        dice.below(MAX_ITEMS) as u64
-    } else {
-        u64::MAX
-    };
+    let killed_at = if dice.below(4) == 0 { dice.below(MAX_ITEMS) as u64 } else { u64::MAX };
     let own = poster.clone();
     let mut poster = poster;
     let mut number = 0;
@@ -179,9 +168,7 @@ fn post(poster: &Poster<Item>, from: usize, lives: &Arc<Lives>, tally: &Tally, d
             Planned::panic();
         }
         let posted = match dice.below(12) {
-            8 => poster
-                .send_blocking(Item::new(from, number, lives))
-                .map(|()| 1),
+            8 => poster.send_blocking(Item::new(from, number, lives)).map(|()| 1),
             9 => {
                 let backoff = Duration::from_micros(dice.below(300) as u64);
                 let item = Item::new(from, number, lives);
@@ -189,10 +176,7 @@ fn post(poster: &Poster<Item>, from: usize, lives: &Arc<Lives>, tally: &Tally, d
             }
             10 => send_as_task(poster, Item::new(from, number, lives), dice).map(|()| 1),
             11 => {
-                let make = |to| Item {
-                    to: Some(to),
-                    ..Item::new(from, number, lives)
-                };
+                let make = |to| Item { to: Some(to), ..Item::new(from, number, lives) };
                 poster.call(make).map(|reply| {
                     await_answer(reply, number, tally, dice);
                     1
@@ -245,8 +229,7 @@ fn send_as_task(poster: &Poster<Item>, item: Item, dice: &mut Dice) -> Result<()
             Poll::Pending => thread::yield_now(),
         }
     }
-    send.take_back()
-        .map_or(Ok(()), |item| Err(PostError::Full(item)))
+    send.take_back().map_or(Ok(()), |item| Err(PostError::Full(item)))
 }
 
 /// Waits for an answer in a random way, or does not wait.
@@ -292,11 +275,7 @@ fn batch(
         }
     }
     let len = batch.len() as u64;
-    let posted = if dice.below(2) == 0 {
-        batch.post()
-    } else {
-        batch.post_lazy()
-    };
+    let posted = if dice.below(2) == 0 { batch.post() } else { batch.post_lazy() };
     match posted {
         Ok(()) => Ok(len),
         Err(closed) => {
@@ -327,10 +306,7 @@ fn own(mut mailbox: Mailbox<Item>, end: End, dice: &mut Dice) -> [u64; NR_POSTER
             budget > 0
         };
         for item in mailbox.drain_while(lasts) {
-            assert_eq!(
-                next[item.from], item.number,
-                "doubled, lost or out of order"
-            );
+            assert_eq!(next[item.from], item.number, "doubled, lost or out of order");
             next[item.from] += 1;
             nr_received += 1;
             if let Some(to) = item.to {
@@ -369,9 +345,7 @@ fn sleep(mailbox: &mut Mailbox<Item>, dice: &mut Dice) -> Result<(), Closed> {
     let count = dice.pick(&[1, 2, 8, 32, 1000]);
     match dice.below(5) {
         0 => mailbox.wait(count),
-        1 => mailbox
-            .wait_timeout(count, Duration::from_micros(dice.below(300) as u64))
-            .map(drop),
+        1 => mailbox.wait_timeout(count, Duration::from_micros(dice.below(300) as u64)).map(drop),
         2 => as_task(mailbox, count),
         3 => mailbox
             .wait_linger(

@@ -34,14 +34,11 @@ fn sleep(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice: &mut 
     }
     let life = Life::new(lives);
     let mut canceller = afterwork::workqueue::CancelHandle::default();
-    let mut handle = queue
-        .task()
-        .cancel_handle(&mut canceller)
-        .spawn_async(async move {
-            slept.await;
-            drop(life);
-            start.elapsed()
-        });
+    let mut handle = queue.task().cancel_handle(&mut canceller).spawn_async(async move {
+        slept.await;
+        drop(life);
+        start.elapsed()
+    });
     match dice.below(4) {
         0 => drop(canceller.cancel()),
         1 => drop(handle.cancel()),

@@ -96,9 +96,8 @@ fn round(round: &Round<'_>) -> Totals {
     let mut dice = Dice::new(round.seed);
     let registry = registry(round.config, &mut dice);
     let lives = Arc::new(Lives::default());
-    let places: Arc<[Place]> = (0..3 + dice.below(3))
-        .map(|i| Place::new(&registry, i, &lives, &mut dice))
-        .collect();
+    let places: Arc<[Place]> =
+        (0..3 + dice.below(3)).map(|i| Place::new(&registry, i, &lives, &mut dice)).collect();
     let nr_panics = Arc::new(AtomicU64::new(0));
     let subjects = (0..NR_ITEMS).map(|i| Subject::new(i, &places, &lives, &nr_panics, &mut dice));
     let scene = Scene {
@@ -161,10 +160,7 @@ fn round(round: &Round<'_>) -> Totals {
     watched("ending raw items", || scene.yard.end(&mut dice));
     watched("flushing", || {
         // A drain does not wait for timers, and the long ones must not elapse.
-        scene
-            .subjects
-            .iter()
-            .for_each(|subject| subject.flush(&mut log));
+        scene.subjects.iter().for_each(|subject| subject.flush(&mut log));
     });
     watched("draining", || {
         let drained = AtomicBool::new(false);
@@ -273,21 +269,10 @@ fn registry(config: &str, dice: &mut Dice) -> Registry {
         "one-cpu" => "1 core",
         "one-pod" => dice.pick(&["2 core", "4 core", "8 core"]),
         "large" => large,
-        _ => dice.pick(&[
-            "1 core",
-            "2 core",
-            "4 core",
-            "2 llc x 2 core",
-            "8 core",
-            large,
-        ]),
+        _ => dice.pick(&["1 core", "2 core", "4 core", "2 llc x 2 core", "8 core", large]),
     };
     let params = Params {
-        wake: if dice.below(4) == 0 {
-            WakeMode::UnderLock
-        } else {
-            WakeMode::Deferred
-        },
+        wake: if dice.below(4) == 0 { WakeMode::UnderLock } else { WakeMode::Deferred },
         worker_spin_limit: dice.pick(&[0, 64]),
         max_batch: dice.pick(&[1, 4, 32, 64]),
         max_workers: dice.pick(&[3, 16, 512]),

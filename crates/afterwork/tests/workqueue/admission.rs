@@ -63,9 +63,7 @@ fn spawning_on_a_full_queue_drops_the_work_with_an_error() {
     let [joined, detached, future] = [(); 3].map(|()| lives.life());
     assert!(is_refused(queue.spawn(move || drop(joined)).join()));
     assert!(queue.spawn_detached(move || drop(detached)).is_err());
-    assert!(is_refused(
-        queue.spawn_async(async move { drop(future) }).join()
-    ));
+    assert!(is_refused(queue.spawn_async(async move { drop(future) }).join()));
     lives.all_dropped(3);
     assert_eq!(queue.stats().refused, 3);
     queue.resume();
@@ -156,14 +154,8 @@ fn a_cancelled_future_frees_its_capacity_at_once() {
     assert_eq!(free(&queue), Some(1));
     // A waiting thread gets the permit that a cancelled future releases.
     let mut full = queue.spawn_async(async {});
-    let waiter = beside(&queue, |queue| {
-        queue
-            .task()
-            .wait_for_capacity()
-            .try_spawn(|| 7)
-            .ok()
-            .unwrap()
-    });
+    let waiter =
+        beside(&queue, |queue| queue.task().wait_for_capacity().try_spawn(|| 7).ok().unwrap());
     assert!(full.cancel());
     let waiter = waiter.join().unwrap();
     assert_eq!(free(&queue), Some(0));
@@ -220,9 +212,7 @@ fn items_outside_the_capacity_are_never_rejected() {
     queue.pause();
     queue.detach(|| ());
     queue.scope(|scope| {
-        parts
-            .iter_mut()
-            .for_each(|part| scope.spawn(move || *part = 1));
+        parts.iter_mut().for_each(|part| scope.spawn(move || *part = 1));
         queue.resume();
     });
     assert_eq!(parts, [1; 8]);
@@ -242,10 +232,7 @@ fn waiters_get_permits_in_the_order_of_arrival() {
     wait_until(|| rings(0) == 1);
     // A permit skips a waiter that left, and is passed on by one that leaves with it.
     drop(waits.remove(1));
-    assert!(
-        queue.task().try_reserve().is_none(),
-        "no other caller overtakes"
-    );
+    assert!(queue.task().try_reserve().is_none(), "no other caller overtakes");
     drop(waits.remove(0));
     wait_until(|| rings(2) == 1);
     assert_eq!([1, 3].map(rings), [0, 0]);
@@ -264,15 +251,8 @@ fn all_threads_that_wait_for_a_permit_get_one() {
     let queue = queue("crowd").capacity(2).alone();
     let count = Count::default();
     threads(4, |_| {
-        (0..500).for_each(|_| {
-            drop(
-                queue
-                    .task()
-                    .wait_for_capacity()
-                    .try_spawn(count.adder())
-                    .unwrap(),
-            )
-        })
+        (0..500)
+            .for_each(|_| drop(queue.task().wait_for_capacity().try_spawn(count.adder()).unwrap()))
     });
     queue.drain().unwrap();
     assert_eq!((count.get(), free(&queue)), (2000, Some(2)));
@@ -283,16 +263,12 @@ fn a_wait_for_a_permit_ends_with_its_timeout() {
     let queue = paused(1);
     queue.detach(|| ());
     for timeout in [Duration::ZERO, MS] {
-        let waits = queue
-            .task()
-            .wait_for_capacity_until(Instant::now() + timeout);
+        let waits = queue.task().wait_for_capacity_until(Instant::now() + timeout);
         let full = waits.try_spawn(|| 7).unwrap_err();
         assert_eq!(full.into_inner()(), 7);
     }
     queue.resume();
-    let late = queue
-        .task()
-        .wait_for_capacity_until(Instant::now() + PATIENCE);
+    let late = queue.task().wait_for_capacity_until(Instant::now() + PATIENCE);
     let late = late.try_spawn(|| 7).unwrap();
     assert_eq!(late.join().unwrap(), 7);
     queue.flush().unwrap();
@@ -305,10 +281,7 @@ fn an_item_does_not_wait_for_a_permit_of_its_own_queue() {
     let own = queue.clone();
     let outcome = queue.spawn(move || {
         let first = own.task().wait_for_capacity().try_spawn(|| ()).is_ok();
-        (
-            first,
-            is_full(own.task().wait_for_capacity().try_spawn(|| ())),
-        )
+        (first, is_full(own.task().wait_for_capacity().try_spawn(|| ())))
     });
     assert_eq!(outcome.join().unwrap(), (true, true));
 }
@@ -360,16 +333,7 @@ fn a_permit_queues_every_kind_and_is_released_if_unused() {
 #[test]
 fn a_queue_without_a_capacity_grants_every_permit() {
     let queue = queue("open").alone();
-    assert_eq!(
-        queue
-            .task()
-            .wait_for_capacity()
-            .try_spawn(|| 1)
-            .unwrap()
-            .join()
-            .unwrap(),
-        1
-    );
+    assert_eq!(queue.task().wait_for_capacity().try_spawn(|| 1).unwrap().join().unwrap(), 1);
     assert_eq!(queue.try_enqueue(&Work::new(|| ())), Ok(true));
     assert!(poll(&mut queue.task().reserve(), Waker::noop()).is_some());
     assert!(queue.task().try_reserve().is_some());
@@ -386,9 +350,8 @@ fn drain_keeps_the_capacity_and_rejects_waiters() {
         drop(inner.try_spawn(|| ()).unwrap());
         assert!(inner.try_spawn(|| ()).unwrap_err().is_full());
     });
-    let waiter = beside(&queue, |queue| {
-        queue.task().wait_for_capacity().try_spawn(|| ()).map(drop)
-    });
+    let waiter =
+        beside(&queue, |queue| queue.task().wait_for_capacity().try_spawn(|| ()).map(drop));
     let mut task = pin!(queue.task().reserve());
     assert!(poll(&mut task, Waker::noop()).is_none());
     let drainer = beside(&queue, |queue| queue.drain().unwrap());
@@ -469,10 +432,7 @@ impl Wake for OnTheSpot {
     fn wake(self: Arc<Self>) {
         let waker = Waker::from(self.clone());
         let mut task = self.0.lock().unwrap();
-        if task
-            .as_mut()
-            .is_some_and(|it| poll_with(it, &waker).is_ready())
-        {
+        if task.as_mut().is_some_and(|it| poll_with(it, &waker).is_ready()) {
             *task = None;
         }
     }

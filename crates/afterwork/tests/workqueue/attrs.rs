@@ -40,9 +40,7 @@ fn new_items_run_with_the_new_nice_value() {
 fn new_items_run_on_the_new_cpus() {
     let registry = registry("8 core");
     let queue = queue("cpus").help(false).on(&registry);
-    queue
-        .set_attrs(|attrs| attrs.cpus = Some(set("0-1")))
-        .unwrap();
+    queue.set_attrs(|attrs| attrs.cpus = Some(set("0-1"))).unwrap();
     queue.spawn(|| ()).join().unwrap();
     assert_eq!(used(&registry), ["0-1"]);
     queue.set_attrs(|attrs| attrs.cpus = None).unwrap();
@@ -180,10 +178,7 @@ fn an_item_that_changes_its_own_ordered_queue_gets_an_error() {
 fn attributes_out_of_range_are_rejected_and_change_nothing() {
     let plain = queue("wrong").alone();
     let before = plain.attrs();
-    assert!(matches!(
-        plain.set_attrs(|attrs| attrs.nice = 20),
-        Err(BuildError::Nice(20))
-    ));
+    assert!(matches!(plain.set_attrs(|attrs| attrs.nice = 20), Err(BuildError::Nice(20))));
     let refused = plain.set_attrs(|attrs| attrs.cpus = Some(CpuSet::new()));
     assert!(matches!(refused, Err(BuildError::NoCpus)));
     assert_eq!(plain.attrs(), before);

@@ -8,19 +8,13 @@ use afterwork::{
 use crate::support::*;
 
 fn refused(builder: Builder) -> BuildError {
-    builder
-        .build_in(&registry("2 core"))
-        .expect_err("it must be rejected")
+    builder.build_in(&registry("2 core")).expect_err("it must be rejected")
 }
 
 #[test]
 fn name_with_a_nul_is_rejected_by_each_builder() {
-    let kinds: [fn(Builder) -> Builder; 4] = [
-        |it| it,
-        Builder::with_rescuer,
-        Builder::ordered,
-        Builder::bh,
-    ];
+    let kinds: [fn(Builder) -> Builder; 4] =
+        [|it| it, Builder::with_rescuer, Builder::ordered, Builder::bh];
     for name in ["\0", "nul\0inside", "at the end\0"] {
         for kind in kinds {
             assert!(matches!(refused(kind(queue(name))), BuildError::Name));
@@ -29,10 +23,7 @@ fn name_with_a_nul_is_rejected_by_each_builder() {
         assert!(matches!(worker, Err(WorkerError::Name)));
         let data = PerCpu::builder().name(name).build(|_| 0);
         assert!(matches!(data, Err(percpu::BuildError::Name)));
-        let params = Params {
-            thread_name: name.into(),
-            ..Params::default()
-        };
+        let params = Params { thread_name: name.into(), ..Params::default() };
         assert!(Registry::new(Topology::synthetic("1 core").unwrap(), params).is_err());
         // This name is only displayed. It is not the name of a thread.
         let mailbox = Mailbox::<u32>::builder().name(name).build();

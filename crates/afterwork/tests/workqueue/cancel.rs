@@ -65,8 +65,7 @@ fn cancel_sync_from_inside_does_not_wait_for_itself() {
     let (again, (send, receive)) = (queue.clone(), mpsc::channel());
     let work = Work::with_handle(move |this| {
         let queued = again.enqueue(this);
-        send.send((queued, this.cancel_sync(), this.cancel_sync()))
-            .unwrap();
+        send.send((queued, this.cancel_sync(), this.cancel_sync())).unwrap();
     });
     queue.enqueue(&work);
     queue.drain().unwrap();
@@ -134,10 +133,7 @@ fn queue_may_be_destroyed_while_a_cancelled_item_runs() {
 
 #[test]
 fn a_panic_is_counted_by_the_queue_that_ran_the_item() {
-    let (first, second) = (
-        queue("first").alone(),
-        queue("second").max_active(1).alone(),
-    );
+    let (first, second) = (queue("first").alone(), queue("second").max_active(1).alone());
     let stuck = plug_into(&second);
     let ((plug, hole), mut fails) = (stopper(), true);
     let work = Work::new(move || {
@@ -224,10 +220,7 @@ fn cancelled_items_leave_a_full_or_paused_queue() {
         queue.pause();
         plug.release();
         let paused_kib = storm(&queue, &log, "paused");
-        assert!(
-            full_kib < 512 && paused_kib < 512,
-            "{full_kib}, {paused_kib} KiB"
-        );
+        assert!(full_kib < 512 && paused_kib < 512, "{full_kib}, {paused_kib} KiB");
         queue.resume();
         queue.drain().unwrap();
         let all = (0..100_000).step_by(10_000);
@@ -245,9 +238,7 @@ fn items_cancelled_by_queues_in_turn_leave_a_busy_pool() {
     assert_eq!(queues[0].enqueue_all(&waiting), 30);
     let mut most = 0;
     for _ in 0..20_000 {
-        queues
-            .iter()
-            .for_each(|queue| assert!(queue.spawn(|| ()).cancel()));
+        queues.iter().for_each(|queue| assert!(queue.spawn(|| ()).cancel()));
         most = most.max(registry.pool_stats()[0].nr_pending);
     }
     // The bound is the number of waiting items plus the cancels of each queue between two checks.

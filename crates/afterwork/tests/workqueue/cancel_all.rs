@@ -3,10 +3,8 @@
 use crate::support::*;
 
 /// The calls that cancel everything on a queue.
-const WAYS: [fn(&Workqueue); 2] = [
-    |queue| _ = queue.cancel_all(),
-    |queue| queue.clone().shutdown_background(),
-];
+const WAYS: [fn(&Workqueue); 2] =
+    [|queue| _ = queue.cancel_all(), |queue| queue.clone().shutdown_background()];
 
 /// Builds a paused queue with a pool for each of two CPUs.
 fn two_pods(registry: &Registry) -> Workqueue {
@@ -51,10 +49,7 @@ fn destructors_join_cancelled_items_without_threads() {
         let queue = two_pods(&registry);
         let (dropped, all_dropped) = mpsc::channel::<()>();
         let joins = at_drop(joins(queue.task().on_cpu(second).spawn(|| ())));
-        let holder = queue
-            .task()
-            .on_cpu(first)
-            .spawn(move || drop((joins, dropped)));
+        let holder = queue.task().on_cpu(first).spawn(move || drop((joins, dropped)));
         queue.shutdown_background();
         assert!(holder.join().is_err());
         // By then the closure has been dropped.
@@ -123,14 +118,9 @@ fn a_destructor_waits_for_a_producer_without_a_permit() {
 
 #[test]
 fn a_destructor_waits_for_a_thread_that_flushes_or_drains() {
-    let waits: [fn(&Workqueue); 2] = [
-        |queue| queue.flush().unwrap(),
-        |queue| queue.drain().unwrap(),
-    ];
-    for (way, wait) in WAYS
-        .into_iter()
-        .flat_map(|way| waits.map(|wait| (way, wait)))
-    {
+    let waits: [fn(&Workqueue); 2] =
+        [|queue| queue.flush().unwrap(), |queue| queue.drain().unwrap()];
+    for (way, wait) in WAYS.into_iter().flat_map(|way| waits.map(|wait| (way, wait))) {
         let queue = two_pods(&registry("2 core"));
         let (go, gone) = mpsc::channel::<()>();
         let flusher = beside(&queue, move |queue| {

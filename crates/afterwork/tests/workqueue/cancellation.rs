@@ -127,10 +127,8 @@ fn the_token_of_an_item_that_has_ended_is_left_alone() {
     let token = handle.join().unwrap();
     assert!(!token.is_cancelled());
     // Each call inside an item returns the same token, and outside a new one.
-    let [one, other] = queue
-        .spawn(|| [(); 2].map(|()| CancellationToken::current()))
-        .join()
-        .unwrap();
+    let [one, other] =
+        queue.spawn(|| [(); 2].map(|()| CancellationToken::current())).join().unwrap();
     one.cancel();
     assert!(other.is_cancelled());
     assert!(!CancellationToken::current().is_cancelled());

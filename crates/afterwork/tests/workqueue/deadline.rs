@@ -24,15 +24,7 @@ fn wait_for(deadline: Instant) {
 #[test]
 fn an_item_that_starts_in_time_runs() {
     let queue = queue("in time").alone();
-    assert_eq!(
-        queue
-            .task()
-            .deadline(in_an_hour())
-            .spawn(|| 7)
-            .join()
-            .unwrap(),
-        7
-    );
+    assert_eq!(queue.task().deadline(in_an_hour()).spawn(|| 7).join().unwrap(), 7);
     let mut handle = queue.task().deadline(in_an_hour()).spawn(|| 8);
     assert_eq!(handle.join_timeout(HOUR).unwrap().unwrap(), 8);
     assert_eq!(queue.stats().expired, 0);
@@ -43,10 +35,7 @@ fn a_deadline_in_the_past_expires_at_once() {
     let (queue, lives) = (queue("past").alone(), Census::default());
     queue.pause();
     let life = lives.life();
-    let handle = queue
-        .task()
-        .deadline(Instant::now())
-        .spawn(move || drop(life));
+    let handle = queue.task().deadline(Instant::now()).spawn(move || drop(life));
     assert!(handle.is_finished());
     lives.all_dropped(1);
     let error = handle.join().unwrap_err();
@@ -60,10 +49,7 @@ fn the_deadline_ends_a_join_without_a_worker() {
     let (queue, lives) = (queue("stuck").alone(), Census::default());
     queue.pause();
     let life = lives.life();
-    let handle = queue
-        .task()
-        .deadline(Instant::now() + SOON)
-        .spawn(move || drop(life));
+    let handle = queue.task().deadline(Instant::now() + SOON).spawn(move || drop(life));
     assert!(has_expired(handle.join()));
     lives.all_dropped(1);
     let mut handle = queue.task().deadline(Instant::now() + SOON).spawn(|| ());
@@ -141,10 +127,7 @@ fn the_deadline_wakes_an_awaiting_task_without_a_worker() {
 fn a_task_that_awaits_a_started_item_is_woken_at_its_end() {
     let queue = queue("started").help(false).alone();
     let (plug, hole) = stopper();
-    let mut handle = queue
-        .task()
-        .deadline(in_an_hour())
-        .spawn(move || hole.sit());
+    let mut handle = queue.task().deadline(in_an_hour()).spawn(move || hole.sit());
     plug.wait_until_stuck();
     assert!(poll(&mut handle).is_none());
     plug.release();
@@ -158,12 +141,8 @@ fn a_deadline_combines_with_permits_and_tries() {
     let handle = block_on(queue.task().reserve()).deadline(past).spawn(|| ());
     assert!(has_expired(handle.join()));
     assert_eq!(free(&queue), Some(1), "its permit is released");
-    let handle = block_on(queue.task().reserve())
-        .deadline(Instant::now() + SOON)
-        .spawn(|| ());
-    assert!(is_full(
-        queue.task().deadline(in_an_hour()).try_spawn(|| ())
-    ));
+    let handle = block_on(queue.task().reserve()).deadline(Instant::now() + SOON).spawn(|| ());
+    assert!(is_full(queue.task().deadline(in_an_hour()).try_spawn(|| ())));
     let expired = queue.task().deadline(past).try_spawn(|| ()).unwrap();
     assert!(has_expired(expired.join()));
     assert!(has_expired(handle.join()));
@@ -171,9 +150,7 @@ fn a_deadline_combines_with_permits_and_tries() {
     queue.resume();
     assert_eq!(handle.join().unwrap(), 7);
     queue.destroy().unwrap();
-    assert!(is_closed(
-        queue.task().deadline(in_an_hour()).try_spawn(|| ())
-    ));
+    assert!(is_closed(queue.task().deadline(in_an_hour()).try_spawn(|| ())));
     assert_eq!(queue.stats().expired, 3);
 }
 
@@ -213,19 +190,12 @@ fn a_cancelled_item_is_cancelled_and_not_expired() {
 fn an_expired_item_releases_its_permit() {
     let queue = queue("bounded").capacity(1).paused();
     let handle = queue.task().deadline(Instant::now() + SOON).spawn(|| ());
-    assert!(is_refused(
-        queue.task().deadline(in_an_hour()).spawn(|| ()).join()
-    ));
+    assert!(is_refused(queue.task().deadline(in_an_hour()).spawn(|| ()).join()));
     assert!(has_expired(handle.join()));
     assert_eq!(free(&queue), Some(1));
     // A detached item releases its permit when a worker reaches it.
     let deadline = Instant::now() + SOON;
-    drop(
-        queue
-            .task()
-            .deadline(deadline)
-            .spawn(|| unreachable!("it has expired")),
-    );
+    drop(queue.task().deadline(deadline).spawn(|| unreachable!("it has expired")));
     wait_for(deadline);
     queue.resume();
     wait_until(|| free(&queue) == Some(1));
@@ -236,10 +206,7 @@ fn the_panic_of_an_expired_closures_drop_is_lost() {
     let queue = queue("foreign").help(false).alone();
     let spawn = |deadline| {
         let captured = at_drop(|| panic!("in a drop"));
-        queue
-            .task()
-            .deadline(deadline)
-            .spawn(move || drop(captured))
+        queue.task().deadline(deadline).spawn(move || drop(captured))
     };
     assert!(has_expired(spawn(Instant::now()).join()));
     queue.pause();

@@ -256,11 +256,7 @@ fn rejected_change_reports_that_it_removed_the_timer() {
 fn delays_of_any_length_are_flushed_and_changed() {
     let queue = queue("edges").alone();
     let count = Count::default();
-    let delays = [
-        Duration::MAX,
-        Duration::from_nanos(u64::MAX),
-        Duration::from_secs(1 << 40),
-    ];
+    let delays = [Duration::MAX, Duration::from_nanos(u64::MAX), Duration::from_secs(1 << 40)];
     for delay in delays {
         for slack in [Duration::ZERO, Duration::MAX, Duration::from_nanos(1)] {
             let work = counting(&count).with_slack(slack);

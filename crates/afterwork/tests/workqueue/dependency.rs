@@ -22,12 +22,7 @@ impl Scene {
         let reports = reports(&registry);
         let rescued = queue("rescued").with_rescuer().help(false).on(&registry);
         let plain = queue("plain").help(false).on(&registry);
-        Self {
-            registry,
-            rescued,
-            plain,
-            reports,
-        }
+        Self { registry, rescued, plain, reports }
     }
 
     /// Calls `body` in an item of the queue with a rescuer.
@@ -43,12 +38,7 @@ impl Scene {
 
 fn named(report: Report) -> Option<Named> {
     let text = report.to_string();
-    let Report::FlushDependency {
-        waiter,
-        queue,
-        func,
-    } = report
-    else {
+    let Report::FlushDependency { waiter, queue, func } = report else {
         return None;
     };
     assert!(text.contains("rescued") && !text.contains('\n'), "{text}");

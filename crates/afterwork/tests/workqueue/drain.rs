@@ -148,11 +148,7 @@ fn a_drain_of_many_rounds_is_reported_with_the_item() {
     (0..6).for_each(|_| _ = queue.enqueue(&restless(&queue, &stop)));
     let drainer = beside(&queue, |queue| queue.drain().unwrap());
     let long = reports.iter().filter_map(|report| match report {
-        Report::LongDrain {
-            queue,
-            rounds,
-            item,
-        } => Some((queue, rounds, item)),
+        Report::LongDrain { queue, rounds, item } => Some((queue, rounds, item)),
         _ => None,
     });
     let mut is_named = false;

@@ -163,10 +163,7 @@ fn a_panicked_run_is_reported_and_a_good_one_clears_it() {
             plug.iter().for_each(Plug::release);
             let flushed = flusher.join().unwrap();
             // The run may have ended before the flush began.
-            assert!(
-                [outcome, Ok(false)].contains(&flushed),
-                "{flushed:?} for {outcome:?}"
-            );
+            assert!([outcome, Ok(false)].contains(&flushed), "{flushed:?} for {outcome:?}");
             queue.drain().unwrap();
         }
         assert_eq!(queue.stats().panicked, 1);

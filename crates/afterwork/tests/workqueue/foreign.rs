@@ -42,10 +42,7 @@ fn a_timed_item_without_a_queue_delays_no_other_item() {
     assert!(gone.enqueue_after(&forgotten, SLACK));
     // They expire at the same time, and each one belongs to a pool without workers.
     let arm = |nice| {
-        let (send, queue) = (
-            send.clone(),
-            queue("live").nice(nice).help(false).on(&registry),
-        );
+        let (send, queue) = (send.clone(), queue("live").nice(nice).help(false).on(&registry));
         let timed = DelayedWork::new(move || send.send(nice).unwrap()).with_slack(SLACK);
         assert!(queue.enqueue_after(&timed, SLACK));
         (queue, timed)
@@ -103,9 +100,7 @@ fn workers_start_while_locals_of_a_culled_one_wait() {
             blocking(|| all_in.wait());
         });
     }
-    receive
-        .recv_timeout(PATIENCE)
-        .expect("no worker was created");
+    receive.recv_timeout(PATIENCE).expect("no worker was created");
     assert_managed(&registry);
 }
 
@@ -114,10 +109,7 @@ fn a_source_that_panics_is_called_again() {
     let asked = Count::default();
     let ask = asked.adder();
     let machine = Topology::synthetic("2 core").unwrap();
-    let params = Params {
-        topology_refresh_ms: 1,
-        ..Params::default()
-    };
+    let params = Params { topology_refresh_ms: 1, ..Params::default() };
     let registry = Registry::watching(machine, params, move || {
         ask();
         panic!("cannot read the machine now");
@@ -184,9 +176,7 @@ fn a_report_handler_may_drop_the_last_handle_of_a_queue() {
     let stalls = queue("stalls").bh().on(&registry);
     let stuck = plug_into(&stalls);
     let waits = stalls.spawn(|| ());
-    receive
-        .recv_timeout(PATIENCE)
-        .expect("no stall is reported");
+    receive.recv_timeout(PATIENCE).expect("no stall is reported");
     plug.release();
     wait_until(|| ended.get() == 1);
     stuck.release();
@@ -228,9 +218,7 @@ fn rejected_closure_may_change_the_attributes_when_dropped() {
         })
     });
     assert!(is_refused(queue.spawn(move || drop(first)).join()));
-    assert!(is_refused(
-        queue.spawn_async(async move { drop(second) }).join()
-    ));
+    assert!(is_refused(queue.spawn_async(async move { drop(second) }).join()));
 }
 
 /// Makes a task that awaits a drain call `act`. The drain ends when `enqueue` queues an item that

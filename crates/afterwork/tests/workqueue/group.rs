@@ -145,10 +145,7 @@ fn random_items_that_wait_for_each_other_end() {
             let below = at + 1 + (seed % 3) as usize;
             if let Some(queue) = queues.get(below) {
                 let (queues, seed) = (queues.clone(), next(seed));
-                nr_items += queue
-                    .spawn(move || grow(queues, below, seed))
-                    .join()
-                    .unwrap();
+                nr_items += queue.spawn(move || grow(queues, below, seed)).join().unwrap();
             }
         }
         nr_items
@@ -165,9 +162,7 @@ fn random_items_that_wait_for_each_other_end() {
             .map(|at| {
                 let max_active = 1 + (next(seed + at) % 3) as u32;
                 let builder = queue("queue").max_active(max_active).group(&group);
-                builder
-                    .help(next(seed ^ at).is_multiple_of(2))
-                    .on(&registry)
+                builder.help(next(seed ^ at).is_multiple_of(2)).on(&registry)
             })
             .collect();
         let roots: Vec<_> = (0..8)
@@ -188,9 +183,7 @@ fn random_items_that_wait_for_each_other_end() {
 fn thread_that_blocks_keeps_its_seat() {
     let (group, first, second) = one_seat();
     let (plug, hole) = stopper();
-    first
-        .spawn_detached(|| workqueue::blocking(move || hole.sit()))
-        .unwrap();
+    first.spawn_detached(|| workqueue::blocking(move || hole.sit())).unwrap();
     plug.wait_until_stuck();
     let (work, count) = counted();
     second.enqueue(&work);
@@ -330,10 +323,7 @@ fn drain_names_the_items_of_all_queues_that_are_left() {
     second.spawn_detached(|| ()).unwrap();
     let error = group.drain_timeout(Duration::ZERO).unwrap_err();
     let text = error.to_string();
-    assert!(
-        text.starts_with("group \"group\" still has 2 items: "),
-        "{text}"
-    );
+    assert!(text.starts_with("group \"group\" still has 2 items: "), "{text}");
     // The queues accept items again.
     first.spawn_detached(|| ()).unwrap();
     plug.release();
@@ -346,10 +336,7 @@ fn an_item_cannot_drain_its_own_group() {
     let inner = group.clone();
     let error = first.spawn(move || inner.drain_timeout(HOUR).unwrap_err());
     let text = error.join().unwrap().to_string();
-    assert_eq!(
-        text,
-        "an item of group \"group\" cannot wait for its own group"
-    );
+    assert_eq!(text, "an item of group \"group\" cannot wait for its own group");
 }
 
 #[test]
@@ -380,11 +367,7 @@ fn rescuer_runs_items_of_a_full_group() {
     let plain = queue("plain").group(&group).help(false).on(&registry);
     // The registry's own rescuer runs this item, and has the only seat.
     let plug = plug_into(&plain);
-    let reclaim = queue("reclaim")
-        .with_rescuer()
-        .help(false)
-        .group(&group)
-        .on(&registry);
+    let reclaim = queue("reclaim").with_rescuer().help(false).group(&group).on(&registry);
     for i in 0..3 {
         assert_eq!(reclaim.spawn(move || i).join().unwrap(), i);
     }
@@ -400,10 +383,7 @@ fn settings_out_of_range_are_named() {
     let build = |builder: GroupBuilder| builder.build_in(&registry).unwrap_err().to_string();
     let named = || Group::builder("group");
     for (error, expected) in [
-        (
-            build(named().max_active(0)),
-            "max_active 0 of a group is not between 1 and 4096",
-        ),
+        (build(named().max_active(0)), "max_active 0 of a group is not between 1 and 4096"),
         (
             build(named().max_active_per_cpu(-0.5)),
             "max_active_per_cpu -0.5 is not above 0 and at most 64",
@@ -417,12 +397,6 @@ fn settings_out_of_range_are_named() {
     let build = |builder: Builder, registry| builder.build_in(registry).unwrap_err();
     let other = self::registry("1 core");
     let error = build(queue("queue").group(&group), &other);
-    assert_eq!(
-        error.to_string(),
-        "group \"group\" belongs to another registry"
-    );
-    assert!(matches!(
-        build(queue("queue").group(&group).bh(), &registry),
-        BuildError::Bh
-    ));
+    assert_eq!(error.to_string(), "group \"group\" belongs to another registry");
+    assert!(matches!(build(queue("queue").group(&group).bh(), &registry), BuildError::Bh));
 }

@@ -60,9 +60,7 @@ fn a_timed_join_is_woken_by_the_end_and_by_a_cancel() {
 
 fn joins_itself(is_future: bool) {
     type Join = fn(JoinHandle<()>) -> Result<(), JoinError>;
-    let joins: [Join; 2] = [JoinHandle::join, |mut own| {
-        own.join_timeout(Duration::MAX).unwrap()
-    }];
+    let joins: [Join; 2] = [JoinHandle::join, |mut own| own.join_timeout(Duration::MAX).unwrap()];
     for join in joins {
         let queue = pool();
         let (give, take) = mpsc::channel();

@@ -108,20 +108,10 @@ fn wait_for_readers_rejected_in_a_bottom_half_changes_nothing() {
     let sleepable = Arc::new(Rcu::new_in(1, domain.clone()));
     let global = Arc::new(Rcu::new(1));
     let ours = sleepable.clone();
-    assert!(
-        queue
-            .spawn(move || _ = ours.replace_sync(2))
-            .join()
-            .is_err()
-    );
+    assert!(queue.spawn(move || _ = ours.replace_sync(2)).join().is_err());
     assert_eq!(*sleepable.load(&sleepable.read()), 1);
     let ours = global.clone();
-    assert!(
-        queue
-            .spawn(move || _ = ours.replace_sync(2))
-            .join()
-            .is_err()
-    );
+    assert!(queue.spawn(move || _ = ours.replace_sync(2)).join().is_err());
     assert_eq!(*global.load(&global.read()), 1);
     assert!(queue.spawn(move || domain.barrier()).join().is_err());
 }
@@ -142,10 +132,7 @@ fn a_bottom_half_queue_is_of_no_other_kind() {
 fn a_bottom_half_queue_keeps_its_attributes() {
     let queue = queue("bh").bh().on(&registry("2 core"));
     let before = queue.attrs();
-    assert!(matches!(
-        queue.set_attrs(|attrs| attrs.nice = 5),
-        Err(BuildError::Bh)
-    ));
+    assert!(matches!(queue.set_attrs(|attrs| attrs.nice = 5), Err(BuildError::Bh)));
     assert_eq!(queue.attrs(), before);
 }
 
@@ -281,9 +268,7 @@ fn rescuer_works_when_thread_creation_fails() {
         }
         // Leaves some memory for the heap, and too little for another stack.
         leave_bytes(1 << 20);
-        let sum: u32 = (0..10)
-            .map(|i| queue.spawn(move || i).join().unwrap())
-            .sum();
+        let sum: u32 = (0..10).map(|i| queue.spawn(move || i).join().unwrap()).sum();
         drop(stop);
         setrlimit(Resource::As, before).unwrap();
         assert_eq!(sum, 45);
@@ -308,9 +293,7 @@ fn wait_rejected_in_a_bottom_half_item_changes_nothing() {
     is_refused(Box::new(move || _ = queue.drain()));
     paused.pause();
     is_refused(Box::new(move || _ = paused.destroy()));
-    let handle = other
-        .try_spawn(|| ())
-        .expect("neither draining nor destroyed");
+    let handle = other.try_spawn(|| ()).expect("neither draining nor destroyed");
     assert!(other.resume(), "still paused");
     for work in [&running, &pending] {
         let (first, second) = (work.clone(), work.clone());

@@ -316,10 +316,7 @@ fn queues_are_built_or_rejected_without_threads() {
         fail_further_threads();
         for builder in [queue("highpri").highpri(), queue("nice").nice(-1)] {
             let built = builder.build_in(&registry).map(drop);
-            assert!(matches!(
-                built,
-                Ok(()) | Err(BuildError::NicePermission(..))
-            ));
+            assert!(matches!(built, Ok(()) | Err(BuildError::NicePermission(..))));
         }
         queue("bh").bh().on(&registry);
         queue("plain").on(&registry);

@@ -200,9 +200,7 @@ fn nested_joins_on_many_stacks_know_their_seats() {
 fn an_item_with_a_deadline_is_waited_for_until_then() {
     for queue in queues() {
         let deadline = Instant::now() + 5 * MS;
-        let ended = inside(&queue, move |own| {
-            own.task().deadline(deadline).spawn(|| ()).join()
-        });
+        let ended = inside(&queue, move |own| own.task().deadline(deadline).spawn(|| ()).join());
         assert!(has_expired(ended));
     }
 }
@@ -353,20 +351,13 @@ fn the_drop_of_a_fired_waker_may_wait_for_an_item_of_its_pool() {
                 ended.send(runs.recv_timeout(PATIENCE)).unwrap();
             }),
         }));
-        let joined = joiner
-            .as_mut()
-            .poll(&mut Context::from_waker(&hooks.waker()));
+        let joined = joiner.as_mut().poll(&mut Context::from_waker(&hooks.waker()));
         assert!(joined.is_ready());
         drop(joiner);
         let waker = lent.recv().unwrap();
         let plug = plug_into(&drained);
         let mut drain = pin!(drained.drain_async());
-        assert!(
-            drain
-                .as_mut()
-                .poll(&mut Context::from_waker(&waker))
-                .is_pending()
-        );
+        assert!(drain.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         drop(waker);
         plug.release();
         assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");

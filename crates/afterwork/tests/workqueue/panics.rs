@@ -25,11 +25,7 @@ fn handler_gets_only_panics_without_a_joiner() {
         let text = panic.text().map(str::to_owned);
         let number = panic.payload.downcast_ref::<u32>().copied();
         assert_eq!(panic.queue, "named");
-        assert!(
-            panic
-                .func
-                .contains("handler_gets_only_panics_without_a_joiner")
-        );
+        assert!(panic.func.contains("handler_gets_only_panics_without_a_joiner"));
         heard.push((text, number));
     });
     let queue = queue.alone();
@@ -46,12 +42,7 @@ fn handler_gets_only_panics_without_a_joiner() {
     drop(queue.spawn_async(async { panic!("future {}", 1) }));
     queue.drain().unwrap();
     let text = |text: &str| (Some(text.to_owned()), None);
-    let expected = [
-        text("detached"),
-        text("dropped"),
-        (None, Some(7)),
-        text("future 1"),
-    ];
+    let expected = [text("detached"), text("dropped"), (None, Some(7)), text("future 1")];
     assert_eq!(log.take(), expected);
     assert_eq!(queue.stats().panicked, 5);
 }
@@ -218,10 +209,7 @@ fn an_item_keeps_the_payload_of_its_last_panic() {
 #[test]
 fn the_first_panic_of_all_cpus_is_returned() {
     let panics = |_| panic_any(at_drop(|| panic!("a payload's drop")));
-    let first: JoinError = schedule_on_each_cpu(panics)
-        .unwrap_err()
-        .downcast()
-        .unwrap();
+    let first: JoinError = schedule_on_each_cpu(panics).unwrap_err().downcast().unwrap();
     assert!(matches!(first, JoinError::Panicked(_)));
     let dropped = catch_unwind(AssertUnwindSafe(|| drop(first)));
     assert!(dropped.is_err());

@@ -75,10 +75,7 @@ fn work_on_cpu_runs_on_that_cpu() {
     schedule_on_each_cpu(move |cpu| seen.push((cpu, here()))).unwrap();
     let mut seen = log.take();
     seen.sort();
-    assert!(
-        seen.into_iter()
-            .eq(topology.allowed().iter().map(|cpu| (cpu, cpu)))
-    );
+    assert!(seen.into_iter().eq(topology.allowed().iter().map(|cpu| (cpu, cpu))));
 }
 
 #[test]
@@ -90,10 +87,7 @@ fn work_on_cpu_reports_panics_and_missing_cpus() {
     let first = allowed.iter().next().unwrap();
     let panicked = work_on_cpu(first, || panic!("there"));
     let panicked = panicked.map(|never: ()| never).unwrap_err().downcast();
-    assert!(
-        matches!(panicked, Ok(JoinError::Panicked(_))),
-        "{panicked:?}"
-    );
+    assert!(matches!(panicked, Ok(JoinError::Panicked(_))), "{panicked:?}");
     let count = Count::default();
     let add = count.adder();
     let on_all = schedule_on_each_cpu(move |_| {

@@ -51,20 +51,12 @@ fn strict_worker_never_leaves_its_pod() {
     let plugs = [(); 4].map(|()| plug_into(&queue));
     wait_until(|| {
         queue.detach(|| ());
-        registry
-            .pool_stats()
-            .iter()
-            .any(|pool| pool.seen_asleep > 0)
+        registry.pool_stats().iter().any(|pool| pool.seen_asleep > 0)
     });
     assert_eq!(in_worker(&queue, affinity), mine);
     plugs.iter().for_each(Plug::release);
     queue.drain().unwrap();
-    assert!(
-        registry
-            .pool_stats()
-            .iter()
-            .all(|pool| pool.repatriated == 0)
-    );
+    assert!(registry.pool_stats().iter().all(|pool| pool.repatriated == 0));
 }
 
 #[test]

@@ -14,11 +14,7 @@ fn machine(millicpus: Option<u64>) -> Topology {
 
 /// Creates a registry without monitor, so that no worker is replaced, however long its item runs.
 fn limited(millicpus: u64, cpu_quota: bool) -> Registry {
-    let params = Params {
-        watch_tick_us: 3_600_000_000,
-        cpu_quota,
-        ..Params::default()
-    };
+    let params = Params { watch_tick_us: 3_600_000_000, cpu_quota, ..Params::default() };
     Registry::new(machine(Some(millicpus)), params).unwrap()
 }
 
@@ -52,11 +48,7 @@ fn meet(queue: &Workqueue, count: usize) {
 fn a_pool_runs_as_many_workers_as_its_quota_allows() {
     let registry = limited(500, true);
     let queue = queue("fed").on(&registry);
-    assert_eq!(
-        most_at_once(&queue),
-        1,
-        "half a CPU allows one worker, not none"
-    );
+    assert_eq!(most_at_once(&queue), 1, "half a CPU allows one worker, not none");
     // More items run at once as soon as the quota grows.
     registry.set_topology(machine(Some(3500)));
     meet(&queue, 4);
@@ -92,10 +84,7 @@ fn unbound_queues_keep_to_the_cpus_that_a_parameter_names() {
     let queue = queue("bound").on(&registry);
     queue.spawn(|| ()).join().unwrap();
     let pools = registry.pool_stats();
-    assert!(
-        pools.iter().all(|pool| pool.cpus.to_string() == "1,3"),
-        "{pools:?}"
-    );
+    assert!(pools.iter().all(|pool| pool.cpus.to_string() == "1,3"), "{pools:?}");
     registry.set_unbound_cpus(None);
     assert_eq!(registry.unbound_cpus(), None);
 }
@@ -116,9 +105,8 @@ impl Cgroup {
             let mut fields = line.splitn(3, ':').skip(1);
             Some((fields.next()?, fields.next()?))
         });
-        let v1 = lines
-            .clone()
-            .find(|(controllers, _)| controllers.split(',').any(|it| it == "cpu"));
+        let v1 =
+            lines.clone().find(|(controllers, _)| controllers.split(',').any(|it| it == "cpu"));
         let (mount, path, is_v2) = match v1 {
             Some((controllers, path)) => (format!("/sys/fs/cgroup/{controllers}"), path, false),
             None => {

@@ -118,9 +118,7 @@ fn chain_of_destructors_at_the_end(nr: usize, relents: bool) {
     let (begun, has_begun) = mpsc::channel();
     let (owned, count) = chain(nr, move || begun.send(()).unwrap());
     full.drop_aside(owned);
-    has_begun
-        .recv_timeout(PATIENCE)
-        .expect("the fallback reaper runs it");
+    has_begun.recv_timeout(PATIENCE).expect("the fallback reaper runs it");
     full.plug.release();
     drop(full);
     registry.refuse_threads(!relents);
@@ -196,9 +194,7 @@ fn a_report_handler_does_not_wait_for_the_end_of_the_manager() {
             send.send(()).unwrap();
         }
     });
-    receive
-        .recv_timeout(PATIENCE)
-        .expect("no stall is reported");
+    receive.recv_timeout(PATIENCE).expect("no stall is reported");
     plug.release();
     waits.join().unwrap();
     drop((queue, registry));

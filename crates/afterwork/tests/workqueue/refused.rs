@@ -112,10 +112,7 @@ fn queues_of_every_kind_work_without_further_threads() {
         let mut kinds = kinds();
         kinds.extend([Builder::bh as fn(Builder) -> Builder, Builder::highpri]);
         let rescued = queue("rescued").with_rescuer().on(&registry);
-        let none = libc::rlimit {
-            rlim_cur: 0,
-            rlim_max: 0,
-        };
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: `none` outlives the call.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &none) }, 0);
         assert!(thread::Builder::new().spawn(|| ()).is_err());

@@ -236,10 +236,7 @@ fn unused_tickets_do_not_accumulate() {
         }
         let nr_pending: usize = registry.pool_stats().iter().map(|it| it.nr_pending).sum();
         let nr_inactive = waiting(&queue);
-        assert!(
-            nr_pending + nr_inactive < 1000,
-            "{nr_pending} {nr_inactive}"
-        );
+        assert!(nr_pending + nr_inactive < 1000, "{nr_pending} {nr_inactive}");
     }
 }
 

@@ -181,9 +181,7 @@ fn owing(at_tenth: fn(&Workqueue), seen: fn(&Workqueue) -> bool) -> usize {
     }
     plug.release();
     many.drain().unwrap();
-    second
-        .join()
-        .unwrap_or_else(|_| when_seen.load(Ordering::Relaxed))
+    second.join().unwrap_or_else(|_| when_seen.load(Ordering::Relaxed))
 }
 
 #[test]

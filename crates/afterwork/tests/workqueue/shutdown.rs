@@ -13,9 +13,7 @@ fn plain_and_ordered() -> [Workqueue; 2] {
 }
 
 fn all_cancelled<T>(handles: Vec<JoinHandle<T>>) -> bool {
-    handles
-        .into_iter()
-        .all(|handle| is_cancelled(handle.join()))
+    handles.into_iter().all(|handle| is_cancelled(handle.join()))
 }
 
 /// Waits until a worker has handed the item over to its run.
@@ -88,11 +86,7 @@ fn cancel_all_cancels_the_enqueue_behind_a_run() {
         let (other, ran) = counted();
         queue.enqueue(&other);
         plug.release_and_drain(&queue);
-        assert_eq!(
-            (count.get(), ran.get()),
-            (1, 1),
-            "handed over: {handed_over}"
-        );
+        assert_eq!((count.get(), ran.get()), (1, 1), "handed over: {handed_over}");
         assert!(!work.is_busy());
     }
 }
@@ -128,19 +122,9 @@ fn timer_that_recalls_an_item_wakes_tasks_unlocked() {
         let is_handed_over = || format!("{work:?}").contains("handoff");
         let [first, second] = [0, 1].map(CpuId::new);
         // It runs in one pool. The other one, which a drain checks first, hands it over.
-        assert!(
-            queue
-                .task()
-                .on_cpu(second)
-                .enqueue_after(&work, Duration::ZERO)
-        );
+        assert!(queue.task().on_cpu(second).enqueue_after(&work, Duration::ZERO));
         plug.wait_until_stuck();
-        assert!(
-            queue
-                .task()
-                .on_cpu(first)
-                .enqueue_after(&work, Duration::ZERO)
-        );
+        assert!(queue.task().on_cpu(first).enqueue_after(&work, Duration::ZERO));
         wait_until(is_handed_over);
         assert!(work.cancel());
         let delay = if by_flush { HOUR } else { 10 * MS };
@@ -297,10 +281,7 @@ fn cancelled_rcu_works_can_be_armed_again() {
     assert!(queue.task().enqueue_rcu(&work));
     queue.cancel_all();
     assert!(!work.is_pending());
-    assert!(
-        queue.task().enqueue_rcu(&work),
-        "it waits for the same readers again"
-    );
+    assert!(queue.task().enqueue_rcu(&work), "it waits for the same readers again");
     drop(guard);
     work.flush().unwrap();
     rcu::barrier();
@@ -443,10 +424,7 @@ fn still_busy(queue: &Workqueue, timeout: Duration) -> Option<StillBusy> {
 /// Returns the number of items of the queue that a drain reports with `doing`.
 fn nr_left(queue: &Workqueue, doing: Doing) -> usize {
     let left = still_busy(queue, Duration::ZERO).map_or_else(Vec::new, |it| it.left);
-    left.iter()
-        .filter(|it| it.doing == doing)
-        .map(|it| it.count)
-        .sum()
+    left.iter().filter(|it| it.doing == doing).map(|it| it.count).sum()
 }
 
 #[test]

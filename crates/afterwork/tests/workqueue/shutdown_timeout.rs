@@ -8,6 +8,14 @@ fn one_seat(name: &str) -> Workqueue {
     queue(name).max_active(1).help(false).alone()
 }
 
+/// Returns what the remaining items are doing.
+fn left_of(queue: &Workqueue) -> Vec<Doing> {
+    let Err(DrainError::StillBusy(busy)) = queue.drain_timeout(Duration::ZERO) else {
+        return Vec::new();
+    };
+    busy.left.iter().map(|left| left.doing).collect()
+}
+
 /// Shuts a queue down that is never idle, by `shutdown`.
 fn names_the_remaining_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError>) {
     let queue = one_seat("busy");
@@ -58,11 +66,7 @@ fn a_queue_that_feeds_another_is_drained_first() {
     type Shutdown = fn(&[&Workqueue]) -> usize;
     let shutdowns: [Shutdown; 2] = [
         |queues| shutdown_in_order(queues, PATIENCE).unwrap().len(),
-        |queues| {
-            block_on(shutdown_in_order_async(queues, PATIENCE))
-                .unwrap()
-                .len()
-        },
+        |queues| block_on(shutdown_in_order_async(queues, PATIENCE)).unwrap().len(),
     ];
     for shutdown in shutdowns {
         let (parse, store) = (one_seat("parse"), one_seat("store"));
@@ -75,9 +79,7 @@ fn a_queue_that_feeds_another_is_drained_first() {
         let opener = thread::spawn(move || drop(open));
         assert_eq!(shutdown(&[&parse, &store]), 0);
         opener.join().unwrap();
-        let stored = handles
-            .into_iter()
-            .map(|it| it.join().unwrap().join().unwrap());
+        let stored = handles.into_iter().map(|it| it.join().unwrap().join().unwrap());
         assert!(stored.eq(0..100));
     }
 }
@@ -109,7 +111,14 @@ fn an_item_of_one_of_the_queues_shuts_none_down() {
 #[test]
 fn drain_of_a_task_names_the_items_left_at_its_limit() {
     let queue = one_seat("waits");
-    let mut handle = queue.spawn_async(pending::<()>());
+    let (polled, is_polled) = mpsc::channel();
+    let mut handle = queue.spawn_async(async move {
+        polled.send(()).unwrap();
+        pending::<()>().await;
+    });
+    is_polled.recv().unwrap();
+    // The poll may still be running.
+    wait_until(|| left_of(&queue) == [Doing::Waits]);
     let Err(DrainError::StillBusy(busy)) = block_on(queue.drain_timeout_async(SHORT)) else {
         panic!("the future is never ready");
     };

@@ -152,9 +152,7 @@ fn alignment_is_kept() {
 #[test]
 fn types_without_size_or_value_are_results_too() {
     enum Never {}
-    let handle = queue("empty")
-        .alone()
-        .spawn(|| -> Never { panic!("never") });
+    let handle = queue("empty").alone().spawn(|| -> Never { panic!("never") });
     assert!(matches!(handle.join(), Err(JoinError::Panicked(_))));
 }
 
@@ -164,11 +162,7 @@ fn join_error_converts_like_an_error_of_a_thread() {
         // The payload of a panic need not be `Sync`.
         let payload = std::cell::Cell::new(1);
         let panics = move || panic_any(payload);
-        queue("error")
-            .alone()
-            .spawn(panics)
-            .join()
-            .map_err(Into::into)
+        queue("error").alone().spawn(panics).join().map_err(Into::into)
     }
     let error = fails().unwrap_err().downcast::<JoinError>();
     let Ok(JoinError::Panicked(payload)) = error.map(|it| *it) else {
@@ -243,12 +237,7 @@ fn many_closures_are_queued_in_their_order_and_each_runs_once() {
     let log = Log::default();
     // Full chains, a partial one, and none.
     for count in [0, 1, 63, 64, 65, 1000] {
-        assert_eq!(
-            queue
-                .task()
-                .spawn_detached_all((0..count).map(|i| log.note(i))),
-            count
-        );
+        assert_eq!(queue.task().spawn_detached_all((0..count).map(|i| log.note(i))), count);
         queue.drain().unwrap();
         assert!(log.take().into_iter().eq(0..count));
     }

@@ -92,11 +92,9 @@ fn a_future_cancelled_before_its_first_poll_is_never_polled() {
 
 #[test]
 fn futures_cancelled_before_their_first_poll_leave_no_memory() {
-    for builder in [
-        queue("cancel"),
-        queue("cancel").capacity(1),
-        queue("cancel").ordered().capacity(1),
-    ] {
+    for builder in
+        [queue("cancel"), queue("cancel").capacity(1), queue("cancel").ordered().capacity(1)]
+    {
         let queue = builder.paused();
         let kept = Arc::new(());
         // Each call of the closure creates 10 MiB of futures.
@@ -216,10 +214,7 @@ fn a_future_that_panics_as_it_is_dropped_panicked() {
     }));
     for handle in [cancelled, ready] {
         let outcome = handle.join();
-        assert!(matches!(
-            outcome,
-            Err(JoinError::Panicked(_) | JoinError::Cancelled)
-        ));
+        assert!(matches!(outcome, Err(JoinError::Panicked(_) | JoinError::Cancelled)));
     }
     queue.drain().unwrap();
 }

@@ -47,11 +47,7 @@ fn a_cancelled_item_counts_neither_as_started_nor_as_completed() {
     assert_eq!(queue.enqueue_all(&works), 10);
     assert!(queue.report().oldest.is_some());
     assert!(works.iter().all(Work::cancel));
-    assert_eq!(
-        queue.report().oldest,
-        None,
-        "a cancelled item waits no more"
-    );
+    assert_eq!(queue.report().oldest, None, "a cancelled item waits no more");
     plug.release_and_drain(&queue);
     wait_until(|| queue.stats().completed == 1);
     assert_eq!(queue.stats().started, 1);
@@ -156,10 +152,7 @@ fn wait_times_and_starts_never_fall() {
     let after = queue.report().wait;
     assert_eq!(started(), (202, 202));
     let mut pairs = before.buckets.iter().zip(&after.buckets);
-    assert!(
-        pairs.all(|(before, after)| before <= after),
-        "{before:?} {after:?}"
-    );
+    assert!(pairs.all(|(before, after)| before <= after), "{before:?} {after:?}");
     assert!(before.total_ns <= after.total_ns, "{before:?} {after:?}");
     go.send(()).unwrap();
     plug.release_and_drain(&queue);
@@ -270,10 +263,7 @@ fn a_wait_lasts_from_the_enqueue_to_the_start() {
     waits.join().unwrap();
     assert_eq!(queue.report().oldest, None);
     let times = queue.report().wait;
-    assert!(
-        times.quantile_ns(1.0) >= waited.as_nanos() as u64,
-        "{times:?}"
-    );
+    assert!(times.quantile_ns(1.0) >= waited.as_nanos() as u64, "{times:?}");
 }
 
 #[test]
@@ -327,10 +317,7 @@ fn a_snapshot_has_each_queue_and_pool_as_table_and_as_json() {
     assert!(later.queues.is_empty() && later.pools.is_empty());
     assert!(!later.to_string().contains("queue"), "{later}");
     let json = later.to_json();
-    assert!(
-        json.starts_with(r#"{"queues":[],"pools":[],"rcu":["#),
-        "{json}"
-    );
+    assert!(json.starts_with(r#"{"queues":[],"pools":[],"rcu":["#), "{json}");
 }
 
 #[test]

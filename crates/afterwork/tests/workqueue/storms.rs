@@ -91,12 +91,7 @@ fn items_are_cancelled_while_queues_pause_drain_and_change() {
         assert_eq!((stats.nr_active, stats.nr_inactive), (0, 0));
     }
     assert_eq!(count.get(), nr_due.into_inner());
-    assert!(
-        registry
-            .pool_stats()
-            .iter()
-            .all(|pool| pool.nr_pending == 0)
-    );
+    assert!(registry.pool_stats().iter().all(|pool| pool.nr_pending == 0));
 }
 
 /// Joins items nested `depth` deep, every seventh of which panics. Returns the number of nested
@@ -140,20 +135,14 @@ fn objects_that_are_dropped_leave_no_memory_behind() {
         let full = queue("full").max_active(1).help(false).on(&registry);
         let plug = plug_into(&full);
         let kinds: [(&str, &Workqueue, Makes); 9] = [
-            ("items", &idle, |queue| {
-                assert!(queue.enqueue(&Work::new(|| ())))
-            }),
+            ("items", &idle, |queue| assert!(queue.enqueue(&Work::new(|| ())))),
             ("items that never ran", &idle, |_| drop(Work::new(|| ()))),
             ("delayed items", &idle, |queue| {
                 let work = DelayedWork::new(|| ());
                 assert!(queue.enqueue_after(&work, HOUR) && work.cancel());
             }),
-            ("joins", &idle, |queue| {
-                assert_eq!(queue.spawn(|| 7).join().unwrap(), 7)
-            }),
-            ("handles that are dropped", &idle, |queue| {
-                drop(queue.spawn(|| 7))
-            }),
+            ("joins", &idle, |queue| assert_eq!(queue.spawn(|| 7).join().unwrap(), 7)),
+            ("handles that are dropped", &idle, |queue| drop(queue.spawn(|| 7))),
             ("futures", &idle, |queue| {
                 assert_eq!(queue.spawn_async(async { 7 }).join().unwrap(), 7);
             }),
@@ -165,9 +154,7 @@ fn objects_that_are_dropped_leave_no_memory_behind() {
                 assert!(queue.enqueue(&work) && work.cancel());
                 assert!(queue.spawn(|| 7).cancel());
             }),
-            ("flushes and clones", &idle, |queue| {
-                queue.clone().flush().unwrap()
-            }),
+            ("flushes and clones", &idle, |queue| queue.clone().flush().unwrap()),
         ];
         for (name, queue, makes) in kinds {
             let make = || {
@@ -199,9 +186,7 @@ fn queues_that_are_dropped_leave_no_memory_behind() {
             ("queues", 2000, |registry, _| {
                 brief(queue("short").max_active(2), registry);
             }),
-            ("ordered queues", 1000, |registry, _| {
-                brief(queue("line").ordered(), registry)
-            }),
+            ("ordered queues", 1000, |registry, _| brief(queue("line").ordered(), registry)),
             ("queues with a rescuer", 300, |registry, _| {
                 brief(queue("rescued").with_rescuer(), registry);
             }),
@@ -211,9 +196,7 @@ fn queues_that_are_dropped_leave_no_memory_behind() {
             ("queues that change", 100, |registry, nth| {
                 let queue = queue("changes").on(registry);
                 for nice in 0..10 {
-                    queue
-                        .set_attrs(|attrs| attrs.nice = (nice + (nth % 2) as i8) % 2)
-                        .unwrap();
+                    queue.set_attrs(|attrs| attrs.nice = (nice + (nth % 2) as i8) % 2).unwrap();
                     queue.detach(|| ());
                 }
             }),

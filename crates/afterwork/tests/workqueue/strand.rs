@@ -119,9 +119,8 @@ fn a_panic_reaches_the_joiner_and_the_strand_continues() {
 fn a_cancelled_closure_does_not_run_and_the_others_do() {
     let (_queue, strand) = numbers();
     let plug = block(&strand);
-    let mut handles: Vec<_> = (0..100)
-        .map(|number| strand.spawn(move |all| all.push(number)))
-        .collect();
+    let mut handles: Vec<_> =
+        (0..100).map(|number| strand.spawn(move |all| all.push(number))).collect();
     let mut odd = handles.iter_mut().skip(1).step_by(2);
     assert!(odd.all(|handle| handle.cancel()));
     drop(plug);

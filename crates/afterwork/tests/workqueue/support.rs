@@ -217,10 +217,7 @@ pub fn in_own_process(body: impl FnOnce()) {
     if !ended {
         let _ = child.kill();
     }
-    assert!(
-        status.is_some_and(|status| status.success()),
-        "{test} alone: {status:?}"
-    );
+    assert!(status.is_some_and(|status| status.success()), "{test} alone: {status:?}");
 }
 
 /// Keeps a thread inside an item until it is released or dropped.
@@ -238,21 +235,13 @@ pub struct Hole {
 pub fn stopper() -> (Plug, Hole) {
     let (enter, entered) = mpsc::channel();
     let (release, released) = mpsc::channel();
-    (
-        Plug { entered, release },
-        Hole {
-            entered: enter,
-            release: released,
-        },
-    )
+    (Plug { entered, release }, Hole { entered: enter, release: released })
 }
 
 impl Plug {
     /// Waits until an item blocks in the hole.
     pub fn wait_until_stuck(&self) {
-        self.entered
-            .recv_timeout(PATIENCE)
-            .expect("no thread arrived");
+        self.entered.recv_timeout(PATIENCE).expect("no thread arrived");
     }
 
     /// Releases the blocked item once.
@@ -614,9 +603,7 @@ pub fn others_sleep() {
     wait_until(|| {
         let me = fs::read_link("/proc/thread-self").unwrap();
         let tasks = fs::read_dir("/proc/self/task").unwrap();
-        let mut others = tasks
-            .flatten()
-            .filter(|it| Some(&*it.file_name()) != me.file_name());
+        let mut others = tasks.flatten().filter(|it| Some(&*it.file_name()) != me.file_name());
         !others.any(|it| is_awake(&it))
     });
 }

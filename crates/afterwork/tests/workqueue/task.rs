@@ -71,15 +71,7 @@ fn a_full_queue_returns_each_kind_of_work() {
     assert!(cancel.is_finished(), "it has no item");
     queue.resume();
     first.join().unwrap();
-    assert_eq!(
-        queue
-            .task()
-            .wait_for_capacity()
-            .spawn_async(future)
-            .join()
-            .unwrap(),
-        2
-    );
+    assert_eq!(queue.task().wait_for_capacity().spawn_async(future).join().unwrap(), 2);
 }
 
 #[test]
@@ -90,10 +82,7 @@ fn options_choose_pool_and_lane() {
     let name = || thread::current().name().unwrap().to_owned();
     let at = |task: TaskOptions<'_>| task.spawn(name).join().unwrap();
     let (first, last) = (CpuId::new(0), CpuId::new(1));
-    assert_ne!(
-        at(queue.task().on_cpu(first)),
-        at(queue.task().on_cpu(last))
-    );
+    assert_ne!(at(queue.task().on_cpu(first)), at(queue.task().on_cpu(last)));
     let urgent = at(queue.task().on_cpu(last).urgent());
     assert_eq!(urgent, at(queue.task().on_cpu(last)));
     // A node that does not exist is replaced by the first pod.
@@ -113,12 +102,7 @@ fn urgent_work_of_all_kinds_overtakes() {
     queue.detach(note("ordinary"));
     let (work, delayed) = (Work::new(note("work")), DelayedWork::new(note("delayed")));
     assert!(queue.task().urgent().enqueue(&work));
-    assert!(
-        queue
-            .task()
-            .urgent()
-            .enqueue_after(&delayed, Duration::ZERO)
-    );
+    assert!(queue.task().urgent().enqueue_after(&delayed, Duration::ZERO));
     let all = [note("first"), note("second")];
     assert_eq!(queue.task().urgent().spawn_detached_all(all), 2);
     queue.resume();

@@ -326,10 +326,8 @@ fn a_future_without_wakers_stays_for_its_abort_handle() {
 #[test]
 fn a_handle_whose_result_was_taken_yields_an_error() {
     let queue = queue("taken").alone();
-    let spawns: [fn(&Workqueue) -> JoinHandle<i32>; 2] = [
-        |queue| queue.spawn(|| 7),
-        |queue| queue.spawn_async(async { 7 }),
-    ];
+    let spawns: [fn(&Workqueue) -> JoinHandle<i32>; 2] =
+        [|queue| queue.spawn(|| 7), |queue| queue.spawn_async(async { 7 })];
     for spawn in spawns {
         let taken = || {
             let mut handle = spawn(&queue);

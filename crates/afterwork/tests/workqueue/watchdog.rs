@@ -89,10 +89,7 @@ fn items_that_wait_for_a_seat_are_not_a_stall() {
     let full = queue("full").help(false).on(&registry);
     let plugs = [(); 7].map(|()| plug_into(&full));
     full.detach(|| ());
-    let mut stalls = reports
-        .iter()
-        .filter_map(stall)
-        .map(|stall| stall.item.queue);
+    let mut stalls = reports.iter().filter_map(stall).map(|stall| stall.item.queue);
     assert!(stalls.any(|queue| queue == "full"));
     assert_eq!(stalls.next().as_deref(), Some("full"));
     plugs.iter().for_each(Plug::release);

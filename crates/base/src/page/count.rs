@@ -35,8 +35,7 @@ impl Count {
     #[inline]
     pub fn add_alone(&self) {
         #[cfg(not(any(loom, shuttle)))]
-        self.0
-            .store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     pub fn read(&self) -> u64 {
@@ -60,10 +59,7 @@ impl<const N: usize> Tally<N> {
         let counts = Arc::new([const { Count::new() }; N]);
         let seen = counts.clone();
         let shown = join(move |image| describe(seen.each_ref().map(Count::read), image));
-        Self {
-            counts,
-            _shown: shown,
-        }
+        Self { counts, _shown: shown }
     }
 }
 

@@ -32,19 +32,13 @@ pub struct Origin {
 impl Image {
     /// Starts the image of `round`, which is even.
     pub fn new(round: u64) -> Self {
-        Self {
-            round,
-            ..Self::default()
-        }
+        Self { round, ..Self::default() }
     }
 
     /// Starts an image to which queues and pools add no records.
     #[cfg(not(any(loom, shuttle)))]
     pub fn of_others() -> Self {
-        Self {
-            is_for_others: true,
-            ..Self::default()
-        }
+        Self { is_for_others: true, ..Self::default() }
     }
 
     /// Returns `true` if queues and pools must add records.
@@ -105,11 +99,7 @@ impl Image {
     /// written.
     pub(super) fn head(&self, origin: &Origin, is_written: bool) -> [u8; head::END] {
         let mut bytes = [0; head::END];
-        let round = if is_written {
-            self.round
-        } else {
-            self.round.wrapping_sub(1)
-        };
+        let round = if is_written { self.round } else { self.round.wrapping_sub(1) };
         put(&mut bytes, head::MAGIC.start, MAGIC);
         put(&mut bytes, head::VERSION, &VERSION.to_le_bytes());
         let record_bytes = RECORD_BYTES as u32;
@@ -118,17 +108,9 @@ impl Image {
         let nr_records = self.nr_records() as u32;
         let nr_left_out = self.records.len() as u32 - nr_records;
         put(&mut bytes, head::NR_RECORDS, &nr_records.to_le_bytes());
-        put(
-            &mut bytes,
-            head::START_TIME,
-            &origin.start_time.to_le_bytes(),
-        );
+        put(&mut bytes, head::START_TIME, &origin.start_time.to_le_bytes());
         put(&mut bytes, head::ROUND, &round.to_le_bytes());
-        put(
-            &mut bytes,
-            head::WRITTEN_NS,
-            &origin.written_ns.to_le_bytes(),
-        );
+        put(&mut bytes, head::WRITTEN_NS, &origin.written_ns.to_le_bytes());
         put(&mut bytes, head::TOOK_NS, &origin.took_ns.to_le_bytes());
         put(&mut bytes, head::NR_LEFT_OUT, &nr_left_out.to_le_bytes());
         put_text(&mut bytes, head::NAME, &origin.name);

@@ -61,12 +61,7 @@ impl Record {
     /// Creates a record of all figures of `kind`.
     #[doc(hidden)]
     pub fn new(kind: Kind, name: String, detail: String, figures: Vec<u64>) -> Self {
-        Self {
-            kind,
-            name,
-            detail,
-            figures,
-        }
+        Self { kind, name, detail, figures }
     }
 
     /// Returns its figures.
@@ -76,36 +71,23 @@ impl Record {
 
     /// Returns the figure called `name`, if the writer knew it.
     pub fn figure(&self, name: &str) -> Option<u64> {
-        self.figures()
-            .find_map(|(field, figure)| (field.name == name).then_some(figure))
+        self.figures().find_map(|(field, figure)| (field.name == name).then_some(figure))
     }
 }
 
 const fn gauge(name: &'static str, about: &'static str) -> Field {
     let measure = Measure::Gauge;
-    Field {
-        name,
-        measure,
-        about,
-    }
+    Field { name, measure, about }
 }
 
 const fn counter(name: &'static str, about: &'static str) -> Field {
     let measure = Measure::Counter;
-    Field {
-        name,
-        measure,
-        about,
-    }
+    Field { name, measure, about }
 }
 
 const fn fault(name: &'static str, about: &'static str) -> Field {
     let measure = Measure::Fault;
-    Field {
-        name,
-        measure,
-        about,
-    }
+    Field { name, measure, about }
 }
 
 /// Passes the figures of a queue to `$then!`, with the given tokens before and after them.

@@ -127,10 +127,7 @@ pub fn publish() -> io::Result<PathBuf> {
     let (nth, file) = create(pid)?;
     remove_stale_page();
     let path = path_of(pid, nth);
-    let shared = Arc::new(Shared {
-        file,
-        quit: AtomicBool::new(false),
-    });
+    let shared = Arc::new(Shared { file, quit: AtomicBool::new(false) });
     let origin = Origin {
         pid,
         start_time: process::start_time(pid).unwrap_or(0),
@@ -146,11 +143,7 @@ pub fn publish() -> io::Result<PathBuf> {
         .inspect_err(|_| remove(&path))?;
     NTH_NAME.store(nth, Ordering::Relaxed);
     OWNER.store(pid, Ordering::Relaxed);
-    *published = Some(Published {
-        path: path.clone(),
-        file: shared,
-        thread: started,
-    });
+    *published = Some(Published { path: path.clone(), file: shared, thread: started });
     Ok(path)
 }
 
@@ -234,10 +227,7 @@ fn remove_stale_page() {
     for there in shared_file::files_in(Path::new(DIRECTORY)) {
         let name = there.file_name().and_then(OsStr::to_str);
         // An existing process may be between the creation of its file and its lock.
-        if name
-            .and_then(pid_of)
-            .is_some_and(|pid| process::start_time(pid).is_none())
-        {
+        if name.and_then(pid_of).is_some_and(|pid| process::start_time(pid).is_none()) {
             remove_if_left(&there);
         }
     }
@@ -286,11 +276,8 @@ fn serve(shared: &Shared, origin: &Origin) {
         round += 2;
         // A write that failed because memory was short may succeed at the next request.
         let written = write_round(&shared.file, origin, round);
-        let rest = if written.is_err() && notified == Notified::Gone {
-            NO_REQUEST_REST
-        } else {
-            REST
-        };
+        let rest =
+            if written.is_err() && notified == Notified::Gone { NO_REQUEST_REST } else { REST };
         thread::sleep(rest);
     }
 }

@@ -117,9 +117,7 @@ impl Page {
 
     /// Returns the records of a kind, in the order in which their subjects were created.
     pub fn of(&self, kind: Kind) -> impl Iterator<Item = &Record> {
-        self.records
-            .iter()
-            .filter(move |record| record.kind == kind)
+        self.records.iter().filter(move |record| record.kind == kind)
     }
 }
 
@@ -135,9 +133,7 @@ impl Record {
             kind,
             name: text(&bytes[record::NAME])?,
             detail: text(&bytes[record::DETAIL])?,
-            figures: (0..nr_known)
-                .map(|i| u64_at(bytes, record::FIGURES + 8 * i))
-                .collect(),
+            figures: (0..nr_known).map(|i| u64_at(bytes, record::FIGURES + 8 * i)).collect(),
         })
     }
 }
@@ -147,9 +143,7 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     if bytes.len() > MAX_BYTES {
         return Err(Refusal::TooLong(bytes.len()));
     }
-    let (head, body) = bytes
-        .split_at_checked(HEAD_BYTES)
-        .ok_or(Refusal::TooShort(bytes.len()))?;
+    let (head, body) = bytes.split_at_checked(HEAD_BYTES).ok_or(Refusal::TooShort(bytes.len()))?;
     if head[head::MAGIC] != MAGIC[..] {
         return Err(Refusal::NoPage);
     }
@@ -176,10 +170,7 @@ fn fits(bytes: &[u8], at: usize) -> bool {
 
 /// Returns the text up to the first zero byte, or all of `place`.
 fn text(place: &[u8]) -> Result<String, Refusal> {
-    let end = place
-        .iter()
-        .position(|&byte| byte == 0)
-        .unwrap_or(place.len());
+    let end = place.iter().position(|&byte| byte == 0).unwrap_or(place.len());
     let text = std::str::from_utf8(&place[..end]).map_err(|_| Refusal::Text)?;
     // A terminal would execute an escape sequence.
     if text.chars().any(char::is_control) {
@@ -195,16 +186,10 @@ impl fmt::Display for Refusal {
             Self::TooLong(bytes) => write!(f, "the file is longer than any page: {bytes} bytes"),
             Self::NoPage => f.write_str("it does not start like a page"),
             Self::Version(version) => {
-                write!(
-                    f,
-                    "it has version {version}; this program reads version {VERSION}"
-                )
+                write!(f, "it has version {version}; this program reads version {VERSION}")
             }
             Self::RecordBytes(bytes) => {
-                write!(
-                    f,
-                    "its records have {bytes} bytes instead of {RECORD_BYTES}"
-                )
+                write!(f, "its records have {bytes} bytes instead of {RECORD_BYTES}")
             }
             Self::NrRecords(count) => {
                 write!(f, "it is too short for the {count} records in its head")

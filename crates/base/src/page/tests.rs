@@ -8,13 +8,7 @@ use super::{
 };
 
 fn origin() -> Origin {
-    Origin {
-        pid: 7,
-        start_time: 4711,
-        name: "test".to_owned(),
-        written_ns: 5,
-        took_ns: 3,
-    }
+    Origin { pid: 7, start_time: 4711, name: "test".to_owned(), written_ns: 5, took_ns: 3 }
 }
 
 fn bytes(image: &Image, is_written: bool) -> Vec<u8> {
@@ -154,11 +148,7 @@ fn each_reason_to_reject_a_page_is_named() {
         (head::NR_RECORDS, &[255; 4], Refusal::NrRecords(u32::MAX)),
         (head::NAME.start, b"\x1b", Refusal::Text),
         (head::NAME.start, b"\xff", Refusal::Text),
-        (
-            first + record::NR_FIGURES,
-            &[255; 2],
-            Refusal::NrFigures(u16::MAX),
-        ),
+        (first + record::NR_FIGURES, &[255; 2], Refusal::NrFigures(u16::MAX)),
         (first + record::DETAIL.start, b"a\x07", Refusal::Text),
     ] {
         assert_eq!(refusal(|bytes| layout::put(bytes, at, value)), expected);
@@ -178,11 +168,7 @@ fn kinds_and_figures_of_a_later_writer_are_skipped() {
     let first = layout::HEAD_BYTES;
     layout::put(&mut bytes, first + record::KIND, &99_u16.to_le_bytes());
     let second = first + layout::RECORD_BYTES;
-    layout::put(
-        &mut bytes,
-        second + record::NR_FIGURES,
-        &24_u16.to_le_bytes(),
-    );
+    layout::put(&mut bytes, second + record::NR_FIGURES, &24_u16.to_le_bytes());
     seal(&mut bytes);
     let page = Page::read(&bytes).unwrap();
     assert_eq!((page.nr_unknown, page.nr_torn), (1, 0));

@@ -48,11 +48,9 @@ impl fmt::Display for ParamError {
                     None => Ok(()),
                 }
             }
-            Self::BadValue {
-                key,
-                value,
-                expects,
-            } => write!(f, "{key}={}: expected {expects}", value.escape_debug()),
+            Self::BadValue { key, value, expects } => {
+                write!(f, "{key}={}: expected {expects}", value.escape_debug())
+            }
             Self::NoValue { pair } => write!(f, "{pair:?} has no value: expected key=value"),
             Self::Twice { key } => write!(f, "{key} is set twice"),
             Self::NotUnicode => write!(f, "the environment variable {VARIABLE} is not UTF-8"),

@@ -111,10 +111,7 @@ impl Key {
 pub(super) fn find(name: &str) -> Result<&'static Key, ParamError> {
     keys()
         .find(|key| key.name == name)
-        .ok_or_else(|| ParamError::UnknownKey {
-            key: name.to_owned(),
-            nearest: nearest(name),
-        })
+        .ok_or_else(|| ParamError::UnknownKey { key: name.to_owned(), nearest: nearest(name) })
 }
 
 /// Returns the most similar name, if any is similar enough.

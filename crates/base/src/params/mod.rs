@@ -316,9 +316,8 @@ impl Params {
     }
 
     fn set_pair(&mut self, pair: &str, seen: &mut Vec<&'static str>) -> Result<(), ParamError> {
-        let (name, word) = pair.split_once('=').ok_or_else(|| ParamError::NoValue {
-            pair: pair.to_owned(),
-        })?;
+        let (name, word) =
+            pair.split_once('=').ok_or_else(|| ParamError::NoValue { pair: pair.to_owned() })?;
         let key = keys::find(name.trim())?;
         if seen.contains(&key.name) {
             return Err(ParamError::Twice { key: key.name });

@@ -27,9 +27,7 @@ fn no_text_changes_nothing() {
 
 #[test]
 fn keys_and_values_may_have_space_around_them() {
-    let params: Params = " workqueue.max_active = 16 , qpw=on_demand,"
-        .parse()
-        .unwrap();
+    let params: Params = " workqueue.max_active = 16 , qpw=on_demand,".parse().unwrap();
     assert_eq!((params.max_active, params.qpw), (16, Qpw::OnDemand));
 }
 
@@ -72,14 +70,8 @@ fn unknown_key_is_named_with_the_nearest_one() {
     errors(&[
         ("color=red", "unknown key \"color\""),
         ("=3", "unknown key \"\""),
-        (
-            "workqueue.cpu_quota",
-            "\"workqueue.cpu_quota\" has no value: expected key=value",
-        ),
-        (
-            "workqueue.max_active=1,workqueue.max_active=2",
-            "workqueue.max_active is set twice",
-        ),
+        ("workqueue.cpu_quota", "\"workqueue.cpu_quota\" has no value: expected key=value"),
+        ("workqueue.max_active=1,workqueue.max_active=2", "workqueue.max_active is set twice"),
     ]);
 }
 
@@ -122,11 +114,7 @@ fn keys_of_rcu_are_read_and_rejected_like_all_others() {
     let params: Params = "rcu.early_qs=0,rcu.stall_timeout=500".parse().unwrap();
     assert_eq!(
         params.rcu,
-        Tunables {
-            early_qs: false,
-            stall_timeout_ms: 500,
-            ..Tunables::default()
-        }
+        Tunables { early_qs: false, stall_timeout_ms: 500, ..Tunables::default() }
     );
     let text = "unknown key \"rcu.early_q\"; did you mean rcu.early_qs?";
     assert_eq!(error("rcu.early_q=0"), text);

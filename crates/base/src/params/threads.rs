@@ -181,28 +181,16 @@ impl Params {
     /// Returns a copy for pools, which call no hooks, and must not own the last handle of a hook.
     #[doc(hidden)]
     pub fn without_hooks(&self) -> Self {
-        Self {
-            on_thread_start: None,
-            on_thread_stop: None,
-            ..self.clone()
-        }
+        Self { on_thread_start: None, on_thread_stop: None, ..self.clone() }
     }
 
     /// Checks the tunables of threads.
     #[doc(hidden)]
     pub fn check_threads(&self) -> Result<(), ParamError> {
-        let bad = |key, value, expects| ParamError::BadValue {
-            key,
-            value,
-            expects,
-        };
+        let bad = |key, value, expects| ParamError::BadValue { key, value, expects };
         if !(MIN_STACK..=MAX_STACK).contains(&self.stack_size) {
             let expects = format!("a number from {MIN_STACK} to {MAX_STACK}");
-            return Err(bad(
-                "workqueue.stack_size",
-                self.stack_size.to_string(),
-                expects,
-            ));
+            return Err(bad("workqueue.stack_size", self.stack_size.to_string(), expects));
         }
         let fits = (1..=MAX_NAME).contains(&self.thread_name.len());
         if !fits || self.thread_name.contains('\0') {

@@ -51,11 +51,8 @@ impl<T: Named> Word for T {
 }
 
 impl Named for MaxActiveScope {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("system", Self::System),
-        ("node", Self::Node),
-        ("cpu", Self::Cpu),
-    ];
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("system", Self::System), ("node", Self::Node), ("cpu", Self::Cpu)];
 }
 
 impl Named for Qpw {

@@ -55,17 +55,12 @@ pub fn hold_without_span() -> Held {
 
 #[inline(always)]
 fn hold_if(with_span: bool) -> Held {
-    Held {
-        is_outermost: LevelFilter::current() != LevelFilter::OFF && begin(with_span),
-    }
+    Held { is_outermost: LevelFilter::current() != LevelFilter::OFF && begin(with_span) }
 }
 
 #[cold]
 fn begin(with_span: bool) -> bool {
-    if KEPT
-        .try_with(|kept| kept.borrow().is_some())
-        .unwrap_or(true)
-    {
+    if KEPT.try_with(|kept| kept.borrow().is_some()).unwrap_or(true) {
         return false;
     }
     let mut span = Span::none();
@@ -73,10 +68,7 @@ fn begin(with_span: bool) -> bool {
         contained(|| span = Span::current());
     }
     let span = (!span.is_none()).then(|| Arc::new(span));
-    let kept = Kept {
-        span,
-        ..Kept::default()
-    };
+    let kept = Kept { span, ..Kept::default() };
     KEPT.with(|place| place.replace(Some(kept)).is_none())
 }
 

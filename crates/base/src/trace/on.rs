@@ -102,8 +102,7 @@ impl Noted {
     pub fn activate<'a>(&mut self, items: impl FnOnce() -> Vec<Item<'a>>) {
         if is_on(Level::TRACE) {
             let emit = |item: Item<'_>| activate_work(|| item);
-            self.0
-                .extend(items().iter().map(|item| Event::new(emit, item)));
+            self.0.extend(items().iter().map(|item| Event::new(emit, item)));
         }
     }
 

@@ -107,13 +107,7 @@ pub fn enter(item: usize, again: bool) -> Within {
 
 #[cold]
 fn enter_now(item: usize, again: bool) -> Within {
-    let span = change(|spans| {
-        if again {
-            spans.get(&item).cloned()
-        } else {
-            spans.remove(&item)
-        }
-    });
+    let span = change(|spans| if again { spans.get(&item).cloned() } else { spans.remove(&item) });
     let Some(span) = span else {
         return Within(None);
     };

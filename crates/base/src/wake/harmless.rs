@@ -56,11 +56,7 @@ pub fn fire_known(waker: Waker) -> Result<Option<Box<dyn Send>>, Waker> {
         return Ok(None);
     }
     let known = [&FUTURE, &TASK_SET].map(PerProcess::get);
-    match known
-        .into_iter()
-        .flatten()
-        .find(|it| it.0 == *waker.vtable())
-    {
+    match known.into_iter().flatten().find(|it| it.0 == *waker.vtable()) {
         Some((_, fire)) => Ok(fire(waker)),
         None => Err(waker),
     }

@@ -24,10 +24,7 @@ sync::process_wide! {
     fn watchers() -> Mutex<Numbered<Weak<dyn Watcher>>> = Mutex::new(Numbered::new())
 }
 
-static HANDLER: Handler = Handler {
-    before: |held| held.lock(watchers()),
-    ..Handler::IDLE
-};
+static HANDLER: Handler = Handler { before: |held| held.lock(watchers()), ..Handler::IDLE };
 
 /// Keeps a watcher registered until dropped.
 pub struct Watch {
@@ -40,10 +37,7 @@ pub struct Watch {
 pub fn watch(watcher: Arc<dyn Watcher>) -> Watch {
     fork::register(&HANDLER);
     let number = watchers().lock().add(Arc::downgrade(&watcher));
-    Watch {
-        number,
-        _watcher: watcher,
-    }
+    Watch { number, _watcher: watcher }
 }
 
 /// Calls every watcher with `online`, and returns when all have returned.

@@ -94,9 +94,7 @@ impl Parker {
     /// see [`SpinBudget`].
     pub fn with_spin_limit(spin_limit: u32) -> Self {
         Self {
-            token: Arc::new(Token {
-                word: Futex::new(EMPTY),
-            }),
+            token: Arc::new(Token { word: Futex::new(EMPTY) }),
             spin: SpinBudget::new(),
             spin_limit,
         }
@@ -105,9 +103,7 @@ impl Parker {
     /// Returns a handle with which other threads wake the owner.
     #[inline]
     pub fn unparker(&self) -> Unparker {
-        Unparker {
-            token: self.token.clone(),
-        }
+        Unparker { token: self.token.clone() }
     }
 
     /// Takes the token if there is one. Returns `true` on success. Never blocks.
@@ -152,9 +148,7 @@ impl Parker {
                 // thread, and its token remains for the next park.
                 return self.token.word.word().swap(EMPTY, Ordering::Acquire) == TOKEN;
             };
-            self.token
-                .word
-                .wait_timeout(PARKED, Duration::from_nanos(left_ns));
+            self.token.word.wait_timeout(PARKED, Duration::from_nanos(left_ns));
             if self.token.take() {
                 return true;
             }
@@ -163,8 +157,7 @@ impl Parker {
 
     fn spin_for_token(&mut self) -> bool {
         let word = self.token.word.word();
-        self.spin
-            .spin(self.spin_limit, || word.load(Ordering::Relaxed) == TOKEN)
+        self.spin.spin(self.spin_limit, || word.load(Ordering::Relaxed) == TOKEN)
             && self.token.take()
     }
 
@@ -192,9 +185,7 @@ impl Token {
     /// `false`.
     fn announce(&self) -> bool {
         let announced =
-            self.word
-                .word()
-                .compare_exchange(EMPTY, PARKED, Ordering::Relaxed, Ordering::Relaxed);
+            self.word.word().compare_exchange(EMPTY, PARKED, Ordering::Relaxed, Ordering::Relaxed);
         announced.is_ok() || {
             let taken = self.take();
             debug_assert!(taken, "only the owner takes a token");
@@ -213,10 +204,7 @@ impl Token {
         // pair the owner could take the token and still read the old condition.
         // Test: parker_publishes_writes_of_the_waker
         let order = twin::order("park: relaxed take", Ordering::Acquire);
-        self.word
-            .word()
-            .compare_exchange(TOKEN, EMPTY, order, Ordering::Relaxed)
-            .is_ok()
+        self.word.word().compare_exchange(TOKEN, EMPTY, order, Ordering::Relaxed).is_ok()
     }
 
     /// Stores a token. Returns the key to wake if the owner is parked.

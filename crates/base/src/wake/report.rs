@@ -125,9 +125,7 @@ pub fn doubt(reason: u32, stands: bool) {
 #[inline]
 pub fn may_sleep() -> bool {
     let may_sleep = |observer: &Arc<dyn BlockingObserver>| observer.may_sleep();
-    OBSERVER
-        .try_with(|place| place.borrow().as_ref().is_none_or(may_sleep))
-        .unwrap_or(true)
+    OBSERVER.try_with(|place| place.borrow().as_ref().is_none_or(may_sleep)).unwrap_or(true)
 }
 
 /// Calls `body`, which does not unwind, as a callback of RCU or of a sleepable domain.
@@ -224,10 +222,7 @@ impl Reported {
         let observer = observer.ok().flatten();
         let inner = observer.is_some().then(Inner::enter);
         let outermost = observer.filter(|_| Inner::is_outermost());
-        Self {
-            _asleep: outermost.map(Asleep::fall),
-            _inner: inner,
-        }
+        Self { _asleep: outermost.map(Asleep::fall), _inner: inner }
     }
 }
 

@@ -149,10 +149,7 @@ impl SpinBudget {
                 break;
             }
         }
-        self.nr_rounds.store(
-            next_allowance(nr_rounds, spin_limit, hit_after),
-            Ordering::Relaxed,
-        );
+        self.nr_rounds.store(next_allowance(nr_rounds, spin_limit, hit_after), Ordering::Relaxed);
         hit_after.is_some() || done()
     }
 
@@ -223,12 +220,8 @@ impl BusyPolls {
     fn note(&self, paid_off: bool) {
         let nr_misses = self.nr_misses.load(Ordering::Relaxed);
         let nr_misses = if paid_off { 0 } else { nr_misses + 1 };
-        self.nr_misses
-            .store(nr_misses.min(MOST_MISSES), Ordering::Relaxed);
-        self.nr_left_out.store(
-            left_out_after(nr_misses.min(MOST_MISSES)),
-            Ordering::Relaxed,
-        );
+        self.nr_misses.store(nr_misses.min(MOST_MISSES), Ordering::Relaxed);
+        self.nr_left_out.store(left_out_after(nr_misses.min(MOST_MISSES)), Ordering::Relaxed);
     }
 }
 
@@ -250,10 +243,7 @@ impl Default for SpinBudget {
 /// them, or slept.
 fn next_allowance(nr_rounds: u32, spin_limit: u32, hit_after: Option<u32>) -> u32 {
     match hit_after {
-        Some(nr_run) => nr_run
-            .saturating_mul(2)
-            .max(nr_rounds - nr_rounds / 8)
-            .min(spin_limit),
+        Some(nr_run) => nr_run.saturating_mul(2).max(nr_rounds - nr_rounds / 8).min(spin_limit),
         None => nr_rounds / 2,
     }
 }
@@ -375,9 +365,7 @@ mod tests {
         }
         let budget = SpinBudget::new();
         budget.nr_rounds.store(0, Ordering::Relaxed);
-        let nr_tried = (0..2 * PROBE_EVERY)
-            .filter(|_| budget.allowance(8) > 0)
-            .count();
+        let nr_tried = (0..2 * PROBE_EVERY).filter(|_| budget.allowance(8) > 0).count();
         assert_eq!(nr_tried, 2);
     }
 

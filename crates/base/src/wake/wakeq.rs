@@ -117,11 +117,7 @@ pub struct WakeQ {
 impl WakeQ {
     /// Creates an empty queue.
     pub const fn new() -> Self {
-        Self {
-            first: ManuallyDrop::new([const { None }; INLINE]),
-            len: 0,
-            rest: Vec::new(),
-        }
+        Self { first: ManuallyDrop::new([const { None }; INLINE]), len: 0, rest: Vec::new() }
     }
 
     /// Adds a wake-up.
@@ -223,10 +219,7 @@ mod tests {
             }
             wakeq.fire();
             assert!(wakeq.is_empty());
-            assert!(
-                parkers.iter_mut().all(Parker::try_park),
-                "a token is missing"
-            );
+            assert!(parkers.iter_mut().all(Parker::try_park), "a token is missing");
         }
     }
 

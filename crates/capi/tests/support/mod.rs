@@ -8,14 +8,8 @@ use std::{
 };
 
 /// The warnings that headers must not cause.
-pub const STRICT: &[&str] = &[
-    "-Wall",
-    "-Wextra",
-    "-Wpedantic",
-    "-Wconversion",
-    "-Wshadow",
-    "-Werror",
-];
+pub const STRICT: &[&str] =
+    &["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"];
 /// Sanitizers that end the program at the first report.
 pub const SANITIZE: &[&str] = &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 /// The system libraries that a static library of Rust needs.
@@ -98,10 +92,7 @@ pub fn has_sanitizers(compiler: &str) -> bool {
         return false;
     };
     // The names are distinct, because one test may write the file while another one compiles it.
-    let probe = place(&format!(
-        "sanitizer-probe-{compiler}-{:?}.c",
-        std::thread::current().id()
-    ));
+    let probe = place(&format!("sanitizer-probe-{compiler}-{:?}.c", std::thread::current().id()));
     fs::write(&probe, "int main(void) { return 0; }\n").unwrap();
     let mut command = Command::new(compiler);
     command.args(SANITIZE).arg(&probe).arg("-o");
@@ -142,10 +133,7 @@ pub fn under_valgrind(program: &Path) {
         command
             .args(["-q", "--error-exitcode=9", "--leak-check=full"])
             .args(["--child-silent-after-fork=yes", "--fair-sched=yes"])
-            .args([
-                "--show-leak-kinds=definite",
-                "--errors-for-leak-kinds=definite",
-            ])
+            .args(["--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"])
             .arg(program);
         eprint!("{}", succeeds(&mut command));
     }

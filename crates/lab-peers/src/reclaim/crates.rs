@@ -24,10 +24,7 @@ struct Flagged<T> {
 
 impl<T> Flagged<T> {
     fn new(value: T) -> Self {
-        Self {
-            value,
-            is_freed: Arc::default(),
-        }
+        Self { value, is_freed: Arc::default() }
     }
 }
 
@@ -55,9 +52,7 @@ pub(super) struct Epoch<T> {
 
 impl<T> Epoch<T> {
     pub(super) fn new(value: T) -> Self {
-        Self {
-            place: epoch::Atomic::new(Flagged::new(value)),
-        }
+        Self { place: epoch::Atomic::new(Flagged::new(value)) }
     }
 }
 
@@ -69,11 +64,8 @@ impl<T: Value> Flavor<T> for Epoch<T> {
     fn replace(&self, value: T) {
         let is_freed = {
             let guard = epoch::pin();
-            let old = self.place.swap(
-                epoch::Owned::new(Flagged::new(value)),
-                Ordering::AcqRel,
-                &guard,
-            );
+            let old =
+                self.place.swap(epoch::Owned::new(Flagged::new(value)), Ordering::AcqRel, &guard);
             // SAFETY: pinned, and freed only by this thread, below.
             let is_freed = unsafe { old.deref() }.is_freed.clone();
             // SAFETY: only this thread took it out of `place`, and no new reader can reach it.
@@ -198,18 +190,13 @@ pub(super) struct Hazard<T> {
 
 impl<T: Value> Hazard<T> {
     pub(super) fn new(value: T) -> Self {
-        Self {
-            place: haphazard::AtomicPtr::from(Box::new(Flagged::new(value))),
-        }
+        Self { place: haphazard::AtomicPtr::from(Box::new(Flagged::new(value))) }
     }
 }
 
 impl<T: Value> Flavor<T> for Hazard<T> {
     fn reader(&self) -> Box<dyn Reader + '_> {
-        Box::new(Hazarded {
-            flavor: self,
-            pointer: HazardPointer::new(),
-        })
+        Box::new(Hazarded { flavor: self, pointer: HazardPointer::new() })
     }
 
     fn replace(&self, value: T) {
@@ -263,9 +250,7 @@ pub(super) struct Swap<T> {
 
 impl<T> Swap<T> {
     pub(super) fn new(value: T) -> Self {
-        Self {
-            place: ArcSwap::from_pointee(value),
-        }
+        Self { place: ArcSwap::from_pointee(value) }
     }
 }
 

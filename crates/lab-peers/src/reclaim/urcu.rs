@@ -78,10 +78,7 @@ pub(super) fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
             aw_urcu_bp_online aw_urcu_bp_synchronize aw_urcu_bp_barrier aw_urcu_bp_read aw_urcu_bp_look aw_urcu_bp_call),
         _ => panic!("unknown flavor {name}"),
     };
-    Box::new(Urcu {
-        functions,
-        place: AtomicPtr::new(Box::into_raw(Box::new(value))),
-    })
+    Box::new(Urcu { functions, place: AtomicPtr::new(Box::into_raw(Box::new(value))) })
 }
 
 /// Reads the value that `value` points to.
@@ -100,11 +97,7 @@ impl<T> Urcu<T> {
         // SAFETY: registers the calling thread. `Registered` is `!Send`, and `reader` and `call`,
         // which do not nest, create one per thread.
         unsafe { (self.functions.register)() };
-        Registered {
-            urcu: self,
-            place: (&raw const self.place).cast(),
-            is_resting: false,
-        }
+        Registered { urcu: self, place: (&raw const self.place).cast(), is_resting: false }
     }
 }
 

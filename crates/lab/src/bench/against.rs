@@ -52,9 +52,7 @@ pub fn cases(cases: Vec<Case>, programs: &Programs, args: &[OsString], seed: u64
 }
 
 fn compared(case: Case, programs: &Programs, args: &[OsString]) -> Case {
-    let Programs {
-        this, other, name, ..
-    } = programs;
+    let Programs { this, other, name, .. } = programs;
     let is_known = programs.known.iter().any(|it| it.is(&case));
     let mut args = args.to_vec();
     args.push(format!("--cases={}", case.name).into());
@@ -73,10 +71,7 @@ fn compared(case: Case, programs: &Programs, args: &[OsString]) -> Case {
     let goes_on = OnFailure::GoesOn(is_known.then(|| programs.nr_failed.clone()));
     let (here, there) = (side(this, OnFailure::Stops), side(other, goes_on));
     // Variants in brackets are limits and do not depend on the program.
-    let ours = case
-        .variants
-        .iter()
-        .filter(|it| !it.peer && !it.name.starts_with('('));
+    let ours = case.variants.iter().filter(|it| !it.peer && !it.name.starts_with('('));
     let (mut variants, mut claims) = (Vec::new(), Vec::new());
     for variant in ours {
         let before = format!("{} @{name}", variant.name);
@@ -85,10 +80,7 @@ fn compared(case: Case, programs: &Programs, args: &[OsString]) -> Case {
             let run = move || side.borrow_mut().take(&of);
             variants.push(Variant::ours(shown.clone(), run));
         }
-        let bound = case
-            .metrics
-            .iter()
-            .find(|metric| metric.name == case.headline);
+        let bound = case.metrics.iter().find(|metric| metric.name == case.headline);
         let bound = bound.map(|metric| match metric.better {
             Better::Higher => Bound::AtLeast(1.0 - LEEWAY),
             Better::Lower => Bound::AtMost(1.0 + LEEWAY),
@@ -223,11 +215,7 @@ mod tests {
         };
         let mut case = cases(vec![case], &programs, &words("bench test"), 7).remove(0);
         assert_eq!(case.variants.len(), 2);
-        let plan = Plan {
-            repeat: 9,
-            seed: 7,
-            budget: None,
-        };
+        let plan = Plan { repeat: 9, seed: 7, budget: None };
         let interrupt = Interrupt::default();
         let (series, _) = run_case(&mut case, &plan, &interrupt, &mut Progress::silent()).unwrap();
         let judged = case.claims[0].judge(METRICS, &series);

@@ -119,9 +119,8 @@ pub fn must_know_any(
         .map_err(|error| Stop::because(&format!("cannot start {name}"), error))?;
     let output = child.stdout.take().expect("it is piped").take(LONGEST_LIST);
     let lines = BufReader::new(output).lines();
-    let known: Option<Vec<Known>> = lines
-        .map(|line| serde_json::from_str(&line.ok()?).ok())
-        .collect();
+    let known: Option<Vec<Known>> =
+        lines.map(|line| serde_json::from_str(&line.ok()?).ok()).collect();
     // A program that prints without end, such as `yes`, is killed here.
     let _ = child.kill();
     let _ = child.wait();
@@ -196,9 +195,9 @@ pub fn end_with(parent: u32) -> Result<(), Stop> {
         getppid().is_some_and(|it| u32::try_from(it.as_raw_nonzero().get()) == Ok(parent));
     match is_there {
         true => Ok(()),
-        false => Err(Stop::CouldNotRun(format!(
-            "--inside {parent}: this is not the parent process"
-        ))),
+        false => {
+            Err(Stop::CouldNotRun(format!("--inside {parent}: this is not the parent process")))
+        }
     }
 }
 
@@ -254,11 +253,7 @@ pub fn apart(mut case: Case, settings: &Settings) -> Case {
         return case;
     }
     let (bench, name, metrics) = (case.bench, case.name, case.metrics);
-    for variant in case
-        .variants
-        .iter_mut()
-        .filter(|it| !it.name.starts_with('('))
-    {
+    for variant in case.variants.iter_mut().filter(|it| !it.name.starts_with('(')) {
         let (of, interrupt) = (variant.name.clone(), settings.interrupt.clone());
         variant.run = Box::new(move || {
             let mut args = forwarded(&own_args());

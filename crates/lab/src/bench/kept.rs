@@ -147,9 +147,8 @@ impl Shelf {
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         let kept = entries.filter(|entry| entry.path().join(PROGRAM).is_file());
-        let mut names: Vec<String> = kept
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .collect();
+        let mut names: Vec<String> =
+            kept.filter_map(|entry| entry.file_name().into_string().ok()).collect();
         names.sort_unstable();
         names
     }
@@ -164,17 +163,7 @@ mod tests {
         for good in ["before", "v1.2", "a_b-c"] {
             assert_eq!(name(good).unwrap(), good);
         }
-        for bad in [
-            "",
-            ".",
-            "..",
-            ".x",
-            "-x",
-            "a/b",
-            "a b",
-            "ä",
-            &"x".repeat(65),
-        ] {
+        for bad in ["", ".", "..", ".x", "-x", "a/b", "a b", "ä", &"x".repeat(65)] {
             assert!(name(bad).is_err(), "{bad}");
         }
     }
@@ -198,10 +187,7 @@ mod tests {
         fs::write(&program, "three").unwrap();
         assert!(shelf.keep("old", &program, &[]).is_err());
         assert!(!root.path().join("kept/old").join(NEW).exists());
-        assert_eq!(
-            fs::read_to_string(shelf.program("old").unwrap()).unwrap(),
-            "two"
-        );
+        assert_eq!(fs::read_to_string(shelf.program("old").unwrap()).unwrap(), "two");
         assert!(reason("new").ends_with("saved programs: old"));
     }
 

@@ -17,22 +17,12 @@ const REPEAT: usize = 9;
 const SECONDS: usize = 60;
 
 /// Of liburcu's readers only the default ones give the same guarantees as ours.
-const SHARED: [&str; 5] = [
-    "urcu-memb",
-    "crossbeam-epoch",
-    "seize",
-    "haphazard",
-    "arc-swap",
-];
+const SHARED: [&str; 5] = ["urcu-memb", "crossbeam-epoch", "seize", "haphazard", "arc-swap"];
 /// Pools as they ship, each with its own way to wait.
 const AS_SHIPPED: [&str; 3] = ["tokio+join", "rayon+join", "crossbeam+join"];
 /// The same pools and `threadpool`, with a waiter that busy-polls, which none of them provides.
-const WITH_OUR_WAITER: [&str; 4] = [
-    "tokio+look",
-    "rayon+look",
-    "threadpool+look",
-    "crossbeam+look",
-];
+const WITH_OUR_WAITER: [&str; 4] =
+    ["tokio+look", "rayon+look", "threadpool+look", "crossbeam+look"];
 
 /// Returns questions with their case and the rows of the answer: label, metric, ours, peers, unit.
 macro_rules! questions {
@@ -146,13 +136,8 @@ pub(super) fn find(
     settings: &Settings,
     needs: impl Fn(&Case, &Variant) -> bool,
 ) -> Result<Option<Case>, Stop> {
-    let settings = Settings {
-        pick: Pick {
-            cases: vec![name.into()],
-            peers: Vec::new(),
-        },
-        ..settings.clone()
-    };
+    let settings =
+        Settings { pick: Pick { cases: vec![name.into()], peers: Vec::new() }, ..settings.clone() };
     for which in benches.iter().filter(|it| it.menu().cases.contains(&name)) {
         for mut case in which.cases(&settings)? {
             let mut variants = std::mem::take(&mut case.variants);
@@ -176,17 +161,9 @@ mod tests {
         for (question, case) in QUESTIONS.iter().zip(&cases) {
             for row in question.rows {
                 let has = |name: &str| case.variants.iter().any(|it| it.name == name);
-                assert!(
-                    case.metrics.iter().any(|it| it.name == row.metric),
-                    "{}",
-                    row.label
-                );
+                assert!(case.metrics.iter().any(|it| it.name == row.metric), "{}", row.label);
                 let absent = |it: &&&str| !has(it) && **it != "urcu-memb";
-                assert!(
-                    has(row.ours) && !row.peers.iter().any(|it| absent(&it)),
-                    "{}",
-                    row.label
-                );
+                assert!(has(row.ours) && !row.peers.iter().any(|it| absent(&it)), "{}", row.label);
             }
             assert!(case.variants.iter().any(|it| it.peer), "{}", question.text);
         }

@@ -66,11 +66,7 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
             // Peers do not depend on the program, and measuring them takes time.
             settings.pick.peers = vec![NO_PEERS.into()];
             let cases = cases(args, &settings)?;
-            let bench = args
-                .which
-                .as_ref()
-                .and(cases.first())
-                .map(|case| case.bench);
+            let bench = args.which.as_ref().and(cases.first()).map(|case| case.bench);
             programs.known = must_know_any(&programs.other, bench, &cases)?;
             against::cases(cases, programs, &own_args(), seed)
         }
@@ -156,15 +152,10 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     }
     drop(progress);
     let unmet = report.unmet();
-    report.end(End {
-        ended: why,
-        seconds: started.elapsed().as_secs_f64(),
-    })?;
+    report.end(End { ended: why, seconds: started.elapsed().as_secs_f64() })?;
     let lines = report.into_lines();
     if let (Some(name), Why::Interrupted) = (&common.save, why) {
-        say(format_args!(
-            "interrupted: nothing was saved as {name}; an earlier save is unchanged"
-        ));
+        say(format_args!("interrupted: nothing was saved as {name}; an earlier save is unchanged"));
     } else if let (Some(name), Some(shelf)) = (&common.save, shelf) {
         let folder = shelf.keep(name, &this_program()?, &lines)?;
         say(format_args!(
@@ -213,14 +204,8 @@ fn list(cases: &[Case], json: bool) -> Result<Exit, Stop> {
 fn columns() -> usize {
     let columns_set = std::env::var("COLUMNS").ok().and_then(|it| it.parse().ok());
     let seen = || tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_col.into());
-    let columns_set = columns_set
-        .filter(|&columns| columns > 0)
-        .unwrap_or_else(seen);
-    if columns_set == 0 {
-        usize::MAX
-    } else {
-        columns_set
-    }
+    let columns_set = columns_set.filter(|&columns| columns > 0).unwrap_or_else(seen);
+    if columns_set == 0 { usize::MAX } else { columns_set }
 }
 
 /// Breaks `text` at spaces into indented lines of at most `width` characters, if words permit.
@@ -248,18 +233,11 @@ fn programs(common: &CommonArgs) -> Result<Option<Programs>, Stop> {
         (None, Some(path)) if path.is_file() => (path.clone(), against::file_name(path)),
         (None, Some(path)) => {
             let path = path.display();
-            return Err(Stop::CouldNotRun(format!(
-                "--against-binary {path}: no such program"
-            )));
+            return Err(Stop::CouldNotRun(format!("--against-binary {path}: no such program")));
         }
         (None, None) => return Ok(None),
     };
-    Ok(Some(Programs {
-        this: this_program()?,
-        other,
-        name,
-        ..Programs::default()
-    }))
+    Ok(Some(Programs { this: this_program()?, other, name, ..Programs::default() }))
 }
 
 fn this_program() -> Result<PathBuf, Stop> {
@@ -289,16 +267,10 @@ fn command(args: impl Iterator<Item = String>) -> String {
         if !word.is_empty() && word.chars().all(is_plain) {
             word
         } else {
-            format!(
-                "'{}'",
-                word.escape_debug().to_string().replace('\'', "'\\''")
-            )
+            format!("'{}'", word.escape_debug().to_string().replace('\'', "'\\''"))
         }
     });
-    std::iter::once("afterwork-lab".to_owned())
-        .chain(words)
-        .collect::<Vec<_>>()
-        .join(" ")
+    std::iter::once("afterwork-lab".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the path of the report page, or `None` if none is written.
@@ -351,11 +323,8 @@ fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
     if names.is_empty() {
         return Ok(cases);
     }
-    let mut known: Vec<&str> = cases
-        .iter()
-        .flat_map(|case| &case.variants)
-        .map(|variant| variant.name.as_str())
-        .collect();
+    let mut known: Vec<&str> =
+        cases.iter().flat_map(|case| &case.variants).map(|variant| variant.name.as_str()).collect();
     let names = names
         .iter()
         .map(|list| split_names(list, &known))
@@ -373,8 +342,7 @@ fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
         })?
         .concat();
     for case in &mut cases {
-        case.variants
-            .retain(|variant| names.contains(&variant.name));
+        case.variants.retain(|variant| names.contains(&variant.name));
     }
     cases.retain(|case| !case.variants.is_empty());
     Ok(cases)
@@ -448,14 +416,8 @@ fn form(common: &CommonArgs, asks: bool, repeats: bool) -> Form {
     match () {
         () if common.json => Form::Json,
         () if asks => Form::Answers { color },
-        () if repeats => Form::Sources {
-            color,
-            some: !common.pick.cases.is_empty(),
-        },
-        () => Form::Text {
-            color,
-            claims: common.check,
-        },
+        () if repeats => Form::Sources { color, some: !common.pick.cases.is_empty() },
+        () => Form::Text { color, claims: common.check },
     }
 }
 
@@ -464,14 +426,8 @@ fn part(case: &Case, common: &CommonArgs, repeats: bool) -> Part {
     let repeat = repeat(common);
     match repeats {
         true if common.repeat.is_none() && !common.quick => seeds::part(case),
-        true if common.repeat.is_none() => Part {
-            repeat: 1,
-            ..seeds::part(case)
-        },
-        true => Part {
-            repeat,
-            ..seeds::part(case)
-        },
+        true if common.repeat.is_none() => Part { repeat: 1, ..seeds::part(case) },
+        true => Part { repeat, ..seeds::part(case) },
         false => Part { repeat, weight: 1 },
     }
 }
@@ -503,10 +459,7 @@ mod tests {
     #[test]
     fn variants_have_different_names_and_claims_speak_of_them() {
         for quick in [true, false] {
-            let settings = Settings {
-                quick,
-                ..Settings::of_tests(&[])
-            };
+            let settings = Settings { quick, ..Settings::of_tests(&[]) };
             for bench in Which::all() {
                 for case in bench.cases(&settings).unwrap() {
                     let name = format!("{} {}", case.bench, case.name);
@@ -526,9 +479,7 @@ mod tests {
     fn every_case() -> Vec<Case> {
         let settings = Settings::of_tests(&[]);
         let benches = Which::all().into_iter().chain([Which::Scale]);
-        benches
-            .flat_map(|it| it.cases(&settings).unwrap())
-            .collect()
+        benches.flat_map(|it| it.cases(&settings).unwrap()).collect()
     }
 
     #[test]
@@ -602,18 +553,11 @@ mod tests {
 
     #[test]
     fn quick_is_shorter_and_explicit_options_win() {
-        let quick = CommonArgs {
-            quick: true,
-            ..CommonArgs::default()
-        };
+        let quick = CommonArgs { quick: true, ..CommonArgs::default() };
         assert!(repeat(&quick) < repeat(&CommonArgs::default()));
         assert_eq!(budget(&quick), Some(QUICK));
         assert_eq!(budget(&CommonArgs::default()), None);
-        let asked = CommonArgs {
-            repeat: Some(3),
-            seconds: Some(7),
-            ..quick
-        };
+        let asked = CommonArgs { repeat: Some(3), seconds: Some(7), ..quick };
         let seven = Some(Duration::from_secs(7));
         assert_eq!((repeat(&asked), budget(&asked)), (3, seven));
     }

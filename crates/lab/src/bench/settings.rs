@@ -53,11 +53,7 @@ impl Menu {
     /// Returns `true` if `name` is one of `peers` or an unlisted variation of one (`tokio+yield`).
     fn is_one_of(self, peers: &[String], name: &str) -> bool {
         let base = name.split_once('+').map_or(name, |(base, _)| base);
-        let name = if self.peers.contains(&name) {
-            name
-        } else {
-            base
-        };
+        let name = if self.peers.contains(&name) { name } else { base };
         peers.iter().any(|peer| peer == name)
     }
 
@@ -84,12 +80,9 @@ impl Pick {
         known("--cases", &self.cases, cases.copied().collect())?;
         known("--peers", &self.peers, peers.copied().collect())?;
         match &self.peers[..] {
-            [_, _, ..] if self.peers.iter().any(|peer| peer == NONE) => {
-                Err(Stop::CouldNotRun(format!(
-                    "--peers {}: {NONE} excludes other names",
-                    self.peers.join(",")
-                )))
-            }
+            [_, _, ..] if self.peers.iter().any(|peer| peer == NONE) => Err(Stop::CouldNotRun(
+                format!("--peers {}: {NONE} excludes other names", self.peers.join(",")),
+            )),
             _ => Ok(()),
         }
     }
@@ -120,11 +113,7 @@ pub(super) fn quoted(typed: &str) -> &str {
 
 /// Returns `nearest: 'parked'; ` with the `valid` name nearest to one of `typed`, or nothing.
 pub(super) fn nearest(typed: &[&str], valid: &[&str]) -> String {
-    let begun = |name: &&&str| {
-        typed
-            .iter()
-            .any(|it| !it.is_empty() && name.starts_with(it))
-    };
+    let begun = |name: &&&str| typed.iter().any(|it| !it.is_empty() && name.starts_with(it));
     let begun: Vec<&str> = valid.iter().filter(begun).copied().collect();
     if !begun.is_empty() {
         return format!("nearest: '{}'; ", begun.join("', '"));
@@ -211,19 +200,13 @@ mod tests {
     use super::*;
     use crate::harness::case::{Sample, Variant};
 
-    const MEAL: Menu = Menu {
-        cases: &["soup", "fish"],
-        peers: &["salt", "pepper"],
-    };
+    const MEAL: Menu = Menu { cases: &["soup", "fish"], peers: &["salt", "pepper"] };
 
     fn case(name: &'static str) -> Case {
         let none = || Ok(Some(Sample::default()));
         let peers = MEAL.peers.iter().map(|peer| Variant::peer(*peer, none));
         Case {
-            variants: [Variant::ours("water", none)]
-                .into_iter()
-                .chain(peers)
-                .collect(),
+            variants: [Variant::ours("water", none)].into_iter().chain(peers).collect(),
             ..Case::new("meal", name, &[], "")
         }
     }
@@ -259,10 +242,7 @@ mod tests {
 
     #[test]
     fn variants_of_a_peer_are_selected_with_it_unless_listed() {
-        let menu = Menu {
-            cases: &[],
-            peers: &["salt", "pepper", "pepper+ground"],
-        };
+        let menu = Menu { cases: &[], peers: &["salt", "pepper", "pepper+ground"] };
         let picked = |peer: &str, name| menu.is_one_of(&[peer.to_string()], name);
         assert!(picked("salt", "salt") && picked("salt", "salt+sea"));
         assert!(!picked("pepper", "pepper+ground") && picked("pepper+ground", "pepper+ground"));

@@ -75,13 +75,7 @@ impl Span {
     /// Creates the handle of an attendant.
     #[must_use]
     pub fn attend(&self) -> Attendant<'_> {
-        Attendant {
-            span: self,
-            phase: GATHERING,
-            last: cycles(),
-            longest: 0,
-            nr_pieces: 0,
-        }
+        Attendant { span: self, phase: GATHERING, last: cycles(), longest: 0, nr_pieces: 0 }
     }
 
     /// Waits until `count` attendants are at work.
@@ -199,10 +193,7 @@ impl Attendant<'_> {
             // The attendant exits early, so the rest of the span is one pause.
             self.longest = u64::MAX;
         }
-        Attended {
-            longest: self.longest,
-            nr_pieces: self.nr_pieces,
-        }
+        Attended { longest: self.longest, nr_pieces: self.nr_pieces }
     }
 }
 
@@ -293,10 +284,7 @@ mod tests {
 
     /// Judges a made-up span of 1000 cycles.
     fn judged(longest: &[u64]) -> Beside<()> {
-        let one = |&longest: &u64| Attended {
-            longest,
-            nr_pieces: 1,
-        };
+        let one = |&longest: &u64| Attended { longest, nr_pieces: 1 };
         judge(1000, &longest.iter().map(one).collect::<Vec<_>>())
     }
 
@@ -307,10 +295,7 @@ mod tests {
         let Err(Absent(reason)) = judged(&[3, 101, 5]) else {
             panic!("101 of 1000 is more than a tenth");
         };
-        assert!(
-            reason.starts_with("one of 3 background threads made no progress"),
-            "{reason}"
-        );
+        assert!(reason.starts_with("one of 3 background threads made no progress"), "{reason}");
     }
 
     /// Returns the record of an attendant with these ends of units. The span is from 1000 to 2000.
@@ -381,11 +366,7 @@ mod tests {
             }
             index
         };
-        let begun = || {
-            pieces
-                .iter()
-                .all(|pieces| pieces.load(Ordering::Relaxed) > 0)
-        };
+        let begun = || pieces.iter().all(|pieces| pieces.load(Ordering::Relaxed) > 0);
         // On a busy machine an attendant may pause for too long. That is not tested here.
         if let Ok((begun, left)) = beside(3, work, begun) {
             assert!(begun);

@@ -26,10 +26,7 @@ impl Sample {
     /// Creates the sample of a discarded run, in which an attendant was absent. It has no values.
     #[must_use]
     pub fn thrown_away(absent: Absent) -> Self {
-        Self {
-            thrown_away: Some(absent.0),
-            ..Self::default()
-        }
+        Self { thrown_away: Some(absent.0), ..Self::default() }
     }
 
     /// Creates a sample from the result of a measurement with attendants.
@@ -60,11 +57,8 @@ impl Sample {
         metrics: [(f64, M); N],
     ) {
         let percents = metrics.each_ref().map(|(percent, _)| *percent);
-        for (value, (_, metric)) in latencies
-            .percentiles_ns(percents)
-            .into_iter()
-            .flatten()
-            .zip(metrics)
+        for (value, (_, metric)) in
+            latencies.percentiles_ns(percents).into_iter().flatten().zip(metrics)
         {
             self.set(metric, value);
         }
@@ -73,17 +67,13 @@ impl Sample {
     /// Adds the distribution of `latencies`.
     pub fn set_curve(&mut self, curve: &'static str, latencies: &Latencies) {
         let percentiles = latencies.clone().percentiles_ns(CURVE_PERCENTS);
-        self.curves
-            .extend(percentiles.map(|values| (curve, values)));
+        self.curves.extend(percentiles.map(|values| (curve, values)));
     }
 
     /// Returns the value of a metric.
     #[must_use]
     pub fn value(&self, metric: &str) -> Option<f64> {
-        self.values
-            .iter()
-            .find(|(name, _)| *name == metric)
-            .map(|&(_, value)| value)
+        self.values.iter().find(|(name, _)| *name == metric).map(|&(_, value)| value)
     }
 }
 
@@ -106,11 +96,7 @@ impl Variant {
         name: impl Into<String>,
         run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static,
     ) -> Self {
-        Self {
-            name: name.into(),
-            peer: false,
-            run: Box::new(run),
-        }
+        Self { name: name.into(), peer: false, run: Box::new(run) }
     }
 
     /// Creates a variant of third-party code.
@@ -196,10 +182,7 @@ impl Series {
         self.samples
             .iter()
             .filter_map(|(repetition, sample)| {
-                Some(Point {
-                    repetition: *repetition,
-                    value: sample.value(metric)?,
-                })
+                Some(Point { repetition: *repetition, value: sample.value(metric)? })
             })
             .collect()
     }
@@ -221,10 +204,8 @@ impl Series {
         };
         let median = |curve: &str, index: usize| {
             let runs = self.samples.iter().flat_map(|(_, sample)| &sample.curves);
-            let values: Vec<f64> = runs
-                .filter(|(name, _)| *name == curve)
-                .map(|(_, values)| values[index])
-                .collect();
+            let values: Vec<f64> =
+                runs.filter(|(name, _)| *name == curve).map(|(_, values)| values[index]).collect();
             Spread::of(&values).map(|spread| spread.median)
         };
         let names = first.curves.iter().map(|&(name, _)| name);
@@ -256,10 +237,7 @@ mod tests {
             peer: false,
             samples: vec![(0, sample(10)), (1, sample(1000)), (2, sample(100))],
         };
-        let middle = Series {
-            samples: vec![(0, sample(100))],
-            ..series.clone()
-        };
+        let middle = Series { samples: vec![(0, sample(100))], ..series.clone() };
         let [("wait", points)] = &series.curves()[..] else {
             panic!("one curve");
         };
@@ -272,11 +250,8 @@ mod tests {
         let mut timed = Sample::default();
         timed.set("time", 2.0);
         let absent = Sample::thrown_away(Absent("no thread".into()));
-        let series = Series {
-            variant: "a".into(),
-            peer: false,
-            samples: vec![(0, absent), (1, timed)],
-        };
+        let series =
+            Series { variant: "a".into(), peer: false, samples: vec![(0, absent), (1, timed)] };
         assert_eq!(series.points("time").len(), 1);
         assert_eq!(series.thrown_away().collect::<Vec<_>>(), ["no thread"]);
     }
@@ -286,10 +261,7 @@ mod tests {
         let mut sample = Sample::default();
         sample.set("rate", f64::INFINITY);
         sample.set("time", 1.0);
-        assert_eq!(
-            (sample.value("rate"), sample.value("time")),
-            (None, Some(1.0))
-        );
+        assert_eq!((sample.value("rate"), sample.value("time")), (None, Some(1.0)));
     }
 
     #[test]

@@ -115,37 +115,25 @@ impl Claim {
     /// Replaces the description.
     #[must_use]
     pub fn in_words(self, what: impl Into<String>) -> Self {
-        Self {
-            what: what.into(),
-            ..self
-        }
+        Self { what: what.into(), ..self }
     }
 
     /// Sets the bound of the ratio, if any.
     #[must_use]
     pub fn keeps(self, bound: impl Into<Option<Bound>>) -> Self {
-        Self {
-            bound: bound.into(),
-            ..self
-        }
+        Self { bound: bound.into(), ..self }
     }
 
     /// Adds a figure that was measured elsewhere.
     #[must_use]
     pub fn beside(self, source: impl Into<Option<Source>>) -> Self {
-        Self {
-            source: source.into(),
-            ..self
-        }
+        Self { source: source.into(), ..self }
     }
 
     /// Accepts a ratio that breaks the bound by at most one MAD.
     #[must_use]
     pub fn surely(self) -> Self {
-        Self {
-            surely: true,
-            ..self
-        }
+        Self { surely: true, ..self }
     }
 
     /// Judges the claim by the samples in `series`.
@@ -168,13 +156,7 @@ impl Claim {
             verdict => verdict,
         };
         let against = below.map(|series| series.variant.clone());
-        Judged {
-            claim: self,
-            against,
-            ratio,
-            verdict,
-            close,
-        }
+        Judged { claim: self, against, ratio, verdict, close }
     }
 }
 
@@ -210,11 +192,8 @@ fn verdict(ratio: Option<Spread>, bound: Option<Bound>) -> (Verdict, bool) {
         (Some(_), None) => (Verdict::Shown, false),
         (Some(Spread { n: 1, .. }), Some(_)) => (Verdict::OneRun, false),
         (Some(ratio), Some(bound)) => {
-            let verdict = if bound.is_kept_by(ratio.median) {
-                Verdict::Holds
-            } else {
-                Verdict::Fails
-            };
+            let verdict =
+                if bound.is_kept_by(ratio.median) { Verdict::Holds } else { Verdict::Fails };
             (verdict, (ratio.median - bound.value()).abs() <= ratio.mad)
         }
     }

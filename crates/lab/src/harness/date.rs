@@ -11,10 +11,7 @@ pub fn utc(moment: SystemTime) -> String {
     let (days, second) = (since.as_secs() / DAY, since.as_secs() % DAY);
     let (year, month, day) = civil(days);
     let (hour, minute) = (second / 3600, second / 60 % 60);
-    format!(
-        "{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02} UTC",
-        second % 60
-    )
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02} UTC", second % 60)
 }
 
 /// Returns the year, month and day of the day that is `days` days after 1970-01-01.

@@ -62,16 +62,10 @@ impl Fingerprint {
         let topology =
             Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let first = topology
-            .allowed()
-            .iter()
-            .next()
-            .map_or(0, |cpu| cpu.index());
+        let first = topology.allowed().iter().next().map_or(0, |cpu| cpu.index());
         let cpufreq = format!("/sys/devices/system/cpu/cpu{first}/cpufreq");
-        let product = product(
-            word("/sys/class/dmi/id/sys_vendor"),
-            word("/sys/class/dmi/id/product_name"),
-        );
+        let product =
+            product(word("/sys/class/dmi/id/sys_vendor"), word("/sys/class/dmi/id/product_name"));
         Ok(Self {
             cpu: cpu_name(&cpuinfo),
             arch: std::env::consts::ARCH.into(),
@@ -81,9 +75,7 @@ impl Fingerprint {
             cores: topology.cores().len(),
             caches: topology.llcs().len(),
             nodes: topology.nodes().len(),
-            cache_shards: topology
-                .pods(AffinityScope::CacheShard, &ShardParams::default())
-                .len(),
+            cache_shards: topology.pods(AffinityScope::CacheShard, &ShardParams::default()).len(),
             smt: topology.cores().len() < topology.online().iter().count(),
             is_virtual: is_virtual(&cpuinfo, product.as_deref()),
             product,
@@ -116,10 +108,7 @@ impl Fingerprint {
             Some(false) => "real machine",
             None => "virtual or real: unknown",
         };
-        let product = self
-            .product
-            .as_ref()
-            .map_or(String::new(), |name| format!(" ({name})"));
+        let product = self.product.as_ref().map_or(String::new(), |name| format!(" ({name})"));
         let hz = self.hz.map_or_else(unknown, |hz| hz.to_string());
         let governor = self.governor.clone().unwrap_or_else(unknown);
         let driver = self.scaling_driver.clone().unwrap_or_else(unknown);
@@ -182,10 +171,7 @@ fn cpu_name(cpuinfo: &str) -> Option<String> {
     // arm64 has no model name, only implementer and part.
     field(cpuinfo, "model name").map(str::to_owned).or_else(|| {
         let implementer = field(cpuinfo, "CPU implementer")?;
-        Some(format!(
-            "implementer {implementer} part {}",
-            field(cpuinfo, "CPU part")?
-        ))
+        Some(format!("implementer {implementer} part {}", field(cpuinfo, "CPU part")?))
     })
 }
 
@@ -212,12 +198,8 @@ fn ticks_per_second(resolution_ns: i64) -> Option<u64> {
 }
 
 fn load(loadavg: &str) -> Option<[f64; 3]> {
-    let numbers: Vec<f64> = loadavg
-        .split(' ')
-        .take(3)
-        .map(str::parse)
-        .collect::<Result<_, _>>()
-        .ok()?;
+    let numbers: Vec<f64> =
+        loadavg.split(' ').take(3).map(str::parse).collect::<Result<_, _>>().ok()?;
     numbers.try_into().ok()
 }
 

@@ -35,9 +35,7 @@ pub fn round_trip_ns(cpus: &[CpuId]) -> Option<f64> {
     if first == last {
         return None;
     }
-    (0..ATTEMPTS)
-        .filter_map(|_| attempt(first, last))
-        .min_by(f64::total_cmp)
+    (0..ATTEMPTS).filter_map(|_| attempt(first, last)).min_by(f64::total_cmp)
 }
 
 /// Returns a warning if two measurements differ by more than noise.
@@ -102,10 +100,7 @@ mod tests {
         let cpus: Vec<CpuId> = sync::cpu::affinity().unwrap().iter().collect();
         let took = round_trip_ns(&cpus);
         assert!(took.is_none_or(|ns| ns > 0.0));
-        assert_eq!(
-            sync::cpu::affinity().unwrap().iter().collect::<Vec<_>>(),
-            cpus
-        );
+        assert_eq!(sync::cpu::affinity().unwrap().iter().collect::<Vec<_>>(), cpus);
     }
 
     #[test]

@@ -15,9 +15,7 @@ impl Latencies {
     /// Creates an empty set with space for `samples` samples.
     #[must_use]
     pub fn with_capacity_for(samples: usize) -> Self {
-        Self {
-            cycles: Vec::with_capacity(samples),
-        }
+        Self { cycles: Vec::with_capacity(samples) }
     }
 
     /// Adds the time between two readings of the cycle counter.

@@ -52,14 +52,7 @@ pub const fn lower(
     (group, head): (&'static str, &'static str),
     scale: f64,
 ) -> Metric {
-    Metric {
-        name,
-        unit,
-        better: Better::Lower,
-        group,
-        head,
-        scale,
-    }
+    Metric { name, unit, better: Better::Lower, group, head, scale }
 }
 
 /// Creates a metric that is better when higher, with `(group, head)` in the table.
@@ -70,8 +63,5 @@ pub const fn higher(
     column: (&'static str, &'static str),
     scale: f64,
 ) -> Metric {
-    Metric {
-        better: Better::Higher,
-        ..lower(name, unit, column, scale)
-    }
+    Metric { better: Better::Higher, ..lower(name, unit, column, scale) }
 }

@@ -51,10 +51,7 @@ impl NoiseMeter {
         // A peer may run in a child process.
         let own = [Usage::now(), Usage::of_children()];
         let [this, children] = own.map(|usage| usage.map_err(unread));
-        Ok(Self {
-            cpus: CpuTimes::now()?,
-            own: [this?, children?],
-        })
+        Ok(Self { cpus: CpuTimes::now()?, own: [this?, children?] })
     }
 
     /// Returns the noise since the start.
@@ -119,17 +116,10 @@ impl CpuTimes {
     /// guest_nice`. User time already includes guest time.
     fn parse(text: &str) -> Option<Self> {
         let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
-        let ticks: Vec<f64> = line
-            .split_whitespace()
-            .map(str::parse)
-            .collect::<Result<_, _>>()
-            .ok()?;
+        let ticks: Vec<f64> =
+            line.split_whitespace().map(str::parse).collect::<Result<_, _>>().ok()?;
         let [user, nice, system, idle, iowait, irq, softirq, steal] = *ticks.first_chunk()?;
-        Some(Self {
-            busy: user + nice + system + irq + softirq,
-            idle: idle + iowait,
-            steal,
-        })
+        Some(Self { busy: user + nice + system + irq + softirq, idle: idle + iowait, steal })
     }
 }
 
@@ -157,11 +147,7 @@ mod tests {
 
     const fn noise_of(others: f64, steal: f64) -> Noise {
         let handover_ns = [None; 2];
-        Noise {
-            others,
-            steal,
-            handover_ns,
-        }
+        Noise { others, steal, handover_ns }
     }
 
     #[test]

@@ -37,25 +37,13 @@ impl Progress {
         } else {
             Show::Lines
         };
-        Self {
-            show,
-            started: Instant::now(),
-            planned,
-            done: 0,
-            end,
-        }
+        Self { show, started: Instant::now(), planned, done: 0, end }
     }
 
     /// Creates a display that shows nothing.
     #[must_use]
     pub fn silent() -> Self {
-        Self {
-            show: Show::Nothing,
-            started: Instant::now(),
-            planned: 0,
-            done: 0,
-            end: None,
-        }
+        Self { show: Show::Nothing, started: Instant::now(), planned: 0, done: 0, end: None }
     }
 
     /// Shows that a run of `variant` in `case` begins.
@@ -77,10 +65,7 @@ impl Progress {
     /// Shows that every variant of `case` completed another repetition.
     pub fn repetition_ended(&self, case: &str, ended: usize, wanted: usize) {
         if matches!(self.show, Show::Lines) {
-            say(format_args!(
-                "{case}: repetition {ended} of {wanted} done, {}",
-                self.left()
-            ));
+            say(format_args!("{case}: repetition {ended} of {wanted} done, {}", self.left()));
         }
     }
 
@@ -101,9 +86,7 @@ impl Progress {
     }
 
     fn left(&self) -> String {
-        let bound = self
-            .end
-            .map(|end| end.saturating_duration_since(Instant::now()));
+        let bound = self.end.map(|end| end.saturating_duration_since(Instant::now()));
         let left = time_left(self.started.elapsed(), self.done, self.planned);
         if bound.is_some_and(|bound| bound.is_zero()) {
             // The duration of the runs that have not begun is unknown.
@@ -177,10 +160,9 @@ mod tests {
 
     #[test]
     fn both_templates_are_well_formed() {
-        for template in [
-            "{bar:30.cyan/dim} {pos}/{len} {prefix}  {msg}",
-            "{bar:30} {pos}/{len} {msg}",
-        ] {
+        for template in
+            ["{bar:30.cyan/dim} {pos}/{len} {prefix}  {msg}", "{bar:30} {pos}/{len} {msg}"]
+        {
             assert!(ProgressStyle::with_template(template).is_ok());
         }
     }

@@ -115,11 +115,7 @@ mod tests {
     use super::*;
     use crate::harness::beside::Absent;
 
-    const PLAN: Plan = Plan {
-        repeat: 20,
-        seed: 7,
-        budget: None,
-    };
+    const PLAN: Plan = Plan { repeat: 20, seed: 7, budget: None };
 
     /// Creates a case of three variants that record their turns. `at(n)` is the result of turn `n`.
     fn case(
@@ -137,10 +133,7 @@ mod tests {
                 }),
             }
         };
-        Case {
-            variants: (0..3).map(variant).collect(),
-            ..Case::new("test", "turns", &[], "")
-        }
+        Case { variants: (0..3).map(variant).collect(), ..Case::new("test", "turns", &[], "") }
     }
 
     /// Runs the case, and returns its series, its end, and the number of turns.
@@ -191,11 +184,7 @@ mod tests {
     fn discarded_run_is_repeated_once_and_then_reported() {
         let at = |turn| {
             let absent = || Sample::thrown_away(Absent("no thread".into()));
-            Some(if turn == 1 {
-                Sample::default()
-            } else {
-                absent()
-            })
+            Some(if turn == 1 { Sample::default() } else { absent() })
         };
         let plan = Plan { repeat: 1, ..PLAN };
         let (all, ended, turns) = run(&plan, &Interrupt::default(), at);
@@ -223,10 +212,7 @@ mod tests {
 
     #[test]
     fn out_of_time_reports_the_number_of_repetitions() {
-        let plan = Plan {
-            budget: Some(Duration::ZERO),
-            ..PLAN
-        };
+        let plan = Plan { budget: Some(Duration::ZERO), ..PLAN };
         let (_, ended, turns) = run(&plan, &Interrupt::default(), |_| Some(Sample::default()));
         assert_eq!((ended, turns.len()), (Ended::OutOfTime(1), 3));
     }

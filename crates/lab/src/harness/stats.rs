@@ -19,21 +19,13 @@ impl Spread {
     pub fn of(values: &[f64]) -> Option<Self> {
         let median = median(values.to_vec())?;
         let deviations = values.iter().map(|value| (value - median).abs()).collect();
-        Some(Self {
-            median,
-            mad: self::median(deviations)?,
-            n: values.len(),
-        })
+        Some(Self { median, mad: self::median(deviations)?, n: values.len() })
     }
 
     /// Returns the MAD as a share of the median; 0 if the median is 0.
     #[must_use]
     pub fn relative(&self) -> f64 {
-        if self.median == 0.0 {
-            0.0
-        } else {
-            (self.mad / self.median).abs()
-        }
+        if self.median == 0.0 { 0.0 } else { (self.mad / self.median).abs() }
     }
 }
 
@@ -88,10 +80,7 @@ mod tests {
     use super::*;
 
     fn points(values: &[(usize, f64)]) -> Vec<Point> {
-        values
-            .iter()
-            .map(|&(repetition, value)| Point { repetition, value })
-            .collect()
+        values.iter().map(|&(repetition, value)| Point { repetition, value }).collect()
     }
 
     #[test]

@@ -27,10 +27,7 @@ pub struct Cell {
 /// Returns a row for each variant that completed at least one run.
 #[must_use]
 pub fn summarize(metrics: &[Metric], all: &[Series]) -> Vec<Row> {
-    let best: Vec<Option<&Series>> = metrics
-        .iter()
-        .map(|metric| best_peer(all, metric))
-        .collect();
+    let best: Vec<Option<&Series>> = metrics.iter().map(|metric| best_peer(all, metric)).collect();
     all.iter()
         .filter(|series| !series.samples.is_empty())
         .map(|series| Row {
@@ -76,11 +73,7 @@ pub fn best_of<'a>(all: impl Iterator<Item = &'a Series>, metric: &Metric) -> Op
 }
 
 fn spread(series: &Series, metric: &Metric) -> Option<Spread> {
-    let values: Vec<f64> = series
-        .points(metric.name)
-        .iter()
-        .map(|point| point.value)
-        .collect();
+    let values: Vec<f64> = series.points(metric.name).iter().map(|point| point.value).collect();
     Spread::of(&values)
 }
 
@@ -97,29 +90,17 @@ mod tests {
         head: "rate",
         scale: 1.0,
     };
-    const TIME: Metric = Metric {
-        name: "time",
-        unit: "ns",
-        better: Better::Lower,
-        head: "time",
-        ..RATE
-    };
+    const TIME: Metric =
+        Metric { name: "time", unit: "ns", better: Better::Lower, head: "time", ..RATE };
 
     fn series(variant: &str, peer: bool, values: &[(f64, f64)]) -> Series {
-        let samples = values
-            .iter()
-            .enumerate()
-            .map(|(repetition, &(rate, time))| {
-                let mut sample = Sample::default();
-                sample.set("rate", rate);
-                sample.set("time", time);
-                (repetition, sample)
-            });
-        Series {
-            variant: variant.into(),
-            peer,
-            samples: samples.collect(),
-        }
+        let samples = values.iter().enumerate().map(|(repetition, &(rate, time))| {
+            let mut sample = Sample::default();
+            sample.set("rate", rate);
+            sample.set("time", time);
+            (repetition, sample)
+        });
+        Series { variant: variant.into(), peer, samples: samples.collect() }
     }
 
     #[test]
@@ -139,19 +120,9 @@ mod tests {
 
     #[test]
     fn without_peers_there_is_no_ratio() {
-        let rows = summarize(
-            &[RATE],
-            &[series("ours", false, &[(9.0, 0.1), (10.0, 0.1)])],
-        );
+        let rows = summarize(&[RATE], &[series("ours", false, &[(9.0, 0.1), (10.0, 0.1)])]);
         assert_eq!(rows[0].cells[0].vs_best_peer, None);
-        assert_eq!(
-            rows[0].cells[0].spread,
-            Some(Spread {
-                median: 9.5,
-                mad: 0.5,
-                n: 2
-            })
-        );
+        assert_eq!(rows[0].cells[0].spread, Some(Spread { median: 9.5, mad: 0.5, n: 2 }));
     }
 
     #[test]

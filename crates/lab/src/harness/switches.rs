@@ -44,10 +44,7 @@ impl Usage {
         let usage = getrusage(who)?;
         let switches = usage.voluntary_context_switches() + usage.involuntary_context_switches();
         let cpu = usage.user_time() + usage.system_time();
-        Ok(Self {
-            switches: switches as u64,
-            cpu_ns: cpu.num_nanoseconds() as u64,
-        })
+        Ok(Self { switches: switches as u64, cpu_ns: cpu.num_nanoseconds() as u64 })
     }
 
     /// Returns the resources used since `earlier`.
@@ -69,9 +66,7 @@ mod tests {
     #[test]
     fn a_sleep_in_another_thread_counts_as_a_switch() {
         let before = Usage::now().unwrap();
-        std::thread::spawn(|| std::thread::sleep(Duration::from_millis(1)))
-            .join()
-            .unwrap();
+        std::thread::spawn(|| std::thread::sleep(Duration::from_millis(1))).join().unwrap();
         let spent = Usage::now().unwrap().since(&before);
         assert!(spent.switches >= 1, "{spent:?}");
     }

@@ -90,10 +90,7 @@ impl Question {
     /// Answers the rows whose variants were measured.
     #[must_use]
     pub fn answers(&self, metrics: &[Metric], all: &[Series]) -> Vec<Answer> {
-        self.rows
-            .iter()
-            .filter_map(|row| row.answer(self.text, metrics, all))
-            .collect()
+        self.rows.iter().filter_map(|row| row.answer(self.text, metrics, all)).collect()
     }
 }
 
@@ -168,9 +165,7 @@ pub fn block(question: &str, answers: &[Answer], paint: impl Fn(&str, &str) -> S
 #[must_use]
 pub fn totals<'a>(answers: impl Iterator<Item = &'a Answer> + Clone) -> String {
     let count = |outcome| answers.clone().filter(|it| it.outcome == outcome).count();
-    OUTCOMES
-        .map(|outcome| format!("{outcome} {}", count(outcome)))
-        .join(" · ")
+    OUTCOMES.map(|outcome| format!("{outcome} {}", count(outcome))).join(" · ")
 }
 
 #[cfg(test)]
@@ -186,22 +181,12 @@ mod tests {
             peer: "tokio".into(),
             ours_value: "1 ns".into(),
             peer_value: "2 ns".into(),
-            times_better: Spread {
-                median: 2.0,
-                mad: 0.0,
-                n: 9,
-            },
+            times_better: Spread { median: 2.0, mad: 0.0, n: 9 },
             outcome: outcome.into(),
         };
         let answers = ["better", "worse", "better"].map(answer);
-        assert_eq!(
-            totals(answers.iter()),
-            "better 2 · even 0 · worse 1 · undecided 0"
-        );
+        assert_eq!(totals(answers.iter()), "better 2 · even 0 · worse 1 · undecided 0");
         let text = block("q?", &answers[..1], |_, verdict| verdict.to_owned());
-        assert!(
-            text.contains("q?") && text.contains("better, 2.00 ×"),
-            "{text}"
-        );
+        assert!(text.contains("q?") && text.contains("better, 2.00 ×"), "{text}");
     }
 }

@@ -88,9 +88,6 @@ mod tests {
     #[test]
     fn times_have_three_digits_and_a_unit() {
         let shown = [0.85, 999.6, 167_000.0, 14_200_000.0, 2e9].map(time);
-        assert_eq!(
-            shown,
-            ["0.850 ns", "1.00 µs", "167 µs", "14.2 ms", "2.00 s"]
-        );
+        assert_eq!(shown, ["0.850 ns", "1.00 µs", "167 µs", "14.2 ms", "2.00 s"]);
     }
 }

@@ -292,11 +292,7 @@ pub fn of_case(
 }
 
 fn metric_head(metric: &Metric) -> MetricHead {
-    MetricHead {
-        metric: metric.name.into(),
-        unit: metric.unit.into(),
-        better: metric.better,
-    }
+    MetricHead { metric: metric.name.into(), unit: metric.unit.into(), better: metric.better }
 }
 
 fn record(
@@ -338,12 +334,10 @@ fn values(case: &Case, rows: &[Row]) -> Vec<Record> {
 }
 
 fn ratios(case: &Case, judged: &[Judged<'_>]) -> Vec<Record> {
-    let against_variant = judged
-        .iter()
-        .filter_map(|judged| match &judged.claim.against {
-            Against::Variant(against) => Some((judged, against)),
-            Against::BestPeer => None,
-        });
+    let against_variant = judged.iter().filter_map(|judged| match &judged.claim.against {
+        Against::Variant(against) => Some((judged, against)),
+        Against::BestPeer => None,
+    });
     let ratios = against_variant.filter_map(|(judged, against)| {
         let name = format!("{}.vs.{against}", judged.claim.metric);
         let who = (judged.claim.variant.as_str(), false);
@@ -353,14 +347,7 @@ fn ratios(case: &Case, judged: &[Judged<'_>]) -> Vec<Record> {
 }
 
 fn claimed(case: &Case, judged: &Judged<'_>) -> Claimed {
-    let Claim {
-        what,
-        variant,
-        metric,
-        bound,
-        source,
-        ..
-    } = judged.claim;
+    let Claim { what, variant, metric, bound, source, .. } = judged.claim;
     Claimed {
         bench: case.bench.into(),
         case: case.name.into(),
@@ -372,10 +359,8 @@ fn claimed(case: &Case, judged: &Judged<'_>) -> Claimed {
         ratio: judged.ratio,
         verdict: judged.verdict,
         close: judged.close,
-        source: source.map(|source| Sourced {
-            figure: source.figure.into(),
-            from: source.from.into(),
-        }),
+        source: source
+            .map(|source| Sourced { figure: source.figure.into(), from: source.from.into() }),
     }
 }
 
@@ -478,10 +463,7 @@ mod tests {
                 "case",
                 r#"{"bench":"b","case":"c","about":"what?","headline":"rate","metrics":[{"metric":"rate","unit":"1/s","better":"higher"}],"warnings":["noisy"]}"#,
             ),
-            (
-                "run",
-                r#"{"bench":"b","case":"c","variant":"v","run":1,"values":[["rate",1.5]]}"#,
-            ),
+            ("run", r#"{"bench":"b","case":"c","variant":"v","run":1,"values":[["rate",1.5]]}"#),
             ("end", r#"{"ended":"interrupted","seconds":1.5}"#),
         ] {
             let parsed = serde_json::from_str::<Line>(text).expect(text);

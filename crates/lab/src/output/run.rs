@@ -90,12 +90,7 @@ impl Run {
                 Line::End(line) => end = Some(line),
             }
         }
-        Some(Self {
-            head,
-            cases,
-            end,
-            lines,
-        })
+        Some(Self { head, cases, end, lines })
     }
 }
 
@@ -137,9 +132,7 @@ impl CaseRun {
 
     /// Returns the values of one metric, in the order of the variants.
     pub fn of_metric<'a>(&'a self, metric: &str) -> impl Iterator<Item = &'a Record> {
-        self.records
-            .iter()
-            .filter(move |record| record.metric == metric)
+        self.records.iter().filter(move |record| record.metric == metric)
     }
 
     /// Returns the value of one metric of one variant.
@@ -185,14 +178,8 @@ mod tests {
     fn truncated_record_is_reported() {
         let head = serde_json::to_string(&Head::of_tests()).unwrap();
         let cut = reason(&format!("{head}\n{{\"bench\":\"b\",\"ca"));
-        assert!(
-            cut.starts_with("it, line 2: the record is truncated here"),
-            "{cut}"
-        );
+        assert!(cut.starts_with("it, line 2: the record is truncated here"), "{cut}");
         let other = reason(&format!("{head}\n{{\"be\n{head}\n"));
-        assert!(
-            other.starts_with("it, line 2: not the output of a bench"),
-            "{other}"
-        );
+        assert!(other.starts_with("it, line 2: not the output of a bench"), "{other}");
     }
 }

@@ -146,11 +146,8 @@ impl Block {
         for column in self.columns {
             table = table.column(column.group, column.head, Align::Right);
         }
-        let rows = if self.each_run {
-            self.rows_of_runs(lines)
-        } else {
-            self.rows_of_medians(lines)
-        };
+        let rows =
+            if self.each_run { self.rows_of_runs(lines) } else { self.rows_of_medians(lines) };
         let lacks_any = rows.iter().flatten().any(|cell| cell == ABSENT);
         rows.into_iter().for_each(|row| table.row(row));
         text.push_str(&table.head());
@@ -221,10 +218,9 @@ impl Block {
             let cell = |column: &Column| match column.show {
                 Show::Value(variant, metric, scale) => match run {
                     Some(run) => get(run, variant, metric),
-                    None => of_all(
-                        metric,
-                        (1..=nr_runs).filter_map(|run| get(run, variant, metric)),
-                    ),
+                    None => {
+                        of_all(metric, (1..=nr_runs).filter_map(|run| get(run, variant, metric)))
+                    }
                 }
                 .map(|it| three_digits(it / scale)),
                 Show::Published(figures) => match run {
@@ -242,10 +238,7 @@ impl Block {
     }
 
     fn cells(&self, label: String, cell: impl Fn(&Column) -> Option<String>) -> Vec<String> {
-        let cells = self
-            .columns
-            .iter()
-            .map(|it| cell(it).unwrap_or_else(|| ABSENT.into()));
+        let cells = self.columns.iter().map(|it| cell(it).unwrap_or_else(|| ABSENT.into()));
         std::iter::once(label).chain(cells).collect()
     }
 }
@@ -298,16 +291,8 @@ mod tests {
         head: "way",
         each_run: false,
         rows: &[
-            Row {
-                label: "first",
-                case: CASE,
-                variants: &["old", "new"],
-            },
-            Row {
-                label: "second",
-                case: CASE,
-                variants: &["old", "absent"],
-            },
+            Row { label: "first", case: CASE, variants: &["old", "new"] },
+            Row { label: "second", case: CASE, variants: &["old", "absent"] },
         ],
         columns: &[
             column("ours", "old", Show::Value(0, "t_mean", 1e3)),
@@ -352,9 +337,7 @@ mod tests {
 
     /// Returns the words of the line that begins with `label`.
     fn words<'t>(text: &'t str, label: &str) -> Vec<&'t str> {
-        let mut lines = text
-            .lines()
-            .map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         let line = lines.find(|line| line.first() == Some(&label));
         line.unwrap_or_else(|| panic!("{label} in {text}"))
     }
@@ -362,9 +345,7 @@ mod tests {
     #[test]
     fn a_row_shows_both_ways_and_the_source() {
         let text = BLOCK.table(&[of("old", 2000.0), of("new", 1000.0)]);
-        let first = [
-            "first", "2.00", "1.00", "-50.0", "-1000.0", "0.500", "5", "-20",
-        ];
+        let first = ["first", "2.00", "1.00", "-50.0", "-1000.0", "0.500", "5", "-20"];
         assert_eq!(words(&text, "first"), first);
         assert!(text.contains("medians of 5 or more runs"), "{text}");
     }
@@ -389,26 +370,16 @@ mod tests {
             column("new", "mean", Show::Value(1, "t_mean", 1.0)),
             column("theirs", "mean", Show::Published(&["7", "8"])),
         ];
-        let block = Block {
-            each_run: true,
-            columns: COLUMNS,
-            ..BLOCK
-        };
+        let block = Block { each_run: true, columns: COLUMNS, ..BLOCK };
         let lines = [
             run("old", 1, [2.0, 1.0, 4.0]),
             run("old", 2, [3.0, 0.5, 5.0]),
             run("new", 1, [1.0, 1.0, 1.0]),
         ];
         let text = block.table(&lines);
-        assert_eq!(
-            words(&text, "1"),
-            ["1", "2.00", "1.00", "4.00", "1.00", "7"]
-        );
+        assert_eq!(words(&text, "1"), ["1", "2.00", "1.00", "4.00", "1.00", "7"]);
         // The source has one run, and the figure for all.
         assert_eq!(words(&text, "2"), ["2", "3.00", "0.500", "5.00", "-"]);
-        assert_eq!(
-            words(&text, "all"),
-            ["all", "2.50", "0.500", "5.00", "1.00", "8"]
-        );
+        assert_eq!(words(&text, "all"), ["all", "2.50", "0.500", "5.00", "1.00", "8"]);
     }
 }

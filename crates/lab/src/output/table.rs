@@ -50,11 +50,7 @@ impl Table {
     /// Adds a column. Adjacent columns with the same `group` share a head, unless it is "".
     #[must_use]
     pub fn column(mut self, group: &str, name: &str, align: Align) -> Self {
-        self.columns.push(Column {
-            group: group.into(),
-            name: name.into(),
-            align,
-        });
+        self.columns.push(Column { group: group.into(), name: name.into(), align });
         self
     }
 
@@ -71,11 +67,7 @@ impl Table {
         if self.columns.iter().any(|column| !column.group.is_empty()) {
             push_line(&mut head, &self.group_line());
         }
-        let names: Vec<&str> = self
-            .columns
-            .iter()
-            .map(|column| column.name.as_str())
-            .collect();
+        let names: Vec<&str> = self.columns.iter().map(|column| column.name.as_str()).collect();
         push_line(&mut head, &self.line(&names));
         head
     }
@@ -149,18 +141,14 @@ impl Table {
 
     /// Returns the width of adjacent columns, including the gaps between them.
     fn span(&self, widths: &[usize], columns: &Range<usize>) -> usize {
-        let gaps: usize = (columns.start + 1..columns.end)
-            .map(|index| self.gap_before(index))
-            .sum();
+        let gaps: usize =
+            (columns.start + 1..columns.end).map(|index| self.gap_before(index)).sum();
         widths[columns.clone()].iter().sum::<usize>() + gaps
     }
 
     fn widths(&self) -> Vec<usize> {
-        let mut widths: Vec<usize> = self
-            .columns
-            .iter()
-            .map(|column| column.name.chars().count())
-            .collect();
+        let mut widths: Vec<usize> =
+            self.columns.iter().map(|column| column.name.chars().count()).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.chars().count());
@@ -190,18 +178,11 @@ fn push_line(text: &mut String, line: &str) {
 #[must_use]
 pub fn ratio(spread: Spread) -> String {
     let decimals = |value: f64| {
-        if value.abs() < 9.995 {
-            format!("{value:.2}")
-        } else {
-            three_digits(value)
-        }
+        if value.abs() < 9.995 { format!("{value:.2}") } else { three_digits(value) }
     };
     // Small ratios get three significant digits, because two decimals would hide them.
-    let median = if spread.median < 0.0995 {
-        three_digits(spread.median)
-    } else {
-        decimals(spread.median)
-    };
+    let median =
+        if spread.median < 0.0995 { three_digits(spread.median) } else { decimals(spread.median) };
     if spread.n == 1 {
         return format!("{median} (one run)");
     }
@@ -247,9 +228,7 @@ mod tests {
     #[test]
     fn a_group_narrower_than_its_columns_is_drawn_out() {
         let mut table =
-            Table::new()
-                .column("us", "p50", Align::Right)
-                .column("us", "p99", Align::Right);
+            Table::new().column("us", "p50", Align::Right).column("us", "p99", Align::Right);
         table.row(vec!["1.00".into(), "2.00".into()]);
         assert_eq!(table.head(), "-- us ---\n p50  p99\n");
     }
@@ -274,31 +253,17 @@ mod tests {
             .map(|(median, mad)| ratio(Spread { median, mad, n: 5 }));
         let expected = ["1.23 ±0.06", "0.012 ±0.001", "23.4 ±1.20", "123 ±10.0"];
         assert_eq!(shown, expected);
-        let once = Spread {
-            median: 2.5,
-            mad: 0.0,
-            n: 1,
-        };
+        let once = Spread { median: 2.5, mad: 0.0, n: 1 };
         assert_eq!(ratio(once), "2.50 (one run)");
-        let tiny = Spread {
-            median: 0.000_31,
-            mad: 0.000_02,
-            n: 5,
-        };
+        let tiny = Spread { median: 0.000_31, mad: 0.000_02, n: 5 };
         assert_eq!(ratio(tiny), "3e-4 ±2e-5");
         assert_eq!(ratio(Spread { mad: 0.0, ..tiny }), "3e-4 ±0");
     }
 
     #[test]
     fn three_digits_keeps_values_distinct() {
-        let shown: Vec<String> = [0.0, 0.02345, 0.9996, 1.0, 9.996, 12.34, 99.96, 12345.6, 2e7]
-            .map(three_digits)
-            .into();
-        assert_eq!(
-            shown,
-            [
-                "0", "0.023", "1.00", "1.00", "10.0", "12.3", "100", "12.3k", "20.0M"
-            ]
-        );
+        let shown: Vec<String> =
+            [0.0, 0.02345, 0.9996, 1.0, 9.996, 12.34, 99.96, 12345.6, 2e7].map(three_digits).into();
+        assert_eq!(shown, ["0", "0.023", "1.00", "1.00", "10.0", "12.3", "100", "12.3k", "20.0M"]);
     }
 }

@@ -82,12 +82,7 @@ pub struct Finished<'a> {
 impl<W: Write> Report<W> {
     /// Creates an empty report.
     pub fn new(out: W, form: Form) -> Self {
-        Self {
-            out,
-            form,
-            unmet: 0,
-            lines: Vec::new(),
-        }
+        Self { out, form, unmet: 0, lines: Vec::new() }
     }
 
     /// Returns all lines of the report.
@@ -119,25 +114,11 @@ impl<W: Write> Report<W> {
 
     /// Prints the results of a case.
     pub fn case(&mut self, finished: &Finished<'_>) -> Result<(), Stop> {
-        let Finished {
-            case,
-            series,
-            noise,
-            runs,
-            asked,
-            completes,
-            ..
-        } = finished;
+        let Finished { case, series, noise, runs, asked, completes, .. } = finished;
         let rows = summarize(case.metrics, series);
-        let judged: Vec<Judged<'_>> = case
-            .claims
-            .iter()
-            .map(|claim| claim.judge(case.metrics, series))
-            .collect();
-        self.unmet += judged
-            .iter()
-            .filter(|judged| judged.verdict == Verdict::Fails)
-            .count();
+        let judged: Vec<Judged<'_>> =
+            case.claims.iter().map(|claim| claim.judge(case.metrics, series)).collect();
+        self.unmet += judged.iter().filter(|judged| judged.verdict == Verdict::Fails).count();
         let mut warnings = noise::warnings(noise, &format!("during {}", case.name));
         warnings.extend(beside::warnings(series));
         if asked.is_none() {
@@ -218,18 +199,13 @@ impl<W: Write> Report<W> {
     fn warn(&mut self, warnings: &[String]) -> Result<(), Stop> {
         match self.form {
             Form::Json => {
-                warnings
-                    .iter()
-                    .for_each(|warning| say(format_args!("warning: {warning}")));
+                warnings.iter().for_each(|warning| say(format_args!("warning: {warning}")));
                 Ok(())
             }
             Form::Text { color, .. } | Form::Sources { color, .. } | Form::Answers { color } => {
                 let paint = Paint { color };
                 let lines = warnings.iter().map(|warning| {
-                    format!(
-                        "{} {warning}\n",
-                        paint.in_color("warning:", AnsiColor::Yellow)
-                    )
+                    format!("{} {warning}\n", paint.in_color("warning:", AnsiColor::Yellow))
                 });
                 self.put(&lines.collect::<String>())
             }
@@ -246,12 +222,8 @@ impl<W: Write> Report<W> {
 fn values(case: &Case, rows: &[Row]) -> String {
     let mut table = Table::new().column("", "variant", Align::Left);
     let has_peer = rows.iter().any(|row| row.peer);
-    let shown: Vec<(usize, &Metric)> = case
-        .metrics
-        .iter()
-        .enumerate()
-        .filter(|(_, metric)| !metric.head.is_empty())
-        .collect();
+    let shown: Vec<(usize, &Metric)> =
+        case.metrics.iter().enumerate().filter(|(_, metric)| !metric.head.is_empty()).collect();
     for (_, metric) in &shown {
         table = table.column(metric.group, metric.head, Align::Right);
         if metric.name == case.headline {
@@ -265,9 +237,7 @@ fn values(case: &Case, rows: &[Row]) -> String {
         let mut cells = vec![row.variant.clone()];
         for &(index, metric) in &shown {
             let cell = row.cells[index];
-            cells.push(or_dash(cell.spread, |s| {
-                three_digits(s.median / metric.scale)
-            }));
+            cells.push(or_dash(cell.spread, |s| three_digits(s.median / metric.scale)));
             if metric.name == case.headline {
                 cells.push(or_dash(cell.spread, |s| match s.n {
                     1 => "one run".into(),
@@ -286,9 +256,7 @@ fn values(case: &Case, rows: &[Row]) -> String {
 /// Returns the table of all runs, one row per run.
 fn run_by_run(case: &Case, series: &[Series]) -> String {
     let shown = || case.metrics.iter().filter(|metric| !metric.head.is_empty());
-    let mut table = Table::new()
-        .column("", "variant", Align::Left)
-        .column("", "run", Align::Right);
+    let mut table = Table::new().column("", "variant", Align::Left).column("", "run", Align::Right);
     for metric in shown() {
         table = table.column(metric.group, metric.head, Align::Right);
     }
@@ -296,9 +264,7 @@ fn run_by_run(case: &Case, series: &[Series]) -> String {
         for (repetition, sample) in &series.samples {
             let mut cells = vec![series.variant.clone(), (repetition + 1).to_string()];
             cells.extend(shown().map(|metric| {
-                or_dash(sample.value(metric.name), |value| {
-                    three_digits(value / metric.scale)
-                })
+                or_dash(sample.value(metric.name), |value| three_digits(value / metric.scale))
             }));
             table.row(cells);
         }
@@ -308,10 +274,8 @@ fn run_by_run(case: &Case, series: &[Series]) -> String {
 
 /// Returns the summary: a line per case, the failed claims, and the number that hold.
 fn in_words(run: &Run, end: &End, claims: bool, paint: Paint) -> String {
-    let mut text = format!(
-        "\n{}\n",
-        paint.bold(&format!("in words: {}", verdict::reported_by(run)))
-    );
+    let mut text =
+        format!("\n{}\n", paint.bold(&format!("in words: {}", verdict::reported_by(run))));
     for (bench, cases) in verdict::benches(run) {
         text.push_str(&format!("{}\n", paint.bold(bench)));
         for case in cases {
@@ -329,10 +293,7 @@ fn in_words(run: &Run, end: &End, claims: bool, paint: Paint) -> String {
             let alike = |it: &&Claimed| it.claim == claim.claim && it.against == claim.against;
             let metric = match case.claims.iter().filter(alike).count() {
                 1 => String::new(),
-                _ => format!(
-                    ", {}",
-                    words::of_metric(&claim.bench, &claim.case, &claim.metric)
-                ),
+                _ => format!(", {}", words::of_metric(&claim.bench, &claim.case, &claim.metric)),
             };
             text.push_str(&paint.in_color("does not hold:", AnsiColor::Red));
             text.push_str(&format!(
@@ -413,32 +374,20 @@ fn footnote(finished: &Finished<'_>, best: Option<&Series>) -> String {
     let Finished { ended, repeat, .. } = *finished;
     let mut text = match ended {
         Ended::Complete if repeat == 1 => "one repetition: no verdict".into(),
-        Ended::OutOfTime(1) => format!(
-            "one repetition: no verdict; time was up before the other {}",
-            repeat - 1
-        ),
+        Ended::OutOfTime(1) => {
+            format!("one repetition: no verdict; time was up before the other {}", repeat - 1)
+        }
         Ended::Complete => format!("medians of {repeat} repetitions"),
         Ended::OutOfTime(done) => {
-            format!(
-                "medians of {done} repetitions: time was up before the other {}",
-                repeat - done
-            )
+            format!("medians of {done} repetitions: time was up before the other {}", repeat - done)
         }
         Ended::Interrupted => {
-            let done = finished
-                .series
-                .iter()
-                .map(|series| series.samples.len())
-                .min()
-                .unwrap_or(0);
+            let done = finished.series.iter().map(|series| series.samples.len()).min().unwrap_or(0);
             format!("interrupted: medians of {done} complete repetitions and a partial one")
         }
     };
     if let Some(best) = best {
-        text.push_str(&format!(
-            "; ratios paired by repetition, best peer {}",
-            best.variant
-        ));
+        text.push_str(&format!("; ratios paired by repetition, best peer {}", best.variant));
     }
     if let [Some(before), Some(after)] = finished.noise.handover_ns {
         text.push_str(&format!(
@@ -455,9 +404,8 @@ fn table_of_claims((bench, case): (&str, &str), judged: &[Judged<'_>], paint: Pa
     }
     // If two rows differ only by their metric, the rows name it.
     let is_distinct = |one: &Judged<'_>| {
-        let alike = judged
-            .iter()
-            .filter(|it| it.claim.what == one.claim.what && it.against == one.against);
+        let alike =
+            judged.iter().filter(|it| it.claim.what == one.claim.what && it.against == one.against);
         alike.count() == 1
     };
     let mut table = Table::new()
@@ -506,25 +454,14 @@ fn holds(judged: &Judged<'_>) -> String {
         Verdict::Shown => "",
         Verdict::NotMeasured => "not measured",
     };
-    if judged.close {
-        format!("{answer}, within the noise")
-    } else {
-        answer.into()
-    }
+    if judged.close { format!("{answer}, within the noise") } else { answer.into() }
 }
 
 fn spread_warnings(case: &Case, rows: &[Row], series: &[Series]) -> Vec<String> {
-    let Some(headline) = case
-        .metrics
-        .iter()
-        .position(|metric| metric.name == case.headline)
-    else {
+    let Some(headline) = case.metrics.iter().position(|metric| metric.name == case.headline) else {
         return Vec::new();
     };
-    let spreads = || {
-        rows.iter()
-            .filter_map(|row| Some((row, row.cells[headline].spread?)))
-    };
+    let spreads = || rows.iter().filter_map(|row| Some((row, row.cells[headline].spread?)));
     let mut warnings = Vec::new();
     if let Some((row, spread)) = spreads().min_by_key(|(_, spread)| spread.n)
         && spread.n < noise::FEW_REPETITIONS
@@ -585,11 +522,7 @@ impl Paint {
     }
 
     fn styled(self, text: &str, style: Style) -> String {
-        if self.color {
-            format!("{style}{text}{style:#}")
-        } else {
-            text.into()
-        }
+        if self.color { format!("{style}{text}{style:#}") } else { text.into() }
     }
 }
 

@@ -38,9 +38,8 @@ impl<'a> Standing<'a> {
         let mut metrics = case.head.metrics.iter();
         let metric = metrics.find(|metric| metric.metric == *headline)?;
         let ratio = format!("{headline}.vs_best_peer");
-        let peer = case
-            .of_metric(&ratio)
-            .find(|it| it.peer && it.median == 1.0 && it.mad == 0.0)?;
+        let peer =
+            case.of_metric(&ratio).find(|it| it.peer && it.median == 1.0 && it.mad == 0.0)?;
         let times = |median: f64| match metric.better {
             Better::Higher => median,
             Better::Lower => median.recip(),
@@ -48,9 +47,7 @@ impl<'a> Standing<'a> {
         // A variant without a claim, such as a run without a queue, is only a reference.
         let claimed = |variant: &str| case.claims.iter().any(|claim| claim.variant == variant);
         let is_meant = |variant: &str| case.claims.is_empty() || claimed(variant);
-        let ours = case
-            .of_metric(&ratio)
-            .filter(|it| !it.peer && is_meant(&it.variant));
+        let ours = case.of_metric(&ratio).filter(|it| !it.peer && is_meant(&it.variant));
         let best = ours.max_by(|a, b| times(a.median).total_cmp(&times(b.median)))?;
         let times = times(best.median);
         let is_positive = |variant: &str| {
@@ -66,11 +63,7 @@ impl<'a> Standing<'a> {
             peer: &peer.variant,
             rivals: words::programs(rivals.map(|it| it.variant.as_str())),
             times,
-            spread: if best.median == 0.0 {
-                0.0
-            } else {
-                best.mad / best.median
-            },
+            spread: if best.median == 0.0 { 0.0 } else { best.mad / best.median },
             n: best.n,
             is_speed: metric.unit.starts_with("ns") || metric.unit.ends_with("/s"),
         })
@@ -151,20 +144,13 @@ impl Totals {
         let judged = self.hold + self.fail;
         let mut parts = match self {
             _ if judged > 0 => {
-                let claims = if self.hold == 1 {
-                    "claim holds"
-                } else {
-                    "claims hold"
-                };
+                let claims = if self.hold == 1 { "claim holds" } else { "claims hold" };
                 let do_not = if self.fail == 1 { "does not" } else { "do not" };
                 vec![format!("{} {claims}, {} {do_not}", self.hold, self.fail)]
             }
-            Self {
-                one_run: 0,
-                not_measured: 0,
-                shown: 0,
-                ..
-            } => vec!["no claim was judged: ours was measured alone".into()],
+            Self { one_run: 0, not_measured: 0, shown: 0, .. } => {
+                vec!["no claim was judged: ours was measured alone".into()]
+            }
             _ => vec!["no claim was judged".into()],
         };
         if judged == 0 && self.shown > 0 {
@@ -187,15 +173,8 @@ impl Totals {
 #[must_use]
 pub fn outcomes(run: &Run) -> String {
     let standings: Vec<_> = run.cases.iter().filter_map(Standing::of).collect();
-    let count = |outcome| {
-        standings
-            .iter()
-            .filter(|it| it.outcome() == outcome)
-            .count()
-    };
-    OUTCOMES
-        .map(|outcome| format!("{outcome} {}", count(outcome)))
-        .join(" · ")
+    let count = |outcome| standings.iter().filter(|it| it.outcome() == outcome).count();
+    OUTCOMES.map(|outcome| format!("{outcome} {}", count(outcome))).join(" · ")
 }
 
 /// Returns the benches of a run in order, each with its cases.
@@ -236,12 +215,7 @@ pub fn of_case(case: &CaseRun) -> String {
             }
         },
         |standing| {
-            let CaseHead {
-                bench,
-                case,
-                headline,
-                ..
-            } = &case.head;
+            let CaseHead { bench, case, headline, .. } = &case.head;
             let metric = words::of_metric(bench, case, headline);
             format!(", by {metric}: {}", standing.in_words())
         },
@@ -272,11 +246,7 @@ pub(crate) mod tests {
                 case: "c".into(),
                 about: String::new(),
                 headline: "m".into(),
-                metrics: vec![MetricHead {
-                    metric: "m".into(),
-                    unit: unit.into(),
-                    better,
-                }],
+                metrics: vec![MetricHead { metric: "m".into(), unit: unit.into(), better }],
                 warnings: Vec::new(),
             },
             records: vec![
@@ -334,10 +304,7 @@ pub(crate) mod tests {
                 "no claim was judged; 1 shown, with nothing claimed; 3 of one run: no verdict",
             ),
             ([1, 1, 0, 0, 0], "1 claim holds, 1 does not"),
-            (
-                [21, 10, 12, 0, 0],
-                "21 claims hold, 10 do not; 12 of all 31 within the noise",
-            ),
+            ([21, 10, 12, 0, 0], "21 claims hold, 10 do not; 12 of all 31 within the noise"),
         ] {
             assert_eq!(totals(counts).in_words(), expected);
         }
@@ -357,9 +324,6 @@ pub(crate) mod tests {
         let verdict = more(&["peer+yield", "tokio"], &mut case);
         assert_eq!(verdict, ", by m: 2.00 × the best of peer, tokio");
         let verdict = more(&["a", "b", "c", "d", "e"], &mut case);
-        assert_eq!(
-            verdict,
-            ", by m: 2.00 × the best of peer, tokio, a, b, c and 2 others"
-        );
+        assert_eq!(verdict, ", by m: 2.00 × the best of peer, tokio, a, b, c and 2 others");
     }
 }

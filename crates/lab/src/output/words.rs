@@ -168,10 +168,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("until freed", "time until the old value is freed"),
     ("others_cpu", "CPUs used by other programs"),
     ("steal", "CPUs taken by the host"),
-    (
-        "handover_before",
-        "a cache line from CPU to CPU and back, before",
-    ),
+    ("handover_before", "a cache line from CPU to CPU and back, before"),
     ("handover_after", "after"),
 ];
 
@@ -293,10 +290,7 @@ mod tests {
     fn program_is_named_once_for_all_its_variants() {
         let variants = ["tokio", "rayon", "tokio+yield", "rayon+look", "threadpool"];
         assert_eq!(programs(variants), ["tokio", "rayon", "threadpool"]);
-        assert_eq!(
-            of_case("workqueue", "one-at-a-time"),
-            "queue one item and wait"
-        );
+        assert_eq!(of_case("workqueue", "one-at-a-time"), "queue one item and wait");
         assert_eq!(of_case("workqueue", "nosuch"), "nosuch");
     }
 
@@ -305,18 +299,8 @@ mod tests {
         let found_words = [
             ("everyday", "sleeps", "cpu_per_item", "CPU time per sleep"),
             ("everyday", "admission", "cpu_per_item", "CPU time per item"),
-            (
-                "scale",
-                "timers",
-                "ns@1000000",
-                "time of a sleep at 1,000,000 sleeps",
-            ),
-            (
-                "scale",
-                "queues",
-                "bytes@1000",
-                "bytes of each at 1,000 queues",
-            ),
+            ("scale", "timers", "ns@1000000", "time of a sleep at 1,000,000 sleeps"),
+            ("scale", "queues", "bytes@1000", "bytes of each at 1,000 queues"),
             ("scale", "nosuch", "ns@100", "time of one at 100 things"),
             ("rcu", "read", "steal", "CPUs taken by the host"),
             ("rcu", "read", "new_things_per_s", "new things/s"),

@@ -13,15 +13,13 @@ fn two_threads_pop_in_turn() {
     queue.push(Item::new(0, 0));
     queue.push(Item::new(0, 1));
     let pop = |queue: &Items| {
-        queue
-            .try_consumer()
-            .map(|mut consumer| match consumer.pop() {
-                Pop::Item(item) => {
-                    item.check();
-                    item.number
-                }
-                nothing => panic!("lost: {nothing:?}"),
-            })
+        queue.try_consumer().map(|mut consumer| match consumer.pop() {
+            Pop::Item(item) => {
+                item.check();
+                item.number
+            }
+            nothing => panic!("lost: {nothing:?}"),
+        })
     };
     let other = spawn({
         let queue = queue.clone();

@@ -29,10 +29,7 @@ fn completed_push_is_never_called_empty() {
     let mut consumer = queue.try_consumer().unwrap();
     if completed.load(Ordering::Acquire) {
         assert!(!queue.is_empty(), "is_empty with a completed push inside");
-        assert!(
-            !matches!(consumer.pop(), Pop::Empty),
-            "Empty with a completed push inside"
-        );
+        assert!(!matches!(consumer.pop(), Pop::Empty), "Empty with a completed push inside");
     }
     first.join().unwrap();
     second.join().unwrap();
@@ -48,10 +45,7 @@ fn empty_by_the_missing_link_alone_is_detected() {
     let failure = must_fail("empty: no check of the tail", || {
         exhaustive(completed_push_is_never_called_empty)
     });
-    assert!(
-        failure.contains("Empty with a completed push inside"),
-        "{failure}"
-    );
+    assert!(failure.contains("Empty with a completed push inside"), "{failure}");
 }
 
 #[test]

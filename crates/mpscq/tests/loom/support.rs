@@ -24,8 +24,7 @@ impl Item {
             _leak: loom::alloc::Track::new(()),
         });
         // SAFETY: this thread still owns the item.
-        item.contents
-            .with_mut(|contents| unsafe { *contents = number + 1 });
+        item.contents.with_mut(|contents| unsafe { *contents = number + 1 });
         item
     }
 
@@ -47,11 +46,7 @@ pub struct Got {
 impl Got {
     pub fn take(&mut self, item: &Item) {
         item.check();
-        assert_eq!(
-            item.number, self.next[item.from],
-            "out of the order of producer {}",
-            item.from
-        );
+        assert_eq!(item.number, self.next[item.from], "out of the order of producer {}", item.from);
         self.next[item.from] += 1;
         self.total += 1;
     }

@@ -70,10 +70,8 @@ fn chains(other: usize) {
         order.push((item.from, item.number));
     }
     let own = |len| (0..len).map(move |number| (len, number));
-    let (one, two): (Vec<_>, Vec<_>) = (
-        own(2).chain(own(other)).collect(),
-        own(other).chain(own(2)).collect(),
-    );
+    let (one, two): (Vec<_>, Vec<_>) =
+        (own(2).chain(own(other)).collect(), own(other).chain(own(2)).collect());
     assert!(order == one || order == two, "a chain was torn: {order:?}");
 }
 
@@ -149,10 +147,7 @@ fn push_reports_an_empty_queue_to_one_producer_each_time() {
         }
         pop();
         pop();
-        assert_eq!(
-            nr_reported.load(sync::atomic::Ordering::Relaxed),
-            nr_emptied
-        );
+        assert_eq!(nr_reported.load(sync::atomic::Ordering::Relaxed), nr_emptied);
     });
 }
 

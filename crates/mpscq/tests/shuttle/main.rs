@@ -101,10 +101,7 @@ fn shared() {
             nr_popped += 1;
         }
     }
-    let nr_pushed: usize = pushers
-        .into_iter()
-        .map(|pusher| pusher.join().unwrap())
-        .sum();
+    let nr_pushed: usize = pushers.into_iter().map(|pusher| pusher.join().unwrap()).sum();
     nr_popped += consumer.drain(usize::MAX).count();
     assert_eq!(nr_popped, nr_pushed);
     drop(consumer);
@@ -151,19 +148,14 @@ fn stack() {
         let got = taker.join().unwrap();
         for from in 0..NR_PUSHERS {
             // Each taker sees the items of one pusher in order.
-            assert!(
-                got.iter()
-                    .filter(|item| item.0 == from)
-                    .is_sorted_by_key(|item| item.1)
-            );
+            assert!(got.iter().filter(|item| item.0 == from).is_sorted_by_key(|item| item.1));
         }
         all.extend(got);
     }
     all.extend(stack.take_all_fifo().map(Node::into_inner));
     all.sort_unstable();
-    let want: Vec<_> = (0..NR_PUSHERS)
-        .flat_map(|from| (0..NR_ITEMS).map(move |number| (from, number)))
-        .collect();
+    let want: Vec<_> =
+        (0..NR_PUSHERS).flat_map(|from| (0..NR_ITEMS).map(move |number| (from, number))).collect();
     assert_eq!(all, want);
 }
 

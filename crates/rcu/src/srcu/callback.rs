@@ -146,9 +146,7 @@ impl Shared {
         // Without a thread that runs callbacks, a wait would not help.
         if callbacks.backlog.is_above(nr) && !shared.runners.has_no_thread() {
             let nr = || callbacks.lock().waiting.len();
-            callbacks
-                .backlog
-                .wait(may_wait_for_callbacks(), &callbacks.ran, nr);
+            callbacks.backlog.wait(may_wait_for_callbacks(), &callbacks.ran, nr);
         }
     }
 
@@ -200,11 +198,7 @@ impl Shared {
     /// waits for them.
     fn to_help(shared: &Arc<Self>) -> Option<Served> {
         let is_served = std::mem::replace(&mut shared.callbacks.lock().is_served, true);
-        if is_served {
-            Runners::take_out(shared)
-        } else {
-            Some(Served::new(shared.clone()))
-        }
+        if is_served { Runners::take_out(shared) } else { Some(Served::new(shared.clone())) }
     }
 
     /// Runs and removes the callbacks in `batch`, whose grace period is over.

@@ -102,11 +102,8 @@ impl Domain {
     #[doc(alias = "init_srcu_struct")]
     pub fn new() -> Self {
         asym::init();
-        let front = Front {
-            parity: AtomicU32::new(0),
-            asked: Futex::new(0),
-            phase: AtomicU32::new(0),
-        };
+        let front =
+            Front { parity: AtomicU32::new(0), asked: Futex::new(0), phase: AtomicU32::new(0) };
         Self {
             shared: Arc::new(Shared {
                 front: CachePadded::new(front),
@@ -428,11 +425,8 @@ impl Shared {
         if twin::torn_down() {
             return;
         }
-        let parity = if twin::armed("srcu: parity read again at the end") {
-            self.parity()
-        } else {
-            parity
-        };
+        let parity =
+            if twin::armed("srcu: parity read again at the end") { self.parity() } else { parity };
         match self.slots.mine() {
             Some(line) => {
                 line.unlock(parity);

@@ -176,11 +176,7 @@ impl Served {
     pub(super) fn new(domain: Arc<Shared>) -> Self {
         let cookie = domain.state();
         let batch = Vec::new();
-        Self {
-            domain,
-            batch,
-            cookie,
-        }
+        Self { domain, batch, cookie }
     }
 
     /// Advances the domain as far as possible without waiting for readers.
@@ -231,9 +227,7 @@ impl Served {
 
     /// Takes the domain out of service and returns the remaining callbacks to its list.
     fn give_back(self) {
-        let Self {
-            domain, mut batch, ..
-        } = self;
+        let Self { domain, mut batch, .. } = self;
         let mut list = domain.callbacks.lock();
         batch.append(&mut list.waiting);
         list.waiting = batch;
@@ -259,11 +253,9 @@ impl State {
     /// If another thread is needed, counts it and returns `true`; the caller must start it.
     fn wants_thread(&mut self) -> bool {
         // A model has one thread, which never finds that another one is stuck.
-        let is_wanted = if cfg!(any(loom, shuttle)) {
-            self.nr_threads == 0
-        } else {
-            self.nr_free() == 0
-        } && !self.is_empty();
+        let is_wanted =
+            if cfg!(any(loom, shuttle)) { self.nr_threads == 0 } else { self.nr_free() == 0 }
+                && !self.is_empty();
         self.nr_threads += usize::from(is_wanted);
         self.nr_starting += usize::from(is_wanted);
         is_wanted
@@ -272,9 +264,7 @@ impl State {
     /// Makes domains ready whose readers have left, or whose grace period was ended by another
     /// thread.
     fn make_ready(&mut self) {
-        let ready = self
-            .aside
-            .extract_if(.., |it| it.domain.may_go_on(it.cookie));
+        let ready = self.aside.extract_if(.., |it| it.domain.may_go_on(it.cookie));
         self.ready.extend(ready);
     }
 

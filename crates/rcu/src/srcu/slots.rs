@@ -272,8 +272,7 @@ impl Slots {
     /// Returns the lines that are not `OFF`, except this thread's.
     fn others(&self) -> impl Iterator<Item = &Line> {
         let mine = self.mine_if_made().map(ptr::from_ref);
-        self.lines()
-            .filter(move |line| mine != Some(ptr::from_ref(*line)) && !line.flags.is_off())
+        self.lines().filter(move |line| mine != Some(ptr::from_ref(*line)) && !line.flags.is_off())
     }
 
     /// Returns the line of this thread if its chunk exists.
@@ -299,16 +298,8 @@ impl Slots {
         // The sums are over both parities: for each unlock that the first sum includes, the sum of
         // locks includes its lock.
         self.are_equal(
-            |line, order| {
-                line.unlocks[0]
-                    .load(order)
-                    .wrapping_add(line.unlocks[1].load(order))
-            },
-            |line, order| {
-                line.locks[0]
-                    .load(order)
-                    .wrapping_add(line.locks[1].load(order))
-            },
+            |line, order| line.unlocks[0].load(order).wrapping_add(line.unlocks[1].load(order)),
+            |line, order| line.locks[0].load(order).wrapping_add(line.locks[1].load(order)),
         )
     }
 
@@ -320,8 +311,7 @@ impl Slots {
     ) -> bool {
         let sum = |count: &dyn Fn(&Line, Ordering) -> u64, order| -> u64 {
             let shared = count(&self.shared, order);
-            self.lines()
-                .fold(shared, |sum, line| sum.wrapping_add(count(line, order)))
+            self.lines().fold(shared, |sum, line| sum.wrapping_add(count(line, order)))
         };
         // ORDER(srcu-count): other end in `unlock`. The unlocks are summed first: see the top of
         // the file.
@@ -348,11 +338,7 @@ impl Slots {
         let (chunk, at) = place(seat);
         // Acquire pairs with `grow`, in which another thread may have created the chunk.
         let first = self.chunks[chunk].load(Ordering::Acquire);
-        let first = if first.is_null() {
-            self.grow(chunk)
-        } else {
-            first
-        };
+        let first = if first.is_null() { self.grow(chunk) } else { first };
         // SAFETY: `place` stays below `lines_in(chunk)`; the chunk lives as long as the table, see
         // `drop`.
         unsafe { &*first.add(at) }
@@ -360,9 +346,8 @@ impl Slots {
 
     #[cold]
     fn grow(&self, chunk: usize) -> *mut CachePadded<Line> {
-        let lines: Box<[CachePadded<Line>]> = (0..lines_in(chunk))
-            .map(|_| CachePadded::new(Line::new()))
-            .collect();
+        let lines: Box<[CachePadded<Line>]> =
+            (0..lines_in(chunk)).map(|_| CachePadded::new(Line::new())).collect();
         let lines = Box::into_raw(lines).cast();
         let empty = ptr::null_mut();
         // If our exchange comes first, Release publishes our lines. If another thread's comes
@@ -505,10 +490,7 @@ mod tests {
         slots.mine().unwrap().lock(odd);
         assert!(slots.drained(even) && !slots.drained(odd));
         std::thread::scope(|scope| {
-            scope
-                .spawn(|| slots.mine().unwrap().unlock(odd))
-                .join()
-                .unwrap()
+            scope.spawn(|| slots.mine().unwrap().unlock(odd)).join().unwrap()
         });
         assert!(slots.drained(odd));
     }

@@ -121,10 +121,7 @@ fn barrier_in_an_own_callback_panics_and_elsewhere_waits() {
     });
     domain.barrier();
     let message = receiver.recv().unwrap();
-    assert_eq!(
-        message,
-        "barrier inside a callback of its domain waits for itself"
-    );
+    assert_eq!(message, "barrier inside a callback of its domain waits for itself");
 }
 
 #[test]

@@ -24,11 +24,7 @@ const NAP: Duration = Duration::from_millis(50);
 /// Runs the command.
 pub fn run(args: &TopArgs) -> Result<(), Stop> {
     if args.fields {
-        return print(&if args.json {
-            format!("{}\n", json::fields())
-        } else {
-            fields()
-        });
+        return print(&if args.json { format!("{}\n", json::fields()) } else { fields() });
     }
     if args.prune {
         return prune(&args.directory);
@@ -41,9 +37,7 @@ pub fn run(args: &TopArgs) -> Result<(), Stop> {
     };
     let path = path_of(&args.directory, process)?;
     let mut watched = Watched::open(&path).map_err(|no_look| cannot_show(&path, &no_look))?;
-    let first = watched
-        .snapshot()
-        .map_err(|no_look| cannot_show(&path, &no_look))?;
+    let first = watched.snapshot().map_err(|no_look| cannot_show(&path, &no_look))?;
     if args.prometheus {
         return print(&prometheus::text(&[&first]));
     }
@@ -131,10 +125,7 @@ fn all(args: &TopArgs) -> Result<(), Stop> {
     let found = processes::find(directory)
         .map_err(|error| Stop::because(&format!("cannot read {}", directory.display()), error))?;
     if args.prometheus {
-        let snapshots: Vec<_> = found
-            .iter()
-            .filter_map(|it| it.snapshot.as_ref().ok())
-            .collect();
+        let snapshots: Vec<_> = found.iter().filter_map(|it| it.snapshot.as_ref().ok()).collect();
         return print(&prometheus::text(&snapshots));
     }
     if args.json {
@@ -145,10 +136,7 @@ fn all(args: &TopArgs) -> Result<(), Stop> {
         return Ok(());
     }
     print(&text::processes(&found, talk::may_color(&io::stdout())))?;
-    if found
-        .iter()
-        .any(|Found { snapshot, .. }| matches!(snapshot, Err(NoSnapshot::Stale(_))))
-    {
+    if found.iter().any(|Found { snapshot, .. }| matches!(snapshot, Err(NoSnapshot::Stale(_)))) {
         talk::say("exited processes left pages behind; remove them with: afterwork top --prune");
     }
     Ok(())

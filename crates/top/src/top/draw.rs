@@ -57,20 +57,16 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
     frame.render_widget(tab_line(view), tabs);
     draw_table(frame, view, body);
     let foot_text = match (view.over, view.paused, view.filter.is_empty()) {
-        (Over::Filter, ..) => format!(
-            " filter: {}█  Enter applies it, Esc clears it ",
-            view.filter
-        ),
+        (Over::Filter, ..) => {
+            format!(" filter: {}█  Enter applies it, Esc clears it ", view.filter)
+        }
         (_, true, _) => format!(" PAUSED {FOOT}"),
         (_, _, false) => format!(" filter: {}  Esc clears it {FOOT}", view.filter),
         _ => FOOT.to_owned(),
     };
     frame.render_widget(foot_bar(&foot_text, width), foot);
     let (title, lines) = match view.over {
-        Over::Help => (
-            "keys".to_owned(),
-            HELP.iter().map(|line| (*line).to_owned()).collect(),
-        ),
+        Over::Help => ("keys".to_owned(), HELP.iter().map(|line| (*line).to_owned()).collect()),
         Over::Detail => (detail_title(view), detail(view)),
         Over::Table | Over::Filter => return,
     };
@@ -79,12 +75,9 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
 
 /// Draws the list of processes.
 pub fn draw_list(frame: &mut Frame<'_>, found: &[Found], selected: usize) {
-    let [head, body, foot] = Layout::vertical([
-        Constraint::Length(1),
-        Constraint::Min(1),
-        Constraint::Length(1),
-    ])
-    .areas(frame.area());
+    let [head, body, foot] =
+        Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)])
+            .areas(frame.area());
     let width = usize::from(head.width);
     let text = match found.len() {
         0 => "no process publishes a page: start one with AFTERWORK=observe.publish=on, or `afterwork demo`".to_owned(),
@@ -103,11 +96,7 @@ pub fn draw_list(frame: &mut Frame<'_>, found: &[Found], selected: usize) {
         let style = if is_alarm { alarm(true) } else { Style::new() };
         Line::styled(
             text,
-            if at == selected {
-                style.add_modifier(Modifier::REVERSED)
-            } else {
-                style
-            },
+            if at == selected { style.add_modifier(Modifier::REVERSED) } else { style },
         )
     });
     frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), body);
@@ -166,10 +155,7 @@ fn problems(view: &View) -> Vec<String> {
         if record.kind == Kind::Rcu && figure("stalls") > 0 {
             found.push((
                 1,
-                format!(
-                    "{who}: {} grace periods did not end in time",
-                    figure("stalls")
-                ),
+                format!("{who}: {} grace periods did not end in time", figure("stalls")),
             ));
         }
     }
@@ -225,14 +211,7 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
             let cell = &row[column];
             let mut text = cell.text.clone();
             if at == 0 && view.sort.is_some_and(|(sorted, _)| sorted + 2 == column) {
-                text.insert(
-                    0,
-                    if view.sort.is_some_and(|(_, down)| down) {
-                        '▼'
-                    } else {
-                        '▲'
-                    },
-                );
+                text.insert(0, if view.sort.is_some_and(|(_, down)| down) { '▼' } else { '▲' });
             }
             let text = cut(&text, width);
             let gap = if nth == 0 { 0 } else { GAP };
@@ -242,11 +221,7 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
             } else {
                 format!("{}{text}", " ".repeat(gap + room))
             };
-            let style = if at > 0 && cell.is_alarm {
-                base.patch(alarm(view.color))
-            } else {
-                base
-            };
+            let style = if at > 0 && cell.is_alarm { base.patch(alarm(view.color)) } else { base };
             spans.push(Span::styled(padded, style));
         }
         if plot >= PLOT {
@@ -254,10 +229,7 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
                 0 => main_rate(view.tab).into(),
                 _ => sparks(&view.rates(row), plot),
             };
-            spans.push(Span::styled(
-                format!("{}{}", " ".repeat(GAP), cut(&text, plot)),
-                base,
-            ));
+            spans.push(Span::styled(format!("{}{}", " ".repeat(GAP), cut(&text, plot)), base));
         }
         lines.push(Line::from(spans));
     }
@@ -270,12 +242,7 @@ fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
     let nr_columns = table.rows[0].len();
     // Reserve one cell for the arrow of a sorted column.
     let widest = |column: usize| {
-        table
-            .rows
-            .iter()
-            .map(|row| wide(&row[column].text))
-            .max()
-            .unwrap_or(0)
+        table.rows.iter().map(|row| wide(&row[column].text)).max().unwrap_or(0)
             + usize::from(column >= 2)
     };
     let mut columns: Vec<(usize, usize)> = (0..nr_columns)
@@ -284,11 +251,7 @@ fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
         .collect();
     columns.retain(|&(column, width)| column != 1 || width > 0);
     let total = |columns: &[(usize, usize)]| {
-        columns
-            .iter()
-            .map(|(_, width)| width + GAP)
-            .sum::<usize>()
-            .saturating_sub(GAP)
+        columns.iter().map(|(_, width)| width + GAP).sum::<usize>().saturating_sub(GAP)
     };
     // Names shrink first, down to a width at which they are still distinguishable.
     let shrink = |columns: &mut Vec<(usize, usize)>| {
@@ -308,9 +271,7 @@ fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
             return columns;
         }
         let next = droppable.next().and_then(|head| {
-            columns
-                .iter()
-                .position(|&(column, _)| table.rows[0][column].text == *head)
+            columns.iter().position(|&(column, _)| table.rows[0][column].text == *head)
         });
         match next {
             Some(at) => drop(columns.remove(at)),
@@ -345,30 +306,14 @@ fn detail(view: &View) -> Vec<String> {
     let Some((record, past)) = view.record(&row) else {
         return vec!["the row no longer exists".to_owned()];
     };
-    let mut lines = vec![format!(
-        "{} {} {}",
-        record.kind.name(),
-        record.name,
-        record.detail
-    )];
+    let mut lines = vec![format!("{} {} {}", record.kind.name(), record.name, record.detail)];
     let rates = view.rates(&row);
     if !rates.is_empty() {
-        lines.push(format!(
-            "{}/s  {}",
-            main_counter(view.tab),
-            sparks(&rates, REMEMBERED)
-        ));
+        lines.push(format!("{}/s  {}", main_counter(view.tab), sparks(&rates, REMEMBERED)));
     }
     for (field, figure) in record.figures() {
         let per_s = (field.measure != Measure::Gauge)
-            .then(|| {
-                rate(
-                    record,
-                    past,
-                    field.name,
-                    span_s(&view.now, view.before.as_ref()),
-                )
-            })
+            .then(|| rate(record, past, field.name, span_s(&view.now, view.before.as_ref())))
             .flatten()
             .filter(|rate| *rate > 0.0)
             .map_or_else(String::new, |rate| format!(" ({rate:.1}/s)"));
@@ -376,10 +321,7 @@ fn detail(view: &View) -> Vec<String> {
             true => duration_text(figure),
             false => figure.to_string(),
         };
-        lines.push(format!(
-            "{:<16} {figure:>12}{per_s}  {}",
-            field.name, field.about
-        ));
+        lines.push(format!("{:<16} {figure:>12}{per_s}  {}", field.name, field.about));
     }
     lines
 }
@@ -394,29 +336,19 @@ fn over(frame: &mut Frame<'_>, title: &str, lines: &[String], top: &mut usize) {
     let below = lines.len().saturating_sub(*top + room);
     let widest = lines.iter().map(|line| wide(line)).max().unwrap_or(0) + 4;
     let width = u16::try_from(widest).unwrap_or(u16::MAX).min(area.width);
-    let height = u16::try_from(lines.len() + 2)
-        .unwrap_or(u16::MAX)
-        .min(area.height);
-    let place = Rect::new(
-        (area.width - width) / 2,
-        (area.height - height) / 2,
-        width,
-        height,
-    );
+    let height = u16::try_from(lines.len() + 2).unwrap_or(u16::MAX).min(area.height);
+    let place = Rect::new((area.width - width) / 2, (area.height - height) / 2, width, height);
     let inside = usize::from(width).saturating_sub(4);
     let seen = lines.iter().skip(*top).take(room);
-    let seen: Vec<Line<'_>> = seen
-        .map(|line| Line::raw(format!(" {}", cut(line, inside))))
-        .collect();
+    let seen: Vec<Line<'_>> =
+        seen.map(|line| Line::raw(format!(" {}", cut(line, inside)))).collect();
     let rest = match (*top, below) {
         (0, 0) => String::new(),
         (above, 0) => format!(" ↑ {above} more "),
         (0, below) => format!(" ↓ {below} more "),
         (above, below) => format!(" ↑ {above} ↓ {below} more "),
     };
-    let block = Block::bordered()
-        .title(format!(" {title} "))
-        .title_bottom(rest);
+    let block = Block::bordered().title(format!(" {title} ")).title_bottom(rest);
     frame.render_widget(Clear, place);
     frame.render_widget(Paragraph::new(seen).block(block), place);
 }
@@ -498,10 +430,7 @@ mod tests {
             while let Some(cell) = cells.next() {
                 text.push_str(cell.symbol());
                 // A wide letter also covers the next cell.
-                cells
-                    .by_ref()
-                    .take(wide(cell.symbol()).saturating_sub(1))
-                    .for_each(drop);
+                cells.by_ref().take(wide(cell.symbol()).saturating_sub(1)).for_each(drop);
             }
             text.trim_end().to_owned() + "\n"
         });
@@ -559,11 +488,7 @@ mod tests {
             snapshot.page.records.last_mut().unwrap().name = plain(name).into_owned();
             let path = format!("/dev/shm/afterwork-{pid}").into();
             let snapshot = Ok(snapshot);
-            Found {
-                pid,
-                path,
-                snapshot,
-            }
+            Found { pid, path, snapshot }
         };
         let ended = NoSnapshot::Stale("it has exited, and left its page".into());
         let found = [
@@ -572,18 +497,12 @@ mod tests {
                 "a-server-of-thumbnails-with-a-name-longer-than-most-screens-of-phones-are-wide",
             ),
             named(4_194_303, "\x1b[31m\u{202e}redrum\u{200b}\r\n日本語"),
-            Found {
-                snapshot: Err(ended),
-                ..named(11, "")
-            },
+            Found { snapshot: Err(ended), ..named(11, "") },
         ];
         for size in [(80, 24), (40, 10), (200, 50)] {
             let (shown, red) = drawn(size, |frame| draw_list(frame, &found, 1));
             is_as_captured("list-", size, &shown);
-            assert!(
-                shown.lines().all(|line| wide(line) <= size.0.into()),
-                "{shown}"
-            );
+            assert!(shown.lines().all(|line| wide(line) <= size.0.into()), "{shown}");
             assert!(red.contains("4194303"), "{red}");
             // The screen of one process, scrolled to its last queue.
             let mut view = View::new(found[1].snapshot.clone().unwrap(), true);
@@ -636,18 +555,11 @@ mod tests {
     fn help_and_details_are_drawn_over_the_table() {
         let mut view = view();
         view.press(Key::Char('?'));
-        assert!(
-            screen(&mut view, (80, 24))
-                .0
-                .contains("sort by the next column")
-        );
+        assert!(screen(&mut view, (80, 24)).0.contains("sort by the next column"));
         view.press(Key::Esc);
         view.press(Key::Enter);
         let (shown, _) = screen(&mut view, (120, 40));
-        assert!(
-            shown.contains("all figures") && shown.contains("max_active"),
-            "{shown}"
-        );
+        assert!(shown.contains("all figures") && shown.contains("max_active"), "{shown}");
         view.press(Key::Esc);
         view.press(Key::Char('/'));
         view.press(Key::Char('w'));
@@ -675,15 +587,9 @@ mod tests {
         assert!(first.contains("↓") && !first.contains("↑"), "{first}");
         let named = |shown: &str| {
             let fields = view_fields(shown);
-            fields
-                .into_iter()
-                .collect::<std::collections::BTreeSet<_>>()
+            fields.into_iter().collect::<std::collections::BTreeSet<_>>()
         };
-        let title = first
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .trim_end_matches(['─', '┐', ' ']);
+        let title = first.lines().next().unwrap_or_default().trim_end_matches(['─', '┐', ' ']);
         let title = title.to_owned();
         assert!(title.contains("all figures of queue "), "{title}");
         let mut seen = named(&first);
@@ -722,13 +628,7 @@ mod tests {
         assert_eq!(sparks(&[0.0, 1.0, 2.0], 10), "▁▅█");
         assert_eq!(sparks(&[0.0, 0.0], 10), "▁▁");
         assert_eq!(sparks(&[1.0; 20], 4), "████");
-        assert_eq!(
-            (cut("abcdef", 4), cut("abc", 3)),
-            ("abc…".into(), "abc".into())
-        );
-        assert_eq!(
-            (cut("日本語", 4), cut("ab", 0)),
-            ("日…".into(), String::new())
-        );
+        assert_eq!((cut("abcdef", 4), cut("abc", 3)), ("abc…".into(), "abc".into()));
+        assert_eq!((cut("日本語", 4), cut("ab", 0)), ("日…".into(), String::new()));
     }
 }

@@ -58,10 +58,7 @@ mod tests {
             "a\u{ad}b",
         ] {
             let escaped = plain(hostile);
-            assert!(
-                escaped.contains("\\u{") && escaped.chars().all(is_plain),
-                "{escaped}"
-            );
+            assert!(escaped.contains("\\u{") && escaped.chars().all(is_plain), "{escaped}");
         }
     }
 }

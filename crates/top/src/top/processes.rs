@@ -62,22 +62,17 @@ pub fn find(directory: &Path) -> io::Result<Vec<Found>> {
 ///
 /// If the directory cannot be read.
 pub fn prune(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let stale = find(directory)?
-        .into_iter()
-        .filter_map(|found| match found.snapshot {
-            Err(NoSnapshot::Stale(_)) => Some(found.path),
-            _ => None,
-        });
+    let stale = find(directory)?.into_iter().filter_map(|found| match found.snapshot {
+        Err(NoSnapshot::Stale(_)) => Some(found.path),
+        _ => None,
+    });
     // In the meantime another process with that PID may have replaced it, so each page is read once
     // more.
     let is_stale = |path: &PathBuf| {
         let snapshot = Watched::open(path).and_then(|mut watched| watched.snapshot());
         matches!(snapshot, Err(NoSnapshot::Stale(_)))
     };
-    Ok(stale
-        .filter(is_stale)
-        .filter(|path| std::fs::remove_file(path).is_ok())
-        .collect())
+    Ok(stale.filter(is_stale).filter(|path| std::fs::remove_file(path).is_ok()).collect())
 }
 
 /// Returns the path of a process's page: the first of its names that has a live page, otherwise its

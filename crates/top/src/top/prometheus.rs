@@ -12,12 +12,7 @@ pub fn text(snapshots: &[&Snapshot]) -> String {
         let page = &snapshot.page;
         let labels = [("pid", &*page.pid.to_string()), ("process", &*page.name)];
         let about = "1 if the process answered";
-        metrics.gauge(
-            "afterwork_up",
-            about,
-            &labels,
-            f64::from(u8::from(snapshot.answered)),
-        );
+        metrics.gauge("afterwork_up", about, &labels, f64::from(u8::from(snapshot.answered)));
         metrics.add_records(&labels, &page.records);
     }
     metrics.to_string()

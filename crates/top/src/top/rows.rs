@@ -19,11 +19,7 @@ pub struct Cell {
 impl Cell {
     /// Creates a cell of text.
     pub fn plain(text: &str, is_alarm: bool) -> Self {
-        Self {
-            text: text.to_owned(),
-            is_alarm,
-            value: f64::NEG_INFINITY,
-        }
+        Self { text: text.to_owned(), is_alarm, value: f64::NEG_INFINITY }
     }
 }
 
@@ -125,9 +121,7 @@ pub fn dropped_first(kind: Kind) -> &'static [&'static str] {
             "helped", "cpu ms", "refused", "done", "panicked", "wait p50", "run p99", DETAIL,
             "max", "done/s", "wait p99",
         ],
-        Kind::Pool => &[
-            "culled", "created", "maydays", "refused", "kicks/s", "stalls", "idle",
-        ],
+        Kind::Pool => &["culled", "created", "maydays", "refused", "kicks/s", "stalls", "idle"],
         Kind::Rcu => &["gps", "callbacks", "readers", "panicked"],
         Kind::Mailbox => &["received", "wake-ups", "sleeps/s"],
         Kind::PerCpu => &["slots", "drains", "mailed", "panicked"],
@@ -152,48 +146,33 @@ pub fn main_counter(kind: Kind) -> &'static str {
 pub fn main_rate(kind: Kind) -> &'static str {
     let is_it =
         |column: &&Column| column.1 == main_counter(kind) && matches!(column.2, Shows::Rate);
-    columns(kind)
-        .iter()
-        .find(is_it)
-        .map_or("", |column| column.0)
+    columns(kind).iter().find(is_it).map_or("", |column| column.0)
 }
 
 /// Returns a table for each kind that has records; rates are since `before`.
 #[must_use]
 pub fn tables(now: &Snapshot, before: Option<&Snapshot>) -> Vec<Table> {
-    let tables = kinds().map(|kind| Table {
-        kind,
-        rows: rows(kind, now, before),
-    });
+    let tables = kinds().map(|kind| Table { kind, rows: rows(kind, now, before) });
     tables.filter(|table| table.rows.len() > 1).collect()
 }
 
 fn rows(kind: Kind, now: &Snapshot, before: Option<&Snapshot>) -> Vec<Vec<Cell>> {
     let plain = |text: &str| Cell::plain(text, false);
     let headers = columns(kind).iter().map(|(header, ..)| plain(header));
-    let mut rows = vec![
-        [plain(kind.name()), plain("")]
-            .into_iter()
-            .chain(headers)
-            .collect(),
-    ];
+    let mut rows = vec![[plain(kind.name()), plain("")].into_iter().chain(headers).collect()];
     for (at, (record, past)) in pairs(kind, now, before).enumerate() {
         let mut row = vec![plain(&record.name), plain(&record.detail)];
         row[0].value = at as f64;
         row.extend(columns(kind).iter().map(|&(_, name, shows)| {
             let shown = match shows {
-                Shows::Figure => record
-                    .figure(name)
-                    .map(|figure| (figure_text(name, figure), figure as f64)),
+                Shows::Figure => {
+                    record.figure(name).map(|figure| (figure_text(name, figure), figure as f64))
+                }
                 Shows::Rate => rate(record, past, name, span_s(now, before))
                     .map(|rate| (rate_text(rate), rate)),
             };
             let (text, value) = shown.unwrap_or_else(|| ("-".to_owned(), f64::NEG_INFINITY));
-            Cell {
-                text,
-                is_alarm: is_alarm(record, name),
-                value,
-            }
+            Cell { text, is_alarm: is_alarm(record, name), value }
         }));
         rows.push(row);
     }
@@ -210,9 +189,7 @@ pub fn pairs<'l>(
     let mut past: Vec<&Record> =
         before.map_or_else(Vec::new, |snapshot| snapshot.page.of(kind).collect());
     now.page.of(kind).map(move |record| {
-        let same = past
-            .iter()
-            .position(|it| it.name == record.name && it.detail == record.detail);
+        let same = past.iter().position(|it| it.name == record.name && it.detail == record.detail);
         (record, same.map(|at| past.remove(at)))
     })
 }
@@ -254,9 +231,7 @@ fn is_alarm(record: &Record, name: &str) -> bool {
         return stalled_s(record).is_some();
     }
     let is_bad = |field: &Field| field.measure == Measure::Fault;
-    record
-        .figures()
-        .any(|(field, figure)| field.name == name && figure > 0 && is_bad(field))
+    record.figures().any(|(field, figure)| field.name == name && figure > 0 && is_bad(field))
 }
 
 fn figure_text(name: &str, figure: u64) -> String {
@@ -280,11 +255,7 @@ pub fn duration_text(ns: u64) -> String {
 }
 
 fn rate_text(rate: f64) -> String {
-    if rate < 10.0 {
-        format!("{rate:.1}")
-    } else {
-        format!("{rate:.0}")
-    }
+    if rate < 10.0 { format!("{rate:.1}") } else { format!("{rate:.0}") }
 }
 
 #[cfg(test)]
@@ -327,16 +298,11 @@ mod tests {
             let is_head =
                 |head: &&str| *head == DETAIL || columns(kind).iter().any(|(it, ..)| it == head);
             assert!(dropped_first(kind).iter().all(is_head), "{kind:?}");
-            let counter = kind
-                .fields()
-                .iter()
-                .find(|it| it.name == main_counter(kind));
+            let counter = kind.fields().iter().find(|it| it.name == main_counter(kind));
             assert_eq!(counter.unwrap().measure, Measure::Counter, "{kind:?}");
             for (_, name, shows) in columns(kind) {
                 let field = kind.fields().iter().find(|field| field.name == *name);
-                let measure = field
-                    .unwrap_or_else(|| panic!("{kind:?} has no {name}"))
-                    .measure;
+                let measure = field.unwrap_or_else(|| panic!("{kind:?} has no {name}")).measure;
                 let is_rate = matches!(shows, Shows::Rate);
                 assert!(!is_rate || measure != Measure::Gauge, "{name} has no rate");
             }

@@ -46,10 +46,7 @@ const LOCK_RETRY: Duration = Duration::from_millis(10);
 
 /// Interval at which the keeper checks that the terminal exists, for terminals that do not wake a
 /// poll. A guess: two checks a second have no measurable cost.
-const CHECK: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 500_000_000,
-};
+const CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 
 /// The current contents of the terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,12 +97,7 @@ impl Screen {
         let terminal = ratatui::try_init().inspect_err(|_| restore())?;
         *shown = Shown::Screen;
         drop(shown);
-        Ok(Self {
-            terminal: ManuallyDrop::new(terminal),
-            state,
-            ids,
-            _keeper: keeper,
-        })
+        Ok(Self { terminal: ManuallyDrop::new(terminal), state, ids, _keeper: keeper })
     }
 
     /// Draws, unless the process is about to stop.
@@ -172,11 +164,7 @@ fn keep(state: &State, pipes: &[(i32, UnixStream)], terminals: &[OwnedFd], end: 
         let mut fds = vec![PollFd::new(end, PollFlags::IN)];
         fds.extend(pipes.iter().map(|it| PollFd::new(&it.1, PollFlags::IN)));
         // poll always reports a hang-up of these.
-        fds.extend(
-            terminals
-                .iter()
-                .map(|it| PollFd::new(it, PollFlags::empty())),
-        );
+        fds.extend(terminals.iter().map(|it| PollFd::new(it, PollFlags::empty())));
         // If a signal interrupted the poll, the next iteration finds the signal.
         poll(&mut fds, Some(&CHECK)).ok();
         let came = |at: usize| !fds[at].revents().is_empty();

@@ -129,10 +129,7 @@ impl Watched {
         let wanted = before.round.wrapping_add(3) & !1;
         let is_asked =
             self.file.is_writable() && self.file.notify(ASKED_AT, fastrand::u32(..)).is_ok();
-        Ok(Asked {
-            wanted: is_asked.then_some(wanted),
-            until: Instant::now() + ANSWER_TIMEOUT,
-        })
+        Ok(Asked { wanted: is_asked.then_some(wanted), until: Instant::now() + ANSWER_TIMEOUT })
     }
 
     /// Returns the page that the process wrote for the request, or the existing one if it has not
@@ -189,10 +186,7 @@ impl Watched {
         let nr_read = self.file.read_at(&mut self.buffer, 0).map_err(refused)?;
         let mut page = Page::read(&self.buffer[..nr_read]).map_err(refused)?;
         // Made plain here, so that no caller has to handle the contents of a name.
-        let texts = page
-            .records
-            .iter_mut()
-            .flat_map(|it| [&mut it.name, &mut it.detail]);
+        let texts = page.records.iter_mut().flat_map(|it| [&mut it.name, &mut it.detail]);
         for text in texts.chain([&mut page.name]) {
             if let Cow::Owned(escaped) = plain(text) {
                 *text = escaped;
@@ -216,9 +210,7 @@ impl Watched {
             )));
         }
         match start {
-            None => Err(NoSnapshot::Stale(format!(
-                "process {pid} has exited and left {left}"
-            ))),
+            None => Err(NoSnapshot::Stale(format!("process {pid} has exited and left {left}"))),
             Some(start) if start != page.start_time => Err(NoSnapshot::Stale(format!(
                 "process {pid} has exited and left {left}; another process has its number now"
             ))),
@@ -239,9 +231,5 @@ impl Watched {
 #[cfg(test)]
 pub(super) fn stalled_sample() -> Snapshot {
     let page = Page::read(include_bytes!("stalled.page")).expect("the saved page is one");
-    Snapshot {
-        page,
-        answered: true,
-        age: Duration::ZERO,
-    }
+    Snapshot { page, answered: true, age: Duration::ZERO }
 }

@@ -35,10 +35,7 @@ pub fn headline(snapshot: &Snapshot) -> String {
     }
     for (count, what) in [
         (page.nr_torn, "records torn"),
-        (
-            page.nr_left_out as usize,
-            "records omitted because the page is full",
-        ),
+        (page.nr_left_out as usize, "records omitted because the page is full"),
         (page.nr_unknown, "records of unknown kinds"),
     ] {
         if count > 0 {
@@ -58,12 +55,7 @@ pub(super) fn wide(text: &str) -> usize {
 
 fn widths(rows: &[Vec<Cell>]) -> Vec<usize> {
     let nr_columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| {
-        rows.iter()
-            .map(|row| wide(&row[column].text))
-            .max()
-            .unwrap_or(0)
-    };
+    let width = |column: usize| rows.iter().map(|row| wide(&row[column].text)).max().unwrap_or(0);
     (0..nr_columns).map(width).collect()
 }
 
@@ -107,10 +99,7 @@ pub fn processes(found: &[Found], color: bool) -> String {
             Ok(snapshot) => (summary(snapshot), is_stalled(snapshot)),
             Err(no_look) => (no_look.reason().to_owned(), false),
         };
-        rows.push(vec![
-            cell(&found.pid.to_string(), false),
-            cell(&says, is_alarm),
-        ]);
+        rows.push(vec![cell(&found.pid.to_string(), false), cell(&says, is_alarm)]);
     }
     write_table(&rows, color)
 }
@@ -141,11 +130,7 @@ pub fn summary(snapshot: &Snapshot) -> String {
 /// Returns `true` if the work of a pool makes no progress.
 #[must_use]
 pub fn is_stalled(snapshot: &Snapshot) -> bool {
-    snapshot
-        .page
-        .records
-        .iter()
-        .any(|it| stalled_s(it).is_some())
+    snapshot.page.records.iter().any(|it| stalled_s(it).is_some())
 }
 
 #[cfg(test)]

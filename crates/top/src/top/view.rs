@@ -96,9 +96,7 @@ pub struct View {
 impl View {
     /// Starts with the first table that has rows.
     pub fn new(now: Snapshot, color: bool) -> Self {
-        let tab = tables(&now, None)
-            .first()
-            .map_or(Kind::Queue, |table| table.kind);
+        let tab = tables(&now, None).first().map_or(Kind::Queue, |table| table.kind);
         Self {
             now,
             before: None,
@@ -167,9 +165,7 @@ impl View {
     /// Returns the kinds that have rows, in order, with their numbers of rows.
     pub fn tabs(&self) -> Vec<(Kind, usize)> {
         let tables = tables(&self.now, None).into_iter();
-        tables
-            .map(|table| (table.kind, table.rows.len() - 1))
-            .collect()
+        tables.map(|table| (table.kind, table.rows.len() - 1)).collect()
     }
 
     /// Returns the table of the tab, filtered and sorted; the header first.
@@ -182,16 +178,10 @@ impl View {
         rows.retain(|row| row.iter().take(2).any(holds));
         if let Some((column, from_greatest)) = self.sort {
             rows.sort_by(|a, b| {
-                let [a, b] = [a, b].map(|row| {
-                    row.get(column + 2)
-                        .map_or(f64::NEG_INFINITY, |cell| cell.value)
-                });
+                let [a, b] = [a, b]
+                    .map(|row| row.get(column + 2).map_or(f64::NEG_INFINITY, |cell| cell.value));
                 let order = a.total_cmp(&b);
-                if from_greatest {
-                    order.reverse()
-                } else {
-                    order
-                }
+                if from_greatest { order.reverse() } else { order }
             });
         }
         table.rows.extend(rows);
@@ -277,9 +267,7 @@ impl View {
             Key::Left => self.shift = self.shift.saturating_sub(1),
             Key::Char('s') => self.sort_by_next(),
             Key::Char('r') => {
-                self.sort = self
-                    .sort
-                    .map(|(column, from_greatest)| (column, !from_greatest));
+                self.sort = self.sort.map(|(column, from_greatest)| (column, !from_greatest));
             }
             _ => {}
         }
@@ -346,10 +334,7 @@ pub(super) mod tests {
 
     fn names(view: &View) -> Vec<String> {
         let table = view.table().unwrap();
-        table.rows[1..]
-            .iter()
-            .map(|row| row[0].text.clone())
-            .collect()
+        table.rows[1..].iter().map(|row| row[0].text.clone()).collect()
     }
 
     #[test]

@@ -47,9 +47,7 @@ pub fn run(args: &TopologyArgs) -> Result<(), Stop> {
         return save(args.sysfs.as_deref(), dir);
     }
     let topology = machine(args).map_err(could_not_run)?;
-    let params = ShardParams {
-        cache_shard_size: args.cache_shard_size,
-    };
+    let params = ShardParams { cache_shard_size: args.cache_shard_size };
     let mut stdout = io::stdout().lock();
     if args.json {
         let json = json::json(&topology, &params)

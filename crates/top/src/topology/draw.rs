@@ -29,11 +29,7 @@ pub fn draw(topology: &Topology, params: &ShardParams) -> String {
 }
 
 fn head(topology: &Topology) -> String {
-    let nr_nodes = topology
-        .nodes()
-        .iter()
-        .filter(|node| !node.cpus.is_empty())
-        .count();
+    let nr_nodes = topology.nodes().iter().filter(|node| !node.cpus.is_empty()).count();
     let mut head = [
         counted(topology.packages().len(), "package"),
         counted(nr_nodes, "node"),
@@ -66,10 +62,9 @@ fn packages(topology: &Topology) -> Vec<Branch> {
         .packages()
         .iter()
         .map(|package| Branch {
-            label: package.id.map_or_else(
-                || "unknown package".to_owned(),
-                |id| format!("package {id}"),
-            ),
+            label: package
+                .id
+                .map_or_else(|| "unknown package".to_owned(), |id| format!("package {id}")),
             beside: package.cpus.to_string(),
             below: nodes(topology, &package.cpus),
         })
@@ -111,18 +106,12 @@ fn nodes(topology: &Topology, around: &CpuSet) -> Vec<Branch> {
 }
 
 fn llcs(topology: &Topology, around: &CpuSet) -> Vec<Branch> {
-    let parts = topology
-        .llcs()
-        .iter()
-        .map(|llc| (llc, llc.cpus.intersection(around)));
+    let parts = topology.llcs().iter().map(|llc| (llc, llc.cpus.intersection(around)));
     parts
         .filter(|(_, part)| !part.is_empty())
         .map(|(llc, part)| {
-            let whole = if part == llc.cpus {
-                String::new()
-            } else {
-                format!("  (part of {})", llc.cpus)
-            };
+            let whole =
+                if part == llc.cpus { String::new() } else { format!("  (part of {})", llc.cpus) };
             Branch {
                 label: cache(llc),
                 beside: format!("{part}{whole}"),
@@ -139,8 +128,7 @@ fn cache(llc: &Llc) -> String {
         LlcSource::Node => "unknown caches: one per node".to_owned(),
         LlcSource::System => "unknown caches: one for all".to_owned(),
     };
-    llc.size
-        .map_or(name.clone(), |bytes| format!("{name}, {}", size(bytes)))
+    llc.size.map_or(name.clone(), |bytes| format!("{name}, {}", size(bytes)))
 }
 
 /// Puts adjacent cores with the same number of siblings on one line.
@@ -150,16 +138,11 @@ fn cores(topology: &Topology, around: &CpuSet) -> Vec<Branch> {
         .map(|run| {
             let (label, beside) = match run[0].len() {
                 1 => (counted(run.len(), "core"), union(run).to_string()),
-                threads => (
-                    format!("{} x {threads} smt", counted(run.len(), "core")),
-                    some_of(run),
-                ),
+                threads => {
+                    (format!("{} x {threads} smt", counted(run.len(), "core")), some_of(run))
+                }
             };
-            Branch {
-                label,
-                beside,
-                below: Vec::new(),
-            }
+            Branch { label, beside, below: Vec::new() }
         })
         .collect()
 }
@@ -179,11 +162,7 @@ fn some_of(run: &[CpuSet]) -> String {
     const SHOWN: usize = 8;
     let shown: Vec<String> = run.iter().take(SHOWN).map(CpuSet::to_string).collect();
     let more = run.len().saturating_sub(SHOWN);
-    let rest = if more == 0 {
-        String::new()
-    } else {
-        format!("  and {more} more")
-    };
+    let rest = if more == 0 { String::new() } else { format!("  and {more} more") };
     shown.join("  ") + &rest
 }
 
@@ -192,11 +171,7 @@ fn pods(topology: &Topology, params: &ShardParams) -> String {
     let mut text = String::new();
     for scope in AffinityScope::ALL {
         let pods: Vec<Pod> = topology.pods(scope, params).iter().cloned().collect();
-        let mark = if scope == default {
-            "  (the default scope)"
-        } else {
-            ""
-        };
+        let mark = if scope == default { "  (the default scope)" } else { "" };
         let _ = writeln!(text, "{scope:<11}  {}{mark}", shapes(topology, &pods));
         // A list of all CPUs one by one would not help.
         if scope != AffinityScope::Cpu {
@@ -220,11 +195,7 @@ fn shapes(topology: &Topology, pods: &[Pod]) -> String {
     }
     let of = |&(nr_cores, nr_cpus): &(usize, usize)| match nr_cores == nr_cpus {
         true => counted(nr_cores, "core"),
-        false => format!(
-            "{} ({})",
-            counted(nr_cores, "core"),
-            counted(nr_cpus, "CPU")
-        ),
+        false => format!("{} ({})", counted(nr_cores, "core"), counted(nr_cpus, "CPU")),
     };
     match shapes.as_slice() {
         // Every pod of scope cpu is a part of a core, which need not be printed.
@@ -233,10 +204,8 @@ fn shapes(topology: &Topology, pods: &[Pod]) -> String {
         }
         [(shape, count)] => format!("{} of {}", counted(*count, "pod"), of(shape)),
         _ => {
-            let each: Vec<String> = shapes
-                .iter()
-                .map(|(shape, count)| format!("{count} of {}", of(shape)))
-                .collect();
+            let each: Vec<String> =
+                shapes.iter().map(|(shape, count)| format!("{count} of {}", of(shape))).collect();
             format!("{}: {}", counted(pods.len(), "pod"), each.join(", "))
         }
     }
@@ -276,13 +245,8 @@ fn counted(count: usize, what: &str) -> String {
 /// Prints a size in the largest unit in which it is a whole number.
 fn size(bytes: u64) -> String {
     const UNITS: [(&str, u32); 3] = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    let whole = UNITS
-        .iter()
-        .find(|(_, shift)| bytes != 0 && bytes.trailing_zeros() >= *shift);
-    whole.map_or_else(
-        || format!("{bytes} B"),
-        |(unit, shift)| format!("{} {unit}", bytes >> shift),
-    )
+    let whole = UNITS.iter().find(|(_, shift)| bytes != 0 && bytes.trailing_zeros() >= *shift);
+    whole.map_or_else(|| format!("{bytes} B"), |(unit, shift)| format!("{} {unit}", bytes >> shift))
 }
 
 #[cfg(test)]
@@ -292,18 +256,12 @@ mod tests {
     use super::*;
 
     fn drawn(levels: &str) -> String {
-        draw(
-            &Topology::synthetic(levels).unwrap(),
-            &ShardParams::default(),
-        )
+        draw(&Topology::synthetic(levels).unwrap(), &ShardParams::default())
     }
 
     fn saved(machine: &str) -> String {
         let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../topology/tests/fixtures");
-        draw(
-            &Topology::from_sysfs(&fixtures.join(machine)).unwrap(),
-            &ShardParams::default(),
-        )
+        draw(&Topology::from_sysfs(&fixtures.join(machine)).unwrap(), &ShardParams::default())
     }
 
     #[test]
@@ -346,10 +304,7 @@ system       1 pod of 40 cores (80 CPUs)
     fn cache_spanning_nodes_is_drawn_in_each_with_a_note() {
         let drawing = saved("xeon-snc2");
         assert!(drawing.contains("L3, 22 MiB"), "{drawing}");
-        assert!(
-            drawing.contains("0-3,8-11,32-35,40-43  (part of 0-15,32-47)"),
-            "{drawing}"
-        );
+        assert!(drawing.contains("0-3,8-11,32-35,40-43  (part of 0-15,32-47)"), "{drawing}");
         assert!(
             drawing.contains("note: the last-level cache of CPUs 0-15,32-47 spans several nodes"),
             "{drawing}"
@@ -358,12 +313,7 @@ system       1 pod of 40 cores (80 CPUs)
 
     #[test]
     fn offline_isolated_and_memory_only_parts_are_named() {
-        let lines = |machine| {
-            saved(machine)
-                .lines()
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
-        };
+        let lines = |machine| saved(machine).lines().map(str::to_owned).collect::<Vec<_>>();
         assert!(lines("server-holes").contains(&"offline    3,7,12-14,16-31".to_owned()));
         assert!(lines("server-isolated").contains(&"isolated   4-7,12-15".to_owned()));
         assert!(lines("server-isolated").contains(&"nohz_full  4-7,12-15".to_owned()));
@@ -387,10 +337,7 @@ system       1 pod of 40 cores (80 CPUs)
         let drawing = drawn("4 numa x 64 llc x 8 core x 4 smt");
         assert!(drawing.lines().count() < 250, "{}", drawing.lines().count());
         assert!(drawing.contains("48 more"), "{drawing}");
-        assert!(
-            drawing.lines().all(|line| line.chars().count() <= 120),
-            "{drawing}"
-        );
+        assert!(drawing.lines().all(|line| line.chars().count() <= 120), "{drawing}");
     }
 
     #[test]

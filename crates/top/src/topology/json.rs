@@ -90,22 +90,14 @@ fn machine(topology: &Topology, params: &ShardParams) -> Machine {
                 node: cpu.node,
             })
             .collect(),
-        cores: topology
-            .cores()
-            .iter()
-            .map(|core| core.cpus.to_string())
-            .collect(),
+        cores: topology.cores().iter().map(|core| core.cpus.to_string()).collect(),
         llcs: topology.llcs().iter().map(llc).collect(),
         packages: topology
             .packages()
             .iter()
             .map(|package| part(package.id, &package.cpus))
             .collect(),
-        nodes: topology
-            .nodes()
-            .iter()
-            .map(|node| part(Some(node.id), &node.cpus))
-            .collect(),
+        nodes: topology.nodes().iter().map(|node| part(Some(node.id), &node.cpus)).collect(),
         cache_shard_size: params.cache_shard_size,
         default_scope: AffinityScope::default().as_str(),
         pods: AffinityScope::ALL
@@ -122,29 +114,16 @@ fn llc(llc: &topology::Llc) -> Llc {
         LlcSource::Node => (None, Some("node")),
         LlcSource::System => (None, Some("system")),
     };
-    Llc {
-        cpus: llc.cpus.to_string(),
-        level,
-        presumed,
-        size_bytes: llc.size,
-    }
+    Llc { cpus: llc.cpus.to_string(), level, presumed, size_bytes: llc.size }
 }
 
 fn part(id: Option<u32>, cpus: &CpuSet) -> Part {
-    Part {
-        id,
-        cpus: cpus.to_string(),
-    }
+    Part { id, cpus: cpus.to_string() }
 }
 
 fn pods(topology: &Topology, scope: AffinityScope, params: &ShardParams) -> Vec<Pod> {
     let pods = topology.pods(scope, params);
-    pods.iter()
-        .map(|pod| Pod {
-            cpus: pod.cpus.to_string(),
-            node: pod.node,
-        })
-        .collect()
+    pods.iter().map(|pod| Pod { cpus: pod.cpus.to_string(), node: pod.node }).collect()
 }
 
 #[cfg(test)]
@@ -171,17 +150,10 @@ mod tests {
         });
         assert_eq!(object["cpus"][5], cpu);
         assert_eq!(object["pods"]["numa"][1], json!({"cpus": "4-7", "node": 1}));
-        assert_eq!(
-            object["pods"]["system"],
-            json!([{"cpus": "0-7", "node": null}])
-        );
+        assert_eq!(object["pods"]["system"], json!([{"cpus": "0-7", "node": null}]));
         for scope in AffinityScope::ALL {
             let pods = object["pods"][scope.as_str()].as_array().unwrap();
-            assert_eq!(
-                pods.len(),
-                topology.pods(scope, &ShardParams::default()).len(),
-                "{scope}"
-            );
+            assert_eq!(pods.len(), topology.pods(scope, &ShardParams::default()).len(), "{scope}");
         }
     }
 }

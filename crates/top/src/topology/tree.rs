@@ -18,11 +18,7 @@ pub(super) fn draw(roots: &[Branch]) -> String {
         lines.push((root.label.clone(), root.beside.clone()));
         below(&root.below, "", &mut lines);
     }
-    let width = lines
-        .iter()
-        .map(|(left, _)| left.chars().count())
-        .max()
-        .unwrap_or(0);
+    let width = lines.iter().map(|(left, _)| left.chars().count()).max().unwrap_or(0);
     let mut drawing = String::new();
     for (left, right) in lines {
         drawing += format!("{left:width$}  {right}").trim_end();
@@ -35,22 +31,12 @@ fn below(branches: &[Branch], indent: &str, lines: &mut Vec<(String, String)>) {
     let (shown, hidden) = branches.split_at(branches.len().min(MAX_BRANCHES));
     for (index, branch) in shown.iter().enumerate() {
         let is_last = hidden.is_empty() && index + 1 == shown.len();
-        let (joint, rail) = if is_last {
-            ("└─ ", "   ")
-        } else {
-            ("├─ ", "│  ")
-        };
-        lines.push((
-            format!("{indent}{joint}{}", branch.label),
-            branch.beside.clone(),
-        ));
+        let (joint, rail) = if is_last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        lines.push((format!("{indent}{joint}{}", branch.label), branch.beside.clone()));
         below(&branch.below, &format!("{indent}{rail}"), lines);
     }
     if !hidden.is_empty() {
-        lines.push((
-            format!("{indent}└─ {} more", hidden.len()),
-            "(--json lists all)".to_owned(),
-        ));
+        lines.push((format!("{indent}└─ {} more", hidden.len()), "(--json lists all)".to_owned()));
     }
 }
 
@@ -59,22 +45,13 @@ mod tests {
     use super::*;
 
     fn branch(label: &str, below: Vec<Branch>) -> Branch {
-        Branch {
-            label: label.to_owned(),
-            beside: format!("<{label}>"),
-            below,
-        }
+        Branch { label: label.to_owned(), beside: format!("<{label}>"), below }
     }
 
     #[test]
     fn branches_hang_from_rails_and_the_column_is_level() {
-        let tree = branch(
-            "root",
-            vec![
-                branch("a", vec![branch("deep", vec![])]),
-                branch("b", vec![]),
-            ],
-        );
+        let tree =
+            branch("root", vec![branch("a", vec![branch("deep", vec![])]), branch("b", vec![])]);
         let drawing = draw(&[tree, branch("c", vec![])]);
         let expected = "\
 root        <root>

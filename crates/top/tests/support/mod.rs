@@ -4,10 +4,7 @@
 use std::process::{Command, Output, Stdio};
 
 pub fn run(command: &str, args: &[&str]) -> Output {
-    Command::new(command)
-        .args(args)
-        .output()
-        .expect("the command starts")
+    Command::new(command).args(args).output().expect("the command starts")
 }
 
 pub fn text(bytes: &[u8]) -> &str {
@@ -22,10 +19,7 @@ pub fn assert_rejected(command: &str, bad: &[(&[&str], &str)]) {
         let err = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {err}");
         assert_eq!(err.lines().count(), 1, "{args:?}: {err}");
-        assert!(
-            err.starts_with("error: ") && err.contains(valid),
-            "{args:?}: {err}"
-        );
+        assert!(err.starts_with("error: ") && err.contains(valid), "{args:?}: {err}");
         assert!(output.stdout.is_empty(), "{args:?}");
     }
 }

@@ -118,12 +118,8 @@ fn server_holes() -> Machine {
     );
     machine.cpu_lists("0-31", "0-2,4-6,8-11,15");
     let online: CpuSet = "0-2,4-6,8-11,15".parse().expect("a list");
-    let still_online = |cpus: &str| {
-        cpus.parse::<CpuSet>()
-            .expect("a list")
-            .intersection(&online)
-            .to_string()
-    };
+    let still_online =
+        |cpus: &str| cpus.parse::<CpuSet>().expect("a list").intersection(&online).to_string();
     for cpu in online.iter().map(CpuId::as_u32) {
         let core = cpu % 8;
         machine.core(cpu, &still_online(&format!("{core},{}", core + 8)), 0);
@@ -198,11 +194,7 @@ fn server_isolated() -> Machine {
 
 impl Machine {
     fn new(name: &'static str, about: &'static str) -> Self {
-        Self {
-            name,
-            about,
-            files: BTreeMap::new(),
-        }
+        Self { name, about, files: BTreeMap::new() }
     }
 
     fn file(&mut self, path: &str, text: &str) {
@@ -216,10 +208,7 @@ impl Machine {
     }
 
     fn topology(&mut self, cpu: u32, name: &str, text: &str) {
-        self.file(
-            &format!("devices/system/cpu/cpu{cpu}/topology/{name}"),
-            text,
-        );
+        self.file(&format!("devices/system/cpu/cpu{cpu}/topology/{name}"), text);
     }
 
     fn core(&mut self, cpu: u32, siblings: &str, package: u32) {

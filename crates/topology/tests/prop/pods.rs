@@ -17,11 +17,7 @@ fn all_pods(topology: &Topology, params: &ShardParams) -> [Pods; 6] {
 }
 
 fn nr_cores(topology: &Topology, cpus: &CpuSet) -> usize {
-    topology
-        .cores()
-        .iter()
-        .filter(|core| !core.cpus.is_disjoint(cpus))
-        .count()
+    topology.cores().iter().filter(|core| !core.cpus.is_disjoint(cpus)).count()
 }
 
 proptest! {

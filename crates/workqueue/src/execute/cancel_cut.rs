@@ -87,11 +87,7 @@ impl Cancelled {
             self.nr_items += usize::from(popped.ran());
         }
         self.nr_items = self.nr_items.saturating_add_signed(deferred_drops.nr_more);
-        self.parts.push(Part {
-            pwq: cut.pwq,
-            deferred_drops,
-            nr_ended,
-        });
+        self.parts.push(Part { pwq: cut.pwq, deferred_drops, nr_ended });
     }
 
     /// Returns the number of user items that were pending or delayed and did not run.
@@ -102,11 +98,7 @@ impl Cancelled {
     /// Ends the items and releases their capacity and counts. Runs no user code. Call it with no
     /// lock held.
     pub(crate) fn end(self) -> Aftermath {
-        let Self {
-            mut parts,
-            mut rest,
-            ..
-        } = self;
+        let Self { mut parts, mut rest, .. } = self;
         let ((), wakers) = cleanups::with_wakers_aside(|| {
             for part in &mut parts {
                 rest.dropped.append(&mut part.deferred_drops.dropped);

@@ -39,9 +39,7 @@ pub struct CancelOnDrop<T> {
 
 impl<T> CancelOnDrop<T> {
     pub(crate) fn new(handle: JoinHandle<T>) -> Self {
-        Self {
-            handle: Some(handle),
-        }
+        Self { handle: Some(handle) }
     }
 
     /// Returns a handle that does not cancel the item when it is dropped.

@@ -116,11 +116,7 @@ where
 {
     // The item is queued once, so its list position does not matter after a cancel. A joiner must
     // not overtake the other closures of a strand.
-    let rules = Rules {
-        help: home.rules.help && !S::IN_STRAND,
-        ordered: false,
-        ..home.rules
-    };
+    let rules = Rules { help: home.rules.help && !S::IN_STRAND, ordered: false, ..home.rules };
     let item = memory::place(Joinable::<F, T, S> {
         head: Head::new(
             Joinable::<F, T, S>::VTABLE,
@@ -129,9 +125,7 @@ where
         ),
         start_by,
         task: UnsafeCell::new(None),
-        content: UnsafeCell::new(Content {
-            func: ManuallyDrop::new(func),
-        }),
+        content: UnsafeCell::new(Content { func: ManuallyDrop::new(func) }),
     })
     .cast();
     // SAFETY: the item's table yields a `T`, and this is its only handle.
@@ -162,15 +156,9 @@ fn ended<T: Send + 'static>(error: JoinError) -> JoinHandle<T> {
         head: Head::new(vtable, State::ended(), std::ptr::null_mut()),
         start_by: AnyTime,
         task: UnsafeCell::new(None),
-        content: UnsafeCell::new(Content {
-            outcome: ManuallyDrop::new(Some(Err(error))),
-        }),
+        content: UnsafeCell::new(Content { outcome: ManuallyDrop::new(Some(Err(error))) }),
     });
-    JoinHandle {
-        item: item.cast(),
-        process: Process::now(),
-        result: PhantomData,
-    }
+    JoinHandle { item: item.cast(), process: Process::now(), result: PhantomData }
 }
 
 /// Creates an item that runs `func` and has no handle. Its home must stay valid until it has run.
@@ -225,11 +213,7 @@ where
             } else {
                 None
             },
-            strand: if S::IN_STRAND {
-                Some(Self::strand)
-            } else {
-                None
-            },
+            strand: if S::IN_STRAND { Some(Self::strand) } else { None },
         }),
     };
 
@@ -273,11 +257,7 @@ where
         let outcome = ManuallyDrop::new(Some(outcome));
         // SAFETY: no thread reads the content before the run has ended.
         unsafe { (&raw mut (*content).outcome).write(outcome) };
-        if panicked {
-            Ending::Panicked
-        } else {
-            Ending::Returned
-        }
+        if panicked { Ending::Panicked } else { Ending::Returned }
     }
 
     /// Moves the closure out without calling it.
@@ -359,10 +339,8 @@ where
         let outcome = unsafe { &*(*Self::content(item)).outcome };
         // SAFETY: as above.
         let slot = unsafe { &*(*item.as_ptr().cast::<Self>()).task.get() };
-        let is_scheduled = matches!(
-            outcome,
-            None | Some(Err(JoinError::Cancelled | JoinError::Expired))
-        );
+        let is_scheduled =
+            matches!(outcome, None | Some(Err(JoinError::Cancelled | JoinError::Expired)));
         slot.is_none() && is_scheduled
     }
 
@@ -386,11 +364,7 @@ impl<T> JoinHandle<T> {
     /// 1. `item` has a [`HandleTable`] whose outcome is a `T`.
     /// 2. The caller creates its only handle.
     pub(crate) unsafe fn of(item: NonNull<Head>) -> Self {
-        Self {
-            item,
-            process: Process::now(),
-            result: PhantomData,
-        }
+        Self { item, process: Process::now(), result: PhantomData }
     }
 
     /// Waits for the closure to end, and returns its result.
@@ -606,9 +580,7 @@ impl<T> JoinHandle<T> {
         // Either this transition finds that the run has ended, or the end of the run finds the
         // flag. If the end reads the slot before we replace the waker, the end precedes this
         // transition, which finds it.
-        let waits = self
-            .head()
-            .update(|state| (!state.has_reached(1)).then(|| state.await_task()));
+        let waits = self.head().update(|state| (!state.has_reached(1)).then(|| state.await_task()));
         waits.is_some()
     }
 
@@ -693,9 +665,7 @@ impl<T> Drop for JoinHandle<T> {
 
 impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("JoinHandle")
-            .field(&self.head().load())
-            .finish()
+        f.debug_tuple("JoinHandle").field(&self.head().load()).finish()
     }
 }
 
@@ -718,19 +688,12 @@ struct Detached<F> {
 }
 
 impl<F: FnOnce() + Send + 'static> Detached<F> {
-    const VTABLE: &'static VTable = &VTable::plain(
-        Self::run,
-        Self::cancel,
-        Self::call,
-        std::any::type_name::<F>,
-        Self::free,
-    );
+    const VTABLE: &'static VTable =
+        &VTable::plain(Self::run, Self::cancel, Self::call, std::any::type_name::<F>, Self::free);
 
     unsafe fn run(item: NonNull<Head>) -> Popped {
         // SAFETY: the caller holds the item's only list link, so only we access the item.
-        let home = unsafe { item.as_ref() }
-            .home
-            .load(sync::atomic::Ordering::Relaxed);
+        let home = unsafe { item.as_ref() }.home.load(sync::atomic::Ordering::Relaxed);
         let home = Pwq::of(home);
         // SAFETY: our caller holds the in-flight count, which keeps `home` alive.
         let item_info = || unsafe { &*home }.trace(item.as_ptr(), Self::VTABLE);

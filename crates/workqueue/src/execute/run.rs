@@ -178,13 +178,7 @@ impl Rest {
 /// 1. The caller runs `item`.
 pub(crate) unsafe fn end(item: NonNull<Head>, ending: Ending) -> Rest {
     // SAFETY: (1).
-    unsafe {
-        if end_alone(item, ending) {
-            Rest::default()
-        } else {
-            end_else(item, ending, false)
-        }
-    }
+    unsafe { if end_alone(item, ending) { Rest::default() } else { end_else(item, ending, false) } }
 }
 
 /// If the end of the run needs no further action, ends it and returns `true`.
@@ -231,9 +225,7 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
         let (pool, slot) = (home.pool.clone(), home.slot);
         if done.relink {
             // SAFETY: only a `Work` is queued again, and the item is linked, so it is alive.
-            let revived = done
-                .revived
-                .then(|| unsafe { item.cast::<Revivable>().as_ref() });
+            let revived = done.revived.then(|| unsafe { item.cast::<Revivable>().as_ref() });
             rest.cancelled = put_back(&pool, item, revived);
         } else {
             pool.retire_one(slot, ended.color);
@@ -242,10 +234,9 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
     if done.wake && !sync::twin::armed("item: completion forgets its sleepers") {
         key.wake(u32::MAX);
     }
-    if let (Some(task), false) = (
-        ended.task,
-        sync::twin::armed("item: completion forgets its task"),
-    ) {
+    if let (Some(task), false) =
+        (ended.task, sync::twin::armed("item: completion forgets its task"))
+    {
         rest.waker = task.lock().take();
     }
     // SAFETY: no handle, list or running thread refers to the item.
@@ -265,11 +256,7 @@ pub(crate) unsafe fn pop_and_cancel(
     skip: unsafe fn(NonNull<Head>, &mut DeferredDrops),
 ) -> Popped {
     // SAFETY: (1).
-    unsafe {
-        pop_by_and_cancel(item, deferred_drops, skip, |state| {
-            Some(state.pop_to_cancel())
-        })
-    }
+    unsafe { pop_by_and_cancel(item, deferred_drops, skip, |state| Some(state.pop_to_cancel())) }
 }
 
 /// Does the same as [`pop_and_cancel`], with the decision `plan`.
@@ -311,10 +298,7 @@ pub(crate) unsafe fn pop_by_and_cancel(
     if from.is_running() {
         // Its count may belong to a helper's run, which continues: see `flush.rs`.
         // SAFETY: our caller keeps the in-flight count.
-        unsafe { &*home }
-            .core
-            .nr_cut
-            .fetch_add(1, Ordering::Relaxed);
+        unsafe { &*home }.core.nr_cut.fetch_add(1, Ordering::Relaxed);
     }
     // A running item does not count as cancelled.
     Popped::Dropped
@@ -427,12 +411,7 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
             backoff.pause();
         }
     });
-    CountToRelease {
-        pool,
-        slot,
-        color: list::color(item),
-        wakers,
-    }
+    CountToRelease { pool, slot, color: list::color(item), wakers }
 }
 
 /// Expires and counts an item that has not started. Returns `true` if it did.
@@ -696,10 +675,7 @@ pub(crate) fn while_blocking<R>(body: impl FnOnce() -> R) -> R {
 
 fn set_blocking(blocks: bool) {
     INNERMOST.with(|innermost| {
-        innermost.set(Frame {
-            blocks,
-            ..innermost.get()
-        });
+        innermost.set(Frame { blocks, ..innermost.get() });
     });
 }
 
@@ -781,10 +757,7 @@ pub(crate) fn current_item() -> Option<NonNull<Head>> {
 pub(crate) fn forget_item() {
     INNERMOST.with(|innermost| {
         let item = ptr::null();
-        innermost.set(Frame {
-            item,
-            ..innermost.get()
-        });
+        innermost.set(Frame { item, ..innermost.get() });
     });
 }
 
@@ -792,10 +765,7 @@ pub(crate) fn forget_item() {
 pub(crate) fn forget_home() {
     INNERMOST.with(|innermost| {
         let home = ptr::null();
-        innermost.set(Frame {
-            home,
-            ..innermost.get()
-        });
+        innermost.set(Frame { home, ..innermost.get() });
     });
 }
 
@@ -807,10 +777,7 @@ pub(crate) fn forget_seats(lent: bool) {
     }
     INNERMOST.with(|innermost| {
         let has_seat = false;
-        innermost.set(Frame {
-            has_seat,
-            ..innermost.get()
-        });
+        innermost.set(Frame { has_seat, ..innermost.get() });
     });
 }
 

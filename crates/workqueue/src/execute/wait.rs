@@ -155,8 +155,7 @@ pub(crate) fn until_completed_within(head: &Head, seq: u64, timeout: Duration) -
             if left_ns == 0 {
                 return false;
             }
-            head.state
-                .wait_timeout(state.0, Duration::from_nanos(left_ns));
+            head.state.wait_timeout(state.0, Duration::from_nanos(left_ns));
         }
         true
     })
@@ -165,11 +164,7 @@ pub(crate) fn until_completed_within(head: &Head, seq: u64, timeout: Duration) -
 /// Busy-polls for a short time. Returns `true` if the item has reached `seq`.
 fn polling_pays_off(head: &Head, seq: u64) -> bool {
     let ended = || head.load().has_reached(seq);
-    if head.load().is_on_one_cpu() {
-        yield_as_waiter(ended)
-    } else {
-        poll_as_waiter(ended)
-    }
+    if head.load().is_on_one_cpu() { yield_as_waiter(ended) } else { poll_as_waiter(ended) }
 }
 
 /// Length of the sleep after which a waiter checks again whether it must help. The case is rare, so
@@ -182,10 +177,7 @@ pub(crate) struct NeedsOurSeat;
 /// Reports the `error` of an item that was about to wait for itself, and returns it.
 #[cold]
 pub(crate) fn reported<E: fmt::Display>(error: E) -> E {
-    innermost_home(
-        |_| true,
-        |home| trace::report("own_wait", &home.core.name, &error),
-    );
+    innermost_home(|_| true, |home| trace::report("own_wait", &home.core.name, &error));
     error
 }
 
@@ -315,9 +307,7 @@ impl Dispatch {
         if let Some(found) = self.pending.find(item) {
             return Some(&self.pwq(home_slot(found)).core);
         }
-        let pwq = self
-            .pwqs()
-            .find(|pwq| pwq.waiting().any(|it| ptr::eq(it.as_ptr(), item)))?;
+        let pwq = self.pwqs().find(|pwq| pwq.waiting().any(|it| ptr::eq(it.as_ptr(), item)))?;
         Some(&pwq.core)
     }
 }

@@ -150,16 +150,10 @@ impl Work {
     /// ```
     pub fn with_handle<F: FnMut(&Work) + Send + 'static>(func: F) -> Self {
         let item = Box::new(Reusable {
-            queued: Revivable::new(Head::new(
-                Reusable::<F>::VTABLE,
-                State::IDLE,
-                ptr::null_mut(),
-            )),
+            queued: Revivable::new(Head::new(Reusable::<F>::VTABLE, State::IDLE, ptr::null_mut())),
             func: UnsafeCell::new(func),
         });
-        Self {
-            item: NonNull::from(Box::leak(item)).cast(),
-        }
+        Self { item: NonNull::from(Box::leak(item)).cast() }
     }
 
     /// Creates an item that belongs to `owner`: a run calls `func` with the owner, or does nothing
@@ -231,10 +225,7 @@ impl Work {
     #[doc(alias = "work_busy")]
     pub fn busy(&self) -> Busy {
         let state = self.head().load();
-        Busy {
-            pending: state.is_pending() || state.is_claimed(),
-            executing: state.is_running(),
-        }
+        Busy { pending: state.is_pending() || state.is_claimed(), executing: state.is_running() }
     }
 
     /// Waits until all runs of the item that were queued before this call have ended.
@@ -274,11 +265,7 @@ impl Work {
             wait::before_waiting_for(head);
             wait::until_completed(head, head.load().last_completion_seq());
         }
-        if head.load().has_panicked() {
-            Err(FlushError::Panicked)
-        } else {
-            Ok(is_busy)
-        }
+        if head.load().has_panicked() { Err(FlushError::Panicked) } else { Ok(is_busy) }
     }
 
     /// Takes and returns the payload of the last run that panicked. Returns `None` if no run has

@@ -77,11 +77,7 @@ impl Workqueue {
     /// assert_eq!(queue.spawn(|| 7).join()?, 7);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[doc(alias(
-        "cancel_work",
-        "CancelThreadpoolIo",
-        "CloseThreadpoolCleanupGroupMembers"
-    ))]
+    #[doc(alias("cancel_work", "CancelThreadpoolIo", "CloseThreadpoolCleanupGroupMembers"))]
     pub fn cancel_all(&self) -> usize {
         self.inner.must_be_at_home();
         if self.inner.for_all {

@@ -153,11 +153,7 @@ impl Workqueue {
         // The end time saturates at more than five hundred years, which means no limit.
         let end_ns = time::now_ns().saturating_add(timeout_ns);
         let _draining = self.inner.closed.while_draining();
-        if self.inner.drain_by(Some(end_ns)) {
-            Ok(())
-        } else {
-            Err(self.inner.left().into())
-        }
+        if self.inner.drain_by(Some(end_ns)) { Ok(()) } else { Err(self.inner.left().into()) }
     }
 
     /// Drains the queue and rejects all later enqueues. A paused queue is resumed first.

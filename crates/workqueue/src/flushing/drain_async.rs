@@ -74,10 +74,7 @@ impl Workqueue {
     /// ```
     #[doc(alias = "drain_workqueue")]
     pub fn drain_async(&self) -> Drain<'_> {
-        Drain {
-            queue: self,
-            under_way: None,
-        }
+        Drain { queue: self, under_way: None }
     }
 }
 
@@ -100,11 +97,8 @@ impl Future for Drain<'_> {
         });
         let mut waker = Some(waker);
         let late = twin::armed("drain: registers its waker after the check");
-        let mut leave = || {
-            waker
-                .take()
-                .map(|waker| settled.leave_waker(&mut under_way.seat, waker))
-        };
+        let mut leave =
+            || waker.take().map(|waker| settled.leave_waker(&mut under_way.seat, waker));
         if !late {
             // Drops the previous waker with no lock held.
             drop(leave());
@@ -125,12 +119,7 @@ impl Drain<'_> {
             // In a child of `fork` the lock may never be released.
             && self.queue.inner.is_at_home()
         {
-            let waker = self
-                .queue
-                .inner
-                .core
-                .settled
-                .take_waker(&mut under_way.seat);
+            let waker = self.queue.inner.core.settled.take_waker(&mut under_way.seat);
             drop(under_way);
             drop(waker);
         }

@@ -78,15 +78,11 @@ impl fmt::Display for OwnQueueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let queue = &self.queue;
         match self.refusal {
-            Refusal::OwnQueue => write!(
-                f,
-                "an item of workqueue {queue:?} cannot wait for its own queue"
-            ),
+            Refusal::OwnQueue => {
+                write!(f, "an item of workqueue {queue:?} cannot wait for its own queue")
+            }
             Refusal::OwnGroup => {
-                write!(
-                    f,
-                    "an item of group {queue:?} cannot wait for its own group"
-                )
+                write!(f, "an item of group {queue:?} cannot wait for its own group")
             }
             Refusal::ForAll => write!(
                 f,
@@ -209,12 +205,7 @@ impl<'a> Flush<'a> {
             let up_to = pwq.pool.close_color(pwq.slot);
             (pwq, up_to)
         });
-        Self {
-            pwqs: pwqs.collect(),
-            phases: None,
-            nr_cut,
-            inner,
-        }
+        Self { pwqs: pwqs.collect(), phases: None, nr_cut, inner }
     }
 
     /// Advances the flush as far as possible. Returns `true` if it has ended.

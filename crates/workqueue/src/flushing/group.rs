@@ -131,9 +131,7 @@ impl Group {
         self.inner.must_be_at_home();
         let queues = self.inner.queues();
         let mut cancelled = Cancelled::default();
-        queues
-            .iter()
-            .for_each(|queue| queue.take_timers(&mut cancelled));
+        queues.iter().for_each(|queue| queue.take_timers(&mut cancelled));
         let mut nr_items = 0;
         for queue in &queues {
             queue.take_items(&mut cancelled);

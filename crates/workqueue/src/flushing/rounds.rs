@@ -26,11 +26,7 @@ fn is_worth_reporting(nr_rounds: u64) -> bool {
 
 impl<'a> Rounds<'a> {
     pub(crate) fn new(inner: &'a Inner) -> Self {
-        Self {
-            inner,
-            round: None,
-            nr_rounds: 0,
-        }
+        Self { inner, round: None, nr_rounds: 0 }
     }
 
     /// Returns `true` if the queue is drained. Otherwise the queue's `settled` notifies its waiters
@@ -66,16 +62,11 @@ impl<'a> Rounds<'a> {
             return;
         };
         let queue = &self.inner.core.name;
-        let mut comers = pwqs
-            .iter()
-            .filter_map(|pwq| pwq.pool.lock().name_one(pwq.slot));
+        let mut comers = pwqs.iter().filter_map(|pwq| pwq.pool.lock().name_one(pwq.slot));
         manager.report(&[Report::LongDrain {
             queue: queue.to_string(),
             rounds: self.nr_rounds,
-            item: comers.next().map(|func| ItemName {
-                queue: queue.to_string(),
-                func,
-            }),
+            item: comers.next().map(|func| ItemName { queue: queue.to_string(), func }),
         }]);
     }
 }
@@ -86,9 +77,7 @@ mod tests {
 
     #[test]
     fn drain_is_reported_at_rounds_10_and_100_to_1000() {
-        let reported: Vec<_> = (0..5000)
-            .filter(|&count| is_worth_reporting(count))
-            .collect();
+        let reported: Vec<_> = (0..5000).filter(|&count| is_worth_reporting(count)).collect();
         let expected = [10, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000];
         assert_eq!(reported, expected);
     }

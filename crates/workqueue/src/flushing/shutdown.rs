@@ -215,10 +215,7 @@ pub async fn shutdown_in_order_async(
         queue.inner.may_be_awaited()?;
     }
     // One limit, by the clock of each registry: that of a test only advances with the test.
-    let limits: Vec<_> = queues
-        .iter()
-        .map(|queue| queue.registry().sleep(timeout))
-        .collect();
+    let limits: Vec<_> = queues.iter().map(|queue| queue.registry().sleep(timeout)).collect();
     for (place, (queue, limit)) in queues.iter().zip(limits).enumerate() {
         queue.inner.close_in_background();
         match Timeout::of(limit, queue.drain_async()).await {
@@ -230,16 +227,12 @@ pub async fn shutdown_in_order_async(
 }
 
 fn one(left: Vec<StillBusy>) -> Result<(), DrainError> {
-    left.into_iter()
-        .next()
-        .map_or(Ok(()), |left| Err(left.into()))
+    left.into_iter().next().map_or(Ok(()), |left| Err(left.into()))
 }
 
 /// Closes all queues, and cancels their items. Returns the items that remained.
 fn cancel_rest(queues: &[&Workqueue]) -> Vec<StillBusy> {
-    queues
-        .iter()
-        .for_each(|queue| queue.inner.close_in_background());
+    queues.iter().for_each(|queue| queue.inner.close_in_background());
     let left = queues.iter().map(|queue| {
         let left = queue.inner.left();
         queue.inner.cancel_in_background();

@@ -321,10 +321,7 @@ impl Head {
         } else {
             Ordering::AcqRel
         };
-        self.state
-            .word()
-            .compare_exchange_weak(from.0, to.0, order, Ordering::Relaxed)
-            .is_ok()
+        self.state.word().compare_exchange_weak(from.0, to.0, order, Ordering::Relaxed).is_ok()
     }
 
     /// Retries until a transition succeeds or `plan` returns `None`; returns the state before and
@@ -873,9 +870,7 @@ impl State {
         // The thread that claims the item handles the link that was handed over.
         let handed_over = self.has(HANDOFF) && !self.has(CLAIMED);
         let relink = handed_over && self.has(PENDING);
-        let mut next = self
-            .without(RUNNING | OWED | WAITED | WAKER)
-            .next_completion();
+        let mut next = self.without(RUNNING | OWED | WAITED | WAKER).next_completion();
         if self.has(OWED) {
             next = next.next_completion();
         }
@@ -916,19 +911,14 @@ impl State {
     /// Turns a helper's claim into a run. If the link was popped during the claim, the run owns it,
     /// and it is counted until the run ends.
     pub(crate) fn run_claimed(self) -> State {
-        self.without(PENDING | CLAIMED | PANICKED | COUNTED)
-            .with(RUNNING)
+        self.without(PENDING | CLAIMED | PANICKED | COUNTED).with(RUNNING)
     }
 
     /// Releases a helper's claim. The flag is set if the link has been popped since and must be
     /// pushed again.
     pub(crate) fn unclaim(self) -> (State, bool) {
         let next = self.without(CLAIMED);
-        if self.has(HANDOFF) {
-            (next.without(HANDOFF).with(LINKED), true)
-        } else {
-            (next, false)
-        }
+        if self.has(HANDOFF) { (next.without(HANDOFF).with(LINKED), true) } else { (next, false) }
     }
 
     /// Records that the link was removed from its list.

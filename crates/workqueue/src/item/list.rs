@@ -52,11 +52,7 @@ unsafe impl Send for List {}
 
 impl List {
     pub(crate) const fn new() -> Self {
-        Self {
-            first: ptr::null_mut(),
-            last: ptr::null_mut(),
-            len: 0,
-        }
+        Self { first: ptr::null_mut(), last: ptr::null_mut(), len: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -296,9 +292,7 @@ pub(crate) fn color(item: NonNull<Head>) -> Color {
 }
 
 fn next(item: NonNull<Head>) -> *mut Head {
-    link(item)
-        .load(Ordering::Relaxed)
-        .map_addr(|addr| addr & !COLOR_MASK)
+    link(item).load(Ordering::Relaxed).map_addr(|addr| addr & !COLOR_MASK)
 }
 
 fn set_next(item: NonNull<Head>, next: *mut Head) {
@@ -387,9 +381,7 @@ impl Colors {
     /// current one is closed later.
     pub(crate) fn close(&mut self) -> UpTo {
         let is_used = self.nr_in_flight[Self::place(self.present_seq)] > 0;
-        let up_to = UpTo {
-            end_seq: self.present_seq + u64::from(is_used),
-        };
+        let up_to = UpTo { end_seq: self.present_seq + u64::from(is_used) };
         self.close_for(up_to);
         up_to
     }
@@ -534,9 +526,7 @@ mod tests {
         // If all colors are in use, the current one is shared with later items.
         let (mut colors, used) = full_ring();
         colors.cancel();
-        let [older @ .., present] = &used[..] else {
-            panic!()
-        };
+        let [older @ .., present] = &used[..] else { panic!() };
         assert!(older.iter().all(|&color| colors.is_cancelled(color)));
         assert!(!colors.is_cancelled(*present));
     }

@@ -366,9 +366,8 @@ mod tests {
                 })
                 .collect();
             let places = blocks.iter().enumerate();
-            let mut sorted: Vec<_> = places
-                .map(|(i, block)| (block.0.addr().get(), SIZES[i % NR_CLASSES]))
-                .collect();
+            let mut sorted: Vec<_> =
+                places.map(|(i, block)| (block.0.addr().get(), SIZES[i % NR_CLASSES])).collect();
             sorted.sort_unstable();
             assert!(sorted.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0));
             std::thread::spawn(move || {

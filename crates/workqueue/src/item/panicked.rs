@@ -18,10 +18,7 @@ pub(crate) fn keep(item: usize, payload: Payload) {
         // Models do not request payloads.
         return discard(payload);
     }
-    let before = KEPT
-        .get_or_set(Mutex::default())
-        .lock()
-        .insert(item, payload);
+    let before = KEPT.get_or_set(Mutex::default()).lock().insert(item, payload);
     match before {
         Some(before) => discard(before),
         None => _ = NR_KEPT.fetch_add(1, Ordering::Relaxed),

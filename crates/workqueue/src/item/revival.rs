@@ -89,11 +89,9 @@ impl Revivable {
         let is_as_it_was = is_as_it_was();
         if is_as_it_was {
             // Relaxed: it is read only after the transition that follows.
-            let _ = self
-                .noted
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |noted| {
-                    is_before(noted, number as u32).then_some(number as u32)
-                });
+            let _ = self.noted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |noted| {
+                is_before(noted, number as u32).then_some(number as u32)
+            });
         }
         is_as_it_was
     }

@@ -161,11 +161,7 @@ impl Slab {
             self.used[nth].fetch_or(bit, Ordering::Relaxed);
             self.dirty[nth].fetch_or(bit, Ordering::Relaxed) & bit == 0
         };
-        Some(Taken {
-            index,
-            blocks,
-            is_new,
-        })
+        Some(Taken { index, blocks, is_new })
     }
 
     /// Returns `true` if [`take`](Self::take) would find a block at this moment.
@@ -299,10 +295,7 @@ mod tests {
         assert_eq!(scan(), (false, vec![]), "no chunk has pages");
         let taken: [Taken; 5] = array::from_fn(|_| slab.take_lowest().unwrap());
         for (taken, index) in taken.iter().zip(1..) {
-            assert_eq!(
-                (taken.index, taken.blocks, taken.is_new),
-                (index, FULL, true)
-            );
+            assert_eq!((taken.index, taken.blocks, taken.is_new), (index, FULL, true));
             // One block of the third chunk stays in use.
             let is_full = slab.free(index, FULL << u32::from(index == 3));
             assert_eq!(is_full, index != 3);

@@ -79,9 +79,7 @@ sync::process_wide! {
 #[cfg(not(any(loom, shuttle)))]
 fn table() -> &'static Table {
     static TOKENS: PerProcess<Table> = PerProcess::new();
-    TOKENS
-        .get()
-        .unwrap_or_else(|| TOKENS.get_or_set(Mutex::new(HashMap::new())))
+    TOKENS.get().unwrap_or_else(|| TOKENS.get_or_set(Mutex::new(HashMap::new())))
 }
 
 impl Token {
@@ -192,9 +190,7 @@ impl Drop for Token {
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token")
-            .field("is_set", &self.is_set())
-            .finish_non_exhaustive()
+        f.debug_struct("Token").field("is_set", &self.is_set()).finish_non_exhaustive()
     }
 }
 

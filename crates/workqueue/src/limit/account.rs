@@ -103,11 +103,7 @@ impl Clock {
     /// Starts counting the pwqs that have work for the pool, at the end of a service.
     pub(crate) fn count(&mut self) -> Wanting<'_> {
         self.nr_services += 1;
-        Wanting {
-            clock: self,
-            weight: 0,
-            ahead: 0,
-        }
+        Wanting { clock: self, weight: 0, ahead: 0 }
     }
 
     /// Advances both clocks to the highest account, because the pool has run out of work.
@@ -124,19 +120,13 @@ impl Wanting<'_> {
             account.counted_at = self.clock.nr_services;
             self.weight += account.weight();
             let ahead = account.used.0.saturating_sub(self.clock.picked.0);
-            self.ahead = self
-                .ahead
-                .saturating_add(ahead.saturating_mul(account.weight()));
+            self.ahead = self.ahead.saturating_add(ahead.saturating_mul(account.weight()));
         }
     }
 
     /// Advances the clock by `took_ns`, the time of a service, divided by the counted weights.
     pub(crate) fn serve(self, took_ns: u64) {
-        let Self {
-            clock,
-            weight,
-            ahead,
-        } = self;
+        let Self { clock, weight, ahead } = self;
         let weight = weight.max(1);
         clock.longest_ns = took_ns.max(clock.longest_ns - clock.longest_ns / 64);
         let slack = price(clock.longest_ns.saturating_mul(SLACK), weight);
@@ -190,11 +180,7 @@ impl Account {
     pub(crate) fn wait_from(&mut self, clock: &Clock) {
         let was_idle = std::mem::replace(&mut self.has_waited, true)
             || twin::armed("shares: a new pwq begins as an idle one");
-        let begin = if was_idle {
-            clock.picked
-        } else {
-            clock.service
-        };
+        let begin = if was_idle { clock.picked } else { clock.service };
         if !twin::armed("shares: idle time is accumulated") {
             self.used = self.used.max(begin);
         }

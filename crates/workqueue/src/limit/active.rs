@@ -130,10 +130,7 @@ impl Holds {
     }
 
     fn has_seat(self) -> bool {
-        !matches!(
-            self,
-            Self::Help { lent: true, .. } | Self::HelpOfStock { lent: true, .. }
-        )
+        !matches!(self, Self::Help { lent: true, .. } | Self::HelpOfStock { lent: true, .. })
     }
 
     fn without_seat(self) -> Option<Holds> {
@@ -196,10 +193,7 @@ impl Word {
         if flushed {
             left = left.without(HELP_WAITS);
         }
-        (
-            left,
-            idle || flushed && !twin::armed("flush: the last helper does not notify"),
-        )
+        (left, idle || flushed && !twin::armed("flush: the last helper does not notify"))
     }
     fn next_phase(self) -> Word {
         let next = u64::from(self.phase().next().0) << PHASE_SHIFT;
@@ -283,9 +277,7 @@ struct Divisor {
 
 impl Divisor {
     fn new(by: u32) -> Self {
-        Self {
-            inverse: (1_u64 << 32).div_ceil(u64::from(by)),
-        }
+        Self { inverse: (1_u64 << 32).div_ceil(u64::from(by)) }
     }
 
     /// Returns the quotient, rounded down. The product of `number` and the divisor must be below
@@ -417,10 +409,7 @@ impl<S> Gate<S> {
         }
         let (first, nr) = match node as u32 {
             n if n == 0 || self.nodes.is_empty() => (0, self.nr_stocks),
-            n => (
-                self.nr_stocks + (n - 1) * self.nr_per_node,
-                self.nr_per_node,
-            ),
+            n => (self.nr_stocks + (n - 1) * self.nr_per_node, self.nr_per_node),
         };
         let at = self.cpus_per_stock.divide(cpu::current().as_u32());
         let at = if at < nr { at } else { at % nr };
@@ -476,8 +465,7 @@ impl<S> Gate<S> {
         }
         // While the stocks were open, the wait queue was empty and no drain waited for the seats,
         // so there is no waiter to notify. Acquire and release as in `transition`.
-        self.word
-            .fetch_sub(u64::from(nr_kept) * ACTIVE_ONE, Ordering::AcqRel);
+        self.word.fetch_sub(u64::from(nr_kept) * ACTIVE_ONE, Ordering::AcqRel);
     }
 
     /// Returns `true` if the holder of a seat may keep it for more items. It must not if a waiter
@@ -535,10 +523,7 @@ impl<S> Gate<S> {
             return self.try_help_here(node, lent);
         };
         match self.stocks[at].take(Share::Help { lent }) {
-            Ok(()) => Some(Holds::HelpOfStock {
-                at: at as u32,
-                lent,
-            }),
+            Ok(()) => Some(Holds::HelpOfStock { at: at as u32, lent }),
             Err(Refusal::Empty) => self.try_help_here(node, lent),
             Err(Refusal::Closed) => {
                 let holds = self.try_help_here(node, lent);
@@ -688,9 +673,7 @@ impl<S> Gate<S> {
                 let at = at.filter(|&at| gate.stocks[at].has_room(gate.keep()));
                 at.map(|at| {
                     // Release the helper's count first, because the seat keeps the queue alive.
-                    settled = gate
-                        .give_up(Holds::Help { phase, lent: true })
-                        .then(|| core.clone());
+                    settled = gate.give_up(Holds::Help { phase, lent: true }).then(|| core.clone());
                     (at, Share::Seat)
                 })
             }
@@ -699,20 +682,14 @@ impl<S> Gate<S> {
             let released = gate.stocks[at].give(share, gate.keep());
             if released.is_kept {
                 // The stock now has the seat, so nothing keeps the gate alive.
-                return ReleaseEffects {
-                    waiter: None,
-                    settled,
-                };
+                return ReleaseEffects { waiter: None, settled };
             }
             // The helper's count is released. Its own or the lent seat still keeps the queue alive.
             if released.must_notify {
                 settled = Some(core.clone());
             }
             if !share.has_seat() {
-                return ReleaseEffects {
-                    waiter: None,
-                    settled,
-                };
+                return ReleaseEffects { waiter: None, settled };
             }
             holds = Holds::Seat;
         }
@@ -730,20 +707,14 @@ impl<S> Gate<S> {
             match Self::transition(&gate.word, from, left) {
                 // The wait queue was empty, so any thread can acquire the seat.
                 Ok(()) => {
-                    return ReleaseEffects {
-                        waiter: None,
-                        settled,
-                    };
+                    return ReleaseEffects { waiter: None, settled };
                 }
                 Err(now) => from = now,
             }
         }
         // Pass clones: if the wait queue is empty, nothing keeps the queue alive after the release.
         let left = Self::pass_on(gate.clone(), core.clone(), holds);
-        ReleaseEffects {
-            settled: left.settled.or(settled),
-            ..left
-        }
+        ReleaseEffects { settled: left.settled.or(settled), ..left }
     }
 
     /// Returns `true` if no seat is in use. Otherwise the last release notifies `core.settled`.
@@ -800,11 +771,8 @@ impl<S> Gate<S> {
         let twice = twin::armed("active: a seat given twice");
         let leaks = waiter.is_none() && twin::armed("active: a seat that leaks");
         // A transferred seat stays in use.
-        let released = if leaks || waiter.is_some() && !twice {
-            holds.without_seat()
-        } else {
-            Some(holds)
-        };
+        let released =
+            if leaks || waiter.is_some() && !twice { holds.without_seat() } else { Some(holds) };
         let notifies = released.is_some_and(|released| gate.give_up(released));
         gate.note_waiters(&wait_queue);
         drop(wait_queue);
@@ -993,8 +961,7 @@ impl Stock {
         // gate. If the seat comes first, the close sees everything that the run wrote.
         // Test: drain_sees_writes_of_holders_of_cached_seats
         let order = twin::order("stock: relaxed transitions", Ordering::AcqRel);
-        word.compare_exchange_weak(from, to, order, Ordering::Relaxed)
-            .map(drop)
+        word.compare_exchange_weak(from, to, order, Ordering::Relaxed).map(drop)
     }
 }
 

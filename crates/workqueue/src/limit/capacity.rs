@@ -60,9 +60,7 @@ impl Capacity {
         };
         let mut on_turn = on_turn();
         // The previous one is dropped with no lock held.
-        let position = self
-            .capacity
-            .find(waits, |position| mem::swap(position, &mut on_turn));
+        let position = self.capacity.find(waits, |position| mem::swap(position, &mut on_turn));
         let has_permit = matches!(position, Position::Inside);
         if has_permit {
             *ticket = None;
@@ -123,10 +121,7 @@ impl Capacity {
         let mut on_turns = Vec::new();
         self.capacity.let_in(|on_turn| on_turns.push(on_turn));
         let wake = |on_turn: OnTurn| on_turn.into_inner().fire_unless_task();
-        let wakers = on_turns
-            .into_iter()
-            .filter_map(wake)
-            .map(Foreign::<Waker>::new);
+        let wakers = on_turns.into_iter().filter_map(wake).map(Foreign::<Waker>::new);
         let left = cleanups::fire_known(wakers);
         if !left.is_empty() {
             self.reapers.leave(left);

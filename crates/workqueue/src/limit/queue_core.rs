@@ -125,11 +125,7 @@ impl QueueCore {
             // FOREIGN(on-panic): a queue's handler, on the thread that ran the item, inside its
             // run; contained.
             let queue = &*self.name;
-            let panic = ItemPanic {
-                queue,
-                func,
-                payload,
-            };
+            let panic = ItemPanic { queue, func, payload };
             guarded_in_item(|| handler(&panic)).unwrap_or_else(discard);
         }
     }
@@ -143,8 +139,6 @@ impl QueueCore {
 
 impl std::fmt::Debug for QueueCore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("QueueCore")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
+        f.debug_struct("QueueCore").field("name", &self.name).finish_non_exhaustive()
     }
 }

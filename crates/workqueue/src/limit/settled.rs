@@ -157,11 +157,7 @@ mod tests {
 
     #[test]
     fn registering_wakers_repeatedly_takes_linear_memory() {
-        let sizes: &[usize] = if cfg!(miri) {
-            &[1, 30]
-        } else {
-            &[1, 100, 1000]
-        };
+        let sizes: &[usize] = if cfg!(miri) { &[1, 30] } else { &[1, 100, 1000] };
         for &nr_seats in sizes {
             assert!(max_nr_waiters(0..nr_seats, nr_seats) <= 2 * nr_seats + 2);
             assert!(max_nr_waiters((0..nr_seats).rev(), nr_seats) <= 2 * nr_seats + 2);
@@ -192,10 +188,7 @@ mod tests {
         settled.notify_all();
         assert!(!is_woken());
         let aside = cleanups::wakers_put_aside();
-        assert_eq!(
-            (aside.len(), cleanups::put_wakers_aside(false).len()),
-            (1, 0)
-        );
+        assert_eq!((aside.len(), cleanups::put_wakers_aside(false).len()), (1, 0));
         for waker in aside {
             waker.into_inner().wake();
         }

@@ -128,10 +128,7 @@ impl Manager {
     /// Creates all requested workers. Returns the pools whose thread could not be started.
     pub(crate) fn create_workers(self: &Arc<Self>) -> Vec<Arc<WorkerPool>> {
         let wanted = mem::take(&mut self.inbox.lock().create);
-        wanted
-            .into_iter()
-            .filter(|pool| !self.spawn_worker(pool))
-            .collect()
+        wanted.into_iter().filter(|pool| !self.spawn_worker(pool)).collect()
     }
 }
 
@@ -271,11 +268,7 @@ impl ManagerLoop {
             pool.sample_workers(now_ns, topology.allowed())
         });
         let scan = scans.max().unwrap_or(ScanResult::Quiet);
-        self.nr_quiet = if scan == ScanResult::Quiet {
-            self.nr_quiet + 1
-        } else {
-            0
-        };
+        self.nr_quiet = if scan == ScanResult::Quiet { self.nr_quiet + 1 } else { 0 };
         if self.nr_quiet < QUIET_TICKS {
             self.manager.armed.store(true, Ordering::Relaxed);
         } else {
@@ -310,14 +303,7 @@ impl ManagerLoop {
         let is_paused = self.timers.clock.is_paused();
         let timer_ns = (!is_paused).then(|| self.timers.next_ns()).flatten();
         let reaper_ns = self.manager.cleanups.next_ns();
-        let deadlines = [
-            cull_ns,
-            retry_ns,
-            tick_ns,
-            timer_ns,
-            reaper_ns,
-            memory::due_ns(),
-        ];
+        let deadlines = [cull_ns, retry_ns, tick_ns, timer_ns, reaper_ns, memory::due_ns()];
         deadlines.into_iter().flatten().min()
     }
 }
@@ -360,11 +346,8 @@ mod tests {
         let (mut before, all_done) = mpsc::channel();
         for _ in 0..nr {
             let (done, next) = mpsc::channel();
-            let waits = Waits {
-                begun: begun.clone(),
-                next,
-                _before: mem::replace(&mut before, done),
-            };
+            let waits =
+                Waits { begun: begun.clone(), next, _before: mem::replace(&mut before, done) };
             manager.leave_to_reapers([waits]);
         }
         drop((before, registry));

@@ -161,9 +161,5 @@ fn enable_stacks(signal: u32) -> Result<(), ParamError> {
 /// Returns the machine without its isolated CPUs, unless it has no others.
 fn housekeeping(machine: &Topology) -> Result<Topology, topology::Error> {
     let cpus = machine.allowed().difference(machine.isolated());
-    if cpus.is_empty() {
-        Ok(machine.clone())
-    } else {
-        machine.restricted_to(&cpus)
-    }
+    if cpus.is_empty() { Ok(machine.clone()) } else { machine.restricted_to(&cpus) }
 }

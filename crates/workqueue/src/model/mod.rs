@@ -74,8 +74,7 @@ impl Machine {
         for pool in self.registry.machine().pools() {
             for _ in 0..count {
                 pool.lock().nr_creating += 1;
-                pool.census
-                    .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+                pool.census.fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
                 self.registry.manager().create_worker(&pool);
             }
         }
@@ -85,10 +84,7 @@ impl Machine {
     /// Creates the workers that kicks have requested.
     pub fn make_workers(&self) {
         let refused = self.registry.manager().create_workers();
-        assert!(
-            refused.is_empty(),
-            "thread creation does not fail in a model"
-        );
+        assert!(refused.is_empty(), "thread creation does not fail in a model");
     }
 
     /// Creates the requested workers until `done` returns `true`; a [`WakeFlag`] makes it check
@@ -179,10 +175,7 @@ impl Machine {
         let manager = self.registry.manager().clone();
         drop(self.registry);
         while !manager.inbox.lock().quit {
-            assert!(
-                !manager.serve_cleanups(0),
-                "thread creation does not fail in a model"
-            );
+            assert!(!manager.serve_cleanups(0), "thread creation does not fail in a model");
             self.parker.park();
         }
     }
@@ -219,13 +212,7 @@ impl Workqueue {
     ) -> JoinHandle<T> {
         let (home, start_by) = (self.here(), StartBefore::new(self, 0));
         let (item, handle) = if as_future {
-            task(
-                start_by,
-                async move { func() },
-                home,
-                self.inner.clone(),
-                false,
-            )
+            task(start_by, async move { func() }, home, self.inner.clone(), false)
         } else {
             joinable(start_by, func, home, false)
         };

@@ -76,9 +76,7 @@ impl Pushed {
 
 impl Default for Injected {
     fn default() -> Self {
-        Self {
-            injector: Injector::new(false),
-        }
+        Self { injector: Injector::new(false) }
     }
 }
 
@@ -116,9 +114,7 @@ impl Injected {
     /// Takes all items, oldest first.
     pub fn take(&self) -> Vec<Pushed> {
         let mut list = self.injector.take(|_| Color::default());
-        std::iter::from_fn(|| list.pop_front())
-            .map(Pushed)
-            .collect()
+        std::iter::from_fn(|| list.pop_front()).map(Pushed).collect()
     }
 }
 
@@ -150,27 +146,17 @@ impl Gates {
     }
 
     fn of(gate: Gate<usize>) -> Self {
-        Self {
-            gate: Arc::new(gate),
-            core: Arc::new(QueueCore::new("gates", None)),
-            node: 0,
-        }
+        Self { gate: Arc::new(gate), core: Arc::new(QueueCore::new("gates", None)), node: 0 }
     }
 
     /// Returns the same seats, for threads of `node`.
     pub fn at(&self, node: usize) -> Self {
-        Self {
-            node,
-            ..self.clone()
-        }
+        Self { node, ..self.clone() }
     }
 
     /// Returns the same seats, as those of a group, for one of its queues.
     pub fn of_queue(&self) -> Self {
-        Self {
-            core: Arc::new(QueueCore::new("queue", None)),
-            ..self.clone()
-        }
+        Self { core: Arc::new(QueueCore::new("queue", None)), ..self.clone() }
     }
 
     /// Acquires a seat, or adds pwq `slot` to the wait queue in the turn of its queue.
@@ -344,9 +330,7 @@ impl Blocks {
     fn found(&self, taken: Option<Taken>) -> [bool; 2] {
         let blocks = taken.map_or(0, |taken| taken.blocks);
         let has = [blocks as u32, (blocks >> 32) as u32].map(|half| half != 0);
-        (0..2)
-            .filter(|nth| has[*nth])
-            .for_each(|nth| self.write(nth, true));
+        (0..2).filter(|nth| has[*nth]).for_each(|nth| self.write(nth, true));
         has
     }
 

@@ -84,26 +84,14 @@ pub(crate) fn judge(
     hog_ns: u64,
     runnable: impl FnOnce() -> Option<bool>,
 ) -> (Seen, Verdict) {
-    let fresh = Seen {
-        first: now,
-        last: now,
-        still_ns: 0,
-    };
+    let fresh = Seen { first: now, last: now, still_ns: 0 };
     let Some(known) = known.filter(|known| known.last.activity == now.activity) else {
         return (fresh, Verdict::Unclear);
     };
     let span_ns = now.at_ns.saturating_sub(known.last.at_ns);
     let ran_ns = now.cpu_ns.saturating_sub(known.last.cpu_ns);
-    let still_ns = if ran_ns == 0 {
-        known.still_ns.saturating_add(span_ns)
-    } else {
-        0
-    };
-    let seen = Seen {
-        first: known.first,
-        last: now,
-        still_ns,
-    };
+    let still_ns = if ran_ns == 0 { known.still_ns.saturating_add(span_ns) } else { 0 };
+    let seen = Seen { first: known.first, last: now, still_ns };
     let verdict = if ran_ns == 0 {
         match runnable() {
             Some(false) => Verdict::Asleep,
@@ -156,11 +144,7 @@ mod tests {
     const HOG_NS: u64 = 10_000_000;
 
     fn sample(cpu_us: u64, at_us: u64) -> Sample {
-        Sample {
-            activity: Activity::default(),
-            cpu_ns: cpu_us * 1000,
-            at_ns: at_us * 1000,
-        }
+        Sample { activity: Activity::default(), cpu_ns: cpu_us * 1000, at_ns: at_us * 1000 }
     }
 
     /// Judges each sample by the earlier ones; `runnable` is the state of the thread at each query.
@@ -243,12 +227,9 @@ mod tests {
     #[test]
     fn pauses_of_any_tick_are_possible() {
         for tick_ns in [0, 1, u64::MAX] {
-            for scan in [
-                ScanResult::Quiet,
-                ScanResult::Calm,
-                ScanResult::Unclear,
-                ScanResult::Found,
-            ] {
+            for scan in
+                [ScanResult::Quiet, ScanResult::Calm, ScanResult::Unclear, ScanResult::Found]
+            {
                 let pause = pause_ns(scan, tick_ns, tick_ns);
                 assert!((tick_ns / 4..=tick_ns.saturating_mul(2)).contains(&pause));
             }

@@ -60,12 +60,7 @@ impl StillBusy {
                 Err(at) => left.insert(at, new),
             }
         }
-        Self {
-            queue: queue.to_owned(),
-            nr_left: left.iter().map(|it| it.count).sum(),
-            left,
-            kind,
-        }
+        Self { queue: queue.to_owned(), nr_left: left.iter().map(|it| it.count).sum(), left, kind }
     }
 }
 

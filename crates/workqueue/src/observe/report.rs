@@ -121,22 +121,14 @@ impl fmt::Display for Report {
             Self::CpuIntensive { item, count } => {
                 write!(f, "{item} used a CPU for too long (count: {count})")
             }
-            Self::LongDrain {
-                queue,
-                rounds,
-                item,
-            } => {
+            Self::LongDrain { queue, rounds, item } => {
                 write!(f, "{queue} is not drained after {rounds} rounds")?;
                 match item {
                     Some(item) => write!(f, ": {} is queued again and again", item.func),
                     None => Ok(()),
                 }
             }
-            Self::FlushDependency {
-                waiter,
-                queue,
-                func,
-            } => {
+            Self::FlushDependency { waiter, queue, func } => {
                 write!(f, "an item of {waiter}, which has a rescuer, waits for ")?;
                 match (func, queue) {
                     (Some(func), Some(queue)) => write!(f, "{func} of {queue}")?,

@@ -50,11 +50,7 @@ impl StallDetector {
 
     /// Returns the age at the last sample, if no item was taken since.
     pub(crate) fn age_ns(&self, nr_taken: u64) -> u64 {
-        if self.nr_taken == nr_taken {
-            self.age_ns
-        } else {
-            0
-        }
+        if self.nr_taken == nr_taken { self.age_ns } else { 0 }
     }
 }
 
@@ -116,10 +112,7 @@ mod tests {
     fn empty_pool_is_not_a_stall() {
         let mut stall_detector = StallDetector::default();
         for s in 0..100 {
-            assert_eq!(
-                stall_detector.sample(false, 0, s * 1000 * MS, THRESH_NS),
-                None
-            );
+            assert_eq!(stall_detector.sample(false, 0, s * 1000 * MS, THRESH_NS), None);
         }
     }
 
@@ -129,10 +122,7 @@ mod tests {
         stall_detector.sample(true, 1, 0, THRESH_NS);
         let hour_ns = 3_600_000 * MS;
         for pauses in 1..29 {
-            assert_eq!(
-                stall_detector.sample(true, 1, pauses * hour_ns, THRESH_NS),
-                None
-            );
+            assert_eq!(stall_detector.sample(true, 1, pauses * hour_ns, THRESH_NS), None);
         }
         // Further samples at the usual interval do detect the stall.
         let last_ns = 28 * hour_ns;

@@ -97,10 +97,7 @@ impl Sampling {
     /// be recorded, which is the case after a change of pwq, and every `every_us` microseconds.
     pub(crate) fn takes(&mut self, slot: usize, nr_taken: u64, now: u64, every_us: u64) -> bool {
         if self.slot != slot {
-            *self = Self {
-                slot,
-                ..Self::default()
-            };
+            *self = Self { slot, ..Self::default() };
         }
         self.nr_taken += nr_taken;
         self.is_recorded = false;
@@ -169,11 +166,7 @@ impl Counts {
     /// Returns the time charged to a queue with shares, without the sleep in a long batch.
     pub(crate) fn used_ns(&self) -> u64 {
         let ns = self.cycles.saturating_mul(1000) / time::cycles_per_us();
-        if self.cpu_ns > 0 {
-            ns.min(self.cpu_ns)
-        } else {
-            ns
-        }
+        if self.cpu_ns > 0 { ns.min(self.cpu_ns) } else { ns }
     }
 }
 
@@ -267,12 +260,7 @@ impl Arrivals {
         if self.nr_spans == NR_SPANS {
             self.join_two();
         }
-        self.spans[self.nr_spans] = Span {
-            first,
-            end: self.nr_arrived,
-            from: from.min(to),
-            to,
-        };
+        self.spans[self.nr_spans] = Span { first, end: self.nr_arrived, from: from.min(to), to };
         self.nr_spans += 1;
     }
 
@@ -356,11 +344,7 @@ pub struct Histogram {
 impl Histogram {
     /// Returns the mean in nanoseconds, or 0 if the histogram is empty.
     pub fn mean_ns(&self) -> f64 {
-        if self.count == 0 {
-            0.0
-        } else {
-            self.total_ns as f64 / self.count as f64
-        }
+        if self.count == 0 { 0.0 } else { self.total_ns as f64 / self.count as f64 }
     }
 
     /// Returns the upper end of the bucket that contains the quantile `q` (0 to 1), in nanoseconds.
@@ -385,11 +369,7 @@ impl Histogram {
         for (bucket, &count) in self.buckets.iter().enumerate() {
             let count = count as f64;
             if count > 0.0 && seen + count >= rank {
-                let least = if bucket == 0 {
-                    0.0
-                } else {
-                    (1_u64 << bucket) as f64
-                };
+                let least = if bucket == 0 { 0.0 } else { (1_u64 << bucket) as f64 };
                 let most = (2_u64 << bucket) as f64;
                 return (least + (most - least) * (rank - seen - 0.5) / count) as u64;
             }
@@ -402,8 +382,7 @@ impl Histogram {
     pub fn merge(&mut self, other: &Histogram) {
         self.count += other.count;
         self.total_ns = self.total_ns.saturating_add(other.total_ns);
-        self.buckets
-            .resize(self.buckets.len().max(other.buckets.len()), 0);
+        self.buckets.resize(self.buckets.len().max(other.buckets.len()), 0);
         for (sum, more) in self.buckets.iter_mut().zip(&other.buckets) {
             *sum += more;
         }
@@ -429,10 +408,7 @@ pub(crate) struct Cycles {
 
 impl Default for Cycles {
     fn default() -> Self {
-        Self {
-            total: 0,
-            counts: [0; PLACES],
-        }
+        Self { total: 0, counts: [0; PLACES] }
     }
 }
 
@@ -521,13 +497,8 @@ mod tests {
     #[test]
     fn sampled_batch_represents_all_since_the_last_sample() {
         let us = time::cycles_per_us();
-        let counts = |nr_run, cycles| Counts {
-            nr_run,
-            nr_not_run: 0,
-            cpu_ns: 0,
-            cycles,
-            first_cycles: 1,
-        };
+        let counts =
+            |nr_run, cycles| Counts { nr_run, nr_not_run: 0, cpu_ns: 0, cycles, first_cycles: 1 };
         let mut sampling = Sampling::default();
         let takes = |sampling: &mut Sampling, slot, nr_taken, at_us| {
             let is_due = sampling.takes(slot, nr_taken, at_us * us, 64);
@@ -543,15 +514,8 @@ mod tests {
         assert_eq!(sampling.ran(3, &counts(1, 30)), ran(6, 50));
         assert_eq!(takes(&mut sampling, 3, 4, 1065), None);
         assert_eq!(sampling.ran(3, &counts(4, 8)), None);
-        let ran = Ran {
-            count: 4,
-            cycles: 8,
-        };
-        let rest = Rest {
-            nr_taken: 4,
-            waited: Some(7),
-            ran,
-        };
+        let ran = Ran { count: 4, cycles: 8 };
+        let rest = Rest { nr_taken: 4, waited: Some(7), ran };
         assert_eq!(sampling.take_rest(), rest);
         assert_eq!(takes(&mut sampling, 4, 7, 1065), Some(7), "another pwq");
         assert_eq!(sampling.ran(3, &counts(1, 30)), None, "of the previous pwq");
@@ -597,9 +561,7 @@ mod arrival_tests {
         // Two runs of items of one pwq, with another pwq's items between them.
         arrivals.add_arrivals(0, 4, 1000, 2000);
         arrivals.add_arrivals(4, 6, 1000, 2000);
-        let at: Vec<_> = (0..10)
-            .filter_map(|nth| arrivals.arrived_at(10, nth))
-            .collect();
+        let at: Vec<_> = (0..10).filter_map(|nth| arrivals.arrived_at(10, nth)).collect();
         assert_eq!(at, (0..10).map(|i| 1000 + i * 100).collect::<Vec<_>>());
     }
 
@@ -641,11 +603,7 @@ mod arrival_tests {
             arrivals.add_arrivals(10 * i as usize, 10, start(i), start(i) + 10);
         }
         let times = (0..300).map(|nth| arrivals.arrived_at(300, nth));
-        assert!(
-            times
-                .into_iter()
-                .all(|at| at.is_some_and(|at| at <= start(6) + 10))
-        );
+        assert!(times.into_iter().all(|at| at.is_some_and(|at| at <= start(6) + 10)));
     }
 
     #[test]

@@ -100,11 +100,7 @@ mod tests {
             tables.iter().for_each(|table| anchors.add(table));
         }
         let counts: Vec<_> = anchors.kinds().collect();
-        assert!(
-            counts[..NR_KINDS]
-                .iter()
-                .all(|(table, count)| table.is_some() && *count == 2)
-        );
+        assert!(counts[..NR_KINDS].iter().all(|(table, count)| table.is_some() && *count == 2));
         assert!(counts[NR_KINDS].0.is_none());
         assert_eq!(counts[NR_KINDS].1, 4);
         for _ in 0..2 {

@@ -76,10 +76,7 @@ impl WorkerPool {
             guard.pick_if_needed();
         }
         drop(guard);
-        Cut {
-            pwq: pwq.clone(),
-            items,
-        }
+        Cut { pwq: pwq.clone(), items }
     }
 
     /// Puts an item that is counted in flight back at the front of its list. Returns it instead if
@@ -137,10 +134,7 @@ impl Dispatch {
         pwq.urgent.retain(&mut sift);
         self.pending.retain(&mut sift);
         let pwq = self.pwq_mut(slot);
-        let nr_urgent = cut
-            .iter()
-            .filter(|item| home(*item).lane == Lane::Urgent)
-            .count();
+        let nr_urgent = cut.iter().filter(|item| home(*item).lane == Lane::Urgent).count();
         pwq.remove_listed(Lane::Ordinary, cut.len() - nr_urgent);
         pwq.remove_listed(Lane::Urgent, nr_urgent);
         pwq.in_flight.cancel();

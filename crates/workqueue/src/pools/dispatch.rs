@@ -163,11 +163,7 @@ impl Dispatch {
         let changed = self.pwq(slot).retired == led;
         if changed {
             self.pwq_mut(slot).retired = !led;
-            self.nr_led = if led {
-                self.nr_led + 1
-            } else {
-                self.nr_led - 1
-            };
+            self.nr_led = if led { self.nr_led + 1 } else { self.nr_led - 1 };
             if self.pwq(slot).account.has_shares() {
                 self.count_shares(led);
             }
@@ -232,14 +228,10 @@ impl Dispatch {
     }
 
     pub(crate) fn enlist(&mut self, worker: impl FnOnce(usize) -> Arc<Worker>) -> Arc<Worker> {
-        let number = self
-            .workers
-            .iter()
-            .position(Option::is_none)
-            .unwrap_or_else(|| {
-                self.workers.push(None);
-                self.workers.len() - 1
-            });
+        let number = self.workers.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.workers.push(None);
+            self.workers.len() - 1
+        });
         let worker = worker(number);
         self.workers[number] = Some(Enlisted {
             nr_retired: worker.nr_done(),
@@ -293,9 +285,7 @@ impl Dispatch {
     /// Returns the workers that are in an item and have not reported that it may sleep. For each
     /// one, also returns the last sample and whether it slept then.
     pub(crate) fn busy(&self) -> impl Iterator<Item = (Arc<Worker>, Option<Seen>, bool)> {
-        let busy = self
-            .workers()
-            .filter(|it| it.worker.is_inside() && !it.away.declared);
+        let busy = self.workers().filter(|it| it.worker.is_inside() && !it.away.declared);
         busy.map(|it| (it.worker.clone(), it.seen, it.away.asleep))
     }
 
@@ -314,9 +304,7 @@ impl Dispatch {
     /// Sets the shares of a pwq in the pool's time.
     pub(crate) fn set_shares(&mut self, slot: usize, shares: u32) {
         let paid = self.workers.iter_mut().flatten();
-        let paid = paid
-            .filter(|it| it.seat == Some(slot))
-            .map(|it| &mut it.paid);
+        let paid = paid.filter(|it| it.seat == Some(slot)).map(|it| &mut it.paid);
         let pwq = self.pwqs[slot].as_mut().expect("a pwq in use");
         if pwq.account.set_shares(shares, &self.clock, paid) && !pwq.retired {
             self.count_shares(true);
@@ -448,13 +436,7 @@ impl Dispatch {
             let pwq = pwqs[slot].as_ref().expect("a pwq in use");
             sorts |= pwq.has_lanes;
             let color = pwq.in_flight.present();
-            run = Some(Adopted {
-                home,
-                slot,
-                lane,
-                color,
-                count: 1,
-            });
+            run = Some(Adopted { home, slot, lane, color, count: 1 });
             color
         });
         if let Some(run) = run {
@@ -541,9 +523,7 @@ impl Dispatch {
     /// the slot.
     pub(crate) fn rescuers(&self) -> Vec<(Arc<QueueCore>, Arc<MaydayQueue>, usize)> {
         let busy = self.pwqs.iter().enumerate().filter_map(|(slot, pwq)| {
-            let pwq = pwq
-                .as_ref()
-                .filter(|pwq| pwq.in_flight.nr_in_flight() > 0)?;
+            let pwq = pwq.as_ref().filter(|pwq| pwq.in_flight.nr_in_flight() > 0)?;
             Some((pwq.core.clone(), pwq.mayday_queue.clone()?, slot))
         });
         busy.collect()
@@ -609,15 +589,11 @@ impl Dispatch {
     }
 
     pub(crate) fn enlisted(&self, worker: &Worker) -> &Enlisted {
-        self.workers[worker.number]
-            .as_ref()
-            .expect("an enlisted worker")
+        self.workers[worker.number].as_ref().expect("an enlisted worker")
     }
 
     pub(crate) fn enlisted_mut(&mut self, worker: &Worker) -> &mut Enlisted {
-        self.workers[worker.number]
-            .as_mut()
-            .expect("an enlisted worker")
+        self.workers[worker.number].as_mut().expect("an enlisted worker")
     }
 }
 

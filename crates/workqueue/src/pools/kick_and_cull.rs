@@ -75,13 +75,7 @@ const KERNEL: Rules = Rules {
     chain: true,
     shipped: false,
 };
-const CLAIM: Rules = Rules {
-    pick: Pick::Any,
-    cull: Cull::Any,
-    floor: 0,
-    claim: true,
-    ..KERNEL
-};
+const CLAIM: Rules = Rules { pick: Pick::Any, cull: Cull::Any, floor: 0, claim: true, ..KERNEL };
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct State {
@@ -129,9 +123,7 @@ impl State {
     }
 
     fn is_awake(&self) -> bool {
-        self.lives
-            .iter()
-            .any(|life| matches!(life, Woken | Running))
+        self.lives.iter().any(|life| matches!(life, Woken | Running))
     }
 
     fn is_waking(&self) -> bool {
@@ -159,10 +151,7 @@ impl State {
         } else {
             let unclaimed = !rules.claim || self.kicked.is_empty();
             let deserted = self.kicked.is_empty() && !self.is_awake();
-            (
-                unclaimed && !self.idle.is_empty(),
-                deserted && may_make(&self),
-            )
+            (unclaimed && !self.idle.is_empty(), deserted && may_make(&self))
         };
         if makes {
             let gone = self.lives.iter().position(|&life| life == Gone);
@@ -193,11 +182,7 @@ impl State {
     fn take(mut self, worker: usize, rules: Rules) -> Vec<State> {
         self.lives[worker] = Running;
         self.nr_queued -= 1;
-        if rules.chain {
-            self.kick(rules)
-        } else {
-            vec![self]
-        }
+        if rules.chain { self.kick(rules) } else { vec![self] }
     }
 
     fn try_park(&self, worker: usize) -> State {
@@ -233,23 +218,14 @@ impl State {
                     up.kicked.retain(|&other| other != worker);
                     up.old &= !(1 << worker);
                     if self.nr_queued > 0 {
-                        add(
-                            format!("{worker} wakes and takes an item"),
-                            up.take(worker, rules),
-                        );
+                        add(format!("{worker} wakes and takes an item"), up.take(worker, rules));
                     } else {
-                        add(
-                            format!("{worker} wakes and finds no item"),
-                            vec![up.try_park(worker)],
-                        );
+                        add(format!("{worker} wakes and finds no item"), vec![up.try_park(worker)]);
                     }
                 }
                 Running => {
                     if self.nr_queued > 0 {
-                        add(
-                            format!("{worker} takes an item"),
-                            self.clone().take(worker, rules),
-                        );
+                        add(format!("{worker} takes an item"), self.clone().take(worker, rules));
                     }
                     let nr_running = self.lives.iter().filter(|&&life| life == Running).count();
                     if self.nr_queued == 0 || rules.early && nr_running > 1 {
@@ -298,12 +274,8 @@ fn explore(rules: Rules) -> Found {
     let start = State::start();
     let mut came_from: HashMap<State, Option<(State, String)>> = HashMap::new();
     came_from.insert(start.clone(), None);
-    let mut found = Found {
-        nr_states: 0,
-        kicked_was_culled: false,
-        dead_was_woken: false,
-        stranded: None,
-    };
+    let mut found =
+        Found { nr_states: 0, kicked_was_culled: false, dead_was_woken: false, stranded: None };
     let mut to_visit = VecDeque::from([start]);
     while let Some(state) = to_visit.pop_front() {
         for worker in state.to_cull(rules) {
@@ -346,10 +318,7 @@ fn claim(name: &str, rules: Rules, kicked_is_culled: bool, strands: bool) -> Fou
         found.nr_states,
         yes(found.kicked_was_culled),
         yes(found.dead_was_woken),
-        found
-            .stranded
-            .as_ref()
-            .map_or("no".into(), |trace| trace.join(" > ")),
+        found.stranded.as_ref().map_or("no".into(), |trace| trace.join(" > ")),
     );
     assert_eq!(found.stranded.is_some(), strands, "{name}");
     if !strands {
@@ -398,22 +367,9 @@ fn checking_before_culling_saves_the_item_not_the_worker() {
     let recheck = true;
     let name = "pick the head, cull the tail, keep 0, look for work first";
     let floor = 0;
-    claim(
-        name,
-        Rules {
-            floor,
-            recheck,
-            ..KERNEL
-        },
-        true,
-        false,
-    );
+    claim(name, Rules { floor, recheck, ..KERNEL }, true, false);
     let name = "pick any, each times itself out, keep 0, look for work first";
-    let rules = Rules {
-        claim: false,
-        recheck,
-        ..CLAIM
-    };
+    let rules = Rules { claim: false, recheck, ..CLAIM };
     claim(name, rules, true, false);
 }
 
@@ -427,41 +383,19 @@ fn a_claim_saves_both_under_any_rules_of_picking_and_culling() {
     assert!(!found.dead_was_woken);
     let (claims, chain) = (true, false);
     let name = "claim, pick the head, cull the tail, keep 2, no chained kick";
-    let rules = Rules {
-        claim: claims,
-        chain,
-        ..KERNEL
-    };
+    let rules = Rules { claim: claims, chain, ..KERNEL };
     assert!(!claim(name, rules, false, false).dead_was_woken);
 }
 
 #[test]
 fn shipped_rules_cull_no_kicked_worker_and_strand_no_item() {
-    let rules = Rules {
-        claim: true,
-        shipped: true,
-        ..KERNEL
-    };
-    let found = claim(
-        "as shipped: claim, and the pool's own policy",
-        rules,
-        false,
-        false,
-    );
+    let rules = Rules { claim: true, shipped: true, ..KERNEL };
+    let found = claim("as shipped: claim, and the pool's own policy", rules, false, false);
     assert!(!found.dead_was_woken);
 }
 
 #[test]
 fn the_shipped_policy_without_the_claim_culls_a_kicked_worker() {
-    let rules = Rules {
-        shipped: true,
-        pick: Pick::Any,
-        ..KERNEL
-    };
-    claim(
-        "as shipped, but without the claim, pick any",
-        rules,
-        true,
-        true,
-    );
+    let rules = Rules { shipped: true, pick: Pick::Any, ..KERNEL };
+    claim("as shipped, but without the claim, pick any", rules, true, true);
 }

@@ -85,18 +85,13 @@ sync::thread_local! {
 
 impl Manager {
     pub(crate) fn new(style: ThreadStyle) -> Self {
-        Self {
-            style,
-            ..Self::default()
-        }
+        Self { style, ..Self::default() }
     }
 
     /// Returns the parker for the manager's thread. Called once.
     pub(crate) fn take_post(&self) -> Parker {
         let parker = Parker::with_spin_limit(0);
-        self.unparker
-            .set(parker.unparker())
-            .expect("a manager is started once");
+        self.unparker.set(parker.unparker()).expect("a manager is started once");
         parker
     }
 

@@ -42,10 +42,7 @@ pub(crate) struct MaydayQueue {
 impl MaydayQueue {
     /// Creates an empty queue. `unparker` wakes the rescuer.
     pub(crate) fn new(unparker: Unparker) -> Self {
-        Self {
-            calls: Mutex::new(Calls::default()),
-            unparker,
-        }
+        Self { calls: Mutex::new(Calls::default()), unparker }
     }
 
     /// Calls the rescuer to `pool`, for all its items or for those of one pwq.
@@ -118,9 +115,8 @@ mod tests {
     #[test]
     fn first_call_is_after_ten_ms_and_then_every_hundred() {
         let mut mayday_timer = MaydayTimer::default();
-        let calls: Vec<u64> = (0..=330)
-            .filter(|ms| mayday_timer.calls(true, ms * 1_000_000))
-            .collect();
+        let calls: Vec<u64> =
+            (0..=330).filter(|ms| mayday_timer.calls(true, ms * 1_000_000)).collect();
         assert_eq!(calls, [10, 110, 210, 310]);
     }
 

@@ -28,12 +28,7 @@ impl Census {
 
 impl std::fmt::Debug for Census {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{} awake, {} of them searching",
-            self.nr_awake(),
-            self.nr_searching()
-        )
+        write!(f, "{} awake, {} of them searching", self.nr_awake(), self.nr_searching())
     }
 }
 
@@ -56,9 +51,7 @@ pub(crate) enum Need {
 /// progress.
 pub(crate) fn target(nr_cpus: usize, quota: Option<CpuQuota>) -> u32 {
     let nr_cpus = u32::try_from(nr_cpus).unwrap_or(u32::MAX);
-    quota
-        .map_or(nr_cpus, |quota| nr_cpus.min(quota.nr_cpus()))
-        .max(1)
+    quota.map_or(nr_cpus, |quota| nr_cpus.min(quota.nr_cpus())).max(1)
 }
 
 /// Returns the need of a pool in which work waits. `target` is the number of workers that the pool
@@ -121,10 +114,7 @@ impl RunBudget {
     const ROUNDS: u32 = 10;
 
     pub(crate) fn new(now_ns: u64) -> Self {
-        Self {
-            end_ns: now_ns.saturating_add(Self::SPAN_NS),
-            nr_rounds: Self::ROUNDS,
-        }
+        Self { end_ns: now_ns.saturating_add(Self::SPAN_NS), nr_rounds: Self::ROUNDS }
     }
 
     /// Uses up one round. Returns `true` if that was the last one, or if the time is up.

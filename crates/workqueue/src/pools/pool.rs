@@ -304,19 +304,13 @@ impl WorkerPool {
         let effects = guard.unlock();
         #[cfg(feature = "baselines")]
         if let Some(since) = held_since {
-            self.hold
-                .lock()
-                .add(time::cycles().saturating_sub(since), 1);
+            self.hold.lock().add(time::cycles().saturating_sub(since), 1);
         }
         drop(effects);
     }
 
     fn max_workers(&self) -> usize {
-        if self.attrs.bh {
-            1
-        } else {
-            self.params.max_workers.max(1)
-        }
+        if self.attrs.bh { 1 } else { self.params.max_workers.max(1) }
     }
 
     pub(crate) fn add_work(self: &Arc<Self>, add: impl FnOnce(&mut PoolGuard<'_>)) {
@@ -497,8 +491,7 @@ impl WorkerPool {
             since_ns: time::now_ns(),
             is_lean: worker.is_lean(),
         });
-        self.census
-            .fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+        self.census.fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
         // ORDER(worker-park): other end in `find_worker`.
         // Test: item_is_never_stranded_at_sleeping_workers
         if !twin::armed("worker park: no fence") {
@@ -527,14 +520,10 @@ impl WorkerPool {
     #[cfg(any(loom, shuttle))]
     pub(crate) fn leave_idle(&self, worker: &Worker) {
         let mut dispatch = self.lock();
-        if let Some(at) = dispatch
-            .idle
-            .iter()
-            .position(|idle| idle.worker.number == worker.number)
+        if let Some(at) = dispatch.idle.iter().position(|idle| idle.worker.number == worker.number)
         {
             dispatch.idle.remove(at);
-            self.census
-                .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+            self.census.fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
         }
     }
 
@@ -592,8 +581,7 @@ impl WorkerPool {
             dispatch.nr_creating -= 1;
             self.counters.nr_created.fetch_add(1, Ordering::Relaxed);
         } else {
-            self.census
-                .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+            self.census.fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
         }
         Some(dispatch.enlist(worker))
     }
@@ -616,8 +604,7 @@ impl WorkerPool {
         let mut guard = self.lock_to_act();
         guard.discharge(worker);
         if awake {
-            self.census
-                .fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+            self.census.fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
         }
         // ORDER(worker-park): a producer that counted us awake did not kick; see `find_worker`.
         // Test: item_is_never_stranded_at_sleeping_workers
@@ -682,8 +669,7 @@ impl<'a> PoolGuard<'a> {
                 return false;
             }
         }
-        pool.census
-            .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+        pool.census.fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
         effects.nr_kicks += 1;
         true
     }
@@ -734,10 +720,7 @@ impl DeferredEffects<'_> {
     fn wake(&mut self) {
         if self.nr_kicks > 0 {
             let count = mem::take(&mut self.nr_kicks);
-            self.pool
-                .counters
-                .nr_kicks
-                .fetch_add(count, Ordering::Relaxed);
+            self.pool.counters.nr_kicks.fetch_add(count, Ordering::Relaxed);
         }
         self.wakeq.fire();
     }

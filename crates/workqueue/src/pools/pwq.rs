@@ -185,10 +185,7 @@ impl Pwq {
     #[cold]
     fn in_urgent_lane(&self) -> Pwq {
         Pwq {
-            home: Home {
-                lane: Lane::Urgent,
-                ..self.home
-            },
+            home: Home { lane: Lane::Urgent, ..self.home },
             pool: self.pool.clone(),
             core: self.core.clone(),
             gate: self.gate.clone(),
@@ -204,9 +201,7 @@ impl Pwq {
 
     /// Returns this pwq and, if it exists, the one for urgent items.
     pub(crate) fn lanes(&self) -> impl Iterator<Item = &Pwq> {
-        [Some(self), self.urgent.get().map(|it| &**it)]
-            .into_iter()
-            .flatten()
+        [Some(self), self.urgent.get().map(|it| &**it)].into_iter().flatten()
     }
 
     /// Pushes a linked item to its pool.
@@ -240,8 +235,7 @@ impl Pwq {
 
     #[cold]
     fn observe(&self) {
-        self.observed
-            .get_or_init(|| Mutex::new(Some(Box::default())));
+        self.observed.get_or_init(|| Mutex::new(Some(Box::default())));
     }
 
     /// Returns the trace record of `item`, which is not dereferenced. `vtable` is its vtable.

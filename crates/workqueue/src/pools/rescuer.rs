@@ -64,10 +64,7 @@ impl Rescuer {
             };
             or_abort("a rescuer panicked", || style.within(answer));
         })?;
-        Ok(Self {
-            mayday_queue,
-            thread,
-        })
+        Ok(Self { mayday_queue, thread })
     }
 
     pub(crate) fn mayday_queue(&self) -> Arc<MaydayQueue> {
@@ -247,12 +244,7 @@ mod tests {
 
     #[test]
     fn no_rescuer_enters_a_bottom_half_pool_that_gets_its_worker() {
-        let attrs = PoolAttrs {
-            cpus: CpuSet::new(),
-            strict: false,
-            nice: 0,
-            bh: true,
-        };
+        let attrs = PoolAttrs { cpus: CpuSet::new(), strict: false, nice: 0, bh: true };
         let pool = WorkerPool::new(0, attrs, false, None, Params::default(), Arc::default());
         pool.lock().nr_creating = 1;
         assert!(pool.enlist(false, |_| unreachable!()).is_none());

@@ -46,11 +46,7 @@ impl WorkerPool {
                 };
                 // A worker that slept, and has not run since, still sleeps.
                 let runnable = || {
-                    if slept {
-                        Some(false)
-                    } else {
-                        usage::is_runnable(thread)
-                    }
+                    if slept { Some(false) } else { usage::is_runnable(thread) }
                 };
                 let (seen, verdict) = judge(known.as_ref(), now, hog_ns, runnable);
                 Some((worker, seen, verdict))

@@ -125,9 +125,7 @@ impl Pwq {
 
     /// Returns `true` if the queue is in the group with this gate.
     pub(crate) fn is_in(&self, group: &GroupGate) -> bool {
-        self.group
-            .as_ref()
-            .is_some_and(|its| Arc::ptr_eq(its, group))
+        self.group.as_ref().is_some_and(|its| Arc::ptr_eq(its, group))
     }
 
     /// Releases a seat of the group, if the queue is in one. Returns the pwq that gets it.
@@ -138,11 +136,7 @@ impl Pwq {
     }
 
     fn waiter(&self, level: Level) -> WaitingPwq {
-        WaitingPwq {
-            pool: self.pool.clone(),
-            slot: self.slot,
-            level,
-        }
+        WaitingPwq { pool: self.pool.clone(), slot: self.slot, level }
     }
 }
 
@@ -153,10 +147,7 @@ impl HelperLeft {
             core.settled.notify_all();
         }
         let waiters = [self.of_group, self.of_queue.waiter];
-        waiters
-            .into_iter()
-            .flatten()
-            .for_each(WaitingPwq::take_seat);
+        waiters.into_iter().flatten().for_each(WaitingPwq::take_seat);
     }
 }
 
@@ -175,9 +166,7 @@ impl Dispatch {
     /// Acquires the seats that a pwq needs, or makes it wait at the first gate without a free one.
     pub(crate) fn enter_or_queue(&self, slot: usize) -> bool {
         let pwq = self.pwq(slot);
-        pwq.gate
-            .enter_or_queue(pwq.node as usize, || pwq.waiter(Level::Queue))
-            && self.climb(slot)
+        pwq.gate.enter_or_queue(pwq.node as usize, || pwq.waiter(Level::Queue)) && self.climb(slot)
     }
 
     /// Acquires a seat of the group for a pwq that has one of its queue.

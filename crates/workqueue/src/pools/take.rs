@@ -114,9 +114,7 @@ impl PoolGuard<'_> {
         pwq.counts.nr_started += nr_taken as u64;
         pwq.counts.nr_repatriated += u64::from(worker.takes_after_return());
         // A batch has one lane.
-        let lane = worker
-            .first_held()
-            .map_or(Lane::default(), |item| home(item).lane);
+        let lane = worker.first_held().map_or(Lane::default(), |item| home(item).lane);
         let every_us = pool.params.wait_sample;
         if every_us > 0 {
             self.sample(worker, now, (slot, lane), nr_taken, every_us);
@@ -149,13 +147,8 @@ impl PoolGuard<'_> {
         }
         // The item in the middle represents the batch, or the nearest one that was not cancelled or
         // helped.
-        let alive = worker
-            .held(nr_taken)
-            .enumerate()
-            .filter(|(_, it)| is_there(*it));
-        let nth = alive
-            .map(|(nth, _)| nth)
-            .min_by_key(|nth| nth.abs_diff(nr_taken / 2));
+        let alive = worker.held(nr_taken).enumerate().filter(|(_, it)| is_there(*it));
+        let nth = alive.map(|(nth, _)| nth).min_by_key(|nth| nth.abs_diff(nr_taken / 2));
         if let Some(nth) = nth
             && let Some(arrived) = self.pwq(slot).arrived_at(lane, nth)
         {
@@ -254,11 +247,7 @@ impl Dispatch {
     /// batch delays an urgent item.
     pub(crate) fn limit(&self, slot: usize, limit: usize) -> usize {
         let pwq = self.pwq(slot);
-        if pwq.gate.max() == 1 || pwq.core.cpu_intensive || pwq.has_lanes {
-            1
-        } else {
-            limit
-        }
+        if pwq.gate.max() == 1 || pwq.core.cpu_intensive || pwq.has_lanes { 1 } else { limit }
     }
 
     /// Returns the maximum size of a batch of a pwq in a pool whose pwqs have shares. It depends on
@@ -278,9 +267,7 @@ impl Dispatch {
 
     /// Adds the worker's counters to its pwq. Called by the worker, between two batches.
     pub(crate) fn record(&mut self, worker: &Worker) {
-        let counts = worker
-            .tally
-            .take(ThreadId(worker.thread.load(Ordering::Relaxed)));
+        let counts = worker.tally.take(ThreadId(worker.thread.load(Ordering::Relaxed)));
         if counts.nr_not_run > 0 {
             self.unrecord(worker, counts.nr_not_run.into());
         }
@@ -289,9 +276,7 @@ impl Dispatch {
             let ran = enlisted.sampling.ran(slot, &counts);
             let pwq = self.pwq_mut(slot);
             if let (Some(ran), Some(times)) = (ran, pwq.times_mut()) {
-                times
-                    .run
-                    .add_measured(counts.first_cycles, ran.count, ran.cycles);
+                times.run.add_measured(counts.first_cycles, ran.count, ran.cycles);
             }
             pwq.counts.nr_started -= u64::from(counts.nr_not_run);
             pwq.counts.nr_completed += u64::from(counts.nr_run);

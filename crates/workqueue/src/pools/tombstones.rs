@@ -46,11 +46,7 @@ use crate::{
 
 /// Number of cancels after which the canceller checks whether a walk pays. A guess: the check takes
 /// the pool lock.
-const CHECK_EVERY: u32 = if cfg!(any(loom, shuttle, miri)) {
-    2
-} else {
-    64
-};
+const CHECK_EVERY: u32 = if cfg!(any(loom, shuttle, miri)) { 2 } else { 64 };
 
 impl Pwq {
     /// Records that an item of this pwq was cancelled, and removes tombstones if that is
@@ -149,11 +145,7 @@ impl WorkerPool {
                 pwq.walk_again();
             }
         }
-        Reaped {
-            pool: self,
-            effects: guard.unlock(),
-            dead,
-        }
+        Reaped { pool: self, effects: guard.unlock(), dead }
     }
 }
 

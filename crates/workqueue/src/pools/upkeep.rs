@@ -33,11 +33,8 @@ impl WorkerPool {
     pub(crate) fn could_not_create(&self) -> bool {
         let mut dispatch = self.lock();
         dispatch.nr_creating -= 1;
-        self.census
-            .fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
-        self.counters
-            .nr_spawn_failed
-            .fetch_add(1, Ordering::Relaxed);
+        self.census.fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+        self.counters.nr_spawn_failed.fetch_add(1, Ordering::Relaxed);
         self.census().nr_awake() as usize == dispatch.nr_creating
     }
 
@@ -114,8 +111,7 @@ impl PoolGuard<'_> {
         while let Some(at) = self.idle.iter().position(is_due) {
             let idle = self.idle.remove(at);
             idle.worker.slim();
-            pool.census
-                .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+            pool.census.fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
             let wakeup = Wakeup::unpark(idle.unparker);
             self.effects.wakeq.push(wakeup);
         }

@@ -38,15 +38,9 @@ impl Dispatch {
     ) -> Option<Report> {
         let first = self.first_waiting();
         let waits = first.is_some();
-        let age_ns = self
-            .stall_detector
-            .sample(waits, self.nr_taken, now_ns, thresh_ns)?;
+        let age_ns = self.stall_detector.sample(waits, self.nr_taken, now_ns, thresh_ns)?;
         let first = first?;
-        let nr_ready: usize = self
-            .ready
-            .iter()
-            .map(|&slot| self.pwq(slot).nr_waiting())
-            .sum();
+        let nr_ready: usize = self.ready.iter().map(|&slot| self.pwq(slot).nr_waiting()).sum();
         let busy = self.workers().filter(|it| it.worker.is_inside());
         let workers = busy.filter_map(|it| {
             Some(BusyWorker {
@@ -72,11 +66,7 @@ impl Dispatch {
 
     /// Returns the first item that waits only for a worker.
     fn first_waiting(&self) -> Option<NonNull<Head>> {
-        let ready = || {
-            self.ready
-                .iter()
-                .find_map(|&slot| self.pwq(slot).waiting().next())
-        };
+        let ready = || self.ready.iter().find_map(|&slot| self.pwq(slot).waiting().next());
         self.pending.first().or_else(ready)
     }
 
@@ -119,9 +109,7 @@ impl Dispatch {
         for table in running.filter_map(|it| it.worker.running()) {
             add(Doing::Runs, Some(table), 1);
             // A future that is being polled also keeps its count.
-            let same = waiting
-                .iter_mut()
-                .find(|it| it.0.is_some_and(|it| ptr::eq(it, table)));
+            let same = waiting.iter_mut().find(|it| it.0.is_some_and(|it| ptr::eq(it, table)));
             if let Some((_, count)) = same {
                 *count = count.saturating_sub(1);
             }

@@ -193,15 +193,13 @@ impl Worker {
     /// Publishes the local batch. Called by the owner, with the pool locked.
     pub(crate) fn publish(&self, len: usize) {
         // Pairs with the Acquire in `disown`: a thread that sees this batch sees its items.
-        self.local_batch
-            .store(LocalBatch::new(0, len as u32).0, Ordering::Release);
+        self.local_batch.store(LocalBatch::new(0, len as u32).0, Ordering::Release);
     }
 
     /// Returns the running item and those that have not started. The caller has locked the pool.
     pub(crate) fn unfinished(&self) -> impl Iterator<Item = *const Head> {
         let local_batch = LocalBatch(self.local_batch.load(Ordering::Relaxed));
-        self.held(local_batch.len() as usize)
-            .skip((local_batch.next() as usize).saturating_sub(1))
+        self.held(local_batch.len() as usize).skip((local_batch.next() as usize).saturating_sub(1))
     }
 
     /// Returns the first `len` items of its local batch. The caller has locked the pool.
@@ -308,8 +306,7 @@ impl Worker {
             // SAFETY: `next` returned this item to this thread only, and it is linked, so it is
             // alive.
             let vtable = unsafe { item.as_ref() }.vtable();
-            self.running
-                .store(ptr::from_ref(vtable).cast_mut(), Ordering::Relaxed);
+            self.running.store(ptr::from_ref(vtable).cast_mut(), Ordering::Relaxed);
             // SAFETY: as above; the vtable was created for the item.
             let popped = unsafe { (vtable.run)(item) };
             if !popped.ran() {
@@ -359,10 +356,7 @@ struct Private {
 ///
 /// The pool counted it as awake and searching when it requested the worker.
 pub(crate) fn run(pool: &Arc<WorkerPool>) {
-    let mut private = Private {
-        parker: Parker::with_spin_limit(0),
-        spin: SpinBudget::new(),
-    };
+    let mut private = Private { parker: Parker::with_spin_limit(0), spin: SpinBudget::new() };
     let worker = enlist(pool, &private.parker, true).expect("a requested worker is admitted");
     pool.settle(&worker);
     loop {
@@ -432,9 +426,8 @@ pub(crate) fn rescue(pool: &Arc<WorkerPool>, slot: usize, go_on: impl Fn() -> bo
 }
 
 fn enlist(pool: &Arc<WorkerPool>, parker: &Parker, asked_for: bool) -> Option<Arc<Worker>> {
-    let worker = pool.enlist(asked_for, |number| {
-        Arc::new(Worker::new(number, parker.unparker()))
-    })?;
+    let worker =
+        pool.enlist(asked_for, |number| Arc::new(Worker::new(number, parker.unparker())))?;
     answer_for(pool, &worker);
     Some(worker)
 }

@@ -52,14 +52,8 @@ pub struct TrySpawnError<F = ()> {
 unsafe impl<F> Sync for TrySpawnError<F> {}
 
 impl TrySpawnError {
-    pub(super) const FULL: Self = Self {
-        is_full: true,
-        work: (),
-    };
-    pub(super) const CLOSED: Self = Self {
-        is_full: false,
-        work: (),
-    };
+    pub(super) const FULL: Self = Self { is_full: true, work: () };
+    pub(super) const CLOSED: Self = Self { is_full: false, work: () };
 
     /// Adds the rejected work.
     pub(super) fn with<F>(self, work: F) -> TrySpawnError<F> {
@@ -83,11 +77,7 @@ impl<F> TrySpawnError<F> {
 
     /// Returns the work, and the error of its handle.
     pub(super) fn into_parts(self) -> (F, JoinError) {
-        let error = if self.is_full {
-            JoinError::Full
-        } else {
-            JoinError::Closed
-        };
+        let error = if self.is_full { JoinError::Full } else { JoinError::Closed };
         (self.work, error)
     }
 
@@ -110,9 +100,7 @@ impl Eq for TrySpawnError {}
 
 impl<F> fmt::Debug for TrySpawnError<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TrySpawnError")
-            .field("is_full", &self.is_full)
-            .finish_non_exhaustive()
+        f.debug_struct("TrySpawnError").field("is_full", &self.is_full).finish_non_exhaustive()
     }
 }
 
@@ -128,11 +116,8 @@ impl<F> std::error::Error for TrySpawnError<F> {}
 /// closed one [`BrokenPipe`](io::ErrorKind::BrokenPipe).
 impl<F> From<TrySpawnError<F>> for io::Error {
     fn from(error: TrySpawnError<F>) -> Self {
-        let kind = if error.is_full {
-            io::ErrorKind::WouldBlock
-        } else {
-            io::ErrorKind::BrokenPipe
-        };
+        let kind =
+            if error.is_full { io::ErrorKind::WouldBlock } else { io::ErrorKind::BrokenPipe };
         io::Error::new(kind, error.message())
     }
 }
@@ -246,11 +231,7 @@ impl<'a> TaskOptions<'a> {
     /// ```
     #[doc(alias("ready", "poll_ready", "acquire", "Permit"))]
     pub fn reserve(self) -> Reserve<'a> {
-        Reserve {
-            queue: self.queue,
-            options: Some(self),
-            ticket: None,
-        }
+        Reserve { queue: self.queue, options: Some(self), ticket: None }
     }
 
     /// Reserves capacity for one item, or returns `None` if there is none; see

@@ -373,12 +373,7 @@ impl Builder {
         if let Some(group) = &group {
             group.check_registry(registry)?;
         }
-        let attrs = Attrs {
-            affinity,
-            strict: self.strict,
-            cpus: self.cpus,
-            nice: self.nice,
-        };
+        let attrs = Attrs { affinity, strict: self.strict, cpus: self.cpus, nice: self.nice };
         attrs.check(self.ordered)?;
         let rescuer = self
             .with_rescuer

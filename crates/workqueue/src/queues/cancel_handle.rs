@@ -53,8 +53,6 @@ impl CancelHandle {
 
 impl fmt::Debug for CancelHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CancelHandle")
-            .field("is_finished", &self.is_finished())
-            .finish()
+        f.debug_struct("CancelHandle").field("is_finished", &self.is_finished()).finish()
     }
 }

@@ -35,10 +35,7 @@ pub(crate) struct Paused {
 impl Clock {
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn paused() -> Self {
-        Self::Paused(Paused {
-            start: Instant::now(),
-            now_ns: AtomicU64::new(0),
-        })
+        Self::Paused(Paused { start: Instant::now(), now_ns: AtomicU64::new(0) })
     }
 
     pub(crate) fn is_paused(&self) -> bool {
@@ -67,11 +64,7 @@ impl Clock {
     /// Returns the time from now until `at_ns`, or at most [`NAP_NS`] if the clock is paused.
     pub(crate) fn left_ns(&self, at_ns: u64) -> u64 {
         let left_ns = at_ns.saturating_sub(self.now_ns());
-        if self.is_paused() {
-            left_ns.min(NAP_NS)
-        } else {
-            left_ns
-        }
+        if self.is_paused() { left_ns.min(NAP_NS) } else { left_ns }
     }
 
     /// Returns the moment `at` on the scale of [`now_ns`](Self::now_ns).

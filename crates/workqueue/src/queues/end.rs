@@ -95,11 +95,7 @@ pub(crate) struct Visit<'a> {
 
 impl Lease {
     pub(crate) fn new(inner: &Arc<Inner>, registry: &Registry) -> Self {
-        Self {
-            inner: inner.clone(),
-            registry: registry.clone(),
-            in_background: false,
-        }
+        Self { inner: inner.clone(), registry: registry.clone(), in_background: false }
     }
 
     pub(crate) fn registry(&self) -> &Registry {
@@ -123,10 +119,7 @@ impl Drop for Lease {
         if twin::torn_down() {
             return;
         }
-        let end = End {
-            inner: self.inner.clone(),
-            registry: self.registry.clone(),
-        };
+        let end = End { inner: self.inner.clone(), registry: self.registry.clone() };
         if !self.inner.is_at_home() {
             // The workers exist in the parent only, and their items still point at the queue.
             return mem::forget(end);
@@ -225,9 +218,7 @@ impl Visits {
         // If our update comes first, the canceller counts this visit and waits for it. If the
         // canceller's update comes first, we see the cancel.
         // Test: armed_timer_is_cancelled_or_has_fired
-        self.0
-            .fetch_update(Ordering::Acquire, Ordering::Relaxed, enter)
-            .is_ok()
+        self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, enter).is_ok()
     }
 
     /// Returns `true` if the end may be waiting for this visit.
@@ -273,10 +264,8 @@ impl WeakQueue {
 impl Inner {
     /// Begins a visit. Returns `None` if the queue is closed.
     pub(crate) fn visit(&self) -> Option<Visit<'_>> {
-        let visit = self.visits.enter().then(|| Visit {
-            inner: self,
-            _held: trace::hold_without_span(),
-        });
+        let visit =
+            self.visits.enter().then(|| Visit { inner: self, _held: trace::hold_without_span() });
         // The pause is longer than it takes to destroy a queue with few items.
         twin::linger("queue: a lease without its queue", 2, 1000);
         visit

@@ -293,12 +293,7 @@ impl Inner {
         let mut left = None;
         let cut = |item| left = Some(run::cut_out(item));
         let planned = self.plan(work, home, false, cut);
-        let claimed = Claimed {
-            home,
-            work,
-            planned,
-            left,
-        };
+        let claimed = Claimed { home, work, planned, left };
         (planned != Planned::Refused).then_some(claimed)
     }
 

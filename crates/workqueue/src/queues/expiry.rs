@@ -40,11 +40,7 @@ pub(crate) struct StartBefore {
 
 impl StartBefore {
     pub(crate) fn new(queue: &Workqueue, at_ns: u64) -> Self {
-        Self {
-            at_ns,
-            inner: queue.inner.clone(),
-            timer: RefCell::new(None),
-        }
+        Self { at_ns, inner: queue.inner.clone(), timer: RefCell::new(None) }
     }
 }
 
@@ -86,8 +82,7 @@ pub(super) struct EndBefore(StartBefore);
 impl EndBefore {
     /// Arranges that the token of the item is cancelled at the deadline. Called by the item's run.
     pub(super) fn arm(self) -> Self {
-        self.0
-            .wake_then(&Arc::new(AtEnd(run::current_token())).into());
+        self.0.wake_then(&Arc::new(AtEnd(run::current_token())).into());
         self
     }
 }

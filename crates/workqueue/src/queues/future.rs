@@ -117,11 +117,7 @@ where
     S: StartBy,
 {
     // Only a worker may run it, and its list link is never removed.
-    let rules = Rules {
-        help: false,
-        ordered: false,
-        ..home.rules
-    };
+    let rules = Rules { help: false, ordered: false, ..home.rules };
     let item = memory::place(Task {
         base: Base {
             head: Head::new(
@@ -131,10 +127,7 @@ where
             ),
             handles: Handles::one(),
             queue,
-            held_pwq: UnsafeCell::new(HeldPwq {
-                pwq: ptr::null(),
-                color: Color::default(),
-            }),
+            held_pwq: UnsafeCell::new(HeldPwq { pwq: ptr::null(), color: Color::default() }),
             task: UnsafeCell::new(None),
         },
         start_by,
@@ -322,11 +315,7 @@ where
             held_pwq.release(Self::VTABLE);
             held_pwq.pool.retire_one(held_pwq.slot, color);
         }
-        if panicked {
-            Ending::Panicked
-        } else {
-            Ending::Returned
-        }
+        if panicked { Ending::Panicked } else { Ending::Returned }
     }
 
     unsafe fn take(item: NonNull<Head>, into: *mut ()) {
@@ -561,10 +550,7 @@ pub(crate) fn cancel_by(waker: &Waker) -> bool {
 
 pub(crate) fn has_ended(waker: &Waker) -> bool {
     // SAFETY: the borrowed waker keeps the item alive.
-    unsafe { base(item_of_waker(waker)) }
-        .head
-        .load()
-        .has_ended()
+    unsafe { base(item_of_waker(waker)) }.head.load().has_ended()
 }
 
 fn item_of_waker(waker: &Waker) -> NonNull<Head> {

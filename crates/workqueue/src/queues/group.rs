@@ -239,10 +239,7 @@ impl GroupBuilder {
 impl Group {
     /// Returns a builder for a group called `name`.
     pub fn builder(name: &str) -> GroupBuilder {
-        GroupBuilder {
-            name: name.into(),
-            ceiling: Ceiling::None,
-        }
+        GroupBuilder { name: name.into(), ceiling: Ceiling::None }
     }
 
     /// Returns the name.

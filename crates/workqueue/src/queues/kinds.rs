@@ -18,9 +18,7 @@ impl Builder {
     /// [`blocking`](crate::blocking)) or hogs the CPU, another one runs.
     #[doc(alias = "WQ_PERCPU")]
     pub fn per_cpu(self) -> Self {
-        self.affinity(AffinityScope::Cpu)
-            .strict(true)
-            .max_active_scope(MaxActiveScope::Cpu)
+        self.affinity(AffinityScope::Cpu).strict(true).max_active_scope(MaxActiveScope::Cpu)
     }
 
     /// Runs workers at the nice value -20, ahead of all other threads. Corresponds to the kernel's
@@ -46,11 +44,7 @@ impl Builder {
     /// # Ok::<(), afterwork::workqueue::BuildError>(())
     /// ```
     pub fn highpri_if_permitted(self) -> Self {
-        if sync::thread::may_set_nice(HIGHPRI_NICE).is_ok() {
-            self.highpri()
-        } else {
-            self.nice(0)
-        }
+        if sync::thread::may_set_nice(HIGHPRI_NICE).is_ok() { self.highpri() } else { self.nice(0) }
     }
 
     /// Marks the queue's items as CPU-intensive: they do not count toward the workers that a pool

@@ -164,10 +164,7 @@ pub(crate) struct Parts {
 
 impl Closed {
     fn new(counts: bool) -> Self {
-        Self {
-            word: AtomicU32::new(if counts { COUNTS } else { 0 }),
-            process: Process::this(),
-        }
+        Self { word: AtomicU32::new(if counts { COUNTS } else { 0 }), process: Process::this() }
     }
 
     /// Rejects items of other callers until the result is dropped.
@@ -239,11 +236,7 @@ impl Workqueue {
             group.add(&inner);
         }
         let lease = Arc::new(Lease::new(&inner, registry));
-        Self {
-            inner,
-            lease,
-            lane: Lane::Ordinary,
-        }
+        Self { inner, lease, lane: Lane::Ordinary }
     }
 
     /// Changes the number of threads that may run items of this queue at once.
@@ -329,11 +322,7 @@ impl Workqueue {
 impl Inner {
     /// Rejects a change that other users of a process-wide queue would notice.
     pub(crate) fn must_not_be_for_all(&self) -> Result<(), BuildError> {
-        if self.for_all {
-            Err(BuildError::System(self.core.name.clone()))
-        } else {
-            Ok(())
-        }
+        if self.for_all { Err(BuildError::System(self.core.name.clone())) } else { Ok(()) }
     }
 
     pub(crate) fn is_destroyed(&self) -> bool {

@@ -57,11 +57,8 @@ impl Registry {
     /// Creates a registry without its manager thread; see `start.rs`.
     pub(crate) fn of(topology: Topology, params: Params, clock: Clock) -> Self {
         let manager = Arc::new(Manager::new(params.thread_style()));
-        let slack_ns = if clock.is_paused() {
-            0
-        } else {
-            params.sleep_slack_us.saturating_mul(1000)
-        };
+        let slack_ns =
+            if clock.is_paused() { 0 } else { params.sleep_slack_us.saturating_mul(1000) };
         let nr_cpus = topology.allowed().len();
         let sleeps = Sleeps::new(nr_cpus, clock.tick_shift(), slack_ns);
         let timers = Arc::new(Timers::new(&manager, clock, sleeps));
@@ -72,15 +69,8 @@ impl Registry {
                 machine.describe(image);
             }
         });
-        let inner = Inner {
-            machine,
-            timers,
-            process: Process::this(),
-            _shown: shown,
-        };
-        Self {
-            inner: Arc::new(inner),
-        }
+        let inner = Inner { machine, timers, process: Process::this(), _shown: shown };
+        Self { inner: Arc::new(inner) }
     }
 
     #[cfg(any(loom, shuttle))]
@@ -169,11 +159,7 @@ impl Registry {
     ///
     /// Briefly acquires each pool's lock.
     pub fn pool_stats(&self) -> Vec<PoolStats> {
-        self.here()
-            .pools()
-            .iter()
-            .map(|pool| pool.stats())
-            .collect()
+        self.here().pools().iter().map(|pool| pool.stats()).collect()
     }
 
     /// Returns the times for which `queue()` held pool locks, if [`Params::lock_stat`] is on.
@@ -257,10 +243,7 @@ impl Registry {
         let is_own = self.inner.machine.manager.waits_for_this_thread();
         let nr_users = Arc::strong_count(&self.inner) - 1 + usize::from(is_own);
         if nr_users > 0 {
-            return Err(StillInUse {
-                registry: self,
-                nr_users,
-            });
+            return Err(StillInUse { registry: self, nr_users });
         }
         let manager = self.inner.machine.manager.clone();
         drop(self);
@@ -271,9 +254,7 @@ impl Registry {
     /// Returns an error in a child of `fork`.
     pub(crate) fn check_here(&self) -> Result<(), BuildError> {
         let is_here = self.is_here();
-        is_here
-            .then_some(())
-            .ok_or(BuildError::Registry(RegistryError::Forked))
+        is_here.then_some(()).ok_or(BuildError::Registry(RegistryError::Forked))
     }
 
     pub(crate) fn is_here(&self) -> bool {
@@ -314,11 +295,7 @@ impl Drop for Inner {
 
 impl fmt::Display for StillInUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} queues or clones still use the registry",
-            self.nr_users
-        )
+        write!(f, "{} queues or clones still use the registry", self.nr_users)
     }
 }
 

@@ -61,12 +61,8 @@ impl TaskOptions<'_> {
     where
         F: FnOnce() + Send + 'static,
     {
-        let mut gathered = Gathered {
-            options: self,
-            items: [NonNull::dangling(); CHAIN],
-            len: 0,
-            nr_queued: 0,
-        };
+        let mut gathered =
+            Gathered { options: self, items: [NonNull::dangling(); CHAIN], len: 0, nr_queued: 0 };
         for func in funcs {
             match gathered.options.queue.try_permit() {
                 // FOREIGN(refused-drop): a rejected closure, on the caller; it may unwind.

@@ -282,10 +282,7 @@ impl Workqueue {
                 lane: self.lane,
                 pushed: Injector::new(false),
                 nr: AtomicUsize::new(0),
-                own: UnsafeCell::new(Own {
-                    taken: List::new(),
-                    nr_done: 0,
-                }),
+                own: UnsafeCell::new(Own { taken: List::new(), nr_done: 0 }),
             },
             state: UnsafeCell::new(state),
         });
@@ -313,8 +310,7 @@ impl<S: Send + 'static> Strand<S> {
         T: Send + 'static,
         F: FnOnce(&mut S) -> T + Send + 'static,
     {
-        self.try_push(func, |handle| handle)
-            .unwrap_or_else(rejected)
+        self.try_push(func, |handle| handle).unwrap_or_else(rejected)
     }
 
     /// Queues `func` as [`spawn`](Self::spawn) does, without a handle.
@@ -408,10 +404,7 @@ impl Base {
             // ORDER(strand): other end at the end of this function.
             // Test: a_closure_of_a_strand_is_in_flight_after_its_spawn
             let order = Ordering::Acquire;
-            match self
-                .nr
-                .compare_exchange(before, after, order, Ordering::Relaxed)
-            {
+            match self.nr.compare_exchange(before, after, order, Ordering::Relaxed) {
                 Ok(_) => break finds_none,
                 Err(now) => before = now,
             }
@@ -462,9 +455,7 @@ impl Base {
         let closure = own.taken.first()?;
         // SAFETY: a linked item is alive.
         let table = unsafe { closure.as_ref() }.vtable().handle.as_ref();
-        let mark = table
-            .and_then(|table| table.strand)
-            .expect("a closure of a strand");
+        let mark = table.and_then(|table| table.strand).expect("a closure of a strand");
         // SAFETY: the table is the closure's.
         let mark = unsafe { mark(closure) };
         let nr_cancels = self.queue.core.nr_cancels.load(Ordering::Relaxed);
@@ -593,11 +584,7 @@ impl<S: Send + 'static> Item<S> {
     unsafe fn cancel(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) -> Popped {
         let pop = |state: State| {
             let is_left = state.is_running() && !twin::armed("strand: is unqueued while it runs");
-            Some(if is_left {
-                state.pop()
-            } else {
-                state.pop_to_cancel()
-            })
+            Some(if is_left { state.pop() } else { state.pop_to_cancel() })
         };
         // SAFETY: the contract is that of `pop_by_and_cancel`.
         unsafe { run::pop_by_and_cancel(item, deferred_drops, Self::skip, pop) }
@@ -633,11 +620,7 @@ impl<S> Clone for Strand<S> {
     fn clone(&self) -> Self {
         let queued = &self.base().queued;
         queued.handles.add(&queued.head);
-        Self {
-            item: self.item,
-            queue: self.queue.clone(),
-            state: PhantomData,
-        }
+        Self { item: self.item, queue: self.queue.clone(), state: PhantomData }
     }
 }
 

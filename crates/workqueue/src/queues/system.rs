@@ -89,9 +89,7 @@ pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
 #[doc(alias = "system_long_wq")]
 pub fn system_long() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
-    once(&QUEUE, || {
-        Workqueue::builder("events_long").per_cpu().for_all()
-    })
+    once(&QUEUE, || Workqueue::builder("events_long").per_cpu().for_all())
 }
 
 /// Returns the queue for items that may run on any CPU; the kernel's `system_unbound_wq`.
@@ -202,9 +200,7 @@ pub fn schedule_on_each_cpu(func: impl Fn(CpuId) + Send + Sync + 'static) -> io:
 /// Returns the queue for items that run on a given CPU and that a caller waits for.
 fn on_cpus() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
-    once(&QUEUE, || {
-        Workqueue::builder("events_on_cpu").per_cpu().build()
-    })
+    once(&QUEUE, || Workqueue::builder("events_on_cpu").per_cpu().build())
 }
 
 fn once(

@@ -208,10 +208,7 @@ impl<'a> TaskOptions<'a> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn hard_deadline(self, deadline: time::Instant) -> Self {
-        Self {
-            is_hard: true,
-            ..self.deadline(deadline)
-        }
+        Self { is_hard: true, ..self.deadline(deadline) }
     }
 
     /// Sets `handle` to a handle that cancels the work, independently of its [`JoinHandle`].
@@ -470,9 +467,7 @@ impl<'a> TaskOptions<'a> {
 
     pub(super) fn home(&self) -> &'a Pwq {
         let routes = &self.queue.inner.route_table;
-        let home = self
-            .cpu
-            .map_or_else(|| routes.here(), |cpu| routes.at_cpu(cpu));
+        let home = self.cpu.map_or_else(|| routes.here(), |cpu| routes.at_cpu(cpu));
         home.in_lane(self.lane)
     }
 

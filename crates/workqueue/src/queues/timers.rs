@@ -176,10 +176,7 @@ pub(crate) struct Armed {
 pub(crate) enum Until {
     /// A time, in the wheel of a registry.
     Time(Arc<Timers>),
-    #[cfg_attr(
-        not(feature = "rcu"),
-        expect(dead_code, reason = "created only for `RcuWork`")
-    )]
+    #[cfg_attr(not(feature = "rcu"), expect(dead_code, reason = "created only for `RcuWork`"))]
     GracePeriod,
 }
 
@@ -219,11 +216,7 @@ impl Default for Timer {
         Self {
             state: Mutex::default(),
             owner: Inherited::default(),
-            place: UnsafeCell::new(Place {
-                node: Node::new(&ITEM),
-                own: Link::NONE,
-                due: None,
-            }),
+            place: UnsafeCell::new(Place { node: Node::new(&ITEM), own: Link::NONE, due: None }),
         }
     }
 }
@@ -239,8 +232,7 @@ impl Timer {
     /// Its lock may then be held forever.
     pub(crate) fn is_lost(&self) -> bool {
         let is_free = |state: MutexGuard<'_, State>| state.armed.is_none();
-        self.owner
-            .is_lost(|| self.state.try_lock().is_some_and(is_free))
+        self.owner.is_lost(|| self.state.try_lock().is_some_and(is_free))
     }
 
     /// Locks the item. Disarms it if its queue was destroyed, or has cancelled all timers.
@@ -322,11 +314,7 @@ impl Timer {
         if let Some(manager) = wakes {
             manager.wake();
         }
-        if done && refused == Arming::Refused {
-            Arming::Done
-        } else {
-            refused
-        }
+        if done && refused == Arming::Refused { Arming::Done } else { refused }
     }
 
     /// Arms the timer for the queue that the caller visits, to expire at `at_ns`. Does nothing if
@@ -416,12 +404,7 @@ impl State {
         let due = self.next_due(timer, work);
         let (is_first, nr_cancels) = inner.timers.insert(at_ns, due);
         let until = Until::Time(inner.timers.all.clone());
-        self.armed = Some(Armed {
-            until,
-            queue,
-            cpu,
-            nr_cancels,
-        });
+        self.armed = Some(Armed { until, queue, cpu, nr_cancels });
         is_first
     }
 
@@ -445,11 +428,7 @@ impl State {
 
     fn next_due(&mut self, timer: &Arc<Timer>, work: &Work) -> Due {
         self.generation += 1;
-        Due {
-            timer: timer.clone(),
-            work: work.clone(),
-            generation: self.generation,
-        }
+        Due { timer: timer.clone(), work: work.clone(), generation: self.generation }
     }
 
     /// Returns the generation of an item that waits for a grace period.
@@ -530,11 +509,7 @@ impl Timers {
 impl OwnTimers {
     /// Creates the empty timer set of a queue, as a part of `all`.
     pub(crate) fn new(all: &Arc<Timers>) -> Self {
-        Self {
-            all: all.clone(),
-            ring: UnsafeCell::new(Link::NONE),
-            nr_cancels: AtomicU64::new(0),
-        }
+        Self { all: all.clone(), ring: UnsafeCell::new(Link::NONE), nr_cancels: AtomicU64::new(0) }
     }
 
     /// Inserts the timer of `due` into the wheel. Returns `true` if it is the first to expire, and
@@ -770,9 +745,7 @@ mod tests {
         assert!(former.enqueue(&work) && work.cancel());
         // Claims as a timer does whose item was queued on another queue since it was armed.
         let claimed = next.inner.claim(None, &work, next.lane).unwrap();
-        let left = claimed
-            .push()
-            .expect("its cancelled list entry is elsewhere");
+        let left = claimed.push().expect("its cancelled list entry is elsewhere");
         registry.refuse_threads(true);
         let manager = &next.inner.manager;
         manager.leave_to_reapers([left]);

@@ -73,10 +73,7 @@ impl Workqueue {
             return Err(BuildError::OrderedUrgent);
         }
         self.inner.open_lanes();
-        Ok(Self {
-            lane: Lane::Urgent,
-            ..self.clone()
-        })
+        Ok(Self { lane: Lane::Urgent, ..self.clone() })
     }
 }
 

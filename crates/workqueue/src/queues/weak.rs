@@ -72,8 +72,6 @@ impl WeakWorkqueue {
 
 impl fmt::Debug for WeakWorkqueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WeakWorkqueue")
-            .field("nr_handles", &self.lease.strong_count())
-            .finish()
+        f.debug_struct("WeakWorkqueue").field("nr_handles", &self.lease.strong_count()).finish()
     }
 }

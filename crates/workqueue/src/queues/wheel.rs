@@ -73,10 +73,7 @@ pub(crate) fn rounded_ns(from_ns: u64, slack_ns: u64) -> u64 {
 }
 
 impl Link {
-    pub(crate) const NONE: Self = Self {
-        next: ptr::null_mut(),
-        prev: ptr::null_mut(),
-    };
+    pub(crate) const NONE: Self = Self { next: ptr::null_mut(), prev: ptr::null_mut() };
 
     pub(crate) fn is_linked(&self) -> bool {
         !self.next.is_null()
@@ -94,10 +91,7 @@ impl Link {
         // SAFETY: (1), (2).
         unsafe {
             if !(*ring).is_linked() {
-                (*ring) = Self {
-                    next: ring,
-                    prev: ring,
-                };
+                (*ring) = Self { next: ring, prev: ring };
             }
             let prev = (*ring).prev;
             *new = Self { next: ring, prev };
@@ -139,22 +133,14 @@ impl Link {
     unsafe fn after(ring: *mut Self, member: *mut Self) -> *mut Self {
         // SAFETY: (1).
         let next = unsafe { (*member).next };
-        if ptr::eq(next, ring) {
-            ptr::null_mut()
-        } else {
-            next
-        }
+        if ptr::eq(next, ring) { ptr::null_mut() } else { next }
     }
 }
 
 impl<K> Node<K> {
     /// Creates a node that is in no wheel.
     pub const fn new(kind: K) -> Self {
-        Self {
-            link: Link::NONE,
-            tick: 0,
-            kind,
-        }
+        Self { link: Link::NONE, tick: 0, kind }
     }
 
     pub(crate) fn is_linked(&self) -> bool {
@@ -262,8 +248,7 @@ impl<K> Wheel<K> {
     /// [`insert`](Self::insert) compares with it even if all timers were removed. Otherwise a timer
     /// that is not the first would wake no thread, and would stay in the wheel.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        self.earliest_tick
-            .map(|tick| tick.saturating_mul(1 << self.shift))
+        self.earliest_tick.map(|tick| tick.saturating_mul(1 << self.shift))
     }
 
     #[cold]
@@ -315,9 +300,7 @@ impl<K> Wheel<K> {
 
     fn ring(&mut self, level: usize, slot: usize) -> *mut Link {
         // A raw pointer, because a reference to the slots would invalidate the links in the nodes.
-        self.slots
-            .as_mut_ptr()
-            .wrapping_add(level * NR_SLOTS + slot)
+        self.slots.as_mut_ptr().wrapping_add(level * NR_SLOTS + slot)
     }
 
     /// # Safety
@@ -358,10 +341,7 @@ mod tests {
     impl Numbers {
         fn of(shift: u32) -> Self {
             let wheel = Wheel::new(shift);
-            Self {
-                wheel,
-                nodes: Vec::new(),
-            }
+            Self { wheel, nodes: Vec::new() }
         }
 
         fn insert(&mut self, at_ns: u64) -> (usize, bool) {
@@ -380,9 +360,7 @@ mod tests {
         fn advance(&mut self, now_ns: u64) -> Vec<usize> {
             // SAFETY: nodes are freed after the last use of the wheel.
             let number = |node: NonNull<Node<usize>>| unsafe { node.as_ref() }.kind;
-            std::iter::from_fn(|| self.wheel.pop(now_ns))
-                .map(number)
-                .collect()
+            std::iter::from_fn(|| self.wheel.pop(now_ns)).map(number).collect()
         }
     }
 

@@ -59,10 +59,7 @@ pub(crate) struct Queues<T: ?Sized> {
 
 impl<T: ?Sized> Default for Queues<T> {
     fn default() -> Self {
-        Self {
-            by_number: Numbered::default(),
-            numbers: HashMap::default(),
-        }
+        Self { by_number: Numbered::default(), numbers: HashMap::default() }
     }
 }
 
@@ -236,10 +233,8 @@ impl Machine {
     /// Removes one user of a pool, and kills the pool after the last one.
     pub(crate) fn release(&self, pool: &Arc<WorkerPool>) {
         let mut roster = self.manager.roster.lock();
-        let at = roster
-            .iter()
-            .position(|(other, _)| Arc::ptr_eq(pool, other))
-            .expect("a pool in use");
+        let at =
+            roster.iter().position(|(other, _)| Arc::ptr_eq(pool, other)).expect("a pool in use");
         roster[at].1 -= 1;
         if roster[at].1 == 0 {
             let (pool, _) = roster.swap_remove(at);
@@ -251,9 +246,7 @@ impl Machine {
 
 /// Divides `cpus`, a subset of the allowed ones, into pods.
 fn cut(topology: &Topology, cpus: &CpuSet, scope: AffinityScope, params: &Params) -> Pods {
-    let shards = ShardParams {
-        cache_shard_size: params.cache_shard_size,
-    };
+    let shards = ShardParams { cache_shard_size: params.cache_shard_size };
     match topology.restricted_to(cpus) {
         Ok(part) => part.pods(scope, &shards),
         Err(_) => topology.pods(scope, &shards),
@@ -279,9 +272,7 @@ pub(crate) fn placed(wish: Option<&CpuSet>, unbound: Option<&CpuSet>, allowed: &
 
 impl fmt::Debug for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Machine")
-            .field("topology", &self.topology())
-            .finish_non_exhaustive()
+        f.debug_struct("Machine").field("topology", &self.topology()).finish_non_exhaustive()
     }
 }
 

@@ -122,9 +122,7 @@ impl Plan {
     pub(crate) fn set_max_active(&mut self, max_active: u32) -> Vec<WaitingPwq> {
         self.design.max_active = max_active;
         let gates = self.gates.iter();
-        gates
-            .flat_map(|(_, gate)| gate.set_max(max_active))
-            .collect()
+        gates.flat_map(|(_, gate)| gate.set_max(max_active)).collect()
     }
 
     /// Pauses or resumes the queue. Returns `true` if this is a change.
@@ -144,9 +142,7 @@ impl Plan {
         let stopped = self.paused || by_group && !self.ends;
         self.stopped = stopped;
         let gates = self.gates.iter();
-        gates
-            .flat_map(|(_, gate)| gate.set_paused(stopped))
-            .collect()
+        gates.flat_map(|(_, gate)| gate.set_paused(stopped)).collect()
     }
 
     pub(crate) fn gates(&self) -> Vec<Arc<Gate<WaitingPwq>>> {
@@ -247,11 +243,7 @@ impl Plan {
         let gate = self.gate(node, pool.attrs.cpus.len(), cpus_by_node);
         let pwq = pool.add_pwq(|slot| {
             Arc::new(Pwq {
-                home: Home {
-                    slot,
-                    lane: Lane::Ordinary,
-                    rules,
-                },
+                home: Home { slot, lane: Lane::Ordinary, rules },
                 pool: pool.clone(),
                 core: core.clone(),
                 gate,

@@ -64,12 +64,7 @@ pub(crate) struct RouteTable {
 impl Routes {
     pub(crate) fn new(topology: Arc<Topology>, pods: Pods, pwqs: Box<[Arc<Pwq>]>) -> Self {
         debug_assert_eq!(pods.len(), pwqs.len());
-        Self {
-            topology,
-            pods,
-            pwqs,
-            made: UnsafeCell::new(()),
-        }
+        Self { topology, pods, pwqs, made: UnsafeCell::new(()) }
     }
 
     pub(crate) fn pwqs(&self) -> &[Arc<Pwq>] {
@@ -90,11 +85,7 @@ impl Routes {
     pub(crate) fn is_like(&self, other: &Routes) -> bool {
         self.pods == other.pods
             && self.topology == other.topology
-            && self
-                .pwqs
-                .iter()
-                .map(Arc::as_ptr)
-                .eq(other.pwqs.iter().map(Arc::as_ptr))
+            && self.pwqs.iter().map(Arc::as_ptr).eq(other.pwqs.iter().map(Arc::as_ptr))
     }
 
     /// Returns `true` if `pwq`, which is only compared, is one of these pwqs, in `lane`.
@@ -137,9 +128,7 @@ impl Routes {
 
 impl RouteTable {
     pub(crate) fn new(routes: &Arc<Routes>) -> Self {
-        Self {
-            current: AtomicPtr::new(Arc::as_ptr(routes).cast_mut()),
-        }
+        Self { current: AtomicPtr::new(Arc::as_ptr(routes).cast_mut()) }
     }
 
     #[inline]

@@ -90,10 +90,7 @@ impl QueueReport {
             figures.extend(TIMES_LOG2.map(below));
             self.record_of(kind, figures)
         };
-        [
-            of(Kind::QueueWait, &self.wait),
-            of(Kind::QueueRun, &self.run),
-        ]
+        [of(Kind::QueueWait, &self.wait), of(Kind::QueueRun, &self.run)]
     }
 
     fn figures(&self) -> Vec<u64> {

@@ -93,12 +93,7 @@ impl Crew {
     ///    [`close`](Self::close) or [`try_close`](Self::try_close) has closed the crew for the last
     ///    time. No thread calls it after that.
     pub(crate) unsafe fn new(work: *const (), visit: Visit) -> Arc<Self> {
-        Arc::new(Self {
-            word: Futex::new(0),
-            nr_tickets: AtomicU32::new(0),
-            work,
-            visit,
-        })
+        Arc::new(Self { word: Futex::new(0), nr_tickets: AtomicU32::new(0), work, visit })
     }
 
     /// Returns `true` if there are fewer than `limit` tickets for work that the caller has added.
@@ -126,8 +121,7 @@ impl Crew {
         };
         // Relaxed: the ticket published the earlier work, and later work has its own ordering.
         let word = self.word.word();
-        word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter)
-            .is_ok()
+        word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter).is_ok()
     }
 
     fn leave(&self) {
@@ -182,11 +176,7 @@ impl Crew {
             return;
         }
         let is_over = || self.load().nr_guests() == 0 || is_called();
-        let came = if on_one_cpu {
-            yield_as_waiter(is_over)
-        } else {
-            spin_as_waiter(is_over)
-        };
+        let came = if on_one_cpu { yield_as_waiter(is_over) } else { spin_as_waiter(is_over) };
         if came {
             return;
         }
@@ -224,8 +214,7 @@ impl Crew {
         let word = self.word.word();
         // ORDER(crew): other end in `leave`.
         // Test: a_closure_runs_once_whether_its_owner_or_a_worker_is_first
-        word.fetch_update(Ordering::Acquire, Ordering::Relaxed, close)
-            .is_ok()
+        word.fetch_update(Ordering::Acquire, Ordering::Relaxed, close).is_ok()
     }
 
     pub(crate) fn reopen(&self) {
@@ -253,10 +242,7 @@ pub(crate) struct Ticket {
 impl Ticket {
     pub(crate) fn new(crew: Arc<Crew>) -> Self {
         crew.nr_tickets.fetch_add(1, Ordering::Relaxed);
-        Self {
-            crew,
-            is_counted: true,
-        }
+        Self { crew, is_counted: true }
     }
 
     /// Runs the work as a guest, if the crew is open.
@@ -318,10 +304,7 @@ pub(super) struct Tickets {
 
 impl Tickets {
     pub(super) fn new(limit: u32) -> Self {
-        Self {
-            sent: Mutex::new(Vec::new()),
-            limit,
-        }
+        Self { sent: Mutex::new(Vec::new()), limit }
     }
 
     #[inline]

@@ -47,11 +47,7 @@ impl OpenScope {
         let crew =
             unsafe { Crew::new(scope_state.as_ptr().cast_const().cast(), ScopeState::visit) };
         let kept = Arc::new(Kept(scope_state));
-        Self {
-            scope_state,
-            crew,
-            _kept: kept,
-        }
+        Self { scope_state, crew, _kept: kept }
     }
 
     /// Spawns an item, as [`Scope::spawn`](crate::Scope::spawn) does.
@@ -169,9 +165,7 @@ impl OpenRange {
 
     /// Calls `work` with elements until none is left.
     pub fn serve(&self, work: impl FnMut(usize)) {
-        std::iter::from_fn(|| self.0.take(1))
-            .flatten()
-            .for_each(work);
+        std::iter::from_fn(|| self.0.take(1)).flatten().for_each(work);
     }
 }
 

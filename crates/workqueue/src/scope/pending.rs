@@ -74,10 +74,7 @@ fn mark() -> *mut Link {
 
 /// Creates an item from `func`, for `push`.
 pub(super) fn item<F: FnOnce() + Send>(func: F) -> NonNull<Link> {
-    let link = Link {
-        next: AtomicPtr::new(ptr::null_mut()),
-        run: run::<F>,
-    };
+    let link = Link { next: AtomicPtr::new(ptr::null_mut()), run: run::<F> };
     memory::place(Item { link, func }).cast()
 }
 
@@ -101,10 +98,7 @@ impl PendingItems {
     pub(super) fn new(in_order: bool) -> Self {
         Self {
             newest: RawStack::new(),
-            list: Mutex::new(List {
-                first: ptr::null_mut(),
-                is_busy: false,
-            }),
+            list: Mutex::new(List { first: ptr::null_mut(), is_busy: false }),
             in_order,
         }
     }
@@ -180,10 +174,8 @@ impl PendingItems {
         }
         let (empty, relaxed) = (ptr::null_mut(), Ordering::Relaxed);
         let newest = self.newest.top();
-        let is_marked = self.is_marked()
-            || newest
-                .compare_exchange(empty, mark(), relaxed, relaxed)
-                .is_ok();
+        let is_marked =
+            self.is_marked() || newest.compare_exchange(empty, mark(), relaxed, relaxed).is_ok();
         if is_marked { Rest::Marked } else { Rest::Items }
     }
 

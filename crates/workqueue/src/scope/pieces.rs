@@ -44,11 +44,7 @@ pub(super) struct Untaken {
 
 impl Untaken {
     pub(super) fn new(len: usize, nr_seats: usize) -> Self {
-        Self {
-            nr_taken: AtomicUsize::new(0),
-            len,
-            nr_seats,
-        }
+        Self { nr_taken: AtomicUsize::new(0), len, nr_seats }
     }
 
     /// Takes a piece of at most `most` elements from the front; `None` if no element is left.
@@ -240,9 +236,7 @@ impl Workqueue {
         size: usize,
         func: impl Fn(usize, &[T]) + Sync,
     ) {
-        self.for_each_part(slice.len(), size, |number, range| {
-            func(number, &slice[range])
-        });
+        self.for_each_part(slice.len(), size, |number, range| func(number, &slice[range]));
     }
 
     /// Calls `func` on the parts of `size` elements of `0..len`, and with the number of each.

@@ -182,10 +182,7 @@ impl CancellationToken {
 
     /// Returns a future that waits until the token is cancelled.
     pub fn cancelled(&self) -> Cancelled<'_> {
-        Cancelled {
-            token: &self.0,
-            key: None,
-        }
+        Cancelled { token: &self.0, key: None }
     }
 
     /// Waits for `future` until the token is cancelled. Returns `None` if it was cancelled first.
@@ -230,11 +227,7 @@ impl Future for Cancelled<'_> {
         // held; it may unwind into the caller of the poll.
         let waker = Foreign::new(context.waker().clone());
         let Self { token, key } = &mut *self;
-        if token.leave_waker(key, waker) {
-            Poll::Pending
-        } else {
-            Poll::Ready(())
-        }
+        if token.leave_waker(key, waker) { Poll::Pending } else { Poll::Ready(()) }
     }
 }
 
@@ -248,16 +241,12 @@ impl Drop for Cancelled<'_> {
 
 impl fmt::Debug for CancellationToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CancellationToken")
-            .field("is_cancelled", &self.is_cancelled())
-            .finish()
+        f.debug_struct("CancellationToken").field("is_cancelled", &self.is_cancelled()).finish()
     }
 }
 
 impl fmt::Debug for Cancelled<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cancelled")
-            .field("is_cancelled", &self.token.is_set())
-            .finish()
+        f.debug_struct("Cancelled").field("is_cancelled", &self.token.is_set()).finish()
     }
 }

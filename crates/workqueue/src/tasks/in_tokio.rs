@@ -36,10 +36,7 @@ use tokio::runtime::{Handle, TryCurrentError};
 /// ```
 #[doc(alias = "Compat")]
 pub fn in_tokio<F: IntoFuture>(runtime: &Handle, future: F) -> InTokio<F::IntoFuture> {
-    InTokio {
-        runtime: runtime.clone(),
-        future: ManuallyDrop::new(future.into_future()),
-    }
+    InTokio { runtime: runtime.clone(), future: ManuallyDrop::new(future.into_future()) }
 }
 
 /// A future in the context of a tokio runtime; created by [`in_tokio`].
@@ -75,8 +72,6 @@ impl<F> Drop for InTokio<F> {
 
 impl<F> fmt::Debug for InTokio<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InTokio")
-            .field("runtime", &self.runtime)
-            .finish_non_exhaustive()
+        f.debug_struct("InTokio").field("runtime", &self.runtime).finish_non_exhaustive()
     }
 }

@@ -85,17 +85,9 @@ impl<U: 'static> Deferred<U> {
         let timer = Arc::new(Timer::default());
         let own = timer.clone();
         let work = Work::with_handle(move |work| {
-            func(&Self {
-                work: work.clone(),
-                timer: own.clone(),
-                until: PhantomData,
-            });
+            func(&Self { work: work.clone(), timer: own.clone(), until: PhantomData });
         });
-        Self {
-            work,
-            timer,
-            until: PhantomData,
-        }
+        Self { work, timer, until: PhantomData }
     }
 
     /// Creates an item that belongs to `owner`, as [`Work::for_weak`] does.

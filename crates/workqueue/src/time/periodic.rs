@@ -109,31 +109,16 @@ impl Workqueue {
         let period_ns = period_ns(period)?;
         self.inner.must_be_at_home();
         let missed = Arc::new(AtomicU32::new(MissedTickBehavior::Skip as u32));
-        let due_ns = self
-            .inner
-            .timers
-            .all
-            .clock
-            .now_ns()
-            .saturating_add(period_ns);
+        let due_ns = self.inner.timers.all.clock.now_ns().saturating_add(period_ns);
         let nr_cancels = self.inner.timers.nr_cancels();
-        let mut ticks = Ticks {
-            queue: self.to_weak(),
-            nr_cancels,
-            due_ns,
-            period_ns,
-            missed: missed.clone(),
-        };
+        let mut ticks =
+            Ticks { queue: self.to_weak(), nr_cancels, due_ns, period_ns, missed: missed.clone() };
         let work = DelayedWork::with_handle(move |work| {
             let _again = Again(&mut ticks, work);
             func();
         });
         self.inner.arm_at(&work, due_ns, self.to_weak(), nr_cancels);
-        Ok(Periodic {
-            work,
-            missed,
-            cancels: true,
-        })
+        Ok(Periodic { work, missed, cancels: true })
     }
 }
 
@@ -143,8 +128,7 @@ impl Inner {
     fn arm_at(&self, work: &DelayedWork, due_ns: u64, weak: WeakQueue, nr_cancels: u64) {
         let visit = self.visit().filter(|_| !self.is_destroyed());
         if let Some(visit) = visit {
-            work.timer
-                .arm_at(&work.work, &visit, weak, due_ns, nr_cancels);
+            work.timer.arm_at(&work.work, &visit, weak, due_ns, nr_cancels);
         }
     }
 }

@@ -73,9 +73,7 @@ impl RateLimit {
             wanted(turn_ns(next_ns)).then_some(after_ns)
         };
         // Relaxed: the number guards no other memory.
-        let booked = self
-            .next_ns
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, book);
+        let booked = self.next_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, book);
         booked.ok().map(turn_ns)
     }
 }
@@ -99,8 +97,5 @@ impl Registry {
 }
 
 fn must_allow_a_turn(burst: u32) {
-    assert!(
-        burst > 0,
-        "a rate limit with bursts of 0 turns: pass 1 for no bursts"
-    );
+    assert!(burst > 0, "a rate limit with bursts of 0 turns: pass 1 for no bursts");
 }

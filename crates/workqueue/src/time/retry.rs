@@ -26,15 +26,8 @@ impl Backoff {
     ///
     /// If `nr_attempts` is 0.
     pub const fn new(nr_attempts: u32, first: Duration) -> Self {
-        assert!(
-            nr_attempts > 0,
-            "a policy of 0 attempts: pass 1 for no repetition"
-        );
-        Self {
-            first,
-            longest: Duration::MAX,
-            nr_attempts,
-        }
+        assert!(nr_attempts > 0, "a policy of 0 attempts: pass 1 for no repetition");
+        Self { first, longest: Duration::MAX, nr_attempts }
     }
 
     /// Sets the longest pause.

@@ -154,11 +154,7 @@ impl Registry {
 
 impl Sleep {
     fn of(registry: Owner, at_ns: u64) -> Self {
-        Self {
-            registry,
-            at_ns,
-            timer: None,
-        }
+        Self { registry, at_ns, timer: None }
     }
 
     pub(super) fn registry(&self) -> &Registry {
@@ -206,11 +202,7 @@ impl Future for Sleep {
             self.disarm();
             return Poll::Ready(());
         }
-        let Self {
-            registry,
-            at_ns,
-            timer,
-        } = &mut *self;
+        let Self { registry, at_ns, timer } = &mut *self;
         if registry.timers().sleep(timer, *at_ns, context.waker()) {
             Poll::Pending
         } else {

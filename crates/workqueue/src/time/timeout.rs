@@ -101,9 +101,7 @@ impl<F: Future> Future for Timeout<F> {
 
 impl<F> fmt::Debug for Timeout<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timeout")
-            .field("sleep", &self.sleep)
-            .finish_non_exhaustive()
+        f.debug_struct("Timeout").field("sleep", &self.sleep).finish_non_exhaustive()
     }
 }
 

@@ -14,10 +14,7 @@ const MIXED: &str = "mixed";
 const SPAWN_BLOCKING: &str = SpawnBlocking::NAME;
 
 /// Names of the cases and peers.
-pub const MENU: Menu = Menu {
-    cases: &[DETECT, MIXED],
-    peers: &PEERS,
-};
+pub const MENU: Menu = Menu { cases: &[DETECT, MIXED], peers: &PEERS };
 /// Names of the peers, as `--peers` and tables spell them.
 pub const PEERS: [&str; 3] = [Crossbeam::NAME, Rayon::NAME, SPAWN_BLOCKING];
 
@@ -32,12 +29,7 @@ const P90: Metric = lower("to_run_p90", "ns", (TO_RUN, "p90"), NS_PER_US);
 const LONGEST: Metric = lower("to_run_max", "ns", (TO_RUN, "max"), NS_PER_US);
 const MAKESPAN: Metric = lower("makespan", "ns", ("", "all done ms"), NS_PER_MS);
 const THREADS: Metric = lower("threads", "threads", ("", "threads"), 1.0);
-const MANAGER: Metric = lower(
-    "manager_share",
-    "share",
-    ("", "manager % of a CPU"),
-    PERCENT,
-);
+const MANAGER: Metric = lower("manager_share", "share", ("", "manager % of a CPU"), PERCENT);
 
 /// Rounds in a run of `detect`, 14 ms each: enough for a 90th percentile.
 const ROUNDS: usize = 40;
@@ -114,10 +106,7 @@ fn mixed_case(settings: &Settings) -> Case {
             Variant::ours(SAMPLER, run(|_| ours(Sleep::Unannounced))),
             Variant::peer(Crossbeam::NAME, run(|n| pool(|| Crossbeam::start(n)))),
             Variant::peer(Rayon::NAME, run(|n| pool(|| Rayon::start(n)))),
-            Variant::peer(
-                SPAWN_BLOCKING,
-                run(|_| pool(|| SpawnBlocking::start(ITEMS))),
-            ),
+            Variant::peer(SPAWN_BLOCKING, run(|_| pool(|| SpawnBlocking::start(ITEMS)))),
         ],
         claims: vec![
             claim(GUARD, MAKESPAN, "all done", Crossbeam::NAME, 0.5),
@@ -134,10 +123,7 @@ fn sample(mixed: &Mixed) -> Sample {
     sample.set(MAKESPAN, mixed.makespan.as_nanos() as f64);
     sample.set(THREADS, mixed.threads as f64);
     if let Some(manager) = mixed.manager {
-        sample.set(
-            MANAGER,
-            manager.as_secs_f64() / mixed.makespan.as_secs_f64(),
-        );
+        sample.set(MANAGER, manager.as_secs_f64() / mixed.makespan.as_secs_f64());
     }
     sample
 }

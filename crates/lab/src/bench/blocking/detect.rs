@@ -81,17 +81,13 @@ pub fn detect(
             .unwrap();
         let times: Vec<Duration> = ran.iter().collect();
         // All workers park before the next round.
-        queue
-            .drain()
-            .map_err(|error| Stop::because("cannot drain", error))?;
+        queue.drain().map_err(|error| Stop::because("cannot drain", error))?;
         thread::sleep(NAP / 6);
         if let ([first, second], true) = (times.as_slice(), round > 0) {
             latencies.push(first.as_nanos() as u64, second.as_nanos() as u64);
         }
     }
     drop(queue);
-    registry
-        .shutdown()
-        .map_err(|_| Stop::CouldNotRun("a registry is still in use".into()))?;
+    registry.shutdown().map_err(|_| Stop::CouldNotRun("a registry is still in use".into()))?;
     Ok(Some(latencies))
 }

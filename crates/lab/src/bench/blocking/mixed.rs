@@ -51,9 +51,7 @@ fn burn() {
 fn walk(steps: u64) {
     let mut state = black_box(1u64);
     for _ in 0..steps {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     }
     black_box(state);
 }
@@ -107,9 +105,7 @@ pub fn ours(sleep: Sleep) -> Result<Mixed, Stop> {
     let queue: Workqueue = queue(&registry, AffinityScope::System)?;
     let mixed = run(nr_before, sleep, |item| queue.spawn_detached(item).unwrap());
     drop(queue);
-    registry
-        .shutdown()
-        .map_err(|_| Stop::CouldNotRun("a registry is still in use".into()))?;
+    registry.shutdown().map_err(|_| Stop::CouldNotRun("a registry is still in use".into()))?;
     Ok(mixed)
 }
 

@@ -62,13 +62,7 @@ pub const MENU: Menu = Menu {
         LOCKED,
         SAVE_SOON,
     ],
-    peers: &[
-        Tokio::NAME,
-        Rayon::NAME,
-        ThreadPool::NAME,
-        Crossbeam::NAME,
-        ASYNC_IO,
-    ],
+    peers: &[Tokio::NAME, Rayon::NAME, ThreadPool::NAME, Crossbeam::NAME, ASYNC_IO],
 };
 
 const OURS: &str = "ours";
@@ -123,13 +117,7 @@ const ADMISSION_METRICS: &[Metric] = &[
 ];
 const SCOPE_METRICS: &[Metric] = &[NUMBERS_PER_S, CPU_PER_NUMBER];
 const IDLE_METRICS: &[Metric] = &[CPU_SHARE, TO_RUN_P50, TO_RUN_P99, SWITCHES];
-const SLEEP_METRICS: &[Metric] = &[
-    CPU_PER_SLEEP,
-    HAND_OVER,
-    LATE_P50,
-    LATE_P99,
-    BYTES_PER_SLEEP,
-];
+const SLEEP_METRICS: &[Metric] = &[CPU_PER_SLEEP, HAND_OVER, LATE_P50, LATE_P99, BYTES_PER_SLEEP];
 const STRAND_METRICS: &[Metric] = &[
     MAKE,
     DROP,
@@ -168,11 +156,7 @@ const ORDERED_QUEUES: usize = 10_000;
 pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
     let topology =
         Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
-    let setting = Setting {
-        settings,
-        topology,
-        workers: settings.cpus.len(),
-    };
+    let setting = Setting { settings, topology, workers: settings.cpus.len() };
     Ok(settings.make(MENU, |name| match name {
         ADMISSION => setting.admission(),
         SCOPE_SUM => setting.sum(),
@@ -249,10 +233,7 @@ impl Setting<'_> {
 
     fn sum(&self) -> Case {
         let count = self.size(NUMBERS, NUMBERS_QUICK, 100_000);
-        let numbers = Numbers {
-            count,
-            made: Rc::default(),
-        };
+        let numbers = Numbers { count, made: Rc::default() };
         let ours = |sum: fn(&Workqueue, &[u64]) -> u64| {
             let (start, numbers) = (self.start(), numbers.clone());
             move || {
@@ -273,11 +254,7 @@ impl Setting<'_> {
             borrowed(count as u64, *wanted, || numbers.iter().sum())
         };
         Case {
-            about: format!(
-                "the sum of {} Mi u64; {} workers",
-                count >> 20,
-                self.workers
-            ),
+            about: format!("the sum of {} Mi u64; {} workers", count >> 20, self.workers),
             variants: vec![
                 Variant::ours(CHUNKS, ours(scopes::by_chunks)),
                 Variant::ours(JOIN, ours(scopes::by_join)),
@@ -340,14 +317,8 @@ impl Setting<'_> {
             Variant::ours(FOUR_PERCENT, limit),
             Variant::peer(tokio, self.idled(move || Tokio::start(workers), pace)),
             Variant::peer(rayon, self.idled(move || Rayon::start(workers), pace)),
-            Variant::peer(
-                threadpool,
-                self.idled(move || ThreadPool::start(workers), pace),
-            ),
-            Variant::peer(
-                crossbeam,
-                self.idled(move || Crossbeam::start(workers), pace),
-            ),
+            Variant::peer(threadpool, self.idled(move || ThreadPool::start(workers), pace)),
+            Variant::peer(crossbeam, self.idled(move || Crossbeam::start(workers), pace)),
         ];
         let at_most = |against: Against| {
             let claim = Claim::of(OURS, "CPU", CPU_SHARE, FOUR_PERCENT);
@@ -530,18 +501,11 @@ fn locked_case() -> Case {
 fn final_if_deadlocked<S: Splits>(start: impl Fn() -> Result<S, Stop> + 'static) -> RunFn {
     let mut is_deadlocked = false;
     Box::new(move || {
-        let took = if is_deadlocked {
-            None
-        } else {
-            locked::run(&start()?)
-        };
+        let took = if is_deadlocked { None } else { locked::run(&start()?) };
         is_deadlocked = took.is_none();
         let mut sample = Sample::default();
         sample.set(ENDED, f64::from(u8::from(took.is_some())));
-        sample.set(
-            UNTIL_END,
-            took.unwrap_or(locked::PATIENCE).as_nanos() as f64,
-        );
+        sample.set(UNTIL_END, took.unwrap_or(locked::PATIENCE).as_nanos() as f64);
         Ok(Some(sample))
     })
 }

@@ -65,10 +65,5 @@ pub fn run(
         return Ok(None);
     };
     let spent = Usage::now().map_err(unread)?.since(&before);
-    Ok(Some(Idled {
-        to_run,
-        spent,
-        wall,
-        items,
-    }))
+    Ok(Some(Idled { to_run, spent, wall, items }))
 }

@@ -60,10 +60,8 @@ impl Sleepers {
 pub fn run(clock: Clock, count: usize, shortest: Duration, workers: usize) -> Result<Slept, Stop> {
     let none = || AtomicU64::new(0);
     let late_ns = std::iter::repeat_with(none).take(count.div_ceil(SAMPLE_EVERY));
-    let sleepers: &'static Sleepers = Box::leak(Box::new(Sleepers {
-        awake: Latch::default(),
-        late_ns: late_ns.collect(),
-    }));
+    let sleepers: &'static Sleepers =
+        Box::leak(Box::new(Sleepers { awake: Latch::default(), late_ns: late_ns.collect() }));
     sleepers.awake.arm(count);
     // The seed is the same for all variants.
     let mut random = fastrand::Rng::with_seed(count as u64);
@@ -133,10 +131,5 @@ fn measured(
     let late_ns = sleepers.late_ns.iter();
     let mut late_ns: Vec<u64> = late_ns.map(|late| late.load(Ordering::Relaxed)).collect();
     late_ns.sort_unstable();
-    Ok(Slept {
-        handed_over,
-        spent,
-        resident,
-        late_ns,
-    })
+    Ok(Slept { handed_over, spent, resident, late_ns })
 }

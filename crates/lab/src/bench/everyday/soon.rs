@@ -28,10 +28,7 @@ fn count(mut change: impl FnMut(), end: impl FnOnce() -> u64) -> Saved {
     let begun = Instant::now();
     (0..CHANGES).for_each(|_| change());
     let per_change = begun.elapsed() / CHANGES as u32;
-    Saved {
-        saves: end(),
-        per_change,
-    }
+    Saved { saves: end(), per_change }
 }
 
 /// Moves the timer of one item.
@@ -51,10 +48,8 @@ pub fn ours() -> Result<Saved, Stop> {
 /// Spawns a tokio task for each change, which sleeps and then saves. If `abort` is set, each change
 /// first aborts the task of the change before it.
 pub fn tokio(abort: bool) -> Result<Saved, Stop> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_time()
-        .build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
     let runtime = runtime.map_err(|error| Stop::because("cannot start tokio", error))?;
     let saves: Arc<AtomicU64> = Arc::default();
     let mut tasks: Vec<JoinHandle<()>> = Vec::with_capacity(CHANGES);
@@ -70,9 +65,7 @@ pub fn tokio(abort: bool) -> Result<Saved, Stop> {
     };
     let mut saved = count(change, || 0);
     // A task that was aborted returns an error.
-    tasks
-        .into_iter()
-        .for_each(|task| _ = runtime.block_on(task));
+    tasks.into_iter().for_each(|task| _ = runtime.block_on(task));
     saved.saves = saves.load(Ordering::Relaxed);
     Ok(saved)
 }

@@ -57,8 +57,7 @@ impl Serial for Strand<usize> {
     }
 
     fn add(&self, _: &Workqueue, turn: usize, latch: &'static Latch) {
-        self.spawn_detached(move |state| count(state, turn, latch))
-            .unwrap();
+        self.spawn_detached(move |state| count(state, turn, latch)).unwrap();
     }
 }
 
@@ -69,9 +68,7 @@ impl Serial for Ordered {
     type Pool = Registry;
 
     fn create(registry: &Registry) -> Self {
-        let queue = Workqueue::builder("one of many")
-            .ordered()
-            .build_in(registry);
+        let queue = Workqueue::builder("one of many").ordered().build_in(registry);
         Self(queue.expect("a queue without a rescuer"), Arc::default())
     }
 
@@ -126,11 +123,5 @@ pub fn run<S: Serial>(pool: &S::Pool, nr_states: usize) -> Result<Strung, Stop> 
     let ran = first + begun.elapsed();
     let begun = Instant::now();
     drop(states);
-    Ok(Strung {
-        made,
-        resident,
-        used,
-        ran,
-        dropped: begun.elapsed(),
-    })
+    Ok(Strung { made, resident, used, ran, dropped: begun.elapsed() })
 }

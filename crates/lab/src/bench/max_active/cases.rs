@@ -30,10 +30,7 @@ const SUBSYSTEMS: &str = "subsystems";
 const SHARES: &str = "shares";
 
 /// Names of the cases and peers.
-pub const MENU: Menu = Menu {
-    cases: &[JOINS, SUBSYSTEMS, SHARES],
-    peers: &crew::NAMES,
-};
+pub const MENU: Menu = Menu { cases: &[JOINS, SUBSYSTEMS, SHARES], peers: &crew::NAMES };
 
 /// Options of `bench max-active`.
 #[derive(Args, Clone, Debug, Default)]
@@ -97,11 +94,7 @@ const DEVICE: Duration = Duration::from_millis(1);
 pub fn cases(args: &MaxActiveArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     let topology = Topology::detect()
         .map_err(|error| Stop::because("cannot detect the topology of the machine", error))?;
-    let setting = Setting {
-        topology,
-        settings: settings.clone(),
-        args: args.clone(),
-    };
+    let setting = Setting { topology, settings: settings.clone(), args: args.clone() };
     Ok(settings.make(MENU, |name| match name {
         JOINS => setting.joins(),
         SUBSYSTEMS => setting.subsystems(),
@@ -139,10 +132,7 @@ impl Setting {
     fn registry(&self) -> impl Fn() -> Result<Registry, Stop> + Clone + 'static {
         let topology = self.topology.clone();
         // Like the peers, allow one thread for each item of the largest limit.
-        let params = Params {
-            max_workers: MANY + self.settings.cpus.len(),
-            ..Params::default()
-        };
+        let params = Params { max_workers: MANY + self.settings.cpus.len(), ..Params::default() };
         move || {
             Registry::new(topology.clone(), params.clone())
                 .map_err(|error| Stop::because("cannot start a registry", error))
@@ -181,9 +171,7 @@ impl Setting {
         let queue = |max: usize, meant_for: MaxActiveScope| {
             let registry = self.registry();
             move || -> Crews {
-                Ok(vec![crew::queue(&registry()?, max, |it| {
-                    it.max_active_scope(meant_for)
-                })?])
+                Ok(vec![crew::queue(&registry()?, max, |it| it.max_active_scope(meant_for))?])
             }
         };
         let system = |max: usize| queue(max, MaxActiveScope::System);
@@ -212,23 +200,15 @@ impl Setting {
         let registry = self.registry();
         let ours = move || -> Crews {
             let registry = registry()?;
-            (0..NR_SUBSYSTEMS)
-                .map(|_| crew::queue(&registry, LIMIT, |it| it))
-                .collect()
+            (0..NR_SUBSYSTEMS).map(|_| crew::queue(&registry, LIMIT, |it| it)).collect()
         };
         let all = NR_SUBSYSTEMS * LIMIT;
         let peer = |name, hire: fn() -> Crews| Variant::peer(name, run(&drive, mixed, hire));
         let variants = vec![
             Variant::ours(OURS, run(&drive, mixed, ours)),
-            peer(THREADS_EACH, || {
-                (0..NR_SUBSYSTEMS).map(|_| crew::threads(LIMIT)).collect()
-            }),
-            peer(BLOCKING, || {
-                Ok(vec![crew::blocking(NR_SUBSYSTEMS * LIMIT)?; NR_SUBSYSTEMS])
-            }),
-            peer(RAYON_EACH, || {
-                (0..NR_SUBSYSTEMS).map(|_| crew::rayon(LIMIT)).collect()
-            }),
+            peer(THREADS_EACH, || (0..NR_SUBSYSTEMS).map(|_| crew::threads(LIMIT)).collect()),
+            peer(BLOCKING, || Ok(vec![crew::blocking(NR_SUBSYSTEMS * LIMIT)?; NR_SUBSYSTEMS])),
+            peer(RAYON_EACH, || (0..NR_SUBSYSTEMS).map(|_| crew::rayon(LIMIT)).collect()),
         ];
         let about = format!(
             "{NR_SUBSYSTEMS} subsystems of {items} items and a limit of {LIMIT} (together {all}): {COMPUTE_US} us \
@@ -256,9 +236,7 @@ impl Setting {
         let registry = self.registry();
         let sharing = move || -> Crews {
             let registry = registry()?;
-            (0..NR_SUBSYSTEMS)
-                .map(|_| crew::queue(&registry, LIMIT, |it| it.shares(100)))
-                .collect()
+            (0..NR_SUBSYSTEMS).map(|_| crew::queue(&registry, LIMIT, |it| it.shares(100))).collect()
         };
         let registry = self.registry();
         let ours = move || -> Crews {
@@ -273,32 +251,20 @@ impl Setting {
             Variant::ours(SHARING, run(&drive, compute, sharing)),
             Variant::ours(OURS, run(&drive, compute, ours)),
             Variant::ours(POOL_EACH, run(&drive, compute, pool_each)),
-            peer(THREADS_EACH, || {
-                (0..NR_SUBSYSTEMS).map(|_| crew::threads(LIMIT)).collect()
-            }),
-            peer(RAYON_EACH, || {
-                (0..NR_SUBSYSTEMS).map(|_| crew::rayon(LIMIT)).collect()
-            }),
+            peer(THREADS_EACH, || (0..NR_SUBSYSTEMS).map(|_| crew::threads(LIMIT)).collect()),
+            peer(RAYON_EACH, || (0..NR_SUBSYSTEMS).map(|_| crew::rayon(LIMIT)).collect()),
         ];
         let about = format!(
             "{NR_SUBSYSTEMS} subsystems with a limit of {LIMIT}, items of {COMPUTE_US} us: one keeps {FLOOD_ON_ITS_WAY} in \
             flight, each other one queues one every {} ms, {items} in total, which are timed",
             REQUEST_EVERY.as_millis()
         );
-        Case {
-            headline: LATENCY_P99.name,
-            ..case(SHARES, about, variants, claims::shares())
-        }
+        Case { headline: LATENCY_P99.name, ..case(SHARES, about, variants, claims::shares()) }
     }
 }
 
 fn case(name: &'static str, about: String, variants: Vec<Variant>, claims: Vec<Claim>) -> Case {
-    Case {
-        about,
-        variants,
-        claims,
-        ..Case::new(BENCH, name, ALL, HEADLINE)
-    }
+    Case { about, variants, claims, ..Case::new(BENCH, name, ALL, HEADLINE) }
 }
 
 /// Returns a run that executes the body from `open` on the crews from `hire`.

@@ -15,10 +15,7 @@ const NO_LESS: Bound = Bound::AtLeast(1.0);
 
 /// Results from the kernel's patch series. There, the limit is the number of running workers.
 const fn kernel(figure: &'static str) -> Source {
-    Source {
-        figure,
-        from: "the kernel's system-wide max_active: btrfs on 6 SSDs, 8, 16 and 768",
-    }
+    Source { figure, from: "the kernel's system-wide max_active: btrfs on 6 SSDs, 8, 16 and 768" }
 }
 
 /// Claims about a pool of blocks that is large enough only for a low limit.

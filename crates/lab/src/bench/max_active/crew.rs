@@ -10,14 +10,8 @@ use crate::bench::workqueue::peers::{Rayon, SpawnBlocking, ThreadPool};
 use crate::bench::workqueue::subject::OneShotPool;
 
 /// Names of the peers, as `--peers` and tables spell them.
-pub const NAMES: [&str; 6] = [
-    THREADS_8,
-    THREADS_768,
-    BLOCKING_768,
-    THREADS_EACH,
-    BLOCKING,
-    RAYON_EACH,
-];
+pub const NAMES: [&str; 6] =
+    [THREADS_8, THREADS_768, BLOCKING_768, THREADS_EACH, BLOCKING, RAYON_EACH];
 
 /// A pool of the crate threadpool with 8 threads.
 pub const THREADS_8: &str = "threadpool-8";
@@ -72,7 +66,5 @@ pub fn queue(
         .affinity(AffinityScope::System)
         .max_active(max_active as u32);
     let queue = describe(builder).build_in(registry);
-    Ok(Arc::new(queue.map_err(|error| {
-        Stop::because("cannot build a queue", error)
-    })?))
+    Ok(Arc::new(queue.map_err(|error| Stop::because("cannot build a queue", error))?))
 }

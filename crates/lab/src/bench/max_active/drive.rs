@@ -234,12 +234,8 @@ mod tests {
             counted.fetch_add(1, Ordering::Relaxed);
             Ok(())
         });
-        let drive = Drive {
-            items: 500,
-            on_their_way: 7,
-            every: None,
-            interrupt: Interrupt::default(),
-        };
+        let drive =
+            Drive { items: 500, on_their_way: 7, every: None, interrupt: Interrupt::default() };
         let hire = || Ok(vec![crew::threads(2)?, crew::rayon(2)?, crew::blocking(3)?]);
         let sample = drive.run(hire, &body).unwrap().unwrap();
         assert_eq!(count.load(Ordering::Relaxed), 1500);
@@ -249,12 +245,8 @@ mod tests {
 
     #[test]
     fn an_item_that_fails_or_panics_ends_the_run_with_its_reason() {
-        let drive = Drive {
-            items: 500,
-            on_their_way: 7,
-            every: None,
-            interrupt: Interrupt::default(),
-        };
+        let drive =
+            Drive { items: 500, on_their_way: 7, every: None, interrupt: Interrupt::default() };
         let nr_run = Arc::new(AtomicUsize::new(0));
         let counted = |fails: fn()| -> Body {
             let nr_run = nr_run.clone();

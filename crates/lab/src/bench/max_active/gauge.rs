@@ -38,10 +38,7 @@ impl Size {
     pub fn now() -> Result<Self, Stop> {
         let status = fs::read_to_string("/proc/self/status")
             .map_err(|error| Stop::because("cannot read /proc/self/status", error))?;
-        Ok(Self {
-            threads: field(&status, "Threads:"),
-            resident: field(&status, "VmRSS:") * KIB,
-        })
+        Ok(Self { threads: field(&status, "Threads:"), resident: field(&status, "VmRSS:") * KIB })
     }
 
     fn max(self, other: Self) -> Self {
@@ -88,11 +85,7 @@ impl Gauge {
                 most
             })
             .map_err(|error| Stop::because("cannot start the gauge", error))?;
-        Ok(Self {
-            before,
-            stop,
-            looker,
-        })
+        Ok(Self { before, stop, looker })
     }
 
     /// Stops sampling and returns the maximum growth. The sampling thread is not counted.
@@ -115,10 +108,7 @@ mod tests {
     #[test]
     fn fields_are_read_with_their_names() {
         let status = "Name:\tx\nVmRSS:\t    12 kB\nThreads:\t7\n";
-        assert_eq!(
-            (field(status, "Threads:"), field(status, "VmRSS:")),
-            (7, 12)
-        );
+        assert_eq!((field(status, "Threads:"), field(status, "VmRSS:")), (7, 12));
         assert_eq!(field(status, "VmSwap:"), 0);
     }
 

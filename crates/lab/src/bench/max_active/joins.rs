@@ -92,10 +92,7 @@ impl BufferPool {
     /// Creates an empty pool.
     #[must_use]
     pub fn new(table: Arc<Table>) -> Self {
-        Self {
-            table,
-            kept: Mutex::new(LruCache::new(NR_KEPT)),
-        }
+        Self { table, kept: Mutex::new(LruCache::new(NR_KEPT)) }
     }
 
     /// Runs join `number`.

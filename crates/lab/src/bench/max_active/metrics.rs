@@ -25,12 +25,4 @@ const MIB: f64 = 1024.0 * 1024.0;
 const LATENCY: &str = "queue to end ms";
 
 /// All metrics, in table order.
-pub const ALL: &[Metric] = &[
-    ITEMS,
-    LATENCY_P50,
-    LATENCY_P99,
-    THREADS,
-    MEMORY,
-    SWITCHES,
-    CPU,
-];
+pub const ALL: &[Metric] = &[ITEMS, LATENCY_P50, LATENCY_P99, THREADS, MEMORY, SWITCHES, CPU];

@@ -23,10 +23,8 @@ const PUSH_POP_CONTIGUOUS: &str = "push-pop-contiguous";
 const OWNED: &str = "owned";
 
 /// Names of the cases and peers.
-pub const MENU: Menu = Menu {
-    cases: &[PUSH_POP, PUSH_POP_CONTIGUOUS, OWNED],
-    peers: &peers::NAMES,
-};
+pub const MENU: Menu =
+    Menu { cases: &[PUSH_POP, PUSH_POP_CONTIGUOUS, OWNED], peers: &peers::NAMES };
 
 /// Options of `bench mpscq`.
 #[derive(Args, Clone, Debug, Default)]
@@ -211,12 +209,7 @@ impl Setting<'_> {
 
 impl Items {
     fn new(layout: Layout) -> Self {
-        Self {
-            layout,
-            ours: Rc::default(),
-            cordyceps: Rc::default(),
-            boxed: Rc::default(),
-        }
+        Self { layout, ours: Rc::default(), cordyceps: Rc::default(), boxed: Rc::default() }
     }
 }
 

@@ -217,10 +217,7 @@ impl<I: Item> Ground<I> {
 
 impl<I> Home<I> {
     fn new() -> Self {
-        Self {
-            filled: AtomicBool::new(false),
-            items: Mutex::new(Vec::with_capacity(ITEMS)),
-        }
+        Self { filled: AtomicBool::new(false), items: Mutex::new(Vec::with_capacity(ITEMS)) }
     }
 
     /// Moves the returned items into the empty `items`, and returns `true` if there were any.
@@ -258,14 +255,9 @@ struct Way<'g, I> {
 
 impl<'g, I: Item> Returns<'g, I> {
     fn new(homes: &'g [CachePadded<Home<I>>]) -> Self {
-        let ways = homes.iter().map(|home| Way {
-            home,
-            items: Vec::with_capacity(RETURN),
-            next: 0,
-        });
-        Self {
-            ways: ways.collect(),
-        }
+        let ways =
+            homes.iter().map(|home| Way { home, items: Vec::with_capacity(RETURN), next: 0 });
+        Self { ways: ways.collect() }
     }
 
     #[inline(always)]
@@ -337,11 +329,7 @@ mod tests {
     impl Popper<Tag> for &Plain {
         fn pop_up_to(&mut self, max: usize, take: impl FnMut(Tag)) -> usize {
             let mut items = self.items.lock();
-            let pop = || {
-                items
-                    .pop_front()
-                    .filter(|item| Some(item.home()) != self.loses)
-            };
+            let pop = || items.pop_front().filter(|item| Some(item.home()) != self.loses);
             one_by_one(max, pop, take)
         }
     }
@@ -361,10 +349,7 @@ mod tests {
     #[test]
     fn lost_item_is_reported() {
         let mut stock = Stock::new(2, Layout::Contiguous);
-        let queue = Plain {
-            loses: Some(1),
-            ..Plain::default()
-        };
+        let queue = Plain { loses: Some(1), ..Plain::default() };
         let flow = flow(2, Polling::Paused);
         assert!(flow.run(queue, &mut stock).is_err());
     }

@@ -25,9 +25,7 @@ impl Tag {
     pub fn new(home: usize, number: usize) -> Self {
         let (home, number) = (home as u64, number as u64);
         debug_assert!(home <= Self::FIELD_MASK && number <= Self::FIELD_MASK);
-        Self {
-            bits: home | number << Self::FIELD,
-        }
+        Self { bits: home | number << Self::FIELD }
     }
 
     /// Returns the index of the producer.
@@ -48,9 +46,7 @@ impl Tag {
     #[inline(always)]
     #[must_use]
     pub fn pushed(self) -> Self {
-        Self {
-            bits: self.bits.wrapping_add(Self::ONE_PUSH),
-        }
+        Self { bits: self.bits.wrapping_add(Self::ONE_PUSH) }
     }
 }
 
@@ -152,10 +148,7 @@ mod tests {
         assert_ne!(tag, pushed);
         assert_eq!((tag.home(), tag.number()), (pushed.home(), pushed.number()));
         let full = Tag { bits: u64::MAX };
-        assert_eq!(
-            (full.pushed().home(), full.pushed().number()),
-            (full.home(), full.number())
-        );
+        assert_eq!((full.pushed().home(), full.pushed().number()), (full.home(), full.number()));
     }
 
     #[test]

@@ -26,11 +26,7 @@ const fn paused(name: &'static str, head: &'static str, producers: usize) -> Flo
 }
 
 const fn tight(name: &'static str, head: &'static str, producers: usize) -> FlowMetric {
-    FlowMetric {
-        metric: lower(name, NS, ("tight", head), 1.0),
-        producers,
-        polling: Polling::Tight,
-    }
+    FlowMetric { metric: lower(name, NS, ("tight", head), 1.0), producers, polling: Polling::Tight }
 }
 
 /// All figures, in table order.

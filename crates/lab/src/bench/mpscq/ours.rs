@@ -98,10 +98,7 @@ impl Fifo for Chained {
 
     fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>) {
         let queue = &self.0;
-        let pushers = (0..producers).map(|_| ChainPusher {
-            queue,
-            chain: Chain::new(),
-        });
+        let pushers = (0..producers).map(|_| ChainPusher { queue, chain: Chain::new() });
         (pushers.collect(), DrainPopper(consumer(queue)))
     }
 }

@@ -36,9 +36,7 @@ pub struct Cordyceps(MpscQueue<CordycepsNode<Cell<Tag>>>);
 
 impl Default for Cordyceps {
     fn default() -> Self {
-        Self(MpscQueue::new_with_stub(CordycepsNode::stub(
-            Cell::default(),
-        )))
+        Self(MpscQueue::new_with_stub(CordycepsNode::stub(Cell::default())))
     }
 }
 
@@ -117,11 +115,7 @@ pub struct Channel<T, S, R> {
 impl<T, S, R> Channel<T, S, R> {
     /// Creates a channel from its two ends.
     pub fn of((sender, receiver): (S, R)) -> Self {
-        Self {
-            sender,
-            receiver,
-            carries: std::marker::PhantomData,
-        }
+        Self { sender, receiver, carries: std::marker::PhantomData }
     }
 }
 
@@ -161,21 +155,8 @@ macro_rules! channel {
     };
 }
 
-channel!(mpsc::Sender<T>, mpsc::Receiver<T>, |end| end
-    .try_recv()
-    .ok());
-channel!(flume::Sender<T>, flume::Receiver<T>, |end| end
-    .try_recv()
-    .ok());
-channel!(UnboundedSender<T>, UnboundedReceiver<T>, |end| end
-    .try_recv()
-    .ok());
-channel!(
-    crossbeam_channel::Sender<T>,
-    crossbeam_channel::Receiver<T>,
-    |end| end.try_recv().ok()
-);
-channel!(kanal::Sender<T>, kanal::Receiver<T>, |end| end
-    .try_recv()
-    .ok()
-    .flatten());
+channel!(mpsc::Sender<T>, mpsc::Receiver<T>, |end| end.try_recv().ok());
+channel!(flume::Sender<T>, flume::Receiver<T>, |end| end.try_recv().ok());
+channel!(UnboundedSender<T>, UnboundedReceiver<T>, |end| end.try_recv().ok());
+channel!(crossbeam_channel::Sender<T>, crossbeam_channel::Receiver<T>, |end| end.try_recv().ok());
+channel!(kanal::Sender<T>, kanal::Receiver<T>, |end| end.try_recv().ok().flatten());

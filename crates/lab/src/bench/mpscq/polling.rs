@@ -36,11 +36,7 @@ impl Backoff {
     /// Creates a counter without failed polls.
     #[must_use]
     pub fn new(polling: Polling) -> Self {
-        Self {
-            polling,
-            misses: 0,
-            pause_cycles: PAUSE_US * cycles_per_us(),
-        }
+        Self { polling, misses: 0, pause_cycles: PAUSE_US * cycles_per_us() }
     }
 
     /// Records a successful poll.
@@ -86,10 +82,9 @@ mod tests {
 
     #[test]
     fn many_misses_in_a_row_give_the_cpu_away() {
-        for (polling, limit) in [
-            (Polling::Tight, LOOKS_BEFORE_YIELD),
-            (Polling::Paused, PAUSES_BEFORE_YIELD),
-        ] {
+        for (polling, limit) in
+            [(Polling::Tight, LOOKS_BEFORE_YIELD), (Polling::Paused, PAUSES_BEFORE_YIELD)]
+        {
             let mut backoff = Backoff::new(polling);
             assert!(!backoff.miss());
             backoff.hit();

@@ -61,18 +61,12 @@ impl<I: Item> Stock<I> {
             })
             .collect()
         });
-        Self {
-            homes: homes.collect(),
-            _spacers: spacers,
-        }
+        Self { homes: homes.collect(), _spacers: spacers }
     }
 
     /// Takes the items of the first `producers`.
     pub fn take(&mut self, producers: usize) -> Vec<Vec<I>> {
-        self.homes[..producers]
-            .iter_mut()
-            .map(std::mem::take)
-            .collect()
+        self.homes[..producers].iter_mut().map(std::mem::take).collect()
     }
 
     /// Puts items back in any order. Returns `true` if none was lost.
@@ -89,8 +83,7 @@ impl<I: Item> Stock<I> {
     fn is_whole(&self) -> bool {
         self.homes.iter().enumerate().all(|(home, items)| {
             let tags = items.iter().map(Item::tag);
-            tags.map(|tag| (tag.home(), tag.number()))
-                .eq((0..ITEMS).map(|number| (home, number)))
+            tags.map(|tag| (tag.home(), tag.number())).eq((0..ITEMS).map(|number| (home, number)))
         })
     }
 }
@@ -137,11 +130,7 @@ mod tests {
         }
         let mut own = std::process::Command::new(std::env::current_exe().unwrap());
         let output = own.args([NAME, "--exact"]).env(KEY, "1").output().unwrap();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stdout)
-        );
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
 
     #[test]

@@ -59,12 +59,7 @@ fn burn() {
 pub fn on_mutex(beside: Beside, span: Duration, interrupt: &Interrupt) -> Result<Outcome, Stop> {
     let data = Mutex::new(0_u64);
     let with = |work: fn(&mut u64)| work(&mut data.lock().expect("nothing panics inside"));
-    beside.run(
-        span,
-        interrupt,
-        |stop| own(stop, || with(operate)),
-        || with(operate_remotely),
-    )
+    beside.run(span, interrupt, |stop| own(stop, || with(operate)), || with(operate_remotely))
 }
 
 /// Calls on a slot in the mode `qpw`.
@@ -74,10 +69,7 @@ pub fn on_slot(
     span: Duration,
     interrupt: &Interrupt,
 ) -> Result<Outcome, Stop> {
-    let slots = PerCpu::builder()
-        .qpw(qpw)
-        .build(|_| 0_u64)
-        .map_err(unmade)?;
+    let slots = PerCpu::builder().qpw(qpw).build(|_| 0_u64).map_err(unmade)?;
     let cpu = slots.cpus().iter().find(|&cpu| slots.attach(cpu).is_ok());
     let cpu = cpu.ok_or_else(|| Stop::CouldNotRun("every CPU is isolated".into()))?;
     let operations = |stop: &AtomicBool| {
@@ -149,20 +141,12 @@ impl Beside {
                 stop.store(true, Ordering::Relaxed);
                 (waits, nr_calls, start.elapsed(), spent)
             });
-            let (waits, nr_calls, took, spent) = caller
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            let nr_operations = owner
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let (waits, nr_calls, took, spent) =
+                caller.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let nr_operations =
+                owner.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             let spent = spent.map_err(|error| Stop::because("cannot read the CPU time", error))?;
-            Ok(Outcome {
-                waits,
-                nr_calls,
-                nr_operations,
-                cpu_ns: spent.cpu_ns,
-                took,
-            })
+            Ok(Outcome { waits, nr_calls, nr_operations, cpu_ns: spent.cpu_ns, took })
         })
     }
 }

@@ -20,8 +20,7 @@ struct Object {
 fn shuffled(len: usize) -> Vec<u32> {
     let mut random = fastrand::Rng::with_seed(64);
     let mut all: Vec<u32> = (0..len as u32).collect();
-    all.chunks_mut(PER_SLAB)
-        .for_each(|slab| random.shuffle(slab));
+    all.chunks_mut(PER_SLAB).for_each(|slab| random.shuffle(slab));
     all
 }
 
@@ -40,10 +39,7 @@ impl Cache {
         for (&object, &next) in order.iter().zip(order.iter().cycle().skip(1)) {
             objects[object as usize].next = next;
         }
-        Self {
-            first: order.first().copied().unwrap_or(NONE),
-            objects,
-        }
+        Self { first: order.first().copied().unwrap_or(NONE), objects }
     }
 
     /// Takes an object. The cache must not be empty.

@@ -29,10 +29,8 @@ const BUSY_LOADED: &str = "busy-owner-loaded";
 const BUSY_FIFO: &str = "busy-owner-fifo";
 
 /// Names of the cases and peers.
-pub const MENU: Menu = Menu {
-    cases: &[WARM, ISOLATED, BUSY_OWNER, BUSY_LOADED, BUSY_FIFO],
-    peers: PEERS,
-};
+pub const MENU: Menu =
+    Menu { cases: &[WARM, ISOLATED, BUSY_OWNER, BUSY_LOADED, BUSY_FIFO], peers: PEERS };
 
 /// Options of `bench percpu`.
 #[derive(Args, Clone, Debug, Default)]
@@ -89,11 +87,7 @@ const BUSY_GUARDS: [(&str, Option<Qpw>); 4] = [
 ];
 
 /// Objects take 16 KiB and their destination 8 KiB, which is less than a first-level cache.
-const WARM_SIZE: Size = Size {
-    len: 256,
-    per_turn: 2048,
-    nr_turns: 1000,
-};
+const WARM_SIZE: Size = Size { len: 256, per_turn: 2048, nr_turns: 1000 };
 const NR_DRAINS: usize = 2_000;
 const NR_DRAINS_QUICK: usize = 400;
 
@@ -108,18 +102,10 @@ pub fn cases(args: &PercpuArgs, settings: &Settings) -> Vec<Case> {
     settings.make(MENU, |name| match name {
         WARM => Some(alloc(name, settings)),
         BUSY_OWNER => Some(busy(name, Beside::Quiet, "", settings)),
-        BUSY_LOADED => Some(busy(
-            name,
-            Beside::Load,
-            ", and a thread burns each CPU",
-            settings,
-        )),
-        BUSY_FIFO => Some(busy(
-            name,
-            Beside::FifoCaller,
-            ", the caller a SCHED_FIFO thread",
-            settings,
-        )),
+        BUSY_LOADED => Some(busy(name, Beside::Load, ", and a thread burns each CPU", settings)),
+        BUSY_FIFO => {
+            Some(busy(name, Beside::FifoCaller, ", the caller a SCHED_FIFO thread", settings))
+        }
         _ => isolated(name, nr_drains, settings),
     })
 }
@@ -133,11 +119,7 @@ fn variant(name: &str, run: impl FnMut() -> Result<Option<Sample>, Stop> + 'stat
 
 fn alloc(name: &'static str, settings: &Settings) -> Case {
     let cpu = settings.cpus.last().copied();
-    let turns = Rc::new(RefCell::new(Turns::new(
-        WARM_SIZE,
-        cpu,
-        &settings.interrupt,
-    )));
+    let turns = Rc::new(RefCell::new(Turns::new(WARM_SIZE, cpu, &settings.interrupt)));
     let guard = |name: &'static str| {
         let turns = turns.clone();
         let run = move || {
@@ -222,11 +204,7 @@ fn called(outcome: busy::Outcome) -> Sample {
 
 fn sample(outcome: Outcome) -> Sample {
     let mut sample = Sample::default();
-    let Switches {
-        voluntary,
-        involuntary,
-        waited_ns,
-    } = outcome.switches;
+    let Switches { voluntary, involuntary, waited_ns } = outcome.switches;
     sample.set(SWITCHES, (voluntary + involuntary) as f64);
     sample.set(INVOLUNTARY, involuntary as f64);
     sample.set(WAITED, waited_ns as f64);
@@ -234,10 +212,7 @@ fn sample(outcome: Outcome) -> Sample {
     sample.set(TIMER, outcome.interrupts.timer as f64);
     sample.set(RESCHED, outcome.interrupts.resched as f64);
     sample.set(CALL, outcome.interrupts.call as f64);
-    sample.set(
-        GAP,
-        outcome.gap as f64 * 1000.0 / sync::time::cycles_per_us() as f64,
-    );
+    sample.set(GAP, outcome.gap as f64 * 1000.0 / sync::time::cycles_per_us() as f64);
     sample.set_percentiles(
         outcome.drains,
         [(50.0, DRAIN_P50), (99.0, DRAIN_P99), (100.0, DRAIN_MAX)],
@@ -262,11 +237,7 @@ mod tests {
             for variant in &mut case.variants {
                 let sample = (variant.run)().unwrap().unwrap();
                 // The quiet run drains nothing.
-                let metric = if variant.name == QUIET {
-                    SWITCHES.name
-                } else {
-                    case.headline
-                };
+                let metric = if variant.name == QUIET { SWITCHES.name } else { case.headline };
                 // The victim may lose its CPU for most of a short run.
                 let was_beside = !sample.is_thrown_away();
                 let has_value = sample.value(metric).is_some_and(|value| value >= 0.0);

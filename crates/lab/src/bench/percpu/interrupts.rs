@@ -27,11 +27,7 @@ impl Interrupts {
     /// Parses a table whose first line names the CPUs, and whose rows end with their purpose.
     fn read(table: &str, cpu: CpuId) -> Self {
         let mut lines = table.lines();
-        let heads: Vec<&str> = lines
-            .next()
-            .unwrap_or_default()
-            .split_whitespace()
-            .collect();
+        let heads: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
         let name = format!("CPU{cpu}");
         let mut all = Self::default();
         let Some(column) = heads.iter().position(|head| *head == name) else {
@@ -91,12 +87,7 @@ ERR:    5
     #[test]
     fn interrupts_are_counted_by_column_and_purpose() {
         let of = |cpu| Interrupts::read(TABLE, CpuId::new(cpu));
-        let expected = Interrupts {
-            timer: 21,
-            resched: 5,
-            call: 13,
-            other: 2,
-        };
+        let expected = Interrupts { timer: 21, resched: 5, call: 13, other: 2 };
         assert_eq!(of(3), expected);
         assert_eq!(of(3).since(of(3)).sum(), 0);
         // A row with a single column counts for all CPUs, and is read as the first CPU's.

@@ -112,10 +112,7 @@ pub fn run(
             let mut attendant = span.attend();
             let before = switches();
             suffer(way, owner.ok(), &mut attendant);
-            Suffered {
-                attended: attendant.leave(),
-                switches: switches().since(before),
-            }
+            Suffered { attended: attendant.leave(), switches: switches().since(before) }
         });
         let ready = span.wait_for(1);
         span.begin();
@@ -232,12 +229,7 @@ impl Worker {
                 }
             }
         });
-        Self {
-            asked,
-            done,
-            unparker,
-            thread: Some(thread),
-        }
+        Self { asked, done, unparker, thread: Some(thread) }
     }
 
     fn run(&self) {

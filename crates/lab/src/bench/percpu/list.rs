@@ -117,9 +117,7 @@ fn by_try(slots: &PerCpu<Cache>) -> Result<Turn<'_>, Stop> {
 fn std_mutex<'g>() -> Turn<'g> {
     let own = Mutex::new(Cache::new(0));
     Box::new(move |cache, places| {
-        turn!(cache, places, |work| work(
-            &mut own.lock().expect("nothing panics inside")
-        ))
+        turn!(cache, places, |work| work(&mut own.lock().expect("nothing panics inside")))
     })
 }
 

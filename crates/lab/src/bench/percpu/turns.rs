@@ -42,13 +42,7 @@ pub struct Turns {
 impl Turns {
     /// Creates turns that run on `cpu`, or on any CPU if `None`.
     pub fn new(size: Size, cpu: Option<CpuId>, interrupt: &Interrupt) -> Self {
-        Self {
-            size,
-            cpu,
-            interrupt: interrupt.clone(),
-            cache: None,
-            left: Vec::new(),
-        }
+        Self { size, cpu, interrupt: interrupt.clone(), cache: None, left: Vec::new() }
     }
 
     /// Returns the cycles per object of `guard`, or `None` if interrupted.
@@ -76,9 +70,7 @@ impl Turns {
                 cpu.into_iter().for_each(pin_to);
                 all_by_turns(size, cache, interrupt)
             });
-            measured
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            measured.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 }
@@ -103,9 +95,7 @@ fn all_by_turns(
                 spent[turn].push(cycles as f64 / size.per_turn as f64);
             }
         }
-        let medians = spent
-            .iter()
-            .map(|spent| Spread::of(spent).map(|all| all.median));
+        let medians = spent.iter().map(|spent| Spread::of(spent).map(|all| all.median));
         let names = guards.iter().map(|(name, _)| *name);
         Some(names.zip(medians.flatten()).collect())
     })

@@ -64,11 +64,7 @@ pub struct RcuArgs {
 /// The cases with single replacements: name, readers, and their description.
 const REPLACE_CASES: [(&str, Readers, &str); 5] = [
     ("replace-idle", readers(0, 0, 0), "no reader"),
-    (
-        "replace-32-idle",
-        readers(32, 0, 0),
-        "32 readers that block",
-    ),
+    ("replace-32-idle", readers(32, 0, 0), "32 readers that block"),
     (ONE_BUSY, readers(0, 1, 0), "one reader without a pause"),
     (TWO_BUSY, readers(0, 2, 0), "two readers without a pause"),
     (EIGHT_BUSY, readers(0, 8, 0), "8 readers without a pause"),
@@ -165,29 +161,17 @@ impl Setting {
         let calls = self.calls.unwrap_or(calls);
         let (limit, interrupt) = (self.limits(), self.interrupt.clone());
         let least = self.least(readers.busy + 1);
-        let pause = if name == EIGHT_BUSY {
-            PAUSE
-        } else {
-            Duration::ZERO
-        };
+        let pause = if name == EIGHT_BUSY { PAUSE } else { Duration::ZERO };
         let run = move |flavor: &dyn Flavor, name: &str| {
-            let scope = Scope {
-                calls,
-                least,
-                limit: limit(name).max(least),
-                pause,
-            };
+            let scope = Scope { calls, least, limit: limit(name).max(least), pause };
             let latencies = scene::replace_one_by_one(flavor, readers, scope, &interrupt);
             Sample::beside(latencies, |latencies| latencies.and_then(latency))
         };
         let about =
             format!("replace a value until the old one is freed, at least {calls} times; {who}");
         let (metrics, claims) = ((REPLACE_LATENCY, REPLACE_P50), claims::replace(name));
-        let mut ours = if name == ONE_BUSY {
-            ours::NAMES.to_vec()
-        } else {
-            ours::with_kernel_ways()
-        };
+        let mut ours =
+            if name == ONE_BUSY { ours::NAMES.to_vec() } else { ours::with_kernel_ways() };
         if name == EIGHT_BUSY {
             ours.push(ours::NOT_BOOSTED);
         }
@@ -199,10 +183,7 @@ impl Setting {
         let scope = Scope {
             calls: self.calls.unwrap_or(NR_BRIDGES / self.share as usize),
             least,
-            limit: self
-                .calls
-                .map_or(LIMIT / self.share, |_| LIMIT_ASKED)
-                .max(least),
+            limit: self.calls.map_or(LIMIT / self.share, |_| LIMIT_ASKED).max(least),
             pause: Duration::ZERO,
         };
         let interrupt = self.interrupt.clone();
@@ -227,20 +208,12 @@ impl Setting {
     /// Returns the minimum duration of a run in which each of `threads` gets its time slices.
     fn least(&self, threads: usize) -> Duration {
         // Unit tests measure nothing.
-        let least_ms = if cfg!(test) {
-            0
-        } else {
-            least_ms(threads, self.nr_cpus)
-        };
+        let least_ms = if cfg!(test) { 0 } else { least_ms(threads, self.nr_cpus) };
         Duration::from_millis(least_ms)
     }
 
     fn updaters(&self, name: &'static str, updaters: usize) -> Case {
-        let most = if self.share > 1 {
-            QUICK_SPAN
-        } else {
-            4 * QUICK_SPAN
-        };
+        let most = if self.share > 1 { QUICK_SPAN } else { 4 * QUICK_SPAN };
         let least = self.least(updaters + 1).min(most);
         let span = least.max(SPAN / self.share.min(3));
         let interrupt = self.interrupt.clone();
@@ -344,11 +317,7 @@ fn bridge(flavor: &dyn Flavor<Routes>, scope: Scope, interrupt: &Interrupt) -> O
         let (ns, latencies, read) = done?;
         let mut sample = Sample::default();
         sample.set(BRIDGE, ns);
-        let percentiles = [
-            (50.0, REPLACE_P50),
-            (0.0, REPLACE_MIN),
-            (100.0, REPLACE_MAX),
-        ];
+        let percentiles = [(50.0, REPLACE_P50), (0.0, REPLACE_MIN), (100.0, REPLACE_MAX)];
         sample.set_percentiles(latencies, percentiles);
         sample.set(READS, read.nr_sections as f64 / read.wall.as_secs_f64());
         Some(sample)

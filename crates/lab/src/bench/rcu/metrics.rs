@@ -35,13 +35,8 @@ const REPLACE: &str = "replace us";
 pub const READS_ALONE: &[Metric] = &[READ, READ_CYCLES];
 
 /// Metrics of the replace cases, in table order.
-pub const REPLACE_LATENCY: &[Metric] = &[
-    REPLACE_MEAN,
-    REPLACE_P50,
-    REPLACE_P95,
-    REPLACE_MIN,
-    REPLACE_MAX,
-];
+pub const REPLACE_LATENCY: &[Metric] =
+    &[REPLACE_MEAN, REPLACE_P50, REPLACE_P95, REPLACE_MIN, REPLACE_MAX];
 
 /// Metrics of the cases with several updaters.
 pub const UPDATERS: &[Metric] = &[REPLACES, READS];

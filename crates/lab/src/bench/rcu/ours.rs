@@ -42,10 +42,7 @@ pub const KERNEL_WAYS: [(&str, u32, bool, bool); 5] = [
 /// Returns [`NAMES`] and the names of [`KERNEL_WAYS`].
 #[must_use]
 pub fn with_kernel_ways() -> Vec<&'static str> {
-    NAMES
-        .into_iter()
-        .chain(KERNEL_WAYS.map(|way| way.0))
-        .collect()
+    NAMES.into_iter().chain(KERNEL_WAYS.map(|way| way.0)).collect()
 }
 
 /// Three jiffies at 1000 Hz: the kernel's wait before each scan of readers.
@@ -76,10 +73,7 @@ impl Way {
     /// Applies the changes of the variant `name`, if it has any.
     fn of(name: &str) -> Option<Self> {
         if name == NOT_BOOSTED {
-            rcu::set_tunables(Tunables {
-                boost: false,
-                ..Tunables::default()
-            });
+            rcu::set_tunables(Tunables { boost: false, ..Tunables::default() });
             return Some(Self);
         }
         let way = KERNEL_WAYS.iter().find(|way| way.0 == name);
@@ -121,21 +115,10 @@ pub fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
         });
     }
     let way = Way::of(name);
-    assert!(
-        way.is_some() || NAMES.contains(&name),
-        "unknown flavor {name}"
-    );
-    let of_process = Ours {
-        cell: Rcu::new(value),
-        flavor: Global,
-        barrier: |_| rcu::barrier(),
-        _way: way,
-    };
-    if name == QSBR {
-        Box::new(Reporting(of_process))
-    } else {
-        Box::new(of_process)
-    }
+    assert!(way.is_some() || NAMES.contains(&name), "unknown flavor {name}");
+    let of_process =
+        Ours { cell: Rcu::new(value), flavor: Global, barrier: |_| rcu::barrier(), _way: way };
+    if name == QSBR { Box::new(Reporting(of_process)) } else { Box::new(of_process) }
 }
 
 impl<T: Value, F: rcu::Flavor + Send + Sync> Flavor<T> for Ours<T, F> {
@@ -180,10 +163,7 @@ impl<T: Value, F: rcu::Flavor + Send + Sync> Calls for Ours<T, F> {
 
 impl<T: Value> Flavor<T> for Reporting<T> {
     fn reader(&self) -> Box<dyn Reader + '_> {
-        Box::new(Loop {
-            cell: &self.0.cell,
-            online: Some(qsbr::Reader::new()),
-        })
+        Box::new(Loop { cell: &self.0.cell, online: Some(qsbr::Reader::new()) })
     }
 
     fn replace(&self, value: T) {

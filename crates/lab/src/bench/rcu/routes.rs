@@ -42,10 +42,7 @@ impl Routes {
     /// Creates a table without bridges.
     #[must_use]
     pub fn resident() -> Self {
-        let route = |n| Route {
-            address: spread(n),
-            port: n + 1,
-        };
+        let route = |n| Route { address: spread(n), port: n + 1 };
         Self::sorted((0..NR_RESIDENT).map(route).collect())
     }
 
@@ -71,9 +68,7 @@ impl Routes {
     }
 
     fn port(&self, address: u32) -> Option<u32> {
-        let found = self
-            .routes
-            .binary_search_by_key(&address, |route| route.address);
+        let found = self.routes.binary_search_by_key(&address, |route| route.address);
         found.ok().map(|at| self.routes[at].port)
     }
 }
@@ -84,10 +79,7 @@ impl Value for Routes {
         let turn = turn as u32;
         let resident = self.port(spread(turn % NR_RESIDENT));
         let bridged = self.port(spread(NR_RESIDENT + turn % (NR_RESIDENT * NR_BRIDGED)));
-        assert!(
-            resident.is_some_and(|port| port != DOWN),
-            "a route is missing"
-        );
+        assert!(resident.is_some_and(|port| port != DOWN), "a route is missing");
         resident.into_iter().chain(bridged).map(u64::from).sum()
     }
 }

@@ -71,12 +71,7 @@ pub fn replace_one_by_one(
     scope: Scope,
     interrupt: &Interrupt,
 ) -> Beside<Option<Latencies>> {
-    let Scope {
-        calls,
-        least,
-        limit,
-        pause,
-    } = scope;
+    let Scope { calls, least, limit, pause } = scope;
     let (latencies, _) = among(flavor, readers, || {
         let mut latencies = Latencies::with_capacity_for(calls);
         let begun = Instant::now();

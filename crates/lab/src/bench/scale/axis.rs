@@ -176,20 +176,13 @@ fn short(place: usize) -> String {
 mod tests {
     use super::*;
 
-    const AXIS: Axis = Axis {
-        places: &[1, 100, 10_000],
-        head: "ns",
-        limit: Limit::LogN,
-        weighs: true,
-    };
+    const AXIS: Axis =
+        Axis { places: &[1, 100, 10_000], head: "ns", limit: Limit::LogN, weighs: true };
 
     fn measured(axis: Axis, ns: fn(f64) -> f64) -> Sample {
         let at = |place| {
             let ns = ns(place as f64);
-            Ok(Some(Cost {
-                ns,
-                bytes: Some(48.0),
-            }))
+            Ok(Some(Cost { ns, bytes: Some(48.0) }))
         };
         axis.measure(at, &Interrupt::default()).unwrap().unwrap()
     }
@@ -212,10 +205,7 @@ mod tests {
         assert!(growth(&measured(AXIS, f64::sqrt)) > limit);
         assert!(growth(&measured(AXIS, |n| n)) > limit);
         assert!(growth(&measured(AXIS, |n| 20.0 + n.ln())) < limit);
-        let visits = Axis {
-            limit: Limit::NLogN,
-            ..AXIS
-        };
+        let visits = Axis { limit: Limit::NLogN, ..AXIS };
         assert!(growth(&measured(visits, |n| n)) < growth(&visits.limit()));
         // The growth factor of n log n is twice that of log n.
         let ratio = growth(&visits.limit()) / limit;
@@ -227,19 +217,12 @@ mod tests {
         let sample = measured(AXIS, |_| 20.0);
         let metrics = AXIS.metrics();
         assert_eq!(metrics.len(), 3 + 1 + 1);
-        assert!(
-            metrics
-                .iter()
-                .all(|metric| sample.value(metric.name).is_some())
-        );
+        assert!(metrics.iter().all(|metric| sample.value(metric.name).is_some()));
         assert_eq!(sample.value(AXIS.last_time()), Some(20.0));
         assert_eq!(sample.value(AXIS.last_bytes()), Some(48.0));
         assert_eq!(sample.value("bytes@100"), None);
         assert_eq!(AXIS.room(64.0).value(AXIS.last_bytes()), Some(64.0));
-        let weightless = Axis {
-            weighs: false,
-            ..AXIS
-        };
+        let weightless = Axis { weighs: false, ..AXIS };
         assert_eq!(weightless.metrics().len(), 3 + 1);
         let sample = measured(weightless, |_| 20.0);
         assert_eq!(sample.value(AXIS.last_bytes()), None);

@@ -36,18 +36,8 @@ const ASYNC_IO: &str = "async-io";
 
 /// Names of the cases and peers.
 pub const MENU: Menu = Menu {
-    cases: &[
-        PRODUCERS, QUEUES, PENDING, LENGTH, READERS, MAILBOXES, DOMAINS, TIMERS,
-    ],
-    peers: &[
-        Tokio::NAME,
-        Rayon::NAME,
-        Crossbeam::NAME,
-        EPOCH,
-        MEMB,
-        STD,
-        ASYNC_IO,
-    ],
+    cases: &[PRODUCERS, QUEUES, PENDING, LENGTH, READERS, MAILBOXES, DOMAINS, TIMERS],
+    peers: &[Tokio::NAME, Rayon::NAME, Crossbeam::NAME, EPOCH, MEMB, STD, ASYNC_IO],
 };
 
 const OURS: &str = "ours";
@@ -116,11 +106,7 @@ const ASKED: [Asked; 8] = asked! {
 pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
     let topology =
         Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
-    let setting = Setting {
-        settings,
-        topology,
-        workers: settings.cpus.len(),
-    };
+    let setting = Setting { settings, topology, workers: settings.cpus.len() };
     Ok(settings.make(MENU, |name| {
         let asked = ASKED.iter().find(|asked| asked.name == name);
         asked.map(|asked| apart(setting.case(asked), settings))

@@ -6,9 +6,7 @@
 fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     let logs: Vec<(f64, f64)> = points.iter().map(|&(x, y)| (x.ln(), y.ln())).collect();
     let count = logs.len() as f64;
-    let (sum_x, sum_y) = logs
-        .iter()
-        .fold((0.0, 0.0), |sums, log| (sums.0 + log.0, sums.1 + log.1));
+    let (sum_x, sum_y) = logs.iter().fold((0.0, 0.0), |sums, log| (sums.0 + log.0, sums.1 + log.1));
     let (mean_x, mean_y) = (sum_x / count, sum_y / count);
     let both: f64 = logs.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
     let square: f64 = logs.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();

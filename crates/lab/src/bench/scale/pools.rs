@@ -41,10 +41,7 @@ pub fn producers(
     };
     let sample = shape.run(&OneShot(pool, Waiting::Parks))?;
     let rate = sample.and_then(|sample| sample.value(ITEMS_PER_S));
-    Ok(rate.map(|rate| Cost {
-        ns: NS_PER_S / rate,
-        bytes: None,
-    }))
+    Ok(rate.map(|rate| Cost { ns: NS_PER_S / rate, bytes: None }))
 }
 
 /// Returns the cost of an item of `items` that go to `pools` in turn. The pools take `grown` bytes.
@@ -59,10 +56,7 @@ pub fn spread(pools: &[impl OneShotPool], grown: u64, items: usize) -> Cost {
         }
         latch.wait();
     });
-    Cost {
-        ns,
-        bytes: Some(grown as f64 / pools.len() as f64),
-    }
+    Cost { ns, bytes: Some(grown as f64 / pools.len() as f64) }
 }
 
 /// Returns the cost of each of `items` items that are queued to blocked `workers` and then run.

@@ -93,10 +93,7 @@ pub type Ours = (Mailbox<u64>, afterwork::mailbox::Poster<u64>);
 /// The standard library's channel.
 pub type Std = (std::sync::mpsc::Receiver<u64>, std::sync::mpsc::Sender<u64>);
 /// crossbeam's unbounded channel.
-pub type Crossbeam = (
-    crossbeam_channel::Receiver<u64>,
-    crossbeam_channel::Sender<u64>,
-);
+pub type Crossbeam = (crossbeam_channel::Receiver<u64>, crossbeam_channel::Sender<u64>);
 
 const OPEN: &str = "both ends are here";
 
@@ -148,10 +145,7 @@ pub fn mailboxes<B: Letterbox>(count: usize) -> Result<Cost, Stop> {
     };
     all(&mut boxes);
     let grown = Size::now()?.resident.saturating_sub(before.resident);
-    Ok(Cost {
-        ns: ns_of_one(count, || all(&mut boxes)),
-        bytes: Some(grown as f64 / count as f64),
-    })
+    Ok(Cost { ns: ns_of_one(count, || all(&mut boxes)), bytes: Some(grown as f64 / count as f64) })
 }
 
 /// Returns the cost of the first callback of each of `count` SRCU domains, which this thread calls,
@@ -164,10 +158,7 @@ pub fn domains(count: usize) -> Result<Cost, Stop> {
     domains.iter().for_each(Domain::barrier);
     let ns = begun.elapsed().as_nanos() as f64 / count as f64;
     let grown = Size::now()?.resident.saturating_sub(before.resident);
-    Ok(Cost {
-        ns,
-        bytes: Some(grown as f64 / count as f64),
-    })
+    Ok(Cost { ns, bytes: Some(grown as f64 / count as f64) })
 }
 
 /// Returns the cost to start and cancel a sleep, and its bytes, while there are `count` of them.

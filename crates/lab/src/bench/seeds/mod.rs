@@ -107,13 +107,8 @@ pub fn cases(args: &SeedsArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
             scope: scopes,
             workers: None,
         }),
-        Which::Rcu(rcu::RcuArgs {
-            calls: Some(settings.size(None, CALLS, CALLS_QUICK)),
-        }),
-        Which::MaxActive(max_active::MaxActiveArgs {
-            items: None,
-            dir: args.dir.clone(),
-        }),
+        Which::Rcu(rcu::RcuArgs { calls: Some(settings.size(None, CALLS, CALLS_QUICK)) }),
+        Which::MaxActive(max_active::MaxActiveArgs { items: None, dir: args.dir.clone() }),
         Which::TaskWork(task_work::TaskWorkArgs::default()),
         Which::Percpu(percpu::PercpuArgs::default()),
     ];
@@ -131,11 +126,7 @@ pub fn cases(args: &SeedsArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
 /// Returns the table that `case` completes: that of its source, if `next` belongs to another one.
 #[must_use]
 pub fn completed(case: &Case, next: Option<&Case>) -> Option<&'static Source> {
-    let of = |case: &Case| {
-        SOURCES
-            .iter()
-            .position(|it| it.has((case.bench, case.name)))
-    };
+    let of = |case: &Case| SOURCES.iter().position(|it| it.has((case.bench, case.name)));
     let source = of(case)?;
     (next.and_then(of) != Some(source)).then(|| &SOURCES[source])
 }
@@ -186,11 +177,7 @@ mod tests {
                 _ => None,
             });
             for nr_figures in published {
-                assert!(
-                    block.each_run || nr_figures == block.rows.len(),
-                    "{}",
-                    block.source
-                );
+                assert!(block.each_run || nr_figures == block.rows.len(), "{}", block.source);
             }
         }
     }

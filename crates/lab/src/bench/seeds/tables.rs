@@ -62,50 +62,29 @@ const LOCK: Block = Block {
         Row {
             label: "cache",
             case: ("workqueue", "lock-hold"),
-            variants: &[
-                "cache under_lock, producers: 8",
-                "cache deferred, producers: 8",
-            ],
+            variants: &["cache under_lock, producers: 8", "cache deferred, producers: 8"],
         },
         Row {
             label: "numa",
             case: ("workqueue", "lock-hold"),
-            variants: &[
-                "numa under_lock, producers: 8",
-                "numa deferred, producers: 8",
-            ],
+            variants: &["numa under_lock, producers: 8", "numa deferred, producers: 8"],
         },
         Row {
             label: "system",
             case: ("workqueue", "lock-hold"),
-            variants: &[
-                "system under_lock, producers: 8",
-                "system deferred, producers: 8",
-            ],
+            variants: &["system under_lock, producers: 8", "system deferred, producers: 8"],
         },
     ],
     columns: &[
         value("items/s", "old", 0, "items_per_s", 1.0),
         value("items/s", "new", 1, "items_per_s", 1.0),
         column("gain %", "ours", Show::Change("items_per_s")),
-        published(
-            "gain %",
-            "v2",
-            &["+17.9", "+17.7", "+39.4", "+34.7", "+24.5", "+17.2"],
-        ),
-        published(
-            "gain %",
-            "v5",
-            &["-2.6", "-0.9", "+7.5", "+10.8", "+10.3", "+10.7"],
-        ),
+        published("gain %", "v2", &["+17.9", "+17.7", "+39.4", "+34.7", "+24.5", "+17.2"]),
+        published("gain %", "v5", &["-2.6", "-0.9", "+7.5", "+10.8", "+10.3", "+10.7"]),
         value("p95 us", "old", 0, "enqueue_p95", 1e3),
         value("p95 us", "new", 1, "enqueue_p95", 1e3),
         column("p95 %", "ours", Show::Change("enqueue_p95")),
-        published(
-            "p95 %",
-            "v2",
-            &["-13.6", "-14.0", "-37.1", "-30.1", "-20.5", "-21.1"],
-        ),
+        published("p95 %", "v2", &["-13.6", "-14.0", "-37.1", "-30.1", "-20.5", "-21.1"]),
         value("lock wait %", "old", 0, "lock_wait_share", 0.01),
         value("lock wait %", "new", 1, "lock_wait_share", 0.01),
         value("wakes/item", "old", 0, "wakeups_per_item", 1.0),
@@ -187,11 +166,7 @@ const BUSY: Block = Block {
     head: "way",
     each_run: false,
     rows: &[
-        Row {
-            label: "neither",
-            case: ("rcu", "replace-8-busy"),
-            variants: &["waits", "waits"],
-        },
+        Row { label: "neither", case: ("rcu", "replace-8-busy"), variants: &["waits", "waits"] },
         Row {
             label: "early_qs",
             case: ("rcu", "replace-8-busy"),
@@ -202,16 +177,8 @@ const BUSY: Block = Block {
             case: ("rcu", "replace-8-busy"),
             variants: &["waits", "waits wake_from_gp"],
         },
-        Row {
-            label: "both",
-            case: ("rcu", "replace-8-busy"),
-            variants: &["waits", "waits both"],
-        },
-        Row {
-            label: "no wait",
-            case: ("rcu", "replace-8-busy"),
-            variants: &["waits", "rcu"],
-        },
+        Row { label: "both", case: ("rcu", "replace-8-busy"), variants: &["waits", "waits both"] },
+        Row { label: "no wait", case: ("rcu", "replace-8-busy"), variants: &["waits", "rcu"] },
     ],
     columns: &[
         value("replace ms", "mean", 1, "replace_mean", 1e6),
@@ -228,47 +195,23 @@ const BRIDGE: Block = Block {
     head: "way",
     each_run: false,
     rows: &[
-        Row {
-            label: "neither",
-            case: ("rcu", "bridge"),
-            variants: &["waits", "waits"],
-        },
-        Row {
-            label: "early_qs",
-            case: ("rcu", "bridge"),
-            variants: &["waits", "waits early_qs"],
-        },
-        Row {
-            label: "both",
-            case: ("rcu", "bridge"),
-            variants: &["waits", "waits both"],
-        },
+        Row { label: "neither", case: ("rcu", "bridge"), variants: &["waits", "waits"] },
+        Row { label: "early_qs", case: ("rcu", "bridge"), variants: &["waits", "waits early_qs"] },
+        Row { label: "both", case: ("rcu", "bridge"), variants: &["waits", "waits both"] },
         Row {
             label: "wake_from_gp",
             case: ("rcu", "bridge"),
             variants: &["waits", "waits wake_from_gp"],
         },
-        Row {
-            label: "no wait",
-            case: ("rcu", "bridge"),
-            variants: &["waits", "rcu"],
-        },
+        Row { label: "no wait", case: ("rcu", "bridge"), variants: &["waits", "rcu"] },
     ],
     columns: &[
         value("100 bridges, s", "ours", 1, "bridge_mean", 1e7),
-        published(
-            "100 bridges, s",
-            "source",
-            &["24.2", "20.8", "15.9", "18.9", ""],
-        ),
+        published("100 bridges, s", "source", &["24.2", "20.8", "15.9", "18.9", ""]),
         column("time %", "ours", Show::Change("bridge_mean")),
         published("time %", "source", &["", "-14", "-34", "-22", ""]),
         value("call, median ms", "ours", 1, "replace_p50", 1e6),
-        published(
-            "call, median ms",
-            "source",
-            &["37.2", "31.5", "15.8", "22.5", ""],
-        ),
+        published("call, median ms", "source", &["37.2", "31.5", "15.8", "22.5", ""]),
         value("min ms", "ours", 1, "replace_min", 1e6),
         published("min ms", "source", &["7.88", "7.92", "9.80", "7.86", ""]),
         value("max ms", "ours", 1, "replace_max", 1e6),
@@ -282,16 +225,8 @@ const JOINS: Block = Block {
     head: "limit",
     each_run: false,
     rows: &[
-        Row {
-            label: "8",
-            case: ("max-active", "joins"),
-            variants: &["system-8", "system-8"],
-        },
-        Row {
-            label: "16",
-            case: ("max-active", "joins"),
-            variants: &["system-8", "system-16"],
-        },
+        Row { label: "8", case: ("max-active", "joins"), variants: &["system-8", "system-8"] },
+        Row { label: "16", case: ("max-active", "joins"), variants: &["system-8", "system-16"] },
         Row {
             label: "768",
             case: ("max-active", "joins"),
@@ -397,31 +332,19 @@ const ISOLATION: Block = Block {
     head: "way",
     each_run: false,
     rows: &[
-        Row {
-            label: "no drains",
-            case: ("percpu", "isolation"),
-            variants: &["quiet", "quiet"],
-        },
+        Row { label: "no drains", case: ("percpu", "isolation"), variants: &["quiet", "quiet"] },
         Row {
             label: "old: queued to a worker",
             case: ("percpu", "isolation"),
             variants: &["quiet", "queued to a worker"],
         },
-        Row {
-            label: "on",
-            case: ("percpu", "isolation"),
-            variants: &["quiet", "every_op (on)"],
-        },
+        Row { label: "on", case: ("percpu", "isolation"), variants: &["quiet", "every_op (on)"] },
         Row {
             label: "on demand",
             case: ("percpu", "isolation"),
             variants: &["quiet", "on_demand"],
         },
-        Row {
-            label: "off, parked",
-            case: ("percpu", "isolation"),
-            variants: &["quiet", "parked"],
-        },
+        Row { label: "off, parked", case: ("percpu", "isolation"), variants: &["quiet", "parked"] },
     ],
     columns: &[
         value("victim's switches", "all", 1, "victim_switches", 1.0),

@@ -30,10 +30,8 @@ const SERVICE_FEW: &str = "service-8";
 const SERVICE_MANY: &str = "service-1024";
 
 /// Names of the cases and peers.
-pub const MENU: Menu = Menu {
-    cases: &[WAKE_CASE, WAKE_BURST, SERVICE_FEW, SERVICE_MANY],
-    peers: &peers::NAMES,
-};
+pub const MENU: Menu =
+    Menu { cases: &[WAKE_CASE, WAKE_BURST, SERVICE_FEW, SERVICE_MANY], peers: &peers::NAMES };
 
 /// Options of `bench task-work`.
 #[derive(Args, Clone, Debug, Default)]
@@ -87,10 +85,7 @@ const BURST: usize = 32;
 /// capped owners is woken by its timeout and the other by posters.
 const CAP: Duration = Duration::from_micros(200);
 
-const ONE_BY_ONE: Wait = Wait {
-    count: 1,
-    cap: None,
-};
+const ONE_BY_ONE: Wait = Wait { count: 1, cap: None };
 
 /// Time between posts that always find the owner asleep.
 const LONE_GAP: Duration = Duration::from_micros(500);
@@ -114,14 +109,10 @@ pub fn cases(args: &TaskWorkArgs, settings: &Settings) -> Vec<Case> {
     if services.iter().any(|case| settings.wants_case(case))
         && let Err(error) = ring_works()
     {
-        say(format_args!(
-            "{BENCH} service: left out, there is no io_uring here: {error}"
-        ));
+        say(format_args!("{BENCH} service: left out, there is no io_uring here: {error}"));
         serves = false;
     }
-    settings.make(MENU, |name| {
-        (serves || !services.contains(&name)).then(|| setting.case(name))
-    })
+    settings.make(MENU, |name| (serves || !services.contains(&name)).then(|| setting.case(name)))
 }
 
 struct Setting<'a> {
@@ -144,10 +135,7 @@ impl Setting<'_> {
         let mut variants = self.waits(&wake);
         variants.push(self.cap_and_wake());
         variants.extend(self.channels(&wake));
-        let about = format!(
-            "one item every {} us to an owner that waits",
-            GAP.as_micros()
-        );
+        let about = format!("one item every {} us to an owner that waits", GAP.as_micros());
         self.woken(WAKE_CASE, about, variants, claims::wake())
     }
 
@@ -156,19 +144,13 @@ impl Setting<'_> {
         let wake = self.wake(BURST, gap);
         let mut variants = self.waits(&wake);
         variants.extend(self.channels(&wake));
-        let about = format!(
-            "{BURST} items at once every {} us to an owner that waits",
-            gap.as_micros()
-        );
+        let about =
+            format!("{BURST} items at once every {} us to an owner that waits", gap.as_micros());
         self.woken(WAKE_BURST, about, variants, claims::wake_burst())
     }
 
     fn service(&self, name: &'static str, clients: usize) -> Case {
-        let (warm_up, measured) = if self.settings.quick {
-            SERVED_QUICK
-        } else {
-            SERVED
-        };
+        let (warm_up, measured) = if self.settings.quick { SERVED_QUICK } else { SERVED };
         let ways = [
             (FIFO, Backlog::Fifo, false),
             (LIFO, Backlog::Lifo, false),
@@ -248,10 +230,7 @@ impl Setting<'_> {
 
     /// Returns the limit for owners with a cap, measured in the same repetition.
     fn cap_and_wake(&self) -> Variant {
-        let lone = Wake {
-            items: NR_LONE.min(self.items),
-            ..self.wake(1, LONE_GAP)
-        };
+        let lone = Wake { items: NR_LONE.min(self.items), ..self.wake(1, LONE_GAP) };
         let run = move || {
             let Some(woken) = lone.run(ONE_BY_ONE.open_without_spin())? else {
                 return Ok(None);

@@ -22,10 +22,7 @@ const NOT_FEWER: Bound = Bound::AtLeast(1.0);
 
 /// Results from the kernel's patch series, with 8 or with 1024 clients.
 const fn kernel(figure: &'static str) -> Source {
-    Source {
-        figure,
-        from: "the kernel's wait-free queue in io_uring: multishot receives",
-    }
+    Source { figure, from: "the kernel's wait-free queue in io_uring: multishot receives" }
 }
 
 /// Claims about one item at a time.
@@ -67,11 +64,7 @@ pub fn service(many_clients: bool) -> Vec<Claim> {
         false => (kernel("0.80"), kernel("1.15")),
     };
     vec![
-        Claim::of(FIFO, "task work's share", SHARE, LIFO)
-            .keeps(when(HALF))
-            .beside(share),
-        Claim::of(FIFO, "requests/s", REQUESTS, LIFO)
-            .keeps(when(NOT_FEWER))
-            .beside(requests),
+        Claim::of(FIFO, "task work's share", SHARE, LIFO).keeps(when(HALF)).beside(share),
+        Claim::of(FIFO, "requests/s", REQUESTS, LIFO).keeps(when(NOT_FEWER)).beside(requests),
     ]
 }

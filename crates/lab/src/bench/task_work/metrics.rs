@@ -18,21 +18,11 @@ pub const REQUESTS: Metric = higher("requests_per_s", "1/s", ("", "requests/s"),
 /// Bytes of requests received; responses have the same size.
 pub const GBITS: Metric = higher("gbit_per_s", "Gbit/s", ("", "Gbit/s"), 1.0);
 /// Share of task work in the owner's CPU time.
-pub const SHARE: Metric = lower(
-    "task_work_share",
-    "share",
-    ("task work", "% of CPU"),
-    PERCENT,
-);
+pub const SHARE: Metric = lower("task_work_share", "share", ("task work", "% of CPU"), PERCENT);
 /// Time of the workers' posts, relative to the owner's CPU time.
 pub const POST_SHARE: Metric = lower("post_share", "share", ("", ""), PERCENT);
 /// CPU time of task work per item.
-pub const TASK_WORK: Metric = lower(
-    "task_work_per_item",
-    "ns/item",
-    ("task work", "ns/item"),
-    1.0,
-);
+pub const TASK_WORK: Metric = lower("task_work_per_item", "ns/item", ("task work", "ns/item"), 1.0);
 /// Items per drain that found any.
 pub const PER_DRAIN: Metric = higher("items_per_drain", "items", ("", "items/drain"), 1.0);
 /// Sections of task work that were preempted, and are counted as the mean of the others.
@@ -50,6 +40,5 @@ const LATENCY: &str = "post to run us";
 pub const WAKE: &[Metric] = &[WAKEUPS, OWNER_CPU, LATENCY_P50, LATENCY_P99, POST];
 
 /// Metrics of the service cases, in table order.
-pub const SERVICE: &[Metric] = &[
-    REQUESTS, GBITS, SHARE, POST_SHARE, TASK_WORK, POST, WAKEUPS, PER_DRAIN, OWNER_CPU, LOST,
-];
+pub const SERVICE: &[Metric] =
+    &[REQUESTS, GBITS, SHARE, POST_SHARE, TASK_WORK, POST, WAKEUPS, PER_DRAIN, OWNER_CPU, LOST];

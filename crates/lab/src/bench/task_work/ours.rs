@@ -46,10 +46,7 @@ impl Wait {
     }
 
     fn open_with(self, mailbox: Mailbox<u64>) -> (MailPost, Owner) {
-        let post = MailPost {
-            poster: mailbox.poster(),
-            lazy: self.count > 1,
-        };
+        let post = MailPost { poster: mailbox.poster(), lazy: self.count > 1 };
         let wait = self;
         (post, Owner { mailbox, wait })
     }
@@ -58,11 +55,7 @@ impl Wait {
 impl Post for MailPost {
     #[inline(always)]
     fn post(&mut self, item: u64) {
-        let posted = if self.lazy {
-            self.poster.post_lazy(item)
-        } else {
-            self.poster.post(item)
-        };
+        let posted = if self.lazy { self.poster.post_lazy(item) } else { self.poster.post(item) };
         posted.expect("the owner is there");
     }
 

@@ -40,19 +40,8 @@ macro_rules! channel {
     };
 }
 
-channel!(mpsc::Sender<u64>, mpsc::Receiver<u64>, |end| end
-    .recv()
-    .ok());
-channel!(UnboundedSender<u64>, UnboundedReceiver<u64>, |end| end
-    .blocking_recv());
-channel!(
-    crossbeam_channel::Sender<u64>,
-    crossbeam_channel::Receiver<u64>,
-    |end| end.recv().ok()
-);
-channel!(flume::Sender<u64>, flume::Receiver<u64>, |end| end
-    .recv()
-    .ok());
-channel!(kanal::Sender<u64>, kanal::Receiver<u64>, |end| end
-    .recv()
-    .ok());
+channel!(mpsc::Sender<u64>, mpsc::Receiver<u64>, |end| end.recv().ok());
+channel!(UnboundedSender<u64>, UnboundedReceiver<u64>, |end| end.blocking_recv());
+channel!(crossbeam_channel::Sender<u64>, crossbeam_channel::Receiver<u64>, |end| end.recv().ok());
+channel!(flume::Sender<u64>, flume::Receiver<u64>, |end| end.recv().ok());
+channel!(kanal::Sender<u64>, kanal::Receiver<u64>, |end| end.recv().ok());

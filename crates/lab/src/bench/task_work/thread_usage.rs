@@ -59,9 +59,7 @@ mod tests {
 
     fn in_proc() -> u64 {
         let status = fs::read_to_string("/proc/thread-self/status").unwrap();
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
         line.unwrap().trim().parse().unwrap()
     }
 

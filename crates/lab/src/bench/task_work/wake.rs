@@ -77,12 +77,7 @@ impl Wake {
             return Ok(None);
         };
         let (owner, latencies) = received.expect(ended)?;
-        Ok(Some(Woken {
-            owner,
-            latencies,
-            post_cycles,
-            items: self.items,
-        }))
+        Ok(Some(Woken { owner, latencies, post_cycles, items: self.items }))
     }
 
     /// Receives items until the path ends.
@@ -232,10 +227,7 @@ mod tests {
     fn lost_item_is_reported() {
         let (sender, receiver) = mpsc::channel();
         // The last of the nine timed items is lost.
-        let few = Wake {
-            items: 9,
-            ..wake(1)
-        };
+        let few = Wake { items: 9, ..wake(1) };
         let lossy = few.run((Lossy(sender, 1), receiver));
         assert!(lossy.is_err(), "{lossy:?}");
     }

@@ -76,16 +76,9 @@ impl Batch {
         let probes: &'static [CachePadded<Probe>] = Vec::leak(probes.collect());
         let items = (0..items).map(|index| Item {
             group: &groups[index / GROUP],
-            probe: index
-                .is_multiple_of(SAMPLE_EVERY)
-                .then(|| &*probes[index / SAMPLE_EVERY]),
+            probe: index.is_multiple_of(SAMPLE_EVERY).then(|| &*probes[index / SAMPLE_EVERY]),
         });
-        Box::leak(Box::new(Self {
-            items: items.collect(),
-            groups,
-            probes,
-            latch,
-        }))
+        Box::leak(Box::new(Self { items: items.collect(), groups, probes, latch }))
     }
 
     /// Returns the items.
@@ -149,10 +142,8 @@ impl Batch {
     /// Adds the time from queueing to running of every sampled item, after [`wait`](Self::wait).
     pub fn harvest(&self, completion: &mut Latencies) {
         for probe in self.probes {
-            completion.push(
-                probe.queued.load(Ordering::Relaxed),
-                probe.ran.load(Ordering::Relaxed),
-            );
+            completion
+                .push(probe.queued.load(Ordering::Relaxed), probe.ran.load(Ordering::Relaxed));
         }
     }
 
@@ -184,12 +175,7 @@ mod tests {
                 let all =
                     batch.queue_all(|index| sender.send(index).unwrap(), || false, &mut enqueue);
                 batch.wait();
-                assert!(
-                    all && batch
-                        .groups
-                        .iter()
-                        .all(|g| g.missing.load(Ordering::Relaxed) == 0)
-                );
+                assert!(all && batch.groups.iter().all(|g| g.missing.load(Ordering::Relaxed) == 0));
                 let mut completion = Latencies::default();
                 batch.harvest(&mut completion);
                 assert!(completion.percentiles_ns([50.0]).is_some());

@@ -23,10 +23,8 @@ const FAN_OUT: &str = "fan-out";
 const LOCK_HOLD: &str = "lock-hold";
 
 /// Names of the cases and peers.
-pub const MENU: Menu = Menu {
-    cases: &[ONE_AT_A_TIME, BATCH, FAN_OUT, LOCK_HOLD],
-    peers: &super::peers::NAMES,
-};
+pub const MENU: Menu =
+    Menu { cases: &[ONE_AT_A_TIME, BATCH, FAN_OUT, LOCK_HOLD], peers: &super::peers::NAMES };
 
 /// Options of `bench workqueue`.
 #[derive(Args, Clone, Debug, Default)]
@@ -50,10 +48,7 @@ pub struct WorkqueueArgs {
 
 fn scope(word: &str) -> Result<AffinityScope, String> {
     word.parse().map_err(|_| {
-        let valid: Vec<&str> = AffinityScope::ALL
-            .iter()
-            .map(|scope| scope.as_str())
-            .collect();
+        let valid: Vec<&str> = AffinityScope::ALL.iter().map(|scope| scope.as_str()).collect();
         format!("valid scopes: {}", valid.join(", "))
     })
 }
@@ -76,11 +71,8 @@ const BATCH_ITEMS_QUICK: usize = 25_000;
 const FAN_OUT_ITEMS: usize = 1_000_000;
 
 /// Scopes with `--quick`: the finest, the default, the coarsest.
-const SCOPES_QUICK: [AffinityScope; 3] = [
-    AffinityScope::Cpu,
-    AffinityScope::CacheShard,
-    AffinityScope::System,
-];
+const SCOPES_QUICK: [AffinityScope; 3] =
+    [AffinityScope::Cpu, AffinityScope::CacheShard, AffinityScope::System];
 
 /// Claimed ratios of reusable items to the best peer.
 const BATCH_CLAIM: f64 = 1.3;
@@ -143,9 +135,7 @@ impl Setting<'_> {
                 )
             }
             BATCH => {
-                let rounds = self
-                    .items(BATCH_ITEMS, BATCH_ITEMS_QUICK)
-                    .div_ceil(BATCH_SIZE);
+                let rounds = self.items(BATCH_ITEMS, BATCH_ITEMS_QUICK).div_ceil(BATCH_SIZE);
                 self.against(
                     name,
                     format!("{producers} producers queue {rounds} batches of {BATCH_SIZE} each"),
@@ -190,10 +180,7 @@ impl Setting<'_> {
         claims: Vec<Claim>,
     ) -> Case {
         let shape = self.shape(task);
-        let ours = self
-            .scopes
-            .iter()
-            .flat_map(|&scope| ways(Way::plain(scope)));
+        let ours = self.scopes.iter().flat_map(|&scope| ways(Way::plain(scope)));
         let mut variants: Vec<Variant> = ours.map(|way| self.ours(&shape, way)).collect();
         variants.extend(peers(self.workers, &shape));
         Case {
@@ -243,10 +230,7 @@ impl Setting<'_> {
                 pins: self.settings.cpus.clone(),
                 ..self.shape(Task::one_at_a_time(producers, items))
             };
-            for (name, way) in [
-                (after.clone(), deferred),
-                (under.clone(), deferred.under_lock()),
-            ] {
+            for (name, way) in [(after.clone(), deferred), (under.clone(), deferred.under_lock())] {
                 variants.push(self.lock_hold_variant(name, way, &shape, producers * items));
             }
             let what = format!("time held, {of}producers: {producers}");
@@ -293,14 +277,8 @@ impl Setting<'_> {
     }
 
     fn shape(&self, task: Task) -> Shape {
-        let Settings {
-            pins, interrupt, ..
-        } = self.settings;
-        Shape {
-            task,
-            pins: pins.clone(),
-            interrupt: interrupt.clone(),
-        }
+        let Settings { pins, interrupt, .. } = self.settings;
+        Shape { task, pins: pins.clone(), interrupt: interrupt.clone() }
     }
 
     fn items(&self, long: usize, short: usize) -> usize {
@@ -318,9 +296,7 @@ fn peers_by_every_wait(workers: usize, shape: &Shape) -> Vec<Variant> {
     let mut variants: Vec<Variant> = waits.flat_map(|wait| peers(workers, shape, wait)).collect();
     variants.push(joined(Tokio::NAME, shape, move || Tokio::start(workers)));
     variants.push(joined(Rayon::NAME, shape, move || Rayon::start(workers)));
-    variants.push(joined(Crossbeam::NAME, shape, move || {
-        Crossbeam::start(workers)
-    }));
+    variants.push(joined(Crossbeam::NAME, shape, move || Crossbeam::start(workers)));
     variants
 }
 
@@ -337,12 +313,8 @@ fn peers(workers: usize, shape: &Shape, waiting: Waiting) -> [Variant; 4] {
     [
         peer(Tokio::NAME, shape, waiting, move || Tokio::start(workers)),
         peer(Rayon::NAME, shape, waiting, move || Rayon::start(workers)),
-        peer(ThreadPool::NAME, shape, waiting, move || {
-            ThreadPool::start(workers)
-        }),
-        peer(Crossbeam::NAME, shape, waiting, move || {
-            Crossbeam::start(workers)
-        }),
+        peer(ThreadPool::NAME, shape, waiting, move || ThreadPool::start(workers)),
+        peer(Crossbeam::NAME, shape, waiting, move || Crossbeam::start(workers)),
     ]
 }
 

@@ -53,12 +53,7 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
             _ => 3.0,
         };
         let helped = plain.helped();
-        claims.push(against_peer(
-            "items/s",
-            helped,
-            ITEMS_PER_S,
-            Bound::AtLeast(least),
-        ));
+        claims.push(against_peer("items/s", helped, ITEMS_PER_S, Bound::AtLeast(least)));
     }
     let known = |scope| match scope {
         AffinityScope::Cpu | AffinityScope::Smt => "0.99; 1.18",
@@ -78,12 +73,7 @@ pub fn many(scopes: &[AffinityScope], reusable: f64) -> Vec<Claim> {
     for &scope in scopes {
         let plain = Way::plain(scope);
         for (way, least) in [(plain, reusable), (plain.spawned(), 1.0)] {
-            claims.push(against_peer(
-                "items/s",
-                way,
-                ITEMS_PER_S,
-                Bound::AtLeast(least),
-            ));
+            claims.push(against_peer("items/s", way, ITEMS_PER_S, Bound::AtLeast(least)));
         }
     }
     claims.extend(deferral(scopes, |_| None));
@@ -97,18 +87,11 @@ fn deferral(
     scopes.iter().flat_map(move |&scope| {
         let plain = Way::plain(scope);
         let ratio = |what: &str, metric| {
-            let claim = Claim::of(
-                plain.to_string(),
-                "",
-                metric,
-                plain.under_lock().to_string(),
-            );
+            let claim = Claim::of(plain.to_string(), "", metric, plain.under_lock().to_string());
             claim.in_words(format!("{what} of {plain}"))
         };
         [
-            ratio("items/s", ITEMS_PER_S)
-                .keeps(HARMLESS)
-                .beside(source(scope)),
+            ratio("items/s", ITEMS_PER_S).keeps(HARMLESS).beside(source(scope)),
             ratio("completion p95", COMPLETION_P95),
         ]
     })

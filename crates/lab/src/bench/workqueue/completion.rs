@@ -60,9 +60,7 @@ impl Waiting {
 
 impl Default for Completion {
     fn default() -> Self {
-        Self {
-            state: Futex::new(DONE),
-        }
+        Self { state: Futex::new(DONE) }
     }
 }
 
@@ -184,11 +182,8 @@ mod tests {
     }
 
     fn ping_pong(waiting: Waiting) {
-        let (there, back, value) = (
-            Completion::default(),
-            Completion::default(),
-            AtomicUsize::new(0),
-        );
+        let (there, back, value) =
+            (Completion::default(), Completion::default(), AtomicUsize::new(0));
         back.arm();
         there.arm();
         thread::scope(|scope| {

@@ -29,21 +29,13 @@ impl Way {
     /// Returns the plain way: reusable items, deferred wake-ups, no helping.
     #[must_use]
     pub fn plain(scope: AffinityScope) -> Self {
-        Self {
-            scope,
-            wake: WakeMode::Deferred,
-            help: false,
-            spawn: false,
-        }
+        Self { scope, wake: WakeMode::Deferred, help: false, spawn: false }
     }
 
     /// Returns this way with wake-ups under the pool lock.
     #[must_use]
     pub fn under_lock(self) -> Self {
-        Self {
-            wake: WakeMode::UnderLock,
-            ..self
-        }
+        Self { wake: WakeMode::UnderLock, ..self }
     }
 
     /// Returns this way with helping waiters.
@@ -55,10 +47,7 @@ impl Way {
     /// Returns this way with one-shot closures.
     #[must_use]
     pub fn spawned(self) -> Self {
-        Self {
-            spawn: true,
-            ..self
-        }
+        Self { spawn: true, ..self }
     }
 }
 
@@ -93,10 +82,7 @@ struct Pools(Option<Registry>);
 impl Drop for Pools {
     fn drop(&mut self) {
         let shut_down = self.0.take().map(Registry::shutdown);
-        debug_assert!(
-            matches!(shut_down, Some(Ok(()))),
-            "the queue was dropped before"
-        );
+        debug_assert!(matches!(shut_down, Some(Ok(()))), "the queue was dropped before");
     }
 }
 
@@ -109,20 +95,13 @@ impl Ours {
         workers: usize,
         lock_stat: bool,
     ) -> Result<Self, Stop> {
-        let mut params = Params {
-            wake: way.wake,
-            lock_stat,
-            ..Params::default()
-        };
+        let mut params = Params { wake: way.wake, lock_stat, ..Params::default() };
         if lock_stat {
             params.worker_spin_limit = 0;
         }
         let max_active = u32::try_from(workers).unwrap_or(MAX_ACTIVE).min(MAX_ACTIVE);
         Self::build(topology, params, |builder| {
-            builder
-                .affinity(way.scope)
-                .help(way.help)
-                .max_active(max_active)
+            builder.affinity(way.scope).help(way.help).max_active(max_active)
         })
     }
 
@@ -137,10 +116,7 @@ impl Ours {
         let queue = set(Workqueue::builder("lab"))
             .build_in(&registry)
             .map_err(|error| Stop::because("cannot build our workqueue", error))?;
-        Ok(Self {
-            queue,
-            pools: Pools(Some(registry)),
-        })
+        Ok(Self { queue, pools: Pools(Some(registry)) })
     }
 
     /// Returns the registry of the pools.
@@ -156,11 +132,7 @@ impl Ours {
     /// Returns the hold times of the pool locks during enqueue since the start.
     #[must_use]
     pub fn lock_hold(&self) -> Histogram {
-        self.pools
-            .0
-            .as_ref()
-            .map(Registry::lock_hold)
-            .unwrap_or_default()
+        self.pools.0.as_ref().map(Registry::lock_hold).unwrap_or_default()
     }
 
     /// Returns the queue.
@@ -233,21 +205,12 @@ impl Subject for Reusable {
     type Load<'s> = ReusableLoad<'s>;
 
     fn lone(&self, _: &'static Completion) -> ReusableLone<'_> {
-        ReusableLone {
-            queue: &self.0.queue,
-            work: Work::new(|| ()),
-        }
+        ReusableLone { queue: &self.0.queue, work: Work::new(|| ()) }
     }
 
     fn load(&self, items: &'static [Item]) -> ReusableLoad<'_> {
-        let works = items
-            .iter()
-            .map(|&item| Work::new(move || item.run()))
-            .collect();
-        ReusableLoad {
-            queue: &self.0.queue,
-            works,
-        }
+        let works = items.iter().map(|&item| Work::new(move || item.run())).collect();
+        ReusableLoad { queue: &self.0.queue, works }
     }
 
     fn counts(&self) -> Option<Counts> {
@@ -260,10 +223,7 @@ impl Subject for Reusable {
 impl Lone for ReusableLone<'_> {
     #[inline]
     fn queue(&mut self) {
-        assert!(
-            self.queue.enqueue(&self.work),
-            "a flushed item is not pending"
-        );
+        assert!(self.queue.enqueue(&self.work), "a flushed item is not pending");
     }
 
     #[inline]
@@ -275,10 +235,7 @@ impl Lone for ReusableLone<'_> {
 impl Load for ReusableLoad<'_> {
     #[inline]
     fn queue(&mut self, index: usize) {
-        assert!(
-            self.queue.enqueue(&self.works[index]),
-            "an item that ran is not pending"
-        );
+        assert!(self.queue.enqueue(&self.works[index]), "an item that ran is not pending");
     }
 }
 
@@ -304,19 +261,10 @@ mod tests {
     #[test]
     fn ways_have_different_names() {
         let plain = Way::plain(AffinityScope::CacheShard);
-        let names = [
-            plain,
-            plain.under_lock(),
-            plain.helped(),
-            plain.helped().spawned(),
-        ]
-        .map(|way| way.to_string());
-        let wanted = [
-            "cache_shard",
-            "cache_shard+under_lock",
-            "cache_shard+help",
-            "cache_shard+help+spawn",
-        ];
+        let names = [plain, plain.under_lock(), plain.helped(), plain.helped().spawned()]
+            .map(|way| way.to_string());
+        let wanted =
+            ["cache_shard", "cache_shard+under_lock", "cache_shard+help", "cache_shard+help+spawn"];
         assert_eq!(names, wanted);
     }
 

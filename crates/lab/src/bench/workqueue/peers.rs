@@ -169,10 +169,7 @@ impl Crossbeam {
         workers: usize,
         (sender, receiver): (Sender<Job>, Receiver<Job>),
     ) -> Result<Self, Stop> {
-        let mut pool = Self {
-            sender: Some(sender),
-            workers: Vec::with_capacity(workers),
-        };
+        let mut pool = Self { sender: Some(sender), workers: Vec::with_capacity(workers) };
         for _ in 0..workers {
             let receiver = receiver.clone();
             let worker = thread::Builder::new()
@@ -190,9 +187,7 @@ impl OneShotPool for Crossbeam {
     fn submit(&self, work: impl FnOnce() + Send + 'static) {
         let sender = self.sender.as_ref().expect("taken only by drop");
         // Fails only if all workers have exited, and then the waiter would hang.
-        sender
-            .send(Box::new(work))
-            .expect("workers live as long as the sender");
+        sender.send(Box::new(work)).expect("workers live as long as the sender");
     }
 }
 

@@ -152,10 +152,7 @@ mod tests {
         let (ready, counted) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let counts = || {
             let wakeups = counted.load(Ordering::SeqCst) as u64;
-            Some(Counts {
-                wakeups,
-                lock_wait_ns: 2 * wakeups,
-            })
+            Some(Counts { wakeups, lock_wait_ns: 2 * wakeups })
         };
         let (results, window) = run(4, &[], counts, |index, gate| {
             ready.fetch_add(1, Ordering::SeqCst);
@@ -166,10 +163,7 @@ mod tests {
         })
         .unwrap();
         assert_eq!(results, [(0, 4), (1, 4), (2, 4), (3, 4)]);
-        let expected = Counts {
-            wakeups: 40,
-            lock_wait_ns: 80,
-        };
+        let expected = Counts { wakeups: 40, lock_wait_ns: 80 };
         assert_eq!(window.counts, Some(expected));
     }
 

@@ -59,22 +59,14 @@ impl Task {
     /// Creates the task of `producers` producers that queue `items` items each.
     #[must_use]
     pub fn one_at_a_time(producers: usize, items: usize) -> Self {
-        let completions = (0..producers)
-            .map(|_| &*Box::leak(Box::default()))
-            .collect();
-        Self::OneAtATime {
-            items: items.next_multiple_of(LONE_SAMPLE_EVERY),
-            completions,
-        }
+        let completions = (0..producers).map(|_| &*Box::leak(Box::default())).collect();
+        Self::OneAtATime { items: items.next_multiple_of(LONE_SAMPLE_EVERY), completions }
     }
 
     /// Creates the task of `producers` producers that queue `rounds` batches of `size` items each.
     #[must_use]
     pub fn batches(producers: usize, size: usize, rounds: usize) -> Self {
-        Self::Batches {
-            rounds,
-            batches: (0..producers).map(|_| Batch::leak(size)).collect(),
-        }
+        Self::Batches { rounds, batches: (0..producers).map(|_| Batch::leak(size)).collect() }
     }
 }
 
@@ -173,11 +165,7 @@ mod tests {
     use crate::bench::workqueue::subject::OneShot;
 
     fn shape(task: Task) -> Shape {
-        Shape {
-            task,
-            pins: Vec::new(),
-            interrupt: Interrupt::default(),
-        }
+        Shape { task, pins: Vec::new(), interrupt: Interrupt::default() }
     }
 
     fn both() -> [Shape; 2] {
@@ -187,10 +175,8 @@ mod tests {
     #[test]
     fn both_tasks_measure_throughput_and_both_latencies() {
         for shape in both() {
-            let sample = shape
-                .run(&OneShot(Crossbeam::start(2).unwrap(), Waiting::Parks))
-                .unwrap()
-                .unwrap();
+            let sample =
+                shape.run(&OneShot(Crossbeam::start(2).unwrap(), Waiting::Parks)).unwrap().unwrap();
             for metric in [metrics::ITEMS_PER_S, "enqueue_p50", metrics::COMPLETION_P95] {
                 assert!(sample.value(metric).unwrap() > 0.0, "{metric}");
             }

@@ -111,18 +111,11 @@ impl<P: OneShotPool> Subject for OneShot<P> {
         P: 's;
 
     fn lone(&self, completion: &'static Completion) -> OneShotLone<'_, P> {
-        OneShotLone {
-            pool: &self.0,
-            completion,
-            waiting: self.1,
-        }
+        OneShotLone { pool: &self.0, completion, waiting: self.1 }
     }
 
     fn load(&self, items: &'static [Item]) -> OneShotLoad<'_, P> {
-        OneShotLoad {
-            pool: &self.0,
-            items,
-        }
+        OneShotLoad { pool: &self.0, items }
     }
 
     fn counts(&self) -> Option<Counts> {
@@ -155,17 +148,11 @@ impl<P: Joins> Subject for Joined<P> {
         P: 's;
 
     fn lone(&self, _: &'static Completion) -> JoinedLone<'_, P> {
-        JoinedLone {
-            pool: &self.0,
-            handle: None,
-        }
+        JoinedLone { pool: &self.0, handle: None }
     }
 
     fn load(&self, items: &'static [Item]) -> OneShotLoad<'_, P> {
-        OneShotLoad {
-            pool: &self.0,
-            items,
-        }
+        OneShotLoad { pool: &self.0, items }
     }
 
     fn counts(&self) -> Option<Counts> {

@@ -12,11 +12,6 @@ pub struct ReportArgs {
     pub run: PathBuf,
 
     /// File of the page; - for standard output
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        default_value = "afterwork-report.html"
-    )]
+    #[arg(short, long, value_name = "FILE", default_value = "afterwork-report.html")]
     pub output: PathBuf,
 }

@@ -128,11 +128,7 @@ impl Scale {
     fn of(values: impl Iterator<Item = f64> + Clone) -> Self {
         let most = values.clone().fold(0.0, f64::max);
         let least = values.filter(|&value| value > 0.0).fold(most, f64::min);
-        Self {
-            is_log: least > 0.0 && most / least > LINEAR_UP_TO,
-            least,
-            most,
-        }
+        Self { is_log: least > 0.0 && most / least > LINEAR_UP_TO, least, most }
     }
 
     fn percent(&self, value: f64) -> f64 {
@@ -166,10 +162,7 @@ impl Scale {
                 .filter(|&tick| tick <= self.most * 1.05)
                 .collect();
         }
-        let (from, to) = (
-            self.least.log10().ceil() as i32,
-            self.most.log10().floor() as i32,
-        );
+        let (from, to) = (self.least.log10().ceil() as i32, self.most.log10().floor() as i32);
         let every = ((to - from + 1) / 2).max(1) as usize;
         let powers = (from..=to).step_by(every).take(3);
         let powers: Vec<f64> = powers.map(|power| 10_f64.powi(power)).collect();
@@ -194,10 +187,7 @@ mod tests {
         let [a, b, c] = [1.0, 10.0, 1000.0].map(|value| log.percent(value));
         assert!(SHORTEST < a && a < b && b < c && c <= 100.0);
         let [first, second] = [b - a, c - b];
-        assert!(
-            (second - 2.0 * first).abs() < 1e-9,
-            "equal ratios, equal steps"
-        );
+        assert!((second - 2.0 * first).abs() < 1e-9, "equal ratios, equal steps");
     }
 
     #[test]

@@ -30,11 +30,7 @@ pub fn may_write(path: &Path) -> Result<(), Stop> {
     }
     let is_new = !path.exists();
     let mut options = File::options();
-    options
-        .append(true)
-        .create(true)
-        .open(path)
-        .map_err(|error| cannot_write(path, error))?;
+    options.append(true).create(true).open(path).map_err(|error| cannot_write(path, error))?;
     if is_new {
         // A file that was just created can be removed. If that fails, the page replaces it.
         let _ = fs::remove_file(path);

@@ -21,16 +21,8 @@ const MOST_PEERS: usize = 4;
 pub fn curves(curves: &[&Curve], claimed: &[&str]) -> Markup {
     let mut sorted = curves.to_vec();
     sorted.sort_by_key(|curve| !claimed.contains(&curve.variant.as_str()));
-    let of = |peer| {
-        sorted
-            .iter()
-            .copied()
-            .filter(move |curve| curve.peer == peer)
-    };
-    let shown: Vec<&Curve> = of(false)
-        .take(MOST_OURS)
-        .chain(of(true).take(MOST_PEERS))
-        .collect();
+    let of = |peer| sorted.iter().copied().filter(move |curve| curve.peer == peer);
+    let shown: Vec<&Curve> = of(false).take(MOST_OURS).chain(of(true).take(MOST_PEERS)).collect();
     let Some((axis, first)) = Axis::of(&shown).zip(shown.first()) else {
         return html! {};
     };
@@ -72,11 +64,7 @@ const PERCENTS: [u8; 5] = [100, 75, 50, 25, 0];
 
 /// Our variants use the first colors. Peers use the last colors and dashes.
 fn color(index: usize, peer: bool) -> usize {
-    if peer {
-        MOST_OURS + index % MOST_PEERS
-    } else {
-        index
-    }
+    if peer { MOST_OURS + index % MOST_PEERS } else { index }
 }
 
 struct Axis {
@@ -124,10 +112,8 @@ impl Axis {
         for percent in PERCENTS {
             let y = Self::y(percent.into());
             // Writing to a String cannot fail.
-            let _ = write!(
-                grid,
-                r#"<line class="grid" x1="0" x2="{WIDTH}" y1="{y:.1}" y2="{y:.1}"/>"#
-            );
+            let _ =
+                write!(grid, r#"<line class="grid" x1="0" x2="{WIDTH}" y1="{y:.1}" y2="{y:.1}"/>"#);
         }
         for tick in self.ticks() {
             let x = self.x(tick);
@@ -166,13 +152,7 @@ mod tests {
 
     #[test]
     fn a_curve_rises_from_left_to_right_inside_its_frame() {
-        let curve = curve(&[
-            (0.0, 1.0),
-            (1.0, 10.0),
-            (50.0, 100.0),
-            (99.9, 1e6),
-            (100.0, 1e9),
-        ]);
+        let curve = curve(&[(0.0, 1.0), (1.0, 10.0), (50.0, 100.0), (99.9, 1e6), (100.0, 1e9)]);
         let axis = Axis::of(&[&curve]).unwrap();
         let points: Vec<(f64, f64)> = axis
             .points(&curve)
@@ -184,9 +164,7 @@ mod tests {
             .collect();
         assert!(points.is_sorted_by(|a, b| a.0 <= b.0 && a.1 >= b.1));
         assert!(
-            points
-                .iter()
-                .all(|&(x, y)| (0.0..=WIDTH).contains(&x) && (0.0..=HEIGHT).contains(&y))
+            points.iter().all(|&(x, y)| (0.0..=WIDTH).contains(&x) && (0.0..=HEIGHT).contains(&y))
         );
         assert!((1..=5).contains(&axis.ticks().len()));
     }

@@ -31,14 +31,10 @@ struct Quantity {
     units: &'static [(f64, &'static str)],
 }
 
-const TIME: Quantity = Quantity {
-    start: "ns@",
-    units: &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")],
-};
-const BYTES: Quantity = Quantity {
-    start: BYTES_AT,
-    units: &[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB")],
-};
+const TIME: Quantity =
+    Quantity { start: "ns@", units: &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")] };
+const BYTES: Quantity =
+    Quantity { start: BYTES_AT, units: &[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB")] };
 /// Units for numbers of things.
 const NUMBERS: &[(f64, &str)] = &[(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")];
 
@@ -117,10 +113,7 @@ fn plot(case: &CaseRun, quantity: &Quantity, title: &str) -> Markup {
 fn lines<'a>(case: &'a CaseRun, quantity: &Quantity) -> Vec<Grown<'a>> {
     let variants = case.variants().into_iter();
     let lines = variants.map(|(variant, _)| {
-        let records = case
-            .records
-            .iter()
-            .filter(|record| record.variant == variant);
+        let records = case.records.iter().filter(|record| record.variant == variant);
         let points = records.filter_map(|record| {
             let number: f64 = record.metric.strip_prefix(quantity.start)?.parse().ok()?;
             (number > 0.0 && record.median > 0.0).then_some((number, record.median))
@@ -175,9 +168,7 @@ impl Range {
     /// Returns the powers of ten within the axis.
     fn powers(&self) -> Vec<f64> {
         let (from, to) = (self.least.log10().ceil(), self.most.log10().floor());
-        (from as i32..=to as i32)
-            .map(|power| 10_f64.powi(power))
-            .collect()
+        (from as i32..=to as i32).map(|power| 10_f64.powi(power)).collect()
     }
 
     /// Returns the numbers that have enough space for a label, in ascending order.
@@ -200,11 +191,7 @@ fn label(value: f64, units: &[(f64, &str)]) -> String {
     let fits = units.iter().rev().find(|(size, _)| value >= size * 0.999);
     let &(size, unit) = fits.unwrap_or(&units[0]);
     let scaled = (value / size * 1e6).round() / 1e6;
-    let blank = if unit.len() > 1 || unit == "B" || unit == "s" {
-        "\u{a0}"
-    } else {
-        ""
-    };
+    let blank = if unit.len() > 1 || unit == "B" || unit == "s" { "\u{a0}" } else { "" };
     format!("{scaled}{blank}{unit}")
 }
 
@@ -213,17 +200,13 @@ fn grid(numbers: &[f64], x: &Range, y: &Range) -> String {
     for &number in numbers {
         let at = x.share(number) * WIDTH;
         // Writing to a String cannot fail.
-        let _ = write!(
-            grid,
-            r#"<line class="grid" x1="{at:.1}" x2="{at:.1}" y1="0" y2="{HEIGHT}"/>"#
-        );
+        let _ =
+            write!(grid, r#"<line class="grid" x1="{at:.1}" x2="{at:.1}" y1="0" y2="{HEIGHT}"/>"#);
     }
     for tick in y.powers() {
         let at = (1.0 - y.share(tick)) * HEIGHT;
-        let _ = write!(
-            grid,
-            r#"<line class="grid" x1="0" x2="{WIDTH}" y1="{at:.1}" y2="{at:.1}"/>"#
-        );
+        let _ =
+            write!(grid, r#"<line class="grid" x1="0" x2="{WIDTH}" y1="{at:.1}" y2="{at:.1}"/>"#);
     }
     grid
 }
@@ -321,11 +304,7 @@ mod tests {
     #[test]
     fn a_cost_that_grows_is_drawn_upwards_to_the_right() {
         let range = || Range::of([1.0, 100.0].into_iter()).unwrap();
-        let text = drawn(
-            &[(1.0, 1.0), (10.0, 10.0), (100.0, 100.0)],
-            &range(),
-            &range(),
-        );
+        let text = drawn(&[(1.0, 1.0), (10.0, 10.0), (100.0, 100.0)], &range(), &range());
         assert_eq!(text, "0.0,240.0 300.0,120.0 600.0,0.0 ");
     }
 
@@ -388,11 +367,7 @@ mod tests {
     fn all_growths_are_in_one_table() {
         let scaled = scaled();
         let page = growths(&[&scaled]).into_string();
-        for part in [
-            "ours <b>×\u{a0}1.00",
-            "peer <b>×\u{a0}1.25",
-            "(n) <b>×\u{a0}2.00",
-        ] {
+        for part in ["ours <b>×\u{a0}1.00", "peer <b>×\u{a0}1.25", "(n) <b>×\u{a0}2.00"] {
             assert!(page.contains(part), "{part} in {page}");
         }
         assert!(growths(&[]).into_string().is_empty());

@@ -9,12 +9,7 @@ pub fn with_unit(value: f64, unit: &str) -> String {
     let steps: &[(f64, &str)] = match unit {
         "ns" => &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")],
         "ns/item" => &[(1.0, "ns/item"), (1e3, "µs/item"), (1e6, "ms/item")],
-        "bytes" => &[
-            (1.0, "B"),
-            (1024.0, "KiB"),
-            (1048576.0, "MiB"),
-            (1073741824.0, "GiB"),
-        ],
+        "bytes" => &[(1.0, "B"), (1024.0, "KiB"), (1048576.0, "MiB"), (1073741824.0, "GiB")],
         "share" => return format!("{} %", three_digits(value * 100.0)),
         "ratio" => return format!("{} ×", three_digits(value)),
         "x" => return format!("×\u{a0}{value:.2}"),

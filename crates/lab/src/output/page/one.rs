@@ -241,10 +241,7 @@ fn shown(case: &CaseRun) -> Vec<&MetricHead> {
     let mut all = head.metrics.iter().map(|metric| &metric.metric);
     let weighed = all.rfind(|metric| metric.starts_with(BYTES_AT));
     let mut names: Vec<&String> = Vec::new();
-    for name in std::iter::once(&head.headline)
-        .chain(claimed)
-        .chain(weighed)
-    {
+    for name in std::iter::once(&head.headline).chain(claimed).chain(weighed) {
         if name != GROWTH && !names.contains(&name) {
             names.push(name);
         }
@@ -299,10 +296,7 @@ fn cell(case: &CaseRun, variant: &str, metric: &MetricHead) -> String {
     if record.n == 1 {
         return format!("{value}, one run");
     }
-    let spread = if record.median == 0.0 {
-        0.0
-    } else {
-        (record.mad / record.median).abs() * 100.0
-    };
+    let spread =
+        if record.median == 0.0 { 0.0 } else { (record.mad / record.median).abs() * 100.0 };
     format!("{value} ±{spread:.0} %, n {}", record.n)
 }

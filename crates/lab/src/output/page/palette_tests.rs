@@ -13,24 +13,15 @@ type Triple = [f64; 3];
 fn color(name: &str, set: usize) -> Triple {
     let mark = format!("--{name}: ");
     let mut values = STYLE.split(&mark).skip(1);
-    let value = values
-        .nth(set)
-        .unwrap_or_else(|| panic!("no --{name} {set}"));
+    let value = values.nth(set).unwrap_or_else(|| panic!("no --{name} {set}"));
     let hex = value.trim_start_matches('#');
     let hex: String = hex.chars().take_while(char::is_ascii_hexdigit).collect();
-    let wide = if hex.len() == 3 {
-        hex.chars().flat_map(|digit| [digit, digit]).collect()
-    } else {
-        hex
-    };
+    let wide =
+        if hex.len() == 3 { hex.chars().flat_map(|digit| [digit, digit]).collect() } else { hex };
     [0, 2, 4].map(|at| {
         let byte = u8::from_str_radix(&wide[at..at + 2], 16).unwrap();
         let share = f64::from(byte) / 255.0;
-        if share <= 0.04045 {
-            share / 12.92
-        } else {
-            ((share + 0.055) / 1.055).powf(2.4)
-        }
+        if share <= 0.04045 { share / 12.92 } else { ((share + 0.055) / 1.055).powf(2.4) }
     })
 }
 
@@ -56,11 +47,7 @@ fn lab(it: Triple) -> Triple {
     ];
     let [x, y, z] = times(matrix, it);
     let f = |t: f64| {
-        if t > 216.0 / 24_389.0 {
-            t.cbrt()
-        } else {
-            (24_389.0 / 27.0 * t + 16.0) / 116.0
-        }
+        if t > 216.0 / 24_389.0 { t.cbrt() } else { (24_389.0 / 27.0 * t + 16.0) / 116.0 }
     };
     let [x, y, z] = [f(x / 0.950_47), f(y), f(z / 1.088_83)];
     [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
@@ -91,11 +78,7 @@ fn any_two_series_differ_for_all_kinds_of_color_vision() {
             }
         }
         let [ours, peer] = ["ours", "peer"].map(|name| deuteranopia(color(name, set)));
-        assert!(
-            difference(ours, peer) >= APART,
-            "set {set}: {}",
-            difference(ours, peer)
-        );
+        assert!(difference(ours, peer) >= APART, "set {set}: {}", difference(ours, peer));
     }
 }
 
@@ -129,10 +112,7 @@ fn text_contrasts_with_its_background() {
         for set in [0, 1] {
             for on in ["back", "card"] {
                 let found = contrast(color(&name, set), color(on, set));
-                assert!(
-                    found >= CONTRAST,
-                    "set {set}: --{name} on --{on}: {found:.2}"
-                );
+                assert!(found >= CONTRAST, "set {set}: --{name} on --{on}: {found:.2}");
             }
         }
     }

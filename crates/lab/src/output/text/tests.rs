@@ -5,17 +5,12 @@ use crate::harness::fingerprint::Fingerprint;
 use crate::harness::metric::{higher, lower};
 use crate::output::table::MAX_WIDTH;
 
-const METRICS: &[Metric] = &[
-    higher("rate", "1/s", ("items", "M/s"), 1e6),
-    lower("time", "ns", ("", "µs"), 1e3),
-];
+const METRICS: &[Metric] =
+    &[higher("rate", "1/s", ("items", "M/s"), 1e6), lower("time", "ns", ("", "µs"), 1e3)];
 
 fn case(bound: Bound) -> Case {
-    let variant = |name: &str, peer| Variant {
-        name: name.into(),
-        peer,
-        run: Box::new(|| Ok(None)),
-    };
+    let variant =
+        |name: &str, peer| Variant { name: name.into(), peer, run: Box::new(|| Ok(None)) };
     Case {
         about: "what is done".into(),
         variants: vec![variant("ours", false), variant("theirs", true)],
@@ -38,19 +33,12 @@ fn series(variant: &str, peer: bool, rates: &[f64]) -> Series {
         sample.set("rate", rate);
         (repetition, sample)
     });
-    Series {
-        variant: variant.into(),
-        peer,
-        samples: samples.collect(),
-    }
+    Series { variant: variant.into(), peer, samples: samples.collect() }
 }
 
 /// Our rate, and half of it.
 fn both() -> [Series; 2] {
-    [
-        series("ours", false, &[2e6, 4e6, 6e6]),
-        series("theirs", true, &[1e6, 2e6, 3e6]),
-    ]
+    [series("ours", false, &[2e6, 4e6, 6e6]), series("theirs", true, &[1e6, 2e6, 3e6])]
 }
 
 fn finished<'a>(case: &'a Case, series: &'a [Series], ended: Ended) -> Finished<'a> {
@@ -85,10 +73,7 @@ fn line<'a>(text: &'a str, start: &str) -> &'a str {
     text.lines().find(|it| it.starts_with(start)).unwrap()
 }
 
-const PLAIN: Form = Form::Text {
-    color: false,
-    claims: true,
-};
+const PLAIN: Form = Form::Text { color: false, claims: true };
 
 #[test]
 fn all_runs_are_shown_on_request() {
@@ -100,10 +85,7 @@ fn all_runs_are_shown_on_request() {
     assert_eq!(cells, ["4.00", "1", "2", "3"].map(Some), "{text}");
     let json = asked(Form::Json);
     let last = json.lines().last().unwrap();
-    assert!(
-        last.contains(r#""run":3,"values":[["rate",3000000.0]]"#),
-        "{last}"
-    );
+    assert!(last.contains(r#""run":3,"values":[["rate",3000000.0]]"#), "{last}");
 }
 
 #[test]
@@ -118,10 +100,7 @@ fn text_has_values_ratio_and_verdict_and_no_escape() {
     assert!(text.contains("differ by more than 10 %"), "{text}");
     assert!(!text.contains('\x1b'), "{text}");
     assert_eq!(unmet, 0);
-    let form = Form::Text {
-        color: true,
-        claims: true,
-    };
+    let form = Form::Text { color: true, claims: true };
     let (text, _) = report(form, Bound::AtLeast(1.5), Ended::Complete);
     assert!(text.contains('\x1b'), "color where it is allowed");
 }
@@ -139,10 +118,7 @@ fn run_of(case: &Case, series: &[Series], (ended, why): (Ended, Why)) -> String 
     let mut report = Report::new(&mut out, PLAIN);
     report.head(&Head::of_tests()).unwrap();
     report.case(&finished(case, series, ended)).unwrap();
-    let end = End {
-        ended: why,
-        seconds: 12.3,
-    };
+    let end = End { ended: why, seconds: 12.3 };
     report.end(end).unwrap();
     String::from_utf8(out).unwrap()
 }
@@ -162,20 +138,14 @@ fn a_run_ends_with_its_verdict_in_words() {
         ),
         "{text}"
     );
-    assert_eq!(
-        last[2],
-        "  example, by rate: 2.00 × theirs (example: ours to theirs, n 3)"
-    );
+    assert_eq!(last[2], "  example, by rate: 2.00 × theirs (example: ours to theirs, n 3)");
     assert!(text.contains("started  2026-11-21 21:15:03 UTC: afterwork-lab bench"));
 }
 
 #[test]
 fn text_explains_missing_repetitions() {
     let (text, _) = report(PLAIN, Bound::AtLeast(1.5), Ended::OutOfTime(3));
-    assert!(
-        text.contains("medians of 3 repetitions: time was up before the other 2"),
-        "{text}"
-    );
+    assert!(text.contains("medians of 3 repetitions: time was up before the other 2"), "{text}");
     let (text, _) = report(PLAIN, Bound::AtLeast(1.5), Ended::Interrupted);
     assert!(text.contains("interrupted: medians of 3"), "{text}");
 }
@@ -183,10 +153,7 @@ fn text_explains_missing_repetitions() {
 #[test]
 fn json_is_one_object_per_line() {
     let (text, _) = report(Form::Json, Bound::AtLeast(1.5), Ended::Complete);
-    let lines: Vec<Line> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines: Vec<Line> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(matches!(&lines[0], Line::Case(head) if head.headline == "rate"));
     let claims = lines.iter().filter(|line| {
         matches!(line, Line::Claimed(it) if it.verdict == Verdict::Holds && it.against.as_deref() == Some("theirs"))
@@ -210,10 +177,7 @@ fn run_without_a_peer_is_summarized_by_its_claims() {
         .map(|(name, peer)| series(name, peer, &[2e6, 4e6, 6e6]));
     let whole = || (Ended::Complete, Why::Complete);
     for (series, words) in [
-        (
-            &[ours.clone(), theirs][..],
-            "our best against the best peer",
-        ),
+        (&[ours.clone(), theirs][..], "our best against the best peer"),
         (&[ours], "what became of the claims"),
     ] {
         let text = run_of(&case, series, whole());
@@ -261,10 +225,7 @@ fn discarded_repetitions_are_not_requested_again() {
         "only 1 of 3 repetitions of example counted for ours, too few to show a spread"
     );
     let once = [series("ours", false, &[2e6])];
-    assert_eq!(
-        warning(&once),
-        "1 repetition of example shows no spread: --repeat 3 or more does"
-    );
+    assert_eq!(warning(&once), "1 repetition of example shows no spread: --repeat 3 or more does");
     let found = beside::warnings(&all);
     assert!(
         found[0].starts_with("ours: 2 of 3 runs discarded, because a background thread"),

@@ -98,12 +98,7 @@ impl State {
 mod tests {
     use super::*;
 
-    const RULES_OF_ALL: Rules = Rules {
-        help: true,
-        ordered: false,
-        one_cpu: false,
-        reclaim: true,
-    };
+    const RULES_OF_ALL: Rules = Rules { help: true, ordered: false, one_cpu: false, reclaim: true };
 
     fn queued() -> State {
         State::queued(RULES_OF_ALL)

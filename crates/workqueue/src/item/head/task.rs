@@ -114,12 +114,7 @@ mod tests {
         *,
     };
 
-    const RULES: Rules = Rules {
-        help: false,
-        ordered: false,
-        one_cpu: false,
-        reclaim: false,
-    };
+    const RULES: Rules = Rules { help: false, ordered: false, one_cpu: false, reclaim: false };
 
     fn polled() -> State {
         match State::queued(RULES).pop() {
@@ -162,9 +157,7 @@ mod tests {
         let suspended = waited.suspend();
         assert!(!suspended.wake && !suspended.wake_task);
         let (pending, _) = suspended.next.wake().unwrap();
-        let Pop::Run(again) = pending.pop() else {
-            panic!()
-        };
+        let Pop::Run(again) = pending.pop() else { panic!() };
         let end = again.complete(Ending::Returned);
         assert!(end.wake && end.wake_task);
     }

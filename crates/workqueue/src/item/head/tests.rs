@@ -65,18 +65,8 @@ struct World {
 
 /// The first queue allows helping, the second is ordered.
 const RULES: [Rules; 2] = [
-    Rules {
-        help: true,
-        ordered: false,
-        one_cpu: false,
-        reclaim: false,
-    },
-    Rules {
-        help: false,
-        ordered: true,
-        one_cpu: false,
-        reclaim: false,
-    },
+    Rules { help: true, ordered: false, one_cpu: false, reclaim: false },
+    Rules { help: false, ordered: true, one_cpu: false, reclaim: false },
 ];
 
 const NR_STEPS: u8 = 13;
@@ -191,11 +181,7 @@ impl World {
     }
 
     fn end(&mut self, panicked: bool) {
-        let ending = if panicked {
-            Ending::Panicked
-        } else {
-            Ending::Returned
-        };
+        let ending = if panicked { Ending::Panicked } else { Ending::Returned };
         let done = self.state.complete(ending);
         if let (Ending::Returned, Some(next)) = (ending, self.state.complete_alone()) {
             let nothing = State::IDLE.complete(ending);
@@ -353,16 +339,9 @@ impl World {
     fn check(&self) {
         let nr_open = self.nr_enqueued - self.nr_started - self.nr_cancelled;
         assert!(nr_open <= 1, "{nr_open} enqueues returned true for one run");
-        let is_moving = matches!(
-            self.claim,
-            Some(Claim::Moves { .. } | Claim::CutsOut { .. })
-        );
+        let is_moving = matches!(self.claim, Some(Claim::Moves { .. } | Claim::CutsOut { .. }));
         assert_eq!(self.state.is_pending() || is_moving, nr_open == 1);
-        assert_eq!(
-            self.state.is_counted(),
-            self.has_permit,
-            "a permit without an owner"
-        );
+        assert_eq!(self.state.is_counted(), self.has_permit, "a permit without an owner");
         assert_eq!(self.state.is_running(), self.is_running);
         assert_eq!(self.state.is_claimed(), self.claim.is_some());
         let is_linked = self.link != Link::Nowhere;
@@ -452,40 +431,22 @@ fn debug_output_of_a_state_names_its_flags() {
 #[test]
 fn bulk_cancel_ends_like_a_run_and_advances_the_sequence() {
     let queued = State::queued(RULES[0]);
-    let Pop::Run(taken) = queued.pop_to_cancel() else {
-        panic!()
-    };
+    let Pop::Run(taken) = queued.pop_to_cancel() else { panic!() };
     assert!(taken.is_running() && !taken.is_pending() && !taken.has_link());
     assert_eq!(taken.complete(Ending::Returned).next.completion_seq(), 1);
     // The panic flag of the last run is kept.
-    let Pop::Run(running) = queued.pop() else {
-        panic!()
-    };
+    let Pop::Run(running) = queued.pop() else { panic!() };
     let panicked = running.complete(Ending::Panicked).next;
-    let Enqueue::Push(again) = panicked.enqueue(true, || true, RULES[0], false) else {
-        panic!()
-    };
-    let Pop::Run(taken) = again.pop_to_cancel() else {
-        panic!()
-    };
+    let Enqueue::Push(again) = panicked.enqueue(true, || true, RULES[0], false) else { panic!() };
+    let Pop::Run(taken) = again.pop_to_cancel() else { panic!() };
     assert!(taken.complete(Ending::Returned).next.has_panicked());
     // The item is queued during a run.
-    let Enqueue::Push(behind) = running.enqueue(true, || true, RULES[0], false) else {
-        panic!()
-    };
-    let Pop::Discard(cancelled) = behind.pop_to_cancel() else {
-        panic!()
-    };
+    let Enqueue::Push(behind) = running.enqueue(true, || true, RULES[0], false) else { panic!() };
+    let Pop::Discard(cancelled) = behind.pop_to_cancel() else { panic!() };
     assert!(cancelled.is_running() && !cancelled.is_pending() && !cancelled.has_link());
-    assert_eq!(
-        cancelled.complete(Ending::Returned).next.completion_seq(),
-        2
-    );
+    assert_eq!(cancelled.complete(Ending::Returned).next.completion_seq(), 2);
     // A tombstone, and a claimed tombstone.
-    assert!(matches!(
-        taken.complete(Ending::Returned).next.pop_to_cancel(),
-        Pop::Discard(_)
-    ));
+    assert!(matches!(taken.complete(Ending::Returned).next.pop_to_cancel(), Pop::Discard(_)));
     let claimed = queued.claim_pending().unwrap();
     assert!(matches!(claimed.pop_to_cancel(), Pop::Leave(_)));
 }
@@ -498,32 +459,19 @@ fn successor_of_an_older_item_is_marked_until_it_has_run() {
         panic!()
     };
     assert!(revived.is_revived());
-    let Pop::Run(running) = revived.pop() else {
-        panic!()
-    };
+    let Pop::Run(running) = revived.pop() else { panic!() };
     let done = running.complete(Ending::Returned).next;
     assert!(!done.is_revived() && !State::queued(RULES[0]).is_revived());
-    let Enqueue::Push(fresh) = running.enqueue(true, || true, RULES[0], false) else {
-        panic!()
-    };
+    let Enqueue::Push(fresh) = running.enqueue(true, || true, RULES[0], false) else { panic!() };
     assert!(!fresh.is_revived());
 }
 
 #[test]
 fn link_deferred_to_a_run_is_recalled() {
-    let Pop::Run(running) = State::queued(RULES[0]).pop() else {
-        panic!()
-    };
-    let Enqueue::Push(behind) = running.enqueue(true, || true, RULES[0], false) else {
-        panic!()
-    };
-    let Pop::Leave(left) = behind.pop() else {
-        panic!()
-    };
+    let Pop::Run(running) = State::queued(RULES[0]).pop() else { panic!() };
+    let Enqueue::Push(behind) = running.enqueue(true, || true, RULES[0], false) else { panic!() };
+    let Pop::Leave(left) = behind.pop() else { panic!() };
     let (cancelled, _) = left.claim_pending().unwrap().cancel().unwrap();
     assert!(cancelled.has_link());
-    assert!(matches!(
-        cancelled.enqueue(true, || true, RULES[0], false),
-        Enqueue::Elsewhere(_)
-    ));
+    assert!(matches!(cancelled.enqueue(true, || true, RULES[0], false), Enqueue::Elsewhere(_)));
 }

@@ -51,13 +51,7 @@ impl World {
     fn add(&mut self, shares: u32, nr_items: u32) {
         let mut account = Account::default();
         account.set_shares(shares, &self.clock, iter::empty());
-        self.pwqs.push(Link {
-            account,
-            nr_waiting: 0,
-            nr_running: 0,
-            had_ns: 0.0,
-            due_ns: 0.0,
-        });
+        self.pwqs.push(Link { account, nr_waiting: 0, nr_running: 0, had_ns: 0.0, due_ns: 0.0 });
         self.queue(self.pwqs.len() - 1, nr_items);
     }
 
@@ -127,9 +121,8 @@ impl World {
 fn dice_of(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move |below| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % below
     }
 }
@@ -157,10 +150,7 @@ fn run(seed: u64) -> Ends {
             _ if world.running.len() < nr_workers => {
                 world.take();
             }
-            _ => world.end(
-                dice(world.running.len()),
-                1 + dice(LONGEST_NS as usize) as u64,
-            ),
+            _ => world.end(dice(world.running.len()), 1 + dice(LONGEST_NS as usize) as u64),
         }
         let old = &world.pwqs[0];
         ends.behind = ends.behind.max(0.9 * old.due_ns - old.had_ns);

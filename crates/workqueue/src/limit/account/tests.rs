@@ -62,9 +62,7 @@ fn pwqs_get_time_by_their_shares() {
 fn long_items_get_no_more_time_than_short_ones() {
     let mut pool = Pool::new(&[(100, 1_000_000), (100, 1000)]);
     pool.run(2, 100_000);
-    let [long, short] = pool.had_ns[..] else {
-        unreachable!()
-    };
+    let [long, short] = pool.had_ns[..] else { unreachable!() };
     assert!(long.abs_diff(short) <= 1_000_000, "{long}, {short}");
 }
 

@@ -148,8 +148,7 @@ impl<S> Gate<S> {
         let mut wait_queue = self.wait_queue.lock();
         self.close(&mut wait_queue);
         let paused = self.max.load(Ordering::Relaxed) & PAUSED;
-        self.max
-            .store((max * self.factor) | paused, Ordering::Relaxed);
+        self.max.store((max * self.factor) | paused, Ordering::Relaxed);
         self.share_out();
         self.admit_from(&mut wait_queue)
     }

@@ -135,11 +135,7 @@ impl Model {
             return None;
         }
         let nr_in = |node| self.seated.iter().filter(|it| **it == node).count() as u32;
-        let below = |node: usize| {
-            self.shares
-                .get(node)
-                .is_some_and(|&share| nr_in(node) < share)
-        };
+        let below = |node: usize| self.shares.get(node).is_some_and(|&share| nr_in(node) < share);
         let at = self.wait_queue.iter().position(|(node, _)| below(*node));
         let (node, slot) = self.wait_queue.remove(at.unwrap_or(0));
         self.seated.push(node);
@@ -225,10 +221,7 @@ fn flush_during_another_flush_waits_for_both_phases() {
     let two = gate.phase();
     assert!(!gate.has_helped(two), "the phase before has a helper");
     drop(Gate::leave(gate, &seats.core, 0, second));
-    assert!(
-        !gate.has_helped(two),
-        "the first helper also started earlier"
-    );
+    assert!(!gate.has_helped(two), "the first helper also started earlier");
     drop(Gate::leave(gate, &seats.core, 0, first));
     assert!(gate.has_helped(one) && gate.has_helped(two));
 }
@@ -237,9 +230,7 @@ fn flush_during_another_flush_waits_for_both_phases() {
 #[cfg_attr(miri, ignore = "long, in code without threads and pointers")]
 fn divisor_is_exact_for_all_seats_and_cpus() {
     // A limit of 512 for each of 1024 CPUs, and two stocks per CPU.
-    let numbers = [
-        0, 1, 2, 3, 255, 256, 511, 512, 1023, 262_143, 524_287, 524_288,
-    ];
+    let numbers = [0, 1, 2, 3, 255, 256, 511, 512, 1023, 262_143, 524_287, 524_288];
     for by in 1..=2048 {
         let multiples = (0..256).map(|i| i * by).filter(|it| *it <= 524_288);
         for number in numbers.into_iter().chain(multiples) {
@@ -318,10 +309,7 @@ fn stock_keeps_a_bounded_number_of_seats() {
     (0..4).for_each(|_| assert!(seats.leave(0).is_none()));
     assert_eq!(seats.gate.keep(), 4);
     assert!((1..=4).contains(&nr_kept()), "{}", nr_kept());
-    assert!(
-        (0..16).all(|_| seats.enter(1, 0)),
-        "all find the cached seats"
-    );
+    assert!((0..16).all(|_| seats.enter(1, 0)), "all find the cached seats");
     assert_eq!((nr_kept(), seats.gate.nr_active()), (0, 16));
 }
 

@@ -33,17 +33,11 @@ fn huge_waits_are_recorded_or_saturate() {
     assert_eq!(cycles.recorded().mean_ns(), 4.0 * 3.6e12);
     cycles.add(4 * hour, 1_000_000);
     cycles.take_back(4 * hour, 1_000_000);
-    assert_eq!(
-        cycles.recorded().total_ns,
-        4 * 3_600_000_000_000 * 1_000_000
-    );
+    assert_eq!(cycles.recorded().total_ns, 4 * 3_600_000_000_000 * 1_000_000);
     let mut twice = cycles.recorded();
     twice.merge(&cycles.recorded());
     cycles.add(4 * hour, 1_000_000);
-    assert_eq!(
-        (cycles.recorded().total_ns, twice.total_ns),
-        (u64::MAX, u64::MAX)
-    );
+    assert_eq!((cycles.recorded().total_ns, twice.total_ns), (u64::MAX, u64::MAX));
 }
 
 #[test]
@@ -51,17 +45,10 @@ fn a_quantile_is_about_there_where_its_bucket_is_full() {
     let mut buckets = vec![0; 33];
     // 20 durations of 4.3 to 8.6 s, and one of a microsecond.
     (buckets[32], buckets[10]) = (20, 1);
-    let times = Histogram {
-        count: 21,
-        total_ns: 0,
-        buckets,
-    };
+    let times = Histogram { count: 21, total_ns: 0, buckets };
     let about_ms = |q| times.about_ns(q) / 1_000_000;
     assert_eq!(times.quantile_ns(0.5), 1 << 33);
-    assert_eq!(
-        (about_ms(0.0), about_ms(0.5), about_ms(1.0)),
-        (0, 6335, 8482)
-    );
+    assert_eq!((about_ms(0.0), about_ms(0.5), about_ms(1.0)), (0, 6335, 8482));
     assert_eq!(Histogram::default().about_ns(0.5), 0);
 }
 

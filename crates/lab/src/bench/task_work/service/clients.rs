@@ -106,10 +106,7 @@ pub fn ask(
         stream.set_nonblocking(true)?;
         let data = epoll::EventData::new_u64(index as u64);
         epoll::add(&epoll, &stream, data, epoll::EventFlags::IN)?;
-        let mut client = Client {
-            stream,
-            received: 0,
-        };
+        let mut client = Client { stream, received: 0 };
         client.send(&vec![index as u8; size])?;
         clients.push(Some(client));
     }
@@ -173,10 +170,7 @@ impl Client {
 }
 
 fn is_passing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-    )
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// Checks only the first and last byte: checking all would take as long as the service.

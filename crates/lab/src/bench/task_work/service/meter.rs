@@ -26,11 +26,7 @@ impl Meter {
     pub fn time<R>(&mut self, body: impl FnOnce() -> (usize, R)) -> R {
         let start = cycles();
         let (items, result) = body();
-        self.add(
-            cycles().saturating_sub(start),
-            items as u64,
-            cycles_per_us(),
-        );
+        self.add(cycles().saturating_sub(start), items as u64, cycles_per_us());
         result
     }
 

@@ -113,17 +113,11 @@ pub fn serve(
             }
         }
     }
-    Ok(begin
-        .zip(end)
-        .map(|(begin, end)| Served::between(&begin, &end)))
+    Ok(begin.zip(end).map(|(begin, end)| Served::between(&begin, &end)))
 }
 
 fn mark(counts: &Counts) -> io::Result<Mark> {
-    Ok(Mark {
-        usage: ThreadUsage::now()?,
-        at_ns: now_ns(),
-        counts: *counts,
-    })
+    Ok(Mark { usage: ThreadUsage::now()?, at_ns: now_ns(), counts: *counts })
 }
 
 fn worker_gone() -> io::Error {

@@ -77,18 +77,10 @@ impl Ring {
     /// If a system call fails, for example because io_uring is missing or not permitted.
     pub fn new(streams: Vec<TcpStream>) -> io::Result<Self> {
         let entries = (streams.len() + 1).next_power_of_two().min(MAX_ENTRIES);
-        let ring = IoUring::builder()
-            .setup_coop_taskrun()
-            .setup_single_issuer()
-            .build(entries as u32)?;
-        let connections = streams.into_iter().map(|stream| Connection {
-            stream,
-            request: None,
-        });
-        Ok(Self {
-            ring,
-            connections: connections.collect(),
-        })
+        let ring =
+            IoUring::builder().setup_coop_taskrun().setup_single_issuer().build(entries as u32)?;
+        let connections = streams.into_iter().map(|stream| Connection { stream, request: None });
+        Ok(Self { ring, connections: connections.collect() })
     }
 
     /// Receives from a connection until `buffer` is full.
@@ -148,11 +140,7 @@ impl Ring {
     fn begin(&mut self, index: usize, kind: Kind, buffer: Buffer) -> io::Result<()> {
         let connection = &mut self.connections[index];
         assert!(connection.request.is_none(), "one request at a time");
-        connection.request = Some(Request {
-            kind,
-            buffer: Box::into_raw(buffer),
-            done: 0,
-        });
+        connection.request = Some(Request { kind, buffer: Box::into_raw(buffer), done: 0 });
         self.go_on(index)
     }
 
@@ -200,10 +188,8 @@ impl Ring {
             self.go_on(index)?;
             return Ok(None);
         }
-        let Request { kind, buffer, .. } = self.connections[index]
-            .request
-            .take()
-            .expect("it was checked above");
+        let Request { kind, buffer, .. } =
+            self.connections[index].request.take().expect("it was checked above");
         // SAFETY: `begin` created it with `Box::into_raw`. Its request has completed, is not
         // submitted again, and was removed from its connection, so it is freed once.
         let buffer = unsafe { Box::from_raw(buffer) };
@@ -217,9 +203,7 @@ impl Ring {
 
 impl fmt::Debug for Ring {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ring")
-            .field("connections", &self.connections.len())
-            .finish_non_exhaustive()
+        f.debug_struct("Ring").field("connections", &self.connections.len()).finish_non_exhaustive()
     }
 }
 

@@ -84,10 +84,7 @@ impl Service {
         mut near: Vec<TcpStream>,
         far: Vec<TcpStream>,
     ) -> io::Result<Beside<Option<(Served, Meter)>>> {
-        let home = Mailbox::builder()
-            .backlog(self.backlog)
-            .keep(self.clients)
-            .build();
+        let home = Mailbox::builder().backlog(self.backlog).keep(self.clients).build();
         let (phase, span) = (AtomicU8::new(WARMING_UP), Span::default());
         let (phase, span) = (&phase, &span);
         thread::scope(|scope| {
@@ -123,10 +120,7 @@ impl Service {
             span.end();
 
             let panicked = |_| io::Error::other("a thread of the service panicked");
-            let clients: Vec<_> = clients
-                .into_iter()
-                .map(thread::ScopedJoinHandle::join)
-                .collect();
+            let clients: Vec<_> = clients.into_iter().map(thread::ScopedJoinHandle::join).collect();
             // Check the owner's error first, because its exit makes the clients fail too.
             let served = owner.join().map_err(panicked)??;
             let mut attended = Vec::with_capacity(NR_CLIENT_THREADS);
@@ -187,10 +181,7 @@ fn allow_descriptors(wanted: u64) -> io::Result<()> {
             format!("{wanted} descriptors are needed, and no more than {maximum:?} allowed");
         return Err(io::Error::other(reason));
     }
-    let raised = Rlimit {
-        current: Some(wanted),
-        maximum,
-    };
+    let raised = Rlimit { current: Some(wanted), maximum };
     Ok(setrlimit(Resource::Nofile, raised)?)
 }
 
