@@ -250,16 +250,19 @@ models! {
 fn handle_is_dropped(cancel: bool) {
     let (_machine, queue) = queue(1, false);
     let dropped = Arc::new(AtomicUsize::new(0));
-    struct Counted(Arc<AtomicUsize>);
+    struct Counted(Arc<AtomicUsize>, Plain);
     impl Drop for Counted {
         fn drop(&mut self) {
             if !sync::twin::torn_down() {
-                self.0.fetch_add(1, Ordering::Relaxed);
+                self.0.fetch_add(1 + self.1.get() as usize, Ordering::Relaxed);
             }
         }
     }
-    let argument = Counted(dropped.clone());
-    let mut handle = queue.spawn(move || argument);
+    let argument = Counted(dropped.clone(), Plain::default());
+    let mut handle = queue.spawn(move || {
+        argument.1.set(0);
+        argument
+    });
     if cancel {
         handle.cancel();
     }
@@ -271,6 +274,11 @@ fn handle_is_dropped(cancel: bool) {
 models! {
     fn a_closure_and_its_result_are_dropped_once() =
         bounded(3, || handle_is_dropped(false)), bounded(3, || handle_is_dropped(true));
+}
+
+#[test]
+fn last_handle_must_free_an_idle_item() {
+    must_fail("item: the last handle leaves an idle item", || bounded(3, || handle_goes(false)));
 }
 
 struct Task(Unparker);

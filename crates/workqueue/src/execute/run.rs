@@ -137,10 +137,16 @@ unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl Fn
     }
     before_end();
     // SAFETY: (1).
-    unsafe {
-        if !end_alone(item, ending) {
-            end_else(item, ending, true).finish();
-        }
+    if unsafe { end_alone(item, ending) } {
+        return ending;
+    }
+    if ending == Ending::Returned && head.load().ends_unseen() {
+        forget_item();
+        // SAFETY: no handle and no list refers to the item, and its run is over.
+        drop(unsafe { Dead::new(item, head.vtable()) });
+    } else {
+        // SAFETY: (1).
+        unsafe { end_else(item, ending, true) }.finish();
     }
     ending
 }

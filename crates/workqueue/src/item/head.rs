@@ -28,7 +28,8 @@
 //!   and the cancel is counted when that run ends. If it were counted immediately, it would be
 //!   mistaken for the end of that run.
 //! - **Freeing.** An item without handles (`ORPHAN`) is freed after the transition that leaves it
-//!   neither linked, nor running, nor claimed.
+//!   neither linked, nor running, nor claimed. That transition is left out if no other thread can
+//!   change the state: by the drop of the last handle of an idle item, and by the end of a run.
 //!
 //! # Handles
 //!
@@ -494,7 +495,16 @@ unsafe fn orphaned(item: NonNull<Head>) -> Option<Dead> {
     // SAFETY: (1).
     let head = unsafe { item.as_ref() };
     let vtable = head.vtable();
-    let (_, state) = head.update(|state| Some(state.orphan()))?;
+    // If the item is idle, no other thread can change the state. A thread needs a handle to make
+    // an idle item pending, and we see the transitions of all handles that were dropped. `load` is
+    // the acquire end of the last run.
+    let mut state = head.load().orphan();
+    if state.frees() && sync::twin::armed("item: the last handle leaves an idle item") {
+        return None;
+    }
+    if !state.frees() {
+        (_, state) = head.update(|state| Some(state.orphan()))?;
+    }
     // SAFETY: no handle and no list link is left, and no thread runs the item.
     state.frees().then(|| unsafe { Dead::new(item, vtable) })
 }
@@ -568,6 +578,8 @@ const RECLAIM: u64 = 1 << 13;
 /// Set while the item owns a capacity permit of its queue, until it starts or is cancelled; see
 /// `limit/capacity.rs`.
 const COUNTED: u64 = 1 << 14;
+/// The flags by which another thread takes part in the end of a run, except for a handle.
+const OTHERS: u64 = PENDING | LINKED | HANDOFF | OWED | CLAIMED | WAITED | WAKER;
 
 /// Set if the item was queued into its old position, where it may look older than it is. The flag
 /// is used only for items that can be queued again, for which no task waits.
@@ -858,8 +870,15 @@ impl State {
     /// queued again. This is the common case.
     #[inline]
     pub(crate) fn complete_alone(self) -> Option<State> {
-        let others = PENDING | LINKED | HANDOFF | OWED | CLAIMED | WAITED | ORPHAN | WAKER;
-        (!self.has(others)).then(|| self.without(RUNNING).next_completion())
+        (!self.has(OTHERS | ORPHAN)).then(|| self.without(RUNNING).next_completion())
+    }
+
+    /// Returns `true` if the running item has no handle and no list link, and no other thread a
+    /// claim. Only the run can then change the state, so its end needs no transition.
+    #[inline]
+    pub(crate) fn ends_unseen(self) -> bool {
+        let is_unseen = self.has(ORPHAN) && !self.has(OTHERS);
+        is_unseen && !sync::twin::armed("item: completion never frees")
     }
 
     /// Ends a run.

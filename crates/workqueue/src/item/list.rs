@@ -101,6 +101,37 @@ impl List {
         Some(item)
     }
 
+    /// Removes up to `most` items of the home and color of `like` from the front; returns their
+    /// number. Calls `hold` with the number and address of each.
+    pub(crate) fn pop_alike(
+        &mut self,
+        like: NonNull<Head>,
+        most: usize,
+        hold: impl Fn(usize, NonNull<Head>),
+    ) -> usize {
+        // SAFETY: (each call) the item was just taken off the list or is in it, so it is alive.
+        let home = |item: NonNull<Head>| unsafe { item.as_ref() }.home.load(Ordering::Relaxed);
+        let (first, color) = (home(like), color(like));
+        let mut nr_popped = 0;
+        while nr_popped < most
+            && let Some(item) = NonNull::new(self.first)
+            && ptr::eq(home(item), first)
+        {
+            let link = link(item).load(Ordering::Relaxed);
+            if link.addr() & COLOR_MASK != usize::from(color.0) {
+                break;
+            }
+            self.first = link.map_addr(|addr| addr & !COLOR_MASK);
+            hold(nr_popped, item);
+            nr_popped += 1;
+        }
+        if self.first.is_null() {
+            self.last = ptr::null_mut();
+        }
+        self.len -= nr_popped;
+        nr_popped
+    }
+
     /// Removes the first item for which `chosen` returns `true`, after a walk over the items before
     /// it.
     pub(crate) fn pop_first(

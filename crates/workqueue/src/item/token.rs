@@ -244,9 +244,14 @@ impl Head {
     #[inline]
     pub(crate) fn unwatch(&self) {
         if self.load().is_watched() {
-            let token = table().lock().remove(&self.address());
-            drop(token);
+            self.remove_token();
         }
+    }
+
+    #[cold]
+    fn remove_token(&self) {
+        let token = table().lock().remove(&self.address());
+        drop(token);
     }
 
     fn address(&self) -> usize {

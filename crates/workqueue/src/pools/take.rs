@@ -74,16 +74,10 @@ impl PoolGuard<'_> {
             let limit = self.limit(slot, limit(self.pending.len() + 1));
             let color = list::color(item);
             worker.hold(0, item);
-            let mut nr_taken = 1;
-            while nr_taken < limit
-                && let Some(next) = self.pending.first()
-                && home_slot(next) == slot
-                && list::color(next) == color
-            {
-                self.pending.pop_front();
-                worker.hold(nr_taken, next);
-                nr_taken += 1;
-            }
+            // Of one home: the items of a slot whose lanes differ are in different batches.
+            let more = limit - 1;
+            let hold = |nth, next| worker.hold(nth + 1, next);
+            let nr_taken = 1 + self.pending.pop_alike(item, more, hold);
             self.enlisted_mut(worker).color = color;
             return self.note_batch(worker, now, slot, nr_taken);
         }
@@ -200,16 +194,10 @@ impl PoolGuard<'_> {
         }
         let items = self.pwq_mut(slot).next_lane();
         let color = items.first().map(list::color).unwrap_or_default();
-        let mut nr_taken = 0;
         // A batch has one color, so that its in-flight counts can be released as one number.
-        while nr_taken < limit
-            && let Some(item) = items.first()
-            && list::color(item) == color
-        {
-            items.pop_front();
-            worker.hold(nr_taken, item);
-            nr_taken += 1;
-        }
+        let nr_taken = items
+            .first()
+            .map_or(0, |item| items.pop_alike(item, limit, |nth, item| worker.hold(nth, item)));
         self.enlisted_mut(worker).color = color;
         self.request_seat(slot);
         nr_taken

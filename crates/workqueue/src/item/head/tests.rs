@@ -187,6 +187,11 @@ impl World {
             let nothing = State::IDLE.complete(ending);
             assert_eq!(done, Completion { next, ..nothing }, "not alone");
         }
+        if ending == Ending::Returned && self.state.ends_unseen() {
+            let (next, nothing) = (done.next, State::IDLE.complete(ending));
+            let freed = Completion { next, free: true, ..nothing };
+            assert_eq!(done, freed, "another thread takes part");
+        }
         self.state = done.next;
         self.is_running = false;
         self.nr_ended += 1;
