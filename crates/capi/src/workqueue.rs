@@ -443,9 +443,8 @@ unsafe fn grace_period_is_over(head: *mut rcu::Head) {
     // SAFETY: (1), and a queue is not freed before `nr_held` is 0.
     let queue = unsafe { &*(*work).queue };
     // SAFETY: as above.
-    if let (Some(work), Some(inner)) =
-        (NonNull::new(work), unsafe { known("queue_rcu_work", queue) })
-    {
+    let inner = unsafe { known("queue_rcu_work", queue) };
+    if let (Some(work), Some(inner)) = (NonNull::new(work), inner) {
         // SAFETY: (1).
         unsafe { RawWork::queue_held(work.cast(), inner) };
     }

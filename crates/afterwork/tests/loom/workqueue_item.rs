@@ -278,7 +278,9 @@ models! {
 
 #[test]
 fn last_handle_must_free_an_idle_item() {
-    must_fail("item: the last handle leaves an idle item", || bounded(3, || handle_goes(false)));
+    must_fail("item: the last handle leaves an idle item", || {
+        bounded(3, || handle_is_dropped(false))
+    });
 }
 
 struct Task(Unparker);

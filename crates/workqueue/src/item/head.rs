@@ -46,10 +46,7 @@ use std::{
     task::Waker,
 };
 
-use base::internal::{
-    panics::{Foreign, contain},
-    trace,
-};
+use base::internal::panics::Foreign;
 use sync::{
     Backoff, Mutex,
     atomic::{AtomicPtr, AtomicUsize, Ordering},
@@ -64,11 +61,12 @@ use super::{
     list::{self, Color},
     revival::Revivable,
 };
-use crate::cleanups::Cleanup;
 
+pub(crate) use dead::Dead;
 pub(crate) use of_strand::OfStrand;
 
 mod cancel;
+mod dead;
 mod of_strand;
 // Models have no timers of raw items.
 #[cfg_attr(any(loom, shuttle), allow(dead_code))]
@@ -507,49 +505,6 @@ unsafe fn orphaned(item: NonNull<Head>) -> Option<Dead> {
     }
     // SAFETY: no handle and no list link is left, and no thread runs the item.
     state.frees().then(|| unsafe { Dead::new(item, vtable) })
-}
-
-/// An item that is not reachable any more. Dropping this frees the item, and drops its closure,
-/// future or result.
-#[derive(Debug)]
-#[must_use = "dropping it runs users' code"]
-pub(crate) struct Dead {
-    item: NonNull<Head>,
-    vtable: &'static VTable,
-}
-
-// SAFETY: the contents of items are `Send`, and no other thread can reach this one.
-unsafe impl Send for Dead {}
-
-impl Dead {
-    /// # Safety
-    ///
-    /// 1. `item` has no handle and no list link, no thread runs it, and `vtable` is its vtable.
-    pub(crate) unsafe fn new(item: NonNull<Head>, vtable: &'static VTable) -> Self {
-        Self { item, vtable }
-    }
-
-    /// Returns `true` if freeing the item drops no user data.
-    pub(crate) fn frees_no_user_data(&self) -> bool {
-        // SAFETY: no other thread can reach the item, by `new`.
-        unsafe { (self.vtable.frees_no_user_data)(self.item) }
-    }
-}
-
-impl Cleanup for Dead {}
-
-impl Drop for Dead {
-    fn drop(&mut self) {
-        if sync::twin::torn_down() {
-            return;
-        }
-        trace::forget(self.item.as_ptr().addr());
-        // FOREIGN(item-free): the drop of a closure, future or result, on the thread that held the
-        // item last: a worker, the thread that dropped the last handle, or a reaper; a panic is
-        // contained, and leaks the item's memory.
-        // SAFETY: no other thread can reach the item, by `new`.
-        contain(|| unsafe { (self.vtable.free)(self.item) });
-    }
 }
 
 /// The state word: bits 0..15 flags | bits 15..48 completion sequence number | bits 48..64 disable

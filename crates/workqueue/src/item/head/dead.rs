@@ -1,0 +1,51 @@
+//! Items that no thread can reach any more.
+
+use std::ptr::NonNull;
+
+use base::internal::{panics::contain, trace};
+
+use super::{Head, VTable};
+use crate::cleanups::Cleanup;
+
+/// An item that is not reachable any more. Dropping this frees the item, and drops its closure,
+/// future or result.
+#[derive(Debug)]
+#[must_use = "dropping it runs users' code"]
+pub(crate) struct Dead {
+    item: NonNull<Head>,
+    vtable: &'static VTable,
+}
+
+// SAFETY: the contents of items are `Send`, and no other thread can reach this one.
+unsafe impl Send for Dead {}
+
+impl Dead {
+    /// # Safety
+    ///
+    /// 1. `item` has no handle and no list link, no thread runs it, and `vtable` is its vtable.
+    pub(crate) unsafe fn new(item: NonNull<Head>, vtable: &'static VTable) -> Self {
+        Self { item, vtable }
+    }
+
+    /// Returns `true` if freeing the item drops no user data.
+    pub(crate) fn frees_no_user_data(&self) -> bool {
+        // SAFETY: no other thread can reach the item, by `new`.
+        unsafe { (self.vtable.frees_no_user_data)(self.item) }
+    }
+}
+
+impl Cleanup for Dead {}
+
+impl Drop for Dead {
+    fn drop(&mut self) {
+        if sync::twin::torn_down() {
+            return;
+        }
+        trace::forget(self.item.as_ptr().addr());
+        // FOREIGN(item-free): the drop of a closure, future or result, on the thread that held the
+        // item last: a worker, the thread that dropped the last handle, or a reaper; a panic is
+        // contained, and leaks the item's memory.
+        // SAFETY: no other thread can reach the item, by `new`.
+        contain(|| unsafe { (self.vtable.free)(self.item) });
+    }
+}
