@@ -70,7 +70,7 @@ public:
 			const std::lock_guard<std::mutex> guard(lock_);
 			for (auto it = waiting_.begin(); it != waiting_.end();) {
 				auto here = it++;
-				// A job that cannot be cancelled is starting, behind this lock.
+				// A job that cannot be cancelled is starting; its worker needs this lock.
 				if ((*here)->tag == tag && cancel_work(&(*here)->work))
 					taken.splice(taken.end(), waiting_, here);
 			}

@@ -5,7 +5,7 @@
 //! (`docs/figures/bench.jsonl`). `cargo xtask figures` checks the tables, `--write` writes them.
 //! `docs/figures/measure` measures both.
 
-/// The lab's rule and words. The chore does not depend on the lab's crates.
+/// The lab's rule and wording, included as files so that xtask does not depend on the lab's crates.
 #[path = "../../crates/lab/src/output/outcome.rs"]
 #[allow(dead_code, reason = "only the lab uses the rest")]
 mod outcome;

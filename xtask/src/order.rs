@@ -7,8 +7,8 @@
 //!   that pairs with itself on another thread) or `other end in crate NAME` (NAME is a dependency
 //!   of the workspace or a folder of `crates/`);
 //! - at least one `Test:` line. Each such line must name an existing test function. The names end
-//!   at the first full stop, and parentheses do not count. A word with an underscore that is not a
-//!   test is an error, because it may be the name of a deleted test.
+//!   at the first full stop. Text in parentheses is ignored. A word with an underscore that is not
+//!   a test is an error, because it may be the name of a deleted test.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,7 +3,7 @@
 //! | promise | by |
 //! |---|---|
 //! | a read waits for no writer; an insert copies one part of 64 | `Rcu`, `update` |
-//! | entries above the limit are dropped in the background, read ones last | `Work` |
+//! | entries above the limit are dropped in the background, recently read ones last | `Work` |
 //! | expired entries are not read, and are dropped in the background | `every` |
 //! | a dropped entry is freed after its last reader | a grace period: `barrier` waits for it |
 //!

@@ -55,7 +55,7 @@ struct Tenant {
     drivers: Workqueue,
     starts: RateLimit,
     cancel: CancellationToken,
-    /// The errors of jobs that failed each time.
+    /// The errors of jobs that failed on every attempt.
     dead: Strand<Vec<String>>,
 }
 

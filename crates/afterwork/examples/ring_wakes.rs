@@ -186,7 +186,7 @@ fn by_futex() -> io::Result<Costs> {
             }
         }
         let present = word.load(Ordering::Acquire);
-        // A post before the sleep ends the next wait. `posted` may be of a later post.
+        // A post before the sleep ends the next wait. `posted` may be the time of a later post.
         let posted = posted.load(Ordering::Relaxed);
         latency_ns.extend((seen != present).then(|| now.saturating_sub(posted)));
         seen = present;

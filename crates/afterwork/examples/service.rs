@@ -66,7 +66,7 @@ struct Server {
     queue: Workqueue,
     address: SocketAddr,
     log: UnboundedReceiver<String>,
-    /// Completes at the end of the server.
+    /// Completes when the server has ended.
     end: JoinHandle<Result<(), DrainError>>,
 }
 

@@ -412,7 +412,7 @@ fn queued_call_that_forks_leaves_later_calls_to_the_parent() {
     owner.while_parked(|| slots.flush(cpu));
     let sum = owner.with(|data| *data);
     if fork.is_in_child() {
-        // The owner is a thread of the user and has the slot.
+        // The owner is a user's thread and holds the slot.
         // SAFETY: exits the process at once.
         unsafe { libc::_exit(sum) };
     }

@@ -1,4 +1,5 @@
-//! Workers allocate no memory under their pool's lock. A program of its own: its allocator counts.
+//! Workers allocate no memory under their pool's lock. This test is a separate program, because its
+//! allocator counts allocations.
 #![cfg(all(debug_assertions, not(any(loom, shuttle))))]
 
 use std::{

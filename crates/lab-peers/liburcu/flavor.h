@@ -25,7 +25,7 @@ uint64_t AW(read)(uint64_t *const *place, size_t count)
 	return sum;
 }
 
-/* The same if only look() can read the value. */
+/* The same for a value that only look() can read. */
 uint64_t AW(look)(void *const *place, size_t count, uint64_t (*look)(const void *value, size_t turn))
 {
 	uint64_t sum = 0;

@@ -65,7 +65,7 @@ fn path_of_the_page_is_checked_before_measuring() {
     let root = tempfile::tempdir().unwrap();
     for (args, word) in [
         ("--report nosuch/run.html", "nosuch/run.html"),
-        ("--report - --json", "both want standard output"),
+        ("--report - --json", "both write to standard output"),
     ] {
         let output = afterwork(root.path(), &format!("{TINY} {args}"));
         let err = text(output.stderr);
@@ -96,7 +96,7 @@ fn file_without_a_run_is_rejected_in_one_line() {
     for (file, word) in [
         ("nosuch", "nosuch"),
         ("text", "afterwork-lab bench --json"),
-        ("/bin/true", "/bin/true: no run of a bench"),
+        ("/bin/true", "/bin/true: not the run of a bench"),
         ("later", "version 999, this command reads version 4: make the page with"),
     ] {
         let output = afterwork(root.path(), &format!("report {file}"));

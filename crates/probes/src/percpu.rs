@@ -9,7 +9,7 @@ pub struct Bare {
     hits: u64,
 }
 
-/// Without a guard.
+/// Adds without a guard.
 #[inline(never)]
 pub fn unprotected(data: &mut &mut Bare) {
     data.hits = data.hits.wrapping_add(1);

@@ -7,7 +7,7 @@ pub struct Bare<'a> {
     value: &'a u64,
 }
 
-/// Without protection.
+/// Reads without protection.
 #[inline(never)]
 pub fn unprotected(bare: &Bare<'_>, _: &Reader) -> u64 {
     *bare.value

@@ -41,7 +41,8 @@ fn simulated(machine: &Machine, nr_cpus: usize, name: &str) -> Result<f64, Strin
     Ok(f64::from_bits(outcome.load(Relaxed)))
 }
 
-/// Finds the cost with which `measure` returns `real`, by the secant method, or the closest one.
+/// Finds the cost for which `measure` returns `real`, by the secant method. If no cost does,
+/// returns the closest one.
 fn fitted(
     real: f64,
     start: f64,

@@ -82,7 +82,7 @@ pub struct Scenario {
     pub run: fn(&Job, &Arc<Measured>),
 }
 
-/// Returns scenarios, each a row of its name, what it does, and its function.
+/// Builds a list of scenarios from rows of a name, a description and a function.
 macro_rules! scenarios {
     ($($name:literal, $about:literal => $run:expr;)*) => {
         &[$(Scenario { name: $name, about: $about, run: $run }),*]

@@ -69,7 +69,7 @@ fn every_scenario_ends() {
     }
 }
 
-/// Two CPUs write sixteen lines under a lock, in turns. Two lines move with the lock if plain
+/// Two CPUs take turns writing sixteen lines under a lock. Two lines move with the lock if plain
 /// accesses are invisible.
 #[test]
 fn plain_accesses_under_a_lock_move_their_lines() {
@@ -139,7 +139,8 @@ fn every_check_holds_on_64_cpus_of_several_caches() {
     every_check_holds("epyc-256.toml", 64, &["cpu", "system", "cache", "cache_shard"], 12);
 }
 
-/// The same checks with one line of the shipped code made wrong: wrong results, or endless waits.
+/// The same checks fail if one line of the shipped code is wrong: they report wrong results, or
+/// wait forever.
 #[test]
 fn a_check_fails_where_a_bug_is_put_back() {
     let twins = [

@@ -30,7 +30,7 @@ fn seconds(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| "not a whole number from 1 to 86400".to_owned())
 }
 
-/// Time between two rounds of the load; also the longest delay of Ctrl-C.
+/// Time between two rounds of the load; also the maximum delay before Ctrl-C takes effect.
 const ROUND: Duration = Duration::from_millis(20);
 /// Time for which the mailbox's owner is away, and for which delayed items wait.
 const PAUSE: Duration = Duration::from_secs(1);

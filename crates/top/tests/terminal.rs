@@ -181,7 +181,7 @@ impl OnTerminal {
         modes.contains(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG)
     }
 
-    /// Waits until the screen was acquired `nr_times` times and shows the list.
+    /// Waits until the screen has been acquired `nr_times` times and shows the list.
     fn shows(&self, nr_times: usize) {
         eventually("the screen was not taken", || {
             let output = self.output.lock().unwrap();

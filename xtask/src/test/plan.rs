@@ -63,7 +63,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// Creates a step from words separated by blanks, and more arguments.
+    /// Creates a step from words separated by spaces, followed by the arguments `more`.
     pub fn new(words: &str, more: impl IntoIterator<Item = String>) -> Self {
         Self {
             args: words.split_whitespace().map(str::to_string).chain(more).collect(),

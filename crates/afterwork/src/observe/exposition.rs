@@ -110,8 +110,8 @@ impl Exposition {
         }
     }
 
-    /// Adds a histogram, unless its writer had only part of one. The result is a valid histogram
-    /// for any figures, because another process may have written them.
+    /// Adds a histogram, unless the record is incomplete. The result is a valid histogram whatever
+    /// the figures are, because another process may have written them.
     fn histogram(&mut self, labels: &str, record: &Record) {
         let figures: Vec<_> = record.figures().map(|(_, figure)| figure).collect();
         let [count, total_ns, below @ ..] = &*figures else {

@@ -65,8 +65,8 @@ fn again() {
     versions.free();
 }
 
-/// Runs with the light barrier of sections disabled, which is a full fence in a model. Only answers
-/// and the steps of a reader that stops being parked order memory.
+/// Runs without the light barrier of sections, which is a full fence in a model. Memory accesses
+/// are ordered only by answers and by the transitions of a reader that stops being parked.
 fn unaided(nr_sections: usize) {
     let versions = Versions::new();
     let theirs = versions.clone();

@@ -4,7 +4,7 @@
 
 use crate::support::*;
 
-/// An item whose contents are a race if they are read too early.
+/// An item. Reading its contents too early is a data race.
 struct Item {
     number: u32,
     contents: Box<Plain>,

@@ -43,7 +43,7 @@ fn take_turns() {
     assert!((1..4).all(|slot| !many.enter_in_turn(slot)));
     assert!(!single.enter_in_turn(10));
     assert_eq!([many.leave(), many.leave()], [Some(1), Some(10)]);
-    // It has saved up no turns, and waits for one of the other queue.
+    // `single` has saved up no turns, so it waits for one turn of `many`.
     assert!(!single.enter_in_turn(11));
     let rest = std::iter::from_fn(|| many.leave());
     assert_eq!(rest.collect::<Vec<_>>(), [2, 11, 3]);

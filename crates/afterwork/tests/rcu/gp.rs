@@ -230,7 +230,7 @@ fn threads_that_start_and_exit_leave_no_memory_behind() {
     };
     start_and_exit(400);
     // A leak of one slot per thread, of two cache lines, would be 250 KiB each time, and a leak of
-    // bags 1000 KiB. The first times grow by the largest number of bags that wait at once.
+    // bags 1000 KiB. The first rounds grow by the largest number of bags that wait at once.
     let times = (0..30).map(|_| grown_kib());
     let grown_kib: Vec<_> = times.take_while(|grown| *grown >= 100).collect();
     assert!(grown_kib.len() < 30, "{grown_kib:?} KiB");

@@ -23,7 +23,7 @@ impl Drop for Version {
     }
 }
 
-/// Three threads add one twice each, and read. Every version but the last is dropped once.
+/// Three threads each add one twice, and read. Every version but the last is dropped once.
 fn updated() {
     let nr_alive = Arc::new(AtomicUsize::new(0));
     let domain = Domain::new();

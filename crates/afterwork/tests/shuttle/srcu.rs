@@ -87,7 +87,8 @@ fn versions() {
     assert_eq!(nr_freed, 4, "an old version is left");
 }
 
-/// A grace period is set aside, and a callback then blocks the runner until a waiter has passed.
+/// The runner suspends a grace period, and runs a callback that blocks it until another thread's
+/// wait for that grace period ends.
 fn waiter() {
     let (domain, other) = (Domain::new(), Domain::new());
     let passed = Arc::new((AtomicBool::new(false), EventCount::new()));

@@ -424,8 +424,8 @@ fn old_next_to_new() {
     assert_eq!(nr_left, 0, "all new queues go first");
 }
 
-/// A queue with few shares holds its only seat for one more item, and owes thousands of turns.
-/// Items of a queue with many shares cancel that item, and drain the first queue.
+/// A queue with few shares holds its only seat for one more item, and owes thousands of scheduling
+/// turns. Items of a queue with many shares cancel that item, and drain the first queue.
 fn emptied_among_shares() {
     let params = Params { max_batch: 1, ..Params::default() };
     let (managed, queues) = Managed::with(params, &[256, 1, 1], 1);

@@ -61,7 +61,7 @@ fn spawn_some(me: usize, strand: &Strand<Last>, queue: &Workqueue, seen: &Arc<Se
         }
     }
     queue.flush().unwrap();
-    // A bulk cancel drops what it cancelled after the flush has ended.
+    // A bulk cancel may drop the cancelled closures only after the flush has ended.
     if seen.nr_bulk_cancels.load(Ordering::Relaxed) == 0 {
         assert_eq!(Arc::strong_count(&alive), 1, "flushed too early");
     }

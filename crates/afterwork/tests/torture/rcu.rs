@@ -82,7 +82,7 @@ const CONFIGS: [Config; 10] = [
     Config { has_stalls: true, ..tree("TREE04", 16, 2) },
     Config { has_churn: false, has_floods: false, ..tree("TREE07", 2, 1) },
     Config { has_churn: false, ..tree("TINY01", 1, 0) },
-    // The kernel has no such configuration: there the scheduler reports.
+    // The kernel has no such configuration, because its scheduler reports quiescent states.
     Config {
         kind: Kind::Qsbr,
         burst: 8,

@@ -65,7 +65,7 @@ fn ordered_queue_rejects_settings_that_break_its_order() {
     let ordered = || queue("q").ordered();
     let text = "an ordered queue runs one item at a time, not 2";
     named(ordered().max_active(2), text);
-    let text = "an ordered queue has one line for the whole machine, not one per cpu";
+    let text = "an ordered queue has one order for the whole machine, not one per cpu";
     named(ordered().affinity(Cpu), text);
     let text = "an ordered queue cannot let joiners jump the line";
     named(ordered().help(true), text);

@@ -315,7 +315,7 @@ mod tests {
     fn failure_is_reported_in_one_line() {
         let said = failure("echo talk >&2; echo error: no such case >&2; exit 2");
         assert!(said.contains("no such case"));
-        assert!(failure("echo hello").contains("what no bench prints"));
+        assert!(failure("echo hello").contains("is not that of a bench"));
         assert!(failure("true").contains("printed nothing"));
         let missing = measure(Path::new("/nowhere/at/all"), &[]);
         assert!(

@@ -265,7 +265,7 @@ mod tests {
         let reason = check(&["salt"], &[]);
         assert!(reason.starts_with("--cases salt:") && reason.ends_with("valid: soup, fish"));
         let reason = check(&[""], &[]);
-        assert!(reason.starts_with("--cases '': there is none"), "{reason}");
+        assert!(reason.starts_with("--cases '': unknown name"), "{reason}");
         let reason = check(&[], &[NONE, "salt"]);
         assert_eq!(reason, "--peers none,salt: none stands alone");
         assert_eq!(nearest(&["peper"], MEAL.peers), "nearest: 'pepper'; ");

@@ -367,7 +367,7 @@ mod tests {
             index
         };
         let begun = || pieces.iter().all(|pieces| pieces.load(Ordering::Relaxed) > 0);
-        // On a busy machine an attendant may pause for too long. That is not tested here.
+        // On a busy machine a background thread may pause for too long. That is not tested here.
         if let Ok((begun, left)) = beside(3, work, begun) {
             assert!(begun);
             let indexes: Vec<usize> = left.into_iter().map(|(index, _)| index).collect();

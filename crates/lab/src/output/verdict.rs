@@ -271,7 +271,7 @@ pub(crate) mod tests {
             (Higher, (0.97, 0.0, 5), ", by m: even with peer"),
             (Higher, (1.3, 0.4, 5), ", by m: undecided against peer"),
             (Higher, (4.2, 0.0, 1), ", by m: one run, no verdict"),
-            (Lower, (0.0, 0.0, 5), ": nothing claimed"),
+            (Lower, (0.0, 0.0, 5), ": no claim"),
         ] {
             assert_eq!(of_case(&case(better, "ns", ratio)), expected);
         }
@@ -301,7 +301,7 @@ pub(crate) mod tests {
             ([0; 5], "no claim was judged: ours was measured alone"),
             (
                 [0, 0, 0, 3, 1],
-                "no claim was judged; 1 shown, with nothing claimed; 3 of one run: no verdict",
+                "no claim was judged; 1 shown without a claim; 3 of one run: no verdict",
             ),
             ([1, 1, 0, 0, 0], "1 claim holds, 1 does not"),
             ([21, 10, 12, 0, 0], "21 claims hold, 10 do not; 12 of all 31 within the noise"),

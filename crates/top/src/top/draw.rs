@@ -185,7 +185,7 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
     view.selected = view.selected.min(table.rows.len().saturating_sub(2));
     // The header needs one line.
     let shown = height.saturating_sub(1).max(1);
-    // After the screen has grown, no line stays empty.
+    // Scrolls back if the screen has grown, so that no line stays empty.
     view.top = view
         .top
         .min((table.rows.len() - 1).saturating_sub(shown))

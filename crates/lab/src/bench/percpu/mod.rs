@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `alloc-warm` | objects of 64 bytes are taken from a list that fits the first-level cache |
 //! | `isolation` | a real-time thread uses its CPU's cache in a loop, and another CPU drains it |
-//! | `busy-owner`, `-loaded`, `-fifo` | a thread calls on a slot whose owner is always busy |
+//! | `busy-owner`, `-loaded`, `-fifo` | a thread calls a slot whose owner is always busy |
 //!
 //! The lists are shuffled within slabs of 4 KiB, so that no prefetcher predicts the next object.
 //! The loop is the same for all variants and is inlined, so they differ only in the guard. The

@@ -65,7 +65,8 @@ pub fn read() -> Vec<Claim> {
 }
 
 /// Claims about the kernel's changes to its fixed waits, and about doing without such waits.
-/// `figures` are the kernel's: for `early_qs`, for `wake_from_gp`, and for the latter in addition.
+/// `figures` are the kernel's own: for `early_qs`, for `wake_from_gp`, and for `wake_from_gp` on
+/// top of `early_qs`.
 fn kernel_ways(
     metric: Metric,
     has_free_cpu: bool,

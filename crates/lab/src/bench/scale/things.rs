@@ -148,8 +148,8 @@ pub fn mailboxes<B: Letterbox>(count: usize) -> Result<Cost, Stop> {
     Ok(Cost { ns: ns_of_one(count, || all(&mut boxes)), bytes: Some(grown as f64 / count as f64) })
 }
 
-/// Returns the cost of the first callback of each of `count` SRCU domains, which this thread calls,
-/// until all have run.
+/// Returns the time and bytes per domain to create `count` SRCU domains, queue a callback to each,
+/// and wait until all have run.
 pub fn domains(count: usize) -> Result<Cost, Stop> {
     let before = Size::now()?;
     let begun = Instant::now();

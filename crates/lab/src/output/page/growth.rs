@@ -354,11 +354,11 @@ mod tests {
         // At the top right the limit is ten times our first value.
         let limit = r#"class="line limit" points="0.0,"#;
         assert!(page.contains(limit), "{page}");
-        assert!(!page.contains("as steep as ours may be"), "{page}");
+        assert!(!page.contains("the steepest that ours may be"), "{page}");
         let mut claimed = scaled();
         claimed.claims[0].bound = Some("<= 1".into());
         let claimed = growth(&claimed).into_string();
-        let limit = "(n), as steep as ours may be";
+        let limit = "(n), the steepest that ours may be";
         assert!(claimed.contains(limit), "{claimed}");
         assert!(!page.contains("bytes"), "{page}");
     }
