@@ -28,8 +28,8 @@
 //! **No entry waits while there is capacity.** All changes of `left` are read-modify-writes, so
 //! they have one order. A thread that releases capacity after `AWAITED` was set there reads the
 //! bit, and admits waiters (twin `capacity: a release overlooks the waiters`). A waiter that sets
-//! the bit later than a release counts that release, because it admits waiters after that (twin
-//! `room: no check after joining`).
+//! the bit after a release sees that release, because it then admits waiters itself (twin `room: no
+//! check after joining`).
 //!
 //! **No capacity is lost or counted twice.** A recount, and the acquisition that needs it, are one
 //! transition of `state`. `left` is never older than the value in `state` (twin `room: a recount

@@ -1,4 +1,5 @@
-//! The flavor `qsbr` of `afterwork/urcu.h`: threads that are always readers, and report.
+//! The flavor `qsbr` of `afterwork/urcu.h`: threads that are always readers and report quiescent
+//! states.
 //!
 //! An online thread is in a section from one report to the next. All flavors share grace periods.
 //!

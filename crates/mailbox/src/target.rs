@@ -106,8 +106,8 @@ impl Mark {
     /// Records that the wake-up was received. Returns `true` if the future must be dropped.
     pub(super) fn receive(&self) -> bool {
         // ORDER(local): the other end; see `Target::wake_with`.
-        // If a wake comes first, the poll that follows sees everything written before it. If we
-        // come first, that wake posts again.
+        // If a wake comes first, the poll that follows sees everything written before it. If our
+        // transition comes first, that wake posts again.
         // Test: a_wake_that_finds_another_is_seen_by_its_poll,
         // receiving_a_wake_up_needs_its_acquire
         let order = twin::order("local: relaxed clear", Ordering::Acquire);

@@ -4,7 +4,7 @@
 //! - A slot whose owner is the thread that forked, and held the slot, is unchanged.
 //! - A slot is *lost* if another thread was inside it, or was its owner and held it: its data may
 //!   be half changed, and no thread will release it. A call on it panics.
-//! - A slot in which the thread that forked was inside is lost for others, until that thread leaves
+//! - A slot that the forking thread was inside is lost to other threads until that thread leaves
 //!   it.
 //! - Queued calls are leaked with their captures, because the parent runs them.
 

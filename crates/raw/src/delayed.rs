@@ -576,7 +576,7 @@ fn node_of(timer: *mut Timer) -> NonNull<Node> {
     NonNull::new(timer.cast()).expect("the address of a timer")
 }
 
-/// Returns the item of which `timer`, which is not null, is the timer.
+/// Returns the item that contains `timer`, which is not null.
 fn item_of(timer: *mut Timer) -> NonNull<RawDelayed> {
     let item = timer.wrapping_byte_sub(mem::offset_of!(RawDelayed, timer));
     NonNull::new(item.cast()).expect("the address of an item")

@@ -3,9 +3,9 @@
 //!
 //! A [`RawWork`] corresponds to the kernel's `struct work_struct`: it is a member of a larger
 //! structure, with a function that receives its address. The item must stay in place until it has
-//! started, was cancelled or was flushed. Its own function may free the item, because the library
-//! does not access the item after that call. `crates/capi` offers these items under the kernel's
-//! names.
+//! started, has been cancelled or has been flushed. Its own function may free the item, because the
+//! library does not access the item after that call. `crates/capi` offers these items under the
+//! kernel's names.
 //!
 //! | file | content |
 //! |---|---|

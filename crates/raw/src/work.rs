@@ -492,8 +492,8 @@ impl RawWork {
         Ok(was_pending)
     }
 
-    /// Cancels the item, and disables it until [`enable`](Self::enable) has been called as often as
-    /// this. Returns `true` if the item was pending.
+    /// Cancels the item, and disables it until [`enable`](Self::enable) has been called as many
+    /// times as this function. Returns `true` if the item was pending.
     ///
     /// # Blocking
     ///

@@ -503,8 +503,8 @@ impl Spares {
         // ORDER(spare): publish and consume, other end in `take`.
         //   here: reads of the closures;  place = bag Release
         //   take: place = null Acquire;   write closures
-        // If our exchange comes first, the thread that takes the bag comes after all that we did
-        // before. If that thread's exchange comes first, it does not find our bag.
+        // If our exchange comes first, our earlier accesses happen before those of the thread that
+        // takes the bag. If that thread's exchange comes first, it does not find our bag.
         // Test: giving_a_spare_bag_needs_its_release
         let order = twin::order("rcu: relaxed gift of a bag", Ordering::Release);
         self.0.iter().any(|place| {

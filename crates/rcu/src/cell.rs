@@ -154,7 +154,7 @@ impl<T, F: Flavor> Rcu<T, F> {
     ///
     /// # Panics
     ///
-    /// If the guard belongs to another domain than the cell.
+    /// If the guard belongs to a different domain than the cell.
     #[doc(alias = "rcu_dereference")]
     #[inline(always)]
     #[doc(alias("list_for_each_entry_rcu", "hlist_for_each_entry_rcu"))]

@@ -66,10 +66,10 @@ fn settle_now() {
 
 /// Changes the tunables of the whole process, from the next grace period on.
 ///
-/// Before the first call, the environment determines the tunables, by the names in [`Tunables`]:
+/// Before the first call, the environment determines the tunables, under the names in [`Tunables`]:
 /// `AFTERWORK=rcu.boost=off,rcu.stall_timeout=1000`. Without the feature `params` of `afterwork`,
-/// which is on by default, they start with their defaults. To change one field and keep the
-/// others, begin with [`tunables`].
+/// which is on by default, they start with their defaults. To change one field and keep the others,
+/// begin with [`tunables`].
 ///
 /// # Blocking
 ///

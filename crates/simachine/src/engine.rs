@@ -27,8 +27,8 @@ use super::{
 /// library's own waits spin for microseconds.
 const SPIN_LIMIT: u64 = 20_000_000;
 const LONGEST_TURN_PS: u64 = 1_000_000_000;
-/// Number of turns between two checks of the budget, which is a few milliseconds. A debug build
-/// checks the places of the tasks less often.
+/// Number of turns between two checks of the budget: a few milliseconds. A debug build checks the
+/// places of the tasks less often.
 const BUDGET_EVERY: u64 = 64;
 const CHECK_EVERY: u64 = 1 << 16;
 

@@ -1,7 +1,7 @@
 //! The accesses that a compiler reports if it instruments for ThreadSanitizer: plain ones, and
 //! atomic ones that bypass the facade.
 //!
-//! Crates built like that (`cargo xtask sim` names them) call the functions below before each plain
+//! Crates built this way (`cargo xtask sim` names them) call the functions below before each plain
 //! access, and instead of each atomic one. This crate is never instrumented, because the engine
 //! would observe itself, but its generic code is compiled into other crates. Costs must mean the
 //! same with and without instrumentation:

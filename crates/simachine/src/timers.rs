@@ -39,7 +39,7 @@ impl Timers {
 }
 
 impl Engine {
-    /// Sets a timer for a sleep of the current task, which has begun.
+    /// Sets a timer for the sleep that the current task has begun.
     pub fn set_alarm(&mut self, span: std::time::Duration) {
         let task = self.current();
         let ps = u64::try_from(span.as_nanos()).unwrap_or(NEVER).saturating_mul(1000);

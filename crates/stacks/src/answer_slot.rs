@@ -33,7 +33,7 @@ const ABANDONED: u64 = 4 << 32;
 pub struct AnswerSlot<T> {
     /// A: see the diagram at the top of the file.
     state: AtomicU64,
-    /// Accessed only by the thread that `state` allows to.
+    /// Accessed only by the thread that `state` permits.
     answer: UnsafeCell<T>,
 }
 
@@ -78,8 +78,8 @@ impl<T> AnswerSlot<T> {
     }
 
     /// Returns the result of `read` for the answer, if there is one. Called by the asking thread,
-    /// until it returns a value or [`give_up`](Self::give_up) was called. `read` must not unwind,
-    /// because the slot would never become free.
+    /// until it returns a value or [`give_up`](Self::give_up) has been called. `read` must not
+    /// unwind, because the slot would never become free.
     pub fn read<R>(&self, read: impl FnOnce(&T) -> R) -> Option<R> {
         if self.state.load(Ordering::Acquire) != WRITTEN {
             return None;

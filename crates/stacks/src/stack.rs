@@ -8,7 +8,7 @@ use crate::walk::write_place;
 ///
 /// The display has a line for each function up to the root, the innermost first, and one for its
 /// place in the source if that is known. The names are resolved when it is displayed. The first
-/// time may take a long time, because it reads the debugging information of the program.
+/// display may take a long time, because it reads the debugging information of the program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stack {
     pub(crate) addresses: Vec<usize>,

@@ -28,7 +28,7 @@ use crate::sysfs::{
 ///
 /// # Errors
 ///
-/// If a file cannot be read or written; the error names it. Files written before remain.
+/// If a file cannot be read or written; the error names it. Files that were already written remain.
 ///
 /// # Examples
 ///

@@ -147,7 +147,7 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     if head[head::MAGIC] != MAGIC[..] {
         return Err(Refusal::NoPage);
     }
-    // Check this before the check sum, which another version may have elsewhere.
+    // Check this before the checksum, which may be elsewhere in another version.
     let version = u32_at(head, head::VERSION);
     if version != VERSION {
         return Err(Refusal::Version(version));

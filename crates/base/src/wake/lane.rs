@@ -1,7 +1,7 @@
 //! The two lanes of a workqueue or a mailbox, and the order in which they are served.
 //!
 //! A lane has its own list, so an item needs no mark. A pool takes the items of a pwq that has both
-//! lanes by [`Turns`] (`Pwq::in_lane`), and so does the owner of a mailbox
+//! lanes in the order of [`Turns`] (`Pwq::in_lane`), and so does the owner of a mailbox
 //! (`crates/mailbox/src/inbox.rs`).
 
 /// The lane in which an item waits.

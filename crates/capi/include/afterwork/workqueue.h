@@ -441,7 +441,7 @@ static inline int apply_workqueue_attrs(struct workqueue_struct *wq, const struc
 #define create_freezable_workqueue(name) alloc_workqueue("%s", WQ_FREEZABLE | WQ_UNBOUND | WQ_MEM_RECLAIM, 1, (name))
 
 /*
- * Process-wide queues, built at their first use, also in a child of fork. A program must not flush,
+ * Process-wide queues, built on first use, even in a child of fork. A program must not flush,
  * drain, destroy or replace them. The last three equal system_wq or system_unbound_wq.
  */
 extern struct workqueue_struct *system_wq AW_SYMBOL(aw_system_wq);

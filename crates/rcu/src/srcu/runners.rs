@@ -26,10 +26,11 @@
 //! # The number of threads
 //!
 //! One thread runs callbacks (`width` is 1), and a second one watches it while more domains are
-//! ready. If no domain was taken for [`STUCK_NS`], the running callbacks may be waiting for one
-//! another. The watcher then takes the next domain itself, which adds one to `width`, and another
-//! watcher is started. A callback can therefore wait for anything that other domains do, including
-//! their barriers. The number of threads exceeds the number of blocking callbacks by at most two.
+//! ready. If no domain has been taken for [`STUCK_NS`], the running callbacks may be waiting for
+//! one another. The watcher then takes the next domain itself, which adds one to `width`, and
+//! another watcher is started. A callback can therefore wait for anything that other domains do,
+//! including their barriers. The number of threads exceeds the number of blocking callbacks by at
+//! most two.
 //!
 //! A thread exits after [`LINGER`] without a turn. The last thread stays while a domain is served.
 //!

@@ -462,7 +462,8 @@ impl<T> JoinHandle<T> {
         wait::help_or_refuse(self.item).map_err(|NeedsOurSeat| reported(JoinError::OwnQueue))
     }
 
-    /// Returns the reason if waiting for this unfinished item without helping would never end.
+    /// Returns the error to report if waiting for this unfinished item without helping would never
+    /// end.
     fn refusal(&self) -> Option<JoinError> {
         if is_current(self.item) {
             return Some(JoinError::OwnItem);
@@ -472,8 +473,8 @@ impl<T> JoinHandle<T> {
         (!ends && wait::needs_our_seat(self.item)).then_some(JoinError::OwnQueue)
     }
 
-    /// Returns the reason if a task that polls for the item's end would never see it, because the
-    /// polling thread stays in another item until then.
+    /// Returns the error to report if a task that polls for the item's end would never see it,
+    /// because the polling thread stays in another item until then.
     pub(crate) fn refusal_of_a_poll(&self) -> Option<JoinError> {
         if !is_blocking() {
             return None;

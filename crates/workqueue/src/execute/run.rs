@@ -158,7 +158,7 @@ pub(crate) struct Rest {
     pub(super) waker: Option<Foreign<Waker>>,
     /// The item, if it is to be freed.
     pub(super) dead: Option<Dead>,
-    /// The rest of a bulk cancel of this item, which was queued again during its run.
+    /// The remaining steps of a bulk cancel that found this item queued again during its run.
     pub(super) cancelled: Option<Box<Aftermath>>,
 }
 
@@ -767,7 +767,7 @@ pub(crate) fn forget_item() {
     });
 }
 
-/// Records that the innermost run does not keep its home alive any more.
+/// Records that the innermost run no longer keeps its home alive.
 pub(crate) fn forget_home() {
     INNERMOST.with(|innermost| {
         let home = ptr::null();

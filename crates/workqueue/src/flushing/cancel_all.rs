@@ -190,8 +190,8 @@ impl Inner {
     /// Takes all timers, and waits for those that are firing. Call it with no item taken, because a
     /// timer that fires may wait for the list link of one.
     pub(super) fn take_timers(&self, cancelled: &mut Cancelled) {
-        // For closures of strands that run. Relaxed: a closure that reads the former number after
-        // this starts during the call.
+        // Cancels the closures of running strands. Relaxed, because a closure that still reads the
+        // old count starts during this call.
         self.core.nr_cancels.fetch_add(1, Ordering::Relaxed);
         for due in self.timers.cancel() {
             cancelled.add_due(due.leave());

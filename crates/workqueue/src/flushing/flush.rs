@@ -234,7 +234,7 @@ impl<'a> Flush<'a> {
             }
             let gates = self.inner.plan.lock().gates();
             let phases = gates.into_iter().map(|gate| {
-                // A helper that a stock counts at this point has started before.
+                // A helper that a stock counts at this point has already started.
                 let gate = Gate::closed(gate);
                 let phase = gate.phase();
                 (gate, phase)

@@ -52,8 +52,8 @@ impl Group {
     ///
     /// # Blocking
     ///
-    /// As [`Workqueue::drain_timeout`](crate::Workqueue::drain_timeout), for all queues. A paused
-    /// queue that has items is not drained before it is resumed.
+    /// The same as [`Workqueue::drain_timeout`](crate::Workqueue::drain_timeout), for all queues. A
+    /// paused queue that has items is not drained until it is resumed.
     ///
     /// # Panics
     ///
@@ -107,12 +107,12 @@ impl Group {
     ///
     /// # Cost
     ///
-    /// That of one [`Workqueue::cancel_all`](crate::Workqueue::cancel_all) for each queue.
+    /// The cost of one [`Workqueue::cancel_all`](crate::Workqueue::cancel_all) for each queue.
     ///
     /// # Blocking
     ///
-    /// Never waits for an item, as [`Workqueue::cancel_all`](crate::Workqueue::cancel_all). An item
-    /// of the group may call it.
+    /// Like [`Workqueue::cancel_all`](crate::Workqueue::cancel_all), never waits for an item. An
+    /// item of the group may call it.
     ///
     /// # Examples
     ///

@@ -24,10 +24,10 @@ impl Workqueue {
     /// Shuts the queue down: rejects new items, waits at most `timeout` for the others, and then
     /// cancels those that have not started. Returns the remaining items as an error.
     ///
-    /// The queue is closed as by [`destroy`](Self::destroy), which waits without a limit: items
+    /// The queue is closed as if by [`destroy`](Self::destroy), which waits without a limit: items
     /// that wait for a timer are cancelled, a paused queue is resumed, and only the queue's own
     /// items may still queue there. The error lists the items that remained at the time limit.
-    /// Those that had not started are cancelled, as by
+    /// Those that had not started are cancelled as if by
     /// [`shutdown_background`](Self::shutdown_background): they have ended when this returns, and
     /// threads of the registry drop them. A running item continues, and
     /// [`is_cancelled`](crate::is_cancelled) is `true` in it.

@@ -28,12 +28,12 @@
 //!   and the cancel is counted when that run ends. If it were counted immediately, it would be
 //!   mistaken for the end of that run.
 //! - **Freeing.** An item without handles (`ORPHAN`) is freed after the transition that leaves it
-//!   neither linked, nor running, nor claimed. That transition is left out if no other thread can
-//!   change the state: by the drop of the last handle of an idle item, and by the end of a run.
+//!   neither linked, nor running, nor claimed. The drop of the last handle of an idle item and the
+//!   end of a run omit that transition if no other thread can change the state.
 //!
 //! # Handles
 //!
-//! [`Handles`] counts the handles of an item that can get new ones while it runs.
+//! [`Handles`] counts the handles of an item that can gain handles while it runs.
 //!
 //! The count determines which handle is the last; the item's state determines which thread frees
 //! the item. The thread that drops the last handle sets `ORPHAN` in the state. The item is freed

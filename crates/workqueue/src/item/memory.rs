@@ -9,11 +9,11 @@
 //! may belong to any thread.
 //!
 //! The slabs of an exited thread are given to threads that need one. The pages of unused chunks are
-//! returned to the system after one or two seconds, on the initiative of a manager (`chunks.rs`).
+//! returned to the system after one or two seconds, when a manager requests it (`chunks.rs`).
 //!
-//! `crates/mailbox/src/recycle.rs` solves the same problem in another way. One thread empties all
-//! blocks of a mailbox, so the free blocks are one list from which any poster takes all. Here any
-//! thread may free a block of any other.
+//! `crates/mailbox/src/recycle.rs` solves the same problem differently. One thread empties all
+//! blocks of a mailbox, so the free blocks form a single list, which any poster takes as a whole.
+//! Here any thread may free a block of any other.
 //!
 //! In a model and under Miri, every block comes from the general allocator, so that Miri detects an
 //! item that is used after it was freed. The tests below use the slabs under Miri, too.

@@ -10,8 +10,8 @@
 //!
 //! The lock decides. If a poll or a child acquires the lock after the cancel, it finds the flag
 //! set. If it acquires the lock before the cancel, it is in the lists that the canceller takes.
-//! Twin `token: checks before the lock`. Without the lock the flag can be read as a hint, which
-//! does not publish the canceller's writes.
+//! Twin `token: checks before the lock`. The flag can also be read without the lock, as a hint.
+//! Such a read does not make the canceller's writes visible.
 //!
 //! # The token of an item
 //!
@@ -233,7 +233,7 @@ impl Head {
         }
     }
 
-    /// Returns `true` if the token of this watched item was cancelled, perhaps by itself.
+    /// Returns `true` if the token of this watched item was cancelled, even by the item itself.
     #[cold]
     pub(crate) fn has_cancelled_token(&self) -> bool {
         let tokens = table().lock();

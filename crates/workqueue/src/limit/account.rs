@@ -53,8 +53,8 @@ const DEFAULT_SHARES: u32 = 100;
 /// 8. With a larger bound, a new pwq may wait longer.
 const SLACK: u64 = 8;
 
-/// Time divided by shares. The unit is small enough for a nanosecond at the maximum number of
-/// shares, and the type holds a hundred years.
+/// Time divided by shares. The unit is small enough to represent a nanosecond divided by the
+/// maximum number of shares, and the type can hold a hundred years.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct VirtualTime(u128);
 
@@ -65,9 +65,9 @@ pub(crate) struct Account {
     used: VirtualTime,
     /// The average time of an item; 0 before the first one.
     item_ns: u64,
-    /// Set once the pwq has waited for a turn, so that it is not new any more.
+    /// Set once the pwq has waited for a turn, and is therefore no longer new.
     has_waited: bool,
-    /// The last service for which the pwq was counted.
+    /// The value of `Clock::nr_services` when the pwq was last counted.
     counted_at: u64,
 }
 

@@ -237,7 +237,8 @@ struct WaitQueue<S> {
     /// The addresses of all pwqs whose items need a seat here, so that an item's home can be
     /// compared without dereferencing it.
     ///
-    /// Not a vector, so that a gate has no third pair of cache lines. The list rarely changes.
+    /// A boxed slice instead of a vector, so that a gate does not need a third pair of cache lines.
+    /// The list rarely changes.
     homes: Box<[usize]>,
     is_open: bool,
     /// The number of [`Closed`] values; `STAY_CLOSED` is set while there are any.
@@ -431,7 +432,7 @@ impl<S> Gate<S> {
     }
 
     /// Opens the stocks if no waiter requires them closed and half of the seats are free, which is
-    /// the amount that they can keep. Does nothing if the wait queue is locked.
+    /// as many as they can keep. Does nothing if the wait queue is locked.
     #[cold]
     fn open(&self) {
         let is_far = || {
@@ -476,8 +477,8 @@ impl<S> Gate<S> {
     }
 
     /// Returns `true` if the receiver of a transferred seat may start an item. It must not if the
-    /// queue is paused, or if more seats are in use than there are, because `max` was lowered.
-    /// `pass_on` makes the same check.
+    /// queue is paused, or if more seats are in use than exist because `max` was lowered. `pass_on`
+    /// makes the same check.
     pub(crate) fn may_start(&self) -> bool {
         self.load().nr_active() <= self.nr_seats()
     }
@@ -590,8 +591,8 @@ impl<S> Gate<S> {
         self.enter_or_queue_at(node, None, waiter)
     }
 
-    /// As [`enter_or_queue`](Self::enter_or_queue). With `last_turn`, the last turn of the waiter's
-    /// queue, queues take turns (`control.rs`).
+    /// Does the same as [`enter_or_queue`](Self::enter_or_queue). If `last_turn`, the last turn of
+    /// the waiter's queue, is given, queues take turns (`control.rs`).
     fn enter_or_queue_at(
         &self,
         node: usize,

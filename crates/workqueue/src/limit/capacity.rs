@@ -68,8 +68,8 @@ impl Capacity {
         has_permit
     }
 
-    /// Acquires a permit, or sleeps until it gets one, for at most `timeout`. Returns `true` if it
-    /// has one.
+    /// Acquires a permit, sleeping for at most `timeout` until it gets one. Returns `true` if it
+    /// got one.
     ///
     /// # Blocking
     ///

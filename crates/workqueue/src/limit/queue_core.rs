@@ -27,7 +27,8 @@ pub(crate) struct QueueCore {
     /// A: the number of running items that were cut out of a list. A flush checks whether it
     /// changed.
     pub(crate) nr_cut: AtomicU64,
-    /// A: the number of times that all items were cancelled. A closure of a strand compares it.
+    /// A: the number of times that all items were cancelled. A closure of a strand compares this
+    /// number with the one at its spawn.
     pub(crate) nr_cancels: AtomicU32,
     /// A: statistics.
     pub(crate) nr_panicked: AtomicU64,

@@ -38,8 +38,9 @@ use crate::{
 ///   tasks are woken, each kind in the order in which they were armed.
 /// - The registry has one CPU. Items of queues with equal attributes start in the order in which
 ///   they were queued, one after another, except that an item that blocks lets the next one start.
-/// - `workqueue::sleep` and others that name no registry follow the system's clock, as do waits of
-///   threads with a timeout, such as [`JoinHandle::join_timeout`](crate::JoinHandle::join_timeout).
+/// - Functions that name no registry, such as `workqueue::sleep`, follow the system's clock, as do
+///   waits of threads with a timeout, such as
+///   [`JoinHandle::join_timeout`](crate::JoinHandle::join_timeout).
 ///
 /// # Examples
 ///

@@ -81,7 +81,7 @@ pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Re
     // ended below.
     let set_aside = Arc::new(Mutex::new(vec![rescuer, reserve]));
     let ours = set_aside.clone();
-    // The registry reads the available CPUs from the affinity mask of this thread. It keeps the
+    // The registry reads the available CPUs from the affinity mask of this thread, which keeps the
     // mask of the thread that creates the registry.
     let name = manager.style.name("manager");
     let started = thread::spawn_on_same_cpus(&name, move || {
@@ -278,9 +278,9 @@ impl ManagerLoop {
         self.next_tick_ns = now_ns.saturating_add(self.pause_ns);
     }
 
-    /// Refreshes the machine's topology. This happens only on ticks, so that an idle program has
-    /// none. The kernel moves a worker whose CPUs went offline, and a late refresh is otherwise
-    /// harmless.
+    /// Refreshes the machine's topology. Called only on ticks, so that an idle program does no
+    /// refreshes. The kernel moves a worker whose CPUs went offline, and a late refresh is
+    /// otherwise harmless.
     fn refresh_topology_if_due(&mut self, machine: &Machine, now_ns: u64) {
         if self.params.topology_refresh_ms > 0 && now_ns >= self.next_refresh_ns {
             let pause_ns = self.params.topology_refresh_ms.saturating_mul(1_000_000);

@@ -1,5 +1,5 @@
-//! The manager thread of a registry (`manager_loop.rs`), and the creation of a registry, which
-//! starts that thread (`start.rs`), also for tests of programs (`for_tests.rs`).
+//! The manager thread of a registry (`manager_loop.rs`), and the creation of registries, which
+//! starts that thread: for programs (`start.rs`) and for their tests (`for_tests.rs`).
 
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) mod for_tests;

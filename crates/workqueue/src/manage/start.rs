@@ -79,10 +79,10 @@ impl Registry {
     /// Isolated CPUs get no workers, unless the process may use no others. A thread that queues
     /// from an isolated CPU uses the first pod.
     ///
-    /// A machine that shows only parts of sysfs and procfs, or nothing, is not an error. The
+    /// A machine that exposes only parts of sysfs and procfs, or neither, is not an error. The
     /// registry then uses the CPUs of the affinity mask, and one line on stderr names the first
     /// missing file. [`Topology::detect`] describes the assumptions. A program that knows its
-    /// machine better passes it to [`set_global_topology`](Self::set_global_topology).
+    /// machine better can pass a topology to [`set_global_topology`](Self::set_global_topology).
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl Registry {
     }
 
     /// Sets the topology of the process. The [global](Self::global) registry, RCU and per-CPU data
-    /// then use it and detect none. CPUs that are added or removed later are not noticed.
+    /// then use it instead of detecting one. CPUs that are added or removed later are not noticed.
     ///
     /// Use this if the machine cannot be detected or is detected wrongly, as in some sandboxes.
     /// `Topology::flat` builds a topology from the CPUs alone, `from_sysfs` reads a saved one, and

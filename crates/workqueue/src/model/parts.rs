@@ -154,12 +154,12 @@ impl Gates {
         Self { node, ..self.clone() }
     }
 
-    /// Returns the same seats, as those of a group, for one of its queues.
+    /// Returns the same seats, for use by one queue of a group.
     pub fn of_queue(&self) -> Self {
         Self { core: Arc::new(QueueCore::new("queue", None)), ..self.clone() }
     }
 
-    /// Acquires a seat, or adds pwq `slot` to the wait queue in the turn of its queue.
+    /// Acquires a seat, or adds pwq `slot` to the wait queue, in which queues take turns.
     pub fn enter_in_turn(&self, slot: usize) -> bool {
         self.gate.enter_in_turn(&self.core.turn, || slot)
     }
@@ -283,7 +283,7 @@ impl Permits {
 /// The only chunk of a model's slab.
 const CHUNK: usize = 1;
 
-/// A slab with one chunk, whose blocks are two: its lower and its upper half.
+/// A slab with one chunk of two blocks: its lower and its upper half.
 #[derive(Debug)]
 pub struct Blocks {
     slab: Slab,
@@ -296,7 +296,7 @@ pub struct Blocks {
 unsafe impl Sync for Blocks {}
 
 impl Blocks {
-    /// Creates a slab whose blocks have pages, and were not used since the last scan.
+    /// Creates a slab whose blocks have pages, and have not been used since the last scan.
     pub fn new(are_free: bool) -> Self {
         let blocks = Self {
             slab: Slab::new(0),
@@ -322,7 +322,7 @@ impl Blocks {
         self.found(again.flatten().or_else(|| self.slab.take_lowest()))
     }
 
-    /// Does the same, if the owner's last chunk was another one.
+    /// Does the same as [`alloc`](Self::alloc), for an owner whose last chunk was a different one.
     pub fn alloc_lowest(&self) -> [bool; 2] {
         self.found(self.slab.take_lowest())
     }

@@ -25,7 +25,7 @@ pub enum Report {
         /// Number of times that all items had ended but new ones were queued. Reported the 10th
         /// time and every 100th up to the 1000th, as in the kernel.
         rounds: u64,
-        /// An item that is left, unless it has just ended.
+        /// A remaining item; `None` if it has just ended.
         item: Option<ItemName>,
     },
     /// An item of a queue with a rescuer waits for an item of a queue without one, or flushes such

@@ -48,7 +48,7 @@ impl StallDetector {
         })
     }
 
-    /// Returns the age at the last sample, if no item was taken since.
+    /// Returns the age at the last sample, if no item has been taken since.
     pub(crate) fn age_ns(&self, nr_taken: u64) -> u64 {
         if self.nr_taken == nr_taken { self.age_ns } else { 0 }
     }

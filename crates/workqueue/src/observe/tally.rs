@@ -14,8 +14,9 @@
 //!
 //! # The ages of pending items
 //!
-//! An item has no space for a timestamp, and reading the clock for each would cost more than to
-//! queue it. The pending list is first in, first out, so the arrival time of the nth item suffices:
+//! An item has no space for a timestamp, and reading the clock for each item would cost more than
+//! queueing it. The pending list is first in, first out, so the arrival time of the nth item
+//! suffices:
 //!
 //! ```text
 //! producer: finds the injector empty: records the time     it owns that cache line at this moment
@@ -582,7 +583,7 @@ mod arrival_tests {
     #[test]
     fn long_queue_keeps_its_oldest_and_newest_times() {
         let mut arrivals = Arrivals::default();
-        // 50 spans of growing distance.
+        // 50 spans at growing distances.
         let start = |i: u64| 1000 * i * i;
         for i in 1..=50 {
             arrivals.add_arrivals(10 * (i as usize - 1), 10, start(i), start(i) + 10);

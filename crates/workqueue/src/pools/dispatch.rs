@@ -283,7 +283,7 @@ impl Dispatch {
     }
 
     /// Returns the workers that are in an item and have not reported that it may sleep. For each
-    /// one, also returns the last sample and whether it slept then.
+    /// one, also returns the last sample and whether the worker was asleep at that time.
     pub(crate) fn busy(&self) -> impl Iterator<Item = (Arc<Worker>, Option<Seen>, bool)> {
         let busy = self.workers().filter(|it| it.worker.is_inside() && !it.away.declared);
         busy.map(|it| (it.worker.clone(), it.seen, it.away.asleep))

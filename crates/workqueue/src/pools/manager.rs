@@ -212,8 +212,8 @@ impl Manager {
             });
         });
         let mut threads = self.threads.lock();
-        // Join only threads that have exited. User destructors may still run in the thread-locals
-        // of the others, and may wait for the new thread.
+        // Join only threads that have exited. The others may still be running user destructors of
+        // thread-locals, which may wait for the new thread.
         let left = std::mem::take(&mut *threads).into_iter();
         threads.extend(left.filter_map(|thread| thread.try_join().err()));
         started.map(|thread| threads.push(thread)).is_ok()

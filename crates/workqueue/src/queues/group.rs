@@ -83,7 +83,7 @@ use crate::{
 ///   has run, none of them makes progress.
 /// - A joiner runs its item on its own thread only if the group has a free seat, or if the joiner
 ///   runs an item of the group itself.
-/// - A rescuer ([`with_rescuer`](crate::Builder::with_rescuer)) runs items although the group is
+/// - A rescuer ([`with_rescuer`](crate::Builder::with_rescuer)) runs items even if the group is
 ///   full.
 ///
 /// [`Workqueue::stats`]: crate::Workqueue::stats

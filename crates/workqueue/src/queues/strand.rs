@@ -191,8 +191,8 @@ struct Base {
     lane: Lane,
     /// A: closures that no run has taken.
     pushed: Injector,
-    /// A: the number of counted closures, less those that runs have subtracted, times [`ONE`]; and
-    /// [`QUEUEING`].
+    /// A: [`ONE`] times the number of counted closures that runs have not yet subtracted, combined
+    /// with [`QUEUEING`].
     nr: AtomicUsize,
     /// The part that only the run accesses.
     own: UnsafeCell<Own>,
@@ -559,7 +559,7 @@ impl Base {
         }
         // SAFETY: (1).
         let mut nr_left = unsafe { self.nr_left() };
-        // SAFETY: (1). The next run subtracts.
+        // SAFETY: (1). The next run subtracts these closures from the count.
         while nr_left > 0 && unsafe { self.run_next(home) } {
             nr_left -= 1;
         }

@@ -150,7 +150,7 @@ struct Place {
     node: Node,
     /// The link in the ring of the queue for which it is armed.
     own: Link,
-    /// The item, while it is in the wheel. It keeps the timer, which contains this place, alive.
+    /// The item, while it is in the wheel. It keeps alive the timer that contains this field.
     due: Option<Due>,
 }
 

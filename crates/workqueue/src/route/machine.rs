@@ -157,7 +157,7 @@ impl Machine {
         });
         let mut place = self.source.lock();
         // If another source was set during the call, that one stays, and this one is dropped after
-        // the lock.
+        // the lock is released.
         let left = match &*place {
             Some(_) => Some(source),
             None => place.replace(source),

@@ -130,7 +130,7 @@ impl Plan {
         std::mem::replace(&mut self.paused, paused) != paused
     }
 
-    /// Resumes the queue, and makes it ignore pauses of its group, because it ends.
+    /// Resumes the queue, and makes it ignore pauses of its group, because it is being destroyed.
     pub(crate) fn pass_pauses(&mut self) {
         (self.paused, self.ends) = (false, true);
     }
@@ -215,7 +215,7 @@ impl Plan {
         routes
     }
 
-    /// Returns the gates' index of a node. A missing or unknown node counts as the first.
+    /// Returns a node's index in the gates. A missing or unknown node counts as the first one.
     fn node_at(&self, node: Option<u32>) -> usize {
         let known = |node| self.nodes.iter().position(|&it| it == node);
         node.and_then(known).unwrap_or(0)

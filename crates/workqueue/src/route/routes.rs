@@ -48,7 +48,7 @@ pub(crate) struct Routes {
     pods: Pods,
     /// I: one pwq for each pod, in the order of the pods.
     pwqs: Box<[Arc<Pwq>]>,
-    /// An empty cell. With it a model checks that the table is read after its creation.
+    /// An empty cell, with which a model checks that the table is read only after its creation.
     made: UnsafeCell<()>,
 }
 
@@ -136,7 +136,8 @@ impl RouteTable {
         // ORDER(routes): publish and consume, other end in `publish`.
         //   change:  create table and pwqs;  current = table, Release
         //   enqueue: table = current, Acquire;  read the pwq
-        // If we load the new table, we see its content. A former table is still kept by the queue.
+        // If we load the new table, we see its content. If we load a former one, the queue still
+        // keeps it.
         // Test: items_follow_the_routes_and_none_is_lost
         // SAFETY: `current` is a published table, and the queue keeps those until it is destroyed.
         let routes = unsafe { &*self.current.load(Ordering::Acquire) };
@@ -158,7 +159,7 @@ impl RouteTable {
         routes.at_cpu(routes.cpu_in(node))
     }
 
-    /// Publishes `routes`, which must be kept for as long as `self`.
+    /// Publishes `routes`, which must be kept alive for as long as `self`.
     pub(crate) fn publish(&self, routes: &Arc<Routes>) {
         // ORDER(routes): other end in `RouteTable::routes`.
         // Test: items_follow_the_routes_and_none_is_lost

@@ -110,17 +110,17 @@ impl QueueReport {
 pub struct GroupStats {
     /// The ceiling, if there is one.
     pub max_active: Option<u32>,
-    /// Threads that run items of the group now, without those that wait inside an item. Threads
-    /// that are about to run items count, too.
+    /// Threads that run items of the group now, excluding those that wait inside an item. Threads
+    /// that are about to run items are included.
     pub nr_active: u32,
     /// Part of `nr_active` that is above `max_active`, because threads have returned from a wait or
     /// the ceiling was lowered.
     pub nr_over: u32,
-    /// Number of times that a queue waits in a pool for a seat of the group.
+    /// Number of waits for a seat of the group: one for each queue and each pool in which it waits.
     pub nr_waiting: usize,
     /// Queues of the group.
     pub nr_queues: usize,
-    /// Items of the queues that wait.
+    /// Items of the group's queues that wait for a seat.
     pub nr_inactive: usize,
     /// Items that workers have started.
     pub started: u64,
@@ -152,7 +152,7 @@ pub struct QueueReport {
     pub attrs: Attrs,
     /// The counters.
     pub stats: QueueStats,
-    /// The times for which items waited from being queued until a worker took them.
+    /// The times that items waited, from being queued until a worker took them.
     ///
     /// Counts each item that a worker started, except the last few that the worker has not recorded
     /// yet (see [`Params::wait_sample`](base::params::Params::wait_sample)). Items that a joiner

@@ -17,8 +17,8 @@
 //!
 //! An offer costs more than a short join saves. Each thread therefore has a *credit* of offers. The
 //! outermost join of a chain adds one for each microsecond that a worker could save: the time of
-//! its shorter closure, without the first microseconds. Without credit, a chain makes no first
-//! offer until it is some microseconds old.
+//! its shorter closure, minus the first few microseconds. Without credit, a chain makes no first
+//! offer until it is a few microseconds old.
 //!
 //! Only its own thread uses a chain. A guest knows a crew, and through it a `Pair` on the stack.
 
@@ -35,7 +35,7 @@ use crate::{execute::join::JoinHandle, limit::queue_core::QueueCore, queues::que
 
 /// The second closure, and its return value.
 struct Pair<'a, B, R> {
-    /// Taken by the guest, or by the owner when there is no guest any more.
+    /// Taken by the guest, or by the owner once there is no guest.
     second: UnsafeCell<Option<B>>,
     /// Written by a guest, read by the owner.
     returned: UnsafeCell<Option<R>>,

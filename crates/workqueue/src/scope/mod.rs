@@ -1,8 +1,8 @@
 //! Borrowed data: several threads work on one thread's stack, and stop before it continues.
 //!
 //! `crew.rs` has the protocol: a ticket, which is an item of the queue, brings a worker to the
-//! owner's work, and no worker is inside any more when the owner continues. `scoped.rs` is a scope,
-//! whose pending items are in a `pending.rs`. `pieces.rs` cuts a slice into pieces as threads take
+//! owner's work, and no worker is still inside when the owner continues. `scoped.rs` has scopes,
+//! whose pending items are in `pending.rs`. `pieces.rs` cuts a slice into pieces as threads take
 //! them, and `join.rs` calls two closures. `first_panic.rs` keeps the first panic.
 //!
 //! # The owner helps with its own work only

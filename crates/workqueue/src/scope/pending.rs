@@ -103,7 +103,7 @@ impl PendingItems {
         }
     }
 
-    /// Pushes an item of `item`; returns `true` if the caller must wake the owner.
+    /// Pushes `item`; returns `true` if the caller must wake the owner.
     #[inline]
     pub(super) fn push(&self, item: NonNull<Link>) -> bool {
         // SAFETY: no other thread has the item before it is pushed.

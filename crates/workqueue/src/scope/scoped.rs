@@ -109,7 +109,7 @@ impl Workqueue {
     ///
     /// Resumes the panic of `body` or of an item. Panics before it calls `body` if it is called in
     /// a child of `fork` (see [`Workqueue`]), or inside an item of a bottom-half queue unless this
-    /// is a bottom-half queue as well. A child forked inside `body` exits when that returns.
+    /// is a bottom-half queue as well. A child forked inside `body` exits when `body` returns.
     ///
     /// # Examples
     ///

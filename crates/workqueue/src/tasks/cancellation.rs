@@ -22,7 +22,7 @@ use crate::{
 /// Returns `true` if the item that this thread is running was cancelled, and should end early.
 ///
 /// A cancel does not interrupt a running item. Code that runs for a long time can check the result
-/// from time to time, and return. It is `true` in the innermost item of this thread
+/// from time to time, and return early. The result is `true` in the innermost item of this thread
 ///
 /// - after [`JoinHandle::cancel`](crate::JoinHandle::cancel) of a spawned closure, a closure of a
 ///   strand, or a future. This includes the drop of a [`CancelOnDrop`](crate::CancelOnDrop), even

@@ -1,4 +1,4 @@
-//! Tools for async programs, besides futures as items (`future.rs` of the queues): sets of items
+//! Tools for async programs, in addition to futures as items (`queues/future.rs`): sets of items
 //! (`set.rs`), cancellation that running code detects (`cancellation.rs`), and tokio in futures
 //! (`in_tokio.rs`).
 

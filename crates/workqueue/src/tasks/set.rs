@@ -56,8 +56,8 @@ use crate::{
 ///
 /// # Cost
 ///
-/// Two allocations for each item in addition to the item itself. The end of an item takes a short
-/// lock, independent of the number of other items.
+/// Two allocations for each item in addition to the item itself. The end of an item takes a lock
+/// briefly, for a time that does not depend on the number of other items.
 ///
 /// # Examples
 ///
@@ -360,15 +360,15 @@ impl<T> TaskSet<T> {
     }
 
     /// Cancels all items in the set as [`JoinHandle::cancel`] does. [`join_next`](Self::join_next)
-    /// returns a cancelled item as [`JoinError::Cancelled`].
+    /// returns [`JoinError::Cancelled`] for each cancelled item.
     ///
     /// A panic of a closure or future that is dropped here is caught.
     pub fn cancel_all(&mut self) {
         self.must_be_here();
         for (place, handle) in self.handles.iter_mut().enumerate() {
             let Some(handle) = handle else { continue };
-            // The waker of an ended item reports it, now or earlier; a second `cancel_all` must
-            // not.
+            // The waker of an ended item has reported it or is reporting it now. A second
+            // `cancel_all` must not report it again.
             if handle.is_finished() {
                 continue;
             }

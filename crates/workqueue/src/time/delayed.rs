@@ -48,7 +48,7 @@ pub struct Deferred<U> {
 ///
 /// # Cost
 ///
-/// Arming and disarming take two short locks each. Only a timer that becomes the first to expire
+/// Arming and disarming each take two locks briefly. Only a timer that becomes the first to expire
 /// wakes a thread. While no timer is armed, there are no wake-ups.
 ///
 /// # Examples
@@ -150,8 +150,8 @@ impl<U: 'static> Deferred<U> {
         was_pending
     }
 
-    /// Cancels the item, and rejects attempts to queue it until [`enable`](Self::enable) was called
-    /// once for each disable; returns `true` if it was pending.
+    /// Cancels the item, and rejects attempts to queue it until [`enable`](Self::enable) has been
+    /// called once for each disable; returns `true` if it was pending.
     ///
     /// # Blocking
     ///
@@ -257,7 +257,8 @@ impl Workqueue {
         self.task().enqueue_after(work, delay)
     }
 
-    /// Queues `work` here after `delay` from now, pending or not; returns `true` if it was pending.
+    /// Queues `work` here after `delay` from now, even if it is already pending; returns `true` if
+    /// it was pending.
     ///
     /// A disabled item is left unchanged, and is not pending.
     ///

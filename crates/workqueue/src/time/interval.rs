@@ -88,7 +88,7 @@ pub fn interval(period: Duration) -> Result<Interval, ZeroPeriod> {
 }
 
 impl Registry {
-    /// Returns an [`Interval`] as [`interval`] does, which this registry's thread wakes.
+    /// Does the same as [`interval`], except that this registry's thread wakes the task.
     ///
     /// # Errors
     ///

@@ -79,7 +79,7 @@ impl RateLimit {
 }
 
 impl Registry {
-    /// Creates a [`RateLimit`] as [`RateLimit::new`] does, by this registry's clock.
+    /// Creates a [`RateLimit`] as [`RateLimit::new`] does, but with this registry's clock.
     ///
     /// # Panics
     ///

@@ -71,7 +71,8 @@ impl TaskOptions<'_> {
     ///
     /// # Blocking
     ///
-    /// Blocks for a short lock at most, never for the grace period. Allowed in a read-side section.
+    /// Blocks at most briefly, on a lock, and never for the grace period. Allowed in a read-side
+    /// section.
     #[doc(alias = "queue_rcu_work")]
     pub fn enqueue_rcu(self, work: &RcuWork) -> bool {
         let Some(due) = work.timer.arm_for_grace_period(&work.work, &self) else {

@@ -47,8 +47,8 @@ impl Backoff {
     }
 }
 
-/// Calls `attempt` until it returns `Ok` or the attempts of `policy` are used up, with the pauses
-/// of `policy`, and returns the last result.
+/// Calls `attempt` until it returns `Ok` or the attempts of `policy` are used up, pausing between
+/// attempts as `policy` specifies, and returns the last result.
 ///
 /// If a queue runs this future, a drain of the queue waits for it, even during a pause. Put an
 /// attempt that blocks into an item: `retry(policy, || queue.spawn(…))`. The errors are then those

@@ -83,10 +83,11 @@ pub(super) fn global() -> &'static Registry {
 ///
 /// # Cost
 ///
-/// One allocation of 48 bytes while it waits. The first poll, each further poll and the drop take a
-/// short lock and a constant number of operations, independent of the number of sleeps. Threads on
-/// different CPUs take different locks. The drop of a sleep that has ended takes none. Only a sleep
-/// that becomes the first to expire of those of its CPU wakes the registry's thread.
+/// One allocation of 48 bytes while it waits. The first poll, each further poll and the drop
+/// briefly take a lock and perform a constant number of operations, independent of the number of
+/// sleeps. Threads on different CPUs take different locks. The drop of a sleep that has ended takes
+/// none. Only a sleep that becomes the first to expire of those of its CPU wakes the registry's
+/// thread.
 ///
 /// The registry's thread itself fires a waker of a [queue's future](crate::Workqueue::spawn_async),
 /// of a future of a dedicated worker, or of [`block_on`](crate::block_on). A waker of another

@@ -23,8 +23,8 @@ const DETACHED: u64 = DISABLE_ONE << 1;
 /// Set at the end of the first poll, if the future is not ready: it is pinned.
 const POLLED: u64 = DISABLE_ONE << 2;
 
-/// Set if the item has a token (`token.rs`). The flag is also used for closures, and so is
-/// `CANCELLED` if it is set.
+/// Set if the item has a token (`token.rs`). Closures use this flag too, and those that have it set
+/// also use `CANCELLED`.
 const WATCHED: u64 = DISABLE_ONE << 3;
 
 impl State {

@@ -336,7 +336,7 @@ impl World {
         }
     }
 
-    /// Returns `true` if an accepted enqueue was neither run nor cancelled yet.
+    /// Returns `true` if an accepted enqueue has been neither run nor cancelled.
     fn is_pending(&self) -> bool {
         self.nr_enqueued > self.nr_started + self.nr_cancelled
     }

@@ -35,7 +35,8 @@ struct World {
 /// The result of a history, in units of the longest item.
 #[derive(Default)]
 struct Ends {
-    /// The amount by which the first pwq, which always waits, is behind nine tenths of its due.
+    /// The amount by which the first pwq, which always waits, falls short of nine tenths of its
+    /// due.
     behind: f64,
     /// The largest due of a new pwq before its first item ended.
     late: f64,
@@ -117,7 +118,7 @@ impl World {
     }
 }
 
-/// Returns a generator of random numbers below its argument, started with a seed.
+/// Returns a generator of random numbers below its argument, seeded with `seed`.
 fn dice_of(seed: u64) -> impl FnMut(usize) -> usize {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move |below| {

@@ -1,5 +1,5 @@
-//! Rare operations on a gate: changing the number of seats, pausing, and waiting for helpers; and
-//! those of the gate of a group, of which many queues need a seat.
+//! Rare operations on a gate: changing the number of seats, pausing, and waiting for helpers; also
+//! the operations of a group's gate, which many queues share.
 //!
 //! # Queues take turns
 //!
