@@ -1,7 +1,7 @@
 //! An async program without another runtime.
 //!
 //! Pages are fetched from mirrors, some of which never answer. A second queue parses them, and an
-//! actor counts them and answers questions. The program itself uses no thread but `main`.
+//! actor counts them and answers questions. The program itself uses only the thread `main`.
 //!
 //! | feature | provided by |
 //! |---|---|

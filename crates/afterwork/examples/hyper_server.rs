@@ -1,8 +1,8 @@
 //! An HTTP server and its clients as futures on workqueues, without another executor.
 //!
-//! hyper's futures are polled by `spawn_async`. The reactor that reports ready sockets is that of
-//! async-io. Its one thread calls the wakers, which only queue items. The server and the clients
-//! have a queue each, so that neither can use up the other's limit.
+//! Queues poll hyper's futures, which `spawn_async` starts. The reactor of async-io reports ready
+//! sockets. Its only thread calls the wakers, which only queue items. The server and the clients
+//! have separate queues, so that neither can use up the other's limit.
 //!
 //! `cargo run --release --example hyper_server -- [CONNECTIONS [REQUESTS OF EACH]]`
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a tenant has a limit of jobs at once, and of starts in a period | `max_active`, `RateLimit` |
 //! | a job that fails is tried again, after pauses that grow and vary | `retry`, `Backoff` |
-//! | a job that fails each time gets into a list | `strand` |
+//! | a job that fails on every attempt is added to a list | `strand` |
 //! | a tenant does not wait behind the jobs of another one | `shares` |
 //! | a tenant is cancelled: waiting, pausing and running jobs | `CancellationToken` |
 //! | metrics for Prometheus | `Exposition`; `hidden` queues are left out |

@@ -5,7 +5,7 @@
 //! | a line is shipped within 100 ms | a `DelayedWork`, armed by the first line of a buffer |
 //! | a buffer of 64 KiB is shipped at once | `reschedule` with no delay |
 //! | no line is lost at the end | `flush` of the item, when the shipper is dropped |
-//! | shipping does not hold up the threads that log | `PerCpu::run_on` takes a whole buffer |
+//! | shipping does not delay the threads that log | `PerCpu::run_on` takes a whole buffer |
 //!
 //! `cargo run --release --example log_shipper`
 

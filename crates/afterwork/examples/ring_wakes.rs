@@ -74,7 +74,7 @@ fn ns_since(start: Instant) -> u64 {
 fn pin(cpu: usize) {
     let mut set = CpuSet::new();
     set.set(cpu);
-    // If this fails, the figures are those of an unpinned thread.
+    // If pinning fails, the figures are those of an unpinned thread.
     let _ = sched_setaffinity(None, &set);
 }
 

@@ -1,11 +1,11 @@
-//! An axum server that computes on a queue: overload, clients that leave, and SIGTERM.
+//! An axum server that computes on a queue, and handles overload, disconnected clients and SIGTERM.
 //!
 //! | event | effect | by |
 //! |---|---|---|
 //! | 64 requests wait | 503 at once | `capacity`, `JoinError::Full` |
 //! | a request has waited for 100 ms | 504, and it never starts | `task().deadline(…)` |
 //! | a client disconnects | its request is cancelled, or stops | `cancel_on_drop`, `is_cancelled` |
-//! | SIGTERM, a client hangs | ends in time, and names what it left | `shutdown_async` |
+//! | SIGTERM, a client hangs | ends in time, and names unfinished work | `shutdown_async` |
 //!
 //! `cargo run --release --example service`
 
@@ -156,7 +156,7 @@ async fn overload() -> Result<(), Failure> {
 
     let mut clients = ask_all();
     clients.join_next().await;
-    // All others disconnect. They are cancelled, so the queue gets their capacity back.
+    // All other clients disconnect. Their requests are cancelled and release their capacity.
     drop(clients);
     let mut permits = Vec::new();
     for _ in 0..CAPACITY {

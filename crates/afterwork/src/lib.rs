@@ -24,7 +24,7 @@
 //! | until no reader can still see the old version | [`rcu`] |
 //! | to the CPU that owns a piece of per-CPU data | [`percpu`] |
 //!
-//! All are built on [`wake`]: threads that wait for a condition without a lock.
+//! All are built on [`wake`], which lets threads wait for a condition without a lock.
 //!
 //! # Features
 //!

@@ -1,4 +1,4 @@
-//! The examples that check their own results, under a small load.
+//! Runs the examples, which check their own results, under a small load.
 #![cfg(not(any(loom, shuttle)))]
 #![allow(dead_code, reason = "a `main` is for the command line")]
 

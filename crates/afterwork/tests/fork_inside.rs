@@ -1,7 +1,7 @@
 //! User code forks inside a call from the library, and the child returns from it.
 //!
-//! The child does none of its parent's work. On a thread of the library, and in an item, it exits
-//! with a message and a special status. On other threads it continues.
+//! The child does none of its parent's work. If the fork was on a thread of the library or in an
+//! item, the child exits with a message and a special status. Otherwise it continues.
 
 #![cfg(not(any(loom, shuttle)))]
 

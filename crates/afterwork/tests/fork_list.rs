@@ -1,7 +1,7 @@
 //! The list of all process-wide and thread-local variables, and how a `fork` treats each.
 //!
 //! A child has all of the memory but only one thread. State that another thread may be changing
-//! must be locked over the fork, initialized before it, or reset after it. Each `static` needs a
+//! must be locked during the fork, initialized before it, or reset after it. Each `static` needs a
 //! row here, and the code that the row requires.
 
 #![cfg(not(any(loom, shuttle)))]
@@ -15,7 +15,7 @@ use std::{
 /// How a fork treats a variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Over {
-    /// A lock that the forking thread holds over the fork: `held.lock(…)` with this expression.
+    /// A lock that the forking thread holds during the fork: `held.lock(…)` with this expression.
     Held(&'static str),
     /// As `Held`, but taken by `sync::fork` itself.
     HeldFirst,

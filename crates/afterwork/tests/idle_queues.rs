@@ -1,4 +1,5 @@
-//! Memory and threads of an unused queue. A separate program, because its allocator counts.
+//! Memory and threads of an unused queue. This is a separate program, because its allocator counts
+//! memory.
 #![cfg(not(any(loom, shuttle)))]
 
 use std::{

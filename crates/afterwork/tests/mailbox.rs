@@ -90,7 +90,7 @@ fn item_count_never_exceeds_the_capacity() {
     const NR_POSTERS: usize = 4;
     const NR_POSTS: usize = 5000;
     let mut mailbox = Mailbox::builder().capacity(16).build();
-    // Number of accepted items. Each poster may have posted one more that is not counted yet.
+    // Number of accepted items. Each poster may have posted one more item that is not counted yet.
     let nr_inside = AtomicUsize::new(0);
     thread::scope(|scope| {
         for from in 0..NR_POSTERS {
@@ -161,7 +161,7 @@ fn item_is_received_or_dropped_once_for_any_order_of_ends() {
     }
 }
 
-/// Waits for a batch and, after a timeout, for any item.
+/// Waits for a batch and, after a timeout, for a single item.
 #[test]
 fn timed_out_wait_does_not_delay_a_later_wait() {
     const NR_POSTS: usize = 400;
@@ -310,7 +310,7 @@ fn mailboxes_created_and_dropped_leave_no_memory_behind() {
         let before = resident_kib();
         makes(10_000);
         let grown_kib = resident_kib().saturating_sub(before);
-        // A leak of 64 bytes each would be 640 KiB.
+        // A leak of 64 bytes per object would be 640 KiB.
         assert!(grown_kib < 512, "{what}: {grown_kib} KiB");
     }
 }

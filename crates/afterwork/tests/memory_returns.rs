@@ -1,5 +1,5 @@
-//! The memory of a burst of items is returned to the system. A separate program with one test,
-//! because it reads the memory of the process.
+//! The memory of a burst of items is returned to the system. This is a separate program with one
+//! test, because the test reads the memory of the process.
 #![cfg(not(any(loom, shuttle, miri)))]
 
 use std::{
@@ -13,7 +13,7 @@ use afterwork::workqueue::{JoinHandle, Workqueue};
 
 /// Number of items of each of four bursts; 4 MiB.
 const NR_ITEMS: usize = 32 * 1024;
-/// Other memory of the program. A tenth of it is more than a thread or a list uses.
+/// Other memory of the program. A tenth of this size is more than a thread or a list uses.
 const BESIDE: usize = 8 << 20;
 /// The documented limit.
 const WITHIN: Duration = Duration::from_secs(10);

@@ -148,6 +148,16 @@ fn a_shutdown_of_several_queues_ends_exactly_at_its_limit() {
 }
 
 #[test]
+fn a_rate_limit_of_centuries_is_still_a_limit() {
+    let registry = Registry::for_tests().unwrap();
+    for (period, burst) in [(YEAR, 1000), (300 * YEAR, 3), (Duration::MAX, 2)] {
+        let limit = registry.rate_limit(period, burst);
+        let nr_turns = (0..5000).filter(|_| limit.try_acquire()).count();
+        assert!((1..=burst as usize).contains(&nr_turns), "{nr_turns} of {burst}");
+    }
+}
+
+#[test]
 fn an_item_that_has_not_started_by_its_deadline_expires() {
     let mut registry = Registry::for_tests().unwrap();
     let queue = Workqueue::builder("deadline").build_in(&registry).unwrap();

@@ -1,4 +1,4 @@
-//! Machines of which the process sees little: no sysfs, no procfs, missing or contradictory files.
+//! Processes that see little of their machine: no sysfs, no procfs, missing or contradictory files.
 //!
 //! Each case is a separate process that hides files in its own mount namespace.
 

@@ -7,7 +7,7 @@
 
 use std::mem;
 
-/// Number of places whose memory is kept when all are empty. A guess: some hundred bytes.
+/// Number of places whose memory is kept when all are empty. A guess: a few hundred bytes.
 const FEW: usize = 16;
 
 /// Values by the number that [`add`](Self::add) returned.

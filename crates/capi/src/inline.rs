@@ -45,7 +45,7 @@ const _: () = assert!(raw::AT_UNLOCK == 0x7 && raw::ASKED == 0x3);
 #[allow(non_upper_case_globals, reason = "as C names it")]
 pub static aw_rcu_reader: Place = Place::STAND_IN;
 
-/// The address of the present grace period's number, in the form that sections record.
+/// The address of the current grace period's number, in the form that sections record.
 ///
 /// It is a constant, so that a compiler reads it once for a whole loop of sections. A program that
 /// is linked at a fixed address may have a copy of it, which is equivalent.

@@ -66,7 +66,7 @@ struct List {
 unsafe impl Send for List {}
 
 sync::thread_local! {
-    /// This thread's task, of which it holds a count. Null before the first request, and once the
+    /// This thread's task, for which it holds a count. Null before the first request, and once the
     /// thread ends.
     static MINE: Cell<*const Task> = Cell::new(ptr::null())
 }
@@ -229,7 +229,7 @@ unsafe extern "C" fn aw_get_task_struct(task: *const Task) -> *const Task {
 
 /// # Safety
 ///
-/// 1. `task` is null, or a task of which the caller gives up a count.
+/// 1. `task` is null, or a task for which the caller gives up a count.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_put_task_struct(task: *const Task) {
     // SAFETY: (1).

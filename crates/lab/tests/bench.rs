@@ -358,7 +358,7 @@ fn missing_comparison_program_is_reported() {
         let output = finish_at(root.path(), line);
         let err = text(output.stderr);
         assert_eq!(output.status.code(), Some(2), "{line}: {err}");
-        // On some machines a case is skipped, which is reported before.
+        // On some machines a case is skipped. The output then begins with a line that reports this.
         let mut lines = err.lines().filter(|it| !it.contains("skipped"));
         let output = lines.next().unwrap_or_default();
         assert!(output.contains(reason) && lines.next().is_none(), "{line}: {err}");

@@ -60,7 +60,7 @@ impl<'p, T> Batch<'p, T> {
         Ok(())
     }
 
-    /// Returns the number of items that are not posted yet.
+    /// Returns the number of items that have not been posted yet.
     pub fn len(&self) -> usize {
         self.nr_packed + self.back.len()
     }

@@ -39,7 +39,7 @@
 //!   `CLOSED`, takes its item out of the slot, which no other thread has used, and starts another
 //!   block.
 //! - *A block has two owners*: prevented as described above.
-//! - *Items of one poster, or of two posts of which one ended before the other began, change their
+//! - *Items of one poster, or of two posts, one of which ended before the other began, change their
 //!   order.* A poster adds only to a block that is the newest after its post began. A block that is
 //!   pushed behind it later overlaps this post.
 //! - *The owner spins.* Another block is behind the one that it closes, and an addition begins with

@@ -26,7 +26,7 @@ impl Drop for Item {
 
 const NR_ITEMS: usize = if cfg!(miri) { 20 } else { 100 };
 
-/// Returns items of which every second one panics when dropped, and the count of their drops.
+/// Returns items, every second of which panics when dropped, and the count of their drops.
 fn items(nr_items: usize) -> (impl Iterator<Item = Item>, Arc<AtomicUsize>) {
     let dropped = Arc::new(AtomicUsize::new(0));
     let theirs = dropped.clone();

@@ -104,7 +104,8 @@ impl<R> JoinHandle<R> {
     ///
     /// # Errors
     ///
-    /// Those of [`join`](Self::join); [`JoinError::Cancelled`] after the result was returned.
+    /// The errors of [`join`](Self::join); [`JoinError::Cancelled`] after the result has been
+    /// returned.
     ///
     /// # Panics
     ///

@@ -40,7 +40,7 @@ const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 ///
 /// # Guarantees
 ///
-/// - Items are received first in, first out: for each poster, and for posts of which one ended
+/// - Items are received first in, first out: for each poster, and for posts one of which ended
 ///   before the other began. [Urgent](Poster::urgent) items overtake ordinary ones.
 /// - The owner is woken at most once each time it goes to sleep, and never while it is awake.
 /// - Dropping the mailbox drops the items in it; a panic of such a drop is caught. Later posts are

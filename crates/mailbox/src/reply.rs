@@ -114,7 +114,7 @@ impl<T> Poster<T> {
     ///
     /// # Panics
     ///
-    /// If `make` panics. Nothing was posted then.
+    /// If `make` panics. In that case nothing was posted.
     ///
     /// # Examples
     ///
@@ -211,7 +211,7 @@ impl<T> Poster<T> {
     ///
     /// # Panics
     ///
-    /// If `make` panics, in the first poll. Nothing was sent then.
+    /// If `make` panics, in the first poll. In that case nothing was sent.
     ///
     /// # Examples
     ///
@@ -258,7 +258,7 @@ impl<T> Poster<T> {
     ///
     /// # Panics
     ///
-    /// If `make` or `send_blocking` panics. Nothing was sent then.
+    /// If `make` or `send_blocking` panics. In that case nothing was sent.
     pub fn call_blocking<R>(&self, make: impl FnOnce(ReplyTo<R>) -> T) -> Result<R, CallError<T>> {
         let (to, reply) = reply();
         // FOREIGN(call): as above.

@@ -14,7 +14,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Blocking
     ///
-    /// Blocks until then. Sleeps as [`wait`](Self::wait) does.
+    /// Blocks for the length of this wait. Sleeps as [`wait`](Self::wait) does.
     ///
     /// # Panics
     ///

@@ -40,7 +40,7 @@ const BATCH: usize = 32;
 /// # Guarantees
 ///
 /// - Closures run one after the other, in the order in which they were spawned: for each thread,
-///   and for spawns of which one ended before the other began. A running closure or future is never
+///   and for spawns one of which ended before the other began. A running closure or future is never
 ///   moved to another thread.
 /// - Futures are polled between closures, each when it is woken.
 /// - Dropping the worker waits until all spawned closures and futures have ended. If the wait would

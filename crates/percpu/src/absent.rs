@@ -73,7 +73,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
 }
 
 impl<T: Send + 'static, C: Choice> PerCpu<T, C> {
-    /// Calls `drain` on the data of each CPU that is not online, each time a change of the online
+    /// Calls `drain` on the data of each CPU that is not online, whenever a change of the online
     /// CPUs is detected.
     ///
     /// A registry of workqueues detects a change when it reads the topology again

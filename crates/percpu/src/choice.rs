@@ -36,8 +36,8 @@ pub enum Escalate {
     /// Keeps waiting.
     #[default]
     Never,
-    /// Waits some milliseconds for a grace period of the kernel, and breaks the bias. Interrupts no
-    /// CPU. Keeps waiting if the kernel does not support this, as with `nohz_full` CPUs.
+    /// Waits a few milliseconds for a grace period of the kernel, and breaks the bias. Interrupts
+    /// no CPU. Keeps waiting if the kernel does not support this, as with `nohz_full` CPUs.
     Quietly,
     /// Breaks the bias within microseconds. Interrupts each CPU that runs a thread of this process.
     Interrupt,

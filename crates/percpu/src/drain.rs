@@ -39,9 +39,9 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// If the calling thread owns one of the slots and has not parked, or is inside one. No call
-    /// has run then. If a call panics, its panic is resumed, and the other calls may or may not
-    /// have run.
+    /// If the calling thread owns one of the slots and has not parked, or is inside one. In that
+    /// case no call has run. If a call panics, its panic is resumed, and the other calls may or may
+    /// not have run.
     #[doc(alias = "per_cpu_ptr")]
     pub fn drain_cpus(&self, cpus: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
         self.drain_slots(cpus.iter().filter_map(|cpu| self.table.slot(cpu)), f);

@@ -29,7 +29,7 @@
 //! # Waiting
 //!
 //! Remote callers wait for the slot. Owners wait only for a remote call that is inside their own
-//! slot. A waiter spins for some microseconds, then sleeps until the slot is handed over. An owner
+//! slot. A waiter spins for a few microseconds, then sleeps until the slot is handed over. An owner
 //! that is preempted inside an operation holds its slot until it runs again, so keep operations
 //! short; see [`PerCpu::try_run_on`].
 //!

@@ -157,7 +157,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     /// # Panics
     ///
     /// If `cpu` has no slot, or if the calling thread owns the slot and has not parked, or is
-    /// inside it. `f` has not run then.
+    /// inside it. In that case `f` has not run.
     ///
     /// # Examples
     ///

@@ -305,7 +305,7 @@ impl Shard {
     }
 
     /// Assigns `run`, which was published without the lock, to the waiters that arrived before the
-    /// transition `from` which the item started, when the run was not in the list yet.
+    /// transition `from` which the item started, when the run was not yet in the list.
     #[inline]
     fn adopt(&self, run: *mut Run, from: State) {
         // ORDER(raw-alone): other end in `lock`.
@@ -438,7 +438,7 @@ impl Shard {
         let mut lists = self.lock();
         lists.strike(run);
         let done = lists.settle(|waiter| ptr::eq(waiter.run.get(), run));
-        // SAFETY: (1); no other thread can reach the run any more.
+        // SAFETY: (1); other threads can no longer reach the run.
         let left = unsafe { (*run).left };
         let left = left.filter(|_| !sync::twin::armed("raw: an end forgets a deferred item"));
         let left = left.filter(|item| {

@@ -847,7 +847,7 @@ mod tests {
             backlog.wait(true, &event, || nr_passed * MARK + 1);
             assert!(!backlog.is_above((nr_passed + 1) * MARK));
         }
-        // Each wait is twice as long as the one before.
+        // Each wait is twice as long as the previous one.
         assert!(time::now_ns() - start_ns >= (1 + 2 + 4) * FIRST_WAIT_NS);
     }
 }

@@ -93,8 +93,8 @@ pub struct Rcu<T, F: Flavor = Global> {
     owns: PhantomData<T>,
 }
 
-/// The error of [`Rcu::compare_exchange`]: the cell holds another version than expected. Returns
-/// the new value.
+/// The error of [`Rcu::compare_exchange`]: the cell holds a different version than expected.
+/// Returns the new value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Replaced<'a, T> {
@@ -190,7 +190,7 @@ impl<T, F: Flavor> Rcu<T, F> {
     ///
     /// # Panics
     ///
-    /// If the flavor's `synchronize` panics. The cell has not changed then.
+    /// If the flavor's `synchronize` panics. In that case the cell has not changed.
     #[inline]
     pub fn replace_sync(&self, value: T) -> T {
         let swap = || self.swap(Box::into_raw(Box::new(value)));
@@ -218,7 +218,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Panics
     ///
-    /// If the flavor's `call` panics. The cell has not changed then.
+    /// If the flavor's `call` panics. In that case the cell has not changed.
     #[doc(alias("rcu_assign_pointer", "rcu_xchg_pointer"))]
     #[doc(alias = "rcu_replace_pointer")]
     pub fn replace(&self, value: T) {
@@ -275,7 +275,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Panics
     ///
-    /// If the guard belongs to another domain than the cell, or if [`replace`](Self::replace)
+    /// If the guard belongs to a different domain than the cell, or if [`replace`](Self::replace)
     /// panics.
     ///
     /// # Examples
@@ -315,7 +315,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Panics
     ///
-    /// If `change` or [`replace`](Self::replace) panics. The cell has not changed then.
+    /// If `change` or [`replace`](Self::replace) panics. In that case the cell has not changed.
     ///
     /// # Examples
     ///

@@ -7,10 +7,10 @@
 //!
 //! # Report against init
 //!
-//! Holdouts are marked one by one, and one may report before the next is marked. Its leaf must not
-//! count as empty then. Each leaf therefore starts with a count of its own, the *bias*, which the
-//! driver removes after it has marked all holdouts. An inner node starts with one count for each
-//! child.
+//! Holdouts are marked one by one, and one may report before the next is marked. At that point its
+//! leaf must not count as empty. Each leaf therefore starts with a count of its own, the *bias*,
+//! which the driver removes after it has marked all holdouts. An inner node starts with one count
+//! for each child.
 //!
 //! A leaf reaches zero exactly once: it cannot while it has its bias, and after that its count only
 //! falls. Each child therefore counts down its parent exactly once. The root reaches zero exactly

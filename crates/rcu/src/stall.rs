@@ -87,7 +87,7 @@ fn handler() -> &'static Mutex<Option<Shared>> {
 
 /// Sets the handler of stalls. With `None`, the default, stalls are printed to stderr.
 ///
-/// The handler is called once for each reader each time `rcu.stall_timeout` passes. It runs on the
+/// The handler is called once for each reader whenever `rcu.stall_timeout` passes. It runs on the
 /// thread that drives the grace period, so any function that waits for a grace period panics in it.
 /// A panic of the handler is caught.
 ///

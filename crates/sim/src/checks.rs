@@ -88,7 +88,7 @@ struct Visits {
 }
 
 impl Visits {
-    /// A visit that takes some time, so that others can overlap with it.
+    /// A visit that takes some time, so that other visits can overlap with it.
     fn visit(&self, ns: u64) {
         let nr_inside = self.nr_inside.fetch_add(1, Relaxed) + 1;
         self.most.fetch_max(nr_inside, Relaxed);
@@ -97,7 +97,8 @@ impl Visits {
         self.nr_inside.fetch_sub(1, Relaxed);
     }
 
-    /// Panics unless `nr_ended` visits completed, at most `most` at a time, and none remains.
+    /// Panics unless `nr_ended` visits have completed, at most `most` at a time, and no visit
+    /// remains.
     #[track_caller]
     fn check(&self, nr_ended: u64, most: u64) {
         assert_eq!(self.nr_inside.load(Relaxed), 0, "one still runs");

@@ -1,8 +1,8 @@
 //! A MODEL of the kernel's unbound workqueue under the test of `lib/test_workqueue.c`: several
 //! threads, each bound to its own CPU, queue one item at a time and wait for it.
 //!
-//! The model follows the published code of both: which lock is held when, which lines are touched
-//! under it, and which thread is woken where. The steps:
+//! The model follows the published code of the workqueue and of the test: when each lock is held,
+//! which cache lines are accessed under it, and where each thread is woken. The steps:
 //!
 //! | thread | step | under the pool's lock |
 //! |---|---|---|
@@ -14,10 +14,12 @@
 //! | | unmarks itself and counts the end in the pwq, then takes the next item or goes idle | yes |
 //!
 //! A kick finds the worker that went idle last. That worker stays on the idle list until it runs,
-//! so consecutive kicks find the same one. If it last slept outside of the pod, its wake-up starts
-//! at a CPU of the pod (*soft* affinity). It is woken under the lock or afterwards ([`Way`]).
+//! so consecutive kicks find the same worker. If the worker last slept outside the pod, its wake-up
+//! starts at a CPU of the pod (*soft* affinity). The worker is woken under the lock or afterwards
+//! ([`Way`]).
 //!
-//! Left out: creating and culling workers, `max_active`, the last pool, RCU, and interrupts.
+//! The model omits the creation and culling of workers, `max_active`, the last pool, RCU, and
+//! interrupts.
 
 use std::collections::VecDeque;
 // The data of modeled locks and the model's own counters, which cost nothing in the simulation.
@@ -41,12 +43,12 @@ pub const SCENARIOS: &[Scenario] = scenarios! {
         => |job, measured| producers_and_workers(job, measured, Way::Bare);
 };
 
-/// When a kick wakes the worker.
+/// The time at which a kick wakes the worker.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Way {
     UnderLock,
-    /// After the lock is released. Under the lock the worker is moved to another list and its
-    /// thread is put on a wake queue, which holds a reference.
+    /// After the lock is released. Under the lock, the worker is moved to another list, and its
+    /// thread to a wake queue, which holds a reference.
     Deferred,
     /// The same as `Deferred`, without the cost of deferring.
     Bare,
@@ -72,11 +74,11 @@ struct Node {
     next: AtomicU32,
 }
 
-/// A queued spin lock without preemption. The first waiter polls the word, and others their own
-/// lines.
+/// A queued spin lock without preemption. The first waiter polls the word, and each other waiter
+/// polls its own line.
 #[derive(Default)]
 struct SpinLock {
-    /// Whether the lock is held; and the last waiter, as its CPU number plus 1.
+    /// Set if the lock is held; and the last waiter, as its CPU number plus 1.
     word: Line<(AtomicU32, AtomicU32)>,
     nodes: Arc<[Line<Node>]>,
     is_held: AtomicBool,
@@ -175,7 +177,7 @@ struct Worker {
     /// 0 while the thread sleeps; and the number of references to the thread.
     state: Line<(Futex, AtomicU32)>,
     wake_cpu: Line,
-    /// The lock of the thread's state; and whether the thread is on a wake queue.
+    /// The lock of the thread's state; and a flag that is set while the thread is on a wake queue.
     to_wake: Line<(AtomicU32, AtomicU32)>,
 }
 
@@ -215,7 +217,8 @@ impl Pool {
         self.guarded.lock().expect("nothing panics under it")
     }
 
-    /// Chooses a worker for the listed items. Returns it if it must be woken after unlocking.
+    /// Chooses a worker for the listed items. Returns the worker if it must be woken after
+    /// unlocking.
     fn kick(&self) -> Option<Arc<Worker>> {
         let worker = {
             let guarded = self.guarded();
@@ -240,7 +243,7 @@ impl Pool {
                 worker.fields.touch();
                 let queued = &worker.to_wake.0.1;
                 if queued.compare_exchange(0, 1, Relaxed, Relaxed).is_err() {
-                    // Another thread is about to wake it.
+                    // Another thread is about to wake the worker.
                     return None;
                 }
                 worker.state.0.1.fetch_add(1, Relaxed);
@@ -477,8 +480,9 @@ mod tests {
         simulate(machine, AffinityScope::System, 4, way)
     }
 
-    /// With four producers. With many more, deferring holds the lock longer: kicks then find
-    /// workers that are already awake, and a no-op wake-up is cheaper than deferring it.
+    /// This holds for four producers. With many more producers, deferring holds the lock longer:
+    /// kicks then find workers that are already awake, and a no-op wake-up is cheaper than
+    /// deferring it.
     #[test]
     fn waking_after_the_unlock_holds_the_lock_shorter() {
         for seed in 1..4 {

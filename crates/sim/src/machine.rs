@@ -113,7 +113,8 @@ impl Machine {
         self.levels.iter().map(|level| level.0).product()
     }
 
-    /// Returns the topology scaled to `nr_cpus`: fewer outer levels, or more of the outermost.
+    /// Returns the topology scaled to `nr_cpus`, with fewer outer levels, or more units of the
+    /// outermost level.
     pub fn topology(&self, nr_cpus: usize) -> Result<Topology, String> {
         if !(1..=MAX_CPUS).contains(&nr_cpus) {
             return Err(format!("{nr_cpus} CPUs: a simulation has 1 to {MAX_CPUS}"));

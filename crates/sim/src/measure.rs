@@ -1,4 +1,5 @@
-//! The measurements of a real machine for `--calibrate`: small ones, and the held-out cases.
+//! The measurements of a real machine for `--calibrate`: the small measurements and the held-out
+//! cases.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::scenarios::{Job, Measured, SCENARIOS, scope_of};
 
 const NR_RUNS: usize = 15;
 
-/// Returns the topology in the notation of machine files; a row of cores if its parts differ.
+/// Returns the topology in the notation of machine files, or a row of cores if its parts differ.
 fn shape(topology: &Topology) -> String {
     let nr = [
         topology.nodes().len().max(1),

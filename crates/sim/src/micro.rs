@@ -1,4 +1,4 @@
-//! Small measurements, the same on a real and on a simulated machine. Each fits one cost.
+//! Small measurements, which are the same on a real and on a simulated machine. Each fits one cost.
 
 use std::sync::Arc;
 use std::time::Duration;

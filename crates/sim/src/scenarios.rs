@@ -1,5 +1,5 @@
-//! The programs: each uses the shipped library like `afterwork-lab bench`, with a thread on each
-//! CPU.
+//! The measured programs. Each uses the shipped library as `afterwork-lab bench` does, with a
+//! thread on each CPU.
 
 use std::sync::{Arc, Mutex};
 // The scenarios count with the standard library's atomics, which cost nothing in the simulation.
@@ -26,7 +26,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// Returns the CPUs of producers: the first ones, one of each core before a second of any.
+    /// Returns the CPUs of producers: the first CPUs, with one CPU of each core before a second CPU
+    /// of any core.
     pub fn producers(&self) -> Vec<CpuId> {
         let mut cpus: Vec<_> = self.topology.allowed().iter().collect();
         if self.nr_producers < cpus.len() {
@@ -160,7 +161,7 @@ pub fn on_cpus(
         }
         nr_ready.wait(ready);
     }
-    // All threads sleep by then, and the created workers are idle.
+    // By then all threads sleep, and the created workers are idle.
     thread::sleep(std::time::Duration::from_millis(1));
     host::measure_from_here();
     measured.nr_kicks.store(0, Relaxed);

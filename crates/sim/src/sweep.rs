@@ -1,4 +1,5 @@
-//! A sweep runs a process for each combination of scope, CPUs, seed and guess, one on each CPU.
+//! A sweep runs a process for each combination of scope, CPUs, seed and guess, with one process per
+//! CPU at a time.
 
 use std::process::{Command, Stdio};
 use std::sync::Mutex;

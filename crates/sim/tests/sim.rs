@@ -155,8 +155,8 @@ fn a_check_fails_where_a_bug_is_put_back() {
     }
 }
 
-/// Runs a check with a bug reintroduced, which must fail with the given text. Otherwise it must
-/// hold.
+/// Runs a check with a bug reintroduced. The check must fail with the given text; without the bug
+/// it must succeed.
 fn must_fail(check: &str, bug: &str, expected: &str) {
     let args = format!("check-{check} --cpus 8 --scope cache --items 40 --seed 2 --budget 60");
     let run = |twin: &[&str]| {

@@ -404,7 +404,7 @@ fn run_boxed(machine: Machine, main: Box<dyn FnOnce()>) -> Result<Outcome, Failu
     let first = super::life::make_task("main", main);
     let failure = turns(first, start);
     ENGINE.set(std::ptr::null_mut());
-    // SAFETY: the engine was created above, and no task has a turn any more.
+    // SAFETY: the engine was created above, and no task has a turn now.
     let mut engine = unsafe { Box::from_raw(engine) };
     let panic = engine.tasks[first].panic.take();
     let outcome = Outcome::of(&mut engine);

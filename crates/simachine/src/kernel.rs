@@ -17,7 +17,7 @@ pub fn enter() {
     with(|e| e.task().is_kernel = true);
 }
 
-/// Disables preemption of the running thread, which must not sleep then. Calls do not nest.
+/// Disables preemption of the running thread, which then must not sleep. Calls do not nest.
 pub fn disable_preemption() {
     with(|e| {
         let cpu = &mut e.cpus[e.cpu];

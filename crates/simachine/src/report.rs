@@ -135,7 +135,7 @@ pub struct Samples {
     since_ps: u64,
 }
 
-/// The sampling period doubles each time this number of samples has been taken.
+/// The sampling period doubles whenever this number of samples has been taken.
 const NR_SAMPLES: usize = 256;
 const FIRST_PERIOD_PS: u64 = 1_000_000;
 

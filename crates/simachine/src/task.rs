@@ -31,12 +31,12 @@ pub struct Task {
     pub cpu: usize,
     pub allowed: Mask,
     pub vruntime: u64,
-    /// The CPU time used before the present turn.
+    /// The CPU time used before the current turn.
     pub ran: u64,
     pub on_since: u64,
     /// The time since which the task has been waiting for a CPU.
     pub ready_at: u64,
-    /// Changes with each sleep, so that a timer can check that it belongs to the present one.
+    /// Changes with each sleep, so that a timer can check that it belongs to the current one.
     pub sleep_seq: u64,
     /// The word on which the task sleeps, or 0.
     pub asleep_on: usize,

@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(read_memory(text.as_ptr() as u64, &mut copy), 14);
         assert_eq!(copy, text);
         assert_eq!(read_memory(8, &mut copy), 0);
-        // SAFETY: the call creates a new mapping of two pages, of which the second is unmapped at
+        // SAFETY: the call creates a new mapping of two pages, the second of which is unmapped at
         // once.
         let page = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;

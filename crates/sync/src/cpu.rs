@@ -193,7 +193,7 @@ mod given {
     /// set, or to [`NONE`], and never changes again.
     static GIVEN: AtomicPtr<Option<Topology>> = AtomicPtr::new(ptr::null_mut());
 
-    /// Means that no machine was set, and that none can be set any more.
+    /// Means that no machine was set, and that one can no longer be set.
     static NONE: Option<Topology> = None;
 
     /// Returns the machine that was set. If none was set, [`set`] fails from now on.

@@ -64,19 +64,19 @@ impl Process {
     /// A value that differs from that of every process.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// Returns the present process, and detects forks from now on.
+    /// Returns the current process, and detects forks from now on.
     pub fn this() -> Self {
         backend::watch();
         Self(backend::generation())
     }
 
-    /// Returns the present process, if forks are already detected. Costs one load.
+    /// Returns the current process, if forks are already detected. Costs one load.
     #[inline(always)]
     pub fn now() -> Self {
         Self(backend::generation())
     }
 
-    /// Returns `true` if this is the present process. Costs one load.
+    /// Returns `true` if this is the current process. Costs one load.
     #[inline(always)]
     pub fn is_this(self) -> bool {
         self.0 == backend::generation()
@@ -187,7 +187,7 @@ const LOST: u32 = 1 << 31;
 static GATE: PerProcess<Mutex<()>> = PerProcess::new();
 
 impl Inherited {
-    /// Records the present process as the owner.
+    /// Records the current process as the owner.
     #[inline(always)]
     pub fn by_children() -> Self {
         Self(AtomicU32::new(backend::generation()))

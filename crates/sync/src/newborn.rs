@@ -1,6 +1,6 @@
 //! Resets settings that the kernel and the processor copy to a new thread from the thread that
-//! starts it, although they should not affect library threads: timer slack, memory policy, I/O
-//! priority, and the floating-point modes.
+//! starts it, but should not affect library threads: timer slack, memory policy, I/O priority, and
+//! the floating-point modes.
 //!
 //! | setting | new value |
 //! |---|---|

@@ -55,7 +55,7 @@ pub fn user() -> u32 {
 /// killed.
 ///
 /// `run` is also called in a forked child that ends in one of these ways. Other threads may still
-/// run then.
+/// be running at that point.
 ///
 /// # Errors
 ///

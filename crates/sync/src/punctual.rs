@@ -22,7 +22,7 @@ pub(crate) struct Punctual {
 }
 
 impl Punctual {
-    /// Sets the minimum slack if the present one would matter for a sleep of `span`.
+    /// Sets the minimum slack if the current one would matter for a sleep of `span`.
     ///
     /// Returns `None` if the slack does not matter, if the kernel rejects the change, or on a
     /// real-time thread, which has no slack.

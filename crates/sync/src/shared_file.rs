@@ -220,7 +220,7 @@ impl SharedFile {
         std::fs::remove_file(path)
     }
 
-    /// Returns the present length of the file.
+    /// Returns the current length of the file.
     ///
     /// # Errors
     ///

@@ -300,7 +300,7 @@ fn a_kernel_thread_wakes_without_a_call_and_locks_the_run_queue() {
     assert_near(wake_ns(false), both + ns(costs.syscall + costs.futex), 0.01);
 }
 
-/// The other thread of the CPU waits until the first one allows it, although slices are short.
+/// The other thread of the CPU waits until the first one allows it, even though slices are short.
 #[test]
 fn thread_with_preemption_disabled_keeps_the_cpu() {
     let mut machine = machine(1);

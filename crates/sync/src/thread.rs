@@ -48,7 +48,7 @@ pub struct JoinHandle(Handle);
 ///
 /// # Errors
 ///
-/// The system's error if thread creation fails. `body` is dropped then.
+/// The system's error if thread creation fails. In that case `body` is dropped.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle> {
     #[cfg(not(any(loom, shuttle, sim)))]
     return spawn_sized(name, crate::start::STACK_BYTES, body);
@@ -216,7 +216,7 @@ pub fn exists(thread: ThreadId) -> bool {
 ///
 /// # Errors
 ///
-/// An error of the kind `PermissionDenied` if the value is below the present one and the process
+/// An error of the kind `PermissionDenied` if the value is below the current one and the process
 /// lacks the permission.
 pub fn set_nice(nice: i8) -> io::Result<()> {
     if IS_REAL {

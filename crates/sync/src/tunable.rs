@@ -12,7 +12,7 @@ impl Tunable {
         Self(AtomicU32::new(value))
     }
 
-    /// Returns the present value.
+    /// Returns the current value.
     #[inline]
     pub fn get(&self) -> u32 {
         self.0.load(Ordering::Relaxed)

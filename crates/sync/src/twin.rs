@@ -44,8 +44,8 @@ pub const fn armed(_name: &str) -> bool {
 /// Delays a thread, in a torture build with the bug `name` armed: one call in `one_in`, for
 /// `span_us`. Does nothing in other builds.
 ///
-/// Use it for bugs that show only if a thread is delayed within a window of some nanoseconds, which
-/// a preemption hits once in hours. A model needs no delay.
+/// Use it for bugs that show only if a thread is delayed within a window of a few nanoseconds,
+/// which a preemption hits once in hours. A model needs no delay.
 #[cfg(not(all(torture, not(any(loom, shuttle)))))]
 #[inline(always)]
 pub const fn linger(_name: &str, _one_in: u32, _span_us: u64) {}

@@ -27,8 +27,8 @@
 //! exits. The registry has no pools at this point. While thread creation keeps failing, the rescuer
 //! runs cleanups too, and the manager runs the last one. A chain of three cleanups, each of which
 //! waits for the next one, therefore ends without another thread. A longer chain ends once a thread
-//! can be started. A thread that adds a cleanup after that (an RCU callback that reaches a queue
-//! which ended long ago) runs the cleanup itself.
+//! can be started. A thread that adds a cleanup after that (an RCU callback for a queue that was
+//! destroyed long ago) runs the cleanup itself.
 
 use std::{
     cell::{Cell, RefCell},
@@ -237,7 +237,7 @@ pub(crate) struct CleanupQueue(Mutex<List>);
 struct List {
     waiting: VecDeque<Box<dyn Cleanup>>,
     nr_reapers: usize,
-    /// The time at which one more reaper is started if none pops before.
+    /// The time at which one more reaper is started if none has popped a cleanup by then.
     next_ns: u64,
     /// Pause after a failed attempt to start a thread; 0 if the last one succeeded.
     pause_ns: u64,

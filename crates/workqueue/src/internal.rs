@@ -41,7 +41,7 @@ pub use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a>(&'a Pwq);
 
-/// The pwq from which an item was queued last; its queue may have been destroyed.
+/// The pwq on which an item was last queued; its queue may have been destroyed.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin(*const Pwq);
 
@@ -121,7 +121,7 @@ impl<'a> Place<'a> {
 }
 
 impl Origin {
-    /// Returns the place where the item was queued last.
+    /// Returns the place where the item was last queued.
     #[inline]
     pub fn of(head: &Head) -> Self {
         Self(Pwq::of(head.home.load(Ordering::Relaxed)))
@@ -133,8 +133,8 @@ impl Origin {
     ///
     /// # Safety
     ///
-    /// 1. The pwq stays until `before_end` is called. If that gives up what keeps the pwq, it calls
-    ///    [`forget_seats`].
+    /// 1. The pwq stays until `before_end` is called. If `before_end` gives up what keeps the pwq,
+    ///    it calls [`forget_seats`].
     #[inline]
     pub unsafe fn run(
         self,
@@ -288,7 +288,7 @@ pub unsafe fn help(
 ///
 /// # Errors
 ///
-/// Those of [`Registry::global`].
+/// The errors of [`Registry::global`].
 #[cfg(not(any(loom, shuttle)))]
 pub fn timers() -> Result<&'static Timers, RegistryError> {
     Registry::global().map(|registry| &**registry.timers())

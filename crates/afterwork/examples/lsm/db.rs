@@ -23,11 +23,11 @@ use super::{
     table::{self, Records, Table},
 };
 
-/// The number of records with which an in-memory table is flushed.
+/// The number of records at which an in-memory table is flushed.
 const FULL: usize = 1000;
 /// The number of files that triggers a compaction.
 const MANY: usize = 4;
-/// The longest time for which a record is in the log and not on disk.
+/// The maximum time for which a record is in the log but not on disk.
 const LAZY: Duration = Duration::from_millis(1);
 
 pub struct Db {
@@ -167,7 +167,7 @@ impl Db {
             version
         });
         let db = self.clone();
-        // The lock of the active table is held, so the queue has the order of the tables.
+        // The lock of the active table is held, so flushes are queued in the order of the tables.
         permit.spawn_detached(move || db.flush(&full).expect("the disk takes a table"))?;
         Ok(())
     }

@@ -104,7 +104,7 @@ pub fn path_of(dir: &Path, name: Name, kind: &str) -> PathBuf {
     dir.join(format!("{:08}-{:08}.{kind}", name.0, name.1))
 }
 
-/// Returns the names of all files of that kind, the oldest first.
+/// Returns the names of all files of the given kind, the oldest first.
 pub fn list(dir: &Path, kind: &str) -> io::Result<Vec<Name>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(dir)? {

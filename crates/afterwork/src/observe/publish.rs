@@ -15,11 +15,12 @@ use base::internal::page::publisher;
 ///   same PID runs in another container that shares the directory, the file is `afterwork-PID.1` or
 ///   higher.
 /// - The file is removed by [`unpublish`], and when the process calls `exit` or returns from
-///   `main`. The next process that calls this removes the file of a killed process.
+///   `main`. The next process that calls `publish` removes the file of a killed process.
 /// - The cost is a sleeping thread, with 2 MiB of address space for its stack. A request of a
 ///   reader costs a [`snapshot`](super::snapshot) on that thread.
 /// - No modification of the file can harm the process.
-/// - A second call changes nothing. A child of `fork` is not visible until it calls this itself.
+/// - A second call changes nothing. A child of `fork` is not visible until it calls `publish`
+///   itself.
 ///
 /// # Blocking
 ///

@@ -9,7 +9,7 @@ use std::{
     sync::{Mutex, MutexGuard},
 };
 
-/// Limit in seconds after which a child that hangs is killed, long enough for a busy machine.
+/// Time limit in seconds after which a hanging child is killed, long enough for a busy machine.
 pub const LIMIT_S: u32 = 300;
 
 /// Serializes tests that fork, because a child inherits the locks of threads that it lacks.
@@ -64,7 +64,7 @@ pub fn succeeds_in_child(body: impl FnOnce()) -> String {
     output
 }
 
-/// Starts a thread without the lock of the standard library, which a child may find taken.
+/// Starts a thread without the lock of the standard library, which may be held in a child.
 pub fn spawn(body: impl FnOnce() + Send + 'static) -> sync::thread::JoinHandle {
     sync::thread::spawn("test", body).unwrap()
 }

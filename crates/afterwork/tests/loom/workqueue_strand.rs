@@ -98,7 +98,7 @@ models! {
         must_fail("strand: pops a claimed closure", || bounded(2, cancel_races_with_pop));
 }
 
-/// A strand has closures before and after a bulk cancel, which meets its run.
+/// A strand has closures before and after a bulk cancel, which races with its run.
 fn bulk_cancel_races_with_a_run() {
     let (machine, queue) = held();
     let strand: Strand<Plain> = queue.strand(Plain::default());
@@ -135,7 +135,8 @@ models! {
 }
 
 /// Bulk cancels inside a run. The first closes the color of the run, which therefore queues the
-/// strand again and then runs all remaining closures. One of these cancels everything once more.
+/// strand again and then runs all remaining closures. One of these closures cancels all of them
+/// again.
 fn bulk_cancels_inside_a_run() {
     let (machine, queue) = held();
     let strand = queue.strand(());

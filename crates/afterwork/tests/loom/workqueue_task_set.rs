@@ -1,4 +1,4 @@
-//! Sets of items: the end of one while its owner waits for it, and while the set is dropped.
+//! Sets of items: an item ends while the set's owner waits for it, and while the set is dropped.
 
 use crate::support::*;
 

@@ -1,4 +1,4 @@
-//! Tokens: a cancel meets a waiter, a child, and an item that asks for its token.
+//! Tokens: a cancel races with a waiter, a child, and an item that requests its token.
 
 use crate::support::*;
 

@@ -1,4 +1,4 @@
-//! User operations of all kinds, small enough for Miri, in order to check memory accesses.
+//! User operations of all kinds, small enough for Miri to check their memory accesses.
 //!
 //! `xtask/src/test/miri.rs` documents how Miri runs them. They also pass on the real machine.
 

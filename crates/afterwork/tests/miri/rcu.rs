@@ -4,7 +4,7 @@ use afterwork::rcu;
 
 use crate::*;
 
-/// Small, because Miri takes a thousand times as long for each.
+/// The number is small, because Miri makes each operation a thousand times slower.
 const NR_VERSIONS: usize = 4;
 
 fn replaces_while_two_read<F: Flavor + Send + Sync>(cell: &Rcu<Vec<usize>, F>) {

@@ -31,7 +31,7 @@ fn registry_drains_the_slots_of_absent_cpus() {
         let registry = Registry::watching(machine, Params::default(), after).unwrap();
         let (slots, _watch, saved, receiver) = watched(qpw);
         change.send(Topology::flat(&without(3)).unwrap()).unwrap();
-        // The registry also refreshes the topology by itself, and may have been first.
+        // The registry also refreshes the topology by itself, and may have done so first.
         registry.refresh_topology();
         while receiver.recv().unwrap() != cpu(3) {}
         assert_eq!(slots.run_on(cpu(3), |data| *data), 0);

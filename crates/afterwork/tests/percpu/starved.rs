@@ -10,8 +10,8 @@ const OPERATION: Duration = Duration::from_micros(200);
 const NR_CALLS: usize = 20;
 
 /// The largest number of operations that the owner may begin while all calls run. If callers that
-/// have waited for a millisecond announce themselves, each call takes about 10 operations, and 40
-/// on a busy machine. Otherwise each call takes hundreds.
+/// have waited for a millisecond announce themselves, each call takes about 10 operations, or 40 on
+/// a busy machine. Otherwise each call takes hundreds of operations.
 const MOST_OPERATIONS: usize = 5_000;
 
 fn burn(time: Duration) {

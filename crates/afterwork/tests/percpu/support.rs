@@ -65,8 +65,8 @@ pub fn while_owned<T: Send>(slots: &PerCpu<T>, elsewhere: impl FnOnce()) {
     });
 }
 
-/// Runs `elsewhere` while another thread owns the slot of CPU 1, between two calls of that thread.
-/// The owner does not poll, so a call that waits for it would hang.
+/// Runs `elsewhere` while another thread owns the slot of CPU 1 and is between two operations. The
+/// owner does not poll, so a call that waits for it would hang.
 pub fn beside_owner<T: Send>(
     slots: &PerCpu<T>,
     before: impl FnOnce(&mut Owner<'_, T>) + Send,

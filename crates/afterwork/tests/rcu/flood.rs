@@ -174,7 +174,7 @@ fn a_domain_adds_no_callback_to_a_full_list() {
     let guard = domain.read();
     let try_call = || domain.try_call(run.callback());
     let nr_added = (0..10 * MARK).position(|_| try_call().is_err());
-    // Once, the list may be taken and then wait for the reader.
+    // The list may be taken once, and then waits for the reader.
     let nr_added = nr_added.expect("a thousand were added");
     assert!((MARK..=2 * MARK).contains(&nr_added), "{nr_added}");
     drop(guard);

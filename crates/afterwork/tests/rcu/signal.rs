@@ -32,7 +32,7 @@ extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
         let nr_asked = NR_ASKED.fetch_add(1, Ordering::SeqCst) + 1;
         let has_waited = || NR_WAITED.load(Ordering::SeqCst) >= nr_asked;
         for _ in 0..16 {
-            // Only this call is made, because it accesses no memory of the library.
+            // This is the only call, because it accesses no memory of the library.
             thread::yield_now();
             if has_waited() {
                 NR_UNPROTECTED.fetch_add(1, Ordering::SeqCst);

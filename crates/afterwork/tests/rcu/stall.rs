@@ -44,7 +44,7 @@ fn a_reader_that_stalls_a_grace_period_is_named() {
     assert!(stall.waited >= Duration::from_millis(5));
     assert!(stall.to_string().contains("(staller)"));
     assert!(stall.doing.is_some_and(|doing| doing.starts_with("asleep")));
-    // Each period has one report, so there is another one.
+    // Each period has one report, so there will be another one.
     stalls.recv().unwrap();
     close.send(()).unwrap();
     waiter.join().unwrap();

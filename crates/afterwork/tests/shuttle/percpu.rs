@@ -5,7 +5,7 @@ use crate::*;
 
 const NR_CPUS: u32 = 3;
 
-/// Every thread adds ones to slots in a different way. No addition is lost.
+/// Every thread adds one to slots repeatedly, each in a different way. No addition is lost.
 fn sum_is_exact(qpw: Qpw, escalate: Escalate) {
     static MACHINE: OnceLock<Topology> = OnceLock::new();
     let machine = MACHINE.get_or_init(|| Topology::synthetic("3 core").unwrap());

@@ -1,4 +1,4 @@
-//! Many wakers, many waiters.
+//! Many wakers and many waiters.
 
 use crate::workqueue::explore;
 use crate::*;

@@ -7,8 +7,8 @@
 //! were queued and running when it began.
 //!
 //! The check processes the beginnings and ends of acts in order, and keeps all possible states of
-//! the model. At the end of an act, only states with that act done remain. If none does, the
-//! history is a fault.
+//! the model. At the end of an act, only states in which that act is done remain. If no state
+//! remains, the history is a fault.
 
 use std::{
     collections::HashSet,

@@ -1,8 +1,8 @@
 //! The parts of every torture program: a command line, random rounds, and a watchdog for each.
 //!
 //! A program is a test target named `torture_NAME`, without a harness. Its `main` is one call of
-//! [`torture`]. The random choices of a round follow from its seed, and those of a thread from its
-//! round's. The interleaving of the threads does not.
+//! [`torture`]. The seed of a round determines its random choices and those of its threads, but not
+//! the interleaving of the threads.
 
 // No program uses all of these items.
 #![allow(dead_code, unused_imports)]
@@ -41,7 +41,7 @@ const DEFAULT: Duration = Duration::from_secs(5);
 const PATIENCE: u32 = 120;
 /// Number of naps after which a step counts as hung in any case.
 const PATIENCE_WITH_BUSY: u32 = 1800;
-/// Both limits if a bug is injected: a twin must be found within a minute, also if it hangs.
+/// Both limits if a bug is injected: a twin must be found within a minute, even if it hangs.
 const PATIENCE_WITH_TWIN: u32 = 20;
 /// The unit of waiting. A suspension of the machine, for any time, costs one nap.
 const NAP: Duration = Duration::from_secs(1);

@@ -180,7 +180,7 @@ fn round(round: &Round<'_>) -> Totals {
             drained.store(true, Ordering::Release);
         });
     });
-    // A worker may still hold a seat, and then find that all its items are cancelled.
+    // A worker may still hold a seat before it finds that all its items are cancelled.
     watched("giving seats back", || {
         for place in scene.places.iter() {
             while place.queue.stats().nr_active > 0 {

@@ -1,8 +1,9 @@
-//! `max_active`: how many threads run a queue's items at once.
+//! `max_active` limits the number of threads that run a queue's items at once.
 
 use crate::support::*;
 
-/// Queues from all CPUs, joins some items, and returns the most threads that were in items at once.
+/// Queues from all CPUs, joins some items, and returns the maximum number of threads that were in
+/// items at once.
 fn crowd(queue: &Workqueue) -> usize {
     let gauge = Gauge::default();
     threads(8, |i| {
@@ -294,7 +295,7 @@ fn nothing_starts_after_a_pause_on_a_seat_from_before_it() {
     }
 }
 
-/// Returns how many of `nr` tiny items a worker takes at once when it gets a seat for them.
+/// Returns the number of `nr` tiny items that a worker takes at once when it gets a seat for them.
 fn taken_with_a_seat(nr: usize) -> usize {
     let registry = tuned("1 core", |it| {
         it.max_workers = 1;

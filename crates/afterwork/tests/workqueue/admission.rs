@@ -1,4 +1,4 @@
-//! Queues with a capacity: which calls are rejected, which wait, and when permits are released.
+//! Queues with a capacity: calls that are rejected, calls that wait, and the release of permits.
 
 use crate::support::*;
 
@@ -230,7 +230,7 @@ fn waiters_get_permits_in_the_order_of_arrival() {
     }
     queue.resume();
     wait_until(|| rings(0) == 1);
-    // A permit skips a waiter that left, and is passed on by one that leaves with it.
+    // A permit skips a waiter that has left. A waiter that leaves with a permit passes it on.
     drop(waits.remove(1));
     assert!(queue.task().try_reserve().is_none(), "no other caller overtakes");
     drop(waits.remove(0));
@@ -529,7 +529,7 @@ fn a_permit_passes_tasks_that_end_when_they_are_woken() {
 
 #[test]
 fn the_last_waiter_leaves_as_fast_as_the_first() {
-    // This took minutes when each waiter that left walked past all earlier waiters.
+    // This would take minutes if each waiter that leaves walked past all earlier waiters.
     let (queue, item, orphans) = full_with_orphans();
     orphans.iter().rev().for_each(|it| it.clone().wake());
     assert_eq!(free(queue), Some(0));

@@ -96,7 +96,8 @@ fn blocking_on_a_thread_that_is_no_worker_calls_its_body() {
     assert_eq!(blocking(|| blocking(|| 42)), 42);
 }
 
-/// Blocks `count` items at once. Returns the most workers that run items at once after that.
+/// Blocks `count` items at once. Returns the maximum number of workers that run items at once
+/// afterwards.
 fn most_at_once_after(queue: &Workqueue, count: usize) -> usize {
     let block = |_| {
         let (plug, hole) = stopper();

@@ -126,7 +126,7 @@ fn the_token_of_an_item_that_has_ended_is_left_alone() {
     assert!(!handle.cancel());
     let token = handle.join().unwrap();
     assert!(!token.is_cancelled());
-    // Each call inside an item returns the same token, and outside a new one.
+    // Calls inside an item return the same token. Each call outside returns a new one.
     let [one, other] =
         queue.spawn(|| [(); 2].map(|()| CancellationToken::current())).join().unwrap();
     one.cancel();
@@ -146,7 +146,7 @@ fn children_are_cancelled_with_their_parent_and_alone() {
     assert_eq!(states(), [true; 4]);
     assert!(root.child().is_cancelled());
     block_on(root.child().cancelled());
-    // A child that was dropped leaves its parent alone.
+    // Dropping a child does not affect its parent.
     let other = CancellationToken::new();
     drop(other.child());
     other.cancel();

@@ -157,7 +157,8 @@ fn a_deadline_combines_with_permits_and_tries() {
 #[test]
 fn started_item_may_run_past_its_deadline() {
     let queue = queue("started").help(false).alone();
-    // Usually long enough for a worker to start the item. If the item expires, the span doubles.
+    // This span is usually long enough for a worker to start the item. If the item expires, the
+    // span doubles.
     let mut span = 50 * MS;
     loop {
         let (deadline, (started, has_started)) = (Instant::now() + span, mpsc::channel());

@@ -30,7 +30,7 @@ impl Scene {
         self.rescued.spawn(body).join().unwrap();
     }
 
-    /// Returns the waits that were reported until now.
+    /// Returns the waits that have been reported so far.
     fn reported(&self) -> Vec<Named> {
         self.reports.try_iter().filter_map(named).collect()
     }

@@ -211,7 +211,7 @@ fn destroying_a_queue_cancels_its_delayed_items() {
     lives.all_dropped(3);
 }
 
-/// Takes a second if each wait costs the same, and minutes if each wait examines all others.
+/// Takes a second if the cost of a wait is constant, and minutes if each wait examines all others.
 #[test]
 fn very_many_tasks_await_a_drain() {
     let queue = queue("many").paused();

@@ -110,7 +110,7 @@ fn a_panic_handler_whose_drop_waits_blocks_no_manager() {
     registry.refuse_threads(true);
     drop(queue);
     plug.release();
-    // The manager may be in that drop by now. It still fires timers and destroys queues.
+    // The manager may now be in that drop. It still fires timers and destroys queues.
     wait_until(|| registry.pool_stats().iter().all(|pool| pool.nice != 3));
     let timed = DelayedWork::new(|| ());
     assert!(other.enqueue_after(&timed, MS));

@@ -1,4 +1,4 @@
-//! Groups: one ceiling for many queues, and pausing, draining and cancelling them together.
+//! Groups: one limit for many queues, which can be paused, drained and cancelled together.
 
 use crate::support::*;
 
@@ -118,7 +118,7 @@ fn returning_thread_goes_on_though_the_group_is_full() {
         let second = second.clone();
         move || {
             let inner = second.spawn(|| ());
-            // This one gets the seat after the inner one, before this thread is back or after.
+            // This item gets the seat after the inner one, before or after this thread returns.
             second.spawn_detached(move || hole.sit()).unwrap();
             inner.join().unwrap();
             runs.add();
@@ -262,7 +262,7 @@ fn pause_holds_for_all_queues_and_for_new_ones() {
     let [of_first, of_second, of_third] = handles;
     of_first.join().unwrap();
     of_third.join().unwrap();
-    // It was paused by itself, too.
+    // This queue was also paused separately.
     assert!(!of_second.is_finished());
     assert!(second.resume());
     of_second.join().unwrap();

@@ -1,4 +1,4 @@
-//! Functional tests of the workqueue on the real machine: what its pages promise, one claim a test.
+//! Functional tests of the workqueue on the real machine. Each test checks one documented promise.
 //!
 //! No test passes by timing: each waits for the event itself. A wait that fails after
 //! [`support::PATIENCE`] reports a hang. A test that lasts three times as long ends the process.

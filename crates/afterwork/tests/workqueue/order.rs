@@ -149,7 +149,7 @@ fn an_ordered_queue_stays_ordered_while_items_are_cancelled() {
 fn cancels_from_the_back_keep_the_order_of_the_others() {
     let queue = queue("ordered").ordered().paused();
     let log = Log::default();
-    // This took a minute when each cancel walked through the list.
+    // This would take a minute if each cancel walked through the list.
     let mut handles: Vec<_> = (0..60_000).map(|i| queue.spawn(log.note(i))).collect();
     let cancelled = handles.iter_mut().enumerate().rev();
     let mut cancelled = cancelled.filter(|(i, _)| i % 1000 != 7);

@@ -1,4 +1,4 @@
-//! Workers: their CPUs, their number, and when they start and exit.
+//! Workers: their CPUs, their number, their start and their exit.
 
 use crate::support::*;
 
@@ -174,13 +174,13 @@ fn idle_workers_are_culled_down_to_two() {
         let stats = only_pool(&registry);
         assert!(stats.culled >= 6, "{stats:?}");
     }
-    // Two workers stay, although they remain idle.
+    // Two workers are kept, although they remain idle.
     thread::sleep(Duration::from_millis(50));
     assert_eq!(only_pool(&registry).nr_workers, 2);
     assert_eq!(in_worker(&queue, || 1), 1);
 }
 
-/// Returns whether the page at `address` of this process is in memory.
+/// Returns `true` if the page at `address` of this process is in memory.
 fn is_resident(address: usize) -> bool {
     // SAFETY: the call takes a number.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;

@@ -18,7 +18,7 @@ fn limited(millicpus: u64, cpu_quota: bool) -> Registry {
     Registry::new(machine(Some(millicpus)), params).unwrap()
 }
 
-/// Returns the most items, of 400 short ones, that run at once.
+/// Runs 400 short items. Returns the maximum number that run at once.
 fn most_at_once(queue: &Workqueue) -> usize {
     let gauge = Gauge::default();
     for _ in 0..400 {

@@ -129,11 +129,11 @@ fn chain_of_destructors_at_the_end(nr: usize, relents: bool) {
 #[test]
 fn destructors_that_wait_for_each_other_end_with_their_registry() {
     (0..10).for_each(|_| chain_of_destructors_at_the_end(5, true));
-    // On the reserve, a destructor may wait for the next one.
+    // On the fallback reaper, a destructor may wait for the next one.
     chain_of_destructors_at_the_end(2, false);
 }
 
-/// Each destructor waits for the next one. Thread creation fails at times.
+/// Each destructor waits for the next one. Thread creation fails sporadically.
 #[test]
 fn chains_of_destructors_end_with_their_registry() {
     let mut dice = Dice::new(seed());

@@ -52,7 +52,7 @@ fn a_past_moment_is_ready_and_a_far_one_does_not_overflow() {
         assert!(is_pending(&mut far, Waker::noop()));
         assert!(!far.is_elapsed());
     }
-    // All sleeps have ended, so nothing uses the registry.
+    // All sleeps have ended, so no thread uses the registry.
     shut_down(registry);
 }
 

@@ -103,7 +103,8 @@ fn each_item_of_a_burst_counts_in_the_wait_times() {
     let queue = known_of_slow_items(COUNT);
     let waits = queue.report().wait;
     assert_eq!(waits.count, COUNT as u64 + 1, "{waits:?}");
-    // The nth item waits for all earlier ones, so half of them wait for half of the time.
+    // The nth item waits for all earlier ones, so half of the items wait for at least half of the
+    // time.
     let half_ns = (COUNT as u64 / 2 - 1) * MS.as_nanos() as u64;
     assert!(waits.quantile_ns(0.5) >= half_ns, "{waits:?}");
     assert!(waits.quantile_ns(1.0) >= 2 * half_ns, "{waits:?}");
@@ -181,7 +182,7 @@ fn items_of_alternating_queues_all_count_in_the_times() {
 
 #[test]
 fn a_worker_that_exits_records_its_remaining_times() {
-    // A worker records the first item, and no other one until it must.
+    // A worker records the first item, and records others only when it must.
     let registry = tuned("1 core", |it| it.wait_sample = 1_000_000);
     let queue = queue("left").help(false).on(&registry);
     (0..10).for_each(|_| queue.spawn(|| ()).join().unwrap());

@@ -5,7 +5,7 @@ use crate::support::*;
 /// The number of threads that queue and cancel items.
 const NR_CANCELLERS: usize = 3;
 
-/// Queues and cancels random items. Returns the number of runs that are due.
+/// Queues and cancels random items. Returns the expected number of runs.
 fn cancel_by_the_dice(queues: &[Workqueue], count: &Count, rounds: usize, seed: u64) -> usize {
     let mut dice = Dice::new(seed);
     let own: Vec<_> = (0..8).map(|_| counting(count)).collect();

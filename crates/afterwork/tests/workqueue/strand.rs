@@ -250,7 +250,7 @@ fn a_flush_does_not_wait_for_a_strand_that_is_never_idle() {
     }
     let flushed = queue.clone();
     ends(move || flushed.flush()).unwrap();
-    // Other items have their turn, too, though there is one seat.
+    // Other items run in between, although there is only one seat.
     let item = queue.spawn(|| 7);
     assert_eq!(ends(move || item.join()).unwrap(), 7);
     stop.add();

@@ -32,7 +32,7 @@ pub use afterwork::{
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub use topology::Topology;
 
-/// The limit of every wait, over a hundred times what any test needs without load.
+/// The limit of every wait: over a hundred times the time that any test needs without load.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 /// A delay that no test waits for.
 pub const HOUR: Duration = Duration::from_secs(3600);
@@ -78,7 +78,7 @@ pub trait On {
     fn on(self, registry: &Registry) -> Workqueue;
     /// Builds a queue on a registry of its own, with two CPUs in one pool.
     fn alone(self) -> Workqueue;
-    /// The same, paused.
+    /// Builds a paused queue on a registry of its own.
     fn paused(self) -> Workqueue;
 }
 
@@ -169,7 +169,7 @@ pub fn must_end() {
     LIFE.with(|_| ());
 }
 
-/// Runs a test that makes its queues in other threads.
+/// Runs a test that creates its queues on other threads.
 pub fn ends<T>(test: impl FnOnce() -> T) -> T {
     must_end();
     test()

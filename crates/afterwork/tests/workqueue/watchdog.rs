@@ -38,7 +38,7 @@ fn a_stall_names_the_first_item_and_those_of_all_workers() {
     let plug = plug_into(&stuck);
     queue.enqueue(&Work::new(waits_behind));
     queue.detach(|| ());
-    // If the first item is reported before the second is queued, a later report has both.
+    // If the first item is reported before the second one is queued, a later report contains both.
     let mut stalls = reports.iter().filter_map(stall);
     let stall = stalls.find(|stall| stall.nr_waiting == 2).unwrap();
     assert_eq!(stall.item.queue, "waits");

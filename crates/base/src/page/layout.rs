@@ -81,8 +81,8 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Returns the check sum of bytes whose number is a multiple of eight: FNV-1a by words, each
-/// rotated so that its high bits affect the low ones.
+/// Returns the checksum of bytes whose number is a multiple of eight: FNV-1a by words, each rotated
+/// so that its high bits affect the low ones.
 pub(super) fn check(bytes: &[u8]) -> u64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;

@@ -24,7 +24,7 @@ pub struct Page {
     pub start_time: u64,
     /// The process's name.
     pub name: String,
-    /// The round: rises by two each time; odd while the page is being written.
+    /// The round: increases by two with every write; odd while the page is being written.
     pub round: u64,
     /// The time at which the page was written, by the machine's monotonic clock, in nanoseconds.
     pub written_ns: u64,
@@ -52,7 +52,7 @@ pub enum Refusal {
     NoPage,
     /// The page has another version.
     Version(u32),
-    /// The records have another size than in this version.
+    /// The records have a different size than in this version.
     RecordBytes(u32),
     /// The head names more records than the file has.
     NrRecords(u32),
@@ -162,7 +162,7 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     Ok((head, body))
 }
 
-/// Returns `true` if the check sum at `at` matches the bytes before it.
+/// Returns `true` if the checksum at `at` matches the bytes before it.
 fn fits(bytes: &[u8], at: usize) -> bool {
     // A fuzzer would never pass the check.
     cfg!(fuzzing) || check(&bytes[..at]) == u64_at(bytes, at)

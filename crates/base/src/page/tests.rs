@@ -31,7 +31,7 @@ fn sample() -> Vec<u8> {
     bytes(&image, true)
 }
 
-/// Updates the check sums after a change.
+/// Updates the checksums after a change.
 fn seal(bytes: &mut [u8]) {
     let sum = layout::check(&bytes[..head::CHECK]);
     layout::put(bytes, head::CHECK, &sum.to_le_bytes());

@@ -1,9 +1,9 @@
 //! Compares two afterwork-lab programs in alternating runs, to detect slowdowns.
 //!
 //! In each case, every variant of afterwork appears twice: once for this program and once for the
-//! other. In each repetition, both programs measure the case once, each in a process of its own and
-//! in random order. The ratio of a variant is computed within the repetition, so effects common to
-//! both programs cancel out.
+//! other. In each repetition, both programs measure the case once, in random order and each in its
+//! own process. The ratio of a variant is computed within the repetition, so effects common to both
+//! programs cancel out.
 //!
 //! A claim fails if the median is beyond `LEEWAY` by more than its MAD. With nine pairs, a variant
 //! whose MAD is below 1.5 % shows a change of 3 %. The output contains the MAD.
@@ -23,7 +23,7 @@ use crate::harness::claim::{Bound, Claim};
 use crate::harness::metric::{Better, Metric};
 use crate::output::record::Record;
 
-/// Half of the change to detect, so that a change of 3 % and no change are equally far from it.
+/// Half of the change to detect, so that it lies midway between no change and a change of 3 %.
 const LEEWAY: f64 = 0.015;
 
 /// The two programs to compare.

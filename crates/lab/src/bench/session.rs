@@ -63,7 +63,7 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
         None if asks => questions::cases(&settings)?,
         None => cases(args, &settings)?,
         Some(programs) => {
-            // Peers do not depend on the program, and measuring them takes time.
+            // Peers do not depend on the program, so measuring them would waste time.
             settings.pick.peers = vec![NO_PEERS.into()];
             let cases = cases(args, &settings)?;
             let bench = args.which.as_ref().and(cases.first()).map(|case| case.bench);

@@ -1,15 +1,15 @@
 //! Background threads of a measurement: readers, clients, a loop that must not be disturbed.
 //!
 //! A figure "with a busy reader" is valid only if the reader was busy. The reader could still be
-//! waking up when the measurement ends, or lose its CPU for most of it. Each background thread,
-//! called an *attendant*, therefore calls [`Attendant::goes_on`] for each unit of work.
+//! waking up when the measurement ends, or lose its CPU for most of that time. Each background
+//! thread, called an *attendant*, therefore calls [`Attendant::goes_on`] for each unit of work.
 //!
 //! - The clock starts when each attendant has completed a unit of work that it began after all
 //!   attendants had started.
 //! - If an attendant pauses for more than a tenth of the run, the run is discarded with a warning.
 //!
-//! An attendant records its longest pause in its own memory. This costs it one read of the cycle
-//! counter per unit of work, and costs the measured threads nothing.
+//! An attendant records its longest pause in its own memory. This costs the attendant one read of
+//! the cycle counter per unit of work, and costs the measured threads nothing.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -198,14 +198,14 @@ impl Attendant<'_> {
 }
 
 /// Returns the minimum duration of a run in milliseconds, so that each of `threads` threads on
-/// `cpus` CPUs runs in every tenth of it. Returns 0 for one thread. Even with a CPU for each, two
-/// threads may share one until the kernel moves them.
+/// `cpus` CPUs runs in every tenth of the run. Returns 0 for one thread. Even with a CPU for each
+/// thread, two threads may share a CPU until the kernel moves one of them.
 #[must_use]
 pub fn least_ms(threads: usize, cpus: usize) -> u64 {
     match threads.div_ceil(cpus.max(1)) as u64 {
         0 | 1 if threads <= 1 => 0,
         0 | 1 => SHARE * TURN_MS,
-        // One more, because threads are not always spread evenly.
+        // One more thread per CPU, because threads are not always spread evenly.
         on_one_cpu => SHARE * (on_one_cpu + 1) * TURN_MS,
     }
 }

@@ -1,8 +1,9 @@
 //! The current transfer time of a cache line between two CPUs.
 //!
-//! The host can move the CPUs of a virtual machine. When two of them end up on cores that share no
-//! cache, a contended cache line takes twice as long. A pool that shares more cache lines then
-//! loses more. The load average does not show this, but a ping-pong between two threads does.
+//! The host can move the CPUs of a virtual machine. If two of them end up on cores that share no
+//! cache, transferring a contended cache line takes twice as long, and a pool that shares more
+//! cache lines loses more time. The load average does not show this effect, but a ping-pong between
+//! two threads does.
 
 use std::thread;
 
@@ -14,7 +15,8 @@ use topology::{CpuId, CpuSet};
 /// Round trips of one measurement, which take half a millisecond.
 const ROUND_TRIPS: u32 = 2_000;
 
-/// Number of measurements. The fastest counts, because a slower one lost a CPU.
+/// Number of measurements. Only the fastest one counts, because in a slower one a thread lost its
+/// CPU.
 const ATTEMPTS: usize = 5;
 
 /// Timeout of a side that was taken off its CPU. The slowest machines need a hundredth of it.
@@ -23,8 +25,8 @@ const PATIENCE_NS: u64 = 50_000_000;
 /// Spins between two reads of the clock. One read costs as much as a few spins.
 const SPINS_PER_LOOK: u32 = 1_024;
 
-/// Ratio of two measurements above which the CPUs have moved. One and two caches differ by a factor
-/// of three, noise by less than a third.
+/// Ratio of two measurements above which the CPUs have moved. A second cache triples the time,
+/// whereas noise changes it by less than a third.
 const MOVED: f64 = 1.5;
 
 /// Returns the round-trip time of a cache line between the first and the last of `cpus`, in

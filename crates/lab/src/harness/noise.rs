@@ -9,12 +9,12 @@ use top::exit::Stop;
 use super::handover;
 use super::switches::Usage;
 
-/// Time for which the machine is watched before a bench. /proc/stat counts in ticks of 10 ms, and
-/// 40 ticks per CPU resolve a few percent.
+/// Time for which the machine is watched before a bench. /proc/stat counts in ticks of 10 ms, so 40
+/// ticks per CPU resolve a few percent.
 const WATCH: Duration = Duration::from_millis(400);
 
-/// Share of the CPUs above which other programs disturb the results. Guess: on two CPUs, 5 % is one
-/// thread that runs a tenth of the time.
+/// Share of the CPUs above which other programs disturb the results. A guess: on two CPUs, 5 % is
+/// one thread that runs for a tenth of the time.
 pub const OTHERS_LIMIT: f64 = 0.05;
 
 /// Share of the CPU time above which steal by the host distorts latencies. Guess.
@@ -33,11 +33,11 @@ pub struct Noise {
     pub others: f64,
     /// CPU time that the host took from a virtual machine.
     pub steal: f64,
-    /// See [`handover`]: before and after; `None` on a single CPU.
+    /// Transfer times before and after (see [`handover`]); `None` on a single CPU.
     pub handover_ns: [Option<f64>; 2],
 }
 
-/// Watches the machine from its creation on.
+/// Watches the machine from the creation of this value on.
 #[derive(Clone, Copy, Debug)]
 pub struct NoiseMeter {
     cpus: CpuTimes,

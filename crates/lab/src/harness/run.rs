@@ -91,7 +91,7 @@ fn once(variant: &mut Variant, interrupt: &Interrupt) -> Result<Option<Sample>, 
 
 /// Returns `true` if a repetition may begin after `done` repetitions took `spent`.
 ///
-/// The first one may always begin, because a result without a spread is better than none.
+/// The first repetition may always begin, because a result without a spread is better than none.
 fn time_for_another(done: usize, spent: Duration, budget: Option<Duration>) -> bool {
     match (u32::try_from(done), budget) {
         (Ok(0), _) | (_, None) => true,

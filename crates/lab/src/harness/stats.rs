@@ -40,8 +40,9 @@ pub struct Point {
 
 /// Returns the spread of the ratios `above / below`, each from two runs of one repetition.
 ///
-/// Runs of one repetition are close together in time, so a slow machine affects both. A
-/// repetition is ignored if a value is missing or `below` is 0. Returns `None` if no ratio remains.
+/// Runs of one repetition are close together in time, so a slow phase of the machine affects both.
+/// A repetition is ignored if a value is missing or `below` is 0. Returns `None` if no ratio
+/// remains.
 #[must_use]
 pub fn paired_ratio(above: &[Point], below: &[Point]) -> Option<Spread> {
     let ratios: Vec<f64> = above

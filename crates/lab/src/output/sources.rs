@@ -173,7 +173,7 @@ impl Block {
             let last = row.variants.len() - 1;
             let median = |variant, metric| get(variant, metric).map(|it| it.median);
             let pair = |metric| Some((median(0, metric)?, median(last, metric)?));
-            // A row of one way is what others are compared with.
+            // A row with a single way is the reference of other rows.
             let is_base = row.variants[0] == row.variants[last];
             let cell = |column: &Column| match column.show {
                 Show::Change(_) | Show::Increase(_) if is_base => Some(String::new()),

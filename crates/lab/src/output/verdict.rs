@@ -7,7 +7,7 @@ use super::words;
 use crate::harness::claim::Verdict;
 use crate::harness::metric::Better;
 
-/// Maximum number of programs that are named. More are counted.
+/// Maximum number of programs that are named. If there are more, only their number is printed.
 const MOST_NAMED: usize = 6;
 
 /// Our best variant of a case compared with the best peer, by the headline metric.

@@ -241,7 +241,7 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// Blocks at most for a short lock.
+    /// Blocks at most briefly, on a lock.
     #[doc(alias = "start_poll_synchronize_srcu")]
     pub fn start_poll(&self) -> Cookie {
         let cookie = self.get_state();
@@ -281,8 +281,8 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// Blocks for a short lock. If more than `rcu.qhimark` callbacks of this domain wait for their
-    /// turn, it waits as [`rcu::call`](crate::call) does. Allocates if the closure captures
+    /// Blocks briefly, on a lock. If more than `rcu.qhimark` callbacks of this domain wait for
+    /// their turn, it waits as [`rcu::call`](crate::call) does. Allocates if the closure captures
     /// more than three words. May be called in a section. If thread creation fails, the next `call`
     /// tries again, and [`barrier`](Self::barrier) and the drop of the last handle run the callback
     /// themselves.
@@ -298,7 +298,7 @@ impl Domain {
     }
 
     /// Runs `callback` as [`call`](Self::call) does, unless `rcu.qhimark` callbacks of this domain,
-    /// or more, wait for their turn. Blocks at most for a short lock.
+    /// or more, wait for their turn. Blocks at most briefly, on a lock.
     ///
     /// # Errors
     ///

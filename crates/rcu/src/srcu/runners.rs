@@ -41,7 +41,7 @@
 //! threads are in callbacks and no watcher can be started, a barrier takes its domain out and runs
 //! the callbacks itself. In either case the barriers are notified.
 //!
-//! Two things must never happen: that a domain with callbacks is not served although no thread
+//! Two things must never happen: that a domain with callbacks is not served even though no thread
 //! creation failed, and that a barrier sleeps while its domain waits for a thread that waits for
 //! the barrier.
 
@@ -93,7 +93,7 @@ enum Turn {
     Ran(u64),
     /// The grace period waits for readers.
     Waits,
-    /// No callbacks are left, and the domain is not served any more. Or this is a child of `fork`,
+    /// No callbacks are left, and the domain is no longer served. Or this is a child of `fork`,
     /// which serves none of its parent's domains.
     Ended,
 }

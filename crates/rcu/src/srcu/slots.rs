@@ -93,7 +93,7 @@ use crate::{
     slot::{ASK, Flags, NrActive, PARK},
 };
 
-/// Lines in the first chunk. Each further chunk has twice as many as the one before.
+/// Lines in the first chunk. Each further chunk has twice as many as the previous one.
 const FIRST: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
 /// Number of chunks. They hold four million threads, the kernel's maximum.
 const NR_CHUNKS: usize = if cfg!(any(loom, shuttle)) { 6 } else { 20 };

@@ -19,8 +19,8 @@ use super::run::while_blocking;
 /// Blocks until the future is ready. A future that waits for the item in which this is called never
 /// becomes ready. Neither does a future that waits for an item that needs this item's seat.
 /// [`JoinHandle::join`](crate::JoinHandle::join) and [`Workqueue::scope`](crate::Workqueue::scope)
-/// can help in that case. If this item has the only seat of a queue, a handle of such an item is
-/// ready at once, with [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
+/// can make progress in that case. If this item has the only seat of a queue, a handle of such an
+/// item is ready at once, with [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
 ///
 /// # Panics
 ///

@@ -16,7 +16,7 @@
 //!
 //! The first three steps run no user code. A waker or a destructor that waits for another of the
 //! items, for capacity or for a flush therefore never waits for a later step of its own thread.
-//! Steps 2 and 3 put the wakers that they collect aside ([`cleanups::with_wakers_aside`]).
+//! Steps 2 and 3 set aside the wakers that they collect ([`cleanups::with_wakers_aside`]).
 
 use std::{ptr::NonNull, task::Waker};
 
@@ -36,7 +36,7 @@ use crate::{
     pools::{cut::Cut, pool::WorkerPool, pwq::Pwq},
 };
 
-/// Items whose runs were begun in order to cancel them. They still count as in flight.
+/// Items whose runs have been begun in order to cancel them. They still count as in flight.
 #[derive(Debug, Default)]
 #[must_use = "threads wait for them until they have been ended"]
 pub(crate) struct Cancelled {
@@ -53,7 +53,7 @@ struct Part {
     nr_ended: [usize; NR_COLORS],
 }
 
-/// User code that remains to be called after items were cancelled.
+/// User code that remains to be called after items have been cancelled.
 #[derive(Default)]
 #[must_use = "tasks wait until it has been called"]
 pub(crate) struct Aftermath {
@@ -63,7 +63,8 @@ pub(crate) struct Aftermath {
 }
 
 impl Cancelled {
-    /// Counts a delayed item that was removed from the timer wheel. A `dead` item is freed later.
+    /// Counts a delayed item that has been removed from the timer wheel. A `dead` item is freed
+    /// later.
     pub(crate) fn add_due(&mut self, dead: Option<Dead>) {
         self.nr_items += 1;
         self.rest.dropped.extend(dead.map(deferred_drop));

@@ -14,8 +14,8 @@ use super::join::JoinHandle;
 /// [`cancel_on_drop`](JoinHandle::cancel_on_drop).
 ///
 /// A closure that has started continues, and can ask [`is_cancelled`](crate::is_cancelled). A
-/// worker drops a future that was polled. An item that was neither started nor polled is dropped
-/// here: see [`JoinHandle::cancel`].
+/// worker drops a future that has been polled. An item that has been neither started nor polled is
+/// dropped here: see [`JoinHandle::cancel`].
 ///
 /// # Examples
 ///
@@ -55,12 +55,12 @@ impl<T> CancelOnDrop<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`JoinHandle::join`].
+    /// The errors of [`JoinHandle::join`].
     pub fn join(self) -> Result<T, JoinError> {
         self.keep().join()
     }
 
-    /// Returns `true` if the item has ended or was cancelled.
+    /// Returns `true` if the item has ended or been cancelled.
     pub fn is_finished(&self) -> bool {
         self.handle.as_ref().is_none_or(JoinHandle::is_finished)
     }

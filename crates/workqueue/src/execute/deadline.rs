@@ -11,9 +11,9 @@
 //! ```
 //!
 //! Both are transitions of the item's state word, as are a start and a cancel. The item therefore
-//! either starts or expires, and its closure is moved out once. If no thread joins the item, the
-//! worker that pops it finds the deadline passed. A task that awaits the item is woken at the
-//! deadline, and polls (`queues/expiry.rs`).
+//! either starts or expires, and its closure is moved out exactly once. If no thread joins the
+//! item, the worker that pops it finds the deadline passed. A task that awaits the item is woken at
+//! the deadline, and polls (`queues/expiry.rs`).
 
 use std::task::Waker;
 
@@ -44,15 +44,15 @@ pub(crate) trait StartBy: Send + 'static {
         unreachable!("not in a strand")
     }
 
-    /// Returns `true` if all items of the queue were cancelled after the item was queued. Called
-    /// only by the item's run.
+    /// Returns `true` if all items of the queue have been cancelled since the item was queued.
+    /// Called only by the item's run.
     #[inline(always)]
     fn is_cancelled(&self) -> bool {
         false
     }
 
     /// Registers `waker` to be fired at the deadline, in place of an earlier one. Returns `false`
-    /// if an earlier one was already fired. Called only by the handle's poll.
+    /// if an earlier one has already been fired. Called only by the handle's poll.
     fn wake_then(&self, _waker: &Waker) -> bool {
         true
     }

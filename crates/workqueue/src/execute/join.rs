@@ -141,7 +141,7 @@ pub(crate) fn refused<W, T: Send + 'static>(work: W, error: JoinError) -> JoinHa
     ended(error)
 }
 
-/// Drops `work`, and creates the handle of an item whose deadline had passed before it was queued.
+/// Drops `work`, and creates the handle of an item whose deadline passed before it was queued.
 #[cold]
 pub(crate) fn expired<W, T: Send + 'static>(work: W) -> JoinHandle<T> {
     // FOREIGN(expired-drop): the closure or future, on the spawning thread; contained.
@@ -413,7 +413,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`join`](Self::join); [`JoinError::Taken`] after the result was returned.
+    /// The errors of [`join`](Self::join); [`JoinError::Taken`] after the result has been returned.
     ///
     /// # Panics
     ///
@@ -474,7 +474,7 @@ impl<T> JoinHandle<T> {
     }
 
     /// Returns the error to report if a task that polls for the item's end would never see it,
-    /// because the polling thread stays in another item until then.
+    /// because the polling thread stays in another item until that one ends.
     pub(crate) fn refusal_of_a_poll(&self) -> Option<JoinError> {
         if !is_blocking() {
             return None;
@@ -486,7 +486,8 @@ impl<T> JoinHandle<T> {
         (!ends && wait::needs_our_seat(self.item)).then_some(JoinError::OwnQueue)
     }
 
-    /// Returns a handle that cancels the item when it is dropped, and otherwise works as this one.
+    /// Returns a handle that cancels the item when it is dropped, and otherwise works like this
+    /// one.
     pub fn cancel_on_drop(self) -> CancelOnDrop<T> {
         CancelOnDrop::new(self)
     }
@@ -501,19 +502,19 @@ impl<T> JoinHandle<T> {
         self.has_ended().then(|| self.take())
     }
 
-    /// Returns `true` if the closure has ended or was cancelled.
+    /// Returns `true` if the closure has ended or been cancelled.
     pub fn is_finished(&self) -> bool {
         self.head().load().has_reached(1)
     }
 
-    /// Cancels the item. Returns `true` if it will not run any more.
+    /// Cancels the item. Returns `true` if it will no longer run.
     ///
     /// A closure that has not started is removed from the queue and dropped here. If it has
     /// started, it continues, [`is_cancelled`](crate::is_cancelled) is `true` in it, and this
-    /// returns `false`, as it does for a closure that has ended. A future that was never polled is
-    /// cancelled in the same way. If it was polled and has not ended, a worker of its queue drops
-    /// it instead of polling it again, and this returns `true`. A poll in progress may still
-    /// complete the future; [`join`](Self::join) then returns its result.
+    /// returns `false`, as it does for a closure that has ended. A future that has never been
+    /// polled is cancelled in the same way. If it has been polled and has not ended, a worker of
+    /// its queue drops it instead of polling it again, and this returns `true`. A poll in progress
+    /// may still complete the future; [`join`](Self::join) then returns its result.
     ///
     /// If the drop panics, the panic is propagated to the caller, and the item is cancelled.
     ///
@@ -543,7 +544,7 @@ impl<T> JoinHandle<T> {
         unsafe { (expiry.left_ns)(self.item) == 0 }
     }
 
-    /// Registers `waker`, in place of an earlier one, to be fired when the item ends without a
+    /// Registers `waker`, replacing an earlier one, to be fired when the item ends without a
     /// cancel, and at its deadline. Returns `false` if the item has ended.
     pub(crate) fn await_end(&mut self, waker: &Waker) -> bool {
         let expiry = self.table().expiry.as_ref();
@@ -559,7 +560,7 @@ impl<T> JoinHandle<T> {
         is_scheduled || !unsafe { (expiry.expire)(self.item) }
     }
 
-    /// Registers `waker`, in place of an earlier one, to be fired when the item ends without a
+    /// Registers `waker`, replacing an earlier one, to be fired when the item ends without a
     /// cancel. Returns `false` if the item has ended.
     fn leave_waker(&mut self, waker: &Waker) -> bool {
         must_not_be_lost(self.is_lost());

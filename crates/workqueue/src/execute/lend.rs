@@ -4,27 +4,26 @@
 //!
 //! A thread has at most one seat of each group: a worker acquires it for a batch, a helper for the
 //! outermost run of the group on its stack. The thread releases these seats before it sleeps in a
-//! wait of the library, and takes them again afterwards, without waiting for them:
+//! wait of the library, and reacquires them afterwards, without waiting for them:
 //!
 //! ```text
 //! wait:  leave each group of the runs on this stack;  sleep;  count in each group again
 //! ```
 //!
 //! - *A waiter keeps no seat.* Otherwise an item that waits for an item of another queue of its
-//!   group would wait for itself. Twin `group: a waiter keeps its seats`.
-//! - *A returning thread does not wait for a seat.* Between its wait and its end an item may hold a
-//!   lock that the present holder of the seat needs, so a second wait inside of an item could
-//!   deadlock. More threads than `max_active` may therefore run for a while, at most as many as
-//!   have waited. Until the count has fallen again, no item starts. Twin `group: a returning thread
-//!   asks`.
+//!   group might wait for itself. Twin `group: a waiter keeps its seats`.
+//! - *A returning thread does not wait for a seat.* After its wait, an item may hold a lock that
+//!   the current holder of the seat needs, so waiting for the seat could deadlock. More threads
+//!   than `max_active` may therefore run for a while, at most as many as have waited. Until the
+//!   count has fallen again, no item starts. Twin `group: a returning thread asks`.
 //!
-//! A thread that blocks otherwise, also in [`blocking`](crate::blocking), keeps its seats: a group
-//! limits the threads that use a disk or a device, and these block. The seat of the queue is never
-//! lent to another thread, as in the kernel.
+//! A thread that blocks in another way, even in [`blocking`](crate::blocking), keeps its seats: a
+//! group limits the threads that use a disk or a device, and these block. The seat of the queue is
+//! never lent to another thread, as in the kernel.
 //!
 //! The runs on this stack show which seats the thread has: each run that has a seat of its queue
-//! has one of the group, its own or that of an outer run. If a thread continues the runs of a
-//! thread that waits for it (`wait.rs`), that thread has lent its seats, so a helper acquires its
+//! has one of the group, either its own or that of an outer run. If a thread continues the runs of
+//! a thread that waits for it (`wait.rs`), that thread has lent its seats, so a helper acquires its
 //! own.
 
 use std::cell::Cell;
@@ -42,8 +41,8 @@ use crate::pools::{
 };
 
 sync::thread_local! {
-    /// Number of runs on this stack that began before this process was forked. Their seats are
-    /// those of the parent.
+    /// Number of runs on this stack that began before this process was forked. Their seats belong
+    /// to the parent.
     static NR_OF_PARENT: Cell<u32> = Cell::new(0)
 }
 
@@ -77,7 +76,7 @@ pub(crate) fn try_help(home: &Pwq, lent: bool) -> Option<HelperSeats> {
     })
 }
 
-/// Releases this thread's seats of groups if it `lends` them, and otherwise takes them again.
+/// Releases this thread's seats of groups if it `lends` them, and otherwise reacquires them.
 fn lend(lends: bool) {
     if twin::armed("group: a waiter keeps its seats") {
         return;

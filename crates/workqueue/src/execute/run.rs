@@ -1,7 +1,7 @@
-//! Runs an item that has a state, on a worker that popped it or on a joiner that helps.
+//! Runs an item that has a state, on a worker that has popped it or on a joiner that helps.
 //!
-//! A thread records the runs that it is in. Runs nest: a run may wait for an item, and run that
-//! item itself.
+//! A thread records the runs that it is in. Runs nest: a run may wait for an item, and the same
+//! thread may run that item.
 
 use std::{
     cell::Cell,
@@ -374,7 +374,8 @@ fn help_here(item: NonNull<Head>) -> bool {
     true
 }
 
-/// The in-flight count of an item that was cut out of its list. Drains wait until it is released.
+/// The in-flight count of an item that has been cut out of its list. Drains wait until it is
+/// released.
 #[derive(Debug)]
 #[must_use = "the waiter returns only after its release"]
 pub(crate) struct CountToRelease {
@@ -541,7 +542,7 @@ pub(crate) unsafe fn note_panic(unseen: Option<Unseen<'_>>) {
 struct Frame {
     /// Null for an item without handles, and after the item's end, when it may be freed.
     item: *const Head,
-    /// The pwq from which it runs; null once the run does not keep the pwq alive any more.
+    /// The pwq from which it runs; null once the run no longer keeps the pwq alive.
     home: *const Pwq,
     /// The enclosing run, on this stack or on that of a thread that waits for us; null if none.
     outer: *const Frame,
@@ -685,7 +686,7 @@ fn set_blocking(blocks: bool) {
     });
 }
 
-/// Returns `true` if the innermost run of this thread was cancelled and should end early.
+/// Returns `true` if the innermost run of this thread has been cancelled and should end early.
 pub(crate) fn is_cancelled() -> bool {
     let frame = INNERMOST.with(Cell::get);
     // SAFETY: the item of a run is alive until the run ends, and is forgotten before it is freed.

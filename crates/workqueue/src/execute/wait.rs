@@ -7,7 +7,7 @@
 //!
 //! Items of a `with_rescuer` queue run even if no thread can be created. If such an item waits for
 //! an item or a flush of a queue without a rescuer, it depends on a new thread after all. A waiter
-//! is therefore checked here first, and such a wait is reported, once for each pair. The kernel's
+//! is therefore checked here first, and such a wait is reported once for each pair. The kernel's
 //! `check_flush_dependency` does the same.
 //!
 //! ## How the queue of an item is found
@@ -77,7 +77,7 @@ use crate::{
     },
 };
 
-/// Set if this process ever had a registry, and so may have workers.
+/// Set if this process has ever had a registry, and so may have workers.
 static HAS_ANY: PerProcess<()> = PerProcess::new();
 
 /// Records that this process has a registry, and may have workers.
@@ -211,7 +211,7 @@ pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> 
 
 /// Returns `true` if an unfinished item cannot start elsewhere before this thread releases a seat.
 ///
-/// The answer `true` holds only as long as this thread stays in its current run.
+/// The answer `true` is valid only while this thread stays in its current run.
 pub fn needs_our_seat(item: NonNull<Head>) -> bool {
     // SAFETY: the caller holds a handle, which keeps the item alive.
     let head = unsafe { item.as_ref() };
@@ -231,7 +231,8 @@ pub fn needs_our_seat(item: NonNull<Head>) -> bool {
         })
 }
 
-/// Returns `true` if the item is a closure that waits for the strand that this thread is running.
+/// Returns `true` if the item is a closure that has to wait for the strand that this thread is
+/// running.
 fn is_of_our_strand(item: NonNull<Head>) -> bool {
     // SAFETY: the caller holds a handle, which keeps the item alive.
     let head = unsafe { item.as_ref() };
@@ -332,7 +333,7 @@ impl HelpRequest {
     }
 }
 
-/// The answer to a [`HelpRequest`], and the event that it has been given.
+/// The answer to a [`HelpRequest`], and an event that reports that it has been given.
 #[derive(Debug, Default)]
 struct Answer {
     answer: Mutex<Option<bool>>,

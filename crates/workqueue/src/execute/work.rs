@@ -109,9 +109,9 @@ base::internal::into_io_error!(FlushError, |_| ErrorKind::Other);
 
 /// The item behind the handles.
 ///
-/// The item has its own box, outside of the slab. Adjacent items that are queued on one CPU and run
-/// on another would share cache lines, and batches of `afterwork-lab bench workqueue` in the system
-/// scope would be a third slower.
+/// The item has its own box, outside of the slab. Otherwise, adjacent items that are queued on one
+/// CPU and run on another would share cache lines, and batches of `afterwork-lab bench workqueue`
+/// in the system scope would be a third slower.
 #[repr(C)]
 struct Reusable<F> {
     queued: Revivable,
@@ -157,7 +157,7 @@ impl Work {
     }
 
     /// Creates an item that belongs to `owner`: a run calls `func` with the owner, or does nothing
-    /// if the owner was dropped. The item does not keep the owner alive.
+    /// if the owner has been dropped. The item does not keep the owner alive.
     ///
     /// If the last other reference to the owner is dropped during a run, the run drops the owner.
     ///
@@ -299,8 +299,8 @@ impl Work {
     ///
     /// # Blocking
     ///
-    /// Blocks only briefly. If the queue is ordered, the item is searched in its list under the
-    /// pool lock (a millisecond in a list of 100,000; a spawned closure has no such cost). In other
+    /// Blocks only briefly. If the queue is ordered, this searches the item's list under the pool
+    /// lock (a millisecond in a list of 100,000; a spawned closure has no such cost). In other
     /// queues, cancelled items are removed from time to time. If another thread is queueing or
     /// cancelling the item, or is about to run it, this waits for the end of that operation.
     #[doc(alias = "cancel_work")]
@@ -335,7 +335,7 @@ impl Work {
     /// # Panics
     ///
     /// If [`disable`](Self::disable) panics, or if called inside another item of a bottom-half
-    /// queue. The item is unchanged then.
+    /// queue. In that case the item is unchanged.
     #[doc(alias = "cancel_work_sync")]
     pub fn cancel_sync(&self) -> bool {
         let was_pending = self.disable_sync();
@@ -387,7 +387,7 @@ impl Work {
     /// # Panics
     ///
     /// If [`disable`](Self::disable) panics, or if called inside another item of a bottom-half
-    /// queue. The item is unchanged then.
+    /// queue. In that case the item is unchanged.
     #[doc(alias = "disable_work_sync")]
     pub fn disable_sync(&self) -> bool {
         self.must_be_free_to_wait();
@@ -416,7 +416,7 @@ impl Work {
     /// Waits until a disabled item is not running.
     pub(crate) fn wait_for_run(&self) {
         let head = self.head();
-        // The item cannot be queued any more, so there is at most one run to wait for.
+        // The item can no longer be queued, so there is at most one run to wait for.
         let state = head.load();
         if state.is_running() && !is_current(self.item) {
             wait::until_completed(head, state.completion_seq() + 1);
@@ -485,7 +485,7 @@ impl Work {
     }
 }
 
-/// Returns a closure that calls `func` with `owner` as long as the owner exists.
+/// Returns a closure that calls `func` with `owner` while the owner exists.
 pub(crate) fn with_owner<T: Send + Sync + 'static>(
     owner: &Arc<T>,
     mut func: impl FnMut(&T) + Send + 'static,
@@ -502,7 +502,7 @@ pub(crate) fn with_owner<T: Send + Sync + 'static>(
 /// and in a spawned closure or future.
 ///
 /// If runs are nested, as when an item flushes another one, this is the item of the innermost run.
-/// It is the kernel's `current_work`.
+/// Corresponds to the kernel's `current_work`.
 ///
 /// # Blocking
 ///

@@ -1,4 +1,4 @@
-//! Bulk cancellation of a queue, and release of a queue without waiting for it.
+//! Cancels all items of a queue, and destroys a queue without waiting for it.
 //!
 //! Pending items are cut out of each pool under the pool lock (`pools/cut.rs` has the protocol).
 //! Timers are taken off the wheel before that, and the canceller waits for a timer that is firing
@@ -16,36 +16,36 @@ impl Workqueue {
     /// Cancels all pending and delayed items. Returns the number of cancelled items.
     ///
     /// Joiners get [`JoinError::Cancelled`](crate::JoinError::Cancelled), and flushes end. A
-    /// spawned closure is dropped here. A [`Work`](crate::Work) stays, and can be queued again,
-    /// even by its own run. A running item continues to its end; if it was queued again in the
-    /// meantime, that enqueue is cancelled. Periodic work of [`every`](Self::every) ends for good:
-    /// if it is running, this run is its last.
+    /// spawned closure is dropped here. A [`Work`](crate::Work) continues to exist, and can be
+    /// queued again, even by its own run. A running item continues to its end; if it was queued
+    /// again in the meantime, that enqueue is cancelled. Periodic work of [`every`](Self::every)
+    /// ends permanently: if it is running, this run is its last.
     ///
     /// The result counts the items that were queued or delayed and did not run. Three kinds are
-    /// cancelled and not counted: a running item that was queued again, an item that waits for a
-    /// grace period, and an item that a worker or a joiner had just taken and could then not start.
+    /// cancelled but not counted: a running item that was queued again, an item that waits for a
+    /// grace period, and an item that a worker or a joiner had just taken and then could not start.
     /// The items of a [`scope`](Self::scope) are neither cancelled nor counted, because their owner
     /// runs them.
     ///
     /// # Guarantees
     ///
-    /// - Every item queued before the call is cancelled, or has started by the time of the return.
-    ///   Items that are queued after the return are not affected. Items that are queued during the
-    ///   call may be cancelled or not.
-    /// - The queue may be paused, ordered, full, or being drained. A drain waits for the remaining
-    ///   items only.
+    /// - Every item queued before the call is cancelled, or has started by the time this returns.
+    ///   Items queued after the return are not affected. Items queued during the call may or may
+    ///   not be cancelled.
+    /// - The queue may be paused, ordered, full, or being drained. A drain then waits for the
+    ///   remaining items only.
     /// - A future that has been polled has started and continues; cancel it with its handle. A
     ///   future that has not been polled is dropped here.
-    /// - All items end and release their [capacity](crate::Builder::capacity) first.
-    ///   Then the wakers of tasks are called, and the closures are dropped last. A waker or a
-    ///   destructor may therefore wait for any of the items, for free capacity, and for a flush or
-    ///   a drain of the queue.
+    /// - First, all items end and release their [capacity](crate::Builder::capacity). Then the
+    ///   wakers of tasks are called, and last, the closures are dropped. A waker or a destructor
+    ///   may therefore wait for any of the items, for free capacity, and for a flush or a drain of
+    ///   the queue.
     ///
     /// On a process-wide queue, such as [`system`](crate::system), this cancels nothing
     /// and returns 0, because the items belong to all users of the queue.
     ///
     /// The queue accepts new items afterwards. To make it reject them, [`destroy`](Self::destroy)
-    /// it or [shut it down](Self::shutdown_background).
+    /// it or [shut it down](Self::shutdown_background) instead.
     ///
     /// # Cost
     ///
@@ -89,10 +89,11 @@ impl Workqueue {
         nr_items
     }
 
-    /// Drops this handle without blocking. The last handle's queue is destroyed in the background.
+    /// Drops this handle without blocking. If it is the last one, the queue is destroyed in the
+    /// background.
     ///
     /// Dropping the last handle blocks the thread until all items have run, which in an async task
-    /// delays the other tasks of the thread. This method hands that wait over to a thread of the
+    /// delays the other tasks of the thread. This method leaves that wait to a thread of the
     /// registry. All queued items still run.
     ///
     /// # Blocking
@@ -117,18 +118,16 @@ impl Workqueue {
     /// started, and drops this handle.
     ///
     /// This combines [`destroy`](Self::destroy), [`cancel_all`](Self::cancel_all) and
-    /// [`close_in_background`](Self::close_in_background), without any wait. When this returns, all
-    /// items that had not started have
-    /// ended, and their joiners get
-    /// [`JoinError::Cancelled`](crate::JoinError::Cancelled). Threads of the registry
-    /// then call the wakers of tasks and drop the closures, in the order described at
+    /// [`close_in_background`](Self::close_in_background), without waiting. When it returns, all
+    /// items that had not started have ended, and their joiners get
+    /// [`JoinError::Cancelled`](crate::JoinError::Cancelled). Threads of the registry then call the
+    /// wakers of tasks and drop the closures, in the order described at
     /// [`cancel_all`](Self::cancel_all). A running item continues to its end, and can ask
-    /// [`is_cancelled`](crate::is_cancelled). Other handles reject
-    /// new items.
+    /// [`is_cancelled`](crate::is_cancelled). Other handles reject new items.
     ///
     /// A destructor that blocks does not delay the others. However, while thread creation fails, a
-    /// single thread calls all destructors, one after the other. A destructor that waits for a
-    /// later one then waits until a thread can be started again.
+    /// single thread calls all destructors, one after the other. In that case, a destructor that
+    /// waits for a later one waits until a thread can be started again.
     ///
     /// A process-wide queue, such as [`system`](crate::system), is not shut down: this
     /// only drops the handle.
@@ -166,8 +165,8 @@ impl Workqueue {
 }
 
 impl Inner {
-    /// Cancels all items of a closed queue, and notifies those that run. Threads of the registry
-    /// run user code.
+    /// Cancels all items of a closed queue, and notifies the running ones. Threads of the registry
+    /// run the user code.
     pub(super) fn cancel_in_background(&self) {
         let mut rest = self.take_all().end();
         self.set_paused(false);
@@ -188,7 +187,7 @@ impl Inner {
     }
 
     /// Takes all timers, and waits for those that are firing. Call it with no item taken, because a
-    /// timer that fires may wait for the list link of one.
+    /// timer that fires may wait for the list link of a taken item.
     pub(super) fn take_timers(&self, cancelled: &mut Cancelled) {
         // Cancels the closures of running strands. Relaxed, because a closure that still reads the
         // old count starts during this call.

@@ -78,9 +78,9 @@ impl Workqueue {
     /// # Blocking
     ///
     /// Blocks until the queue is empty. If items keep queueing new items, the drain never ends, and
-    /// is reported ([`Report::LongDrain`]). It never ends if an item of the queue waits for the
-    /// caller: for example, if it joins an item of another queue, and that item calls this. Nor
-    /// does it end while a suspended future is not woken; [`drain_timeout`](Self::drain_timeout)
+    /// is reported ([`Report::LongDrain`]). Nor does it end if an item of the queue waits for the
+    /// caller: for example, if it joins an item of another queue, and that item calls this. The
+    /// same holds while a suspended future is not woken; [`drain_timeout`](Self::drain_timeout)
     /// names that future. A thread that must not block uses [`drain_async`](Self::drain_async). See
     /// also [`pause`](Self::pause).
     ///
@@ -88,14 +88,14 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// If called inside an item of a bottom-half queue, which must not wait. The queue is unchanged
-    /// then.
+    /// If called inside an item of a bottom-half queue, which must not wait. In that case the queue
+    /// is unchanged.
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] for a process-wide queue, such as [`system`](crate::system); also from
-    /// inside an item of this queue, because the drain would wait for itself. The queue is
-    /// unchanged then.
+    /// [`OwnQueueError`] for a process-wide queue, such as [`system`](crate::system), and from
+    /// inside an item of this queue, because the drain would wait for itself. In that case the
+    /// queue is unchanged.
     #[doc(alias = "drain_workqueue")]
     pub fn drain(&self) -> Result<(), OwnQueueError> {
         self.inner.may_be_stopped()?;
@@ -124,8 +124,8 @@ impl Workqueue {
     /// # Errors
     ///
     /// [`DrainError::OwnQueue`] from inside an item of this queue, and for a process-wide queue;
-    /// the queue is unchanged then. [`DrainError::StillBusy`] if the queue is not drained within
-    /// `timeout`.
+    /// in that case the queue is unchanged. [`DrainError::StillBusy`] if the queue is not drained
+    /// within `timeout`.
     ///
     /// # Examples
     ///
@@ -171,8 +171,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] from inside an item of this queue, and for a process-wide queue. The
-    /// queue is unchanged then.
+    /// [`OwnQueueError`] from inside an item of this queue, and for a process-wide queue. In that
+    /// case the queue is unchanged.
     ///
     /// # Examples
     ///
@@ -245,13 +245,13 @@ impl Inner {
         self.change_pauses(|plan| plan.set_paused(paused))
     }
 
-    /// Resumes a queue that ends. It does not heed the pauses of its group from now on.
+    /// Resumes a queue that is being destroyed. From now on it ignores pauses of its group.
     pub(crate) fn pass_pauses(&self) {
         self.change_pauses(Plan::pass_pauses);
     }
 
-    /// Changes why the queue is paused. The last change by any thread sees all changes of the
-    /// group's pause, which are made before it.
+    /// Applies `change`, and then pauses or resumes the queue. The group's pause changes before
+    /// such calls, so the last call sees all its changes.
     pub(crate) fn change_pauses<R>(&self, change: impl FnOnce(&mut Plan) -> R) -> R {
         let mut plan = self.plan.lock();
         let result = change(&mut plan);
@@ -262,8 +262,8 @@ impl Inner {
         result
     }
 
-    /// Calls `body` for each pwq. The plan's lock keeps the pwqs, also of a queue without a handle.
-    /// Returns the wakers of the tasks that this woke, to be called with no lock held.
+    /// Calls `body` for each pwq. The plan's lock keeps the pwqs alive, even if the queue has no
+    /// handle. Returns the wakers of the tasks that this woke, to be called with no lock held.
     pub(super) fn for_each_pwq(&self, body: impl FnMut(&Arc<Pwq>)) -> Vec<Foreign<Waker>> {
         let for_each = || self.plan.lock().pwqs().iter().for_each(body);
         cleanups::with_wakers_aside(for_each).1
@@ -274,8 +274,8 @@ impl Inner {
     /// them while the queue is paused.
     ///
     /// One pass checks the pools one after the other. It misses an item that queues another item,
-    /// or itself, on a pool that was already checked, and ends before its own pool is checked. Two
-    /// passes must therefore count the same number of items.
+    /// or itself, on a pool that has already been checked, and that ends before its own pool is
+    /// checked. Two passes must therefore count the same number of items.
     pub(crate) fn is_drained(&self) -> bool {
         self.reap_cancelled();
         loop {
@@ -327,7 +327,7 @@ impl Inner {
         self.drain_by(None);
     }
 
-    /// Waits until the queue is drained, at most until `end_ns`. Returns `true` if it is.
+    /// Waits at most until `end_ns` for the queue to be drained. Returns `true` if it is.
     pub(super) fn drain_by(&self, end_ns: Option<u64>) -> bool {
         wait::before_flushing(&self.core);
         let mut rounds = Rounds::new(self);

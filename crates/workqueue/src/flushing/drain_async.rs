@@ -32,11 +32,11 @@ struct UnderWay<'a> {
 impl Workqueue {
     /// Returns a future that drains the queue as [`drain`](Self::drain) does, for async tasks.
     ///
-    /// From the first poll on, the queue rejects enqueues from outside.
+    /// From the first poll on, the queue rejects enqueues from outside its items.
     ///
     /// # Guarantees
     ///
-    /// - The future is woken only when the queue may be drained. It does not spin.
+    /// - The future is woken only when the queue may have been drained. It does not spin.
     /// - Dropping the future stops the drain: the queue accepts items again, and its items
     ///   continue. The same holds if a timeout drops the future;
     ///   [`drain_timeout`](Self::drain_timeout) with a zero timeout then returns the remaining

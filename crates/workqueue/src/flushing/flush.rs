@@ -2,7 +2,8 @@
 //!
 //! # The protocol
 //!
-//! Items queued before the flush are in three places. Each place separates them from later items:
+//! Items queued before the flush are in three places. Each place distinguishes them from later
+//! items:
 //!
 //! 1. *Counted in flight by a pwq*: in a list, in a worker's local batch, running, or popped while
 //!    it ran. Such an item has a color (`list.rs`). The flush closes the current color of each
@@ -17,8 +18,8 @@
 //!
 //! If a helper takes an item that was adopted, the item keeps its count until the helper's run
 //! ends: a worker that pops it transfers the count to the run. However, if a producer queues that
-//! item elsewhere in the meantime, it cuts the item out and releases the count. It increments
-//! `QueueCore::nr_cut` before that. A flush that finds `nr_cut` changed when all counts are zero
+//! item elsewhere in the meantime, it cuts the item out and releases the count. Before that, it
+//! increments `QueueCore::nr_cut`. A flush that finds `nr_cut` changed when all counts are zero
 //! waits for all current helpers.
 //!
 //! A flush therefore does not wait for later items, with three exceptions: these helpers; a
@@ -45,8 +46,8 @@ use crate::{
     queues::queue::{Inner, Workqueue},
 };
 
-/// The error of an item that would wait for its own queue or group, and so for itself. Also the
-/// error of draining a process-wide queue, because that would stop the queue for all its users.
+/// The error of an item that would wait for its own queue or group, and thus for itself. Also the
+/// error of draining a process-wide queue, which would stop the queue for all its users.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnQueueError {
     queue: Box<str>,
@@ -103,13 +104,13 @@ pub(crate) struct Flush<'a> {
     /// adopted. A gate without such helpers is removed, because later helpers may be counted in the
     /// same phase.
     phases: Option<Vec<(Closed<WaitingPwq>, Phase)>>,
-    /// The value of `QueueCore::nr_cut` when the flush began; `None` after it was compared.
+    /// The value of `QueueCore::nr_cut` when the flush began; `None` once it has been compared.
     nr_cut: Option<u64>,
     inner: &'a Inner,
 }
 
 impl Workqueue {
-    /// Waits until every item that is queued or running now has ended or was cancelled.
+    /// Waits until every item that is queued or running now has ended or been cancelled.
     ///
     /// A future counts as one item, from its first poll to its end.
     ///
@@ -133,7 +134,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] from inside an item of this queue, which would wait for itself.
+    /// [`OwnQueueError`] from inside an item of this queue, because that item would wait for
+    /// itself.
     ///
     /// # Examples
     ///
@@ -166,7 +168,7 @@ impl Inner {
     ///
     /// # Panics
     ///
-    /// If called in a child of `fork`, and inside an item of a bottom-half queue.
+    /// If called in a child of `fork` or inside an item of a bottom-half queue.
     pub(crate) fn may_wait(&self) -> Result<(), OwnQueueError> {
         self.may_be_awaited()?;
         report::must_be_free_to_sleep();
@@ -213,7 +215,8 @@ impl<'a> Flush<'a> {
         let is_left = |(pwq, up_to): &(Arc<Pwq>, UpTo)| !pwq.pool.has_flushed(pwq.slot, *up_to);
         self.pwqs.retain(is_left);
         let none_left = self.pwqs.is_empty();
-        // Relaxed: written before the release, under the pool lock, of a count that we saw as zero.
+        // Relaxed, because it is written before the release, under the pool lock, of a count that
+        // we saw as zero.
         if none_left
             && let Some(before) = self.nr_cut.take()
             && self.inner.core.nr_cut.load(Ordering::Relaxed) != before

@@ -2,24 +2,24 @@
 //!
 //! # Draining
 //!
-//! A drain of a group closes all its queues, and waits for one after the other. Items of one queue
-//! may queue items on a queue that was drained before. When all have been drained once, the drain
-//! therefore checks all of them as the drain of one queue checks its pools (`drain.rs`): two passes
-//! over all queues must find nothing in flight, and count the same number of items in each queue.
-//! Twin `group drain: checks each queue once`.
+//! A drain of a group closes all its queues, and waits for them one after another. Items of one
+//! queue may queue items on a queue that has already been drained. When all have been drained once,
+//! the drain therefore checks all of them, as the drain of one queue checks its pools (`drain.rs`):
+//! two passes over all queues must find nothing in flight, and count the same number of items in
+//! each queue. Twin `group drain: checks each queue once`.
 //!
-//! A queue that joins during the drain is closed before its builder has a handle. If an item of the
-//! group builds it, that item delays the drain until the queue has joined.
+//! A queue that joins during the drain is closed before its builder returns a handle. If an item of
+//! the group builds the queue, that item delays the drain until the queue has joined.
 //!
-//! A queue may be destroyed during the drain, because the drain has no handle of it. Its pwqs are
-//! then gone, and it counts as drained.
+//! A queue may be destroyed during the drain, because the drain has no handle of it. Its pwqs no
+//! longer exist in that case, and it counts as drained.
 //!
 //! # Cancelling
 //!
 //! `execute/cancel_cut.rs` has the order of a cancel, which holds here for the items of all queues:
-//! first all are taken, then all end, then wakers are called and closures dropped. A destructor
-//! that waits for an item of another queue of the group thus finds that it has ended. Twin `group
-//! cancel: notifies before all are taken`.
+//! first all items are taken, then all end, then wakers are called and closures are dropped. A
+//! destructor that waits for an item of another queue of the group therefore finds that this item
+//! has ended. Twin `group cancel: notifies before all are taken`.
 
 use std::time::Duration;
 
@@ -43,10 +43,9 @@ use crate::{
 };
 
 impl Group {
-    /// Waits until no queue of the group has a queued, running or suspended item, but at most
-    /// `timeout`, and then returns the remaining items as an error. During the wait, the queues
-    /// accept items only from items of the group. This holds for queues that join during the wait,
-    /// too.
+    /// Waits, for at most `timeout`, until no queue of the group has a queued, running or suspended
+    /// item. Returns the remaining items as an error. During the wait, the queues accept items only
+    /// from items of the group. This also holds for queues that join during the wait.
     ///
     /// After an error the queues accept items again, and the remaining items continue.
     ///
@@ -57,12 +56,13 @@ impl Group {
     ///
     /// # Panics
     ///
-    /// Inside an item of a bottom-half queue, which must not wait. Nothing has changed then.
+    /// Inside an item of a bottom-half queue, which must not wait. In that case nothing has
+    /// changed.
     ///
     /// # Errors
     ///
     /// [`DrainError::OwnQueue`] from inside an item of the group, because the drain would wait for
-    /// itself; nothing has changed then. [`DrainError::StillBusy`] if items remain.
+    /// itself; in that case nothing has changed. [`DrainError::StillBusy`] if items remain.
     ///
     /// # Examples
     ///
@@ -148,7 +148,7 @@ impl Group {
 }
 
 impl GroupInner {
-    /// Waits until all queues are drained, at most until `end_ns`. Returns `true` if they are.
+    /// Waits at most until `end_ns` for all queues to be drained. Returns `true` if they are.
     fn drain_by(&self, end_ns: u64) -> bool {
         loop {
             for queue in self.queues() {

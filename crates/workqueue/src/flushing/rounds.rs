@@ -1,9 +1,9 @@
 //! The number of rounds of a drain.
 //!
 //! A *round* is a flush: it ends when all items that were in flight at its start have ended. If
-//! items queue other items, or themselves, a drain takes many rounds; if they always do, it never
-//! ends. The drain itself does not depend on rounds (`drain.rs`). They are counted so that a long
-//! drain is reported.
+//! items queue other items, or themselves, a drain takes many rounds; if they never stop, the drain
+//! never ends. The drain itself does not depend on rounds (`drain.rs`), which are counted so that a
+//! long drain can be reported.
 
 use super::flush::Flush;
 use crate::{
@@ -11,15 +11,15 @@ use crate::{
     queues::queue::Inner,
 };
 
-/// A drain that has not found the queue empty yet.
+/// A drain that has not yet found the queue empty.
 pub(crate) struct Rounds<'a> {
     inner: &'a Inner,
     round: Option<Flush<'a>>,
     nr_rounds: u64,
 }
 
-/// Returns `true` if a drain is to be reported after `nr_rounds` rounds. As in the kernel, that is
-/// the tenth round and every hundredth up to the thousandth.
+/// Returns `true` if a drain is to be reported after `nr_rounds` rounds. As in the kernel, these
+/// are the tenth round and every hundredth up to the thousandth.
 fn is_worth_reporting(nr_rounds: u64) -> bool {
     nr_rounds == 10 || (1..=10).contains(&(nr_rounds / 100)) && nr_rounds.is_multiple_of(100)
 }
@@ -30,7 +30,7 @@ impl<'a> Rounds<'a> {
     }
 
     /// Returns `true` if the queue is drained. Otherwise the queue's `settled` notifies its waiters
-    /// when to ask again. Call it with no lock held: it may report the drain.
+    /// when to check again. Call it with no lock held, because it may report the drain.
     pub(crate) fn have_ended(&mut self) -> bool {
         while !self.inner.is_drained() {
             if !self.go_on() {
@@ -51,7 +51,7 @@ impl<'a> Rounds<'a> {
             self.nr_rounds += 1;
         }
         let next = self.round.insert(Flush::new(self.inner));
-        // If it has ended already, the drain check itself gets the notification.
+        // If the round has already ended, the drain check itself gets the notification.
         next.has_ended();
         self.nr_rounds > before && is_worth_reporting(self.nr_rounds)
     }

@@ -3,8 +3,8 @@
 //! A shutdown is a drain with a time limit (`rounds.rs` has the loop): it closes the queue, waits
 //! until it is drained, and at the limit cancels the remaining items. Several queues are shut down
 //! one after another. A queue stays open until those before it have been drained, because their
-//! items may queue there. At the limit all remaining queues are closed before the first of them is
-//! cancelled, so that a running item cannot refill a cancelled queue.
+//! items may queue items there. At the limit all remaining queues are closed before the first of
+//! them is cancelled, so that a running item cannot refill a cancelled queue.
 
 use std::time::Duration;
 
@@ -26,8 +26,8 @@ impl Workqueue {
     ///
     /// The queue is closed as if by [`destroy`](Self::destroy), which waits without a limit: items
     /// that wait for a timer are cancelled, a paused queue is resumed, and only the queue's own
-    /// items may still queue there. The error lists the items that remained at the time limit.
-    /// Those that had not started are cancelled as if by
+    /// items may still queue items there. The error lists the items that remained at the time
+    /// limit. Of these, the ones that had not started are cancelled as if by
     /// [`shutdown_background`](Self::shutdown_background): they have ended when this returns, and
     /// threads of the registry drop them. A running item continues, and
     /// [`is_cancelled`](crate::is_cancelled) is `true` in it.
@@ -40,7 +40,7 @@ impl Workqueue {
     /// # Errors
     ///
     /// [`DrainError::StillBusy`] if items remained. [`DrainError::OwnQueue`] from inside an item of
-    /// this queue, and for a process-wide queue; nothing has changed then.
+    /// this queue, and for a process-wide queue; in that case nothing has changed.
     ///
     /// # Panics
     ///
@@ -140,9 +140,9 @@ impl Workqueue {
 /// Shuts several queues down, one after the other, in at most `timeout`. Returns the remaining
 /// items.
 ///
-/// Each queue is shut down as by [`Workqueue::shutdown_timeout`]. It accepts items until the queues
-/// before it in `queues` have been drained. If items of a queue queue work on another one, put
-/// their queue first. At the time limit, all remaining queues are closed and cancelled, and the
+/// Each queue is shut down as if by [`Workqueue::shutdown_timeout`]. It accepts items until the
+/// queues before it in `queues` have been drained. If items of a queue queue work on another one,
+/// put their queue first. At the time limit, all remaining queues are closed and cancelled, and the
 /// result has one entry for each of them that had items.
 ///
 /// # Blocking
@@ -151,8 +151,8 @@ impl Workqueue {
 ///
 /// # Errors
 ///
-/// [`OwnQueueError`] from inside an item of one of the queues, and for a process-wide queue. No
-/// queue has changed then.
+/// [`OwnQueueError`] from inside an item of one of the queues, and for a process-wide queue. In
+/// that case no queue has changed.
 ///
 /// # Panics
 ///
@@ -214,7 +214,8 @@ pub async fn shutdown_in_order_async(
         queue.inner.may_be_stopped()?;
         queue.inner.may_be_awaited()?;
     }
-    // One limit, by the clock of each registry: that of a test only advances with the test.
+    // One time limit, on the clock of each registry, because a test's clock advances only with the
+    // test.
     let limits: Vec<_> = queues.iter().map(|queue| queue.registry().sleep(timeout)).collect();
     for (place, (queue, limit)) in queues.iter().zip(limits).enumerate() {
         queue.inner.close_in_background();
@@ -230,7 +231,7 @@ fn one(left: Vec<StillBusy>) -> Result<(), DrainError> {
     left.into_iter().next().map_or(Ok(()), |left| Err(left.into()))
 }
 
-/// Closes all queues, and cancels their items. Returns the items that remained.
+/// Closes all queues, cancels their items, and returns the items that remained.
 fn cancel_rest(queues: &[&Workqueue]) -> Vec<StillBusy> {
     queues.iter().for_each(|queue| queue.inner.close_in_background());
     let left = queues.iter().map(|queue| {
@@ -243,7 +244,7 @@ fn cancel_rest(queues: &[&Workqueue]) -> Vec<StillBusy> {
 
 impl Inner {
     /// Rejects all items from now on, except those that the queue's own items queue, and resumes
-    /// the queue. Returns the items of timers, which are cancelled.
+    /// the queue. Returns the cancelled items of timers.
     pub(super) fn close(&self) -> Vec<Due> {
         self.closed.destroy();
         let due = self.timers.cancel();
@@ -252,7 +253,7 @@ impl Inner {
         due
     }
 
-    /// Closes the queue. Threads of the registry run user code.
+    /// Closes the queue. Threads of the registry run the user code.
     fn close_in_background(&self) {
         let due = self.close().into_iter();
         self.manager.leave_to_reapers(due.filter_map(Due::leave));

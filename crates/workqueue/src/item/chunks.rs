@@ -8,8 +8,8 @@
 //! | scanning | done, little is in use → idle; a slab was used → due; otherwise → wanted |
 //!
 //! A program without items therefore makes at most two more scans: the first finds that the chunks
-//! were used, and the second discards them. A reaper makes the scans, because a manager must not
-//! block.
+//! have been used, and the second discards them. A reaper makes the scans, because a manager must
+//! not block.
 
 use std::{
     alloc::{self, Layout},
@@ -30,8 +30,8 @@ use super::slab::{SIZES, SLAB, Scanned, Slab, Wanted, chunk_size};
 const NR_AT_ONCE: usize = if cfg!(miri) { 1 } else { 4 };
 /// The memory in use up to which there are no scans, because there is little to gain.
 const KEPT: usize = if cfg!(miri) { 0 } else { 512 << 10 };
-/// The pause between a use and a scan. Memory is returned at most twice as long after its last use.
-/// A guess.
+/// The pause between a use and a scan. Memory is returned within twice this time after its last
+/// use. A guess.
 const PAUSE_NS: u64 = 1_000_000_000;
 
 /// A chunk of one class of blocks, by its address.
@@ -88,7 +88,7 @@ impl Chunk {
     }
 }
 
-/// The start of a slab. Unlike a reference to the header, it may be used to reach all of the slab.
+/// The start of a slab. Unlike a reference to the header, it gives access to the whole slab.
 #[derive(Clone, Copy)]
 pub(super) struct Start(NonNull<Slab>);
 
@@ -124,7 +124,7 @@ pub(super) struct Home {
     orphans: [Vec<Start>; SIZES.len()],
     /// The size in bytes of all dirty chunks.
     nr_in_use: usize,
-    /// The time of the next scan, if one is due. `WANTED` is not set then.
+    /// The time of the next scan, if one is due. In that case `WANTED` is not set.
     due_ns: Option<u64>,
     /// The managers of all registries, which start the scans.
     managers: Vec<Unparker>,
@@ -146,7 +146,7 @@ static HANDLER: Handler = Handler {
     },
 };
 
-/// Managers to notify, after the lock of `HOME` was dropped.
+/// Managers to notify, once the lock of `HOME` has been dropped.
 #[must_use]
 struct Notified(Vec<Unparker>);
 

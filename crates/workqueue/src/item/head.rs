@@ -38,8 +38,8 @@
 //! The count determines which handle is the last; the item's state determines which thread frees
 //! the item. The thread that drops the last handle sets `ORPHAN` in the state. The item is freed
 //! after the transition after which it has no handles, and no list or thread holds it. A run lends
-//! its item a handle that is not counted. If that handle is cloned after all others were dropped,
-//! the count rises from zero, and the clone waits until the state agrees with the count.
+//! its item a handle that is not counted. If that handle is cloned after all others have been
+//! dropped, the count rises from zero, and the clone waits until the state agrees with the count.
 
 use std::{
     ptr::{self, NonNull},
@@ -104,9 +104,9 @@ pub struct Head {
 /// The functions of an item's type.
 #[derive(Debug)]
 pub struct VTable {
-    /// Pops the item, which the caller just took off a list, and runs it if it is to run.
+    /// Pops the item, which the caller has just taken off a list, and runs it if it is pending.
     pub(crate) run: unsafe fn(NonNull<Head>) -> Popped,
-    /// Pops the item, which the caller just took off a list, and cancels it if it is pending;
+    /// Pops the item, which the caller has just taken off a list, and cancels it if it is pending;
     /// returns `Ran` in that case. The remaining work is added to the [`DeferredDrops`].
     pub(crate) cancel: unsafe fn(NonNull<Head>, &mut DeferredDrops) -> Popped,
     /// Runs an item that the caller has moved to the running state.
@@ -115,9 +115,9 @@ pub struct VTable {
     pub(crate) name: fn() -> &'static str,
     /// Frees the item.
     pub(crate) free: unsafe fn(NonNull<Head>),
-    /// Returns `true` if freeing the item, which is not reachable any more, drops no user data.
+    /// Returns `true` if freeing the item, which is no longer reachable, drops no user data.
     pub(crate) frees_no_user_data: unsafe fn(NonNull<Head>) -> bool,
-    /// Returns `true` if the item, which is in a list, is a future that was polled before.
+    /// Returns `true` if the item, which is in a list, is a future that has been polled.
     pub(crate) has_begun: unsafe fn(NonNull<Head>) -> bool,
     /// Pushes a future that was woken while it was polled.
     pub(crate) push: Option<unsafe fn(NonNull<Head>)>,
@@ -156,7 +156,7 @@ impl VTable {
 pub(crate) struct HandleTable {
     /// Moves the outcome into the `Option<Outcome<T>>` that the pointer refers to.
     pub(crate) take: unsafe fn(NonNull<Head>, *mut ()),
-    /// Prevents the item's code from running. Returns `true` if it will not run any more.
+    /// Prevents the item's code from running. Returns `true` if it will no longer run.
     pub(crate) cancel: unsafe fn(NonNull<Head>) -> bool,
     /// Releases the handle's reference to the item.
     pub(crate) leave: unsafe fn(NonNull<Head>),
@@ -337,11 +337,10 @@ impl Head {
         }
     }
 
-    /// Decides how to enqueue at `home`. `is_ours` returns `true` if a pwq, which is only compared,
-    /// belongs to the same queue; if it returns `false`, the item is moved. If the returned plan
-    /// has a state, that state has been applied. If `has_permit` is set, the item then owns the
-    /// caller's capacity permit. `revivable` is given for an item whose link may stay in its list
-    /// after a cancel.
+    /// Decides how to enqueue at `home`. `is_ours` returns whether a pwq, which is only compared,
+    /// belongs to the same queue; if not, the item is moved. If the returned plan has a state, that
+    /// state has been applied. If `has_permit` is set, the item then owns the caller's capacity
+    /// permit. `revivable` is given for an item whose link may stay in its list after a cancel.
     #[inline]
     pub(crate) fn enqueue(
         &self,
@@ -359,7 +358,7 @@ impl Head {
             let (to, keeps_permit) = match plan {
                 Enqueue::Revive(to) => (to, true),
                 Enqueue::Push(to) | Enqueue::Claim(to) | Enqueue::Elsewhere(to) => (to, false),
-                // If a bulk cancel came in between, this transition queues the item.
+                // Even if a bulk cancel came in between, this transition queues the item.
                 Enqueue::Pending if from.is_left() && revivable.is_some() => (from.revived(), true),
                 // This is also a transition, so that the coming run sees all writes before this
                 // call.
@@ -533,7 +532,7 @@ const RECLAIM: u64 = 1 << 13;
 /// Set while the item owns a capacity permit of its queue, until it starts or is cancelled; see
 /// `limit/capacity.rs`.
 const COUNTED: u64 = 1 << 14;
-/// The flags by which another thread takes part in the end of a run, except for a handle.
+/// The flags through which another thread takes part in the end of a run, except those of handles.
 const OTHERS: u64 = PENDING | LINKED | HANDOFF | OWED | CLAIMED | WAITED | WAKER;
 
 /// Set if the item was queued into its old position, where it may look older than it is. The flag
@@ -713,7 +712,7 @@ impl State {
     pub(crate) fn has_panicked(self) -> bool {
         self.has(PANICKED)
     }
-    /// Returns `true` if the last handle was dropped.
+    /// Returns `true` if the last handle has been dropped.
     pub(crate) fn is_orphan(self) -> bool {
         self.has(ORPHAN)
     }
@@ -725,7 +724,7 @@ impl State {
     pub(crate) fn is_idle(self) -> bool {
         !self.has(PENDING | RUNNING | CLAIMED)
     }
-    /// Returns the number of times that the item was disabled and not enabled again.
+    /// Returns how many times the item has been disabled and not enabled again.
     #[inline]
     pub fn disable_depth(self) -> u16 {
         (self.0 >> DISABLE_SHIFT) as u16
@@ -815,7 +814,7 @@ impl State {
         }
     }
 
-    /// Returns `true` if the item must be freed, after it was discarded or has lost its last
+    /// Returns `true` if the item must be freed, after it has been discarded or has lost its last
     /// handle.
     pub(crate) fn frees(self) -> bool {
         self.is_free()
@@ -888,8 +887,8 @@ impl State {
         self.without(PENDING | CLAIMED | PANICKED | COUNTED).with(RUNNING)
     }
 
-    /// Releases a helper's claim. The flag is set if the link has been popped since and must be
-    /// pushed again.
+    /// Releases a helper's claim. The flag is set if the link has been popped since the claim and
+    /// must be pushed again.
     pub(crate) fn unclaim(self) -> (State, bool) {
         let next = self.without(CLAIMED);
         if self.has(HANDOFF) { (next.without(HANDOFF).with(LINKED), true) } else { (next, false) }

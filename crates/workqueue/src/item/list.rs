@@ -19,8 +19,8 @@
 //! Colors are used in turn, as a ring. If all are in use, the current color stays open until the
 //! oldest is free. Items adopted until then belong to every flush that would have closed the
 //! current color. The first of these flushes to check again closes it for all of them, so a flush
-//! waits for the items of at most one ring, no matter how many other flushes begin. This
-//! corresponds to the kernel's overflow list.
+//! waits for items of at most one ring, no matter how many other flushes begin. This corresponds to
+//! the kernel's overflow list.
 //!
 //! An item's color is stored in its list link from its adoption until its in-flight count is
 //! released. The counts are not shared: the pool lock guards them.
@@ -220,7 +220,7 @@ impl List {
 ///
 /// A push is one compare-exchange. Taking swaps the stack for an empty one and reverses it, so
 /// items are returned in push order. Items are not popped one by one, so a top that changes and
-/// changes back (ABA) is harmless: a push only needs the old top as its next.
+/// changes back (ABA) is harmless: a push only needs the old top as its `next`.
 #[derive(Debug)]
 pub(crate) struct Injector {
     newest: RawStack<Head>,
@@ -303,7 +303,7 @@ impl Injector {
     #[inline]
     pub(crate) fn take(&self, mut meet: impl FnMut(NonNull<Head>) -> Color) -> List {
         // Acquire, like the swap: if the stack is empty because a helper removed the last item, we
-        // must see the seat that the helper acquired before.
+        // must see the seat that the helper had acquired before that.
         if self.newest.top().load(Ordering::Acquire).is_null() {
             return List::new();
         }
@@ -424,7 +424,7 @@ impl Colors {
         self.cancelled_seq = self.present_seq;
     }
 
-    /// Returns `true` if `color`, which has an item in flight, was cancelled.
+    /// Returns `true` if `color`, which has an item in flight, has been cancelled.
     pub(crate) fn is_cancelled(&self, color: Color) -> bool {
         let ring = NR_COLORS as u64;
         let nr_behind = (self.present_seq + ring - u64::from(color.0)) % ring;
@@ -437,7 +437,7 @@ impl Colors {
         self.oldest_seq >= up_to.end_seq || self.nr_all == 0
     }
 
-    /// Closes the current color if that is still to be done and another color is free.
+    /// Closes the current color if this flush still has to do so and another color is free.
     fn close_for(&mut self, up_to: UpTo) {
         let nr_used = self.present_seq - self.oldest_seq + 1;
         if self.present_seq < up_to.end_seq && nr_used < NR_COLORS as u64 {

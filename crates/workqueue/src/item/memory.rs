@@ -5,11 +5,11 @@
 //! in address order, so that the CPU prefetches the blocks of a batch.
 //!
 //! For each of three block sizes, a thread keeps the free blocks of one chunk in a word. It also
-//! collects the blocks of another chunk that it frees, and returns them by one exchange. The chunk
-//! may belong to any thread.
+//! collects the blocks that it frees in another chunk, which may belong to any thread, and returns
+//! them with one exchange.
 //!
-//! The slabs of an exited thread are given to threads that need one. The pages of unused chunks are
-//! returned to the system after one or two seconds, when a manager requests it (`chunks.rs`).
+//! The slabs of an exited thread are given to threads that need one. When a manager requests it
+//! (`chunks.rs`), the pages of unused chunks are returned to the system after one or two seconds.
 //!
 //! `crates/mailbox/src/recycle.rs` solves the same problem differently. One thread empties all
 //! blocks of a mailbox, so the free blocks form a single list, which any poster takes as a whole.
@@ -22,7 +22,7 @@ use std::{alloc::Layout, mem::MaybeUninit, ptr::NonNull};
 
 use super::slab::SIZES;
 
-/// Returns the smallest class of blocks that `layout` fits into, if any.
+/// Returns the class of the smallest blocks that `layout` fits into, if any.
 const fn class_of(layout: Layout) -> Option<usize> {
     let mut class = 0;
     while class < SIZES.len() {
@@ -104,7 +104,7 @@ pub(crate) fn place<T>(value: T) -> NonNull<T> {
 ///
 /// # Safety
 ///
-/// 1. `place` returned `value`, which is not used any more.
+/// 1. `place` returned `value`, which is no longer used.
 pub(crate) unsafe fn release<T>(value: NonNull<T>) {
     match class_of(Layout::new::<T>()) {
         // SAFETY: (1): `place` chose the same class.
@@ -129,7 +129,7 @@ pub(super) mod cache {
         slab::Taken,
     };
 
-    /// A thread's blocks of one class. When it is dropped, other threads can use them.
+    /// A thread's blocks of one class. Once this is dropped, other threads can use them.
     struct Own {
         class: usize,
         /// The chunk to allocate from.
@@ -154,7 +154,7 @@ pub(super) mod cache {
     pub(crate) fn alloc(class: usize) -> NonNull<u8> {
         LOCAL
             .try_with(|local| local[class].alloc(class))
-            // This thread's locals were destroyed: own a slab for this one block.
+            // This thread's locals have been destroyed: own a slab for this one block.
             .unwrap_or_else(|_| Own::new(class).alloc(class))
     }
 
@@ -162,7 +162,7 @@ pub(super) mod cache {
     ///
     /// # Safety
     ///
-    /// 1. `block` came from [`alloc`] with this `class`, and is not used any more.
+    /// 1. `block` came from [`alloc`] with this `class`, and is no longer used.
     #[inline]
     pub(crate) unsafe fn free(block: NonNull<u8>, class: usize) {
         let (chunk, bit) = Chunk::of(block, class);
@@ -333,7 +333,7 @@ mod tests {
             for step in [1, 2, 3] {
                 for first in 0..step {
                     for block in blocks.iter().skip(first).step_by(step) {
-                        // SAFETY: allocated with this class, and not used any more.
+                        // SAFETY: allocated with this class, and no longer used.
                         unsafe { cache::free(*block, 0) };
                     }
                 }
@@ -372,8 +372,7 @@ mod tests {
             assert!(sorted.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0));
             std::thread::spawn(move || {
                 for (i, block) in blocks.into_iter().enumerate() {
-                    // SAFETY: the block was allocated above with this class, and is not used any
-                    // more.
+                    // SAFETY: the block was allocated above with this class, and is no longer used.
                     unsafe {
                         assert_eq!(*block.0.as_ptr(), i as u8);
                         cache::free(block.0, i % NR_CLASSES);
@@ -407,8 +406,7 @@ mod tests {
                 let is_kept = |i: usize| i % 1000 < round;
                 let (kept, unused): (Vec<_>, Vec<_>) = (0..NR_BLOCKS).partition(|&i| is_kept(i));
                 let free = |i: usize| {
-                    // SAFETY: the block was allocated above with this class, and is not used any
-                    // more.
+                    // SAFETY: the block was allocated above with this class, and is no longer used.
                     unsafe { cache::free(blocks[i], 0) }
                 };
                 unused.into_iter().for_each(free);

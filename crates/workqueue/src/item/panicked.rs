@@ -9,7 +9,7 @@ use sync::{Mutex, atomic::Ordering, fork::PerProcess, unmodelled::AtomicUsize};
 /// is not stored in the item, because each byte of an item costs programs with many items.
 static KEPT: PerProcess<Mutex<HashMap<usize, Payload>>> = PerProcess::new();
 /// The number of payloads, so that the table is locked only if needed. A child of `fork` has its
-/// parent's count and an empty table.
+/// parent's count but an empty table.
 static NR_KEPT: AtomicUsize = AtomicUsize::new(0);
 
 /// Stores the panic payload of the item at this address, and drops an earlier one, contained.

@@ -22,11 +22,11 @@
 //!
 //! The thread that clears the bit of a block has the block, and setting the bit gives it up.
 //! Two threads must never have the same block. A chunk with a free block must not lose its bit in
-//! `ready`, because the owner does not look at other chunks. A spurious bit costs one exchange.
+//! `ready`, because the owner does not check other chunks. A spurious bit costs one exchange.
 //!
 //! # Scans
 //!
-//! A scan discards a chunk that is free and that the owner has not used since the scan before.
+//! A scan discards a chunk that is free and that the owner has not used since the previous scan.
 //! Otherwise the owner would soon get new pages in place of the old ones. A freed chunk therefore
 //! waits for a scan, and the freer of its last block schedules one if none is due ([`Wanted`]).
 
@@ -70,7 +70,7 @@ pub(crate) struct Slab {
     pub(super) class: usize,
     /// A: a bit for each chunk that may have free blocks.
     ready: [AtomicU64; NR_WORDS],
-    /// A: a bit for each chunk from which the owner took blocks since the last scan.
+    /// A: a bit for each chunk from which the owner has taken blocks since the last scan.
     used: [AtomicU64; NR_WORDS],
     /// A: a bit for each chunk that may have pages.
     dirty: [AtomicU64; NR_WORDS],
@@ -90,7 +90,7 @@ pub(crate) struct Taken {
 /// The results of a scan.
 #[derive(Debug, Default)]
 pub(crate) struct Scanned {
-    /// Set if the owner used the slab since the last scan.
+    /// Set if the owner has used the slab since the last scan.
     pub(crate) is_used: bool,
     pub(crate) nr_discarded: usize,
 }
@@ -186,8 +186,8 @@ impl Slab {
         before | blocks == FULL
     }
 
-    /// Calls `discard` for each range of chunks that are free, and that were not used since the
-    /// last scan. No thread uses them until it returns. Only for the scanner.
+    /// Calls `discard` for each range of chunks that are free, and that have not been used since
+    /// the last scan. No thread uses them until it returns. Only for the scanner.
     pub(crate) fn scan(&self, discard: impl Fn(Range<usize>)) -> Scanned {
         let mut scanned = Scanned::default();
         let idle: [u64; NR_WORDS] = array::from_fn(|nth| {

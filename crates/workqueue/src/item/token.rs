@@ -1,4 +1,5 @@
-//! Tokens. A token is a flag that is set once, with the tasks that wait for it and its children.
+//! Tokens. A token is a flag that is set once, together with its children and the tasks that wait
+//! for it.
 //!
 //! # The protocol
 //!
@@ -8,24 +9,24 @@
 //! child:  lock: is the flag set?  the child is cancelled;  otherwise add it to the children
 //! ```
 //!
-//! The lock decides. If a poll or a child acquires the lock after the cancel, it finds the flag
-//! set. If it acquires the lock before the cancel, it is in the lists that the canceller takes.
-//! Twin `token: checks before the lock`. The flag can also be read without the lock, as a hint.
-//! Such a read does not make the canceller's writes visible.
+//! The lock decides the order. If a poll or a child acquires the lock after the cancel, it finds
+//! the flag set. If it acquires the lock before the cancel, it is in the lists that the canceller
+//! takes. Twin `token: checks before the lock`. The flag can also be read without the lock, as a
+//! hint. Such a read does not make the canceller's writes visible.
 //!
 //! # The token of an item
 //!
-//! A one-shot item has a token only if its code requests one while it runs. The token is then in a
-//! table, by the address of the item, and two flags of the item's state connect the two threads:
+//! A one-shot item has a token only if its code requests one while it runs. That token is stored in
+//! a table under the item's address, and two flags of the item's state connect the two threads:
 //!
 //! ```text
 //! item:      insert the token into the table;  set WATCHED;  CANCELLED?  cancel the token
 //! canceller: set CANCELLED;  WATCHED?  cancel the token in the table
 //! ```
 //!
-//! Both are transitions of one word, so one of them finds the flag of the other. Twin `token:
-//! overlooks an earlier cancel`. The token is removed when the item is freed, so no other item
-//! has the address.
+//! Both flags are set by transitions of one word, so one of the threads finds the other's flag.
+//! Twin `token: overlooks an earlier cancel`. The token is removed when the item is freed, so no
+//! later item at that address finds it.
 
 use std::{collections::HashMap, fmt, task::Waker};
 
@@ -47,7 +48,7 @@ use crate::cleanups;
 pub(crate) struct Token {
     /// A: written under the lock of `list`.
     is_set: AtomicBool,
-    /// A leaf in the order of locks.
+    /// A leaf in the lock order.
     list: Mutex<Waiting>,
     /// I: the parent, whose cancel also cancels this token.
     parent: Option<Arc<Token>>,
@@ -116,8 +117,7 @@ impl Token {
         self.is_set.load(Ordering::Relaxed)
     }
 
-    /// Sets the flag, including those of all children, and wakes the waiters. Call it with no lock
-    /// held.
+    /// Sets the flag and those of all children, and wakes the waiters. Call it with no lock held.
     pub(crate) fn cancel(self: &Arc<Self>) {
         let mut wakers = Vec::new();
         let mut left = vec![self.clone()];
@@ -176,7 +176,7 @@ impl Drop for Token {
             return;
         }
         let number = |token: &Self| token.number.load(Ordering::Relaxed);
-        // In a loop: nested drops of a long line of parents would overflow the stack.
+        // This is a loop, because nested drops of a long chain of parents would overflow the stack.
         let mut next = self.parent.take().map(|parent| (parent, number(self)));
         while let Some((parent, number_there)) = next {
             if parent.process.is_this() {
@@ -195,15 +195,15 @@ impl fmt::Debug for Token {
 }
 
 impl Head {
-    /// Returns the token of this item, which the caller runs. The token is `fresh`, unless the item
-    /// has one.
+    /// Returns the token of this item, which the caller runs: `fresh`, unless the item has one
+    /// already.
     pub(crate) fn watch(&self, fresh: Arc<Token>) -> Arc<Token> {
         let mut tokens = table().lock();
         let known = tokens.get(&self.address()).cloned();
         if known.is_none() {
             tokens.insert(self.address(), fresh.clone());
         }
-        // Unlock before a drop of `fresh`, which locks its parent.
+        // Unlock before `fresh` may be dropped, because its drop locks its parent.
         drop(tokens);
         let token = known.unwrap_or(fresh);
         let from = self.update(|state| Some(state.watched()));
@@ -222,7 +222,7 @@ impl Head {
         }
     }
 
-    /// Cancels the token of an item that was cancelled, if it has one.
+    /// Cancels the token of a cancelled item, if it has one.
     #[cold]
     pub(crate) fn notify_cancelled(&self) {
         if self.load().is_watched() {
@@ -233,7 +233,8 @@ impl Head {
         }
     }
 
-    /// Returns `true` if the token of this watched item was cancelled, even by the item itself.
+    /// Returns `true` if the token of this watched item has been cancelled, even by the item
+    /// itself.
     #[cold]
     pub(crate) fn has_cancelled_token(&self) -> bool {
         let tokens = table().lock();

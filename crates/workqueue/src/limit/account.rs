@@ -15,7 +15,7 @@
 //!   served next, once, and then gets its share.
 //! - *A new pwq gets no turn for being new.* Its account starts at the *service clock*, which is
 //!   about the average of the pwqs that have work for the pool. If it started where an idle pwq
-//!   does, pwqs that are created for a single item would get every turn.
+//!   does, pwqs created for a single item would get every turn.
 //! - *Nothing is owed for time that no other pwq needed.* When the pool runs out of work, both
 //!   clocks advance to the highest account of any pwq.
 //! - *Debts depend on the present shares.* When the shares change, the distance between the pwq's
@@ -43,14 +43,14 @@
 
 use sync::twin;
 
-/// The shares of a queue that has set none, if another queue of the pool has. It is the default of
+/// The shares of a queue that has set none, if another queue of the pool has. The default of
 /// `cpu.weight`.
 const DEFAULT_SHARES: u32 = 100;
 
 /// Maximum distance of the service clock ahead of the average of the pwqs that have work, as a
 /// multiple of the longest service. In random histories of new pwqs the distance reaches 5. With a
-/// smaller bound, waiting pwqs get less than their due: a factor of 0.86 with 2, and of 0.96 with
-/// 8. With a larger bound, a new pwq may wait longer.
+/// smaller bound, waiting pwqs get less than their due: 0.86 of it with 2, and 0.96 with 8. With a
+/// larger bound, a new pwq may wait longer.
 const SLACK: u64 = 8;
 
 /// Time divided by shares. The unit is small enough to represent a nanosecond divided by the
@@ -63,7 +63,7 @@ pub(crate) struct Account {
     /// The queue's shares; 0 if not set.
     shares: u32,
     used: VirtualTime,
-    /// The average time of an item; 0 before the first one.
+    /// The average run time of an item; 0 until one has run.
     item_ns: u64,
     /// Set once the pwq has waited for a turn, and is therefore no longer new.
     has_waited: bool,
@@ -79,7 +79,7 @@ pub(crate) struct Clock {
     /// The service clock, see the top of the file. New pwqs start here.
     service: VirtualTime,
     nr_services: u64,
-    /// An estimate of the longest recent service.
+    /// The estimated length of the longest recent service.
     longest_ns: u64,
 }
 
@@ -157,7 +157,7 @@ impl Account {
         is_first
     }
 
-    /// Resets the account, together with the clock: no pwq has shares any more.
+    /// Resets the account, together with the clock, because no pwq has shares any longer.
     pub(crate) fn close(&mut self) {
         self.used = VirtualTime::default();
         self.counted_at = 0;
@@ -193,7 +193,8 @@ impl Account {
         paid
     }
 
-    /// Replaces the amount `paid` in advance for `nr_items` items with the time that they took.
+    /// Replaces the amount `paid` in advance for `nr_items` items by the price of the time that
+    /// they took.
     pub(crate) fn settle(&mut self, paid: VirtualTime, nr_items: u64, took_ns: u64) {
         self.used.0 = self.used.0.saturating_sub(paid.0);
         let Some(each) = took_ns.checked_div(nr_items) else {

@@ -18,19 +18,19 @@
 //! A queue has one gate for all of its pwqs. With a [`MaxActiveScope`] other than the default, it
 //! has one gate for each node or for each pool.
 //!
-//! If a queue has many CPUs, they cache seats while the limit is far away, as described below.
+//! If a queue has many CPUs, they cache seats while few are in use, as described below.
 //!
 //! Differs from Linux: there an item counts as active from the moment it is put on a worklist. Here
-//! it counts while a thread runs it.
+//! an item counts while a thread runs it.
 //!
 //! # Stocks
 //!
-//! Groups of CPUs cache seats between runs, so that they rarely access the gate's word.
+//! Groups of CPUs cache seats between runs, so that threads rarely access the gate's word.
 //!
-//! A released seat goes to the *stock* of the current CPU, and the next thread there takes it from
-//! the stock. The gate counts it as in use all the time, so at most `max_active` seats are used.
-//! Helpers are counted in the stock in the same atomic update. The kernel's `memcg_stock` works in
-//! the same way: it is drained when the limit is near.
+//! A released seat goes to the *stock* of the current CPU, from which the next thread there takes
+//! it. The gate counts a cached seat as in use, so at most `max_active` seats are used. Helpers are
+//! counted in the stock in the same atomic update. The kernel's `memcg_stock` works in the same
+//! way, and is drained when the limit is near.
 //!
 //! | operation | when open | when closed |
 //! |---|---|---|
@@ -44,7 +44,7 @@
 //! All stocks of a gate are opened and closed together, under the lock of the gate's wait queue.
 //! The thread that closes them returns the cached seats to the gate. They stay closed while a pwq
 //! waits for a seat, a drain waits until no seat is in use, a flush waits for helpers, the queue is
-//! paused, or more seats are in use than there are. *A waiter for a seat, or for the release of
+//! paused, or more than `max_active` seats are in use. *A waiter for a seat, or for the release of
 //! one, therefore finds the gate as if it had no stock.* A thread that acquires a seat when few are
 //! in use opens them again.
 //!
@@ -170,7 +170,7 @@ impl Word {
     fn without(self, flag: u64) -> Word {
         Word(self.0 & !flag)
     }
-    /// Acquires a seat if one is free. A wait queue exists only while all seats are in use.
+    /// Acquires a seat if one is free. There are waiters only while all seats are in use.
     fn admit(self, max: u32) -> Option<Word> {
         (self.nr_active() < max).then_some(Word(self.0 + ACTIVE_ONE))
     }
@@ -207,13 +207,13 @@ pub(crate) struct Gate<S> {
     word: CachePadded<AtomicU64>,
     /// bits 0..31 `max_active` | bit 31 paused
     max: AtomicU32,
-    /// I: the factor of the queue's limit: the number of CPUs of its pool if the limit is per CPU.
+    /// I: the factor of the queue's limit: if the limit is per CPU, the number of CPUs of its pool.
     factor: u32,
     /// The NUMA nodes; empty if all pwqs are on one node.
     nodes: Box<[Node]>,
-    /// The seat caches of the CPUs. The first node's come first and also serve pools that span
-    /// several nodes. An equal number for each other node follows. Empty if the word alone serves
-    /// all CPUs.
+    /// The seat caches of the CPUs. The first node's come first, and also serve pools that span
+    /// several nodes. They are followed by an equal number for each other node. Empty if the word
+    /// alone serves all CPUs.
     stocks: Box<[CachePadded<Stock>]>,
     /// I: the number of stocks of the first node, which serve all CPUs.
     nr_stocks: u32,
@@ -223,9 +223,9 @@ pub(crate) struct Gate<S> {
     cpus_per_stock: Divisor,
     /// I: the divisor of the number of seats that yields the capacity of a stock.
     kept_of: Divisor,
-    /// The wait queue. `HAS_WAITERS` is set if and only if the queue is not empty, and changes only
-    /// under this lock. The stocks are opened and closed under it too. With stocks, `IDLE_WAITS` is
-    /// set under it.
+    /// The wait queue. `HAS_WAITERS` is set if and only if the wait queue is not empty, and changes
+    /// only under this lock. The stocks are opened and closed under it too. With stocks,
+    /// `IDLE_WAITS` is set under it.
     wait_queue: Mutex<WaitQueue<S>>,
 }
 
@@ -249,10 +249,10 @@ struct WaitQueue<S> {
 #[derive(Debug)]
 pub(crate) struct Closed<S>(Arc<Gate<S>>);
 
-/// Minimum number of seats for each stock. With fewer seats a stock is often empty; with more, too
-/// many CPUs share the word of one stock. In a simulation of 512 CPUs and 256 seats, values from 2
-/// to 8 perform about equally, and 32 reaches a third of their throughput. 72 CPUs perform best
-/// with 8.
+/// Minimum number of seats for each stock. With a lower minimum, stocks are often empty; with a
+/// higher one, too many CPUs share a stock's word. In a simulation of 512 CPUs and 256 seats,
+/// values from 2 to 8 perform about equally, and 32 reaches a third of their throughput. 72 CPUs
+/// perform best with 8.
 const SEATS_PER_STOCK: u32 = if cfg!(any(test, loom, shuttle)) { 2 } else { 8 };
 
 /// Returns the number of stocks for a limit of `max` seats: one per CPU, or as many as `max`
@@ -263,7 +263,7 @@ fn nr_stocks(max: u32, nr_cpus: u32) -> u32 {
 }
 
 /// Returns the divisor of the number of seats that yields the capacity of one of `nr_stocks`
-/// stocks. Together the stocks keep at most half of the seats.
+/// stocks. Together, the stocks keep at most half of the seats.
 fn kept_of(nr_stocks: u32) -> Divisor {
     Divisor::new(2 * nr_stocks.max(1))
 }
@@ -306,7 +306,7 @@ struct Node {
 struct Entry<S> {
     waiter: S,
     node: usize,
-    /// Entries are sorted by turn; 0 at the gate of a queue.
+    /// Entries are sorted by this turn; 0 at the gate of a queue.
     turn: u64,
 }
 
@@ -369,7 +369,7 @@ impl<S> Gate<S> {
     }
 
     /// Records that the items of the pwq at `home` need a seat here. The pwq stays at that address
-    /// as long as this gate is used.
+    /// for as long as this gate is used.
     pub(crate) fn add_home(&self, home: usize) {
         let mut wait_queue = self.wait_queue.lock();
         let homes = wait_queue.homes.iter().copied();
@@ -379,7 +379,7 @@ impl<S> Gate<S> {
     /// Returns `true` if the items of the pwq at `home` need a seat here, the gate has a single
     /// seat, and no second thread has a seat.
     ///
-    /// The holder of the only seat calls this. If the result is `true`, the items of that pwq start
+    /// Called by the holder of the only seat. If the result is `true`, the items of that pwq start
     /// only after the caller has released the seat.
     pub(crate) fn is_only_seat_for(&self, home: usize) -> bool {
         self.max() == 1 && self.nr_active() <= 1 && self.wait_queue.lock().homes.contains(&home)
@@ -451,7 +451,7 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Closes the stocks, and returns the seats that they kept to the word.
+    /// Closes the stocks, and gives the seats that they kept back to the word.
     fn close(&self, wait_queue: &mut WaitQueue<S>) {
         if !std::mem::take(&mut wait_queue.is_open) {
             return;
@@ -470,14 +470,14 @@ impl<S> Gate<S> {
     }
 
     /// Returns `true` if the holder of a seat may keep it for more items. It must not if a waiter
-    /// is queued, or if more seats are in use than there are, because `max` was lowered.
+    /// is queued, or if more than `max` seats are in use because `max` was lowered.
     pub(crate) fn may_stay(&self) -> bool {
         let word = self.load();
         !word.has_waiters() && word.nr_active() <= self.nr_seats()
     }
 
     /// Returns `true` if the receiver of a transferred seat may start an item. It must not if the
-    /// queue is paused, or if more seats are in use than exist because `max` was lowered. `pass_on`
+    /// queue is paused, or if more than `max` seats are in use because `max` was lowered. `pass_on`
     /// makes the same check.
     pub(crate) fn may_start(&self) -> bool {
         self.load().nr_active() <= self.nr_seats()
@@ -517,7 +517,7 @@ impl<S> Gate<S> {
 
     /// Admits a helper of `node` if a seat is free or `lent`.
     ///
-    /// A helper enters before it takes its item, because the item may be counted nowhere else.
+    /// A helper enters before it takes its item, because the item may not be counted anywhere else.
     #[inline]
     pub(crate) fn try_help(&self, node: usize, lent: bool) -> Option<Holds> {
         let Some(at) = self.stock_here(node) else {
@@ -574,7 +574,8 @@ impl<S> Gate<S> {
             + of_stocks.sum::<usize>()
     }
 
-    /// Returns the current phase. A helper is counted in it, in the previous one or in a stock.
+    /// Returns the current phase. A helper is counted in this phase, in the previous one or in a
+    /// stock.
     pub(crate) fn phase(&self) -> Phase {
         self.load().phase()
     }
@@ -608,8 +609,8 @@ impl<S> Gate<S> {
         }
         let mut from = self.load();
         loop {
-            // A seat may have been released since: only a release that sees `HAS_WAITERS` transfers
-            // it.
+            // A seat may have been released since then, because only a release that sees
+            // `HAS_WAITERS` transfers its seat.
             let admitted = if twin::armed("active: no second check") {
                 None
             } else {
@@ -645,8 +646,8 @@ impl<S> Gate<S> {
         unsafe { Self::leave_last(gate, core, node, holds) }
     }
 
-    /// Releases as [`leave`](Self::leave) does, when nothing else keeps the queue alive. The queue
-    /// may be destroyed before this returns.
+    /// Releases as [`leave`](Self::leave) does, for a caller that has nothing else to keep the
+    /// queue alive. The queue may be destroyed before this returns.
     ///
     /// The arguments are pointers, because a reference argument must stay valid until the return.
     ///
@@ -762,7 +763,7 @@ impl<S> Gate<S> {
     #[cold]
     fn pass_on(gate: Arc<Self>, core: Arc<QueueCore>, holds: Holds) -> ReleaseEffects<S> {
         let mut wait_queue = gate.wait_queue.lock();
-        // If more seats are in use than there are, because `max` was lowered, the seat is freed.
+        // If more than `max` seats are in use because `max` was lowered, the seat is freed.
         let next = gate.may_start().then(|| gate.next(&wait_queue)).flatten();
         let waiter = next.and_then(|at| wait_queue.serve(at));
         let waiter = waiter.map(|entry| {
@@ -805,7 +806,7 @@ impl<S> Gate<S> {
         Word(self.word.load(Ordering::Acquire))
     }
 
-    /// Takes the word only, because the gate may be destroyed once a release takes effect.
+    /// Accesses only the word, because the gate may be destroyed once a release takes effect.
     fn transition(word: &AtomicU64, from: Word, to: Word) -> Result<(), Word> {
         // The seats and `HAS_WAITERS` share one word, so releases and new waiters have one order.
         // ORDER(seated): other end in `is_idle`.

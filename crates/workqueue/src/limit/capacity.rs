@@ -1,9 +1,9 @@
-//! The capacity of a queue: the limit on waiting items, and the producers that wait for it.
+//! The capacity of a queue: the limit on waiting items, and the producers that wait for a permit.
 //!
 //! A counted item holds a *capacity permit* from before it is queued until it starts or is
-//! cancelled. `crates/base/src/admission.rs` has the protocol. An admitted producer holds a permit
-//! from its admission on. If it gives up its wait at the same time, it releases that permit (twin
-//! `room: a waiter that gives up keeps its place`).
+//! cancelled. `crates/base/src/admission.rs` has the protocol. A producer holds a permit from its
+//! admission on. If it gives up its wait at the moment it is admitted, it releases that permit
+//! (twin `room: a waiter that gives up keeps its place`).
 
 use std::{mem, task::Waker, time::Duration};
 
@@ -21,7 +21,7 @@ use crate::cleanups::{self, Reapers};
 
 pub(crate) struct Capacity {
     capacity: admission::Admission<OnTurn>,
-    /// I: for the wakers of tasks that may block.
+    /// I: runs the wakers that may block.
     reapers: Arc<dyn Reapers>,
 }
 
@@ -76,7 +76,7 @@ impl Capacity {
     /// Blocks until [`release`](Self::release) releases a permit. Models never time out.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
         let (mut sleeper, mut ticket) = (Sleeper::new(timeout), None);
-        // Each waiter costs a thread that releases a permit a wake-up.
+        // Each waiter costs the thread that releases a permit a wake-up.
         if timeout != Some(Duration::ZERO) && poll_as_waiter(|| self.try_take()) {
             return true;
         }

@@ -19,12 +19,12 @@ pub(crate) type Handler = Arc<Foreign<PanicHandler>>;
 pub(crate) struct QueueCore {
     /// I
     pub(crate) name: Box<str>,
-    /// A: notified if a pwq on which a thread waits has no item in flight or none of a closed
-    /// color. Also notified if a gate has no seat in use, or no helper from before a flush.
+    /// A: notified when a pwq that a thread waits for has no item in flight, or none of a closed
+    /// color. Also notified when a gate has no seat in use, or no helper from before a flush.
     pub(crate) settled: Settled,
     /// A: statistics, to be added to the counts of the gates' stocks.
     pub(crate) nr_helped: AtomicU64,
-    /// A: the number of running items that were cut out of a list. A flush checks whether it
+    /// A: the number of running items that were cut out of a list. A flush checks whether it has
     /// changed.
     pub(crate) nr_cut: AtomicU64,
     /// A: the number of times that all items were cancelled. A closure of a strand compares this
@@ -38,10 +38,10 @@ pub(crate) struct QueueCore {
     pub(crate) nr_refused: AtomicU64,
     /// Under the plan's lock: `nr_helped` at the last query for the number of waiting items.
     pub(crate) nr_helped_seen: AtomicU64,
-    /// A: the highest number of started items that was ever reported, so that it never decreases.
+    /// A: the highest number of started items reported so far, so that the number never decreases.
     pub(crate) nr_shown_started: AtomicU64,
-    /// Called after a panic that no joiner receives. Removed when the queue is destroyed, which may
-    /// be before this value is dropped. A leaf lock.
+    /// Called after a panic that no joiner receives. Removed when the queue is destroyed, possibly
+    /// before this value is dropped. A leaf lock.
     pub(crate) on_panic: Mutex<Option<Handler>>,
     /// A: the parent of its items' tokens, cancelled when the queue is shut down.
     pub(crate) token: OnceLock<Arc<Token>>,
@@ -104,7 +104,7 @@ impl QueueCore {
         self.token.get_or_init(Token::new)
     }
 
-    /// Returns `true` if no item of this queue has waited for `what` before.
+    /// Returns `true` if no item of this queue has waited for `what` so far.
     pub(crate) fn is_first_wait_for(&self, what: &str) -> bool {
         let mut waits = self.waits.lock();
         let is_first = waits.iter().all(|it| **it != *what);

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The request is a flag under a pool's lock or in a gate's word. The check sets it and the change
-//! reads it, in one order. A change after the check therefore finds the flag, and sees everything
-//! that the task did before. Twins `settled: tasks are not woken` and
+//! reads it, in one order. A thread that makes a change after the check therefore finds the flag,
+//! and sees everything that the task did before it. Twins `settled: tasks are not woken` and
 //! `drain: leaves its waker after the look`.
 
 use std::{fmt, task::Waker};
@@ -29,7 +29,7 @@ pub(crate) struct Settled {
     threads: EventCount,
     /// A: the number of `tasks`, written under their lock.
     nr_tasks: AtomicUsize,
-    /// The wakers of the waiting tasks. A leaf in the order of locks.
+    /// The wakers of the waiting tasks. A leaf in the lock order.
     tasks: Mutex<Numbered<Foreign<Waker>>>,
 }
 
@@ -66,8 +66,8 @@ impl Settled {
         self.threads.wait_until(condition);
     }
 
-    /// Waits as [`wait_until`](Self::wait_until) does, but no longer than until the time `end_ns`.
-    /// Returns `true` if the condition held. Models never time out.
+    /// Waits as [`wait_until`](Self::wait_until) does, at most until the time `end_ns`. Returns
+    /// `true` if the condition held. Models never time out.
     pub(crate) fn wait_until_by(&self, end_ns: u64, condition: impl FnMut() -> bool) -> bool {
         self.threads.wait_until_by(end_ns, condition)
     }
@@ -77,7 +77,7 @@ impl Settled {
     ///
     /// # Cost
     ///
-    /// A binary search among the waiting tasks, and a few operations more.
+    /// A binary search among the waiting tasks, and a few more operations.
     pub(crate) fn leave_waker(
         &self,
         seat: &mut TaskSeat,

@@ -1,15 +1,15 @@
-//! The shares of the NUMA nodes in a queue's seats, as pure functions.
+//! Each NUMA node's share of a queue's seats, as pure functions.
 //!
 //! A *share* does not reserve seats: any thread can acquire a free seat, so one busy node may hold
 //! them all. The share decides which waiter gets a seat that is transferred. Waiters of nodes below
 //! their share are served first, in order of arrival, and then the other waiters. A node that
-//! starts late therefore reaches its share after that number of transfers, and seats that it does
-//! not use go to other nodes.
+//! starts late therefore reaches its share after as many transfers as its share has seats. Seats
+//! that it does not use go to other nodes.
 
-/// Minimum share of a node: `WQ_DFL_MIN_ACTIVE` of the kernel.
+/// Minimum share of a node: the kernel's `WQ_DFL_MIN_ACTIVE`.
 const MIN_ACTIVE: u32 = 8;
 
-/// Returns each node's share in `max` seats, in proportion to the CPUs that the queue uses.
+/// Returns each node's share of `max` seats, in proportion to the CPUs that the queue uses there.
 pub(crate) fn shares(max: u32, nr_cpus: &[u32]) -> Vec<u32> {
     let all: u64 = nr_cpus.iter().map(|&nr| u64::from(nr)).sum();
     nr_cpus
@@ -21,7 +21,8 @@ pub(crate) fn shares(max: u32, nr_cpus: &[u32]) -> Vec<u32> {
         .collect()
 }
 
-/// Returns the waiter to serve next, given for each waiter whether its node is below its share.
+/// Returns the waiter to serve next. The argument says for each waiter whether its node is below
+/// its share.
 pub(crate) fn next_waiter(below_share: impl Iterator<Item = bool>) -> Option<usize> {
     let mut first = None;
     for (at, below) in below_share.enumerate() {

@@ -1,16 +1,16 @@
 //! A registry for tests of users' programs, whose clock only the test advances.
 //!
-//! Items run on workers, as always, because an item may block, and a joiner or the end of a queue
-//! may wait for it. An executor that ran items on the calling thread would hang there. The test
-//! thread fires timers itself, and waits until the workers rest.
+//! Items run on workers, as always, because an item may block, and a joiner or the destruction of a
+//! queue may wait for it. An executor that ran items on the calling thread would then deadlock. The
+//! test thread fires timers itself, and waits until the workers are at rest.
 //!
 //! # At rest
 //!
-//! A pool rests if no worker is awake or in an item, and none is needed. Pools and reapers are
+//! A pool is at rest if no worker is awake or in an item, and none is needed. Pools and reapers are
 //! checked one after another, so an item of the pool that is checked last may have queued another
-//! item to the pool that was checked first. They are therefore checked twice. If all pools rest
-//! both times, and no pool has taken an item in between, all of them rested at the moment between
-//! the two checks.
+//! item to the pool that was checked first. They are therefore checked twice. If all pools are at
+//! rest both times, and no pool has taken an item in between, all of them were at rest at the
+//! moment between the two checks.
 
 use std::{ops::Deref, time::Duration};
 
@@ -23,17 +23,17 @@ use crate::{
     route::registry_error::RegistryError,
 };
 
-/// A registry for tests, whose clock is paused until the test advances it; created by
+/// A registry for tests, whose clock advances only when the test advances it; created by
 /// [`Registry::for_tests`].
 ///
-/// Build the queues of the program under test in it. It dereferences to its [`Registry`], which a
-/// program can clone.
+/// Build the queues of the program under test in it. It dereferences to its [`Registry`], which can
+/// be cloned.
 ///
 /// # Guarantees
 ///
 /// - The clock governs delayed and periodic items, sleeps, intervals, timeouts and start deadlines
 ///   of this registry and its queues. [`advance`](Self::advance) fires them in the order of their
-///   times, exactly at their times, without waiting for real time to pass.
+///   times, exactly when they are due, without waiting for real time to pass.
 /// - If several timers are due at the same time, delayed and periodic items are queued first, then
 ///   tasks are woken, each kind in the order in which they were armed.
 /// - The registry has one CPU. Items of queues with equal attributes start in the order in which
@@ -74,8 +74,8 @@ impl Registry {
     /// [`RegistryError::Thread`] if its thread cannot be started.
     pub fn for_tests() -> Result<TestRegistry, RegistryError> {
         let params = Params {
-            // A worker that parks at once makes the registry idle sooner. The defaults of the other
-            // values would let a second item run at the same time, or only cost time.
+            // Workers that park at once make the registry idle sooner. The other defaults would let
+            // a second item run at the same time, or only cost time.
             worker_spin_limit: 0,
             cpu_intensive_thresh_us: 60_000_000,
             watchdog_thresh_ms: 0,
@@ -90,8 +90,8 @@ impl Registry {
 }
 
 impl TestRegistry {
-    /// Advances the clock by `span`, and fires all timers that become due. After each moment at
-    /// which timers fired, it waits until the registry is idle.
+    /// Advances the clock by `span`, and fires all timers that become due. Whenever timers have
+    /// fired, it waits until the registry is idle.
     ///
     /// # Blocking
     ///
@@ -112,8 +112,8 @@ impl TestRegistry {
         clock.set_ns(end_ns);
     }
 
-    /// Waits until each item of the registry's queues has ended, awaits the clock or another event,
-    /// or is on a paused queue.
+    /// Waits until each item of the registry's queues has ended, is waiting for the clock or
+    /// another event, or is on a paused queue.
     ///
     /// # Blocking
     ///
@@ -139,7 +139,7 @@ impl TestRegistry {
         }
     }
 
-    /// If all pools and reapers rest, returns the number of items that the pools have taken.
+    /// If all pools and reapers are at rest, returns the number of items that the pools have taken.
     fn at_rest(&self) -> Option<u64> {
         let manager = &self.machine().manager;
         if !self.timers().are_fired() || !manager.cleanups.are_done() {

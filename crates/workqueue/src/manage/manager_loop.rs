@@ -1,11 +1,11 @@
-//! One thread for all pools: creates workers, culls idle ones, and monitors waiting work.
+//! One thread for all pools: creates workers, culls idle ones, and monitors work that waits.
 //!
-//! The manager sleeps until it has something to do. A producer arms the *monitor* when it queues
-//! work while all workers that may run are busy. While the monitor is armed, the manager samples
-//! the workers of each pool in which work waits (`sampler.rs`), and wakes a replacement for a
-//! worker that sleeps. A pool therefore makes progress even if all its workers block without
-//! reporting it. The sampling interval depends on the results (`concurrency.rs`). After a while
-//! without waiting work the monitor disarms itself, so an idle program has no ticks.
+//! The manager sleeps until it has something to do. A producer arms the *monitor* if all workers
+//! that may run are busy when it queues work. While the monitor is armed, the manager samples the
+//! workers of each pool in which work waits (`sampler.rs`), and wakes a replacement for each worker
+//! that sleeps. A pool therefore makes progress even if all its workers block without reporting it.
+//! The sampling interval depends on the results (`concurrency.rs`). When no work has waited for a
+//! while, the monitor disarms itself, so an idle program has no ticks.
 //!
 //! If no thread can be started, the manager tries again with growing pauses. It also calls the
 //! registry's rescuer to a pool in which no worker runs (`rescuer.rs`), so that items are delayed
@@ -14,10 +14,10 @@
 //! # The manager never blocks
 //!
 //! A thread that waits for work may depend on a worker that the manager has yet to create. The
-//! manager therefore runs no user code except report handlers and topology sources, which are
-//! contained. Any other user code is queued as deferred cleanup (`cleanups.rs`). The manager joins
-//! a worker's thread only after its thread-locals have been dropped, because that runs user code as
-//! well.
+//! manager therefore runs no user code except report handlers and topology sources, whose panics
+//! are contained. Any other user code is queued as deferred cleanup (`cleanups.rs`). The manager
+//! joins a worker's thread only after that thread has dropped its thread-locals, because such drops
+//! run user code as well.
 
 use std::{mem, time::Duration};
 
@@ -38,10 +38,10 @@ use crate::{
     route::machine::Machine,
 };
 
-/// Number of ticks without waiting work that disarm the monitor. A guess: arming it again wakes the
-/// manager.
+/// Number of ticks without waiting work after which the monitor is disarmed. A guess: arming it
+/// again wakes the manager.
 const QUIET_TICKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
-/// The first and the longest pause before another attempt to start a thread.
+/// The first and the longest pause before a new attempt to start a thread.
 const RETRY_NS: u64 = 10_000_000;
 const RETRY_MAX_NS: u64 = 1_000_000_000;
 
@@ -157,7 +157,7 @@ impl ManagerLoop {
             if self.manager.inbox.lock().quit {
                 return;
             }
-            // Only a test advances a paused clock, and fires the timers.
+            // Only a test advances a paused clock; it also fires the timers.
             if !self.timers.clock.is_paused() {
                 self.timers.fire(now_ns);
             }
@@ -183,12 +183,12 @@ impl ManagerLoop {
     }
 
     /// Runs the deferred cleanups that remain when the registry has ended. Continues until the last
-    /// one has begun, because a cleanup may wait for the next one. The fallback reaper is therefore
-    /// not joined earlier.
+    /// one has begun, because a cleanup may wait for the next one. Only then is the fallback reaper
+    /// joined.
     ///
     /// The registry has no pools at this point, so the rescuer may block in a cleanup too. This
-    /// thread may block in the last cleanup only. If it blocked in another one, it could not try to
-    /// start threads again, and the cleanups behind that one would wait forever.
+    /// thread may block only in the last cleanup. If it blocked in an earlier one, it could not try
+    /// to start threads again, and the cleanups behind that one would wait forever.
     fn finish(&mut self, parker: &mut Parker, [rescuer, reserve]: &[Arc<MaydayQueue>; 2]) {
         self.timers.fire_put_aside();
         // From here on no other thread depends on this one, so it may run user code.
@@ -335,7 +335,7 @@ mod tests {
     }
 
     /// Ends a registry that cannot start threads and has `nr` cleanups, each of which waits for the
-    /// next one. Thread creation works again once `relents_after` of them have begun.
+    /// next one. Thread creation succeeds again once `relents_after` of them have begun.
     fn ends_with_a_chain(nr: usize, relents_after: Option<usize>) {
         const PATIENCE: Duration = Duration::from_secs(60);
         let registry = Registry::new(Topology::synthetic("1 core").unwrap(), Params::default());

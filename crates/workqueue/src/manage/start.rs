@@ -31,7 +31,7 @@ impl Registry {
         params.check_threads().map_err(RegistryError::Params)?;
         enable_stacks(params.stall_signal).map_err(RegistryError::Params)?;
         let registry = Self::of(topology, params, clock);
-        // Calibrates the clock here so that the first run of an item does not have to.
+        // Calibrate the clock here, so that the first run of an item does not have to.
         sync::time::cycles_per_us();
         manager_loop::start(registry.machine(), registry.timers())
             .map_err(RegistryError::Thread)?;
@@ -44,7 +44,7 @@ impl Registry {
     /// `source` returns the current topology if it differs from the one returned last. The manager
     /// thread calls it every [`topology_refresh_ms`](base::params::Params::topology_refresh_ms)
     /// while work waits. [`refresh_topology`](Self::refresh_topology) calls it too. If it panics,
-    /// the call counts as "unchanged", and `source` is called again later. It must not wait for
+    /// the topology counts as unchanged, and `source` is called again later. It must not wait for
     /// queues of this registry.
     ///
     /// # Errors
@@ -79,8 +79,8 @@ impl Registry {
     /// Isolated CPUs get no workers, unless the process may use no others. A thread that queues
     /// from an isolated CPU uses the first pod.
     ///
-    /// A machine that exposes only parts of sysfs and procfs, or neither, is not an error. The
-    /// registry then uses the CPUs of the affinity mask, and one line on stderr names the first
+    /// A machine that exposes only parts of sysfs and procfs, or neither, is not an error. In that
+    /// case the registry uses the CPUs of the affinity mask, and one line on stderr names the first
     /// missing file. [`Topology::detect`] describes the assumptions. A program that knows its
     /// machine better can pass a topology to [`set_global_topology`](Self::set_global_topology).
     ///
@@ -104,8 +104,8 @@ impl Registry {
         let registry = Registry::new(topology, params)?;
         let manager = registry.machine().manager.clone();
         registry.machine().set_source(Box::new(move || {
-            // The manager keeps the affinity mask of the thread that created it. Other threads may
-            // pin themselves.
+            // Read the mask of the manager, which keeps that of its creator. Other threads may pin
+            // themselves.
             seen = sync::cpu::topology_changed(&seen, manager.thread_id()?)?;
             housekeeping(&seen).ok()
         }));
@@ -115,10 +115,11 @@ impl Registry {
     /// Sets the topology of the process. The [global](Self::global) registry, RCU and per-CPU data
     /// then use it instead of detecting one. CPUs that are added or removed later are not noticed.
     ///
-    /// Use this if the machine cannot be detected or is detected wrongly, as in some sandboxes.
+    /// Use this if the machine cannot be detected or is detected incorrectly, as in some sandboxes.
     /// `Topology::flat` builds a topology from the CPUs alone, `from_sysfs` reads a saved one, and
-    /// `synthetic` parses a description. Call it first in `main`. It does not bind threads: a pool
-    /// that serves all CPUs of the topology has the affinity mask of the process's first thread.
+    /// `synthetic` parses a description. Call this first in `main`. It does not bind threads: a
+    /// pool that serves all CPUs of the topology has the affinity mask of the process's first
+    /// thread.
     ///
     /// # Blocking
     ///
@@ -142,7 +143,7 @@ impl Registry {
     }
 }
 
-/// Uses `signal` to capture stacks; 0 disables capture.
+/// Captures stacks with `signal`; 0 disables capture.
 fn enable_stacks(signal: u32) -> Result<(), ParamError> {
     #[cfg(feature = "stacks")]
     let enabled = stacks::enable(signal);

@@ -104,7 +104,7 @@ impl Machine {
         Culler(self.registry.machine().pools())
     }
 
-    /// Counts one worker of each pool as awake and busy, without a worker; `false` reverts that.
+    /// Counts a nonexistent worker of each pool as awake and busy; `false` reverts that.
     pub fn pretend_busy(&self, busy: bool) {
         for pool in self.registry.machine().pools() {
             let census = &pool.census;

@@ -42,7 +42,7 @@ const INERT: &VTable = &VTable::plain(
     |_| unreachable!("freed by the model"),
 );
 
-/// An item that was pushed.
+/// An item that has been pushed.
 #[derive(Clone, Copy, Debug)]
 pub struct Pushed(NonNull<Head>);
 
@@ -63,7 +63,7 @@ fn make(from: usize, number: usize) -> NonNull<Head> {
 }
 
 impl Pushed {
-    /// Frees an item that was taken for good; returns its producer and its number.
+    /// Frees an item that has been taken; returns its producer and its number.
     pub fn open(self) -> (usize, usize) {
         // SAFETY: created by `make`, and taken from the injector, which hands each item to one
         // thread.
@@ -118,7 +118,7 @@ impl Injected {
     }
 }
 
-/// The seats of one queue alone, for threads of one node.
+/// The seats of a single queue, for threads of one node.
 #[derive(Clone, Debug)]
 pub struct Gates {
     gate: Arc<Gate<usize>>,
@@ -226,7 +226,7 @@ impl HelpersFlush {
     }
 }
 
-/// The capacity of one queue alone.
+/// The capacity of a single queue.
 #[derive(Debug)]
 pub struct Permits(Capacity);
 
@@ -341,14 +341,14 @@ impl Blocks {
         self.slab.free(CHUNK, half) && self.wanted.is_set()
     }
 
-    /// Discards the chunk if it is free; returns `true` if so.
+    /// Discards the chunk if it is free; returns `true` if it did.
     pub fn scan(&self) -> bool {
         self.wanted.begin();
         let discard = |_| (0..2).for_each(|nth| self.write(nth, false));
         self.slab.scan(discard).nr_discarded == 1
     }
 
-    /// Scans twice, as long as no other thread uses the slab; returns `true` if no page is left.
+    /// Scans twice, while no other thread uses the slab; returns `true` if no page is left.
     pub fn return_pages(&self) -> bool {
         self.scan();
         self.scan();

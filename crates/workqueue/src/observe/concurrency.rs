@@ -15,7 +15,7 @@ pub(crate) struct Activity {
     pub(crate) nr_done: u32,
 }
 
-/// The reasons for which an executing worker does not count as awake. Without any, it does.
+/// The reasons why an executing worker does not count as awake. If there are none, it does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Away {
     /// Set if the worker has reported that it may block.
@@ -102,7 +102,7 @@ pub(crate) fn judge(
     } else if now.cpu_ns.saturating_sub(known.first.cpu_ns) >= hog_ns {
         Verdict::Hogs
     } else if ran_ns < span_ns / 2 {
-        // It slept for part of the time, and may be asleep now.
+        // The worker slept for part of the time, and may be asleep now.
         Verdict::Unclear
     } else {
         Verdict::Runs
@@ -121,11 +121,11 @@ pub(crate) enum ScanResult {
     Found,
 }
 
-/// Returns the pause until the next sample, after a pause of `before_ns`. `tick_ns` is the middle
+/// Returns the pause before the next sample, after a pause of `before_ns`. `tick_ns` is the middle
 /// of the range.
 ///
 /// The pause is short while sleepers are found, because more are likely. It grows while all workers
-/// run. An undecided result requests one early sample, but not a second one right after it.
+/// run. An undecided result requests one early sample, but not a second one right after that.
 pub(crate) fn pause_ns(scan: ScanResult, before_ns: u64, tick_ns: u64) -> u64 {
     let (shortest, longest) = (tick_ns / 4, tick_ns.saturating_mul(2));
     let slower = before_ns.saturating_mul(2).clamp(shortest, longest);

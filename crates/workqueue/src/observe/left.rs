@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The error of a drain that did not complete in time: the items that were left in the queue.
+/// The error of a drain that did not complete in time. Lists the items that were left in the queue.
 ///
 /// After a drain, the queue accepts items again, and the items that are left continue. After a
 /// shutdown, it stays closed: see [`shutdown_timeout`](crate::Workqueue::shutdown_timeout).
@@ -45,7 +45,8 @@ pub struct LeftItems {
 pub enum Doing {
     /// A thread is executing it.
     Runs,
-    /// It is a future that was polled and is not being polled: it sleeps, or waits for a poll.
+    /// It is a future that has been polled and is not being polled now: it sleeps, or waits for a
+    /// poll.
     Waits,
     /// It is queued and has not started.
     IsQueued,

@@ -1,6 +1,6 @@
 //! Observations as plain data and plain functions, which higher layers call.
 //!
-//! `concurrency.rs` decides which workers count as running, `stall.rs` when a pool is stalled.
+//! `concurrency.rs` decides which workers count as running, and `stall.rs` when a pool is stalled.
 //! `tally.rs` has the counts of runs, the histograms of durations, and the ages of pending items.
 //! `report.rs` has the reports to handlers, `item_panic.rs` the report of a panic, and `left.rs`
 //! the error of a drain that timed out.

@@ -8,7 +8,7 @@ use topology::CpuSet;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Report {
-    /// A pool takes no items although some wait.
+    /// A pool takes no items even though some are waiting.
     Stall(Stall),
     /// An item used a CPU for [`cpu_intensive_thresh_us`](base::params::Params) while others
     /// waited.
@@ -22,8 +22,8 @@ pub enum Report {
     LongDrain {
         /// The queue.
         queue: String,
-        /// Number of times that all items had ended but new ones were queued. Reported the 10th
-        /// time and every 100th up to the 1000th, as in the kernel.
+        /// Number of times that all items had ended but new ones had been queued. Reported the 10th
+        /// time and every 100th time up to the 1000th, as in the kernel.
         rounds: u64,
         /// A remaining item; `None` if it has just ended.
         item: Option<ItemName>,
@@ -62,11 +62,11 @@ impl Report {
     }
 }
 
-/// A pool that takes no items although some wait.
+/// A pool that takes no items even though some are waiting.
 ///
 /// `Display` writes it on one line, followed by the stacks of its workers if they were captured.
 /// Otherwise the line ends with a command that shows the stacks of this process: a debugger that
-/// stops it for a moment. docs/troubleshooting.md explains how to read them.
+/// stops the process for a moment. docs/troubleshooting.md explains how to read them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Stall {

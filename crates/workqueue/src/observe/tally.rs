@@ -4,13 +4,13 @@
 //! # The counts of a worker
 //!
 //! The counts cover the runs since the worker last reported to its pwq. The worker adds to the
-//! counts by plain stores after each batch. It takes them when it next acquires the pool lock,
+//! counts with plain stores after each batch. It takes them when it next acquires the pool lock,
 //! which it needs anyway. Counting therefore writes to no shared cache line.
 //!
 //! CPU time is read from the thread's own clock (0.3 µs) once the batches together have taken a
-//! millisecond. It is then charged to the pwq whose batch has just ended, as with a timer tick.
-//! Longer batches are charged more often, so over time each queue is charged what it used, together
-//! with the worker's own work around it.
+//! millisecond. The CPU time is then charged to the pwq whose batch has just ended, as with a timer
+//! tick. Longer batches are charged more often, so over time each queue is charged what it used,
+//! together with the worker's own work around it.
 //!
 //! # The ages of pending items
 //!
@@ -30,8 +30,8 @@
 //! in a span.
 //!
 //! A pwq keeps a few spans. If it needs more, the two neighbors that are shortest together are
-//! merged. Items that leave the middle of the list because they were cancelled shorten all spans
-//! alike, because their spans are not known.
+//! merged. Items that leave the middle of the list because they have been cancelled shorten all
+//! spans alike, because it is not known to which spans they belong.
 
 use sync::{
     atomic::{AtomicU32, AtomicU64, Ordering},
@@ -45,11 +45,11 @@ const TICK_US: u64 = 1_000;
 /// The items that a worker has taken and run since it last recorded their times at a pwq.
 ///
 /// Recording each batch would move the cache lines of the pwq's histograms between workers. A
-/// worker therefore records one batch at intervals, which represents all since the last one: the
-/// items taken are counted with the wait of this batch, and the items run with the duration of its
-/// first item. The moment does not depend on any measured value, so each batch has its share of the
-/// samples. Counts that are not recorded when the worker changes to another pwq, or when the
-/// statistics are read, are recorded with the last wait.
+/// worker therefore records one batch at intervals, which represents all batches since the last
+/// record: the items taken are counted with the wait of this batch, and the items run with the
+/// duration of its first item. The moment does not depend on any measured value, so each batch is
+/// equally likely to be sampled. Counts that are not recorded when the worker changes to another
+/// pwq, or when the statistics are read, are recorded with the last wait.
 #[derive(Debug, Default)]
 pub(crate) struct Sampling {
     slot: usize,
@@ -85,7 +85,7 @@ impl Sampling {
         self.slot
     }
 
-    /// Takes the counts that were not recorded. Called by a worker with an empty local batch.
+    /// Takes the counts that have not been recorded. Called by a worker with an empty local batch.
     pub(crate) fn take_rest(&mut self) -> Rest {
         Rest {
             nr_taken: std::mem::take(&mut self.nr_taken),
@@ -107,7 +107,8 @@ impl Sampling {
         self.is_due
     }
 
-    /// Notes that the wait of the batch taken `now` is recorded; returns the number of its items.
+    /// Notes that the wait of the batch taken `now` is being recorded; returns the number of its
+    /// items.
     pub(crate) fn record(&mut self, waited: u64, now: u64) -> u64 {
         (self.at, self.waited, self.is_recorded) = (now, Some(waited), true);
         std::mem::take(&mut self.nr_taken)
@@ -189,7 +190,7 @@ impl Tally {
         self.nr_not_run.store(nr_not_run, Ordering::Relaxed);
     }
 
-    /// Returns the number of items that were taken and not run since the last report.
+    /// Returns the number of items that have been taken and not run since the last report.
     pub(crate) fn nr_not_run(&self) -> u32 {
         self.nr_not_run.load(Ordering::Relaxed)
     }
@@ -299,7 +300,7 @@ impl Arrivals {
     }
 
     /// Returns the time in cycles at which item `nth` (from 0) of a list of `nr_listed` arrived;
-    /// `None` if it was not recorded.
+    /// `None` if that was not recorded.
     pub(crate) fn arrived_at(&self, nr_listed: usize, nth: usize) -> Option<u64> {
         let number = self.front(nr_listed) + nth as u64;
         let spans = &self.spans[..self.nr_spans];

@@ -45,7 +45,7 @@ use super::{
 ///   until one of them ends an item. A pool of several CPUs may keep up to three workers awake per
 ///   CPU while work waits, so that no CPU idles while two workers share another one.
 /// - On a thread that runs no work item, and inside another `blocking`, it only calls `body`.
-/// - The thread keeps its seats, also those of a [`Group`](crate::Group).
+/// - The thread keeps its seats, including those of a [`Group`](crate::Group).
 ///
 /// # Cost
 ///

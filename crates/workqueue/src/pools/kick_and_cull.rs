@@ -82,7 +82,7 @@ struct State {
     lives: [Life; NR_WORKERS],
     /// The parked workers. The first one in the list parked last.
     idle: Vec<usize>,
-    /// Workers that were claimed and have not run yet.
+    /// Workers that have been claimed and have not run yet.
     kicked: Vec<usize>,
     /// Wake-ups that have not been delivered, one bit per worker.
     wakes: u8,

@@ -24,7 +24,7 @@ const WINDOW_US: u64 = 500;
 /// Number of items in a window below which the pool counts as not loaded, and busy-polling costs
 /// nothing.
 const LOAD: u64 = 64;
-/// Number of windows before one probes the other mode. It doubles each time that a probe does not
+/// Number of windows before one probes the other mode. It doubles whenever a probe does not
 /// complete more items, because threads take a while to settle after a probe.
 const FIRST_PROBE: u32 = 4;
 const LAST_PROBE: u32 = 64;

@@ -376,8 +376,8 @@ impl WorkerPool {
         dispatch.pwq(slot).in_flight.present() == color
     }
 
-    /// Returns `true` if no item up to `up_to` is in flight any more. Otherwise the queue's
-    /// `settled` is notified when that is the case.
+    /// Returns `true` once no item up to `up_to` is in flight. Otherwise the queue's `settled` is
+    /// notified when that is the case.
     pub(crate) fn has_flushed(&self, slot: usize, up_to: UpTo) -> bool {
         self.lock().pwq_mut(slot).in_flight.has_reached(up_to)
     }

@@ -89,7 +89,7 @@ pub(crate) struct PwqState {
     pub(crate) drain_waits: bool,
     /// Set if a walk did not find all cancelled items; see `tombstones.rs`.
     pub(crate) missed: bool,
-    /// Set if no route of the queue leads here any more. Late items may still arrive.
+    /// Set once no route of the queue leads here. Late items may still arrive.
     pub(crate) retired: bool,
     turns: Turns,
     /// Items that found no seat, and ordinary items that urgent ones may overtake, oldest first.

@@ -33,7 +33,7 @@ impl WorkerPool {
         self.lock().lead(slot, true);
     }
 
-    /// Retires a pwq: no route leads to it any more. Late items may still arrive.
+    /// Retires a pwq: routes no longer lead to it. Late items may still arrive.
     pub(crate) fn retire_pwq(&self, slot: usize) {
         let mut dispatch = self.lock();
         dispatch.lead(slot, false);

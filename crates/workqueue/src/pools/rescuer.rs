@@ -1,4 +1,4 @@
-//! A thread in reserve for work that must make progress although no worker can be started.
+//! A thread in reserve for work that must make progress even if no worker can be started.
 //!
 //! A queue built with [`with_rescuer`](crate::Builder::with_rescuer) has its own rescuer.
 //! When work of a pool has waited 10 ms for a worker, the manager calls *mayday* for each such

@@ -31,8 +31,8 @@
 //!
 //! # Rescuers
 //!
-//! A queue with a rescuer must make progress although no worker can be started, and the seats of
-//! its group may be held by pwqs that wait for a worker. Its rescuer therefore takes a seat of the
+//! A queue with a rescuer must make progress even if no worker can be started, and the seats of its
+//! group may be held by pwqs that wait for a worker. Its rescuer therefore takes a seat of the
 //! group even if none is free.
 //!
 //! # Lending
@@ -246,7 +246,7 @@ impl PoolGuard<'_> {
         }
     }
 
-    /// Gives a pwq that waits for its group a seat there, although none is free, for a rescuer.
+    /// Gives a pwq that waits for its group a seat there, even if none is free, for a rescuer.
     pub(crate) fn seat_for_rescuer(&mut self, slot: usize) {
         if self.withdraw(slot) {
             if let Some(group) = &self.pwq(slot).group {

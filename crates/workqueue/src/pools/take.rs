@@ -26,7 +26,7 @@ impl PoolGuard<'_> {
         let now = time::cycles();
         if self.is_shared() {
             // If the first item of a pwq arrived during the last batch, that pwq already had work
-            // for the pool then. It is therefore added before the batch is charged.
+            // for the pool during the batch. It is therefore added before the batch is charged.
             self.adopt_at(now, &pool.injector);
         }
         self.record(worker);

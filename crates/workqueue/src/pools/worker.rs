@@ -91,7 +91,7 @@ pub(crate) struct Worker {
     pub(crate) tally: Tally,
     /// A: set when the manager lets it run outside its pod.
     pub(crate) strays: AtomicBool,
-    /// A, written by the owner: set if its affinity was restored since it last took items.
+    /// A, written by the owner: set if its affinity has been restored since it last took items.
     returned: AtomicBool,
 }
 
@@ -129,8 +129,8 @@ impl Worker {
         self.returned.store(true, Ordering::Relaxed);
     }
 
-    /// Returns `true`, once, if the worker's affinity was restored since it last took items. Called
-    /// by the owner only.
+    /// Returns `true`, once, if the worker's affinity has been restored since it last took items.
+    /// Called by the owner only.
     pub(crate) fn takes_after_return(&self) -> bool {
         let returned = self.returned.load(Ordering::Relaxed);
         if returned {
@@ -139,7 +139,7 @@ impl Worker {
         returned
     }
 
-    /// Returns `true` if the worker was kicked and has not woken yet.
+    /// Returns `true` if the worker has been kicked and has not woken yet.
     pub(crate) fn is_kicked(&self) -> bool {
         self.unparker.is_given()
     }

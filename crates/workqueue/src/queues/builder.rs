@@ -216,8 +216,8 @@ impl Builder {
     ///
     /// # Cost
     ///
-    /// In such a pool, each time a worker takes a batch it inspects each waiting queue once, and
-    /// releases its seat afterwards.
+    /// In such a pool, a worker that takes a batch inspects each waiting queue once, and releases
+    /// its seat afterwards.
     #[doc(alias("weight", "cpu_weight", "stride", "scheduling_group"))]
     pub fn shares(mut self, shares: u32) -> Self {
         self.shares = Some(shares);

@@ -78,7 +78,7 @@ impl Clock {
         }
     }
 
-    /// Returns the present moment.
+    /// Returns the current time.
     pub(crate) fn now(&self) -> Instant {
         match self {
             Self::System => Instant::now(),

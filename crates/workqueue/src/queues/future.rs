@@ -1,4 +1,4 @@
-//! Futures as work items: an item that runs each time its waker queues it, until it is ready.
+//! Futures as work items: an item that runs whenever its waker queues it, until it is ready.
 //!
 //! A waker may be called by any thread, at any time and any number of times, and must cause another
 //! poll. Queueing a work item does the same. A poll is therefore a run, and a wake is an enqueue:
@@ -377,9 +377,9 @@ where
         // Only now, because the drop may have requested a token.
         base.head.unwatch();
         // FOREIGN(future-waker): its drop, by the same thread, no locks; contained.
-        // SAFETY: no other thread has the item, and its base is not dropped yet.
+        // SAFETY: no other thread has the item, and its base has not been dropped yet.
         contain(|| unsafe { ptr::drop_in_place(item.as_ptr().cast::<Base>()) });
-        // SAFETY: as above; only the deadline is not dropped yet.
+        // SAFETY: as above; only the deadline has not been dropped yet.
         unsafe { ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).start_by) };
         // SAFETY: no other thread has the item, and all of it is dropped.
         unsafe { memory::release(item.cast::<Self>()) };

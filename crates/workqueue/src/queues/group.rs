@@ -197,7 +197,7 @@ impl GroupBuilder {
     ///
     /// # Blocking
     ///
-    /// As [`Builder::build`](crate::Builder::build).
+    /// The same as [`Builder::build`](crate::Builder::build).
     ///
     /// # Errors
     ///
@@ -212,7 +212,7 @@ impl GroupBuilder {
     ///
     /// # Errors
     ///
-    /// As [`build`](Self::build).
+    /// The same as [`build`](Self::build).
     pub fn build_in(self, registry: &Registry) -> Result<Group, BuildError> {
         registry.check_here()?;
         let ceiling = self.ceiling.check()?;
@@ -259,7 +259,7 @@ impl Group {
     /// # Errors
     ///
     /// [`BuildError::GroupMaxActive`] if it is outside of 1 to
-    /// [`MAX_GROUP_ACTIVE`](crate::MAX_GROUP_ACTIVE). Nothing has changed then.
+    /// [`MAX_GROUP_ACTIVE`](crate::MAX_GROUP_ACTIVE). In that case nothing has changed.
     pub fn set_max_active(&self, max_active: impl Into<Option<u32>>) -> Result<(), BuildError> {
         self.change_ceiling(max_active.into().map_or(Ceiling::None, Ceiling::Max))
     }
@@ -269,11 +269,11 @@ impl Group {
     ///
     /// # Blocking
     ///
-    /// As [`set_max_active`](Self::set_max_active).
+    /// The same as [`set_max_active`](Self::set_max_active).
     ///
     /// # Errors
     ///
-    /// [`BuildError::GroupPerCpu`] if the factor is out of range. Nothing has changed then.
+    /// [`BuildError::GroupPerCpu`] if the factor is out of range. In that case nothing has changed.
     pub fn set_max_active_per_cpu(&self, factor: f64) -> Result<(), BuildError> {
         self.change_ceiling(Ceiling::PerCpu(factor))
     }
@@ -287,8 +287,8 @@ impl Group {
     /// Starts no items of the group's queues until [`resume`](Self::resume). Returns `true` if the
     /// group was not paused.
     ///
-    /// Each queue is paused as by [`Workqueue::pause`](crate::Workqueue::pause), also one that
-    /// joins the group later. A queue that was paused by itself stays paused when the group is
+    /// Each queue is paused as if by [`Workqueue::pause`](crate::Workqueue::pause), even one that
+    /// joins the group later. A queue that was paused on its own stays paused when the group is
     /// resumed. Destroying a queue or dropping its last handle resumes that queue.
     ///
     /// # Blocking
@@ -317,7 +317,7 @@ impl Group {
     ///
     /// # Blocking
     ///
-    /// As [`pause`](Self::pause). It may wake workers.
+    /// The same as [`pause`](Self::pause). It may wake workers.
     pub fn resume(&self) -> bool {
         self.inner.set_paused(false)
     }
@@ -392,7 +392,7 @@ impl GroupInner {
         self.members.lock().queues.all()
     }
 
-    /// Closes all queues, also those that join later, to items from outside of the group.
+    /// Closes all queues, including those that join later, to items from outside the group.
     pub(crate) fn while_draining(&self) -> GroupDrain<'_> {
         self.change_drains(|nr_drains| nr_drains + 1);
         GroupDrain(self)
@@ -405,7 +405,7 @@ impl GroupInner {
         for queue in &queues {
             queue.closed.set_group_drains(members.nr_drains > 0);
         }
-        // Before the queues, of which one may be the last reference.
+        // This comes before the queues, one of which may be the last reference.
         drop(members);
     }
 
@@ -421,7 +421,7 @@ impl GroupInner {
         changed
     }
 
-    /// Changes the ceiling, or applies it to the present machine.
+    /// Changes the ceiling, or applies it to the current machine.
     fn set_ceiling(&self, new: Option<Ceiling>) {
         let mut ceiling = self.ceiling.lock();
         *ceiling = new.unwrap_or(*ceiling);

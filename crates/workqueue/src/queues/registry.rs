@@ -117,7 +117,8 @@ impl Registry {
     ///
     /// # Blocking
     ///
-    /// Reads a few files of sysfs and procfs, and blocks as [`set_topology`](Self::set_topology).
+    /// Reads a few files of sysfs and procfs, and blocks as [`set_topology`](Self::set_topology)
+    /// does.
     pub fn refresh_topology(&self) -> bool {
         self.here().refresh()
     }
@@ -209,7 +210,7 @@ impl Registry {
     }
 
     /// Makes the creation of every worker and reaper thread fail until it is called with `false`,
-    /// to test how a program behaves then.
+    /// to test how a program behaves in that case.
     ///
     /// Work still completes and queues are still destroyed. The existing workers run the items. If
     /// all workers of a pool sleep or hog the CPU, one reserved thread of the registry runs the
@@ -222,7 +223,7 @@ impl Registry {
         self.inner.machine.manager.refuse_threads(refuse);
     }
 
-    /// Returns the present moment of the clock by which this registry's timers fire. It is that of
+    /// Returns the current time of the clock by which this registry's timers fire. It is that of
     /// [`Instant::now`], except in a registry [for tests](Self::for_tests).
     pub fn now(&self) -> Instant {
         self.timers().clock.now()

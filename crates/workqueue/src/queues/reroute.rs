@@ -96,7 +96,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// Those of [`Builder::build`](crate::Builder::build) that the attributes can cause;
+    /// The errors of [`Builder::build`](crate::Builder::build) that the attributes can cause;
     /// [`BuildError::OwnQueue`] for an ordered queue inside one of its items, and in a `tracing`
     /// subscriber; [`BuildError::Bh`] for a bottom-half queue; [`BuildError::System`] for a
     /// process-wide queue; [`BuildError::Destroyed`]. Nothing has changed in these cases.

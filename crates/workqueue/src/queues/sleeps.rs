@@ -101,7 +101,7 @@ struct Sleeper {
 const _: () = assert!(size_of::<Sleeper>() <= 48);
 
 impl SleepTimer {
-    /// Returns the timer, of which no reference may exist: the shard's lock guards it.
+    /// Returns the timer, to which no reference may exist: the shard's lock guards it.
     fn as_ptr(&self) -> *const Sleeper {
         self.0.as_ptr()
     }
@@ -212,7 +212,7 @@ impl Timers {
         sleeps.rests_until_ns.store(until_ns, Ordering::Relaxed);
     }
 
-    /// Wakes the tasks whose wakers the manager has put aside since the last call.
+    /// Wakes the tasks whose wakers the manager has set aside since the last call.
     pub(crate) fn fire_put_aside(&self) {
         self.leave_wakers(cleanups::wakers_put_aside());
     }

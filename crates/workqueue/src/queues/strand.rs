@@ -138,8 +138,8 @@ const ONE: usize = 2;
 ///
 /// A strand has no name, thread, list entry or statistics. It is one allocation of about 130 bytes
 /// and the state, which is created and dropped in about 0.1 µs. A closure costs as much as one of
-/// [`Workqueue::spawn`], or less if the strand is busy, because nothing is enqueued then. A joiner
-/// never runs the closure.
+/// [`Workqueue::spawn`], or less if the strand is busy, because in that case nothing is enqueued. A
+/// joiner never runs the closure.
 ///
 /// # Panics
 ///
@@ -201,7 +201,7 @@ struct Base {
 /// The part of a strand that its run owns.
 struct Own {
     taken: List,
-    /// Number of closures that were taken from the list, and not subtracted from `nr` yet.
+    /// Number of closures that have been taken from the list and not yet subtracted from `nr`.
     nr_done: usize,
 }
 

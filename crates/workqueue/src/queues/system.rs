@@ -36,8 +36,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Those of [`Builder::build`](crate::Builder::build) on the process-wide registry.
-/// After an error, the next call tries again.
+/// The errors of [`Builder::build`](crate::Builder::build) on the process-wide registry. After an
+/// error, the next call tries again.
 ///
 /// # Examples
 ///

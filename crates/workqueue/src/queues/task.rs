@@ -183,7 +183,7 @@ impl<'a> TaskOptions<'a> {
     ///
     /// # Cost
     ///
-    /// As [`deadline`](Self::deadline), a token and a timer.
+    /// The same as [`deadline`](Self::deadline), and a token and a timer.
     ///
     /// # Examples
     ///

@@ -643,7 +643,7 @@ impl Due {
             }
             Err(Later::Locked) => {}
         }
-        // If a thread disarms the timer before the next attempt, this generation is outdated then.
+        // If a thread disarms the timer before the next attempt, this generation is outdated.
         let mut late = timers.late.lock();
         late.push((now_ns.saturating_add(RETRY_NS), self));
         let is_first = late.len() == 1;
@@ -743,7 +743,7 @@ mod tests {
         let work = Work::new(|| ());
         former.pause();
         assert!(former.enqueue(&work) && work.cancel());
-        // Claims as a timer does whose item was queued on another queue since it was armed.
+        // Claims like a timer whose item has been queued on another queue since it was armed.
         let claimed = next.inner.claim(None, &work, next.lane).unwrap();
         let left = claimed.push().expect("its cancelled list entry is elsewhere");
         registry.refuse_threads(true);

@@ -31,7 +31,7 @@ impl Workqueue {
     /// - [`flush`](Self::flush), [`drain`](Self::drain) and [`cancel_all`](Self::cancel_all) cover
     ///   both lanes, through any handle.
     /// - Delayed, periodic and RCU work, futures and scopes keep the lane of the handle that queued
-    ///   them, each time they are queued.
+    ///   them whenever they are queued.
     /// - Joiners help with items of either lane.
     ///
     /// # Cost

@@ -367,7 +367,7 @@ mod tests {
     impl Drop for Numbers {
         fn drop(&mut self) {
             for node in self.nodes.drain(..) {
-                // SAFETY: the node was leaked above, and the wheel is not used any more.
+                // SAFETY: the node was leaked above, and the wheel is no longer used.
                 drop(unsafe { Box::from_raw(node.as_ptr()) });
             }
         }

@@ -7,17 +7,17 @@ use topology::{AffinityScope, CpuSet};
 use super::registry_error::RegistryError;
 /// Maximum value of `max_active`, the number of items of a queue that run at once.
 ///
-/// Differs from Linux: its `WQ_MAX_ACTIVE` was 512 up to 6.12 and is 2048 since 6.13.
+/// Differs from Linux, whose `WQ_MAX_ACTIVE` was 512 up to 6.12 and has been 2048 since 6.13.
 pub const MAX_ACTIVE: u32 = 512;
 
 /// The largest `max_active` of a group.
 pub const MAX_GROUP_ACTIVE: u32 = 4096;
 
 /// The largest `max_active_per_cpu` of a group. A guess: with more threads for each CPU, a group
-/// without a ceiling does as well.
+/// might as well have no ceiling.
 pub(crate) const MAX_GROUP_PER_CPU: f64 = 64.0;
 
-/// The largest `capacity`, the number of waiting items. More would not fit into memory.
+/// The largest `capacity`, the number of waiting items. More items would not fit into memory.
 pub const MAX_CAPACITY: usize = base::internal::admission::MAX_CAPACITY;
 
 /// Maximum number of shares of a queue. Corresponds to the kernel's `CGROUP_WEIGHT_MAX`.
@@ -81,7 +81,7 @@ impl Attrs {
     }
 }
 
-/// The error of building a queue or changing its attributes.
+/// The error of building a queue or of changing its attributes.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -119,11 +119,11 @@ pub enum BuildError {
     Bh,
     /// The queue is process-wide (see [`system`](crate::system)) and cannot be changed.
     System(Box<str>),
-    /// The queue was destroyed.
+    /// The queue has been destroyed.
     Destroyed,
     /// The rescuer thread of a `with_rescuer` queue could not be created.
     Rescuer(io::Error),
-    /// The process may not set this negative nice value.
+    /// The process is not permitted to set this negative nice value.
     NicePermission(i8, io::Error),
     /// The process-wide registry could not be created, or the registry belongs to the process from
     /// which this one was forked.

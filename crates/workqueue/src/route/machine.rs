@@ -25,11 +25,11 @@ pub(crate) trait Follower: Send + Sync {
     /// Changes the pools of the queue after a change of the machine.
     fn follow(&self, machine: &Machine);
 
-    /// Returns a report of the queue, unless it is hidden or was destroyed.
+    /// Returns a report of the queue, unless the queue is hidden or has been destroyed.
     fn report(&self) -> Option<QueueReport>;
 }
 
-/// A function that returns the present topology if it has changed.
+/// A function that returns the current topology if that has changed.
 pub(crate) type Source = Box<dyn FnMut() -> Option<Topology> + Send>;
 
 /// The machine on which a registry places its queues and pools.
@@ -39,7 +39,7 @@ pub(crate) struct Machine {
     /// I
     pub(crate) manager: Arc<Manager>,
     view: Mutex<View>,
-    /// The source. It is removed while a thread calls it, so that it runs with no lock held.
+    /// The source; `None` while a thread calls it, so that it runs with no lock held.
     source: Mutex<Option<Foreign<Source>>>,
 }
 
@@ -50,7 +50,7 @@ struct View {
     queues: Queues<dyn Follower>,
 }
 
-/// Queues in the order in which they were built. Finding one takes constant time.
+/// Queues in the order in which they were built. Finding a queue takes constant time.
 pub(crate) struct Queues<T: ?Sized> {
     by_number: Numbered<Weak<T>>,
     /// The numbers of the queues, by address.
@@ -96,7 +96,7 @@ impl Machine {
         }
     }
 
-    /// Sets the source that is asked whether the machine has changed.
+    /// Sets the source that reports whether the machine has changed.
     pub(crate) fn set_source(&self, source: Source) {
         // FOREIGN(source-drop): the former source, on the caller, after the lock; contained.
         let before = self.source.lock().replace(Foreign::new(source));
@@ -144,7 +144,8 @@ impl Machine {
         hotplug::notify_aside(&online);
     }
 
-    /// Asks the source for a change of the machine, and applies it. Returns `true` if it changed.
+    /// Asks the source whether the machine has changed, and applies the change. Returns `true` if
+    /// there was one.
     pub(crate) fn refresh(&self) -> bool {
         let Some(mut source) = self.source.lock().take() else {
             return false;
@@ -156,8 +157,8 @@ impl Machine {
             None
         });
         let mut place = self.source.lock();
-        // If another source was set during the call, that one stays, and this one is dropped after
-        // the lock is released.
+        // If another source was set during the call, it stays, and this one is dropped after the
+        // lock is released.
         let left = match &*place {
             Some(_) => Some(source),
             None => place.replace(source),
@@ -191,7 +192,8 @@ impl Machine {
         roster.iter().map(|(pool, _)| pool.clone()).collect()
     }
 
-    /// Returns the pool with these attributes, creating it if necessary, and counts one more user.
+    /// Returns the pool with these attributes, creating it if necessary, and adds a user to its
+    /// count.
     pub(crate) fn pool(&self, attrs: PoolAttrs) -> Arc<WorkerPool> {
         let topology = self.topology();
         let confined = attrs.cpus != *topology.allowed();
@@ -230,7 +232,7 @@ impl Machine {
         topology.quota().filter(|_| self.params.cpu_quota)
     }
 
-    /// Removes one user of a pool, and kills the pool after the last one.
+    /// Removes a user from a pool's count. Without users, the pool is destroyed.
     pub(crate) fn release(&self, pool: &Arc<WorkerPool>) {
         let mut roster = self.manager.roster.lock();
         let at =

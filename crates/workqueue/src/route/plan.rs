@@ -1,4 +1,4 @@
-//! The design of a queue's routes, and all pwqs, tables and gates that they have ever used.
+//! The plan of a queue's routes, and all pwqs, tables and gates that these have ever used.
 
 use base::internal::params::MaxActiveScope;
 use sync::{OnceLock, atomic::AtomicU32, unmodelled::Arc};
@@ -35,7 +35,7 @@ pub(crate) struct Design {
     pub(crate) group: Option<GroupGate>,
 }
 
-/// The design of a queue's routes, and all former ones.
+/// The plan of a queue's routes, and all former routes.
 #[derive(Debug)]
 pub(crate) struct Plan {
     design: Design,
@@ -47,13 +47,13 @@ pub(crate) struct Plan {
     paused: bool,
     /// Set while the queue starts no items.
     stopped: bool,
-    /// Set once the queue does not heed the pauses of its group, because it ends.
+    /// Set once the queue ignores pauses of its group, because it is being destroyed.
     ends: bool,
-    /// Every table that was ever published. Enqueuers may still read any of them.
+    /// Every table that has been published. Enqueuers may still read any of them.
     tables: Vec<Arc<Routes>>,
     /// Every pwq that is, or was, in a table. Items may still arrive on any of them.
     pwqs: Vec<Arc<Pwq>>,
-    /// Set once the queue was destroyed and its pwqs were removed.
+    /// Set once the queue has been destroyed and its pwqs have been removed.
     dead: bool,
 }
 
@@ -135,7 +135,7 @@ impl Plan {
         (self.paused, self.ends) = (false, true);
     }
 
-    /// Withdraws all seats if the queue is paused or its group is, and otherwise restores them.
+    /// Withdraws all seats if the queue or its group is paused, and otherwise restores them.
     /// Returns the pwqs that get a seat.
     #[must_use = "the waiters that got seats must be notified"]
     pub(crate) fn apply_pauses(&mut self, by_group: bool) -> Vec<WaitingPwq> {
@@ -159,8 +159,8 @@ impl Plan {
         if let Some((_, gate)) = found {
             return gate.clone();
         }
-        // Loom's models of whole queues use no seat caches. Seat caches have models of their own,
-        // with fewer atomic operations.
+        // Loom's models of whole queues use no seat caches, which have models of their own with
+        // fewer atomic operations.
         let of_model = cfg!(loom).then_some(0);
         let all = cpus_by_node.iter().sum();
         let (factor, cpus_by_node, stocks_for) = match self.design.max_active_scope {

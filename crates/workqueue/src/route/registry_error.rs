@@ -15,7 +15,7 @@ pub enum RegistryError {
     /// A tunable is out of range, or the environment variable
     /// [`AFTERWORK`](base::params::VARIABLE) is wrong and contains the word `strict`.
     Params(ParamError),
-    /// The registry belongs to the parent of this forked process, which has none of its threads.
+    /// The registry belongs to the parent of this forked process. Its threads do not exist here.
     Forked,
 }
 
@@ -43,8 +43,7 @@ impl std::error::Error for RegistryError {
     }
 }
 
-/// The error of setting the topology of a process that already has one. Contains the rejected
-/// topology.
+/// The error of setting the topology of a process that already has one. Contains the rejected one.
 #[derive(Debug)]
 pub struct TopologyInUse(pub Box<topology::Topology>);
 

@@ -12,9 +12,9 @@
 //! ```
 //!
 //! An enqueuer may therefore push to a retired pwq, at any later time. This is harmless: the pool
-//! of a *retired* pwq still starts workers when items arrive, and ends all of them only when it is
-//! idle. Tables and pwqs are kept until the queue is destroyed, and are reused if the attributes
-//! return to former values. A queue has one table for each of the different attributes that it has
+//! of a *retired* pwq still starts workers when items arrive, and ends the last of them only when
+//! it is idle. Tables and pwqs are kept until the queue is destroyed, and are reused if the
+//! attributes return to former values. A queue has one table for each set of attributes that it has
 //! had.
 //!
 //! # Ordered queues
@@ -88,7 +88,7 @@ impl Routes {
             && self.pwqs.iter().map(Arc::as_ptr).eq(other.pwqs.iter().map(Arc::as_ptr))
     }
 
-    /// Returns `true` if `pwq`, which is only compared, is one of these pwqs, in `lane`.
+    /// Returns `true` if `pwq`, which is only compared, is one of these pwqs and in `lane`.
     pub(crate) fn has(&self, pwq: *const Home, lane: Lane) -> bool {
         let mut lanes = self.pwqs.iter().flat_map(|it| it.lanes());
         lanes.any(|it| ptr::eq(it.as_home(), pwq) && it.lane == lane)
@@ -104,12 +104,12 @@ impl Routes {
 
     #[inline]
     fn at_cpu(&self, cpu: CpuId) -> &Pwq {
-        // A thread that runs outside of the allowed CPUs uses the first pod.
+        // A thread that runs on none of the allowed CPUs uses the first pod.
         &self.pwqs[self.pods.pod_of(cpu).unwrap_or(0)]
     }
 
     /// Returns the current CPU if it is in the NUMA node `node`, otherwise the node's first CPU
-    /// that the queue uses. If there is none, returns a CPU of the first pod.
+    /// that the queue uses. If the queue uses none there, returns a CPU of the first pod.
     pub(crate) fn cpu_in(&self, node: u32) -> CpuId {
         let node = self.topology.nodes().iter().find(|it| it.id == node);
         let cpus = node.map(|it| &it.cpus);
@@ -136,7 +136,7 @@ impl RouteTable {
         // ORDER(routes): publish and consume, other end in `publish`.
         //   change:  create table and pwqs;  current = table, Release
         //   enqueue: table = current, Acquire;  read the pwq
-        // If we load the new table, we see its content. If we load a former one, the queue still
+        // If we load the new table, we see its content. If we load a former table, the queue still
         // keeps it.
         // Test: items_follow_the_routes_and_none_is_lost
         // SAFETY: `current` is a published table, and the queue keeps those until it is destroyed.

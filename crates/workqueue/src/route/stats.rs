@@ -8,7 +8,7 @@ use topology::CpuSet;
 use super::attrs::Attrs;
 use crate::observe::tally::Histogram;
 
-/// Defines the struct of a list of figures, after its other fields.
+/// Defines a struct that has a list of figures after its other fields.
 macro_rules! counted {
     (
         $(#[$about:meta])* $name:ident { $($other:tt)* }
@@ -31,7 +31,7 @@ macro_rules! counted {
 }
 
 pool_figures!(counted! {
-    /// The counters of a worker pool since its creation. They are not all read at one moment.
+    /// The counters of a worker pool since its creation. They are not all read at the same moment.
     #[derive(Clone, PartialEq, Eq, Debug)]
     PoolStats {
         /// The CPUs on which its workers run.
@@ -103,7 +103,7 @@ impl QueueReport {
     }
 }
 
-/// The counters of a group, and the sums of its present queues. They are not all read at one
+/// The counters of a group, and the sums over its current queues. They are not all read at the same
 /// moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
@@ -113,8 +113,8 @@ pub struct GroupStats {
     /// Threads that run items of the group now, excluding those that wait inside an item. Threads
     /// that are about to run items are included.
     pub nr_active: u32,
-    /// Part of `nr_active` that is above `max_active`, because threads have returned from a wait or
-    /// the ceiling was lowered.
+    /// The part of `nr_active` above `max_active`, which exists because threads have returned from
+    /// a wait or the ceiling was lowered.
     pub nr_over: u32,
     /// Number of waits for a seat of the group: one for each queue and each pool in which it waits.
     pub nr_waiting: usize,
@@ -154,9 +154,10 @@ pub struct QueueReport {
     pub stats: QueueStats,
     /// The times that items waited, from being queued until a worker took them.
     ///
-    /// Counts each item that a worker started, except the last few that the worker has not recorded
-    /// yet (see [`Params::wait_sample`](base::params::Params::wait_sample)). Items that a joiner
-    /// ran are not counted. A wait is exact to a factor of two, or better if the queue is short.
+    /// Counts each item that a worker started, except the last few, which the worker has not
+    /// recorded yet (see [`Params::wait_sample`](base::params::Params::wait_sample)). Items that a
+    /// joiner ran are not counted. A wait is accurate to within a factor of two, or better if the
+    /// queue is short.
     pub wait: Histogram,
     /// The times for which workers ran the same items. Each poll of a future counts as one run.
     ///
@@ -166,13 +167,14 @@ pub struct QueueReport {
     /// The age of the oldest item that waits for a worker; `None` if no item waits.
     ///
     /// The age is exact for an item that was queued on an empty pool; otherwise its error is at
-    /// most the time that the item spent in the injector. After cancels of items in the middle of
-    /// the pending list, it is an estimate. No times are recorded if
+    /// most the time that the item spent in the injector. After items in the middle of the pending
+    /// list have been cancelled, it is an estimate. No times are recorded if
     /// [`Params::wait_sample`](base::params::Params::wait_sample) is 0.
     pub oldest: Option<Duration>,
     /// The [shares](crate::Builder::shares), if any were set.
     pub shares: Option<u32>,
-    /// The number of items that may wait, if the queue has a [capacity](crate::Builder::capacity).
+    /// The maximum number of waiting items, if the queue has a
+    /// [capacity](crate::Builder::capacity).
     pub capacity: Option<usize>,
     /// The free part of the capacity.
     pub free_capacity: Option<usize>,

@@ -12,11 +12,11 @@
 //! ```
 //!
 //! No guest may access the work after the owner continues. A ticket that no worker has run is not a
-//! guest: the owner does not wait for it, and it finds the crew closed if it runs later. The owner
-//! cancels such tickets when it continues, but correctness does not depend on that. A leaked
-//! handle, a paused queue or a worker that never arrives therefore cannot break the protocol. A
-//! guest's panic is caught inside `Visit`. The twins are `crew: the end overlooks guests` and
-//! `crew: a guest enters after the end`.
+//! guest: the owner does not wait for it, and a worker that runs it later finds the crew closed.
+//! The owner cancels such tickets when it continues, but correctness does not depend on that. A
+//! leaked handle, a paused queue or a worker that never arrives therefore cannot break the
+//! protocol. A guest's panic is caught inside `Visit`. The twins are `crew: the end overlooks
+//! guests` and `crew: a guest enters after the end`.
 //!
 //! The number of tickets is limited to about the number of workers that can run at once. At that
 //! limit, a thread that adds work sends no ticket. A guest that is about to leave still holds a
@@ -70,7 +70,7 @@ impl Word {
 pub(crate) struct Crew {
     /// A: a `Word`.
     word: Futex,
-    /// A: number of tickets that were sent and not released by `count_off`.
+    /// A: number of tickets that have been sent and not been released by `count_off`.
     nr_tickets: AtomicU32,
     /// I: accessed by guests only.
     work: *const (),
@@ -166,11 +166,12 @@ impl Crew {
         Word(self.word.word().load(Ordering::Acquire))
     }
 
-    /// Waits until no guest is left, or `is_called` reports a [`wake_owner`](Self::wake_owner).
+    /// Waits until no guest is left or `is_called` reports a call of
+    /// [`wake_owner`](Self::wake_owner).
     ///
     /// # Blocking
     ///
-    /// Blocks until then. The last guest, or `wake_owner`, wakes it.
+    /// Blocks for the length of this wait. The last guest, or `wake_owner`, ends it.
     pub(crate) fn sleep_while_empty(&self, on_one_cpu: bool, is_called: impl Fn() -> bool) {
         if twin::armed("crew: the end overlooks guests") {
             return;
@@ -199,7 +200,7 @@ impl Crew {
     ///
     /// # Blocking
     ///
-    /// Blocks until then. The last guest wakes it.
+    /// Blocks until they have left. The last guest wakes this thread.
     pub(crate) fn close(&self, on_one_cpu: bool) {
         self.word.word().fetch_or(CLOSED, Ordering::Relaxed);
         while self.load().nr_guests() > 0 && !twin::armed("crew: the end overlooks guests") {
@@ -207,7 +208,7 @@ impl Crew {
         }
     }
 
-    /// Closes the crew to new guests if there are none now; returns `true` if so.
+    /// Closes the crew to new guests if it has none now; returns `true` if it did.
     pub(crate) fn try_close(&self) -> bool {
         let overlooks = twin::armed("crew: the end overlooks guests");
         let close = |word: u32| (Word(word).nr_guests() == 0 || overlooks).then_some(word | CLOSED);
@@ -248,7 +249,7 @@ impl Ticket {
     /// Runs the work as a guest, if the crew is open.
     pub(crate) fn use_up(mut self) {
         if self.crew.enter() {
-            // SAFETY: (1) of `Crew::new`: a guest keeps the crew from being closed for good.
+            // SAFETY: (1) of `Crew::new`: a guest keeps the crew from being closed permanently.
             unsafe { (self.crew.visit)(self.crew.work, &mut self) };
             self.crew.leave();
         }
@@ -298,7 +299,7 @@ pub(super) fn take_back(mut ticket: JoinHandle<()>) {
 #[derive(Debug)]
 pub(super) struct Tickets {
     sent: Mutex<Vec<JoinHandle<()>>>,
-    /// I: maximum number of tickets at a time, apart from concurrent senders.
+    /// I: maximum number of tickets at a time, not counting those of concurrent senders.
     limit: u32,
 }
 
@@ -319,7 +320,7 @@ impl Tickets {
             return;
         };
         let mut sent = self.sent.lock();
-        // Above this length, at least about half of the tickets are used.
+        // Above this length, roughly half of the tickets or more are used.
         let used_up = if sent.len() > 2 * self.limit as usize {
             sent.extract_if(.., |ticket| ticket.is_finished()).collect()
         } else {

@@ -12,7 +12,7 @@ use crate::limit::queue_core::QueueCore;
 pub(super) struct FirstPanic(Mutex<Option<Payload>>);
 
 impl FirstPanic {
-    /// Records a panic in work of the queue `core`. A panic other than the first is reported to the
+    /// Records a panic in work of the queue `core`. Any panic but the first is reported to the
     /// queue's handler and dropped.
     #[cold]
     pub(super) fn note(&self, core: &QueueCore, payload: Payload) {

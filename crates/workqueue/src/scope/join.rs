@@ -2,9 +2,9 @@
 //!
 //! Joins nest, and most are small. A join that begins therefore only adds a node to its thread's
 //! *chain*, which is on the stack and costs a few nanoseconds. One join of a chain at a time is
-//! *offered* to workers, through a crew with one ticket. It is the outermost join that was not
-//! offered yet, because it has the most work. When a worker has used the ticket, the next join that
-//! begins offers the next one:
+//! *offered* to workers, through a crew with one ticket. It is the outermost join that has not been
+//! offered yet, because that one has the most work. When a worker has used the ticket, the next
+//! join that begins offers the next one:
 //!
 //! ```text
 //! outermost                                               innermost
@@ -13,7 +13,7 @@
 //!
 //! Nothing is therefore queued before a worker has taken the previous offer. If no worker has taken
 //! the second closure of a join, the owner runs it after the first. Otherwise the owner waits for
-//! the worker, and runs nothing else while it waits.
+//! the worker, and runs nothing else during the wait.
 //!
 //! An offer costs more than a short join saves. Each thread therefore has a *credit* of offers. The
 //! outermost join of a chain adds one for each microsecond that a worker could save: the time of
@@ -61,7 +61,7 @@ struct Chain {
     /// The queue's core, for comparison only. Null if there is no chain.
     core: Cell<*const QueueCore>,
     innermost: Cell<*const Node>,
-    /// The outermost join that was not offered; null for none.
+    /// The outermost join that has not been offered; null for none.
     unoffered: Cell<*const Node>,
     /// The crew of the last offer, which its node keeps alive. Null for none.
     offered: Cell<*const Crew>,
@@ -130,8 +130,8 @@ impl<B: FnOnce() -> R + Send, R: Send> Pair<'_, B, R> {
 }
 
 impl<B, R> Pair<'_, B, R> {
-    /// Drops the second closure or its value, because the first has panicked. Only the owner calls
-    /// this, when there is no guest.
+    /// Drops the second closure or its value, because the first closure has panicked. Only the
+    /// owner calls this, when there is no guest.
     fn drop_second(&self) {
         // SAFETY: there is no guest.
         let second = self.second.with_mut(|second| unsafe { (*second).take() });
@@ -142,7 +142,7 @@ impl<B, R> Pair<'_, B, R> {
         contain(|| drop((second, returned)));
     }
 
-    /// Ends a join that was not offered, and whose first part has panicked.
+    /// Ends a join that has not been offered and whose first part has panicked.
     #[cold]
     fn end_alone(&self, payload: Payload) -> ! {
         self.drop_second();
@@ -196,7 +196,7 @@ impl Chain {
 
 /// Not inlined, so that a nested join contains only its own code.
 impl Outermost {
-    /// Starts a chain in place of the present one.
+    /// Starts a chain that replaces the current one.
     #[inline(never)]
     fn start(core: *const QueueCore) -> Self {
         CHAIN.with(|chain| Self {
@@ -323,12 +323,12 @@ impl Workqueue {
     ///
     /// A thread whose earlier outermost joins were too short for a worker, 2 µs for each closure,
     /// offers its outermost join later: when `a` joins on this queue more than 2 µs after it began.
-    /// Such a join costs about 30 ns if it is short, and otherwise `b` may run after `a`. Therefore
-    /// `a` must not wait for `b`.
+    /// Such a join costs about 30 ns if it is short, and otherwise `b` may run after `a`, so `a`
+    /// must not wait for `b`.
     ///
     /// # Blocking
     ///
-    /// Blocks until both have ended. The pool of a calling item can start another worker.
+    /// Blocks until both have ended. If an item calls this, its pool can start another worker.
     ///
     /// # Panics
     ///

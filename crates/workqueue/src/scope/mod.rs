@@ -8,9 +8,9 @@
 //! # The owner helps with its own work only
 //!
 //! The owner runs the items that no worker has started. It needs no seat: to the queue, these runs
-//! are part of the code that the owner executes anyway. It runs no other items while it waits, so
+//! are part of the code that the owner executes anyway. While it waits, it runs no other items, so
 //! that it cannot encounter a lock or a seat that it holds itself. Hence none of these three
-//! functions waits for a worker to arrive; they only wait for workers that are inside already:
+//! functions waits for a worker to arrive; they only wait for workers that are already inside:
 //!
 //! | the queue | effect on the work |
 //! |---|---|
@@ -19,8 +19,8 @@
 //! | is a bottom-half queue | the owner runs it: parts may block, the queue's workers must not |
 //! | is ordered | items of a scope run in order, one at a time, but overlap with other items |
 //!
-//! A drain waits for tickets as for any item. It therefore waits for the parts that workers have
-//! started, and not for the parts that the owner has yet to run.
+//! A drain waits for tickets as for any item. It therefore waits for parts that workers have
+//! started, but not for parts that the owner has yet to run.
 
 mod crew;
 mod first_panic;

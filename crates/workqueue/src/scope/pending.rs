@@ -1,10 +1,10 @@
 //! The pending items of one scope, in the order in which they were spawned.
 //!
-//! A thread pushes an item onto a stack, without a lock. A thread takes an item from a list, under
-//! a lock. If the list is empty, it takes the whole stack and reverses it.
+//! Threads push items onto a stack without a lock, and take items from a list under a lock. A
+//! thread that finds the list empty takes the whole stack and reverses it.
 //!
-//! An owner that finds no item, and must wait for guests, puts a mark in place of the empty stack.
-//! A push that replaces the mark must wake the owner.
+//! An owner that finds no item, and must wait for guests, replaces the empty stack with a mark. A
+//! push that replaces the mark must wake the owner.
 
 use std::ptr::{self, NonNull};
 
@@ -59,11 +59,11 @@ pub(super) enum Rest {
     Items,
     /// No item is pending, and the mark is set: the next push reports that it must wake the owner.
     Marked,
-    /// The other items have to wait until the executing one completes.
+    /// The other items must wait until the executing one completes.
     Behind,
 }
 
-/// An item that was taken and must be run.
+/// An item that has been taken and must be run.
 #[must_use = "it is never run"]
 pub(super) struct Started(NonNull<Link>);
 
@@ -83,7 +83,7 @@ pub(super) fn item<F: FnOnce() + Send>(func: F) -> NonNull<Link> {
 /// 1. `item` was created from an `F`, and only the caller has it.
 unsafe fn run<F: FnOnce()>(item: NonNull<Link>) -> Result<(), Payload> {
     let item = item.cast::<Item<F>>();
-    // SAFETY: (1): the closure is read once, and `item` is not used as an `Item` any more.
+    // SAFETY: (1): the closure is read once, and `item` is no longer used as an `Item`.
     let func = unsafe { ptr::read(&raw const (*item.as_ptr()).func) };
     // SAFETY: (1): only the link is dropped (a model needs that), because `func` was moved out.
     unsafe {

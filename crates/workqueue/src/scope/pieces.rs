@@ -1,9 +1,9 @@
 //! Work on a range that is cut into pieces as threads take them.
 //!
-//! A participant takes the next piece from the front of the untaken elements, by one atomic update
-//! of a counter. Each element is therefore in one piece, and the participant that took a piece
-//! works on it. The owner sends one ticket. Each guest that finds untaken elements sends the next
-//! ticket, up to the number of workers. A guest that finds none returns to its pool.
+//! A participant takes the next piece from the front of the untaken elements, with one atomic
+//! update of a counter. Each element is therefore in one piece, and the participant that took a
+//! piece works on it. The owner sends one ticket. Each guest that finds untaken elements sends
+//! another one, up to the number of workers. A guest that finds none returns to its pool.
 //!
 //! # The size of a piece
 //!
@@ -28,8 +28,8 @@ use super::{
 };
 use crate::queues::queue::Workqueue;
 
-/// Target duration of a piece, within a factor of two. Taking a piece costs about 50 ns, which is a
-/// fraction of a percent of it. At the end, participants wait about this long for each other.
+/// Target duration of a piece, within a factor of two. Taking a piece costs about 50 ns, a fraction
+/// of a percent of this duration. At the end, participants wait about this long for each other.
 const PIECE_US: u64 = 20;
 
 /// The elements that no participant has taken: those at index `nr_taken` and above.
@@ -149,7 +149,8 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Blocks until all pieces have ended. The pool of a calling item can start another worker.
+    /// Blocks until all pieces have ended. If an item calls this, its pool can start another
+    /// worker.
     ///
     /// # Panics
     ///
@@ -203,7 +204,7 @@ impl Workqueue {
     ///
     /// The chunks are those of [`slice::chunks`] with `enumerate`, in any order. Threads take
     /// several chunks at a time if these are short, so a small `size` costs little. Everything else
-    /// is as for [`for_each_range`](Self::for_each_range).
+    /// is the same as for [`for_each_range`](Self::for_each_range).
     ///
     /// # Blocking
     ///
@@ -239,7 +240,7 @@ impl Workqueue {
         self.for_each_part(slice.len(), size, |number, range| func(number, &slice[range]));
     }
 
-    /// Calls `func` on the parts of `size` elements of `0..len`, and with the number of each.
+    /// Calls `func` on the parts of `size` elements of `0..len`, with the number of each.
     fn for_each_part(&self, len: usize, size: usize, func: impl Fn(usize, Range<usize>) + Sync) {
         assert!(size > 0, "a chunk has at least one element");
         self.for_each_range(0..len.div_ceil(size), |numbers| {
@@ -254,7 +255,7 @@ impl Workqueue {
     /// reduces the results to one; `None` if the range is empty.
     ///
     /// Pieces have arbitrary sizes, and results are reduced in any order and grouping, so `reduce`
-    /// must be associative and commutative. Everything else is as for
+    /// must be associative and commutative. Everything else is the same as for
     /// [`for_each_range`](Self::for_each_range).
     ///
     /// # Blocking
@@ -313,7 +314,7 @@ impl Workqueue {
     /// Calls `func` with the number and the elements of each mutable chunk of `slice`, on this
     /// thread and this queue's workers. A chunk has `size` elements; the last one may be shorter.
     ///
-    /// Everything else is as for [`for_each_chunk`](Self::for_each_chunk).
+    /// Everything else is the same as for [`for_each_chunk`](Self::for_each_chunk).
     ///
     /// # Blocking
     ///

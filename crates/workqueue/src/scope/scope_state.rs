@@ -55,7 +55,8 @@ impl ScopeState {
         }
     }
 
-    /// As the owner, runs pending items, waits for those of guests, and closes the crew for good.
+    /// As the owner, runs pending items, waits for those of guests, and closes the crew
+    /// permanently.
     pub(super) fn finish(&self, crew: &Crew) {
         whole(|| {
             loop {

@@ -98,18 +98,18 @@ impl Workqueue {
     /// # Cost
     ///
     /// One allocation for the scope. An item costs no allocation once memory can be reused, as for
-    /// [`spawn`](Self::spawn). To the queue, a worker that runs items of the scope executes one
-    /// item, which lasts as long as the scope has items to start.
+    /// [`spawn`](Self::spawn). To the queue, a worker that runs items of the scope executes a
+    /// single item, which lasts as long as the scope has items to start.
     ///
     /// # Blocking
     ///
-    /// Blocks until all items have ended. The pool of a calling item can start another worker.
+    /// Blocks until all items have ended. If an item calls this, its pool can start another worker.
     ///
     /// # Panics
     ///
-    /// Resumes the panic of `body` or of an item. Panics before it calls `body` if it is called in
-    /// a child of `fork` (see [`Workqueue`]), or inside an item of a bottom-half queue unless this
-    /// is a bottom-half queue as well. A child forked inside `body` exits when `body` returns.
+    /// Resumes the panic of `body` or of an item. Panics before calling `body` if called in a child
+    /// of `fork` (see [`Workqueue`]), or inside an item of a bottom-half queue unless this is a
+    /// bottom-half queue as well. A child forked inside `body` exits when `body` returns.
     ///
     /// # Examples
     ///
@@ -136,8 +136,8 @@ impl Workqueue {
         let reach = self.reach();
         let in_order = self.inner.ordered;
         let scope_state = ScopeState::new(self.inner.core.clone(), in_order, reach.on_one_cpu);
-        // SAFETY: `scope_state` is not moved or dropped until `finish` has closed the crew for
-        // good.
+        // SAFETY: `scope_state` is not moved or dropped until `finish` has closed the crew
+        // permanently.
         let crew = unsafe { Crew::new((&raw const scope_state).cast(), ScopeState::visit) };
         let scope = Scope {
             queue: self,
@@ -157,8 +157,8 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// If this is called in a child of `fork`, or inside an item of a bottom-half queue unless this
-    /// is a bottom-half queue.
+    /// If called in a child of `fork`, or inside an item of a bottom-half queue unless this is a
+    /// bottom-half queue.
     pub(super) fn must_be_free_to_own(&self) {
         // The scope of a bottom-half queue has no guests, so its owner never waits.
         if !self.inner.core.bh {

@@ -19,7 +19,7 @@ use crate::{
     time::timeout::timeout,
 };
 
-/// Returns `true` if the item that this thread is running was cancelled, and should end early.
+/// Returns `true` if the item that this thread is running has been cancelled, and should end early.
 ///
 /// A cancel does not interrupt a running item. Code that runs for a long time can check the result
 /// from time to time, and return early. The result is `true` in the innermost item of this thread
@@ -31,7 +31,7 @@ use crate::{
 ///   [token](CancellationToken::current);
 /// - while a [`Work`](crate::Work) is disabled, which includes
 ///   [`Work::cancel_sync`](crate::Work::cancel_sync);
-/// - after its queue was shut down: by
+/// - after its queue has been shut down: by
 ///   [`shutdown_background`](crate::Workqueue::shutdown_background), or at the time limit of
 ///   [`shutdown_timeout`](crate::Workqueue::shutdown_timeout).
 ///
@@ -41,8 +41,8 @@ use crate::{
 ///
 /// # Cost
 ///
-/// A few nanoseconds: two loads. In an item that has requested its token, or has a hard deadline,
-/// also a lock and a search in a table. An item that never calls it pays nothing.
+/// A few nanoseconds: two loads. An item that has requested its token or has a hard deadline also
+/// pays for a lock and a search in a table. An item that never calls it pays nothing.
 ///
 /// # Blocking
 ///
@@ -84,13 +84,14 @@ pub fn is_cancelled() -> bool {
 ///
 /// # Guarantees
 ///
-/// - A wait ends if the token was cancelled before it, or is cancelled during it, and then sees the
-///   canceller's earlier writes.
-/// - Wakers are fired with no lock held. A panic of one does not keep the others from being fired.
+/// - A wait ends if the token is cancelled before or during it, and then sees the canceller's
+///   earlier writes.
+/// - Wakers are fired with no lock held. A panic of one does not prevent the others from being
+///   fired.
 ///
 /// # Cost
 ///
-/// Two allocations for the token of an item, and a short lock for each wait. A wait leaves nothing
+/// Two allocations for the token of an item. Each wait takes a lock briefly. A wait leaves nothing
 /// in the token when it ends.
 ///
 /// # Panics
@@ -174,7 +175,7 @@ impl CancellationToken {
         self.0.cancel();
     }
 
-    /// Returns `true` if the token was cancelled.
+    /// Returns `true` if the token has been cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.is_set()
@@ -187,8 +188,8 @@ impl CancellationToken {
 
     /// Waits for `future` until the token is cancelled. Returns `None` if it was cancelled first.
     ///
-    /// The future is then dropped. A poll that finds it ready returns its output, even if the token
-    /// was cancelled.
+    /// In that case the future is dropped. A poll that finds it ready returns its output, even if
+    /// the token has been cancelled.
     pub async fn until_cancelled<F: IntoFuture>(&self, future: F) -> Option<F::Output> {
         let mut future = pin!(future.into_future());
         let mut cancelled = pin!(self.cancelled());
@@ -199,11 +200,11 @@ impl CancellationToken {
         .await
     }
 
-    /// Waits until the token is cancelled, for at most `timeout`. Returns `true` if it was.
+    /// Waits for at most `timeout` until the token is cancelled. Returns `true` if it is.
     ///
     /// # Blocking
     ///
-    /// Blocks until then, as [`block_on`](crate::block_on) does.
+    /// Blocks for the length of this wait, as [`block_on`](crate::block_on) does.
     ///
     /// # Panics
     ///

@@ -12,7 +12,7 @@ use tokio::runtime::{Handle, TryCurrentError};
 /// Polls and drops `future` in the context of a tokio runtime, so that `tokio::time`, `tokio::net`
 /// and `tokio::spawn` work inside it on any executor.
 ///
-/// The threads of the runtime drive its timers and its I/O, as for its own tasks, and wake the
+/// The runtime's threads drive its timers and its I/O, as they do for its own tasks, and wake the
 /// future through its waker. A current-thread runtime drives them only inside its `block_on`.
 ///
 /// # Cost

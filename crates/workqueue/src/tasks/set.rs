@@ -16,7 +16,7 @@
 //!
 //! A wake-up therefore examines only one handle. The list has capacity for all items before they
 //! are spawned, so that the ending thread does not allocate under the lock. An index may be in the
-//! list twice, if an item ends while it is cancelled or after its deadline. An index without a
+//! list twice, if an item ends while it is cancelled or after its deadline. An index that has no
 //! handle, or whose item has not ended, is skipped.
 
 use std::{
@@ -182,9 +182,8 @@ impl<T> TaskSet<T> {
         }
     }
 
-    /// Adds an item that was spawned by any function, on any queue, even with
-    /// [options](Workqueue::task). If its result was already taken, its result in the set is
-    /// [`JoinError::Taken`].
+    /// Adds an item spawned by any function, on any queue, even with [options](Workqueue::task). If
+    /// its result has already been taken, its result in the set is [`JoinError::Taken`].
     ///
     /// # Examples
     ///
@@ -204,7 +203,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Panics
     ///
-    /// If called in a child of `fork`, and the set or the item was created before the fork.
+    /// If called in a child of `fork` although the set or the item was created before the fork.
     pub fn add(&mut self, mut handle: JoinHandle<T>) {
         self.must_be_here();
         let reused = self.unused.last().copied();
@@ -218,7 +217,7 @@ impl<T> TaskSet<T> {
         let ended = self.ended.clone();
         let waker = Waker::from(Arc::new(AtEnd { place, ended }));
         note_known(Maker::TaskSet, waker.vtable(), wake_ours);
-        // This panics if the item is the parent's, so the index is not in use before it.
+        // This panics if the item is the parent's, so the index is not in use before this call.
         let waits = handle.await_end(&waker);
         if reused.is_some() {
             self.unused.pop();
@@ -247,9 +246,9 @@ impl<T> TaskSet<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`JoinHandle::join`]. [`JoinError::OwnItem`] and [`JoinError::OwnQueue`] occur only
-    /// inside [`block_on`](crate::block_on), and only if every other item has left the set. The
-    /// item that caused the error is removed from the set and stays queued.
+    /// The errors of [`JoinHandle::join`]. [`JoinError::OwnItem`] and [`JoinError::OwnQueue`] occur
+    /// only inside [`block_on`](crate::block_on), and only if every other item has left the set.
+    /// The item that caused the error is removed from the set and stays queued.
     pub async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
         poll_fn(|context| self.poll_join_next(context)).await
     }
@@ -325,7 +324,8 @@ impl<T> TaskSet<T> {
     ///
     /// # Blocking
     ///
-    /// Blocks until then, as [`block_on`](crate::block_on) does: it runs none of the items itself.
+    /// Blocks until an item ends, as [`block_on`](crate::block_on) does: this thread runs none of
+    /// the items.
     ///
     /// # Errors
     ///
@@ -333,7 +333,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Panics
     ///
-    /// If it is called in an item of a bottom-half queue.
+    /// If called in an item of a bottom-half queue.
     pub fn join_next_blocking(&mut self) -> Option<Result<T, JoinError>> {
         block_on(self.join_next())
     }

@@ -1,7 +1,8 @@
-//! Items that are queued after a wait: a delay here, a grace period of RCU in `rcu_work.rs`.
+//! Items that are queued after a wait: for a delay, here, or for a grace period of RCU
+//! (`rcu_work.rs`).
 //!
 //! The timer of such an item knows the kind of wait (`timers.rs` of the queues has the protocol and
-//! its models). Everything else is the same for both, and is defined here.
+//! its models). Everything else is the same for both kinds, and is defined here.
 
 use std::{fmt, marker::PhantomData, time::Duration};
 
@@ -33,18 +34,19 @@ pub struct Deferred<U> {
 
 /// A work item that is queued after a delay, any number of times. Its runs never overlap.
 ///
-/// The item is pending while its timer is armed: queueing it then only returns `false`.
+/// The item is pending while its timer is armed, so queueing it at that time only returns `false`.
 ///
 /// # Guarantees
 ///
 /// - The item is never queued before its delay has passed. The additional delay depends on when the
 ///   system runs the registry's thread, usually within 0.2 ms, and on
 ///   [`slack`](Deferred::with_slack).
-/// - The item is queued on the pool of the pod from which it was armed, or of the
+/// - The item is queued on the pool of the pod from which it was armed, or on that of the
 ///   [given](TaskOptions::on_cpu) CPU.
-/// - If all handles of the item are dropped, it is still queued at its time. If the last handle of
-///   its queue is dropped, the timer is disarmed: the item is no longer pending, and does not run.
-///   A drain does not wait for timers, and items whose timers fire during a drain are queued.
+/// - If all handles of the item are dropped, it is still queued when its delay has passed. If the
+///   last handle of its queue is dropped, the timer is disarmed: the item is no longer pending, and
+///   does not run. A drain does not wait for timers, and items whose timers fire during a drain are
+///   queued.
 ///
 /// # Cost
 ///
@@ -98,11 +100,11 @@ impl<U: 'static> Deferred<U> {
         Self::new(with_owner(owner, func))
     }
 
-    /// Returns `true` if the item waits for its time, or is queued and has not started.
+    /// Returns `true` if the item waits to be queued, or is queued and has not started.
     ///
     /// # Blocking
     ///
-    /// Takes a short lock. The result may be outdated when this returns.
+    /// Takes a lock briefly. The result may be outdated when this returns.
     #[doc(alias = "delayed_work_pending")]
     pub fn is_pending(&self) -> bool {
         self.busy().pending
@@ -120,7 +122,7 @@ impl<U: 'static> Deferred<U> {
         busy
     }
 
-    /// Cancels the wait or the enqueue if the item has not started; returns `true` if it did.
+    /// Cancels the wait or the enqueue if the item has not started; returns `true` if it did so.
     ///
     /// # Blocking
     ///
@@ -195,7 +197,7 @@ impl<U: 'static> Deferred<U> {
     }
 
     /// Waits for the item as [`Work::flush`] does. An item whose timer is armed is queued at once;
-    /// an item that waits for a grace period is queued after it.
+    /// an item that waits for a grace period is queued when the grace period has ended.
     ///
     /// # Blocking
     ///
@@ -204,7 +206,7 @@ impl<U: 'static> Deferred<U> {
     ///
     /// # Panics
     ///
-    /// If it is called in a read-side section while the item waits for a grace period.
+    /// If called in a read-side section while the item waits for a grace period.
     ///
     /// # Errors
     ///
@@ -234,8 +236,8 @@ impl<U: 'static> Deferred<U> {
 }
 
 impl DelayedWork {
-    /// Lets the item be queued up to `slack` late, so that it shares a wake-up with others; by
-    /// default, there is no slack.
+    /// Allows the item to be queued up to `slack` late, so that it can share a wake-up with others.
+    /// By default, there is no slack.
     ///
     /// Differs from Linux: a deferrable timer there waits for any other wake-up of its CPU.
     #[doc(alias = "INIT_DEFERRABLE_WORK")]
@@ -251,7 +253,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Takes two short locks; otherwise the same as [`enqueue`](Self::enqueue).
+    /// Takes two locks briefly; otherwise the same as [`enqueue`](Self::enqueue).
     #[doc(alias("queue_delayed_work", "schedule_delayed_work"))]
     pub fn enqueue_after(&self, work: &DelayedWork, delay: Duration) -> bool {
         self.task().enqueue_after(work, delay)
@@ -318,7 +320,8 @@ impl TaskOptions<'_> {
             match work.timer.arm(&work.work, &self, delay, true) {
                 Arming::Done | Arming::Refused => return was_pending,
                 Arming::Armed => return true,
-                // Cancel without the timer's lock: the item may have to be removed from a list.
+                // Cancel without the timer's lock, because the item may have to be removed from a
+                // list.
                 Arming::Pending if work.work.cancel() => was_pending = true,
                 // Another thread is changing the item's state.
                 Arming::Pending => backoff.pause(),

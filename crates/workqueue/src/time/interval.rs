@@ -1,4 +1,4 @@
-//! Ticks at equal distances, with a rule for missed ticks.
+//! Ticks at equal intervals, with a rule for missed ticks.
 
 use std::{
     fmt,
@@ -11,16 +11,16 @@ use std::{
 use super::sleep::{Sleep, global};
 use crate::queues::{registry::Registry, timers::nanos};
 
-/// The rule for a tick that was missed: one that is so late that the next tick is already due.
+/// The rule for a missed tick, which is one so late that the next tick is already due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MissedTickBehavior {
     /// The missed ticks fire at once, one after another, until the interval has caught up; the task
-    /// yields after every few of them. The number of ticks is correct.
+    /// yields after every few of them. No tick is lost.
     #[default]
     Burst,
     /// The next tick is due one period after the late one: the grid moves.
     Delay,
-    /// The next tick is the next one of the original grid; the ticks in between are skipped.
+    /// The next tick is the next one on the original grid; the ticks in between are skipped.
     Skip,
 }
 
@@ -105,7 +105,7 @@ impl Registry {
     }
 }
 
-/// Ticks at equal distances; created by [`interval`] and [`Registry::interval`].
+/// Ticks at equal intervals; created by [`interval`] and [`Registry::interval`].
 ///
 /// Ticks are on a grid that begins when the interval is created, so a late tick does not delay
 /// later ones. The precision and the cost of a tick are those of a [`Sleep`].
@@ -115,7 +115,7 @@ pub struct Interval {
     due_ns: u64,
     period_ns: u64,
     missed: MissedTickBehavior,
-    /// Number of ticks that were already due when awaited, since the task last waited or yielded.
+    /// Number of overdue ticks that have fired since the task last waited or yielded.
     nr_at_once: u32,
 }
 
@@ -127,7 +127,7 @@ impl Interval {
     /// Waits for the next tick. Dropping this future loses no tick.
     ///
     /// After a few ticks that were already due, the task yields. An interval that is behind
-    /// therefore lets other tasks run, and a cancelled task ends there.
+    /// therefore lets other tasks run, and a cancelled task can end at that point.
     pub async fn tick(&mut self) {
         poll_fn(|context| self.poll_tick(context)).await;
     }

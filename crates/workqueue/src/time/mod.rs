@@ -1,7 +1,7 @@
-//! Waits for time and for grace periods. Items are queued after a delay (`delayed.rs`), after a
-//! grace period of RCU (`rcu_work.rs`), or periodically (`periodic.rs`). Tasks sleep (`sleep.rs`),
-//! wait with a timeout (`timeout.rs`), or tick (`interval.rs`). They repeat attempts that fail
-//! (`retry.rs`) and limit the rate of operations (`rate.rs`).
+//! Waits for points in time and for grace periods. Items are queued after a delay (`delayed.rs`),
+//! after a grace period of RCU (`rcu_work.rs`), or periodically (`periodic.rs`). Tasks sleep
+//! (`sleep.rs`), wait with a timeout (`timeout.rs`), or tick (`interval.rs`). They can repeat
+//! attempts that fail (`retry.rs`) and limit the rate of operations (`rate.rs`).
 //!
 //! `timers.rs` of the queues arms and fires items: each queue owns its timers, and drops them when
 //! it is destroyed. `sleeps.rs` wakes tasks.

@@ -1,11 +1,11 @@
-//! Items that are queued periodically, at equal distances.
+//! Items that are queued at equal intervals.
 //!
 //! Such an item is a delayed one that arms itself at the end of each run, even if the run panicked.
-//! The last handle of its queue may be dropped by then: the item upgrades its reference (`end.rs`),
-//! and is not armed if that fails. Dropping the handle of the work disables the item, which arming
-//! checks under the timer's lock (`timers.rs` has the protocol and its models). A run also does not
-//! arm the item if the queue has cancelled everything since the item was created. The queue counts
-//! such cancels, and the item keeps the count from its creation.
+//! The last handle of its queue may have been dropped by then, so the item upgrades its reference
+//! (`end.rs`), and is not armed if that fails. Dropping the handle of the work disables the item.
+//! Arming checks for that under the timer's lock (`timers.rs` has the protocol and its models). A
+//! run also does not arm the item if the queue has cancelled everything since the item was created.
+//! The queue counts such cancels, and the item keeps the count from its creation.
 
 use std::{fmt, time::Duration};
 
@@ -24,7 +24,7 @@ use crate::queues::{
     queue::{Inner, Workqueue},
 };
 
-/// Runs a closure at equal distances until this is dropped; created by [`Workqueue::every`].
+/// Runs a closure at equal intervals until this is dropped; created by [`Workqueue::every`].
 ///
 /// # Guarantees
 ///
@@ -37,16 +37,16 @@ use crate::queues::{
 ///   end, as with [`CancelOnDrop`](crate::CancelOnDrop); [`cancel_sync`](Self::cancel_sync) waits.
 /// - It does not keep its queue alive: if the last handle of the queue is dropped, the runs end.
 ///   The closure must not own such a handle, because that would keep the queue alive. A drain does
-///   not wait for the work, and a paused queue runs it after it has resumed.
+///   not wait for the work, and a paused queue runs it once the queue is resumed.
 /// - [`cancel_all`](Workqueue::cancel_all) of its queue ends it permanently, whether the work is
 ///   delayed, queued or executing. A run that has started continues to its end and is the last one.
 ///   [`every`](Workqueue::every) starts the work again.
 /// - A panic of a run is caught, counted and reported to the queue's
-///   [`on_panic`](crate::Builder::on_panic), as for other items. The next run starts at its time.
+///   [`on_panic`](crate::Builder::on_panic), as for other items. The next run starts on schedule.
 ///
 /// # Cost
 ///
-/// That of a [`DelayedWork`] for each run, and one allocation at creation. There is no extra
+/// The cost of a [`DelayedWork`] for each run, and one allocation at creation. There is no extra
 /// thread, and there are no wake-ups between the runs.
 #[must_use = "dropping it cancels the work"]
 pub struct Periodic {
@@ -58,7 +58,7 @@ pub struct Periodic {
 
 struct Ticks {
     queue: WeakQueue,
-    /// Number of times that the queue had cancelled everything when the item was created.
+    /// The queue's number of bulk cancels at the item's creation.
     nr_cancels: u64,
     due_ns: u64,
     period_ns: u64,
@@ -72,7 +72,7 @@ struct Again<'a>(&'a mut Ticks, &'a DelayedWork);
 impl Workqueue {
     /// Runs `func` here every `period`, first after one period, until the result is dropped.
     ///
-    /// On a queue that was destroyed, it never runs.
+    /// On a queue that has been destroyed, it never runs.
     ///
     /// # Errors
     ///
@@ -123,8 +123,8 @@ impl Workqueue {
 }
 
 impl Inner {
-    /// Arms `work` to be queued here at `due_ns`, unless the queue lost its last handle, was
-    /// destroyed, or has cancelled everything more than `nr_cancels` times.
+    /// Arms `work` to be queued here at `due_ns`, unless the queue has lost its last handle, been
+    /// destroyed, or cancelled everything more than `nr_cancels` times.
     fn arm_at(&self, work: &DelayedWork, due_ns: u64, weak: WeakQueue, nr_cancels: u64) {
         let visit = self.visit().filter(|_| !self.is_destroyed());
         if let Some(visit) = visit {

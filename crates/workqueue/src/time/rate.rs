@@ -10,8 +10,8 @@ use crate::queues::{registry::Registry, timers::nanos};
 /// A limit on the rate of operations: tasks wait for their turns, in the order of their calls.
 ///
 /// After a time without turns, several operations may start at once, up to the burst. The state is
-/// one number, the time of the next turn (the "generic cell rate algorithm"), so a limit costs
-/// nothing while it is not used.
+/// one number, the time of the next turn (the "generic cell rate algorithm"), so an unused limit
+/// costs nothing.
 ///
 /// # Examples
 ///
@@ -29,13 +29,13 @@ pub struct RateLimit {
     registry: Registry,
     period_ns: u64,
     burst_ns: u64,
-    /// A: the time of the next turn without bursts.
+    /// A: the time of the next turn if there were no bursts.
     next_ns: AtomicU64,
 }
 
 impl RateLimit {
-    /// Creates a limit of one turn in each `period`, with bursts of up to `burst` turns; a burst of
-    /// 1 is a single turn. A `period` of zero sets no limit. The limit uses the clock of the
+    /// Creates a limit of one turn per `period`, with bursts of up to `burst` turns; a burst of 1
+    /// is a single turn. A `period` of zero sets no limit. The limit uses the clock of the
     /// process's registry.
     ///
     /// # Panics
@@ -58,8 +58,8 @@ impl RateLimit {
 
     /// Takes the next turn, and returns a future that waits until its time has come.
     ///
-    /// The turn is taken by the call, not by the first poll, so the order is that of the calls. If
-    /// the future is dropped, the turn is lost.
+    /// The call, not the first poll, takes the turn, so turns are taken in the order of the calls.
+    /// If the future is dropped, the turn is lost.
     pub fn acquire(&self) -> impl Future<Output = ()> + Send + Sync + use<> {
         let at_ns = self.book(self.registry.now_ns(), |_| true);
         self.registry.sleep_until_ns(at_ns.unwrap_or(u64::MAX))
@@ -67,12 +67,16 @@ impl RateLimit {
 
     /// Takes the next turn if `wanted` accepts its time, and returns the time.
     fn book(&self, now_ns: u64, wanted: impl Fn(u64) -> bool) -> Option<u64> {
-        let turn_ns = |next_ns: u64| next_ns.saturating_sub(self.burst_ns);
+        let turn_ns = |next_ns: u64| match next_ns {
+            // The sum has saturated, after 584 years of turns. No more of them ever come.
+            u64::MAX => u64::MAX,
+            _ => next_ns.saturating_sub(self.burst_ns),
+        };
         let book = |next_ns: u64| {
             let after_ns = next_ns.max(now_ns).saturating_add(self.period_ns);
             wanted(turn_ns(next_ns)).then_some(after_ns)
         };
-        // Relaxed: the number guards no other memory.
+        // Relaxed, because the number guards no other memory.
         let booked = self.next_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, book);
         booked.ok().map(turn_ns)
     }

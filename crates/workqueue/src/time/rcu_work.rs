@@ -1,11 +1,11 @@
 //! Items that are queued after a grace period of RCU.
 //!
-//! Such an item is a delayed one that waits for readers in place of a clock. It is armed under its
+//! Such an item is a delayed one that waits for readers instead of a clock. It is armed under its
 //! lock and fired by an RCU callback, and cancel and disable find it like any other (`timers.rs`
 //! has the protocol and its models).
 //!
 //! The callback is queued after the item's lock is released. A flusher may therefore find the item
-//! armed before the callback is queued; it repeats its barrier until that arming has ended.
+//! armed before the callback is queued; it repeats its barrier until the item is no longer armed.
 
 use sync::{cpu, unmodelled::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// A reusable item that is queued after a grace period, so that no reader can still see data that
-/// was removed before. Needs the feature `rcu`.
+/// was removed earlier. Needs the feature `rcu`.
 ///
 /// Use it for cleanup that takes a long time or blocks: callbacks of [`rcu::call`] run one after
 /// another, whereas items of a queue run in parallel.
@@ -30,7 +30,7 @@ use crate::{
 /// - If [`enqueue_rcu`](TaskOptions::enqueue_rcu) returns `true`, the run starts after a grace
 ///   period that began after the call. Every section of [`rcu::read`] and [`rcu::qsbr::Reader`]
 ///   that was open has ended, and its effects are visible. If it returns `false` because the item
-///   is pending, that may be for an earlier grace period.
+///   is pending, the item may be waiting for an earlier grace period.
 /// - The item is pending from the call until it starts. It is queued on the pool of the pod from
 ///   which `enqueue_rcu` was called.
 /// - If all handles of the item are dropped, it is still queued. If the last handle of its queue
@@ -41,7 +41,7 @@ use crate::{
 ///
 /// # Cost
 ///
-/// An RCU callback, a short lock twice, and an enqueue.
+/// An RCU callback, a lock taken briefly twice, and an enqueue.
 ///
 /// # Examples
 ///
@@ -86,7 +86,7 @@ impl TaskOptions<'_> {
 fn fire_after_grace_period(due: Due, queue: WeakQueue) {
     // An item waits for one grace period at a time, so the items bound the callbacks.
     rcu::internal::call_at_once(move || {
-        // If the queue lost its last handle, the item is no longer armed.
+        // If the queue has lost its last handle, the item is no longer armed.
         if let Some(queue) = queue.upgrade() {
             let timers = &queue.timers.all;
             let dead = due.fire(timers, timers.clock.now_ns());

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::sleep::global;
 use crate::queues::{registry::Registry, timers::nanos};
 
-/// The number of attempts and the pauses between them: each pause is twice as long as the one
-/// before, up to a limit.
+/// The number of attempts and the pauses between them: each pause is twice as long as the previous
+/// one, up to a limit.
 ///
 /// Each pause is shortened at random, to at least half of its length, so that many clients that
 /// failed at the same time do not all try again at the same time.
@@ -19,8 +19,8 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Creates a policy of at most `nr_attempts` attempts, with a first pause of `first`, and
-    /// without a limit on the later pauses.
+    /// Creates a policy of at most `nr_attempts` attempts, with a first pause of `first` and no
+    /// limit on later pauses.
     ///
     /// # Panics
     ///
@@ -51,8 +51,8 @@ impl Backoff {
 /// attempts as `policy` specifies, and returns the last result.
 ///
 /// If a queue runs this future, a drain of the queue waits for it, even during a pause. Put an
-/// attempt that blocks into an item: `retry(policy, || queue.spawn(…))`. The errors are then those
-/// of a join.
+/// attempt that blocks into an item: `retry(policy, || queue.spawn(…))`. In that case, the errors
+/// are those of a join.
 ///
 /// # Panics
 ///
@@ -82,7 +82,7 @@ where
 }
 
 impl Registry {
-    /// Repeats `attempt` as [`retry`] does, with pauses by this registry's clock.
+    /// Repeats `attempt` as [`retry`] does, but pauses according to this registry's clock.
     pub fn retry<T, E, F, A>(
         &self,
         policy: Backoff,

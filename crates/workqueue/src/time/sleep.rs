@@ -47,7 +47,7 @@ pub fn sleep(duration: Duration) -> Sleep {
     Sleep::of(Owner::Process(registry), until_ns)
 }
 
-/// Waits until `deadline`; ready at once if it has passed.
+/// Waits until `deadline`. The future is ready at once if that has passed.
 ///
 /// # Panics
 ///
@@ -74,29 +74,28 @@ pub(super) fn global() -> &'static Registry {
 /// - It is never ready early. The clock is monotonic and advances in steps of 65 µs. The task is
 ///   woken at the end of the step that contains the deadline, plus the time that the system takes
 ///   to run the registry's thread and the task, usually 0.1 ms. While eight or more sleeps of a
-///   registry end at once, the next ones end up to half a millisecond later, so that they share
+///   registry end at once, further ones end up to half a millisecond later, so that they share
 ///   wake-ups ([`Params::sleep_slack_us`](base::params::Params::sleep_slack_us)).
 /// - A deadline that has passed at the first poll makes it ready at once. A duration that cannot be
 ///   represented (584 years or more) never ends.
 /// - Dropping it cancels it, and drops the waker unless the waker is being fired at that moment.
-/// - It keeps its registry alive, which cannot be shut down until the sleep is dropped.
+/// - It keeps its registry alive, so the registry cannot be shut down until the sleep is dropped.
 ///
 /// # Cost
 ///
 /// One allocation of 48 bytes while it waits. The first poll, each further poll and the drop
 /// briefly take a lock and perform a constant number of operations, independent of the number of
 /// sleeps. Threads on different CPUs take different locks. The drop of a sleep that has ended takes
-/// none. Only a sleep that becomes the first to expire of those of its CPU wakes the registry's
-/// thread.
+/// none. Only a sleep that becomes the first to expire on its CPU wakes the registry's thread.
 ///
 /// The registry's thread itself fires a waker of a [queue's future](crate::Workqueue::spawn_async),
 /// of a future of a dedicated worker, or of [`block_on`](crate::block_on). A waker of another
-/// executor is user code, which that thread never runs. A reaper thread fires it, tens of
-/// microseconds later; if thread creation fails, the fallback reaper does.
+/// executor is user code, which that thread never runs. Instead, a reaper thread fires it tens of
+/// microseconds later, or the fallback reaper if thread creation fails.
 ///
 /// # Panics
 ///
-/// If it is polled in a child of `fork` and was created before the fork.
+/// If it is polled in a child of `fork` but was created before the fork.
 #[must_use = "a sleep does nothing unless it is awaited"]
 pub struct Sleep {
     registry: Owner,
@@ -105,7 +104,8 @@ pub struct Sleep {
     timer: Option<SleepTimer>,
 }
 
-/// The registry of a sleep. That of the process is not counted: all threads share its count.
+/// The registry of a sleep. The process's registry is not counted, because all threads share its
+/// count.
 enum Owner {
     Process(&'static Registry),
     Other(Registry),
@@ -162,7 +162,7 @@ impl Sleep {
         &self.registry
     }
 
-    /// Returns `true` if its deadline has passed, whether or not it has been polled since.
+    /// Returns `true` if the deadline has passed, even if the sleep has not been polled since.
     pub fn is_elapsed(&self) -> bool {
         self.registry.now_ns() >= self.at_ns
     }

@@ -57,11 +57,11 @@ impl Registry {
 /// A future with a deadline; created by [`timeout`], [`timeout_at`] and [`Registry::timeout`].
 ///
 /// Each poll polls the future first, so a future that is ready is never too late. A poll that does
-/// not return is not interrupted. A future that was too late is dropped when this is dropped.
+/// not return is not interrupted. A future that is too late is dropped when this is dropped.
 ///
 /// # Cost
 ///
-/// That of a [`Sleep`] once the future has to wait; nothing if it is ready at its first poll.
+/// The cost of a [`Sleep`] once the future has to wait; nothing if it is ready at its first poll.
 ///
 /// # Errors
 ///

@@ -52,7 +52,8 @@ pub fn queue(registry: &Registry, scope: AffinityScope) -> Result<Workqueue, Sto
 const NAP: Duration = Duration::from_millis(12);
 
 /// Lets `rounds` items sleep while another item waits behind each. Returns the times until the
-/// other items ran, or `None` if interrupted. The first round starts the threads and is not timed.
+/// other items ran, or `None` if interrupted. The first round, in which the threads start, is not
+/// timed.
 pub fn detect(
     sleep: Sleep,
     rounds: usize,

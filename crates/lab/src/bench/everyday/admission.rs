@@ -1,4 +1,4 @@
-//! Pools with a limited number of waiting items; a producer that exceeds it waits.
+//! Pools with a limited number of waiting items. A producer that reaches the limit waits.
 
 use std::sync::Arc;
 

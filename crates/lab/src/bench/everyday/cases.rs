@@ -68,7 +68,7 @@ pub const MENU: Menu = Menu {
 const OURS: &str = "ours";
 /// A task of tokio for each change.
 const TASK_EACH: &str = "tokio+each";
-/// The same, but each change aborts the task before it.
+/// The same, but each change aborts the previous task.
 const TASK_ABORTED: &str = "tokio+abort";
 const UNBOUNDED: &str = "unbounded";
 const CHUNKS: &str = "for_each_chunk";
@@ -101,7 +101,7 @@ const BYTES_MADE: Metric = lower("bytes_made", "B/state", ("bytes", "made"), 1.0
 const BYTES_USED: Metric = lower("bytes_used", "B/state", ("bytes", "used"), 1.0);
 /// 1 if all requests ended, 0 if they deadlocked.
 pub const ENDED: Metric = higher("ended", "bool", ("", "ended"), 1.0);
-/// Time until the last request ended, or until the run was given up.
+/// Time until the last request ended, or until the run was abandoned.
 pub const UNTIL_END: Metric = lower("until_end", "ns", ("", "ms"), NS_PER_MS);
 const SAVES: Metric = lower("saves", "saves", ("", "saves"), 1.0);
 const PER_CHANGE: Metric = lower("per_change", "ns", ("", "ns/change"), 1.0);

@@ -1,4 +1,4 @@
-//! An occasional item: the cost of a pool in a program that is almost idle.
+//! Occasional items: the cost of a pool in a program that is almost idle.
 
 use std::sync::Arc;
 use std::thread;

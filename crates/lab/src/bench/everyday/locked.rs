@@ -1,9 +1,9 @@
 //! Requests that hold a lock while they wait for a part of their own work.
 //!
 //! The first request acquires the lock, splits its work in two, and waits for the second half,
-//! which another thread runs. At the same time more requests for that lock arrive. In a pool whose
-//! waiters run other work, the first thread runs one of them, which waits for the lock that this
-//! thread holds.
+//! which another thread runs. In the meantime, more requests for that lock arrive. In a pool whose
+//! waiters run other work, the first thread runs one of these requests, which then waits for the
+//! lock that the thread itself holds.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! Many changes, each of which requests a save soon after the last change.
+//! Many changes, each of which requests that the data be saved soon after the last change.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,7 +46,7 @@ pub fn ours() -> Result<Saved, Stop> {
 }
 
 /// Spawns a tokio task for each change, which sleeps and then saves. If `abort` is set, each change
-/// first aborts the task of the change before it.
+/// first aborts the task of the previous change.
 pub fn tokio(abort: bool) -> Result<Saved, Stop> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();

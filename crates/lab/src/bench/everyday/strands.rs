@@ -17,15 +17,15 @@ pub const ROUNDS: usize = 10;
 /// The results of a run.
 #[derive(Debug)]
 pub struct Strung {
-    /// Time in which all states were created.
+    /// Time taken to create all states.
     pub made: Duration,
-    /// Growth of resident memory after that.
+    /// Growth of resident memory after all states were created.
     pub resident: u64,
     /// Growth of resident memory after the first round.
     pub used: u64,
     /// Time of all rounds.
     pub ran: Duration,
-    /// Time in which all states were dropped.
+    /// Time taken to drop all states.
     pub dropped: Duration,
 }
 

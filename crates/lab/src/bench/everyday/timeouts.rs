@@ -1,4 +1,4 @@
-//! Timeouts that never fire: threads whose operations all end in time.
+//! Timeouts that never fire, because all operations of the threads complete in time.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

@@ -47,7 +47,7 @@ struct State {
     failed: Option<Stop>,
 }
 
-/// An item in flight until it is dropped: after its body, in a panic of the body, or without a run.
+/// An item in flight. It is dropped after its body, in a panic of the body, or without a run.
 struct Item {
     traffic: Arc<Traffic>,
     start: u64,

@@ -5,12 +5,13 @@
 //! joins share this pool, which evicts the least recently used block. An item is one join, and no
 //! two joins use the same block.
 //!
-//! The blocks of a few joins fit into the pool: each block is read once, and is still there for the
-//! next outer block. The blocks of many joins do not fit: a block is evicted before the join needs
-//! it again, so it is read once for each outer block. These reads keep the device busy and the CPUs
-//! idle. A worker pool that starts more work when CPUs are idle then starts even more joins. The
-//! machine gives no sign that fewer would be better. Only a limit set by the program helps, and it
-//! must apply to the whole program, as the buffer pool does.
+//! The blocks of a few joins fit into the pool: each block is read once, and is still in the pool
+//! for the next outer block. The blocks of many joins do not fit: a block is evicted before the
+//! join needs it again, so the block is read once for each outer block. These reads keep the device
+//! busy and the CPUs idle. A worker pool that starts more work when CPUs are idle then starts even
+//! more joins. The machine gives no sign that fewer joins would be better. Only a limit set by the
+//! program helps. The limit must apply to the whole program, because the whole program shares the
+//! buffer pool.
 //!
 //! The worst case reads [`NR_OUTER`] times the blocks of the best case. On a file system in memory,
 //! reads cost almost nothing, and most of the effect disappears.

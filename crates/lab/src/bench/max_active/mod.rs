@@ -1,4 +1,4 @@
-//! `afterwork-lab bench max-active`: the benefit and the cost of a limit on concurrent items.
+//! `afterwork-lab bench max-active`: the benefit and the cost of limiting concurrent items.
 //!
 //! | case | scenario |
 //! |---|---|

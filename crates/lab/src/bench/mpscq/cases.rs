@@ -49,8 +49,9 @@ pub const MAIL: &str = "mailbox";
 const NR_ITEMS: usize = 400_000;
 const NR_ITEMS_QUICK: usize = 100_000;
 
-/// Number of stocks of each kind of item, which repetitions use in turn. The pages and cache sets
-/// of a single stock would change figures by 10 %, which looks like a difference between queues.
+/// Number of stocks of each kind of item, which repetitions use in turn. With a single stock, its
+/// pages and cache sets would change figures by 10 %, which would look like a difference between
+/// queues.
 const PLACES: usize = 4;
 
 /// Creates the cases that `args` select.

@@ -27,8 +27,8 @@ use super::polling::{Backoff, Polling};
 use super::stock::{ITEMS, Stock};
 use crate::bench::workqueue::producers::{ExitOnPanic, die, pin_to};
 
-/// Items that the consumer collects before it returns them. With fewer, the mutex of the home would
-/// affect the figure; with more, producers would run out of items.
+/// Items that the consumer collects before it returns them. With fewer items, the mutex of the home
+/// would affect the figure. With more, producers would run out of items.
 const RETURN: usize = 128;
 
 /// Maximum number of items that the consumer pops at once.
@@ -68,7 +68,7 @@ struct Home<I> {
     items: Mutex<Vec<I>>,
 }
 
-/// Stops the producers when dropped, also if the consumer panics.
+/// Stops the producers when dropped, even if the consumer panics.
 struct StopOnDrop<'g>(&'g AtomicBool);
 
 impl Flow {

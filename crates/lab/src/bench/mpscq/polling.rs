@@ -8,14 +8,14 @@ use sync::time::{cycles, cycles_per_us};
 /// How the consumer polls an empty queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Polling {
-    /// Polls again at once, and so takes the cache line that a producer is about to write.
+    /// Polls again at once, and thereby takes the cache line that a producer is about to write.
     Tight,
     /// Pauses for a moment, in which items accumulate.
     Paused,
 }
 
-/// Duration of a pause in microseconds: some tens of pushes. Shorter pauses are tight polling; with
-/// longer ones, producers run out of items.
+/// Duration of a pause in microseconds: some tens of pushes. Shorter pauses amount to tight
+/// polling. With longer pauses, producers run out of items.
 const PAUSE_US: u64 = 1;
 
 /// Number of failed polls, or pauses, before the thread yields its CPU, which a thread with items

@@ -3,7 +3,7 @@
 use super::item::{Item, Tag};
 
 /// Items of one producer, the maximum in flight. A guess: one request from each of a thousand
-/// clients. With fewer, producers wait more often; more do not fit into the caches.
+/// clients. With fewer items, producers wait more often. More items do not fit into the caches.
 pub const ITEMS: usize = 1024;
 
 /// One of this many allocated items is used in the scattered layout. Each takes at least 24 bytes,

@@ -1,7 +1,7 @@
-//! Calls on a slot whose owner operates without a pause.
+//! Remote calls to a slot whose owner operates without a pause.
 //!
 //! The slot is free for a few nanoseconds between two operations of 30 µs. A caller that polls
-//! seldom hits such a gap, so the owner, or the mutex, must let it in.
+//! seldom hits such a gap, so the owner, or the mutex, must admit the caller.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

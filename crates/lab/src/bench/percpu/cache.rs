@@ -1,7 +1,7 @@
 //! A cache of objects, like an allocator's cache for one CPU: a linked list of free objects.
 //!
-//! The list is a ring: an object is free again once all others have been allocated. So only
-//! allocation is measured.
+//! The list is a ring: an object is free again once all others have been allocated. Only allocation
+//! is therefore measured.
 
 /// Number of objects in a slab of 4 KiB.
 const PER_SLAB: usize = 4096 / size_of::<Object>();

@@ -54,7 +54,7 @@ pub(super) const QUEUED: &str = "queued to a worker";
 pub(super) const PARKED: &str = "parked";
 pub(super) const QUIET: &str = "quiet";
 
-/// Variants: a drain as in today's programs, and then the guards of a list, ours last.
+/// Variants: a drain as programs implement it today, and the guards of a list, ours last.
 const NAMES: [&str; 10] = [
     QUEUED,
     UNPROTECTED,

@@ -1,9 +1,9 @@
 //! The isolation test: a real-time thread must not be disturbed by drains from another CPU.
 //!
-//! The victim runs a tight loop on its own CPU, and records the longest pause of the loop. If that
-//! is more than a tenth of the run, the run is discarded. Another CPU requests drains at a fixed
-//! pace, and each is timed. A quiet run of the same length drains nothing, because the host of a
-//! virtual machine disturbs the victim too.
+//! The victim runs a tight loop on its own CPU, and records the longest pause of the loop. If the
+//! pause exceeds a tenth of the run, the run is discarded. Another CPU requests drains at a fixed
+//! pace, and each is timed. A quiet run of the same length has no drains. It shows how much the
+//! host of a virtual machine disturbs the victim.
 
 use std::fs;
 use std::sync::Arc;

@@ -8,7 +8,7 @@
 //!
 //! The lists are shuffled within slabs of 4 KiB, so that no prefetcher predicts the next object.
 //! The loop is the same for all variants and is inlined, so they differ only in the guard. The
-//! guards run in turns on one list (`turns.rs`), so a repetition is one run of all guards.
+//! guards take turns on one list (`turns.rs`), so a repetition is one run of all guards.
 
 mod busy;
 mod cache;

@@ -1,9 +1,9 @@
-//! Runs all guards in turns on one list.
+//! Runs all guards alternately on one list.
 //!
-//! The cost of a cache miss depends on the memory and on other load of the machine. It varies more
-//! between pieces of memory, and from one half second to the next, than between guards. Therefore
-//! all guards use the same ring, a few thousand objects each turn, in an order that is shuffled
-//! each round. The result of a guard is the median of its turns.
+//! The cost of a cache miss depends on the memory and on other load of the machine. This cost
+//! varies more between pieces of memory, and from one half second to the next, than between guards.
+//! Therefore all guards use the same ring, for a few thousand objects per turn, in an order that is
+//! shuffled each round. The result of a guard is the median of its turns.
 
 use std::thread;
 

@@ -28,7 +28,7 @@ pub const BENCH: &str = "rcu";
 const READ_CASE: &str = "read";
 const CALL_CASE: &str = "call";
 const BRIDGE_CASE: &str = "bridge";
-/// The kernel's ways are not measured here: two readers show the same.
+/// The kernel's ways are not measured here, because two readers show the same effect.
 pub(super) const ONE_BUSY: &str = "replace-1-busy";
 pub(super) const TWO_BUSY: &str = "replace-2-busy";
 /// More readers than CPUs, so most of them are preempted in a section.
@@ -71,9 +71,11 @@ const REPLACE_CASES: [(&str, Readers, &str); 5] = [
 ];
 
 const NR_CALLS: usize = 100;
-/// Replacements with readers that keep their CPU: 100 end before a cache line has moved once.
+/// Replacements with readers that keep their CPU. 100 replacements would end before a cache line
+/// has moved once.
 const NR_CALLS_BUSY: usize = 20_000;
-/// Pause between replacements with preempted readers; otherwise 100 may end within a time slice.
+/// Pause between replacements with preempted readers. Without it, 100 replacements may end within a
+/// time slice.
 const PAUSE: Duration = Duration::from_micros(200);
 const NR_BRIDGES: usize = 20_000;
 const BESIDE_BRIDGES: Readers = readers(0, 0, 2);

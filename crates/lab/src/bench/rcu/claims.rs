@@ -21,11 +21,12 @@ const URCU_QSBR: &str = "urcu-qsbr";
 const NOT_DEARER: Bound = Bound::AtMost(1.0);
 /// A pin of crossbeam-epoch costs a store, a full fence and two branches.
 const FIFTH: Bound = Bound::AtMost(0.2);
-/// Others always pay for two barriers and a wake-up, afterwork only if a reader is in a section.
+/// Others always pay for two barriers and a wake-up; afterwork pays only if a reader is in a
+/// section.
 const TENTH: Bound = Bound::AtMost(0.1);
 /// Boosted readers that were preempted run at once, until the end of their section.
 const BOOSTED: Bound = Bound::AtMost(0.05);
-/// Preempted readers block the updater, and get their CPU again in the usual order.
+/// Preempted readers block the updater until they get their CPU again in the usual order.
 const PREEMPTED: Bound = Bound::AtMost(0.8);
 /// One grace period serves all updaters that started to wait before it.
 const SHARED: Bound = Bound::AtLeast(10.0);
@@ -58,7 +59,7 @@ pub fn read() -> Vec<Claim> {
     let mut all = claims(READ, "a read", MEMB, Some(NOT_DEARER));
     all.extend(claims(READ, "a read", EPOCH, Some(FIFTH)));
     if has_liburcu() {
-        // Both are a load and an addition and differ only by noise, so nothing is claimed.
+        // Both are a load and an addition, and differ only by noise, so there is no claim.
         all.push(Claim::of(QSBR, "a read", READ, URCU_QSBR));
     }
     all

@@ -215,7 +215,7 @@ fn counter() -> &'static AtomicU64 {
     Box::leak(Box::default())
 }
 
-/// Runs `body` while readers read. All have started before; busy ones read until `body` returns.
+/// Runs `body` after all readers have started. Busy readers read until `body` returns.
 fn among<T: Value, R>(
     flavor: &dyn Flavor<T>,
     readers: Readers,

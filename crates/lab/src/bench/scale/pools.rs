@@ -23,7 +23,8 @@ const BATCH: usize = 1_000;
 /// Minimum duration; shorter measurements are repeated, because clock and scheduler are coarse.
 const LEAST: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 20 });
 
-/// Time in which an idle worker takes an item on a full machine; otherwise, it was not created.
+/// Time in which an idle worker takes an item on a fully loaded machine. A worker that takes longer
+/// was not created.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the cost of an item if `producers` producers queue about `items` items together.
@@ -97,7 +98,7 @@ pub fn pending(pool: &impl OneShotPool, workers: usize, items: usize) -> Result<
     })
 }
 
-/// Blocks workers until they are released together.
+/// Blocks workers until all are released together.
 struct Completions {
     nr_held: Mutex<usize>,
     moved: Condvar,

@@ -1,11 +1,11 @@
 //! Posts items at a steady pace to an owner that waits for them.
 //!
 //! The poster busy-waits between posts, so that its pace does not depend on the owner. Poster and
-//! owner are threads of their own, and each reads its own counters.
+//! owner are separate threads, and each reads its own counters.
 //!
 //! They are pinned to different CPUs if there are two, because a wake-up on the poster's CPU costs
-//! only a fifth, but delays the poster. The scheduler chooses differently in each run, and the
-//! choice would affect the result more than the path does.
+//! only a fifth, but delays the poster. The scheduler's choice differs from run to run, and would
+//! affect the result more than the path does.
 
 use std::thread;
 use std::time::Duration;

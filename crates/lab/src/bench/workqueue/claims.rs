@@ -14,7 +14,8 @@ const fn kernel(figure: &'static str) -> Source {
     }
 }
 
-/// The waiter and worker of our items cooperate, which no peer supports: at least the best peer.
+/// The waiter and the worker of our items cooperate, which no peer supports, so we are at least as
+/// fast as the best peer.
 const AS_THE_BEST: Bound = Bound::AtLeast(1.0);
 
 /// Deferred wake-ups must not cost throughput; 2 % is the tolerance of two medians.
@@ -46,8 +47,8 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
             }
             _ => {}
         }
-        // Peers that park at once were 85 to 148 times slower with this scope, and 16 times with
-        // others. Peers that busy-poll are four times as fast.
+        // Peers that park at once were 85 to 148 times slower with this scope, and 16 times slower
+        // with others. Peers that busy-poll are four times as fast as those that park.
         let least = match scope {
             AffinityScope::Cpu => 10.0,
             _ => 3.0,

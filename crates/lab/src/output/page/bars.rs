@@ -2,7 +2,8 @@
 //! their own color.
 //!
 //! Bars are HTML boxes and not a picture, so that a narrow screen and a screen reader can show
-//! them. A logarithmic axis has dots, because the length of a bar would suggest a proportion.
+//! them. A logarithmic axis has dots instead of bars, because the length of a bar would suggest a
+//! proportion.
 
 use maud::{Markup, html};
 
@@ -135,7 +136,8 @@ impl Scale {
         let share = if self.most <= 0.0 || value <= 0.0 {
             0.0
         } else if self.is_log {
-            // The axis starts a tenth of its length below the least value, which thus has a bar.
+            // The axis starts a tenth of its length below the smallest value, so that this value
+            // has a bar.
             let floor = self.least.ln() - 0.1 * (self.most / self.least).ln();
             (value.ln() - floor) / (self.most.ln() - floor)
         } else {

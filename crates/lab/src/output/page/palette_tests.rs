@@ -1,4 +1,5 @@
-//! Checks of the colors in `style.css`: series differ, also under deuteranopia, and are legible.
+//! Checks of the colors in `style.css`: series are legible and can be distinguished, even under
+//! deuteranopia.
 
 const STYLE: &str = include_str!("style.css");
 

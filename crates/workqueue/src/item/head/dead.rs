@@ -1,4 +1,4 @@
-//! Items that no thread can reach any more.
+//! Items that no thread can reach.
 
 use std::ptr::NonNull;
 
@@ -7,8 +7,8 @@ use base::internal::{panics::contain, trace};
 use super::{Head, VTable};
 use crate::cleanups::Cleanup;
 
-/// An item that is not reachable any more. Dropping this frees the item, and drops its closure,
-/// future or result.
+/// An item that is no longer reachable. Dropping this frees the item, and drops its closure, future
+/// or result.
 #[derive(Debug)]
 #[must_use = "dropping it runs users' code"]
 pub(crate) struct Dead {

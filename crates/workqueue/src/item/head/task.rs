@@ -10,15 +10,15 @@
 //! ```
 //!
 //! A future is linked by the thread that moves it from waiting to pending, or at the end of the
-//! poll in which it was woken. It is therefore not linked while it is polled. A future that was
-//! polled is pinned in place: it is neither removed from a list nor claimed. A future that was
-//! never polled is claimed and cancelled like a closure, by the transitions of `head.rs`.
+//! poll in which it was woken. It is therefore not linked while it is polled. A future that has
+//! been polled is pinned in place: it is neither removed from a list nor claimed. A future that has
+//! never been polled is claimed and cancelled like a closure, with the transitions of `head.rs`.
 
 use super::{Completion, DISABLE_ONE, LINKED, PENDING, RUNNING, SEQ_MASK, State};
 
 /// Set if the handle cancelled the future: the next run drops the future instead of polling it.
 const CANCELLED: u64 = DISABLE_ONE;
-/// Set if the handle was dropped, so that the result is not needed.
+/// Set if the handle has been dropped, so that the result is not needed.
 const DETACHED: u64 = DISABLE_ONE << 1;
 /// Set at the end of the first poll, if the future is not ready: it is pinned.
 const POLLED: u64 = DISABLE_ONE << 2;
@@ -67,7 +67,7 @@ impl State {
         }
     }
 
-    /// Claims a pending future that was never polled, in order to cancel it.
+    /// Claims a pending future that has never been polled, in order to cancel it.
     pub(crate) fn claim_unpolled(self) -> Option<State> {
         let is_begun = self.has(RUNNING)
             || self.has(POLLED) && !sync::twin::armed("future: a cancel moves a polled future");

@@ -19,11 +19,11 @@ struct Link {
     nr_waiting: u32,
     nr_running: u32,
     had_ns: f64,
-    /// The time that the model gives it.
+    /// The time that the model has given it.
     due_ns: f64,
 }
 
-/// A pool. Each entry of `running` is the pwq that a worker serves, with the payment in advance.
+/// A pool. Each entry of `running` is a pwq that a worker serves, with the amount paid in advance.
 #[derive(Default)]
 struct World {
     pwqs: Vec<Link>,
@@ -38,7 +38,7 @@ struct Ends {
     /// The amount by which the first pwq, which always waits, falls short of nine tenths of its
     /// due.
     behind: f64,
-    /// The largest due of a new pwq before its first item ended.
+    /// The largest due that a new pwq had before its first item ended.
     late: f64,
 }
 
@@ -177,7 +177,7 @@ fn new_pwq_waits_for_few_items_despite_returning_others() {
     let mut world = World::default();
     world.add(100, u32::MAX);
     world.add(100, 1);
-    // The second pwq becomes idle and returns 10,000 times, and gets its turn each time.
+    // The second pwq becomes idle and returns 10,000 times, and always gets its turn.
     for _ in 0..20_000 {
         if world.take() == 1 {
             world.end(0, 1000);

@@ -5,9 +5,9 @@
 //!
 //! At the gate of a group, a queue with many pwqs must not get more seats than one with a single
 //! pwq. Each entry of the wait queue therefore has a *turn*, and the lowest is served first. An
-//! entry's turn is the one after the last of its queue, but at least that of the entry that was
-//! served last, so that a queue saves up no turns. This is start-time fair queueing, in which each
-//! seat costs one.
+//! entry's turn is one more than the last turn of its queue, but at least the turn of the entry
+//! that was served last, so that a queue cannot save up turns. This is start-time fair queueing, in
+//! which each seat costs 1.
 
 use std::ops::Deref;
 
@@ -56,7 +56,7 @@ impl<S> WaitQueue<S> {
         self.entries.insert(at, entry);
     }
 
-    /// Removes an entry that gets a seat.
+    /// Removes an entry, which gets a seat.
     pub(super) fn serve(&mut self, at: usize) -> Option<Entry<S>> {
         let entry = self.entries.remove(at)?;
         self.turn = self.turn.max(entry.turn);
@@ -66,14 +66,15 @@ impl<S> WaitQueue<S> {
 
 /// The gate of a group.
 impl<S> Gate<S> {
-    /// Acquires a seat, or joins the wait queue in the turn of a queue whose last turn was
-    /// `last_turn`. Call it with the waiter's pool locked.
+    /// Acquires a seat, or joins the wait queue for a queue whose last turn was `last_turn`. Call
+    /// it with the waiter's pool locked.
     pub(crate) fn enter_in_turn(&self, last_turn: &AtomicU64, waiter: impl FnOnce() -> S) -> bool {
         let last_turn = (!twin::armed("group: pwqs take turns")).then_some(last_turn);
         self.enter_or_queue_at(0, last_turn, waiter)
     }
 
-    /// Acquires a seat even if none is free, for a thread that had one and cannot wait for another.
+    /// Acquires a seat even if none is free, for a thread that had a seat and cannot wait for
+    /// another.
     ///
     /// The count does not overflow: there are fewer than 65,536 threads, as in the pool's census.
     pub(crate) fn count(&self) {
@@ -178,8 +179,8 @@ impl<S> Gate<S> {
     /// Otherwise the last of them notifies `core.settled`. Call it while the stocks are
     /// [`closed`](Self::closed), so that the helpers counted in a stock are earlier ones.
     ///
-    /// The phase wraps. A flush that sleeps through 256 others may confuse the current phase with
-    /// its own, and wait for later helpers. It never ends too early.
+    /// Phases wrap. A flush that sleeps through 256 others may take the current phase for its own
+    /// and wait for later helpers. It never ends too early.
     pub(crate) fn has_helped(&self, phase: Phase) -> bool {
         let of_stocks = self.stocks.iter().any(|stock| stock.nr_helpers() > 0);
         let mut from = self.load();
@@ -190,7 +191,8 @@ impl<S> Gate<S> {
             {
                 return true;
             } else if present == phase && is_empty {
-                // Advance even if only a stock has helpers. Otherwise later ones join this phase.
+                // Advance even if only a stock has helpers. Otherwise later helpers would join this
+                // phase.
                 from.next_phase()
             } else if present != phase && (present != phase.next() || is_empty) {
                 return !of_stocks;

@@ -23,7 +23,7 @@ const NR_EVENTS: usize = 128;
 
 struct Client {
     stream: TcpStream,
-    /// Bytes of the response received by now.
+    /// Bytes of the response received so far.
     received: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Measures time in short sections of a thread that may be preempted in any of them.
+//! Measures the time of short sections of a thread, which may be preempted in any section.
 
 use sync::time::{cycles, cycles_per_us};
 
