@@ -67,7 +67,7 @@ fn ordered_queue_rejects_settings_that_break_its_order() {
     named(ordered().max_active(2), text);
     let text = "an ordered queue has one order for the whole machine, not one per cpu";
     named(ordered().affinity(Cpu), text);
-    let text = "an ordered queue cannot let joiners jump the line";
+    let text = "an ordered queue cannot have help(true): joiners would run items out of order";
     named(ordered().help(true), text);
     for right in [
         ordered(),

@@ -267,7 +267,7 @@ mod tests {
         let reason = check(&[""], &[]);
         assert!(reason.starts_with("--cases '': unknown name"), "{reason}");
         let reason = check(&[], &[NONE, "salt"]);
-        assert_eq!(reason, "--peers none,salt: none stands alone");
+        assert_eq!(reason, "--peers none,salt: none excludes other names");
         assert_eq!(nearest(&["peper"], MEAL.peers), "nearest: 'pepper'; ");
         let both = nearest(&["s", "p"], MEAL.peers);
         assert_eq!(both, "nearest: 'salt', 'pepper'; ");

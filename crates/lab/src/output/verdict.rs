@@ -304,7 +304,7 @@ pub(crate) mod tests {
                 "no claim was judged; 1 shown without a claim; 3 of one run: no verdict",
             ),
             ([1, 1, 0, 0, 0], "1 claim holds, 1 does not"),
-            ([21, 10, 12, 0, 0], "21 claims hold, 10 do not; 12 of all 31 within the noise"),
+            ([21, 10, 12, 0, 0], "21 claims hold, 10 do not; 12 of 31 within the noise"),
         ] {
             assert_eq!(totals(counts).in_words(), expected);
         }
