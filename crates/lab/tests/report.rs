@@ -97,7 +97,7 @@ fn file_without_a_run_is_rejected_in_one_line() {
         ("nosuch", "nosuch"),
         ("text", "afterwork-lab bench --json"),
         ("/bin/true", "/bin/true: not the run of a bench"),
-        ("later", "version 999, this command reads version 4: make the page with"),
+        ("later", "version 999, this command reads version 4: create the page with"),
     ] {
         let output = afterwork(root.path(), &format!("report {file}"));
         assert_eq!(output.status.code(), Some(2));
