@@ -71,7 +71,7 @@ use crate::{
 ///   threads run items of the group, in the whole process. `max_active` of each queue holds, too.
 /// - If the group is full, its queues take turns, whatever the number of pools in which they have
 ///   items. A queue that waits for a seat of the group holds one of its own, which counts in
-///   `nr_active` of its [`stats`](Workqueue::stats).
+///   `nr_active` of its [`stats`](crate::Workqueue::stats).
 /// - While an item waits in this library (in a join, a flush, a drain, for capacity, in
 ///   [`block_on`](crate::block_on), in a scope, in a mailbox or a grace period), it does not count
 ///   toward the group's `max_active`. Items of one group may therefore wait for each other. When
@@ -85,9 +85,6 @@ use crate::{
 ///   runs an item of the group itself.
 /// - A rescuer ([`with_rescuer`](crate::Builder::with_rescuer)) runs items even if the group is
 ///   full.
-///
-/// [`Workqueue::stats`]: crate::Workqueue::stats
-/// [`Workqueue`]: crate::Workqueue
 ///
 /// # Cost
 ///
