@@ -161,7 +161,7 @@ fn item_is_received_or_dropped_once_for_any_order_of_ends() {
     }
 }
 
-/// Waits for a batch and, after a timeout, for a single item.
+/// An owner waits for a batch. After its timeout, it waits for a single item.
 #[test]
 fn timed_out_wait_does_not_delay_a_later_wait() {
     const NR_POSTS: usize = 400;

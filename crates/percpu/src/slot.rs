@@ -208,8 +208,8 @@ pub(super) struct Slot<T> {
     /// queue, only an owner that takes its slot back announces itself.
     pub(super) eldest: AtomicU32,
     /// A: the thread that is in the slot through a call, or runs queued calls; otherwise 0. Written
-    /// by that thread. A thread compares it only with itself, to detect that it would wait for
-    /// itself.
+    /// by that thread. A thread compares this value only with its own number, to detect a
+    /// wait for itself.
     caller: unmodelled::AtomicU64,
     /// H: the user's data.
     data: UnsafeCell<T>,

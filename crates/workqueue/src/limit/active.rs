@@ -646,8 +646,8 @@ impl<S> Gate<S> {
         unsafe { Self::leave_last(gate, core, node, holds) }
     }
 
-    /// Releases as [`leave`](Self::leave) does, for a caller that has nothing else to keep the
-    /// queue alive. The queue may be destroyed before this returns.
+    /// Does the same as [`leave`](Self::leave). Nothing but the seat keeps the queue alive, so the
+    /// queue may be destroyed before this returns.
     ///
     /// The arguments are pointers, because a reference argument must stay valid until the return.
     ///

@@ -38,7 +38,7 @@ pub(crate) struct QueueCore {
     pub(crate) nr_refused: AtomicU64,
     /// Under the plan's lock: `nr_helped` at the last query for the number of waiting items.
     pub(crate) nr_helped_seen: AtomicU64,
-    /// A: the highest number of started items reported so far, so that the number never decreases.
+    /// A: the highest number of started items that was reported. Reports never decrease.
     pub(crate) nr_shown_started: AtomicU64,
     /// Called after a panic that no joiner receives. Removed when the queue is destroyed, possibly
     /// before this value is dropped. A leaf lock.

@@ -322,7 +322,7 @@ impl Blocks {
         self.found(again.flatten().or_else(|| self.slab.take_lowest()))
     }
 
-    /// Does the same as [`alloc`](Self::alloc), for an owner whose last chunk was a different one.
+    /// Does the same as [`alloc`](Self::alloc) when the owner last used a different chunk.
     pub fn alloc_lowest(&self) -> [bool; 2] {
         self.found(self.slab.take_lowest())
     }

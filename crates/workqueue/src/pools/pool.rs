@@ -109,7 +109,7 @@ pub(crate) struct Counters {
     pub(crate) nr_seen_asleep: AtomicU64,
     pub(crate) nr_stalls: AtomicU64,
     pub(crate) nr_spawn_failed: AtomicU64,
-    /// The highest number of started items reported so far. The reported count must not decrease.
+    /// The highest number of started items that was reported. Reports never decrease.
     pub(crate) nr_shown_started: AtomicU64,
 }
 

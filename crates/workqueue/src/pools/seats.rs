@@ -246,7 +246,8 @@ impl PoolGuard<'_> {
         }
     }
 
-    /// Gives a pwq that waits for its group a seat there, even if none is free, for a rescuer.
+    /// If a pwq waits for its group, takes a seat of the group for it, even if none is free. Called
+    /// by a rescuer.
     pub(crate) fn seat_for_rescuer(&mut self, slot: usize) {
         if self.withdraw(slot) {
             if let Some(group) = &self.pwq(slot).group {

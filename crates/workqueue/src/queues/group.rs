@@ -2,9 +2,9 @@
 //!
 //! # The protocol
 //!
-//! The ceiling of a group is a gate, as that of a queue; `pools/seats.rs` says how a pwq gets a
-//! seat of both. A pause and a drain concern each queue of the group. They make their change in the
-//! group first, and then in each member. A new member does the opposite:
+//! The ceiling of a group is a gate, like the ceiling of a queue. `pools/seats.rs` describes how a
+//! pwq gets a seat of both. A pause and a drain concern each queue of the group. They make their
+//! change in the group first, and then in each member. A new member does the opposite:
 //!
 //! ```text
 //! pause:  paused = true;  lock members: copy;  for each: stop if paused

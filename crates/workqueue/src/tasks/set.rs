@@ -56,8 +56,8 @@ use crate::{
 ///
 /// # Cost
 ///
-/// Two allocations for each item in addition to the item itself. The end of an item takes a lock
-/// briefly, for a time that does not depend on the number of other items.
+/// Two allocations for each item in addition to the item itself. The end of an item holds a lock
+/// briefly. How long does not depend on the number of items.
 ///
 /// # Examples
 ///

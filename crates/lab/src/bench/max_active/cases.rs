@@ -85,7 +85,7 @@ const NR_REQUESTS_QUICK: usize = 100;
 const REQUEST_EVERY: Duration = Duration::from_millis(4);
 const FLOOD_ON_ITS_WAY: usize = 1024;
 
-/// Computing time of an item. One of `WAITS` items also waits for a device, for the time `DEVICE`.
+/// Computing time of an item. One item in `WAITS` also waits for the duration `DEVICE`.
 const COMPUTE_US: u64 = 100;
 const WAITS: usize = 16;
 const DEVICE: Duration = Duration::from_millis(1);

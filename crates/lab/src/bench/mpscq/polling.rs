@@ -8,7 +8,7 @@ use sync::time::{cycles, cycles_per_us};
 /// How the consumer polls an empty queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Polling {
-    /// Polls again at once, and thereby takes the cache line that a producer is about to write.
+    /// Polls again at once. Each poll takes the cache line that a producer is about to write.
     Tight,
     /// Pauses for a moment, in which items accumulate.
     Paused,

@@ -2,8 +2,8 @@
 //!
 //! The cost of a cache miss depends on the memory and on other load of the machine. This cost
 //! varies more between pieces of memory, and from one half second to the next, than between guards.
-//! Therefore all guards use the same ring, for a few thousand objects per turn, in an order that is
-//! shuffled each round. The result of a guard is the median of its turns.
+//! All guards therefore use the same ring. A turn handles a few thousand objects, in an order that
+//! is shuffled each round. The result of a guard is the median of its turns.
 
 use std::thread;
 
