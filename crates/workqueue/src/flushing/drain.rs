@@ -67,6 +67,18 @@ pub(super) enum Pass {
     Second,
 }
 
+/// Calls `read` for two passes, until both count the same. Returns `false` if a pass finds an item
+/// in flight.
+pub(super) fn passes_agree<C: PartialEq>(mut read: impl FnMut(Pass) -> Option<C>) -> bool {
+    loop {
+        match (read(Pass::First), read(Pass::Second)) {
+            (Some(first), Some(second)) if first == second => return true,
+            (Some(_), Some(_)) => {}
+            _ => return false,
+        }
+    }
+}
+
 impl Workqueue {
     /// Waits until the queue has no queued, running or suspended item. During the wait, the queue
     /// accepts items only from its own items.
@@ -278,13 +290,7 @@ impl Inner {
     /// checked. Two passes must therefore count the same number of items.
     pub(crate) fn is_drained(&self) -> bool {
         self.reap_cancelled();
-        loop {
-            match (self.read_pass(Pass::First), self.read_pass(Pass::Second)) {
-                (Some(first), Some(second)) if first == second => return true,
-                (Some(_), Some(_)) => {}
-                _ => return false,
-            }
-        }
+        passes_agree(|pass| self.read_pass(pass))
     }
 
     /// Makes one pass, which a drain of a group makes over all queues. If no item is in flight,

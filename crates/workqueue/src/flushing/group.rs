@@ -27,7 +27,7 @@ use base::internal::wake::report;
 use sync::{time, twin};
 
 use super::{
-    drain::{DrainError, Pass},
+    drain::{DrainError, Pass, passes_agree},
     flush::{OwnQueueError, Refusal},
 };
 use crate::{
@@ -166,16 +166,13 @@ impl GroupInner {
 
     /// Returns `true` if no item of any queue is queued or running.
     fn is_drained(&self) -> bool {
-        loop {
-            let queues = self.queues();
-            let read_pass = |pass| -> Option<Vec<u64>> {
-                queues.iter().map(|queue| queue.read_pass(pass)).collect()
-            };
-            match (read_pass(Pass::First), read_pass(Pass::Second)) {
-                (Some(first), Some(second)) if first == second => return true,
-                (Some(_), Some(_)) => {}
-                _ => return false,
+        // Both passes read the same queues.
+        let mut queues = Vec::new();
+        passes_agree(|pass| -> Option<Vec<u64>> {
+            if pass == Pass::First {
+                queues = self.queues();
             }
-        }
+            queues.iter().map(|queue| queue.read_pass(pass)).collect()
+        })
     }
 }
