@@ -99,23 +99,28 @@ fn waiting_for_a_seat_of_a_group_needs_a_second_check() {
     must_fail("active: no second check", || bounded(1, both_climb));
 }
 
+/// Waits until an item of `queue` runs. The item ends once the result is opened.
+fn occupy(queue: &Workqueue) -> Arc<Barred> {
+    let (started, may_end) = (Arc::new(Barred::default()), Arc::new(Barred::default()));
+    let item = {
+        let (started, may_end) = (started.clone(), may_end.clone());
+        move || {
+            started.open();
+            may_end.pass();
+        }
+    };
+    queue.spawn_detached(item).unwrap();
+    started.pass();
+    may_end
+}
+
 /// The item of a queue is cancelled while the queue waits for a seat of its full group. The queue
 /// is drained, although the group stays full. If the flag is set, the queue waits at its own gate,
 /// and gets a seat there during the drain.
 fn drained_in_a_full_group(is_paused: bool) {
     let (machine, _group, [first, second]) = one_seat();
     let outside = plain().build_in(machine.registry()).unwrap();
-    let (started, may_end) = (Arc::new(Barred::default()), Arc::new(Barred::default()));
-    first
-        .spawn_detached({
-            let (started, may_end) = (started.clone(), may_end.clone());
-            move || {
-                started.open();
-                may_end.pass();
-            }
-        })
-        .unwrap();
-    started.pass();
+    let may_end = occupy(&first);
     if is_paused {
         second.pause();
     }
@@ -172,17 +177,7 @@ fn refused_helper() {
     let narrow = Workqueue::builder("narrow").max_active(1);
     let (narrow, other) = (build(narrow, &group, &machine), build(plain(), &group, &machine));
     machine.start_workers(2);
-    let (started, may_end) = (Arc::new(Barred::default()), Arc::new(Barred::default()));
-    narrow
-        .spawn_detached({
-            let (started, may_end) = (started.clone(), may_end.clone());
-            move || {
-                started.open();
-                may_end.pass();
-            }
-        })
-        .unwrap();
-    started.pass();
+    let may_end = occupy(&narrow);
     let handle = narrow.spawn(|| 7);
     other.spawn_detached(move || may_end.open()).unwrap();
     assert_eq!(handle.join().unwrap(), 7);
