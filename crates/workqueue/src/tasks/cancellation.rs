@@ -41,8 +41,8 @@ use crate::{
 ///
 /// # Cost
 ///
-/// A few nanoseconds: two loads. An item that has requested its token or has a hard deadline also
-/// pays for a lock and a search in a table. An item that never calls it pays nothing.
+/// A few nanoseconds: a few loads. In an item that has requested its token or has a hard deadline,
+/// the first call of a run also acquires a lock. An item that never calls it pays nothing.
 ///
 /// # Blocking
 ///
