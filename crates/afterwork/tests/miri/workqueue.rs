@@ -443,6 +443,13 @@ fn tokens_of_items_and_children_are_freed() {
     let task = queue.spawn_async(async move { own.cancelled().await });
     let item = queue.spawn(workqueue::CancellationToken::current);
     assert!(!item.join().unwrap().child().is_cancelled());
+    let item = queue.spawn(|| {
+        let token = workqueue::CancellationToken::current();
+        let before = workqueue::is_cancelled();
+        token.cancel();
+        (before, workqueue::is_cancelled())
+    });
+    assert_eq!(item.join().unwrap(), (false, true));
     token.cancel();
     task.join().unwrap();
 }
