@@ -223,7 +223,7 @@ void compare(const char *name, long (*ours)(long), long (*theirs)(long), long co
 	timed(theirs, count);
 	for (int turn = 0; turn < nr_turns; turn++) {
 		Spent a, b;
-		// The one that runs first alternates.
+		// The order of the two alternates.
 		if (turn % 2) {
 			a = timed(ours, count);
 			b = timed(theirs, count);

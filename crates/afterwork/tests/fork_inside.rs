@@ -75,7 +75,8 @@ impl Fork {
 
     /// Forks, and returns in both processes.
     fn now(&self) {
-        // SAFETY: the subject of the test: the child uses only state that is valid after a fork.
+        // SAFETY: the fork is the subject of the test. The child uses only state that is valid
+        // after a fork.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             // SAFETY: the arguments are numbers. The signal kills the process.

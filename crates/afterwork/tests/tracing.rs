@@ -301,7 +301,7 @@ fn span_of_the_enqueuer_follows_all_kinds_of_work() {
                 if nr_polls == 3 {
                     return std::task::Poll::Ready(());
                 }
-                // Woken from a thread that is in no span.
+                // The future is woken from a thread that is in no span.
                 let waker = context.waker().clone();
                 thread::spawn(move || waker.wake());
                 std::task::Poll::Pending
@@ -414,7 +414,8 @@ fn revived_item_emits_a_second_queue_event() {
 fn a_subscriber_may_queue_work_at_every_event() {
     ends(|| {
         let registry = registry(Params::default());
-        // In the same pool, so that an event emitted under its lock would deadlock.
+        // The queue is in the same pool, so that an event emitted under the pool's lock would
+        // deadlock.
         let inner = Workqueue::builder("inner").build_in(&registry).unwrap();
         *INNER.lock().unwrap() = Some(inner.clone());
         let outer = Workqueue::builder("outer").help(false);

@@ -155,7 +155,7 @@ fn expired_deadline_returns_the_closure() {
             });
             assert_eq!(refused, [true; 2], "{qpw}");
         };
-        // The first operation takes a slot that is handed over on demand.
+        // The first operation takes a slot whose mode hands it over on demand.
         beside_owner(
             &slots,
             |owner| owner.with(|_| ()),

@@ -192,7 +192,7 @@ impl Den {
         }
     }
 
-    /// Updates a domain of the parent, which refuses in a child, while a reader is active.
+    /// Updates a domain of the parent, which rejects the call in a child, while a reader is active.
     fn replace_in_child(&self, dice: &mut Dice) {
         let guard = self.theirs.read();
         let seen = self.theirs.load(&guard);

@@ -23,7 +23,7 @@ fn a_cancellable_closure_and_a_future_expire_too() {
         let awaited = block_on(future);
         assert!(has_expired(awaited));
         lives.all_dropped(2);
-        // This one has no joiner, so a worker finds it.
+        // This item has no joiner, so a worker finds it.
         let life = lives.life();
         let past = queue.task().deadline(Instant::now() + SOON);
         drop(past.spawn_async(async move { drop(life) }));
