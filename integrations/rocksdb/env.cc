@@ -248,7 +248,7 @@ QueuesEnv *make()
 	return new QueuesEnv(theirs());
 }
 
-// Never destroyed: RocksDB uses it until the process ends.
+// This object is never destroyed, because RocksDB uses it until the process ends.
 QueuesEnv *the_env()
 {
 	static QueuesEnv *const env = make();

@@ -266,7 +266,7 @@ fn stall_handler_that_forks_continues_in_both_processes() {
                 thread::yield_now();
                 if waiter.is_finished() {
                     // Two threads drive at the same time.
-                    // SAFETY: exits the process at once.
+                    // SAFETY: the call exits the process at once.
                     unsafe { libc::_exit(9) };
                 }
             }
@@ -281,7 +281,7 @@ fn stall_handler_that_forks_continues_in_both_processes() {
         if std::process::id() != parent {
             rcu::on_stall(None);
             use_rcu();
-            // SAFETY: exits the process at once.
+            // SAFETY: the call exits the process at once.
             unsafe { libc::_exit(0) };
         }
     });
@@ -384,7 +384,7 @@ fn a_srcu_callback_that_forks_drops_no_version_in_the_child() {
     impl Drop for Ours {
         fn drop(&mut self) {
             if std::process::id() != self.0 {
-                // SAFETY: exits the process at once.
+                // SAFETY: the call exits the process at once.
                 unsafe { libc::_exit(9) };
             }
         }

@@ -19,11 +19,11 @@ enum Over {
     Held(&'static str),
     /// The same as `Held`, but `sync::fork` itself takes the lock.
     HeldFirst,
-    /// Initialized once, before the fork: this expression in a handler's `settle`.
+    /// Initialized once, before the fork, by this expression in a handler's `settle`.
     Settled(&'static str),
-    /// Reset in the child: this expression in a handler's `child`.
+    /// Reset in the child by this expression in a handler's `child`.
     Reset(&'static str),
-    /// Created by each process: `PerProcess`.
+    /// Created by each process for itself: `PerProcess`.
     PerProcess,
     /// Thread-local: the child has only the copy of the thread that forked.
     Thread,

@@ -250,7 +250,7 @@ fn next_publisher_removes_the_page_of_a_killed_process() {
         if let Ok(path) = observe::publish() {
             writer.write_all(path.to_str().unwrap().as_bytes()).ok();
         }
-        // SAFETY: exits the process at once.
+        // SAFETY: the call exits the process at once.
         unsafe { libc::_exit(0) };
     }
     drop(writer);

@@ -417,7 +417,7 @@ fn work_resumes_after_the_process_was_stopped() {
                     thread::yield_now();
                 }
             }
-            // SAFETY: exits the process at once.
+            // SAFETY: the call exits the process at once.
             unsafe { libc::_exit(0) };
         }
         let (mut nr_due, mut stopped) = (0, 0);

@@ -1,4 +1,4 @@
-//! Hostile users of grace periods, next to the ordinary torture, of the process and of a domain.
+//! Hostile users of the grace periods of the process and of a domain, next to the ordinary torture.
 //!
 //! They publish [grenades](Grenade). A version freed under a reader has a changed mark, and
 //! AddressSanitizer detects the read. Owned guards of the domain are left for other threads to
