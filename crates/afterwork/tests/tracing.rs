@@ -369,7 +369,7 @@ fn the_span_of_an_item_of_c_that_is_taken_back_is_closed() {
         queue.pause();
         let span = tracing::span!(target: "afterwork::test", tracing::Level::INFO, "raw");
         unsafe extern "C-unwind" fn nothing(_: *mut RawWork) {}
-        // Leaked, because the items are still queued if an assertion fails.
+        // The items are leaked, because they are still queued if an assertion fails.
         let item = || {
             // SAFETY: `nothing` may be called with any pointer.
             let item = Box::leak(Box::new(unsafe { RawWork::new(nothing) }));

@@ -176,7 +176,7 @@ fn absent_owner_is_bypassed_on_request() {
     for how in [Escalate::Quietly, Escalate::Interrupt] {
         let builder = builder(Qpw::OnDemand).escalate(how, Duration::from_micros(10));
         let slots = builder.build(|_| 0u64).unwrap();
-        // Skipped if the kernel does not support it on this machine.
+        // This way is skipped if the kernel does not support it on this machine.
         if how == Escalate::Quietly && !sync::asym::heavy_quiet() {
             continue;
         }

@@ -141,7 +141,7 @@ fn all_items_of_a_blocking_queue_may_block() {
         assert_eq!(queue.stats().max_active, MAX_ACTIVE);
         meet_in(&queue, 16);
         queue.drain().unwrap();
-        // No worker was replaced because a sample had found it asleep.
+        // The samples replaced no sleeping worker.
         assert_eq!(queue.stats().cm_wakeups, 0);
     });
     let few = queue("few").blocking().max_active(3);
