@@ -1,6 +1,6 @@
 //! A job runner for several tenants.
 //!
-//! | promise | by |
+//! | promise | kept by |
 //! |---|---|
 //! | a tenant has a limit of jobs at once, and of starts in a period | `max_active`, `RateLimit` |
 //! | a job that fails is tried again, after pauses that grow and vary | `retry`, `Backoff` |

@@ -1,6 +1,6 @@
 //! An axum server that computes on a queue, and handles overload, disconnected clients and SIGTERM.
 //!
-//! | event | effect | by |
+//! | event | effect | provided by |
 //! |---|---|---|
 //! | 64 requests wait | 503 at once | `capacity`, `JoinError::Full` |
 //! | a request has waited for 100 ms | 504, and it never starts | `task().deadline(…)` |
