@@ -216,7 +216,7 @@ fn closure_that_never_ran_creates_no_token() {
     queue.resume();
 }
 
-/// The next items have the memory of the future, and its address.
+/// The next items reuse the memory of the future, and therefore its address.
 #[test]
 fn a_destructor_leaves_no_token_to_the_next_item() {
     let queue = queue("cancelled").max_active(1).alone();
