@@ -3,9 +3,9 @@
 /// The tunables of grace periods; see `rcu::set_tunables`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tunables {
-    /// `rcu.early_qs`: if `true`, the driver's own quiescent state counts at once. If `false`, or
-    /// if one of the two waits below is set, it counts at the second scan, as in kernels before
-    /// 7.1. Default: `true`.
+    /// `rcu.early_qs`: if `true`, the driver's own quiescent state counts at once. If `false`, it
+    /// counts only at a second scan, as in kernels before 7.1. It has an effect only if
+    /// `first_fqs_ms` is above 0. Default: `true`.
     pub early_qs: bool,
     /// If `true`, the grace period itself wakes waiters. If `false`, a callback wakes them, as in
     /// the kernel without `normal_wake_from_gp`.
@@ -17,7 +17,7 @@ pub struct Tunables {
     /// for measurements.
     pub first_fqs_ms: u32,
     /// `rcu.jiffies_till_next_fqs`, in milliseconds: the time between the first and the second
-    /// scan, if there is a second one.
+    /// scan. There is a second scan only if `early_qs` is `false`.
     pub next_fqs_ms: u32,
     /// `rcu.boost`: if `true`, a reader that delays a grace period gets a real-time priority
     /// (`SCHED_FIFO`) for the rest of its section, if the system allows it. Default: `true`.
