@@ -14,12 +14,12 @@ macro_rules! costs {
             ///
             /// # Errors
             ///
-            /// The error of `of`.
+            /// Returns the first error that `of` returns.
             pub fn from_ns<E>(mut of: impl FnMut(&'static str) -> Result<f64, E>) -> Result<Self, E> {
                 Ok(Self { $($name: (of(stringify!($name))? * 1000.0) as u64,)* })
             }
 
-            /// Round figures for tests, which describe no real machine.
+            /// Returns round figures for tests. They describe no real machine.
             pub fn example() -> Self {
                 Self { $($name: ($example_ns * 1000.0) as u64,)* }
             }

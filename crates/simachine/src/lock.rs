@@ -1,5 +1,5 @@
-//! A mutex that consists of a word and a futex, like std's on Linux, so that the words show the
-//! contention.
+//! A mutex that is a word with a futex, like the standard library's on Linux. Contention therefore
+//! shows in the costs of the word.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};

@@ -60,13 +60,13 @@ pub struct LockStat {
     pub held_ps: u64,
 }
 
-/// A line with waits.
+/// A line for which CPUs waited.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HotLine {
-    /// The number of its transfers.
+    /// The number of transfers of the line.
     pub nr_moves: u64,
-    /// The time that all CPUs waited for it, including transfers.
+    /// The time for which all CPUs waited for the line, including transfers.
     pub waited_ns: u64,
     /// The source locations that waited, longest first: location, number of waits, nanoseconds.
     pub sites: Vec<(String, u64, u64)>,
@@ -90,7 +90,7 @@ pub struct Outcome {
     pub hot: Vec<HotLine>,
 }
 
-/// The reason why a run did not complete.
+/// The reason for which a run did not complete.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Failure {
@@ -217,12 +217,12 @@ pub fn shown(stack: &Backtrace) -> String {
                 last.push_str(&format!(" ({short})"));
             }
         } else if let Some((_, name)) = line.split_once(": ") {
-            // Strips the type arguments, which are long.
+            // Strip the type arguments, which are long.
             let end = name.find('<').filter(|&at| at > 0).unwrap_or(name.len());
             frames.push(name[..end].to_owned());
         }
     }
-    // Selects by location, because an inlined frame is printed without its crate.
+    // Select by location, because an inlined frame is printed without its crate.
     let is_ours =
         |frame: &&String| frame.contains("(crates/") && !frame.contains("(crates/simachine/");
     let ours = frames.iter().filter(is_ours).take(NR_FRAMES);

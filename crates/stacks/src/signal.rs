@@ -1,4 +1,4 @@
-//! Interrupts another thread of this process by a signal, reads memory that may be unmapped, and
+//! Interrupts another thread of this process with a signal, reads memory that may be unmapped, and
 //! copies the unwind tables of the loaded files.
 //!
 //! The interrupted thread may be anywhere: in the allocator, in the loader, under any lock. The
@@ -13,14 +13,14 @@ use std::{
 
 use crate::capture::answer;
 
-/// The registers with which the walk up a stack begins.
+/// The registers from which the walk of a stack starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Registers {
     /// The next instruction.
     pub pc: u64,
     /// The top of the stack.
     pub sp: u64,
-    /// The frame pointer, in code that has one.
+    /// The frame pointer, in code that maintains one.
     pub fp: u64,
     /// The return address, on machines that keep it in a register.
     pub lr: u64,
@@ -81,10 +81,10 @@ pub(crate) fn interrupt(thread: u32, signal: i32) -> bool {
     unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, signal) == 0 }
 }
 
-/// Copies memory of this process, starting at address `from`. Returns the number of bytes that
-/// exist. Never faults.
+/// Copies memory of this process, starting at address `from`. Returns the number of bytes copied,
+/// which is less than the length of `into` if some of the memory is not mapped. Never faults.
 ///
-/// Makes one system call, which a signal handler may make.
+/// Makes one system call, which is allowed in a signal handler.
 pub(crate) fn read_memory(from: u64, into: &mut [u8]) -> usize {
     const PAGE: u64 = 4096;
     const NR_PIECES: usize = 64;
@@ -111,15 +111,15 @@ pub(crate) fn read_memory(from: u64, into: &mut [u8]) -> usize {
 /// A loaded file: the program, or one of its libraries.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// Its path; empty for the program itself.
+    /// The path, which is empty for the program itself.
     pub name: String,
     /// The offset that is added to an address in the file to get its address in memory.
     pub base: u64,
-    /// Its addresses in memory.
+    /// The addresses that the file occupies in memory.
     pub range: Range<u64>,
-    /// `.eh_frame_hdr`: its range in the file's addresses, and a copy.
+    /// `.eh_frame_hdr`: its address range in the file, and a copy.
     pub index: (Range<u64>, Vec<u8>),
-    /// `.eh_frame`, perhaps with data after it.
+    /// `.eh_frame`, perhaps followed by other data.
     pub frames: (Range<u64>, Vec<u8>),
 }
 
@@ -198,7 +198,8 @@ fn action(signal: i32, new: Option<&libc::sigaction>) -> Option<libc::sigaction>
 }
 
 extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: it belongs to this thread. Restored below, because the interrupted code may need it.
+    // SAFETY: `errno` belongs to this thread. It is restored below, because the interrupted code
+    // may need it.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *errno };
@@ -222,7 +223,7 @@ fn registers(context: &libc::ucontext_t) -> Registers {
     Registers { pc: context.pc, sp: context.sp, fp: context.regs[29], lr: context.regs[30] }
 }
 
-/// The registers of other machines are unknown: the walk ends where it begins.
+/// On other machines the registers are unknown, so the walk ends at once.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn registers(_: &libc::ucontext_t) -> Registers {
     Registers::default()
@@ -258,7 +259,7 @@ mod tests {
         for signal in [libc::SIGSEGV, libc::SIGKILL, 0, -1, 65] {
             assert_eq!(handle(signal), Err(Refused::Unfit), "{signal}");
         }
-        // The standard library ignores it.
+        // The standard library ignores this signal.
         assert_eq!(handle(libc::SIGPIPE), Err(Refused::Taken));
         assert!(!is_handled(libc::SIGPIPE));
     }

@@ -21,8 +21,8 @@ use crate::{
 };
 
 impl Workqueue {
-    /// Shuts the queue down: rejects new items, waits at most `timeout` for the others, and then
-    /// cancels those that have not started. Returns the remaining items as an error.
+    /// Shuts the queue down: rejects new items, waits at most `timeout` for the existing ones, and
+    /// then cancels those that have not started. Returns the remaining items as an error.
     ///
     /// The queue is closed as if by [`destroy`](Self::destroy), which waits without a limit: items
     /// that wait for a timer are cancelled, a paused queue is resumed, and only the queue's own
@@ -30,7 +30,7 @@ impl Workqueue {
     /// limit. Of these, the ones that had not started are cancelled as if by
     /// [`shutdown_background`](Self::shutdown_background): they have ended when this returns, and
     /// threads of the registry drop them. A running item continues, and
-    /// [`is_cancelled`](crate::is_cancelled) is `true` in it.
+    /// [`is_cancelled`](crate::is_cancelled) returns `true` in it.
     ///
     /// # Blocking
     ///
@@ -214,8 +214,8 @@ pub async fn shutdown_in_order_async(
         queue.inner.may_be_stopped()?;
         queue.inner.may_be_awaited()?;
     }
-    // One time limit, on the clock of each registry, because a test's clock advances only with the
-    // test.
+    // The time limit is measured on the clock of each registry, because the clock of a test
+    // advances only when the test advances it.
     let limits: Vec<_> = queues.iter().map(|queue| queue.registry().sleep(timeout)).collect();
     for (place, (queue, limit)) in queues.iter().zip(limits).enumerate() {
         queue.inner.close_in_background();

@@ -101,8 +101,8 @@ impl List {
         Some(item)
     }
 
-    /// Removes up to `most` items of the home and color of `like` from the front; returns their
-    /// number. Calls `hold` with the number and address of each.
+    /// Removes up to `most` items from the front that have the home and color of `like`. Returns
+    /// their number. Calls `hold` with the index and the address of each.
     pub(crate) fn pop_alike(
         &mut self,
         like: NonNull<Head>,
@@ -261,7 +261,7 @@ impl Injector {
     pub(crate) fn push_chain(&self, newest: NonNull<Head>, oldest: NonNull<Head>) -> bool {
         let before = self.newest.push(newest.as_ptr(), |before| {
             if before.is_null() && self.is_timed {
-                // The push publishes it, and writes the same cache line.
+                // The push publishes the time, and writes the same cache line.
                 self.since.store(time::cycles(), Ordering::Relaxed);
             }
             set_fresh_next(oldest, before);

@@ -84,7 +84,8 @@ impl QueueCore {
             nr_refused: AtomicU64::new(0),
             nr_helped_seen: AtomicU64::new(0),
             nr_shown_started: AtomicU64::new(0),
-            // FOREIGN(on-panic-drop): by `Foreign`.
+            // FOREIGN(on-panic-drop): the drop of a handler, on the thread that drops it; contained
+            // by `Foreign`.
             on_panic: Mutex::new(on_panic.map(|handler| Arc::new(Foreign::new(handler)))),
             token: OnceLock::new(),
             capacity: None,

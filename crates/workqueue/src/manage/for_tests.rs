@@ -26,8 +26,8 @@ use crate::{
 /// A registry for tests, whose clock advances only when the test advances it; created by
 /// [`Registry::for_tests`].
 ///
-/// Build the queues of the program under test in it. It dereferences to its [`Registry`], which can
-/// be cloned.
+/// Build the queues of the program under test in this registry. It dereferences to its
+/// [`Registry`], which can be cloned.
 ///
 /// # Guarantees
 ///

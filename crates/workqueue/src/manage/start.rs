@@ -104,8 +104,8 @@ impl Registry {
         let registry = Registry::new(topology, params)?;
         let manager = registry.machine().manager.clone();
         registry.machine().set_source(Box::new(move || {
-            // Read the mask of the manager, which keeps that of its creator. Other threads may pin
-            // themselves.
+            // Read the mask of the manager's thread, which keeps the mask of its creator, because
+            // other threads may pin themselves.
             seen = sync::cpu::topology_changed(&seen, manager.thread_id()?)?;
             housekeeping(&seen).ok()
         }));

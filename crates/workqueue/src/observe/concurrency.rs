@@ -2,8 +2,8 @@
 //!
 //! The kernel's scheduler notifies a pool when one of its workers goes to sleep. In user space,
 //! three mechanisms replace that. Waits in this library and [`blocking`](crate::blocking) report
-//! themselves. Samples of a pool in which work waits find workers that sleep without a report. An
-//! item that uses a CPU for too long no longer counts.
+//! themselves. Samples of a pool in which work waits find workers that sleep without a report. The
+//! worker of an item that uses a CPU for too long no longer counts as running.
 
 /// The progress of a worker. Two equal values with a nonempty local batch almost always mean that
 /// the worker has made no progress.

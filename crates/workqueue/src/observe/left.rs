@@ -19,7 +19,7 @@ pub struct StillBusy {
     kind: Kind,
 }
 
-/// The thing that was drained.
+/// The kind of object that was drained.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Workqueue,

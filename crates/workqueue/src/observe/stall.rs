@@ -5,7 +5,8 @@
 //! their queue do not count, because they wait by design. The manager checks this when it samples
 //! pools in which work waits, so an idle program runs no watchdog.
 //!
-//! A pause of the machine is not a stall: between two samples, at most 1 s counts (`sync::span`).
+//! A pause of the machine is not a stall: at most one second between two samples counts
+//! (`sync::span`).
 
 use sync::span;
 

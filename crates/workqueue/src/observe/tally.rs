@@ -107,7 +107,7 @@ impl Sampling {
         self.is_due
     }
 
-    /// Notes that the wait of the batch taken `now` is being recorded; returns the number of its
+    /// Records that the wait of the batch taken `now` is being recorded. Returns the number of its
     /// items.
     pub(crate) fn record(&mut self, waited: u64, now: u64) -> u64 {
         (self.at, self.waited, self.is_recorded) = (now, Some(waited), true);
@@ -119,7 +119,7 @@ impl Sampling {
         self.waited.filter(|_| self.is_recorded)
     }
 
-    /// Notes that `count` items of the local batch are returned to the pool, or were found
+    /// Records that `count` items of the local batch are returned to the pool, or were found
     /// cancelled. Returns the wait that was recorded for them, if any.
     pub(crate) fn gave_back(&mut self, count: u64) -> Option<u64> {
         if !self.is_recorded {
@@ -128,7 +128,7 @@ impl Sampling {
         self.recorded()
     }
 
-    /// Adds the counts for pwq `slot`; returns all runs since the last record, if that is due.
+    /// Adds the counts for pwq `slot`. If a record is due, returns all runs since the last one.
     pub(crate) fn ran(&mut self, slot: usize, counts: &Counts) -> Option<Ran> {
         if self.slot != slot || counts.nr_run == 0 {
             return None;
@@ -165,7 +165,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Returns the time charged to a queue with shares, without the sleep in a long batch.
+    /// Returns the time to charge to a queue with shares. In a long batch, sleep is not charged.
     pub(crate) fn used_ns(&self) -> u64 {
         let ns = self.cycles.saturating_mul(1000) / time::cycles_per_us();
         if self.cpu_ns > 0 { ns.min(self.cpu_ns) } else { ns }
@@ -195,7 +195,7 @@ impl Tally {
         self.nr_not_run.load(Ordering::Relaxed)
     }
 
-    /// Takes the counts; `thread` is the worker's.
+    /// Takes the counts. `thread` is the worker's thread.
     pub(crate) fn take(&self, thread: ThreadId) -> Counts {
         let take = |count: &AtomicU32| {
             let value = count.load(Ordering::Relaxed);
@@ -254,7 +254,7 @@ impl Arrivals {
         if let Some(last) = self.spans[..self.nr_spans].last_mut()
             && last.to == to
         {
-            // Items of the same adoption.
+            // These items belong to the same adoption.
             last.end = self.nr_arrived;
             return;
         }
@@ -266,7 +266,8 @@ impl Arrivals {
         self.nr_spans += 1;
     }
 
-    /// Removes all passed spans but the last, because items of a local batch may be returned.
+    /// Removes all spans that have passed, except the last, because items of a local batch may be
+    /// returned.
     fn forget(&mut self, nr_listed: usize) {
         let front = self.front(nr_listed);
         let passed = self.spans[..self.nr_spans].partition_point(|span| span.end <= front);
@@ -316,8 +317,8 @@ impl Arrivals {
     }
 }
 
-/// Returns `whole * part / of`, if that is not larger than a `u64`. A 128-bit division costs as
-/// much as the rest of a start, so it is used only for products that need it.
+/// Returns `whole * part / of`, which must fit into a `u64`. A 128-bit division costs as much as
+/// the rest of a start, so it is used only for products that need it.
 #[inline]
 fn share(whole: u64, part: u64, of: u64) -> u64 {
     if part == 0 {
@@ -418,7 +419,7 @@ impl Default for Cycles {
 fn place(cycles: u64) -> usize {
     let power = (cycles | 1).ilog2();
     let place = match power.checked_sub(PARTS_LOG2) {
-        // The power, and the two bits below the top bit.
+        // The index is made of the power and the two bits below the top bit.
         Some(shift) => (cycles >> shift) + (u64::from(shift) << PARTS_LOG2),
         None => cycles,
     };

@@ -1,6 +1,6 @@
 //! State guarded by the pool lock: the lists of items, the pwqs, the workers and the idle list.
 //!
-//! Nothing here wakes a thread, runs an item or blocks; `pool.rs` does that after the lock.
+//! Nothing here wakes a thread, runs an item or blocks; `pool.rs` does that after it has unlocked.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -40,7 +40,7 @@ pub(crate) struct IdleWorker {
     /// A clone, so that a kick accesses no memory of the worker under the lock.
     pub(crate) unparker: Unparker,
     pub(crate) since_ns: u64,
-    /// Set if the worker has returned its stack's memory and run no item since.
+    /// Set if the worker has returned its stack's memory and has run no item since.
     pub(crate) is_lean: bool,
 }
 
@@ -340,7 +340,7 @@ impl Dispatch {
         }
     }
 
-    /// Records that a pwq has all seats for the items in its own lists.
+    /// Records that a pwq has all the seats that it needs for the items in its own lists.
     pub(crate) fn seat(&mut self, slot: usize) {
         if self.is_shared() {
             let pwq = self.pwqs[slot].as_mut().expect("a pwq in use");
@@ -431,7 +431,7 @@ impl Dispatch {
                 run.count_in(pwqs, arrival());
             }
             // SAFETY: a queue is drained before its pwqs are freed. This item is not counted yet,
-            // so that drain is still to come.
+            // so that drain has not ended.
             let &Home { slot, lane, .. } = unsafe { &*home };
             let pwq = pwqs[slot].as_ref().expect("a pwq in use");
             sorts |= pwq.has_lanes;
@@ -462,8 +462,8 @@ impl Dispatch {
         }
     }
 
-    /// From now on, the items of a pwq wait in its own lists, where urgent ones may overtake
-    /// ordinary ones.
+    /// Makes the items of a pwq wait in its own lists from now on, so that urgent items can
+    /// overtake ordinary ones.
     pub(crate) fn open_lanes(&mut self, slot: usize) {
         self.pwq_mut(slot).has_lanes = true;
         self.nr_with_lanes += 1;

@@ -3,7 +3,7 @@
 //!
 //! The pool has four workers and three items. A kick picks an idle worker under the lock; its
 //! wake-up is delivered later, in a separate step. An item is *stranded* if it is queued, no worker
-//! is awake or about to wake, and no more items arrive. docs/deferral.md has the conclusions.
+//! is awake or about to wake, and no more items arrive. docs/deferral.md states the conclusions.
 //!
 //! `cargo test -p afterwork-workqueue --lib kick_and_cull -- --nocapture` prints the table.
 

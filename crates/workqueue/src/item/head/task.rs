@@ -55,7 +55,7 @@ impl State {
     /// Wakes a future. The flag is set if the caller must push it. Returns `None` if the future has
     /// ended.
     ///
-    /// Waking a pending future is a transition, too, so that the coming poll sees everything
+    /// Waking a pending future is a transition, too, so that the next poll sees everything that was
     /// written before this wake.
     pub(crate) fn wake(self) -> Option<(State, bool)> {
         if self.has_ended() {
