@@ -9,8 +9,8 @@
 //!    one hold of the pool lock. They are therefore cancelled together: no item starts after the
 //!    first was removed, and items queued later are not affected. Each stays counted in flight
 //!    until it has been cancelled, so the queue and its drains wait for it.
-//! 2. *Running and queued again*, and in no list, because the run will put it back; or *claimed by a
-//!    helper* that may find no seat. In both cases, the running or claiming thread puts the item
+//! 2. *Running and queued again*, and in no list, because the run will put it back; or *claimed by
+//!    a helper* that may find no seat. In both cases, the running or claiming thread puts the item
 //!    back. The canceller closes the current color under the same hold of the lock. If the color of
 //!    an item that is put back is closed, the thread that puts it back cancels it
 //!    (`WorkerPool::put_back`).
