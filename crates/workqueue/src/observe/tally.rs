@@ -340,7 +340,8 @@ pub struct Histogram {
     /// Sum in nanoseconds, or `u64::MAX` (584 years) if the sum is larger.
     pub total_ns: u64,
     /// Bucket `i` counts durations of `2^i` to `2^(i+1)` nanoseconds. Bucket 0 also counts
-    /// durations of zero. The last bucket, the 40th, counts all longer durations: 9 minutes and more.
+    /// durations of zero. The last bucket, the 40th, counts all longer durations: 9 minutes and
+    /// more.
     pub buckets: Vec<u64>,
 }
 

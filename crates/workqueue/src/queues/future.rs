@@ -17,14 +17,14 @@
 //!   outcome before it ends the claim, and wakes the task that awaits the handle. Twins
 //!   `future: a cancel moves a polled future`, `future: a cancel ends it without an outcome` and
 //!   `future: a cancel forgets its task`.
-//! - **The queue stays alive.** From its first suspension until it ends, a future keeps one in-flight
-//!   count of the pwq on which it ran at that time (`held_pwq`). A wake that makes it pending
-//!   therefore finds an existing queue, because the future cannot end before it is pushed. Other
-//!   wakes do not access the queue. A drain waits for futures.
-//! - **Memory.** The handle and each waker are counted (`head.rs`). A poll lends an uncounted waker,
-//!   so that a poll that keeps no waker updates no count. The last owner, run or handle, frees the
-//!   item. A suspended future without wakers and handle can never be polled again; the thread that
-//!   dropped the last of them drops it.
+//! - **The queue stays alive.** From its first suspension until it ends, a future keeps one
+//!   in-flight count of the pwq on which it ran at that time (`held_pwq`). A wake that makes it
+//!   pending therefore finds an existing queue, because the future cannot end before it is pushed.
+//!   Other wakes do not access the queue. A drain waits for futures.
+//! - **Memory.** The handle and each waker are counted (`head.rs`). A poll lends an uncounted
+//!   waker, so that a poll that keeps no waker updates no count. The last owner, run or handle,
+//!   frees the item. A suspended future without wakers and handle can never be polled again; the
+//!   thread that dropped the last of them drops it.
 //!
 //! The state transitions are in `head/task.rs`. Differs from Linux: the kernel has no counterpart;
 //! the closest is a work item that queues itself again.

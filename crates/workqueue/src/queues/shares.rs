@@ -9,7 +9,7 @@ impl Workqueue {
     /// Sets the queue's share of its pools' CPU time while other queues compete for it; see
     /// [`Builder::shares`](crate::Builder::shares).
     ///
-    /// It also applies to items that wait already.
+    /// The share also applies to items that already wait.
     ///
     /// # Blocking
     ///

@@ -110,7 +110,8 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 
 /// Runs `func` on `cpu`, and returns its result; the kernel's `work_on_cpu`.
 ///
-/// It runs on a worker of that CPU, never on the caller, and does not wait for [`system`] items.
+/// It runs on a worker of that CPU, never on the calling thread, and does not wait for [`system`]
+/// items.
 ///
 /// # Blocking
 ///
@@ -119,7 +120,7 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 ///
 /// # Errors
 ///
-/// Contains one of:
+/// The error contains one of:
 ///
 /// - [`BuildError::NoCpus`], if the CPU does not exist, or this process may not use it.
 /// - An error of [`system`]. Nothing has run in these cases.
@@ -153,7 +154,7 @@ pub fn work_on_cpu<T: Send + 'static>(
 
 /// Runs `func` once on each CPU that this process may use, and waits for all runs.
 ///
-/// After all runs have ended, it returns the error of the first that panicked.
+/// After all runs have ended, returns the error of the first run that panicked.
 ///
 /// # Blocking
 ///
