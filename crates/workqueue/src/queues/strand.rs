@@ -172,7 +172,7 @@ const ONE: usize = 2;
 pub struct Strand<S> {
     item: NonNull<Head>,
     queue: Workqueue,
-    /// Invariant, because closures write the state.
+    /// The handle is invariant in `S`, because closures write the state.
     state: PhantomData<fn(S) -> S>,
 }
 

@@ -142,8 +142,8 @@ impl<'a> TaskOptions<'a> {
     ///   deadline is not interrupted. A future expires if it has not been polled by the deadline.
     /// - If the deadline has passed already, the work expires at once, even if the queue is full.
     /// - A thread in [`join`](JoinHandle::join), or a task that awaits the handle, is notified at
-    ///   the deadline, even if no worker is free. Without a waiter, a worker that pops the item counts
-    ///   the expiry (`expired`).
+    ///   the deadline, even if no worker is free. Without a waiter, a worker that pops the item
+    ///   counts the expiry (`expired`).
     /// - The thread that finds the work expired drops it: the caller, a worker or the joiner. If
     ///   that drop panics, the panic is discarded. Until then the item is pending, and counts
     ///   toward the [capacity](crate::Builder::capacity).

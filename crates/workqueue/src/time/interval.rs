@@ -31,7 +31,7 @@ impl MissedTickBehavior {
         let next_ns = due_ns.saturating_add(period_ns);
         let late_ns = now_ns.saturating_sub(due_ns);
         if late_ns < period_ns {
-            // The grid determines the next tick, so that it does not drift.
+            // The grid determines the next tick, so that ticks do not drift.
             return next_ns;
         }
         match self {
@@ -136,8 +136,8 @@ impl Interval {
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.nr_at_once == MAX_AT_ONCE {
             self.nr_at_once = 0;
-            // FOREIGN(tick-wake): `wake_by_ref` of a user's waker, on the polling thread, under no
-            // lock; it may unwind to the caller.
+            // FOREIGN(tick-wake): `wake_by_ref` of a user's waker, on the polling thread, with no
+            // lock held; it may unwind to the caller.
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
