@@ -329,8 +329,7 @@ impl CleanupQueue {
     }
 
     /// Runs the first cleanup that does not wait for items. The calling thread is not a reaper.
-    /// Returns
-    /// `true` if there was such a cleanup.
+    /// Returns `true` if there was such a cleanup.
     pub(crate) fn run_fallback(&self) -> bool {
         let mut list = self.0.lock();
         let at = list.fallback_index();
@@ -340,8 +339,7 @@ impl CleanupQueue {
     }
 
     /// Runs the only waiting cleanup, if it does not wait for items. The calling thread is not a
-    /// reaper.
-    /// Returns `true` if there was such a cleanup.
+    /// reaper. Returns `true` if there was such a cleanup.
     pub(crate) fn run_last_fallback(&self) -> bool {
         let mut list = self.0.lock();
         let is_last = list.waiting.len() == 1 && list.fallback_index().is_some();

@@ -37,9 +37,8 @@ use crate::queues::{
 ///   to its end, as with [`CancelOnDrop`](crate::CancelOnDrop); [`cancel_sync`](Self::cancel_sync)
 ///   waits.
 /// - The handle does not keep its queue alive: if the last handle of the queue is dropped, the runs
-///   end.
-///   The closure must not own such a handle, because that would keep the queue alive. A drain does
-///   not wait for the work, and a paused queue runs it once the queue is resumed.
+///   end. The closure must not own such a handle, because that would keep the queue alive. A drain
+///   does not wait for the work, and a paused queue runs it once the queue is resumed.
 /// - [`cancel_all`](Workqueue::cancel_all) of its queue ends the work permanently, whether it is
 ///   delayed, queued or executing. A run that has started continues to its end and is the last one.
 ///   [`every`](Workqueue::every) starts the work again.
