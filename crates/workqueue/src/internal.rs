@@ -289,7 +289,7 @@ pub unsafe fn help(
 ///
 /// # Errors
 ///
-/// The errors of [`Registry::global`].
+/// Returns the errors of [`Registry::global`].
 #[cfg(not(any(loom, shuttle)))]
 pub fn timers() -> Result<&'static Timers, RegistryError> {
     Registry::global().map(|registry| &**registry.timers())

@@ -186,7 +186,7 @@ pub(crate) fn reported<E: fmt::Display>(error: E) -> E {
 ///
 /// # Errors
 ///
-/// [`NeedsOurSeat`] if the caller would wait forever.
+/// Returns [`NeedsOurSeat`] if the caller would wait forever.
 pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> {
     // SAFETY: the caller holds a handle, which keeps the item alive.
     let head = unsafe { item.as_ref() };

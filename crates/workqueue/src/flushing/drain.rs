@@ -105,8 +105,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] for a process-wide queue, such as [`system`](crate::system), and from
-    /// inside an item of this queue, because the drain would wait for itself. In that case the
+    /// Returns [`OwnQueueError`] for a process-wide queue, such as [`system`](crate::system), and
+    /// from inside an item of this queue, because the drain would wait for itself. In that case the
     /// queue is unchanged.
     #[doc(alias = "drain_workqueue")]
     pub fn drain(&self) -> Result<(), OwnQueueError> {
@@ -135,9 +135,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`DrainError::OwnQueue`] from inside an item of this queue, and for a process-wide queue;
-    /// in that case the queue is unchanged. [`DrainError::StillBusy`] if the queue is not drained
-    /// within `timeout`.
+    /// Returns [`DrainError::OwnQueue`] from inside an item of this queue, and for a process-wide
+    /// queue; in that case the queue is unchanged. Returns [`DrainError::StillBusy`] if the queue
+    /// is not drained within `timeout`.
     ///
     /// # Examples
     ///
@@ -183,8 +183,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] from inside an item of this queue, and for a process-wide queue. In that
-    /// case the queue is unchanged.
+    /// Returns [`OwnQueueError`] from inside an item of this queue, and for a process-wide queue.
+    /// In that case the queue is unchanged.
     ///
     /// # Examples
     ///

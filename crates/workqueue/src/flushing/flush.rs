@@ -134,8 +134,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] from inside an item of this queue, because that item would wait for
-    /// itself.
+    /// Returns [`OwnQueueError`] from inside an item of this queue, because that item would wait
+    /// for itself.
     ///
     /// # Examples
     ///

@@ -61,8 +61,9 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// [`DrainError::OwnQueue`] from inside an item of the group, because the drain would wait for
-    /// itself; in that case nothing has changed. [`DrainError::StillBusy`] if items remain.
+    /// Returns [`DrainError::OwnQueue`] from inside an item of the group, because the drain would
+    /// wait for itself; in that case nothing has changed. Returns [`DrainError::StillBusy`] if
+    /// items remain.
     ///
     /// # Examples
     ///

@@ -39,8 +39,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`DrainError::StillBusy`] if items remained. [`DrainError::OwnQueue`] from inside an item of
-    /// this queue, and for a process-wide queue; in that case nothing has changed.
+    /// Returns [`DrainError::StillBusy`] if items remained. Returns [`DrainError::OwnQueue`] from
+    /// inside an item of this queue, and for a process-wide queue; in that case nothing has
+    /// changed.
     ///
     /// # Panics
     ///
@@ -76,7 +77,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// The errors of [`shutdown_timeout`](Self::shutdown_timeout).
+    /// Returns the errors of [`shutdown_timeout`](Self::shutdown_timeout).
     ///
     /// # Panics
     ///
@@ -106,7 +107,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// The errors of [`drain_timeout`](Self::drain_timeout).
+    /// Returns the errors of [`drain_timeout`](Self::drain_timeout).
     ///
     /// # Panics
     ///
@@ -151,8 +152,8 @@ impl Workqueue {
 ///
 /// # Errors
 ///
-/// [`OwnQueueError`] from inside an item of one of the queues, and for a process-wide queue. In
-/// that case no queue has changed.
+/// Returns [`OwnQueueError`] from inside an item of one of the queues, and for a process-wide
+/// queue. In that case no queue has changed.
 ///
 /// # Panics
 ///
@@ -201,7 +202,7 @@ pub fn shutdown_in_order(
 ///
 /// # Errors
 ///
-/// The errors of [`shutdown_in_order`].
+/// Returns the errors of [`shutdown_in_order`].
 ///
 /// # Panics
 ///

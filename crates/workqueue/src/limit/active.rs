@@ -250,7 +250,7 @@ struct WaitQueue<S> {
 #[derive(Debug)]
 pub(crate) struct Closed<S>(Arc<Gate<S>>);
 
-/// Minimum number of seats for each stock. With a lower minimum, stocks are often empty; with a
+/// The minimum number of seats for each stock. With a lower minimum, stocks are often empty; with a
 /// higher one, too many CPUs share a stock's word. In a simulation of 512 CPUs and 256 seats,
 /// values from 2 to 8 perform about equally, and 32 reaches a third of their throughput. 72 CPUs
 /// perform best with 8.

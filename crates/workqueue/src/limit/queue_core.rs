@@ -62,7 +62,7 @@ pub(crate) struct QueueCore {
     pub(crate) hidden: bool,
     /// I: set if the queue has a rescuer.
     pub(crate) reclaim: bool,
-    /// Names of the queues without a rescuer that its items have waited for. A leaf lock.
+    /// The names of the queues without a rescuer that its items have waited for. A leaf lock.
     pub(crate) waits: Mutex<Vec<Box<str>>>,
 }
 

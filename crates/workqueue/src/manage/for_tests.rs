@@ -71,7 +71,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Thread`] if its thread cannot be started.
+    /// Returns [`RegistryError::Thread`] if its thread cannot be started.
     pub fn for_tests() -> Result<TestRegistry, RegistryError> {
         let params = Params {
             // Workers that park at once make the registry idle sooner. The other defaults would let

@@ -16,9 +16,10 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Thread`] if that thread cannot be started. [`RegistryError::Params`] if
-    /// [`stack_size`](Params::stack_size) or [`thread_name`](Params::thread_name) is out of range,
-    /// or if [`stall_signal`](Params::stall_signal) cannot be used.
+    /// Returns [`RegistryError::Thread`] if that thread cannot be started. Returns
+    /// [`RegistryError::Params`] if [`stack_size`](Params::stack_size) or
+    /// [`thread_name`](Params::thread_name) is out of range, or if
+    /// [`stall_signal`](Params::stall_signal) cannot be used.
     pub fn new(topology: Topology, params: Params) -> Result<Self, RegistryError> {
         Self::with_clock(topology, params, Clock::System)
     }

@@ -76,7 +76,7 @@ pub struct Stall {
     pub item: ItemName,
     /// The minimum time for which no item has been taken.
     pub age: Duration,
-    /// Number of items that wait.
+    /// The number of items that wait.
     pub nr_waiting: usize,
     /// Every worker that is executing an item.
     pub workers: Vec<BusyWorker>,

@@ -39,7 +39,7 @@ use sync::{
     time, usage,
 };
 
-/// Time in batches after which the CPU clock is read. A guess: reading it costs 0.03 % of that.
+/// The time in batches after which the CPU clock is read. A guess: reading it costs 0.03 % of that.
 const TICK_US: u64 = 1_000;
 
 /// The items that a worker has taken and run since it last recorded their times at a pwq.
@@ -53,7 +53,7 @@ const TICK_US: u64 = 1_000;
 #[derive(Debug, Default)]
 pub(crate) struct Sampling {
     slot: usize,
-    /// Time at which a wait was last recorded, in cycles.
+    /// The time at which a wait was last recorded, in cycles.
     at: u64,
     nr_taken: u64,
     /// The wait that was recorded last, in cycles.
@@ -65,7 +65,7 @@ pub(crate) struct Sampling {
     is_due: bool,
 }
 
-/// Number of items that have run, and their total duration.
+/// The number of items that have run, and their total duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Ran {
     pub(crate) count: u64,
@@ -144,10 +144,10 @@ impl Sampling {
 pub(crate) struct Tally {
     nr_taken: AtomicU32,
     nr_not_run: AtomicU32,
-    /// Total duration, and that of the first item of the last batch.
+    /// The total duration, and that of the first item of the last batch.
     cycles: AtomicU64,
     first_cycles: AtomicU64,
-    /// Duration of batches since the CPU clock was read.
+    /// The duration of batches since the CPU clock was read.
     busy_cycles: AtomicU64,
     /// The last reading of the CPU clock.
     cpu_ns: AtomicU64,
@@ -222,7 +222,7 @@ impl Tally {
     }
 }
 
-/// Number of spans that a pwq keeps. A guess: enough for a list of many adoptions.
+/// The number of spans that a pwq keeps. A guess: enough for a list of many adoptions.
 const NR_SPANS: usize = 12;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -240,7 +240,7 @@ struct Span {
 #[repr(C)]
 pub(crate) struct Arrivals {
     nr_spans: usize,
-    /// Number of items that have arrived, except those that left from the middle of the list.
+    /// The number of items that have arrived, except those that left from the middle of the list.
     nr_arrived: u64,
     spans: [Span; NR_SPANS],
 }
@@ -335,9 +335,9 @@ fn share(whole: u64, part: u64, of: u64) -> u64 {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Histogram {
-    /// Number of durations.
+    /// The number of durations.
     pub count: u64,
-    /// Sum in nanoseconds, or `u64::MAX` (584 years) if the sum is larger.
+    /// The sum in nanoseconds, or `u64::MAX` (584 years) if the sum is larger.
     pub total_ns: u64,
     /// Bucket `i` counts durations of `2^i` to `2^(i+1)` nanoseconds. Bucket 0 also counts
     /// durations of zero. The last bucket, the 40th, counts all longer durations: 9 minutes and
@@ -395,17 +395,17 @@ impl Histogram {
 
 const BUCKETS: usize = 40;
 
-/// Number of bits that subdivide a power of two, so that a count of cycles falls into about the
+/// The number of bits that subdivide a power of two, so that a count of cycles falls into about the
 /// right power of two of nanoseconds.
 const PARTS_LOG2: u32 = 2;
-/// Number of powers of two of cycles: more than 20 minutes at 3 GHz.
+/// The number of powers of two of cycles: more than 20 minutes at 3 GHz.
 const POWERS: usize = 42;
 const PLACES: usize = (POWERS - 1) << PARTS_LOG2;
 
 /// A histogram of durations in cycles, under a lock. Counting needs no division and no clock rate.
 #[derive(Debug)]
 pub(crate) struct Cycles {
-    /// Sum in cycles. A million items that wait for two hours exceed a `u64`.
+    /// The sum in cycles. A million items that wait for two hours exceed a `u64`.
     total: u128,
     counts: [u64; PLACES],
 }

@@ -56,7 +56,7 @@ pub(crate) struct Enlisted {
     pub(crate) color: Color,
     /// The amount that the pwq has paid in advance for that batch.
     pub(crate) paid: VirtualTime,
-    /// Number of its runs whose in-flight count has been released.
+    /// The number of its runs whose in-flight count has been released.
     pub(crate) nr_retired: u32,
     /// The reasons why the worker does not count as awake, if any.
     pub(crate) away: Away,
@@ -77,7 +77,7 @@ pub(crate) struct Dispatch {
     /// Adopted items for which no seat has been requested yet, oldest first.
     pub(crate) pending: List,
     pub(crate) nr_taken: u64,
-    /// Number of pwqs that have lanes.
+    /// The number of pwqs that have lanes.
     nr_with_lanes: usize,
     /// `true` if `ready` is served before `pending` next time. They take turns.
     pub(crate) ready_first: bool,
@@ -88,8 +88,8 @@ pub(crate) struct Dispatch {
     pwqs: Vec<Option<PwqState>>,
     /// The workers, indexed by worker number. Rescuers are included.
     workers: Vec<Option<Enlisted>>,
-    /// Number of pwqs that have shares and are not retired. If there are any, all items wait in the
-    /// lists of their pwqs, and pwqs are served in the order of what they have used.
+    /// The number of pwqs that have shares and are not retired. If there are any, all items wait in
+    /// the lists of their pwqs, and pwqs are served in the order of what they have used.
     nr_with_shares: usize,
     /// Approximate number of items of all pwqs that were cancelled since tombstones were last
     /// removed from `pending`; see `tombstones.rs`.
@@ -103,14 +103,14 @@ pub(crate) struct Dispatch {
     pub(crate) idle: Vec<IdleWorker>,
     nr_workers: usize,
 
-    /// Number of workers that have been requested and are not registered yet.
+    /// The number of workers that have been requested and are not registered yet.
     pub(crate) nr_creating: usize,
     pub(crate) mayday_timer: MaydayTimer,
     pub(crate) stall_detector: StallDetector,
     /// The number of times that items of each kind have hogged a CPU, by vtable.
     pub(crate) hogs: HashMap<usize, u64>,
     free_slots: Vec<usize>,
-    /// Number of pwqs to which routes lead.
+    /// The number of pwqs to which routes lead.
     nr_led: usize,
     /// The clocks that set the initial account of a pwq, if the pwqs of this pool have shares.
     clock: Clock,

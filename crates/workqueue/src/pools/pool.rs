@@ -96,7 +96,7 @@ pub(crate) struct WorkerPool {
     pub(crate) counters: Counters,
     #[cfg(feature = "baselines")]
     pub(crate) hold: Mutex<crate::observe::tally::Cycles>,
-    /// A: CPU time that threads used to wait for the pool lock.
+    /// A: the CPU time that threads used to wait for the pool lock.
     #[cfg(feature = "baselines")]
     lock_wait_ns: unmodelled::AtomicU64,
 }
@@ -141,7 +141,7 @@ pub(crate) struct DeferredEffects<'a> {
     /// A worker that `wakeq` wakes, dropped after the lock, because its reference count is in a
     /// cache line of its own CPU.
     picked: Option<Arc<Worker>>,
-    /// Number of workers picked or requested.
+    /// The number of workers picked or requested.
     nr_kicks: u64,
     /// Set if a worker must be created.
     create: bool,

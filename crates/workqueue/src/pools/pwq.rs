@@ -73,9 +73,9 @@ pub(crate) struct Pwq {
 #[repr(C, align(64))]
 pub(crate) struct PwqState {
     pub(crate) counts: Counts,
-    /// Number of items in `inactive` or the pool's `pending`, and number of items in `urgent`.
+    /// The number of items in `inactive` or the pool's `pending`, and number of items in `urgent`.
     nr_listed: [usize; 2],
-    /// Number of items that were ever adopted.
+    /// The number of items that were ever adopted.
     pub(crate) nr_adopted: u64,
     /// In-flight counts, by color.
     pub(crate) in_flight: Colors,

@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{cleanups, item::list};
 
-/// Maximum number of items in a rescuer's batch. Corresponds to the kernel's `RESCUER_BATCH`.
+/// The maximum number of items in a rescuer's batch. Corresponds to the kernel's `RESCUER_BATCH`.
 pub(crate) const BATCH: usize = 16;
 
 /// A rescuer's thread. It must be [ended](Self::end).

@@ -34,7 +34,7 @@ use crate::{
     observe::{concurrency::Activity, tally::Tally},
 };
 
-/// Maximum size of a local batch. `Params::max_batch` can lower it.
+/// The maximum size of a local batch. `Params::max_batch` can lower it.
 pub(crate) const MAX_LOCAL_BATCH: usize = 64;
 
 /// The result of taking a batch.

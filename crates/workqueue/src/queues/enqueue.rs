@@ -135,7 +135,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// The errors of [`try_spawn`](Self::try_spawn).
+    /// Returns the errors of [`try_spawn`](Self::try_spawn).
     ///
     /// # Blocking
     ///

@@ -271,7 +271,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// [`BuildError::GroupPerCpu`] if the factor is out of range. In that case nothing has changed.
+    /// Returns [`BuildError::GroupPerCpu`] if the factor is out of range. In that case nothing has
+    /// changed.
     pub fn set_max_active_per_cpu(&self, factor: f64) -> Result<(), BuildError> {
         self.change_ceiling(Ceiling::PerCpu(factor))
     }

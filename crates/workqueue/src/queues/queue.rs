@@ -246,9 +246,10 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`BuildError::MaxActive`](crate::BuildError::MaxActive) if `max_active` is not between 1 and
-    /// 512; [`BuildError::OrderedMaxActive`](crate::BuildError::OrderedMaxActive) for an ordered
-    /// queue; [`BuildError::System`](crate::BuildError::System) for a process-wide queue.
+    /// Returns [`BuildError::MaxActive`](crate::BuildError::MaxActive) if `max_active` is not
+    /// between 1 and 512, [`BuildError::OrderedMaxActive`](crate::BuildError::OrderedMaxActive) for
+    /// an ordered queue, and [`BuildError::System`](crate::BuildError::System) for a process-wide
+    /// queue.
     #[doc(alias = "workqueue_set_max_active")]
     pub fn set_max_active(&self, max_active: u32) -> Result<(), BuildError> {
         self.inner.must_not_be_for_all()?;

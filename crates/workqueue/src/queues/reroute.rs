@@ -97,10 +97,11 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// The errors of [`Builder::build`](crate::Builder::build) that the attributes can cause;
-    /// [`BuildError::OwnQueue`] for an ordered queue inside one of its items, and in a `tracing`
-    /// subscriber; [`BuildError::Bh`] for a bottom-half queue; [`BuildError::System`] for a
-    /// process-wide queue; [`BuildError::Destroyed`]. Nothing has changed in these cases.
+    /// Returns the errors of [`Builder::build`](crate::Builder::build) that the attributes can
+    /// cause. Returns [`BuildError::OwnQueue`] for an ordered queue inside one of its items, and in
+    /// a `tracing` subscriber. Returns [`BuildError::Bh`] for a bottom-half queue,
+    /// [`BuildError::System`] for a process-wide queue, and [`BuildError::Destroyed`] for a
+    /// destroyed queue. Nothing has changed in these cases.
     ///
     /// # Examples
     ///

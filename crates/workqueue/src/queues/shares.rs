@@ -17,8 +17,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`BuildError::Shares`] if `shares` is not between 1 and [`MAX_SHARES`](crate::MAX_SHARES);
-    /// [`BuildError::System`] for a process-wide queue. Nothing has changed in these cases.
+    /// Returns [`BuildError::Shares`] if `shares` is not between 1 and
+    /// [`MAX_SHARES`](crate::MAX_SHARES), and [`BuildError::System`] for a process-wide queue.
+    /// Nothing has changed in these cases.
     ///
     /// # Examples
     ///

@@ -52,15 +52,15 @@ use super::{
 };
 use crate::cleanups;
 
-/// Maximum number of shards. A guess: the manager locks each shard whenever it wakes (15 ns), and a
-/// shard in use has 8 KiB.
+/// The maximum number of shards. A guess: the manager locks each shard whenever it wakes (15 ns),
+/// and a shard in use has 8 KiB.
 const MAX_SHARDS: usize = 16;
 
-/// Number of wakers fired at once from which slack applies. A guess: with fewer, the wake-ups of
-/// the manager cost less than a hundredth of a CPU.
+/// The number of wakers fired at once from which slack applies. A guess: with fewer, the wake-ups
+/// of the manager cost less than a hundredth of a CPU.
 const MANY: usize = 8;
 
-/// Maximum number of timers that expire under one hold of a shard's lock, 64 times 50 ns.
+/// The maximum number of timers that expire under one hold of a shard's lock, 64 times 50 ns.
 const MAX_AT_ONCE: usize = 64;
 
 /// The wheels of a registry's sleeps.

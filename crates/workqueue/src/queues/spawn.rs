@@ -90,7 +90,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// The errors of [`try_spawn`](Self::try_spawn).
+    /// Returns the errors of [`try_spawn`](Self::try_spawn).
     #[inline]
     #[doc(alias = "async_schedule")]
     pub fn spawn_detached<F>(&self, func: F) -> Result<(), TrySpawnError<F>>

@@ -86,8 +86,8 @@ use crate::{
     pools::pwq::Pwq,
 };
 
-/// Number of closures that a run takes before it queues the strand behind other items. A guess: the
-/// requeue costs about 0.1 µs, which is 3 ns for each closure. With a larger number, one strand
+/// The number of closures that a run takes before it queues the strand behind other items. A guess:
+/// the requeue costs about 0.1 µs, which is 3 ns for each closure. With a larger number, one strand
 /// delays other items for longer.
 const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
@@ -201,7 +201,7 @@ struct Base {
 /// The part of a strand that its run owns.
 struct Own {
     taken: List,
-    /// Number of closures that have been taken from the list and not yet subtracted from `nr`.
+    /// The number of closures that have been taken from the list and not yet subtracted from `nr`.
     nr_done: usize,
 }
 

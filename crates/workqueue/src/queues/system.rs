@@ -36,8 +36,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// The errors of [`Builder::build`](crate::Builder::build) on the process-wide registry. After an
-/// error, the next call tries again.
+/// Returns the errors of [`Builder::build`](crate::Builder::build) on the process-wide registry.
+/// After an error, the next call tries again.
 ///
 /// # Examples
 ///
@@ -69,7 +69,7 @@ impl Builder {
 ///
 /// # Errors
 ///
-/// The errors of [`system`].
+/// Returns the errors of [`system`].
 #[doc(alias = "system_highpri_wq")]
 pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -85,7 +85,7 @@ pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
 ///
 /// # Errors
 ///
-/// The errors of [`system`].
+/// Returns the errors of [`system`].
 #[doc(alias = "system_long_wq")]
 pub fn system_long() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -98,7 +98,7 @@ pub fn system_long() -> Result<&'static Workqueue, BuildError> {
 ///
 /// # Errors
 ///
-/// The errors of [`system`].
+/// Returns the errors of [`system`].
 #[doc(alias("system_unbound_wq", "system_dfl_wq"))]
 pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -162,7 +162,7 @@ pub fn work_on_cpu<T: Send + 'static>(
 ///
 /// # Errors
 ///
-/// The errors of [`work_on_cpu`].
+/// Returns the errors of [`work_on_cpu`].
 ///
 /// # Examples
 ///

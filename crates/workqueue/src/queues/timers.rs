@@ -74,7 +74,8 @@ use crate::{
     pools::manager::Manager,
 };
 
-/// Delay until the manager retries to fire an item whose lock was held. A guess: one monitor tick.
+/// The delay until the manager retries to fire an item whose lock was held. A guess: one monitor
+/// tick.
 const RETRY_NS: u64 = 1_000_000;
 
 /// The function that expires a timer of this kind. The manager calls it with the lock of the wheel,

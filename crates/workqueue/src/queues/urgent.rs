@@ -46,7 +46,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`BuildError::OrderedUrgent`] for an ordered queue.
+    /// Returns [`BuildError::OrderedUrgent`] for an ordered queue.
     ///
     /// # Examples
     ///

@@ -17,7 +17,7 @@ use std::{marker::PhantomData, ptr, ptr::NonNull};
 
 const SLOT_BITS: u32 = 6;
 const NR_SLOTS: usize = 1 << SLOT_BITS;
-/// Length of a tick of the system's time: 2^16 ns or 65 µs, about the time it takes to wake a
+/// The length of a tick of the system's time: 2^16 ns or 65 µs, about the time it takes to wake a
 /// thread.
 pub(crate) const TICK_SHIFT: u32 = 16;
 /// The number of levels that covers 64 bits of nanoseconds even if a tick is one nanosecond.

@@ -116,7 +116,8 @@ pub struct GroupStats {
     /// The part of `nr_active` above `max_active`, which exists because threads have returned from
     /// a wait or the ceiling was lowered.
     pub nr_over: u32,
-    /// Number of waits for a seat of the group: one for each queue and each pool in which it waits.
+    /// The number of waits for a seat of the group: one for each queue and each pool in which it
+    /// waits.
     pub nr_waiting: usize,
     /// The number of queues of the group.
     pub nr_queues: usize,

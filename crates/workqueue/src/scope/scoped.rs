@@ -65,9 +65,9 @@ unsafe impl Sync for Scope<'_, '_> {}
 
 /// The part of a queue that serves items of one thread.
 pub(super) struct Reach {
-    /// Maximum number of the queue's items that run at once, if this thread queues them.
+    /// The maximum number of the queue's items that run at once, if this thread queues them.
     pub(super) max_active: u32,
-    /// Number of workers that run there at once.
+    /// The number of workers that run there at once.
     pub(super) nr_workers: u32,
     /// Set if the workers share one CPU.
     pub(super) on_one_cpu: bool,

@@ -246,9 +246,10 @@ impl<T> TaskSet<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`JoinHandle::join`]. [`JoinError::OwnItem`] and [`JoinError::OwnQueue`] occur
-    /// only inside [`block_on`](crate::block_on), and only if every other item has left the set.
-    /// The item that caused the error is removed from the set and stays queued.
+    /// Returns the errors of [`JoinHandle::join`]. [`JoinError::OwnItem`] and
+    /// [`JoinError::OwnQueue`] occur only inside [`block_on`](crate::block_on), and only if every
+    /// other item has left the set. The item that caused the error is removed from the set and
+    /// stays queued.
     pub async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
         poll_fn(|context| self.poll_join_next(context)).await
     }
@@ -303,7 +304,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`join_next`](Self::join_next).
+    /// Returns the errors of [`join_next`](Self::join_next).
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         self.must_be_here();
         loop {
@@ -329,7 +330,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`join_next`](Self::join_next).
+    /// Returns the errors of [`join_next`](Self::join_next).
     ///
     /// # Panics
     ///

@@ -210,7 +210,7 @@ impl<U: 'static> Deferred<U> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Work::flush`].
+    /// Returns the errors of [`Work::flush`].
     #[doc(alias("flush_delayed_work", "flush_rcu_work"))]
     pub fn flush(&self) -> Result<bool, FlushError> {
         must_not_be_lost(self.timer.is_lost());

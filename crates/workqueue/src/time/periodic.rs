@@ -78,7 +78,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`ZeroPeriod`] if `period` is zero.
+    /// Returns [`ZeroPeriod`] if `period` is zero.
     ///
     /// # Blocking
     ///

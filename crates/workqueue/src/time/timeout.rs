@@ -66,7 +66,7 @@ impl Registry {
 ///
 /// # Errors
 ///
-/// [`Elapsed`] if the time has passed.
+/// Returns [`Elapsed`] if the time has passed.
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Timeout<F> {
     future: F,
