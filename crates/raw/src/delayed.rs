@@ -183,7 +183,7 @@ impl RawDelayed {
         // SAFETY: (1).
         let work = unsafe { RawWork::known(Self::work(this)) }?;
         if !internal::admits(queue) {
-            // SAFETY: (1), and it is an item.
+            // SAFETY: (1), and `known` has checked that it is an item.
             let was_pending = unsafe { Self::take_back(this) };
             return Ok(if was_pending { Modified::Cancelled } else { Modified::Refused });
         }
@@ -293,13 +293,13 @@ impl RawDelayed {
     pub unsafe fn cancel(this: NonNull<Self>) -> Result<bool, Misuse> {
         // SAFETY: (1).
         unsafe { RawWork::known(Self::work(this)) }?;
-        // SAFETY: (1), and it is an item.
+        // SAFETY: (1), and `known` has checked that it is an item.
         Ok(unsafe { Self::take_back(this) })
     }
 
     /// # Safety
     ///
-    /// 1. `this` is an item.
+    /// 1. `this` points at an initialized item.
     unsafe fn take_back(this: NonNull<Self>) -> bool {
         // SAFETY: (1).
         let work = unsafe { &(*this.as_ptr()).work };
@@ -371,7 +371,7 @@ impl RawDelayed {
         }
         work.refuse()?;
         // A thread that arms the item from now on sees that it is disabled.
-        // SAFETY: (1), and it is an item.
+        // SAFETY: (1), and `known` has checked that it is an item.
         let was_pending = unsafe { Self::take_back(this) };
         if waits {
             work.wait_for_run();
@@ -488,7 +488,7 @@ unsafe fn put_in(
 ///
 /// # Safety
 ///
-/// 1. `item` is an item.
+/// 1. `item` points at an initialized item.
 unsafe fn disarm(item: NonNull<RawDelayed>) -> bool {
     // SAFETY: (1).
     let work = unsafe { &(*item.as_ptr()).work };

@@ -113,7 +113,7 @@ pub(super) struct Run {
     name: Name,
     /// Shard lock: the item, if it was queued and popped again during this run.
     left: Option<NonNull<Head>>,
-    /// Shard lock.
+    /// Shard lock: the next run in the list.
     next: *mut Run,
     /// I: the enclosing run on the same thread.
     outer: *const Run,
@@ -130,7 +130,7 @@ struct Waiter {
     run: Cell<*const Run>,
     /// I: the completion sequence number that the awaited start completes.
     turn: Cell<u64>,
-    /// Shard lock.
+    /// Shard lock: the next waiter in the list.
     next: Cell<*const Waiter>,
     /// A: set by the last access to this node.
     is_done: AtomicBool,
@@ -485,8 +485,8 @@ impl Shard {
         }
     }
 
-    /// Returns `true` if the item is executing. The caller first loads or changes the item's state,
-    /// and then finds every run that had started by that time.
+    /// Returns `true` if the item is executing. The caller must already have loaded or changed the
+    /// item's state. It then finds every run that had started by that time.
     #[inline]
     pub(super) fn runs(&self, name: Name) -> bool {
         // ORDER(raw-alone): other end in `note_alone`, `strike_alone`.

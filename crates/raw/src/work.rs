@@ -28,8 +28,8 @@ use crate::runs::{Name, Run, Shard};
 /// unwind.
 pub type WorkFn = unsafe extern "C-unwind" fn(*mut RawWork);
 
-/// Distinguishes an initialized item from other memory: "work" in the low half, and never an
-/// address in user space.
+/// The value that distinguishes an initialized item from other memory. Its low half spells "work",
+/// and it is never an address in user space.
 const MAGIC: u64 = 0xf770_726b_776f_726b;
 
 /// The maximum number of nested runs on a thread that helps. Each run uses stack. A guess.
@@ -690,7 +690,7 @@ unsafe fn carry_out(
         let outcome = guarded_in_item(|| {
             if let Some(func) = func {
                 let run = || {
-                    // SAFETY: by (1) of `RawWork::new`.
+                    // SAFETY: (1) of `RawWork::new` allows this call.
                     unsafe { func(RawWork::of_head(item)) };
                 };
                 of_c("function of a work item", func as usize, run);

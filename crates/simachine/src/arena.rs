@@ -87,7 +87,7 @@ impl Arena {
             state.next = (HEAP_AT + size_of::<State>()).next_multiple_of(1 << 20);
         }
         let result = step(state);
-        // Release: as above.
+        // Release, as explained above.
         self.is_held.store(false, Ordering::Release);
         result
     }

@@ -7,7 +7,7 @@
 //! same with and without instrumentation:
 //!
 //! - A plain access that hits is free. `instr`, the code around a word of the facade, includes it.
-//! - An access to a word of the facade has been charged before its instruction gets here
+//! - An access to a word of the facade has been charged before its instruction reaches this code
 //!   (`Task::paid`).
 //! - Accesses by the engine, to a task's own stack and to the host's memory are not simulated.
 //! - A panic message is formatted under locks of the host, so a panicking task keeps its turn.

@@ -12,37 +12,37 @@ use super::engine::Engine;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Accesses to atomic words, and to the data that locks guard.
+    /// The number of accesses to atomic words, and to the data that locks guard.
     pub accesses: u64,
-    /// Transfers of lines.
+    /// The number of transfers of lines.
     pub moves: u64,
-    /// Turns that the engine gave to tasks.
+    /// The number of turns that the engine gave to tasks.
     pub turns: u64,
-    /// Switches to another thread.
+    /// The number of switches to another thread.
     pub switches: u64,
-    /// Wake-ups of threads.
+    /// The number of wake-ups of threads.
     pub wakes: u64,
-    /// Wake-ups that had to interrupt an idle CPU.
+    /// The number of wake-ups that had to interrupt an idle CPU.
     pub wakes_idle: u64,
-    /// Wake-ups of an idle CPU that polled.
+    /// The number of wake-ups of an idle CPU that polled.
     pub wakes_polling: u64,
-    /// Wake-ups on a CPU that ran another thread.
+    /// The number of wake-ups on a CPU that ran another thread.
     pub wakes_busy: u64,
-    /// Waits on a futex.
+    /// The number of waits on a futex.
     pub futex_waits: u64,
-    /// Calls that wake sleepers of a futex.
+    /// The number of calls that wake sleepers of a futex.
     pub futex_wakes: u64,
-    /// Calls that found no sleeper.
+    /// The number of calls that found no sleeper.
     pub wakes_of_none: u64,
-    /// Calls of `sched_yield`.
+    /// The number of calls of `sched_yield`.
     pub yields: u64,
-    /// Threads that were preempted.
+    /// The number of threads that were preempted.
     pub preempts: u64,
-    /// Threads that an idle CPU pulled.
+    /// The number of threads that an idle CPU pulled.
     pub pulls: u64,
-    /// Threads that were started.
+    /// The number of threads that were started.
     pub spawns: u64,
-    /// Expedited membarriers.
+    /// The number of expedited membarriers.
     pub membarriers: u64,
 }
 

@@ -1,8 +1,8 @@
 //! Thread-locals of simulated threads.
 //!
-//! As in the standard library, they are initialized at the first use and destroyed when the thread
-//! ends. Thread-locals without destructors stay usable. Outside a simulation, the OS thread owns
-//! them.
+//! As in the standard library, a thread-local is initialized at its first use and destroyed when
+//! the thread ends. A thread-local without a destructor stays usable. Outside a simulation, the OS
+//! thread owns the thread-locals.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};

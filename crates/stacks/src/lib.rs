@@ -19,7 +19,7 @@
 //! Sampling profilers work in this way, too. In contrast, seastar's stall detector walks the stack
 //! in the handler.
 
-/// Public for models.
+/// This module is public for models.
 #[doc(hidden)]
 pub mod answer_slot;
 #[cfg(not(any(loom, shuttle, sim)))]

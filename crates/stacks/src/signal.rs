@@ -29,9 +29,9 @@ pub(crate) struct Registers {
 /// The reason why a signal cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
-    /// Not a signal, or one that the machine or the C library uses itself.
+    /// The number is no signal, or the machine or the C library uses the signal itself.
     Unfit,
-    /// The process handles or ignores it.
+    /// The process handles or ignores the signal.
     Taken,
 }
 
@@ -60,7 +60,8 @@ pub(crate) fn handle(signal: i32) -> Result<(), Refused> {
     // SAFETY: all zeroes is a valid action: the default one, with an empty mask.
     let mut ours: libc::sigaction = unsafe { mem::zeroed() };
     ours.sa_sigaction = handler_address();
-    // Runs on the alternate stack if the thread has one, because its own may be nearly used up.
+    // The handler runs on the alternate stack if there is one, because the thread's own may be
+    // almost full.
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
     action(signal, Some(&ours)).ok_or(Refused::Unfit)?;
     Ok(())
@@ -77,7 +78,7 @@ pub(crate) fn is_handled(signal: i32) -> bool {
 /// A system call of the thread may end early, with `EINTR`, if it has a timeout, or if the system
 /// never restarts it.
 pub(crate) fn interrupt(thread: u32, signal: i32) -> bool {
-    // SAFETY: a call with three numbers.
+    // SAFETY: the arguments of the call are numbers.
     unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, signal) == 0 }
 }
 
@@ -88,7 +89,7 @@ pub(crate) fn interrupt(thread: u32, signal: i32) -> bool {
 pub(crate) fn read_memory(from: u64, into: &mut [u8]) -> usize {
     const PAGE: u64 = 4096;
     const NR_PIECES: usize = 64;
-    // One piece per page, because a piece is copied completely or not at all.
+    // There is one piece per page, because a piece is copied completely or not at all.
     let mut pieces = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; NR_PIECES];
     let mut nr_pieces = 0;
     let (mut at, mut left) = (from, into.len() as u64);
@@ -146,7 +147,7 @@ fn tables(info: &libc::dl_phdr_info) -> Option<Loaded> {
     if info.dlpi_phdr.is_null() {
         return None;
     }
-    // SAFETY: the loader's table, of `dlpi_phnum` entries.
+    // SAFETY: the loader's table has `dlpi_phnum` entries.
     let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let base: u64 = info.dlpi_addr;
     let span = |it: &libc::Elf64_Phdr| it.p_vaddr..it.p_vaddr + it.p_memsz;
@@ -154,13 +155,13 @@ fn tables(info: &libc::dl_phdr_info) -> Option<Loaded> {
     let index = span(headers.iter().find(|it| it.p_type == libc::PT_GNU_EH_FRAME)?);
     let bytes = |range: &Range<u64>| {
         let length = (range.end - range.start) as usize;
-        // SAFETY: part of a loaded, readable segment, which stays mapped while the loader's lock is
-        // held.
+        // SAFETY: the bytes are part of a loaded, readable segment, which stays mapped while the
+        // loader's lock is held.
         unsafe { slice::from_raw_parts((base + range.start) as *const u8, length) }.to_vec()
     };
     let head = bytes(&index);
-    // Version 1, with the address of `.eh_frame` as a signed distance of 32 bits: the format that
-    // all linkers write.
+    // This is version 1, with the address of `.eh_frame` as a signed distance of 32 bits. All
+    // linkers write this format.
     let [1, 0x1b, _, _, a, b, c, d, ..] = head[..] else {
         return None;
     };
@@ -171,7 +172,7 @@ fn tables(info: &libc::dl_phdr_info) -> Option<Loaded> {
     let (low, high) = (loads().map(|it| it.p_vaddr).min()?, loads().map(|it| span(it).end).max()?);
     let name = match info.dlpi_name.is_null() {
         true => String::new(),
-        // SAFETY: it belongs to the loader and is valid during this call.
+        // SAFETY: the name belongs to the loader and is valid during this call.
         false => unsafe { CStr::from_ptr(info.dlpi_name) }.to_string_lossy().into_owned(),
     };
     Some(Loaded {
@@ -204,7 +205,7 @@ extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void)
     // SAFETY: as above.
     let before = unsafe { *errno };
     if !context.is_null() {
-        // SAFETY: the interrupted thread's registers, by `SA_SIGINFO`.
+        // SAFETY: the context contains the interrupted thread's registers, by `SA_SIGINFO`.
         answer(registers(unsafe { &*context.cast() }));
     }
     // SAFETY: as above.

@@ -73,7 +73,7 @@ pub(crate) struct Pwq {
 #[repr(C, align(64))]
 pub(crate) struct PwqState {
     pub(crate) counts: Counts,
-    /// The number of items in `inactive` or the pool's `pending`, and number of items in `urgent`.
+    /// The numbers of items in `inactive` or the pool's `pending`, and in `urgent`.
     nr_listed: [usize; 2],
     /// The number of items that were ever adopted.
     pub(crate) nr_adopted: u64,
