@@ -556,7 +556,7 @@ unsafe fn expire(wheel: Guard<'_>, item: NonNull<RawDelayed>) -> bool {
 ///
 /// # Safety
 ///
-/// 1. `item` is an item, and `wheel` is the wheel of the process-wide registry.
+/// 1. `item` points at an initialized item, and `wheel` is the wheel of the process-wide registry.
 unsafe fn take_out(wheel: &mut Wheel, item: NonNull<RawDelayed>) -> bool {
     // SAFETY: (1).
     let work = unsafe { &(*item.as_ptr()).work };

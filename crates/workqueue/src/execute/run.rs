@@ -123,7 +123,7 @@ unsafe fn run(
 unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl FnOnce()) -> Ending {
     // SAFETY: (1): a running item is alive.
     let head = unsafe { item.as_ref() };
-    // SAFETY: (2): only called before `before_end`.
+    // SAFETY: (2): this is called only before `before_end`.
     let item_info = || unsafe { &*home }.trace(item.as_ptr(), head.vtable());
     let within = trace::enter(item.as_ptr().addr(), head.vtable().push.is_some());
     trace::execute_start(item_info);
@@ -311,7 +311,8 @@ pub(crate) unsafe fn pop_by_and_cancel(
     Popped::Dropped
 }
 
-/// Runs a pending item here, if helping is allowed and a seat is free. Returns `true` if it did.
+/// Runs a pending item on this thread, if helping is allowed and a seat is free. Returns `true` if
+/// it ran.
 ///
 /// The caller must be waiting for this item. Running an unrelated item inside a wait can deadlock
 /// on a resource that the caller holds.

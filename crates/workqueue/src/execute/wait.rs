@@ -249,7 +249,8 @@ fn is_of_our_strand(item: NonNull<Head>) -> bool {
 /// Checks this thread before it waits for the end of an item.
 pub fn before_waiting_for(head: &Head) {
     reclaiming(|home| {
-        // Loaded only here, because a model explores every possible timing of this load.
+        // The state is loaded only here, because a model explores every possible timing of this
+        // load.
         let state = head.load();
         let func = (head.vtable().name)();
         let depends = !state.is_idle() && !state.has_rescuer();

@@ -296,7 +296,7 @@ impl Work {
         panicked::take(self.item.addr().get()).map(PanicPayload::new)
     }
 
-    /// Cancels the item if it is pending. Returns `true` if it did.
+    /// Cancels the item if it is pending. Returns `true` if the item was cancelled.
     ///
     /// # Blocking
     ///

@@ -36,7 +36,7 @@ impl Workqueue {
     /// - The queue may be paused, ordered, full, or being drained. A drain then waits for the
     ///   remaining items only.
     /// - A future that has been polled has started and continues; cancel it with its handle. A
-    ///   future that has not been polled is dropped here.
+    ///   future that has not been polled is dropped during the call.
     /// - First, all items end and release their [capacity](crate::Builder::capacity). Then the
     ///   wakers of tasks are called, and last, the closures are dropped. A waker or a destructor
     ///   may therefore wait for any of the items, for free capacity, and for a flush or a drain of
@@ -123,7 +123,7 @@ impl Workqueue {
     /// items that had not started have ended, and their joiners get
     /// [`JoinError::Cancelled`](crate::JoinError::Cancelled). Threads of the registry then call the
     /// wakers of tasks and drop the closures, in the order described at
-    /// [`cancel_all`](Self::cancel_all). A running item continues to its end, and can ask
+    /// [`cancel_all`](Self::cancel_all). A running item continues to its end, and can call
     /// [`is_cancelled`](crate::is_cancelled). Other handles reject new items.
     ///
     /// A destructor that blocks does not delay the others. However, while thread creation fails, a

@@ -1,4 +1,4 @@
-//! The number of rounds of a drain.
+//! Counts the rounds of a drain.
 //!
 //! A *round* is a flush: it ends when all items that were in flight at its start have ended. If
 //! items queue other items, or themselves, a drain takes many rounds; if they never stop, the drain

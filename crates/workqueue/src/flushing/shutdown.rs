@@ -1,6 +1,6 @@
 //! Shuts queues down within a time limit, in order.
 //!
-//! A shutdown is a drain with a time limit (`rounds.rs` has the loop): it closes the queue, waits
+//! A shutdown is a drain with a time limit (`rounds.rs` contains the loop): it closes the queue, waits
 //! until it is drained, and at the limit cancels the remaining items. Several queues are shut down
 //! one after another. A queue stays open until those before it have been drained, because their
 //! items may queue items there. At the limit all remaining queues are closed before the first of

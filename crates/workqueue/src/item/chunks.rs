@@ -53,7 +53,7 @@ impl Chunk {
 
     /// Returns the chunk of a slab with this index.
     pub(super) fn in_slab(slab: Start, index: usize) -> Self {
-        // SAFETY: inside the slab.
+        // SAFETY: the chunk is inside the slab.
         Self(unsafe { slab.0.cast().byte_add(index * chunk_size(slab.class)) })
     }
 
@@ -171,7 +171,7 @@ fn allocate(class: usize) -> Start {
         alloc::handle_alloc_error(layout);
     };
     let slabs: [Start; NR_AT_ONCE] = std::array::from_fn(|nth| {
-        // SAFETY: inside the new memory.
+        // SAFETY: the address is inside the new memory.
         let slab = unsafe { memory.byte_add(nth * SLAB).cast() };
         // SAFETY: the memory is unused, and large enough and aligned for a header.
         unsafe { slab.write(Slab::new(class)) };

@@ -109,7 +109,7 @@ impl List {
         most: usize,
         hold: impl Fn(usize, NonNull<Head>),
     ) -> usize {
-        // SAFETY: (each call) the item was just taken off the list or is in it, so it is alive.
+        // SAFETY: at each call, the item was just taken off the list or is in it, so it is alive.
         let home = |item: NonNull<Head>| unsafe { item.as_ref() }.home.load(Ordering::Relaxed);
         let (first, color) = (home(like), color(like));
         let mut nr_popped = 0;
@@ -298,8 +298,7 @@ impl Injector {
                 .is_ok()
     }
 
-    /// Takes all items, oldest first. Calls `meet` for each, newest first, which returns its
-    /// color.
+    /// Takes all items, oldest first. Calls `meet` for each item, newest first, to get its color.
     #[inline]
     pub(crate) fn take(&self, mut meet: impl FnMut(NonNull<Head>) -> Color) -> List {
         // Acquire, like the swap: if the stack is empty because a helper removed the last item, we

@@ -334,7 +334,7 @@ mod tests {
             for step in [1, 2, 3] {
                 for first in 0..step {
                     for block in blocks.iter().skip(first).step_by(step) {
-                        // SAFETY: allocated with this class, and no longer used.
+                        // SAFETY: the block was allocated with this class, and is no longer used.
                         unsafe { cache::free(*block, 0) };
                     }
                 }
