@@ -43,7 +43,7 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
     unsafe { pop_by_and_run(item, |state| Some(state.pop())) }
 }
 
-/// Does the same as [`pop_and_run`], with the decision `plan`.
+/// Does the same as [`pop_and_run`], but lets `plan` make the decision.
 ///
 /// # Safety
 ///
@@ -102,7 +102,7 @@ unsafe fn run(
     before_end: impl FnOnce(),
 ) -> Ending {
     // Freeing the item is part of the run, because a closure may own the last handle of its queue.
-    // The same applies to everything that a subscriber does.
+    // For the same reason, the code of a trace subscriber is part of the run.
     let run = || {
         if helps {
             // SAFETY: (1), (2).
@@ -123,7 +123,7 @@ unsafe fn run(
 unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl FnOnce()) -> Ending {
     // SAFETY: (1): a running item is alive.
     let head = unsafe { item.as_ref() };
-    // SAFETY: (2): only called before `before_end`.
+    // SAFETY: (2): this is called only before `before_end`.
     let item_info = || unsafe { &*home }.trace(item.as_ptr(), head.vtable());
     let within = trace::enter(item.as_ptr().addr(), head.vtable().push.is_some());
     trace::execute_start(item_info);
@@ -177,7 +177,8 @@ impl Rest {
     }
 }
 
-/// Ends a run. The only user code it calls is wakers of drains, which the caller can put aside.
+/// Ends a run. The only user code that it calls is the wakers of drains, which the caller can set
+/// aside.
 ///
 /// # Safety
 ///
@@ -265,7 +266,7 @@ pub(crate) unsafe fn pop_and_cancel(
     unsafe { pop_by_and_cancel(item, deferred_drops, skip, |state| Some(state.pop_to_cancel())) }
 }
 
-/// Does the same as [`pop_and_cancel`], with the decision `plan`.
+/// Does the same as [`pop_and_cancel`], but lets `plan` make the decision.
 ///
 /// # Safety
 ///
@@ -310,7 +311,8 @@ pub(crate) unsafe fn pop_by_and_cancel(
     Popped::Dropped
 }
 
-/// Runs a pending item here, if helping is allowed and a seat is free. Returns `true` if it did.
+/// Runs a pending item on this thread, if helping is allowed and a seat is free. Returns `true` if
+/// it ran.
 ///
 /// The caller must be waiting for this item. Running an unrelated item inside a wait can deadlock
 /// on a resource that the caller holds.
@@ -337,7 +339,8 @@ fn help_here(item: NonNull<Head>) -> bool {
             && from.unclaim().1
         {
             let pool = home.pool.clone();
-            // With a handle, the flag means that a task may wait; such an item is queued once.
+            // For an item with a handle, the flag means that a task may wait. Such an item is
+            // queued only once.
             let is_revived = from.is_revived() && head.vtable().handle.is_none();
             // SAFETY: as in `end_else`.
             let revived = is_revived.then(|| unsafe { item.cast::<Revivable>().as_ref() });
@@ -358,7 +361,7 @@ fn help_here(item: NonNull<Head>) -> bool {
     }
     home.gate.note_helped(core, seats.of_queue);
     let mut left = None;
-    // A raw pointer, because a reference would have to stay valid until the run is over.
+    // This is a raw pointer, because a reference would have to stay valid until the run is over.
     let place = &raw const *home;
     // SAFETY: our transition began the run. The seat is released after the item's own code. After
     // that the queue is not accessed, nor is the item once it has ended.
@@ -421,7 +424,7 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     CountToRelease { pool, slot, color: list::color(item), wakers }
 }
 
-/// Expires and counts an item that has not started. Returns `true` if it did.
+/// Expires an item if it has not started, and counts the expiry. Returns `true` if it did.
 pub(crate) fn expire(item: NonNull<Head>) -> bool {
     cancel_and(item, State::claim_pending, |home| {
         home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
@@ -681,7 +684,8 @@ pub(crate) fn is_blocking() -> bool {
     INNERMOST.with(Cell::get).blocks
 }
 
-/// Calls `body` with this thread's innermost run in [`block_on`](super::block_on::block_on).
+/// Calls `body` with this thread's innermost run marked as being in
+/// [`block_on`](super::block_on::block_on).
 pub(crate) fn while_blocking<R>(body: impl FnOnce() -> R) -> R {
     struct Before(bool);
     impl Drop for Before {
@@ -767,7 +771,8 @@ pub(crate) fn is_bottom_half() -> bool {
     })
 }
 
-/// Calls `body` with the pwq of this thread's innermost run whose pwq is `chosen`, if any.
+/// Calls `body` with the pwq of this thread's innermost run for which `chosen` returns `true`, if
+/// any.
 pub(crate) fn innermost_home(chosen: impl Fn(&Pwq) -> bool, body: impl FnOnce(&Pwq)) {
     let mut body = Some(body);
     inside(|frame| {
@@ -807,7 +812,7 @@ pub(crate) fn forget_home() {
     });
 }
 
-/// Records that the innermost run, a helper's, has released its seats. If the queue's seat was
+/// Records that the helper in the innermost run has released its seats. If the queue's seat was
 /// `lent`, an outer run keeps the home alive.
 pub(crate) fn forget_seats(lent: bool) {
     if !lent {

@@ -1,6 +1,6 @@
 //! Cancellation that running code detects.
 //!
-//! `item/token.rs` has the protocol.
+//! `item/token.rs` describes the protocol.
 
 use std::{
     fmt,
@@ -41,8 +41,9 @@ use crate::{
 ///
 /// # Cost
 ///
-/// A few nanoseconds: a few loads. In an item that has requested its token or has a hard deadline,
-/// the first call of a run also acquires a lock. An item that never calls it pays nothing.
+/// The call makes a few loads, which take a few nanoseconds. In an item that has requested its
+/// token or has a hard deadline, the first call of a run also acquires a lock. An item that never
+/// calls this function pays nothing.
 ///
 /// # Blocking
 ///
@@ -91,8 +92,8 @@ pub fn is_cancelled() -> bool {
 ///
 /// # Cost
 ///
-/// Two allocations for the token of an item. Each wait takes a lock briefly. A wait leaves nothing
-/// in the token when it ends.
+/// The token of an item takes two allocations. Each wait briefly acquires a lock. A wait leaves
+/// nothing in the token when it ends.
 ///
 /// # Panics
 ///
@@ -213,7 +214,7 @@ impl CancellationToken {
     ///
     /// # Blocking
     ///
-    /// Blocks for the length of this wait, as [`block_on`](crate::block_on) does.
+    /// Blocks until the wait ends, as [`block_on`](crate::block_on) does.
     ///
     /// # Panics
     ///
