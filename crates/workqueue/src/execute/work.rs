@@ -38,7 +38,8 @@ use crate::item::{
 ///
 /// # Cost
 ///
-/// Some tens of nanoseconds to queue a tiny item and run it on another CPU: see docs/workqueue.md.
+/// Queueing a tiny item and running it on another CPU takes some tens of nanoseconds; see
+/// docs/workqueue.md.
 ///
 /// # Examples
 ///
@@ -295,14 +296,15 @@ impl Work {
         panicked::take(self.item.addr().get()).map(PanicPayload::new)
     }
 
-    /// Cancels the item if it is pending. Returns `true` if it did.
+    /// Cancels the item if it is pending. Returns `true` if the item was cancelled.
     ///
     /// # Blocking
     ///
     /// Blocks only briefly. If the queue is ordered, this searches the item's list under the pool
     /// lock (a millisecond in a list of 100,000; a spawned closure has no such cost). In other
     /// queues, cancelled items are removed from time to time. If another thread is queueing or
-    /// cancelling the item, or is about to run it, this waits for the end of that operation.
+    /// cancelling the item, or is about to run it, this function waits for the end of that
+    /// operation.
     #[doc(alias = "cancel_work")]
     pub fn cancel(&self) -> bool {
         if self.is_lost() {
@@ -313,7 +315,8 @@ impl Work {
             if run::cancel(self.item) {
                 return true;
             }
-            // Other threads found the item pending while it was claimed. The claim may have ended.
+            // While the item was claimed, other threads found it pending. Try again, because the
+            // claim may have ended.
             let state = self.head().load();
             let missed = state.is_claimed() || state.is_pending();
             if !missed || sync::twin::armed("cancel: overlooks a claim") {

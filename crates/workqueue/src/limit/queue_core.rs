@@ -62,7 +62,7 @@ pub(crate) struct QueueCore {
     pub(crate) hidden: bool,
     /// I: set if the queue has a rescuer.
     pub(crate) reclaim: bool,
-    /// Names of the queues without a rescuer that its items have waited for. A leaf lock.
+    /// The names of the queues without a rescuer that its items have waited for. A leaf lock.
     pub(crate) waits: Mutex<Vec<Box<str>>>,
 }
 
@@ -84,7 +84,8 @@ impl QueueCore {
             nr_refused: AtomicU64::new(0),
             nr_helped_seen: AtomicU64::new(0),
             nr_shown_started: AtomicU64::new(0),
-            // FOREIGN(on-panic-drop): by `Foreign`.
+            // FOREIGN(on-panic-drop): the drop of a handler, on the thread that drops it; contained
+            // by `Foreign`.
             on_panic: Mutex::new(on_panic.map(|handler| Arc::new(Foreign::new(handler)))),
             token: OnceLock::new(),
             capacity: None,

@@ -16,9 +16,10 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Thread`] if that thread cannot be started. [`RegistryError::Params`] if
-    /// [`stack_size`](Params::stack_size) or [`thread_name`](Params::thread_name) is out of range,
-    /// or if [`stall_signal`](Params::stall_signal) cannot be used.
+    /// Returns [`RegistryError::Thread`] if that thread cannot be started. Returns
+    /// [`RegistryError::Params`] if [`stack_size`](Params::stack_size) or
+    /// [`thread_name`](Params::thread_name) is out of range, or if
+    /// [`stall_signal`](Params::stall_signal) cannot be used.
     pub fn new(topology: Topology, params: Params) -> Result<Self, RegistryError> {
         Self::with_clock(topology, params, Clock::System)
     }
@@ -104,8 +105,8 @@ impl Registry {
         let registry = Registry::new(topology, params)?;
         let manager = registry.machine().manager.clone();
         registry.machine().set_source(Box::new(move || {
-            // Read the mask of the manager, which keeps that of its creator. Other threads may pin
-            // themselves.
+            // Read the mask of the manager's thread, which keeps the mask of its creator, because
+            // other threads may pin themselves.
             seen = sync::cpu::topology_changed(&seen, manager.thread_id()?)?;
             housekeeping(&seen).ok()
         }));

@@ -61,7 +61,7 @@ type OnReport = dyn Fn(&Report) + Send + Sync;
 
 impl ReportHandler {
     pub(crate) fn new(handler: impl Fn(&Report) + Send + Sync + 'static) -> Self {
-        // FOREIGN(on-report-drop): by `Foreign`.
+        // FOREIGN(on-report-drop): the drop of a handler, on its last user; contained by `Foreign`.
         Self(Arc::new(Foreign::new(Box::new(handler))))
     }
 }

@@ -7,8 +7,8 @@
 //! it is kicked, and never exits by itself.
 //!
 //! Items in a local batch are still pending. They can be cancelled or helped. The manager can put
-//! them back if the worker stays in an item before them. The state word `local_batch` decides
-//! between the worker and the manager.
+//! them back if the worker stays in the item that precedes them. The state word `local_batch`
+//! decides between the worker and the manager.
 
 use std::ptr::{self, NonNull};
 
@@ -34,7 +34,7 @@ use crate::{
     observe::{concurrency::Activity, tally::Tally},
 };
 
-/// Maximum size of a local batch. `Params::max_batch` can lower it.
+/// The maximum size of a local batch. `Params::max_batch` can lower it.
 pub(crate) const MAX_LOCAL_BATCH: usize = 64;
 
 /// The result of taking a batch.
@@ -81,7 +81,8 @@ pub(crate) struct Worker {
     culled: AtomicBool,
     /// A, set under the pool lock: a parked worker that finds it set returns its stack's memory.
     slims: AtomicBool,
-    /// A, written by the owner: set if it has returned its stack's memory and run no item since.
+    /// A, written by the owner: set if it has returned its stack's memory and has run no item
+    /// since.
     lean: AtomicBool,
     /// A, written by the owner: the ID of its kernel thread, or 0 before it runs.
     pub(crate) thread: AtomicU32,
@@ -180,7 +181,7 @@ impl Worker {
         self.lean.store(slims, Ordering::Relaxed);
     }
 
-    /// Returns `true` if it has returned its stack's memory and run no item since.
+    /// Returns `true` if it has returned its stack's memory and has run no item since.
     pub(crate) fn is_lean(&self) -> bool {
         self.lean.load(Ordering::Relaxed)
     }
@@ -354,7 +355,7 @@ struct Private {
 
 /// Makes this thread a worker of `pool` until it is culled or the pool dies.
 ///
-/// The pool counted it as awake and searching when it requested the worker.
+/// The pool counted the worker as awake and searching when it requested it.
 pub(crate) fn run(pool: &Arc<WorkerPool>) {
     let mut private = Private { parker: Parker::with_spin_limit(0), spin: SpinBudget::new() };
     let worker = enlist(pool, &private.parker, true).expect("a requested worker is admitted");

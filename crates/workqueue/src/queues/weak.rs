@@ -12,7 +12,7 @@ use crate::item::lane::Lane;
 
 /// A handle that does not keep its queue alive.
 ///
-/// It is for values that are owned by a queue and also queue there, such as an item that queues
+/// Use it for values that are owned by a queue and also queue there, such as an item that queues
 /// itself again, or a cache that refills itself. With a [`Workqueue`] of its own, such a value
 /// would keep the queue alive forever.
 #[derive(Clone)]

@@ -98,7 +98,8 @@ impl Machine {
 
     /// Sets the source that reports whether the machine has changed.
     pub(crate) fn set_source(&self, source: Source) {
-        // FOREIGN(source-drop): the former source, on the caller, after the lock; contained.
+        // FOREIGN(source-drop): the drop of the former source, on the caller, with no lock held;
+        // contained.
         let before = self.source.lock().replace(Foreign::new(source));
         drop(before);
     }

@@ -119,7 +119,8 @@ impl Crew {
             let closed = word & CLOSED != 0 && !twin::armed("crew: a guest enters after the end");
             (!closed).then_some((word | VISITED) + GUEST_ONE)
         };
-        // Relaxed: the ticket published the earlier work, and later work has its own ordering.
+        // Relaxed suffices: the ticket published the earlier work, and later work has its own
+        // ordering.
         let word = self.word.word();
         word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter).is_ok()
     }
@@ -171,7 +172,7 @@ impl Crew {
     ///
     /// # Blocking
     ///
-    /// Blocks for the length of this wait. The last guest, or `wake_owner`, ends it.
+    /// Blocks until the wait ends. The last guest, or `wake_owner`, ends it.
     pub(crate) fn sleep_while_empty(&self, on_one_cpu: bool, is_called: impl Fn() -> bool) {
         if twin::armed("crew: the end overlooks guests") {
             return;
@@ -320,7 +321,7 @@ impl Tickets {
             return;
         };
         let mut sent = self.sent.lock();
-        // Above this length, roughly half of the tickets or more are used.
+        // Above this length, roughly half of the tickets or more are used up.
         let used_up = if sent.len() > 2 * self.limit as usize {
             sent.extract_if(.., |ticket| ticket.is_finished()).collect()
         } else {
@@ -340,7 +341,7 @@ impl Tickets {
     }
 }
 
-/// Runs the end of a scope. It aborts on a panic, because guests may still use the owner's stack.
+/// Runs the end of a scope. Aborts on a panic, because guests may still use the owner's stack.
 pub(super) fn whole<R>(part: impl FnOnce() -> R) -> R {
     or_abort("the end of a scope panicked", part)
 }

@@ -20,7 +20,8 @@
 //! its shorter closure, minus the first few microseconds. Without credit, a chain makes no first
 //! offer until it is a few microseconds old.
 //!
-//! Only its own thread uses a chain. A guest knows a crew, and through it a `Pair` on the stack.
+//! Only its own thread uses a chain. A guest accesses only a crew, and through it a `Pair` on the
+//! stack.
 
 use std::{cell::Cell, panic::resume_unwind, ptr};
 
@@ -194,7 +195,7 @@ impl Chain {
     }
 }
 
-/// Not inlined, so that a nested join contains only its own code.
+/// These functions are not inlined, so that a nested join contains only its own code.
 impl Outermost {
     /// Starts a chain that replaces the current one.
     #[inline(never)]
@@ -306,7 +307,8 @@ impl Node {
 }
 
 impl Workqueue {
-    /// Calls `a` on this thread, and `b` here or on a worker of this queue; returns both results.
+    /// Calls `a` on this thread, and `b` on this thread or on a worker of this queue; returns both
+    /// results.
     ///
     /// # Guarantees
     ///
@@ -319,12 +321,12 @@ impl Workqueue {
     /// # Cost
     ///
     /// A nested join costs a few nanoseconds while no worker has taken this thread's last offer.
-    /// Afterwards the outermost unoffered join is offered: one allocation and one item.
+    /// Afterwards the outermost unoffered join is offered, which costs one allocation and one item.
     ///
-    /// A thread whose earlier outermost joins were too short for a worker, 2 µs for each closure,
-    /// offers its outermost join later: when `a` joins on this queue more than 2 µs after it began.
-    /// Such a join costs about 30 ns if it is short, and otherwise `b` may run after `a`, so `a`
-    /// must not wait for `b`.
+    /// If a thread's earlier outermost joins were too short for a worker, which needs 2 µs for each
+    /// closure, the thread offers its outermost join later: when `a` joins on this queue more than
+    /// 2 µs after it began. Such a join costs about 30 ns if it is short. Otherwise `b` may run
+    /// after `a`, so `a` must not wait for `b`.
     ///
     /// # Blocking
     ///
