@@ -15,9 +15,9 @@ pub struct Usage {
 /// The difference of the counters between two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Context switches, voluntary and involuntary, of all threads.
+    /// The number of context switches of all threads, voluntary and involuntary.
     pub switches: u64,
-    /// CPU time of all threads, in user space and in the kernel.
+    /// The CPU time of all threads, in user space and in the kernel.
     pub cpu_ns: u64,
 }
 
@@ -26,7 +26,7 @@ impl Usage {
     ///
     /// # Errors
     ///
-    /// Returns the error of the system call. On Linux it does not fail.
+    /// The error of the system call, which does not fail on Linux.
     pub fn now() -> io::Result<Self> {
         Self::of(UsageWho::RUSAGE_SELF)
     }
@@ -75,7 +75,7 @@ mod tests {
     fn burning_costs_cpu_time() {
         let before = Usage::now().unwrap();
         let mut spent = Spent::default();
-        // Ends as soon as the counter advances. If the counter is broken, the test hangs.
+        // The loop ends as soon as the counter advances. If the counter is broken, the test hangs.
         while spent.cpu_ns == 0 {
             std::hint::black_box((0..10_000).sum::<u64>());
             spent = Usage::now().unwrap().since(&before);

@@ -13,23 +13,24 @@ use crate::bench::workqueue::subject::OneShotPool;
 use crate::harness::latency::Latencies;
 use crate::harness::switches::{Spent, Usage};
 
-/// Items before the measurement, so that all threads have started.
+/// The number of items before the measurement, which ensure that all threads have started.
 const WARM_UP: u32 = 10;
 
 /// The results of a run.
 #[derive(Debug)]
 pub struct Idled {
-    /// Time from submitting an item to its start.
+    /// The time from submitting an item to its start.
     pub to_run: Latencies,
-    /// CPU time and context switches of all threads of this process.
+    /// The CPU time and context switches of all threads of this process.
     pub spent: Spent,
-    /// Duration of the run.
+    /// The duration of the run.
     pub wall: Duration,
-    /// Number of items.
+    /// The number of items.
     pub items: u32,
 }
 
-/// Submits one item in each `period` for `span`. Returns `None` if SIGINT interrupts the run.
+/// Submits one item per `period`, for the duration `span`. Returns `None` if SIGINT interrupts the
+/// run.
 pub fn run(
     pool: &impl OneShotPool,
     (period, span): (Duration, Duration),
@@ -46,7 +47,7 @@ pub fn run(
             let (start, its) = (cycles(), ran.clone());
             pool.submit(move || its.store(cycles(), Ordering::Relaxed));
             thread::sleep((period * item).saturating_sub(begun.elapsed()));
-            // If the item has not run within its period, it is not timed.
+            // An item that has not run within its period is not timed.
             match ran.load(Ordering::Relaxed) {
                 0 => {}
                 end => latencies.push(start, end),

@@ -13,34 +13,34 @@ use crate::bench::workqueue::completion::Latch;
 use crate::bench::workqueue::ours::Ours;
 use crate::harness::switches::{Spent, Usage};
 
-/// One of this many sleeps is timed.
+/// The sampling interval: one sleep in this number is timed.
 const SAMPLE_EVERY: usize = 16;
 
 /// The timers that wake the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// Tasks and timer wheel of afterwork.
+    /// The tasks and the timer wheel of afterwork.
     Ours,
-    /// Tasks and timer wheel of tokio.
+    /// The tasks and the timer wheel of tokio.
     Tokio,
-    /// Timers of async-io with tasks of tokio: async-io has no tasks.
+    /// The timers of async-io with the tasks of tokio, because async-io has no tasks.
     AsyncIo,
 }
 
 /// The results of a run.
 #[derive(Debug)]
 pub struct Slept {
-    /// Time until the last task was spawned.
+    /// The time until the last task was spawned.
     pub handed_over: Duration,
-    /// CPU time of all threads of this process, from the first spawn to the last wake-up.
+    /// The CPU time of all threads of this process, from the first spawn to the last wake-up.
     pub spent: Spent,
-    /// Growth of resident memory, measured while all tasks sleep.
+    /// The growth of resident memory, measured while all tasks sleep.
     pub resident: u64,
-    /// Delays of the sampled wake-ups in nanoseconds, sorted.
+    /// The delays of the sampled wake-ups in nanoseconds, sorted.
     pub late_ns: Vec<u64>,
 }
 
-/// State shared by all tasks of a run. It is leaked, so tasks can borrow it.
+/// The state that all tasks of a run share. It is leaked, so that tasks can borrow it.
 struct Sleepers {
     awake: Latch,
     late_ns: Vec<AtomicU64>,

@@ -8,16 +8,16 @@ use afterwork::workqueue::{DelayedWork, Workqueue};
 use tokio::task::JoinHandle;
 use top::exit::Stop;
 
-/// Number of changes.
+/// The number of changes.
 pub const CHANGES: usize = 1000;
-/// Delay of the save: longer than all changes take together, so that no save runs between two
-/// changes.
+/// The delay of the save. It is longer than all changes take together, so that no save runs between
+/// two changes.
 const SOON: Duration = Duration::from_millis(100);
 
 /// The results of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Saved {
-    /// Number of saves.
+    /// The number of saves.
     pub saves: u64,
     /// Mean time of a change, which arms the save.
     pub per_change: Duration,
@@ -31,7 +31,7 @@ fn count(mut change: impl FnMut(), end: impl FnOnce() -> u64) -> Saved {
     Saved { saves: end(), per_change }
 }
 
-/// Moves the timer of one item.
+/// Moves the timer of one item with each change.
 pub fn ours() -> Result<Saved, Stop> {
     let queue = Workqueue::builder("soon").build();
     let queue = queue.map_err(|error| Stop::because("cannot build our workqueue", error))?;

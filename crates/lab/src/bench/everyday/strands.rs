@@ -11,21 +11,21 @@ use top::exit::Stop;
 use crate::bench::max_active::gauge::Size;
 use crate::bench::workqueue::completion::Latch;
 
-/// Number of closures that each state gets, one in each round over all states.
+/// The number of closures that each state gets, which is one per round over all states.
 pub const ROUNDS: usize = 10;
 
 /// The results of a run.
 #[derive(Debug)]
 pub struct Strung {
-    /// Time taken to create all states.
+    /// The time taken to create all states.
     pub made: Duration,
-    /// Growth of resident memory after all states were created.
+    /// The growth of resident memory after all states were created.
     pub resident: u64,
-    /// Growth of resident memory after the first round.
+    /// The growth of resident memory after the first round.
     pub used: u64,
-    /// Time of all rounds.
+    /// The time of all rounds.
     pub ran: Duration,
-    /// Time taken to drop all states.
+    /// The time taken to drop all states.
     pub dropped: Duration,
 }
 
@@ -43,7 +43,7 @@ pub trait Serial: Sized {
 
 /// The work of a closure.
 fn count(state: &mut usize, turn: usize, latch: &Latch) {
-    // The closures of tokio's tasks may run in another order. Ours must not.
+    // The closures of tokio's tasks may run in a different order. Ours must not.
     assert!(turn == usize::MAX || *state == turn, "out of order");
     *state += 1;
     latch.arrive();
@@ -61,7 +61,7 @@ impl Serial for Strand<usize> {
     }
 }
 
-/// An ordered queue, whose state has a lock that is never contended.
+/// An ordered queue. Its state has a lock, which is never contended.
 pub struct Ordered(Workqueue, Arc<std::sync::Mutex<usize>>);
 
 impl Serial for Ordered {

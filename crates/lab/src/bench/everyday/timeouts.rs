@@ -13,15 +13,15 @@ use top::exit::Stop;
 
 use crate::harness::switches::{Spent, Usage};
 
-/// Longer than any run.
+/// A timeout that is longer than any run.
 const LIMIT: Duration = Duration::from_secs(3600);
 
 /// The results of a run.
 #[derive(Debug)]
 pub struct Ended {
-    /// CPU time of all threads of this process.
+    /// The CPU time of all threads of this process.
     pub spent: Spent,
-    /// Duration of the run.
+    /// The duration of the run.
     pub wall: Duration,
 }
 

@@ -1,9 +1,9 @@
 //! The isolation test: a real-time thread must not be disturbed by drains from another CPU.
 //!
 //! The victim runs a tight loop on its own CPU, and records the longest pause of the loop. If the
-//! pause exceeds a tenth of the run, the run is discarded. Another CPU requests drains at a fixed
-//! pace, and each is timed. A quiet run of the same length has no drains. It shows how much the
-//! host of a virtual machine disturbs the victim.
+//! pause exceeds a tenth of the run, the run is discarded. A thread on another CPU requests drains
+//! at a fixed pace, and each drain is timed. A quiet run of the same length has no drains, and
+//! shows how much the host of a virtual machine disturbs the victim.
 
 use std::fs;
 use std::sync::Arc;
@@ -25,21 +25,23 @@ use crate::bench::workqueue::producers::pin_to;
 use crate::harness::beside::{Attendant, Attended, Beside, Span};
 use crate::harness::latency::Latencies;
 
-/// Time between drains. A guess: it disturbs a victim noticeably, and 2000 drains take 0.4 s.
+/// The time between drains. A guess: this pace disturbs a victim noticeably, and 2000 drains take
+/// 0.4 s.
 const PACE_US: u64 = 200;
 
-/// Pause before each run: the kernel throttles real-time threads for 50 ms per second of CPU time,
-/// and a run takes less than half a second.
+/// The pause before each run. It is needed because the kernel throttles real-time threads for 50 ms
+/// per second of CPU time. A run takes less than half a second.
 const REST: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 500 });
 
-/// Higher than the victim's priority, so that the victim does not starve the worker.
+/// The worker's priority, which is higher than the victim's, so that the victim does not starve the
+/// worker.
 const WORKER_PRIORITY: u8 = 2;
 const VICTIM_PRIORITY: u8 = 1;
 
-/// Ways to drain the cache.
+/// The ways to drain the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// No drains.
+    /// There are no drains.
     Quiet,
     /// A worker thread on the victim's CPU drains. It is woken for each drain.
     QueuedToWorker,
@@ -53,13 +55,13 @@ pub enum Way {
 
 /// The results of a run.
 pub struct Outcome {
-    /// Times of the drains.
+    /// The times of the drains.
     pub drains: Latencies,
-    /// Longest pause of the victim's loop, in cycles.
+    /// The longest pause of the victim's loop, in cycles.
     pub gap: u64,
-    /// Context switches of the victim.
+    /// The number of context switches of the victim.
     pub switches: Switches,
-    /// Interrupts of the victim's CPU.
+    /// The number of interrupts of the victim's CPU.
     pub interrupts: Interrupts,
 }
 
@@ -69,14 +71,14 @@ struct Suffered {
     switches: Switches,
 }
 
-/// Context switches of a thread, and its time without a CPU.
+/// The number of context switches of a thread, and its time without a CPU.
 #[derive(Clone, Copy, Default)]
 pub struct Switches {
-    /// Number of times that it slept.
+    /// The number of times that the thread slept.
     pub voluntary: u64,
-    /// Number of times that it was preempted.
+    /// The number of times that the thread was preempted.
     pub involuntary: u64,
-    /// Time that it waited for a CPU, in nanoseconds.
+    /// The time for which the thread waited for a CPU, in nanoseconds.
     pub waited_ns: u64,
 }
 
@@ -91,7 +93,7 @@ impl Way {
 }
 
 /// Runs the test on two CPUs. Returns `None` if interrupted, and
-/// [`Absent`](crate::harness::beside::Absent) if the victim paused too long.
+/// [`Absent`](crate::harness::beside::Absent) if the victim paused for too long.
 pub fn run(
     way: Way,
     nr_drains: usize,
@@ -106,7 +108,7 @@ pub fn run(
         let (slots, span) = (&slots, &span);
         let suffering = scope.spawn(move || {
             pin_to(victim);
-            // Without that permission, the victim is an ordinary thread; `about` reports that.
+            // Without that permission, the victim is an ordinary thread, which `about` reports.
             let _ = sync::thread::set_fifo(VICTIM_PRIORITY);
             let owner = slots.attach(victim);
             let mut attendant = span.attend();
@@ -145,7 +147,7 @@ pub fn run(
 /// Runs the loop of the victim.
 fn suffer(way: Way, owner: Option<Owner<'_, u64>>, over: &mut Attendant<'_>) {
     match (way, owner) {
-        // The worker would drain the slot, so the victim does not own it.
+        // The worker drains the slot, so the victim must not own it.
         (Way::QueuedToWorker, owner) => {
             drop(owner);
             stand(over, || ())
@@ -208,7 +210,7 @@ struct Worker {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// Value of `Worker::asked` that stops the worker.
+/// The value of `Worker::asked` that stops the worker.
 const END: u64 = u64::MAX;
 
 impl Worker {
@@ -219,7 +221,7 @@ impl Worker {
         let (their_asked, their_done) = (asked.clone(), done.clone());
         let thread = thread::spawn(move || {
             pin_to(cpu);
-            // Without that permission, the worker starves; `about` reports that.
+            // Without that permission, the worker starves, which `about` reports.
             let _ = sync::thread::set_fifo(WORKER_PRIORITY);
             loop {
                 parker.park();
@@ -252,11 +254,12 @@ impl Drop for Worker {
     }
 }
 
-/// Returns the switches of this thread until now, or 0 if the system provides none.
+/// Returns the switches of this thread so far. They are 0 if the system does not provide them.
 fn switches() -> Switches {
     let usage = getrusage(UsageWho::RUSAGE_THREAD).ok();
     let count = |of: fn(&Usage) -> i64| usage.as_ref().map_or(0, |usage| of(usage) as u64);
-    // Fields: time on a CPU, time waiting for a CPU, number of time slices.
+    // The fields are the time on a CPU, the time spent waiting for a CPU, and the number of time
+    // slices.
     let schedstat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let waited_ns = schedstat.split_whitespace().nth(1);
     Switches {

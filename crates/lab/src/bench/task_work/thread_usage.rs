@@ -17,10 +17,10 @@ pub struct ThreadUsage {
 /// The usage of a thread between two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadSpent {
-    /// Voluntary context switches, as in `/proc/self/task/<tid>/status`: one for each sleep, and so
-    /// for each wake-up. Preemptions are not counted.
+    /// The number of voluntary context switches, as in `/proc/self/task/<tid>/status`. There is one
+    /// for each sleep, and therefore one for each wake-up. Preemptions are not counted.
     pub slept: u64,
-    /// CPU time in user space and in the kernel.
+    /// The CPU time in user space and in the kernel.
     pub cpu_ns: u64,
 }
 
@@ -32,7 +32,7 @@ impl ThreadUsage {
     /// If a system call fails, which does not happen on Linux.
     pub fn now() -> io::Result<Self> {
         let usage = getrusage(UsageWho::RUSAGE_THREAD)?;
-        // More precise than the times in `usage`, which some kernels count in ticks.
+        // This is more precise than the times in `usage`, which some kernels count in ticks.
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         Ok(Self {
             slept: usage.voluntary_context_switches() as u64,
@@ -40,7 +40,7 @@ impl ThreadUsage {
         })
     }
 
-    /// Returns the usage since `earlier`, which must be from the same thread.
+    /// Returns the usage since `earlier`, which must have been read on the same thread.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> ThreadSpent {
         ThreadSpent {
@@ -73,7 +73,7 @@ mod tests {
             slept_in_proc = in_proc() - proc;
         }
         let slept = ThreadUsage::now().unwrap().since(&usage).slept;
-        // Reading /proc may sleep too, before or after the other reading.
+        // Reading /proc may also sleep, before or after the other reading.
         assert!(slept.abs_diff(slept_in_proc) <= 2, "{slept} sleeps");
     }
 
