@@ -48,7 +48,7 @@ use crate::cleanups;
 pub(crate) struct Token {
     /// A: written under the lock of `list`.
     is_set: AtomicBool,
-    /// A leaf in the lock order.
+    /// This is a leaf in the lock order.
     list: Mutex<Waiting>,
     /// I: the parent, whose cancel also cancels this token.
     parent: Option<Arc<Token>>,
@@ -144,8 +144,8 @@ impl Token {
         let before = key.take().and_then(|key| list.wakers.remove(key));
         *key = Some(list.wakers.add(waker));
         drop(list);
-        // FOREIGN(token-drop): the drop of the waker, on the polling thread, with no lock held;
-        // contained by `Foreign`.
+        // FOREIGN(token-drop): the drop of the waker, on the polling thread, with no lock held; a
+        // panic is contained by `Foreign`.
         drop(before);
         true
     }

@@ -41,7 +41,7 @@ pub(crate) struct QueueCore {
     /// A: the highest number of started items that was reported. Reports never decrease.
     pub(crate) nr_shown_started: AtomicU64,
     /// Called after a panic that no joiner receives. Removed when the queue is destroyed, possibly
-    /// before this value is dropped. A leaf lock.
+    /// before this value is dropped. This is a leaf lock.
     pub(crate) on_panic: Mutex<Option<Handler>>,
     /// A: the parent of its items' tokens, cancelled when the queue is shut down.
     pub(crate) token: OnceLock<Arc<Token>>,
@@ -62,7 +62,8 @@ pub(crate) struct QueueCore {
     pub(crate) hidden: bool,
     /// I: set if the queue has a rescuer.
     pub(crate) reclaim: bool,
-    /// The names of the queues without a rescuer that its items have waited for. A leaf lock.
+    /// The names of the queues without a rescuer that its items have waited for. This is a leaf
+    /// lock.
     pub(crate) waits: Mutex<Vec<Box<str>>>,
 }
 
@@ -84,8 +85,8 @@ impl QueueCore {
             nr_refused: AtomicU64::new(0),
             nr_helped_seen: AtomicU64::new(0),
             nr_shown_started: AtomicU64::new(0),
-            // FOREIGN(on-panic-drop): the drop of a handler, on the thread that drops it; contained
-            // by `Foreign`.
+            // FOREIGN(on-panic-drop): the drop of a handler, on the thread that drops it; a panic
+            // is contained by `Foreign`.
             on_panic: Mutex::new(on_panic.map(|handler| Arc::new(Foreign::new(handler)))),
             token: OnceLock::new(),
             capacity: None,
@@ -125,7 +126,7 @@ impl QueueCore {
         let handler = self.on_panic.lock().clone();
         if let Some(handler) = handler {
             // FOREIGN(on-panic): a queue's handler, on the thread that ran the item, inside its
-            // run; contained.
+            // run; a panic is contained.
             let queue = &*self.name;
             let panic = ItemPanic { queue, func, payload };
             guarded_in_item(|| handler(&panic)).unwrap_or_else(discard);

@@ -44,9 +44,9 @@ impl Registry {
     ///
     /// `source` returns the current topology if it differs from the one returned last. The manager
     /// thread calls it every [`topology_refresh_ms`](base::params::Params::topology_refresh_ms)
-    /// while work waits. [`refresh_topology`](Self::refresh_topology) calls it too. If it panics,
-    /// the topology counts as unchanged, and `source` is called again later. It must not wait for
-    /// queues of this registry.
+    /// while work waits. [`refresh_topology`](Self::refresh_topology) calls it too. If `source`
+    /// panics, the topology counts as unchanged, and `source` is called again later. It must not
+    /// wait for queues of this registry.
     ///
     /// # Errors
     ///
@@ -124,7 +124,7 @@ impl Registry {
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     ///
     /// # Errors
     ///

@@ -321,7 +321,7 @@ impl Tickets {
             return;
         };
         let mut sent = self.sent.lock();
-        // Above this length, roughly half of the tickets or more are used up.
+        // Above this length, about half of the tickets or more are used up.
         let used_up = if sent.len() > 2 * self.limit as usize {
             sent.extract_if(.., |ticket| ticket.is_finished()).collect()
         } else {

@@ -39,7 +39,7 @@ impl FirstPanic {
             (Ok(value), None) => value,
             (Ok(value), Some(payload)) => {
                 // FOREIGN(scope-run): drop of the value of the owner's part, on the owner, which
-                // resumes another panic; contained.
+                // resumes another panic; a panic of the drop is contained.
                 contain(|| drop(value));
                 resume_unwind(payload)
             }

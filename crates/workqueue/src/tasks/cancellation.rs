@@ -41,13 +41,13 @@ use crate::{
 ///
 /// # Cost
 ///
-/// The call makes two loads, which take a few nanoseconds. An item that has requested its token or
-/// has a hard deadline also pays for a lock and a search in a table. An item that never calls this
-/// function pays nothing.
+/// The call performs two loads, which take a few nanoseconds. An item that has requested its token
+/// or has a hard deadline also pays for a lock and a search in a table. An item that never calls
+/// this function pays nothing.
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 ///
 /// # Examples
 ///
