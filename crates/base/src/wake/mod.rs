@@ -34,9 +34,6 @@ pub(crate) mod spin;
 mod wakeq;
 
 pub use event_count::{EventCount, Prepared};
-#[doc(hidden)]
 pub use parker::{Parker, Unparker};
-#[doc(hidden)]
 pub use spin::{SpinBudget, set_waiter_spin_limit};
-#[doc(hidden)]
 pub use wakeq::{WakeQ, Wakeup};

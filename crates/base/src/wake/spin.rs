@@ -65,6 +65,7 @@ pub(crate) const DEFAULT_SPIN_LIMIT: u32 = 64;
 /// A budget belongs to one waiter. Threads may share a budget, which then adapts to all of them
 /// together.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct SpinBudget {
     busy_polls: BusyPolls,
     nr_rounds: AtomicU32,
@@ -261,6 +262,7 @@ sync::thread_local! {
 /// disables spinning.
 ///
 /// Applies to the whole process, from the next wait on. [`SpinBudget`] defines a round.
+#[doc(hidden)]
 pub fn set_waiter_spin_limit(spin_limit: u32) {
     WAITER_SPIN_LIMIT.set(spin_limit);
 }

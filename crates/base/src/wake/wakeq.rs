@@ -12,6 +12,7 @@ const INLINE: usize = 4;
 
 /// A wake-up that has been decided and not done yet.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct Wakeup(Kind);
 
 #[derive(Debug)]
@@ -105,7 +106,7 @@ impl Wakeup {
 /// ```
 #[must_use = "a wake queue that is dropped under the lock wakes under the lock"]
 #[derive(Debug, Default)]
-#[doc(alias = "wake_q_head")]
+#[doc(hidden)]
 pub struct WakeQ {
     /// The wake-ups of this array are fired before it is dropped, so the drop need not check the
     /// array. Most queues are empty.

@@ -13,7 +13,7 @@ pub enum RegistryError {
     /// The manager thread could not be created.
     Thread(std::io::Error),
     /// A tunable is out of range, or the environment variable
-    /// [`AFTERWORK`](base::params::VARIABLE) is wrong and contains the word `strict`.
+    /// `AFTERWORK` is wrong and contains the word `strict`.
     Params(ParamError),
     /// The registry belongs to the parent of this forked process. Its threads do not exist here.
     Forked,
