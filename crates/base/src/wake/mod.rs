@@ -35,5 +35,5 @@ mod wakeq;
 
 pub use event_count::{EventCount, Prepared};
 pub use parker::{Parker, Unparker};
-pub use spin::{SpinBudget, set_waiter_spin_limit};
+pub use spin::SpinBudget;
 pub use wakeq::{WakeQ, Wakeup};
