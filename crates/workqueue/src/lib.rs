@@ -115,7 +115,7 @@ pub use time::periodic::Periodic;
 pub use time::rate::RateLimit;
 #[cfg(feature = "rcu")]
 pub use time::rcu_work::{GracePeriod, RcuWork};
-pub use time::retry::{Backoff, retry};
+pub use time::retry::{Backoff, retry, retry_if};
 pub use time::sleep::{Sleep, sleep, sleep_until};
 pub use time::timeout::{Elapsed, Timeout, timeout, timeout_at};
 pub use topology::{AffinityScope, CpuId, CpuSet, Topology};

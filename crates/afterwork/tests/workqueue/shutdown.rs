@@ -352,7 +352,7 @@ fn an_item_may_cancel_all_of_its_own_queue() {
     let plug = plug_into(&queue);
     let own = queue.clone();
     let cancels = queue.spawn(move || own.cancel_all());
-    // They may be in the local batch of the worker.
+    // These items may be in the local batch of the worker.
     for _ in 0..20 {
         queue.detach(|| unreachable!("cancelled"));
     }

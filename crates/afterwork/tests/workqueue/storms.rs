@@ -17,7 +17,7 @@ fn cancel_by_the_dice(queues: &[Workqueue], count: &Count, rounds: usize, seed: 
             0 => nr_due += usize::from(queue.enqueue(work)),
             1..4 => nr_due -= usize::from(work.cancel()),
             4 => {
-                // Rejected during a drain.
+                // During a drain, the call rejects the item.
                 if let Ok(mut handle) = queue.try_spawn(count.adder()) {
                     nr_due += usize::from(!handle.cancel());
                 }

@@ -547,8 +547,9 @@ struct Frame {
     item: *const Head,
     /// The pwq from which it runs; null once the run no longer keeps the pwq alive.
     home: *const Pwq,
-    /// The enclosing run, on this stack or on that of a thread that waits for us; null if none.
-    outer: *const Frame,
+    /// The record of this run, on this stack or on that of a thread that waits for us; null if
+    /// there is no run.
+    record: *const Record,
     /// The number of runs on this thread's stack, including this one.
     depth: u32,
     /// `true` if the thread has a seat of the home's queue and of its group, until `forget_seats`.
@@ -557,11 +558,28 @@ struct Frame {
     blocks: bool,
 }
 
+/// The part of a run that stays on the stack of its thread.
+struct Record {
+    /// The enclosing run.
+    outer: Frame,
+    /// The token of the item, once this run has requested it; otherwise null. It is valid as long
+    /// as the item is.
+    token: Cell<*const Token>,
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        if !sync::twin::torn_down() {
+            INNERMOST.with(|innermost| innermost.set(self.outer));
+        }
+    }
+}
+
 sync::thread_local! {
     static INNERMOST: Cell<Frame> = Cell::new(Frame {
         item: ptr::null(),
         home: ptr::null(),
-        outer: ptr::null(),
+        record: ptr::null(),
         depth: 0,
         has_seat: false,
         blocks: false,
@@ -599,12 +617,12 @@ fn inside(mut test: impl FnMut(Frame) -> bool) -> bool {
         if test(frame) {
             return true;
         }
-        if frame.outer.is_null() {
+        // SAFETY: `within_frame` keeps the record on its stack, unmoved, until the run is over. A
+        // record of another thread is kept by (1) of `Runs::go_on`.
+        let Some(record) = (unsafe { frame.record.as_ref() }) else {
             return false;
-        }
-        // SAFETY: `within_frame` keeps the outer frame on its stack, unmoved, until the inner run
-        // is over. A frame of another thread is kept by (1) of `Runs::go_on`.
-        frame = unsafe { *frame.outer };
+        };
+        frame = record.outer;
     }
 }
 
@@ -700,13 +718,26 @@ pub(crate) fn is_cancelled() -> bool {
         if head.vtable().is_work {
             state.disable_depth() > 0
         } else {
-            state.is_cancelled() || state.is_watched() && head.has_cancelled_token()
+            state.is_cancelled() || state.is_watched() && has_cancelled_token(frame, head)
         }
     });
     // SAFETY: the run keeps a home that is not null alive.
     let home = unsafe { frame.home.as_ref() };
     let queue = home.and_then(|home| home.core.token.get());
     is_cancelled || queue.is_some_and(|token| token.is_set())
+}
+
+/// Returns `true` if the token of `item`, which has one and is the item of `frame`, has been
+/// cancelled, even by the item itself.
+fn has_cancelled_token(frame: Frame, item: &Head) -> bool {
+    // SAFETY: the run of an item has a record: see `inside`.
+    let token = unsafe { &(*frame.record).token };
+    if token.get().is_null() {
+        // An earlier poll of the future has requested the token.
+        token.set(item.token());
+    }
+    // SAFETY: the table keeps the token until the item is freed, and the item is alive.
+    unsafe { token.get().as_ref() }.is_some_and(Token::is_set)
 }
 
 /// Returns the token of the innermost run of this thread, which is a child of the token of its
@@ -834,20 +865,13 @@ unsafe fn within_frame<R>(
     has_seat: bool,
     body: impl FnOnce() -> R,
 ) -> R {
-    struct Outer(Frame);
-    impl Drop for Outer {
-        fn drop(&mut self) {
-            if !sync::twin::torn_down() {
-                INNERMOST.with(|innermost| innermost.set(self.0));
-            }
-        }
-    }
-    let outer = Outer(INNERMOST.with(Cell::get));
+    let outer = INNERMOST.with(Cell::get);
+    let record = Record { outer, token: Cell::new(ptr::null()) };
     let frame = Frame {
         item,
         home,
-        outer: &raw const outer.0,
-        depth: outer.0.depth + 1,
+        record: &raw const record,
+        depth: outer.depth + 1,
         has_seat,
         blocks: false,
     };

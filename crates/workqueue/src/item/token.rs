@@ -27,8 +27,11 @@
 //! Both flags are set by transitions of one word, so one of the threads finds the other's flag.
 //! Twin `token: overlooks an earlier cancel`. The token is removed when the item is freed, so no
 //! later item at that address finds it.
+//!
+//! The first check in a run stores the address of the token in the record of the run
+//! (`execute/run.rs`), so that later checks acquire no lock.
 
-use std::{collections::HashMap, fmt, task::Waker};
+use std::{collections::HashMap, fmt, ptr, task::Waker};
 
 use base::internal::{numbered::Numbered, panics::Foreign};
 #[cfg(not(any(loom, shuttle)))]
@@ -233,12 +236,11 @@ impl Head {
         }
     }
 
-    /// Returns `true` if the token of this watched item has been cancelled, even by the item
-    /// itself.
+    /// Returns the token of this item, which the caller runs, or null. The table keeps the token
+    /// until the item is freed.
     #[cold]
-    pub(crate) fn has_cancelled_token(&self) -> bool {
-        let tokens = table().lock();
-        tokens.get(&self.address()).is_some_and(|it| it.is_set())
+    pub(crate) fn token(&self) -> *const Token {
+        table().lock().get(&self.address()).map_or(ptr::null(), Arc::as_ptr)
     }
 
     /// Removes the token of an item that is about to be freed.
@@ -256,6 +258,6 @@ impl Head {
     }
 
     fn address(&self) -> usize {
-        std::ptr::from_ref(self).addr()
+        ptr::from_ref(self).addr()
     }
 }

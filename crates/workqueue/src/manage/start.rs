@@ -71,7 +71,7 @@ impl Registry {
 
     /// Returns the registry of the process. The first call creates it for the CPUs that the process
     /// may use at that time, with the tunables from the environment
-    /// ([`VARIABLE`](base::params::VARIABLE)). A child of `fork` creates its own.
+    /// (`AFTERWORK`). A child of `fork` creates its own.
     ///
     /// The registry exists until the process ends, because references to it and to the [system
     /// queues](crate::system) are `'static`. If its threads must end earlier, create a
