@@ -20,7 +20,7 @@ pub(crate) struct QueueCore {
     /// I
     pub(crate) name: Box<str>,
     /// A: notified when a pwq that a thread waits for has no item in flight, or none of a closed
-    /// color. Also notified when a gate has no seat in use, or no helper from before a flush.
+    /// color. It is also notified when a gate has no seat in use, or no helper from before a flush.
     pub(crate) settled: Settled,
     /// A: statistics, to be added to the counts of the gates' stocks.
     pub(crate) nr_helped: AtomicU64,
@@ -49,9 +49,10 @@ pub(crate) struct QueueCore {
     pub(crate) capacity: Option<Capacity>,
     /// I: set if its items do not count against the workers that a pool runs at once.
     pub(crate) cpu_intensive: bool,
-    /// Set if the queue has an urgent lane. Written under the plan's lock.
+    /// Set if the queue has an urgent lane. It is written under the plan's lock.
     pub(crate) has_lanes: AtomicBool,
-    /// The queue's shares of its pools' CPU time; 0 if not set. Written under the plan's lock.
+    /// The queue's shares of its pools' CPU time; 0 if not set. It is written under the plan's
+    /// lock.
     pub(crate) shares: AtomicU32,
     /// The queue's last turn at the gate of its group, guarded by the lock of the gate's wait
     /// queue.

@@ -587,7 +587,7 @@ mod arrival_tests {
     #[test]
     fn long_queue_keeps_its_oldest_and_newest_times() {
         let mut arrivals = Arrivals::default();
-        // There are 50 spans at growing distances.
+        // The spans are at growing distances.
         let start = |i: u64| 1000 * i * i;
         for i in 1..=50 {
             arrivals.add_arrivals(10 * (i as usize - 1), 10, start(i), start(i) + 10);

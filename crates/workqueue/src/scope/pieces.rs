@@ -39,7 +39,7 @@ pub(super) struct Untaken {
     nr_taken: AtomicUsize,
     /// I
     len: usize,
-    /// I: maximum number of participants.
+    /// I: the maximum number of participants.
     nr_seats: usize,
 }
 

@@ -172,8 +172,8 @@ impl Ended {
 impl<T> TaskSet<T> {
     /// Creates an empty set of items of `queue`.
     ///
-    /// [`add`](Self::add) does not use the queue. For a set that only gets its items from `add`,
-    /// pass the queue of any of them, or [`system`](crate::system).
+    /// [`add`](Self::add) does not use the queue. For a set whose items all come from `add`, pass
+    /// the queue of any of them, or [`system`](crate::system).
     pub fn new(queue: &Workqueue) -> Self {
         Self {
             queue: queue.clone(),
