@@ -6,7 +6,8 @@
 //! `cargo xtask figures` checks the tables, `--write` writes them. `docs/figures/measure` measures
 //! all of them.
 
-/// The lab's rule, wording and tables, included as files so that xtask does not depend on the lab's crates.
+/// The lab's rule, wording and tables, included as files so that xtask does not depend on the lab's
+/// crates.
 #[path = "../../crates/lab/src/output/outcome.rs"]
 #[allow(dead_code, reason = "only the lab uses the rest")]
 mod outcome;
