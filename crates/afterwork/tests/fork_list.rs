@@ -145,7 +145,6 @@ const LIST: &[(&str, &str, Over)] = &[
     ("wake/spin.rs", "MAY", Word),
     ("wake/spin.rs", "SAME_CPU_WAITER", Thread),
     ("wake/spin.rs", "WAITER", Thread),
-    ("wake/spin.rs", "WAITER_SPIN_LIMIT", Word),
     ("workqueue/cleanups.rs", "IS_DEPENDED_ON", Thread),
     ("workqueue/cleanups.rs", "SERVES", Thread),
     ("workqueue/cleanups.rs", "PUT_ASIDE", Thread),

@@ -35,6 +35,7 @@ use super::block::{self, Blank, Block, State};
 /// The queue in which posts wait for the owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
+#[doc(hidden)]
 pub enum Backlog {
     /// The wait-free queue of blocks. It costs one locked instruction per post.
     #[default]

@@ -125,7 +125,6 @@ pub use batch::Batch;
 pub use builder::Builder;
 pub use error::{CallError, Closed, PostError, TryRecvError};
 #[cfg(feature = "baselines")]
-#[doc(hidden)]
 pub use inbox::Backlog;
 pub use join::JoinHandle;
 pub use local::{LocalSet, spawn_local};

@@ -67,14 +67,17 @@ pub(super) fn kind_of(qpw: Qpw, escalate: Escalate, isolated: bool) -> Kind {
 
 /// The time at which the mode of a [`PerCpu`](super::PerCpu) is chosen: run time ([`AtStart`]) or
 /// compile time ([`CompiledOut`]).
+#[doc(hidden)]
 pub trait Choice: private::Choice + fmt::Debug + 'static {}
 
 /// The mode is chosen when the program starts, and each operation tests it.
 #[derive(Debug)]
+#[doc(hidden)]
 pub enum AtStart {}
 
 /// The mode is [`Qpw::Queue`], and no operation tests it.
 #[derive(Debug)]
+#[doc(hidden)]
 pub enum CompiledOut {}
 
 impl Choice for AtStart {}

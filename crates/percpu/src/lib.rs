@@ -76,7 +76,6 @@ pub use absent::{DrainedWhenAbsent, set_online_cpus};
 pub use base::internal::params::Qpw;
 pub use builder::{BuildError, Builder};
 pub use choice::Escalate;
-#[doc(hidden)]
 pub use choice::{AtStart, Choice, CompiledOut};
 pub use counter::SloppyCounter;
 pub use owner::{AttachError, Owner, Parked};

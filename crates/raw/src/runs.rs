@@ -201,7 +201,7 @@ impl Name {
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 pub fn current() -> *const RawWork {
     // SAFETY: a run stays on this thread's stack until it is over.
     let run = unsafe { INNERMOST.with(Cell::get).as_ref() };
@@ -213,7 +213,7 @@ pub fn current() -> *const RawWork {
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 pub fn describe(what: &[u8]) {
     // SAFETY: a run stays on this thread's stack until it is over; the field is this thread's own.
     let place = unsafe {

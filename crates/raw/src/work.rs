@@ -32,7 +32,8 @@ pub type WorkFn = unsafe extern "C-unwind" fn(*mut RawWork);
 /// and it is never an address in user space.
 const MAGIC: u64 = 0xf770_726b_776f_726b;
 
-/// The maximum number of nested runs on a thread that helps. Each run uses stack. A guess.
+/// The maximum number of nested runs on a thread that helps. Each run uses stack. The value is a
+/// guess.
 const MAX_HELP: u32 = 4;
 
 /// A work item in the caller's memory. It corresponds to the kernel's `struct work_struct`.
@@ -303,7 +304,7 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     ///
     /// # Errors
     ///
@@ -573,7 +574,7 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     ///
     /// # Errors
     ///

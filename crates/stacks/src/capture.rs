@@ -15,10 +15,11 @@ use crate::{
     walk::Walker,
 };
 
-/// The maximum number of threads that one call asks. A guess.
+/// The maximum number of threads that one call asks. The value is a guess.
 const NR_ASKED: usize = 16;
 
-/// The number of bytes that are copied from a stack. A guess; a frame has about a hundred bytes.
+/// The number of bytes that are copied from a stack. The value is a guess; a frame has about a
+/// hundred bytes.
 const NR_BYTES: usize = 128 << 10;
 
 /// The time for which a call waits for an answer, and the pause between two reads of the slot.

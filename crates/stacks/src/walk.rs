@@ -13,7 +13,8 @@ use crate::{
     stack::{End, Stack},
 };
 
-/// The maximum number of functions in a stack. A guess; a corrupt stack may have no end.
+/// The maximum number of functions in a stack. The value is a guess; a corrupt stack may have no
+/// end.
 const NR_FRAMES: usize = 128;
 
 /// The unwind data of the loaded files.

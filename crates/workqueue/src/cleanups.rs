@@ -43,8 +43,8 @@ use base::internal::{
 };
 use sync::{Mutex, fork::Process, time};
 
-/// The time without a pop after which the manager starts one more reaper. A guess: a cleanup that
-/// takes longer is probably blocked.
+/// The time without a pop after which the manager starts one more reaper. The value is a guess: a
+/// cleanup that takes longer is probably blocked.
 const STUCK_NS: u64 = 10_000_000;
 /// The first and the longest pause before another attempt to start a thread. The manager uses the
 /// same pauses for workers.
@@ -108,9 +108,9 @@ pub(crate) fn fire(waker: Foreign<Waker>) {
     set_aside(&mut waker);
     if let Some(waker) = waker.next() {
         // FOREIGN(task-wake): the waker of a task that awaits an item, on the thread that cancels
-        // it; contained.
+        // it; a panic is contained.
         // FOREIGN(task-set-wake): the waker of a task that awaits a set, on the thread that ended
-        // an item; contained.
+        // an item; a panic is contained.
         contain(|| waker.into_inner().wake());
     }
 }
@@ -127,11 +127,12 @@ pub(crate) enum Left {
 impl Cleanup for Left {
     fn run(self: Box<Self>) {
         match *self {
-            // FOREIGN(sleep-wake): the waker of a task that sleeps, on a reaper; contained.
-            // FOREIGN(drain-wake): the waker of a task that awaits a drain, on the thread that ends
-            // the drain, or on a reaper; contained.
-            // FOREIGN(capacity-wake): the waker of a task that waits for capacity, on a reaper;
+            // FOREIGN(sleep-wake): the waker of a task that sleeps, on a reaper; a panic is
             // contained.
+            // FOREIGN(drain-wake): the waker of a task that awaits a drain, on the thread that ends
+            // the drain, or on a reaper; a panic is contained.
+            // FOREIGN(capacity-wake): the waker of a task that waits for capacity, on a reaper; a
+            // panic is contained.
             Self::Waker(waker) => _ = contain(|| waker.into_inner().wake()),
             Self::Value(value) => drop(value),
         }

@@ -12,6 +12,7 @@ mod rcu_cell;
 mod rcu_litmus;
 mod rcu_qsbr;
 mod srcu;
+mod stacks;
 mod support;
 mod task_work;
 mod task_work_block;

@@ -6,6 +6,7 @@ use super::{ParamError, Params, edits::edits, word::Word};
 
 /// One tunable: its name, its values, and its purpose.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct Key {
     /// Its kernel-style name.
     pub name: &'static str,
@@ -80,6 +81,7 @@ const KEYS: &[Key] = &[
 ///     println!("{:<36} {} (now {})", key.name, key.about, key.value(&Params::default()));
 /// }
 /// ```
+#[doc(hidden)]
 pub fn keys() -> impl Iterator<Item = &'static Key> {
     KEYS.iter()
 }

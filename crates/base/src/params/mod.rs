@@ -8,7 +8,7 @@
 //! # Ok::<(), afterwork::params::ParamError>(())
 //! ```
 //!
-//! [`Params`] has the tunables as fields. The environment variable [`VARIABLE`] sets them by name
+//! [`Params`] has the tunables as fields. The environment variable `AFTERWORK` sets them by name
 //! for the whole process, like the kernel's command line:
 //!
 //! ```text
@@ -39,6 +39,7 @@ pub use topology::{AffinityScope, CpuSet};
 use crate::rcu_tunables::Tunables;
 
 /// The environment variable that sets tunables for the whole process.
+#[doc(hidden)]
 pub const VARIABLE: &str = "AFTERWORK";
 
 /// The time at which `queue()` wakes the worker that it selected.
@@ -88,7 +89,7 @@ impl Qpw {
     /// All modes.
     pub const ALL: [Self; 3] = [Self::Queue, Self::OnDemand, Self::EveryOp];
 
-    /// Returns the word for this mode in [`VARIABLE`].
+    /// Returns the word for this mode in the environment variable.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Queue => "queue",

@@ -35,9 +35,6 @@ pub(crate) mod spin;
 mod wakeq;
 
 pub use event_count::{EventCount, Prepared};
-#[doc(hidden)]
 pub use parker::{Parker, Unparker};
-#[doc(hidden)]
-pub use spin::{SpinBudget, set_waiter_spin_limit};
-#[doc(hidden)]
+pub use spin::SpinBudget;
 pub use wakeq::{WakeQ, Wakeup};

@@ -71,7 +71,7 @@ struct Token {
 /// parker.park();
 /// ```
 #[derive(Debug)]
-#[doc(alias("rcuwait", "swait_event"))]
+#[doc(hidden)]
 pub struct Parker {
     token: Arc<Token>,
     spin: SpinBudget,
@@ -80,6 +80,7 @@ pub struct Parker {
 
 /// Stores the token for the owner of a [`Parker`].
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub struct Unparker {
     token: Arc<Token>,
 }

@@ -65,6 +65,7 @@ pub(crate) const DEFAULT_SPIN_LIMIT: u32 = 64;
 /// A budget belongs to one waiter. Threads may share a budget, which then adapts to all of them
 /// together.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct SpinBudget {
     busy_polls: BusyPolls,
     nr_rounds: AtomicU32,
@@ -249,32 +250,21 @@ fn next_allowance(nr_rounds: u32, spin_limit: u32, hit_after: Option<u32>) -> u3
     }
 }
 
-/// The maximum number of rounds that a thread spins in a join or a flush.
-static WAITER_SPIN_LIMIT: Tunable = Tunable::new(DEFAULT_SPIN_LIMIT);
-
 sync::thread_local! {
     /// The budget of this thread for waits in joins and flushes.
     static WAITER: SpinBudget = SpinBudget::new()
 }
 
-/// Sets the maximum number of rounds that a thread spins before it sleeps in a join or a flush; 0
-/// disables spinning.
-///
-/// Applies to the whole process, from the next wait on. [`SpinBudget`] defines a round.
-pub fn set_waiter_spin_limit(spin_limit: u32) {
-    WAITER_SPIN_LIMIT.set(spin_limit);
-}
-
 /// Busy-polls and spins for as long as earlier success on this thread justifies. Returns `true` if
 /// `done` returned `true`.
 pub fn poll_as_waiter(done: impl FnMut() -> bool) -> bool {
-    WAITER.with(|budget| budget.poll_and_spin(WAITER_SPIN_LIMIT.get(), MAX_POLL_NS, done))
+    WAITER.with(|budget| budget.poll_and_spin(DEFAULT_SPIN_LIMIT, MAX_POLL_NS, done))
 }
 
 /// Spins for as long as earlier success on this thread justifies. Returns `true` if `done` returned
 /// `true`.
 pub fn spin_as_waiter(done: impl FnMut() -> bool) -> bool {
-    WAITER.with(|budget| budget.spin(WAITER_SPIN_LIMIT.get(), done))
+    WAITER.with(|budget| budget.spin(DEFAULT_SPIN_LIMIT, done))
 }
 
 /// The maximum number of rounds that a waiter spins if the thread that it waits for needs the same
@@ -290,8 +280,7 @@ sync::thread_local! {
 /// Yields this CPU to the thread that the caller waits for. Returns `true` if `done` returned
 /// `true`.
 pub fn yield_as_waiter(done: impl FnMut() -> bool) -> bool {
-    let spin_limit = WAITER_SPIN_LIMIT.get().min(SAME_CPU_SPIN_LIMIT);
-    SAME_CPU_WAITER.with(|budget| budget.spin(spin_limit, done))
+    SAME_CPU_WAITER.with(|budget| budget.spin(SAME_CPU_SPIN_LIMIT, done))
 }
 
 /// Returns `true` if this process may use another CPU, on which a thread could end a spin.

@@ -12,6 +12,7 @@ const INLINE: usize = 4;
 
 /// A wake-up that has been decided but not fired yet.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct Wakeup(Kind);
 
 #[derive(Debug)]
@@ -106,7 +107,7 @@ impl Wakeup {
 /// ```
 #[must_use = "a wake queue that is dropped under the lock wakes under the lock"]
 #[derive(Debug, Default)]
-#[doc(alias = "wake_q_head")]
+#[doc(hidden)]
 pub struct WakeQ {
     /// The first wake-ups. They are fired before the array would be dropped, so its drop glue is
     /// omitted. Most queues are empty.

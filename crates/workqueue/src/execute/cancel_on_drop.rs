@@ -81,8 +81,8 @@ impl<T> Drop for CancelOnDrop<T> {
             return;
         }
         if let Some(mut handle) = self.handle.take() {
-            // FOREIGN(cancel-drop): the closure or future, on the thread that drops this; contained
-            // here, because the thread may be unwinding.
+            // FOREIGN(cancel-drop): the closure or future, on the thread that drops this; a panic
+            // is contained here, because the thread may be unwinding.
             contain(|| {
                 handle.cancel();
             });

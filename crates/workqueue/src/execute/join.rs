@@ -144,7 +144,7 @@ pub(crate) fn refused<W, T: Send + 'static>(work: W, error: JoinError) -> JoinHa
 /// Drops `work`, and creates the handle of an item whose deadline passed before it was queued.
 #[cold]
 pub(crate) fn expired<W, T: Send + 'static>(work: W) -> JoinHandle<T> {
-    // FOREIGN(expired-drop): the closure or future, on the spawning thread; contained.
+    // FOREIGN(expired-drop): the closure or future, on the spawning thread; a panic is contained.
     contain(|| drop(work));
     ended(JoinError::Expired)
 }
@@ -234,16 +234,17 @@ where
             // SAFETY: the caller runs the item.
             unsafe { run::note_expired() };
             // FOREIGN(expired-drop): a closure whose deadline has passed, on the thread that would
-            // have run it, in its run; contained.
+            // have run it, in its run; a panic is contained.
             contain(|| drop(func));
             Err(JoinError::Expired)
         } else if start_by.is_cancelled() {
             // FOREIGN(cancel-drop): a closure of a strand that ran during a bulk cancel, on the
-            // thread that would have run the closure, in its run; contained.
+            // thread that would have run the closure, in its run; a panic is contained.
             contain(|| drop(func));
             Err(JoinError::Cancelled)
         } else {
-            // FOREIGN(item-run): a closure, on a worker, rescuer or joiner, in its run; contained.
+            // FOREIGN(item-run): a closure, on a worker, rescuer or joiner, in its run; a panic is
+            // contained.
             guarded_in_item(func).map_err(JoinError::panicked)
         };
         let mut panicked = false;
@@ -322,7 +323,7 @@ where
         }
         // SAFETY: as in `cancel`.
         let func = unsafe { Self::set_failed(item, JoinError::Expired) };
-        // FOREIGN(expired-drop): the closure, on the joining thread; contained.
+        // FOREIGN(expired-drop): the closure, on the joining thread; a panic is contained.
         contain(|| drop(func));
         true
     }

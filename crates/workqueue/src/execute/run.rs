@@ -167,7 +167,7 @@ impl Rest {
     fn finish(self) {
         if let Some(waker) = self.waker {
             // FOREIGN(task-wake): the waker of a task that awaits the item, on the thread that ran
-            // the item; contained.
+            // the item; a panic is contained.
             contain(|| waker.into_inner().wake());
         }
         if let Some(cancelled) = self.cancelled {

@@ -314,9 +314,9 @@ impl Dispatch {
     }
 }
 
-/// The maximum number of runs on one stack. A guess: on a default stack of 2 MiB, each run may use
-/// 16 KiB. With a larger value, a stack may overflow. With a smaller one, a chain starts more
-/// threads.
+/// The maximum number of runs on one stack. The value is a guess: on a default stack of 2 MiB, each
+/// run may use 16 KiB. With a larger value, a stack may overflow. With a smaller one, a chain
+/// starts more threads.
 const MAX_DEPTH: u32 = if cfg!(miri) { 2 } else { 128 };
 const RUN_BYTES: usize = (2 << 20) / 128;
 

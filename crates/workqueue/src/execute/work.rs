@@ -206,7 +206,7 @@ impl Work {
     ///
     /// # Blocking
     ///
-    /// Never. The result may be outdated when the caller uses it.
+    /// Never blocks. The result may be outdated when the caller uses it.
     #[doc(alias = "work_pending")]
     pub fn is_pending(&self) -> bool {
         let state = self.head().load();
@@ -222,7 +222,7 @@ impl Work {
     ///
     /// # Blocking
     ///
-    /// Never. The result may be outdated when the caller uses it.
+    /// Never blocks. The result may be outdated when the caller uses it.
     #[doc(alias = "work_busy")]
     pub fn busy(&self) -> Busy {
         let state = self.head().load();
@@ -276,7 +276,7 @@ impl Work {
     ///
     /// # Blocking
     ///
-    /// Never. Any thread may call it, and so may the item itself.
+    /// Never blocks. Any thread may call it, and so may the item itself.
     ///
     /// # Examples
     ///
@@ -509,7 +509,7 @@ pub(crate) fn with_owner<T: Send + Sync + 'static>(
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 ///
 /// # Examples
 ///
@@ -552,7 +552,8 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
     unsafe fn call(item: NonNull<Head>) -> Ending {
         let this = item.as_ptr().cast::<Self>();
         let handle = ManuallyDrop::new(Work { item });
-        // FOREIGN(item-run): a closure, on a worker, rescuer or flusher, inside its run; contained.
+        // FOREIGN(item-run): a closure, on a worker, rescuer or flusher, inside its run; a panic is
+        // contained.
         let outcome = guarded_in_item(|| {
             // SAFETY: the caller runs the item, and runs never overlap: no other reference exists.
             let func = unsafe { &mut *(*this).func.get() };
@@ -571,7 +572,7 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
 
     unsafe fn free(item: NonNull<Head>) {
         if let Some(payload) = panicked::take(item.addr().get()) {
-            // FOREIGN(item-free): the payload of a panic that was not taken; contained.
+            // FOREIGN(item-free): the payload of a panic that was not taken; a panic is contained.
             discard(payload);
         }
         // SAFETY: `with_handle` leaked the item from a box, and no other thread uses it.

@@ -99,7 +99,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     ///
     /// # Examples
     ///

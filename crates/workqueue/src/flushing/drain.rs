@@ -219,8 +219,8 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Never. A waiter for a queued item waits until the queue is resumed. Dropping the last handle
-    /// of the queue resumes it.
+    /// Never blocks. A waiter for a queued item waits until the queue is resumed. Dropping the last
+    /// handle of the queue resumes it.
     ///
     /// # Examples
     ///
@@ -245,7 +245,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Never. It may wake workers.
+    /// Never blocks. It may wake workers.
     #[doc(alias = "thaw_workqueues")]
     pub fn resume(&self) -> bool {
         self.inner.must_be_at_home();

@@ -46,8 +46,8 @@ use crate::{
     queues::queue::{Inner, Workqueue},
 };
 
-/// The error of an item that would wait for its own queue or group, and thus for itself. Also the
-/// error of draining a process-wide queue, which would stop the queue for all its users.
+/// The error of an item that would wait for its own queue or group, and therefore for itself. It is
+/// also the error of draining a process-wide queue, which would stop the queue for all its users.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnQueueError {
     queue: Box<str>,

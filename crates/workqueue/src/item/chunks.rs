@@ -31,7 +31,7 @@ const NR_AT_ONCE: usize = if cfg!(miri) { 1 } else { 4 };
 /// The memory in use up to which there are no scans, because there is little to gain.
 const KEPT: usize = if cfg!(miri) { 0 } else { 512 << 10 };
 /// The pause between a use and a scan. Memory is returned within twice this time after its last
-/// use. A guess.
+/// use. The value is a guess.
 const PAUSE_NS: u64 = 1_000_000_000;
 
 /// A chunk of one class of blocks, by its address.

@@ -28,8 +28,8 @@
 //! Twin `token: overlooks an earlier cancel`. The token is removed when the item is freed, so no
 //! later item at that address finds it.
 //!
-//! The record of a run (`execute/run.rs`) has the address of the token after the first check in
-//! that run, so that later checks acquire no lock.
+//! The first check in a run stores the address of the token in the record of the run
+//! (`execute/run.rs`), so that later checks acquire no lock.
 
 use std::{collections::HashMap, fmt, ptr, task::Waker};
 
@@ -51,7 +51,7 @@ use crate::cleanups;
 pub(crate) struct Token {
     /// A: written under the lock of `list`.
     is_set: AtomicBool,
-    /// A leaf in the lock order.
+    /// This is a leaf in the lock order.
     list: Mutex<Waiting>,
     /// I: the parent, whose cancel also cancels this token.
     parent: Option<Arc<Token>>,
@@ -147,8 +147,8 @@ impl Token {
         let before = key.take().and_then(|key| list.wakers.remove(key));
         *key = Some(list.wakers.add(waker));
         drop(list);
-        // FOREIGN(token-drop): the drop of the waker, on the polling thread, with no lock held;
-        // contained by `Foreign`.
+        // FOREIGN(token-drop): the drop of the waker, on the polling thread, with no lock held; a
+        // panic is contained by `Foreign`.
         drop(before);
         true
     }

@@ -18,7 +18,7 @@
 //!   created for a single item would get every turn.
 //! - *Nothing is owed for time that no other pwq needed.* When the pool runs out of work, both
 //!   clocks advance to the highest account of any pwq.
-//! - *Debts depend on the present shares.* When the shares change, the distance between the pwq's
+//! - *Debts depend on the current shares.* When the shares change, the distance between the pwq's
 //!   account and the clock is converted. Otherwise a pwq that ran with few shares would wait
 //!   equally long, no matter how many shares it is given afterwards.
 //!

@@ -238,8 +238,8 @@ struct WaitQueue<S> {
     /// The addresses of all pwqs whose items need a seat here, so that an item's home can be
     /// compared without dereferencing it.
     ///
-    /// A boxed slice instead of a vector, so that a gate does not need a third pair of cache lines.
-    /// The list rarely changes.
+    /// This is a boxed slice instead of a vector, so that a gate does not need a third pair of
+    /// cache lines. The list rarely changes.
     homes: Box<[usize]>,
     is_open: bool,
     /// The number of [`Closed`] values; `STAY_CLOSED` is set while there are any.
@@ -663,8 +663,8 @@ impl<S> Gate<S> {
         node: usize,
         holds: Holds,
     ) -> ReleaseEffects<S> {
-        // SAFETY: valid until the seat is released (1); neither reference is used after the
-        // releasing compare-exchange.
+        // SAFETY: (1): both pointers are valid until the seat is released; neither reference is
+        // used after the releasing compare-exchange.
         let (gate, core) = unsafe { (&*gate, &*core) };
         let (mut holds, mut settled) = (holds, None);
         let share = match holds {

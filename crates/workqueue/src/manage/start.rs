@@ -44,9 +44,9 @@ impl Registry {
     ///
     /// `source` returns the current topology if it differs from the one returned last. The manager
     /// thread calls it every [`topology_refresh_ms`](base::params::Params::topology_refresh_ms)
-    /// while work waits. [`refresh_topology`](Self::refresh_topology) calls it too. If it panics,
-    /// the topology counts as unchanged, and `source` is called again later. It must not wait for
-    /// queues of this registry.
+    /// while work waits. [`refresh_topology`](Self::refresh_topology) calls it too. If `source`
+    /// panics, the topology counts as unchanged, and `source` is called again later. It must not
+    /// wait for queues of this registry.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl Registry {
 
     /// Returns the registry of the process. The first call creates it for the CPUs that the process
     /// may use at that time, with the tunables from the environment
-    /// ([`VARIABLE`](base::params::VARIABLE)). A child of `fork` creates its own.
+    /// (`AFTERWORK`). A child of `fork` creates its own.
     ///
     /// The registry exists until the process ends, because references to it and to the [system
     /// queues](crate::system) are `'static`. If its threads must end earlier, create a
@@ -124,7 +124,7 @@ impl Registry {
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     ///
     /// # Errors
     ///

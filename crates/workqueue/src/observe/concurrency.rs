@@ -70,7 +70,7 @@ pub(crate) enum Verdict {
 }
 
 /// The time after which a thread that does not run counts as asleep, if the kernel does not report
-/// its state. A guess: longer than the time slice of a busy CPU.
+/// its state. The value is a guess: longer than the time slice of a busy CPU.
 const STILL_NS: u64 = 5_000_000;
 /// The time for which a runnable thread may wait for its CPU before it may move: slices of 3 to 4
 /// ms.

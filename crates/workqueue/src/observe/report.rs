@@ -29,7 +29,7 @@ pub enum Report {
         item: Option<ItemName>,
     },
     /// An item of a queue with a rescuer waits for an item of a queue without one, or flushes such
-    /// a queue. If no thread can be created, it waits forever. Reported once per pair.
+    /// a queue. If no thread can be created, the waiter waits forever. Each pair is reported once.
     FlushDependency {
         /// The queue with a rescuer ([`with_rescuer`](crate::Builder::with_rescuer)).
         waiter: String,

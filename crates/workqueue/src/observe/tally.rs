@@ -39,7 +39,8 @@ use sync::{
     time, usage,
 };
 
-/// The time in batches after which the CPU clock is read. A guess: reading it costs 0.03 % of that.
+/// The time in batches after which the CPU clock is read. The value is a guess: reading it costs
+/// 0.03 % of that.
 const TICK_US: u64 = 1_000;
 
 /// The items that a worker has taken and run since it last recorded their times at a pwq.
@@ -222,7 +223,7 @@ impl Tally {
     }
 }
 
-/// The number of spans that a pwq keeps. A guess: enough for a list of many adoptions.
+/// The number of spans that a pwq keeps. The value is a guess: enough for a list of many adoptions.
 const NR_SPANS: usize = 12;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -562,7 +563,7 @@ mod arrival_tests {
     #[test]
     fn items_of_one_adoption_have_evenly_spaced_times() {
         let mut arrivals = Arrivals::default();
-        // Two runs of items of one pwq, with another pwq's items between them.
+        // There are two runs of items of one pwq, with another pwq's items between them.
         arrivals.add_arrivals(0, 4, 1000, 2000);
         arrivals.add_arrivals(4, 6, 1000, 2000);
         let at: Vec<_> = (0..10).filter_map(|nth| arrivals.arrived_at(10, nth)).collect();
@@ -586,7 +587,7 @@ mod arrival_tests {
     #[test]
     fn long_queue_keeps_its_oldest_and_newest_times() {
         let mut arrivals = Arrivals::default();
-        // 50 spans at growing distances.
+        // The spans are at growing distances.
         let start = |i: u64| 1000 * i * i;
         for i in 1..=50 {
             arrivals.add_arrivals(10 * (i as usize - 1), 10, start(i), start(i) + 10);

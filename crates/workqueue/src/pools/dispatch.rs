@@ -37,7 +37,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct IdleWorker {
     pub(crate) worker: Arc<Worker>,
-    /// A clone, so that a kick accesses no memory of the worker under the lock.
+    /// This is a clone, so that a kick accesses no memory of the worker under the lock.
     pub(crate) unparker: Unparker,
     pub(crate) since_ns: u64,
     /// Set if the worker has returned its stack's memory and has run no item since.
@@ -81,7 +81,7 @@ pub(crate) struct Dispatch {
     nr_with_lanes: usize,
     /// `true` if `ready` is served before `pending` next time. They take turns.
     pub(crate) ready_first: bool,
-    /// Set when the pool is being destroyed: workers exit.
+    /// Set when the pool is being destroyed. Its workers then exit.
     pub(crate) dying: bool,
 
     /// The pwqs, indexed by slot.
@@ -91,7 +91,7 @@ pub(crate) struct Dispatch {
     /// The number of pwqs that have shares and are not retired. If there are any, all items wait in
     /// the lists of their pwqs, and pwqs are served in the order of what they have used.
     nr_with_shares: usize,
-    /// Approximate number of items of all pwqs that were cancelled since tombstones were last
+    /// The approximate number of items of all pwqs that were cancelled since tombstones were last
     /// removed from `pending`; see `tombstones.rs`.
     pub(crate) nr_cancelled: usize,
 

@@ -127,7 +127,7 @@ impl RunBudget {
 /// Returns `true` if the worker that idled longest may be culled. The kernel keeps two, and a
 /// quarter of the busy workers.
 pub(crate) fn may_cull(nr_idle: usize, nr_workers: usize) -> bool {
-    // 0 in a model, so that culling and kicking overlap more often.
+    // The value is 0 in a model, so that culling and kicking overlap more often.
     const KEPT: usize = if cfg!(any(loom, shuttle)) { 0 } else { 2 };
     const BUSY_PER_IDLE: usize = 4;
     let nr_busy = nr_workers.saturating_sub(nr_idle);

@@ -20,7 +20,7 @@
 //! A kick removes a worker from the idle list and counts it as awake and searching, under the pool
 //! lock. The worker may get its token much later. Until then it cannot be kicked again or culled,
 //! because both only consider workers on the idle list. docs/deferral.md compares the rules under
-//! which this claim is needed; twin `kick: no claim`.
+//! which this claim is needed. Twin `kick: no claim`.
 
 use base::internal::{
     params::Params,
@@ -183,8 +183,8 @@ impl WorkerPool {
         }
     }
 
-    /// Locks the pool for operations without effects on other threads. Lock order: pool, then a
-    /// queue's gate; never two pools.
+    /// Locks the pool for operations without effects on other threads. In the lock order, a pool is
+    /// before the gate of a queue, and no thread locks two pools.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Dispatch> {
         #[cfg(feature = "baselines")]
         if self.params.lock_stat {

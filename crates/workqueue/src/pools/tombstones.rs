@@ -44,8 +44,8 @@ use crate::{
     },
 };
 
-/// The number of cancels after which the canceller checks whether a walk is worthwhile. A guess:
-/// the check acquires the pool lock.
+/// The number of cancels after which the canceller checks whether a walk is worthwhile. The value
+/// is a guess: the check acquires the pool lock.
 const CHECK_EVERY: u32 = if cfg!(any(loom, shuttle, miri)) { 2 } else { 64 };
 
 impl Pwq {

@@ -20,11 +20,11 @@ use super::{
 const MIN_UPKEEP_NS: u64 = 1_000_000;
 
 /// The time for which a worker idles before it returns its stack's memory, unless it is culled
-/// earlier. A guess: faulting in some pages again takes microseconds.
+/// earlier. The value is a guess: faulting in some pages again takes microseconds.
 const SLIM_NS: u64 = 10_000_000_000;
 
-/// The time between two checks for idle workers in a pool to which no route leads. A guess: no
-/// thread waits for it.
+/// The time between two checks for idle workers in a pool to which no route leads. The value is a
+/// guess: no thread waits for it.
 const DESERTED_UPKEEP_NS: u64 = 100_000_000;
 
 impl WorkerPool {

@@ -68,12 +68,13 @@ pub(crate) struct Worker {
     /// I: the worker's number in the pool.
     pub(crate) number: usize,
     unparker: Unparker,
-    /// A: the state word of the local batch. A thread moves it before it takes items from `items`.
-    /// The owner refills it with the pool locked.
+    /// A: the state word of the local batch. A thread updates it before it takes items from
+    /// `items`. The owner refills it with the pool locked.
     local_batch: CachePadded<AtomicU64>,
     /// The local batch. The owner writes it before it publishes `local_batch`.
     items: [AtomicPtr<Head>; MAX_LOCAL_BATCH],
-    /// A, written by the owner: the number of runs whose in-flight count must be released; wraps.
+    /// A, written by the owner: the number of runs whose in-flight count must be released. It wraps
+    /// around.
     nr_done: AtomicU32,
     /// A, written by the owner: the average run time of an item.
     item_ns: AtomicU32,
@@ -86,7 +87,7 @@ pub(crate) struct Worker {
     lean: AtomicBool,
     /// A, written by the owner: the ID of its kernel thread, or 0 before it runs.
     pub(crate) thread: AtomicU32,
-    /// A, written by the owner: the vtable of its present or last item.
+    /// A, written by the owner: the vtable of its current or last item.
     running: AtomicPtr<VTable>,
     /// A: counters that it has not added to its pwq yet.
     pub(crate) tally: Tally,
@@ -146,7 +147,8 @@ impl Worker {
     }
 
     pub(crate) fn nr_done(&self) -> u32 {
-        // Pairs with the Release in `run_local_batch`: runs that are counted here happened before.
+        // This pairs with the Release in `run_local_batch`: runs that are counted here happened
+        // before.
         self.nr_done.load(Ordering::Acquire)
     }
 
@@ -193,7 +195,7 @@ impl Worker {
 
     /// Publishes the local batch. Called by the owner, with the pool locked.
     pub(crate) fn publish(&self, len: usize) {
-        // Pairs with the Acquire in `disown`: a thread that sees this batch sees its items.
+        // This pairs with the Acquire in `disown`: a thread that sees this batch sees its items.
         self.local_batch.store(LocalBatch::new(0, len as u32).0, Ordering::Release);
     }
 
@@ -239,7 +241,7 @@ impl Worker {
         (1..=local_batch.len()).contains(&local_batch.next())
     }
 
-    /// Returns the vtable of its present or last item.
+    /// Returns the vtable of its current or last item.
     pub(crate) fn running(&self) -> Option<&'static VTable> {
         // SAFETY: the pointer is null, or points to a vtable that is never freed.
         unsafe { self.running.load(Ordering::Relaxed).as_ref() }
@@ -316,7 +318,7 @@ impl Worker {
             }
             if popped.counts() {
                 let nr_done = self.nr_done.load(Ordering::Relaxed).wrapping_add(1);
-                // Pairs with the Acquire in `nr_done`: a thread that counts the run sees its
+                // This pairs with the Acquire in `nr_done`: a thread that counts the run sees its
                 // effects.
                 self.nr_done.store(nr_done, Ordering::Release);
             }

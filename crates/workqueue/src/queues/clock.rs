@@ -11,7 +11,8 @@ use sync::{
 use super::wheel::TICK_SHIFT;
 
 /// The longest sleep of a thread that waits for a moment of a paused clock, after which it reads
-/// the clock again. A guess: a shorter sleep costs CPU time, and a longer one delays a test.
+/// the clock again. The value is a guess: a shorter sleep costs CPU time, and a longer one delays a
+/// test.
 const NAP_NS: u64 = 1_000_000;
 
 /// The distance from which a time counts as far away: several times the kernel's longest tick of 10

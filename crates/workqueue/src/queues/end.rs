@@ -128,7 +128,7 @@ impl Drop for Lease {
         if !self.in_background && self.inner.may_end_here() {
             drop(end.sweep());
             // FOREIGN(on-panic-drop): the drop of the handler, on the thread that destroys the
-            // queue, with no lock held; contained.
+            // queue, with no lock held; a panic is contained.
             drop(end.carry_out());
         } else {
             let manager = self.inner.manager.clone();

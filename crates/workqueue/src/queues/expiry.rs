@@ -6,7 +6,7 @@
 //! decision, and does not access items. A poll whose timer has already fired also lets the item
 //! expire. An item that no task awaits has no timer.
 //!
-//! Twin `deadline: the wheel wakes no task`.
+//! The twin is `deadline: the wheel wakes no task`.
 //!
 //! An item with a hard deadline has another timer, which exists while it runs. Its waker cancels
 //! the token of the item (`item/token.rs`).
@@ -76,7 +76,7 @@ impl Drop for StartBefore {
     }
 }
 
-/// A hard deadline. Owned by the code of the item, so that its drop ends the timer.
+/// A hard deadline. The code of the item owns it, so that its drop ends the timer.
 pub(super) struct EndBefore(StartBefore);
 
 impl EndBefore {

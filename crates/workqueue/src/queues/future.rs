@@ -26,8 +26,8 @@
 //!   frees the item. A suspended future without wakers and handle can never be polled again; the
 //!   thread that dropped the last of them drops it.
 //!
-//! The state transitions are in `head/task.rs`. Differs from Linux: the kernel has no counterpart;
-//! the closest is a work item that queues itself again.
+//! The state transitions are in `head/task.rs`. Differs from Linux: the kernel has no counterpart.
+//! The closest is a work item that queues itself again.
 
 use std::{
     cell::UnsafeCell,
@@ -204,7 +204,7 @@ where
             // SAFETY: the caller runs the item.
             unsafe { run::note_expired() };
             // FOREIGN(expired-drop): the drop of an unpolled future whose deadline has passed, on a
-            // worker, in the item's run; contained.
+            // worker, in the item's run; a panic is contained.
             contain(|| *stage = Stage::Gone);
             Err(JoinError::Expired)
         } else {
@@ -248,7 +248,8 @@ where
             // SAFETY: the caller of this closure has claimed the item.
             unpolled = Some(unsafe { Self::set_failed(item, JoinError::Expired) });
         });
-        // FOREIGN(expired-drop): the drop of an unpolled future, on the joining thread; contained.
+        // FOREIGN(expired-drop): the drop of an unpolled future, on the joining thread; a panic is
+        // contained.
         contain(|| drop(unpolled));
         is_expired
     }
@@ -307,7 +308,7 @@ where
         }
         if detached {
             // FOREIGN(future-outcome): its drop, on a worker, in the item's run, with no lock held;
-            // contained.
+            // a panic is contained.
             contain(|| drop(outcome));
         } else {
             *stage = Stage::Outcome(outcome);
@@ -342,7 +343,7 @@ where
             // item only after `remove` below.
             let stage = unsafe { &mut *Self::stage(item) };
             // FOREIGN(future-outcome): the drop of the outcome, on the thread that drops the
-            // handle, with no lock held; contained.
+            // handle, with no lock held; a panic is contained.
             contain(|| *stage = Stage::Gone);
         }
         // SAFETY: the handle is not used again.
@@ -375,12 +376,12 @@ where
         let home = held_pwq.map_or(ptr::null(), |(held_pwq, _)| ptr::from_ref(held_pwq));
         // SAFETY: the count keeps the held pwq until it is released below.
         // FOREIGN(future-drop): the drop of the future or its outcome, on the thread that made it
-        // unreachable, with no lock held; contained.
+        // unreachable, with no lock held; a panic is contained.
         unsafe { with_freed(item.as_ptr(), home, || contain(|| *stage = Stage::Gone)) };
         // This comes after the drop, which may have requested a token.
         base.head.unwatch();
-        // FOREIGN(future-waker): the drop of a waker, on the same thread, with no lock held;
-        // contained.
+        // FOREIGN(future-waker): the drop of a waker, on the same thread, with no lock held; a
+        // panic is contained.
         // SAFETY: no other thread has the item, and its base has not been dropped yet.
         contain(|| unsafe { ptr::drop_in_place(item.as_ptr().cast::<Base>()) });
         // SAFETY: as above; only the deadline has not been dropped yet.
@@ -409,8 +410,8 @@ fn dropped<F: Future>(stage: &mut Stage<F>, outcome: Outcome<F::Output>) -> Outc
     let Err(payload) = dropped else {
         return outcome;
     };
-    // FOREIGN(future-outcome): the drop of the outcome, on the same worker, with no lock held;
-    // contained.
+    // FOREIGN(future-outcome): the drop of the outcome, on the same worker, with no lock held; a
+    // panic is contained.
     contain(|| drop(outcome));
     Err(JoinError::panicked(payload))
 }

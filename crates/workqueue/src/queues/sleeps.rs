@@ -52,12 +52,12 @@ use super::{
 };
 use crate::cleanups;
 
-/// The maximum number of shards. A guess: the manager locks each shard whenever it wakes (15 ns),
-/// and a shard in use has 8 KiB.
+/// The maximum number of shards. The value is a guess: the manager locks each shard whenever it
+/// wakes (15 ns), and a shard in use has 8 KiB.
 const MAX_SHARDS: usize = 16;
 
-/// The number of wakers fired at once from which slack applies. A guess: with fewer, the wake-ups
-/// of the manager cost less than a hundredth of a CPU.
+/// The number of wakers fired at once from which slack applies. The value is a guess: with fewer,
+/// the wake-ups of the manager cost less than a hundredth of a CPU.
 const MANY: usize = 8;
 
 /// The maximum number of timers that expire under one hold of a shard's lock, 64 times 50 ns.
@@ -300,7 +300,7 @@ impl Timers {
         // SAFETY: the timer was created from a box, and is in no wheel.
         drop(unsafe { Box::from_raw(timer.0.as_ptr()) });
         // FOREIGN(sleep-drop): the drop of a waker, on the thread that ends the sleep, with no lock
-        // held; contained by `Foreign`.
+        // held; a panic is contained by `Foreign`.
         drop(waker);
     }
 }

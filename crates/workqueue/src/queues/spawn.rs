@@ -175,7 +175,7 @@ impl Pwq {
         }
     }
 
-    /// Queues `func` with a capacity permit. The item gets a handle, which is dropped at once. The
+    /// Queues `func` with a capacity permit. The item gets a handle, which is dropped at once: the
     /// state word records the permit, and the state word of an item without a handle is never read.
     #[cold]
     fn push_counted(&self, func: impl FnOnce() + Send + 'static) {

@@ -31,10 +31,10 @@
 //!   cancels it at its end (`pools/cut.rs`, case 2). If the canceller removed it as it removes an
 //!   ordinary item, the closures would wait forever: twin `strand: is unqueued while it runs`. A
 //!   canceller cannot reach the closures of a running strand. Each closure therefore records the
-//!   number of bulk cancels at its spawn, and is cancelled instead of run if that has changed.
-//!   Twin `strand: starts what was cancelled`. The run of a canceller leaves closures with the
-//!   present number, and queues the item again. Models have too few colors to reach that.
-//!   Test: `closures_that_are_spawned_after_a_bulk_cancel_run`.
+//!   number of bulk cancels at its spawn, and is cancelled instead of run if that has changed. Twin
+//!   `strand: starts what was cancelled`. The run of a canceller leaves closures with the current
+//!   number, and queues the item again. Models have too few colors to reach that. Test:
+//!   `closures_that_are_spawned_after_a_bulk_cancel_run`.
 //! - **Flushes.** A pending closure is not counted in flight; the item is, from the end of the
 //!   closure's spawn until the closure has run. When a run queues the item again, the new count is
 //!   younger than the remaining closures, and a flush that began in the meantime does not wait for
@@ -86,9 +86,9 @@ use crate::{
     pools::pwq::Pwq,
 };
 
-/// The number of closures that a run takes before it queues the strand behind other items. A guess:
-/// the requeue costs about 0.1 µs, which is 3 ns for each closure. With a larger number, one strand
-/// delays other items for longer.
+/// The number of closures that a run takes before it queues the strand behind other items. The
+/// value is a guess: the requeue costs about 0.1 µs, which is 3 ns for each closure. With a larger
+/// number, one strand delays other items for longer.
 const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 /// The bit of `Base::nr` that is set while a spawn queues the strand's item.
@@ -258,7 +258,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     ///
     /// # Examples
     ///

@@ -191,7 +191,8 @@ pub fn schedule_on_each_cpu(func: impl Fn(CpuId) + Send + Sync + 'static) -> io:
         if all.is_ok() {
             all = end;
         } else {
-            // FOREIGN(future-outcome): another panic's payload, on the calling thread; contained.
+            // FOREIGN(future-outcome): another panic's payload, on the calling thread; a panic is
+            // contained.
             contain(|| drop(end));
         }
     }

@@ -74,8 +74,8 @@ use crate::{
     pools::manager::Manager,
 };
 
-/// The delay until the manager retries to fire an item whose lock was held. A guess: one monitor
-/// tick.
+/// The delay until the manager retries to fire an item whose lock was held. The value is a guess:
+/// one monitor tick.
 const RETRY_NS: u64 = 1_000_000;
 
 /// The function that expires a timer of this kind. The manager calls it with the lock of the wheel,
@@ -630,7 +630,8 @@ impl Due {
     /// Drops these handles, and frees the items whose last handles they were. This runs user code,
     /// whose panics are contained.
     pub(crate) fn drop_all(due: Vec<Self>) {
-        // FOREIGN(item-free): items without handles, on the cancelling thread; contained by `Dead`.
+        // FOREIGN(item-free): items without handles, on the cancelling thread; a panic is contained
+        // by `Dead`.
         due.into_iter().for_each(|due| drop(due.leave()));
     }
 
@@ -716,7 +717,7 @@ impl Cleanup for Cutting {
         if let Ok(Some(left)) = fired {
             left.release();
         }
-        // FOREIGN(item-free): an item without handles, on a reaper; contained by `Dead`.
+        // FOREIGN(item-free): an item without handles, on a reaper; a panic is contained by `Dead`.
         drop(due.leave());
     }
 }

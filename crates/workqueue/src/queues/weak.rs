@@ -59,10 +59,10 @@ impl WeakWorkqueue {
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     #[must_use]
     pub fn upgrade(&self) -> Option<Workqueue> {
-        // The lease comes last: its drop destroys the queue, so no step may fail after it.
+        // The lease comes last: its drop destroys the queue, so no later step may fail.
         let inner = self.inner.upgrade()?;
         let lease = self.lease.upgrade()?;
         let lane = self.lane;

@@ -13,8 +13,8 @@ pub const MAX_ACTIVE: u32 = 512;
 /// The largest `max_active` of a group.
 pub const MAX_GROUP_ACTIVE: u32 = 4096;
 
-/// The largest `max_active_per_cpu` of a group. A guess: with more threads for each CPU, a group
-/// might as well have no ceiling.
+/// The largest `max_active_per_cpu` of a group. The value is a guess: with more threads for each
+/// CPU, a group might as well have no ceiling.
 pub(crate) const MAX_GROUP_PER_CPU: f64 = 64.0;
 
 /// The largest `capacity`, the number of waiting items. More items would not fit into memory.

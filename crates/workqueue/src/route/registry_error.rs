@@ -12,8 +12,8 @@ pub enum RegistryError {
     Topology(topology::Error),
     /// The manager thread could not be created.
     Thread(std::io::Error),
-    /// A tunable is out of range, or the environment variable [`AFTERWORK`](base::params::VARIABLE)
-    /// is invalid and contains the word `strict`.
+    /// A tunable is out of range, or the environment variable `AFTERWORK` is invalid and contains
+    /// the word `strict`.
     Params(ParamError),
     /// The registry belongs to the parent of this forked process. Its threads do not exist here.
     Forked,

@@ -70,7 +70,7 @@ impl Word {
 pub(crate) struct Crew {
     /// A: a `Word`.
     word: Futex,
-    /// A: number of tickets that have been sent and not been released by `count_off`.
+    /// A: the number of tickets that have been sent and not been released by `count_off`.
     nr_tickets: AtomicU32,
     /// I: accessed by guests only.
     work: *const (),
@@ -277,7 +277,7 @@ impl Drop for Ticket {
 /// Returns `true` if workers of `queue` may be guests.
 ///
 /// Workers of a bottom-half queue may not: such a worker must not block, but the work may block if
-/// its owner may. The behavior therefore does not depend on the thread that runs a part.
+/// its owner may. With this rule, the behavior does not depend on the thread that runs a part.
 #[inline]
 pub(super) fn may_have_guests(queue: &Workqueue) -> bool {
     !queue.inner.core.bh && queue.inner.is_at_home()
@@ -300,7 +300,7 @@ pub(super) fn take_back(mut ticket: JoinHandle<()>) {
 #[derive(Debug)]
 pub(super) struct Tickets {
     sent: Mutex<Vec<JoinHandle<()>>>,
-    /// I: maximum number of tickets at a time, not counting those of concurrent senders.
+    /// I: the maximum number of tickets at a time, not counting those of concurrent senders.
     limit: u32,
 }
 
@@ -321,7 +321,7 @@ impl Tickets {
             return;
         };
         let mut sent = self.sent.lock();
-        // Above this length, roughly half of the tickets or more are used up.
+        // Above this length, about half of the tickets or more are used up.
         let used_up = if sent.len() > 2 * self.limit as usize {
             sent.extract_if(.., |ticket| ticket.is_finished()).collect()
         } else {

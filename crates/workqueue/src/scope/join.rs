@@ -84,7 +84,8 @@ struct Outermost {
 }
 
 /// The credit of a new thread. With a lower value, the first joins of a thread may be sequential;
-/// with a higher one, a thread with short joins only makes more useless offers. A guess.
+/// with a higher one, a thread with short joins only makes more useless offers. The value is a
+/// guess.
 const FIRST_CREDIT: u64 = 200;
 
 /// The time that a worker needs to wake, in microseconds. With a lower value, joins are offered
@@ -116,7 +117,7 @@ impl<B: FnOnce() -> R + Send, R: Send> Pair<'_, B, R> {
         let Some(second) = second else {
             return;
         };
-        // FOREIGN(scope-run): the second part of a join, on a guest; contained.
+        // FOREIGN(scope-run): the second part of a join, on a guest; a panic is contained.
         match guarded_in_item(second) {
             Ok(value) => {
                 let place = |returned: *mut Option<R>| {
@@ -381,7 +382,8 @@ impl Workqueue {
             offer: Cell::new(None),
         };
         CHAIN.with(|chain| node.enter(chain));
-        // FOREIGN(scope-run): the first part of a join, on the owner; contained, and resumed later.
+        // FOREIGN(scope-run): the first part of a join, on the owner; a panic is contained, and
+        // resumed later.
         let first = guarded_in_item(a);
         let offer = CHAIN.with(|chain| node.leave(chain));
         if let Some(outermost) = &mut outermost {

@@ -39,7 +39,7 @@ pub(super) struct Untaken {
     nr_taken: AtomicUsize,
     /// I
     len: usize,
-    /// I: maximum number of participants.
+    /// I: the maximum number of participants.
     nr_seats: usize,
 }
 
@@ -110,7 +110,8 @@ impl<F: Fn(Range<usize>) + Sync> Pieces<'_, F> {
         {
             let start = time::cycles();
             let piece = self.start + piece.start..self.start + piece.end;
-            // FOREIGN(scope-run): the closure on a piece, on a guest or the owner; contained.
+            // FOREIGN(scope-run): the closure on a piece, on a guest or the owner; a panic is
+            // contained.
             if let Err(payload) = guarded_in_item(|| (self.func)(piece)) {
                 self.stopped.store(true, Ordering::Relaxed);
                 return self.first_panic.note(&self.queue.inner.core, payload);

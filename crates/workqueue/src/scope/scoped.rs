@@ -146,7 +146,8 @@ impl Workqueue {
             tickets: Tickets::new(reach.max_active),
             lifetimes: PhantomData,
         };
-        // FOREIGN(scope-run): the body, on the owner; contained, and resumed after all items.
+        // FOREIGN(scope-run): the body, on the owner; a panic is contained, and resumed after all
+        // items.
         let own = guarded_in_item(|| body(&scope));
         scope_state.finish(&scope.crew);
         scope.tickets.take_back();

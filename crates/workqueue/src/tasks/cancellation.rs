@@ -41,13 +41,13 @@ use crate::{
 ///
 /// # Cost
 ///
-/// The call makes a few loads, which take a few nanoseconds. In an item that has requested its
+/// The call performs a few loads, which take a few nanoseconds. In an item that has requested its
 /// token or has a hard deadline, the first call of a run also acquires a lock. An item that never
 /// calls this function pays nothing.
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 ///
 /// # Examples
 ///

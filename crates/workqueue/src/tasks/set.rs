@@ -163,7 +163,7 @@ impl Ended {
         }
         drop(list);
         // FOREIGN(task-set-drop): the drop of a waker, the previous one or this one, on the polling
-        // thread, with no lock held; contained by `Foreign`.
+        // thread, with no lock held; a panic is contained by `Foreign`.
         drop(waker);
         waits
     }
@@ -172,8 +172,8 @@ impl Ended {
 impl<T> TaskSet<T> {
     /// Creates an empty set of items of `queue`.
     ///
-    /// [`add`](Self::add) does not use the queue. For a set that only gets its items from `add`,
-    /// pass the queue of any of them, or [`system`](crate::system).
+    /// [`add`](Self::add) does not use the queue. For a set whose items all come from `add`, pass
+    /// the queue of any of them, or [`system`](crate::system).
     pub fn new(queue: &Workqueue) -> Self {
         Self {
             queue: queue.clone(),
@@ -376,8 +376,8 @@ impl<T> TaskSet<T> {
             if handle.is_finished() {
                 continue;
             }
-            // FOREIGN(cancel-drop): the closure or future, on the canceller; contained here, so
-            // that all items are cancelled.
+            // FOREIGN(cancel-drop): the closure or future, on the canceller; a panic is contained
+            // here, so that all items are cancelled.
             contain(|| {
                 handle.cancel();
             });
@@ -392,7 +392,8 @@ impl<T> TaskSet<T> {
     pub fn detach_all(&mut self) {
         self.unused.clear();
         // The wakers of these items keep the old list, so they report their ends there.
-        // FOREIGN(task-set-drop): the drop of a waker, on the caller; contained by `Foreign`.
+        // FOREIGN(task-set-drop): the drop of a waker, on the caller; a panic is contained by
+        // `Foreign`.
         self.ended = Arc::default();
         drop(mem::take(&mut self.handles));
     }

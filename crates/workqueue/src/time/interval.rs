@@ -119,8 +119,8 @@ pub struct Interval {
     nr_at_once: u32,
 }
 
-/// The maximum number of overdue ticks that fire before the task yields. A guess: with a larger
-/// number, other tasks wait longer; with a smaller one, missed ticks cost more.
+/// The maximum number of overdue ticks that fire before the task yields. The value is a guess: with
+/// a larger number, other tasks wait longer; with a smaller one, missed ticks cost more.
 const MAX_AT_ONCE: u32 = 8;
 
 impl Interval {

@@ -50,7 +50,7 @@ impl RateLimit {
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     pub fn try_acquire(&self) -> bool {
         let now_ns = self.registry.now_ns();
         self.book(now_ns, |at_ns| at_ns <= now_ns).is_some()

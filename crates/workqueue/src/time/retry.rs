@@ -50,7 +50,7 @@ impl Backoff {
 /// Calls `attempt` until it returns `Ok` or the attempts of `policy` are used up, pausing between
 /// attempts as `policy` specifies, and returns the last result.
 ///
-/// [`retry_if`] also stops at an error that another attempt would only repeat.
+/// [`retry_if`] also stops at an error that another attempt would return again.
 ///
 /// If a queue runs this future, a drain of the queue waits for it, even during a pause. Put an
 /// attempt that blocks into an item: `retry(policy, || queue.spawn(…))`. In that case, the errors

@@ -107,7 +107,7 @@ pub struct Sleep {
     timer: Option<SleepTimer>,
 }
 
-/// The registry of a sleep. The process's registry is not reference-counted here, because all
+/// The registry of a sleep. References to the process's registry are not counted here, because all
 /// threads would share its count.
 enum Owner {
     Process(&'static Registry),
