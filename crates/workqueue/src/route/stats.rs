@@ -110,6 +110,8 @@ impl QueueReport {
 pub struct GroupStats {
     /// The ceiling, if there is one.
     pub max_active: Option<u32>,
+    /// The [shares](crate::GroupBuilder::shares), if any were set.
+    pub shares: Option<u32>,
     /// Threads that run items of the group now, excluding those that wait inside an item. Threads
     /// that are about to run items are included.
     pub nr_active: u32,
