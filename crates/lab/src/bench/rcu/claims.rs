@@ -9,6 +9,7 @@ use super::metrics::{
 use super::ours::{
     BOTH, BY_CALLBACK, EARLY_QS, NAMES, NOT_BOOSTED, QSBR, RCU, WAITS, WAKE_FROM_GP,
 };
+use crate::bench::settings::may_set_fifo;
 use crate::harness::claim::{Bound, Claim, Source};
 use crate::harness::metric::Metric;
 
@@ -92,19 +93,13 @@ fn kernel_ways(
     ]
 }
 
-/// Returns `true` if this process may set a real-time priority, which boosting readers requires.
-fn may_boost() -> bool {
-    // Use another thread, so that the priority of this one does not change.
-    let tried = std::thread::spawn(|| sync::thread::set_fifo(1).is_ok());
-    tried.join().is_ok_and(|may| may)
-}
-
 /// Claims about single replacements in `case`.
 #[must_use]
 pub fn replace(case: &str) -> Vec<Claim> {
     let (metric, bound) = match case {
         "replace-32-idle" | ONE_BUSY => (REPLACE_P50, Some(TENTH)),
-        EIGHT_BUSY if may_boost() => (REPLACE_P95, Some(BOOSTED)),
+        // Readers are boosted to a real-time priority.
+        EIGHT_BUSY if may_set_fifo() => (REPLACE_P95, Some(BOOSTED)),
         EIGHT_BUSY => (REPLACE_P95, Some(PREEMPTED)),
         _ => (REPLACE_P50, None),
     };
