@@ -1,12 +1,13 @@
 //! A job runner for several tenants.
 //!
-//! | promise | by |
+//! | promise | kept by |
 //! |---|---|
 //! | a tenant has a limit of jobs at once, and of starts in a period | `max_active`, `RateLimit` |
 //! | a job that fails is tried again, after pauses that grow and vary | `retry`, `Backoff` |
 //! | a job that fails on every attempt is added to a list | `strand` |
 //! | a tenant does not wait behind the jobs of another one | `shares` |
-//! | a tenant is cancelled: waiting, pausing and running jobs | `CancellationToken` |
+//! | a tenant can be cancelled with all its waiting, pausing and running jobs | `CancellationToken`
+//! |
 //! | metrics for Prometheus | `Exposition`; `hidden` queues are left out |
 //!
 //! `cargo run --release --example job_runner`

@@ -1,4 +1,5 @@
-//! A network driver with the structure of a kernel driver: work items, queues, order of teardown.
+//! A network driver with the structure of a kernel driver: work items, queues and an ordered
+//! teardown.
 //!
 //! | kernel driver | here |
 //! |---|---|
@@ -199,7 +200,7 @@ impl Nic {
         });
     }
 
-    /// Removes a listener. Returns when no receiver uses it any more.
+    /// Removes a listener. Returns once no receiver uses it.
     fn remove_listener(&self, gone: &Arc<Listener>) {
         self.listeners.update(|old| {
             let mut list = old.clone();

@@ -2,7 +2,7 @@
 //!
 //! The loop sleeps in one call for its sockets and for answers. The mailbox signals an eventfd only
 //! while the loop sleeps, and once for any number of answers. Nothing in the loop blocks. The queue
-//! has room for a few questions. If it is full, the client gets *busy* and asks again.
+//! has capacity for a few questions. If it is full, the client gets *busy* and asks again.
 //!
 //! `cargo run --release --example mio_loop -- [CLIENTS [QUESTIONS OF EACH]]`
 
@@ -28,7 +28,7 @@ use mio::{
 /// Any error of the example.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// Tokens of the sources that are no clients.
+/// Tokens of the sources that are not clients.
 const LISTENER: Token = Token(usize::MAX);
 const BELL: Token = Token(usize::MAX - 1);
 /// The number of questions that may wait. `MAX_ACTIVE` is the number that are answered at once.

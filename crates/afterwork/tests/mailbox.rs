@@ -199,7 +199,7 @@ fn timed_out_wait_does_not_delay_a_later_wait() {
     }
 }
 
-/// Holds for any sequence of eager and lazy posts.
+/// This holds for any sequence of eager and lazy posts.
 #[test]
 fn each_arming_is_notified_at_most_once() {
     use std::os::fd::AsRawFd;
@@ -351,7 +351,7 @@ fn nr_sleeps() -> i64 {
     usage.ru_nvcsw
 }
 
-/// Holds for any time. With a timer of 1 ms the owner would sleep about a hundred times.
+/// This holds for any time. With a timer of 1 ms the owner would sleep about a hundred times.
 #[test]
 fn a_lingering_owner_without_items_is_not_woken() {
     let mut mailbox = Mailbox::builder().spin_limit(0).build();

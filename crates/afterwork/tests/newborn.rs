@@ -33,7 +33,8 @@ struct State {
 impl State {
     fn of_this_thread() -> Self {
         let (mut mode, mut nodes) = (0, [0; 16]);
-        // SAFETY: passes numbers, and pointers to an integer and to 1024 bits that the call writes.
+        // SAFETY: passes numbers, and pointers to an integer and to 1024 bits, to which the call
+        // writes.
         unsafe {
             libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, nodes.as_mut_ptr(), 1025, 0, 0);
             Self {
@@ -46,7 +47,7 @@ impl State {
     }
 }
 
-/// Returns the control bits, without the flags that each inexact result sets.
+/// Returns the control bits, without the flags that any inexact result sets.
 #[cfg(target_arch = "x86_64")]
 fn float_modes() -> [u64; 2] {
     let (mut mxcsr, mut x87) = (0_u32, 0_u16);

@@ -243,6 +243,21 @@ fn an_item_that_a_reaper_fires_is_not_late() {
 }
 
 #[test]
+fn a_retry_stops_at_a_permanent_error_without_a_pause() {
+    let mut registry = Registry::for_tests().unwrap();
+    let mut errors = ["busy", "denied", "busy"].into_iter();
+    let policy = Backoff::new(3, SECOND);
+    let attempt = move || std::future::ready(Err::<(), _>(errors.next().unwrap()));
+    let queue = Workqueue::builder("retry").build_in(&registry).unwrap();
+    let task = queue.spawn_async(registry.retry_if(policy, attempt, |error| *error == "busy"));
+    registry.run_until_idle();
+    assert!(!task.is_finished(), "the first error is transient");
+    registry.advance(SECOND);
+    assert!(task.is_finished());
+    assert_eq!(task.join().unwrap(), Err("denied"));
+}
+
+#[test]
 fn a_retry_pauses_longer_each_time_and_gives_up() {
     let mut registry = Registry::for_tests().unwrap();
     let queue = Workqueue::builder("retry").build_in(&registry).unwrap();

@@ -36,7 +36,7 @@ use crate::order;
 /// ```
 #[repr(C)]
 pub struct Shared<T> {
-    // The first field, so that the item's address is the link's.
+    // This is the first field, so that the item's address is the link's.
     link: Link<Shared<T>>,
     /// A: `true` while the claim exists.
     pending: AtomicBool,

@@ -146,8 +146,8 @@ impl<T> RawStack<T> {
     /// Returns the word with the address of the newest item, for operations beyond those of this
     /// type.
     ///
-    /// Any value may be exchanged for another one, and [`push`](Self::push) still publishes items:
-    /// it is a read-modify-write, as each such exchange is.
+    /// A caller may exchange any value for another one. [`push`](Self::push) still publishes its
+    /// items, because both are read-modify-writes.
     #[inline]
     pub fn top(&self) -> &AtomicPtr<T> {
         &self.top

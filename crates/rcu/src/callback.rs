@@ -242,6 +242,7 @@ pub fn call_drop<T: Send + 'static>(value: T) {
 /// # Blocking
 ///
 /// The same as [`call`].
+#[doc(hidden)]
 pub unsafe fn call_head(head: *mut Head, run: unsafe fn(*mut Head)) {
     // SAFETY: (1), (2).
     unsafe { call_function(head, Function::Rust(run)) };
@@ -328,6 +329,7 @@ pub fn run_callbacks_on(executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
 }
 
 /// Returns the number of panics of callbacks and executors that have been caught.
+#[doc(hidden)]
 pub fn nr_panicked() -> u64 {
     place().nr_panicked()
 }

@@ -26,8 +26,8 @@ use super::bag::{Bag, Deferred};
 /// }
 /// rcu::barrier();
 /// ```
-#[doc(alias = "rcu_head")]
 #[derive(Debug)]
+#[doc(hidden)]
 #[repr(C)]
 pub struct Head {
     /// The next head of the list. Its lowest bit, [`OF_C`], selects the kind of `function`.

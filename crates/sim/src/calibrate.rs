@@ -21,7 +21,7 @@ const FITTED: &str = "fitted: micro-measurements on this machine";
 /// Fitting a cost changes the results of the previous ones, so several passes are needed.
 const NR_PASSES: usize = 3;
 const NR_SEEDS: u64 = 5;
-/// The valid range of a regime's median ratio of simulated to real rate.
+/// The valid range of a regime's median ratio of the simulated to the real rate.
 const GATE: [f64; 2] = [0.67, 1.5];
 
 fn simulated(machine: &Machine, nr_cpus: usize, name: &str) -> Result<f64, String> {
@@ -110,7 +110,8 @@ fn fit(
     shown.collect()
 }
 
-/// A missing distance costs the same as the next shorter one, otherwise the next longer one.
+/// Sets the cost of a missing distance to that of the next shorter one, otherwise of the next
+/// longer one.
 fn fill_distances(machine: &mut Machine, known: &[&str]) {
     let order = ["smt", "llc_dirty", "xllc", "xnode"];
     for (at, cost) in order.into_iter().enumerate() {

@@ -5,7 +5,7 @@ pub struct Case {
     pub scenario: &'static str,
     pub scope: &'static str,
     pub nr_items: usize,
-    /// The group of cases: a simulation is judged by the median of each group.
+    /// The group of the case. A simulation is judged by the median of each group.
     pub regime: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! The operations that the programs need of their machine, simulated or real.
+//! The operations that the programs need from their machine, simulated or real.
 
 #[cfg(sim)]
 pub use sync::sim::{measure_from_here, unseen, work_ns};

@@ -66,7 +66,7 @@ impl Line {
     }
 }
 
-/// The queue entry of a CPU that waits for the lock.
+/// The queue entry of a CPU that is waiting for the lock.
 #[derive(Debug, Default)]
 struct Node {
     is_first: AtomicU32,

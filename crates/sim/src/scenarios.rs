@@ -2,7 +2,8 @@
 //! thread on each CPU.
 
 use std::sync::{Arc, Mutex};
-// The scenarios count with the standard library's atomics, which cost nothing in the simulation.
+// The scenarios count with the standard library's atomics, because these cost nothing in the
+// simulation.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use afterwork::mailbox::Mailbox;
@@ -161,7 +162,7 @@ pub fn on_cpus(
         }
         nr_ready.wait(ready);
     }
-    // By then all threads sleep, and the created workers are idle.
+    // After this sleep all threads sleep, and the created workers are idle.
     thread::sleep(std::time::Duration::from_millis(1));
     host::measure_from_here();
     measured.nr_kicks.store(0, Relaxed);

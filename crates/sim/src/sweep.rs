@@ -15,7 +15,7 @@ use crate::options::Options;
 
 pub fn sweep(options: &Options, machine: &Machine) -> Result<Value, String> {
     let mut guesses = machine.guesses();
-    // Costs that occur only in the model.
+    // These costs occur only in the model.
     let is_model = |name: &String| kernel::SCENARIOS.iter().any(|it| it.name == name);
     if !options.scenarios.iter().any(is_model) {
         guesses.retain(|name| !name.starts_with("wq_"));

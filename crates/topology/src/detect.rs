@@ -107,7 +107,8 @@ impl Topology {
         Self::detect_in(root, affinity).map(Some)
     }
 
-    /// Creates a machine of which only the CPUs are known: each is a core, and all share one cache.
+    /// Creates a machine of which only the CPUs are known. Each CPU is a core, and all share one
+    /// cache.
     ///
     /// # Errors
     ///

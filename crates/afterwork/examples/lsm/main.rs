@@ -5,7 +5,7 @@
 //! | syncing the log | one delayed item; writers that flush it share an fsync |
 //! | flushing full in-memory tables | an ordered queue with `with_rescuer` and a capacity of two |
 //! | stalling writers while flushes are behind | writers wait in `reserve` |
-//! | compaction | a limit and a capacity of one, because a rejected item would have no work |
+//! | compaction | a limit and a capacity of one; a rejected item would have had no work |
 //! | versions | `Rcu`, whose readers may sleep; the last reader of a table deletes its file |
 //!
 //! `db.rs` is the engine. `table.rs` has files of sorted records, and does not use the library.

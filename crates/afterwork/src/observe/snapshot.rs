@@ -71,7 +71,7 @@ pub fn snapshot() -> Result<Snapshot, RegistryError> {
 ///
 /// # Blocking
 ///
-/// As [`snapshot`].
+/// The same as for [`snapshot`].
 pub fn snapshot_of(registry: &Registry) -> Snapshot {
     Snapshot { queues: registry.queue_reports(), pools: registry.pool_stats(), others: others() }
 }

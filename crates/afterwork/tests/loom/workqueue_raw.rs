@@ -1,4 +1,5 @@
-//! Items in user memory: queueing, runs that free them, and frees after cancels and flushes.
+//! Items in user memory: they are queued, freed by their own runs, and freed after cancels and
+//! flushes.
 
 use crate::support::*;
 
@@ -46,7 +47,7 @@ impl There {
 
     /// Frees the job and returns its count.
     fn free(self) -> Arc<Plain> {
-        // SAFETY: made by `job`. The model claims that no other thread accesses the job any more.
+        // SAFETY: `job` created the box, and no other thread accesses the job, as the model checks.
         unsafe { Box::from_raw(self.0.as_ptr()) }.nr_runs.clone()
     }
 }

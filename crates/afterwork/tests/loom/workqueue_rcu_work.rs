@@ -1,4 +1,4 @@
-//! Items that wait for readers: one that is cancelled, queued or flushed while a grace period ends.
+//! Items that wait for readers, and are cancelled, queued or flushed while a grace period ends.
 
 use crate::support::*;
 

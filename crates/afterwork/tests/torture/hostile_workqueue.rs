@@ -42,7 +42,7 @@ struct Victim {
 }
 
 impl Victim {
-    /// Queues items that count their run, and then call what `act` returns.
+    /// Queues items that count their run, and then call the function that `act` returned.
     fn new<F: FnOnce() + Send + 'static>(
         queue: Workqueue,
         nr_items: usize,
@@ -230,7 +230,7 @@ impl Lair {
     fn arm(&self, dice: &mut Dice) {
         let (grenade, seed) = (Grenade::new(dice), dice.bits());
         let mut own = Dice::new(seed);
-        // Dropped with the last handle of the item.
+        // This handle of a queue is dropped with the last handle of the item.
         let queue = (may(Act::Drop) && dice.below(2) == 0).then(|| self.victim(dice).queue);
         let owns_queue = queue.is_some();
         let work = DelayedWork::new(move || {
@@ -456,7 +456,7 @@ impl Lair {
             }
         }
         thread_local!(static LAST: RefCell<Option<Last>> = const { RefCell::new(None) });
-        // A queue of the process, which exists as long as any thread.
+        // This queue belongs to the process-wide registry, which exists as long as any thread.
         let Ok(queue) = Workqueue::builder("late").build() else {
             return;
         };

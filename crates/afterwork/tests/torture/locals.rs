@@ -292,7 +292,7 @@ fn use_worker(worker: &Arc<Worker>, place: &Place, dice: &mut Dice) {
             });
         }
         1 => {
-            // Possibly the last handle.
+            // This may be the last handle.
             let (its, mut dice) = (worker.clone(), Dice::new(dice.bits()));
             worker.spawn_detached(move || {
                 drop(life);

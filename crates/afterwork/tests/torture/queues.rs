@@ -140,7 +140,7 @@ impl Place {
             }
             5 => registry.set_unbound_cpus(cpus),
             6 => queue.set_shares(dice.pick(&[1, 100, 10_000])).unwrap(),
-            // All CPUs again, or only a few: the others went offline.
+            // Either all CPUs are online again, or only a few.
             _ => registry.set_topology(
                 Topology::synthetic(dice.pick(&["1 core", "2 core", "8 core"])).unwrap(),
             ),

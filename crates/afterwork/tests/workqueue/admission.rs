@@ -103,7 +103,7 @@ fn a_reusable_item_releases_its_permit_at_start_and_cancel() {
         assert!(full.is_err_and(|error| error.is_full()));
         assert!(work.cancel());
         assert_eq!(free(&queue), Some(1));
-        // Its tombstone is still in the list.
+        // The tombstone of the item is still in the list.
         assert_eq!(queue.try_enqueue(&work), Ok(true));
         assert_eq!(free(&queue), Some(0));
         queue.resume();
@@ -429,7 +429,7 @@ fn full_with_a_task_that_drops_its_wait() -> (Workqueue, JoinHandle<u32>, Receiv
 #[test]
 fn the_waker_of_a_permit_may_drop_the_last_handle() {
     let (queue, item, gone) = full_with_a_task_that_drops_its_wait();
-    // Here the item starts. The task is notified before this handle is dropped.
+    // `resume` starts the item. The task is notified before this handle is dropped.
     let resumed = queue.clone();
     drop(queue);
     resumed.resume();
@@ -491,7 +491,7 @@ fn full_with_orphans() -> (&'static Workqueue, JoinHandle<u32>, Vec<Arc<Orphan>>
 #[test]
 fn a_permit_passes_tasks_that_end_when_they_are_woken() {
     let (queue, item, orphans) = full_with_orphans();
-    // A small stack, because the permit must not be passed on recursively.
+    // The stack is small, because the permit must not be passed on recursively.
     let small = thread::Builder::new().stack_size(64 << 10);
     let cancels = small.spawn(move || drop(item.cancel_on_drop())).unwrap();
     cancels.join().unwrap();
@@ -526,7 +526,7 @@ fn the_waker_of_a_permit_may_wait_for_the_next_thread() {
         drop(queue.task().wait_for_capacity().try_spawn(|| ()).unwrap());
         came.send(()).unwrap();
     });
-    // By then the thread is in the wait queue. If it is late, it finds a free permit.
+    // After this sleep the thread is in the wait queue. If it is late, it finds a free permit.
     thread::sleep(50 * MS);
     drop(first);
     assert!(is_woken.recv().unwrap(), "the thread was not woken");

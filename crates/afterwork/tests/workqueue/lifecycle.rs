@@ -58,7 +58,7 @@ fn draining_a_queue_from_an_item_that_its_item_helps_fails() {
     let [queue, other] = ["own", "other"].map(|name| queue(name).max_active(1).on(&registry));
     let (on, own) = (queue.clone(), queue.clone());
     let drained = queue.spawn(move || {
-        // We hold the only seat, so no worker can run the item that is queued here.
+        // This item holds the only seat, so no worker can run the item that is queued here.
         let inner = on.spawn(move || {
             other.spawn(|| ()).join().unwrap();
             own.drain()
@@ -336,7 +336,7 @@ fn threads_that_wait_for_a_drain_are_woken_by_the_last_item() {
     let queue = queue("drain").alone();
     let plug = plug_into(&queue);
     let drainers = [(); 4].map(|()| beside(&queue, |queue| queue.drain().unwrap()));
-    // Lets the drainers fall asleep. The test passes without it.
+    // Gives the drainers time to fall asleep. The test passes without this sleep.
     thread::sleep(5 * MS);
     assert!(drainers.iter().all(|drainer| !drainer.is_finished()));
     plug.release();

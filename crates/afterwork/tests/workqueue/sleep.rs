@@ -15,7 +15,8 @@ fn is_pending(sleep: &mut Sleep, waker: &Waker) -> bool {
     poll_with(sleep, waker).is_pending()
 }
 
-/// Returns a sleep that registered `waker` and has not ended, as some may on a busy machine.
+/// Returns a sleep that registered `waker` and has not ended. On a busy machine, some sleeps end
+/// before they are polled.
 fn sleeping(registry: &Registry, span: Duration, waker: &Waker) -> Sleep {
     let mut sleeps = (0..1000).map(|_| registry.sleep(span));
     let pending = sleeps.find_map(|mut slept| is_pending(&mut slept, waker).then_some(slept));

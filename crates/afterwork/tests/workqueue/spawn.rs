@@ -106,7 +106,8 @@ fn closures_and_results_of_any_size_arrive_whole() {
         check::<257>(&queue);
         check::<5000>(&queue);
     }
-    // A small closure with a large result, and a large closure with a small result.
+    // The first closure is small and has a large result. The second is large and has a small
+    // result.
     assert_eq!(queue.spawn(|| [3u64; 400]).join().unwrap(), [3; 400]);
     let large = [1u64; 400];
     let sum = queue.spawn(move || large.iter().sum::<u64>());
@@ -213,7 +214,7 @@ fn one_shots_of_threads_that_exit_leave_nothing_behind() {
 fn many_closures_are_queued_in_their_order_and_each_runs_once() {
     let queue = queue("all").ordered().alone();
     let log = Log::default();
-    // Full chains, a partial chain, and no chain.
+    // These counts need full chains, a partial chain, or no chain.
     for count in [0, 1, 63, 64, 65, 1000] {
         assert_eq!(queue.task().spawn_detached_all((0..count).map(|i| log.note(i))), count);
         queue.drain().unwrap();

@@ -175,7 +175,7 @@ pub fn ends<T>(test: impl FnOnce() -> T) -> T {
     test()
 }
 
-/// Waits until `condition` holds. For conditions without an event.
+/// Waits until `condition` holds. Use this only for conditions without an event.
 #[track_caller]
 pub fn wait_until(condition: impl FnMut() -> bool) {
     assert!(holds_within(PATIENCE, condition), "it never held");
@@ -280,7 +280,7 @@ pub fn stuck_in(queue: &Workqueue) -> (Work, Plug) {
     (work, plug)
 }
 
-/// The same for a closure.
+/// Does the same as [`stuck_in`] for a closure.
 pub fn stuck_closure(queue: &Workqueue) -> (JoinHandle<()>, Plug) {
     let (plug, hole) = stopper();
     let handle = queue.spawn(move || hole.sit());

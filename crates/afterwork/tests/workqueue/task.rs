@@ -23,7 +23,7 @@ fn a_cancellable_closure_and_a_future_expire_too() {
         let awaited = block_on(future);
         assert!(has_expired(awaited));
         lives.all_dropped(2);
-        // This one has no joiner, so a worker finds it.
+        // This item has no joiner, so a worker finds it.
         let life = lives.life();
         let past = queue.task().deadline(Instant::now() + SOON);
         drop(past.spawn_async(async move { drop(life) }));
@@ -129,7 +129,7 @@ fn all_items_of_a_blocking_queue_may_block() {
         assert_eq!(queue.stats().max_active, MAX_ACTIVE);
         meet_in(&queue, 16);
         queue.drain().unwrap();
-        // No worker was replaced because a sample had found it asleep.
+        // The samples replaced no sleeping worker.
         assert_eq!(queue.stats().cm_wakeups, 0);
     });
     let few = queue("few").blocking().max_active(3);

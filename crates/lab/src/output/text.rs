@@ -4,6 +4,7 @@
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
+use serde_json::{Value, json};
 use top::exit::Stop;
 use top::talk::say;
 
@@ -11,7 +12,7 @@ use super::answer::{self, Question};
 use super::outcome::{self, three_digits};
 use super::record::{self, Claimed, End, Head, Line, Why};
 use super::run::Run;
-use super::sources::Source;
+use super::sources::{Filled, Source};
 use super::table::{Align, Table, ratio};
 use super::verdict::{self, Totals};
 use super::words;
@@ -169,8 +170,8 @@ impl<W: Write> Report<W> {
         self.lines.extend(lines);
         self.put(&text)?;
         if let (Form::Sources { some, .. }, Some(source)) = (self.form, completes) {
-            let table = source.table(&self.lines, some);
-            self.put(&table)?;
+            let lines: Vec<Value> = self.lines.iter().map(|it| json!(it)).collect();
+            self.put(&tables_of(source, &lines, some))?;
         }
         match self.form {
             // The last lines report noise once.
@@ -216,6 +217,21 @@ impl<W: Write> Report<W> {
         self.out.write_all(text.as_bytes())?;
         Ok(self.out.flush()?)
     }
+}
+
+/// Returns the tables of a source. If `some`, omits blocks without records.
+pub(crate) fn tables_of(source: &Source, lines: &[Value], some: bool) -> String {
+    let mut text = format!("\n{}\n", source.title);
+    for Filled { block, above, rows, below, .. } in source.filled(lines, some) {
+        let mut table = Table::new().column("", block.head, Align::Left);
+        for column in block.columns {
+            table = table.column(column.group, column.head, Align::Right);
+        }
+        rows.into_iter().for_each(|row| table.row(row));
+        text.push_str(&format!("\n{}\n{}{}", above.join("\n"), table.head(), table.body()));
+        text.extend(below.iter().map(|line| format!("{line}\n")));
+    }
+    text + &format!("\nWhy ours differs: {}\n", source.differs)
 }
 
 /// Returns the table of values, one row per variant.

@@ -15,7 +15,7 @@ use super::questions::find;
 use super::settings::{Menu, Settings, count};
 use super::{max_active, percpu, rcu, task_work, workqueue};
 use crate::harness::case::{Case, Variant};
-use crate::output::sources::Source;
+use crate::output::sources::{self, Source};
 
 mod tables;
 
@@ -135,6 +135,7 @@ pub fn completed(case: &Case, next: Option<&Case>) -> Option<&'static Source> {
 mod tests {
     use super::*;
     use crate::output::sources::Show;
+    use crate::output::text::tables_of;
 
     fn all() -> Vec<Case> {
         cases(&SeedsArgs::default(), &Settings::of_tests(&[])).unwrap()
@@ -198,7 +199,7 @@ mod tests {
     #[test]
     fn tables_without_records_fit_the_width() {
         for source in &SOURCES {
-            let table = source.table(&[], false);
+            let table = tables_of(source, &[], false);
             let lines = table.lines().filter(|line| !line.contains(": "));
             for line in lines {
                 assert!(line.chars().count() <= 100, "{line}");
