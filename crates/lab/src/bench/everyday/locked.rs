@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use afterwork::workqueue::Workqueue;
 use top::exit::Stop;
 
+use crate::bench::workqueue::peers;
+
 /// Number of requests.
 pub const REQUESTS: usize = 8;
 /// Time after which requests that have not ended count as deadlocked. They need tens of
@@ -51,9 +53,7 @@ pub struct Rayon(&'static rayon::ThreadPool);
 impl Rayon {
     /// Starts the pool.
     pub fn start() -> Result<Self, Stop> {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(THREADS).build();
-        let pool = pool.map_err(|error| Stop::because("cannot start rayon", error))?;
-        Ok(Self(Box::leak(Box::new(pool))))
+        Ok(Self(Box::leak(Box::new(peers::Rayon::start(THREADS)?.0))))
     }
 }
 

@@ -340,7 +340,6 @@ mod tests {
             ratio: None,
             verdict: Verdict::Shown,
             close: false,
-            source: None,
         }];
         scaled
     }
