@@ -15,8 +15,8 @@ use crate::harness::case::Sample;
 
 /// Number of changes.
 pub const CHANGES: usize = 1000;
-/// Delay of the save: longer than all changes take together, so that no save runs between two
-/// changes.
+/// The delay of the save. It is longer than all changes take together, so that no save runs between
+/// two changes.
 const SOON: Duration = Duration::from_millis(100);
 
 /// Calls `change` [`CHANGES`] times, then `end`, which waits for the saves that are counted.

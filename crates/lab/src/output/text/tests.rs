@@ -35,7 +35,7 @@ fn series(variant: &str, peer: bool, rates: &[f64]) -> Series {
     Series { variant: variant.into(), peer, samples: samples.collect() }
 }
 
-/// Our rate, and half of it.
+/// Returns a series with our rate, and one with half of it.
 fn both() -> [Series; 2] {
     [series("ours", false, &[2e6, 4e6, 6e6]), series("theirs", true, &[1e6, 2e6, 3e6])]
 }
