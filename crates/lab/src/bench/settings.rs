@@ -192,6 +192,13 @@ pub fn count<const MAX: usize>(text: &str) -> Result<usize, String> {
     known.ok_or_else(|| format!("not a whole number from 1 to {MAX}"))
 }
 
+/// Returns `true` if this process may give its threads a real-time priority.
+pub(super) fn may_set_fifo() -> bool {
+    // Use another thread, so that the priority of this one does not change.
+    let tried = std::thread::spawn(|| sync::thread::set_fifo(1).is_ok());
+    tried.join().is_ok_and(|may| may)
+}
+
 /// Parses a seed. The error is a message for the user.
 pub fn seed(text: &str) -> Result<u64, String> {
     let what = format!("not a whole number from 0 to {}", u64::MAX);

@@ -38,7 +38,15 @@ impl Sample {
         }
     }
 
-    /// Returns `true` if this is the sample of a discarded run.
+    /// Creates a sample of the given values.
+    #[must_use]
+    pub fn of<const N: usize>(values: [(Metric, f64); N]) -> Self {
+        let mut sample = Self::default();
+        values.into_iter().for_each(|(metric, value)| sample.set(metric, value));
+        sample
+    }
+
+    /// Returns `true` for the sample of a discarded run.
     #[must_use]
     pub fn is_thrown_away(&self) -> bool {
         self.thrown_away.is_some()

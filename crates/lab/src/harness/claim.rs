@@ -22,19 +22,8 @@ pub struct Claim {
     pub against: Against,
     /// The bound of the ratio, or `None` if the ratio is only shown.
     pub bound: Option<Bound>,
-    /// The same ratio as measured elsewhere.
-    pub source: Option<Source>,
     /// Set if the claim fails only when the ratio breaks the bound by more than one MAD.
     pub surely: bool,
-}
-
-/// A published figure, shown next to the measured one. It is never judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source {
-    /// The ratio, or several, such as "1.17 to 1.39".
-    pub figure: &'static str,
-    /// The author and the hardware of the measurement.
-    pub from: &'static str,
 }
 
 /// The denominator of a comparison.
@@ -107,7 +96,6 @@ impl Claim {
             metric: metric.into(),
             against: against.into(),
             bound: None,
-            source: None,
             surely: false,
         }
     }
@@ -122,12 +110,6 @@ impl Claim {
     #[must_use]
     pub fn keeps(self, bound: impl Into<Option<Bound>>) -> Self {
         Self { bound: bound.into(), ..self }
-    }
-
-    /// Adds a figure that was measured elsewhere.
-    #[must_use]
-    pub fn beside(self, source: impl Into<Option<Source>>) -> Self {
-        Self { source: source.into(), ..self }
     }
 
     /// Accepts a ratio that breaks the bound by at most one MAD.

@@ -48,18 +48,15 @@ pub struct NoiseMeter {
 impl NoiseMeter {
     /// Starts watching.
     pub fn start() -> Result<Self, Stop> {
-        let unread = |error| Stop::because("cannot read the CPU time", error);
         // A peer may run in a child process.
-        let own = [Usage::now(), Usage::of_children()];
-        let [this, children] = own.map(|usage| usage.map_err(unread));
-        Ok(Self { cpus: CpuTimes::now()?, own: [this?, children?] })
+        Ok(Self { cpus: CpuTimes::now()?, own: [Usage::now(), Usage::of_children()] })
     }
 
     /// Returns the noise since the start.
     pub fn noise(&self) -> Result<Noise, Stop> {
         let now = Self::start()?;
         let own = now.own.iter().zip(&self.own);
-        let own_ns: u64 = own.map(|(now, then)| now.since(then).cpu_ns).sum();
+        let own_ns: u64 = own.map(|(now, then)| now.since(*then).cpu_ns).sum();
         Ok(noise(&self.cpus, &now.cpus, own_ns as f64 / NS_PER_TICK))
     }
 }

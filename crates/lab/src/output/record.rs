@@ -167,9 +167,8 @@ pub struct MetricHead {
     pub better: Better,
 }
 
-/// A claim and its outcome.
+/// A claim and its outcome. Runs of older versions also have a field `source`, which is ignored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Claimed {
     /// The name of the bench.
     pub bench: String,
@@ -191,18 +190,6 @@ pub struct Claimed {
     pub verdict: Verdict,
     /// `true` if the bound is within one MAD of the median.
     pub close: bool,
-    /// The same ratio as measured elsewhere.
-    pub source: Option<Sourced>,
-}
-
-/// A published figure.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Sourced {
-    /// The ratio, or several ratios, in words.
-    pub figure: String,
-    /// The author and the hardware of the measurement.
-    pub from: String,
 }
 
 /// The distribution of a quantity, as percentiles. Each is the median over the repetitions.
@@ -347,7 +334,7 @@ fn ratios(case: &Case, judged: &[Judged<'_>]) -> Vec<Record> {
 }
 
 fn claimed(case: &Case, judged: &Judged<'_>) -> Claimed {
-    let Claim { what, variant, metric, bound, source, .. } = judged.claim;
+    let Claim { what, variant, metric, bound, .. } = judged.claim;
     Claimed {
         bench: case.bench.into(),
         case: case.name.into(),
@@ -359,8 +346,6 @@ fn claimed(case: &Case, judged: &Judged<'_>) -> Claimed {
         ratio: judged.ratio,
         verdict: judged.verdict,
         close: judged.close,
-        source: source
-            .map(|source| Sourced { figure: source.figure.into(), from: source.from.into() }),
     }
 }
 
@@ -457,7 +442,7 @@ mod tests {
             ),
             (
                 "claimed",
-                r#"{"bench":"b","case":"c","claim":"rate of v","variant":"v","metric":"rate","against":null,"bound":">= 2","ratio":{"median":2.0,"mad":1.0,"n":2},"verdict":"not-measured","close":false,"source":{"figure":"1.9","from":"a paper"}}"#,
+                r#"{"bench":"b","case":"c","claim":"rate of v","variant":"v","metric":"rate","against":null,"bound":">= 2","ratio":{"median":2.0,"mad":1.0,"n":2},"verdict":"not-measured","close":false}"#,
             ),
             (
                 "case",

@@ -64,14 +64,8 @@ fn detect_case(settings: &Settings) -> Case {
             }))
         })
     };
-    let limit = |name, ns| {
-        Variant::ours(name, move || {
-            let mut sample = Sample::default();
-            sample.set(P50, ns);
-            sample.set(P90, ns);
-            Ok(Some(sample))
-        })
-    };
+    let limit =
+        |name, ns| Variant::ours(name, move || Ok(Some(Sample::of([(P50, ns), (P90, ns)]))));
     Case {
         bench: BENCH,
         name: DETECT,
@@ -120,9 +114,8 @@ fn mixed_case(settings: &Settings) -> Case {
 }
 
 fn sample(mixed: &Mixed) -> Sample {
-    let mut sample = Sample::default();
-    sample.set(MAKESPAN, mixed.makespan.as_nanos() as f64);
-    sample.set(THREADS, mixed.threads as f64);
+    let makespan_ns = mixed.makespan.as_nanos() as f64;
+    let mut sample = Sample::of([(MAKESPAN, makespan_ns), (THREADS, mixed.threads as f64)]);
     if let Some(manager) = mixed.manager {
         sample.set(MANAGER, manager.as_secs_f64() / mixed.makespan.as_secs_f64());
     }

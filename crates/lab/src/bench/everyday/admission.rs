@@ -9,6 +9,7 @@ use top::exit::Stop;
 use topology::Topology;
 
 use crate::bench::workqueue::ours::Ours;
+use crate::bench::workqueue::peers::Tokio;
 use crate::bench::workqueue::subject::OneShotPool;
 
 /// The maximum number of items that have not started.
@@ -45,12 +46,8 @@ impl OneShotPool for Bounded {
 impl Permits {
     /// Starts a runtime with `workers` threads.
     pub fn start(workers: usize) -> Result<Self, Stop> {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let runtime = builder.worker_threads(workers).build();
-        Ok(Self {
-            runtime: runtime.map_err(|error| Stop::because("cannot start tokio", error))?,
-            permits: Arc::new(Semaphore::new(ROOM)),
-        })
+        let permits = Arc::new(Semaphore::new(ROOM));
+        Ok(Self { runtime: Tokio::start(workers)?.0, permits })
     }
 }
 

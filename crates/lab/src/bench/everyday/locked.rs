@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use afterwork::workqueue::Workqueue;
 use top::exit::Stop;
 
-/// The number of requests.
+use crate::bench::workqueue::peers;
+
+/// Number of requests.
 pub const REQUESTS: usize = 8;
 /// The time after which requests that have not ended count as deadlocked. Without a deadlock, they
 /// take tens of milliseconds.
@@ -52,9 +54,7 @@ pub struct Rayon(&'static rayon::ThreadPool);
 impl Rayon {
     /// Starts the pool.
     pub fn start() -> Result<Self, Stop> {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(THREADS).build();
-        let pool = pool.map_err(|error| Stop::because("cannot start rayon", error))?;
-        Ok(Self(Box::leak(Box::new(pool))))
+        Ok(Self(Box::leak(Box::new(peers::Rayon::start(THREADS)?.0))))
     }
 }
 

@@ -65,7 +65,7 @@ impl Drive {
     ) -> Result<Option<Sample>, Stop> {
         let gauge = Gauge::start()?;
         let crews = hire()?;
-        let usage = read_usage()?;
+        let usage = Usage::now();
         let start = Instant::now();
         // The flood ends when the other crews have finished.
         let (is_over, mut nr_flooded) = (AtomicBool::new(false), 0);
@@ -82,7 +82,7 @@ impl Drive {
             joined.into_iter().collect::<Result<_, _>>()
         })?;
         let seconds = start.elapsed().as_secs_f64();
-        let spent = read_usage()?.since(&usage);
+        let spent = Usage::now().since(usage);
         let nr_drivers = crews.len() as u64;
         let grown = gauge.growth();
         drop(crews);
@@ -94,13 +94,14 @@ impl Drive {
         for one in &traffic {
             latencies.absorb(one);
         }
-        let mut sample = Sample::default();
-        sample.set(ITEMS, items / seconds);
+        let mut sample = Sample::of([
+            (ITEMS, items / seconds),
+            (THREADS, grown.threads.saturating_sub(nr_drivers) as f64),
+            (MEMORY, grown.resident as f64),
+            (SWITCHES, spent.switches() as f64 / items),
+            (CPU, spent.cpu_ns as f64 / items),
+        ]);
         sample.set_percentiles(latencies, [(50.0, LATENCY_P50), (99.0, LATENCY_P99)]);
-        sample.set(THREADS, grown.threads.saturating_sub(nr_drivers) as f64);
-        sample.set(MEMORY, grown.resident as f64);
-        sample.set(SWITCHES, spent.switches as f64 / items);
-        sample.set(CPU, spent.cpu_ns as f64 / items);
         Ok(Some(sample))
     }
 
@@ -215,10 +216,6 @@ fn started<'scope, T: Send + 'scope>(
 fn join<T>(driver: Driver<'_, T>) -> Result<T, Stop> {
     let panicked = |_| Err(Stop::CouldNotRun("a driver thread panicked".into()));
     driver?.join().unwrap_or_else(panicked)
-}
-
-fn read_usage() -> Result<Usage, Stop> {
-    Usage::now().map_err(|error| Stop::because("cannot read this process's usage", error))
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use top::exit::Stop;
 use top::interrupt::Interrupt;
 
 use super::list::unmade;
-use crate::bench::task_work::thread_usage::ThreadUsage;
 use crate::harness::latency::Latencies;
+use crate::harness::switches::Usage;
 
 /// The duration of an operation of the owner.
 const OPERATION_US: u64 = 30;
@@ -130,7 +130,7 @@ impl Beside {
                     let _ = sync::thread::set_fifo(1);
                 }
                 let mut waits = Latencies::with_capacity_for(1 << 16);
-                let (mut nr_calls, start, before) = (0, Instant::now(), ThreadUsage::now());
+                let (mut nr_calls, start, before) = (0, Instant::now(), Usage::of_thread());
                 while start.elapsed() < span && !interrupt.requested() {
                     let begun = cycles();
                     call();
@@ -138,16 +138,15 @@ impl Beside {
                     nr_calls += 1;
                     thread::sleep(PAUSE);
                 }
-                let spent = before.and_then(|before| Ok(ThreadUsage::now()?.since(&before)));
+                let cpu_ns = Usage::of_thread().since(before).cpu_ns;
                 stop.store(true, Ordering::Relaxed);
-                (waits, nr_calls, start.elapsed(), spent)
+                (waits, nr_calls, start.elapsed(), cpu_ns)
             });
-            let (waits, nr_calls, took, spent) =
+            let (waits, nr_calls, took, cpu_ns) =
                 caller.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             let nr_operations =
                 owner.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            let spent = spent.map_err(|error| Stop::because("cannot read the CPU time", error))?;
-            Ok(Outcome { waits, nr_calls, nr_operations, cpu_ns: spent.cpu_ns, took })
+            Ok(Outcome { waits, nr_calls, nr_operations, cpu_ns, took })
         })
     }
 }

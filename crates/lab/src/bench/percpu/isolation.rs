@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use afterwork::percpu::{Owner, PerCpu, Qpw};
 use afterwork::wake::Parker;
-use nix::sys::resource::{Usage, UsageWho, getrusage};
 use sync::time::{cycles, cycles_per_us};
 use top::exit::Stop;
 use top::interrupt::Interrupt;
@@ -24,6 +23,7 @@ use super::list::unmade;
 use crate::bench::workqueue::producers::pin_to;
 use crate::harness::beside::{Attendant, Attended, Beside, Span};
 use crate::harness::latency::Latencies;
+use crate::harness::switches::Usage;
 
 /// The time between drains. A guess: this pace disturbs a victim noticeably, and 2000 drains take
 /// 0.4 s.
@@ -59,27 +59,19 @@ pub struct Outcome {
     pub drains: Latencies,
     /// The longest pause of the victim's loop, in cycles.
     pub gap: u64,
-    /// The number of context switches of the victim.
-    pub switches: Switches,
-    /// The number of interrupts of the victim's CPU.
+    /// Context switches of the victim.
+    pub switches: Usage,
+    /// Time that the victim waited for its CPU, in nanoseconds.
+    pub waited_ns: u64,
+    /// Interrupts of the victim's CPU.
     pub interrupts: Interrupts,
 }
 
 /// Measurements of the victim thread.
 struct Suffered {
     attended: Attended,
-    switches: Switches,
-}
-
-/// The number of context switches of a thread, and its time without a CPU.
-#[derive(Clone, Copy, Default)]
-pub struct Switches {
-    /// The number of times that the thread slept.
-    pub voluntary: u64,
-    /// The number of times that the thread was preempted.
-    pub involuntary: u64,
-    /// The time for which the thread waited for a CPU, in nanoseconds.
-    pub waited_ns: u64,
+    switches: Usage,
+    waited_ns: u64,
 }
 
 impl Way {
@@ -112,9 +104,13 @@ pub fn run(
             let _ = sync::thread::set_fifo(VICTIM_PRIORITY);
             let owner = slots.attach(victim);
             let mut attendant = span.attend();
-            let before = switches();
+            let (before, waited_before) = (Usage::of_thread(), waited_ns());
             suffer(way, owner.ok(), &mut attendant);
-            Suffered { attended: attendant.leave(), switches: switches().since(before) }
+            Suffered {
+                attended: attendant.leave(),
+                switches: Usage::of_thread().since(before),
+                waited_ns: waited_ns().saturating_sub(waited_before),
+            }
         });
         let ready = span.wait_for(1);
         span.begin();
@@ -137,6 +133,7 @@ pub fn run(
             drains,
             gap: suffered.attended.longest,
             switches: suffered.switches,
+            waited_ns: suffered.waited_ns,
             interrupts,
         });
         let beside = ready.and_then(|()| span.judge(&[suffered.attended]));
@@ -254,27 +251,11 @@ impl Drop for Worker {
     }
 }
 
-/// Returns the switches of this thread so far. They are 0 if the system does not provide them.
-fn switches() -> Switches {
-    let usage = getrusage(UsageWho::RUSAGE_THREAD).ok();
-    let count = |of: fn(&Usage) -> i64| usage.as_ref().map_or(0, |usage| of(usage) as u64);
-    // The fields are the time on a CPU, the time spent waiting for a CPU, and the number of time
-    // slices.
+/// Returns the time for which this thread has waited for a CPU, in nanoseconds, or 0 if the system
+/// does not count it.
+fn waited_ns() -> u64 {
+    // Fields: time on a CPU, time waiting for a CPU, number of time slices.
     let schedstat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let waited_ns = schedstat.split_whitespace().nth(1);
-    Switches {
-        voluntary: count(Usage::voluntary_context_switches),
-        involuntary: count(Usage::involuntary_context_switches),
-        waited_ns: waited_ns.and_then(|text| text.parse().ok()).unwrap_or(0),
-    }
-}
-
-impl Switches {
-    fn since(self, before: Self) -> Self {
-        Self {
-            voluntary: self.voluntary - before.voluntary,
-            involuntary: self.involuntary - before.involuntary,
-            waited_ns: self.waited_ns.saturating_sub(before.waited_ns),
-        }
-    }
+    waited_ns.and_then(|text| text.parse().ok()).unwrap_or(0)
 }

@@ -227,10 +227,8 @@ impl Setting {
             let done = scene::replace_together(flavor, beside, (updaters, span), &interrupt);
             Sample::beside(done, |done| {
                 let (replaces_per_s, read) = done?;
-                let mut sample = Sample::default();
-                sample.set(REPLACES, replaces_per_s);
-                sample.set(READS, read.nr_sections as f64 / read.wall.as_secs_f64());
-                Some(sample)
+                let reads_per_s = read.nr_sections as f64 / read.wall.as_secs_f64();
+                Some(Sample::of([(REPLACES, replaces_per_s), (READS, reads_per_s)]))
             })
         };
         let about = format!("{updaters} threads replace a value, one reads it without a pause");
@@ -288,9 +286,10 @@ fn read(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Samp
     let (begun, start) = (Instant::now(), cycles());
     std::hint::black_box(reader.read(count));
     let (end, wall) = (cycles(), begun.elapsed());
-    let mut sample = Sample::default();
-    sample.set(READ, wall.as_nanos() as f64 / count as f64);
-    sample.set(READ_CYCLES, end.saturating_sub(start) as f64 / count as f64);
+    let sample = Sample::of([
+        (READ, wall.as_nanos() as f64 / count as f64),
+        (READ_CYCLES, end.saturating_sub(start) as f64 / count as f64),
+    ]);
     (!interrupt.requested()).then_some(sample)
 }
 
@@ -298,11 +297,8 @@ fn latency(latencies: Latencies) -> Option<Sample> {
     let mut sample = Sample::default();
     sample.set_curve("until freed", &latencies);
     sample.set(REPLACE_MEAN, latencies.mean_ns()?);
-    let [min, p50, p95, max] = latencies.percentiles_ns([0.0, 50.0, 95.0, 100.0])?;
-    sample.set(REPLACE_MIN, min);
-    sample.set(REPLACE_P50, p50);
-    sample.set(REPLACE_P95, p95);
-    sample.set(REPLACE_MAX, max);
+    let [min, max] = [(0.0, REPLACE_MIN), (100.0, REPLACE_MAX)];
+    sample.set_percentiles(latencies, [min, (50.0, REPLACE_P50), (95.0, REPLACE_P95), max]);
     Some(sample)
 }
 
@@ -321,11 +317,10 @@ fn bridge(flavor: &dyn Flavor<Routes>, scope: Scope, interrupt: &Interrupt) -> O
     let done = scene::bridges(flavor, BESIDE_BRIDGES, scope, interrupt);
     Sample::beside(done, |done| {
         let (ns, latencies, read) = done?;
-        let mut sample = Sample::default();
-        sample.set(BRIDGE, ns);
+        let reads_per_s = read.nr_sections as f64 / read.wall.as_secs_f64();
+        let mut sample = Sample::of([(BRIDGE, ns), (READS, reads_per_s)]);
         let percentiles = [(50.0, REPLACE_P50), (0.0, REPLACE_MIN), (100.0, REPLACE_MAX)];
         sample.set_percentiles(latencies, percentiles);
-        sample.set(READS, read.nr_sections as f64 / read.wall.as_secs_f64());
         Some(sample)
     })
 }

@@ -9,7 +9,8 @@ use super::metrics::{
 use super::ours::{
     BOTH, BY_CALLBACK, EARLY_QS, NAMES, NOT_BOOSTED, QSBR, RCU, WAITS, WAKE_FROM_GP,
 };
-use crate::harness::claim::{Bound, Claim, Source};
+use crate::bench::settings::may_set_fifo;
+use crate::harness::claim::{Bound, Claim};
 use crate::harness::metric::Metric;
 
 /// The flavor that the manual of liburcu recommends.
@@ -70,47 +71,29 @@ pub fn read() -> Vec<Claim> {
     all
 }
 
-/// Returns claims about the kernel's changes to its fixed waits, and about doing without such
-/// waits. `figures` are the kernel's own: for `early_qs`, for `wake_from_gp`, and for
-/// `wake_from_gp` on top of `early_qs`.
-fn kernel_ways(
-    metric: Metric,
-    has_free_cpu: bool,
-    figures: [Option<&'static str>; 3],
-) -> Vec<Claim> {
-    let claim =
-        |variant: &str, against: &str, bound: Option<Bound>, figure: Option<&'static str>| {
-            let from = "the kernel's change, on 32 or 64 CPUs";
-            let source = figure.map(|figure| Source { figure, from });
-            let claim = Claim::of(variant, "mean", metric, against);
-            claim.keeps(bound).beside(source)
-        };
+/// Claims about the kernel's changes to its fixed waits, and about doing without such waits.
+fn kernel_ways(metric: Metric, has_free_cpu: bool) -> Vec<Claim> {
+    let claim = |variant: &str, against: &str, bound: Option<Bound>| {
+        Claim::of(variant, "mean", metric, against).keeps(bound)
+    };
     // With more readers than CPUs, scheduling affects the result more than any wait.
     let where_free = |bound| has_free_cpu.then_some(bound);
-    let [early_qs, wake_from_gp, both] = figures;
     vec![
-        claim(EARLY_QS, WAITS, where_free(ONE_WAIT_LESS), early_qs),
-        claim(WAKE_FROM_GP, WAITS, None, wake_from_gp),
-        claim(BOTH, EARLY_QS, None, both),
-        claim(RCU, BOTH, where_free(NO_WAIT), None),
-        claim(RCU, BY_CALLBACK, where_free(WAKE_UPS_LESS), None),
+        claim(EARLY_QS, WAITS, where_free(ONE_WAIT_LESS)),
+        claim(WAKE_FROM_GP, WAITS, None),
+        claim(BOTH, EARLY_QS, None),
+        claim(RCU, BOTH, where_free(NO_WAIT)),
+        claim(RCU, BY_CALLBACK, where_free(WAKE_UPS_LESS)),
     ]
 }
 
-/// Returns `true` if this process may set a real-time priority, which is required for boosting
-/// readers.
-fn may_boost() -> bool {
-    // Another thread is used, so that the priority of this one does not change.
-    let tried = std::thread::spawn(|| sync::thread::set_fifo(1).is_ok());
-    tried.join().is_ok_and(|may| may)
-}
-
-/// Returns claims about single replacements in `case`.
+/// Claims about single replacements in `case`.
 #[must_use]
 pub fn replace(case: &str) -> Vec<Claim> {
     let (metric, bound) = match case {
         "replace-32-idle" | ONE_BUSY => (REPLACE_P50, Some(TENTH)),
-        EIGHT_BUSY if may_boost() => (REPLACE_P95, Some(BOOSTED)),
+        // Readers are boosted to a real-time priority.
+        EIGHT_BUSY if may_set_fifo() => (REPLACE_P95, Some(BOOSTED)),
         EIGHT_BUSY => (REPLACE_P95, Some(PREEMPTED)),
         _ => (REPLACE_P50, None),
     };
@@ -127,9 +110,7 @@ pub fn replace(case: &str) -> Vec<Claim> {
         );
     }
     if case != ONE_BUSY {
-        let has_free_cpu = case != EIGHT_BUSY;
-        let figures = [(case == "replace-idle").then_some("0.62"), None, None];
-        all.extend(kernel_ways(REPLACE_MEAN, has_free_cpu, figures));
+        all.extend(kernel_ways(REPLACE_MEAN, case != EIGHT_BUSY));
     }
     all
 }
@@ -157,7 +138,6 @@ pub fn call() -> Vec<Claim> {
 pub fn bridge() -> Vec<Claim> {
     let mut all = claims(BRIDGE, "a bridge", MEMB, None);
     all.extend(claims(BRIDGE, "a bridge", EPOCH, None));
-    let figures = ["0.86", "0.78", "0.77"].map(Some);
-    all.extend(kernel_ways(BRIDGE, true, figures));
+    all.extend(kernel_ways(BRIDGE, true));
     all
 }

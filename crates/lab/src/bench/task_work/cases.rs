@@ -277,11 +277,12 @@ where
 
 fn woken_sample(woken: Woken) -> Sample {
     let items = woken.items as f64;
-    let mut sample = Sample::default();
-    sample.set(WAKEUPS, woken.owner.slept as f64 * 1000.0 / items);
-    sample.set(OWNER_CPU, woken.owner.cpu_ns as f64 / items);
     let post_us = woken.post_cycles as f64 / cycles_per_us() as f64;
-    sample.set(POST, post_us * 1000.0 / items);
+    let mut sample = Sample::of([
+        (WAKEUPS, woken.owner.slept as f64 * 1000.0 / items),
+        (OWNER_CPU, woken.owner.cpu_ns as f64 / items),
+        (POST, post_us * 1000.0 / items),
+    ]);
     sample.set_curve("latency", &woken.latencies);
     sample.set_percentiles(woken.latencies, [(50.0, LATENCY_P50), (99.0, LATENCY_P99)]);
     sample
@@ -293,20 +294,20 @@ fn served_sample(served: &Served, posts: &Meter) -> Sample {
     let requests = served.requests as f64;
     let per_ns = requests / served.wall_ns as f64;
     let task_work_ns = served.task_work.ns();
-    let mut sample = Sample::default();
-    sample.set(REQUESTS, per_ns * NS_PER_S);
-    sample.set(GBITS, per_ns * MESSAGE as f64 * BITS);
-    sample.set(SHARE, task_work_ns / served.spent.cpu_ns as f64);
-    sample.set(TASK_WORK, task_work_ns / requests);
     let post_ns = posts.ns() / posts.items() as f64;
-    sample.set(POST, post_ns);
     let per_request_ns = served.spent.cpu_ns as f64 / requests;
-    sample.set(POST_SHARE, post_ns / per_request_ns);
-    sample.set(WAKEUPS, served.rung as f64 * 1000.0 / requests);
-    sample.set(PER_DRAIN, requests / served.drains as f64);
-    sample.set(OWNER_CPU, per_request_ns);
-    sample.set(LOST, served.task_work.lost() as f64);
-    sample
+    Sample::of([
+        (REQUESTS, per_ns * NS_PER_S),
+        (GBITS, per_ns * MESSAGE as f64 * BITS),
+        (SHARE, task_work_ns / served.spent.cpu_ns as f64),
+        (TASK_WORK, task_work_ns / requests),
+        (POST, post_ns),
+        (POST_SHARE, post_ns / per_request_ns),
+        (WAKEUPS, served.rung as f64 * 1000.0 / requests),
+        (PER_DRAIN, requests / served.drains as f64),
+        (OWNER_CPU, per_request_ns),
+        (LOST, served.task_work.lost() as f64),
+    ])
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::cases::{CAP_AND_WAKE, FIFO, LIFO, WAIT_1, WAIT_8_CAP, WAIT_32, WAIT_32_CAP};
 use super::metrics::{LATENCY_P99, OWNER_CPU, REQUESTS, SHARE, WAKEUPS};
 use super::peers::{CROSSBEAM, STD, TOKIO};
-use crate::harness::claim::{Bound, Claim, Source};
+use crate::harness::claim::{Bound, Claim};
 
 /// The bound for wake-ups. There is one wake-up per 32 items, and some for fewer items.
 const FEWER_WAKEUPS: Bound = Bound::AtMost(0.1);
@@ -22,12 +22,7 @@ const HALF: Bound = Bound::AtMost(0.5);
 /// The bound for requests. CPU time that is saved in task work is available for requests.
 const NOT_FEWER: Bound = Bound::AtLeast(1.0);
 
-/// Returns a source for a result from the kernel's patch series, with 8 or with 1024 clients.
-const fn kernel(figure: &'static str) -> Source {
-    Source { figure, from: "the kernel's wait-free queue in io_uring: multishot receives" }
-}
-
-/// Returns claims about one item at a time.
+/// Claims about one item at a time.
 #[must_use]
 pub fn wake() -> Vec<Claim> {
     let mut claims = Vec::new();
@@ -62,12 +57,8 @@ pub fn wake_burst() -> Vec<Claim> {
 #[must_use]
 pub fn service(many_clients: bool) -> Vec<Claim> {
     let when = |bound| many_clients.then_some(bound);
-    let (share, requests) = match many_clients {
-        true => (kernel("0.38"), kernel("1.08")),
-        false => (kernel("0.80"), kernel("1.15")),
-    };
     vec![
-        Claim::of(FIFO, "task work's share", SHARE, LIFO).keeps(when(HALF)).beside(share),
-        Claim::of(FIFO, "requests/s", REQUESTS, LIFO).keeps(when(NOT_FEWER)).beside(requests),
+        Claim::of(FIFO, "task work's share", SHARE, LIFO).keeps(when(HALF)),
+        Claim::of(FIFO, "requests/s", REQUESTS, LIFO).keeps(when(NOT_FEWER)),
     ]
 }

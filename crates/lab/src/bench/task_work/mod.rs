@@ -18,7 +18,6 @@ pub mod ours;
 pub mod peers;
 pub mod road;
 pub mod service;
-pub mod thread_usage;
 pub mod wake;
 
 pub use cases::{MENU, TaskWorkArgs, cases};

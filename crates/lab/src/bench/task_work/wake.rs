@@ -18,9 +18,9 @@ use top::interrupt::Interrupt;
 use topology::CpuId;
 
 use super::road::{Post, Receive};
-use super::thread_usage::{ThreadSpent, ThreadUsage};
 use crate::bench::workqueue::producers::{ExitOnPanic, die, pin_to};
 use crate::harness::latency::Latencies;
+use crate::harness::switches::Usage;
 
 /// The number of timed items for each untimed warm-up item. Warm-up items ensure that threads are
 /// awake and caches are warm.
@@ -48,9 +48,9 @@ pub struct Wake {
 /// The results of a run.
 #[derive(Debug)]
 pub struct Woken {
-    /// The usage of the owner, from the first timed item to the end.
-    pub owner: ThreadSpent,
-    /// The times from just before each post until the owner has the item.
+    /// Usage of the owner, from the first timed item to the end.
+    pub owner: Usage,
+    /// Times from just before each post until the owner has the item.
     pub latencies: Latencies,
     /// The number of cycles spent in posts.
     pub post_cycles: u64,
@@ -88,29 +88,27 @@ impl Wake {
         mut owner: impl Receive,
         warm_up: usize,
         is_warm: &AtomicBool,
-    ) -> Result<(ThreadSpent, Latencies), Stop> {
+    ) -> Result<(Usage, Latencies), Stop> {
         let mut latencies = Latencies::with_capacity_for(self.items);
-        let (mut received, mut before) = (0, ThreadUsage::now());
+        let (mut received, mut before) = (0, Usage::of_thread());
         while owner.receive(|posted| {
             let now = cycles();
             received += 1;
             if received > warm_up {
                 latencies.push(posted, now);
             } else if received == warm_up {
-                before = ThreadUsage::now();
+                before = Usage::of_thread();
                 is_warm.store(true, Ordering::Relaxed);
             }
         }) {}
-        let after = ThreadUsage::now();
+        let after = Usage::of_thread();
         if received != warm_up + self.items && !self.interrupt.requested() {
             return Err(Stop::CouldNotRun(format!(
                 "an owner received {received} of {} items",
                 warm_up + self.items
             )));
         }
-        let failed = |error| Stop::because("cannot read a thread's counters", error);
-        let spent = after.map_err(failed)?.since(&before.map_err(failed)?);
-        Ok((spent, latencies))
+        Ok((after.since(before), latencies))
     }
 
     /// Posts the warm-up items, waits for the owner, and posts the timed items. Returns the cycles

@@ -4,16 +4,7 @@ use topology::AffinityScope;
 
 use super::metrics::{COMPLETION_P95, ITEMS_PER_S};
 use super::ours::Way;
-use crate::harness::claim::{Against, Bound, Claim, Source};
-
-/// Returns a source for a result from the kernel's patch series. "One at a time" is a test of that
-/// series.
-const fn kernel(figure: &'static str) -> Source {
-    Source {
-        figure,
-        from: "the kernel's deferred wake-ups: 8 virtual x86 CPUs; 72 arm64 cores (x86 hardware: noise)",
-    }
-}
+use crate::harness::claim::{Against, Bound, Claim};
 
 /// The bound for throughput. The waiter and the worker of our items cooperate, which no peer
 /// supports, so afterwork is at least as fast as the best peer.
@@ -58,14 +49,7 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
         let helped = plain.helped();
         claims.push(against_peer("items/s", helped, ITEMS_PER_S, Bound::AtLeast(least)));
     }
-    let known = |scope| match scope {
-        AffinityScope::Cpu | AffinityScope::Smt => "0.99; 1.18",
-        AffinityScope::CacheShard => "1.17; 1.39",
-        AffinityScope::Cache => "1.25; 1.35",
-        AffinityScope::Numa => "1.20; 1.25",
-        AffinityScope::System => "1.25; 1.17",
-    };
-    claims.extend(deferral(scopes, |scope| Some(kernel(known(scope)))));
+    claims.extend(deferral(scopes));
     claims
 }
 
@@ -80,24 +64,18 @@ pub fn many(scopes: &[AffinityScope], reusable: f64) -> Vec<Claim> {
             claims.push(against_peer("items/s", way, ITEMS_PER_S, Bound::AtLeast(least)));
         }
     }
-    claims.extend(deferral(scopes, |_| None));
+    claims.extend(deferral(scopes));
     claims
 }
 
-fn deferral(
-    scopes: &[AffinityScope],
-    source: impl Fn(AffinityScope) -> Option<Source>,
-) -> impl Iterator<Item = Claim> {
-    scopes.iter().flat_map(move |&scope| {
+fn deferral(scopes: &[AffinityScope]) -> impl Iterator<Item = Claim> {
+    scopes.iter().flat_map(|&scope| {
         let plain = Way::plain(scope);
         let ratio = |what: &str, metric| {
             let claim = Claim::of(plain.to_string(), "", metric, plain.under_lock().to_string());
             claim.in_words(format!("{what} of {plain}"))
         };
-        [
-            ratio("items/s", ITEMS_PER_S).keeps(HARMLESS).beside(source(scope)),
-            ratio("completion p95", COMPLETION_P95),
-        ]
+        [ratio("items/s", ITEMS_PER_S).keeps(HARMLESS), ratio("completion p95", COMPLETION_P95)]
     })
 }
 

@@ -83,7 +83,7 @@ pub fn sample(items: usize, window: &Window, enqueue: Latencies, completion: Lat
         completion,
         [(50.0, "completion_p50"), (95.0, COMPLETION_P95), (99.0, "completion_p99")],
     );
-    sample.set("switches_per_item", per_item(window.spent.switches));
+    sample.set("switches_per_item", per_item(window.spent.switches()));
     sample.set("cpu_per_item", per_item(window.spent.cpu_ns));
     if let Some(counts) = window.counts {
         sample.set(WAKEUPS, per_item(counts.wakeups));
@@ -97,13 +97,13 @@ pub fn sample(items: usize, window: &Window, enqueue: Latencies, completion: Lat
 mod tests {
     use super::*;
     use crate::bench::workqueue::producers::Counts;
-    use crate::harness::switches::Spent;
+    use crate::harness::switches::Usage;
 
     #[test]
     fn a_run_fills_in_every_metric_it_can() {
         let window = Window {
             wall_ns: 500_000_000,
-            spent: Spent { switches: 2_000, cpu_ns: 1_000_000 },
+            spent: Usage { slept: 1_500, preempted: 500, cpu_ns: 1_000_000 },
             counts: Some(Counts { wakeups: 500, lock_wait_ns: 1_000 }),
         };
         let mut timed = Latencies::default();
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn uncounted_metrics_are_omitted() {
-        let window = Window { wall_ns: 1, spent: Spent::default(), counts: None };
+        let window = Window { wall_ns: 1, spent: Usage::default(), counts: None };
         let sample = sample(1, &window, Latencies::default(), Latencies::default());
         assert_eq!(sample.value(WAKEUPS), None);
         assert_eq!(sample.value("enqueue_p50"), None);

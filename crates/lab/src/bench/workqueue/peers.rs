@@ -12,7 +12,7 @@ pub const NAMES: [&str; 4] = [Tokio::NAME, Rayon::NAME, ThreadPool::NAME, Crossb
 
 /// tokio's multi-threaded runtime. Each item is a spawned task.
 #[derive(Debug)]
-pub struct Tokio(tokio::runtime::Runtime);
+pub struct Tokio(pub tokio::runtime::Runtime);
 
 /// tokio's threads for blocking calls. Each item is a `spawn_blocking` call.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct SpawnBlocking(tokio::runtime::Runtime);
 
 /// A separate rayon pool. Each item is a `spawn` call.
 #[derive(Debug)]
-pub struct Rayon(rayon::ThreadPool);
+pub struct Rayon(pub rayon::ThreadPool);
 
 /// A pool of the crate threadpool. Each item is an `execute` call.
 #[derive(Debug)]

@@ -8,16 +8,16 @@ use sync::time::now_ns;
 use top::exit::{Exit, Stop};
 use topology::{CpuId, CpuSet};
 
-use crate::harness::switches::{Spent, Usage};
+use crate::harness::switches::Usage;
 
 /// The measurements between the start of the first producer and the end of the last one.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     /// The wall-clock time from the first start to the last end.
     pub wall_ns: u64,
-    /// The CPU time and context switches of all threads of this process.
-    pub spent: Spent,
-    /// The difference of the pool's counts, if it has any.
+    /// CPU time and context switches of all threads of this process.
+    pub spent: Usage,
+    /// Difference of the pool's counts, if it has any.
     pub counts: Option<Counts>,
 }
 
@@ -104,10 +104,9 @@ pub fn run<T: Send>(
             last = last.max(stretch.end_ns);
             results.push(result);
         }
-        let failed = |error| Stop::because("cannot read the context switches", error);
         let window = Window {
             wall_ns: last.saturating_sub(first).max(1),
-            spent: usage_after.map_err(failed)?.since(&usage.map_err(failed)?),
+            spent: usage_after.since(usage),
             counts: counted.zip(counted_after).map(|(before, after)| Counts {
                 wakeups: after.wakeups - before.wakeups,
                 lock_wait_ns: after.lock_wait_ns - before.lock_wait_ns,

@@ -341,7 +341,6 @@ mod tests {
             ratio: None,
             verdict: Verdict::Shown,
             close: false,
-            source: None,
         }];
         scaled
     }

@@ -134,8 +134,7 @@ fn claims(run: &Run) -> Markup {
     html! {
         p {
             "Each is a ratio of two ways to do the same thing, measured in turns in this run; ± is the median absolute "
-            "deviation, n the number of repetitions. Elsewhere: the same ratio as published with the idea, for other machines and "
-            "programs; it is not judged."
+            "deviation, n the number of repetitions."
         }
         @for (head, verdict) in [
             ("hold", Verdict::Holds),
@@ -157,7 +156,6 @@ fn rows<'a>(claims: impl Iterator<Item = &'a Claimed>) -> Markup {
         table.claims {
             thead { tr {
                 th { "where" } th { "ratio" } th { "against" } th.n { "measured" } th.n { "claimed" } th { "holds?" }
-                th { "elsewhere" }
             } }
             tbody {
                 @for claim in claims { (row(claim)) }
@@ -187,11 +185,6 @@ fn row(claim: &Claimed) -> Markup {
             td.n { (claim.ratio.map_or_else(|| "-".into(), measured)) }
             td.n { (claim.bound.as_deref().unwrap_or_default().replace(">=", "≥").replace("<=", "≤")) }
             td class=(class) { (answer) @if claim.close { ", within the noise" } }
-            td {
-                @if let Some(source) = &claim.source {
-                    (source.figure) " " span.quiet { (source.from) }
-                }
-            }
         }
     }
 }

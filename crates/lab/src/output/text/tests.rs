@@ -20,7 +20,6 @@ fn case(bound: Bound) -> Case {
             metric: "rate",
             against: Against::BestPeer,
             bound: Some(bound),
-            source: None,
             surely: false,
         }],
         ..Case::new("test", "example", METRICS, "rate")

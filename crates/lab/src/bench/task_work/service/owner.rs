@@ -10,7 +10,7 @@ use sync::time::now_ns;
 use super::meter::Meter;
 use super::ring::{Event, Ring};
 use super::worker::Message;
-use crate::bench::task_work::thread_usage::{ThreadSpent, ThreadUsage};
+use crate::harness::switches::Usage;
 
 /// The maximum number of items that are drained before completions are handled.
 const DRAIN: usize = 256;
@@ -29,9 +29,9 @@ pub struct Served {
     pub requests: u64,
     /// The time to drain (and reverse) the mailbox, and to arm, disarm and check the owner waker.
     pub task_work: Meter,
-    /// The usage of the owner thread.
-    pub spent: ThreadSpent,
-    /// The number of wake-ups by posters.
+    /// Usage of the owner thread.
+    pub spent: Usage,
+    /// Number of wake-ups by posters.
     pub rung: u64,
     /// The number of drains that found items.
     pub drains: u64,
@@ -41,7 +41,7 @@ pub struct Served {
 
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    usage: ThreadUsage,
+    usage: Usage,
     at_ns: u64,
     counts: Counts,
 }
@@ -83,8 +83,8 @@ pub fn serve(
         counts.rung += u64::from(may_sleep && rung);
 
         match phase.load(Ordering::Relaxed) {
-            MEASURING if begin.is_none() => begin = Some(mark(&counts)?),
-            ENDING if end.is_none() => end = Some(mark(&counts)?),
+            MEASURING if begin.is_none() => begin = Some(mark(&counts)),
+            ENDING if end.is_none() => end = Some(mark(&counts)),
             _ => {}
         }
         while let Some(event) = ring.event()? {
@@ -116,8 +116,8 @@ pub fn serve(
     Ok(begin.zip(end).map(|(begin, end)| Served::between(&begin, &end)))
 }
 
-fn mark(counts: &Counts) -> io::Result<Mark> {
-    Ok(Mark { usage: ThreadUsage::now()?, at_ns: now_ns(), counts: *counts })
+fn mark(counts: &Counts) -> Mark {
+    Mark { usage: Usage::of_thread(), at_ns: now_ns(), counts: *counts }
 }
 
 fn worker_gone() -> io::Error {
@@ -130,7 +130,7 @@ impl Served {
         Self {
             requests: after.requests - before.requests,
             task_work: after.task_work.since(&before.task_work),
-            spent: end.usage.since(&begin.usage),
+            spent: end.usage.since(begin.usage),
             rung: after.rung - before.rung,
             drains: after.drains - before.drains,
             wall_ns: end.at_ns - begin.at_ns,
