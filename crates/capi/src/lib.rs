@@ -10,7 +10,7 @@
 //! The caller provides the memory of an object. An object has a fixed size and needs no
 //! destruction. No panic crosses the boundary: an unrecoverable error ends the process with one
 //! line (`boundary.rs`). Misuse that can be detected is reported with the name of the function. A
-//! debug build of the library then ends the process; a release build continues as the function's
+//! debug build of the library then ends the process. A release build continues as the function's
 //! comment describes.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

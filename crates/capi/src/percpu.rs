@@ -56,8 +56,8 @@ pub(crate) fn nr_cpu_ids() -> u32 {
     }
 }
 
-/// The value of [`nr_cpu_ids`], for C; 0 before the loader has called [`set_nr_cpu_ids`]. A program
-/// may have a copy of it. The loader then makes the library use this copy as well.
+/// The value of [`nr_cpu_ids`], for C. It is 0 before the loader has called [`set_nr_cpu_ids`]. A
+/// program may have a copy of it. The loader then makes the library use this copy as well.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "as C names it")]
 pub static aw_nr_cpu_ids: AtomicU32 = AtomicU32::new(0);

@@ -19,8 +19,8 @@ use super::shared::Shared;
 use super::tally::{RECEIVED, SLEEPS, tally};
 
 /// The number of times that a wait yields its CPU to a poster in mid-push before it sleeps between
-/// checks. A guess: the poster needs two instructions, so after this number of yields it must have
-/// been preempted.
+/// checks. This is a guess: the poster needs two instructions, so after this number of yields it
+/// must have been preempted.
 const NR_YIELDS: u32 = 32;
 
 /// The length of that sleep in microseconds, which is about that of a wake-up. A longer sleep
@@ -44,8 +44,8 @@ const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 ///   two posts one of which ended before the other began. [Urgent](Poster::urgent) items overtake
 ///   ordinary ones.
 /// - The owner is woken at most once each time it goes to sleep, and never while it is awake.
-/// - Dropping the mailbox drops the items in it; a panic of such a drop is caught. Later posts are
-///   rejected, with the item in the error.
+/// - Dropping the mailbox drops the items in it. If such a drop panics, the panic is caught. Later
+///   posts are rejected, with the item in the error.
 ///
 /// A mailbox grows with the posted items, unless it is built with a [capacity](Builder::capacity).
 /// With a capacity, posts are rejected or wait until capacity is free. Emptied blocks are kept for

@@ -96,7 +96,7 @@ use super::{
 /// The number of lists, a power of two. CPU `n` uses list `n` modulo this number.
 const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 /// The time between a failed thread creation and the next attempt. An attempt costs the caller
-/// about 50 µs. A guess.
+/// about 50 µs. This value is a guess.
 pub(super) const RETRY_NS: u64 = 10_000_000;
 
 /// The length of a wait above the first mark. If no reader delays it, a sweep takes the list within
@@ -739,7 +739,7 @@ fn sweep_for_ever() {
 pub(super) struct Backlog {
     /// A: the number of marks at which threads have waited without success.
     nr_passed: AtomicU32,
-    /// A: the end of the current wait, by `time::now_ns`; 0 if no thread waits.
+    /// A: the end of the current wait, by `time::now_ns`, or 0 if no thread waits.
     until_ns: AtomicU64,
 }
 

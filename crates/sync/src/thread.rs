@@ -21,7 +21,7 @@ pub fn panicking() -> bool {
     false
 }
 
-/// The kernel's number for a thread; 0 in a model.
+/// The kernel's number for a thread, or 0 in a model.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct ThreadId(pub u32);
 
@@ -184,7 +184,7 @@ pub fn sleep(span: std::time::Duration) {
     }
 }
 
-/// Returns the kernel's number for this thread; 0 in a model.
+/// Returns the kernel's number for this thread, or 0 in a model.
 pub fn current() -> ThreadId {
     #[cfg(sim)]
     return ThreadId(backend::current());

@@ -82,7 +82,7 @@ mod model {
         })
     }
 
-    /// Runs `model` with the bug `name` armed; `a + b` arms both.
+    /// Runs `model` with the bug `name` armed. `a + b` arms both bugs.
     ///
     /// Use it for a model that passes even with the bug, because other code has the same effect.
     ///

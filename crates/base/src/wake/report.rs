@@ -112,7 +112,7 @@ pub fn doubts() -> u32 {
     DOUBTS.try_with(Cell::get).unwrap_or(ENDS)
 }
 
-/// Adds a reason to [`doubts`] if `stands` is `true`; otherwise removes it.
+/// Adds a reason to [`doubts`] if `stands` is `true`. Otherwise removes it.
 #[inline]
 pub fn doubt(reason: u32, stands: bool) {
     let change = |doubts: &Cell<u32>| {

@@ -6,11 +6,9 @@
 //!
 //! | event | action of the keeper |
 //! |---|---|
-//! | SIGINT, SIGTERM, SIGHUP, SIGQUIT | restores the terminal, and ends the process by the same
-//! signal |
+//! | SIGINT, SIGTERM, SIGHUP, SIGQUIT | restores the terminal, ends the process by that signal |
 //! | the terminal has vanished | does the same, but with SIGHUP |
-//! | SIGTSTP | restores the terminal, and stops the process. Ignored if no shell could continue it
-//! |
+//! | SIGTSTP | restores the terminal and stops the process, unless no shell could continue it |
 //! | SIGCONT | acquires the terminal again, and requests a complete redraw |
 //!
 //! One lock guards the terminal. The drawing thread holds it while it draws, and the keeper holds
