@@ -46,8 +46,8 @@ impl<'p, T> Batch<'p, T> {
     ///
     /// # Errors
     ///
-    /// [`PostError::Full`] with the item, if there is no capacity or if other items wait for it. A
-    /// closed mailbox is reported later, by [`post`](Self::post).
+    /// Returns [`PostError::Full`] with the item, if there is no capacity or if other items wait
+    /// for it. A closed mailbox is reported later, by [`post`](Self::post).
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), PostError<T>> {
         if !self.poster.shared.take_capacity() {
@@ -79,7 +79,7 @@ impl<'p, T> Batch<'p, T> {
     ///
     /// # Errors
     ///
-    /// [`PostError::Closed`], with the items still in the batch.
+    /// Returns [`PostError::Closed`], with the items still in the batch.
     pub fn post(&mut self) -> Result<(), PostError<()>> {
         self.send(true)
     }
@@ -88,7 +88,7 @@ impl<'p, T> Batch<'p, T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`post`](Self::post).
+    /// Returns the errors of [`post`](Self::post).
     pub fn post_lazy(&mut self) -> Result<(), PostError<()>> {
         self.send(false)
     }

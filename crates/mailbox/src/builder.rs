@@ -115,7 +115,7 @@ impl<T> Builder<T> {
     ///
     /// # Panics
     ///
-    /// If the capacity is 0 or above 2³¹ - 1.
+    /// Panics if the capacity is 0 or above 2³¹ - 1.
     pub fn build(self) -> Mailbox<T> {
         if let Some(capacity) = self.capacity {
             assert!(

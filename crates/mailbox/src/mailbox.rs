@@ -170,7 +170,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// [`TryRecvError`], with the reason why there is no item.
+    /// Returns [`TryRecvError`], with the reason why there is no item.
     #[inline(always)]
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         match self.read() {
@@ -206,7 +206,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Panics
     ///
-    /// If `budget` panics. All items that were not received stay in the mailbox.
+    /// Panics if `budget` panics. All items that were not received stay in the mailbox.
     ///
     /// # Examples
     ///
@@ -263,7 +263,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] if no item is in the mailbox and none will arrive.
+    /// Returns [`Closed`] if no item is in the mailbox and none will arrive.
     pub fn wait(&mut self, count: usize) -> Result<(), Closed> {
         let mut nr_held = 0;
         loop {
@@ -287,7 +287,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// The errors of `wait`.
+    /// Returns the errors of `wait`.
     ///
     /// # Examples
     ///
@@ -353,7 +353,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`wait`](Self::wait).
+    /// Returns the errors of [`wait`](Self::wait).
     ///
     /// # Examples
     ///
@@ -395,7 +395,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] if the mailbox is empty and no item will arrive.
+    /// Returns [`Closed`] if the mailbox is empty and no item will arrive.
     ///
     /// # Examples
     ///
@@ -425,7 +425,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// [`TryRecvError`], with the reason why there was no item when the timeout expired.
+    /// Returns [`TryRecvError`], with the reason why there was no item when the timeout expired.
     ///
     /// # Examples
     ///

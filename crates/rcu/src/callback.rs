@@ -170,7 +170,7 @@ pub fn call(callback: impl FnOnce() + Send + 'static) {
 ///
 /// # Errors
 ///
-/// [`Full`] with `callback`, which has not been queued.
+/// Returns [`Full`] with `callback`, which has not been queued.
 ///
 /// # Examples
 ///
@@ -276,8 +276,9 @@ pub(super) unsafe fn call_function(head: *mut Head, function: Function) {
 ///
 /// # Panics
 ///
-/// If this thread is in a section, in a callback, in the executor of [`run_callbacks_on`], or in a
-/// stall handler, where it would wait for itself. Also if called in an item of a bottom-half queue.
+/// Panics if this thread is in a section, in a callback, in the executor of [`run_callbacks_on`],
+/// or in a stall handler, where it would wait for itself. Also panics if called in an item of a
+/// bottom-half queue.
 #[doc(alias = "rcu_barrier")]
 pub fn barrier() {
     assert!(!in_callback(), "barrier inside a callback waits for itself");
@@ -624,8 +625,8 @@ impl Callbacks {
     ///
     /// # Panics
     ///
-    /// If this thread has to sweep but a callback has left a section open on it. The sweep would
-    /// wait for itself.
+    /// Panics if this thread has to sweep but a callback has left a section open on it. The sweep
+    /// would wait for itself.
     pub(super) fn wait_until(&self, what: &str, is_done: impl Fn() -> bool) {
         while !is_done() {
             if self.has_no_thread() {

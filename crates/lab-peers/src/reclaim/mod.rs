@@ -82,7 +82,7 @@ pub const fn has_liburcu() -> bool {
 ///
 /// # Panics
 ///
-/// If `name` is not in [`NAMES`].
+/// Panics if `name` is not in [`NAMES`].
 #[must_use]
 pub fn flavor<T: Value>(name: &str, value: T) -> Option<Box<dyn Flavor<T>>> {
     match name {
