@@ -571,20 +571,6 @@ fn closures_of_any_size_run_in_a_scope() {
 }
 
 #[test]
-fn many_owners_share_a_queue() {
-    let queue = queue("many").max_active(2).alone();
-    threads(4, |_| {
-        for _ in 0..200 {
-            let sum = AtomicUsize::new(0);
-            queue.scope(|s| (0..20).for_each(|_| s.spawn(|| increment(&sum))));
-            assert_eq!(sum.into_inner(), 20);
-            assert_eq!(fib(&queue, 8), 21);
-            covers(&queue, 0..64, || ());
-        }
-    });
-}
-
-#[test]
 fn results_of_pieces_are_reduced_to_one() {
     let queue = pool();
     let sum = |range: std::ops::Range<usize>| range.sum::<usize>();
