@@ -130,7 +130,7 @@ fn callback_forking_on_a_waiter_leaves_the_rest_to_the_parent() {
             pid.store(unsafe { fork() } as usize, Ordering::Relaxed);
         }));
         (0..100).for_each(|_| call(Box::new(run.callback())));
-        // In the child, a domain of the parent rejects the call, and RCU does not.
+        // In the child, a domain of the parent rejects the call, but RCU does not.
         let waited = match &domain {
             Some(domain) => catch_unwind(AssertUnwindSafe(|| domain.barrier())),
             None => catch_unwind(rcu::barrier),

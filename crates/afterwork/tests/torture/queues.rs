@@ -251,7 +251,7 @@ pub fn judge(outcome: Result<Life, JoinError>, panics: bool) {
     }
 }
 
-/// Creates a queue for a few items, whose last handle is dropped anywhere.
+/// Creates a queue for a few items. Its last handle is dropped on any thread.
 pub fn brief(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
     let (max_active, rescues) = (1 + dice.below(3) as u32, dice.below(8) == 0);
     let queue = insist(|| {
