@@ -163,7 +163,7 @@ impl Place {
         self.queue.resume();
     }
 
-    /// Lends data to the queue's workers. Those of a bottom half must not wait.
+    /// Lends data to the queue's workers. Workers of a bottom half must not wait.
     pub fn lend(&self, dice: &mut Dice) {
         scopes::torture(&self.lane(dice), self.kind != Kind::Bh, dice);
     }

@@ -324,7 +324,8 @@ pub fn stuck_uncounted(queue: &Workqueue) -> (Work, Plug, Count) {
     (work, plug, over)
 }
 
-/// Blocks an item that owns a handle of its queue, and drops it when the plug is released.
+/// Blocks an item that owns a handle of its queue. The item drops the handle when the plug is
+/// released.
 pub fn plug_of_owner(queue: &Workqueue) -> Plug {
     let (own, (plug, hole)) = (queue.clone(), stopper());
     queue.detach(move || {
