@@ -135,7 +135,7 @@ fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
     const COUNT: usize = 1000;
     /// The seat cache of a CPU has its own cache lines.
     const EACH_CPU: usize = 128;
-    // Each further pool costs some 800 bytes per queue.
+    // Each further pool costs about 800 bytes per queue.
     for machine in ["2 core", "4 llc x 8 core"] {
         let machine = Topology::synthetic(machine).unwrap();
         let limit = 4352 + (EACH_CPU * machine.allowed().len()) as isize;

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 
-/// The number of items in the flood. They take some tens of milliseconds.
+/// The number of items in the flood. They take a few tens of milliseconds.
 const FLOOD: usize = 200;
 
 fn burn(us: u64) {

@@ -131,7 +131,7 @@ fn queues_that_are_dropped_leave_no_memory_behind() {
                 wait_until(is_alone);
             };
             makes(count);
-            // The limit allows for some thread stacks.
+            // The limit allows for a few thread stacks.
             retains_less_than(2048, name, || {
                 makes(4 * count);
                 wait_until(|| nr_threads() <= 12);
