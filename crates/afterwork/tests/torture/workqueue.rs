@@ -9,8 +9,8 @@
 //! anything that safe code can do (`hostile_workqueue.rs`).
 //!
 //! It finds these twins (`--twin`): `let go: still asleep`, `cancel: overlooks a claim`, `rescue:
-//! mixes colors`, with `--hostile` also `queue: an end unwinds`, and with `--asan` `queue: a lease
-//! without its queue`.
+//! mixes colors`. With `--hostile` it also finds `queue: an end unwinds`, and with `--asan` `queue:
+//! a lease without its queue`.
 
 mod admission;
 mod futures;
