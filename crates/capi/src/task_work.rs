@@ -67,8 +67,8 @@ struct List {
 unsafe impl Send for List {}
 
 sync::thread_local! {
-    /// This thread's task, of which the thread holds a reference. Null before the first request,
-    /// and after the destructor has run.
+    /// This thread's task. The thread holds a reference to it. Null before the first request, and
+    /// after the destructor has run.
     static MINE: Cell<*const Task> = Cell::new(ptr::null())
 }
 
@@ -230,7 +230,7 @@ unsafe extern "C" fn aw_get_task_struct(task: *const Task) -> *const Task {
 
 /// # Safety
 ///
-/// 1. `task` is null, or points to a task of which the caller releases a reference.
+/// 1. `task` is null, or points to a task to which the caller releases a reference.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_put_task_struct(task: *const Task) {
     // SAFETY: (1).

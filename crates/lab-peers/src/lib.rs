@@ -1,8 +1,8 @@
 //! Peers of the lab that require unsafe code, with safe interfaces.
 //!
 //! The lab forbids unsafe code in its own crate. But an intrusive queue requires an unsafe trait,
-//! and memory reclamation frees memory of which the compiler cannot prove that it is unused. This
-//! crate contains only the parts that the lab needs.
+//! and memory reclamation frees memory that the compiler cannot prove to be unused. This crate
+//! contains only the parts that the lab needs.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub mod reclaim;

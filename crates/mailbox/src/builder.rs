@@ -62,7 +62,7 @@ impl<T> Builder<T> {
     /// holds at most one for each future.
     ///
     /// A bound costs one locked instruction for each post and one for each receipt. If senders wait
-    /// for capacity, a receipt also takes a lock, moves an item into the mailbox, and wakes its
+    /// for capacity, a receipt also acquires a lock, moves an item into the mailbox, and wakes its
     /// sender. [`Poster`](super::Poster) documents the order of senders.
     pub fn capacity(mut self, items: usize) -> Self {
         self.capacity = Some(items);

@@ -70,11 +70,11 @@ impl<R> JoinHandle<R> {
         Self::new(reply, None)
     }
 
-    /// Waits for the end, and returns the result of the future or closure.
+    /// Waits until the future or closure has ended, and returns its result.
     ///
     /// # Blocking
-    /// Blocks until the end. A future that has not ended is dropped with its
-    /// [`LocalSet`](super::LocalSet). If the mailbox is dropped first, the future is no longer
+    /// Blocks until the future or closure has ended. A future that has not ended is dropped with
+    /// its [`LocalSet`](super::LocalSet). If the mailbox is dropped first, the future is no longer
     /// polled, and this call waits until the set is dropped. A closure or future that was spawned
     /// on a [`Worker`](super::Worker) ends with the worker's thread at the latest.
     ///

@@ -141,7 +141,7 @@ struct Tasks<T> {
     is_closed: bool,
     /// Rejected futures that have not been dropped yet.
     refused: Vec<Box<dyn Task>>,
-    /// Set while an outer call on this stack drops `refused`.
+    /// `true` while an outer call on this stack drops `refused`.
     drops_refused: bool,
 }
 
@@ -149,7 +149,7 @@ struct Entry<T> {
     target: Arc<Target<T>>,
     /// `None` while the future is polled.
     body: Option<Body>,
-    /// Set if a wake-up arrived while the future was being polled.
+    /// `true` if a wake-up arrived while the future was being polled.
     is_woken: bool,
 }
 

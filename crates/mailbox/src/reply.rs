@@ -335,7 +335,7 @@ impl<R> ReplyTo<R> {
     /// Sends the answer, and wakes the caller if it waits.
     ///
     /// # Blocking
-    /// Never sleeps, but takes a lock for a few instructions. Makes a system call if it wakes a
+    /// Never sleeps, but holds a lock for a few instructions. Makes a system call if it wakes a
     /// thread.
     ///
     /// # Errors

@@ -153,7 +153,7 @@ impl<T> Sending<'_, T> {
     ///
     /// # Blocking
     ///
-    /// Never sleeps, but takes a lock for a few instructions.
+    /// Never sleeps, but holds a lock for a few instructions.
     pub fn take_back(&mut self) -> Option<T> {
         match mem::replace(&mut self.at, At::Ended) {
             At::Outside(item) => Some(item),

@@ -48,7 +48,7 @@ pub(super) struct Attempt<'p, T, F, R> {
 /// A held slot. Dropping it releases the slot, even during a panic.
 struct Held<'p, T> {
     slot: &'p Slot<T>,
-    /// Set if the call has slept. The owner or another caller may then be waiting for its end.
+    /// `true` if the call has slept. The owner or another caller may then be waiting for its end.
     is_awaited: bool,
 }
 

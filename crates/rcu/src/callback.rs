@@ -129,12 +129,12 @@ const THERE: u32 = 2;
 ///
 /// # Blocking
 ///
-/// Does not block while fewer than `rcu.qhimark` ([`Tunables`](super::Tunables)) callbacks wait on
-/// this CPU. A thread that adds to a longer list waits until a sweep takes the list, for at most 10
-/// ms. If the list keeps growing because a reader or a callback delays the callbacks, the thread
-/// waits for up to a second. This is reported on stderr, once per stall timeout. It never waits in
-/// an RCU section, in a callback, in an item of a bottom-half queue, or while the thread is
-/// exiting.
+/// Does not block while fewer than `rcu.qhimark` ([`Tunables`](super::Tunables)) callbacks are
+/// pending on this CPU. A thread that adds to a longer list waits until a sweep takes the list, for
+/// at most 10 ms. If the list keeps growing because a reader or a callback delays the callbacks,
+/// the thread waits for up to a second. This is reported on stderr, once per stall timeout. It
+/// never waits in an RCU section, in a callback, in an item of a bottom-half queue, or while the
+/// thread is exiting.
 ///
 /// It may be called in a section, in a work item, in a callback, and under a lock that a callback
 /// acquires. The first call starts the thread. If thread creation fails, later calls try again, and
@@ -155,7 +155,7 @@ pub fn call(callback: impl FnOnce() + Send + 'static) {
     callbacks().add(callback);
 }
 
-/// Runs `callback` as [`call`] does, unless too many callbacks wait. Never blocks.
+/// Runs `callback` as [`call`] does, unless too many callbacks are pending. Never blocks.
 ///
 /// Use it on a thread that has an alternative: for example, to free the memory later, to shed load,
 /// or to wait outside of its locks.
@@ -192,8 +192,8 @@ pub fn try_call<F: FnOnce() + Send + 'static>(callback: F) -> Result<(), Full<F>
     Ok(())
 }
 
-/// The error of a callback that was rejected because too many callbacks wait. It contains the
-/// closure, or the value that was to be stored.
+/// The error of a callback that was rejected because too many callbacks are pending. It contains
+/// the closure, or the value that was to be stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Full<T>(pub T);
 

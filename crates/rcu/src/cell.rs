@@ -228,7 +228,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         self.retire(old);
     }
 
-    /// Stores `value` as [`replace`](Self::replace) does, unless so many callbacks wait that
+    /// Stores `value` as [`replace`](Self::replace) does, unless so many callbacks are pending that
     /// [`try_call`](super::try_call) would reject another one. Never blocks.
     ///
     /// # Errors
@@ -338,8 +338,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
             let new = Box::new(change(seen));
             if let Ok(old) = self.exchange(seen, new, &guard) {
                 drop(guard);
-                // The old version is retired outside of the section, because `call` may block
-                // during a flood of updates.
+                // The old version is retired outside the section, because `call` may block during a
+                // flood of updates.
                 return self.retire(old);
             }
         }

@@ -295,7 +295,7 @@ fn wait_as_the_kernel(first_fqs_ms: u32) {
     }
 }
 
-/// Readers that a grace period may have to wait for.
+/// The readers for which a grace period may have to wait.
 #[derive(Debug, Default)]
 struct Candidates<'a> {
     asked: Vec<&'a Slot>,

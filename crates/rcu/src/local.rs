@@ -102,7 +102,7 @@ impl Drop for Guard {
 ///
 /// # Guarantees
 ///
-/// A [`synchronize`](super::synchronize) that is called while the guard lives returns after the
+/// A [`synchronize`](super::synchronize) that is called while the guard exists returns after the
 /// guard is dropped. Costs a few plain loads and stores, no locked instruction and no fence.
 ///
 /// # Blocking

@@ -261,8 +261,8 @@ pub unsafe fn call_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head
     unsafe { call_function(head, Function::C(run)) };
 }
 
-/// Calls `run` as [`call_c`] does, unless too many callbacks wait. Returns `true` if `run` will be
-/// called.
+/// Calls `run` as [`call_c`] does, unless too many callbacks are pending. Returns `true` if `run`
+/// will be called.
 ///
 /// # Blocking
 ///

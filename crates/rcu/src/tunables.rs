@@ -29,7 +29,7 @@ pub(super) static BOOST: Tunable = Tunable::new(1);
 pub(super) static STALL_TIMEOUT_MS: Tunable = Tunable::new(21_000);
 pub(super) static QHIMARK: Tunable = Tunable::new(10_000);
 
-/// Set once the environment has been read.
+/// This is set once the environment has been read.
 #[cfg(feature = "params")]
 static FROM_ENV: OnceLock<()> = OnceLock::new();
 

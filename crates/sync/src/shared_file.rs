@@ -10,7 +10,8 @@
 //! their numbers. The writer therefore compares the inode before each use of the descriptor, and
 //! before closing it.
 //!
-//! The writer keeps the file locked while it lives, so that other processes detect a stale file.
+//! The writer keeps the file locked as long as it runs, so that other processes detect a stale
+//! file.
 
 use std::{
     fs::{File, OpenOptions},

@@ -23,9 +23,9 @@
 //!
 //! # In a child of `fork`
 //!
-//! In a child, the C library starts the threads, because the standard library takes a lock to start
-//! one. A thread of the parent may have held that lock at the fork, and the child would wait for it
-//! forever.
+//! In a child, the C library starts the threads, because the standard library acquires a lock to
+//! start one. A thread of the parent may have held that lock at the fork, and the child would wait
+//! for it forever.
 
 use std::{
     cell::Cell,

@@ -317,7 +317,8 @@ pub(crate) mod policy {
         sync::atomic::{AtomicBool, Ordering},
     };
 
-    /// Flag of a policy: threads and processes that the thread starts do not inherit the policy.
+    /// The flag of a policy with which threads and processes that the thread starts do not inherit
+    /// the policy.
     pub const RESET_ON_FORK: libc::c_int = libc::SCHED_RESET_ON_FORK;
 
     /// `true` if the system failed to clear `RESET_ON_FORK`, as it does if the permission to boost

@@ -15,7 +15,7 @@ pub struct Image {
     /// All records of this round.
     pub records: Vec<Record>,
     round: u64,
-    /// Set if queues and pools must not add records.
+    /// `true` if queues and pools must not add records.
     is_for_others: bool,
 }
 

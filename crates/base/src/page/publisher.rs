@@ -41,7 +41,7 @@
 //! A process that was killed, or that exited through `_exit`, leaves its file behind. The next
 //! process that publishes removes, in the same way, each file of its user that is not locked and
 //! whose process does not exist. A process in another container is not visible either, but its file
-//! is locked while it lives.
+//! is locked as long as the process runs.
 
 use std::{
     ffi::OsStr,

@@ -8,7 +8,7 @@ use tracing::{Span, level_filters::LevelFilter};
 use super::{Item, on::contained};
 
 sync::thread_local! {
-    /// The events and spans that this thread keeps, or `None` outside of a stay.
+    /// The events and spans that this thread keeps, or `None` outside a stay.
     static KEPT: RefCell<Option<Kept>> = RefCell::new(None)
 }
 

@@ -20,7 +20,7 @@ fn is_on(level: Level) -> bool {
 }
 
 sync::thread_local! {
-    /// Set while this thread runs a subscriber that the library has called.
+    /// `true` while this thread runs a subscriber that the library has called.
     static IS_EMITTING: Cell<bool> = Cell::new(false)
 }
 
@@ -93,7 +93,7 @@ step! {
     execute_end, "a work item has run"
 }
 
-/// Steps that were recorded under a lock.
+/// The steps that were recorded under a lock.
 #[derive(Debug, Default)]
 pub struct Noted(Vec<Event>);
 

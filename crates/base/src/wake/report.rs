@@ -56,8 +56,8 @@ sync::thread_local! {
     static NR_WAITS: Cell<u32> = Cell::new(0)
 }
 sync::thread_local! {
-    /// Set while this thread lends its seats. This thread-local has no destructor, so that it can
-    /// be accessed at any time.
+    /// `true` while this thread lends its seats. This thread-local has no destructor, so that it
+    /// can be accessed at any time.
     static LENDS: Cell<bool> = Cell::new(false)
 }
 

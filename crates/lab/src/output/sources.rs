@@ -30,7 +30,7 @@ pub struct Block {
     pub source: &'static str,
     /// The head of the first column.
     pub head: &'static str,
-    /// Set if the block shows a row for each run of its only row, and one for all runs.
+    /// `true` if the block shows a row for each run of its only row, and one for all runs.
     pub each_run: bool,
     /// The rows.
     pub rows: &'static [Row],

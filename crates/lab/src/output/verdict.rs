@@ -26,7 +26,7 @@ pub struct Standing<'a> {
     pub spread: f64,
     /// The number of repetitions.
     pub n: usize,
-    /// Set if the metric is a time or a rate.
+    /// `true` if the metric is a time or a rate.
     is_speed: bool,
 }
 

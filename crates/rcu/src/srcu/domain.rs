@@ -324,7 +324,8 @@ impl Domain {
         Ok(())
     }
 
-    /// Returns `true` if so many callbacks wait that [`try_call`](Self::try_call) must not add one.
+    /// Returns `true` if so many callbacks are pending that [`try_call`](Self::try_call) must not
+    /// add one.
     pub(crate) fn is_full(&self) -> bool {
         // In a child of `fork` the lock may be held forever, and `hand_over` panics.
         let shared = &self.shared;

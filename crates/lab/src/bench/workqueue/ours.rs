@@ -19,9 +19,9 @@ pub struct Way {
     pub scope: AffinityScope,
     /// The time at which a selected worker is woken.
     pub wake: WakeMode,
-    /// Set if the waiter may run its own item.
+    /// `true` if the waiter may run its own item.
     pub help: bool,
-    /// Set if items are one-shot closures.
+    /// `true` if items are one-shot closures.
     pub spawn: bool,
 }
 

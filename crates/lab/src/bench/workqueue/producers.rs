@@ -21,7 +21,7 @@ pub struct Window {
     pub counts: Option<Counts>,
 }
 
-/// Counts of a pool since its start.
+/// The counts of a pool since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// The number of workers woken.

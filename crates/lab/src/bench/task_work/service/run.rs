@@ -41,8 +41,8 @@ pub struct Service {
     pub backlog: Backlog,
     /// The number of connections.
     pub clients: usize,
-    /// Set if clients send without a pause and get no response. Otherwise each connection has one
-    /// request in progress.
+    /// `true` if clients send without a pause and get no response. Otherwise each connection has
+    /// one request in progress.
     pub streams: bool,
     /// The number of bytes of a request and of its response.
     pub size: usize,
