@@ -1,8 +1,8 @@
 //! The simulated machine: CPUs with clocks, and the tasks that take turns on them.
 //!
-//! The simulation is conservative: a task makes a step that others can observe only when no CPU has
-//! an earlier clock. Until then it yields. Everything runs on one OS thread. [`with`] gives access
-//! to the engine for one step that does not suspend. A longer operation consists of several steps,
+//! The simulation is conservative: before a task takes a step that others can observe, it yields
+//! until no CPU has an earlier clock. Everything runs on one OS thread. [`with`] gives access to
+//! the engine for one step that does not suspend. A longer operation consists of several steps,
 //! with [`suspend`] in between, so no reference to the engine exists while another task runs.
 
 use std::any::Any;

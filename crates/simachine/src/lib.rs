@@ -15,7 +15,7 @@
 //! transfer. `Costs` contains the costs of sleeps, wake-ups, switches and interrupts. Random
 //! numbers come from a seed, so equal seeds give equal runs.
 //!
-//! The simulation is a profiler of scaling: it shows which line saturates first, and which threads
+//! The simulation is a scalability profiler: it shows which line saturates first, and which threads
 //! wait for it. Its absolute figures depend on the costs, many of which are guesses.
 //!
 //! # Limits

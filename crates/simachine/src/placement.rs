@@ -7,7 +7,7 @@
 
 use super::mask::Mask;
 
-/// The facts of the decision.
+/// The inputs of the placement decision.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
     /// The CPU on which the thread ran before.

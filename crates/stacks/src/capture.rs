@@ -154,8 +154,8 @@ fn take(
     })
 }
 
-/// Calls `walk` and catches its panics. A misleading unwind table must not end the caller, and the
-/// slot must become free.
+/// Calls `walk` and catches its panics. A misleading unwind table must not make the caller panic or
+/// leave the slot occupied.
 fn contained(walk: impl FnOnce() -> Stack) -> Result<Stack, &'static str> {
     catch_unwind(AssertUnwindSafe(walk)).map_err(|_| "the walk up the stack panicked")
 }

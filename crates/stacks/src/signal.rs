@@ -75,8 +75,8 @@ pub(crate) fn is_handled(signal: i32) -> bool {
 /// Sends `signal` to a thread of this process. Returns `true` if the thread exists. Must be called
 /// only while the signal [is handled](is_handled): otherwise it may kill the process.
 ///
-/// A system call of the thread may end early, with `EINTR`, if it has a timeout, or if the system
-/// never restarts it.
+/// A system call of the thread may fail early with `EINTR` if it has a timeout or is one that the
+/// kernel never restarts.
 pub(crate) fn interrupt(thread: u32, signal: i32) -> bool {
     // SAFETY: the arguments of the call are numbers.
     unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, signal) == 0 }

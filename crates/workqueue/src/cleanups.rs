@@ -1,9 +1,9 @@
 //! Deferred cleanup: destroys queues and drops user values on threads that may block.
 //!
-//! Threads that must not block queue *deferred cleanup* here: the manager, a rescuer, an item of
-//! the queue being destroyed, a canceller that finds items cancelled by other threads. Short-lived
-//! *reaper* threads run the cleanups one at a time and exit when none is left. The manager starts
-//! them:
+//! Some threads must not block: the manager, a rescuer, an item of the queue being destroyed, and a
+//! canceller that finds items cancelled by other threads. These threads queue *deferred cleanup*
+//! here. Short-lived *reaper* threads run the cleanups one at a time and exit when none is left.
+//! The manager starts them:
 //!
 //! ```text
 //! add:      push;  wake the manager if the list was empty
@@ -23,12 +23,12 @@
 //! the others, except those that wait for items, because they would delay all cleanups behind them.
 //! The rescuer does not do this, because a destructor that blocks would then stop all rescues.
 //!
-//! When the manager's registry has ended, the manager continues until no cleanup waits, and then
-//! exits. The registry has no pools at this point. While thread creation keeps failing, the rescuer
-//! runs cleanups too, and the manager runs the last one. A chain of three cleanups, each of which
-//! waits for the next one, therefore ends without another thread. A longer chain ends once a thread
-//! can be started. After the manager has exited, a thread that adds a cleanup runs it itself; an
-//! example is an RCU callback for a queue that was destroyed long ago.
+//! When its registry has ended, the manager continues until no cleanup is left, and then exits. The
+//! registry has no pools at this point. While thread creation keeps failing, the rescuer runs
+//! cleanups too, and the manager runs the last one. A chain of three cleanups, each of which waits
+//! for the next one, therefore ends without another thread. A longer chain ends once a thread can
+//! be started. After the manager has exited, a thread that adds a cleanup runs it itself, for
+//! example in an RCU callback for a queue that was destroyed long ago.
 
 use std::{
     cell::{Cell, RefCell},
@@ -140,7 +140,7 @@ impl Cleanup for Left {
 }
 
 /// Fires the wakers that never block: those of threads in `block_on`, of dedicated workers, of
-/// futures and of task sets. Returns the rest for threads that may block.
+/// futures and of task sets. Returns the other wakers, which only a thread that may block can fire.
 pub(crate) fn fire_known(wakers: impl IntoIterator<Item = Foreign<Waker>>) -> Vec<Left> {
     let mut left = Vec::new();
     // FOREIGN(task-set-wake): wakers that run no user code; the waker of a task that awaits a set

@@ -82,7 +82,7 @@ impl<'a> Place<'a> {
         Self(queue.inner.route_table.at_node(node))
     }
 
-    /// Makes an item, which has no tombstone in any list, pending here. Returns `true` if the
+    /// Makes an item pending here. The item must have no tombstone in any list. Returns `true` if the
     /// caller must [`push`](Self::push) it.
     #[inline]
     pub fn enqueue(self, head: &Head) -> bool {
@@ -127,8 +127,8 @@ impl Origin {
         Self(Pwq::of(head.home.load(Ordering::Relaxed)))
     }
 
-    /// Calls `func` as the run of an item from here, and then `before_end`. `helps` is set if a
-    /// joiner runs the item, which also removes it from the queue. `func` may free the item,
+    /// Runs an item that was queued at this place: calls `func`, then `before_end`. `helps` is set
+    /// if a joiner runs the item, which also removes it from the queue. `func` may free the item,
     /// because only the item's address is used afterwards.
     ///
     /// # Safety
@@ -188,8 +188,8 @@ pub unsafe fn cut_out(item: NonNull<Head>) {
     // SAFETY: (1), while linked. Its in-flight count is not released before the claim ends, and
     // keeps the home pwq alive.
     let home: &Pwq = unsafe { &*Origin::of(head).0 };
-    // This is a separate reference, because queue and pool can be destroyed once the item is
-    // unlinked.
+    // This is a separate reference, because the queue and the pool can be destroyed once the item
+    // is unlinked.
     let (pool, slot) = (home.pool.clone(), home.slot);
     let mut backoff = Backoff::new();
     loop {
@@ -258,8 +258,8 @@ pub unsafe fn help(
     let seats = match seats {
         Some(seats) if home.pool.injector.take_back(item) => seats,
         others => {
-            // This is a separate reference, because queue and pool can be destroyed once the claim
-            // is released.
+            // This is a separate reference, because the queue and the pool can be destroyed once
+            // the claim is released.
             let pool = home.pool.clone();
             if let Some(seats) = others {
                 leave(seats).apply();

@@ -112,7 +112,7 @@ impl Place {
         log.0.extend(living.map(|(item, _)| (item, event)));
     }
 
-    /// Changes the attributes of the queue, or the topology under all of them.
+    /// Changes the attributes of the queue, or the topology under all queues.
     pub fn change(&self, registry: &Registry, dice: &mut Dice) {
         let queue = &self.queue;
         let cpus = dice.pick(&[None, Some("0"), Some("1,3")]);

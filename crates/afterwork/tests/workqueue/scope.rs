@@ -474,7 +474,7 @@ fn joins_of_two_queues_nest_in_each_other_and_with_scopes() {
     assert_eq!(mix([&pool(), &other], 9), 512);
 }
 
-/// The chain of joins is dismantled while they run: offered, taken, and offered again.
+/// Parts of a chain of joins are offered, taken and offered again while the joins run.
 #[test]
 fn a_join_offers_the_outermost_part_first() {
     let queue = pool();

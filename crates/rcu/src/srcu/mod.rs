@@ -26,10 +26,10 @@
 //! - A domain has 128 bytes for each thread, up to the largest number of threads that read at the
 //!   same time.
 //!
-//! Differs from Linux: there every domain has a fast flavor in addition to the plain one, whose
-//! guards stay with their context. Here all sections are fast, because a thread's own counters need
-//! no protection against preemption. A grace period does not delay its start to gather requests;
-//! requests that arrive while it runs share the next one.
+//! Differs from Linux: there, every domain has a fast flavor in addition to the plain one. Guards
+//! of the fast flavor stay with their context. Here, all sections are fast, because a thread's own
+//! counters need no protection against preemption. A grace period does not delay its start to
+//! gather requests; requests that arrive while it runs share the next one.
 
 mod callback;
 mod domain;

@@ -431,9 +431,9 @@ impl Line {
     /// Answers a driver that has asked.
     #[inline(always)]
     pub(super) fn answer(&self) {
-        // The twin is not a bug; models of answers need it. Of the loads of a word, loom remembers
-        // only the last one, which is the driver's own (`others`). It would therefore never run a
-        // driver between the barrier of `leave` and this load.
+        // The twin is not a bug; models of answers need it. Loom remembers only the last load of a
+        // word, which is the driver's own (`others`). Loom would therefore never run a driver
+        // between the barrier of `leave` and this load.
         if self.flags.has(ASK) || twin::armed("srcu: answers unasked") {
             self.answer_now();
         }

@@ -548,8 +548,8 @@ impl<T> JoinHandle<T> {
         unsafe { (expiry.left_ns)(self.item) == 0 }
     }
 
-    /// Registers `waker`, replacing an earlier one, to be fired when the item ends without a
-    /// cancel, and at its deadline. Returns `false` if the item has ended.
+    /// Registers `waker`, which replaces any earlier one. It is fired at the item's deadline, and
+    /// when the item ends without being cancelled. Returns `false` if the item has ended.
     pub(crate) fn await_end(&mut self, waker: &Waker) -> bool {
         let expiry = self.table().expiry.as_ref();
         // After the deadline, the item has started or ended, and needs no wake-up at the deadline.

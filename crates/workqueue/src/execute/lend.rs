@@ -77,7 +77,7 @@ pub(crate) fn try_help(home: &Pwq, lent: bool) -> Option<HelperSeats> {
     })
 }
 
-/// Releases this thread's seats of groups if it `lends` them, and otherwise reacquires them.
+/// Releases this thread's group seats if `lends` is set; otherwise reacquires them.
 fn lend(lends: bool) {
     if twin::armed("group: a waiter keeps its seats") {
         return;

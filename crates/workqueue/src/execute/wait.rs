@@ -272,7 +272,7 @@ pub(crate) fn before_flushing(core: &QueueCore) {
     });
 }
 
-/// Calls `body` with the pwq from which this thread runs an item with a rescuer, if any.
+/// If this thread runs an item of a queue with a rescuer, calls `body` with that item's pwq.
 fn reclaiming(body: impl FnOnce(&Pwq)) {
     innermost_home(|home| home.core.reclaim, body);
 }

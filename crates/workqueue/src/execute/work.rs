@@ -31,8 +31,8 @@ use crate::item::{
 ///
 /// # Guarantees
 ///
-/// - Writes before [`enqueue`](crate::Workqueue::enqueue) are visible to the run. Writes
-///   of a run are visible to the next run and to a thread that flushed it.
+/// - Writes made before [`enqueue`](crate::Workqueue::enqueue) are visible to the run. Writes made
+///   by a run are visible to the next run and to a thread that has flushed it.
 /// - Each call of `enqueue` that returns `true` is followed by exactly one run, unless the item is
 ///   cancelled before it starts. An item still runs if all its handles are dropped.
 ///

@@ -193,7 +193,7 @@ impl Account {
         paid
     }
 
-    /// Replaces the amount `paid` in advance for `nr_items` items by the price of the time that
+    /// Replaces the amount `paid` in advance for `nr_items` items with the price of the time that
     /// they took.
     pub(crate) fn settle(&mut self, paid: VirtualTime, nr_items: u64, took_ns: u64) {
         self.used.0 = self.used.0.saturating_sub(paid.0);

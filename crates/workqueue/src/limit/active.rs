@@ -11,9 +11,9 @@
 //! cannot starve the others.
 //!
 //! If the pools span several NUMA nodes, each node has a share of the seats (`share.rs`). The first
-//! waiter whose node holds less than its share is served first, otherwise the first waiter. Each
-//! node counts the seats that it holds in a separate atomic (`Node::nr_active`). With a single node
-//! there is no such counter.
+//! waiter whose node holds less than its share is served next. If there is none, the first waiter
+//! is served. Each node counts the seats that it holds in a separate atomic (`Node::nr_active`).
+//! With a single node there is no such counter.
 //!
 //! A queue has one gate for all of its pwqs. With a [`MaxActiveScope`] other than the default, it
 //! has one gate for each node or for each pool.
@@ -452,7 +452,7 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Closes the stocks, and returns the seats that they kept to the word.
+    /// Closes the stocks, and moves their cached seats back to the word.
     fn close(&self, wait_queue: &mut WaitQueue<S>) {
         if !std::mem::take(&mut wait_queue.is_open) {
             return;

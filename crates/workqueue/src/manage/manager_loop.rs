@@ -38,8 +38,9 @@ use crate::{
     route::machine::Machine,
 };
 
-/// The number of ticks without waiting work after which the monitor is disarmed. The value is a
-/// guess: arming it again wakes the manager.
+/// The number of consecutive ticks without waiting work after which the monitor is disarmed. The
+/// value is a guess. With a smaller one, the monitor is armed again more often, and this wakes the
+/// manager each time.
 const QUIET_TICKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 /// The first and the longest pause before a new attempt to start a thread.
 const RETRY_NS: u64 = 10_000_000;

@@ -72,8 +72,8 @@ pub(crate) enum Verdict {
 /// The time after which a thread that does not run counts as asleep, if the kernel does not report
 /// its state. The value is a guess: longer than the time slice of a busy CPU.
 const STILL_NS: u64 = 5_000_000;
-/// The time for which a runnable thread may wait for its CPU before it may move: slices of 3 to 4
-/// ms.
+/// The time for which a runnable thread must have waited for its CPU before it may move: three or
+/// four time slices of 3 to 4 ms.
 const STARVED_NS: u64 = 12_000_000;
 
 /// Judges a worker by the earlier samples `known` and the sample `now`. `runnable` is called only

@@ -29,8 +29,8 @@
 //! and usually much better. A wait is never attributed to the wrong item, because *every* item is
 //! in a span.
 //!
-//! A pwq keeps a few spans. If it needs more, the two neighbors that are shortest together are
-//! merged. Items that leave the middle of the list because they have been cancelled shorten all
+//! A pwq keeps a few spans. If it needs more, the two adjacent spans with the smallest total length
+//! are merged. Items that leave the middle of the list because they have been cancelled shorten all
 //! spans alike, because it is not known to which spans they belong.
 
 use sync::{
@@ -39,8 +39,8 @@ use sync::{
     time, usage,
 };
 
-/// The time in batches after which the CPU clock is read. The value is a guess: reading it costs
-/// 0.03 % of that.
+/// The time spent in batches after which the CPU clock is read. The value is a guess: reading the
+/// clock costs 0.03 % of this time.
 const TICK_US: u64 = 1_000;
 
 /// The items that a worker has taken and run since it last recorded their times at a pwq.
@@ -396,8 +396,8 @@ impl Histogram {
 
 const BUCKETS: usize = 40;
 
-/// The number of bits that subdivide a power of two, so that a count of cycles falls into about the
-/// right power of two of nanoseconds.
+/// The number of bits that subdivide each power of two of cycles, so that a duration in cycles maps
+/// to approximately the right power of two of nanoseconds.
 const PARTS_LOG2: u32 = 2;
 /// The number of powers of two of cycles: more than 20 minutes at 3 GHz.
 const POWERS: usize = 42;

@@ -89,7 +89,8 @@ pub(crate) struct Dispatch {
     /// The workers, indexed by worker number. Rescuers are included.
     workers: Vec<Option<Enlisted>>,
     /// The number of pwqs that have shares and are not retired. If there are any, all items wait in
-    /// the lists of their pwqs, and pwqs are served in the order of what they have used.
+    /// the lists of their pwqs, and the pwq that has used the least time, relative to its shares,
+    /// is served first.
     nr_with_shares: usize,
     /// The approximate number of items of all pwqs that were cancelled since tombstones were last
     /// removed from `pending`; see `tombstones.rs`.
@@ -295,7 +296,7 @@ impl Dispatch {
         self.nr_with_lanes > 0 || self.is_shared()
     }
 
-    /// Returns `true` if pwqs are served in the order of what they have used.
+    /// Returns `true` if pwqs are served in the order of the time that they have used.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
         self.nr_with_shares > 0

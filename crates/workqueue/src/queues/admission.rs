@@ -2,10 +2,10 @@
 //!
 //! New work is counted: closures, futures, and items queued by [`Workqueue::try_enqueue`]. Each
 //! holds a capacity permit (`limit/capacity.rs`) until it starts or is cancelled. If no permit is
-//! free, the work is rejected, or the caller waits before it queues. Work that cannot be rejected
-//! without loss is not counted, because its number is bounded anyway: items queued by `enqueue`, by
-//! timers and by grace periods, woken futures, and the tickets of a scope, whose work is stored on
-//! its owner's stack.
+//! free, the work is rejected, or the caller waits before it queues. Some work cannot be rejected
+//! without loss, and is not counted because its amount is bounded anyway: items queued by
+//! `enqueue`, by timers and by grace periods; woken futures; and the tickets of a scope, which
+//! refer to work on the owner's stack.
 
 use std::{
     fmt, io,
@@ -247,7 +247,8 @@ impl<'a> TaskOptions<'a> {
             return Some(self);
         }
         let capacity = inner.core.capacity.as_ref();
-        // Create the permit only after its capacity was acquired, because its drop releases it.
+        // Create the permit only once its capacity has been acquired, because dropping the permit
+        // releases that capacity.
         let has_permit = capacity.is_none_or(Capacity::try_take);
         has_permit.then(|| self.with_permit(Permit(capacity)))
     }

@@ -206,7 +206,7 @@ impl Builder {
     ///   starts at the average of the queues that have work for the pool, so a program that builds
     ///   a queue for each item gains no time.
     /// - Time is measured for each batch that a worker takes. A queue that used more than its share
-    ///   waits longer afterwards. Batches of a millisecond and more, which may sleep, are charged
+    ///   waits longer afterwards. Batches of a millisecond or more, which may sleep, are charged
     ///   their CPU time; shorter ones are charged their elapsed time.
     /// - Items that joiners run on their own threads are not charged.
     /// - A running item is not interrupted, so the next item waits until one ends. If items take

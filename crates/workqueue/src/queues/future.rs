@@ -92,7 +92,7 @@ struct Task<F: Future, S> {
     base: Base,
     /// I, except for the parts that only the handle writes.
     start_by: S,
-    /// The run accesses it, then the handle, then the thread that frees the item.
+    /// Accessed by the run, then by the handle, then by the thread that frees the item.
     stage: UnsafeCell<Stage<F>>,
 }
 

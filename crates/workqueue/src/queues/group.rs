@@ -79,7 +79,7 @@ use crate::{
 ///   the wait has ended, the item continues at once, even if the group is full. More than
 ///   `max_active` threads may then run items. The excess is at most the number of threads that have
 ///   waited, and no other item starts until it is gone.
-/// - An item that blocks otherwise counts: on I/O, on a lock, or in
+/// - An item that blocks in any other way still counts: on I/O, on a lock, or in
 ///   [`blocking`](crate::blocking). If the holders of all seats block until an item of the group
 ///   has run, none of them makes progress.
 /// - A joiner runs its item on its own thread only if the group has a free seat, or if the joiner
@@ -182,7 +182,7 @@ impl GroupBuilder {
     }
 
     /// Sets how many threads run items of the group at once: `factor` times the number of CPUs that
-    /// the process may use, or of the CPU quota if that is less, rounded up. The factor must be
+    /// the process may use, or times the CPU quota if that is less, rounded up. The factor must be
     /// above 0 and at most 64.
     ///
     /// The ceiling follows changes of the machine and of the quota.

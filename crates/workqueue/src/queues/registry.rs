@@ -174,8 +174,8 @@ impl Registry {
         all
     }
 
-    /// Returns the CPU time that threads used to wait for pool locks, if [`Params::lock_stat`] is
-    /// on.
+    /// Returns the CPU time that threads have spent waiting for pool locks, if
+    /// [`Params::lock_stat`] is on.
     #[cfg(feature = "baselines")]
     #[doc(hidden)]
     pub fn lock_wait_ns(&self) -> u64 {

@@ -46,7 +46,7 @@
 //! - **A single closure is cancelled** by its handle, as any one-shot item is: the canceller claims
 //!   it, and its link stays in the list. A run that finds it claimed waits for the end of the
 //!   claim, which takes a few instructions without user code. It waits because the strand's count
-//!   keeps the pwq that the canceller reads alive. Twin `strand: pops a claimed closure`.
+//!   keeps alive the pwq that the canceller reads. Twin `strand: pops a claimed closure`.
 //!
 //! A joiner does not help, because that would change the order.
 

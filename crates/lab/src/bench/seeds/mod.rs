@@ -76,8 +76,8 @@ pub struct SeedsArgs {
 pub struct Part {
     /// Number of repetitions: that of the source, if time permits.
     pub repeat: usize,
-    /// Part of the time, relative to those of the other cases: about the number of seconds that the
-    /// repetitions take on two CPUs, so that no case prevents another one.
+    /// Share of the time, relative to the shares of the other cases: about the number of seconds
+    /// that the repetitions take on two CPUs, so that no case keeps another from running.
     pub weight: u32,
 }
 

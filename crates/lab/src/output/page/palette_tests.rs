@@ -6,7 +6,7 @@ const STYLE: &str = include_str!("style.css");
 /// Minimum difference between two series under deuteranopia (CIE76; a difference of 2 is just
 /// visible).
 const APART: f64 = 15.0;
-/// Minimum contrast of text and lines to their background, as WCAG requires for text.
+/// Minimum contrast of text and lines against their background, as WCAG requires for text.
 const CONTRAST: f64 = 4.5;
 
 type Triple = [f64; 3];
