@@ -109,7 +109,7 @@ fn a_page_with_a_closed_descriptor_is_removed() {
     let number: i32 = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
     let theirs_at = std::env::temp_dir().join(format!("aw-{}-theirs", std::process::id()));
     let theirs = std::fs::File::create(&theirs_at).unwrap();
-    // SAFETY: the call takes two numbers. The page's descriptor is then the other file's.
+    // SAFETY: the call takes two numbers. The page's descriptor then refers to the other file.
     assert!(unsafe { libc::dup2(theirs.as_raw_fd(), number) } >= 0);
     let file = SharedFile::open(&path).unwrap();
     let give_up = Instant::now() + Duration::from_secs(30);

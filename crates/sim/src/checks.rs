@@ -48,7 +48,7 @@ pub const CHECKS: &[Scenario] = scenarios! {
         => |job, _| slots_are_exclusive(job);
 };
 
-/// Runs `body` on a thread on each CPU, and resumes the panic of a thread that panicked.
+/// Runs `body` on one thread for each CPU. If a thread panics, resumes its panic.
 fn on_each_cpu(job: &Job, body: impl Fn(usize) + Send + Sync + 'static) {
     let body = Arc::new(body);
     let cpus = job.topology.allowed().iter().enumerate();

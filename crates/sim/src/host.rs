@@ -12,7 +12,7 @@ pub fn work_ns(ns: u64) {
     }
 }
 
-/// Runs `step`, and records its duration in nanoseconds, which costs no simulated time.
+/// Runs `step`, and records its duration in nanoseconds. The recording costs no simulated time.
 #[cfg(sim)]
 pub fn timed(took_ns: &mut Vec<u32>, step: impl FnOnce()) {
     let start_ps = sync::sim::kernel::now_ps();

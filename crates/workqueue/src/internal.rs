@@ -82,8 +82,8 @@ impl<'a> Place<'a> {
         Self(queue.inner.route_table.at_node(node))
     }
 
-    /// Makes an item pending here. The item must have no tombstone in any list. Returns `true` if the
-    /// caller must [`push`](Self::push) it.
+    /// Makes an item pending here. The item must not have a tombstone in any list. Returns `true`
+    /// if the caller must [`push`](Self::push) it.
     #[inline]
     pub fn enqueue(self, head: &Head) -> bool {
         match head.enqueue(self.0, |_| false, false, None) {

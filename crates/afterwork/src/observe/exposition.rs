@@ -52,8 +52,8 @@ impl Exposition {
         Self::default()
     }
 
-    /// Adds a sample of your own metric that can rise and fall. The names of the metric and its
-    /// labels must be valid in Prometheus.
+    /// Adds a sample of a metric of your own whose value can rise and fall. The names of the metric
+    /// and its labels must be valid in Prometheus.
     pub fn gauge(&mut self, name: &str, about: &str, labels: &[Label<'_>], value: f64) {
         self.sample(name, about, labels, ("gauge", value));
     }

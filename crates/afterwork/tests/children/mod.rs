@@ -35,7 +35,8 @@ pub fn in_child(body: impl FnOnce()) -> (ExitStatus, String) {
         if let Err(payload) = &ended
             && let Some(text) = payload.downcast_ref::<String>()
         {
-            // SAFETY: writes an initialized string. The test harness would capture normal output.
+            // SAFETY: the call reads an initialized string. The test harness would capture normal
+            // output.
             unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
         }
         // SAFETY: the call exits the process at once.

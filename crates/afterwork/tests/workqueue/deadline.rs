@@ -22,15 +22,6 @@ fn wait_for(deadline: Instant) {
 }
 
 #[test]
-fn an_item_that_starts_in_time_runs() {
-    let queue = queue("in time").alone();
-    assert_eq!(queue.task().deadline(in_an_hour()).spawn(|| 7).join().unwrap(), 7);
-    let mut handle = queue.task().deadline(in_an_hour()).spawn(|| 8);
-    assert_eq!(handle.join_timeout(HOUR).unwrap().unwrap(), 8);
-    assert_eq!(queue.stats().expired, 0);
-}
-
-#[test]
 fn a_deadline_in_the_past_expires_at_once() {
     let (queue, lives) = (queue("past").alone(), Census::default());
     queue.pause();

@@ -191,7 +191,7 @@ fn a_queue_that_is_full_or_destroyed_rejects_closures() {
     assert!(matches!(outcomes[2], Err(JoinError::Full)));
     queue.flush().unwrap();
     assert_eq!(free(&queue), Some(2));
-    // A cancel releases capacity, too.
+    // A cancel also releases capacity.
     queue.pause();
     let mut handle = strand.spawn(|_| ());
     assert_eq!(free(&queue), Some(1));

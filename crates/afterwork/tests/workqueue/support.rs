@@ -117,7 +117,7 @@ pub fn on_cpu(queue: &Workqueue, cpu: u32) -> TaskOptions<'_> {
     queue.task().on_cpu(CpuId::new(cpu))
 }
 
-/// Queues work by `spawn`, with a handle that can only cancel.
+/// Queues work with `spawn`, and returns its handle together with one that can only cancel.
 pub fn cancellable<T>(
     queue: &Workqueue,
     spawn: impl FnOnce(TaskOptions<'_>) -> JoinHandle<T>,
@@ -334,7 +334,7 @@ pub fn plug_of_owner(queue: &Workqueue) -> Plug {
     plug
 }
 
-/// Creates an item that queues itself until `stop` counts.
+/// Creates an item that queues itself again while `stop` is zero.
 pub fn restless(queue: &Workqueue, stop: &Count) -> Work {
     let (again, stop) = (queue.clone(), stop.clone());
     Work::with_handle(move |this| {

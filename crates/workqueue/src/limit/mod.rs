@@ -14,3 +14,4 @@ pub(crate) mod capacity;
 pub(crate) mod queue_core;
 pub(crate) mod settled;
 pub(crate) mod share;
+pub(crate) mod tree;

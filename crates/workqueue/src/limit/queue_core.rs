@@ -54,6 +54,8 @@ pub(crate) struct QueueCore {
     /// The queue's shares of its pools' CPU time; 0 if not set. It is written under the plan's
     /// lock.
     pub(crate) shares: AtomicU32,
+    /// The shares of the queue's group; 0 if not set. Written under the plan's lock.
+    pub(crate) group_shares: AtomicU32,
     /// The queue's last turn at the gate of its group, guarded by the lock of the gate's wait
     /// queue.
     pub(crate) turn: AtomicU64,
@@ -94,6 +96,7 @@ impl QueueCore {
             cpu_intensive: false,
             has_lanes: AtomicBool::new(false),
             shares: AtomicU32::new(0),
+            group_shares: AtomicU32::new(0),
             turn: AtomicU64::new(0),
             bh: false,
             hidden: false,

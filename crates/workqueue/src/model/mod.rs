@@ -196,6 +196,11 @@ impl Machine {
         }
     }
 
+    /// Returns `true` if a queue or a group has shares in each pool in use.
+    pub fn has_shares(&self) -> bool {
+        self.registry.machine().pools().iter().all(|pool| pool.lock().is_shared())
+    }
+
     /// Returns the number of workers of all pools.
     pub fn nr_workers(&self) -> usize {
         let pools = self.registry.machine().pools();

@@ -1,20 +1,22 @@
-//! Groups of queues: the handle, the members, the ceiling and the pause.
+//! Groups of queues: the handle, the members, the ceiling, the shares and the pause.
 //!
 //! # The protocol
 //!
 //! The ceiling of a group is a gate, like the ceiling of a queue. `pools/seats.rs` describes how a
-//! pwq gets a seat of both. A pause and a drain concern each queue of the group. They make their
-//! change in the group first, and then in each member. A new member does the opposite:
+//! pwq gets a seat of both. A pause, a drain and new shares concern each queue of the group. They
+//! make their change in the group first, and then in each member. A new member does the opposite:
 //!
 //! ```text
 //! pause:  paused = true;  lock members: copy;  for each: stop if paused
+//! shares: lock shares: set;  lock members: copy;  for each: set
 //! drain:  lock members: nr_drains += 1, close each
-//! joiner: lock members: add, close if nr_drains > 0;  stop if paused
+//! joiner: lock members: add, close if nr_drains > 0;  stop if paused;  lock shares: set
 //! ```
 //!
 //! If the copy of a pause comes before the addition, the joiner finds `paused`. Otherwise the pause
-//! finds the joiner. Twins `group: a pause overlooks who joins` and `group drain: overlooks who
-//! joins`.
+//! finds the joiner. The same holds for shares. The lock of the shares is held until all members
+//! have them, so that the last change is the last one for each member. Twins `group: a pause
+//! overlooks who joins`, `group: shares overlook who joins` and `group drain: overlooks who joins`.
 //!
 //! A queue that is being destroyed ignores the pauses of its group, as it ignores its own, because
 //! the thread that drops its last handle waits for its items.
@@ -35,7 +37,7 @@ use crate::{
     limit::active::Gate,
     pools::{pwq::WaitingPwq, seats::GroupGate},
     route::{
-        attrs::{BuildError, MAX_GROUP_ACTIVE, MAX_GROUP_PER_CPU},
+        attrs::{BuildError, MAX_GROUP_ACTIVE, MAX_GROUP_PER_CPU, check_shares},
         machine::{Follower, Machine, Queues},
         stats::{GroupStats, QueueReport},
     },
@@ -114,6 +116,8 @@ pub(crate) struct GroupInner {
     paused: AtomicBool,
     members: Mutex<Members>,
     ceiling: Mutex<Ceiling>,
+    /// The shares of CPU time; 0 if not set.
+    shares: Mutex<u32>,
 }
 
 #[derive(Default)]
@@ -171,6 +175,7 @@ impl Ceiling {
 pub struct GroupBuilder {
     name: String,
     ceiling: Ceiling,
+    shares: Option<u32>,
 }
 
 impl GroupBuilder {
@@ -191,6 +196,37 @@ impl GroupBuilder {
         self
     }
 
+    /// Sets the group's share of the CPU time of each pool in which its queues have items, from 1
+    /// to [`MAX_SHARES`](crate::MAX_SHARES).
+    ///
+    /// A group competes with other groups, and with queues without a group, as a queue competes
+    /// with others: see [`Builder::shares`](crate::Builder::shares). The queues of the group
+    /// compete with each other for the group's time, by their own shares. A tenant therefore gets
+    /// no more time if it builds more queues.
+    ///
+    /// As soon as a queue or a group of a pool has set shares, this holds for all groups of the
+    /// pool. The default is 100.
+    ///
+    /// ```
+    /// use afterwork::workqueue::{Group, Workqueue};
+    ///
+    /// let [paying, free] = [("paying", 900), ("free", 100)].map(|(name, shares)| {
+    ///     let group = Group::builder(name).shares(shares).build().unwrap();
+    ///     Workqueue::builder(name).group(&group).build().unwrap()
+    /// });
+    /// let flood: Vec<_> = (0..1000).map(|_| free.spawn(|| ())).collect();
+    /// assert_eq!(paying.spawn(|| "answer").join()?, "answer");
+    /// for item in flood {
+    ///     item.join()?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("weight", "cpu_weight"))]
+    pub fn shares(mut self, shares: u32) -> Self {
+        self.shares = Some(shares);
+        self
+    }
+
     /// Builds the group for queues of the process-wide registry.
     ///
     /// # Blocking
@@ -199,8 +235,8 @@ impl GroupBuilder {
     ///
     /// # Errors
     ///
-    /// Returns [`BuildError::GroupMaxActive`] or [`BuildError::GroupPerCpu`] if the ceiling is out
-    /// of range, and [`BuildError::Registry`] if the registry cannot be created.
+    /// [`BuildError::GroupMaxActive`] and [`BuildError::GroupPerCpu`] if the ceiling is out of
+    /// range; [`BuildError::Shares`] if the shares are; [`BuildError::Registry`].
     pub fn build(self) -> Result<Group, BuildError> {
         let registry = Registry::global().map_err(BuildError::Registry)?;
         self.build_in(registry)
@@ -214,6 +250,7 @@ impl GroupBuilder {
     pub fn build_in(self, registry: &Registry) -> Result<Group, BuildError> {
         registry.check_here()?;
         let ceiling = self.ceiling.check()?;
+        self.shares.map_or(Ok(()), check_shares)?;
         // Loom's models of whole queues use no seat caches.
         let nr_cpus = registry.topology().allowed().len() as u32;
         let stocks_for = if cfg!(loom) { 0 } else { nr_cpus };
@@ -226,6 +263,7 @@ impl GroupBuilder {
             paused: AtomicBool::new(false),
             members: Mutex::default(),
             ceiling: Mutex::new(ceiling),
+            shares: Mutex::new(self.shares.unwrap_or(0)),
         });
         let follower = Arc::<GroupInner>::downgrade(&group);
         registry.machine().add_queue(follower);
@@ -237,7 +275,7 @@ impl GroupBuilder {
 impl Group {
     /// Returns a builder for a group called `name`.
     pub fn builder(name: &str) -> GroupBuilder {
-        GroupBuilder { name: name.into(), ceiling: Ceiling::None }
+        GroupBuilder { name: name.into(), ceiling: Ceiling::None, shares: None }
     }
 
     /// Returns the name.
@@ -283,8 +321,34 @@ impl Group {
         Ok(())
     }
 
-    /// Pauses the group: no item of its queues starts until [`resume`](Self::resume). Returns
-    /// `true` if the group was not paused.
+    /// Sets the group's share of the CPU time of its pools; see [`GroupBuilder::shares`].
+    ///
+    /// It also applies to items that wait already.
+    ///
+    /// # Blocking
+    ///
+    /// Briefly acquires the lock of each pool of each queue. The first call visits each pending
+    /// item.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Shares`] if `shares` is not between 1 and [`MAX_SHARES`](crate::MAX_SHARES).
+    /// In that case nothing has changed.
+    pub fn set_shares(&self, shares: u32) -> Result<(), BuildError> {
+        check_shares(shares)?;
+        let inner = &*self.inner;
+        inner.must_be_at_home();
+        let mut its = inner.shares.lock();
+        *its = shares;
+        let queues = inner.queues();
+        queues.iter().for_each(|queue| queue.set_group_shares(shares));
+        // This comes before the queues, one of which may be the last reference.
+        drop(its);
+        Ok(())
+    }
+
+    /// Starts no items of the group's queues until [`resume`](Self::resume). Returns `true` if the
+    /// group was not paused.
     ///
     /// Each queue is paused as if by [`Workqueue::pause`](crate::Workqueue::pause), even one that
     /// joins the group later. A queue that was paused on its own stays paused when the group is
@@ -343,9 +407,11 @@ impl Group {
         inner.must_be_at_home();
         let queues = inner.queues();
         let ceiling = *inner.ceiling.lock();
+        let shares = *inner.shares.lock();
         let (nr_active, max) = (inner.gate.nr_active(), inner.gate.max());
         let mut stats = GroupStats {
             max_active: (ceiling != Ceiling::None).then_some(max),
+            shares: (shares > 0).then_some(shares),
             nr_active,
             nr_over: nr_active.saturating_sub(max),
             nr_waiting: inner.gate.nr_waiting(),
@@ -378,6 +444,10 @@ impl GroupInner {
         drop(members);
         if !twin::armed("group: a pause overlooks who joins") {
             queue.change_pauses(|_| ());
+        }
+        let shares = self.shares.lock();
+        if *shares > 0 && !twin::armed("group: shares overlook who joins") {
+            queue.set_group_shares(*shares);
         }
     }
 

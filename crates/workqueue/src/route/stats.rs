@@ -110,8 +110,10 @@ impl QueueReport {
 pub struct GroupStats {
     /// The ceiling, if there is one.
     pub max_active: Option<u32>,
-    /// The number of threads that run items of the group now, excluding those that wait inside an
-    /// item. Threads that are about to run items are included.
+    /// The [shares](crate::GroupBuilder::shares), if any were set.
+    pub shares: Option<u32>,
+    /// Threads that run items of the group now, excluding those that wait inside an item. Threads
+    /// that are about to run items are included.
     pub nr_active: u32,
     /// The part of `nr_active` above `max_active`, which exists because threads have returned from
     /// a wait or the ceiling was lowered.
