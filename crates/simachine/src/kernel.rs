@@ -27,7 +27,7 @@ pub fn disable_preemption() {
     });
 }
 
-/// Ends [`disable_preemption`]. The thread may lose its CPU here.
+/// Ends the effect of [`disable_preemption`]. The thread may lose its CPU here.
 pub fn enable_preemption() {
     let is_simulated = with(|e| {
         e.cpus[e.cpu].is_kept = false;

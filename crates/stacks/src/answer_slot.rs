@@ -37,7 +37,7 @@ pub struct AnswerSlot<T> {
     answer: UnsafeCell<T>,
 }
 
-// SAFETY: only one thread at a time accesses the answer, by the protocol.
+// SAFETY: the protocol lets only one thread at a time access the answer.
 unsafe impl<T: Send> Sync for AnswerSlot<T> {}
 
 impl<T> AnswerSlot<T> {

@@ -29,7 +29,7 @@ pub(crate) struct Registers {
 /// The reason why a signal cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
-    /// The number is no signal, or the machine or the C library uses the signal itself.
+    /// The number is not that of a signal, or the machine or the C library uses the signal itself.
     Unfit,
     /// The process handles or ignores the signal.
     Taken,
@@ -101,7 +101,7 @@ pub(crate) fn read_memory(from: u64, into: &mut [u8]) -> usize {
         at = at.wrapping_add(length);
     }
     let place = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-    // SAFETY: the call writes only into `into`, and returns an error if the pieces are not memory.
+    // SAFETY: the call writes only into `into`, and returns an error if the pieces are not mapped.
     let nr_read = unsafe {
         let process = libc::getpid();
         libc::process_vm_readv(process, &place, 1, pieces.as_ptr(), nr_pieces as _, 0)
