@@ -74,13 +74,13 @@ unsafe impl Sync for Work {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Busy {
-    /// `true` if the item is queued, and that run has not started.
+    /// `true` if the item is queued, and the queued run has not started.
     pub pending: bool,
     /// `true` if the item is running.
     pub executing: bool,
 }
 
-/// The error of [`Work::flush`].
+/// The error returned by [`Work::flush`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FlushError {

@@ -49,8 +49,8 @@ use std::num::NonZeroU32;
 
 use sync::twin;
 
-/// The shares of a queue or group that has set none, if another one in the pool has. The default of
-/// `cpu.weight`.
+/// The shares of a queue or group that has set none, if another one in the pool has. It is the
+/// default of `cpu.weight`.
 const DEFAULT_SHARES: u32 = 100;
 
 /// The maximum distance of the service clock ahead of the average of the pwqs that have work, as a

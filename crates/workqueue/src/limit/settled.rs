@@ -9,9 +9,9 @@
 //! ```
 //!
 //! The request is a flag under a pool's lock or in a gate's word. The check sets it and the change
-//! reads it, in one order. A thread that makes a change after the check therefore finds the flag,
-//! and sees everything that the task did before it. Twins `settled: tasks are not woken` and
-//! `drain: registers its waker after the check`.
+//! reads it, and these accesses have one order. A thread that makes a change after the check
+//! therefore finds the flag, and sees everything that the task did before it. Twins `settled: tasks
+//! are not woken` and `drain: registers its waker after the check`.
 
 use std::{fmt, task::Waker};
 

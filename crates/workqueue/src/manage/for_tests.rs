@@ -1,8 +1,8 @@
 //! A registry for tests of users' programs, with a clock that only the test advances.
 //!
-//! Items run on workers, as always, because an item may block, and a joiner or the destruction of a
-//! queue may wait for it. An executor that ran items on the calling thread would then deadlock. The
-//! test thread fires timers itself, and waits until the workers are at rest.
+//! Items run on workers, as in any registry, because an item may block, and a joiner or the
+//! destruction of a queue may wait for it. An executor that ran items on the calling thread would
+//! then deadlock. The test thread fires timers itself, and waits until the workers are at rest.
 //!
 //! # At rest
 //!
@@ -23,7 +23,7 @@ use crate::{
     route::registry_error::RegistryError,
 };
 
-/// A registry for tests, whose clock advances only when the test advances it; created by
+/// A registry for tests, with a clock that only the test advances; created by
 /// [`Registry::for_tests`].
 ///
 /// Build the queues of the program under test in this registry. It dereferences to its
@@ -91,7 +91,7 @@ impl Registry {
 
 impl TestRegistry {
     /// Advances the clock by `span`, and fires all timers that become due. Whenever timers have
-    /// fired, it waits until the registry is idle.
+    /// fired, the call waits until the registry is idle.
     ///
     /// # Blocking
     ///

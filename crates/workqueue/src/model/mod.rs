@@ -69,7 +69,7 @@ impl Machine {
         WakeFlag(self.registry.manager().clone())
     }
 
-    /// Starts `count` workers of each pool in use, counted as a kick counts them.
+    /// Starts `count` workers of each pool in use, and counts them as a kick does.
     pub fn start_workers(&self, count: usize) {
         for pool in self.registry.machine().pools() {
             for _ in 0..count {

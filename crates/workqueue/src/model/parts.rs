@@ -97,7 +97,7 @@ impl Injected {
         self.injector.push(item.0)
     }
 
-    /// Pushes items `0..len` of `from` as one chain.
+    /// Pushes the items `0..len` of the producer `from` as one chain.
     pub fn push_chain(&self, from: usize, len: usize) {
         let items: Vec<_> = (0..len).map(|number| make(from, number)).collect();
         for two in items.windows(2) {
@@ -292,7 +292,7 @@ pub struct Blocks {
     contents: [UnsafeCell<bool>; 2],
 }
 
-// SAFETY: only the thread that owns a block uses its contents, which the model checks.
+// SAFETY: only the thread that owns a block uses its contents; the model checks this.
 unsafe impl Sync for Blocks {}
 
 impl Blocks {

@@ -2,8 +2,8 @@
 //!
 //! The kernel's scheduler notifies a pool when one of its workers goes to sleep. In user space,
 //! three mechanisms replace that. Waits in this library and [`blocking`](crate::blocking) report
-//! themselves. Samples of a pool in which work waits find workers that sleep without a report. The
-//! worker of an item that uses a CPU for too long no longer counts as running.
+//! themselves. Samples of a pool in which work waits find workers that sleep without reporting it.
+//! The worker of an item that uses a CPU for too long no longer counts as running.
 
 /// The progress of a worker. Two equal values with a nonempty local batch almost always mean that
 /// the worker has made no progress.
@@ -115,7 +115,7 @@ pub(crate) fn judge(
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 pub(crate) enum ScanResult {
     Quiet,
-    /// Work waits, and all workers that are awake run.
+    /// Work waits, and all workers that are awake are running.
     Calm,
     Unclear,
     /// A sleeping worker was found.
