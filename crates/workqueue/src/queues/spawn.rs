@@ -50,7 +50,7 @@ impl Workqueue {
     ///
     /// If the queue's [capacity](crate::Builder::capacity) is used up, if the queue was destroyed,
     /// or if it is being drained and the caller is not one of its items. The error contains `func`.
-    /// All are counted (`refused` of [`QueueStats`](crate::QueueStats)).
+    /// All rejections are counted (`refused` of [`QueueStats`](crate::QueueStats)).
     #[inline]
     pub fn try_spawn<T, F>(&self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
     where
