@@ -276,8 +276,8 @@ pub(super) unsafe fn call_function(head: *mut Head, function: Function) {
 ///
 /// # Panics
 ///
-/// If this thread is in a section, in a callback, in the executor of [`run_callbacks_on`], or in a
-/// stall handler, where it would wait for itself. Also if called in an item of a bottom-half queue.
+/// If this thread is in a section, a callback, the executor of [`run_callbacks_on`] or a stall
+/// handler, where it would wait for itself, or if it is in an item of a bottom-half queue.
 #[doc(alias = "rcu_barrier")]
 pub fn barrier() {
     assert!(!in_callback(), "barrier inside a callback waits for itself");

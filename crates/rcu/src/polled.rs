@@ -35,8 +35,8 @@ use super::{
 ///
 /// # Panics
 ///
-/// If this thread is in a section or in a stall handler, where it would wait for itself. Also if
-/// called in an item of a bottom-half queue.
+/// If this thread is in a section or a stall handler, where it would wait for itself, or if it is
+/// in an item of a bottom-half queue.
 ///
 /// # Examples
 ///

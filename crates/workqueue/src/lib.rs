@@ -22,7 +22,7 @@
 //!
 //! docs/workqueue.md contains diagrams, proofs and costs.
 
-// Each folder names only the folders above it. Its `mod.rs` lists its files and protocols.
+// Code in each folder refers only to folders above it. Its `mod.rs` lists its files and protocols.
 //
 // | folder | content |
 // |---|---|

@@ -353,8 +353,8 @@ fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
     Ok(cases)
 }
 
-/// Splits a list at its commas, except those inside known names. If the list, or its remainder,
-/// does not start with a known name, returns it as the error.
+/// Splits a list at its commas, except those inside known names. If the list, or what remains of
+/// it, does not start with a known name, returns that text as the error.
 fn split_names(list: &str, known: &[&str]) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     let mut rest = list;

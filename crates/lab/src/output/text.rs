@@ -196,7 +196,8 @@ impl<W: Write> Report<W> {
         self.put(&text)
     }
 
-    /// Prints warnings with the results in text form, and to standard error in JSON form.
+    /// Prints warnings along with the results if the output is text, and to standard error if it is
+    /// JSON.
     fn warn(&mut self, warnings: &[String]) -> Result<(), Stop> {
         match self.form {
             Form::Json => {

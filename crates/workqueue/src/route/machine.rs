@@ -233,7 +233,7 @@ impl Machine {
         topology.quota().filter(|_| self.params.cpu_quota)
     }
 
-    /// Removes a user from a pool's count. Without users, the pool is destroyed.
+    /// Decrements a pool's count of users. If no user is left, the pool is destroyed.
     pub(crate) fn release(&self, pool: &Arc<WorkerPool>) {
         let mut roster = self.manager.roster.lock();
         let at =
