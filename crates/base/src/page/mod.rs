@@ -63,7 +63,7 @@ pub const DIRECTORY: &str = "/dev/shm";
 pub const NAME_PREFIX: &str = "afterwork-";
 
 /// The number of processes with the same PID, each in its own container, that can have a page in
-/// the same directory. A guess.
+/// the same directory. This value is a guess.
 pub const MAX_NAMES: u32 = 16;
 
 /// Returns the `nth` name, counted from 0, that the page of a process may have.

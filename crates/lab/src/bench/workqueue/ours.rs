@@ -124,7 +124,7 @@ impl Ours {
     ///
     /// # Panics
     ///
-    /// Never, because only `drop` removes the registry.
+    /// Never panics, because only `drop` removes the registry.
     #[must_use]
     pub fn registry(&self) -> &Registry {
         self.pools.0.as_ref().expect("taken only by drop")
