@@ -39,7 +39,7 @@ fn bad_input_is_reported_in_one_line_with_valid_values() {
     // A command line, and a part of the error. Quotes hold an argument with spaces or no text.
     let bad = r#"
         nosuch | ; commands: try, bench, report
-        bench nosuch | benches: workqueue, blocking, mpscq, task-work, rcu, percpu, everyday, scale, max-active
+        bench nosuch | benches: workqueue, blocking, mpscq, task-work, rcu, percpu, everyday, groups, scale, max-active
         bench workqueue --only 'deferred, producers: 1, nosuch' | --only nosuch
         bench lock-hold | it is a case: afterwork-lab bench --cases lock-hold; benches:
         bench --nosuch | --nosuch
