@@ -138,7 +138,7 @@ impl Inner {
         let attrs = self.plan.lock().attrs().clone();
         let (stats, gathered) = self.gather();
         let shares = self.core.shares.load(Ordering::Relaxed);
-        let capacity = self.core.capacity.as_ref();
+        let capacity = self.core.capacity.as_deref();
         QueueReport {
             name: self.core.name.to_string(),
             attrs,
