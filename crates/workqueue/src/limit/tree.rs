@@ -8,7 +8,8 @@
 //!
 //! A group *waits* while one of its pwqs does. When the first one starts to wait, the group starts
 //! to wait as a pwq does, so an idle group saves nothing up either. Twins `shares: idle time of a
-//! group is accumulated` and `shares: a group pays for nothing`. When no pwq of a group waits or runs, nothing is owed within the group.
+//! group is accumulated` and `shares: a group pays for nothing`. When no pwq of a group waits or
+//! runs, nothing is owed within the group.
 //!
 //! The accounts of pwqs are stored with the pwqs. The tree has those of groups.
 
