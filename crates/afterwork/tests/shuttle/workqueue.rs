@@ -1,4 +1,4 @@
-//! Pools of three and four workers, several producers, some tens of items.
+//! Models with pools of three and four workers, several producers, and tens of items.
 
 use crate::*;
 
@@ -308,7 +308,8 @@ fn ordered() {
     assert!(seen.lock().unwrap().iter().copied().eq(0..8));
 }
 
-/// An ordinary item among more urgent ones than may start before it, on one queue with one seat.
+/// An ordinary item waits among more urgent ones than may start before it, on a queue with one
+/// seat.
 fn ordinary_among_urgent() {
     /// Number of urgent items that start in a row, plus one taken before the ordinary item arrived.
     const MOST: u32 = 2 + 1;
@@ -341,7 +342,7 @@ fn ordinary_among_urgent() {
     assert_eq!(nr_started.load(Ordering::Relaxed), NR_URGENT);
 }
 
-/// A paused queue with one seat. Its urgent item is queued after an ordinary one.
+/// On a paused queue with one seat, an urgent item is queued after an ordinary one.
 fn urgent_before_the_pause_ends() {
     let (managed, queues) = Managed::new(&[1], 2);
     let queue = queues[0].clone();
@@ -358,7 +359,7 @@ fn urgent_before_the_pause_ends() {
     assert_eq!(*order.lock().unwrap(), ["urgent", "ordinary"]);
 }
 
-/// Of two queues with shares, one was busy alone while the other was idle. Afterwards they
+/// One of two queues with shares was busy alone while the other was idle. Afterwards they
 /// alternate. A worker takes one item at a time.
 fn busy_next_to_idle() {
     const NR_ITEMS: usize = 5;

@@ -143,7 +143,8 @@ fn cpu_time_is_divided_by_shares() {
     many.drain().unwrap();
     few.drain().unwrap();
     assert_eq!(first.get() + second.get(), 2 * FLOOD);
-    // 22 items are expected, a ninth. Times on a loaded machine are inexact, so the bound is large.
+    // A ninth of the flood, 22 items, is expected. Times on a loaded machine are inexact, so the
+    // bound is large.
     let at_end = at_end.join().unwrap();
     assert!(at_end < FLOOD / 2, "{at_end} of the few while the many ran");
 }

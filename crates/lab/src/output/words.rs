@@ -2,7 +2,7 @@
 //!
 //! The chore that writes docs/figures.md also compiles this file.
 
-/// Lines of bench and case, followed by the operation that the case measures.
+/// The operation that each case measures. A line contains the bench, the case and the operation.
 const WORDS: &str = "\
 workqueue one-at-a-time: queue one item and wait
 workqueue batch-1000: queue batches of 1000 items
@@ -59,9 +59,9 @@ scale domains: use many SRCU domains for the first time
 scale timers: keep many timers
 ";
 
-/// Lines of scope and metric, followed by the name of the metric in words. A scope is a bench with
-/// a case, a bench, or `*` for all benches; the narrower one takes precedence. The words are used
-/// after "by", as the title of a plot and as the head of a column.
+/// The name of each metric in words. A line contains the scope, the metric and the words. A scope
+/// is a bench with a case, a bench, or `*` for all benches. A narrower scope takes precedence. The
+/// words are used after "by", as the title of a plot and as the head of a column.
 const METRICS: &str = "\
 * items_per_s: items/s
 * enqueue_p50: p50 of the call that queues
@@ -176,7 +176,7 @@ groups flooded_p99: p99 during a flood
 scale growth: growth for each doubling
 ";
 
-/// Names of curves and of machine metrics.
+/// The names of curves and of machine metrics, in words.
 const OTHERS: &[(&str, &str)] = &[
     ("enqueue", "time of the call that queues"),
     ("completion", "time from queueing to the end"),
@@ -188,10 +188,10 @@ const OTHERS: &[(&str, &str)] = &[
     ("handover_after", "after"),
 ];
 
-/// Prefixes of the scale bench's metrics, such as `ns@1000`, with their words.
+/// The prefixes of the scale bench's metrics, such as `ns@1000`, with their words.
 const AT: [(&str, &str); 2] = [("ns@", "time"), ("bytes@", "bytes")];
 
-/// Axes of the scale bench: the case, the thing that it counts, and the unit of a time.
+/// The axes of the scale bench: the case, the thing that it counts, and the unit of a time.
 const AXES: &[(&str, &str, &str)] = &[
     ("producers", "producers", "an item"),
     ("queues", "queues", "an item"),
@@ -223,7 +223,8 @@ pub fn of_case<'a>(bench: &str, case: &'a str) -> &'a str {
     found(WORDS, bench, case).unwrap_or(case)
 }
 
-/// Returns the description of a metric, or the name of an unknown metric without underscores.
+/// Returns the description of a metric. For an unknown metric, returns its name without
+/// underscores.
 #[must_use]
 pub fn of_metric(bench: &str, case: &str, metric: &str) -> String {
     let narrow = format!("{bench} {case}");
@@ -262,7 +263,7 @@ fn grouped(number: &str) -> String {
     text
 }
 
-/// Formats a name as in tables: `items_per_s` becomes `items/s`.
+/// Formats a name as tables do: `items_per_s` becomes `items/s`.
 fn spelled(name: &str) -> String {
     name.replace("_per_", "/").replace('_', " ")
 }

@@ -2,10 +2,10 @@
 //!
 //! # The rule
 //!
-//! Each pool workqueue has an account in *virtual time*: the time that
-//! its items took, divided by its queue's shares. The waiting pwq with the lowest account is
-//! served next. Pwqs that always have work therefore get time in proportion to their shares, and
-//! the pool never waits for a pwq without work.
+//! Each pool workqueue has an account in *virtual time*: the time that its items took, divided by
+//! its queue's shares. The waiting pwq with the lowest account is served next. Pwqs that always
+//! have work therefore get time in proportion to their shares, and the pool never waits for a pwq
+//! without work.
 //!
 //! A group also has an account in each pool. Groups, and pwqs whose queues are in no group, compete
 //! with each other; the pwqs of a group compete for the time of their group. Both levels have the
@@ -14,8 +14,8 @@
 //! - *Time is paid in advance*, based on the average time of the pwq's items, and settled when the
 //!   actual time is known. Workers that arrive at the same time therefore do not all choose the
 //!   same pwq.
-//! - *An idle pwq saves nothing up.* When it has work again, its account is raised to that of the
-//!   pwq that was picked last, if it is lower. A pwq that was idle for an hour is therefore
+//! - *An idle pwq accumulates no credit.* When it has work again, its account is raised to that of
+//!   the pwq that was picked last, if it is lower. A pwq that was idle for an hour is therefore
 //!   served next, once, and then gets its share.
 //! - *A new pwq gets no turn for being new.* Its account starts at the *service clock*, which is
 //!   about the average of the pwqs that have work for the pool. If it started where an idle pwq
@@ -53,7 +53,7 @@ use sync::twin;
 /// `cpu.weight`.
 const DEFAULT_SHARES: u32 = 100;
 
-/// Maximum distance of the service clock ahead of the average of the pwqs that have work, as a
+/// The maximum distance of the service clock ahead of the average of the pwqs that have work, as a
 /// multiple of the longest service. In random histories of new pwqs the distance reaches 5. With a
 /// smaller bound, waiting pwqs get less than their due: 0.86 of it with 2, and 0.96 with 8. With a
 /// larger bound, a new pwq may wait longer.
@@ -229,8 +229,8 @@ impl Account {
     }
 }
 
-/// Returns the price of `took_ns` at a weight. The time counts as at least a nanosecond, even on a
-/// coarse clock, because a pwq that pays nothing would always be served next.
+/// Returns the price of `ns` nanoseconds at a weight. The time counts as at least a nanosecond,
+/// even on a coarse clock, because a pwq that pays nothing would always be served next.
 fn price(ns: u64, weight: u128) -> VirtualTime {
     VirtualTime(((u128::from(ns.max(1)) << 32) / weight).max(1))
 }

@@ -1,6 +1,6 @@
 //! State guarded by the pool lock: the lists of items, the pwqs, the workers and the idle list.
 //!
-//! Nothing here wakes a thread, runs an item or blocks; `pool.rs` does that after the lock.
+//! Nothing here wakes a thread, runs an item or blocks; `pool.rs` does that after it has unlocked.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -39,10 +39,10 @@ mod shares;
 #[derive(Debug)]
 pub(crate) struct IdleWorker {
     pub(crate) worker: Arc<Worker>,
-    /// A clone, so that a kick accesses no memory of the worker under the lock.
+    /// This is a clone, so that a kick accesses no memory of the worker under the lock.
     pub(crate) unparker: Unparker,
     pub(crate) since_ns: u64,
-    /// Set if the worker has returned its stack's memory and run no item since.
+    /// Set if the worker has returned its stack's memory and has run no item since.
     pub(crate) is_lean: bool,
 }
 
@@ -79,11 +79,11 @@ pub(crate) struct Dispatch {
     /// Adopted items for which no seat has been requested yet, oldest first.
     pub(crate) pending: List,
     pub(crate) nr_taken: u64,
-    /// Number of pwqs that have lanes.
+    /// The number of pwqs that have lanes.
     nr_with_lanes: usize,
     /// `true` if `ready` is served before `pending` next time. They take turns.
     pub(crate) ready_first: bool,
-    /// Set when the pool is being destroyed: workers exit.
+    /// Set when the pool is being destroyed. Its workers then exit.
     pub(crate) dying: bool,
 
     /// The pwqs, indexed by slot.
@@ -94,7 +94,7 @@ pub(crate) struct Dispatch {
     /// has shares. If there are any, all items wait in the lists of their pwqs, and pwqs are served
     /// in the order of what they and their groups have used.
     nr_with_shares: usize,
-    /// Approximate number of items of all pwqs that were cancelled since tombstones were last
+    /// The approximate number of items of all pwqs that were cancelled since tombstones were last
     /// removed from `pending`; see `tombstones.rs`.
     pub(crate) nr_cancelled: usize,
 
@@ -106,14 +106,14 @@ pub(crate) struct Dispatch {
     pub(crate) idle: Vec<IdleWorker>,
     nr_workers: usize,
 
-    /// Number of workers that have been requested and are not registered yet.
+    /// The number of workers that have been requested and are not registered yet.
     pub(crate) nr_creating: usize,
     pub(crate) mayday_timer: MaydayTimer,
     pub(crate) stall_detector: StallDetector,
     /// The number of times that items of each kind have hogged a CPU, by vtable.
     pub(crate) hogs: HashMap<usize, u64>,
     free_slots: Vec<usize>,
-    /// Number of pwqs to which routes lead.
+    /// The number of pwqs to which routes lead.
     nr_led: usize,
     /// The groups with pwqs in this pool, and the clocks that set initial accounts.
     tree: Tree,
@@ -323,7 +323,7 @@ impl Dispatch {
                 run.count_in(pwqs, arrival());
             }
             // SAFETY: a queue is drained before its pwqs are freed. This item is not counted yet,
-            // so that drain is still to come.
+            // so that drain has not ended.
             let &Home { slot, lane, .. } = unsafe { &*home };
             let pwq = pwqs[slot].as_ref().expect("a pwq in use");
             sorts |= pwq.has_lanes;
@@ -354,8 +354,8 @@ impl Dispatch {
         }
     }
 
-    /// From now on, the items of a pwq wait in its own lists, where urgent ones may overtake
-    /// ordinary ones.
+    /// Makes the items of a pwq wait in its own lists from now on, so that urgent items can
+    /// overtake ordinary ones.
     pub(crate) fn open_lanes(&mut self, slot: usize) {
         self.pwq_mut(slot).has_lanes = true;
         self.nr_with_lanes += 1;

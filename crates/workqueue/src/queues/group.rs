@@ -18,8 +18,8 @@
 //! have them, so that the last change is the last one for each member. Twins `group: a pause
 //! overlooks who joins`, `group: shares overlook who joins` and `group drain: overlooks who joins`.
 //!
-//! A queue that ends ignores the pauses of its group, as it ignores its own, because the thread
-//! that drops its last handle waits for its items.
+//! A queue that is being destroyed ignores the pauses of its group, as it ignores its own, because
+//! the thread that drops its last handle waits for its items.
 
 use std::fmt;
 
@@ -65,13 +65,14 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A `Group` is a handle. The group exists as long as a handle or a queue of it does. Dropping it
-/// never waits.
+/// A `Group` is a handle. The group exists as long as a handle or a queue of it does. Dropping a
+/// handle never waits.
 ///
 /// # Guarantees
 ///
 /// - If the group has a ceiling, an item of its queues starts only while fewer than `max_active`
-///   threads run items of the group, in the whole process. `max_active` of each queue holds, too.
+///   threads run items of the group, in the whole process. The `max_active` of each queue also
+///   applies.
 /// - If the group is full, its queues take turns, whatever the number of pools in which they have
 ///   items. A queue that waits for a seat of the group holds one of its own, which counts in
 ///   `nr_active` of its [`stats`](crate::Workqueue::stats).
@@ -79,8 +80,8 @@ use crate::{
 ///   [`block_on`](crate::block_on), in a scope, in a mailbox or a grace period), it does not count
 ///   toward the group's `max_active`. Items of one group may therefore wait for each other. When
 ///   the wait has ended, the item continues at once, even if the group is full. More than
-///   `max_active` threads may run items then, at most as many as have waited, and no item starts
-///   until there are fewer.
+///   `max_active` threads may then run items. The excess is at most the number of threads that have
+///   waited, and no other item starts until it is gone.
 /// - An item that blocks otherwise counts: on I/O, on a lock, or in
 ///   [`blocking`](crate::blocking). If the holders of all seats block until an item of the group
 ///   has run, none of them makes progress.
@@ -91,8 +92,8 @@ use crate::{
 ///
 /// # Cost
 ///
-/// A batch of items acquires and releases a seat of the group, which each costs about as much as a
-/// seat of the queue. A queue without a group pays one comparison for a batch.
+/// Each batch of items acquires and releases a seat of the group, which costs about as much as a
+/// seat of the queue. A queue without a group pays one comparison per batch.
 ///
 /// # Panics
 ///
@@ -127,7 +128,7 @@ struct Members {
     nr_drains: u32,
 }
 
-/// A drain of a group in progress. Until it is dropped, also by unwinding, the queues reject items
+/// A drain of a group in progress. Until it is dropped, even by unwinding, the queues reject items
 /// from outside of the group.
 pub(crate) struct GroupDrain<'a>(&'a GroupInner);
 
@@ -139,8 +140,8 @@ enum Ceiling {
     PerCpu(f64),
 }
 
-/// The seats of a group without a ceiling: half of the number that a gate can count, so that it can
-/// count threads that return from a wait, too.
+/// The seats of a group without a ceiling: half of the number that a gate can count, so that the
+/// gate can also count threads that return from a wait.
 const UNLIMITED: u32 = 1 << 15;
 
 impl Ceiling {
@@ -187,8 +188,8 @@ impl GroupBuilder {
     }
 
     /// Sets how many threads run items of the group at once: `factor` times the number of CPUs that
-    /// the process may use, or of the CPU quota if that is less, rounded up. The factor is above 0
-    /// and at most 64.
+    /// the process may use, or of the CPU quota if that is less, rounded up. The factor must be
+    /// above 0 and at most 64.
     ///
     /// The ceiling follows changes of the machine and of the quota.
     pub fn max_active_per_cpu(mut self, factor: f64) -> Self {
@@ -294,7 +295,7 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// [`BuildError::GroupMaxActive`] if it is outside of 1 to
+    /// Returns [`BuildError::GroupMaxActive`] if `max_active` is not between 1 and
     /// [`MAX_GROUP_ACTIVE`](crate::MAX_GROUP_ACTIVE). In that case nothing has changed.
     pub fn set_max_active(&self, max_active: impl Into<Option<u32>>) -> Result<(), BuildError> {
         self.change_ceiling(max_active.into().map_or(Ceiling::None, Ceiling::Max))
@@ -309,7 +310,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// [`BuildError::GroupPerCpu`] if the factor is out of range. In that case nothing has changed.
+    /// Returns [`BuildError::GroupPerCpu`] if the factor is out of range. In that case nothing has
+    /// changed.
     pub fn set_max_active_per_cpu(&self, factor: f64) -> Result<(), BuildError> {
         self.change_ceiling(Ceiling::PerCpu(factor))
     }
@@ -384,7 +386,7 @@ impl Group {
         self.inner.set_paused(false)
     }
 
-    /// Returns the counters of the group, and the sums of its present queues.
+    /// Returns the counters of the group, and the sums of its current queues.
     ///
     /// # Examples
     ///
@@ -476,15 +478,15 @@ impl GroupInner {
         for queue in &queues {
             queue.closed.set_group_drains(members.nr_drains > 0);
         }
-        // This comes before the queues, one of which may be the last reference.
+        // Drop the lock before the queues, because one of them may be the last reference.
         drop(members);
     }
 
     fn set_paused(&self, paused: bool) -> bool {
         self.must_be_at_home();
-        // Relaxed: the lock of the members orders it before the look of each queue that joins
-        // later, and our own looks follow it. The last look at each queue, under the lock of its
-        // plan, sees what the looks before it have seen.
+        // Relaxed suffices. The lock of the members orders the store before the read by each queue
+        // that joins later, and our own reads follow it. The last read for each queue, under the
+        // lock of its plan, sees at least what the earlier reads saw.
         let changed = self.paused.swap(paused, Ordering::Relaxed) != paused;
         for queue in self.queues() {
             queue.change_pauses(|_| ());
@@ -513,7 +515,7 @@ impl GroupInner {
 
     /// # Panics
     ///
-    /// In a child of `fork`.
+    /// If called in a child of `fork`.
     pub(crate) fn must_be_at_home(&self) {
         let name = &self.name;
         assert!(

@@ -9,7 +9,7 @@ impl Workqueue {
     /// Sets the queue's share of its pools' CPU time while other queues compete for it; see
     /// [`Builder::shares`](crate::Builder::shares).
     ///
-    /// It also applies to items that wait already.
+    /// The share also applies to items that already wait.
     ///
     /// # Blocking
     ///
@@ -17,8 +17,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`BuildError::Shares`] if `shares` is not between 1 and [`MAX_SHARES`](crate::MAX_SHARES);
-    /// [`BuildError::System`] for a process-wide queue. Nothing has changed in these cases.
+    /// Returns [`BuildError::Shares`] if `shares` is not between 1 and
+    /// [`MAX_SHARES`](crate::MAX_SHARES), and [`BuildError::System`] for a process-wide queue.
+    /// Nothing has changed in these cases.
     ///
     /// # Examples
     ///

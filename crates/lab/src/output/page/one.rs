@@ -14,13 +14,13 @@ use crate::output::run::{CaseRun, Run};
 use crate::output::verdict::{self, Totals, benches};
 use crate::output::words;
 
-/// Maximum number of metrics that a case shows as bars. The table has all.
+/// The maximum number of metrics that are shown as bars for a case. The table contains all of them.
 const BARS: usize = 3;
 
-/// Name of the file of raw numbers.
+/// The name of the file of raw numbers.
 const RAW: &str = "afterwork-run.jsonl";
 
-/// Makes the page of a run.
+/// Creates the page of a run.
 #[must_use]
 pub fn page(run: &Run) -> String {
     let title = title(&run.head);
@@ -61,7 +61,7 @@ fn title(head: &Head) -> String {
     format!("Deferred work on {cpu}")
 }
 
-/// Returns the fingerprint of the run and the seed.
+/// Returns the fingerprint and the seed of the run.
 pub fn machine(head: &Head) -> Markup {
     html! {
         pre { (head.fingerprint.lines().join("\n")) "\norder    shuffled with --seed " (head.seed) }
@@ -88,7 +88,7 @@ fn anchor(case: &CaseRun) -> String {
     format!("{}-{}", case.head.bench, case.head.case)
 }
 
-/// Returns the verdicts, one line per bench.
+/// Returns the verdicts, with one line per bench.
 fn verdict(run: &Run) -> Markup {
     html! {
         h2 { "Verdict" }
@@ -128,14 +128,13 @@ fn claims_of(run: &Run) -> impl Iterator<Item = &Claimed> {
     run.cases.iter().flat_map(|case| &case.claims)
 }
 
-/// Returns all claims, in a folded section per outcome.
+/// Returns all claims, in one folded section per outcome.
 fn claims(run: &Run) -> Markup {
     let of = |verdict| claims_of(run).filter(move |claim| claim.verdict == verdict);
     html! {
         p {
             "Each is a ratio of two ways to do the same thing, measured in turns in this run; ± is the median absolute "
-            "deviation, n the number of repetitions. Elsewhere: the same ratio as published with the idea, for other machines and "
-            "programs; it is not judged."
+            "deviation, n the number of repetitions."
         }
         @for (head, verdict) in [
             ("hold", Verdict::Holds),
@@ -157,7 +156,6 @@ fn rows<'a>(claims: impl Iterator<Item = &'a Claimed>) -> Markup {
         table.claims {
             thead { tr {
                 th { "where" } th { "ratio" } th { "against" } th.n { "measured" } th.n { "claimed" } th { "holds?" }
-                th { "elsewhere" }
             } }
             tbody {
                 @for claim in claims { (row(claim)) }
@@ -180,18 +178,13 @@ fn row(claim: &Claimed) -> Markup {
             td {
                 (claim.claim)
                 @let metric = words::of_metric(&claim.bench, &claim.case, &claim.metric);
-                // Omitted if the description of the claim contains the metric.
+                // The metric is omitted if the description of the claim contains it.
                 @if !claim.claim.contains(&metric) { " " span.quiet { (metric) } }
             }
             td { (claim.against.as_deref().unwrap_or("-")) }
             td.n { (claim.ratio.map_or_else(|| "-".into(), measured)) }
             td.n { (claim.bound.as_deref().unwrap_or_default().replace(">=", "≥").replace("<=", "≤")) }
             td class=(class) { (answer) @if claim.close { ", within the noise" } }
-            td {
-                @if let Some(source) = &claim.source {
-                    (source.figure) " " span.quiet { (source.from) }
-                }
-            }
         }
     }
 }
@@ -204,7 +197,7 @@ fn measured(ratio: Spread) -> String {
     }
 }
 
-/// Returns the section of a case: question, plots, table.
+/// Returns the section of a case: its question, plots and table.
 fn question(case: &CaseRun) -> Markup {
     html! {
         @let claimed: Vec<&str> = case.claims.iter().flat_map(judged).collect();

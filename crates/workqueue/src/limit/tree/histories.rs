@@ -22,7 +22,7 @@ struct Link {
     nr_waiting: u32,
     nr_running: u32,
     had_ns: f64,
-    /// The time that the model has given it.
+    /// The time that the model has given to this pwq.
     due_ns: f64,
 }
 
@@ -40,10 +40,10 @@ struct World {
 /// The result of a history, in units of the longest item.
 #[derive(Default)]
 struct Ends {
-    /// The amount by which the first pwq, which always waits, falls short of nine tenths of its
-    /// due.
+    /// The amount by which the first pwq, which always waits, falls short of nine tenths of the
+    /// time that it is due.
     behind: f64,
-    /// The largest due that a new pwq had before its first item ended.
+    /// The longest time that a new pwq was due before its first item ended.
     late: f64,
 }
 
