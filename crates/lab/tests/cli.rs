@@ -48,6 +48,7 @@ fn bad_input_is_reported_in_one_line_with_valid_values() {
         bench percpu --only parkd | nearest: 'parked';
         bench --cases one-at-a-tim | nearest: 'one-at-a-time';
         bench --cases producers | --cases producers: it is a case of `bench scale`,
+        bench --cases flood | --cases flood: it is a case of `bench groups`,
         bench scale --peers nope | --peers nope: unknown name; nearest: 'none';
         bench percpu --only '' | --only '': unknown variant
         bench producers | it is a case: afterwork-lab bench scale --cases producers;
