@@ -18,7 +18,7 @@ use super::kept::Shelf;
 use super::questions::{self, QUESTIONS, TryArgs};
 use super::seeds::Part;
 use super::settings::{Menu, NONE as NO_PEERS, Settings, nearest, quoted};
-use super::{rcu, scale, seeds};
+use super::{groups, rcu, scale, seeds};
 use crate::harness::case::Case;
 use crate::harness::date;
 use crate::harness::fingerprint::Fingerprint;
@@ -290,10 +290,12 @@ fn page(args: &BenchArgs) -> Option<PathBuf> {
 fn cases(args: &BenchArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     let benches = args.which.clone().map_or_else(Which::all, |one| vec![one]);
     let menus: Vec<Menu> = benches.iter().map(Which::menu).collect();
-    if let (None, Some(case)) = (&args.which, settings.pick.first_of(&scale::MENU)) {
-        return Err(Stop::CouldNotRun(format!(
-            "--cases {case}: it is a case of `bench scale`, which runs only if named: afterwork-lab bench scale --cases {case}"
-        )));
+    for (bench, menu) in [("scale", scale::MENU), ("groups", groups::MENU)] {
+        if let (None, Some(case)) = (&args.which, settings.pick.first_of(&menu)) {
+            return Err(Stop::CouldNotRun(format!(
+                "--cases {case}: it is a case of `bench {bench}`, which runs only if named: afterwork-lab bench {bench} --cases {case}"
+            )));
+        }
     }
     settings.pick.check(&menus)?;
     if matches!(args.which, Some(Which::Seeds(_)))

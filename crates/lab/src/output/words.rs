@@ -45,6 +45,10 @@ everyday timeouts: arm and cancel timeouts that never fire
 everyday strands: keep a hundred thousand states, each with one user at a time
 everyday locked: hold a lock while waiting for own work
 everyday save-soon: save soon after the last of a thousand changes
+groups parts: divide a machine between tenants
+groups flood: serve seven tenants while another one floods
+groups one-at-a-time-grouped: queue one item in a group and wait
+groups batch-1000-grouped: queue batches of 1000 items in a group
 scale producers: queue from many threads at once
 scale queues: queue to many queues
 scale pending: have many items pending
@@ -157,6 +161,18 @@ everyday ended: runs that ended
 everyday until_end: time until all requests ended
 everyday saves: saves
 everyday per_change: time of a change
+groups worst: distance from the due
+groups of_due_1: part of the due of the tenant with 1 share
+groups of_due_2: part of the due of the tenant with 2 shares
+groups of_due_3: part of the due of the tenant with 3 shares
+groups of_due_4: part of the due of the tenant with 4 shares
+groups of_due_5: part of the due of the tenant with 5 shares
+groups of_due_6: part of the due of the tenant with 6 shares
+groups of_due_7: part of the due of the tenant with 7 shares
+groups of_due_8: part of the due of the tenant with 8 shares
+groups alone_p99: p99 without a flood
+groups flooded_p50: p50 during a flood
+groups flooded_p99: p99 during a flood
 scale growth: growth for each doubling
 ";
 

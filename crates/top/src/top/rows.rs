@@ -68,6 +68,19 @@ fn columns(kind: Kind) -> &'static [Column] {
             ("oldest", "oldest_ns", Figure),
             ("run p99", "run_p99_ns", Figure),
         ],
+        Kind::Group => &[
+            ("active", "nr_active", Figure),
+            ("over", "nr_over", Figure),
+            ("waiting", "nr_waiting", Figure),
+            ("max", "max_active", Figure),
+            ("shares", "shares", Figure),
+            ("queues", "nr_queues", Figure),
+            ("inactive", "nr_inactive", Figure),
+            ("done/s", "completed", Rate),
+            ("done", "completed", Figure),
+            ("helped", "helped", Figure),
+            ("cpu ms", "cpu_time_us", Figure),
+        ],
         Kind::Pool => &[
             ("workers", "nr_workers", Figure),
             ("idle", "nr_idle", Figure),
@@ -112,8 +125,7 @@ fn columns(kind: Kind) -> &'static [Column] {
     }
 }
 
-/// The header of the detail column, which is empty. The column contains a queue's scope or a pool's
-/// CPUs.
+/// The header, empty, of the detail column: a queue's scope and group, a pool's properties.
 const DETAIL: &str = "";
 
 /// Returns the headers of the columns that a narrow screen omits, with the least important one
@@ -125,6 +137,7 @@ pub fn dropped_first(kind: Kind) -> &'static [&'static str] {
             "helped", "cpu ms", "refused", "done", "panicked", "wait p50", "run p99", DETAIL,
             "max", "done/s", "wait p99",
         ],
+        Kind::Group => &["helped", "done", "cpu ms", "queues", "over", "shares"],
         Kind::Pool => &["culled", "created", "maydays", "refused", "kicks/s", "stalls", "idle"],
         Kind::Rcu => &["gps", "callbacks", "readers", "panicked"],
         Kind::Mailbox => &["received", "wake-ups", "sleeps/s"],
