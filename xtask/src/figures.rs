@@ -6,7 +6,8 @@
 //! `cargo xtask figures` checks the tables, `--write` writes them. `docs/figures/measure` measures
 //! all of them.
 
-/// The lab's rule, wording and tables, included as files so that xtask does not depend on the lab's crates.
+/// The lab's rule, wording and tables, included as files so that xtask does not depend on the lab's
+/// crates.
 #[path = "../../crates/lab/src/output/outcome.rs"]
 #[allow(dead_code, reason = "only the lab uses the rest")]
 mod outcome;
@@ -71,15 +72,6 @@ const OMITTED: [&str; 18] = [
 
 /// Answers that README omits: their throughput shows the same.
 const SAME: [(&str, &str); 1] = [("1000 small closures at once", "CPU per closure")];
-
-/// The variant that docs/figures.md compares: the default one where a case has several. In other
-/// cases it is our first variant.
-const DEFAULTS: [(&str, &str); 4] = [
-    ("one-at-a-time", "cache_shard+spawn"),
-    ("batch-1000", "cache_shard+spawn"),
-    ("fan-out", "cache_shard+spawn"),
-    ("wake", "wait-32"),
-];
 
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let writes = match args {
@@ -229,9 +221,9 @@ fn comparisons(lines: &[Value]) -> String {
             bench = word(case, "bench");
             let _ = write!(all, "\n### {bench}\n\n{TABLE}");
         }
-        let name = words::of_case(bench, word(case, "case"));
+        let name = words::of_case(bench, word(case, "case"), word(case, "about"));
         for (index, row) in rows.iter().enumerate() {
-            let cell = if index == 0 { name } else { "" };
+            let cell = if index == 0 { &name } else { "" };
             let _ = writeln!(all, "| {cell} | {} |", row.text);
             if row.outcome == outcome::WORSE {
                 let _ = writeln!(worse, "| {name} | {} |", row.text);
@@ -289,9 +281,8 @@ fn rows(case: &Value, lines: &[Value]) -> Vec<Row> {
         .filter(is_of)
         .filter(|it| it["mad"].is_number() && it["peer"].is_boolean())
         .collect();
-    let default = DEFAULTS.iter().find(|it| it.0 == word(case, "case"));
-    let first = || records.iter().find(|it| it["peer"] == false).map(|it| word(it, "variant"));
-    let Some(ours) = default.map(|it| it.1).or_else(first) else {
+    let ours = || records.iter().filter(|it| it["peer"] == false).map(|it| word(it, "variant"));
+    let Some(ours) = words::ours(word(case, "case"), ours) else {
         return Vec::new();
     };
     let metrics = case["metrics"].as_array().map_or(&[][..], Vec::as_slice);

@@ -1,4 +1,4 @@
-//! `afterwork top --tui` in a terminal: signals that end or stop it, and a terminal that vanishes.
+//! `afterwork top` in a terminal: signals that end or stop it, and a terminal that vanishes.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -98,7 +98,7 @@ impl OnTerminal {
         words.push(env!("CARGO_BIN_EXE_afterwork"));
         let mut command = Command::new(words[0]);
         command.args(&words[1..]);
-        command.args(["top", "--tui", "--every", "100", "--directory"]);
+        command.args(["top", "--every", "100", "--directory"]);
         command.arg(place.path()).env("TERM", "xterm");
         command.stdin(slave.try_clone().unwrap());
         command.stdout(slave.try_clone().unwrap());

@@ -19,9 +19,9 @@
 //! reusable items ([`Work`]) and runs them on a worker pool near the caller's CPU. Queues are cheap
 //! and own no threads. Queues with equal attributes share their pools. A pool runs one worker for
 //! each CPU while none blocks, and gets more when one does.
-//!
-//! docs/workqueue.md has diagrams, proofs and costs.
 
+// docs/workqueue.md has diagrams, proofs and costs.
+//
 // Each folder names only the folders above it. Its `mod.rs` lists its files and protocols.
 //
 // | folder | content |

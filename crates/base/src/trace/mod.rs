@@ -12,7 +12,7 @@
 //! - Its panics are caught: an event is emitted in the middle of a worker's loop, which must not
 //!   end there.
 //! - It is called between the claim of an item and its push, in an item, and in a grace period.
-//!   There it must not wait for the same item or grace period; docs/observing.md documents this.
+//!   There it must not wait for the same item or grace period.
 //! - It is not called while other threads wait for this one to leave a queue: during a visit
 //!   (`queues/end.rs` of `crates/workqueue`), and between the two steps of an enqueue on an ordered
 //!   queue (`route/routes.rs` there). Such a stay has a [`Held`], which keeps the events of its

@@ -4,7 +4,8 @@
 //! medians, or figures that a source published. A missing record is never replaced: its cell is a
 //! dash, and a line below the block states the reason.
 //!
-//! The lines of a run are JSON values, because xtask includes this file, and reads them from a file.
+//! The lines of a run are JSON values, because xtask includes this file, and reads them from a
+//! file.
 //! `text.rs` draws the blocks for a terminal, and xtask draws them for docs/figures.md.
 
 use serde_json::Value;

@@ -38,7 +38,7 @@ use crate::item::{
 ///
 /// # Cost
 ///
-/// Some tens of nanoseconds to queue a tiny item and run it on another CPU: see docs/workqueue.md.
+/// Some tens of nanoseconds to queue a tiny item and run it on another CPU.
 ///
 /// # Examples
 ///
