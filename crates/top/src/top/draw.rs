@@ -167,6 +167,8 @@ fn problems(view: &View) -> Vec<String> {
 fn tab_line(view: &View) -> Line<'static> {
     let mut spans = Vec::new();
     for (at, (kind, count)) in view.tabs().into_iter().enumerate() {
+        // There is only one record of RCU.
+        let count = if kind == Kind::Rcu { String::new() } else { format!("{count} ") };
         let text = format!(" {} {} {count}", at + 1, kind.name());
         let style = if kind == view.tab {
             Style::new().add_modifier(Modifier::REVERSED | Modifier::BOLD)
