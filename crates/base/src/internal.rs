@@ -1,5 +1,5 @@
 //! Functions for the other crates of afterwork. Programs must not use them, because they may change
-//! with any version.
+//! in any version.
 
 pub use topology::into_io_error;
 

@@ -36,7 +36,8 @@ fn help_and_version_are_data() {
 
 #[test]
 fn bad_input_is_reported_in_one_line_with_valid_values() {
-    // A command line, and a part of the error. Quotes hold an argument with spaces or no text.
+    // Each line contains a command line and a part of its error. Quotes enclose an argument with
+    // spaces or without text.
     let bad = r#"
         nosuch | ; commands: try, bench, report
         bench nosuch | benches: workqueue, blocking, mpscq, task-work, rcu, percpu, everyday, scale, max-active

@@ -22,10 +22,11 @@ pub struct Ready<'m, T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Is ready if `count` items are in the mailbox, or an eager one. A `count` of 0 counts as 1.
+    /// Returns `Ready` if the mailbox contains `count` items or an eager one. A `count` of 0 counts
+    /// as 1.
     ///
-    /// Otherwise the task of `cx` is woken once when `count` items, or an eager one, are in the
-    /// mailbox. Each poll registers the waker again, so extra polls are harmless.
+    /// Otherwise registers the task of `cx`, which is woken once when this is the case. Each poll
+    /// registers the waker again, so extra polls are harmless.
     ///
     /// # Blocking
     ///
@@ -41,15 +42,16 @@ impl<T> Mailbox<T> {
             PrepareSleep::Sleep => Poll::Pending,
             PrepareSleep::Retry => {
                 // A poster is in mid-push, so let other tasks run, and poll again.
-                // FOREIGN(recv-wake): the executor's waker, on the owner, which gets the panic.
-                // Nothing was changed.
+                // FOREIGN(recv-wake): the executor's waker, on the owner. A panic propagates to the
+                // owner, and nothing has changed.
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
         }
     }
 
-    /// Receives the oldest item, or wakes the task of `cx` when there is one.
+    /// Receives the oldest item, if there is one. Otherwise registers the task of `cx`, which is
+    /// woken when an item arrives.
     ///
     /// # Blocking
     ///
@@ -80,7 +82,7 @@ impl<T> Mailbox<T> {
         Recv(self)
     }
 
-    /// Returns a future that is ready when `count` items are in the mailbox; see
+    /// Returns a future that is ready when the mailbox contains `count` items or an eager one; see
     /// [`poll_ready`](Self::poll_ready).
     ///
     /// # Errors

@@ -30,8 +30,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
 
     /// Calls `f` on the data of each of `cpus`. CPUs without a slot are skipped.
     ///
-    /// Calls on different slots may overlap in time. Calls on free slots come first; this then
-    /// waits for all others together.
+    /// Calls on different slots may overlap in time. Calls on free slots run first. The function
+    /// then waits for all others together.
     ///
     /// # Blocking
     ///
@@ -75,8 +75,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
             let drain = move |data: &mut T| f(cpu, data);
             Attempt::new(self.not_mine(slot), self.escalation, drain)
         });
-        // All attempts are created before the first is tried, so that a slot of our own panics
-        // before any call has run.
+        // All attempts are created before the first is tried, so that an attempt on a slot of our
+        // own panics before any call has run.
         let mut attempts: Vec<_> = attempts.collect();
         self.tally[DRAINS].add(1);
         self.tally[DRAINED].add(attempts.len() as u64);
@@ -89,8 +89,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
                     return None;
                 }
             };
-            // A call announces itself only in the last attempt, and not while `f` runs on another
-            // slot, because `f` may wait for the owner.
+            // Only the last attempt announces itself, and not while `f` runs on another slot,
+            // because `f` may wait for the owner.
             if let Some(last) = attempts.last_mut()
                 && !twin::armed("percpu: a drain stays announced inside a call")
             {

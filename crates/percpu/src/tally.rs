@@ -1,4 +1,4 @@
-//! Counts of remote calls, which the process's page shows. Owners count nothing.
+//! Counts of remote calls, for the process's page. Operations of owners are not counted.
 
 use base::internal::{
     page::{self, Kind},

@@ -79,7 +79,7 @@ static bool polls(void)
 	return true;
 }
 
-/* Called by name, as above: the library loads the pointer. */
+/* Calls the function by name, as above. The library loads the pointer. */
 static bool loads(void)
 {
 	void *(*load)(void **place);

@@ -1,5 +1,5 @@
-//! Runs programs that use liburcu with this library instead. Skipped without `liburcu-dev` or a C
-//! compiler.
+//! Runs programs that use liburcu with this library instead. The tests are skipped without
+//! `liburcu-dev` or a C compiler.
 
 use std::{
     env, fs,

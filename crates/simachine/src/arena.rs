@@ -12,14 +12,14 @@ const HEAP_AT: usize = 0x1000_0000_0000;
 const HEAP_BYTES: usize = 64 << 30;
 /// The number of owners of lists. Tasks with higher numbers share lists with earlier ones.
 const NR_OWNERS: usize = 4096;
-/// The memory that a task reserves at a time for small blocks.
+/// The amount of memory that a task reserves at a time for small blocks.
 const CHUNK_BYTES: usize = 16 << 10;
 /// The number of classes in steps of 16 bytes, up to 1 KiB. Above that, there is one class for each
 /// power of two.
 const NR_SMALL: usize = 64;
 const NR_CLASSES: usize = NR_SMALL + 1 + 30;
 
-/// A global allocator for a program that simulates.
+/// A global allocator for a program that runs a simulation.
 #[derive(Debug)]
 pub struct Arena {
     is_held: AtomicBool,
@@ -87,7 +87,7 @@ impl Arena {
             state.next = (HEAP_AT + size_of::<State>()).next_multiple_of(1 << 20);
         }
         let result = step(state);
-        // Release: as above.
+        // Release, as explained above.
         self.is_held.store(false, Ordering::Release);
         result
     }

@@ -1,7 +1,7 @@
 //! The scheduler: which task runs on a CPU, which tasks wait for it, and where a woken task runs.
 //!
-//! It is fair like CFS. The task with the least virtual run time runs next, a woken task preempts
-//! one that is far ahead of it, and an idle CPU pulls waiting tasks from others.
+//! The scheduler is fair, like CFS. The task with the least virtual run time runs next, a woken
+//! task preempts one that is far ahead of it, and an idle CPU pulls waiting tasks from others.
 
 use super::{
     engine::Engine,
@@ -122,8 +122,8 @@ impl Engine {
         self.pick_next();
     }
 
-    /// Wakes a sleeping task at the expense of the CPU `waker`. Without a waker, wakes it at the
-    /// time `at`.
+    /// Wakes a sleeping task and charges the CPU `waker` for it. Without a waker, wakes the task at
+    /// the time `at`.
     pub fn wake(&mut self, task: usize, waker: Option<usize>, at: u64) {
         if self.tasks[task].state != State::Asleep {
             return;
@@ -151,8 +151,8 @@ impl Engine {
         self.wake_on(c, task, waker, at);
     }
 
-    /// Returns `true` if the waker is a kernel thread bound to this otherwise unused CPU. A task
-    /// that slept on this CPU then wakes here.
+    /// Returns `true` if the waker is a kernel thread that is bound to this CPU, which has no other
+    /// task. A task that slept on this CPU then wakes here.
     fn is_bound_kernel_thread_alone(&mut self) -> bool {
         let is_alone = self.cpus[self.cpu].runq.is_empty();
         let task = self.task();
@@ -241,7 +241,7 @@ impl Engine {
         }
     }
 
-    /// Delays a CPU that runs a task until at least `when`.
+    /// Interrupts CPU `c`, which delays it until at least `when`.
     pub fn interrupt(&mut self, c: usize, when: u64) {
         let cpu = &mut self.cpus[c];
         cpu.now = cpu.now.max(when);
@@ -288,8 +288,8 @@ impl Engine {
         }
     }
 
-    /// Returns the CPU for a new task that the current one starts: the least loaded CPU, preferably
-    /// a near one.
+    /// Returns the CPU for a new task that the current task starts: the least loaded CPU, and among
+    /// equals preferably a near one.
     pub fn place_new(&self, allowed: &Mask) -> usize {
         let (me, nr_cpus) = (self.cpu, self.cpus.len());
         let key = |cpu: usize| {

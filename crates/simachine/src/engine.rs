@@ -23,20 +23,20 @@ use super::{
     timers::Timers,
 };
 
-/// A task that makes this number of accesses without changing anything is in an endless loop. The
-/// library's own waits spin for microseconds.
+/// A task that makes this number of accesses without changing anything is considered to be in an
+/// endless loop. The library's own waits spin only for microseconds.
 const SPIN_LIMIT: u64 = 20_000_000;
 const LONGEST_TURN_PS: u64 = 1_000_000_000;
-/// Number of turns between two checks of the budget: a few milliseconds. A debug build checks the
-/// places of the tasks less often.
+/// The number of turns between two checks of the budget, which take a few milliseconds. A debug
+/// build checks the consistency of the tasks' places less often.
 const BUDGET_EVERY: u64 = 64;
 const CHECK_EVERY: u64 = 1 << 16;
 
 /// The machine to simulate, and the options of the simulation.
 pub struct Machine {
-    /// Its CPUs.
+    /// The CPUs of the machine.
     pub topology: Topology,
-    /// The costs of its operations.
+    /// The costs of the machine's operations.
     pub costs: Costs,
     /// The seed of the random numbers. Equal seeds give equal runs.
     pub seed: u64,
@@ -46,11 +46,11 @@ pub struct Machine {
     pub early_per_mille: u64,
     /// The maximum number of guarded lines that move with a lock; 0 if plain accesses are visible.
     pub guarded_lines: usize,
-    /// Set if the stacks of waiters are to be captured. Printing them takes a third of a second.
+    /// Set if the stacks of waiters are captured. Printing them takes a third of a second.
     pub takes_stacks: bool,
-    /// Set if a line is reserved when it is requested. This is wrong, and serves as the twin.
+    /// Set if a line is reserved when it is requested. This is a deliberate mistake, for a twin.
     pub reserves_ahead: bool,
-    /// The run fails if it takes longer than this.
+    /// The time limit of the run, which fails if it takes longer.
     pub budget: Option<Duration>,
 }
 
@@ -89,7 +89,7 @@ pub struct Cpu {
     pub drain: u64,
     /// The time at which the CPU's run queue is unlocked.
     pub rq_free: u64,
-    /// Set while the CPU waits for a line: the time at which it gets the line.
+    /// The time at which the CPU gets the line for which it waits, if it waits for one.
     pub parked: Option<u64>,
     pub is_kept: bool,
 }
@@ -117,7 +117,7 @@ pub struct Engine {
     pub node_of: Vec<Mask>,
     /// The CPU whose turn it is.
     pub cpu: usize,
-    /// The time up to which it may run without yielding.
+    /// The time up to which this CPU may run without yielding.
     pub limit: u64,
     pub counts: Counts,
     pub locks: BTreeMap<&'static str, LockStat>,
@@ -136,7 +136,7 @@ pub struct Engine {
 thread_local! {
     static ENGINE: Cell<*mut Engine> = const { Cell::new(std::ptr::null_mut()) };
     static RUNNING: Cell<Option<usize>> = const { Cell::new(None) };
-    /// Set while a step is in progress, or code that the machine must not observe.
+    /// Set during a step, and while code runs that the machine must not observe.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -147,8 +147,6 @@ pub fn running() -> Option<usize> {
 
 /// Calls `step`, which must not suspend, with this thread's engine. Returns `None` if there is no
 /// engine.
-///
-/// Not inlined, because the thread-local that it reads can change whenever the task was suspended.
 #[inline(always)]
 pub fn with<R>(step: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     let engine = ENGINE.try_with(Cell::get).unwrap_or(std::ptr::null_mut());
@@ -332,7 +330,7 @@ impl Engine {
             () if cpu.runq.is_empty() => NEVER,
             () => cpu.slice_end,
         };
-        // The turn of a task that is alone ends too, so that the budget is checked.
+        // Even the turn of a task that is alone ends, so that the budget is checked.
         self.limit = self.clock.min().0.min(slice).min(self.now() + LONGEST_TURN_PS);
     }
 

@@ -82,7 +82,7 @@ pub fn wake(word: *const u32, count: u32) {
 }
 
 impl Engine {
-    /// A kernel thread makes no system call and uses no bucket.
+    /// Charges for the system call. A kernel thread makes no system call and uses no bucket.
     fn enter_call(&mut self) {
         if !self.task().is_kernel {
             self.advance(self.costs.syscall + self.costs.futex);

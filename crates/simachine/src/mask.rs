@@ -1,6 +1,6 @@
 //! Sets of CPUs.
 
-/// Maximum number of CPUs of a simulated machine.
+/// The maximum number of CPUs of a simulated machine.
 pub const MAX_CPUS: usize = 1024;
 
 /// A set of CPUs, by number.

@@ -1,4 +1,4 @@
-//! Waits for the next few steps of another thread.
+//! A wait for a few more steps of another thread.
 
 use std::time::Duration;
 

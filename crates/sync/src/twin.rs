@@ -25,7 +25,7 @@ pub fn order(name: &str, order: Ordering) -> Ordering {
     if armed(name) { Ordering::Relaxed } else { order }
 }
 
-/// A full fence (`SeqCst`), unless the bug `name` is armed.
+/// Executes a full fence (`SeqCst`), unless the bug `name` is armed.
 #[inline(always)]
 pub fn fence(name: &str) {
     if !armed(name) {
@@ -34,26 +34,26 @@ pub fn fence(name: &str) {
     }
 }
 
-/// Returns `true` if the bug `name` is armed; always `false` on the real machine.
+/// Returns `true` if the bug `name` is armed. Always `false` on the real machine.
 #[cfg(not(any(loom, shuttle, torture, sim)))]
 #[inline(always)]
 pub const fn armed(_name: &str) -> bool {
     false
 }
 
-/// Delays a thread, in a torture build with the bug `name` armed: one call in `one_in`, for
-/// `span_us`. Does nothing in other builds.
+/// In a torture build with the bug `name` armed, delays one call in `one_in` by `span_us`. Does
+/// nothing in other builds.
 ///
 /// Use it for bugs that show only if a thread is delayed within a window of a few nanoseconds,
-/// which a preemption hits once in hours. A model needs no delay.
+/// which a preemption hits once in several hours. A model needs no delay.
 #[cfg(not(all(torture, not(any(loom, shuttle)))))]
 #[inline(always)]
 pub const fn linger(_name: &str, _one_in: u32, _span_us: u64) {}
 
 /// Returns `true` if a failed model is being torn down. Always `false` on the real machine.
 ///
-/// The threads of a failed run are unwound one by one, when the model's objects can no longer be
-/// used. A destructor that would change an atomic, or wait, must then do nothing.
+/// The threads of a failed run are unwound one by one, after the model's objects have become
+/// unusable. A destructor that would change an atomic, or wait, must then do nothing.
 #[inline(always)]
 pub fn torn_down() -> bool {
     #[cfg(any(loom, shuttle))]
@@ -69,7 +69,7 @@ mod model {
     // Both models run all of their threads on the OS thread of the test, so this value belongs to
     // one test.
     std::thread_local!(static ARMED: Cell<Option<&'static str>> = const { Cell::new(None) });
-    // A bit for each of these names for which the code has called `armed`.
+    // A set of bits, one for each armed name that the code has passed to `armed`.
     std::thread_local!(static MET: Cell<u32> = const { Cell::new(0) });
 
     /// Returns `true` if the bug `name` is armed in the model that this test runs.
@@ -84,7 +84,7 @@ mod model {
 
     /// Runs `model` with the bug `name` armed; `a + b` arms both.
     ///
-    /// Use it for a model that also passes with the bug, because other code has the same effect.
+    /// Use it for a model that passes even with the bug, because other code has the same effect.
     ///
     /// # Panics
     ///

@@ -18,7 +18,7 @@
 //! A [`Workqueue`] takes closures ([`Workqueue::spawn`]), futures ([`Workqueue::spawn_async`]) or
 //! reusable items ([`Work`]) and runs them on a worker pool near the caller's CPU. Queues are cheap
 //! and own no threads. Queues with equal attributes share their pools. A pool runs one worker for
-//! each CPU while none blocks, and gets more when one does.
+//! each CPU, and starts another one when a worker blocks.
 
 // docs/workqueue.md has diagrams, proofs and costs.
 //
@@ -115,7 +115,7 @@ pub use time::periodic::Periodic;
 pub use time::rate::RateLimit;
 #[cfg(feature = "rcu")]
 pub use time::rcu_work::{GracePeriod, RcuWork};
-pub use time::retry::{Backoff, retry};
+pub use time::retry::{Backoff, retry, retry_if};
 pub use time::sleep::{Sleep, sleep, sleep_until};
 pub use time::timeout::{Elapsed, Timeout, timeout, timeout_at};
 pub use topology::{AffinityScope, CpuId, CpuSet, Topology};

@@ -12,7 +12,7 @@ use base::internal::page;
 
 /// The counters of a registry's queues and pools, and of the other subsystems of the process.
 ///
-/// Counters are read one after another while items run, so sums may not match.
+/// Counters are read one after another while items run, so they may not add up.
 ///
 /// # Examples
 ///
@@ -71,7 +71,7 @@ pub fn snapshot() -> Result<Snapshot, RegistryError> {
 ///
 /// # Blocking
 ///
-/// As [`snapshot`].
+/// The same as for [`snapshot`].
 pub fn snapshot_of(registry: &Registry) -> Snapshot {
     Snapshot { queues: registry.queue_reports(), pools: registry.pool_stats(), others: others() }
 }
@@ -149,10 +149,10 @@ impl Snapshot {
 
     /// Writes the snapshot as JSON: the arrays `queues`, `pools`, `rcu`, `mailboxes`, `percpu`.
     ///
-    /// Figures have the names of the fields of `QueueStats` and `PoolStats` and of `afterwork top
-    /// --fields`. Their unit is the suffix of the name. `wait` and `run` of a queue are histograms
-    /// with `count`, `total_ns` and `buckets`. A bucket is a pair: its upper end in nanoseconds,
-    /// and the number of values between it and the previous one.
+    /// Figures are named after the fields of `QueueStats` and `PoolStats`, as in `afterwork top
+    /// --fields`. The suffix of a name is the unit. `wait` and `run` of a queue are histograms with
+    /// `count`, `total_ns` and `buckets`. A bucket is a pair: its upper end in nanoseconds, and the
+    /// number of values between it and the previous one.
     #[doc(alias("serialize", "serde"))]
     pub fn to_json(&self) -> String {
         let mut json = String::from("{");

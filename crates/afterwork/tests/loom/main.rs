@@ -1,4 +1,4 @@
-//! Explores every interleaving of small cases, including weak memory, and the twins that must fail.
+//! Explores every interleaving of small cases, including weak memory. The twins must fail.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p afterwork --release --test loom`
 //!
@@ -12,6 +12,7 @@ mod rcu_cell;
 mod rcu_litmus;
 mod rcu_qsbr;
 mod srcu;
+mod stacks;
 mod support;
 mod task_work;
 mod task_work_block;

@@ -199,7 +199,8 @@ models! {
         must_fail("rcu: a slot keeps its owner", || exhaustive(a_slot_that_another_thread_takes));
 }
 
-/// Three leaves on two levels. The holdout of one may report before the next leaf is marked.
+/// The tree has three leaves on two levels. The holdout of one leaf may report before the next leaf
+/// is marked.
 fn reports() {
     let tree = Arc::new(Reports::new(3));
     let words: Arc<[Plain; 2]> = Arc::default();

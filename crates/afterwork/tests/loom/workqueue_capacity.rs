@@ -45,7 +45,7 @@ fn one_permit() {
     assert_eq!(permits.nr_free(), 1, "the capacity is exceeded");
 }
 
-/// Two waiters. The first cancels while the permit is released, and the second acquires it.
+/// Of two waiters, the first cancels while the permit is released, and the second acquires it.
 fn waiter_that_leaves() {
     let permits = full(1);
     let context = &Context::from_waker(Waker::noop());

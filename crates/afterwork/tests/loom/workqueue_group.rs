@@ -283,6 +283,33 @@ fn a_pause_must_reach_joining_queues() {
     });
 }
 
+/// A queue joins while another thread sets the shares of the group.
+fn joins_beside_new_shares() {
+    let machine = machine(1, 1);
+    let group = group_of(1, &machine);
+    let setter = spawn({
+        let group = group.clone();
+        move || group.set_shares(200).unwrap()
+    });
+    let queue = build(plain(), &group, &machine);
+    setter.join().unwrap();
+    assert!(machine.has_shares(), "the pool has no shares");
+    assert_eq!(group.stats().shares, Some(200));
+    wind_up(queue);
+}
+
+#[test]
+fn new_shares_hold_for_a_queue_that_joins() {
+    bounded(2, joins_beside_new_shares);
+}
+
+#[test]
+fn new_shares_must_reach_joining_queues() {
+    must_fail("group: shares overlook who joins", || {
+        bounded(2, joins_beside_new_shares);
+    });
+}
+
 /// A queue joins while another thread begins to drain the group.
 fn joins_beside_a_drain() {
     let machine = machine(1, 1);

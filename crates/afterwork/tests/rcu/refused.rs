@@ -154,7 +154,7 @@ fn callback_forking_on_a_waiter_leaves_the_rest_to_the_parent() {
 ///
 /// # Safety
 ///
-/// 1. As for `libc::fork`.
+/// 1. The same as for `libc::fork`.
 unsafe fn fork() -> libc::pid_t {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` outlives the call.

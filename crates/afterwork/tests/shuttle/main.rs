@@ -31,7 +31,7 @@ use afterwork::{
     },
     wake::{EventCount, Parker, Unparker, WakeQ, Wakeup},
     workqueue::{
-        AffinityScope, MAX_SHARES, Registry, Work, Workqueue,
+        AffinityScope, Group, MAX_SHARES, Registry, Work, Workqueue,
         model::{Culler, Machine},
     },
 };

@@ -112,7 +112,7 @@ impl Place {
         log.0.extend(living.map(|(item, _)| (item, event)));
     }
 
-    /// Changes the attributes of the queue, or the topology under all of them.
+    /// Changes the attributes of the queue, or the topology under all queues.
     pub fn change(&self, registry: &Registry, dice: &mut Dice) {
         let queue = &self.queue;
         let cpus = dice.pick(&[None, Some("0"), Some("1,3")]);
@@ -140,7 +140,7 @@ impl Place {
             }
             5 => registry.set_unbound_cpus(cpus),
             6 => queue.set_shares(dice.pick(&[1, 100, 10_000])).unwrap(),
-            // All CPUs again, or only a few: the others went offline.
+            // Either all CPUs are online again, or only a few.
             _ => registry.set_topology(
                 Topology::synthetic(dice.pick(&["1 core", "2 core", "8 core"])).unwrap(),
             ),

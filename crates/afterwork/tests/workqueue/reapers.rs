@@ -15,7 +15,7 @@ impl Full {
         Self { queue, plug }
     }
 
-    /// Queues and cancels items that own the given values, so that a reaper drops these.
+    /// Queues and cancels items that own the given values, so that a reaper drops the values.
     fn drop_aside(&self, owned: Vec<Box<dyn Send>>) {
         let works = owned.into_iter().map(|owned| {
             let work = Work::new(owning(owned));

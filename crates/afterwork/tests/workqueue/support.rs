@@ -117,7 +117,7 @@ pub fn on_cpu(queue: &Workqueue, cpu: u32) -> TaskOptions<'_> {
     queue.task().on_cpu(CpuId::new(cpu))
 }
 
-/// Queues work by `spawn`, with a handle that can only cancel.
+/// Queues work with `spawn`, and returns its handle together with one that can only cancel.
 pub fn cancellable<T>(
     queue: &Workqueue,
     spawn: impl FnOnce(TaskOptions<'_>) -> JoinHandle<T>,
@@ -175,7 +175,7 @@ pub fn ends<T>(test: impl FnOnce() -> T) -> T {
     test()
 }
 
-/// Waits until `condition` holds. For conditions without an event.
+/// Waits until `condition` holds. Use this only for conditions without an event.
 #[track_caller]
 pub fn wait_until(condition: impl FnMut() -> bool) {
     assert!(holds_within(PATIENCE, condition), "it never held");
@@ -280,7 +280,7 @@ pub fn stuck_in(queue: &Workqueue) -> (Work, Plug) {
     (work, plug)
 }
 
-/// The same for a closure.
+/// Does the same as [`stuck_in`] for a closure.
 pub fn stuck_closure(queue: &Workqueue) -> (JoinHandle<()>, Plug) {
     let (plug, hole) = stopper();
     let handle = queue.spawn(move || hole.sit());
@@ -334,7 +334,7 @@ pub fn plug_of_owner(queue: &Workqueue) -> Plug {
     plug
 }
 
-/// Creates an item that queues itself until `stop` counts.
+/// Creates an item that queues itself again while `stop` is zero.
 pub fn restless(queue: &Workqueue, stop: &Count) -> Work {
     let (again, stop) = (queue.clone(), stop.clone());
     Work::with_handle(move |this| {

@@ -14,9 +14,9 @@ pub enum Measure {
 /// One figure of a kind.
 #[derive(Debug)]
 pub struct Field {
-    /// Its name; a count is `nr_…`, a time ends in its unit.
+    /// Its name. The name of a count starts with `nr_`, and the name of a time ends in its unit.
     pub name: &'static str,
-    /// The kind of its value.
+    /// The meaning of its value.
     pub measure: Measure,
     /// Its meaning, in one line.
     pub about: &'static str,
@@ -32,9 +32,9 @@ pub enum Kind {
     Pool = 2,
     /// RCU. There is only one such record.
     Rcu = 3,
-    /// A mailbox that was given a name.
+    /// A mailbox that has a name.
     Mailbox = 4,
-    /// Per-CPU data. Its detail is how remote callers reach it.
+    /// Per-CPU data. Its detail is the way in which remote callers access it.
     PerCpu = 5,
     /// A histogram of the wait times of a queue's items. Its name and detail are the queue's.
     QueueWait = 6,
@@ -54,10 +54,10 @@ pub struct Record {
     pub kind: Kind,
     /// The name of its subject. Names need not be unique.
     pub name: String,
-    /// A detail of its subject; empty for most.
+    /// A detail of its subject, which is empty for most records.
     pub detail: String,
-    /// The figures of the kind, in the order of its table. A reader's record has as many as the
-    /// writer knew.
+    /// The figures of the kind, in the order of its table. A record that was read from a page
+    /// contains only the figures that its writer knew.
     pub(crate) figures: Vec<u64>,
 }
 
@@ -96,8 +96,9 @@ const fn fault(name: &'static str, about: &'static str) -> Field {
 
 /// Passes the figures of a queue to `$then!`, with the given tokens before and after them.
 ///
-/// This is the only list: `QueueStats` has these fields with these words, and a record these
-/// figures. It is in this crate because a reader of a page does not depend on workqueues.
+/// This is the only list: it defines both the fields of `QueueStats`, with their descriptions, and
+/// the figures of a record. It is in this crate because a reader of a page does not depend on
+/// workqueues.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! queue_figures {
@@ -121,7 +122,7 @@ macro_rules! queue_figures {
     } };
 }
 
-/// Does the same as [`queue_figures`] for a pool: the fields of `PoolStats`.
+/// Does the same as [`queue_figures`] for a pool, whose figures are the fields of `PoolStats`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! pool_figures {
@@ -209,8 +210,8 @@ const FUNCTION: &[Field] = &[
     gauge("nr_pending", "Items of it among the first 128 that wait in each pool"),
 ];
 
-/// The powers of two of nanoseconds below which a histogram counts items, from 1 µs to 4.6 minutes.
-/// The bounds are constant, because monitoring systems require that.
+/// The upper bounds of a histogram's buckets, as base-2 logarithms of nanoseconds, from 1 µs to 4.6
+/// minutes. They are constant, because monitoring systems require that.
 pub const TIMES_LOG2: [u32; 15] = [10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38];
 
 #[rustfmt::skip]
@@ -263,7 +264,7 @@ impl Kind {
         }
     }
 
-    /// Returns its figures, in the order of the file.
+    /// Returns its figures, in the order in which the file stores them.
     pub fn fields(self) -> &'static [Field] {
         match self {
             Self::Queue => QUEUE,
@@ -277,7 +278,8 @@ impl Kind {
         }
     }
 
-    /// Returns `true` if its records are histograms of the times of another record.
+    /// Returns `true` if its records are histograms of times that belong to the subject of another
+    /// record.
     pub fn is_histogram(self) -> bool {
         matches!(self, Self::QueueWait | Self::QueueRun)
     }

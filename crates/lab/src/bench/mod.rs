@@ -1,7 +1,7 @@
 //! `afterwork-lab bench`: the benches.
 //!
-//! A bench is a module with its options and a function that creates its cases; `harness` runs them.
-//! To add a bench:
+//! A bench is a module with its options and a function that creates its cases, which `harness`
+//! runs. To add a bench:
 //!
 //! 1. Define its [menu](settings::Menu), which lists its cases and peers.
 //!    [`settings::Settings::make`] creates the selected ones.

@@ -30,12 +30,12 @@ use crate::output::page::{may_write, write_page};
 use crate::output::record::{self, End, Head, Listed, SCHEMA, Why};
 use crate::output::text::{Finished, Form, Report};
 
-/// Number of repetitions: enough that one outlier does not move the median.
+/// The number of repetitions. It is large enough that one outlier does not move the median.
 const REPEAT: usize = 9;
 const REPEAT_QUICK: usize = 5;
 
-/// Time limit for all benches together with `--quick`. The documented limit is two minutes, because
-/// every case runs at least one repetition.
+/// The time limit for all benches together with `--quick`. The documented limit is two minutes,
+/// because every case runs at least one repetition even beyond this limit.
 const QUICK: Duration = Duration::from_secs(90);
 
 /// Default name of the report page, in the current directory.
@@ -63,7 +63,7 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
         None if asks => questions::cases(&settings)?,
         None => cases(args, &settings)?,
         Some(programs) => {
-            // Peers do not depend on the program, so measuring them would waste time.
+            // The peers do not depend on the program, so measuring them would waste time.
             settings.pick.peers = vec![NO_PEERS.into()];
             let cases = cases(args, &settings)?;
             let bench = args.which.as_ref().and(cases.first()).map(|case| case.bench);
@@ -74,7 +74,8 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     if common.list {
         return list(&cases, common.json);
     }
-    // Check output paths before measuring, because a failure afterwards would lose the results.
+    // Output paths are checked before measuring, because a failure afterwards would lose the
+    // results.
     let page = page(args);
     if let Some(path) = &page {
         may_write(path)?;
@@ -210,7 +211,7 @@ fn list(cases: &[Case], json: bool) -> Result<Exit, Stop> {
         let names: Vec<&str> = case.variants.iter().map(|it| it.name.as_str()).collect();
         let (bench, name, about) = (case.bench, case.name, &case.about);
         writeln!(out, "{bench} {name}")?;
-        // Separate by semicolons because some names contain commas.
+        // Semicolons separate the names, because some names contain commas.
         for text in [about, &names.join("; ")] {
             writeln!(out, "{}", wrapped(text, width))?;
         }
@@ -219,7 +220,8 @@ fn list(cases: &[Case], json: bool) -> Result<Exit, Stop> {
     Ok(Exit::Good)
 }
 
-/// Returns the line width: `COLUMNS`, otherwise the width of the terminal, otherwise unlimited.
+/// Returns the line width. It is `COLUMNS` if that is set, otherwise the width of the terminal, and
+/// otherwise unlimited.
 fn columns() -> usize {
     let columns_set = std::env::var("COLUMNS").ok().and_then(|it| it.parse().ok());
     let seen = || tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_col.into());
@@ -227,7 +229,8 @@ fn columns() -> usize {
     if columns_set == 0 { usize::MAX } else { columns_set }
 }
 
-/// Breaks `text` at spaces into indented lines of at most `width` characters, if words permit.
+/// Breaks `text` at spaces into indented lines of at most `width` characters. A longer word gets a
+/// longer line.
 fn wrapped(text: &str, width: usize) -> String {
     const INDENT: &str = "  ";
     let mut lines = vec![String::from(INDENT)];
@@ -292,7 +295,7 @@ fn command(args: impl Iterator<Item = String>) -> String {
     std::iter::once("afterwork-lab".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the path of the report page, or `None` if none is written.
+/// Returns the path of the report page, or `None` if no page is written.
 fn page(args: &BenchArgs) -> Option<PathBuf> {
     let common = &args.common;
     let is_compared = common.against.is_some() || common.against_binary.is_some();
@@ -301,7 +304,8 @@ fn page(args: &BenchArgs) -> Option<PathBuf> {
     common.report.clone().or(default)
 }
 
-/// Returns the cases of the named bench or of all, without claims about unselected variants.
+/// Returns the cases of the named bench, or of all benches, without claims about unselected
+/// variants.
 fn cases(args: &BenchArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     let benches = args.which.clone().map_or_else(Which::all, |one| vec![one]);
     let menus: Vec<Menu> = benches.iter().map(Which::menu).collect();
@@ -337,7 +341,8 @@ fn cases(args: &BenchArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     Ok(cases)
 }
 
-/// Keeps only variants with these `names` and cases that have any. Keeps all if `names` is empty.
+/// Keeps only the variants with these `names`, and the cases that have any of them. Keeps all if
+/// `names` is empty.
 fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
     if names.is_empty() {
         return Ok(cases);
@@ -367,8 +372,8 @@ fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
     Ok(cases)
 }
 
-/// Splits a list at its commas, except those inside known names. If the list or its rest starts
-/// with no known name, returns it as the error.
+/// Splits a list at its commas, except those inside known names. If the list, or its remainder,
+/// does not start with a known name, returns it as the error.
 fn split_names(list: &str, known: &[&str]) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     let mut rest = list;
@@ -440,7 +445,8 @@ fn form(common: &CommonArgs, asks: bool, repeats: bool) -> Form {
     }
 }
 
-/// Returns the part of a case: that of its source if `repeats`, otherwise that of all others.
+/// Returns the part of a run that a case gets. If `repeats` is `true`, it is the part that the
+/// source defines.
 fn part(case: &Case, common: &CommonArgs, repeats: bool) -> Part {
     let repeat = repeat(common);
     match repeats {
@@ -515,8 +521,8 @@ fn enough(needed: &[Needed]) -> Duration {
     enough
 }
 
-/// Returns the share of the remaining time of a case that weighs `weight` of `all`, the weights of
-/// the remaining cases. Later cases share time that a case leaves unused.
+/// Returns the share of the remaining time that a case of weight `weight` gets. `all` is the sum of
+/// the weights of the remaining cases. Later cases share the time that a case leaves unused.
 fn share(left: Duration, weight: u32, all: u32) -> Duration {
     left * weight / all.max(1)
 }
@@ -569,7 +575,7 @@ mod tests {
         let mut left_over = known.clone();
         for case in every_case() {
             let narrow = format!("{} {}", case.bench, case.name);
-            // Other metric names contain a number after `@`.
+            // The names of the other metrics contain a number after `@`.
             let named = case.metrics.iter().filter(|it| !it.name.contains('@'));
             for metric in named.map(|it| it.name) {
                 let places = [narrow.as_str(), case.bench, "*"];

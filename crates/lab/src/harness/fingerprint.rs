@@ -10,47 +10,48 @@ use topology::{AffinityScope, CpuQuota, ShardParams, Topology};
 /// The machine and the build. A value that the machine does not provide is `None`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fingerprint {
-    /// Model name of the CPU.
+    /// The model name of the CPU.
     pub cpu: Option<String>,
-    /// `x86_64`, `aarch64`.
+    /// The architecture: `x86_64` or `aarch64`.
     pub arch: String,
-    /// Number of online CPUs.
+    /// The number of online CPUs.
     pub cpus_online: usize,
-    /// Number of CPUs that this process may use.
+    /// The number of CPUs that this process may use.
     pub cpus_allowed: usize,
-    /// CPU quota of the enclosing cgroups, in thousandths of a CPU; `None` if there is no limit.
+    /// The CPU quota of the enclosing cgroups, in thousandths of a CPU, or `None` if there is no
+    /// limit.
     pub cpu_quota_milli: Option<u64>,
-    /// Number of cores among the online CPUs.
+    /// The number of cores among the online CPUs.
     pub cores: usize,
-    /// Number of last-level caches.
+    /// The number of last-level caches.
     pub caches: usize,
-    /// Number of NUMA nodes.
+    /// The number of NUMA nodes.
     pub nodes: usize,
-    /// Number of pods of the default affinity scope among the allowed CPUs.
+    /// The number of pods of the default affinity scope among the allowed CPUs.
     pub cache_shards: usize,
     /// `true` if hardware threads share cores.
     pub smt: bool,
-    /// `true` for a virtual machine; `None` if that cannot be determined.
+    /// `true` for a virtual machine, or `None` if that cannot be determined.
     pub is_virtual: Option<bool>,
-    /// Vendor and product name of the machine, physical or virtual.
+    /// The vendor and the product name of the machine, physical or virtual.
     pub product: Option<String>,
-    /// Release of the kernel.
+    /// The release of the kernel.
     pub kernel: String,
-    /// Timer ticks per second.
+    /// The number of timer ticks per second.
     pub hz: Option<u64>,
-    /// Frequency governor of the first allowed CPU.
+    /// The frequency governor of the first allowed CPU.
     pub governor: Option<String>,
-    /// Driver that scales the frequency.
+    /// The driver that scales the frequency.
     pub scaling_driver: Option<String>,
-    /// Version of this program.
+    /// The version of this program.
     pub version: String,
-    /// Commit of the build, with `+changes` if the tree was modified.
+    /// The commit of the build, with `+changes` if the tree was modified.
     pub commit: Option<String>,
-    /// Cargo profile of the build.
+    /// The Cargo profile of the build.
     pub profile: String,
-    /// Optimization level.
+    /// The optimization level.
     pub opt_level: String,
-    /// Version of the compiler.
+    /// The version of the compiler.
     pub rustc: Option<String>,
 }
 
@@ -138,7 +139,8 @@ impl Fingerprint {
     }
 }
 
-/// Vendors and products of hypervisors, as spelled in DMI. Used if the CPU has no flag for it.
+/// The vendors and products of hypervisors, as they are spelled in DMI. They are used if the CPU
+/// does not report virtualization with a flag.
 const HYPERVISORS: [&str; 9] = [
     "qemu",
     "kvm",
@@ -152,7 +154,7 @@ const HYPERVISORS: [&str; 9] = [
 ];
 
 fn is_virtual(cpuinfo: &str, product: Option<&str>) -> Option<bool> {
-    // Only x86 has this line. There, a missing flag means that the machine is not virtual.
+    // Only x86 has this line, and there a missing flag means that the machine is not virtual.
     if let Some(flags) = field(cpuinfo, "flags") {
         return Some(flags.split(' ').any(|flag| flag == "hypervisor"));
     }
@@ -162,7 +164,7 @@ fn is_virtual(cpuinfo: &str, product: Option<&str>) -> Option<bool> {
 }
 
 fn cpu_name(cpuinfo: &str) -> Option<String> {
-    // arm64 has no model name, only implementer and part.
+    // arm64 has no model name, but only an implementer and a part.
     field(cpuinfo, "model name").map(str::to_owned).or_else(|| {
         let implementer = field(cpuinfo, "CPU implementer")?;
         Some(format!("implementer {implementer} part {}", field(cpuinfo, "CPU part")?))
@@ -184,14 +186,15 @@ fn product(vendor: Option<String>, name: Option<String>) -> Option<String> {
     }
 }
 
-/// The coarse clock advances once per tick, so its resolution is the length of a tick.
+/// Returns the number of ticks per second. The coarse clock advances once per tick, so its
+/// resolution is the length of a tick.
 fn ticks_per_second(resolution_ns: i64) -> Option<u64> {
     let resolution_ns = u64::try_from(resolution_ns).ok().filter(|&ns| ns > 0)?;
-    // Rounded, because the resolution of 300 ticks per second is 3 333 333 ns.
+    // The result is rounded, because the resolution of 300 ticks per second is 3 333 333 ns.
     Some((1_000_000_000 + resolution_ns / 2) / resolution_ns)
 }
 
-/// Returns the trimmed text of a file; `None` if it is missing, unreadable or empty.
+/// Returns the trimmed text of a file, or `None` if it is missing, unreadable or empty.
 fn word(path: &str) -> Option<String> {
     known(fs::read_to_string(path).ok()?.trim())
 }

@@ -7,31 +7,32 @@ use super::words;
 use crate::harness::claim::Verdict;
 use crate::harness::metric::Better;
 
-/// Maximum number of programs that are named. If there are more, only their number is printed.
+/// The maximum number of programs that are named. If there are more, only their number is printed.
 const MOST_NAMED: usize = 6;
 
 /// Our default variant of a case compared with the best peer, by the headline metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing<'a> {
-    /// Name of our variant.
+    /// The name of our variant.
     pub ours: &'a str,
-    /// Name of the peer.
+    /// The name of the peer.
     pub peer: &'a str,
     /// All peers, of which `peer` is the best.
     pub rivals: Vec<&'a str>,
-    /// Factor by which `ours` is better: the quotient of two rates, or the inverse for two times.
+    /// The factor by which `ours` is better. It is the quotient of two rates, or the inverse
+    /// quotient of two times.
     pub times: f64,
-    /// Median absolute deviation of the ratio, as a share of it.
+    /// The median absolute deviation of the ratio, as a share of the ratio.
     pub spread: f64,
-    /// Number of repetitions.
+    /// The number of repetitions.
     pub n: usize,
     /// Set if the metric is a time or a rate.
     is_speed: bool,
 }
 
 impl<'a> Standing<'a> {
-    /// Compares the two. Returns `None` if the case has no peer, or if a value is not positive: a
-    /// quotient with a negative number is meaningless.
+    /// Compares the two variants of a case. Returns `None` if the case has no peer, or if a value
+    /// is not positive, because a quotient with a negative number is meaningless.
     #[must_use]
     pub fn of(case: &'a CaseRun) -> Option<Self> {
         let headline = &case.head.headline;
@@ -67,8 +68,8 @@ impl<'a> Standing<'a> {
         })
     }
 
-    /// Formats the comparison: `4.2 × the best of tokio, rayon`, `even with std` or `0.9 × std:
-    /// slower`. A single run has no verdict.
+    /// Formats the comparison, such as `4.2 × the best of tokio, rayon`, `even with std` or `0.9 ×
+    /// std: slower`. A single run has no verdict.
     #[must_use]
     pub fn in_words(&self) -> String {
         if self.n == 1 {
@@ -106,17 +107,18 @@ impl<'a> Standing<'a> {
 /// The number of claims for each outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Claims that hold.
+    /// The number of claims that hold.
     pub hold: usize,
-    /// Claims that do not hold.
+    /// The number of claims that do not hold.
     pub fail: usize,
-    /// Claims of both kinds so close to their bound that another run may differ.
+    /// The number of claims of both kinds that are so close to their bound that another run may
+    /// differ.
     pub close: usize,
-    /// Claims with a single repetition.
+    /// The number of claims with a single repetition.
     pub one_run: usize,
-    /// Claims without a bound.
+    /// The number of claims without a bound.
     pub shown: usize,
-    /// Claims of which one variant was not measured.
+    /// The number of claims with a variant that was not measured.
     pub not_measured: usize,
 }
 
@@ -169,7 +171,7 @@ impl Totals {
     }
 }
 
-/// Counts the outcomes of the cases with a peer, by their headline metric.
+/// Formats the number of cases with a peer for each outcome, by their headline metric.
 #[must_use]
 pub fn outcomes(run: &Run) -> String {
     let standings: Vec<_> = run.cases.iter().filter_map(Standing::of).collect();

@@ -2,8 +2,8 @@
 //!
 //! The chore that writes docs/figures.md also compiles this file.
 
-/// Lines of bench and case, followed by the operation that the case measures. `{n}` is the size
-/// that ran: the first number of its description.
+/// The operation that each case measures. A line contains the bench, the case and the operation.
+/// `{n}` is the size that ran: the first number of the description of the case.
 const WORDS: &str = "\
 workqueue one-at-a-time: queue one item and wait
 workqueue batch-1000: queue batches of 1000 items
@@ -56,9 +56,9 @@ scale domains: use many SRCU domains for the first time
 scale timers: keep many timers
 ";
 
-/// Lines of scope and metric, followed by the name of the metric in words. A scope is a bench with
-/// a case, a bench, or `*` for all benches; the narrower one takes precedence. The words are used
-/// after "by", as the title of a plot and as the head of a column.
+/// The name of each metric in words. A line contains the scope, the metric and the words. A scope
+/// is a bench with a case, a bench, or `*` for all benches. A narrower scope takes precedence. The
+/// words are used after "by", as the title of a plot and as the head of a column.
 const METRICS: &str = "\
 * items_per_s: items/s
 * enqueue_p50: p50 of the call that queues
@@ -171,7 +171,7 @@ const DEFAULTS: [(&str, &str); 5] = [
     ("isolation", "on_demand"),
 ];
 
-/// Names of curves and of machine metrics.
+/// The names of curves and of machine metrics, in words.
 const OTHERS: &[(&str, &str)] = &[
     ("enqueue", "time of the call that queues"),
     ("completion", "time from queueing to the end"),
@@ -183,10 +183,10 @@ const OTHERS: &[(&str, &str)] = &[
     ("handover_after", "after"),
 ];
 
-/// Prefixes of the scale bench's metrics, such as `ns@1000`, with their words.
+/// The prefixes of the scale bench's metrics, such as `ns@1000`, with their words.
 const AT: [(&str, &str); 2] = [("ns@", "time"), ("bytes@", "bytes")];
 
-/// Axes of the scale bench: the case, the thing that it counts, and the unit of a time.
+/// The axes of the scale bench: the case, the thing that it counts, and the unit of a time.
 const AXES: &[(&str, &str, &str)] = &[
     ("producers", "producers", "an item"),
     ("queues", "queues", "an item"),
@@ -232,7 +232,8 @@ pub fn of_case(bench: &str, case: &str, about: &str) -> String {
     words.replace("{n}", &size)
 }
 
-/// Returns the description of a metric, or the name of an unknown metric without underscores.
+/// Returns the description of a metric. For an unknown metric, returns its name without
+/// underscores.
 #[must_use]
 pub fn of_metric(bench: &str, case: &str, metric: &str) -> String {
     let narrow = format!("{bench} {case}");
@@ -271,7 +272,7 @@ fn grouped(number: &str) -> String {
     text
 }
 
-/// Formats a name as in tables: `items_per_s` becomes `items/s`.
+/// Formats a name as tables do: `items_per_s` becomes `items/s`.
 fn spelled(name: &str) -> String {
     name.replace("_per_", "/").replace('_', " ")
 }

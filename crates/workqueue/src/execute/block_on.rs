@@ -16,7 +16,7 @@ use super::run::while_blocking;
 ///
 /// # Blocking
 ///
-/// Blocks until the future is ready. A future that waits for the item in which this is called never
+/// Blocks until the future is ready. A future that waits for the item that calls `block_on` never
 /// becomes ready. Neither does a future that waits for an item that needs this item's seat.
 /// [`JoinHandle::join`](crate::JoinHandle::join) and [`Workqueue::scope`](crate::Workqueue::scope)
 /// can make progress in that case. If this item has the only seat of a queue, a handle of such an

@@ -36,7 +36,7 @@ use crate::{
     pools::{cut::Cut, pool::WorkerPool, pwq::Pwq},
 };
 
-/// Items whose runs have been begun in order to cancel them. They still count as in flight.
+/// Items that are being cancelled, and whose runs have begun. They still count as in flight.
 #[derive(Debug, Default)]
 #[must_use = "threads wait for them until they have been ended"]
 pub(crate) struct Cancelled {
@@ -70,7 +70,7 @@ impl Cancelled {
         self.rest.dropped.extend(dead.map(deferred_drop));
     }
 
-    /// Adds wakers of tasks that the removal of the items woke.
+    /// Adds the wakers of tasks that the removal of the items must wake.
     pub(crate) fn add_wakers(&mut self, wakers: Vec<Foreign<Waker>>) {
         self.rest.wakers.extend(wakers);
     }

@@ -69,7 +69,7 @@ pub struct JoinHandle<T> {
     item: NonNull<Head>,
     /// The process that spawned the item.
     process: Process,
-    /// The handle returns a `T` and contains none, so moving the handle moves no `T`.
+    /// The handle returns a `T` but does not contain one, so moving the handle moves no `T`.
     result: PhantomData<fn() -> T>,
 }
 
@@ -100,8 +100,8 @@ union Content<F, T> {
     outcome: ManuallyDrop<Option<Outcome<T>>>,
 }
 
-/// Creates an item that runs `func` by the deadline `start_by` and keeps its result. `has_permit`
-/// is `true` if the caller holds a capacity permit of the queue for it.
+/// Creates an item that runs `func` and keeps its result. The deadline of the item is `start_by`.
+/// `has_permit` is `true` if the caller holds a capacity permit of the queue for it.
 #[inline]
 pub(crate) fn joinable<F, T, S>(
     start_by: S,
@@ -144,7 +144,7 @@ pub(crate) fn refused<W, T: Send + 'static>(work: W, error: JoinError) -> JoinHa
 /// Drops `work`, and creates the handle of an item whose deadline passed before it was queued.
 #[cold]
 pub(crate) fn expired<W, T: Send + 'static>(work: W) -> JoinHandle<T> {
-    // FOREIGN(expired-drop): the closure or future, on the spawning thread; contained.
+    // FOREIGN(expired-drop): the closure or future, on the spawning thread; a panic is contained.
     contain(|| drop(work));
     ended(JoinError::Expired)
 }
@@ -161,7 +161,8 @@ fn ended<T: Send + 'static>(error: JoinError) -> JoinHandle<T> {
     JoinHandle { item: item.cast(), process: Process::now(), result: PhantomData }
 }
 
-/// Creates an item that runs `func` and has no handle. Its home must stay valid until it has run.
+/// Creates an item that runs `func` and has no handle. Its home must stay valid until the item has
+/// run.
 #[inline]
 pub(crate) fn detached<F: FnOnce() + Send + 'static>(func: F, home: *mut Home) -> NonNull<Head> {
     memory::place(Detached {
@@ -233,16 +234,17 @@ where
             // SAFETY: the caller runs the item.
             unsafe { run::note_expired() };
             // FOREIGN(expired-drop): a closure whose deadline has passed, on the thread that would
-            // have run it, in its run; contained.
+            // have run it, in its run; a panic is contained.
             contain(|| drop(func));
             Err(JoinError::Expired)
         } else if start_by.is_cancelled() {
             // FOREIGN(cancel-drop): a closure of a strand that ran during a bulk cancel, on the
-            // thread that would have run the closure, in its run; contained.
+            // thread that would have run the closure, in its run; a panic is contained.
             contain(|| drop(func));
             Err(JoinError::Cancelled)
         } else {
-            // FOREIGN(item-run): a closure, on a worker, rescuer or joiner, in its run; contained.
+            // FOREIGN(item-run): a closure, on a worker, rescuer or joiner, in its run; a panic is
+            // contained.
             guarded_in_item(func).map_err(JoinError::panicked)
         };
         let mut panicked = false;
@@ -305,7 +307,7 @@ where
     }
 
     unsafe fn strand(item: NonNull<Head>) -> OfStrand {
-        // SAFETY: as in `at_ns`.
+        // SAFETY: as in `left_ns`.
         unsafe { (*item.as_ptr().cast::<Self>()).start_by.strand() }
     }
 
@@ -321,7 +323,7 @@ where
         }
         // SAFETY: as in `cancel`.
         let func = unsafe { Self::set_failed(item, JoinError::Expired) };
-        // FOREIGN(expired-drop): the closure, on the joining thread; contained.
+        // FOREIGN(expired-drop): the closure, on the joining thread; a panic is contained.
         contain(|| drop(func));
         true
     }
@@ -350,7 +352,7 @@ where
             item.as_ref().unwatch();
             std::ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).task);
             std::ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).start_by);
-            // The last drop of user data: if it unwinds, the block leaks.
+            // This is the last drop of user data. If it unwinds, the block leaks.
             ManuallyDrop::drop(&mut (*Self::content(item)).outcome);
             std::ptr::drop_in_place(item.as_ptr());
             memory::release(item.cast::<Self>());
@@ -413,7 +415,8 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`join`](Self::join); [`JoinError::Taken`] after the result has been returned.
+    /// Returns the same errors as [`join`](Self::join), and [`JoinError::Taken`] if the result has
+    /// already been returned.
     ///
     /// # Panics
     ///
@@ -492,12 +495,12 @@ impl<T> JoinHandle<T> {
         CancelOnDrop::new(self)
     }
 
-    /// Returns the closure's result if it has ended. An item that is past its deadline and has not
-    /// started expires here.
+    /// Returns the closure's result if it has ended. If the deadline has passed and the item has
+    /// not started, this call expires the item.
     ///
     /// # Errors
     ///
-    /// The errors of [`join_timeout`](Self::join_timeout).
+    /// Returns the same errors as [`join_timeout`](Self::join_timeout).
     pub fn try_join(&mut self) -> Option<Result<T, JoinError>> {
         self.has_ended().then(|| self.take())
     }
@@ -509,12 +512,13 @@ impl<T> JoinHandle<T> {
 
     /// Cancels the item. Returns `true` if it will no longer run.
     ///
-    /// A closure that has not started is removed from the queue and dropped here. If it has
-    /// started, it continues, [`is_cancelled`](crate::is_cancelled) is `true` in it, and this
-    /// returns `false`, as it does for a closure that has ended. A future that has never been
-    /// polled is cancelled in the same way. If it has been polled and has not ended, a worker of
-    /// its queue drops it instead of polling it again, and this returns `true`. A poll in progress
-    /// may still complete the future; [`join`](Self::join) then returns its result.
+    /// A closure that has not started is removed from the queue and dropped on this thread. A
+    /// closure that has started continues, and [`is_cancelled`](crate::is_cancelled) returns `true`
+    /// in it. In this case, and if the closure has ended, `cancel` returns `false`. A future that
+    /// has never been polled is cancelled in the same way. If a future has been polled and has not
+    /// ended, a worker of its queue drops it instead of polling it again, and `cancel` returns
+    /// `true`. A poll in progress may still complete the future; [`join`](Self::join) then returns
+    /// its result.
     ///
     /// If the drop panics, the panic is propagated to the caller, and the item is cancelled.
     ///
@@ -568,7 +572,8 @@ impl<T> JoinHandle<T> {
         let place = unsafe { self.table().slot(self.item) };
         // SAFETY: only the handle, which is borrowed by `&mut` here, writes the slot.
         if unsafe { (*place).is_none() } {
-            // SAFETY: no thread reads the slot before the flag is set, after this only write.
+            // SAFETY: no thread reads the slot before the flag is set, which follows this only
+            // write.
             unsafe { place.write(Some(Arc::new(Mutex::new(None)))) };
         }
         // SAFETY: from here on the slot is only read.
@@ -623,7 +628,7 @@ impl<T> JoinHandle<T> {
         outcome.unwrap_or(Err(JoinError::Taken))
     }
 
-    /// Returns `true` in a child of `fork` for an item of its parent, which no worker runs here.
+    /// Returns `true` if the item belongs to the parent of this process. No worker runs it here.
     fn is_lost(&self) -> bool {
         fork::is_child() && !self.process.is_this()
     }
@@ -671,8 +676,8 @@ impl<T> fmt::Debug for JoinHandle<T> {
     }
 }
 
-/// Decides how to pop a closure of a strand; `None` while a canceller has claimed it. A claim must
-/// not outlast the strand, whose in-flight count keeps the pwq alive.
+/// Decides how to pop a closure of a strand. Returns `None` while a canceller has claimed the
+/// closure. A claim must not outlast the strand, whose in-flight count keeps the pwq alive.
 fn unclaimed(state: State, pop: fn(State) -> Pop) -> Option<Pop> {
     let waits = state.is_claimed() && !twin::armed("strand: pops a claimed closure");
     (!waits).then(|| pop(state))

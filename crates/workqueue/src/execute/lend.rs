@@ -1,10 +1,10 @@
-//! Lending the seats of groups while a thread waits inside an item.
+//! Lends the seats of groups while a thread waits inside an item.
 //!
 //! # The protocol
 //!
 //! A thread has at most one seat of each group: a worker acquires it for a batch, a helper for the
 //! outermost run of the group on its stack. The thread releases these seats before it sleeps in a
-//! wait of the library, and reacquires them afterwards, without waiting for them:
+//! wait of the library. Afterwards it reacquires them without waiting for them:
 //!
 //! ```text
 //! wait:  leave each group of the runs on this stack;  sleep;  count in each group again
@@ -13,18 +13,19 @@
 //! - *A waiter keeps no seat.* Otherwise an item that waits for an item of another queue of its
 //!   group might wait for itself. Twin `group: a waiter keeps its seats`.
 //! - *A returning thread does not wait for a seat.* After its wait, an item may hold a lock that
-//!   the current holder of the seat needs, so waiting for the seat could deadlock. More threads
-//!   than `max_active` may therefore run for a while, at most as many as have waited. Until the
-//!   count has fallen again, no item starts. Twin `group: a returning thread asks`.
+//!   the current holder of the seat needs, so waiting for the seat could deadlock. For a while,
+//!   more than `max_active` threads may therefore run. The excess is at most the number of threads
+//!   that have waited. No further item starts until the count has fallen below `max_active`. Twin
+//!   `group: a returning thread asks`.
 //!
-//! A thread that blocks in another way, even in [`blocking`](crate::blocking), keeps its seats: a
-//! group limits the threads that use a disk or a device, and these block. The seat of the queue is
-//! never lent to another thread, as in the kernel.
+//! A thread that blocks in another way, even in [`blocking`](crate::blocking), keeps its seats,
+//! because a group limits the threads that use a disk or a device, and such threads block. The seat
+//! of the queue itself is never lent to another thread, as in the kernel.
 //!
 //! The runs on this stack show which seats the thread has: each run that has a seat of its queue
-//! has one of the group, either its own or that of an outer run. If a thread continues the runs of
-//! a thread that waits for it (`wait.rs`), that thread has lent its seats, so a helper acquires its
-//! own.
+//! has one of the group, either its own or that of an outer run. A thread may continue the runs of
+//! a thread that waits for it (`wait.rs`). The waiting thread has lent its seats, so a helper
+//! acquires its own.
 
 use std::cell::Cell;
 
@@ -41,8 +42,8 @@ use crate::pools::{
 };
 
 sync::thread_local! {
-    /// Number of runs on this stack that began before this process was forked. Their seats belong
-    /// to the parent.
+    /// The number of runs on this stack that began before this process was forked. Their seats
+    /// belong to the parent.
     static NR_OF_PARENT: Cell<u32> = Cell::new(0)
 }
 
@@ -60,7 +61,7 @@ pub(crate) fn begin() {
     report::lend_by(lend);
 }
 
-/// Calls `visit` with the home of each run on this stack that has a seat of it.
+/// Calls `visit` with the home of each run on this stack that has a seat of that home.
 fn own_homes(visit: impl FnMut(&Pwq)) {
     run::own_homes(NR_OF_PARENT.with(Cell::get), visit);
 }

@@ -38,7 +38,7 @@ use crate::item::{
 ///
 /// # Cost
 ///
-/// Some tens of nanoseconds to queue a tiny item and run it on another CPU.
+/// Queueing a tiny item and running it on another CPU takes some tens of nanoseconds.
 ///
 /// # Examples
 ///
@@ -205,7 +205,7 @@ impl Work {
     ///
     /// # Blocking
     ///
-    /// Never. The result may be outdated when the caller uses it.
+    /// Never blocks. The result may be outdated when the caller uses it.
     #[doc(alias = "work_pending")]
     pub fn is_pending(&self) -> bool {
         let state = self.head().load();
@@ -221,7 +221,7 @@ impl Work {
     ///
     /// # Blocking
     ///
-    /// Never. The result may be outdated when the caller uses it.
+    /// Never blocks. The result may be outdated when the caller uses it.
     #[doc(alias = "work_busy")]
     pub fn busy(&self) -> Busy {
         let state = self.head().load();
@@ -275,7 +275,7 @@ impl Work {
     ///
     /// # Blocking
     ///
-    /// Never. Any thread may call it, and so may the item itself.
+    /// Never blocks. Any thread may call it, and so may the item itself.
     ///
     /// # Examples
     ///
@@ -295,14 +295,15 @@ impl Work {
         panicked::take(self.item.addr().get()).map(PanicPayload::new)
     }
 
-    /// Cancels the item if it is pending. Returns `true` if it did.
+    /// Cancels the item if it is pending. Returns `true` if the item was cancelled.
     ///
     /// # Blocking
     ///
     /// Blocks only briefly. If the queue is ordered, this searches the item's list under the pool
     /// lock (a millisecond in a list of 100,000; a spawned closure has no such cost). In other
     /// queues, cancelled items are removed from time to time. If another thread is queueing or
-    /// cancelling the item, or is about to run it, this waits for the end of that operation.
+    /// cancelling the item, or is about to run it, this function waits for the end of that
+    /// operation.
     #[doc(alias = "cancel_work")]
     pub fn cancel(&self) -> bool {
         if self.is_lost() {
@@ -313,7 +314,8 @@ impl Work {
             if run::cancel(self.item) {
                 return true;
             }
-            // Other threads found the item pending while it was claimed. The claim may have ended.
+            // While the item was claimed, other threads found it pending. Try again, because the
+            // claim may have ended.
             let state = self.head().load();
             let missed = state.is_claimed() || state.is_pending();
             if !missed || sync::twin::armed("cancel: overlooks a claim") {
@@ -506,7 +508,7 @@ pub(crate) fn with_owner<T: Send + Sync + 'static>(
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 ///
 /// # Examples
 ///
@@ -549,7 +551,8 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
     unsafe fn call(item: NonNull<Head>) -> Ending {
         let this = item.as_ptr().cast::<Self>();
         let handle = ManuallyDrop::new(Work { item });
-        // FOREIGN(item-run): a closure, on a worker, rescuer or flusher, inside its run; contained.
+        // FOREIGN(item-run): a closure, on a worker, rescuer or flusher, inside its run; a panic is
+        // contained.
         let outcome = guarded_in_item(|| {
             // SAFETY: the caller runs the item, and runs never overlap: no other reference exists.
             let func = unsafe { &mut *(*this).func.get() };
@@ -568,7 +571,7 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
 
     unsafe fn free(item: NonNull<Head>) {
         if let Some(payload) = panicked::take(item.addr().get()) {
-            // FOREIGN(item-free): the payload of a panic that was not taken; contained.
+            // FOREIGN(item-free): the payload of a panic that was not taken; a panic is contained.
             discard(payload);
         }
         // SAFETY: `with_handle` leaked the item from a box, and no other thread uses it.

@@ -174,7 +174,8 @@ impl Word {
     fn admit(self, max: u32) -> Option<Word> {
         (self.nr_active() < max).then_some(Word(self.0 + ACTIVE_ONE))
     }
-    /// Admits a helper if a seat is free or `lent`. Returns what the helper then holds.
+    /// Admits a helper if a seat is free or `lent`. Returns the count and the seat that it then
+    /// holds.
     fn admit_helper(self, max: u32, lent: bool) -> Option<(Word, Holds)> {
         let phase = self.phase();
         let has_seat = lent || self.nr_active() < max;
@@ -211,9 +212,9 @@ pub(crate) struct Gate<S> {
     factor: u32,
     /// The NUMA nodes; empty if all pwqs are on one node.
     nodes: Box<[Node]>,
-    /// The seat caches of the CPUs. The first node's come first, and also serve pools that span
-    /// several nodes. They are followed by an equal number for each other node. Empty if the word
-    /// alone serves all CPUs.
+    /// The seat caches of the CPUs. The stocks of the first node come first, and also serve pools
+    /// that span several nodes. An equal number of stocks for each other node follows. Empty if the
+    /// word alone serves all CPUs.
     stocks: Box<[CachePadded<Stock>]>,
     /// I: the number of stocks of the first node, which serve all CPUs.
     nr_stocks: u32,
@@ -237,8 +238,8 @@ struct WaitQueue<S> {
     /// The addresses of all pwqs whose items need a seat here, so that an item's home can be
     /// compared without dereferencing it.
     ///
-    /// A boxed slice instead of a vector, so that a gate does not need a third pair of cache lines.
-    /// The list rarely changes.
+    /// This is a boxed slice instead of a vector, so that a gate does not need a third pair of
+    /// cache lines. The list rarely changes.
     homes: Box<[usize]>,
     is_open: bool,
     /// The number of [`Closed`] values; `STAY_CLOSED` is set while there are any.
@@ -249,7 +250,7 @@ struct WaitQueue<S> {
 #[derive(Debug)]
 pub(crate) struct Closed<S>(Arc<Gate<S>>);
 
-/// Minimum number of seats for each stock. With a lower minimum, stocks are often empty; with a
+/// The minimum number of seats for each stock. With a lower minimum, stocks are often empty; with a
 /// higher one, too many CPUs share a stock's word. In a simulation of 512 CPUs and 256 seats,
 /// values from 2 to 8 perform about equally, and 32 reaches a third of their throughput. 72 CPUs
 /// perform best with 8.
@@ -451,7 +452,7 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Closes the stocks, and gives the seats that they kept back to the word.
+    /// Closes the stocks, and returns the seats that they kept to the word.
     fn close(&self, wait_queue: &mut WaitQueue<S>) {
         if !std::mem::take(&mut wait_queue.is_open) {
             return;
@@ -469,16 +470,16 @@ impl<S> Gate<S> {
         self.word.fetch_sub(u64::from(nr_kept) * ACTIVE_ONE, Ordering::AcqRel);
     }
 
-    /// Returns `true` if the holder of a seat may keep it for more items. It must not if a waiter
-    /// is queued, or if more than `max` seats are in use because `max` was lowered.
+    /// Returns `true` if the holder of a seat may keep it for more items. It must release the seat
+    /// if a waiter is queued, or if more than `max` seats are in use because `max` was lowered.
     pub(crate) fn may_stay(&self) -> bool {
         let word = self.load();
         !word.has_waiters() && word.nr_active() <= self.nr_seats()
     }
 
-    /// Returns `true` if the receiver of a transferred seat may start an item. It must not if the
-    /// queue is paused, or if more than `max` seats are in use because `max` was lowered. `pass_on`
-    /// makes the same check.
+    /// Returns `true` if the receiver of a transferred seat may start an item. It must not start
+    /// one if the queue is paused, or if more than `max` seats are in use because `max` was
+    /// lowered. `pass_on` makes the same check.
     pub(crate) fn may_start(&self) -> bool {
         self.load().nr_active() <= self.nr_seats()
     }
@@ -662,8 +663,8 @@ impl<S> Gate<S> {
         node: usize,
         holds: Holds,
     ) -> ReleaseEffects<S> {
-        // SAFETY: valid until the seat is released (1); neither reference is used after the
-        // releasing compare-exchange.
+        // SAFETY: (1): both pointers are valid until the seat is released; neither reference is
+        // used after the releasing compare-exchange.
         let (gate, core) = unsafe { (&*gate, &*core) };
         let (mut holds, mut settled) = (holds, None);
         let share = match holds {
@@ -686,7 +687,8 @@ impl<S> Gate<S> {
                 // The stock now has the seat, so nothing keeps the gate alive.
                 return ReleaseEffects { waiter: None, settled };
             }
-            // The helper's count is released. Its own or the lent seat still keeps the queue alive.
+            // The helper's count is released. The helper's own seat, or the lent one, still keeps
+            // the queue alive.
             if released.must_notify {
                 settled = Some(core.clone());
             }
@@ -925,7 +927,7 @@ impl Stock {
 
     /// Allows the stock to keep seats.
     pub(crate) fn open(&self) {
-        // Relaxed: the flag publishes no other data.
+        // Relaxed suffices, because the flag publishes no other data.
         self.word.fetch_or(STOCK_OPEN, Ordering::Relaxed);
     }
 

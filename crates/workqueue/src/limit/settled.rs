@@ -10,7 +10,7 @@
 //! The request is a flag under a pool's lock or in a gate's word. The check sets it and the change
 //! reads it, in one order. A thread that makes a change after the check therefore finds the flag,
 //! and sees everything that the task did before it. Twins `settled: tasks are not woken` and
-//! `drain: leaves its waker after the look`.
+//! `drain: registers its waker after the check`.
 
 use std::{fmt, task::Waker};
 
@@ -29,7 +29,7 @@ pub(crate) struct Settled {
     threads: EventCount,
     /// A: the number of `tasks`, written under their lock.
     nr_tasks: AtomicUsize,
-    /// The wakers of the waiting tasks. A leaf in the lock order.
+    /// The wakers of the waiting tasks. This is a leaf in the lock order.
     tasks: Mutex<Numbered<Foreign<Waker>>>,
 }
 
@@ -77,7 +77,7 @@ impl Settled {
     ///
     /// # Cost
     ///
-    /// A binary search among the waiting tasks, and a few more operations.
+    /// The call makes a binary search among the waiting tasks, and a few more operations.
     pub(crate) fn leave_waker(
         &self,
         seat: &mut TaskSeat,

@@ -26,8 +26,8 @@ use crate::{
 /// A registry for tests, whose clock advances only when the test advances it; created by
 /// [`Registry::for_tests`].
 ///
-/// Build the queues of the program under test in it. It dereferences to its [`Registry`], which can
-/// be cloned.
+/// Build the queues of the program under test in this registry. It dereferences to its
+/// [`Registry`], which can be cloned.
 ///
 /// # Guarantees
 ///
@@ -71,7 +71,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Thread`] if its thread cannot be started.
+    /// Returns [`RegistryError::Thread`] if its thread cannot be started.
     pub fn for_tests() -> Result<TestRegistry, RegistryError> {
         let params = Params {
             // Workers that park at once make the registry idle sooner. The other defaults would let

@@ -38,8 +38,8 @@ use crate::{
     route::machine::Machine,
 };
 
-/// Number of ticks without waiting work after which the monitor is disarmed. A guess: arming it
-/// again wakes the manager.
+/// The number of ticks without waiting work after which the monitor is disarmed. The value is a
+/// guess: arming it again wakes the manager.
 const QUIET_TICKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 /// The first and the longest pause before a new attempt to start a thread.
 const RETRY_NS: u64 = 10_000_000;
@@ -50,7 +50,7 @@ pub(crate) struct ManagerLoop {
     manager: Arc<Manager>,
     params: Params,
     timers: Arc<Timers>,
-    /// The machine; the reference is dead once the registry has been dropped.
+    /// The machine. The reference cannot be upgraded once the registry has been dropped.
     machine: Weak<Machine>,
     next_refresh_ns: u64,
     nr_quiet: u32,
@@ -279,8 +279,8 @@ impl ManagerLoop {
     }
 
     /// Refreshes the machine's topology. Called only on ticks, so that an idle program does no
-    /// refreshes. The kernel moves a worker whose CPUs went offline, and a late refresh is
-    /// otherwise harmless.
+    /// refreshes. A late refresh is harmless, because the kernel moves a worker whose CPUs went
+    /// offline.
     fn refresh_topology_if_due(&mut self, machine: &Machine, now_ns: u64) {
         if self.params.topology_refresh_ms > 0 && now_ns >= self.next_refresh_ns {
             let pause_ns = self.params.topology_refresh_ms.saturating_mul(1_000_000);

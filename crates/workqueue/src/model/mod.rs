@@ -40,7 +40,7 @@ impl Culler {
     }
 }
 
-/// Ends [`Machine::serve_until`] when its condition may hold.
+/// Makes [`Machine::serve_until`] check its condition again.
 #[derive(Clone, Debug)]
 pub struct WakeFlag(Arc<Manager>);
 
@@ -104,7 +104,8 @@ impl Machine {
         Culler(self.registry.machine().pools())
     }
 
-    /// Counts a nonexistent worker of each pool as awake and busy; `false` reverts that.
+    /// Counts a nonexistent worker of each pool as awake and busy. If `busy` is not set, reverts
+    /// that.
     pub fn pretend_busy(&self, busy: bool) {
         for pool in self.registry.machine().pools() {
             let census = &pool.census;
@@ -193,6 +194,11 @@ impl Machine {
         for pool in self.registry.machine().pools().iter().rev() {
             super::pools::worker::help_out(pool, || true);
         }
+    }
+
+    /// Returns `true` if a queue or a group has shares in each pool in use.
+    pub fn has_shares(&self) -> bool {
+        self.registry.machine().pools().iter().all(|pool| pool.lock().is_shared())
     }
 
     /// Returns the number of workers of all pools.

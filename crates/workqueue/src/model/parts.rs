@@ -292,7 +292,7 @@ pub struct Blocks {
     contents: [UnsafeCell<bool>; 2],
 }
 
-// SAFETY: the thread that has a block uses its contents, which the model checks.
+// SAFETY: only the thread that owns a block uses its contents, which the model checks.
 unsafe impl Sync for Blocks {}
 
 impl Blocks {
@@ -312,7 +312,7 @@ impl Blocks {
     }
 
     fn write(&self, nth: usize, has_page: bool) {
-        // SAFETY: the caller has the block.
+        // SAFETY: the caller owns the block.
         self.contents[nth].with_mut(|content| unsafe { *content = has_page });
     }
 

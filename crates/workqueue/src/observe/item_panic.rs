@@ -19,7 +19,7 @@ pub struct ItemPanic<'a> {
 }
 
 impl<'a> ItemPanic<'a> {
-    /// Returns the payload as text if it is text, as for `panic!` with a message.
+    /// Returns the payload as text if it is a string, as it is for `panic!` with a message.
     pub fn text(&self) -> Option<&'a str> {
         text_of(self.payload)
     }

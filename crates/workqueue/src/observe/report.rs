@@ -15,21 +15,21 @@ pub enum Report {
     CpuIntensive {
         /// The name of the item and its queue.
         item: ItemName,
-        /// Number of detections of this kind of item; the 1st, 2nd, 4th, 8th, … is reported.
+        /// The number of detections of this kind of item. The 1st, 2nd, 4th, 8th, … are reported.
         count: u64,
     },
     /// A drain or the destruction of a queue does not complete, because items keep queueing items.
     LongDrain {
         /// The queue.
         queue: String,
-        /// Number of times that all items had ended but new ones had been queued. Reported the 10th
-        /// time and every 100th time up to the 1000th, as in the kernel.
+        /// The number of times that all items had ended but new ones had been queued. A drain is
+        /// reported the 10th time and every 100th time up to the 1000th, as in the kernel.
         rounds: u64,
         /// A remaining item; `None` if it has just ended.
         item: Option<ItemName>,
     },
     /// An item of a queue with a rescuer waits for an item of a queue without one, or flushes such
-    /// a queue. If no thread can be created, it waits forever. Reported once per pair.
+    /// a queue. If no thread can be created, the waiter waits forever. Each pair is reported once.
     FlushDependency {
         /// The queue with a rescuer ([`with_rescuer`](crate::Builder::with_rescuer)).
         waiter: String,
@@ -76,7 +76,7 @@ pub struct Stall {
     pub item: ItemName,
     /// The minimum time for which no item has been taken.
     pub age: Duration,
-    /// Number of items that wait.
+    /// The number of items that wait.
     pub nr_waiting: usize,
     /// Every worker that is executing an item.
     pub workers: Vec<BusyWorker>,

@@ -39,7 +39,8 @@ use sync::{
     time, usage,
 };
 
-/// Time in batches after which the CPU clock is read. A guess: reading it costs 0.03 % of that.
+/// The time in batches after which the CPU clock is read. The value is a guess: reading it costs
+/// 0.03 % of that.
 const TICK_US: u64 = 1_000;
 
 /// The items that a worker has taken and run since it last recorded their times at a pwq.
@@ -53,7 +54,7 @@ const TICK_US: u64 = 1_000;
 #[derive(Debug, Default)]
 pub(crate) struct Sampling {
     slot: usize,
-    /// Time at which a wait was last recorded, in cycles.
+    /// The time at which a wait was last recorded, in cycles.
     at: u64,
     nr_taken: u64,
     /// The wait that was recorded last, in cycles.
@@ -65,7 +66,7 @@ pub(crate) struct Sampling {
     is_due: bool,
 }
 
-/// Number of items that have run, and their total duration.
+/// The number of items that have run, and their total duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Ran {
     pub(crate) count: u64,
@@ -107,7 +108,7 @@ impl Sampling {
         self.is_due
     }
 
-    /// Notes that the wait of the batch taken `now` is being recorded; returns the number of its
+    /// Records that the wait of the batch taken `now` is being recorded. Returns the number of its
     /// items.
     pub(crate) fn record(&mut self, waited: u64, now: u64) -> u64 {
         (self.at, self.waited, self.is_recorded) = (now, Some(waited), true);
@@ -119,7 +120,7 @@ impl Sampling {
         self.waited.filter(|_| self.is_recorded)
     }
 
-    /// Notes that `count` items of the local batch are returned to the pool, or were found
+    /// Records that `count` items of the local batch are returned to the pool, or were found
     /// cancelled. Returns the wait that was recorded for them, if any.
     pub(crate) fn gave_back(&mut self, count: u64) -> Option<u64> {
         if !self.is_recorded {
@@ -128,7 +129,7 @@ impl Sampling {
         self.recorded()
     }
 
-    /// Adds the counts for pwq `slot`; returns all runs since the last record, if that is due.
+    /// Adds the counts for pwq `slot`. If a record is due, returns all runs since the last one.
     pub(crate) fn ran(&mut self, slot: usize, counts: &Counts) -> Option<Ran> {
         if self.slot != slot || counts.nr_run == 0 {
             return None;
@@ -144,10 +145,10 @@ impl Sampling {
 pub(crate) struct Tally {
     nr_taken: AtomicU32,
     nr_not_run: AtomicU32,
-    /// Total duration, and that of the first item of the last batch.
+    /// The total duration, and that of the first item of the last batch.
     cycles: AtomicU64,
     first_cycles: AtomicU64,
-    /// Duration of batches since the CPU clock was read.
+    /// The duration of batches since the CPU clock was read.
     busy_cycles: AtomicU64,
     /// The last reading of the CPU clock.
     cpu_ns: AtomicU64,
@@ -165,7 +166,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Returns the time charged to a queue with shares, without the sleep in a long batch.
+    /// Returns the time to charge to a queue with shares. In a long batch, sleep is not charged.
     pub(crate) fn used_ns(&self) -> u64 {
         let ns = self.cycles.saturating_mul(1000) / time::cycles_per_us();
         if self.cpu_ns > 0 { ns.min(self.cpu_ns) } else { ns }
@@ -195,7 +196,7 @@ impl Tally {
         self.nr_not_run.load(Ordering::Relaxed)
     }
 
-    /// Takes the counts; `thread` is the worker's.
+    /// Takes the counts. `thread` is the worker's thread.
     pub(crate) fn take(&self, thread: ThreadId) -> Counts {
         let take = |count: &AtomicU32| {
             let value = count.load(Ordering::Relaxed);
@@ -222,7 +223,7 @@ impl Tally {
     }
 }
 
-/// Number of spans that a pwq keeps. A guess: enough for a list of many adoptions.
+/// The number of spans that a pwq keeps. The value is a guess: enough for a list of many adoptions.
 const NR_SPANS: usize = 12;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -240,7 +241,7 @@ struct Span {
 #[repr(C)]
 pub(crate) struct Arrivals {
     nr_spans: usize,
-    /// Number of items that have arrived, except those that left from the middle of the list.
+    /// The number of items that have arrived, except those that left from the middle of the list.
     nr_arrived: u64,
     spans: [Span; NR_SPANS],
 }
@@ -254,7 +255,7 @@ impl Arrivals {
         if let Some(last) = self.spans[..self.nr_spans].last_mut()
             && last.to == to
         {
-            // Items of the same adoption.
+            // These items belong to the same adoption.
             last.end = self.nr_arrived;
             return;
         }
@@ -266,7 +267,8 @@ impl Arrivals {
         self.nr_spans += 1;
     }
 
-    /// Removes all passed spans but the last, because items of a local batch may be returned.
+    /// Removes all spans that have passed, except the last, because items of a local batch may be
+    /// returned.
     fn forget(&mut self, nr_listed: usize) {
         let front = self.front(nr_listed);
         let passed = self.spans[..self.nr_spans].partition_point(|span| span.end <= front);
@@ -316,8 +318,8 @@ impl Arrivals {
     }
 }
 
-/// Returns `whole * part / of`, if that is not larger than a `u64`. A 128-bit division costs as
-/// much as the rest of a start, so it is used only for products that need it.
+/// Returns `whole * part / of`, which must fit into a `u64`. A 128-bit division costs as much as
+/// the rest of a start, so it is used only for products that need it.
 #[inline]
 fn share(whole: u64, part: u64, of: u64) -> u64 {
     if part == 0 {
@@ -334,12 +336,13 @@ fn share(whole: u64, part: u64, of: u64) -> u64 {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Histogram {
-    /// Number of durations.
+    /// The number of durations.
     pub count: u64,
-    /// Sum in nanoseconds, or `u64::MAX` (584 years) if the sum is larger.
+    /// The sum in nanoseconds, or `u64::MAX` (584 years) if the sum is larger.
     pub total_ns: u64,
-    /// Bucket `i` counts durations of `2^i` to `2^(i+1)` nanoseconds. Bucket 0 also counts those of
-    /// zero. The last one, the 40th, counts all that are longer: 9 minutes and more.
+    /// Bucket `i` counts durations of `2^i` to `2^(i+1)` nanoseconds. Bucket 0 also counts
+    /// durations of zero. The last bucket, the 40th, counts all longer durations: 9 minutes and
+    /// more.
     pub buckets: Vec<u64>,
 }
 
@@ -393,17 +396,17 @@ impl Histogram {
 
 const BUCKETS: usize = 40;
 
-/// Number of bits that subdivide a power of two, so that a count of cycles falls into about the
+/// The number of bits that subdivide a power of two, so that a count of cycles falls into about the
 /// right power of two of nanoseconds.
 const PARTS_LOG2: u32 = 2;
-/// Number of powers of two of cycles: more than 20 minutes at 3 GHz.
+/// The number of powers of two of cycles: more than 20 minutes at 3 GHz.
 const POWERS: usize = 42;
 const PLACES: usize = (POWERS - 1) << PARTS_LOG2;
 
 /// A histogram of durations in cycles, under a lock. Counting needs no division and no clock rate.
 #[derive(Debug)]
 pub(crate) struct Cycles {
-    /// Sum in cycles. A million items that wait for two hours exceed a `u64`.
+    /// The sum in cycles. A million items that wait for two hours exceed a `u64`.
     total: u128,
     counts: [u64; PLACES],
 }
@@ -418,7 +421,7 @@ impl Default for Cycles {
 fn place(cycles: u64) -> usize {
     let power = (cycles | 1).ilog2();
     let place = match power.checked_sub(PARTS_LOG2) {
-        // The power, and the two bits below the top bit.
+        // The index is made of the power and the two bits below the top bit.
         Some(shift) => (cycles >> shift) + (u64::from(shift) << PARTS_LOG2),
         None => cycles,
     };
@@ -560,7 +563,7 @@ mod arrival_tests {
     #[test]
     fn items_of_one_adoption_have_evenly_spaced_times() {
         let mut arrivals = Arrivals::default();
-        // Two runs of items of one pwq, with another pwq's items between them.
+        // There are two runs of items of one pwq, with another pwq's items between them.
         arrivals.add_arrivals(0, 4, 1000, 2000);
         arrivals.add_arrivals(4, 6, 1000, 2000);
         let at: Vec<_> = (0..10).filter_map(|nth| arrivals.arrived_at(10, nth)).collect();
@@ -584,7 +587,7 @@ mod arrival_tests {
     #[test]
     fn long_queue_keeps_its_oldest_and_newest_times() {
         let mut arrivals = Arrivals::default();
-        // 50 spans at growing distances.
+        // The spans are at growing distances.
         let start = |i: u64| 1000 * i * i;
         for i in 1..=50 {
             arrivals.add_arrivals(10 * (i as usize - 1), 10, start(i), start(i) + 10);

@@ -1,4 +1,4 @@
-//! Queues on a queue with a capacity: rejects work, waits, and reserves permits.
+//! Queues work on a queue with a capacity: rejects work, waits for capacity, and reserves permits.
 //!
 //! New work is counted: closures, futures, and items queued by [`Workqueue::try_enqueue`]. Each
 //! holds a capacity permit (`limit/capacity.rs`) until it starts or is cancelled. If no permit is
@@ -235,7 +235,7 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Reserves capacity for one item, or returns `None` if there is none; see
-    /// [`reserve`](Self::reserve). Costs one atomic update.
+    /// [`reserve`](Self::reserve). The call costs one atomic update.
     ///
     /// # Panics
     ///
@@ -269,8 +269,8 @@ impl Workqueue {
         }
     }
 
-    /// Acquires a capacity permit as [`try_permit`](Self::try_permit) does, and sleeps until
-    /// `until` to get one. Items of this queue do not wait.
+    /// Acquires a capacity permit as [`try_permit`](Self::try_permit) does. If none is free, sleeps
+    /// until there is one, or until the time `until`. Items of this queue do not wait.
     pub(super) fn wait_for_place(
         &self,
         until: Option<time::Instant>,
@@ -302,7 +302,7 @@ impl Workqueue {
         !matches!(self.admission(), Admission::Closed)
     }
 
-    /// Checks if the caller may queue items, and counts a rejection.
+    /// Checks whether the caller may queue items, and counts a rejection.
     #[inline]
     pub(crate) fn admission(&self) -> Admission<'_> {
         let closed = &self.inner.closed;

@@ -165,7 +165,8 @@ impl Builder {
     ///
     /// # Cost
     ///
-    /// Two atomic updates of a shared word for each item. A queue without a capacity pays nothing.
+    /// Each item costs two atomic updates of a shared word. A queue without a capacity pays
+    /// nothing.
     #[doc(alias("bounded", "queue_depth", "max_queue"))]
     pub fn capacity(mut self, capacity: usize) -> Self {
         self.capacity = Some(capacity);
@@ -178,9 +179,9 @@ impl Builder {
     ///
     /// Without shares a pool runs items in the order in which they were queued, across all queues.
     /// A queue that floods the pool makes the items of other queues wait behind all of its own.
-    /// `max_active` does not prevent that well, because it also applies while the other queues are
-    /// idle. With shares, queues that have work get CPU time in proportion to their shares, and
-    /// time that a queue does not use goes to the others.
+    /// `max_active` is a poor remedy, because it also applies while the other queues are idle. With
+    /// shares, queues that have work get CPU time in proportion to their shares, and time that a
+    /// queue does not use goes to the others.
     ///
     /// ```
     /// use afterwork::workqueue::Workqueue;
@@ -201,7 +202,7 @@ impl Builder {
     ///   of them has set shares, shares apply to all queues of the pool; the default is 100. If no
     ///   queue has set shares, nothing changes.
     /// - Of the waiting queues, the queue that has used the least time relative to its shares runs
-    ///   next. A queue that was idle runs next at once, but has saved up no time. A new queue
+    ///   next. A queue that was idle runs next at once, but has not saved up any time. A new queue
     ///   starts at the average of the queues that have work for the pool, so a program that builds
     ///   a queue for each item gains no time.
     /// - Time is measured for each batch that a worker takes. A queue that used more than its share

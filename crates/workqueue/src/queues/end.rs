@@ -1,4 +1,4 @@
-//! Destroys a queue: handles, visits, and the thread that destroys it.
+//! The end of a queue: its handles, the visits that delay the end, and the thread that destroys it.
 //!
 //! # The protocol
 //!
@@ -30,7 +30,7 @@
 //! - a caller of [`Workqueue::close_in_background`].
 //!
 //! These threads hand the end over to a reaper (`cleanups.rs`). If no reaper can be started, the
-//! manager does the part of the end that does not block.
+//! manager carries out the part of the end that does not block.
 //!
 //! Items held by timers are dropped once there are no visitors. The thread that destroys the queue
 //! drops them. If that thread is a reaper, another reaper drops them, so that a destructor that
@@ -68,7 +68,7 @@ pub(crate) struct Lease {
     in_background: bool,
 }
 
-/// The end of a queue, still to be carried out.
+/// The end of a queue that remains to be carried out.
 struct End {
     inner: Arc<Inner>,
     registry: Registry,
@@ -127,7 +127,8 @@ impl Drop for Lease {
         self.inner.visits.close();
         if !self.in_background && self.inner.may_end_here() {
             drop(end.sweep());
-            // FOREIGN(on-panic-drop): on the thread that destroys the queue, no locks; contained.
+            // FOREIGN(on-panic-drop): the drop of the handler, on the thread that destroys the
+            // queue, with no lock held; a panic is contained.
             drop(end.carry_out());
         } else {
             let manager = self.inner.manager.clone();

@@ -103,7 +103,8 @@ impl Builder {
     ///
     /// # Cost
     ///
-    /// A sleeping thread. Its stack is reserved at once, and its pages are allocated at first use.
+    /// The queue has a sleeping thread. The address space of its stack is reserved at once, and the
+    /// pages are allocated at first use.
     #[doc(alias("WQ_MEM_RECLAIM", "mem_reclaim"))]
     pub fn with_rescuer(mut self) -> Self {
         self.with_rescuer = true;
@@ -113,7 +114,7 @@ impl Builder {
     /// Runs items to completion on one high-priority thread for each CPU. Corresponds to the
     /// kernel's `WQ_BH`.
     ///
-    /// It is for short items that never sleep. An item runs on the CPU on which it was queued,
+    /// Use it for short items that never sleep. An item runs on the CPU on which it was queued,
     /// after the items queued there earlier. The thread yields its CPU after ten batches or two
     /// milliseconds, as the kernel does.
     ///

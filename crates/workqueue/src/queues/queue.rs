@@ -66,14 +66,15 @@ use crate::{
 ///
 /// # Panics
 ///
-/// In a child of `fork`, every call panics that queues on a queue of the parent, changes or queries
-/// it, or waits for it or its items. The child has no workers, and locks that they held stay held.
+/// In a child of `fork`, a call panics if it queues on a queue of the parent, changes or queries
+/// such a queue, or waits for it or its items. The child has no workers, and locks that the workers
+/// held at the fork stay held.
 ///
 /// An item that was idle at the fork may be queued in the child, on a queue built in the child. All
 /// other items are lost in the child: queueing one or waiting for it panics, and cancelling one
 /// does nothing and returns `false`. A waker of a future of the parent does nothing in the child.
 /// An item or a handler that forks must end the child itself, by `_exit` or `exec`. If the child
-/// returns from it, the child exits with a line on stderr and status 1.
+/// returns from it, the child prints a line on stderr and exits with status 1.
 ///
 /// # Examples
 ///
@@ -245,9 +246,10 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`BuildError::MaxActive`](crate::BuildError::MaxActive) if `max_active` is not between 1 and
-    /// 512; [`BuildError::OrderedMaxActive`](crate::BuildError::OrderedMaxActive) for an ordered
-    /// queue; [`BuildError::System`](crate::BuildError::System) for a process-wide queue.
+    /// Returns [`BuildError::MaxActive`](crate::BuildError::MaxActive) if `max_active` is not
+    /// between 1 and 512, [`BuildError::OrderedMaxActive`](crate::BuildError::OrderedMaxActive) for
+    /// an ordered queue, and [`BuildError::System`](crate::BuildError::System) for a process-wide
+    /// queue.
     #[doc(alias = "workqueue_set_max_active")]
     pub fn set_max_active(&self, max_active: u32) -> Result<(), BuildError> {
         self.inner.must_not_be_for_all()?;

@@ -163,7 +163,7 @@ impl Registry {
         self.here().pools().iter().map(|pool| pool.stats()).collect()
     }
 
-    /// Returns the times for which `queue()` held pool locks, if [`Params::lock_stat`] is on.
+    /// Returns the times for which kicks held pool locks, if [`Params::lock_stat`] is on.
     #[cfg(feature = "baselines")]
     #[doc(hidden)]
     pub fn lock_hold(&self) -> crate::observe::tally::Histogram {
@@ -223,8 +223,8 @@ impl Registry {
         self.inner.machine.manager.refuse_threads(refuse);
     }
 
-    /// Returns the current time of the clock by which this registry's timers fire. It is that of
-    /// [`Instant::now`], except in a registry [for tests](Self::for_tests).
+    /// Returns the current time of the clock by which this registry's timers fire. This is the
+    /// clock of [`Instant::now`], except in a registry [for tests](Self::for_tests).
     pub fn now(&self) -> Instant {
         self.timers().clock.now()
     }
@@ -237,9 +237,9 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// [`StillInUse`] if queues or clones of the registry remain, or on a thread of the registry,
-    /// which cannot wait for itself: in destructors that the registry runs, in a report handler, or
-    /// in thread-locals of a worker.
+    /// Returns [`StillInUse`] if queues or clones of the registry remain. Also returns it on a
+    /// thread of the registry, which cannot wait for itself: in destructors that the registry runs,
+    /// in a report handler, and in destructors of a worker's thread-locals.
     pub fn shutdown(self) -> Result<(), StillInUse> {
         let is_own = self.inner.machine.manager.waits_for_this_thread();
         let nr_users = Arc::strong_count(&self.inner) - 1 + usize::from(is_own);

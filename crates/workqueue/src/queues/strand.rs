@@ -1,4 +1,4 @@
-//! Strands: closures that run one after the other, with a state that each of them gets.
+//! Strands: closures that run one after the other, with a state that is passed to each of them.
 //!
 //! # The protocol
 //!
@@ -17,8 +17,8 @@
 //!   takes closures. A run sees the state as the previous run left it.
 //! - **No closure is lost.** While `nr` is positive, the strand's item is pending or running, or a
 //!   spawn is about to queue it. Only the spawn that finds 0 queues the item, and only the run that
-//!   subtracts down to 0 ends without another one to follow. A closure is counted before it is
-//!   pushed, so a run can find fewer closures than are counted. It then waits for the push, a few
+//!   subtracts down to 0 ends without a following run. A closure is counted before it is pushed, so
+//!   a run can find fewer closures than are counted. It then waits for the push, which takes a few
 //!   instructions without user code. Twin `strand: forgets a late push`.
 //! - **After its spawn, a closure is in flight**: a flush of any thread waits for it. If the spawn
 //!   that finds 0 has not queued the item yet, no flush can find the item. Each other spawn
@@ -31,10 +31,10 @@
 //!   cancels it at its end (`pools/cut.rs`, case 2). If the canceller removed it as it removes an
 //!   ordinary item, the closures would wait forever: twin `strand: is unqueued while it runs`. A
 //!   canceller cannot reach the closures of a running strand. Each closure therefore records the
-//!   number of bulk cancels at its spawn, and is cancelled instead of run if that has changed.
-//!   Twin `strand: starts what was cancelled`. The run of a canceller leaves closures with the
-//!   present number, and queues the item again. Models have too few colors to reach that.
-//!   Test: `closures_that_are_spawned_after_a_bulk_cancel_run`.
+//!   number of bulk cancels at its spawn, and is cancelled instead of run if that has changed. Twin
+//!   `strand: starts what was cancelled`. The run of a canceller leaves closures with the current
+//!   number, and queues the item again. Models have too few colors to reach that. Test:
+//!   `closures_that_are_spawned_after_a_bulk_cancel_run`.
 //! - **Flushes.** A pending closure is not counted in flight; the item is, from the end of the
 //!   closure's spawn until the closure has run. When a run queues the item again, the new count is
 //!   younger than the remaining closures, and a flush that began in the meantime does not wait for
@@ -45,8 +45,8 @@
 //!   leaves its count to a later color`.
 //! - **A single closure is cancelled** by its handle, as any one-shot item is: the canceller claims
 //!   it, and its link stays in the list. A run that finds it claimed waits for the end of the
-//!   claim, a few instructions without user code, because the strand's count keeps the pwq that the
-//!   canceller reads. Twin `strand: pops a claimed closure`.
+//!   claim, which takes a few instructions without user code. It waits because the strand's count
+//!   keeps the pwq that the canceller reads alive. Twin `strand: pops a claimed closure`.
 //!
 //! A joiner does not help, because that would change the order.
 
@@ -86,9 +86,9 @@ use crate::{
     pools::pwq::Pwq,
 };
 
-/// Number of closures that a run takes before it queues the strand behind other items. A guess: the
-/// requeue costs about 0.1 µs, which is 3 ns for each closure. With a larger number, one strand
-/// delays other items for longer.
+/// The number of closures that a run takes before it queues the strand behind other items. The
+/// value is a guess: the requeue costs about 0.1 µs, which is 3 ns for each closure. With a larger
+/// number, one strand delays other items for longer.
 const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 /// The bit of `Base::nr` that is set while a spawn queues the strand's item.
@@ -114,7 +114,7 @@ const ONE: usize = 2;
 /// - A panic of a closure is reported to its joiner, or to the queue's handler, like that of an
 ///   item of the queue. The strand continues with the next closure, and with the state as it is.
 /// - After 32 closures, a strand yields to the other items of its queue. If a flush waits for its
-///   closures, it first runs all that remain.
+///   closures, the strand first runs all that remain.
 ///
 /// Other operations treat a strand as follows:
 ///
@@ -172,11 +172,11 @@ const ONE: usize = 2;
 pub struct Strand<S> {
     item: NonNull<Head>,
     queue: Workqueue,
-    /// Invariant, because closures write the state.
+    /// The handle is invariant in `S`, because closures write the state.
     state: PhantomData<fn(S) -> S>,
 }
 
-// SAFETY: the state is `Send`, and is passed from one run to the next. All else is atomic.
+// SAFETY: the state is `Send`, and is passed from one run to the next. Everything else is atomic.
 unsafe impl<S: Send> Send for Strand<S> {}
 // SAFETY: as above; a shared handle gives no access to the state.
 unsafe impl<S: Send> Sync for Strand<S> {}
@@ -201,7 +201,7 @@ struct Base {
 /// The part of a strand that its run owns.
 struct Own {
     taken: List,
-    /// Number of closures that have been taken from the list and not yet subtracted from `nr`.
+    /// The number of closures that have been taken from the list and not yet subtracted from `nr`.
     nr_done: usize,
 }
 
@@ -223,7 +223,7 @@ struct Item<S> {
 /// The state of a strand, for one closure.
 struct Lent<S>(*mut S);
 
-// SAFETY: the state is `Send`, and the thread that runs the closure has it.
+// SAFETY: the state is `Send`, and the thread that runs the closure owns it.
 unsafe impl<S: Send> Send for Lent<S> {}
 
 impl<S> Lent<S> {
@@ -247,7 +247,7 @@ impl StartBy for OfStrand {
     fn is_cancelled(&self) -> bool {
         // SAFETY: called in the run of the closure, whose pwq is alive.
         let core = unsafe { &(*run::current_home()).core };
-        // Relaxed: the spawner's push makes the number that it read visible.
+        // Relaxed suffices, because the spawner's push makes the number that it read visible.
         core.nr_cancels.load(Ordering::Relaxed) != self.nr_cancels
             && !twin::armed("strand: starts what was cancelled")
     }
@@ -258,7 +258,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     ///
     /// # Examples
     ///
@@ -343,7 +343,7 @@ impl<S: Send + 'static> Strand<S> {
         // SAFETY: the handle keeps the item alive; the reference lasts only for this expression.
         let state = unsafe { (*self.item.cast::<Item<S>>().as_ptr()).state.get() };
         let mut state = Lent(state);
-        // SAFETY: it is called only by the strand's run.
+        // SAFETY: this closure is called only by the strand's run.
         let func = move || func(unsafe { state.get() });
         let of_strand = OfStrand {
             item: self.item.as_ptr(),
@@ -478,8 +478,8 @@ impl Base {
         Some(closure)
     }
 
-    /// Returns `true` if no closure is counted, so that the caller's run is to end. Only for the
-    /// run.
+    /// Returns `true` if no closure is counted, so that the caller's run must end. Only the run
+    /// calls this.
     ///
     /// # Safety
     ///
@@ -488,8 +488,8 @@ impl Base {
         // SAFETY: (1).
         let own = unsafe { &mut *self.own.get() };
         let nr_done = std::mem::take(&mut own.nr_done);
-        // Relaxed: nothing is read because of the count. The list and the item have orders of
-        // their own.
+        // Relaxed suffices, because no data is read on the basis of the count. The list and the
+        // item have orderings of their own.
         let before = self.nr.fetch_sub(nr_done * ONE, Ordering::Relaxed);
         before / ONE == nr_done || twin::armed("strand: forgets a late push")
     }
@@ -507,14 +507,14 @@ impl Base {
         };
         // SAFETY: a linked item is alive.
         let head = unsafe { closure.as_ref() };
-        // The seat that we hold belongs to this pwq. A canceller may read the old or the new one.
+        // The seat that we hold belongs to this pwq. A canceller may read the old or the new home.
         head.home.store(home.as_home(), Ordering::Relaxed);
         // SAFETY: the closure is linked, and we hold its only link.
         unsafe { (head.vtable().run)(closure) };
         true
     }
 
-    /// Returns the number of counted closures that are left. Only for the run.
+    /// Returns the number of counted closures that are left. Only the run calls this.
     ///
     /// # Safety
     ///

@@ -36,8 +36,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// The errors of [`Builder::build`](crate::Builder::build) on the process-wide registry. After an
-/// error, the next call tries again.
+/// Returns the errors of [`Builder::build`](crate::Builder::build) on the process-wide registry.
+/// After an error, the next call tries again.
 ///
 /// # Examples
 ///
@@ -69,7 +69,7 @@ impl Builder {
 ///
 /// # Errors
 ///
-/// The errors of [`system`].
+/// Returns the errors of [`system`].
 #[doc(alias = "system_highpri_wq")]
 pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -85,7 +85,7 @@ pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
 ///
 /// # Errors
 ///
-/// The errors of [`system`].
+/// Returns the errors of [`system`].
 #[doc(alias = "system_long_wq")]
 pub fn system_long() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -98,7 +98,7 @@ pub fn system_long() -> Result<&'static Workqueue, BuildError> {
 ///
 /// # Errors
 ///
-/// The errors of [`system`].
+/// Returns the errors of [`system`].
 #[doc(alias("system_unbound_wq", "system_dfl_wq"))]
 pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -110,7 +110,8 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 
 /// Runs `func` on `cpu`, and returns its result; the kernel's `work_on_cpu`.
 ///
-/// It runs on a worker of that CPU, never on the caller, and does not wait for [`system`] items.
+/// It runs on a worker of that CPU, never on the calling thread, and does not wait for [`system`]
+/// items.
 ///
 /// # Blocking
 ///
@@ -119,7 +120,7 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 ///
 /// # Errors
 ///
-/// Contains one of:
+/// The error contains one of:
 ///
 /// - [`BuildError::NoCpus`], if the CPU does not exist, or this process may not use it.
 /// - An error of [`system`]. Nothing has run in these cases.
@@ -153,7 +154,7 @@ pub fn work_on_cpu<T: Send + 'static>(
 
 /// Runs `func` once on each CPU that this process may use, and waits for all runs.
 ///
-/// After all runs have ended, it returns the error of the first that panicked.
+/// After all runs have ended, returns the error of the first run that panicked.
 ///
 /// # Blocking
 ///
@@ -161,7 +162,7 @@ pub fn work_on_cpu<T: Send + 'static>(
 ///
 /// # Errors
 ///
-/// The errors of [`work_on_cpu`].
+/// Returns the errors of [`work_on_cpu`].
 ///
 /// # Examples
 ///
@@ -190,7 +191,8 @@ pub fn schedule_on_each_cpu(func: impl Fn(CpuId) + Send + Sync + 'static) -> io:
         if all.is_ok() {
             all = end;
         } else {
-            // FOREIGN(future-outcome): another panic's payload, on the calling thread; contained.
+            // FOREIGN(future-outcome): another panic's payload, on the calling thread; a panic is
+            // contained.
             contain(|| drop(end));
         }
     }

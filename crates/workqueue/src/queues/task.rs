@@ -142,15 +142,16 @@ impl<'a> TaskOptions<'a> {
     ///   deadline is not interrupted. A future expires if it has not been polled by the deadline.
     /// - If the deadline has passed already, the work expires at once, even if the queue is full.
     /// - A thread in [`join`](JoinHandle::join), or a task that awaits the handle, is notified at
-    ///   the deadline, even if no worker is free. Without a waiter, a worker counts it (`expired`).
+    ///   the deadline, even if no worker is free. Without a waiter, a worker that pops the item
+    ///   counts the expiry (`expired`).
     /// - The thread that finds the work expired drops it: the caller, a worker or the joiner. If
     ///   that drop panics, the panic is discarded. Until then the item is pending, and counts
     ///   toward the [capacity](crate::Builder::capacity).
     ///
     /// # Cost
     ///
-    /// 40 bytes, two atomic updates of a word that all CPUs share, and two reads of the clock (35
-    /// ns each). A timer is only used if a task awaits the handle.
+    /// The item takes 40 more bytes. It costs two atomic updates of a word that all CPUs share, and
+    /// two reads of the clock (35 ns each). A timer is used only if a task awaits the handle.
     ///
     /// # Examples
     ///
@@ -176,14 +177,14 @@ impl<'a> TaskOptions<'a> {
     /// Starts the work by `deadline` or never, as [`deadline`](Self::deadline) does, and cancels it
     /// at `deadline` if it still runs.
     ///
-    /// The cancel is that of the item's token: [`is_cancelled`](crate::is_cancelled) returns `true`
-    /// in the item, and waits for its [token](crate::CancellationToken::current) end. The item
-    /// continues until it returns, and its handle then returns the result. A
-    /// [`timeout`](crate::timeout()) drops a future instead.
+    /// This cancels the item's token: [`is_cancelled`](crate::is_cancelled) returns `true` in the
+    /// item, and waits for its [token](crate::CancellationToken::current) end. The item continues
+    /// until it returns, and its handle then returns the result. A [`timeout`](crate::timeout())
+    /// drops a future instead.
     ///
     /// # Cost
     ///
-    /// The same as [`deadline`](Self::deadline), and a token and a timer.
+    /// The same as [`deadline`](Self::deadline), plus a token and a timer.
     ///
     /// # Examples
     ///
@@ -397,8 +398,9 @@ impl<'a> TaskOptions<'a> {
         }
     }
 
-    /// Queues `work` as [`Workqueue::enqueue`] does; with options that wait for capacity or hold a
-    /// permit, as [`try_enqueue`](Self::try_enqueue), with `false` in place of an error.
+    /// Queues `work` as [`Workqueue::enqueue`] does. If the options wait for capacity or hold a
+    /// permit, queues it as [`try_enqueue`](Self::try_enqueue) does, and returns `false` in place
+    /// of an error.
     pub fn enqueue(self, work: &Work) -> bool {
         match self.entry {
             Entry::Try => self.queue.enqueue_at(self.home(), work),
@@ -440,7 +442,7 @@ impl<'a> TaskOptions<'a> {
         Ok(is_queued)
     }
 
-    /// Returns the start deadline, or an error if it has passed, which is counted.
+    /// Returns the start deadline. If it has passed, counts the expiry and returns an error.
     fn start_by(&self) -> Result<Option<StartBefore>, ()> {
         let Some(deadline) = self.deadline else {
             return Ok(None);

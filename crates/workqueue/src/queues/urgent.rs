@@ -8,7 +8,7 @@ use crate::{item::lane::Lane, route::attrs::BuildError};
 impl Workqueue {
     /// Returns a handle of this queue whose items are *urgent*: they start before ordinary ones.
     ///
-    /// It is for a few items among many: a read that a user waits for on a queue of prefetches, or
+    /// Use it for a few items among many: a read that a user waits for on a queue of prefetches, or
     /// a flush on a queue of compactions. The handle belongs to the same queue, with one
     /// `max_active`, one capacity, one drain, and one set of statistics.
     ///
@@ -46,7 +46,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`BuildError::OrderedUrgent`] for an ordered queue.
+    /// Returns [`BuildError::OrderedUrgent`] for an ordered queue.
     ///
     /// # Examples
     ///

@@ -17,7 +17,7 @@ use std::{marker::PhantomData, ptr, ptr::NonNull};
 
 const SLOT_BITS: u32 = 6;
 const NR_SLOTS: usize = 1 << SLOT_BITS;
-/// Length of a tick of the system's time: 2^16 ns or 65 µs, about the time it takes to wake a
+/// The length of a tick of the system's time: 2^16 ns or 65 µs, about the time it takes to wake a
 /// thread.
 pub(crate) const TICK_SHIFT: u32 = 16;
 /// The number of levels that covers 64 bits of nanoseconds even if a tick is one nanosecond.
@@ -242,8 +242,9 @@ impl<K> Wheel<K> {
         }
     }
 
-    /// Returns the time at which [`pop`](Self::pop) must be called next; `None` if it need not be
-    /// called before a timer is inserted that is the first. The time may be early, never late.
+    /// Returns the time at which [`pop`](Self::pop) must be called next. Returns `None` if it need
+    /// not be called until a timer is inserted that becomes the first. The time may be early, never
+    /// late.
     ///
     /// [`insert`](Self::insert) compares with it even if all timers were removed. Otherwise a timer
     /// that is not the first would wake no thread, and would stay in the wheel.
@@ -299,7 +300,8 @@ impl<K> Wheel<K> {
     }
 
     fn ring(&mut self, level: usize, slot: usize) -> *mut Link {
-        // A raw pointer, because a reference to the slots would invalidate the links in the nodes.
+        // This is a raw pointer, because a reference to the slots would invalidate the links in the
+        // nodes.
         self.slots.as_mut_ptr().wrapping_add(level * NR_SLOTS + slot)
     }
 

@@ -98,7 +98,8 @@ impl Machine {
 
     /// Sets the source that reports whether the machine has changed.
     pub(crate) fn set_source(&self, source: Source) {
-        // FOREIGN(source-drop): the former source, on the caller, after the lock; contained.
+        // FOREIGN(source-drop): the drop of the former source, on the caller, with no lock held; a
+        // panic is contained.
         let before = self.source.lock().replace(Foreign::new(source));
         drop(before);
     }
@@ -150,8 +151,8 @@ impl Machine {
         let Some(mut source) = self.source.lock().take() else {
             return false;
         };
-        // FOREIGN(source): a registry's source, on its manager or the calling thread; contained: a
-        // panic counts as no change.
+        // FOREIGN(source): a registry's source, on its manager or the calling thread; a panic is
+        // contained, and counts as no change.
         let seen = guarded(&mut *source).unwrap_or_else(|payload| {
             discard(payload);
             None

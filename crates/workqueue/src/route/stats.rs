@@ -50,8 +50,8 @@ queue_figures!(counted! {
 } {});
 
 impl PoolStats {
-    /// Returns the pool's record, whose name is the CPUs and whose detail is the unusual
-    /// attributes.
+    /// Returns the pool's record. Its name lists the CPUs, and its detail lists the attributes that
+    /// differ from the default.
     #[doc(hidden)]
     pub fn record(&self) -> Record {
         let strict = self.strict.then(|| "strict".to_owned());
@@ -70,7 +70,7 @@ impl PoolStats {
 }
 
 impl QueueReport {
-    /// Returns the queue's record, whose detail is the affinity scope.
+    /// Returns the queue's record. Its detail is the affinity scope.
     #[doc(hidden)]
     pub fn record(&self) -> Record {
         self.record_of(Kind::Queue, self.figures())
@@ -110,25 +110,28 @@ impl QueueReport {
 pub struct GroupStats {
     /// The ceiling, if there is one.
     pub max_active: Option<u32>,
+    /// The [shares](crate::GroupBuilder::shares), if any were set.
+    pub shares: Option<u32>,
     /// Threads that run items of the group now, excluding those that wait inside an item. Threads
     /// that are about to run items are included.
     pub nr_active: u32,
     /// The part of `nr_active` above `max_active`, which exists because threads have returned from
     /// a wait or the ceiling was lowered.
     pub nr_over: u32,
-    /// Number of waits for a seat of the group: one for each queue and each pool in which it waits.
+    /// The number of waits for a seat of the group: one for each queue and each pool in which it
+    /// waits.
     pub nr_waiting: usize,
-    /// Queues of the group.
+    /// The number of queues of the group.
     pub nr_queues: usize,
-    /// Items of the group's queues that wait for a seat.
+    /// The number of items of the group's queues that wait for a seat.
     pub nr_inactive: usize,
-    /// Items that workers have started.
+    /// The number of items that workers have started.
     pub started: u64,
-    /// Items that workers have completed.
+    /// The number of items that workers have completed.
     pub completed: u64,
-    /// Items that their joiners ran.
+    /// The number of items that their joiners ran.
     pub helped: u64,
-    /// CPU time of the items, in microseconds.
+    /// The CPU time of the items, in microseconds.
     pub cpu_time_us: u64,
 }
 
@@ -152,7 +155,7 @@ pub struct QueueReport {
     pub attrs: Attrs,
     /// The counters.
     pub stats: QueueStats,
-    /// The times that items waited, from being queued until a worker took them.
+    /// The times for which items waited, from their enqueue until a worker took them.
     ///
     /// Counts each item that a worker started, except the last few, which the worker has not
     /// recorded yet (see [`Params::wait_sample`](base::params::Params::wait_sample)). Items that a

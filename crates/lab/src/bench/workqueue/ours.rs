@@ -26,7 +26,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// Returns the plain way: reusable items, deferred wake-ups, no helping.
+    /// Returns the plain way: reusable items, deferred wake-ups and no helping.
     #[must_use]
     pub fn plain(scope: AffinityScope) -> Self {
         Self { scope, wake: WakeMode::Deferred, help: false, spawn: false }
@@ -70,7 +70,7 @@ impl fmt::Display for Way {
 /// A workqueue with its own pools.
 #[derive(Debug)]
 pub struct Ours {
-    // Declared before the pools, so that it is dropped before them.
+    // The queue is declared before the pools, so that it is dropped before them.
     queue: Workqueue,
     pools: Pools,
 }
@@ -87,8 +87,9 @@ impl Drop for Pools {
 }
 
 impl Ours {
-    /// Starts a workqueue that runs up to `workers` items at once. With `lock_stat`, it records
-    /// hold times of the pool lock, and idle workers park at once, so that each enqueue wakes one.
+    /// Starts a workqueue that runs up to `workers` items at once. If `lock_stat` is set, it
+    /// records hold times of the pool lock, and idle workers park at once, so that each enqueue
+    /// wakes one.
     pub fn start(
         topology: &Topology,
         way: Way,
@@ -123,13 +124,13 @@ impl Ours {
     ///
     /// # Panics
     ///
-    /// Never: only `drop` removes the registry.
+    /// Never, because only `drop` removes the registry.
     #[must_use]
     pub fn registry(&self) -> &Registry {
         self.pools.0.as_ref().expect("taken only by drop")
     }
 
-    /// Returns the hold times of the pool locks during enqueue since the start.
+    /// Returns the hold times of the pool locks during enqueues since the start.
     #[must_use]
     pub fn lock_hold(&self) -> Histogram {
         self.pools.0.as_ref().map(Registry::lock_hold).unwrap_or_default()
@@ -182,7 +183,7 @@ impl Joins for Ours {
     }
 }
 
-/// Measures items that are created once, queued repeatedly, and waited for with `flush`.
+/// A subject whose items are created once, queued repeatedly, and waited for with `flush`.
 #[derive(Debug)]
 pub struct Reusable(pub Ours);
 
@@ -218,7 +219,7 @@ impl Subject for Reusable {
     }
 }
 
-// If an item is rejected or panics, the bench ends here; otherwise the case would wait forever.
+// If an item is rejected or panics, the bench ends here, because the case would wait forever.
 
 impl Lone for ReusableLone<'_> {
     #[inline]

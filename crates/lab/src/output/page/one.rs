@@ -15,13 +15,13 @@ use crate::output::run::{CaseRun, Run};
 use crate::output::verdict::{self, Totals, benches};
 use crate::output::words;
 
-/// Maximum number of metrics that a case shows as bars. The table has all.
+/// The maximum number of metrics that are shown as bars for a case. The table contains all of them.
 const BARS: usize = 3;
 
-/// Name of the file of raw numbers.
+/// The name of the file of raw numbers.
 const RAW: &str = "afterwork-run.jsonl";
 
-/// Makes the page of a run.
+/// Creates the page of a run.
 #[must_use]
 pub fn page(run: &Run) -> String {
     let title = title(&run.head);
@@ -114,8 +114,7 @@ fn claims(run: &Run) -> Markup {
         p { b { (Totals::of(&run.cases).in_words()) } "." }
         p {
             "Each is a ratio of two ways to do the same thing, measured in turns in this run; ± is the median absolute "
-            "deviation, n the number of repetitions. Elsewhere: the same ratio as published with the idea, for other machines and "
-            "programs; it is not judged."
+            "deviation, n the number of repetitions."
         }
         @for (head, verdict) in [
             ("do not hold", Verdict::Fails),
@@ -137,7 +136,6 @@ fn rows<'a>(claims: impl Iterator<Item = (&'a CaseRun, &'a Claimed)>) -> Markup 
         table.claims {
             thead { tr {
                 th { "where" } th { "ratio" } th { "against" } th.n { "measured" } th.n { "claimed" } th { "holds?" }
-                th { "elsewhere" }
             } }
             tbody {
                 @for (case, claim) in claims { (row(case, claim)) }
@@ -160,18 +158,13 @@ fn row(case: &CaseRun, claim: &Claimed) -> Markup {
             td {
                 (claim.claim)
                 @let metric = words::of_metric(&claim.bench, &claim.case, &claim.metric);
-                // Omitted if the description of the claim contains the metric.
+                // The metric is omitted if the description of the claim contains it.
                 @if !claim.claim.contains(&metric) { " " span.quiet { (metric) } }
             }
             td { (claim.against.as_deref().unwrap_or("-")) }
             td.n { (claim.ratio.map_or_else(|| "-".into(), measured)) }
             td.n { (claim.bound.as_deref().unwrap_or_default().replace(">=", "≥").replace("<=", "≤")) }
             td class=(class) { (answer) @if claim.close { ", within the noise" } }
-            td {
-                @if let Some(source) = &claim.source {
-                    (source.figure) " " span.quiet { (source.from) }
-                }
-            }
         }
     }
 }
@@ -184,7 +177,7 @@ fn measured(ratio: Spread) -> String {
     }
 }
 
-/// Returns the section of a case: question, plots, table.
+/// Returns the section of a case: its question, plots and table.
 fn question(case: &CaseRun) -> Markup {
     html! {
         @let claimed: Vec<&str> = case.claims.iter().flat_map(judged).collect();

@@ -46,7 +46,7 @@ impl<S> WaitQueue<S> {
     /// Adds an entry; see the top of this file.
     pub(super) fn add(&mut self, waiter: S, node: usize, last_turn: Option<&AtomicU64>) {
         let turn = last_turn.map_or(0, |last| {
-            // Relaxed: `last` is guarded by the lock of this wait queue.
+            // Relaxed suffices, because `last` is guarded by the lock of this wait queue.
             let turn = self.turn.max(last.load(Ordering::Relaxed) + 1);
             last.store(turn, Ordering::Relaxed);
             turn
@@ -178,8 +178,8 @@ impl<S> Gate<S> {
     /// Otherwise the last of them notifies `core.settled`. Call it while the stocks are
     /// [`closed`](Self::closed), so that the helpers counted in a stock are earlier ones.
     ///
-    /// Phases wrap. A flush that sleeps through 256 others may take the current phase for its own
-    /// and wait for later helpers. It never ends too early.
+    /// Phase numbers wrap. A flush that sleeps through 256 others may mistake the current phase for
+    /// its own and wait for later helpers. It never ends too early.
     pub(crate) fn has_helped(&self, phase: Phase) -> bool {
         let of_stocks = self.stocks.iter().any(|stock| stock.nr_helpers() > 0);
         let mut from = self.load();
