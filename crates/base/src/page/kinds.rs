@@ -40,8 +40,15 @@ pub enum Kind {
     QueueWait = 6,
     /// A histogram of the run times of a queue's items. Its name and detail are the queue's.
     QueueRun = 7,
+<<<<<<< HEAD
     /// A group of workqueues.
     Group = 8,
+=======
+    /// A worker that runs an item. Its name is the item's function, its detail the queue.
+    Worker = 8,
+    /// Items of one function. Its detail is their queue.
+    Function = 9,
+>>>>>>> h3
 }
 
 /// The figures of one subject.
@@ -211,6 +218,18 @@ const PER_CPU: &[Field] = &[
     fault("panicked", "Queued calls that panicked"),
 ];
 
+#[rustfmt::skip]
+const WORKER: &[Field] = &[
+    gauge("thread", "The kernel's ID of its thread"),
+    gauge("sleeps", "1 if it sleeps inside the item, by its report or by a sample"),
+];
+
+#[rustfmt::skip]
+const FUNCTION: &[Field] = &[
+    gauge("nr_running", "Workers that run an item of it now"),
+    gauge("nr_pending", "Items of it among the first 128 that wait in each pool"),
+];
+
 /// The upper bounds of a histogram's buckets, as base-2 logarithms of nanoseconds, from 1 µs to 4.6
 /// minutes. They are constant, because monitoring systems require that.
 pub const TIMES_LOG2: [u32; 15] = [10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38];
@@ -238,7 +257,11 @@ const TIMES: &[Field] = &[
 
 impl Kind {
     /// All kinds.
+<<<<<<< HEAD
     pub const ALL: [Self; 8] = [
+=======
+    pub const ALL: [Self; 9] = [
+>>>>>>> h3
         Self::Queue,
         Self::Group,
         Self::Pool,
@@ -247,6 +270,8 @@ impl Kind {
         Self::PerCpu,
         Self::QueueWait,
         Self::QueueRun,
+        Self::Worker,
+        Self::Function,
     ];
 
     /// Returns its name.
@@ -259,7 +284,12 @@ impl Kind {
             Self::PerCpu => "percpu",
             Self::QueueWait => "queue_wait",
             Self::QueueRun => "queue_run",
+<<<<<<< HEAD
             Self::Group => "group",
+=======
+            Self::Worker => "worker",
+            Self::Function => "function",
+>>>>>>> h3
         }
     }
 
@@ -272,7 +302,12 @@ impl Kind {
             Self::Mailbox => MAILBOX,
             Self::PerCpu => PER_CPU,
             Self::QueueWait | Self::QueueRun => TIMES,
+<<<<<<< HEAD
             Self::Group => GROUP,
+=======
+            Self::Worker => WORKER,
+            Self::Function => FUNCTION,
+>>>>>>> h3
         }
     }
 
@@ -280,6 +315,12 @@ impl Kind {
     /// record.
     pub fn is_histogram(self) -> bool {
         matches!(self, Self::QueueWait | Self::QueueRun)
+    }
+
+    /// Returns `true` if its records exist only while items run or wait. Such records have no
+    /// metrics.
+    pub fn is_transient(self) -> bool {
+        matches!(self, Self::Worker | Self::Function)
     }
 
     /// Returns the kind with this number, if it is known.

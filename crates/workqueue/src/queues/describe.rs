@@ -206,6 +206,9 @@ impl Machine {
             }
             let pools = self.pools();
             pools.iter().for_each(|it| image.push(it.stats().record()));
+            for record in pools.iter().flat_map(|it| it.lock().records_of_items()) {
+                image.push(record);
+            }
         }
     }
 }
