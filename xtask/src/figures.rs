@@ -74,6 +74,7 @@ const OMITTED: [&str; 18] = [
 /// The answers that README omits, because their throughput shows the same.
 const SAME: [(&str, &str); 1] = [("1000 small closures at once", "CPU per closure")];
 
+<<<<<<< HEAD
 /// The variants that docs/figures.md compares. If a case has several variants, this is the default
 /// one. In cases that are not listed here, it is our first variant.
 const DEFAULTS: [(&str, &str); 4] = [
@@ -83,6 +84,8 @@ const DEFAULTS: [(&str, &str); 4] = [
     ("wake", "wait-32"),
 ];
 
+=======
+>>>>>>> h3
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let writes = match args {
         [] => false,
@@ -231,9 +234,9 @@ fn comparisons(lines: &[Value]) -> String {
             bench = word(case, "bench");
             let _ = write!(all, "\n### {bench}\n\n{TABLE}");
         }
-        let name = words::of_case(bench, word(case, "case"));
+        let name = words::of_case(bench, word(case, "case"), word(case, "about"));
         for (index, row) in rows.iter().enumerate() {
-            let cell = if index == 0 { name } else { "" };
+            let cell = if index == 0 { &name } else { "" };
             let _ = writeln!(all, "| {cell} | {} |", row.text);
             if row.outcome == outcome::WORSE {
                 let _ = writeln!(worse, "| {name} | {} |", row.text);
@@ -291,9 +294,8 @@ fn rows(case: &Value, lines: &[Value]) -> Vec<Row> {
         .filter(is_of)
         .filter(|it| it["mad"].is_number() && it["peer"].is_boolean())
         .collect();
-    let default = DEFAULTS.iter().find(|it| it.0 == word(case, "case"));
-    let first = || records.iter().find(|it| it["peer"] == false).map(|it| word(it, "variant"));
-    let Some(ours) = default.map(|it| it.1).or_else(first) else {
+    let ours = || records.iter().filter(|it| it["peer"] == false).map(|it| word(it, "variant"));
+    let Some(ours) = words::ours(word(case, "case"), ours) else {
         return Vec::new();
     };
     let metrics = case["metrics"].as_array().map_or(&[][..], Vec::as_slice);

@@ -138,7 +138,7 @@ fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
     // Each further pool costs about 800 bytes per queue.
     for machine in ["2 core", "4 llc x 8 core"] {
         let machine = Topology::synthetic(machine).unwrap();
-        let limit = 4352 + (EACH_CPU * machine.allowed().len()) as isize;
+        let limit = 4096 + (EACH_CPU * machine.allowed().len()) as isize;
         let registry = Registry::new(machine, Params::default()).unwrap();
         let mut queues = Vec::with_capacity(COUNT);
         let (threads, bytes) = (nr_threads(), NR_BYTES.load(Ordering::Relaxed));

@@ -23,7 +23,7 @@ use super::tally::{RECEIVED, SLEEPS, tally};
 /// must have been preempted.
 const NR_YIELDS: u32 = 32;
 
-/// The length of that sleep in microseconds, which is about that of a wake-up. A longer sleep
+/// The length of that sleep in microseconds: about as long as a wake-up takes. A longer sleep
 /// delays the items behind that poster. A shorter one uses the CPU that the poster may need.
 const MID_PUSH_SLEEP_US: u64 = 50;
 

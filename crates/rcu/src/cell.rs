@@ -306,8 +306,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     /// Replaces the value with the result of `change`. Calls `change` again if another writer has
     /// replaced the value in between.
     ///
-    /// `change` returns a whole new value. For maps that change entry by entry, see "Maps" in
-    /// docs/rcu.md.
+    /// `change` returns a whole new value. Split a map that changes entry by entry into several
+    /// cells, so that a change copies one part.
     ///
     /// # Blocking
     ///

@@ -235,7 +235,7 @@ impl Drop for Abort {
     }
 }
 
-/// Makes this thread an online reader, until [`end`] is called with the slot.
+/// Makes this thread an online reader until [`end`] is called on the slot.
 pub(super) fn online() -> &'static Slot {
     let slot = enter();
     slot.count_loops(1);

@@ -39,7 +39,7 @@ impl Engine {
         self.cpus[cpu].runq.len() + usize::from(self.cpus[cpu].cur.is_some())
     }
 
-    /// Moves the current task to its CPU's run queue, which leaves the CPU without a task.
+    /// Moves the current task to its CPU's run queue. The CPU then has no current task.
     pub fn requeue_current(&mut self) {
         self.account();
         let current = self.current();
@@ -51,7 +51,7 @@ impl Engine {
         self.nr_queued += 1;
     }
 
-    /// Starts the next task on this CPU, which has none, or lets the CPU go idle.
+    /// Starts the next task on this CPU, which has no current task, or lets the CPU go idle.
     pub fn pick_next(&mut self) {
         let c = self.cpu;
         self.cpus[c].resched = false;
@@ -151,8 +151,8 @@ impl Engine {
         self.wake_on(c, task, waker, at);
     }
 
-    /// Returns `true` if the waker is a kernel thread that is bound to this CPU, which has no other
-    /// task. A task that slept on this CPU then wakes here.
+    /// Returns `true` if the waker is a kernel thread bound to this CPU, and this CPU has no other
+    /// task. In that case, a task that slept on this CPU wakes here.
     fn is_bound_kernel_thread_alone(&mut self) -> bool {
         let is_alone = self.cpus[self.cpu].runq.is_empty();
         let task = self.task();
@@ -251,7 +251,7 @@ impl Engine {
         }
     }
 
-    /// Starts the timer at which idle CPUs check for waiting tasks, if it is not running.
+    /// Starts the timer that makes idle CPUs check for waiting tasks, if it is not running.
     fn keep_balance(&mut self, now: u64) {
         if !self.is_balancing && self.costs.balance > 0 {
             self.is_balancing = true;
@@ -288,8 +288,8 @@ impl Engine {
         }
     }
 
-    /// Returns the CPU for a new task that the current task starts: the least loaded CPU, and among
-    /// equals preferably a near one.
+    /// Returns the CPU for a new task that the current task starts: the least loaded CPU. If
+    /// several are equally loaded, a near one is preferred.
     pub fn place_new(&self, allowed: &Mask) -> usize {
         let (me, nr_cpus) = (self.cpu, self.cpus.len());
         let key = |cpu: usize| {

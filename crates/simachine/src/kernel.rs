@@ -27,7 +27,7 @@ pub fn disable_preemption() {
     });
 }
 
-/// Ends [`disable_preemption`]. The thread may lose its CPU here.
+/// Ends the effect of [`disable_preemption`]. The thread may lose its CPU here.
 pub fn enable_preemption() {
     let is_simulated = with(|e| {
         e.cpus[e.cpu].is_kept = false;
@@ -45,7 +45,7 @@ pub fn wake_cpu(thread: u32) -> Option<CpuId> {
     with(|e| CpuId::new(e.tasks[task].cpu as u32))
 }
 
-/// If `thread` sleeps, sets the CPU that [`wake_cpu`] returns. The scheduler may choose another
+/// If `thread` is asleep, sets the CPU that [`wake_cpu`] returns. The scheduler may choose another
 /// CPU.
 pub fn set_wake_cpu(thread: u32, cpu: CpuId) {
     let Some(task) = super::thread::task_of(thread) else {

@@ -199,7 +199,7 @@ impl Engine {
         cpu.now = cpu.now.max(line.busy);
     }
 
-    /// Moves a line to this CPU, and sets the time at which the next CPU of the queue gets it.
+    /// Moves a line to this CPU, and sets the time at which the next CPU in the queue gets it.
     fn transfer(&mut self, place: usize, access: Access) {
         let c = self.cpu;
         let writes = access != Access::Load;

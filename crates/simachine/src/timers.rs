@@ -1,4 +1,4 @@
-//! Timers in the order of their times. If two times are equal, the timer that was set first comes
+//! Timers, ordered by expiry time. If two times are equal, the timer that was set first comes
 //! first.
 
 use std::cmp::Reverse;

@@ -29,7 +29,7 @@ pub(crate) struct Registers {
 /// The reason why a signal cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
-    /// The number is no signal, or the machine or the C library uses the signal itself.
+    /// The number is not that of a signal, or the machine or the C library uses the signal itself.
     Unfit,
     /// The process handles or ignores the signal.
     Taken,
@@ -75,8 +75,8 @@ pub(crate) fn is_handled(signal: i32) -> bool {
 /// Sends `signal` to a thread of this process. Returns `true` if the thread exists. Must be called
 /// only while the signal [is handled](is_handled): otherwise it may kill the process.
 ///
-/// A system call of the thread may end early, with `EINTR`, if it has a timeout, or if the system
-/// never restarts it.
+/// A system call of the thread may fail early with `EINTR` if it has a timeout or is one that the
+/// kernel never restarts.
 pub(crate) fn interrupt(thread: u32, signal: i32) -> bool {
     // SAFETY: the arguments of the call are numbers.
     unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, signal) == 0 }
@@ -101,7 +101,7 @@ pub(crate) fn read_memory(from: u64, into: &mut [u8]) -> usize {
         at = at.wrapping_add(length);
     }
     let place = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-    // SAFETY: the call writes only into `into`, and returns an error if the pieces are not memory.
+    // SAFETY: the call writes only into `into`, and returns an error if the pieces are not mapped.
     let nr_read = unsafe {
         let process = libc::getpid();
         libc::process_vm_readv(process, &place, 1, pieces.as_ptr(), nr_pieces as _, 0)

@@ -22,9 +22,8 @@ defers it as the Linux kernel does; a process that allows it can be watched from
 Try:
   afterwork topology                   the CPUs of this machine, and which of them share a pool
   afterwork demo &
-  afterwork top --tui                  a load worth watching, and every other process that allows it
   AFTERWORK=observe.publish=on my-program &
-  afterwork top                        a list of the processes that can be watched
+  afterwork top                        select one of these, and of all others that can be watched
 
 Results go to standard output, warnings to standard error.
 
@@ -139,10 +138,10 @@ Ctrl\-C ended the command.
 Runs a load worth watching. At the same time, in another terminal:
 .TP
 \fBafterwork top\fR
-Lists the processes that can be watched.
+Lists the processes that can be watched, and shows the selected one full screen.
 .TP
-\fBafterwork top \-\-tui\fR
-Shows one of them, full screen.
+\fBafterwork top 4711 \-\-plain\fR
+Shows one of them as text, every second.
 .TP
 \fBafterwork topology\fR
 Shows the CPUs of this machine.

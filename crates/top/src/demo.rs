@@ -15,7 +15,7 @@ use crate::exit::{Exit, Stop};
 use crate::interrupt::Interrupt;
 
 /// Runs a load worth watching: a queue at its limit with waiting items, a queue with blocking
-/// items, delayed items, an ordered queue, a mailbox whose owner sometimes falls behind, RCU
+/// items, delayed items, an ordered queue, a mailbox whose owner takes its items in batches, RCU
 /// callbacks, and per-CPU data that is drained.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
@@ -57,18 +57,21 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
     let mut mailbox = Mailbox::builder().name("loop").build();
     let poster = mailbox.poster();
     let owner = thread::spawn(move || {
+<<<<<<< HEAD
         let mut round = 0_u64;
         while mailbox.wait_timeout(8, ROUND).is_ok() {
             // The owner pauses from time to time, so that a backlog grows and shrinks.
             if round % 100 == 99 {
                 thread::sleep(PAUSE);
             }
+=======
+        while mailbox.wait(8).is_ok() {
+>>>>>>> h3
             mailbox.drain(32).for_each(drop::<u64>);
-            round += 1;
         }
     });
     say(&format!(
-        "process {0} runs the load; watch it from another terminal:\n  afterwork top {0} --tui\nCtrl-C ends it\n",
+        "process {0} runs the load; watch it from another terminal:\n  afterwork top {0}\nCtrl-C ends it\n",
         std::process::id()
     ))?;
 
@@ -78,18 +81,20 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
         // The load rises and falls in waves of a few seconds.
         let wave = 1 + (round / 50) % 5;
         for _ in 0..wave {
+<<<<<<< HEAD
             drop(fetch.spawn(|| workqueue::blocking(|| thread::sleep(ROUND))));
             drop(log.spawn(|| drop(rcu::read())));
             // This poster does not outlive the owner.
+=======
+            drop(fetch.spawn(fetch_page));
+            drop(log.spawn(write_line));
+            // The owner lives as long as this poster.
+>>>>>>> h3
             let _ = poster.post_lazy(round);
         }
         // No thread waits for these items. Two run at a time, and the others stay in the queue.
         for _ in thumbnails.stats().nr_inactive..BACKLOG {
-            let thumbnail = || {
-                burn(Duration::from_millis(1));
-                workqueue::blocking(|| thread::sleep(2 * ROUND));
-            };
-            thumbnails.spawn_detached(thumbnail).expect("it is open");
+            thumbnails.spawn_detached(draw_thumbnail).expect("it is open");
         }
         later.enqueue_after(&delayed[round as usize % delayed.len()], PAUSE);
         counts.with_current(|count| *count += wave);
@@ -106,12 +111,25 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
     Ok(if interrupt.requested() { Exit::Interrupted } else { Exit::Good })
 }
 
-/// Uses a CPU for `time`.
-fn burn(time: Duration) {
+// The items are named functions, so that `top` shows their names.
+
+/// Sleeps for a round.
+fn fetch_page() {
+    workqueue::blocking(|| thread::sleep(ROUND));
+}
+
+/// Reads under RCU.
+fn write_line() {
+    drop(rcu::read());
+}
+
+/// Uses a CPU for a millisecond, and sleeps for two rounds.
+fn draw_thumbnail() {
     let start = Instant::now();
-    while start.elapsed() < time {
+    while start.elapsed() < Duration::from_millis(1) {
         std::hint::spin_loop();
     }
+    workqueue::blocking(|| thread::sleep(2 * ROUND));
 }
 
 fn say(text: &str) -> Result<(), Stop> {

@@ -51,7 +51,7 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// Creates a [`Stop::CouldNotRun`] from the attempted operation and the reason of its failure.
+    /// Creates a [`Stop::CouldNotRun`] from the attempted operation and the reason for its failure.
     pub fn because(tried: &str, reason: impl std::fmt::Display) -> Self {
         Self::CouldNotRun(format!("{tried}: {reason}"))
     }

@@ -100,7 +100,7 @@ impl OnTerminal {
         words.push(env!("CARGO_BIN_EXE_afterwork"));
         let mut command = Command::new(words[0]);
         command.args(&words[1..]);
-        command.args(["top", "--tui", "--every", "100", "--directory"]);
+        command.args(["top", "--every", "100", "--directory"]);
         command.arg(place.path()).env("TERM", "xterm");
         command.stdin(slave.try_clone().unwrap());
         command.stdout(slave.try_clone().unwrap());

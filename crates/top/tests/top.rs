@@ -577,7 +577,7 @@ fn demo_publishes_itself_and_ends_on_request() {
 }
 
 #[test]
-fn figures_are_explained_and_a_pipe_gets_no_full_screen() {
+fn figures_are_explained() {
     let about = "Threads that run its items";
     assert!(good(&["--fields"]).contains(about));
     let fields: Value = serde_json::from_str(&good(&["--fields", "--json"])).unwrap();
@@ -585,8 +585,6 @@ fn figures_are_explained_and_a_pipe_gets_no_full_screen() {
     let active = queue.iter().find(|it| it["name"] == "nr_active").unwrap();
     assert_eq!(active["measure"], "now");
     assert!(active["about"].as_str().unwrap().contains(about));
-    let busy = Busy::start();
-    assert!(wrong(&[&busy.pid(), "--tui"]).contains("needs a terminal"));
 }
 
 /// A tmux terminal that runs `afterwork top --tui`.
@@ -596,7 +594,7 @@ impl Terminal {
     fn start(place: &Path, (width, height): (usize, usize)) -> Option<Self> {
         let terminal = Self(place.join(format!("tmux-{width}")));
         let top = format!(
-            "'{}' top --tui --every 100 --directory '{}'",
+            "'{}' top --every 100 --directory '{}'",
             env!("CARGO_BIN_EXE_afterwork"),
             place.display()
         );

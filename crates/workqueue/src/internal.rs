@@ -45,16 +45,16 @@ pub struct Place<'a>(&'a Pwq);
 #[derive(Clone, Copy, Debug)]
 pub struct Origin(*const Pwq);
 
-/// A queue whose memory stays valid, but which may be destroyed.
+/// A queue whose memory stays valid even after the queue has been destroyed.
 pub struct Held(Arc<Inner>);
 
-/// Returns `true` if the queue accepts items from the caller. Otherwise counts the rejection.
+/// Returns `true` if the queue accepts items from the caller. If it does not, counts the rejection.
 #[inline]
 pub fn admits(queue: &Workqueue) -> bool {
     queue.admits()
 }
 
-/// Returns `true` if the queue was created in this process, not in a parent.
+/// Returns `true` if the queue was created in this process, and not in a parent process.
 pub fn is_at_home(queue: &Workqueue) -> bool {
     queue.inner.is_at_home()
 }
@@ -82,8 +82,8 @@ impl<'a> Place<'a> {
         Self(queue.inner.route_table.at_node(node))
     }
 
-    /// Makes an item, which has no tombstone in any list, pending here. Returns `true` if the
-    /// caller must [`push`](Self::push) it.
+    /// Makes an item pending here. The item must not have a tombstone in any list. Returns `true`
+    /// if the caller must [`push`](Self::push) it.
     #[inline]
     pub fn enqueue(self, head: &Head) -> bool {
         match head.enqueue(self.0, |_| false, false, None) {
@@ -113,7 +113,7 @@ impl<'a> Place<'a> {
         state.fire(self.0.rules)
     }
 
-    /// Pushes an item, which the caller has made pending here, to the pool.
+    /// Pushes to the pool an item that the caller has made pending here.
     #[inline]
     pub fn push(self, item: NonNull<Head>) {
         self.0.push(item);
@@ -127,8 +127,8 @@ impl Origin {
         Self(Pwq::of(head.home.load(Ordering::Relaxed)))
     }
 
-    /// Calls `func` as the run of an item from here, and then `before_end`. `helps` is set if a
-    /// joiner runs the item, which also removes it from the queue. `func` may free the item,
+    /// Runs an item that was queued at this place: calls `func`, then `before_end`. `helps` is set
+    /// if a joiner runs the item, which also removes it from the queue. `func` may free the item,
     /// because only the item's address is used afterwards.
     ///
     /// # Safety
@@ -157,7 +157,8 @@ impl Origin {
             drop(within);
             before_end();
         };
-        // SAFETY: (1). The frame does not name the item, which its function may free.
+        // SAFETY: (1). The frame does not refer to the item, because the item's function may free
+        // it.
         unsafe { with_current(ptr::null(), self.0, call) };
     }
 }
@@ -181,15 +182,15 @@ impl Held {
 ///
 /// # Safety
 ///
-/// 1. The caller has claimed the item, which was pending, and keeps it alive.
+/// 1. The item was pending. The caller has claimed it, and keeps it alive.
 pub unsafe fn cut_out(item: NonNull<Head>) {
     // SAFETY: (1).
     let head = unsafe { item.as_ref() };
-    // SAFETY: (1), while linked. Its in-flight count is not released before the claim ends, and
-    // keeps the home pwq alive.
+    // SAFETY: (1). The item is linked, and its in-flight count keeps the home pwq alive until the
+    // claim ends.
     let home: &Pwq = unsafe { &*Origin::of(head).0 };
-    // This is a separate reference, because queue and pool can be destroyed once the item is
-    // unlinked.
+    // This is a separate reference, because the queue and the pool can be destroyed once the item
+    // is unlinked.
     let (pool, slot) = (home.pool.clone(), home.slot);
     let mut backoff = Backoff::new();
     loop {
@@ -253,13 +254,13 @@ pub unsafe fn help(
     // The item is claimed, so no further run can begin. The seat is acquired before the item is
     // unlinked: see `take_back`.
     let seats = is_free().then(|| lend::try_help(home, lent)).flatten();
-    // SAFETY: our claim keeps the queue alive, and later the seat, until it is released.
+    // SAFETY: first our claim and then our seat keeps the queue alive.
     let leave = |seats| unsafe { Pwq::leave_last(place, seats) };
     let seats = match seats {
         Some(seats) if home.pool.injector.take_back(item) => seats,
         others => {
-            // This is a separate reference, because queue and pool can be destroyed once the claim
-            // is released.
+            // This is a separate reference, because the queue and the pool can be destroyed once
+            // the claim is released.
             let pool = home.pool.clone();
             if let Some(seats) = others {
                 leave(seats).apply();

@@ -10,8 +10,8 @@ fn full(capacity: usize) -> Arc<Permits> {
     permits
 }
 
-/// A capacity permit is released while one thread waits for it and another tries to acquire it. One
-/// of them acquires it at a time, and no thread waits while it is free.
+/// A capacity permit is released while one thread waits for it and another tries to acquire it.
+/// Only one of them holds it at a time, and neither waits while it is free.
 fn one_permit() {
     let permits = full(1);
     let inside = Arc::new(AtomicBool::new(false));

@@ -60,7 +60,7 @@ impl Victim {
         Self { queue, nr_items, nr_ran }
     }
 
-    /// Drops the last handle where the drop waits.
+    /// Drops the last handle on a thread where the drop waits.
     fn end(self) {
         let (nr_ran, nr_items) = (self.nr_ran.clone(), self.nr_items);
         drop(self.queue);

@@ -89,7 +89,7 @@ fn unbound_queues_keep_to_the_cpus_that_a_parameter_names() {
     assert_eq!(registry.unbound_cpus(), None);
 }
 
-/// A temporary cgroup, of the version that has the controller `cpu`.
+/// A temporary cgroup, in whichever cgroup version has the `cpu` controller.
 struct Cgroup {
     dir: PathBuf,
     is_v2: bool,

@@ -90,7 +90,7 @@ fn a_destructor_does_not_wait_for_the_end_of_its_own_thread() {
 }
 
 /// Creates `nr` values. The destructor of each one calls `begin`, waits for the next destructor,
-/// and counts its end.
+/// and increments the count when it ends.
 fn chain(nr: usize, begin: impl Fn() + Clone + Send + 'static) -> (Vec<Box<dyn Send>>, Count) {
     let (count, mut last) = (Count::default(), None::<Sender<()>>);
     let mut owned: Vec<Box<dyn Send>> = Vec::new();

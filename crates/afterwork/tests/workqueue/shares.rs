@@ -150,7 +150,7 @@ fn cpu_time_is_divided_by_shares() {
 }
 
 #[test]
-fn cpu_time_is_divided_between_groups_and_then_between_their_queues() {
+fn cpu_time_is_divided_by_shares_of_groups_then_of_queues() {
     let registry = unwatched("1 core");
     // Both groups have the same shares, and one of them has three queues.
     let [wide, narrow] = ["wide", "narrow"]

@@ -20,7 +20,7 @@ const FOOT_OF_LIST: &str = " q quit  ↑ ↓ select  Enter show it ";
 
 const HELP: &[&str] = &[
     "q, Ctrl-C     quit                Esc      back to the list",
-    "Tab, 1 … 5    another table       Enter    all figures of a row",
+    "Tab, 1 … 7    another table       Enter    all figures of a row",
     "↑ ↓ PgUp PgDn Home End            select a row",
     "← →           columns to the left and right",
     "In a box over the table, ↑ ↓ scroll, and ← → select the row.",
@@ -82,6 +82,7 @@ pub fn draw_list(frame: &mut Frame<'_>, found: &[Found], selected: usize) {
     let width = usize::from(head.width);
     let text = match found.len() {
         0 => "no process publishes a page: start one with AFTERWORK=observe.publish=on, or `afterwork demo`".to_owned(),
+        1 => "1 process".to_owned(),
         count => format!("{count} processes"),
     };
     frame.render_widget(Paragraph::new(cut(&text, width)), head);
@@ -167,7 +168,9 @@ fn problems(view: &View) -> Vec<String> {
 fn tab_line(view: &View) -> Line<'static> {
     let mut spans = Vec::new();
     for (at, (kind, count)) in view.tabs().into_iter().enumerate() {
-        let text = format!(" {} {} {count} ", at + 1, kind.name());
+        // There is only one record of RCU.
+        let count = if kind == Kind::Rcu { String::new() } else { format!("{count} ") };
+        let text = format!(" {} {} {count}", at + 1, kind.name());
         let style = if kind == view.tab {
             Style::new().add_modifier(Modifier::REVERSED | Modifier::BOLD)
         } else {
@@ -196,6 +199,7 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
     let used = columns.iter().map(|(_, width)| width + GAP).sum::<usize>() - GAP;
     // The plot shows the whole minute if there is enough room.
     let plot = width.saturating_sub(used + GAP).min(REMEMBERED);
+    let has_plot = plot >= PLOT && !main_counter(view.tab).is_empty();
     let mut lines = Vec::new();
     for (at, row) in table.rows.iter().enumerate() {
         if at > 0 && (at <= view.top || at > view.top + shown) {
@@ -225,7 +229,7 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
             let style = if at > 0 && cell.is_alarm { base.patch(alarm(view.color)) } else { base };
             spans.push(Span::styled(padded, style));
         }
-        if plot >= PLOT {
+        if has_plot {
             let text = match at {
                 0 => main_rate(view.tab).into(),
                 _ => sparks(&view.rates(row), plot),
@@ -309,7 +313,7 @@ fn detail(view: &View) -> Vec<String> {
     };
     let mut lines = vec![format!("{} {} {}", record.kind.name(), record.name, record.detail)];
     let rates = view.rates(&row);
-    if !rates.is_empty() {
+    if !rates.is_empty() && !main_counter(view.tab).is_empty() {
         lines.push(format!("{}/s  {}", main_counter(view.tab), sparks(&rates, REMEMBERED)));
     }
     for (field, figure) in record.figures() {
@@ -473,7 +477,7 @@ mod tests {
             snapshot.page.written_ns += 1_000_000_000 + count;
             view.seen(Ok(snapshot));
         }
-        for (width, bars) in [(250, REMEMBERED), (179, PLOT)] {
+        for (width, bars) in [(250, REMEMBERED), (191, PLOT)] {
             let (shown, _) = screen(&mut view, (width, 10));
             let longest = shown.lines().map(|line| line.matches('▁').count()).max();
             assert_eq!(longest, Some(bars), "{shown}");

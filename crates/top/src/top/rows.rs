@@ -63,10 +63,23 @@ fn columns(kind: Kind) -> &'static [Column] {
             ("panicked", "panicked", Figure),
             ("refused", "refused", Figure),
             ("cpu ms", "cpu_time_us", Figure),
-            ("wait p50", "wait_p50_ns", Figure),
-            ("wait p99", "wait_p99_ns", Figure),
-            ("oldest", "oldest_ns", Figure),
-            ("run p99", "run_p99_ns", Figure),
+            ("wait p50 ms", "wait_p50_ns", Figure),
+            ("wait p99 ms", "wait_p99_ns", Figure),
+            ("oldest ms", "oldest_ns", Figure),
+            ("run p99 ms", "run_p99_ns", Figure),
+        ],
+        Kind::Group => &[
+            ("active", "nr_active", Figure),
+            ("over", "nr_over", Figure),
+            ("waiting", "nr_waiting", Figure),
+            ("max", "max_active", Figure),
+            ("shares", "shares", Figure),
+            ("queues", "nr_queues", Figure),
+            ("inactive", "nr_inactive", Figure),
+            ("done/s", "completed", Rate),
+            ("done", "completed", Figure),
+            ("helped", "helped", Figure),
+            ("cpu ms", "cpu_time_us", Figure),
         ],
         Kind::Pool => &[
             ("workers", "nr_workers", Figure),
@@ -108,12 +121,13 @@ fn columns(kind: Kind) -> &'static [Column] {
             ("mailed", "mailed", Figure),
             ("panicked", "panicked", Figure),
         ],
+        Kind::Worker => &[("thread", "thread", Figure), ("sleeps", "sleeps", Figure)],
+        Kind::Function => &[("running", "nr_running", Figure), ("pending", "nr_pending", Figure)],
         _ => &[],
     }
 }
 
-/// The header of the detail column, which is empty. The column contains a queue's scope or a pool's
-/// CPUs.
+/// The header, empty, of the detail column: a queue's scope and group, a pool's properties.
 const DETAIL: &str = "";
 
 /// Returns the headers of the columns that a narrow screen omits, with the least important one
@@ -122,9 +136,19 @@ const DETAIL: &str = "";
 pub fn dropped_first(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Queue => &[
-            "helped", "cpu ms", "refused", "done", "panicked", "wait p50", "run p99", DETAIL,
-            "max", "done/s", "wait p99",
+            "helped",
+            "cpu ms",
+            "refused",
+            "done",
+            "panicked",
+            "wait p50 ms",
+            "run p99 ms",
+            DETAIL,
+            "max",
+            "done/s",
+            "wait p99 ms",
         ],
+        Kind::Group => &["helped", "done", "cpu ms", "queues", "over", "shares"],
         Kind::Pool => &["culled", "created", "maydays", "refused", "kicks/s", "stalls", "idle"],
         Kind::Rcu => &["gps", "callbacks", "readers", "panicked"],
         Kind::Mailbox => &["received", "wake-ups", "sleeps/s"],
@@ -133,15 +157,16 @@ pub fn dropped_first(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// Returns the counter that shows how busy a record of this kind is.
+/// Returns the counter that shows how busy a record of this kind is; empty if it has none.
 #[must_use]
 pub fn main_counter(kind: Kind) -> &'static str {
     match kind {
+        Kind::Queue => "completed",
         Kind::Pool => "kicks",
         Kind::Rcu => "grace_periods",
         Kind::Mailbox => "received",
         Kind::PerCpu => "drains",
-        _ => "completed",
+        _ => "",
     }
 }
 
@@ -242,8 +267,18 @@ fn is_alarm(record: &Record, name: &str) -> bool {
 fn figure_text(name: &str, figure: u64) -> String {
     match name {
         "cpu_time_us" => (figure / 1000).to_string(),
-        name if name.ends_with("_ns") => duration_text(figure),
+        name if name.ends_with("_ns") => ms_text(figure),
         _ => figure.to_string(),
+    }
+}
+
+/// Returns a time in milliseconds with at least two digits, so that a column has one unit.
+fn ms_text(ns: u64) -> String {
+    match ns {
+        0 => "-".to_owned(),
+        ns if ns < 1_000_000 => format!("{:.3}", ns as f64 / 1e6),
+        ns if ns < 100_000_000 => format!("{:.1}", ns as f64 / 1e6),
+        ns => (ns / 1_000_000).to_string(),
     }
 }
 
@@ -304,7 +339,8 @@ mod tests {
                 |head: &&str| *head == DETAIL || columns(kind).iter().any(|(it, ..)| it == head);
             assert!(dropped_first(kind).iter().all(is_head), "{kind:?}");
             let counter = kind.fields().iter().find(|it| it.name == main_counter(kind));
-            assert_eq!(counter.unwrap().measure, Measure::Counter, "{kind:?}");
+            assert_eq!(counter.is_none(), kind.is_transient(), "{kind:?}");
+            assert!(counter.is_none_or(|it| it.measure == Measure::Counter), "{kind:?}");
             for (_, name, shows) in columns(kind) {
                 let field = kind.fields().iter().find(|field| field.name == *name);
                 let measure = field.unwrap_or_else(|| panic!("{kind:?} has no {name}")).measure;
@@ -315,11 +351,19 @@ mod tests {
     }
 
     #[test]
-    fn times_keep_two_or_more_digits() {
-        assert_eq!(figure_text("wait_p50_ns", 9_999), "9999 ns");
-        assert_eq!(figure_text("wait_p50_ns", 10_000), "10 µs");
-        assert_eq!(figure_text("wait_p50_ns", 20_000_000), "20 ms");
-        assert_eq!(figure_text("oldest_ns", 31_000_000_000), "31 s");
+    fn times_of_a_column_are_in_milliseconds() {
+        assert_eq!(figure_text("wait_p50_ns", 0), "-");
+        assert_eq!(figure_text("wait_p50_ns", 65_999), "0.066");
+        assert_eq!(figure_text("wait_p50_ns", 20_000_000), "20.0");
+        assert_eq!(figure_text("oldest_ns", 31_000_000_000), "31000");
         assert_eq!(figure_text("cpu_time_us", 5_999), "5");
+    }
+
+    #[test]
+    fn times_of_details_keep_two_or_more_digits() {
+        assert_eq!(duration_text(9_999), "9999 ns");
+        assert_eq!(duration_text(10_000), "10 µs");
+        assert_eq!(duration_text(20_000_000), "20 ms");
+        assert_eq!(duration_text(31_000_000_000), "31 s");
     }
 }

@@ -116,7 +116,7 @@ pub fn summary(snapshot: &Snapshot) -> String {
         line += "does not answer, ";
     }
     line += &snapshot.page.name;
-    for table in tables(snapshot, None) {
+    for table in tables(snapshot, None).iter().filter(|it| !it.kind.is_transient()) {
         let (nr, kind) = (table.rows.len() - 1, table.kind);
         let _ = write!(line, ", {nr} {}", kind.name());
         // The names of the other kinds have no plural.

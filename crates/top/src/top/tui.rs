@@ -1,7 +1,7 @@
 //! The full screen: the terminal, the keys, and the interval. `view.rs` and `draw.rs` produce the
 //! contents.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -160,11 +160,6 @@ fn known(key: KeyEvent) -> Option<Key> {
 }
 
 fn on_terminal<T>(show: impl FnOnce(&mut Screen) -> io::Result<T>) -> Result<T, Stop> {
-    if !io::stdout().is_terminal() {
-        return Err(Stop::CouldNotRun(
-            "--tui needs a terminal; to write the tables to a pipe, omit --tui".to_owned(),
-        ));
-    }
     let failed = |error| Stop::because("cannot use the terminal", error);
     let mut screen = Screen::take().map_err(failed)?;
     let done = show(&mut screen);

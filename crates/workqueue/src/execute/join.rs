@@ -386,8 +386,8 @@ impl<T> JoinHandle<T> {
     /// - [`JoinError::Full`] or [`JoinError::Closed`] if the queue rejected it.
     /// - [`JoinError::OwnItem`] from inside the closure itself.
     /// - [`JoinError::OwnQueue`] from inside another item of a queue with one seat (as every
-    ///   ordered queue has), if the joined item has not started and joiners cannot help: it would
-    ///   wait for the caller. The item stays queued, and its result is dropped.
+    ///   ordered queue has), if the joined item has not started and joiners cannot help: the joined
+    ///   item would wait for the caller. The item stays queued, and its result is dropped.
     ///
     /// # Panics
     ///
@@ -489,8 +489,7 @@ impl<T> JoinHandle<T> {
         (!ends && wait::needs_our_seat(self.item)).then_some(JoinError::OwnQueue)
     }
 
-    /// Returns a handle that cancels the item when it is dropped, and otherwise works like this
-    /// one.
+    /// Returns a handle that works like this one, but cancels the item when the handle is dropped.
     pub fn cancel_on_drop(self) -> CancelOnDrop<T> {
         CancelOnDrop::new(self)
     }
@@ -520,7 +519,7 @@ impl<T> JoinHandle<T> {
     /// `true`. A poll in progress may still complete the future; [`join`](Self::join) then returns
     /// its result.
     ///
-    /// If the drop panics, the panic is propagated to the caller, and the item is cancelled.
+    /// If the drop panics, the panic is propagated to the caller, and the item is still cancelled.
     ///
     /// # Blocking
     ///
@@ -548,8 +547,8 @@ impl<T> JoinHandle<T> {
         unsafe { (expiry.left_ns)(self.item) == 0 }
     }
 
-    /// Registers `waker`, replacing an earlier one, to be fired when the item ends without a
-    /// cancel, and at its deadline. Returns `false` if the item has ended.
+    /// Registers `waker`, which replaces any earlier one. It is fired at the item's deadline, and
+    /// when the item ends without being cancelled. Returns `false` if the item has ended.
     pub(crate) fn await_end(&mut self, waker: &Waker) -> bool {
         let expiry = self.table().expiry.as_ref();
         // After the deadline, the item has started or ended, and needs no wake-up at the deadline.
@@ -564,8 +563,8 @@ impl<T> JoinHandle<T> {
         is_scheduled || !unsafe { (expiry.expire)(self.item) }
     }
 
-    /// Registers `waker`, replacing an earlier one, to be fired when the item ends without a
-    /// cancel. Returns `false` if the item has ended.
+    /// Registers `waker`, which replaces any earlier one. It is fired when the item ends without
+    /// being cancelled. Returns `false` if the item has ended.
     fn leave_waker(&mut self, waker: &Waker) -> bool {
         must_not_be_lost(self.is_lost());
         // SAFETY: our handle keeps the item alive, and only the slot's address is taken.
@@ -586,7 +585,7 @@ impl<T> JoinHandle<T> {
         drop(before);
         // Either this transition finds that the run has ended, or the end of the run finds the
         // flag. If the end reads the slot before we replace the waker, the end precedes this
-        // transition, which finds it.
+        // transition, which then finds the end.
         let waits = self.head().update(|state| (!state.has_reached(1)).then(|| state.await_task()));
         waits.is_some()
     }
@@ -647,8 +646,8 @@ impl<T> JoinHandle<T> {
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
-    /// Never runs the closure itself, so that it cannot block the executor. After the handle has
-    /// been ready, polling it again returns [`JoinError::Taken`].
+    /// Never runs the closure itself, so that it cannot block the executor. Once a poll has
+    /// returned the result, further polls return [`JoinError::Taken`].
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if !self.await_end(context.waker()) {
             return Poll::Ready(self.take());

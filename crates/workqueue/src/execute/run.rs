@@ -177,8 +177,7 @@ impl Rest {
     }
 }
 
-/// Ends a run. The only user code that it calls is the wakers of drains, which the caller can set
-/// aside.
+/// Ends a run. Calls no user code except the wakers of drains, which the caller can set aside.
 ///
 /// # Safety
 ///
@@ -399,7 +398,7 @@ impl CountToRelease {
     }
 }
 
-/// Unlinks an item that the caller has claimed from its list. Runs no user code, because that code
+/// Removes from its list an item that the caller has claimed. Runs no user code, because that code
 /// may wait for the claim to end.
 pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
@@ -484,7 +483,7 @@ pub(crate) fn cancel_and(
     if wakes {
         key.wake(u32::MAX);
     }
-    let capacity = counted_by.as_ref().and_then(|core| core.capacity.as_ref());
+    let capacity = counted_by.as_ref().and_then(|core| core.capacity.as_deref());
     if left.is_some() || capacity.is_some() {
         // A waker may wait for capacity or for the count, so both are released first.
         let ((), woken) = cleanups::with_wakers_aside(|| {

@@ -31,15 +31,14 @@ use crate::item::{
 ///
 /// # Guarantees
 ///
-/// - Writes before [`enqueue`](crate::Workqueue::enqueue) are visible to the run. Writes
-///   of a run are visible to the next run and to a thread that flushed it.
+/// - Writes made before [`enqueue`](crate::Workqueue::enqueue) are visible to the run. Writes made
+///   by a run are visible to the next run and to a thread that has flushed it.
 /// - Each call of `enqueue` that returns `true` is followed by exactly one run, unless the item is
 ///   cancelled before it starts. An item still runs if all its handles are dropped.
 ///
 /// # Cost
 ///
-/// Queueing a tiny item and running it on another CPU takes some tens of nanoseconds; see
-/// docs/workqueue.md.
+/// Queueing a tiny item and running it on another CPU takes some tens of nanoseconds.
 ///
 /// # Examples
 ///
@@ -74,13 +73,13 @@ unsafe impl Sync for Work {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Busy {
-    /// `true` if the item is queued, and that run has not started.
+    /// `true` if the item is queued, and the queued run has not started.
     pub pending: bool,
     /// `true` if the item is running.
     pub executing: bool,
 }
 
-/// The error of [`Work::flush`].
+/// The error returned by [`Work::flush`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FlushError {

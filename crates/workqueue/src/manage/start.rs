@@ -128,7 +128,8 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// If the process already has a topology, because one was set or because something has used it.
+    /// If the process already has a topology, because one was set, or because a part of the library
+    /// already uses one.
     ///
     /// # Examples
     ///

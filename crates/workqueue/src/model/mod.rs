@@ -1,4 +1,4 @@
-//! Access for models to internals that users cannot reach; compiled only under `--cfg loom` and
+//! Gives models access to internals that users cannot reach; compiled only under `--cfg loom` and
 //! `--cfg shuttle`.
 //!
 //! A [`Machine`] is a registry without the manager's thread. It creates workers on request, as a
@@ -69,7 +69,7 @@ impl Machine {
         WakeFlag(self.registry.manager().clone())
     }
 
-    /// Starts `count` workers of each pool in use, counted as a kick counts them.
+    /// Starts `count` workers of each pool in use, and counts them as a kick does.
     pub fn start_workers(&self, count: usize) {
         for pool in self.registry.machine().pools() {
             for _ in 0..count {
@@ -155,7 +155,7 @@ impl Machine {
         self.parker.unparker()
     }
 
-    /// Fires the timers that are due `at` after the clock's zero.
+    /// Fires the timers that are due at the time `at`, measured from the clock's zero.
     pub fn fire_timers(&self, at: std::time::Duration) {
         self.registry.timers().fire(at.as_nanos() as u64);
     }

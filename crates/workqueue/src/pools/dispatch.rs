@@ -90,9 +90,9 @@ pub(crate) struct Dispatch {
     pwqs: Vec<Option<PwqState>>,
     /// The workers, indexed by worker number. Rescuers are included.
     workers: Vec<Option<Enlisted>>,
-    /// Number of pwqs that are not retired and have shares, plus the number of those whose group has
-    /// shares. If there are any, all items wait in the lists of their pwqs, and pwqs are served in
-    /// the order of what they and their groups have used.
+    /// The number of pwqs that are not retired and have shares, plus the number of those whose
+    /// group has shares. If there are any, all items wait in the lists of their pwqs, and pwqs are
+    /// served in the order of the time that they and their groups have used.
     nr_with_shares: usize,
     /// The approximate number of items of all pwqs that were cancelled since tombstones were last
     /// removed from `pending`; see `tombstones.rs`.

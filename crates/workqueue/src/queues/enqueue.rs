@@ -273,8 +273,8 @@ impl Inner {
         }
     }
 
-    /// Returns `true` if queueing `work` in `lane` must wait until its list link was removed from
-    /// the list of another queue or lane.
+    /// Returns `true` if queueing `work` in `lane` must wait until its list link has been removed
+    /// from the list of another queue or lane.
     pub(crate) fn must_cut_out(&self, work: &Work, lane: Lane) -> bool {
         let head = work.head();
         let home = head.home.load(Ordering::Relaxed).cast_const();

@@ -27,7 +27,7 @@
 //!   thread that dropped the last of them drops it.
 //!
 //! The state transitions are in `head/task.rs`. Differs from Linux: the kernel has no counterpart.
-//! The closest is a work item that queues itself again.
+//! The closest equivalent is a work item that queues itself again.
 
 use std::{
     cell::UnsafeCell,
@@ -75,7 +75,7 @@ struct Base {
     /// The pwq on which the future holds an in-flight count. The thread that runs the item writes
     /// it, and the thread that frees the item reads it.
     held_pwq: UnsafeCell<HeldPwq>,
-    /// The awaiting task. The handle writes it before it sets the flag that a task waits.
+    /// The awaiting task. The handle writes it before it sets the flag that reports a waiting task.
     task: UnsafeCell<Option<Arc<TaskSlot>>>,
 }
 
@@ -92,7 +92,7 @@ struct Task<F: Future, S> {
     base: Base,
     /// I, except for the parts that only the handle writes.
     start_by: S,
-    /// The run accesses it, then the handle, then the thread that frees the item.
+    /// Accessed by the run, then by the handle, then by the thread that frees the item.
     stage: UnsafeCell<Stage<F>>,
 }
 

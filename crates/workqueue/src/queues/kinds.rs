@@ -24,7 +24,7 @@ impl Builder {
     /// Runs workers at the nice value -20, ahead of all other threads. Corresponds to the kernel's
     /// `WQ_HIGHPRI`.
     ///
-    /// It needs a permission that most processes do not have. Without it [`build`](Self::build)
+    /// This needs a permission that most processes do not have. Without it, [`build`](Self::build)
     /// returns [`BuildError::NicePermission`].
     #[doc(alias = "WQ_HIGHPRI")]
     pub fn highpri(self) -> Self {
@@ -63,7 +63,7 @@ impl Builder {
     }
 
     /// Lets all items of the queue block: they do not count toward the workers that a pool runs at
-    /// once. By default [`MAX_ACTIVE`](crate::MAX_ACTIVE) of them run.
+    /// once. By default, at most [`MAX_ACTIVE`](crate::MAX_ACTIVE) of them run at once.
     ///
     /// Use it as a pool for blocking calls, so that no item needs [`blocking`](crate::blocking).
     /// Set [`max_active`](Self::max_active) to bound its threads.
@@ -74,7 +74,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// The same as for [`cpu_intensive`](Self::cpu_intensive), which it includes.
+    /// The same as for [`cpu_intensive`](Self::cpu_intensive), which this includes.
     ///
     /// # Examples
     ///

@@ -102,7 +102,7 @@ pub struct Workqueue {
 pub(crate) struct Inner {
     /// I
     pub(crate) core: Arc<QueueCore>,
-    /// I: the group, if it is in one.
+    /// I: the group, if the queue is in one.
     pub(crate) group: Option<Arc<GroupInner>>,
     /// A, rarely written: set while the queue rejects items.
     pub(crate) closed: Closed,
@@ -210,7 +210,7 @@ impl Workqueue {
             bh: parts.bh,
             hidden: parts.hidden,
             reclaim: parts.rescuer.is_some(),
-            capacity: parts.capacity.map(capacity),
+            capacity: parts.capacity.map(capacity).map(Box::new),
             shares: AtomicU32::new(parts.shares.unwrap_or(0)),
             ..QueueCore::new(name, parts.on_panic.take())
         });

@@ -33,7 +33,7 @@ pub struct Registry {
     inner: Arc<Inner>,
 }
 
-/// The error of shutting down a registry that is still in use. Contains the registry.
+/// The error returned if a registry is shut down while it is still in use. Contains the registry.
 #[derive(Debug)]
 pub struct StillInUse {
     /// The registry.
@@ -123,16 +123,16 @@ impl Registry {
         self.here().refresh()
     }
 
-    /// Returns the CPUs to which unbound queues are restricted, if they are.
+    /// Returns the CPUs to which unbound queues are restricted, if they are restricted.
     pub fn unbound_cpus(&self) -> Option<CpuSet> {
         self.here().unbound_cpus()
     }
 
-    /// Restricts unbound queues to `cpus`, or with `None` to all CPUs that the process may use.
-    /// Corresponds to the kernel's `/sys/devices/virtual/workqueue/cpumask`.
+    /// Restricts unbound queues to `cpus`, or, if that is `None`, to all CPUs that the process may
+    /// use. Corresponds to the kernel's `/sys/devices/virtual/workqueue/cpumask`.
     ///
-    /// It takes effect as [`set_topology`](Self::set_topology) does. If none of a queue's own
-    /// [`cpus`](crate::Attrs::cpus) is in the set, the queue uses the whole set. If the
+    /// The restriction takes effect as [`set_topology`](Self::set_topology) does. If none of a
+    /// queue's own [`cpus`](crate::Attrs::cpus) is in the set, the queue uses the whole set. If the
     /// process may use no CPU of the set, the set has no effect.
     #[doc(alias = "workqueue_set_unbound_cpumask")]
     pub fn set_unbound_cpus(&self, cpus: Option<CpuSet>) {
@@ -152,6 +152,13 @@ impl Registry {
     pub fn queue_reports(&self) -> Vec<QueueReport> {
         let queues = self.here().queues();
         queues.iter().filter_map(|queue| queue.report()).collect()
+    }
+
+    /// Returns the record of each group.
+    #[doc(hidden)]
+    pub fn group_records(&self) -> Vec<page::Record> {
+        let followers = self.here().queues();
+        followers.iter().filter_map(|it| it.group_record()).collect()
     }
 
     /// Returns the counters of each pool.
@@ -174,8 +181,8 @@ impl Registry {
         all
     }
 
-    /// Returns the CPU time that threads used to wait for pool locks, if [`Params::lock_stat`] is
-    /// on.
+    /// Returns the CPU time that threads have spent waiting for pool locks, if
+    /// [`Params::lock_stat`] is on.
     #[cfg(feature = "baselines")]
     #[doc(hidden)]
     pub fn lock_wait_ns(&self) -> u64 {
@@ -233,7 +240,7 @@ impl Registry {
     ///
     /// # Blocking
     ///
-    /// It blocks until the workers have exited, which they do as soon as they get CPU time.
+    /// Blocks until the workers have exited, which they do as soon as they get CPU time.
     ///
     /// # Errors
     ///

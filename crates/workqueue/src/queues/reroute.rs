@@ -74,7 +74,7 @@ impl Workqueue {
     ///
     /// An ordered queue is drained first, as [`drain`](Self::drain) does: while the call waits,
     /// items of other threads are rejected and counted. A thread that changes the attributes again
-    /// and again therefore leaves its producers little time. A call that changes nothing does not
+    /// and again therefore leaves producers little time. A call that changes nothing does not
     /// drain. If another thread queues an item while the call begins, that item may start after
     /// items that the thread queues later.
     ///

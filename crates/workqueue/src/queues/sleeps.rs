@@ -60,7 +60,7 @@ const MAX_SHARDS: usize = 16;
 /// the wake-ups of the manager cost less than a hundredth of a CPU.
 const MANY: usize = 8;
 
-/// The maximum number of timers that expire under one hold of a shard's lock, 64 times 50 ns.
+/// The maximum number of timers that expire while a shard's lock is held once: 64 times 50 ns.
 const MAX_AT_ONCE: usize = 64;
 
 /// The wheels of a registry's sleeps.

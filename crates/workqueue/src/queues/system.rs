@@ -115,15 +115,15 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 ///
 /// # Blocking
 ///
-/// It blocks until `func` has run. It must not be called inside an item of a bottom-half queue, nor
-/// in an RCU read-side critical section.
+/// Blocks until `func` has run. Must not be called inside an item of a bottom-half queue, nor in an
+/// RCU read-side critical section.
 ///
 /// # Errors
 ///
 /// The error contains one of:
 ///
 /// - [`BuildError::NoCpus`], if the CPU does not exist, or this process may not use it.
-/// - An error of [`system`]. Nothing has run in these cases.
+/// - An error of [`system`]. Nothing has run in these two cases.
 /// - [`JoinError::Panicked`].
 ///
 /// # Panics
@@ -154,7 +154,7 @@ pub fn work_on_cpu<T: Send + 'static>(
 
 /// Runs `func` once on each CPU that this process may use, and waits for all runs.
 ///
-/// After all runs have ended, returns the error of the first run that panicked.
+/// If a run panics, returns the error of the first run that panicked, after all runs have ended.
 ///
 /// # Blocking
 ///

@@ -18,15 +18,15 @@
 //! Claiming the item makes it pending before its lock is released. The item is therefore armed or
 //! pending at every moment, so that no thread can arm it twice or miss it. The push follows.
 //!
-//! The manager never waits for an item's lock, whose holder may wait for a worker. It retries soon.
-//! It also never cuts a list link out of another queue, which may be paused. Instead, it hands the
-//! item over to a reaper; the item stays armed and is in no wheel. The reaper waits for the item's
-//! lock, and otherwise acts as the manager does.
+//! The manager never waits for an item's lock, because the holder may wait for a worker. Instead,
+//! it retries soon. It also never cuts a list link out of another queue, which may be paused.
+//! Instead, it hands the item over to a reaper; the item stays armed and is in no wheel. The reaper
+//! waits for the item's lock, and otherwise acts as the manager does.
 //!
 //! Destroying the queue removes its timers from the wheel, and drops the items that they would have
 //! queued. If an item has other handles, their next operation finds it disarmed.
 //!
-//! Cancelling everything that is armed for a queue takes no item's lock. The queue counts such
+//! Cancelling everything that is armed for a queue acquires no item's lock. The queue counts such
 //! cancels, and each timer records the count at which it was armed. A timer with an older count is
 //! treated as disarmed and does nothing when it expires. The count is read and changed under the
 //! wheel's lock, so a cancel removes exactly the older timers from the wheel. A timer that was
@@ -113,7 +113,7 @@ pub struct Timers {
     pub(crate) clock: Clock,
     pub(crate) wheel: Mutex<Wheel>,
     pub(super) sleeps: Sleeps,
-    /// Items whose locks were held at their time, with the time of the next attempt.
+    /// Items whose locks were held when their timers expired, with the time of the next attempt.
     pub(super) late: Mutex<Vec<(u64, Due)>>,
     /// I: the manager, whose thread fires the timers.
     pub(crate) manager: Arc<Manager>,
@@ -193,7 +193,7 @@ pub(crate) enum Arming {
     Refused,
 }
 
-/// The reason for which the manager does not fire a timer now.
+/// The reason why the manager does not fire a timer now.
 #[derive(Debug)]
 enum Later {
     /// Another thread holds the item's lock.
@@ -483,7 +483,7 @@ impl Timers {
     /// Queues the items and wakes the tasks whose time has come. Reapers run user code.
     pub(crate) fn fire(&self, now_ns: u64) {
         let mut late = self.late.lock();
-        // A paused clock does not pass the time at which to try again.
+        // A paused clock does not reach the time of the next attempt on its own.
         let again = late.extract_if(.., |it| it.0 <= now_ns || self.clock.is_paused());
         let mut expired: Vec<_> = again.map(|(_, due)| due).collect();
         drop(late);

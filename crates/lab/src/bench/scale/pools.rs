@@ -178,8 +178,8 @@ pub fn length(pool: &impl OneShotPool, length_ns: usize, items: usize) -> Cost {
     Cost { ns, bytes: None }
 }
 
-/// Runs `all` once to warm up and then repeatedly for a while. Returns the mean time of one of its
-/// `count` actions.
+/// Runs `all`, which performs `count` operations, once to warm up and then repeatedly for a while.
+/// Returns the mean time of one operation.
 pub fn ns_of_one(count: usize, mut all: impl FnMut()) -> f64 {
     all();
     let (begun, mut nr_done) = (Instant::now(), 0);

@@ -1,5 +1,5 @@
-//! Rare operations on a gate: changing the number of seats, pausing, and waiting for helpers; also
-//! the operations of a group's gate, which many queues share.
+//! Rare operations on a gate: changing the number of seats, pausing, and waiting for helpers. Also
+//! contains the operations of a group's gate, which many queues share.
 //!
 //! # Queues take turns
 //!
@@ -56,7 +56,7 @@ impl<S> WaitQueue<S> {
         self.entries.insert(at, entry);
     }
 
-    /// Removes an entry, which gets a seat.
+    /// Removes an entry whose waiter gets a seat.
     pub(super) fn serve(&mut self, at: usize) -> Option<Entry<S>> {
         let entry = self.entries.remove(at)?;
         self.turn = self.turn.max(entry.turn);

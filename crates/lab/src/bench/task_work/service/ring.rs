@@ -161,8 +161,8 @@ impl Ring {
             Kind::Send => opcode::Send::new(fd, start, left).build(),
         };
         // SAFETY: (1): `Box::into_raw` gave up the buffer, and only `completed` frees it, after the
-        // kernel has completed the request. Until then, `begin` rejects other requests of this
-        // connection. The ring owns the stream of the descriptor.
+        // kernel has completed the request. Until then, `begin` rejects other requests on this
+        // connection. The ring owns the stream that the descriptor belongs to.
         unsafe { self.push(&entry.user_data(index as u64)) }
     }
 
