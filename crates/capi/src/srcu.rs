@@ -101,7 +101,7 @@ unsafe extern "C" fn aw_cleanup_srcu_struct(srcu: *mut Srcu) {
 
 /// # Safety
 ///
-/// 1. `srcu` was initialized and not cleaned up.
+/// 1. `srcu` was initialized and has not been cleaned up.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_srcu_read_lock(srcu: *const Srcu) -> c_int {
     within("srcu_read_lock", || {
@@ -113,7 +113,7 @@ unsafe extern "C" fn aw_srcu_read_lock(srcu: *const Srcu) -> c_int {
 
 /// # Safety
 ///
-/// 1. `srcu` was initialized and not cleaned up.
+/// 1. `srcu` was initialized and has not been cleaned up.
 /// 2. [`aw_srcu_read_lock`] returned `index` for a section that has not ended.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_srcu_read_unlock(srcu: *const Srcu, index: c_int) {
@@ -134,7 +134,7 @@ macro_rules! waits {
     ($($name:ident = $kernel:literal: $wait:expr;)*) => { $(
         /// # Safety
         ///
-        /// 1. `srcu` was initialized and not cleaned up.
+        /// 1. `srcu` was initialized and has not been cleaned up.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(srcu: *const Srcu) {
             within($kernel, || {
@@ -158,7 +158,7 @@ macro_rules! cookies {
     ($($name:ident = $kernel:literal: $take:expr;)*) => { $(
         /// # Safety
         ///
-        /// 1. `srcu` was initialized and not cleaned up.
+        /// 1. `srcu` was initialized and has not been cleaned up.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(srcu: *const Srcu) -> c_ulong {
             within($kernel, || {
@@ -177,7 +177,7 @@ cookies! {
 
 /// # Safety
 ///
-/// 1. `srcu` was initialized and not cleaned up.
+/// 1. `srcu` was initialized and has not been cleaned up.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_poll_state_synchronize_srcu(srcu: *const Srcu, cookie: c_ulong) -> bool {
     within("poll_state_synchronize_srcu", || {
@@ -191,7 +191,7 @@ unsafe extern "C" fn aw_poll_state_synchronize_srcu(srcu: *const Srcu, cookie: c
 ///
 /// # Safety
 ///
-/// 1. `srcu` was initialized and not cleaned up.
+/// 1. `srcu` was initialized and has not been cleaned up.
 /// 2. `head` is memory for a head, which the library owns until it calls `func`, on any thread.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_call_srcu(srcu: *const Srcu, head: *mut RcuHead, func: Option<RcuFn>) {

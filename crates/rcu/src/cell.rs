@@ -306,8 +306,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     /// Replaces the value with the result of `change`. Calls `change` again if another writer has
     /// replaced the value in between.
     ///
-    /// `change` returns a whole new value. Split a map that changes entry by entry into several
-    /// cells, so that a change copies one part.
+    /// `change` returns a complete new value. If the entries of a map change one by one, split the
+    /// map into several cells, so that each change copies only one part.
     ///
     /// # Blocking
     ///

@@ -111,7 +111,7 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
     Ok(if interrupt.requested() { Exit::Interrupted } else { Exit::Good })
 }
 
-// The items are named functions, so that `top` shows their names.
+// The items are functions with names, so that `top` shows these names.
 
 /// Sleeps for a round.
 fn fetch_page() {

@@ -63,8 +63,8 @@ impl Image {
         self.records.push(record);
     }
 
-    /// Moves histograms and then the records of items to the end, so that they are omitted first if
-    /// the file is full.
+    /// Moves the histograms and then the records of items to the end, so that they are omitted
+    /// first if the file is full.
     pub(super) fn sort(&mut self) {
         self.records.sort_by_key(|it| (it.kind.is_transient(), it.kind.is_histogram()));
     }

@@ -44,9 +44,9 @@ pub enum Kind {
     /// A group of workqueues.
     Group = 8,
 =======
-    /// A worker that runs an item. Its name is the item's function, its detail the queue.
+    /// A worker that runs an item. Its name is the item's function, and its detail is the queue.
     Worker = 8,
-    /// Items of one function. Its detail is their queue.
+    /// The items of one function. The detail is their queue.
     Function = 9,
 >>>>>>> h3
 }
@@ -317,8 +317,8 @@ impl Kind {
         matches!(self, Self::QueueWait | Self::QueueRun)
     }
 
-    /// Returns `true` if its records exist only while items run or wait. Such records have no
-    /// metrics.
+    /// Returns `true` if the records of this kind exist only while items run or wait. Such records
+    /// have no metrics.
     pub fn is_transient(self) -> bool {
         matches!(self, Self::Worker | Self::Function)
     }

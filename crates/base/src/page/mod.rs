@@ -17,7 +17,7 @@
 //! calls each subsystem to write its records, and sleeps again. The page therefore costs nothing
 //! while no reader asks, and an idle process responds in the same way as a busy one.
 
-// docs/observing.md has the format and the guarantees.
+// docs/observing.md describes the format and the guarantees.
 //
 // | file | contents |
 // |---|---|

@@ -8,8 +8,8 @@
 //! # Ok::<(), afterwork::params::ParamError>(())
 //! ```
 //!
-//! [`Params`] has the tunables as fields. The environment variable `AFTERWORK` sets them by name
-//! for the whole process, like the kernel's command line:
+//! The fields of [`Params`] are the tunables. The environment variable `AFTERWORK` sets them by
+//! name for the whole process, like the kernel's command line:
 //!
 //! ```text
 //! AFTERWORK=workqueue.default_affinity_scope=cache,workqueue.max_active=16 my-program

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* The library's symbol, documented at afterwork_set_cpus below. */
+/* The library's own symbol; see afterwork_set_cpus below. */
 int aw_set_cpus(const char *list);
 
 /**

@@ -35,7 +35,7 @@ typedef struct {
 	uint32_t aw_private;
 } pw_lock_t;
 
-/* The library's own symbols. The functions below that call them document them. */
+/* The library's own symbols, which are documented at the functions below that call them. */
 unsigned int aw_raw_smp_processor_id(void);
 bool aw_cpu_online(unsigned int cpu);
 void *aw_alloc_percpu(size_t size, size_t align);

@@ -72,7 +72,7 @@ extern __thread struct afterwork_reader aw_rcu_reader __attribute__((tls_model("
  */
 extern const uint64_t *const aw_rcu_first_level;
 
-/* The library's own symbols. Their callers in rcupdate.h and urcu.h document them. */
+/* The library's own symbols, which are documented at their callers in rcupdate.h and urcu.h. */
 void aw_rcu_lock_slowly(struct afterwork_reader *reader, unsigned int layout);
 void aw_rcu_read_unlock(void);
 void aw_rcu_leave_parking(void);

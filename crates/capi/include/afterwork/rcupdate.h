@@ -35,7 +35,7 @@ extern "C" {
 /* rcu_callback_t - a callback, which may free its head and the structure around it. */
 typedef void (*rcu_callback_t)(struct rcu_head *head);
 
-/* The library's own symbols. The functions below that call them document them. */
+/* The library's own symbols, which are documented at the functions below that call them. */
 void aw_rcu_read_lock(void);
 int aw_rcu_read_lock_held(void);
 void aw_synchronize_rcu(void);

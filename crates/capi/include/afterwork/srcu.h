@@ -47,7 +47,7 @@ struct srcu_struct {
 #define DEFINE_SRCU(name) struct srcu_struct name = { NULL }
 #define DEFINE_STATIC_SRCU(name) static struct srcu_struct name = { NULL }
 
-/* The library's own symbols. The functions below that call them document them. */
+/* The library's own symbols, which are documented at the functions below that call them. */
 int aw_init_srcu_struct(struct srcu_struct *ssp);
 void aw_cleanup_srcu_struct(struct srcu_struct *ssp);
 int aw_srcu_read_lock(struct srcu_struct *ssp);

@@ -50,7 +50,7 @@ enum task_work_notify_mode {
 	TWA_SIGNAL = 2  /* the same as TWA_RESUME: no system call is interrupted */
 };
 
-/* The library's own symbols. The functions below that call them document them. */
+/* The library's own symbols, which are documented at the functions below that call them. */
 struct task_struct *aw_get_current(void);
 struct task_struct *aw_get_task_struct(struct task_struct *task);
 void aw_put_task_struct(struct task_struct *task);

@@ -133,7 +133,7 @@ struct urcu_gp_poll_state {
 	unsigned long grace_period_id;
 };
 
-/* The library's own symbols. The functions below that call them document them. */
+/* The library's own symbols, which are documented at the functions below that call them. */
 extern const struct rcu_flavor_struct aw_urcu_flavor;
 extern const struct rcu_flavor_struct aw_qsbr_flavor;
 int aw_rcu_read_lock_held(void);

@@ -300,7 +300,7 @@ enum work_busy_flags {
 /* afterwork_hook_t - a hook that worker threads call when they start or end. */
 typedef void (*afterwork_hook_t)(void);
 
-/* The library's own symbols. The functions below that call them document them. */
+/* The library's own symbols, which are documented at the functions below that call them. */
 struct workqueue_struct *aw_alloc_workqueue(const char *name, unsigned int flags, int max_active);
 void aw_destroy_workqueue(struct workqueue_struct *wq);
 void aw_flush_workqueue(struct workqueue_struct *wq);

@@ -77,7 +77,8 @@ pub enum Which {
 
 impl Which {
     /// Returns all benches with default options, except [`Which::Groups`] and [`Which::Scale`],
-    /// which run only if named, and [`Which::Seeds`], which measures cases of the others.
+    /// which run only if they are named, and [`Which::Seeds`], which measures cases of the other
+    /// benches.
     #[must_use]
     pub fn all() -> Vec<Self> {
         vec![

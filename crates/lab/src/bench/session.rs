@@ -469,8 +469,8 @@ fn budget(common: &CommonArgs) -> Option<Duration> {
     asked.or_else(|| common.quick.then_some(QUICK))
 }
 
-/// Seconds of one run of a variant on two CPUs, averaged over each bench, in full size and with
-/// `--quick`. Only the estimate of the duration depends on them.
+/// The seconds that one run of a variant takes on two CPUs, in full size and with `--quick`. They
+/// are averages over each bench. Only the estimate of the duration depends on them.
 const RUN_SECONDS: [(&str, [f64; 2]); 9] = [
     ("workqueue", [0.1, 0.1]),
     ("blocking", [0.1, 0.1]),
@@ -493,7 +493,7 @@ fn estimate(cases: &[Case], parts: &[Part], quick: bool, budget: Option<Duration
         });
         Duration::from_secs_f64(seconds.sum())
     };
-    // Each case has one repetition, even if the time is up.
+    // Each case has at least one repetition, even if the time is up.
     let most = budget.map(|it| it.max(runs(|_| 1)));
     let all = runs(|part| part.repeat);
     let nr_cases = cases.len();
@@ -502,7 +502,7 @@ fn estimate(cases: &[Case], parts: &[Part], quick: bool, budget: Option<Duration
     format!("{nr_cases} {cases}, about {time} on two CPUs")
 }
 
-/// The time that all repetitions of a case need.
+/// The time that all repetitions of a case take.
 struct Needed {
     case: &'static str,
     time: Duration,
@@ -510,8 +510,8 @@ struct Needed {
     is_cut: bool,
 }
 
-/// Returns the shortest limit with which every case has time for all repetitions: until a case has
-/// ended, it has its share of the time that is left.
+/// Returns the shortest time limit with which every case has enough time for all repetitions. Each
+/// case gets its share of the time that is left when the case begins.
 fn enough(needed: &[Needed]) -> Duration {
     let mut before = Duration::ZERO;
     let mut enough = Duration::ZERO;

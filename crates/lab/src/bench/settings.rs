@@ -194,7 +194,7 @@ pub fn count<const MAX: usize>(text: &str) -> Result<usize, String> {
 
 /// Returns `true` if this process may give its threads a real-time priority.
 pub(super) fn may_set_fifo() -> bool {
-    // Use another thread, so that the priority of this one does not change.
+    // This uses another thread, so that the priority of the current one does not change.
     let tried = std::thread::spawn(|| sync::thread::set_fifo(1).is_ok());
     tried.join().is_ok_and(|may| may)
 }

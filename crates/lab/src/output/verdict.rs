@@ -10,7 +10,7 @@ use crate::harness::metric::Better;
 /// The maximum number of programs that are named. If there are more, only their number is printed.
 const MOST_NAMED: usize = 6;
 
-/// Our default variant of a case compared with the best peer, by the headline metric.
+/// The comparison of our default variant of a case with the best peer, by the headline metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing<'a> {
     /// The name of our variant.

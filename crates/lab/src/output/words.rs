@@ -181,7 +181,7 @@ groups flooded_p99: p99 during a flood
 scale growth: growth for each doubling
 ";
 
-/// Cases whose default variant is not our first one.
+/// The cases whose default variant is not our first variant.
 const DEFAULTS: [(&str, &str); 5] = [
     ("one-at-a-time", "cache_shard+spawn"),
     ("batch-1000", "cache_shard+spawn"),
@@ -217,8 +217,8 @@ const AXES: &[(&str, &str, &str)] = &[
     ("timers", "sleeps", "a sleep"),
 ];
 
-/// Returns our default variant of a case, which is compared with the peers, or the first one if it
-/// was not measured.
+/// Returns our default variant of a case, which is compared with the peers. If it was not measured,
+/// returns our first variant.
 #[must_use]
 pub fn ours<'a, I: Iterator<Item = &'a str>>(
     case: &str,
@@ -243,7 +243,7 @@ fn found(table: &'static str, place: &str, name: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the operation of a case with this description, or the name of an unknown case.
+/// Returns the operation of a case with this description. For an unknown case, returns its name.
 #[must_use]
 pub fn of_case(bench: &str, case: &str, about: &str) -> String {
     let words = found(WORDS, bench, case).unwrap_or(case);

@@ -127,7 +127,8 @@ fn columns(kind: Kind) -> &'static [Column] {
     }
 }
 
-/// The header, empty, of the detail column: a queue's scope and group, a pool's properties.
+/// The header of the detail column, which is empty. The column contains a queue's scope and group,
+/// or a pool's properties.
 const DETAIL: &str = "";
 
 /// Returns the headers of the columns that a narrow screen omits, with the least important one
@@ -157,7 +158,8 @@ pub fn dropped_first(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// Returns the counter that shows how busy a record of this kind is; empty if it has none.
+/// Returns the counter that shows how busy a record of this kind is. The name is empty if there is
+/// no such counter.
 #[must_use]
 pub fn main_counter(kind: Kind) -> &'static str {
     match kind {
@@ -272,7 +274,8 @@ fn figure_text(name: &str, figure: u64) -> String {
     }
 }
 
-/// Returns a time in milliseconds with at least two digits, so that a column has one unit.
+/// Returns a time in milliseconds with at least two digits, so that all times of a column have the
+/// same unit.
 fn ms_text(ns: u64) -> String {
     match ns {
         0 => "-".to_owned(),

@@ -59,11 +59,11 @@ pub struct Outcome {
     pub drains: Latencies,
     /// The longest pause of the victim's loop, in cycles.
     pub gap: u64,
-    /// Context switches of the victim.
+    /// The context switches of the victim.
     pub switches: Usage,
-    /// Time that the victim waited for its CPU, in nanoseconds.
+    /// The time that the victim waited for its CPU, in nanoseconds.
     pub waited_ns: u64,
-    /// Interrupts of the victim's CPU.
+    /// The interrupts of the victim's CPU.
     pub interrupts: Interrupts,
 }
 

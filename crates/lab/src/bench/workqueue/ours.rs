@@ -117,7 +117,7 @@ impl Ours {
         Self::build_with(topology, params, |_, builder| Ok(set(builder)))
     }
 
-    /// Starts a workqueue with other parameters, which `set` configures by the registry.
+    /// Starts a workqueue with other parameters. `set` configures the queue with the registry.
     pub fn build_with(
         topology: &Topology,
         params: Params,

@@ -15,7 +15,7 @@ use crate::harness::switches::Usage;
 pub struct Window {
     /// The wall-clock time from the first start to the last end.
     pub wall_ns: u64,
-    /// CPU time and context switches of all threads of this process.
+    /// The CPU time and context switches of all threads of this process.
     pub spent: Usage,
     /// Difference of the pool's counts, if it has any.
     pub counts: Option<Counts>,
