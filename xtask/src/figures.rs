@@ -74,18 +74,6 @@ const OMITTED: [&str; 18] = [
 /// The answers that README omits, because their throughput shows the same.
 const SAME: [(&str, &str); 1] = [("1000 small closures at once", "CPU per closure")];
 
-<<<<<<< HEAD
-/// The variants that docs/figures.md compares. If a case has several variants, this is the default
-/// one. In cases that are not listed here, it is our first variant.
-const DEFAULTS: [(&str, &str); 4] = [
-    ("one-at-a-time", "cache_shard+spawn"),
-    ("batch-1000", "cache_shard+spawn"),
-    ("fan-out", "cache_shard+spawn"),
-    ("wake", "wait-32"),
-];
-
-=======
->>>>>>> h3
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let writes = match args {
         [] => false,

@@ -57,16 +57,7 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
     let mut mailbox = Mailbox::builder().name("loop").build();
     let poster = mailbox.poster();
     let owner = thread::spawn(move || {
-<<<<<<< HEAD
-        let mut round = 0_u64;
-        while mailbox.wait_timeout(8, ROUND).is_ok() {
-            // The owner pauses from time to time, so that a backlog grows and shrinks.
-            if round % 100 == 99 {
-                thread::sleep(PAUSE);
-            }
-=======
         while mailbox.wait(8).is_ok() {
->>>>>>> h3
             mailbox.drain(32).for_each(drop::<u64>);
         }
     });
@@ -81,15 +72,9 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
         // The load rises and falls in waves of a few seconds.
         let wave = 1 + (round / 50) % 5;
         for _ in 0..wave {
-<<<<<<< HEAD
-            drop(fetch.spawn(|| workqueue::blocking(|| thread::sleep(ROUND))));
-            drop(log.spawn(|| drop(rcu::read())));
-            // This poster does not outlive the owner.
-=======
             drop(fetch.spawn(fetch_page));
             drop(log.spawn(write_line));
-            // The owner lives as long as this poster.
->>>>>>> h3
+            // The owner outlives this poster.
             let _ = poster.post_lazy(round);
         }
         // No thread waits for these items. Two run at a time, and the others stay in the queue.

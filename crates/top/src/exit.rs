@@ -40,8 +40,8 @@ impl From<Exit> for ExitCode {
 
 /// The reason why the command stopped early.
 ///
-/// Whoever creates it describes the failed operation in one line for the user. Callers add nothing
-/// to this line.
+/// The function that returns it describes the failed operation in one line for the user. Callers
+/// add nothing to this line.
 #[derive(Debug)]
 pub enum Stop {
     /// The reader closed standard output. This is not an error.

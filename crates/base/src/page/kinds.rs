@@ -40,15 +40,12 @@ pub enum Kind {
     QueueWait = 6,
     /// A histogram of the run times of a queue's items. Its name and detail are the queue's.
     QueueRun = 7,
-<<<<<<< HEAD
     /// A group of workqueues.
     Group = 8,
-=======
     /// A worker that runs an item. Its name is the item's function, and its detail is the queue.
-    Worker = 8,
+    Worker = 9,
     /// The items of one function. The detail is their queue.
-    Function = 9,
->>>>>>> h3
+    Function = 10,
 }
 
 /// The figures of one subject.
@@ -257,11 +254,7 @@ const TIMES: &[Field] = &[
 
 impl Kind {
     /// All kinds.
-<<<<<<< HEAD
-    pub const ALL: [Self; 8] = [
-=======
-    pub const ALL: [Self; 9] = [
->>>>>>> h3
+    pub const ALL: [Self; 10] = [
         Self::Queue,
         Self::Group,
         Self::Pool,
@@ -284,12 +277,9 @@ impl Kind {
             Self::PerCpu => "percpu",
             Self::QueueWait => "queue_wait",
             Self::QueueRun => "queue_run",
-<<<<<<< HEAD
             Self::Group => "group",
-=======
             Self::Worker => "worker",
             Self::Function => "function",
->>>>>>> h3
         }
     }
 
@@ -302,12 +292,9 @@ impl Kind {
             Self::Mailbox => MAILBOX,
             Self::PerCpu => PER_CPU,
             Self::QueueWait | Self::QueueRun => TIMES,
-<<<<<<< HEAD
             Self::Group => GROUP,
-=======
             Self::Worker => WORKER,
             Self::Function => FUNCTION,
->>>>>>> h3
         }
     }
 

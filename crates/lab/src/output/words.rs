@@ -45,15 +45,11 @@ everyday sleeps: let {n} tasks sleep
 everyday timeouts: arm and cancel timeouts that never fire
 everyday strands: keep {n} states, each with one user at a time
 everyday locked: hold a lock while waiting for own work
-<<<<<<< HEAD
-everyday save-soon: save soon after the last of a thousand changes
+everyday save-soon: save soon after the last of {n} changes
 groups parts: divide a machine between tenants
 groups flood: serve seven tenants while another one floods
 groups one-at-a-time-grouped: queue one item in a group and wait
 groups batch-1000-grouped: queue batches of 1000 items in a group
-=======
-everyday save-soon: save soon after the last of {n} changes
->>>>>>> h3
 scale producers: queue from many threads at once
 scale queues: queue to many queues
 scale pending: have many items pending

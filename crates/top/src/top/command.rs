@@ -16,13 +16,7 @@ use crate::exit::Stop;
 use crate::interrupt::Interrupt;
 use crate::talk;
 
-<<<<<<< HEAD
-/// Clears the screen and moves the cursor to its upper left corner.
-const CLEAR: &str = "\x1b[2J\x1b[H";
 /// The maximum delay until a request to stop takes effect during a pause.
-=======
-/// Maximum delay of a request to stop during a pause.
->>>>>>> h3
 const NAP: Duration = Duration::from_millis(50);
 
 /// Runs the command.
