@@ -1,5 +1,4 @@
-//! Tests `afterwork top --tui` in a terminal: signals that end or stop it, and a terminal that
-//! vanishes.
+//! Tests `afterwork top` in a terminal: signals that end or stop it, and a terminal that vanishes.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
