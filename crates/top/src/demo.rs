@@ -33,7 +33,7 @@ fn seconds(text: &str) -> Result<u64, String> {
 /// The time between two rounds of the load. This is also the maximum delay before Ctrl-C takes
 /// effect.
 const ROUND: Duration = Duration::from_millis(20);
-/// The time for which the mailbox's owner is away, and for which delayed items wait.
+/// The time for which delayed items wait.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The number of items in the queue that is always at its limit.
 const BACKLOG: usize = 100;

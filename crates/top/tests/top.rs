@@ -587,7 +587,7 @@ fn figures_are_explained() {
     assert!(active["about"].as_str().unwrap().contains(about));
 }
 
-/// A tmux terminal that runs `afterwork top --tui`.
+/// A tmux terminal that runs `afterwork top`.
 struct Terminal(PathBuf);
 
 impl Terminal {
