@@ -139,7 +139,7 @@ struct Tasks<T> {
     /// A counted poster, which is present while there is a future.
     keeps_open: Option<Poster<T>>,
     is_closed: bool,
-    /// Rejected futures that have not been dropped yet.
+    /// The rejected futures that have not been dropped yet.
     refused: Vec<Box<dyn Task>>,
     /// `true` while an outer call on this stack drops `refused`.
     drops_refused: bool,

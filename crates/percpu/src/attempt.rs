@@ -312,7 +312,7 @@ impl<T, F, R> Drop for Attempt<'_, T, F, R> {
             Stage::Asked(..) => self.slot.unask(),
             Stage::Queued(call) => {
                 // This code runs if a drain panicked on another slot.
-                // FOREIGN(percpu-drain): the drop of a closure or of its result, on the caller; a
+                // FOREIGN(percpu-drain): the drop of a closure or of its result, on the caller. A
                 // panic is caught.
                 panics::contain(|| drop(recall(&call)));
             }

@@ -110,7 +110,7 @@ impl<T> Slot<T> {
             return false;
         }
         let mine = OwnerWord::mine();
-        // Acquire, as in `claim`. The owner's writes come before the kernel's report that its
+        // This acquires as in `claim`. The owner's writes come before the kernel's report that its
         // thread has ended.
         let taken =
             self.far.owner.compare_exchange(owner.0, mine.0, Ordering::Acquire, Ordering::Relaxed);

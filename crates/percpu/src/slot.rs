@@ -210,8 +210,8 @@ pub(super) struct Slot<T> {
     /// it.
     pub(super) busy: AtomicU32,
     /// A: the time at which the next caller or owner began to wait, as
-    /// [`Turn`](super::backoff::Turn) measures time; 0 if none of them sleeps. In slots that queue,
-    /// only an owner that takes its slot back announces itself.
+    /// [`Turn`](super::backoff::Turn) measures time, or 0 if none of them sleeps. In slots that
+    /// queue, only an owner that takes its slot back announces itself.
     pub(super) eldest: AtomicU32,
     /// A: the number of the thread that is inside the slot through a call or runs queued calls, or
     /// 0. Written by that thread. A thread compares this value only with its own number, to detect

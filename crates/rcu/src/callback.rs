@@ -603,7 +603,8 @@ impl Callbacks {
             // Test: barrier_waits_for_every_earlier_callback
             fence(Ordering::SeqCst);
             let is_empty = self.is_empty();
-            // Acquire as in `is_swept`: with an even number and empty lists we return at once.
+            // This acquires as in `is_swept`: with an even number and empty lists we return at
+            // once.
             let seq = self.sweep_seq.load(Ordering::Acquire);
             if is_empty && seq & 1 == 0 {
                 return;
@@ -640,13 +641,13 @@ impl Callbacks {
     }
 
     /// Returns `true` if the sweeping thread has been started. A start that another thread has
-    /// begun does not count, because it may fail. Always `true` in a model.
+    /// begun does not count, because it may fail. Always returns `true` in a model.
     fn has_thread(&self) -> bool {
         cfg!(any(loom, shuttle)) || self.thread.load(Ordering::Relaxed) == THERE
     }
 
-    /// Returns `true` if there is no sweeping thread and no thread is starting it. Always `false`
-    /// in a model, where a thread of the model sweeps.
+    /// Returns `true` if there is no sweeping thread and no thread is starting it. Always returns
+    /// `false` in a model, where a thread of the model sweeps.
     fn has_no_thread(&self) -> bool {
         !cfg!(any(loom, shuttle)) && self.thread.load(Ordering::Relaxed) == NONE
     }
@@ -754,8 +755,8 @@ impl Backlog {
         }
     }
 
-    /// Returns `true` if [`try_call`] must not add to a list of `nr` callbacks. Always `false` in a
-    /// model.
+    /// Returns `true` if [`try_call`] must not add to a list of `nr` callbacks. Always returns
+    /// `false` in a model.
     pub(super) fn is_full(nr: usize) -> bool {
         let mark = tunables::QHIMARK.get() as usize;
         nr >= mark && mark > 0 && !cfg!(any(loom, shuttle))

@@ -28,7 +28,7 @@
 //! 10 to 20 µs. No barrier is needed for a reader that answers, and a running reader answers in a
 //! tenth of a microsecond. If all readers are parked, neither an answer nor a barrier is needed.
 //!
-//! The driver is not in a section, so it skips its own slot; driving the grace period is its
+//! The driver is not in a section, so it skips its own slot. Driving the grace period is its
 //! quiescent state. The kernel's grace-period thread has done the same since 7.1, which halved the
 //! wait on an idle machine.
 

@@ -14,8 +14,8 @@ use std::thread as backend;
 #[cfg(not(loom))]
 pub use backend::panicking;
 
-/// Returns `true` if this thread is unwinding. Always `false` in loom, which stops at the first
-/// panic.
+/// Returns `true` if this thread is unwinding. Always returns `false` in loom, which stops at the
+/// first panic.
 #[cfg(loom)]
 pub fn panicking() -> bool {
     false
@@ -134,7 +134,7 @@ pub(crate) fn is_ours() -> bool {
 }
 
 impl JoinHandle {
-    /// Returns `true` if the thread has ended or is about to. Always `false` in a model.
+    /// Returns `true` if the thread has ended or is about to. Always returns `false` in a model.
     pub fn is_finished(&self) -> bool {
         #[cfg(not(any(loom, shuttle)))]
         return self.0.is_finished();
@@ -322,8 +322,8 @@ pub(crate) mod policy {
     pub const RESET_ON_FORK: libc::c_int = libc::SCHED_RESET_ON_FORK;
 
     /// `true` if the system failed to clear `RESET_ON_FORK`, as it does if the permission to boost
-    /// is only `RLIMIT_RTPRIO`. If set, a thread's flag may come from an earlier boost, so the
-    /// thread may be boosted again. If clear, the thread set the flag itself.
+    /// is only `RLIMIT_RTPRIO`. If this is `true`, a thread's flag may come from an earlier boost,
+    /// so the thread may be boosted again. If it is `false`, the thread set the flag itself.
     static KEEPS_RESET: AtomicBool = AtomicBool::new(false);
 
     pub fn may_boost(thread: u32) -> bool {

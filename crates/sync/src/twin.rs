@@ -34,7 +34,7 @@ pub fn fence(name: &str) {
     }
 }
 
-/// Returns `true` if the bug `name` is armed. Always `false` on the real machine.
+/// Returns `true` if the bug `name` is armed. Always returns `false` on the real machine.
 #[cfg(not(any(loom, shuttle, torture, sim)))]
 #[inline(always)]
 pub const fn armed(_name: &str) -> bool {
@@ -50,7 +50,7 @@ pub const fn armed(_name: &str) -> bool {
 #[inline(always)]
 pub const fn linger(_name: &str, _one_in: u32, _span_us: u64) {}
 
-/// Returns `true` if a failed model is being torn down. Always `false` on the real machine.
+/// Returns `true` if a failed model is being torn down. Always returns `false` on the real machine.
 ///
 /// The threads of a failed run are unwound one by one, after the model's objects have become
 /// unusable. A destructor that would change an atomic, or wait, must then do nothing.

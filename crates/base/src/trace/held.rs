@@ -18,7 +18,7 @@ struct Kept {
     /// The span in which the thread was when the stay began.
     span: Option<Arc<Span>>,
     events: Vec<Event>,
-    /// Spans to drop after the stay, because dropping a span calls its subscriber.
+    /// The spans to drop after the stay, because dropping a span calls its subscriber.
     dropped: Vec<Arc<Span>>,
 }
 

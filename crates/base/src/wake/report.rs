@@ -215,7 +215,7 @@ struct Reported {
 }
 
 impl Reported {
-    /// Not inlined, so that it is compiled once.
+    /// This is not inlined, so that it is compiled only once.
     #[inline(never)]
     fn begin() -> Self {
         about_to_sleep();

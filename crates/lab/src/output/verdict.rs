@@ -1,4 +1,5 @@
-//! The verdict of a run in words: each case against its best peer, and the outcomes of the claims.
+//! The verdict of a run in words: each case compared with its best peer, and the outcomes of the
+//! claims.
 
 use super::outcome::{self, OUTCOMES, three_digits};
 use super::record::CaseHead;

@@ -67,7 +67,7 @@ pub struct Outcome {
     pub interrupts: Interrupts,
 }
 
-/// Measurements of the victim thread.
+/// The measurements of the victim thread.
 struct Suffered {
     attended: Attended,
     switches: Usage,

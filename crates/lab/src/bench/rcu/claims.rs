@@ -1,4 +1,4 @@
-//! Claims about flavors, checked on the reader's machine.
+//! Claims about flavors, which are checked on the reader's machine.
 
 use lab_peers::reclaim::has_liburcu;
 

@@ -17,7 +17,7 @@ use crate::bench::workqueue::subject::{OneShot, OneShotPool};
 
 const NS_PER_S: f64 = 1e9;
 
-/// The number of items in a batch that a producer waits for.
+/// The number of items in a batch for which a producer waits.
 const BATCH: usize = 1_000;
 
 /// The minimum duration of a measurement. Shorter measurements are repeated, because the clock and
