@@ -229,7 +229,7 @@ impl<F: Future> Task for Local<F> {
         let Some(future) = &mut self.future else {
             return true;
         };
-        // FOREIGN(local-poll): the future's poll, on the set's thread, with nothing borrowed; a
+        // FOREIGN(local-poll): the future's poll, on the set's thread, with nothing borrowed. A
         // panic becomes its outcome.
         let outcome = match panics::guarded(|| future.as_mut().poll(cx)) {
             Ok(Poll::Pending) => return false,
@@ -255,7 +255,7 @@ impl<F: Future> Local<F> {
     /// Drops the future. Reports its outcome, or the panic of the drop.
     fn settle(&mut self, mut outcome: Outcome<F::Output>) {
         let future = self.future.take();
-        // FOREIGN(local-drop): the future's drop, on the set's thread, with nothing borrowed; a
+        // FOREIGN(local-drop): the future's drop, on the set's thread, with nothing borrowed. A
         // panic becomes its outcome.
         if let Err(payload) = panics::guarded(|| drop(future)) {
             let before = mem::replace(&mut outcome, Err(JoinError::panicked(payload)));

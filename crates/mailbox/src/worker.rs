@@ -309,7 +309,7 @@ fn serve(mut mailbox: Mailbox<Message>, post: Arc<Post<Message>>) {
 
 /// Calls a closure on the worker's thread.
 fn call<R>(func: impl FnOnce() -> R) -> Outcome<R> {
-    // FOREIGN(worker-item): a user's closure, on the worker's thread; a panic becomes its outcome.
+    // FOREIGN(worker-item): a user's closure, on the worker's thread. A panic becomes its outcome.
     panics::guarded(func).map_err(JoinError::panicked)
 }
 

@@ -483,7 +483,7 @@ impl<T> Slot<T> {
     fn run_all_calls(&self) {
         self.far.call_queue.run_all(|call| {
             // FOREIGN(percpu-queued-call): queued work or a queued call, on the thread that holds
-            // the slot; contained in the call.
+            // the slot. A panic is contained in the call.
             // SAFETY: our caller holds the slot.
             unsafe { self.touch_as_caller(call) }
         });

@@ -370,8 +370,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     /// panic.
     fn retire(&self, old: *mut T) {
         let old = Old(old);
-        // FOREIGN(rcu-old-version): the destructor of a version, in a callback; it is contained
-        // like any callback.
+        // FOREIGN(rcu-old-version): the destructor of a version, in a callback. A panic is
+        // contained, as in any callback.
         self.flavor.call(move || drop(old));
     }
 }

@@ -57,8 +57,8 @@ fn settle_now() {
     FROM_ENV.get_or_init(|| match Params::from_env() {
         Ok(params) => store(params.rcu),
         Err(error) => {
-            // FOREIGN(rcu-stderr): no user code runs, but the write panics if stderr is closed;
-            // contained.
+            // FOREIGN(rcu-stderr): no user code runs, but the write panics if stderr is closed. A
+            // panic is contained.
             panics::contain(|| eprintln!("afterwork: {VARIABLE}: {error}; RCU keeps its defaults"));
         }
     });

@@ -54,7 +54,7 @@ impl ThreadHook {
 
     fn call(&self) {
         // FOREIGN(thread-hook): the program's code, on a starting or exiting thread of a registry,
-        // with no lock held; contained.
+        // with no lock held. A panic is contained.
         contain(|| (self.0)());
     }
 }
@@ -126,7 +126,7 @@ fn call_hook_of_c(moment: Moment) {
         Moment::Start => "function of afterwork_on_worker_start",
         Moment::Stop => "function of afterwork_on_worker_stop",
     };
-    // FOREIGN(thread-hook): as above, a C function; unwinding aborts the process.
+    // FOREIGN(thread-hook): as above, a C function. Unwinding aborts the process.
     // SAFETY: (1) of `set_hook_of_c`.
     _ = guarded(|| of_c(what, hook as usize, || unsafe { hook() }));
 }

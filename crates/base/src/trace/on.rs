@@ -35,7 +35,7 @@ pub fn is_emitting() -> bool {
 #[inline(always)]
 pub(super) fn contained(event: impl FnOnce()) {
     let before = IS_EMITTING.try_with(|is_emitting| is_emitting.replace(true));
-    // FOREIGN(subscriber): the subscriber, on the thread on which the event occurs; a panic is
+    // FOREIGN(subscriber): the subscriber, on the thread on which the event occurs. A panic is
     // caught.
     panics::contain(event);
     if let Ok(before) = before {
