@@ -18,10 +18,11 @@
 //! blocks may wait for the effect of the next cleanup. If no reaper pops a cleanup for 10 ms while
 //! some are queued, the manager therefore starts another reaper.
 //!
-//! If no thread can be started, the manager tries again with growing pauses. In between it runs the
-//! cleanups that neither block nor run user code. A dedicated thread, the *fallback reaper*, runs
-//! the others, except those that wait for items, because they would delay all cleanups behind them.
-//! The rescuer does not do this, because a destructor that blocks would then stop all rescues.
+//! If no thread can be started, the manager tries again after increasingly long pauses. In between,
+//! it runs the cleanups that neither block nor run user code. A dedicated thread, the *fallback
+//! reaper*, runs the others, except those that wait for items, because they would delay all
+//! cleanups behind them. The rescuer does not do this, because a destructor that blocks would then
+//! stop all rescues.
 //!
 //! When its registry has ended, the manager continues until no cleanup is left, and then exits. The
 //! registry has no pools at this point. While thread creation keeps failing, the rescuer runs

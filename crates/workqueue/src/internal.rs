@@ -128,7 +128,7 @@ impl Origin {
     }
 
     /// Runs an item that was queued at this place: calls `func`, then `before_end`. `helps` is set
-    /// if a joiner runs the item, which also removes it from the queue. `func` may free the item,
+    /// if a joiner runs the item after removing it from the queue. `func` may free the item,
     /// because only the item's address is used afterwards.
     ///
     /// # Safety

@@ -571,8 +571,8 @@ impl<T> JoinHandle<T> {
         let place = unsafe { self.table().slot(self.item) };
         // SAFETY: only the handle, which is borrowed by `&mut` here, writes the slot.
         if unsafe { (*place).is_none() } {
-            // SAFETY: no thread reads the slot before the flag is set, which follows this only
-            // write.
+            // SAFETY: no thread reads the slot before the flag is set, and this only write comes
+            // before that.
             unsafe { place.write(Some(Arc::new(Mutex::new(None)))) };
         }
         // SAFETY: from here on the slot is only read.

@@ -726,8 +726,8 @@ pub(crate) fn is_cancelled() -> bool {
     is_cancelled || queue.is_some_and(|token| token.is_set())
 }
 
-/// Returns `true` if the token of `item`, which has one and is the item of `frame`, has been
-/// cancelled, even by the item itself.
+/// Returns `true` if the token of `item` has been cancelled, even by the item itself. The item has
+/// a token, and is the item of `frame`.
 fn has_cancelled_token(frame: Frame, item: &Head) -> bool {
     // SAFETY: the run of an item has a record: see `inside`.
     let token = unsafe { &(*frame.record).token };
@@ -739,8 +739,8 @@ fn has_cancelled_token(frame: Frame, item: &Head) -> bool {
     unsafe { token.get().as_ref() }.is_some_and(Token::is_set)
 }
 
-/// Returns the token of the innermost run of this thread, which is a child of the token of its
-/// queue. Outside of runs, returns a new token.
+/// Returns the token of the innermost run of this thread. The token is a child of its queue's
+/// token. Outside of runs, returns a new token.
 pub(crate) fn current_token() -> Arc<Token> {
     let frame = INNERMOST.with(Cell::get);
     // SAFETY: the run keeps a home that is not null alive.

@@ -86,7 +86,7 @@ pub struct Busy {
 pub enum FlushError {
     /// The item flushed itself, and would wait for its own end.
     OwnItem,
-    /// The item needs the only seat of its queue, which the item that flushed it holds.
+    /// The item needs the only seat of its queue, but the item that flushed it holds that seat.
     OwnQueue,
     /// The last run that ended panicked.
     Panicked,

@@ -216,7 +216,7 @@ pub(crate) struct Gate<S> {
     /// that span several nodes. An equal number of stocks for each other node follows. Empty if the
     /// word alone serves all CPUs.
     stocks: Box<[CachePadded<Stock>]>,
-    /// I: the number of stocks of the first node, which serve all CPUs.
+    /// I: the number of stocks of the first node. These stocks serve all CPUs.
     nr_stocks: u32,
     /// I: the number of stocks of each other node.
     nr_per_node: u32,

@@ -116,7 +116,7 @@ pub(crate) struct Inner {
     pub(crate) route_table: RouteTable,
     /// W: the attributes behind the routes, and the former routes.
     pub(crate) plan: Mutex<Plan>,
-    /// I: the manager of the registry, which the queue keeps alive until it is destroyed.
+    /// I: the registry's manager. The queue keeps it alive until the queue is destroyed.
     pub(crate) manager: Arc<Manager>,
     pub(crate) timers: OwnTimers,
     pub(crate) rescuer: Mutex<Option<Rescuer>>,

@@ -128,7 +128,8 @@ const ONE: usize = 2;
 ///   when the closure would have run.
 /// - [`cancel_all`](Workqueue::cancel_all) cancels and counts the waiting closures. If the strand
 ///   is running, they are not counted, and are cancelled after the running closure has ended.
-/// - A queue that is full, drained or destroyed rejects closures, except from its own items.
+/// - A queue that is full, being drained or destroyed rejects closures, except those from its own
+///   items.
 /// - A closure that joins a later closure of its strand gets
 ///   [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
 /// - Two closures of different strands that join each other's later closures deadlock, as with two
@@ -254,7 +255,7 @@ impl StartBy for OfStrand {
 }
 
 impl Workqueue {
-    /// Creates a strand with the state `state`, which runs its closures on this queue.
+    /// Creates a strand that has the state `state` and runs its closures on this queue.
     ///
     /// # Blocking
     ///
@@ -629,7 +630,7 @@ impl<S> Drop for Strand<S> {
         if twin::torn_down() {
             return;
         }
-        // This comes before the drop of the queue, which waits for the closures.
+        // This comes before the queue is dropped, because that drop waits for the closures.
         // SAFETY: the handle is one of the item's, and is not used again.
         unsafe { self.base().queued.handles.remove(self.item) };
     }

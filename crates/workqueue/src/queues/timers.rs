@@ -394,7 +394,7 @@ impl Timer {
 }
 
 impl State {
-    /// Arms the timer for `inner`, which the caller keeps from being destroyed.
+    /// Arms the timer for `inner`. The caller keeps `inner` from being destroyed.
     fn put(
         &mut self,
         timer: &Arc<Timer>,
@@ -622,7 +622,8 @@ impl Armed {
 }
 
 impl Due {
-    /// Drops this handle of the item. Returns the item if it must be freed, which runs user code.
+    /// Drops this handle of the item. Returns the item if it must be freed; freeing it runs user
+    /// code.
     pub(crate) fn leave(self) -> Option<Dead> {
         self.work.leave()
     }
@@ -635,8 +636,8 @@ impl Due {
         due.into_iter().for_each(|due| drop(due.leave()));
     }
 
-    /// Queues the item if its generation is current. Returns the item if it must be freed, which
-    /// runs user code.
+    /// Queues the item if its generation is current. Returns the item if it must be freed; freeing
+    /// it runs user code.
     pub(crate) fn fire(self, timers: &Timers, now_ns: u64) -> Option<Dead> {
         match self.try_fire() {
             Ok(left) => {
