@@ -223,10 +223,10 @@ pub unsafe fn put_back(item: NonNull<Head>) {
     }
 }
 
-/// Calls `run` to run a pending item on this thread. This requires that the queue allows helping
-/// and has a free seat, that no worker has taken the item, and that `is_free` returns `true`.
-/// Returns `true` if the item ran. `run` receives the place from which the item runs, and a
-/// function that it calls before the end of the run.
+/// Calls `run` to run a pending item on this thread if the queue allows helping and has a free
+/// seat, no worker has taken the item, and `is_free` returns `true`. Returns `true` if the item
+/// ran. `run` receives the place from which the item runs, and a function that it calls before the
+/// end of the run.
 ///
 /// `execute/run.rs` does the same for items with handles. This function leaves no tombstone.
 ///

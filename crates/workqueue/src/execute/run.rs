@@ -1,4 +1,5 @@
-//! Runs an item that has a state, on a worker that has popped it or on a joiner that helps.
+//! Runs an item that has a state. The thread is a worker that has popped the item, or a joiner that
+//! helps.
 //!
 //! A thread records the runs that it is in. Runs nest: a run may wait for an item, and the same
 //! thread may run that item.
@@ -840,7 +841,7 @@ pub(crate) unsafe fn with_current<R>(
 }
 
 /// Calls `body`, which frees `item`. The pwq `home` still has an in-flight count for the item, but
-/// this thread has no seat for it, so any item that `body` waits for needs a seat of its own.
+/// this thread has no seat for it, so any item that `body` waits for needs its own seat.
 ///
 /// # Safety
 ///

@@ -3,7 +3,7 @@
 //! New work is counted: closures, futures, and items queued by [`Workqueue::try_enqueue`]. Each
 //! holds a capacity permit (`limit/capacity.rs`) until it starts or is cancelled. If no permit is
 //! free, the work is rejected, or the caller waits before it queues. Some work cannot be rejected
-//! without loss, and is not counted because its amount is bounded anyway: items queued by
+//! without loss. It is not counted, because its amount is bounded anyway: items queued by
 //! `enqueue`, by timers and by grace periods; woken futures; and the tickets of a scope, which
 //! refer to work on the owner's stack.
 

@@ -126,7 +126,7 @@ impl Builder {
     /// joiners may help, it lends the seat to the item for which it waits, even if that item was
     /// queued on another node or CPU, for which [`max_active_scope`](Self::max_active_scope)
     /// provides separate seats. If joiners may not help, a chain of `max_active` such waits leaves
-    /// no seat for the last one and never ends, as in the kernel; if `max_active` is 1, the wait
+    /// no seat for the last one and never ends, as in the kernel. If `max_active` is 1, the wait
     /// returns an error instead: [`JoinError::OwnQueue`](crate::JoinError::OwnQueue). A chain that
     /// returns to this queue through items of another queue may also never end, because a run lends
     /// its seat on its own thread only, and a worker may start an item of the chain before the

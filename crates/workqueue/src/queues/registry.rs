@@ -238,8 +238,8 @@ impl Registry {
     /// # Errors
     ///
     /// Returns [`StillInUse`] if queues or clones of the registry remain. Also returns it on a
-    /// thread of the registry, which cannot wait for itself: in destructors that the registry runs,
-    /// in a report handler, and in destructors of a worker's thread-locals.
+    /// thread of the registry, which cannot wait for itself. Destructors that the registry runs,
+    /// report handlers, and destructors of a worker's thread-locals run on such threads.
     pub fn shutdown(self) -> Result<(), StillInUse> {
         let is_own = self.inner.machine.manager.waits_for_this_thread();
         let nr_users = Arc::strong_count(&self.inner) - 1 + usize::from(is_own);
