@@ -86,7 +86,7 @@ fn page_on_standard_output_is_the_only_output() {
     assert_eq!(output.status.code(), Some(0));
     let page = text(output.stdout);
     assert!(page.starts_with("<!DOCTYPE html>") && page.trim_end().ends_with("</html>"));
-    assert!(text(output.stderr).contains("in words: our best"));
+    assert!(text(output.stderr).contains("in words: ours against"));
 }
 
 #[test]
@@ -124,7 +124,7 @@ async function look(width) {
   frame.width = width; frame.height = 3000; frame.src = "run.html";
   await new Promise(done => { frame.onload = done; document.body.append(frame); });
   const inside = frame.contentDocument;
-  const verdict = inside.querySelector(".verdict")?.getBoundingClientRect();
+  const verdict = inside.querySelector(".standings")?.getBoundingClientRect();
   inside.querySelectorAll("details").forEach(it => it.open = true);
   const bars = [...inside.querySelectorAll("figure.bars")];
   const empty = bars.filter(plot => ![...plot.querySelectorAll(".fill")].some(bar => bar.getBoundingClientRect().width > 1));

@@ -143,7 +143,7 @@ impl State {
 pub(super) enum Kind {
     /// Posted items, which count toward the capacity of a bounded mailbox.
     Item,
-    /// Wake-ups of local futures, which do not count toward the capacity.
+    /// The wake-ups of local futures, which do not count toward the capacity.
     WakeUps,
 }
 

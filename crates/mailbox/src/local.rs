@@ -186,7 +186,7 @@ trait Spawn {
 ///
 /// # Panics
 ///
-/// If this thread is not running the work of a set. The future is then dropped.
+/// Panics if this thread is not running the work of a set. The future is then dropped.
 ///
 /// # Examples
 ///

@@ -74,8 +74,8 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// [`PostError`] with the item. It is `Closed` if the mailbox is closed or dropped, and `Full`
-    /// if the capacity is used up or senders wait for capacity.
+    /// Returns [`PostError`] with the item. It is `Closed` if the mailbox is closed or dropped, and
+    /// `Full` if the capacity is used up or senders wait for capacity.
     ///
     /// # Examples
     ///
@@ -105,7 +105,7 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`post`](Self::post).
+    /// Returns the errors of [`post`](Self::post).
     #[inline]
     #[doc(alias = "IOU_F_TWQ_LAZY_WAKE")]
     pub fn post_lazy(&self, item: T) -> Result<(), PostError<T>> {

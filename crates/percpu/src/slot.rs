@@ -316,7 +316,7 @@ impl<T> Slot<T> {
     ///
     /// # Panics
     ///
-    /// If the slot is lost.
+    /// Panics if the slot is lost.
     pub(super) fn must_not_be_lost(&self) {
         assert_ne!(
             self.word.load(Ordering::Relaxed),

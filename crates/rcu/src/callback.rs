@@ -96,7 +96,7 @@ use super::{
 /// The number of lists, a power of two. CPU `n` uses list `n` modulo this number.
 const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 /// The time between a failed thread creation and the next attempt. An attempt costs the caller
-/// about 50 µs. A guess.
+/// about 50 µs. This value is a guess.
 pub(super) const RETRY_NS: u64 = 10_000_000;
 
 /// The length of a wait above the first mark. If no reader delays it, a sweep takes the list within
@@ -170,7 +170,7 @@ pub fn call(callback: impl FnOnce() + Send + 'static) {
 ///
 /// # Errors
 ///
-/// [`Full`] with `callback`, which has not been queued.
+/// Returns [`Full`] with `callback`, which has not been queued.
 ///
 /// # Examples
 ///
@@ -276,8 +276,9 @@ pub(super) unsafe fn call_function(head: *mut Head, function: Function) {
 ///
 /// # Panics
 ///
-/// If this thread is in a section, a callback, the executor of [`run_callbacks_on`] or a stall
-/// handler, where it would wait for itself, or if it is in an item of a bottom-half queue.
+/// Panics if this thread is in a section, in a callback, in the executor of [`run_callbacks_on`],
+/// or in a stall handler, where it would wait for itself. Also panics if called in an item of a
+/// bottom-half queue.
 #[doc(alias = "rcu_barrier")]
 pub fn barrier() {
     assert!(!in_callback(), "barrier inside a callback waits for itself");
@@ -624,8 +625,8 @@ impl Callbacks {
     ///
     /// # Panics
     ///
-    /// If this thread has to sweep but a callback has left a section open on it. The sweep would
-    /// wait for itself.
+    /// Panics if this thread has to sweep but a callback has left a section open on it. The sweep
+    /// would wait for itself.
     pub(super) fn wait_until(&self, what: &str, is_done: impl Fn() -> bool) {
         while !is_done() {
             if self.has_no_thread() {
@@ -739,7 +740,7 @@ fn sweep_for_ever() {
 pub(super) struct Backlog {
     /// A: the number of marks at which threads have waited without success.
     nr_passed: AtomicU32,
-    /// A: the end of the current wait, by `time::now_ns`; 0 if no thread waits.
+    /// A: the end of the current wait, by `time::now_ns`, or 0 if no thread waits.
     until_ns: AtomicU64,
 }
 

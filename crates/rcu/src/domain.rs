@@ -59,7 +59,7 @@ use super::{
 /// microsecond, which is a tenth of the time of the barrier.
 pub(super) const ANSWER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 60 };
 /// The number of asked readers above which the driver does not wait for answers, because some of
-/// them are probably not running. A guess.
+/// them are probably not running. This value is a guess.
 pub(super) const ANSWERS_AT_ONCE: usize = 16;
 
 /// Returns `true` if this thread drives a grace period. User code that it calls must then not wait

@@ -31,7 +31,7 @@ pub const fn fails(_point: Point) -> bool {
 ///
 /// # Errors
 ///
-/// The error `code`.
+/// Returns the error `code`.
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 #[inline(always)]
 pub fn check(point: Point, code: i32) -> std::io::Result<()> {

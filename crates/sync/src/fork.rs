@@ -232,7 +232,7 @@ impl Default for Inherited {
 ///
 /// # Panics
 ///
-/// If there are more than 16 handlers.
+/// Panics if there are more than 16 handlers.
 pub fn register(handler: &'static Handler) {
     backend::watch();
     backend::register(handler);

@@ -73,7 +73,7 @@ pub enum Cpus {
 ///
 /// # Errors
 ///
-/// If thread creation fails, or if the name contains a NUL.
+/// Returns an error if thread creation fails, or if the name contains a NUL.
 pub fn spawn(
     name: &str,
     cpus: Cpus,

@@ -85,7 +85,8 @@ impl Exposition {
         self.add_records(labels, all.chain(&times));
     }
 
-    /// Adds the figures of records of one process. The figures of a kind that [is a
+    /// Adds the figures of records of one process, except
+    /// [transient](crate::page::Kind::is_transient) ones. The figures of a kind that [is a
     /// histogram](crate::page::Kind::is_histogram) become one histogram.
     pub fn add_records<'r>(
         &mut self,
@@ -96,6 +97,9 @@ impl Exposition {
         for (labels, record) in labeled(labels, records.iter().copied()).iter().zip(&records) {
             if record.kind.is_histogram() {
                 self.histogram(labels, record);
+                continue;
+            }
+            if record.kind.is_transient() {
                 continue;
             }
             for (field, figure) in record.figures() {

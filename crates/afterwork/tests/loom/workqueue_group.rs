@@ -99,7 +99,7 @@ fn waiting_for_a_seat_of_a_group_needs_a_second_check() {
     must_fail("active: no second check", || bounded(1, both_climb));
 }
 
-/// Waits until an item of `queue` runs. The item ends once the result is opened.
+/// Waits until an item of `queue` runs. The item ends once the returned gate is opened.
 fn occupy(queue: &Workqueue) -> Arc<Barred> {
     let (started, may_end) = (Arc::new(Barred::default()), Arc::new(Barred::default()));
     let item = {

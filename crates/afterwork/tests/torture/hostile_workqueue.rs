@@ -313,7 +313,7 @@ impl Lair {
         }
     }
 
-    /// Starts periodic work that misbehaves in each run, and ends it here or in another thread.
+    /// Starts periodic work that misbehaves in each run, and ends it on this or another thread.
     fn come_again(&self, dice: &mut Dice) {
         let (grenade, mut own) = (Grenade::new(dice), Dice::new(dice.bits()));
         let victim = (dice.below(2) == 0).then(|| self.victim(dice));

@@ -12,7 +12,7 @@ fn machine(millicpus: Option<u64>) -> Topology {
     Topology::synthetic("4 core").unwrap().with_quota(quota)
 }
 
-/// Creates a registry without monitor, so that no worker is replaced, however long its item runs.
+/// Creates a registry without a monitor, so that no worker is replaced, however long its item runs.
 fn limited(millicpus: u64, cpu_quota: bool) -> Registry {
     let params = Params { watch_tick_us: 3_600_000_000, cpu_quota, ..Params::default() };
     Registry::new(machine(Some(millicpus)), params).unwrap()

@@ -109,8 +109,8 @@ fn chain(nr: usize, begin: impl Fn() + Clone + Send + 'static) -> (Vec<Box<dyn S
 }
 
 /// Defers `nr` destructors, each of which waits for the next one, in a registry that cannot create
-/// threads. Shuts the registry down when the fallback reaper blocks in the first one. From then on
-/// the registry can create threads if `relents`.
+/// threads. Shuts the registry down when the fallback reaper blocks in the first one. From then on,
+/// the registry can create threads if `relents` is set.
 fn chain_of_destructors_at_the_end(nr: usize, relents: bool) {
     let registry = registry("2 core");
     let full = Full::new(&registry);

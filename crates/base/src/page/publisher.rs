@@ -70,12 +70,13 @@ use super::{
 };
 
 /// The length of the sleep after a round. It limits rounds to a thousand per second, so that
-/// readers cannot keep a process busy. A guess.
+/// readers cannot keep a process busy. This value is a guess.
 const REST: Duration = Duration::from_millis(1);
 /// The length of the sleep after a failed wait on the file.
 const NO_REQUEST_REST: Duration = Duration::from_secs(1);
 
-/// The number of attempts to get a name that other processes request at the same time. A guess.
+/// The number of attempts to get a name that other processes request at the same time. This value
+/// is a guess.
 const NR_TRIES: u32 = 8;
 
 /// The round of a file that contains only a head. Later rounds are also even.

@@ -265,7 +265,7 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// [`ParamError::UnknownKey`], with the most similar name, if there is no such tunable.
+    /// Returns [`ParamError::UnknownKey`], with the most similar name, if there is no such tunable.
     /// [`ParamError::BadValue`], with the expected values, if the value is invalid. In both cases
     /// nothing has changed.
     ///

@@ -10,7 +10,8 @@ use sync::{
 use super::{ParamError, Params};
 use crate::panics::{Foreign, contain, guarded, of_c};
 
-/// The smallest stack. The library and the standard library use less than half of it. A guess.
+/// The smallest stack. The library and the standard library use less than half of it. This value is
+/// a guess.
 const MIN_STACK: usize = 64 << 10;
 const MAX_STACK: usize = 1 << 30;
 

@@ -30,7 +30,7 @@ use sync::{
 pub trait BlockingObserver: Send + Sync {
     /// # Panics
     ///
-    /// If the thread must not sleep.
+    /// Panics if the thread must not sleep.
     fn falls_asleep(&self);
     fn is_back(&self);
     /// Returns `true` if the thread may sleep in the code that it runs.
@@ -112,7 +112,7 @@ pub fn doubts() -> u32 {
     DOUBTS.try_with(Cell::get).unwrap_or(ENDS)
 }
 
-/// Adds a reason to [`doubts`] if `stands` is `true`; otherwise removes it.
+/// Adds a reason to [`doubts`] if `stands` is `true`. Otherwise removes it.
 #[inline]
 pub fn doubt(reason: u32, stands: bool) {
     let change = |doubts: &Cell<u32>| {
@@ -154,7 +154,7 @@ pub fn may_wait_for_users() -> bool {
 ///
 /// # Panics
 ///
-/// If this thread must not sleep in the code that it runs.
+/// Panics if this thread must not sleep in the code that it runs.
 #[inline]
 pub fn must_be_free_to_sleep() {
     assert!(may_sleep(), "{ABOUT_TO_SLEEP}");

@@ -65,6 +65,20 @@ pub struct Head {
     pub others_cpu: f64,
 }
 
+impl Head {
+    /// Returns the machine, the build and the order of the runs, as lines of text.
+    #[must_use]
+    pub fn text(&self) -> Vec<String> {
+        let mut lines = self.fingerprint.lines();
+        lines.push(format!(
+            "others   used {:.0} % of the CPUs just before the start",
+            self.others_cpu * 100.0
+        ));
+        lines.push(format!("order    shuffled with --seed {}", self.seed));
+        lines
+    }
+}
+
 #[cfg(test)]
 impl Head {
     /// Creates the head of a run on this machine.

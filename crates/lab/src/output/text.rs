@@ -102,8 +102,7 @@ impl<W: Write> Report<W> {
         let text = match self.form {
             Form::Json => record::line(head) + "\n",
             Form::Text { .. } | Form::Sources { .. } => {
-                let mut lines = head.fingerprint.lines();
-                lines.push(format!("order    shuffled with --seed {}", head.seed));
+                let mut lines = head.text();
                 lines.push(format!("started  {}: {}", head.started, head.command));
                 lines.join("\n") + "\n"
             }
@@ -297,7 +296,7 @@ fn in_words(run: &Run, end: &End, claims: bool, paint: Paint) -> String {
         text.push_str(&format!("{}\n", paint.bold(bench)));
         for case in cases {
             let name = &case.head.case;
-            let words = words::of_case(bench, name);
+            let words = words::of_case(bench, name, &case.head.about);
             let by = verdict::Standing::of(case).map_or_else(
                 || name.clone(),
                 |it| format!("{name}: {} to {}, n {}", it.ours, it.peer, it.n),
@@ -315,7 +314,7 @@ fn in_words(run: &Run, end: &End, claims: bool, paint: Paint) -> String {
             text.push_str(&paint.in_color("does not hold:", AnsiColor::Red));
             text.push_str(&format!(
                 " {} ({} {}): {}{metric}, against {}: {}, claimed {}\n",
-                words::of_case(&claim.bench, &claim.case),
+                words::of_case(&claim.bench, &claim.case, &case.head.about),
                 claim.bench,
                 claim.case,
                 claim.claim,

@@ -124,7 +124,7 @@ impl Cancelled {
 impl Part {
     fn release_capacity(&mut self) {
         let nr_places = std::mem::take(&mut self.deferred_drops.nr_places);
-        if let Some(capacity) = self.pwq.core.capacity.as_ref() {
+        if let Some(capacity) = self.pwq.core.capacity.as_deref() {
             capacity.release(nr_places);
         }
     }

@@ -484,7 +484,7 @@ pub(crate) fn cancel_and(
     if wakes {
         key.wake(u32::MAX);
     }
-    let capacity = counted_by.as_ref().and_then(|core| core.capacity.as_ref());
+    let capacity = counted_by.as_ref().and_then(|core| core.capacity.as_deref());
     if left.is_some() || capacity.is_some() {
         // A waker may wait for capacity or for the count, so both are released first.
         let ((), woken) = cleanups::with_wakers_aside(|| {

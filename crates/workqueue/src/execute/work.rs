@@ -38,8 +38,7 @@ use crate::item::{
 ///
 /// # Cost
 ///
-/// Queueing a tiny item and running it on another CPU takes some tens of nanoseconds; see
-/// docs/workqueue.md.
+/// Queueing a tiny item and running it on another CPU takes some tens of nanoseconds.
 ///
 /// # Examples
 ///

@@ -45,8 +45,9 @@ pub(crate) struct QueueCore {
     pub(crate) on_panic: Mutex<Option<Handler>>,
     /// A: the parent of its items' tokens, cancelled when the queue is shut down.
     pub(crate) token: OnceLock<Arc<Token>>,
-    /// I: the limit on waiting items; `None` without a capacity.
-    pub(crate) capacity: Option<Capacity>,
+    /// I: the limit on waiting items; `None` without a capacity. Boxed, because it has cache lines
+    /// of its own.
+    pub(crate) capacity: Option<Box<Capacity>>,
     /// I: set if its items do not count against the workers that a pool runs at once.
     pub(crate) cpu_intensive: bool,
     /// Set if the queue has an urgent lane. It is written under the plan's lock.

@@ -129,7 +129,7 @@ pub(super) struct Permit<'a>(Option<&'a Capacity>);
 impl<'a> Permit<'a> {
     /// Creates the permit that the caller acquired, if `has_permit` is set.
     pub(super) fn of(queue: &'a Inner, has_permit: bool) -> Self {
-        Self(queue.core.capacity.as_ref().filter(|_| has_permit))
+        Self(queue.core.capacity.as_deref().filter(|_| has_permit))
     }
 
     pub(super) fn is_some(&self) -> bool {
@@ -170,7 +170,7 @@ impl<'a> Future for Reserve<'a> {
         if self.options.as_ref().is_some_and(TaskOptions::has_permit) {
             return Poll::Ready(self.options.take().expect("present"));
         }
-        let capacity = queue.inner.core.capacity.as_ref();
+        let capacity = queue.inner.core.capacity.as_deref();
         if let Some(capacity) = capacity
             && !capacity.poll(&mut self.ticket, || on_turn_of_task(context))
         {
@@ -247,7 +247,7 @@ impl<'a> TaskOptions<'a> {
         if self.has_permit() {
             return Some(self);
         }
-        let capacity = inner.core.capacity.as_ref();
+        let capacity = inner.core.capacity.as_deref();
         // Create the permit only once its capacity has been acquired, because dropping the permit
         // releases that capacity.
         let has_permit = capacity.is_none_or(Capacity::try_take);

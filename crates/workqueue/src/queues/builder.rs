@@ -199,8 +199,11 @@ impl Builder {
     /// # Guarantees
     ///
     /// - Queues with the same scope, CPUs, nice value and strictness share a pool. As soon as one
-    ///   of them has set shares, shares apply to all queues of the pool; the default is 100. If no
-    ///   queue has set shares, nothing changes.
+    ///   of them, or the group of one, has set shares, shares apply to all queues of the pool; the
+    ///   default is 100. If none has set shares, nothing changes.
+    /// - The queues of a [group](Self::group) compete with each other for the time of the group.
+    ///   The group competes with other groups and with queues without a group; see
+    ///   [`GroupBuilder::shares`](crate::GroupBuilder::shares).
     /// - Of the waiting queues, the queue that has used the least time relative to its shares runs
     ///   next. A queue that was idle runs next at once, but has not saved up any time. A new queue
     ///   starts at the average of the queues that have work for the pool, so a program that builds
@@ -227,7 +230,7 @@ impl Builder {
     }
 
     /// Puts the queue into `group`, which can limit, pause, drain and cancel all its queues
-    /// together. The default is no group. A queue stays in its group.
+    /// together, and give them CPU time. The default is no group. A queue stays in its group.
     pub fn group(mut self, group: &Group) -> Self {
         self.group = Some(group.clone());
         self

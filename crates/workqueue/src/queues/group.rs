@@ -24,6 +24,7 @@
 
 use std::fmt;
 
+use base::internal::page::Record;
 use sync::{
     Mutex,
     atomic::{AtomicBool, Ordering},
@@ -405,27 +406,30 @@ impl Group {
     ///
     /// Briefly acquires the lock of each pool of each queue.
     pub fn stats(&self) -> GroupStats {
-        let inner = &*self.inner;
-        inner.must_be_at_home();
-        let queues = inner.queues();
-        let ceiling = *inner.ceiling.lock();
-        let shares = *inner.shares.lock();
-        let (nr_active, max) = (inner.gate.nr_active(), inner.gate.max());
+        self.inner.must_be_at_home();
+        self.inner.stats()
+    }
+}
+
+impl GroupInner {
+    fn stats(&self) -> GroupStats {
+        let queues = self.queues();
+        let ceiling = *self.ceiling.lock();
+        let shares = *self.shares.lock();
+        let (nr_active, max) = (self.gate.nr_active(), self.gate.max());
         let mut stats = GroupStats {
             max_active: (ceiling != Ceiling::None).then_some(max),
             shares: (shares > 0).then_some(shares),
             nr_active,
             nr_over: nr_active.saturating_sub(max),
-            nr_waiting: inner.gate.nr_waiting(),
+            nr_waiting: self.gate.nr_waiting(),
             nr_queues: queues.len(),
             ..GroupStats::default()
         };
         queues.iter().for_each(|queue| stats.add(&queue.stats()));
         stats
     }
-}
 
-impl GroupInner {
     pub(crate) fn is_paused(&self) -> bool {
         // Relaxed: see `set_paused`.
         self.paused.load(Ordering::Relaxed)
@@ -531,6 +535,10 @@ impl Follower for GroupInner {
 
     fn report(&self) -> Option<QueueReport> {
         None
+    }
+
+    fn group_record(&self) -> Option<Record> {
+        Some(self.stats().record(&self.name))
     }
 }
 

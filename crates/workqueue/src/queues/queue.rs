@@ -210,7 +210,7 @@ impl Workqueue {
             bh: parts.bh,
             hidden: parts.hidden,
             reclaim: parts.rescuer.is_some(),
-            capacity: parts.capacity.map(capacity),
+            capacity: parts.capacity.map(capacity).map(Box::new),
             shares: AtomicU32::new(parts.shares.unwrap_or(0)),
             ..QueueCore::new(name, parts.on_panic.take())
         });

@@ -154,6 +154,13 @@ impl Registry {
         queues.iter().filter_map(|queue| queue.report()).collect()
     }
 
+    /// Returns the record of each group.
+    #[doc(hidden)]
+    pub fn group_records(&self) -> Vec<page::Record> {
+        let followers = self.here().queues();
+        followers.iter().filter_map(|it| it.group_record()).collect()
+    }
+
     /// Returns the counters of each pool.
     ///
     /// # Blocking

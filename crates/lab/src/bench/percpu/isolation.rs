@@ -25,8 +25,8 @@ use crate::harness::beside::{Attendant, Attended, Beside, Span};
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
-/// The time between drains. A guess: this pace disturbs a victim noticeably, and 2000 drains take
-/// 0.4 s.
+/// The time between drains. This is a guess: this pace disturbs a victim noticeably, and 2000
+/// drains take 0.4 s.
 const PACE_US: u64 = 200;
 
 /// The pause before each run. It is needed because the kernel throttles real-time threads for 50 ms

@@ -102,7 +102,7 @@ impl Drop for Way {
 ///
 /// # Panics
 ///
-/// If `name` is not in [`NAMES`] or [`KERNEL_WAYS`], and is not [`NOT_BOOSTED`].
+/// Panics if `name` is not in [`NAMES`] or [`KERNEL_WAYS`], and is not [`NOT_BOOSTED`].
 #[must_use]
 pub fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
     if name == SRCU {

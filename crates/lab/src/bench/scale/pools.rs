@@ -67,7 +67,8 @@ pub fn spread(pools: &[impl OneShotPool], grown: u64, items: usize) -> Cost {
 ///
 /// # Errors
 ///
-/// If the pool has fewer workers, or the memory size of this process cannot be read.
+/// Returns an error if the pool has fewer workers, or the memory size of this process cannot be
+/// read.
 pub fn pending(pool: &impl OneShotPool, workers: usize, items: usize) -> Result<Cost, Stop> {
     let latch: &'static Latch = Box::leak(Box::default());
     let (mut spent, mut nr_done, mut grown) = (Duration::ZERO, 0, None);

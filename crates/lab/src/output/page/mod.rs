@@ -6,6 +6,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `one.rs` | the page of one run |
+//! | `standings.rs` | the first plot: ours against the best peer of each case |
 //! | `bars.rs`, `curves.rs`, `growth.rs` | a plot each; `palette_tests.rs` checks their colors |
 //! | `number.rs` | numbers with their units |
 //!
@@ -23,6 +24,7 @@ mod number;
 pub mod one;
 #[cfg(test)]
 mod palette_tests;
+mod standings;
 
 pub use args::ReportArgs;
 pub use command::{may_write, run, write_page};

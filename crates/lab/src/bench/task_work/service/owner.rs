@@ -59,7 +59,7 @@ struct Counts {
 ///
 /// # Errors
 ///
-/// If a system call fails.
+/// Returns an error if a system call fails.
 pub fn serve(
     streams: Vec<TcpStream>,
     (size, answers): (usize, bool),

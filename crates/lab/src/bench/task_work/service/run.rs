@@ -58,7 +58,7 @@ pub struct Service {
 ///
 /// # Errors
 ///
-/// The reason, if it cannot.
+/// Returns the reason if it cannot.
 pub fn ring_works() -> io::Result<()> {
     let mut home = Mailbox::<()>::new();
     let poster = home.poster();
