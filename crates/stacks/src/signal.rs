@@ -73,7 +73,7 @@ pub(crate) fn is_handled(signal: i32) -> bool {
 }
 
 /// Sends `signal` to a thread of this process. Returns `true` if the thread exists. Must be called
-/// only while the signal [is handled](is_handled): otherwise it may kill the process.
+/// only while the signal [is handled](is_handled): otherwise the signal may kill the process.
 ///
 /// A system call of the thread may fail early with `EINTR` if it has a timeout or is one that the
 /// kernel never restarts.
@@ -160,8 +160,8 @@ fn tables(info: &libc::dl_phdr_info) -> Option<Loaded> {
         unsafe { slice::from_raw_parts((base + range.start) as *const u8, length) }.to_vec()
     };
     let head = bytes(&index);
-    // This is version 1, with the address of `.eh_frame` as a signed distance of 32 bits. All
-    // linkers write this format.
+    // This is version 1, in which the address of `.eh_frame` is a signed 32-bit offset. All linkers
+    // write this format.
     let [1, 0x1b, _, _, a, b, c, d, ..] = head[..] else {
         return None;
     };

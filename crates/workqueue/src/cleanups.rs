@@ -196,7 +196,7 @@ pub(crate) trait Reapers: Send + Sync {
     fn leave(&self, left: Vec<Left>);
 }
 
-/// Sets whether other threads depend on this thread while it runs no item, as on a worker.
+/// Sets whether other threads depend on this thread while it runs no item, as they do on a worker.
 pub(crate) fn note_serving(serves: bool) {
     SERVES.with(|place| place.set(serves));
 }
@@ -293,7 +293,7 @@ impl CleanupQueue {
         list.waiting.is_empty() && list.nr_reapers == 0
     }
 
-    /// Runs cleanups until none is left. The caller is a reaper that was counted.
+    /// Runs cleanups until none is left. The caller is a reaper that has been counted.
     pub(crate) fn serve(&self) {
         while let Some(cleanup) = self.take() {
             cleanup.run();
@@ -399,7 +399,7 @@ mod tests {
 
     impl Cleanup for Nothing {}
 
-    /// A cleanup that succeeds at the second attempt.
+    /// A cleanup that succeeds on the second attempt.
     struct Second(bool);
 
     impl Cleanup for Second {

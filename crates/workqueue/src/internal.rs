@@ -194,7 +194,8 @@ pub unsafe fn cut_out(item: NonNull<Head>) {
     let (pool, slot) = (home.pool.clone(), home.slot);
     let mut backoff = Backoff::new();
     loop {
-        // The newest item of the injector is not counted yet, and is removed without a walk.
+        // The newest item of the injector is not counted yet, and is removed without walking the
+        // list.
         if pool.injector.take_back(item) {
             head.update(|state| Some(state.unlink()));
             return;
@@ -303,7 +304,7 @@ impl Timers {
         self.wheel.lock()
     }
 
-    /// Wakes the manager, because the first timer to expire is a new one.
+    /// Wakes the manager, because a new timer is the first to expire.
     pub fn wake_manager(&self) {
         self.manager.wake();
     }

@@ -404,7 +404,7 @@ impl<T> JoinHandle<T> {
         self.take()
     }
 
-    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if the time
+    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if the timeout
     /// has passed.
     ///
     /// The closure is never run on this thread, because that could exceed `timeout`.

@@ -327,8 +327,8 @@ impl Work {
 
     /// Cancels the item, and waits until it is not running. Returns `true` if it was pending.
     ///
-    /// On return the item is idle, and only a later `enqueue` can change that. During the wait
-    /// every enqueue is rejected, including those by the item itself.
+    /// On return the item is idle, and only a later `enqueue` can change that. During the wait all
+    /// enqueues are rejected, including those by the item itself.
     ///
     /// # Blocking
     ///

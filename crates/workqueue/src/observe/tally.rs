@@ -4,8 +4,8 @@
 //! # The counts of a worker
 //!
 //! The counts cover the runs since the worker last reported to its pwq. The worker adds to the
-//! counts with plain stores after each batch. It takes them when it next acquires the pool lock,
-//! which it needs anyway. Counting therefore writes to no shared cache line.
+//! counts with plain stores after each batch. It hands them over when it next acquires the pool
+//! lock, which it needs anyway. Counting therefore writes to no shared cache line.
 //!
 //! CPU time is read from the thread's own clock (0.3 µs) once the batches together have taken a
 //! millisecond. The CPU time is then charged to the pwq whose batch has just ended, as with a timer

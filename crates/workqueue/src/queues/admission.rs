@@ -214,7 +214,8 @@ impl<'a> TaskOptions<'a> {
     ///
     /// # Panics
     ///
-    /// If it is polled in a child of `fork` (see [`Workqueue`]), or after it was ready.
+    /// If the future is polled in a child of `fork` (see [`Workqueue`]), or again after it was
+    /// ready.
     ///
     /// # Examples
     ///

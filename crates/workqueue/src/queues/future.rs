@@ -23,8 +23,8 @@
 //!   Other wakes do not access the queue. A drain waits for futures.
 //! - **Memory.** The handle and each waker are counted (`head.rs`). A poll lends an uncounted
 //!   waker, so that a poll that keeps no waker updates no count. The last owner, run or handle,
-//!   frees the item. A suspended future without wakers and handle can never be polled again; the
-//!   thread that dropped the last of them drops it.
+//!   frees the item. A suspended future that has neither wakers nor a handle can never be polled
+//!   again; the thread that dropped the last of them drops it.
 //!
 //! The state transitions are in `head/task.rs`. Differs from Linux: the kernel has no counterpart.
 //! The closest equivalent is a work item that queues itself again.
@@ -455,11 +455,12 @@ impl Base {
     }
 }
 
-/// Applies a transition that may require pushing the item. Returns `false` if the future has ended.
+/// Applies a transition after which the item may have to be pushed. Returns `false` if the future
+/// has ended.
 ///
 /// # Safety
 ///
-/// 1. `item` is a future's, and the caller has a handle of it.
+/// 1. `item` belongs to a future, and the caller has a handle of it.
 unsafe fn transition(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State, bool)>) -> bool {
     // SAFETY: (1).
     let base = unsafe { base(item) };
@@ -483,8 +484,8 @@ unsafe fn transition(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State,
 ///
 /// # Safety
 ///
-/// 1. The caller made `item`, which is a future's, pending and linked. Until it is pushed, it stays
-///    allocated and cannot end.
+/// 1. `item` belongs to a future, and the caller made it pending and linked. Until it is pushed, it
+///    stays allocated and cannot end.
 unsafe fn push(item: NonNull<Head>) {
     // SAFETY: (1). The clone keeps the queue's state until the push, even if the future is freed.
     let queue = unsafe { base(item) }.queue.clone();
@@ -499,7 +500,7 @@ unsafe fn push(item: NonNull<Head>) {
 
 /// # Safety
 ///
-/// 1. `item` is a future's, and stays allocated while the result is used.
+/// 1. `item` belongs to a future, and stays allocated while the result is used.
 unsafe fn base<'a>(item: NonNull<Head>) -> &'a Base {
     // SAFETY: (1): a `Task` begins with its `Base`.
     unsafe { item.cast::<Base>().as_ref() }
@@ -523,7 +524,7 @@ fn waker(item: NonNull<Head>) -> Waker {
 ///
 /// # Safety
 ///
-/// 1. `item` is a future's, and the caller has a handle of it.
+/// 1. `item` belongs to a future, and the caller has a handle of it.
 pub(crate) unsafe fn counted_waker(item: NonNull<Head>) -> Waker {
     // SAFETY: (1).
     let base = unsafe { base(item) };

@@ -436,7 +436,7 @@ impl Base {
     ///
     /// # Safety
     ///
-    /// 1. `item` is the strand's, and the caller has a handle or runs it.
+    /// 1. `item` belongs to the strand, and the caller has a handle or runs it.
     unsafe fn enqueue(&self, item: NonNull<Head>, home: &Pwq) {
         // SAFETY: (1).
         let work = unsafe { Work::lent(item) };
@@ -530,7 +530,7 @@ impl Base {
     ///
     /// # Safety
     ///
-    /// 1. The caller runs `item`, which is the strand's.
+    /// 1. The caller runs `item`, which belongs to the strand.
     unsafe fn run(&self, item: NonNull<Head>) {
         // SAFETY: (1): the pwq of a running item is alive.
         let home = unsafe { &*run::current_home() };

@@ -16,7 +16,8 @@
 //! ```
 //!
 //! Claiming the item makes it pending before its lock is released. The item is therefore armed or
-//! pending at every moment, so that no thread can arm it twice or miss it. The push follows.
+//! pending at every moment, so that no thread can arm it twice or miss it. The push comes
+//! afterwards.
 //!
 //! The manager never waits for an item's lock, because the holder may wait for a worker. Instead,
 //! it retries soon. It also never cuts a list link out of another queue, which may be paused.
