@@ -643,7 +643,7 @@ pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
 }
 
 fn is_of(frame: Frame, core: &Arc<QueueCore>) -> bool {
-    // SAFETY: the run keeps a home that is not null alive: see `with_current`.
+    // SAFETY: the run keeps its home alive, if that is not null: see `with_current`.
     let home = unsafe { frame.home.as_ref() };
     home.is_some_and(|home| Arc::ptr_eq(&home.core, core))
 }
@@ -721,7 +721,7 @@ pub(crate) fn is_cancelled() -> bool {
             state.is_cancelled() || state.is_watched() && has_cancelled_token(frame, head)
         }
     });
-    // SAFETY: the run keeps a home that is not null alive.
+    // SAFETY: the run keeps its home alive, if that is not null.
     let home = unsafe { frame.home.as_ref() };
     let queue = home.and_then(|home| home.core.token.get());
     is_cancelled || queue.is_some_and(|token| token.is_set())
@@ -736,7 +736,7 @@ fn has_cancelled_token(frame: Frame, item: &Head) -> bool {
         // An earlier poll of the future has requested the token.
         token.set(item.token());
     }
-    // SAFETY: the table keeps the token until the item is freed, and the item is alive.
+    // SAFETY: the table keeps the token alive until the item is freed, and the item is alive.
     unsafe { token.get().as_ref() }.is_some_and(Token::is_set)
 }
 
@@ -744,7 +744,7 @@ fn has_cancelled_token(frame: Frame, item: &Head) -> bool {
 /// token. Outside of runs, returns a new token.
 pub(crate) fn current_token() -> Arc<Token> {
     let frame = INNERMOST.with(Cell::get);
-    // SAFETY: the run keeps a home that is not null alive.
+    // SAFETY: the run keeps its home alive, if that is not null.
     let Some(home) = (unsafe { frame.home.as_ref() }) else {
         return Token::new();
     };

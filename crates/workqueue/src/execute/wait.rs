@@ -239,7 +239,7 @@ fn is_of_our_strand(item: NonNull<Head>) -> bool {
     let Some(strand) = head.vtable().handle.as_ref().and_then(|it| it.strand) else {
         return false;
     };
-    // SAFETY: the caller holds a handle, and the table is the item's.
+    // SAFETY: the caller holds a handle, and the table belongs to the item.
     let strand = unsafe { strand(item) }.item;
     let state = head.load();
     let has_to_start = state.is_pending() && !state.is_claimed();

@@ -468,7 +468,7 @@ impl Work {
     /// Drops the handle without running user code. Returns the item if the caller must free it.
     pub(crate) fn leave(self) -> Option<Dead> {
         let this = ManuallyDrop::new(self);
-        // SAFETY: the handle is one of the item's, and is not used again.
+        // SAFETY: the handle belongs to the item, and is not used again.
         unsafe { this.handles().leave(this.item) }
     }
 
@@ -591,7 +591,7 @@ impl Drop for Work {
         if sync::twin::torn_down() {
             return;
         }
-        // SAFETY: the dropped handle is one of the item's.
+        // SAFETY: the dropped handle belongs to the item.
         unsafe { self.handles().remove(self.item) };
     }
 }

@@ -374,7 +374,7 @@ where
         });
         // The future may own the last handle of its queue, whose drop must not wait for this count.
         let home = held_pwq.map_or(ptr::null(), |(held_pwq, _)| ptr::from_ref(held_pwq));
-        // SAFETY: the count keeps the held pwq until it is released below.
+        // SAFETY: the count keeps the held pwq alive until it is released below.
         // FOREIGN(future-drop): the drop of the future or its outcome, on the thread that made it
         // unreachable, with no lock held; a panic is contained.
         unsafe { with_freed(item.as_ptr(), home, || contain(|| *stage = Stage::Gone)) };
@@ -449,7 +449,7 @@ impl Base {
     unsafe fn held_pwq(&self) -> Option<(&Pwq, Color)> {
         // SAFETY: (1): no other thread writes it.
         let held_pwq = unsafe { *self.held_pwq.get() };
-        // SAFETY: (2): the count keeps the pwq.
+        // SAFETY: (2): the count keeps the pwq alive.
         let pwq = unsafe { held_pwq.pwq.as_ref() }?;
         Some((pwq, held_pwq.color))
     }
@@ -487,11 +487,13 @@ unsafe fn transition(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State,
 /// 1. `item` belongs to a future, and the caller made it pending and linked. Until it is pushed, it
 ///    stays allocated and cannot end.
 unsafe fn push(item: NonNull<Head>) {
-    // SAFETY: (1). The clone keeps the queue's state until the push, even if the future is freed.
+    // SAFETY: (1). The clone keeps the queue's state alive until the push, even if the future is
+    // freed.
     let queue = unsafe { base(item) }.queue.clone();
     // SAFETY: (1).
     let at = unsafe { &item.as_ref().home };
-    // SAFETY: the held pwq keeps the queue until the push, and the queue keeps all its pwqs.
+    // SAFETY: the held pwq keeps the queue alive until the push, and the queue keeps all its pwqs
+    // alive.
     let lane = unsafe { &*at.load(Ordering::Relaxed) }.lane;
     let home = queue.route_table.here().in_lane(lane);
     at.store(home.as_home(), Ordering::Relaxed);
@@ -553,7 +555,7 @@ pub(crate) fn cancel_by(waker: &Waker) -> bool {
     // SAFETY: the borrowed waker keeps the item alive.
     let table = unsafe { item.as_ref() }.vtable().handle.as_ref();
     let table = table.expect("a future has a table for its handle");
-    // SAFETY: the table is the item's, and the waker is a handle.
+    // SAFETY: the table belongs to the item, and the waker is a handle.
     unsafe { (table.cancel)(item) }
 }
 

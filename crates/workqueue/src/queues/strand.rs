@@ -457,7 +457,7 @@ impl Base {
         // SAFETY: a linked item is alive.
         let table = unsafe { closure.as_ref() }.vtable().handle.as_ref();
         let mark = table.and_then(|table| table.strand).expect("a closure of a strand");
-        // SAFETY: the table is the closure's.
+        // SAFETY: the table belongs to the closure.
         let mark = unsafe { mark(closure) };
         let nr_cancels = self.queue.core.nr_cancels.load(Ordering::Relaxed);
         let is_cancelled = mark.nr_cancels != nr_cancels;
@@ -631,7 +631,7 @@ impl<S> Drop for Strand<S> {
             return;
         }
         // This comes before the queue is dropped, because that drop waits for the closures.
-        // SAFETY: the handle is one of the item's, and is not used again.
+        // SAFETY: the handle belongs to the item, and is not used again.
         unsafe { self.base().queued.handles.remove(self.item) };
     }
 }
