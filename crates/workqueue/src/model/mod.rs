@@ -59,7 +59,7 @@ impl Machine {
         Self { registry, parker }
     }
 
-    /// Returns the registry, to build queues in.
+    /// Returns the registry in which queues can be built.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }

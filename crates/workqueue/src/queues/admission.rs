@@ -75,7 +75,7 @@ impl<F> TrySpawnError<F> {
         self.is_full
     }
 
-    /// Returns the work, and the error of its handle.
+    /// Returns the work, and the error for its handle.
     pub(super) fn into_parts(self) -> (F, JoinError) {
         let error = if self.is_full { JoinError::Full } else { JoinError::Closed };
         (self.work, error)
@@ -154,7 +154,7 @@ impl Drop for Permit<'_> {
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Reserve<'a> {
     queue: &'a Workqueue,
-    /// `None` after the future was ready.
+    /// `None` after the future has completed.
     options: Option<TaskOptions<'a>>,
     /// The waiter ID; `None` while the future does not wait for capacity.
     ticket: Option<Ticket>,

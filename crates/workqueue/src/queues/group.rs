@@ -98,7 +98,7 @@ use crate::{
 ///
 /// # Panics
 ///
-/// In a child of `fork`, each call panics, as for a queue.
+/// In a child of `fork`, each call panics, as it does for a queue.
 #[derive(Clone)]
 #[doc(alias("cgroup", "scheduling_group", "tenant", "resource_group"))]
 pub struct Group {
@@ -440,7 +440,7 @@ impl GroupInner {
         runs_in_group(&self.gate)
     }
 
-    /// Adds a queue that was just built.
+    /// Adds a queue that has just been built.
     pub(super) fn add(&self, queue: &Arc<Inner>) {
         let mut members = self.members.lock();
         members.queues.add(Arc::<Inner>::downgrade(queue));

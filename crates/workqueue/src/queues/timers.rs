@@ -94,7 +94,7 @@ pub type Guard<'a> = MutexGuard<'a, Wheel>;
 /// The links of a timer in the wheel.
 pub type Node = wheel::Node<&'static Kind>;
 
-/// The timers by their times.
+/// The timers, ordered by expiry time.
 pub type Wheel = wheel::Wheel<&'static Kind>;
 
 static ITEM: Kind = Kind(expire_item);
@@ -368,7 +368,8 @@ impl Timer {
     /// or running, or `None` if another thread is disabling the item or destroying the queue.
     pub(crate) fn expedite(&self, work: &Work) -> Option<bool> {
         must_not_be_lost(self.is_lost());
-        // These may be last handles, and are dropped after the lock and the visit.
+        // These may be last handles. They are dropped after the lock is released and the visit has
+        // ended.
         let (queue, disarmed);
         let mut dust = Dust::default();
         let mut state = self.lock(&mut dust);
@@ -675,7 +676,7 @@ impl Due {
         state: MutexGuard<'_, State>,
         may_cut: bool,
     ) -> Result<Option<CountToRelease>, Later> {
-        // These are dropped after the lock and the visit.
+        // These are dropped after the lock is released and the visit has ended.
         let queue;
         let mut state = state;
         let is_ours = state.generation == self.generation;
