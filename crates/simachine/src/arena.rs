@@ -74,7 +74,7 @@ impl Arena {
                 )
             };
             if at as usize != HEAP_AT {
-                // A panic would allocate, and this is the allocator.
+                // Do not panic here, because a panic would call this allocator.
                 eprintln!("afterwork: the simulation's addresses are taken");
                 std::process::abort();
             }

@@ -159,7 +159,7 @@ impl Engine {
         is_alone && task.is_kernel && task.allowed.len() == 1
     }
 
-    /// Makes a sleeping task run or wait on CPU `c`.
+    /// Makes a sleeping task runnable on CPU `c`.
     pub fn wake_on(&mut self, c: usize, task: usize, waker: Option<usize>, at: u64) {
         // The sleep earns the task a credit of at most half a slice.
         let floor = self.cpus[c].min_vruntime.saturating_sub(self.costs.slice / 2);
@@ -197,7 +197,7 @@ impl Engine {
         }
         let now = waker.map_or(at, |me| self.cpus[me].now);
         let exit = self.around(exit);
-        // The CPU may still be on its way to idle.
+        // The CPU may still be going idle.
         let start = (now + exit).max(self.cpus[c].now);
         self.cpus[c].now = start;
         self.counts.switches += 1;
@@ -241,7 +241,7 @@ impl Engine {
         }
     }
 
-    /// Interrupts CPU `c`, which delays it until at least `when`.
+    /// Interrupts CPU `c`. This delays it until at least `when`.
     pub fn interrupt(&mut self, c: usize, when: u64) {
         let cpu = &mut self.cpus[c];
         cpu.now = cpu.now.max(when);

@@ -384,7 +384,8 @@ impl Engine {
 
 /// Runs `main` on CPU 0 of a simulated machine until it returns.
 ///
-/// A process can run only one simulation, because statics and stacks of unfinished threads remain.
+/// A process can run only one simulation, because statics, and the stacks of unfinished threads,
+/// remain afterwards.
 ///
 /// # Errors
 ///

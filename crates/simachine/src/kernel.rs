@@ -39,7 +39,7 @@ pub fn enable_preemption() {
 }
 
 /// Returns the CPU from which the scheduler starts when it wakes `thread`: the CPU that
-/// [`set_wake_cpu`] has set, or otherwise the one on which `thread` last ran.
+/// [`set_wake_cpu`] has set, or else the CPU on which `thread` last ran.
 pub fn wake_cpu(thread: u32) -> Option<CpuId> {
     let task = super::thread::task_of(thread)?;
     with(|e| CpuId::new(e.tasks[task].cpu as u32))

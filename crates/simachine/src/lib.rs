@@ -1,4 +1,4 @@
-//! A simulated machine of 1 to 1024 CPUs, which runs the code above the facade `afterwork-sync`.
+//! A simulated machine with 1 to 1024 CPUs. It runs the code above the facade `afterwork-sync`.
 //!
 //! ```
 //! # #[cfg(sim)] {

@@ -11,7 +11,7 @@ use super::{
     task::{Stack, State, Task},
 };
 
-/// Starts a task, as if the running one called `clone`.
+/// Starts a task, as if the running task called `clone`.
 pub fn spawn(name: &str, body: Box<dyn FnOnce()>) -> usize {
     engine(|e| {
         e.counts.spawns += 1;

@@ -33,8 +33,8 @@ use super::{
 const IMAGE_END: usize = 1 << 32;
 const SEQ_CST: c_int = 5;
 
-/// Returns the source location that all these accesses share. The stacks of the waiters distinguish
-/// them.
+/// Returns the source location that all these accesses share. Only the stacks of the waiters
+/// distinguish the accesses.
 fn site() -> Site {
     Location::caller()
 }

@@ -30,11 +30,11 @@ pub struct Counts {
     pub wakes_busy: u64,
     /// The number of waits on a futex.
     pub futex_waits: u64,
-    /// The number of calls that wake sleepers of a futex.
+    /// The number of futex wake calls.
     pub futex_wakes: u64,
-    /// The number of calls that found no sleeper.
+    /// The number of futex wake calls that found no sleeper.
     pub wakes_of_none: u64,
-    /// The number of calls of `sched_yield`.
+    /// The number of calls to `sched_yield`.
     pub yields: u64,
     /// The number of threads that were preempted.
     pub preempts: u64,

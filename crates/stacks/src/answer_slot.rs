@@ -54,7 +54,8 @@ impl<T> AnswerSlot<T> {
     /// Asks `thread`. Returns `false` if another request is in progress, or if the writer of an
     /// abandoned request has not finished.
     pub fn ask(&self, thread: u32) -> bool {
-        // Acquire pairs with the Release of the writer of an abandoned request, which has finished.
+        // Acquire pairs with the Release with which the writer of an abandoned request frees the
+        // slot.
         let (from, to) = (FREE, ASKED | u64::from(thread));
         self.exchange(from, to, Ordering::Acquire)
     }

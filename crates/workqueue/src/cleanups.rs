@@ -18,10 +18,11 @@
 //! blocks may wait for the effect of the next cleanup. If no reaper pops a cleanup for 10 ms while
 //! some are queued, the manager therefore starts another reaper.
 //!
-//! If no thread can be started, the manager tries again with growing pauses. In between it runs the
-//! cleanups that neither block nor run user code. A dedicated thread, the *fallback reaper*, runs
-//! the others, except those that wait for items, because they would delay all cleanups behind them.
-//! The rescuer does not do this, because a destructor that blocks would then stop all rescues.
+//! If no thread can be started, the manager tries again after increasingly long pauses. In between,
+//! it runs the cleanups that neither block nor run user code. A dedicated thread, the *fallback
+//! reaper*, runs the others, except those that wait for items, because they would delay all
+//! cleanups behind them. The rescuer does not do this, because a destructor that blocks would then
+//! stop all rescues.
 //!
 //! When its registry has ended, the manager continues until no cleanup is left, and then exits. The
 //! registry has no pools at this point. While thread creation keeps failing, the rescuer runs
@@ -195,7 +196,7 @@ pub(crate) trait Reapers: Send + Sync {
     fn leave(&self, left: Vec<Left>);
 }
 
-/// Sets whether other threads depend on this thread while it runs no item, as on a worker.
+/// Sets whether other threads depend on this thread while it runs no item, as they do on a worker.
 pub(crate) fn note_serving(serves: bool) {
     SERVES.with(|place| place.set(serves));
 }
@@ -292,7 +293,7 @@ impl CleanupQueue {
         list.waiting.is_empty() && list.nr_reapers == 0
     }
 
-    /// Runs cleanups until none is left. The caller is a reaper that was counted.
+    /// Runs cleanups until none is left. The caller is a reaper that has been counted.
     pub(crate) fn serve(&self) {
         while let Some(cleanup) = self.take() {
             cleanup.run();
@@ -398,7 +399,7 @@ mod tests {
 
     impl Cleanup for Nothing {}
 
-    /// A cleanup that succeeds at the second attempt.
+    /// A cleanup that succeeds on the second attempt.
     struct Second(bool);
 
     impl Cleanup for Second {

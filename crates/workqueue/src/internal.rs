@@ -128,7 +128,7 @@ impl Origin {
     }
 
     /// Runs an item that was queued at this place: calls `func`, then `before_end`. `helps` is set
-    /// if a joiner runs the item, which also removes it from the queue. `func` may free the item,
+    /// if a joiner runs the item after removing it from the queue. `func` may free the item,
     /// because only the item's address is used afterwards.
     ///
     /// # Safety
@@ -194,7 +194,8 @@ pub unsafe fn cut_out(item: NonNull<Head>) {
     let (pool, slot) = (home.pool.clone(), home.slot);
     let mut backoff = Backoff::new();
     loop {
-        // The newest item of the injector is not counted yet, and is removed without a walk.
+        // The newest item of the injector is not counted yet, and is removed without walking the
+        // list.
         if pool.injector.take_back(item) {
             head.update(|state| Some(state.unlink()));
             return;
@@ -223,10 +224,10 @@ pub unsafe fn put_back(item: NonNull<Head>) {
     }
 }
 
-/// Calls `run` to run a pending item on this thread. This requires that the queue allows helping
-/// and has a free seat, that no worker has taken the item, and that `is_free` returns `true`.
-/// Returns `true` if the item ran. `run` receives the place from which the item runs, and a
-/// function that it calls before the end of the run.
+/// Calls `run` to run a pending item on this thread if the queue allows helping and has a free
+/// seat, no worker has taken the item, and `is_free` returns `true`. Returns `true` if the item
+/// ran. `run` receives the place from which the item runs, and a function that it calls before the
+/// end of the run.
 ///
 /// `execute/run.rs` does the same for items with handles. This function leaves no tombstone.
 ///
@@ -303,7 +304,7 @@ impl Timers {
         self.wheel.lock()
     }
 
-    /// Wakes the manager, because the first timer to expire is a new one.
+    /// Wakes the manager, because a new timer is the first to expire.
     pub fn wake_manager(&self) {
         self.manager.wake();
     }

@@ -404,7 +404,7 @@ impl<T> JoinHandle<T> {
         self.take()
     }
 
-    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if the time
+    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if the timeout
     /// has passed.
     ///
     /// The closure is never run on this thread, because that could exceed `timeout`.
@@ -529,21 +529,21 @@ impl<T> JoinHandle<T> {
         if self.is_lost() {
             return false;
         }
-        // SAFETY: the table is the item's, and we are its only handle.
+        // SAFETY: the table belongs to the item, and we are its only handle.
         unsafe { (self.table().cancel)(self.item) }
     }
 
     /// Returns `true` if the item has ended. Expires it if it has not started by its deadline.
     fn has_ended(&mut self) -> bool {
         let expiry = self.table().expiry.as_ref();
-        // SAFETY: the table is the item's, and we are its only handle.
+        // SAFETY: the table belongs to the item, and we are its only handle.
         let expire = |expiry: &Expiry| unsafe { (expiry.expire)(self.item) };
         self.is_finished()
             || !self.is_lost() && expiry.is_some_and(|it| self.is_over(it) && expire(it))
     }
 
     fn is_over(&self, expiry: &Expiry) -> bool {
-        // SAFETY: the table is the item's.
+        // SAFETY: the table belongs to the item.
         unsafe { (expiry.left_ns)(self.item) == 0 }
     }
 
@@ -557,7 +557,7 @@ impl<T> JoinHandle<T> {
             return false;
         }
         let Some(expiry) = expiry else { return true };
-        // SAFETY: the table is the item's, and we are its only handle, borrowed by `&mut`.
+        // SAFETY: the table belongs to the item, and we are its only handle, borrowed by `&mut`.
         let is_scheduled = unsafe { (expiry.wake_then)(self.item, waker) };
         // SAFETY: as above. If not `is_scheduled`, the deadline has just passed.
         is_scheduled || !unsafe { (expiry.expire)(self.item) }
@@ -571,8 +571,8 @@ impl<T> JoinHandle<T> {
         let place = unsafe { self.table().slot(self.item) };
         // SAFETY: only the handle, which is borrowed by `&mut` here, writes the slot.
         if unsafe { (*place).is_none() } {
-            // SAFETY: no thread reads the slot before the flag is set, which follows this only
-            // write.
+            // SAFETY: no thread reads the slot before the flag is set, and this only write comes
+            // before that.
             unsafe { place.write(Some(Arc::new(Mutex::new(None)))) };
         }
         // SAFETY: from here on the slot is only read.
@@ -597,7 +597,7 @@ impl<T> JoinHandle<T> {
             return;
         };
         loop {
-            // SAFETY: the table is the item's.
+            // SAFETY: the table belongs to the item.
             let left_ns = unsafe { (expiry.left_ns)(self.item) };
             if left_ns == 0 {
                 // SAFETY: as above; we are its only handle. If the item runs, our caller waits.
@@ -616,7 +616,7 @@ impl<T> JoinHandle<T> {
     #[cfg(any(loom, shuttle))]
     pub fn expire_now(&mut self) -> bool {
         let expiry = self.table().expiry.as_ref().expect("it has a deadline");
-        // SAFETY: the table is the item's, and we are its only handle.
+        // SAFETY: the table belongs to the item, and we are its only handle.
         unsafe { (expiry.expire)(self.item) }
     }
 
@@ -664,7 +664,7 @@ impl<T> Drop for JoinHandle<T> {
         if sync::twin::torn_down() {
             return;
         }
-        // SAFETY: the table is the item's, and its handle is not used again.
+        // SAFETY: the table belongs to the item, and its handle is not used again.
         unsafe { (self.table().leave)(self.item) };
     }
 }

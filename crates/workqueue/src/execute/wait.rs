@@ -28,8 +28,8 @@
 //! this before it sleeps, and returns an error instead:
 //!
 //! - The waiter compares the address of the item's home with the addresses of all pwqs whose gate
-//!   has a single seat that this thread holds. It does not dereference the home, which may have
-//!   been freed.
+//!   has a single seat, held by this thread. It does not dereference the home, which may have been
+//!   freed.
 //! - Such an item can start only on the waiter's own thread. If joiners may help with the item, the
 //!   waiter tries again to help.
 //! - If the item is running, is being cancelled by a thread or has a deadline, it ends without the
@@ -239,7 +239,7 @@ fn is_of_our_strand(item: NonNull<Head>) -> bool {
     let Some(strand) = head.vtable().handle.as_ref().and_then(|it| it.strand) else {
         return false;
     };
-    // SAFETY: the caller holds a handle, and the table is the item's.
+    // SAFETY: the caller holds a handle, and the table belongs to the item.
     let strand = unsafe { strand(item) }.item;
     let state = head.load();
     let has_to_start = state.is_pending() && !state.is_claimed();

@@ -9,7 +9,7 @@
 //!
 //! A group also has an account in each pool. Groups, and pwqs whose queues are in no group, compete
 //! with each other; the pwqs of a group compete for the time of their group. Both levels have the
-//! same rule, each with its own clock (`tree.rs`). It is described here for pwqs.
+//! same rule, each with its own clock (`tree.rs`). The rule is described here for pwqs.
 //!
 //! - *Time is paid in advance*, based on the average time of the pwq's items, and settled when the
 //!   actual time is known. Workers that arrive at the same time therefore do not all choose the

@@ -18,7 +18,7 @@
 //! A queue has one gate for all of its pwqs. With a [`MaxActiveScope`] other than the default, it
 //! has one gate for each node or for each pool.
 //!
-//! If a queue has many CPUs, they cache seats while few are in use, as described below.
+//! If a queue uses many CPUs, the CPUs cache seats while few seats are in use, as described below.
 //!
 //! Differs from Linux: there an item counts as active from the moment it is put on a worklist. Here
 //! an item counts while a thread runs it.
@@ -216,7 +216,7 @@ pub(crate) struct Gate<S> {
     /// that span several nodes. An equal number of stocks for each other node follows. Empty if the
     /// word alone serves all CPUs.
     stocks: Box<[CachePadded<Stock>]>,
-    /// I: the number of stocks of the first node, which serve all CPUs.
+    /// I: the number of stocks of the first node. These stocks serve all CPUs.
     nr_stocks: u32,
     /// I: the number of stocks of each other node.
     nr_per_node: u32,
@@ -252,8 +252,8 @@ pub(crate) struct Closed<S>(Arc<Gate<S>>);
 
 /// The minimum number of seats for each stock. With a lower minimum, stocks are often empty; with a
 /// higher one, too many CPUs share a stock's word. In a simulation of 512 CPUs and 256 seats,
-/// values from 2 to 8 perform about equally, and 32 reaches a third of their throughput. 72 CPUs
-/// perform best with 8.
+/// values from 2 to 8 perform about equally, and 32 reaches only a third of that throughput. 72
+/// CPUs perform best with 8.
 const SEATS_PER_STOCK: u32 = if cfg!(any(test, loom, shuttle)) { 2 } else { 8 };
 
 /// Returns the number of stocks for a limit of `max` seats: one per CPU, or as many as `max`

@@ -71,7 +71,7 @@ pub(crate) struct QueueCore {
     pub(crate) waits: Mutex<Vec<Box<str>>>,
 }
 
-/// Called after an item panicked.
+/// Called after an item has panicked.
 pub(crate) type PanicHandler = Box<dyn Fn(&ItemPanic<'_>) + Send + Sync>;
 
 pub(crate) type Unseen<'a> = (&'static str, &'a (dyn Any + Send));

@@ -56,7 +56,7 @@ pub(crate) struct Service {
 }
 
 impl Tree {
-    /// Adds a pwq, which belongs to the group with this `key` and these shares, or to none. The
+    /// Adds a pwq, which belongs to the group with this `key` and these shares, or to no group. The
     /// shares are 0 if not set.
     pub(crate) fn add(&mut self, account: &mut Account, group: Option<(usize, u32)>) {
         let Some((key, shares)) = group else { return };

@@ -32,10 +32,10 @@ use crate::{
 /// # Guarantees
 ///
 /// - The clock governs delayed and periodic items, sleeps, intervals, timeouts and start deadlines
-///   of this registry and its queues. [`advance`](Self::advance) fires them in the order of their
-///   times, exactly when they are due, without waiting for real time to pass.
-/// - If several timers are due at the same time, delayed and periodic items are queued first, then
-///   tasks are woken, each kind in the order in which they were armed.
+///   of this registry and its queues. [`advance`](Self::advance) fires them in order of expiry,
+///   exactly when they are due, without waiting for real time to pass.
+/// - If several timers are due at the same time, delayed and periodic items are queued first, and
+///   then tasks are woken. Timers of the same kind fire in the order in which they were armed.
 /// - The registry has one CPU. Items of queues with equal attributes start in the order in which
 ///   they were queued, one after another, except that an item that blocks lets the next one start.
 /// - Functions that take no registry, such as `workqueue::sleep`, follow the system clock. So do

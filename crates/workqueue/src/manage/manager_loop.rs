@@ -62,9 +62,9 @@ pub(crate) struct ManagerLoop {
     retry_pause_ns: u64,
 }
 
-/// Starts the manager of a machine. Also starts the rescuer, which is called to pools that need a
-/// worker and cannot get one, and the fallback reaper, which runs deferred cleanups if no reaper
-/// can be started.
+/// Starts the manager of a machine, the rescuer and the fallback reaper. The rescuer is called to
+/// pools that need a worker but cannot get one. The fallback reaper runs deferred cleanups if no
+/// reaper can be started.
 pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Result<()> {
     let manager = &machine.manager;
     let mut parker = manager.take_post();

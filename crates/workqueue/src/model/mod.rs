@@ -3,7 +3,7 @@
 //!
 //! A [`Machine`] is a registry without the manager's thread. It creates workers on request, as a
 //! kick would. The owner of the machine calls the manager's other functions itself. A model
-//! therefore has only the threads that it is about, and nothing in it depends on time.
+//! therefore has only the threads under test, and nothing in it depends on time.
 
 mod parts;
 
@@ -59,7 +59,7 @@ impl Machine {
         Self { registry, parker }
     }
 
-    /// Returns the registry, to build queues in.
+    /// Returns the registry in which queues can be built.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -122,7 +122,7 @@ impl Machine {
         ManagerLoop::new(self.registry.machine(), self.registry.timers()).tick(0);
     }
 
-    /// Calls the rescuers of each pool that has needed a worker for too long, at the time `now_ns`.
+    /// Calls the rescuers to each pool that has needed a worker for too long, at the time `now_ns`.
     pub fn mayday(&self, now_ns: u64) {
         for pool in self.registry.machine().pools() {
             pool.mayday(now_ns);

@@ -234,7 +234,7 @@ pub struct Permits(Capacity);
 #[derive(Debug, Default)]
 pub struct Turn(Option<Ticket>);
 
-/// Reapers that run each cleanup at once.
+/// Reapers that run each cleanup immediately.
 struct AtOnce;
 
 impl Reapers for AtOnce {

@@ -43,7 +43,7 @@ pub enum Report {
 }
 
 impl Report {
-    /// Returns the name of the report's kind in events.
+    /// Returns the name that events use for this kind of report.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Stall(_) => "stall",

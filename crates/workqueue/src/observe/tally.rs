@@ -4,8 +4,8 @@
 //! # The counts of a worker
 //!
 //! The counts cover the runs since the worker last reported to its pwq. The worker adds to the
-//! counts with plain stores after each batch. It takes them when it next acquires the pool lock,
-//! which it needs anyway. Counting therefore writes to no shared cache line.
+//! counts with plain stores after each batch. It hands them over when it next acquires the pool
+//! lock, which it needs anyway. Counting therefore writes to no shared cache line.
 //!
 //! CPU time is read from the thread's own clock (0.3 µs) once the batches together have taken a
 //! millisecond. The CPU time is then charged to the pwq whose batch has just ended, as with a timer
@@ -45,9 +45,9 @@ const TICK_US: u64 = 1_000;
 
 /// The items that a worker has taken and run since it last recorded times at a pwq.
 ///
-/// Recording each batch would move the cache lines of the pwq's histograms between workers. A
-/// worker therefore records one batch at intervals, which represents all batches since the last
-/// record: the items taken are counted with the wait of this batch, and the items run with the
+/// Recording each batch would move the cache lines of the pwq's histograms between workers. At
+/// intervals, a worker therefore records one batch. That batch represents all batches since the
+/// last record: the items taken are counted with the wait of this batch, and the items run with the
 /// duration of its first item. The moment of recording does not depend on any measured value, so
 /// each batch is equally likely to be sampled. Counts that are not recorded when the worker changes
 /// to another pwq, or when the statistics are read, are recorded with the last wait.

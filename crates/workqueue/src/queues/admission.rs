@@ -3,7 +3,7 @@
 //! New work is counted: closures, futures, and items queued by [`Workqueue::try_enqueue`]. Each
 //! holds a capacity permit (`limit/capacity.rs`) until it starts or is cancelled. If no permit is
 //! free, the work is rejected, or the caller waits before it queues. Some work cannot be rejected
-//! without loss, and is not counted because its amount is bounded anyway: items queued by
+//! without loss. It is not counted, because its amount is bounded anyway: items queued by
 //! `enqueue`, by timers and by grace periods; woken futures; and the tickets of a scope, which
 //! refer to work on the owner's stack.
 
@@ -75,7 +75,7 @@ impl<F> TrySpawnError<F> {
         self.is_full
     }
 
-    /// Returns the work, and the error of its handle.
+    /// Returns the work, and the error for its handle.
     pub(super) fn into_parts(self) -> (F, JoinError) {
         let error = if self.is_full { JoinError::Full } else { JoinError::Closed };
         (self.work, error)
@@ -154,7 +154,7 @@ impl Drop for Permit<'_> {
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Reserve<'a> {
     queue: &'a Workqueue,
-    /// `None` after the future was ready.
+    /// `None` after the future has completed.
     options: Option<TaskOptions<'a>>,
     /// The waiter ID; `None` while the future does not wait for capacity.
     ticket: Option<Ticket>,
@@ -214,7 +214,8 @@ impl<'a> TaskOptions<'a> {
     ///
     /// # Panics
     ///
-    /// If it is polled in a child of `fork` (see [`Workqueue`]), or after it was ready.
+    /// If the future is polled in a child of `fork` (see [`Workqueue`]), or again after it was
+    /// ready.
     ///
     /// # Examples
     ///

@@ -119,14 +119,14 @@ impl Builder {
     }
 
     /// Sets the maximum number of threads that run items of this queue at once, in the whole
-    /// process. It may be at most 512; the default is the registry's
+    /// process. The value may be at most 512; the default is the registry's
     /// [`max_active`](base::params::Params::max_active).
     ///
     /// An item that waits for another item of its own queue keeps its seat while it waits. If
     /// joiners may help, it lends the seat to the item for which it waits, even if that item was
     /// queued on another node or CPU, for which [`max_active_scope`](Self::max_active_scope)
     /// provides separate seats. If joiners may not help, a chain of `max_active` such waits leaves
-    /// no seat for the last one and never ends, as in the kernel; if `max_active` is 1, the wait
+    /// no seat for the last one and never ends, as in the kernel. If `max_active` is 1, the wait
     /// returns an error instead: [`JoinError::OwnQueue`](crate::JoinError::OwnQueue). A chain that
     /// returns to this queue through items of another queue may also never end, because a run lends
     /// its seat on its own thread only, and a worker may start an item of the chain before the
@@ -199,15 +199,15 @@ impl Builder {
     /// # Guarantees
     ///
     /// - Queues with the same scope, CPUs, nice value and strictness share a pool. As soon as one
-    ///   of them, or the group of one, has set shares, shares apply to all queues of the pool; the
-    ///   default is 100. If none has set shares, nothing changes.
+    ///   of them, or the group of one of them, has set shares, shares apply to all queues of the
+    ///   pool; the default is 100. If none has set shares, nothing changes.
     /// - The queues of a [group](Self::group) compete with each other for the time of the group.
     ///   The group competes with other groups and with queues without a group; see
     ///   [`GroupBuilder::shares`](crate::GroupBuilder::shares).
     /// - Of the waiting queues, the queue that has used the least time relative to its shares runs
-    ///   next. A queue that was idle runs next at once, but has not saved up any time. A new queue
-    ///   starts at the average of the queues that have work for the pool, so a program that builds
-    ///   a queue for each item gains no time.
+    ///   next. A queue that was idle runs next as soon as it has work, but has not saved up any
+    ///   time. A new queue starts at the average of the queues that have work for the pool, so a
+    ///   program that builds a queue for each item gains no time.
     /// - Time is measured for each batch that a worker takes. A queue that used more than its share
     ///   waits longer afterwards. Batches of a millisecond or more, which may sleep, are charged
     ///   their CPU time; shorter ones are charged their elapsed time.
@@ -230,7 +230,8 @@ impl Builder {
     }
 
     /// Puts the queue into `group`, which can limit, pause, drain and cancel all its queues
-    /// together, and give them CPU time. The default is no group. A queue stays in its group.
+    /// together, and give them a share of CPU time. The default is no group. A queue stays in its
+    /// group.
     pub fn group(mut self, group: &Group) -> Self {
         self.group = Some(group.clone());
         self
@@ -286,9 +287,9 @@ impl Builder {
 
     /// Makes items run one at a time in the order in which they were queued.
     ///
-    /// Implies `max_active(1)`, one pool for the whole machine, and no help. An item that is queued
-    /// here while it still runs from another queue loses its position in the order. An item that
-    /// waits for a later item of the queue gets an error, such as
+    /// Implies `max_active(1)`, one pool for the whole machine, and that joiners do not help. An
+    /// item that is queued here while it still runs from another queue loses its position in the
+    /// order. An item that waits for a later item of the queue gets an error, such as
     /// [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
     #[doc(alias("alloc_ordered_workqueue", "create_singlethread_workqueue"))]
     pub fn ordered(mut self) -> Self {

@@ -86,8 +86,8 @@ const CLOSED: u32 = 1 << 31;
 #[derive(Clone, Debug)]
 pub(crate) struct WeakQueue(Weak<Inner>, Lane);
 
-/// A short-lived use of a queue, which delays the end of the queue. No user code runs during a
-/// visit; events are emitted after it.
+/// A short-lived use of a queue. It delays the end of the queue. No user code runs during a visit;
+/// events are emitted after it.
 pub(crate) struct Visit<'a> {
     inner: &'a Inner,
     _held: trace::Held,

@@ -45,7 +45,7 @@ use crate::{
     },
 };
 
-/// A group of queues, which share a ceiling and can be paused, drained and cancelled together.
+/// A group of queues that share a ceiling and can be paused, drained and cancelled together.
 ///
 /// ```
 /// use afterwork::workqueue::{Group, Workqueue};
@@ -66,7 +66,7 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A `Group` is a handle. The group exists as long as a handle or a queue of it does. Dropping a
+/// A `Group` is a handle. The group exists as long as one of its handles or queues does. Dropping a
 /// handle never waits.
 ///
 /// # Guarantees
@@ -75,7 +75,7 @@ use crate::{
 ///   threads run items of the group, in the whole process. The `max_active` of each queue also
 ///   applies.
 /// - If the group is full, its queues take turns, whatever the number of pools in which they have
-///   items. A queue that waits for a seat of the group holds one of its own, which counts in
+///   items. A queue that waits for a seat of the group holds a seat of its own, which counts in
 ///   `nr_active` of its [`stats`](crate::Workqueue::stats).
 /// - While an item waits in this library (in a join, a flush, a drain, for capacity, in
 ///   [`block_on`](crate::block_on), in a scope, in a mailbox or a grace period), it does not count
@@ -98,7 +98,7 @@ use crate::{
 ///
 /// # Panics
 ///
-/// In a child of `fork`, each call panics, as for a queue.
+/// In a child of `fork`, each call panics, as it does for a queue.
 #[derive(Clone)]
 #[doc(alias("cgroup", "scheduling_group", "tenant", "resource_group"))]
 pub struct Group {
@@ -345,7 +345,7 @@ impl Group {
         *its = shares;
         let queues = inner.queues();
         queues.iter().for_each(|queue| queue.set_group_shares(shares));
-        // This comes before the queues, one of which may be the last reference.
+        // Unlock before the queues are dropped, because one of them may be the last reference.
         drop(its);
         Ok(())
     }
@@ -359,8 +359,8 @@ impl Group {
     ///
     /// # Blocking
     ///
-    /// Briefly acquires locks of each queue. A waiter for a queued item waits until the group is
-    /// resumed.
+    /// Briefly acquires locks of each queue. A thread that waits for a queued item waits until the
+    /// group is resumed.
     ///
     /// # Examples
     ///
@@ -440,7 +440,7 @@ impl GroupInner {
         runs_in_group(&self.gate)
     }
 
-    /// Adds a queue that was just built.
+    /// Adds a queue that has just been built.
     pub(super) fn add(&self, queue: &Arc<Inner>) {
         let mut members = self.members.lock();
         members.queues.add(Arc::<Inner>::downgrade(queue));

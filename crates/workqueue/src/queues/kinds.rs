@@ -98,7 +98,7 @@ impl Builder {
     /// # Guarantees
     ///
     /// While thread creation fails, an item of this queue starts within about 10 ms after the
-    /// rescuer has completed the items before it. One rescuer serves all pods, an item at a time.
+    /// rescuer has completed the items before it. One rescuer serves all pods, one item at a time.
     /// An item that waits for another item of its own queue then waits forever, as in the kernel.
     ///
     /// # Cost

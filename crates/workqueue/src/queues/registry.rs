@@ -83,7 +83,8 @@ impl Registry {
         self.here().topology()
     }
 
-    /// Replaces the topology, after CPUs were added or removed, or the allowed CPUs changed.
+    /// Replaces the topology after CPUs have been added or removed, or the allowed CPUs have
+    /// changed.
     ///
     /// Every queue changes its pools, as with
     /// [`Workqueue::set_attrs`](crate::Workqueue::set_attrs). Items that are already
@@ -123,7 +124,7 @@ impl Registry {
         self.here().refresh()
     }
 
-    /// Returns the CPUs to which unbound queues are restricted, if they are restricted.
+    /// Returns the CPUs to which unbound queues are restricted, or `None` if they are not.
     pub fn unbound_cpus(&self) -> Option<CpuSet> {
         self.here().unbound_cpus()
     }
@@ -216,7 +217,7 @@ impl Registry {
         manager.on_report(ReportHandler::new(handler));
     }
 
-    /// Makes the creation of every worker and reaper thread fail until it is called with `false`,
+    /// Makes the creation of every worker and reaper thread fail until this is called with `false`,
     /// to test how a program behaves in that case.
     ///
     /// Work still completes and queues are still destroyed. The existing workers run the items. If
@@ -245,8 +246,8 @@ impl Registry {
     /// # Errors
     ///
     /// Returns [`StillInUse`] if queues or clones of the registry remain. Also returns it on a
-    /// thread of the registry, which cannot wait for itself: in destructors that the registry runs,
-    /// in a report handler, and in destructors of a worker's thread-locals.
+    /// thread of the registry, which cannot wait for itself. Destructors that the registry runs,
+    /// report handlers, and destructors of a worker's thread-locals run on such threads.
     pub fn shutdown(self) -> Result<(), StillInUse> {
         let is_own = self.inner.machine.manager.waits_for_this_thread();
         let nr_users = Arc::strong_count(&self.inner) - 1 + usize::from(is_own);

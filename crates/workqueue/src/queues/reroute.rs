@@ -70,7 +70,7 @@ impl Workqueue {
     /// modifies are affected.
     ///
     /// Items that are queued from now on go to the pools of the new attributes. Items that are
-    /// queued already run where they are. No item is lost.
+    /// already queued run on the pools where they wait. No item is lost.
     ///
     /// An ordered queue is drained first, as [`drain`](Self::drain) does: while the call waits,
     /// items of other threads are rejected and counted. A thread that changes the attributes again

@@ -3,8 +3,8 @@
 //! # The protocol
 //!
 //! There are several wheels, the *shards*, so that threads of different CPUs arm and cancel at the
-//! same time. A sleep owns its timer, which holds the waker, and is in the shard of the CPU that
-//! armed it. The shard's lock guards all decisions:
+//! same time. A sleep owns its timer. The timer holds the waker, and is in the shard of the CPU
+//! that armed it. The shard's lock guards all decisions:
 //!
 //! ```text
 //! poll:     no timer yet?  lock: insert one with the waker;  if it is the shard's first, wake the

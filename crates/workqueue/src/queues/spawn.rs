@@ -121,8 +121,8 @@ impl Workqueue {
     ///   is [cancelled](JoinHandle::cancel) or panics. On a paused or full queue, a cancelled
     ///   future is therefore dropped when its turn comes. Its destructor may block, and counts
     ///   against `max_active` as its polls do. If the future was never polled, the canceller drops
-    ///   it, as it drops a closure. A suspended future without a handle and wakers is dropped by
-    ///   the thread that drops the last of them.
+    ///   it, as it drops a closure. A suspended future that has neither a handle nor wakers left is
+    ///   dropped by the thread that dropped the last of them.
     /// - The future is in flight until it has ended: [`drain`](Self::drain), and dropping the last
     ///   handle of the queue, wait for suspended futures.
     ///

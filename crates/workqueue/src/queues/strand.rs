@@ -128,7 +128,8 @@ const ONE: usize = 2;
 ///   when the closure would have run.
 /// - [`cancel_all`](Workqueue::cancel_all) cancels and counts the waiting closures. If the strand
 ///   is running, they are not counted, and are cancelled after the running closure has ended.
-/// - A queue that is full, drained or destroyed rejects closures, except from its own items.
+/// - A queue that is full, being drained or destroyed rejects closures, except those from its own
+///   items.
 /// - A closure that joins a later closure of its strand gets
 ///   [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
 /// - Two closures of different strands that join each other's later closures deadlock, as with two
@@ -254,7 +255,7 @@ impl StartBy for OfStrand {
 }
 
 impl Workqueue {
-    /// Creates a strand with the state `state`, which runs its closures on this queue.
+    /// Creates a strand that has the state `state` and runs its closures on this queue.
     ///
     /// # Blocking
     ///
@@ -435,7 +436,7 @@ impl Base {
     ///
     /// # Safety
     ///
-    /// 1. `item` is the strand's, and the caller has a handle or runs it.
+    /// 1. `item` belongs to the strand, and the caller has a handle or runs it.
     unsafe fn enqueue(&self, item: NonNull<Head>, home: &Pwq) {
         // SAFETY: (1).
         let work = unsafe { Work::lent(item) };
@@ -456,7 +457,7 @@ impl Base {
         // SAFETY: a linked item is alive.
         let table = unsafe { closure.as_ref() }.vtable().handle.as_ref();
         let mark = table.and_then(|table| table.strand).expect("a closure of a strand");
-        // SAFETY: the table is the closure's.
+        // SAFETY: the table belongs to the closure.
         let mark = unsafe { mark(closure) };
         let nr_cancels = self.queue.core.nr_cancels.load(Ordering::Relaxed);
         let is_cancelled = mark.nr_cancels != nr_cancels;
@@ -529,7 +530,7 @@ impl Base {
     ///
     /// # Safety
     ///
-    /// 1. The caller runs `item`, which is the strand's.
+    /// 1. The caller runs `item`, which belongs to the strand.
     unsafe fn run(&self, item: NonNull<Head>) {
         // SAFETY: (1): the pwq of a running item is alive.
         let home = unsafe { &*run::current_home() };
@@ -629,8 +630,8 @@ impl<S> Drop for Strand<S> {
         if twin::torn_down() {
             return;
         }
-        // This comes before the drop of the queue, which waits for the closures.
-        // SAFETY: the handle is one of the item's, and is not used again.
+        // This comes before the queue is dropped, because that drop waits for the closures.
+        // SAFETY: the handle belongs to the item, and is not used again.
         unsafe { self.base().queued.handles.remove(self.item) };
     }
 }

@@ -81,7 +81,7 @@ pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
 
 /// Returns the queue for items that may take a long time; the kernel's `system_long_wq`.
 ///
-/// It is like [`system`], and separate from it so that short items do not wait for long ones.
+/// It is like [`system`], but separate from it, so that short items do not wait for long ones.
 ///
 /// # Errors
 ///
@@ -94,7 +94,7 @@ pub fn system_long() -> Result<&'static Workqueue, BuildError> {
 
 /// Returns the queue for items that may run on any CPU; the kernel's `system_unbound_wq`.
 ///
-/// Its `max_active` is the maximum, so that blocked items do not keep others from running.
+/// Its `max_active` has the maximum value, so that blocked items do not keep others from running.
 ///
 /// # Errors
 ///
@@ -110,8 +110,8 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 
 /// Runs `func` on `cpu`, and returns its result; the kernel's `work_on_cpu`.
 ///
-/// It runs on a worker of that CPU, never on the calling thread, and does not wait for [`system`]
-/// items.
+/// `func` runs on a worker of that CPU, never on the calling thread, and does not wait for
+/// [`system`] items.
 ///
 /// # Blocking
 ///
@@ -154,7 +154,7 @@ pub fn work_on_cpu<T: Send + 'static>(
 
 /// Runs `func` once on each CPU that this process may use, and waits for all runs.
 ///
-/// If a run panics, returns the error of the first run that panicked, after all runs have ended.
+/// If runs panic, returns the error of the first one, but only after all runs have ended.
 ///
 /// # Blocking
 ///

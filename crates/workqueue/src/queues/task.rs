@@ -518,7 +518,7 @@ impl<'a> TaskOptions<'a> {
             None => future::task(AnyTime, future, home, queue, has_permit),
         };
         if let Some(cancel) = self.cancel {
-            // SAFETY: the handle keeps the item alive, and the item is a future's.
+            // SAFETY: the handle keeps the item alive, and the item belongs to a future.
             *cancel = CancelHandle::of(unsafe { future::counted_waker(item) });
         }
         let kept = keep(handle);

@@ -16,7 +16,8 @@
 //! ```
 //!
 //! Claiming the item makes it pending before its lock is released. The item is therefore armed or
-//! pending at every moment, so that no thread can arm it twice or miss it. The push follows.
+//! pending at every moment, so that no thread can arm it twice or miss it. The push comes
+//! afterwards.
 //!
 //! The manager never waits for an item's lock, because the holder may wait for a worker. Instead,
 //! it retries soon. It also never cuts a list link out of another queue, which may be paused.
@@ -93,7 +94,7 @@ pub type Guard<'a> = MutexGuard<'a, Wheel>;
 /// The links of a timer in the wheel.
 pub type Node = wheel::Node<&'static Kind>;
 
-/// The timers by their times.
+/// The timers, ordered by expiry time.
 pub type Wheel = wheel::Wheel<&'static Kind>;
 
 static ITEM: Kind = Kind(expire_item);
@@ -367,7 +368,8 @@ impl Timer {
     /// or running, or `None` if another thread is disabling the item or destroying the queue.
     pub(crate) fn expedite(&self, work: &Work) -> Option<bool> {
         must_not_be_lost(self.is_lost());
-        // These may be last handles, and are dropped after the lock and the visit.
+        // These may be last handles. They are dropped after the lock is released and the visit has
+        // ended.
         let (queue, disarmed);
         let mut dust = Dust::default();
         let mut state = self.lock(&mut dust);
@@ -394,7 +396,7 @@ impl Timer {
 }
 
 impl State {
-    /// Arms the timer for `inner`, which the caller keeps from being destroyed.
+    /// Arms the timer for `inner`. The caller keeps `inner` from being destroyed.
     fn put(
         &mut self,
         timer: &Arc<Timer>,
@@ -622,7 +624,8 @@ impl Armed {
 }
 
 impl Due {
-    /// Drops this handle of the item. Returns the item if it must be freed, which runs user code.
+    /// Drops this handle of the item. Returns the item if it must be freed; freeing it runs user
+    /// code.
     pub(crate) fn leave(self) -> Option<Dead> {
         self.work.leave()
     }
@@ -635,8 +638,8 @@ impl Due {
         due.into_iter().for_each(|due| drop(due.leave()));
     }
 
-    /// Queues the item if its generation is current. Returns the item if it must be freed, which
-    /// runs user code.
+    /// Queues the item if its generation is current. Returns the item if it must be freed; freeing
+    /// it runs user code.
     pub(crate) fn fire(self, timers: &Timers, now_ns: u64) -> Option<Dead> {
         match self.try_fire() {
             Ok(left) => {
@@ -673,7 +676,7 @@ impl Due {
         state: MutexGuard<'_, State>,
         may_cut: bool,
     ) -> Result<Option<CountToRelease>, Later> {
-        // These are dropped after the lock and the visit.
+        // These are dropped after the lock is released and the visit has ended.
         let queue;
         let mut state = state;
         let is_ours = state.generation == self.generation;

@@ -61,7 +61,8 @@ pub struct Wheel<K> {
 // SAFETY: by (1) of `insert`, only a thread with exclusive access to the wheel uses its nodes.
 unsafe impl<K: Send> Send for Wheel<K> {}
 
-/// Returns the roundest time in `from_ns ..= from_ns + slack_ns`, so that timers coincide.
+/// Returns a time in `from_ns ..= from_ns + slack_ns` with many trailing zero bits, so that timers
+/// coincide.
 pub(crate) fn rounded_ns(from_ns: u64, slack_ns: u64) -> u64 {
     let to_ns = from_ns.saturating_add(slack_ns);
     let differing = from_ns ^ to_ns;
@@ -262,7 +263,7 @@ impl<K> Wheel<K> {
         u64::MAX >> self.shift
     }
 
-    /// Returns the lowest level, and the first slot of it, that has timers.
+    /// Returns the lowest level that has timers, and its first slot with timers.
     fn first_slot(&mut self) -> Option<(usize, usize)> {
         loop {
             let level = self.occupied.iter().position(|&slots| slots != 0)?;
@@ -391,7 +392,8 @@ mod tests {
         let mut numbers = Numbers::default();
         numbers.advance(5 * TICK_NS);
         assert_eq!(numbers.insert(9 * TICK_NS), (0, true));
-        // It is removed after a thread has advanced the time, before that thread calls `next_ns`.
+        // The timer is removed after a thread has advanced the time, and before that thread calls
+        // `next_ns`.
         numbers.remove(0);
         let next_ns = numbers.wheel.next_ns();
         let (_, is_first) = numbers.insert(20 * TICK_NS);

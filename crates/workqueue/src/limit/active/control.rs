@@ -5,7 +5,7 @@
 //!
 //! At the gate of a group, a queue with many pwqs must not get more seats than one with a single
 //! pwq. Each entry of the wait queue therefore has a *turn*, and the lowest is served first. An
-//! entry's turn is one more than the last turn of its queue, but at least the turn of the entry
+//! entry's turn is one more than the last turn of its queue. It is at least the turn of the entry
 //! that was served last, so that a queue cannot save up turns. This is start-time fair queueing, in
 //! which each seat costs 1.
 
