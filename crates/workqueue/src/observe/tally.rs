@@ -49,8 +49,9 @@ const TICK_US: u64 = 1_000;
 /// intervals, a worker therefore records one batch. That batch represents all batches since the
 /// last record: the items taken are counted with the wait of this batch, and the items run with the
 /// duration of its first item. The moment of recording does not depend on any measured value, so
-/// each batch is equally likely to be sampled. Counts that are not recorded when the worker changes
-/// to another pwq, or when the statistics are read, are recorded with the last wait.
+/// each batch is equally likely to be sampled. If the worker changes to another pwq, the pwq keeps
+/// the state for the next worker. Counts that are not recorded when the statistics are read are
+/// recorded with the last wait.
 #[derive(Debug, Default)]
 pub(crate) struct Sampling {
     slot: usize,
@@ -81,9 +82,46 @@ pub(crate) struct Rest {
     pub(crate) ran: Ran,
 }
 
+/// The state of sampling a pwq, which no worker has taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Kept {
+    at: u64,
+    rest: Rest,
+}
+
+impl Kept {
+    /// Adds the state of another worker.
+    fn add(&mut self, other: Self) {
+        if other.at >= self.at {
+            (self.at, self.rest.waited) = (other.at, other.rest.waited);
+        }
+        self.rest.nr_taken += other.rest.nr_taken;
+        self.rest.ran.count += other.rest.ran.count;
+        self.rest.ran.cycles += other.rest.ran.cycles;
+    }
+
+    /// Takes the counts that have not been recorded.
+    pub(crate) fn take_rest(&mut self) -> Rest {
+        let rest = self.rest;
+        (self.rest.nr_taken, self.rest.ran) = Default::default();
+        rest
+    }
+}
+
 impl Sampling {
     pub(crate) fn slot(&self) -> usize {
         self.slot
+    }
+
+    /// Stores the state in `kept`. Called by a worker with an empty local batch.
+    pub(crate) fn keep(&mut self, kept: &mut Kept) {
+        kept.add(Kept { at: self.at, rest: self.take_rest() });
+    }
+
+    /// Continues with the state that pwq `slot` has kept.
+    pub(crate) fn resume(&mut self, slot: usize, kept: &mut Kept) {
+        let (at, Rest { nr_taken, waited, ran }) = (kept.at, kept.take_rest());
+        *self = Self { slot, at, nr_taken, waited, ran, ..Self::default() };
     }
 
     /// Takes the counts that have not been recorded. Called by a worker with an empty local batch.
@@ -95,12 +133,9 @@ impl Sampling {
         }
     }
 
-    /// Adds a batch of pwq `slot` that is taken `now`, in cycles. Returns `true` if its wait must
-    /// be recorded, which is the case after a change of pwq, and every `every_us` microseconds.
-    pub(crate) fn takes(&mut self, slot: usize, nr_taken: u64, now: u64, every_us: u64) -> bool {
-        if self.slot != slot {
-            *self = Self { slot, ..Self::default() };
-        }
+    /// Adds a batch that is taken `now`, in cycles. Returns `true` if its wait must be recorded,
+    /// which is the case every `every_us` microseconds.
+    pub(crate) fn takes(&mut self, nr_taken: u64, now: u64, every_us: u64) -> bool {
         self.nr_taken += nr_taken;
         self.is_recorded = false;
         let passed = now.saturating_sub(self.at);

@@ -131,13 +131,9 @@ impl PoolGuard<'_> {
         nr_taken: usize,
         every_us: u64,
     ) {
+        self.sample_from(worker, slot);
         let sampling = &mut self.enlisted_mut(worker).sampling;
-        if sampling.slot() != slot {
-            let (before, rest) = (sampling.slot(), sampling.take_rest());
-            self.record_rest(before, rest);
-        }
-        let sampling = &mut self.enlisted_mut(worker).sampling;
-        if !sampling.takes(slot, nr_taken as u64, now, every_us) {
+        if !sampling.takes(nr_taken as u64, now, every_us) {
             return;
         }
         // The item in the middle represents the batch, or the nearest one that was not cancelled or
