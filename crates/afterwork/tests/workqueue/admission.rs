@@ -247,18 +247,6 @@ fn waiters_get_permits_in_the_order_of_arrival() {
 }
 
 #[test]
-fn all_threads_that_wait_for_a_permit_get_one() {
-    let queue = queue("crowd").capacity(2).alone();
-    let count = Count::default();
-    threads(4, |_| {
-        (0..500)
-            .for_each(|_| drop(queue.task().wait_for_capacity().try_spawn(count.adder()).unwrap()))
-    });
-    queue.drain().unwrap();
-    assert_eq!((count.get(), free(&queue)), (2000, Some(2)));
-}
-
-#[test]
 fn a_wait_for_a_permit_ends_with_its_timeout() {
     let queue = paused(1);
     queue.detach(|| ());
@@ -368,21 +356,6 @@ fn drain_keeps_the_capacity_and_rejects_waiters() {
     go.send(()).unwrap();
     assert!(is_closed(waiter.join().unwrap()));
     drainer.join().unwrap();
-}
-
-#[test]
-fn a_queue_without_a_limit_counts_waiting_items() {
-    let queue = queue("waits").paused();
-    assert!(waiting(&queue) == 0);
-    let handles: Vec<_> = (0..50).map(|_| queue.spawn(|| ())).collect();
-    assert_eq!(waiting(&queue), 50);
-    let mut rest = handles.into_iter();
-    assert!(rest.next().unwrap().cancel());
-    assert_eq!(waiting(&queue), 49);
-    queue.resume();
-    rest.for_each(|handle| handle.join().unwrap());
-    queue.drain().unwrap();
-    assert_eq!(waiting(&queue), 0);
 }
 
 #[test]
@@ -563,66 +536,51 @@ fn the_waker_of_a_permit_may_wait_for_the_next_thread() {
 /// Waits for a permit of `queue` as a task whose waker calls `on_wake`. The task stays in the wait
 /// queue until the result is dropped.
 fn in_line(queue: &'static Workqueue, on_wake: impl FnOnce() + Send + 'static) -> Reserve<'static> {
-    struct Once(Mutex<Option<Box<dyn FnOnce() + Send>>>);
-    impl Wake for Once {
-        fn wake(self: Arc<Self>) {
-            let on_wake = self.0.lock().unwrap().take();
-            on_wake.expect("woken once")();
-        }
-    }
-    let waker = Waker::from(Arc::new(Once(Mutex::new(Some(Box::new(on_wake))))));
     let mut reserve = queue.task().reserve();
-    let polled = Pin::new(&mut reserve).poll(&mut Context::from_waker(&waker));
-    assert!(polled.is_pending());
+    assert!(poll(&mut reserve, &waker_once(on_wake)).is_none());
     reserve
 }
 
 #[test]
 fn waker_that_gets_capacity_may_wait_for_the_next_one() {
-    ends(|| {
-        let queue: &'static Workqueue = Box::leak(Box::new(paused(2)));
-        let [first, second] = [(); 2].map(|()| queue.task().try_reserve().unwrap());
-        let ((woken, waits), (send, receive)) = (mpsc::channel(), mpsc::channel());
-        // The first waker releases the permit that lets the second one in, on the same thread.
-        let one = in_line(queue, move || {
-            drop(second);
-            send.send(waits.recv_timeout(PATIENCE)).unwrap();
-        });
-        let other = in_line(queue, move || woken.send(()).unwrap());
-        drop(first);
-        assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
-        drop((one, other));
+    let queue = leaked(2);
+    let [first, second] = [(); 2].map(|()| queue.task().try_reserve().unwrap());
+    let ((woken, waits), (send, receive)) = (mpsc::channel(), mpsc::channel());
+    // The first waker releases the permit that lets the second one in, on the same thread.
+    let one = in_line(queue, move || {
+        drop(second);
+        send.send(waits.recv_timeout(PATIENCE)).unwrap();
     });
+    let other = in_line(queue, move || woken.send(()).unwrap());
+    drop(first);
+    assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
+    drop((one, other));
 }
 
 #[test]
 fn admitted_waker_may_wait_for_the_item_that_released_capacity() {
-    ends(|| {
-        let queue: &'static Workqueue = Box::leak(Box::new(paused(1)));
-        let ((run, runs), (send, receive)) = (mpsc::channel(), mpsc::channel());
-        drop(queue.try_spawn(move || run.send(()).unwrap()).unwrap());
-        let task = in_line(queue, move || {
-            send.send(runs.recv_timeout(PATIENCE)).unwrap();
-        });
-        queue.resume();
-        assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
-        drop(task);
+    let queue = leaked(1);
+    let ((run, runs), (send, receive)) = (mpsc::channel(), mpsc::channel());
+    drop(queue.try_spawn(move || run.send(()).unwrap()).unwrap());
+    let task = in_line(queue, move || {
+        send.send(runs.recv_timeout(PATIENCE)).unwrap();
     });
+    queue.resume();
+    assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
+    drop(task);
 }
 
 #[test]
 fn wakers_admitted_by_a_bulk_cancel_may_wait_for_each_other() {
-    ends(|| {
-        let queue: &'static Workqueue = Box::leak(Box::new(paused(2)));
-        let handles = [(); 2].map(|()| queue.try_spawn(|| ()).unwrap());
-        let ((woken, waits), (send, receive)) = (mpsc::channel(), mpsc::channel());
-        let one = in_line(queue, move || {
-            send.send(waits.recv_timeout(PATIENCE)).unwrap();
-        });
-        let other = in_line(queue, move || woken.send(()).unwrap());
-        assert_eq!(queue.cancel_all(), 2);
-        assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
-        drop((one, other, handles));
-        queue.resume();
+    let queue = leaked(2);
+    let handles = [(); 2].map(|()| queue.try_spawn(|| ()).unwrap());
+    let ((woken, waits), (send, receive)) = (mpsc::channel(), mpsc::channel());
+    let one = in_line(queue, move || {
+        send.send(waits.recv_timeout(PATIENCE)).unwrap();
     });
+    let other = in_line(queue, move || woken.send(()).unwrap());
+    assert_eq!(queue.cancel_all(), 2);
+    assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
+    drop((one, other, handles));
+    queue.resume();
 }

@@ -225,26 +225,6 @@ fn a_registry_dropped_without_shutdown_ends_its_threads() {
 }
 
 #[test]
-fn queues_are_created_and_destroyed_while_others_work() {
-    let registry = registry("64 core");
-    threads(6, |i| {
-        pin(i);
-        for n in 0..150 {
-            let scope = [Cpu, System, Cache][(n + i) % 3];
-            let queue = queue("brief").affinity(scope).strict(n % 2 == 0);
-            let queue = queue.on(&registry);
-            let handle = queue.spawn(move || n);
-            queue.detach(|| ());
-            let kept = (n % 3 > 0).then_some(queue);
-            assert_eq!(handle.join().unwrap(), n);
-            drop(kept);
-        }
-    });
-    assert!(registry.pool_stats().is_empty());
-    shut_down(registry);
-}
-
-#[test]
 fn system_queue_works() {
     let queue = queue("global").build().unwrap();
     assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);

@@ -84,7 +84,8 @@ fn known_of_slow_items(count: usize) -> Workqueue {
     queue
 }
 
-/// Returns a function that spins, and its step: 1 as soon as it runs. Step 2 ends it.
+/// Returns a function that spins, and its step, which is 1 as soon as the function runs. Setting it
+/// to 2 ends the function.
 fn spins() -> (impl FnMut() + Send + 'static, Arc<AtomicU32>) {
     let step = Arc::new(AtomicU32::new(0));
     let its = step.clone();

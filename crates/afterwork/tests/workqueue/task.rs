@@ -113,24 +113,12 @@ fn urgent_work_of_all_kinds_overtakes() {
 
 #[test]
 fn urgent_has_no_effect_on_an_ordered_queue() {
-    let queue = queue("ordered").ordered().alone();
-    let (count, seen) = (Count::default(), Count::default());
-    queue.pause();
-    let counts = count.clone();
-    queue.detach(move || counts.add());
-    let (counts, sees) = (count.clone(), seen.clone());
-    let second = move || {
-        assert!(
-            counts.get() == 1 && {
-                sees.add();
-                true
-            }
-        )
-    };
-    queue.task().urgent().spawn_detached(second).unwrap();
+    let (queue, log) = (queue("ordered").ordered().paused(), Log::default());
+    queue.detach(log.note(1));
+    queue.task().urgent().spawn_detached(log.note(2)).unwrap();
     queue.resume();
     queue.drain().unwrap();
-    assert_eq!(seen.get(), 1);
+    assert_eq!(log.take(), [1, 2]);
 }
 
 #[test]

@@ -151,8 +151,8 @@ impl PoolGuard<'_> {
         }
     }
 
-    /// Acquires the seats for `worker` to run items of `slot`, and returns `true`. If a seat is
-    /// missing, the pwq joins the wait queue of that gate.
+    /// Acquires the seats for `worker` to run items of `slot`, and returns `true`. If a gate has no
+    /// free seat, the pwq joins the wait queue of that gate.
     pub(crate) fn find_seat(&mut self, worker: &Worker, slot: usize) -> bool {
         let pwq = self.pwq(slot);
         if !pwq.inactive.is_empty() {

@@ -1,4 +1,5 @@
-//! The channels that afterwork is compared with. The owner blocks in a channel's receive call.
+//! The channels with which afterwork is compared. The owner blocks in the receive call of the
+//! channel.
 
 use std::sync::mpsc;
 
@@ -6,12 +7,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use super::road::{Post, Receive};
 
-/// Names of the peers, as `--peers` and tables spell them.
+/// The names of the peers, as `--peers` and tables spell them.
 pub const NAMES: [&str; 5] = [STD, TOKIO, CROSSBEAM, FLUME, KANAL];
 
 /// The standard library's unbounded channel.
 pub const STD: &str = "std";
-/// tokio's unbounded mpsc channel, received from with `blocking_recv`.
+/// tokio's unbounded mpsc channel, from which the owner receives with `blocking_recv`.
 pub const TOKIO: &str = "tokio";
 /// crossbeam's unbounded channel, which busy-polls before it sleeps.
 pub const CROSSBEAM: &str = "crossbeam";
@@ -25,7 +26,7 @@ macro_rules! channel {
         impl Post for $sender {
             #[inline(always)]
             fn post(&mut self, item: u64) {
-                // Fails only if the receiver was dropped, and it outlives all senders here.
+                // This fails only if the receiver was dropped, and here it outlives all senders.
                 assert!(self.send(item).is_ok(), "the receiver is there");
             }
         }
