@@ -14,7 +14,7 @@ use super::ours::{Chained, Drained, Lifo, Mail, Single};
 use super::peers::{self, Channel, Cordyceps, Seg};
 use super::stock::{Layout, Stock};
 use crate::bench::settings::{Menu, Settings, count};
-use crate::harness::case::{Case, RunFn, Sample, Variant};
+use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::Claim;
 
 const BENCH: &str = "mpscq";
@@ -167,22 +167,9 @@ impl Setting<'_> {
     where
         Q: Fifo<Item: Item> + 'static,
     {
-        Variant::ours(name, self.run(items, layout, make))
-    }
-
-    /// Returns a run that measures every figure once, each with a new queue.
-    fn run<Q>(
-        &self,
-        items: &Shared<Q::Item>,
-        layout: Layout,
-        make: impl Fn() -> Q + 'static,
-    ) -> RunFn
-    where
-        Q: Fifo<Item: Item> + 'static,
-    {
         let (items, nr_items, settings) = (Rc::clone(items), self.items, self.settings.clone());
         let mut place = 0;
-        Box::new(move || {
+        Variant::ours(name, move || {
             let mut stocks = items.borrow_mut();
             if stocks.len() <= place {
                 stocks.push(Stock::new(MAX_PRODUCERS, layout));
