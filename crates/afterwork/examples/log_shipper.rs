@@ -1,4 +1,4 @@
-//! Ships the log of a process in batches. Each CPU has a buffer, so threads rarely meet.
+//! Ships the log of a process in batches. Each CPU has a buffer, so threads rarely contend.
 //!
 //! | promise | kept by |
 //! |---|---|

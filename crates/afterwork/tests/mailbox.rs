@@ -1,4 +1,5 @@
-//! Properties of channels, tested on a mailbox. `crates/mailbox/src/tests.rs` has its own.
+//! Tests of a mailbox's properties as a channel. `crates/mailbox/src/tests.rs` tests its other
+//! properties.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -378,7 +379,7 @@ fn a_post_does_not_touch_a_file_with_the_eventfds_number() {
     let number = mailbox.eventfd().unwrap().as_raw_fd();
     let (mut reader, writer) = std::io::pipe().unwrap();
     assert!(mailbox.arm(1).unwrap());
-    // SAFETY: the call takes two numbers, like a program that closes unknown descriptors.
+    // SAFETY: the call takes two numbers. A program that closes unknown descriptors does the same.
     assert!(unsafe { libc::dup2(writer.as_raw_fd(), number) } >= 0);
     poster.post(1).unwrap();
     assert!(mailbox.disarm(), "a poster has claimed the wake-up");

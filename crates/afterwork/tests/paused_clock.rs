@@ -141,7 +141,7 @@ fn a_shutdown_of_several_queues_ends_exactly_at_its_limit() {
     let ends_early = left.is_finished();
     registry.advance(Duration::from_nanos(1));
     let ends_in_time = left.is_finished();
-    // Ends the items, for which the drops of the queues wait.
+    // Ends the items, because the drops of the queues wait for them.
     registry.advance(YEAR);
     assert_eq!((ends_early, ends_in_time), (false, true));
     assert_eq!(left.join().unwrap(), 1);

@@ -13,7 +13,7 @@ pub struct Tunables {
     #[doc(hidden)]
     pub wake_from_gp: bool,
     /// `rcu.jiffies_till_first_fqs`, in milliseconds: the time before the first scan of a grace
-    /// period. The kernel waits 3 jiffies. With the default, 0, there is no wait; other values are
+    /// period. The kernel waits 3 jiffies. With the default, 0, there is no wait. Other values are
     /// for measurements.
     pub first_fqs_ms: u32,
     /// `rcu.jiffies_till_next_fqs`, in milliseconds: the time between the first and the second

@@ -1,8 +1,8 @@
 //! A lock-free LIFO list whose items are taken all at once.
 //!
 //! A push is a compare-exchange loop. The consumer takes all items with one swap, and reverses them
-//! if it needs their order. The list serves as a free list, which needs no order, and for
-//! comparison with the queue. Taking *all* items has no ABA problem.
+//! if it needs their order. The list serves as a free list, which needs no order, and as a baseline
+//! for the queue. Taking *all* items has no ABA problem.
 
 use core::fmt;
 use core::marker::PhantomData;

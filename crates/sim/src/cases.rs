@@ -1,4 +1,5 @@
-//! Held-out scenarios, to which no costs are fitted. They run on the real and a simulated machine.
+//! Held-out scenarios, to which no costs are fitted. They run on the real machine and on a
+//! simulated one.
 
 /// A scenario with its scope.
 pub struct Case {

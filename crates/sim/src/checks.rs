@@ -48,7 +48,7 @@ pub const CHECKS: &[Scenario] = scenarios! {
         => |job, _| slots_are_exclusive(job);
 };
 
-/// Runs `body` on a thread on each CPU, and resumes the panic of a thread that panicked.
+/// Runs `body` on one thread for each CPU. If a thread panics, resumes its panic.
 fn on_each_cpu(job: &Job, body: impl Fn(usize) + Send + Sync + 'static) {
     let body = Arc::new(body);
     let cpus = job.topology.allowed().iter().enumerate();
@@ -327,7 +327,7 @@ fn mail_arrives(job: &Job) {
 }
 
 fn grace_periods_hold(job: &Job, flavor: impl Flavor + Send + Sync + 'static) {
-    // A version records whether it was retired.
+    // A version, which records whether it was retired.
     type Version = Arc<AtomicBool>;
     let cell = Arc::new(Rcu::new_in(Version::default(), flavor));
     let (nr_periods, nr_done) = (job.nr_items, Arc::new(AtomicU64::new(0)));

@@ -103,7 +103,8 @@ fn row(scope: &str, nr_cpus: usize, runs: &[(&Point, &Value)]) -> Value {
     })
 }
 
-/// Compares the runs of a scenario with those of the first one that have the same seed and guess.
+/// Compares the runs of a scenario with the runs of the first scenario that have the same seed and
+/// guess.
 fn to_first(runs: &[(&Point, &Value)], first: &[(&Point, &Value)]) -> Value {
     let ratios = |of: &str, is_in: &dyn Fn(&Point) -> bool| -> Vec<f64> {
         let both = runs.iter().zip(first).filter(|(run, _)| is_in(run.0));

@@ -1,4 +1,4 @@
-//! The program of simulated scenarios, as `cargo xtask test --only sim` builds it.
+//! Tests the program that simulates scenarios, as `cargo xtask test --only sim` builds it.
 #![cfg(sim)]
 
 use std::path::PathBuf;

@@ -134,7 +134,7 @@ mod tests {
         let limited = (pod, "200000 100000\n");
         assert_eq!(with(&[(leaf, "max 100000\n"), limited]), "2 CPUs");
         assert_eq!(with(&[limited]), "2 CPUs");
-        // Quotas compare by their share of a CPU, not by their microseconds.
+        // Quotas are compared by their share of a CPU, not by their microseconds.
         assert_eq!(with(&[(leaf, "10000 1000\n"), limited]), "2 CPUs");
         assert_eq!(with(&[(top, "50000 100000\n"), limited]), "0.5 CPUs");
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The kernel's number of a CPU.
+/// The kernel's number for a CPU.
 ///
 /// The CPU need not exist: a [`Topology`](crate::Topology) returns `None` for a CPU that does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

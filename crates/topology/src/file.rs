@@ -111,8 +111,8 @@ pub(crate) fn one_of(path: &Path, words: &[&'static str]) -> Result<Option<&'sta
     })
 }
 
-/// Returns the entries of a directory that are named `prefix` and a number, in ascending order of
-/// the numbers. Returns `None` if the directory does not exist.
+/// Returns the entries of a directory whose names are `prefix` followed by a number, in ascending
+/// order of the numbers. Returns `None` if the directory does not exist.
 pub(crate) fn numbered(dir: &Path, prefix: &str) -> Result<Option<Vec<(u32, PathBuf)>>, Error> {
     let entries = match fs::read_dir(dir) {
         Err(error) if is_absent(&error) => return Ok(None),

@@ -52,8 +52,8 @@ impl Exposition {
         Self::default()
     }
 
-    /// Adds a sample of your own metric that can rise and fall. The names of the metric and its
-    /// labels must be valid in Prometheus.
+    /// Adds a sample of a metric of your own whose value can rise and fall. The names of the metric
+    /// and its labels must be valid in Prometheus.
     pub fn gauge(&mut self, name: &str, about: &str, labels: &[Label<'_>], value: f64) {
         self.sample(name, about, labels, ("gauge", value));
     }
@@ -85,7 +85,8 @@ impl Exposition {
         self.add_records(labels, all.chain(&times));
     }
 
-    /// Adds the figures of records of one process. The figures of a kind that [is a
+    /// Adds the figures of records of one process, except
+    /// [transient](crate::page::Kind::is_transient) ones. The figures of a kind that [is a
     /// histogram](crate::page::Kind::is_histogram) become one histogram.
     pub fn add_records<'r>(
         &mut self,
@@ -96,6 +97,9 @@ impl Exposition {
         for (labels, record) in labeled(labels, records.iter().copied()).iter().zip(&records) {
             if record.kind.is_histogram() {
                 self.histogram(labels, record);
+                continue;
+            }
+            if record.kind.is_transient() {
                 continue;
             }
             for (field, figure) in record.figures() {

@@ -149,7 +149,7 @@ fn shared() {
     assert!(domain.poll_state(cookie));
 }
 
-/// Two threads each queue a callback. The barrier must wait for that of its own thread.
+/// Two threads each queue a callback. The barrier must wait for the callback of its own thread.
 fn barrier() {
     let domain = Domain::new();
     let theirs = domain.clone();

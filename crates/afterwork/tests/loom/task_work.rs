@@ -1,7 +1,7 @@
 //! Posting to an owner: the wait protocol, and the end of either side.
 //!
-//! The posts are lazy and eager, and there are three posters where the model can afford them. For
-//! every bug that the protocol's documentation names, a model here finds it.
+//! The posts are lazy and eager, and there are three posters where the model can afford them. A
+//! model here finds every bug that the protocol's documentation names.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -4,7 +4,7 @@
 use crate::support::*;
 
 /// A user's structure: an item, and a count of its runs that the model checks. Two overlapping runs
-/// are a race. So is a run that overlaps a read made when the item should be idle.
+/// are a race, and so are a run and a read of the count when the item should be idle.
 #[repr(C)]
 struct Job {
     work: RawWork,

@@ -227,7 +227,8 @@ fn delayed_item_runs_when_due_or_flushed_or_is_cancelled() {
     let theirs = count.clone();
     let work = DelayedWork::new(move || theirs.add());
     queue.enqueue_after(&work, Duration::from_millis(1));
-    // The count does not reflect the state of the item, which may still be an old one here.
+    // The count is read without an ordering, so the state that is read next may still be the old
+    // one.
     while count.get() == 0 || !queue.enqueue_after(&work, Duration::from_secs(3600)) {
         thread::sleep(Duration::from_millis(1));
     }

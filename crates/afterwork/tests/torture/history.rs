@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Maximum clock difference between two CPUs, in nanoseconds. A generous guess.
+/// Maximum clock difference between two CPUs, in nanoseconds. The value is a generous guess.
 const SLACK_NS: u64 = 100;
 /// Maximum number of overlapping acts on one item.
 const NR_SLOTS: usize = 16;

@@ -1,6 +1,6 @@
 //! Hostile user code, at random: `--hostile`.
 //!
-//! Closures, destructors, wakers and handlers do anything that safe code may do. They panic, also
+//! Closures, destructors, wakers and handlers do anything that safe code may do. They panic, even
 //! in destructors and with payloads whose drop panics. They sleep, change their CPU, drop the last
 //! handle of other threads' objects, and fork. In addition, system calls fail at random
 //! (`sync::fault`). Each of these is an *act* with a name, which `--without` disables.

@@ -265,7 +265,7 @@ fn set_executor(dice: &mut Dice) {
         grenade.check();
         match kind {
             1 => drop(batch),
-            // The batch is dropped by the unwinding.
+            // The unwinding drops the batch.
             2 => {
                 let _batch = batch;
                 misbehave(&mut Dice::new(seed));

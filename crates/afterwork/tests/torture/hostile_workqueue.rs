@@ -1,9 +1,9 @@
 //! Hostile users of workqueues, next to the ordinary torture and with a separate registry.
 //!
-//! Most acts involve *victims*: queues that contain items when their last handle is dropped. It is
-//! dropped in a bottom-half item, or with the values that a timer captured, while other threads
-//! flush a timer of the queue. Where waiting is allowed, the drop waits for all items. No item is
-//! lost.
+//! Most acts involve *victims*: queues that contain items when their last handle is dropped. The
+//! handle is dropped in a bottom-half item, or with the values that a timer captured, while other
+//! threads flush a timer of the queue. Where waiting is allowed, the drop waits for all items. No
+//! item is lost.
 
 use afterwork::{
     params::Params,
@@ -60,7 +60,7 @@ impl Victim {
         Self { queue, nr_items, nr_ran }
     }
 
-    /// Drops the last handle where the drop waits.
+    /// Drops the last handle on a thread where the drop waits.
     fn end(self) {
         let (nr_ran, nr_items) = (self.nr_ran.clone(), self.nr_items);
         drop(self.queue);
@@ -313,7 +313,7 @@ impl Lair {
         }
     }
 
-    /// Starts periodic work that misbehaves in each run, and ends it here or in another thread.
+    /// Starts periodic work that misbehaves in each run, and ends it on this or another thread.
     fn come_again(&self, dice: &mut Dice) {
         let (grenade, mut own) = (Grenade::new(dice), Dice::new(dice.bits()));
         let victim = (dice.below(2) == 0).then(|| self.victim(dice));

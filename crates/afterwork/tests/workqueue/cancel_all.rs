@@ -13,7 +13,7 @@ fn two_pods(registry: &Registry) -> Workqueue {
     queue
 }
 
-/// Returns a function that joins an item, which is cancelled.
+/// Returns a function that joins a cancelled item.
 fn joins(handle: JoinHandle<()>) -> impl FnOnce() + Send {
     move || assert!(is_cancelled(handle.join()))
 }

@@ -279,7 +279,8 @@ fn the_waker_of_a_drain_may_wait_for_an_item_of_its_pool() {
     let registry = registry("1 core");
     let [drained, other] = ["drained", "other"].map(|name| queue(name).on(&registry));
     let (theirs, (ended, receive)) = (other.clone(), mpsc::channel());
-    // The waker blocks until an item of another queue has run. The library is not notified.
+    // The waker blocks until an item of another queue has run, and does not report this to the
+    // library.
     let waker = waker_once(move || {
         let (ran, runs) = mpsc::channel();
         theirs.detach(move || ran.send(()).unwrap());

@@ -474,7 +474,7 @@ fn joins_of_two_queues_nest_in_each_other_and_with_scopes() {
     assert_eq!(mix([&pool(), &other], 9), 512);
 }
 
-/// The chain of joins is dismantled while they run: offered, taken, and offered again.
+/// The outermost join is offered and taken, and then the join inside it.
 #[test]
 fn a_join_offers_the_outermost_part_first() {
     let queue = pool();
@@ -485,7 +485,7 @@ fn a_join_offers_the_outermost_part_first() {
     };
     let outer = || {
         meet(&first);
-        // The outermost join has been taken. This one is offered next, and taken too.
+        // The outermost join has been taken. This one is offered and taken next.
         queue.join(inner, || meet(&second));
     };
     queue.join(outer, || meet(&first));

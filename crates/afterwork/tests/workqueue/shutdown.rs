@@ -113,7 +113,7 @@ fn timer_that_recalls_an_item_wakes_tasks_unlocked() {
         let mut drain = pin!(queue.drain_async());
         assert!(poll_with(&mut drain, &waker).is_pending());
         if !is_handed_over() {
-            // The timer has fired before the drain.
+            // The timer fired before the drain began.
             plug.release();
             continue;
         }

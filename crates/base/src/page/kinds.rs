@@ -26,7 +26,7 @@ pub struct Field {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Kind {
-    /// A workqueue. Its detail is the affinity scope.
+    /// A workqueue. Its detail is the affinity scope, and the name of its group if it is in one.
     Queue = 1,
     /// A worker pool, named by its CPUs. Its detail lists unusual properties.
     Pool = 2,
@@ -40,6 +40,12 @@ pub enum Kind {
     QueueWait = 6,
     /// A histogram of the run times of a queue's items. Its name and detail are the queue's.
     QueueRun = 7,
+    /// A group of workqueues.
+    Group = 8,
+    /// A worker that runs an item. Its name is the item's function, and its detail is the queue.
+    Worker = 9,
+    /// The items of one function. The detail is their queue.
+    Function = 10,
 }
 
 /// The figures of one subject.
@@ -166,6 +172,21 @@ const POOL: &[Field] = pool_figures!(fields! {} {
 });
 
 #[rustfmt::skip]
+const GROUP: &[Field] = &[
+    gauge("nr_active", "Threads that run items of its queues now, except those that wait inside an item"),
+    gauge("nr_over", "Those above the limit, which have returned from a wait"),
+    gauge("nr_waiting", "Waits of its queues for a seat of the group, one for each pool"),
+    gauge("max_active", "Threads that may run items of its queues; 0 if there is no limit"),
+    gauge("shares", "Shares of CPU time; 0 if none were set"),
+    gauge("nr_queues", "Its queues"),
+    gauge("nr_inactive", "Items of its queues that wait, for a worker or for a seat"),
+    counter("started", "Items that workers started"),
+    counter("completed", "Items that workers completed"),
+    counter("helped", "Items that their joiner ran"),
+    counter("cpu_time_us", "CPU time of its items, microseconds"),
+];
+
+#[rustfmt::skip]
 const RCU: &[Field] = &[
     counter("grace_periods", "Grace periods that ended"),
     gauge("gp_running", "1 while a grace period runs"),
@@ -192,6 +213,18 @@ const PER_CPU: &[Field] = &[
     counter("waited", "Remote calls that did not get their slot at once"),
     counter("mailed", "Calls queued to an owner"),
     fault("panicked", "Queued calls that panicked"),
+];
+
+#[rustfmt::skip]
+const WORKER: &[Field] = &[
+    gauge("thread", "The kernel's ID of its thread"),
+    gauge("sleeps", "1 if it sleeps inside the item, by its report or by a sample"),
+];
+
+#[rustfmt::skip]
+const FUNCTION: &[Field] = &[
+    gauge("nr_running", "Workers that run an item of it now"),
+    gauge("nr_pending", "Items of it among the first 128 that wait in each pool"),
 ];
 
 /// The upper bounds of a histogram's buckets, as base-2 logarithms of nanoseconds, from 1 µs to 4.6
@@ -221,14 +254,17 @@ const TIMES: &[Field] = &[
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Queue,
+        Self::Group,
         Self::Pool,
         Self::Rcu,
         Self::Mailbox,
         Self::PerCpu,
         Self::QueueWait,
         Self::QueueRun,
+        Self::Worker,
+        Self::Function,
     ];
 
     /// Returns its name.
@@ -241,6 +277,9 @@ impl Kind {
             Self::PerCpu => "percpu",
             Self::QueueWait => "queue_wait",
             Self::QueueRun => "queue_run",
+            Self::Group => "group",
+            Self::Worker => "worker",
+            Self::Function => "function",
         }
     }
 
@@ -253,6 +292,9 @@ impl Kind {
             Self::Mailbox => MAILBOX,
             Self::PerCpu => PER_CPU,
             Self::QueueWait | Self::QueueRun => TIMES,
+            Self::Group => GROUP,
+            Self::Worker => WORKER,
+            Self::Function => FUNCTION,
         }
     }
 
@@ -260,6 +302,12 @@ impl Kind {
     /// record.
     pub fn is_histogram(self) -> bool {
         matches!(self, Self::QueueWait | Self::QueueRun)
+    }
+
+    /// Returns `true` if the records of this kind exist only while items run or wait. Such records
+    /// have no metrics.
+    pub fn is_transient(self) -> bool {
+        matches!(self, Self::Worker | Self::Function)
     }
 
     /// Returns the kind with this number, if it is known.

@@ -12,7 +12,7 @@
 //! - Its panics are caught: an event is emitted in the middle of a worker's loop, which a panic
 //!   must not end.
 //! - It is called between the claim of an item and its push, inside an item, and inside a grace
-//!   period. It must not wait there for the same item or grace period, as docs/observing.md states.
+//!   period. It must not wait there for the same item or grace period.
 //! - It is not called while other threads wait for this one to leave a queue: during a visit
 //!   (`queues/end.rs` of `crates/workqueue`), and between the two steps of an enqueue on an ordered
 //!   queue (`route/routes.rs` there). During such a stay, a [`Held`] keeps the events of its thread

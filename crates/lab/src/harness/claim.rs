@@ -12,7 +12,7 @@ use crate::harness::metric::Metric;
 /// A ratio to report, with an optional bound.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// Description for the table, such as "without helping, cpu scope".
+    /// The description for the table, such as "without helping, cpu scope".
     pub what: String,
     /// The variant in the numerator.
     pub variant: String,
@@ -20,9 +20,9 @@ pub struct Claim {
     pub metric: &'static str,
     /// The denominator.
     pub against: Against,
-    /// The bound of the ratio; `None` if the ratio is only shown.
+    /// The bound of the ratio, or `None` if the ratio is only shown.
     pub bound: Option<Bound>,
-    /// Set if the claim fails only when the ratio breaks the bound by more than one MAD.
+    /// `true` if the claim fails only when the ratio breaks the bound by more than one MAD.
     pub surely: bool,
 }
 
@@ -31,7 +31,7 @@ pub struct Claim {
 pub enum Against {
     /// The peer with the best median of the claim's metric.
     BestPeer,
-    /// The variant of this name.
+    /// The variant with this name.
     Variant(String),
 }
 
@@ -100,7 +100,7 @@ impl Claim {
         }
     }
 
-    /// Replaces the description.
+    /// Replaces the description of the claim.
     #[must_use]
     pub fn in_words(self, what: impl Into<String>) -> Self {
         Self { what: what.into(), ..self }
@@ -118,7 +118,7 @@ impl Claim {
         Self { surely: true, ..self }
     }
 
-    /// Judges the claim by the samples in `series`.
+    /// Judges the claim on the basis of the samples in `series`.
     #[must_use]
     pub fn judge<'a>(&'a self, metrics: &[Metric], series: &[Series]) -> Judged<'a> {
         let below = match &self.against {

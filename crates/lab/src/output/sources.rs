@@ -1,7 +1,7 @@
 //! The tables of `bench seeds`: the old way next to the new way, and the figures of the sources.
 //!
 //! A table is a list of blocks. The cells of a block are medians of records, quotients of two such
-//! medians, or figures that a source published. A missing record is never replaced: its cell is a
+//! medians, or figures that a source published. A missing record is never replaced. Its cell is a
 //! dash, and a line below the block states the reason.
 //!
 //! The lines of a run are JSON values, because xtask includes this file and reads the lines of a
@@ -15,11 +15,11 @@ use super::outcome::three_digits;
 /// The measurements of one source, in blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
-    /// Number and subject.
+    /// The number and the subject.
     pub title: &'static str,
     /// The blocks.
     pub blocks: &'static [Block],
-    /// The reason why our figures differ from the source's.
+    /// The reason why our figures differ from those of the source.
     pub differs: &'static str,
 }
 
@@ -28,9 +28,9 @@ pub struct Source {
 pub struct Block {
     /// The machine and the workload of the source.
     pub source: &'static str,
-    /// Head of the first column.
+    /// The head of the first column.
     pub head: &'static str,
-    /// Set if the block has a row for each run of the only row, and one for all runs.
+    /// `true` if the block shows a row for each run of its only row, and one for all runs.
     pub each_run: bool,
     /// The rows.
     pub rows: &'static [Row],
@@ -40,12 +40,12 @@ pub struct Block {
     pub absent: &'static str,
 }
 
-/// A row: variants of a case, the old way first.
+/// A row, which shows variants of a case. The old way comes first.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// The first cell.
     pub label: &'static str,
-    /// Bench and case.
+    /// The bench and the case.
     pub case: (&'static str, &'static str),
     /// The variants.
     pub variants: &'static [&'static str],
@@ -54,9 +54,9 @@ pub struct Row {
 /// A column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Head of adjacent columns.
+    /// The head of adjacent columns.
     pub group: &'static str,
-    /// Head of the column.
+    /// The head of the column.
     pub head: &'static str,
     /// The content.
     pub show: Show,
@@ -79,20 +79,21 @@ impl Column {
 pub enum Show {
     /// A metric of the variant at this index, divided by a scale.
     Value(usize, &'static str, f64),
-    /// Change of a metric from the first variant to the last, in percent of the first.
+    /// The change of a metric from the first variant to the last one, in percent of the first.
     Change(&'static str),
-    /// Increase of a metric from the first variant to the last.
+    /// The increase of a metric from the first variant to the last one.
     Increase(&'static str),
-    /// Quotient of a metric of the last variant and of the first.
+    /// The quotient of a metric of the last variant and of the first one.
     Ratio(&'static str),
-    /// Number of runs of the last variant that measured a metric.
+    /// The number of runs of the last variant that measured a metric.
     Runs(&'static str),
-    /// Figures of the source, one for each row. The last one is for all runs, if rows are runs.
+    /// The figures of the source, one for each row. If rows are runs, the last figure is for all
+    /// runs.
     Published(&'static [&'static str]),
 }
 
 impl Show {
-    /// Returns the metric, or `None` for figures of the source.
+    /// Returns the metric, or `None` if the column shows figures of the source.
     #[must_use]
     pub fn metric(self) -> Option<&'static str> {
         match self {
@@ -107,13 +108,13 @@ impl Show {
 }
 
 impl Source {
-    /// Returns `true` if a row shows the case.
+    /// Returns `true` if one of the rows shows the case.
     #[must_use]
     pub fn has(&self, case: (&str, &str)) -> bool {
         self.rows().any(|row| row.case == case)
     }
 
-    /// Returns `true` if a row of the case shows the variant.
+    /// Returns `true` if one of the rows of the case shows the variant.
     #[must_use]
     pub fn needs(&self, case: (&str, &str), variant: &str) -> bool {
         let mut rows = self.rows().filter(|row| row.case == case);
@@ -124,8 +125,8 @@ impl Source {
         self.blocks.iter().flat_map(|block| block.rows)
     }
 
-    /// Returns the blocks of the records in `lines`. If `some`, omits blocks without records,
-    /// because their cases were not selected.
+    /// Returns the blocks of the records in `lines`. If `some` is `true`, omits blocks without
+    /// records, because their cases were not selected.
     pub fn filled(&self, lines: &[Value], some: bool) -> impl Iterator<Item = Filled> {
         let blocks = self.blocks.iter().map(|block| block.filled(lines));
         blocks.filter(move |it| !some || it.has_records)
@@ -137,11 +138,11 @@ impl Source {
 pub struct Filled {
     /// The block.
     pub block: &'static Block,
-    /// Lines above it: the workload here, and the source's.
+    /// The lines above the block: the workload here, and the workload of the source.
     pub above: Vec<String>,
-    /// Its rows.
+    /// The rows of the block.
     pub rows: Vec<Vec<String>>,
-    /// Lines below it: the reason of dashes, and the number of runs.
+    /// The lines below the block: the reasons for dashes, and the number of runs.
     pub below: Vec<String>,
     has_records: bool,
 }
@@ -184,7 +185,7 @@ impl Block {
             let last = row.variants.len() - 1;
             let median = |variant, metric| get(variant, metric)?["median"].as_f64();
             let pair = |metric| Some((median(0, metric)?, median(last, metric)?));
-            // A row with a single way is the reference of other rows.
+            // A row with a single way is the reference for the other rows.
             let is_base = row.variants[0] == row.variants[last];
             let cell = |column: &Column| match column.show {
                 Show::Change(_) | Show::Increase(_) if is_base => Some(String::new()),
@@ -208,8 +209,8 @@ impl Block {
         self.rows.iter().enumerate().map(cells).collect()
     }
 
-    /// Returns a row for each run of the first row's variants, and one for all runs: the mean of
-    /// the means, the minimum of the minimums, and the maximum of the maximums.
+    /// Returns a row for each run of the first row's variants, and one for all runs. The latter has
+    /// the mean of the means, the minimum of the minimums, and the maximum of the maximums.
     fn rows_of_runs(&self, lines: &[Value]) -> Vec<Vec<String>> {
         let row = &self.rows[0];
         let runs = || lines.iter().filter(|it| is_of_case(it, row) && it["run"].is_u64());
@@ -251,7 +252,7 @@ impl Block {
 
 const ABSENT: &str = "-";
 
-/// Returns `true` if a line is of the case of a row.
+/// Returns `true` if a line belongs to the case of a row.
 fn is_of_case(line: &Value, row: &Row) -> bool {
     (word(line, "bench"), word(line, "case")) == row.case
 }
@@ -357,7 +358,7 @@ mod tests {
         ];
         let rows = BLOCK_OF_RUNS.filled(&lines).rows;
         assert_eq!(rows[0], ["1", "2.00", "1.00", "4.00", "1.00", "7"]);
-        // The source has one run, and the figure for all.
+        // The source has a figure for one run, and a figure for all runs.
         assert_eq!(rows[1], ["2", "3.00", "0.500", "5.00", "-", ""]);
         assert_eq!(rows[2], ["all", "2.50", "0.500", "5.00", "1.00", "8"]);
     }

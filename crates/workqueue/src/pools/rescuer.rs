@@ -143,7 +143,7 @@ impl PoolGuard<'_> {
         loop {
             self.seat_for_rescuer(slot);
             if let Some(at) = self.ready.iter().position(|&ready| ready == slot) {
-                self.ready.remove(at);
+                self.take_ready(at);
                 self.give_up_seat(worker);
                 let nr_taken = self.take_inactive(worker, slot, max);
                 self.hold_active_slot(worker, slot);

@@ -237,6 +237,7 @@ impl PoolGuard<'_> {
         self.pass(of_group);
         let of_queue = self.leave_queue(slot);
         self.pass(of_queue);
+        self.rest_group(slot);
     }
 
     /// Releases the seat that a pwq without items holds while it waits for one of its group.

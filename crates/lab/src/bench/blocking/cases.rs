@@ -13,14 +13,14 @@ const DETECT: &str = "detect";
 const MIXED: &str = "mixed";
 const SPAWN_BLOCKING: &str = SpawnBlocking::NAME;
 
-/// Names of the cases and peers.
+/// The names of the cases and peers.
 pub const MENU: Menu = Menu { cases: &[DETECT, MIXED], peers: &PEERS };
-/// Names of the peers, as `--peers` and tables spell them.
+/// The names of the peers, as `--peers` and tables spell them.
 pub const PEERS: [&str; 3] = [Crossbeam::NAME, Rayon::NAME, SPAWN_BLOCKING];
 
 const GUARD: &str = "guard";
 const SAMPLER: &str = "sampler";
-/// Limits for the time until the next item runs, with a guard and with the sampler.
+/// The limits for the time until the next item runs, with a guard and with the sampler.
 const HALF_MS: &str = "(0.5 ms)";
 const THREE_MS: &str = "(3 ms)";
 
@@ -31,7 +31,8 @@ const MAKESPAN: Metric = lower("makespan", "ns", ("", "all done ms"), NS_PER_MS)
 const THREADS: Metric = lower("threads", "threads", ("", "threads"), 1.0);
 const MANAGER: Metric = lower("manager_share", "share", ("", "manager % of a CPU"), PERCENT);
 
-/// Rounds in a run of `detect`, 14 ms each: enough for a 90th percentile.
+/// The number of rounds in a run of `detect`, of 14 ms each. It is large enough for a 90th
+/// percentile.
 const ROUNDS: usize = 40;
 const ROUNDS_QUICK: usize = 15;
 

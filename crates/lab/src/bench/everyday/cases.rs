@@ -47,7 +47,7 @@ const ASYNC_IO: &str = "async-io";
 const RAYON_JOIN: &str = "rayon+join";
 const RAYON_SPAWN: &str = "rayon+spawn";
 
-/// Names of the cases and peers.
+/// The names of the cases and peers.
 pub const MENU: Menu = Menu {
     cases: &[
         ADMISSION,
@@ -65,9 +65,9 @@ pub const MENU: Menu = Menu {
 };
 
 const OURS: &str = "ours";
-/// A task of tokio for each change.
+/// Each change spawns a task of tokio.
 const TASK_EACH: &str = "tokio+each";
-/// The same, but each change aborts the previous task.
+/// The same, except that each change aborts the previous task.
 const TASK_ABORTED: &str = "tokio+abort";
 const UNBOUNDED: &str = "unbounded";
 const CHUNKS: &str = "for_each_chunk";
@@ -76,7 +76,8 @@ const ONE_THREAD: &str = "(one thread)";
 const SPAWN: &str = "scope.spawn";
 const RANGE: &str = "for_each_range";
 const ORDERED: &str = "ordered";
-/// A limit, not a pool: the CPU share that a program with an occasional item may use.
+/// A limit, which is not a pool. It is the CPU share that a program with an occasional item may
+/// use.
 const FOUR_PERCENT: &str = "(4 % of a CPU)";
 
 const RESIDENT: Metric = lower("resident", "B", ("", "MiB"), (1 << 20) as f64);
@@ -101,7 +102,7 @@ pub(super) const BYTES_MADE: Metric = lower("bytes_made", "B/state", ("bytes", "
 pub(super) const BYTES_USED: Metric = lower("bytes_used", "B/state", ("bytes", "used"), 1.0);
 /// 1 if all requests ended, 0 if they deadlocked.
 pub const ENDED: Metric = higher("ended", "bool", ("", "ended"), 1.0);
-/// Time until the last request ended, or until the run was abandoned.
+/// The time until the last request ended, or until the run was abandoned.
 pub const UNTIL_END: Metric = lower("until_end", "ns", ("", "ms"), NS_PER_MS);
 pub(super) const SAVES: Metric = lower("saves", "saves", ("", "saves"), 1.0);
 pub(super) const PER_CHANGE: Metric = lower("per_change", "ns", ("", "ns/change"), 1.0);
@@ -128,26 +129,28 @@ const STRAND_METRICS: &[Metric] = &[
 
 const TIMEOUT_METRICS: &[Metric] = &[TIMEOUTS_PER_S, CPU_PER_TIMEOUT];
 
-/// Producer threads, and items that each queues at once: far more than the capacity.
+/// The number of producer threads, and the number of items that each of them queues at once. These
+/// are far more than the capacity.
 const PRODUCERS: usize = 4;
 const FLOOD: usize = 250_000;
 const FLOOD_QUICK: usize = 50_000;
-/// Numbers to sum: 512 MiB, or 64 MiB with `--quick`.
+/// The count of numbers to sum, which take 512 MiB, or 64 MiB with `--quick`.
 const NUMBERS: usize = 64 << 20;
 const NUMBERS_QUICK: usize = 8 << 20;
 const EMPTY: u64 = 1_000_000;
-/// Duration of a run with occasional items.
+/// The duration of a run with occasional items.
 const IDLE: Duration = Duration::from_secs(2);
 const IDLE_QUICK: Duration = Duration::from_millis(300);
-/// Number of tasks, and the shortest sleep: all tasks start to sleep before the first one wakes.
+/// The number of tasks, and the shortest sleep. All tasks start to sleep before the first one
+/// wakes.
 const SLEEPERS: (usize, Duration) = (1_000_000, Duration::from_secs(3));
 const SLEEPERS_QUICK: (usize, Duration) = (50_000, Duration::from_millis(300));
 
-/// Threads with timeouts, and the timeouts of each.
+/// The number of threads with timeouts, and the number of timeouts of each thread.
 const CLIENTS: usize = 8;
 const TIMEOUTS_EACH: usize = 1_000_000;
 const TIMEOUTS_QUICK: usize = 100_000;
-/// Number of states, and of ordered queues, which take more memory.
+/// The number of states, and the number of ordered queues, which take more memory.
 const STATES: usize = 100_000;
 const STATES_QUICK: usize = 20_000;
 const ORDERED_QUEUES: usize = 10_000;
@@ -178,7 +181,8 @@ struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// Returns `test` in unit tests, which measure nothing; otherwise the long or the quick size.
+    /// Returns `test` in unit tests, which measure nothing. Otherwise returns the long or the quick
+    /// size.
     fn size<T>(&self, long: T, quick: T, test: T) -> T {
         match (cfg!(test), self.settings.quick) {
             (true, _) => test,
@@ -443,8 +447,8 @@ fn locked_case() -> Case {
     }
 }
 
-/// Returns a run of the requests. A deadlock leaves its threads behind, so it is not repeated:
-/// later runs return the same sample.
+/// Returns a run of the requests. A run that deadlocks leaves its threads behind, so it is not
+/// repeated, and later runs return the same sample.
 fn final_if_deadlocked<S: Splits>(start: impl Fn() -> Result<S, Stop> + 'static) -> RunFn {
     let mut is_deadlocked = false;
     Box::new(move || {
@@ -478,7 +482,7 @@ fn no_slower((variant, what): (&str, &str), against: &str, least: f64) -> Claim 
     claim.keeps(Bound::AtLeast(least))
 }
 
-/// Random numbers and their sum, created when the first variant needs them.
+/// Random numbers and their sum, which are created when the first variant needs them.
 #[derive(Clone)]
 struct Numbers {
     count: usize,
@@ -497,7 +501,7 @@ impl Numbers {
     }
 }
 
-/// Returns a run that floods a new pool and measures the growth of the process.
+/// Returns a run that floods a new pool and measures the growth of the process's memory.
 fn flooded<P: OneShotPool + 'static>(
     shape: &Shape,
     start: impl Fn() -> Result<P, Stop> + 'static,

@@ -14,7 +14,7 @@ use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
-/// Items before the measurement, so that all threads have started.
+/// The number of items before the measurement, which ensure that all threads have started.
 const WARM_UP: u32 = 10;
 
 /// Submits one item in each `period` for `span`. Returns `None` if SIGINT interrupts the run.
@@ -33,7 +33,7 @@ pub fn run(
             let (start, its) = (cycles(), ran.clone());
             pool.submit(move || its.store(cycles(), Ordering::Relaxed));
             thread::sleep((period * item).saturating_sub(begun.elapsed()));
-            // If the item has not run within its period, it is not timed.
+            // An item that has not run within its period is not timed.
             match ran.load(Ordering::Relaxed) {
                 0 => {}
                 end => latencies.push(start, end),

@@ -16,21 +16,21 @@ use crate::harness::case::Sample;
 use crate::harness::stats::percentile;
 use crate::harness::switches::Usage;
 
-/// One of this many sleeps is timed.
+/// The sampling interval: one sleep in this number is timed.
 const SAMPLE_EVERY: usize = 16;
 
 /// The timers that wake the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// Tasks and timer wheel of afterwork.
+    /// The tasks and the timer wheel of afterwork.
     Ours,
-    /// Tasks and timer wheel of tokio.
+    /// The tasks and the timer wheel of tokio.
     Tokio,
-    /// Timers of async-io with tasks of tokio: async-io has no tasks.
+    /// The timers of async-io with the tasks of tokio, because async-io has no tasks.
     AsyncIo,
 }
 
-/// State shared by all tasks of a run. It is leaked, so tasks can borrow it.
+/// The state that all tasks of a run share. It is leaked, so tasks can borrow it.
 struct Sleepers {
     awake: Latch,
     late_ns: Vec<AtomicU64>,

@@ -14,7 +14,7 @@ use crate::bench::workqueue::completion::Latch;
 use crate::bench::workqueue::metrics::ITEMS_PER_S;
 use crate::harness::case::Sample;
 
-/// Number of closures that each state gets, one in each round over all states.
+/// The number of closures that each state gets, which is one per round over all states.
 pub const ROUNDS: usize = 10;
 
 /// A state that closures use one at a time: a counter.
@@ -31,7 +31,7 @@ pub trait Serial: Sized {
 
 /// The work of a closure.
 fn count(state: &mut usize, turn: usize, latch: &Latch) {
-    // The closures of tokio's tasks may run in another order. Ours must not.
+    // The closures of tokio's tasks may run in a different order. Ours must not.
     assert!(turn == usize::MAX || *state == turn, "out of order");
     *state += 1;
     latch.arrive();
@@ -49,7 +49,7 @@ impl Serial for Strand<usize> {
     }
 }
 
-/// An ordered queue, whose state has a lock that is never contended.
+/// An ordered queue. Its state has a lock, which is never contended.
 pub struct Ordered(Workqueue, Arc<std::sync::Mutex<usize>>);
 
 impl Serial for Ordered {

@@ -15,7 +15,7 @@ use super::cases::{CPU_PER_TIMEOUT, TIMEOUTS_PER_S};
 use crate::harness::case::Sample;
 use crate::harness::switches::Usage;
 
-/// Longer than any run.
+/// A timeout that is longer than any run.
 const LIMIT: Duration = Duration::from_secs(3600);
 
 /// Runs `count` operations with a timeout of afterwork on each of `nr_threads` threads.

@@ -29,7 +29,7 @@ const JOINS: &str = "joins";
 const SUBSYSTEMS: &str = "subsystems";
 const SHARES: &str = "shares";
 
-/// Names of the cases and peers.
+/// The names of the cases and peers.
 pub const MENU: Menu = Menu { cases: &[JOINS, SUBSYSTEMS, SHARES], peers: &crew::NAMES };
 
 /// Options of `bench max-active`.
@@ -45,11 +45,12 @@ pub struct MaxActiveArgs {
     pub dir: Option<PathBuf>,
 }
 
-/// Names of our variants: the scope of the limit (system or CPU) and its value.
+/// The names of our variants: the scope of the limit (system or CPU) and its value.
 pub const SYSTEM_8: &str = "system-8";
 /// See [`SYSTEM_8`].
 pub const SYSTEM_16: &str = "system-16";
-/// The total of a per-CPU limit of 8 on 96 CPUs, as measured by the kernel, spread over all CPUs.
+/// The total of the per-CPU limit of 8 on 96 CPUs that the kernel's measurement used, spread over
+/// all CPUs.
 pub const PER_CPU_MANY: &str = "per-cpu (768)";
 const PER_CPU_8: &str = "per-cpu-8";
 /// One queue for each subsystem.
@@ -62,30 +63,31 @@ pub const POOL_EACH: &str = "afterwork pool each";
 /// The total limit in the kernel's measurement.
 const MANY: usize = 768;
 
-/// Number of items in flight: more than the largest limit.
+/// The number of items in flight, which is more than the largest limit.
 const ON_THEIR_WAY: usize = 1024;
 
-/// Joins in a run: enough that many are in progress most of the time.
+/// The number of joins in a run. With this number, many joins are in progress most of the time.
 const NR_JOINS: usize = 1024;
 const NR_JOINS_QUICK: usize = 512;
 
 const NR_SUBSYSTEMS: usize = 8;
 const LIMIT: usize = 16;
 
-/// Items in flight of each subsystem: twice its limit.
+/// The number of items of each subsystem in flight, which is twice its limit.
 const ITEMS_ON_THEIR_WAY: usize = 2 * LIMIT;
 
-/// Items of each subsystem in a run, which takes some tenths of a second.
+/// The number of items of each subsystem in a run, which takes a few tenths of a second.
 const NR_ITEMS: usize = 1500;
 const NR_ITEMS_QUICK: usize = 600;
 
-/// Items of each other subsystem, their interval, and the flood's number of items in flight.
+/// The number of items of each subsystem that does not flood, their interval, and the number of
+/// items that the flood keeps in flight.
 const NR_REQUESTS: usize = 300;
 const NR_REQUESTS_QUICK: usize = 100;
 const REQUEST_EVERY: Duration = Duration::from_millis(4);
 const FLOOD_ON_ITS_WAY: usize = 1024;
 
-/// Computing time of an item. One item in `WAITS` also waits for the duration `DEVICE`.
+/// The computing time of an item. One item in `WAITS` also waits for the duration `DEVICE`.
 const COMPUTE_US: u64 = 100;
 const WAITS: usize = 16;
 const DEVICE: Duration = Duration::from_millis(1);
@@ -126,7 +128,7 @@ impl Setting {
 
     fn registry(&self) -> impl Fn() -> Result<Registry, Stop> + Clone + 'static {
         let topology = self.topology.clone();
-        // Like the peers, allow one thread for each item of the largest limit.
+        // Like the peers, this allows one thread for each item of the largest limit.
         let params = Params { max_workers: MANY + self.settings.cpus.len(), ..Params::default() };
         move || {
             Registry::new(topology.clone(), params.clone())
@@ -147,7 +149,7 @@ impl Setting {
         let items = self.items(NR_JOINS, NR_JOINS_QUICK);
         let drive = self.drive(items, ON_THEIR_WAY, None);
         let dir = self.dir();
-        // Written once, before the first run.
+        // The table is written once, before the first run.
         let table = Arc::new(Mutex::new(None));
         let open = move || -> Result<Body, Stop> {
             let mut table = table.lock().expect("no thread panics under it");
@@ -167,7 +169,8 @@ impl Setting {
         case(JOINS, about, variants, claims::joins())
     }
 
-    /// Variants with system-wide and per-CPU limits, and pools with the same number of threads.
+    /// Returns variants with system-wide and per-CPU limits, and pools with the same number of
+    /// threads.
     fn limits<O>(&self, drive: &Drive, open: &O) -> Vec<Variant>
     where
         O: Fn() -> Result<Body, Stop> + Clone + 'static,

@@ -1,19 +1,20 @@
-//! Claims about limits, which are checked on the machine of the reader.
+//! Claims about limits, which are checked on the reader's machine.
 
 use super::cases::{OURS, PER_CPU_MANY, POOL_EACH, SHARING, SYSTEM_8, SYSTEM_16};
 use super::crew::{THREADS_8, THREADS_768};
 use super::metrics::{ITEMS, LATENCY_P99, MEMORY, SWITCHES, THREADS};
 use crate::harness::claim::{Against, Bound, Claim};
 
-/// The factor that the kernel gained from system-wide limits, rounded down.
+/// The factor by which the kernel improved with system-wide limits, rounded down.
 const NEARLY_TWICE: Bound = Bound::AtLeast(1.9);
 
-/// Bounds: a quarter of the threads, half of the tail latency, at least the same throughput.
+/// The bounds: a quarter of the threads, half of the tail latency, and at least the same
+/// throughput.
 const QUARTER: Bound = Bound::AtMost(0.25);
 const HALF: Bound = Bound::AtMost(0.5);
 const NO_LESS: Bound = Bound::AtLeast(1.0);
 
-/// Claims about a pool of blocks that is large enough only for a low limit.
+/// Returns claims about a pool of blocks that is large enough only for a low limit.
 #[must_use]
 pub fn joins() -> Vec<Claim> {
     vec![
@@ -27,7 +28,7 @@ pub fn joins() -> Vec<Claim> {
     ]
 }
 
-/// Claims about queues with limits, compared with thread pools.
+/// Returns claims about queues with limits, compared with thread pools.
 #[must_use]
 pub fn subsystems() -> Vec<Claim> {
     vec![
@@ -39,7 +40,7 @@ pub fn subsystems() -> Vec<Claim> {
     ]
 }
 
-/// Claims about queues with shares while another queue floods their pool.
+/// Returns claims about queues with shares while another queue floods their pool.
 #[must_use]
 pub fn shares() -> Vec<Claim> {
     vec![

@@ -16,20 +16,21 @@ use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
-/// The body of an item, called with its number. After a failure, the crew gets no more items.
+/// The body of an item, which is called with the item's number. After a failure, the crew gets no
+/// more items.
 pub type Body = Arc<dyn Fn(usize) -> Result<(), Stop> + Send + Sync>;
 
-/// The number of items, in total and in flight.
+/// The parameters of a run: the number of items, in total and in flight.
 #[derive(Clone, Debug)]
 pub struct Drive {
-    /// Items for each crew.
+    /// The number of items for each crew.
     pub items: usize,
-    /// Maximum number of items queued or running.
+    /// The maximum number of items that are queued or running.
     pub on_their_way: usize,
     /// If `None`, each crew is kept full. Otherwise the first crew is flooded and not timed, and
     /// each other crew gets one item per interval.
     pub every: Option<Duration>,
-    /// Interrupt flag, checked before each item.
+    /// The interrupt flag, checked before each item.
     pub interrupt: Interrupt,
 }
 
@@ -47,7 +48,8 @@ struct State {
     failed: Option<Stop>,
 }
 
-/// An item in flight. It is dropped after its body, in a panic of the body, or without a run.
+/// An item in flight. It is dropped after its body, during a panic of the body, or without having
+/// run.
 struct Item {
     traffic: Arc<Traffic>,
     start: u64,
@@ -65,7 +67,7 @@ impl Drive {
         let crews = hire()?;
         let usage = Usage::now();
         let start = Instant::now();
-        // The flood ends with the other crews.
+        // The flood ends when the other crews have finished.
         let (is_over, mut nr_flooded) = (AtomicBool::new(false), 0);
         let traffic: Vec<_> = thread::scope(|scope| {
             let (flooded, paced) = crews.split_at(usize::from(self.every.is_some()));
@@ -108,7 +110,7 @@ impl Drive {
         self.send(crew, body, numbers)
     }
 
-    /// Keeps items in flight until `is_over` is set, and returns how many were sent.
+    /// Keeps items in flight until `is_over` is set. Returns the number of items sent.
     fn flood(&self, crew: &dyn Crew, body: &Body, is_over: &AtomicBool) -> Result<u64, Stop> {
         let mut nr_sent = 0;
         let goes_on = |_: &usize| !is_over.load(Ordering::Relaxed);
@@ -180,7 +182,7 @@ impl Traffic {
         state.nr_there -= 1;
         state.latencies.push(start, cycles());
         state.failed = state.failed.take().or(done.err());
-        // Notify the driver when a quarter is free, not after each item.
+        // The driver is notified when a quarter is free, not after each item.
         let notifies = state.nr_there == 0 || state.nr_there == self.most - self.most.div_ceil(4);
         drop(state);
         if notifies {
@@ -260,13 +262,13 @@ mod tests {
         let panics = counted(|| panic!("requested by the test"));
         for (body, expected) in [(fails, "no capacity"), (panics, "an item panicked")] {
             nr_run.store(0, Ordering::Relaxed);
-            // Each crew has one thread, so no other item runs while one fails.
+            // Each crew has only one thread, so no other item runs while one fails.
             let hire = || Ok(vec![crew::threads(1)?, crew::blocking(1)?]);
             let Err(Stop::CouldNotRun(reason)) = drive.run(hire, &body) else {
                 panic!("the error is {expected}");
             };
             assert!(reason.starts_with(expected), "{reason}");
-            // Each crew has run the items in flight when the 21st failed.
+            // Each crew has also run the items that were in flight when the 21st failed.
             assert!(nr_run.load(Ordering::Relaxed) <= 2 * (21 + 7));
         }
     }

@@ -28,7 +28,7 @@ const BUSY_OWNER: &str = "busy-owner";
 const BUSY_LOADED: &str = "busy-owner-loaded";
 const BUSY_FIFO: &str = "busy-owner-fifo";
 
-/// Names of the cases and peers.
+/// The names of the cases and peers.
 pub const MENU: Menu =
     Menu { cases: &[WARM, ISOLATED, BUSY_OWNER, BUSY_LOADED, BUSY_FIFO], peers: PEERS };
 
@@ -54,7 +54,8 @@ pub(super) const QUEUED: &str = "queued to a worker";
 pub(super) const PARKED: &str = "parked";
 pub(super) const QUIET: &str = "quiet";
 
-/// Variants: a drain as programs implement it today, and the guards of a list, ours last.
+/// The variants: a drain as programs implement it today, and then the guards of a list, with ours
+/// last.
 const NAMES: [&str; 10] = [
     QUEUED,
     UNPROTECTED,
@@ -67,7 +68,7 @@ const NAMES: [&str; 10] = [
     COMPILED_OUT,
     BY_TRY,
 ];
-/// Names of the peers, as `--peers` and tables spell them.
+/// The names of the peers, as `--peers` and tables spell them.
 const PEERS: &[&str] = NAMES.split_at(5).0;
 const GUARDS: &[&str] = NAMES.split_at(1).1;
 
@@ -86,12 +87,13 @@ const BUSY_GUARDS: [(&str, Option<Qpw>); 4] = [
     (EVERY_OP, Some(Qpw::EveryOp)),
 ];
 
-/// Objects take 16 KiB and their destination 8 KiB, which is less than a first-level cache.
+/// The size of a run with a warm cache. The objects take 16 KiB and their destination 8 KiB, which
+/// is less than a first-level cache.
 const WARM_SIZE: Size = Size { len: 256, per_turn: 2048, nr_turns: 1000 };
 const NR_DRAINS: usize = 2_000;
 const NR_DRAINS_QUICK: usize = 400;
 
-/// Milliseconds of a run with a busy owner.
+/// The duration of a run with a busy owner, in milliseconds.
 const BUSY_MS: usize = if cfg!(test) { 10 } else { 2_000 };
 const BUSY_MS_QUICK: usize = 500;
 
@@ -228,7 +230,7 @@ mod tests {
         for case in &mut cases(&args, &Settings::of_tests(&[])) {
             for variant in &mut case.variants {
                 let sample = (variant.run)().unwrap().unwrap();
-                // The quiet run drains nothing.
+                // The quiet run has no drains.
                 let metric = if variant.name == QUIET { SWITCHES.name } else { case.headline };
                 // The victim may lose its CPU for most of a short run.
                 let was_beside = !sample.is_thrown_away();

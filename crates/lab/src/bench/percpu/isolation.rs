@@ -1,9 +1,9 @@
 //! The isolation test: a real-time thread must not be disturbed by drains from another CPU.
 //!
 //! The victim runs a tight loop on its own CPU, and records the longest pause of the loop. If the
-//! pause exceeds a tenth of the run, the run is discarded. Another CPU requests drains at a fixed
-//! pace, and each is timed. A quiet run of the same length has no drains. It shows how much the
-//! host of a virtual machine disturbs the victim.
+//! pause exceeds a tenth of the run, the run is discarded. A thread on another CPU requests drains
+//! at a fixed pace, and each drain is timed. A quiet run of the same length has no drains, and
+//! shows how much the host of a virtual machine disturbs the victim.
 
 use std::fs;
 use std::sync::Arc;
@@ -25,21 +25,23 @@ use crate::harness::beside::{Attendant, Attended, Beside, Span};
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
-/// Time between drains. A guess: it disturbs a victim noticeably, and 2000 drains take 0.4 s.
+/// The time between drains. This is a guess: this pace disturbs a victim noticeably, and 2000
+/// drains take 0.4 s.
 const PACE_US: u64 = 200;
 
-/// Pause before each run: the kernel throttles real-time threads for 50 ms per second of CPU time,
-/// and a run takes less than half a second.
+/// The pause before each run. It is needed because the kernel throttles real-time threads for 50 ms
+/// per second of CPU time. A run takes less than half a second.
 const REST: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 500 });
 
-/// Higher than the victim's priority, so that the victim does not starve the worker.
+/// The worker's priority, which is higher than the victim's, so that the victim does not starve the
+/// worker.
 const WORKER_PRIORITY: u8 = 2;
 const VICTIM_PRIORITY: u8 = 1;
 
-/// Ways to drain the cache.
+/// The ways to drain the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// No drains.
+    /// There are no drains.
     Quiet,
     /// A worker thread on the victim's CPU drains. It is woken for each drain.
     QueuedToWorker,
@@ -53,19 +55,19 @@ pub enum Way {
 
 /// The results of a run.
 pub struct Outcome {
-    /// Times of the drains.
+    /// The times of the drains.
     pub drains: Latencies,
-    /// Longest pause of the victim's loop, in cycles.
+    /// The longest pause of the victim's loop, in cycles.
     pub gap: u64,
-    /// Context switches of the victim.
+    /// The context switches of the victim.
     pub switches: Usage,
-    /// Time that the victim waited for its CPU, in nanoseconds.
+    /// The time that the victim waited for its CPU, in nanoseconds.
     pub waited_ns: u64,
-    /// Interrupts of the victim's CPU.
+    /// The interrupts of the victim's CPU.
     pub interrupts: Interrupts,
 }
 
-/// Measurements of the victim thread.
+/// The measurements of the victim thread.
 struct Suffered {
     attended: Attended,
     switches: Usage,
@@ -83,7 +85,7 @@ impl Way {
 }
 
 /// Runs the test on two CPUs. Returns `None` if interrupted, and
-/// [`Absent`](crate::harness::beside::Absent) if the victim paused too long.
+/// [`Absent`](crate::harness::beside::Absent) if the victim paused for too long.
 pub fn run(
     way: Way,
     nr_drains: usize,
@@ -98,7 +100,7 @@ pub fn run(
         let (slots, span) = (&slots, &span);
         let suffering = scope.spawn(move || {
             pin_to(victim);
-            // Without that permission, the victim is an ordinary thread; `about` reports that.
+            // Without that permission, the victim is an ordinary thread, which `about` reports.
             let _ = sync::thread::set_fifo(VICTIM_PRIORITY);
             let owner = slots.attach(victim);
             let mut attendant = span.attend();
@@ -142,7 +144,7 @@ pub fn run(
 /// Runs the loop of the victim.
 fn suffer(way: Way, owner: Option<Owner<'_, u64>>, over: &mut Attendant<'_>) {
     match (way, owner) {
-        // The worker would drain the slot, so the victim does not own it.
+        // The worker drains the slot, so the victim must not own it.
         (Way::QueuedToWorker, owner) => {
             drop(owner);
             stand(over, || ())
@@ -205,7 +207,7 @@ struct Worker {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// Value of `Worker::asked` that stops the worker.
+/// The value of `Worker::asked` that stops the worker.
 const END: u64 = u64::MAX;
 
 impl Worker {
@@ -216,7 +218,7 @@ impl Worker {
         let (their_asked, their_done) = (asked.clone(), done.clone());
         let thread = thread::spawn(move || {
             pin_to(cpu);
-            // Without that permission, the worker starves; `about` reports that.
+            // Without that permission, the worker starves, which `about` reports.
             let _ = sync::thread::set_fifo(WORKER_PRIORITY);
             loop {
                 parker.park();

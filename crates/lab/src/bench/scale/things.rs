@@ -1,4 +1,4 @@
-//! Costs of things that are not pools: readers, mailboxes, sleeps.
+//! The costs of things other than pools: readers, mailboxes, domains and sleeps.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,14 +16,14 @@ use super::axis::Cost;
 use super::pools::ns_of_one;
 use crate::bench::max_active::gauge::Size;
 
-/// Stack size of a thread that reads a number and then blocks.
+/// The stack size of a thread that reads a number and then blocks.
 const STACK: usize = 128 * 1024;
 
-/// Maximum number of replacements at each number of readers, and their maximum duration.
+/// The maximum number of replacements at each number of readers, and their maximum duration.
 const NR_REPLACED: usize = 200;
 const REPLACE_FOR: Duration = Duration::from_millis(300);
 
-/// Longer than any run: these sleeps are cancelled.
+/// A time that is longer than any run. Sleeps of this length are cancelled.
 pub const FAR: Duration = Duration::from_secs(3600);
 
 /// Returns the cost of a replacement while `count` registered readers block. Returns `None` if the
@@ -44,7 +44,7 @@ pub fn readers(flavor: &dyn Flavor, count: usize) -> Option<Cost> {
                 is_over.wait();
             };
             let thread = thread::Builder::new().stack_size(STACK);
-            // Panic on failure, because readers at the barrier cannot be released.
+            // This panics on failure, because readers at the barrier could not be released.
             let started = thread.spawn_scoped(scope, reader);
             started.expect("the registry has an entry for each thread");
         }
@@ -82,7 +82,8 @@ fn has_room_for(count: usize) -> bool {
 
 const OPEN: &str = "both ends are here";
 
-/// Returns the cost of a post to each of `count` mailboxes and its receipt, and bytes per mailbox.
+/// Returns the cost of a post to each of `count` mailboxes and of its receipt, and the bytes per
+/// mailbox.
 pub fn mailboxes(count: usize) -> Result<Cost, Stop> {
     let open = || {
         let mailbox = Mailbox::new();
@@ -141,7 +142,8 @@ pub fn domains(count: usize) -> Result<Cost, Stop> {
     Ok(Cost { ns, bytes: Some(grown as f64 / count as f64) })
 }
 
-/// Returns the cost to start and cancel a sleep, and its bytes, while there are `count` of them.
+/// Returns the cost of starting and cancelling a sleep, and its size in bytes, while there are
+/// `count` sleeps.
 pub fn timers<F: Future>(count: usize, mut sleep: impl FnMut() -> F) -> Result<Cost, Stop> {
     let mut context = Context::from_waker(Waker::noop());
     let mut begin_all = || {

@@ -1,26 +1,28 @@
-//! Claims about mailboxes, which are checked on the machine of the reader.
+//! Claims about mailboxes, which are checked on the reader's machine.
 
 use super::cases::{CAP_AND_WAKE, FIFO, LIFO, WAIT_1, WAIT_8_CAP, WAIT_32, WAIT_32_CAP};
 use super::metrics::{LATENCY_P99, OWNER_CPU, REQUESTS, SHARE, WAKEUPS};
 use super::peers::{CROSSBEAM, STD, TOKIO};
 use crate::harness::claim::{Bound, Claim};
 
-/// One wake-up per 32 items, and some for fewer.
+/// The bound for wake-ups. There is one wake-up per 32 items, and some for fewer items.
 const FEWER_WAKEUPS: Bound = Bound::AtMost(0.1);
 
-/// A third: an owner of single items uses most of its CPU time to sleep and wake.
+/// The bound for CPU time is a third, because an owner of single items uses most of its CPU time to
+/// sleep and wake.
 const LESS_CPU: Bound = Bound::AtMost(0.333);
 
-/// Bound for latencies: at most the other one.
+/// The bound for latencies: at most the other one.
 const NO_LATER: Bound = Bound::AtMost(1.0);
 
-/// The list is walked twice, the first time with cache misses; the queue is walked once.
+/// The bound for task work. The list is walked twice, the first time with cache misses, and the
+/// queue is walked once.
 const HALF: Bound = Bound::AtMost(0.5);
 
-/// CPU time that task work saves is available for requests.
+/// The bound for requests. CPU time that is saved in task work is available for requests.
 const NOT_FEWER: Bound = Bound::AtLeast(1.0);
 
-/// Claims about one item at a time.
+/// Returns claims about one item at a time.
 #[must_use]
 pub fn wake() -> Vec<Claim> {
     let mut claims = Vec::new();
@@ -38,7 +40,8 @@ pub fn wake() -> Vec<Claim> {
     claims
 }
 
-/// Each burst needs a wake-up in every variant, so these are shown without a bound.
+/// Returns claims about bursts. Each burst needs a wake-up in every variant, so the claims have no
+/// bound.
 #[must_use]
 pub fn wake_burst() -> Vec<Claim> {
     let mut claims = Vec::new();
@@ -49,8 +52,8 @@ pub fn wake_burst() -> Vec<Claim> {
     claims
 }
 
-/// Claims about the queue and the list that it replaces, with bounds only for many clients, because
-/// there is little to reverse with few.
+/// Returns claims about the queue and the list that it replaces. They have bounds only for many
+/// clients, because there is little to reverse with few clients.
 #[must_use]
 pub fn service(many_clients: bool) -> Vec<Claim> {
     let when = |bound| many_clients.then_some(bound);

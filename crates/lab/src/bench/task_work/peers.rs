@@ -1,5 +1,6 @@
-//! The channels that afterwork is compared with. The owner blocks in a channel's receive call, which
-//! is `blocking_recv` in tokio. Those of crossbeam and kanal busy-poll before they sleep.
+//! The channels with which afterwork is compared. The owner blocks in the receive call of the
+//! channel, which is `blocking_recv` in tokio. The channels of crossbeam and kanal busy-poll before
+//! they sleep.
 
 use std::sync::mpsc;
 
@@ -9,7 +10,7 @@ use super::road::{Post, Receive};
 use crate::bench::mpscq::fifo::Pusher;
 pub use crate::bench::mpscq::peers::{CROSSBEAM, FLUME, KANAL, STD, TOKIO};
 
-/// Names of the peers, as `--peers` and tables spell them.
+/// The names of the peers, as `--peers` and tables spell them.
 pub const NAMES: [&str; 5] = [STD, TOKIO, CROSSBEAM, FLUME, KANAL];
 
 impl<S: Pusher<u64> + Send> Post for S {

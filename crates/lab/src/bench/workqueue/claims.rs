@@ -1,4 +1,4 @@
-//! Claims about workqueues, which are checked on the machine of the reader.
+//! Claims about workqueues, which are checked on the reader's machine.
 
 use topology::AffinityScope;
 
@@ -6,16 +6,17 @@ use super::metrics::{COMPLETION_P95, ITEMS_PER_S};
 use super::ours::Way;
 use crate::harness::claim::{Against, Bound, Claim};
 
-/// The waiter and the worker of our items cooperate, which no peer supports, so we are at least as
-/// fast as the best peer.
+/// The bound for throughput. The waiter and the worker of our items cooperate, which no peer
+/// supports, so afterwork is at least as fast as the best peer.
 const AS_THE_BEST: Bound = Bound::AtLeast(1.0);
 
-/// Deferred wake-ups must not cost throughput; 2 % is the tolerance of two medians.
+/// The bound for deferred wake-ups, which must not cost throughput. 2 % is the tolerance of two
+/// medians.
 const HARMLESS: Bound = Bound::AtLeast(0.98);
 
-/// Claims about one item at a time. Variants of afterwork wait in their own way, and the best peer
-/// is the best of all pools with all ways to wait. If the waiter sleeps, each item costs at least
-/// two context switches. A waiter that runs its own item needs none.
+/// Returns claims about one item at a time. Variants of afterwork wait in their own way, and the
+/// best peer is the best of all pools with all ways to wait. If the waiter sleeps, each item costs
+/// at least two context switches. A waiter that runs its own item needs none.
 #[must_use]
 pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
     let mut claims = Vec::new();
@@ -29,7 +30,7 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
                 let p95 = Claim::of(plain.to_string(), "", COMPLETION_P95, Against::BestPeer);
                 claims.push(p95.in_words(format!("completion p95 of {plain}")));
             }
-            // The default scope.
+            // This is the default scope.
             AffinityScope::CacheShard => {
                 claims.push(against_peer("items/s", plain, ITEMS_PER_S, AS_THE_BEST));
             }
@@ -39,8 +40,8 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
             }
             _ => {}
         }
-        // Peers that park at once were 85 to 148 times slower with this scope, and 16 times slower
-        // with others. Peers that busy-poll are four times as fast as those that park.
+        // Peers that park at once were 85 to 148 times slower than this scope, and 16 times slower
+        // than others. Peers that busy-poll are four times as fast as those that park.
         let least = match scope {
             AffinityScope::Cpu => 10.0,
             _ => 3.0,
@@ -52,7 +53,8 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
     claims
 }
 
-/// Claims about batches and fan-out: reusable items reach `reusable`, closures the best peer.
+/// Returns claims about batches and fan-out. Reusable items must reach `reusable`, and closures
+/// must reach the best peer.
 #[must_use]
 pub fn many(scopes: &[AffinityScope], reusable: f64) -> Vec<Claim> {
     let mut claims = Vec::new();

@@ -1,12 +1,12 @@
-//! Random histories of pwqs that are added, wait, run, change their shares and are cancelled,
-//! compared with a slow and obvious model.
+//! Random histories of pwqs, with and without groups, that are added, wait, run, change their
+//! shares and are cancelled, compared with a slow and obvious model.
 //!
-//! The model is a fluid: at each moment it divides the time of the workers by weight among all pwqs
-//! that have work for the pool.
-
-use std::iter;
+//! The model is a fluid: at each moment it divides the time of the workers by weight among the
+//! groups and ungrouped pwqs that have work for the pool. It divides the time of each group by
+//! weight among the pwqs of the group that have work.
 
 use super::*;
+use crate::limit::account::SLACK;
 
 /// The longest item of a history.
 const LONGEST_NS: u64 = 20_000;
@@ -16,6 +16,9 @@ const NR_HISTORIES: u64 = if cfg!(sim) { 200 } else { 20_000 };
 /// One pwq, and its account in the model.
 struct Link {
     account: Account,
+    /// The index of its group, which is also the group's key.
+    group: Option<usize>,
+    shares: u32,
     nr_waiting: u32,
     nr_running: u32,
     had_ns: f64,
@@ -23,13 +26,15 @@ struct Link {
     due_ns: f64,
 }
 
-/// A pool. Each entry of `running` is a pwq that a worker serves, with the amount paid in advance.
+/// A pool. Each entry of `running` is a pwq that a worker serves, with the payment in advance.
 #[derive(Default)]
 struct World {
     pwqs: Vec<Link>,
     ready: Vec<usize>,
-    running: Vec<(usize, VirtualTime)>,
-    clock: Clock,
+    running: Vec<(usize, Paid)>,
+    tree: Tree,
+    /// The shares of the groups.
+    groups: Vec<u32>,
 }
 
 /// The result of a history, in units of the longest item.
@@ -38,7 +43,7 @@ struct Ends {
     /// The amount by which the first pwq, which always waits, falls short of nine tenths of the
     /// time that it is due.
     behind: f64,
-    /// The longest time that a new pwq was due before its first item ended.
+    /// The longest time that was due to a new pwq before its first item ended.
     late: f64,
 }
 
@@ -49,10 +54,12 @@ impl Link {
 }
 
 impl World {
-    fn add(&mut self, shares: u32, nr_items: u32) {
+    fn add(&mut self, group: Option<usize>, shares: u32, nr_items: u32) {
         let mut account = Account::default();
-        account.set_shares(shares, &self.clock, iter::empty());
-        self.pwqs.push(Link { account, nr_waiting: 0, nr_running: 0, had_ns: 0.0, due_ns: 0.0 });
+        self.tree.add(&mut account, group.map(|at| (at, self.groups[at])));
+        self.tree.set_shares(&mut account, shares);
+        let (nr_waiting, nr_running, had_ns, due_ns) = (0, 0, 0.0, 0.0);
+        self.pwqs.push(Link { account, group, shares, nr_waiting, nr_running, had_ns, due_ns });
         self.queue(self.pwqs.len() - 1, nr_items);
     }
 
@@ -64,19 +71,20 @@ impl World {
     fn request_seat(&mut self, at: usize) {
         let pwq = &mut self.pwqs[at];
         if pwq.nr_waiting > 0 && !self.ready.contains(&at) {
-            pwq.account.wait_from(&self.clock);
+            self.tree.wait(&mut pwq.account);
             self.ready.push(at);
         }
     }
 
     /// Lets a worker take an item, and returns the item's pwq.
     fn take(&mut self) -> usize {
-        let used = self.ready.iter().map(|&at| self.pwqs[at].account.used());
-        let place = next_by_use(used).expect("a pwq that waits");
-        let at = self.ready.remove(place);
+        let order = |&(_, &at): &(usize, &usize)| self.tree.order(&self.pwqs[at].account);
+        let (place, &at) = self.ready.iter().enumerate().min_by_key(order).expect("a pwq waits");
+        self.ready.remove(place);
         let pwq = &mut self.pwqs[at];
-        self.clock.pick(pwq.account.used());
-        let paid = pwq.account.pay(1);
+        self.tree.pick(&pwq.account);
+        self.tree.leave(&pwq.account);
+        let paid = self.tree.pay(&mut pwq.account, 1);
         pwq.nr_waiting -= 1;
         pwq.nr_running += 1;
         self.running.push((at, paid));
@@ -87,34 +95,61 @@ impl World {
     /// Lets a worker end its item.
     fn end(&mut self, worker: usize, took_ns: u64) {
         let (at, paid) = self.running[worker];
-        self.pwqs[at].account.settle(paid, 1, took_ns);
-        let mut wanting = self.clock.count();
+        let account = &mut self.pwqs[at].account;
+        let mut service = self.tree.settle(Some(account), paid, 1, took_ns);
         let running = self.running.iter().map(|it| it.0);
         for at in self.ready.iter().copied().chain(running) {
-            wanting.add(&mut self.pwqs[at].account);
+            service.add(&mut self.tree, &mut self.pwqs[at].account);
         }
-        wanting.serve(took_ns);
+        self.tree.serve(&service, took_ns);
         self.running.remove(worker);
-        let wanting = || self.pwqs.iter().filter(|it| it.wants());
-        let weights: u128 = wanting().map(|it| it.account.weight()).sum();
-        for pwq in self.pwqs.iter_mut().filter(|it| it.wants()) {
-            pwq.due_ns += took_ns as f64 * pwq.account.weight() as f64 / weights as f64;
+        self.divide(took_ns as f64);
+        let pwq = &mut self.pwqs[at];
+        pwq.had_ns += took_ns as f64;
+        pwq.nr_running -= 1;
+        let group = pwq.group;
+        if group.is_some() && !self.pwqs.iter().any(|it| it.wants() && it.group == group) {
+            self.tree.rest_group(&self.pwqs[at].account);
         }
-        self.pwqs[at].had_ns += took_ns as f64;
-        self.pwqs[at].nr_running -= 1;
+    }
+
+    /// Divides time in the model.
+    fn divide(&mut self, ns: f64) {
+        let weight_in = |group: Option<usize>| -> u32 {
+            let its = self.pwqs.iter().filter(|it| it.wants() && it.group == group);
+            its.map(|it| it.shares).sum()
+        };
+        let of_groups: Vec<_> = (0..self.groups.len()).map(|at| weight_in(Some(at))).collect();
+        let busy = of_groups.iter().zip(&self.groups).filter(|it| *it.0 > 0);
+        let all = f64::from(weight_in(None) + busy.map(|it| it.1).sum::<u32>());
+        for pwq in self.pwqs.iter_mut().filter(|it| it.wants()) {
+            let part =
+                pwq.group.map_or(1.0, |at| f64::from(self.groups[at]) / f64::from(of_groups[at]));
+            pwq.due_ns += ns * part * f64::from(pwq.shares) / all;
+        }
     }
 
     fn set_shares(&mut self, at: usize, shares: u32) {
-        let its = self.running.iter_mut().filter(|it| it.0 == at);
-        let paid = its.map(|it| &mut it.1);
-        let account = &mut self.pwqs[at].account;
-        account.set_shares(shares, &self.clock, paid);
+        let pwq = &mut self.pwqs[at];
+        pwq.shares = shares;
+        self.tree.set_shares(&mut pwq.account, shares);
+    }
+
+    fn set_group_shares(&mut self, at: usize, shares: u32) {
+        self.groups[at] = shares;
+        if let Some(pwq) = self.pwqs.iter().find(|it| it.group == Some(at)) {
+            self.tree.set_group_shares(&pwq.account, shares);
+        }
     }
 
     /// Cancels the waiting items of a pwq.
     fn cancel(&mut self, at: usize) {
-        self.pwqs[at].nr_waiting = 0;
-        self.ready.retain(|&it| it != at);
+        let pwq = &mut self.pwqs[at];
+        pwq.nr_waiting = 0;
+        if let Some(place) = self.ready.iter().position(|&it| it == at) {
+            self.ready.remove(place);
+            self.tree.leave(&pwq.account);
+        }
     }
 }
 
@@ -128,23 +163,33 @@ fn dice_of(seed: u64) -> impl FnMut(usize) -> usize {
     }
 }
 
-fn run(seed: u64) -> Ends {
+fn run(seed: u64, nr_groups: usize) -> Ends {
     let mut dice = dice_of(seed);
     let (mut world, mut ends) = (World::default(), Ends::default());
     let (nr_workers, nr_at_once) = (1 + dice(4), 1 + dice(6));
     let (returns, change) = (dice(3) == 0, dice(3) == 0);
     let shares = [20, 100, 100, 500];
-    world.add(shares[dice(4)], u32::MAX);
+    world.groups = (0..nr_groups).map(|_| shares[dice(4)]).collect();
+    let group = |dice: &mut dyn FnMut(usize) -> usize| match nr_groups {
+        0 => None,
+        nr => Some(dice(nr + 1)).filter(|&at| at < nr),
+    };
+    world.add(group(&mut dice), shares[dice(4)], u32::MAX);
     for _ in 0..240 {
         let nr_pwqs = world.pwqs.len();
         let nr_wanting = world.pwqs.iter().filter(|it| it.wants()).count();
         match dice(32) {
-            0..12 if nr_wanting <= nr_at_once => world.add(shares[dice(4)], 1 + dice(2) as u32),
+            0..12 if nr_wanting <= nr_at_once => {
+                world.add(group(&mut dice), shares[dice(4)], 1 + dice(2) as u32);
+            }
             12..16 if returns => {
                 let at = dice(nr_pwqs.min(6));
                 if !world.pwqs[at].wants() {
                     world.queue(at, 1);
                 }
+            }
+            16 if change && nr_groups > 0 && dice(2) == 0 => {
+                world.set_group_shares(dice(nr_groups), shares[dice(4)]);
             }
             16 if change => world.set_shares(dice(nr_pwqs), shares[dice(4)]),
             17 if change && nr_pwqs > 1 => world.cancel(1 + dice(nr_pwqs - 1)),
@@ -166,7 +211,16 @@ fn run(seed: u64) -> Ends {
 #[test]
 fn pwqs_get_their_share_despite_many_new_ones() {
     for seed in 0..NR_HISTORIES {
-        let Ends { behind, late } = run(seed);
+        let Ends { behind, late } = run(seed, 0);
+        assert!(behind < 8.0, "seed {seed}: {behind} items behind");
+        assert!(late < 20.0, "seed {seed}: a new pwq waits for {late} items");
+    }
+}
+
+#[test]
+fn pwqs_of_groups_get_their_share_despite_many_new_ones() {
+    for seed in 0..NR_HISTORIES {
+        let Ends { behind, late } = run(seed, 1 + seed as usize % 3);
         assert!(behind < 8.0, "seed {seed}: {behind} items behind");
         assert!(late < 20.0, "seed {seed}: a new pwq waits for {late} items");
     }
@@ -175,8 +229,8 @@ fn pwqs_get_their_share_despite_many_new_ones() {
 #[test]
 fn new_pwq_waits_for_few_items_despite_returning_others() {
     let mut world = World::default();
-    world.add(100, u32::MAX);
-    world.add(100, 1);
+    world.add(None, 100, u32::MAX);
+    world.add(None, 100, 1);
     // The second pwq becomes idle and returns 10,000 times, and always gets its turn.
     for _ in 0..20_000 {
         if world.take() == 1 {
@@ -189,7 +243,7 @@ fn new_pwq_waits_for_few_items_despite_returning_others() {
         }
     }
     world.cancel(1);
-    world.add(100, 1);
+    world.add(None, 100, 1);
     let nr_before = (0..).take_while(|_| {
         let at = world.take();
         world.end(0, 1000);
