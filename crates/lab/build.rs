@@ -5,7 +5,8 @@ use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // Grows with each change of the checked-out commit. Does not exist outside a git checkout.
+    // This file grows with each change of the checked-out commit. It does not exist outside a git
+    // checkout.
     if let Some(log) = answer("git", &["rev-parse", "--git-path", "logs/HEAD"]) {
         println!("cargo::rerun-if-changed={log}");
     }
@@ -24,7 +25,7 @@ fn set(name: &str, value: Option<String>) {
     println!("cargo::rustc-env={name}={}", value.unwrap_or_default());
 }
 
-/// Returns the output of `program`; `None` if it failed, could not start, or printed nothing.
+/// Returns the output of `program`, or `None` if it failed, could not start, or printed nothing.
 fn answer(program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program).args(args).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

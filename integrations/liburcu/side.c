@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The measured code, compiled with -DSIDE=ours over afterwork, and -DSIDE=theirs over liburcu.
+ * The measured code, compiled against afterwork with -DSIDE=ours, and against liburcu with
+ * -DSIDE=theirs.
  */
 #ifdef IS_OURS
 #include <afterwork/urcu.h>

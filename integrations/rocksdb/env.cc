@@ -28,7 +28,7 @@ using rocksdb::Env;
 
 class Pool;
 
-// A scheduled job. Its pool's list owns it until it starts, then the worker.
+// A scheduled job. Its pool's list owns it until it starts, and then the worker owns it.
 struct Job {
 	work_struct work;
 	Pool *pool;
@@ -58,7 +58,7 @@ public:
 		INIT_WORK(&job->work, start);
 		const std::lock_guard<std::mutex> guard(lock_);
 		job->place = waiting_.insert(waiting_.end(), job);
-		// Under the lock, so that a thread that finds the job in the list can cancel it.
+		// The lock is held, so that a thread that finds the job in the list can cancel it.
 		queue_work(queue_, &job->work);
 	}
 
@@ -76,7 +76,7 @@ public:
 			}
 		}
 		for (Job *job : taken) {
-			// Does not block: the item is not pending. The job is then ours.
+			// Does not block, because the item is not pending. The job then belongs to this thread.
 			cancel_work_sync(&job->work);
 			if (job->unscheduled)
 				job->unscheduled(job->arg);
@@ -248,7 +248,7 @@ QueuesEnv *make()
 	return new QueuesEnv(theirs());
 }
 
-// Never destroyed: RocksDB uses it until the process ends.
+// This object is never destroyed, because RocksDB uses it until the process ends.
 QueuesEnv *the_env()
 {
 	static QueuesEnv *const env = make();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Compares queues of afterwork, through C, with oneTBB's task groups and arenas, in one process, in
-// alternating turns. Prints the ratio of afterwork's time to oneTBB's, by the clock and by the CPU
-// time of the process: median, minimum, maximum.
+// Compares queues of afterwork, used from C, with oneTBB's task groups and arenas, in one process
+// and in alternating turns. Prints the ratio of afterwork's time to oneTBB's, in elapsed time and
+// in CPU time of the process: median, minimum, maximum.
 #include <afterwork/workqueue.h>
 
 #include <oneapi/tbb/global_control.h>
@@ -34,7 +34,7 @@ double now(clockid_t clock)
 	return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-// Returns the mean time of `count` operations in ns, by the clock and by CPU time.
+// Returns the mean elapsed time and CPU time of `count` operations, in ns.
 template <typename What> Spent timed(What what, long count)
 {
 	double wall = now(CLOCK_MONOTONIC), cpu = now(CLOCK_PROCESS_CPUTIME_ID);
@@ -223,7 +223,7 @@ void compare(const char *name, long (*ours)(long), long (*theirs)(long), long co
 	timed(theirs, count);
 	for (int turn = 0; turn < nr_turns; turn++) {
 		Spent a, b;
-		// The one that runs first alternates.
+		// The order of the two alternates.
 		if (turn % 2) {
 			a = timed(ours, count);
 			b = timed(theirs, count);
@@ -250,7 +250,7 @@ int main(int argc, char **argv)
 		return 2;
 	sem_init(&gate, 0, 0);
 	wq = alloc_workqueue("tbb", WQ_UNBOUND, 0);
-	// A worker for each CPU, and the caller, which only submits.
+	// There is a worker for each CPU, and the caller only submits.
 	tbb::global_control threads(tbb::global_control::max_allowed_parallelism,
 				    static_cast<size_t>(tbb::info::default_concurrency()) + 1);
 	arena = new tbb::task_arena(tbb::info::default_concurrency(), 0);

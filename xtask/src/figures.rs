@@ -1,14 +1,21 @@
-//! Compares the tables of README and docs/figures.md with the runs that they show.
+//! Compares the tables in README and docs/figures.md with the runs that they show.
 //!
 //! README shows the answers of `afterwork-lab try`, as ranges over several runs
-//! (`docs/figures/try.jsonl`); docs/figures.md shows each comparison of one run of all benches
-//! (`docs/figures/bench.jsonl`). `cargo xtask figures` checks the tables, `--write` writes them.
-//! `docs/figures/measure` measures both.
+//! (`docs/figures/try.jsonl`). docs/figures.md shows each comparison of one run of all benches
+//! (`docs/figures/bench.jsonl`), and the tables of the sources (`docs/figures/seeds.jsonl`). `cargo
+//! xtask figures` checks the tables, and `--write` writes them. `docs/figures/measure` performs all
+//! measurements.
 
-/// The lab's rule and wording, included as files so that xtask does not depend on the lab's crates.
+/// The lab's rules, wording and tables. They are included as files, so that xtask does not depend
+/// on the lab's crates.
 #[path = "../../crates/lab/src/output/outcome.rs"]
 #[allow(dead_code, reason = "only the lab uses the rest")]
 mod outcome;
+#[path = "../../crates/lab/src/output/sources.rs"]
+#[allow(dead_code, reason = "only the lab uses the rest")]
+mod sources;
+#[path = "../../crates/lab/src/bench/seeds/tables.rs"]
+mod tables;
 #[path = "../../crates/lab/src/output/words.rs"]
 #[allow(dead_code, reason = "only the lab uses the rest")]
 mod words;
@@ -24,17 +31,25 @@ use crate::workspace::Workspace;
 
 type Render = fn(&[Value]) -> String;
 
-/// Pages, with their run, the function that makes the table, and the marks around it.
-const PAGES: [(&str, &str, Render); 2] = [
-    ("README.md", "docs/figures/try.jsonl", answers),
-    ("docs/figures.md", "docs/figures/bench.jsonl", comparisons),
+/// The pages, with the runs that they show. Each run has a function that creates its tables.
+const PAGES: [(&str, &[(&str, Render)]); 2] = [
+    ("README.md", &[("docs/figures/try.jsonl", answers)]),
+    (
+        "docs/figures.md",
+        &[("docs/figures/bench.jsonl", comparisons), ("docs/figures/seeds.jsonl", seeds)],
+    ),
 ];
-const BEGIN: &str = "<!-- written by `cargo xtask figures --write` -->\n";
 const END: &str = "<!-- end -->\n";
+
+/// Returns the line above the tables of a run.
+fn begin(run: &str) -> String {
+    format!("<!-- {run}, written by `cargo xtask figures --write` -->\n")
+}
 
 const STALE: &str = "differs from its record: run cargo xtask figures --write";
 
-/// Metrics that docs/figures.md omits: other percentiles of what it shows, and details.
+/// The metrics that docs/figures.md omits: details, and further percentiles of figures that it
+/// shows.
 const OMITTED: [&str; 18] = [
     "enqueue_p50",
     "enqueue_p95",
@@ -56,42 +71,34 @@ const OMITTED: [&str; 18] = [
     "hand_over",
 ];
 
-/// The variant that docs/figures.md compares: the default one where a case has several. In other
-/// cases it is our first variant.
-const DEFAULTS: [(&str, &str); 4] = [
-    ("one-at-a-time", "cache_shard+spawn"),
-    ("batch-1000", "cache_shard+spawn"),
-    ("fan-out", "cache_shard+spawn"),
-    ("wake", "wait-32"),
-];
+/// The answers that README omits, because their throughput shows the same.
+const SAME: [(&str, &str); 1] = [("1000 small closures at once", "CPU per closure")];
 
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
-    match args {
-        [] => {}
-        [flag] if flag == "--write" => {
-            for (page, run, table) in PAGES {
-                let (shown, table) = (workspace.page(page)?, table(&lines(workspace, run)?));
-                let (before, _, after) = between(&shown).ok_or_else(|| unmarked(page))?;
-                let path = workspace.root().join(page);
-                fs::write(path, format!("{before}{BEGIN}{table}{END}{after}"))
-                    .map_err(|error| Failure::new(format!("cannot write {page}: {error}")))?;
-            }
-        }
+    let writes = match args {
+        [] => false,
+        [flag] if flag == "--write" => true,
         _ => return Err(Failure::new("`figures` takes no argument except --write")),
-    }
-    check(workspace)
-}
-
-fn check(workspace: &Workspace) -> Result<ExitCode, Failure> {
+    };
     let mut found = Vec::new();
-    for (page, run, table) in PAGES {
-        let (shown, table) = (workspace.page(page)?, table(&lines(workspace, run)?));
-        let (before, inside, after) = between(&shown).ok_or_else(|| unmarked(page))?;
-        if inside != table {
+    for (page, runs) in PAGES {
+        let shown = workspace.page(page)?;
+        let (mut written, mut text, mut tables) = (shown.clone(), shown.clone(), String::new());
+        for (run, render) in runs {
+            let table = render(&lines(workspace, run)?);
+            let inside = between(&shown, run).ok_or_else(|| unmarked(page, run))?;
+            let marked = |inside: &str| begin(run) + inside + END;
+            written = written.replace(&marked(inside), &marked(&table));
+            text = text.replace(&marked(inside), "");
+            tables += &table;
+        }
+        if writes {
+            fs::write(workspace.root().join(page), written)
+                .map_err(|error| Failure::new(format!("cannot write {page}: {error}")))?;
+        } else if written != shown {
             found.push(Finding::new(page, 0, STALE));
         }
-        found.extend(unknown_ratios(page, before, &table));
-        found.extend(unknown_ratios(page, after, &table));
+        found.extend(unknown_ratios(page, &text, &tables));
     }
     for finding in &found {
         report::data(&format!("{finding}\n"));
@@ -103,7 +110,7 @@ fn check(workspace: &Workspace) -> Result<ExitCode, Failure> {
     Ok(report::exit_code(found.is_empty()))
 }
 
-/// Finds ratios in the text of a page (`4.2 ×`) that its table does not have.
+/// Finds ratios (`4.2 ×`) in the text of a page that its table does not contain.
 fn unknown_ratios(page: &str, text: &str, table: &str) -> Vec<Finding> {
     let ratios = text.match_indices(" ×").filter_map(|(at, _)| {
         let word = text[..at].rsplit([' ', '\n']).next().unwrap_or_default();
@@ -113,62 +120,90 @@ fn unknown_ratios(page: &str, text: &str, table: &str) -> Vec<Finding> {
     ratios.map(|number| Finding::new(page, 0, format!("{number} × is not in its table"))).collect()
 }
 
-/// Returns README's table: a row for each answer, with the range of its values over the runs.
+/// Returns README's table. It shows the gains of each question, with the ranges of the runs'
+/// medians. Next to the first gain it shows the price, which is the comparisons that ours loses.
 fn answers(lines: &[Value]) -> String {
     let heads: Vec<&Value> = lines.iter().filter(|it| it["fingerprint"].is_object()).collect();
     let answers: Vec<&Value> = lines.iter().filter(|it| it["question"].is_string()).collect();
     let mut text = format!(
-        "{}; {} runs of `cargo run --release -- try`, each with several turns. A value is the range of \
-         the runs' medians. × is the factor by which ours is better. A run is undecided if its turns differ \
-         too much.\n\n| | | afterwork | the best of the others | ours is |\n|---|---|---|---|---|\n",
+        "{}; {} runs of `cargo run --release -- try`. A value is the range of the runs' medians.\n\n\
+         | | | afterwork | others | price |\n|---|---|---|---|---|\n",
         machine(heads.first().copied()),
         heads.len()
     );
-    let mut seen: Vec<(&str, &str)> = Vec::new();
-    for answer in &answers {
-        let key = (word(answer, "question"), word(answer, "row"));
-        if seen.contains(&key) {
-            continue;
+    let mut questions: Vec<&str> = Vec::new();
+    for question in answers.iter().map(|it| word(it, "question")) {
+        if !questions.contains(&question) {
+            questions.push(question);
         }
-        let of_row: Vec<&&Value> =
-            answers.iter().filter(|it| (word(it, "question"), word(it, "row")) == key).collect();
-        let all = |name| range(of_row.iter().map(|it| word(it, name)));
-        let peers = words::programs(of_row.iter().map(|it| word(it, "peer")));
-        let outcomes: Vec<&str> = of_row.iter().map(|it| word(it, "outcome")).collect();
-        let times = of_row.iter().map(|it| it["times_better"]["median"].as_f64());
-        let times: Vec<String> = times.flatten().map(outcome::three_digits).collect();
-        let question = match seen.last() {
-            Some((last, _)) if *last == key.0 => "",
-            _ => key.0,
-        };
-        let _ = writeln!(
-            text,
-            "| {question} | {} | {} | {} ({}) | {} |",
-            key.1,
-            all("ours_value"),
-            all("peer_value"),
-            peers.join(", "),
-            verdict(&outcomes, &range(times.iter().map(String::as_str))),
-        );
-        seen.push(key);
+    }
+    for question in questions {
+        let of_question = answers.iter().copied().filter(|it| word(it, "question") == question);
+        let rows = compared(&of_question.collect::<Vec<_>>());
+        let (lost, won): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.is_lost());
+        let prices = lost.iter().map(|it| format!("{}: {}; {}", it.row, it.ours, it.others));
+        let mut prices = prices.collect::<Vec<_>>().join("<br>");
+        let mut question = question;
+        for row in won {
+            let undecided = row.undecided();
+            let price = [std::mem::take(&mut prices), undecided];
+            let price: Vec<String> = price.into_iter().filter(|it| !it.is_empty()).collect();
+            let cells = [question, row.row, &row.ours, &row.others, &price.join("<br>")];
+            text += &table_row(&cells);
+            question = "";
+        }
+        if !prices.is_empty() {
+            text += &table_row(&[question, "", "", "", &prices]);
+        }
     }
     text
 }
 
-/// Returns the outcome of a row, with the range of its factors and the number of undecided runs.
-fn verdict(outcomes: &[&str], times: &str) -> String {
-    let decided = outcomes.iter().filter(|&&it| it != outcome::UNDECIDED);
-    let words = words::programs(decided.copied());
-    let nr_undecided = outcomes.iter().filter(|&&it| it == outcome::UNDECIDED).count();
-    match nr_undecided {
-        0 => format!("{} ({times} ×)", words.join(" or ")),
-        _ if words.is_empty() => format!("undecided ({times} ×)"),
-        _ => format!(
-            "{} ({times} ×); {nr_undecided} of {} runs undecided",
-            words.join(" or "),
-            outcomes.len()
-        ),
+/// A comparison over all runs of `try`.
+struct Compared<'a> {
+    row: &'a str,
+    ours: String,
+    others: String,
+    outcomes: Vec<&'a str>,
+}
+
+impl Compared<'_> {
+    /// Returns `true` if ours is worse in a run.
+    fn is_lost(&self) -> bool {
+        self.outcomes.contains(&outcome::WORSE)
     }
+
+    /// Returns the number of runs without a gain, in words. The text is empty if there are none.
+    fn undecided(&self) -> String {
+        let nr_all = self.outcomes.len();
+        match self.outcomes.iter().filter(|&&it| it != outcome::BETTER).count() {
+            0 => String::new(),
+            nr if nr == nr_all => words::programs(self.outcomes.iter().copied()).join(" or "),
+            nr => format!("no gain in {nr} of {nr_all} runs"),
+        }
+    }
+}
+
+/// Returns the comparisons of a question, in the order of its rows.
+fn compared<'a>(answers: &[&'a Value]) -> Vec<Compared<'a>> {
+    let mut rows: Vec<Compared<'a>> = Vec::new();
+    for answer in answers {
+        let row = word(answer, "row");
+        let is_known = rows.iter().any(|it| it.row == row);
+        if is_known || SAME.contains(&(word(answer, "question"), row)) {
+            continue;
+        }
+        let of_row = || answers.iter().filter(move |it| word(it, "row") == row);
+        let all = |name| range(of_row().map(|it| word(it, name)));
+        let peers = words::programs(of_row().map(|it| word(it, "peer"))).join(", ");
+        rows.push(Compared {
+            row,
+            ours: all("ours_value"),
+            others: format!("{} ({peers})", all("peer_value")),
+            outcomes: of_row().map(|it| word(it, "outcome")).collect(),
+        });
+    }
+    rows
 }
 
 /// Returns the tables of docs/figures.md: first the comparisons that ours loses, then all.
@@ -187,9 +222,9 @@ fn comparisons(lines: &[Value]) -> String {
             bench = word(case, "bench");
             let _ = write!(all, "\n### {bench}\n\n{TABLE}");
         }
-        let name = words::of_case(bench, word(case, "case"));
+        let name = words::of_case(bench, word(case, "case"), word(case, "about"));
         for (index, row) in rows.iter().enumerate() {
-            let cell = if index == 0 { name } else { "" };
+            let cell = if index == 0 { &name } else { "" };
             let _ = writeln!(all, "| {cell} | {} |", row.text);
             if row.outcome == outcome::WORSE {
                 let _ = writeln!(worse, "| {name} | {} |", row.text);
@@ -203,13 +238,43 @@ fn comparisons(lines: &[Value]) -> String {
 
 const TABLE: &str = "| case | by | ours | the best of the others | times better | ours is |\n|---|---|---|---|---|---|\n";
 
+/// Returns the tables of the sources.
+fn seeds(lines: &[Value]) -> String {
+    let head = lines.iter().find(|it| it["fingerprint"].is_object());
+    let mut text =
+        format!("`{}` on {}.\n", head.map_or("", |it| word(it, "command")), machine(head));
+    for source in &tables::SOURCES {
+        let _ = write!(text, "\n### {}\n", source.title);
+        for filled in source.filled(lines, false) {
+            let heads = filled.block.columns.iter().map(sources::Column::name);
+            let heads: Vec<String> =
+                [filled.block.head.to_owned()].into_iter().chain(heads).collect();
+            let rule = format!("|---|{}", "---:|".repeat(heads.len() - 1));
+            let rows = filled.rows.into_iter().map(|row| table_row(&row));
+            let rows: String = [table_row(&heads), rule + "\n"].into_iter().chain(rows).collect();
+            let lines = |lines: &[String]| lines.join("<br>\n");
+            let _ = write!(text, "\n{}\n\n{rows}", lines(&filled.above));
+            if !filled.below.is_empty() {
+                let _ = write!(text, "\n{}\n", lines(&filled.below));
+            }
+        }
+        let _ = write!(text, "\nWhy ours differs: {}\n", source.differs);
+    }
+    text
+}
+
+fn table_row(cells: &[impl AsRef<str>]) -> String {
+    let cells: Vec<&str> = cells.iter().map(AsRef::as_ref).collect();
+    format!("| {} |\n", cells.join(" | "))
+}
+
 /// A row of docs/figures.md.
 struct Row {
     text: String,
     outcome: &'static str,
 }
 
-/// Returns a row for each metric that our variant of the case and a peer have.
+/// Returns a row for each metric that both our variant of the case and a peer have.
 fn rows(case: &Value, lines: &[Value]) -> Vec<Row> {
     let is_of = |it: &&Value| it["bench"] == case["bench"] && it["case"] == case["case"];
     let records: Vec<&Value> = lines
@@ -217,9 +282,8 @@ fn rows(case: &Value, lines: &[Value]) -> Vec<Row> {
         .filter(is_of)
         .filter(|it| it["mad"].is_number() && it["peer"].is_boolean())
         .collect();
-    let default = DEFAULTS.iter().find(|it| it.0 == word(case, "case"));
-    let first = || records.iter().find(|it| it["peer"] == false).map(|it| word(it, "variant"));
-    let Some(ours) = default.map(|it| it.1).or_else(first) else {
+    let ours = || records.iter().filter(|it| it["peer"] == false).map(|it| word(it, "variant"));
+    let Some(ours) = words::ours(word(case, "case"), ours) else {
         return Vec::new();
     };
     let metrics = case["metrics"].as_array().map_or(&[][..], Vec::as_slice);
@@ -317,15 +381,13 @@ fn word<'a>(value: &'a Value, name: &str) -> &'a str {
     value[name].as_str().unwrap_or_default()
 }
 
-/// Returns the text before, between and after the marks.
-fn between(page: &str) -> Option<(&str, &str, &str)> {
-    let (before, rest) = page.split_once(BEGIN)?;
-    let (shown, after) = rest.split_once(END)?;
-    Some((before, shown, after))
+/// Returns the text between the marks of a run.
+fn between<'a>(page: &'a str, run: &str) -> Option<&'a str> {
+    Some(page.split_once(&begin(run))?.1.split_once(END)?.0)
 }
 
-fn unmarked(page: &str) -> Failure {
-    Failure::new(format!("{page} lacks the line {}", BEGIN.trim_end()))
+fn unmarked(page: &str, run: &str) -> Failure {
+    Failure::new(format!("{page} lacks the line {}", begin(run).trim_end()))
 }
 
 fn lines(workspace: &Workspace, run: &str) -> Result<Vec<Value>, Failure> {
@@ -356,29 +418,51 @@ mod tests {
         assert!(page.contains("2 virtual CPUs, Xeon, Linux 6.18, 2026-11-21"), "{page}");
     }
 
-    #[test]
-    fn an_answer_has_the_range_of_its_runs() {
-        let answer = |ours: &str, times: f64, outcome: &str| {
-            format!(
-                r#"{{"question":"q","row":"r","ours":"o","peer":"tokio+join","ours_value":"{ours}","peer_value":"7 ns","times_better":{{"median":{times},"mad":0,"n":9}},"outcome":"{outcome}"}}"#
-            )
-        };
-        let runs = [answer("2.5 ns", 2.8, "better"), answer("2.4 ns", 2.9, "better")].join("\n");
-        let table = answers(&values(&runs));
-        let row = "| q | r | 2.4 to 2.5 ns | 7 ns (tokio) | better (2.80 to 2.90 ×) |";
-        assert!(table.contains(row), "{table}");
+    fn answer(row: &str, ours: &str, outcome: &str) -> String {
+        format!(
+            r#"{{"question":"q","row":"{row}","peer":"tokio+join","ours_value":"{ours}","peer_value":"7 ns","outcome":"{outcome}"}}"#
+        )
     }
 
     #[test]
-    fn a_verdict_counts_the_undecided_runs() {
-        for (outcomes, shown) in [
-            (["better", "better"], "better (2 ×)"),
-            (["undecided", "better"], "better (2 ×); 1 of 2 runs undecided"),
-            (["undecided", "undecided"], "undecided (2 ×)"),
-            (["even", "better"], "even or better (2 ×)"),
-        ] {
-            assert_eq!(verdict(&outcomes, "2"), shown);
-        }
+    fn a_gain_has_the_range_of_its_runs_and_its_price() {
+        let runs = [
+            answer("p99", "2.5 ns", "better"),
+            answer("median", "9 ns", "worse"),
+            answer("threads", "3", "better"),
+            answer("p99", "2.4 ns", "better"),
+            answer("median", "8 ns", "even"),
+            answer("threads", "3", "undecided"),
+        ];
+        let table = answers(&values(&runs.join("\n")));
+        let rows = "| q | p99 | 2.4 to 2.5 ns | 7 ns (tokio) | median: 8 to 9 ns; 7 ns (tokio) |\n\
+                    |  | threads | 3 | 7 ns (tokio) | no gain in 1 of 2 runs |\n";
+        assert!(table.ends_with(rows), "{table}");
+    }
+
+    #[test]
+    fn a_question_without_a_gain_is_shown_with_its_price() {
+        let table = answers(&values(&answer("median", "9 ns", "worse")));
+        assert!(table.ends_with("| q |  |  |  | median: 9 ns; 7 ns (tokio) |\n"), "{table}");
+        let table = answers(&values(&answer("median", "9 ns", "undecided")));
+        assert!(table.ends_with("| q | median | 9 ns | 7 ns (tokio) | undecided |\n"), "{table}");
+    }
+
+    #[test]
+    fn a_source_has_a_table_with_its_figures_and_the_reason() {
+        let record = |variant, cycles| {
+            format!(
+                r#"{{"bench":"percpu","case":"alloc-warm","variant":"{variant}","metric":"cycles_per_alloc","median":{cycles},"n":5}}"#
+            )
+        };
+        let run = [record("unprotected", "4.0"), record("compiled out", "6.0")].join("\n");
+        let page = seeds(&values(&run));
+        assert!(
+            page.contains("\n| guard | cycles, ours | cycles, source | increase, ours |"),
+            "{page}"
+        );
+        assert!(page.contains("\n| compiled out | 6.00 | 166 | +2.0 | 0 | 5 |\n"), "{page}");
+        assert_eq!(page.matches("Why ours differs").count(), tables::SOURCES.len());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A cache of limited size, whose readers take no lock and share no count.
 //!
-//! | promise | by |
+//! | promise | kept by |
 //! |---|---|
 //! | a read waits for no writer; an insert copies one part of 64 | `Rcu`, `update` |
 //! | entries above the limit are dropped in the background, recently read ones last | `Work` |

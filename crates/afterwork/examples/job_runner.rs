@@ -1,12 +1,12 @@
 //! A job runner for several tenants.
 //!
-//! | promise | by |
+//! | promise | kept by |
 //! |---|---|
 //! | a tenant has a limit of jobs at once, and of starts in a period | `max_active`, `RateLimit` |
 //! | a job that fails is tried again, after pauses that grow and vary | `retry`, `Backoff` |
 //! | a job that fails on every attempt is added to a list | `strand` |
 //! | a tenant does not wait behind the jobs of another one | `shares` |
-//! | a tenant is cancelled: waiting, pausing and running jobs | `CancellationToken` |
+//! | a tenant can be cancelled with all its jobs, even waiting ones | `CancellationToken` |
 //! | metrics for Prometheus | `Exposition`; `hidden` queues are left out |
 //!
 //! `cargo run --release --example job_runner`
@@ -32,7 +32,7 @@ type Job = Arc<dyn Fn() -> Result<(), Failure> + Send + Sync>;
 /// The result of the last attempt; `None` if the job was cancelled.
 type Outcome = Option<Result<(), Failure>>;
 
-/// The number of jobs of a tenant that run at once.
+/// The maximum number of jobs that a tenant runs at once.
 const LIMIT: u32 = 2;
 /// The pause after the first attempt. The next one is twice as long.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -174,7 +174,7 @@ fn cancel() -> Result<(), Failure> {
     let registry = Registry::for_tests()?;
     let tenant = Tenant::new(&registry, "left", 100, Duration::ZERO)?;
     let mut jobs = TaskSet::new(&tenant.drivers);
-    // A job that waits for its second attempt, `LIMIT` jobs that run, and one that waits for them.
+    // One job waits for its second attempt, `LIMIT` jobs run, and one job waits for those.
     jobs.add(tenant.submit(Arc::new(|| Err("busy".into()))));
     registry.run_until_idle();
     let (sender, starts) = channel();
@@ -186,7 +186,7 @@ fn cancel() -> Result<(), Failure> {
     (0..=LIMIT).for_each(|_| jobs.add(tenant.submit(job.clone())));
     (0..LIMIT).try_for_each(|_| starts.recv())?;
     tenant.cancel.cancel();
-    // The running jobs see the cancel, and the last one does not start.
+    // The running jobs see that they are cancelled, and the last one does not start.
     tenant.queue.shutdown_timeout(MINUTE)?;
     assert!(starts.try_recv().is_err());
     registry.run_until_idle();

@@ -1,4 +1,5 @@
-//! A network driver with the structure of a kernel driver: work items, queues, order of teardown.
+//! A network driver with the structure of a kernel driver: work items, queues and an ordered
+//! teardown.
 //!
 //! | kernel driver | here |
 //! |---|---|
@@ -94,7 +95,8 @@ struct Nic {
     rx: Work,
     /// Checks the device periodically.
     watchdog: DelayedWork,
-    /// Must make progress when memory is low, because freeing memory may depend on the network.
+    /// This queue must make progress when memory is low, because freeing memory may depend on the
+    /// network.
     receiving: Workqueue,
     /// Runs commands one at a time.
     control: Workqueue,
@@ -151,7 +153,8 @@ impl Nic {
         if let Some(ring) = &mut *self.ring.lock().unwrap() {
             ring.push_back(packet);
         }
-        // `false` if the item is already pending. That run takes this packet too.
+        // If the item is already pending, the call returns `false`, and the pending run takes this
+        // packet.
         self.receiving.enqueue(&self.rx);
     }
 
@@ -179,7 +182,7 @@ impl Nic {
 
     fn watch(&self, watchdog: &DelayedWork) {
         self.nr_watches.fetch_add(1, Relaxed);
-        // Rejected while another thread cancels the item.
+        // The call is rejected while another thread cancels the item.
         self.receiving.enqueue_after(watchdog, WATCHDOG_PERIOD);
     }
 
@@ -199,7 +202,7 @@ impl Nic {
         });
     }
 
-    /// Removes a listener. Returns when no receiver uses it any more.
+    /// Removes a listener. Returns once no receiver uses it.
     fn remove_listener(&self, gone: &Arc<Listener>) {
         self.listeners.update(|old| {
             let mut list = old.clone();
@@ -211,9 +214,9 @@ impl Nic {
 
     /// Removes the device. Returns the number of packets that were not received.
     fn remove(&self) -> Result<u64, Failure> {
-        // First stop the producer: no interrupts from here on.
+        // First stop the producer: no interrupt queues the item from here on.
         let ring = self.ring.lock().unwrap().take();
-        // Then cancel the item that queues itself and the item that was queued.
+        // Then cancel the item that queues itself, and the item that interrupts queued.
         self.watchdog.cancel_sync();
         self.rx.disable_sync();
         self.control.destroy()?;

@@ -1,6 +1,6 @@
-//! Ships the log of a process in batches. Each CPU has a buffer, so threads rarely meet.
+//! Ships the log of a process in batches. Each CPU has a buffer, so threads rarely contend.
 //!
-//! | promise | by |
+//! | promise | kept by |
 //! |---|---|
 //! | a line is shipped within 100 ms | a `DelayedWork`, armed by the first line of a buffer |
 //! | a buffer of 64 KiB is shipped at once | `reschedule` with no delay |

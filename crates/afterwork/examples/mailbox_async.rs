@@ -29,7 +29,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let nr_lines = block_on(async {
         let mut log = Vec::new();
-        // Wakes once per 100 lines, and for the rest when the last poster is dropped.
+        // The task wakes once per 100 lines, and again for the rest when the last poster is
+        // dropped.
         while mailbox.ready(100).await.is_ok() {
             log.extend(mailbox.drain(100));
         }

@@ -33,7 +33,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(sum)
     });
 
-    // One buffer each is enough for one question at a time. The ring is dropped before them.
+    // One buffer for each direction is enough, because there is one question at a time. The ring is
+    // dropped before the buffers.
     let mut question = [0_u8; 4];
     let mut answer = [0_u8; 8];
     let mut mailbox = Mailbox::new();

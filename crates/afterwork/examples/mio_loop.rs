@@ -2,7 +2,7 @@
 //!
 //! The loop sleeps in one call for its sockets and for answers. The mailbox signals an eventfd only
 //! while the loop sleeps, and once for any number of answers. Nothing in the loop blocks. The queue
-//! has room for a few questions. If it is full, the client gets *busy* and asks again.
+//! has capacity for a few questions. If it is full, the client gets *busy* and asks again.
 //!
 //! `cargo run --release --example mio_loop -- [CLIENTS [QUESTIONS OF EACH]]`
 
@@ -28,10 +28,11 @@ use mio::{
 /// Any error of the example.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// Tokens of the sources that are no clients.
+/// Tokens of the sources that are not clients.
 const LISTENER: Token = Token(usize::MAX);
 const BELL: Token = Token(usize::MAX - 1);
-/// The number of questions that may wait. `MAX_ACTIVE` is the number that are answered at once.
+/// The number of questions that may wait, in addition to the `MAX_ACTIVE` questions that are being
+/// answered.
 const CAPACITY: usize = 16;
 const MAX_ACTIVE: u32 = 2;
 /// The number of answers that are sent before the loop polls its sockets again.
@@ -172,7 +173,7 @@ impl Server {
     fn take(&mut self, client: Token, question: u32) -> io::Result<()> {
         let poster = self.poster.clone();
         let answer = move || {
-            // Fails only if the server has ended, and then the answer is not needed.
+            // This fails only if the server has ended, and then the answer is not needed.
             let _ = poster.post((client, answer_to(question)));
         };
         match self.queue.try_spawn(answer) {

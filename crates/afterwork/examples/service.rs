@@ -1,11 +1,11 @@
 //! An axum server that computes on a queue, and handles overload, disconnected clients and SIGTERM.
 //!
-//! | event | effect | by |
+//! | event | effect | provided by |
 //! |---|---|---|
 //! | 64 requests wait | 503 at once | `capacity`, `JoinError::Full` |
 //! | a request has waited for 100 ms | 504, and it never starts | `task().deadline(…)` |
 //! | a client disconnects | its request is cancelled, or stops | `cancel_on_drop`, `is_cancelled` |
-//! | SIGTERM, a client hangs | ends in time, and names unfinished work | `shutdown_async` |
+//! | SIGTERM while a client hangs | it ends in time, and names unfinished work | `shutdown_async` |
 //!
 //! `cargo run --release --example service`
 
@@ -139,7 +139,7 @@ async fn ask(address: SocketAddr, path: String) -> Result<u16, Failure> {
     Ok(answer.get(9..12).unwrap_or_default().parse()?)
 }
 
-/// On a paused queue, and with a clock that only this function advances.
+/// Tests overload on a paused queue, with a clock that only this function advances.
 async fn overload() -> Result<(), Failure> {
     let mut registry = Registry::for_tests()?;
     let mut server = Server::start(&registry, Duration::ZERO).await?;

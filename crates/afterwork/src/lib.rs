@@ -28,21 +28,21 @@
 //!
 //! # Features
 //!
-//! The subsystems and the next three are enabled by default. To build less, disable the default
-//! features. Items that join two subsystems need the features of both: `workqueue::RcuWork` and
-//! `Workqueue::enqueue_rcu` need `workqueue` and `rcu`, and `Mailbox::serve` needs `mailbox` and
-//! `rcu`.
+//! The subsystems, `observe`, `params` and `synthetic` are enabled by default. To build less,
+//! disable the default features. Items that connect two subsystems need the features of both:
+//! `workqueue::RcuWork` and `Workqueue::enqueue_rcu` need `workqueue` and `rcu`, and
+//! `Mailbox::serve` needs `mailbox` and `rcu`.
 //!
 //! | feature | adds |
 //! |---|---|
 //! | `workqueue`, `mailbox`, `rcu`, `percpu` | the subsystem |
 //! | `observe` | the counters of the process, for itself and for `afterwork top`: [`observe`] |
-//! | `params` | tunables, and the variable that sets them: [`params`]; enabled by all but `rcu` |
+//! | `params` | tunables, and the variable that sets them: [`params`]; only `rcu` can do without |
 //! | `synthetic` | machines described by a string, for tests: `workqueue::Topology::synthetic` |
 //! | `io-uring` | mailboxes whose owner sleeps in an io_uring ring: `mailbox::uring` |
 //! | `stacks` | stall reports with the stacks of the workers: `Params::stall_signal` |
-//! | `tokio` | futures on our queues that use tokio's timers and I/O: `workqueue::in_tokio` |
-//! | `tracing` | `tracing` events of workqueues and grace periods: docs/observing.md |
+//! | `tokio` | futures on queues that use tokio's timers and I/O: `workqueue::in_tokio` |
+//! | `tracing` | events of workqueues and grace periods for subscribers of the crate `tracing` |
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 #[cfg(feature = "observe")]

@@ -1,4 +1,4 @@
-//! Runs the examples, which check their own results, under a small load.
+//! Runs the examples under a small load. They check their own results.
 #![cfg(not(any(loom, shuttle)))]
 #![allow(dead_code, reason = "a `main` is for the command line")]
 

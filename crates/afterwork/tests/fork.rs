@@ -83,7 +83,7 @@ fn message_of(body: impl FnOnce()) -> String {
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap()
 }
 
-/// Asserts that `body` panics because something of the parent is used.
+/// Asserts that `body` panics because it uses an object of the parent.
 fn refused(body: impl FnOnce()) {
     let message = message_of(body);
     let is_named = message.contains("before the process was forked");
@@ -96,7 +96,7 @@ fn a_child_reads_waits_and_runs_callbacks_of_its_own() {
     use_rcu();
     in_child(|| {
         use_rcu();
-        // Also in a child of the child.
+        // The same holds in a child of the child.
         in_child(use_rcu);
     });
     use_rcu();
@@ -123,7 +123,7 @@ fn open_sections_of_other_threads_delay_nothing_in_a_child() {
     });
     is_ready.recv().unwrap();
     is_ready.recv().unwrap();
-    // A grace period that waits for both readers, and a sweep.
+    // This causes a grace period that waits for both readers, and a sweep.
     let waiter = thread::spawn(rcu::synchronize);
     let nr_run = Arc::new(AtomicUsize::new(0));
     let ran = nr_run.clone();
@@ -151,7 +151,7 @@ fn open_sections_of_other_threads_delay_nothing_in_a_child() {
 fn a_section_of_the_thread_that_forks_is_open_in_the_child_too() {
     let _alone = alone();
     let guard = rcu::read();
-    // The section is older than a grace period or has its number.
+    // The section began before the grace period, or has its number.
     let waiter = thread::spawn(rcu::synchronize);
     for _ in 0..20 {
         let guard = &guard;
@@ -213,7 +213,7 @@ fn section_left_open_by_an_exiting_thread_is_open_in_its_child() {
     thread_local!(static LAST: ForksAtExit = const { ForksAtExit(RefCell::new(None)) });
     let _alone = alone();
     thread::spawn(|| {
-        // First, so that the library's own destructor runs before this one.
+        // This section comes first, so that the library's own destructor runs before this one.
         LAST.with(|last| *last.0.borrow_mut() = Some(rcu::read()));
     })
     .join()
@@ -232,7 +232,7 @@ fn fork_during_all_operations_leaves_a_sane_child() {
                     drop(rcu::read());
                     rcu::call(|| ());
                     rcu::synchronize();
-                    // A thread that starts, reads and exits.
+                    // This thread starts, reads and exits.
                     scope.spawn(|| drop(rcu::read())).join().unwrap();
                 }
             });
@@ -265,8 +265,8 @@ fn stall_handler_that_forks_continues_in_both_processes() {
             for _ in 0..100 {
                 thread::yield_now();
                 if waiter.is_finished() {
-                    // Two threads drive at the same time.
-                    // SAFETY: exits the process at once.
+                    // Two threads drive the grace period at the same time.
+                    // SAFETY: the call exits the process at once.
                     unsafe { libc::_exit(9) };
                 }
             }
@@ -281,7 +281,7 @@ fn stall_handler_that_forks_continues_in_both_processes() {
         if std::process::id() != parent {
             rcu::on_stall(None);
             use_rcu();
-            // SAFETY: exits the process at once.
+            // SAFETY: the call exits the process at once.
             unsafe { libc::_exit(0) };
         }
     });
@@ -384,7 +384,7 @@ fn a_srcu_callback_that_forks_drops_no_version_in_the_child() {
     impl Drop for Ours {
         fn drop(&mut self) {
             if std::process::id() != self.0 {
-                // SAFETY: exits the process at once.
+                // SAFETY: the call exits the process at once.
                 unsafe { libc::_exit(9) };
             }
         }
@@ -393,7 +393,7 @@ fn a_srcu_callback_that_forks_drops_no_version_in_the_child() {
     let ours = || Ours(std::process::id());
     let domain = Domain::new();
     let cell = Rcu::new_in(ours(), domain.clone());
-    // Not a channel: another thread may have held its lock at the fork.
+    // These are atomics, because another thread may have held the lock of a channel at the fork.
     let [has_begun, may_go, pid] = [0; 3].map(|_| Arc::new(AtomicI32::new(0)));
     let wait_for = |word: &AtomicI32| {
         while word.load(Ordering::Acquire) == 0 {
@@ -415,7 +415,7 @@ fn a_srcu_callback_that_forks_drops_no_version_in_the_child() {
         pid.store(child, Ordering::Release);
     });
     wait_for(&has_begun);
-    // The callback waits until that batch has run.
+    // The callback that drops the old version waits until the running batch has ended.
     cell.replace(ours());
     may_go.store(1, Ordering::Release);
     let pid = wait_for(&pid);
@@ -423,7 +423,7 @@ fn a_srcu_callback_that_forks_drops_no_version_in_the_child() {
     let mut status = 0;
     // SAFETY: `status` outlives the call.
     unsafe { libc::waitpid(pid, &mut status, 0) };
-    // The status of a child that returns from the callback.
+    // A child that returns from the callback exits with status 1.
     assert_eq!(libc::WEXITSTATUS(status), 1, "9 is a version that was dropped");
 }
 
@@ -433,7 +433,7 @@ fn use_queue(queue: &Workqueue) {
     let sums: Vec<_> = sums.collect();
     let sum: u64 = sums.into_iter().map(|sum| sum.join().unwrap()).sum();
     assert_eq!(sum, 4950);
-    // A flush, because a system queue must not be drained.
+    // This is a flush, because a system queue must not be drained.
     queue.flush().unwrap();
 }
 
@@ -715,7 +715,8 @@ fn child_loses_slots_held_by_other_threads_and_keeps_the_rest() {
         let (has_come, may_go) = (&Barrier::new(3), &Barrier::new(3));
         let cpu = CpuId::new;
         thread::scope(|scope| {
-            // One thread is in CPU 0's slot. Another owns CPU 1, and has parked on CPU 2.
+            // One thread is in the slot of CPU 0. Another owns the slot of CPU 1, and has parked on
+            // that of CPU 2.
             scope.spawn(move || {
                 slots.run_on(cpu(0), |_| {
                     has_come.wait();
@@ -750,7 +751,7 @@ fn child_loses_slots_held_by_other_threads_and_keeps_the_rest() {
                     assert!(slots.attach(cpu(1)).is_err());
                     drop(parked);
                     mine.while_parked(|| assert_lost(|| slots.drain_all(|_, _| ())));
-                    // A grandchild finds the slots as the child does.
+                    // A grandchild finds the slots in the same state as the child does.
                     in_child(|| assert_lost(|| slots.run_on(cpu(0), |_| ())));
                     let fresh = PerCpu::builder().topology(machine.clone()).build(|_| 1);
                     assert_eq!(fresh.unwrap().sum_over(|data| *data), 4);
@@ -840,7 +841,7 @@ fn a_waker_of_a_future_of_the_parent_does_nothing_in_the_child() {
     drop(handle);
     let last = AssertUnwindSafe(&waker);
     in_child(|| {
-        // SAFETY: as below.
+        // SAFETY: this process exits without dropping the original.
         drop(unsafe { std::ptr::read(*last) });
         assert_eq!(nr_dropped.load(Ordering::Relaxed), 0, "the parent's");
     });

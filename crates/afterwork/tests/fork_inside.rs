@@ -75,7 +75,8 @@ impl Fork {
 
     /// Forks, and returns in both processes.
     fn now(&self) {
-        // SAFETY: the subject of the test: the child uses only state that is valid after a fork.
+        // SAFETY: the fork is the subject of the test. The child uses only state that is valid
+        // after a fork.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             // SAFETY: the arguments are numbers. The signal kills the process.
@@ -95,7 +96,7 @@ impl Fork {
     /// Exits if this is the child. Called by work that belongs to the parent.
     fn not_in_child(&self) {
         if self.is_in_child() {
-            // SAFETY: exits the process at once.
+            // SAFETY: the call exits the process at once.
             unsafe { libc::_exit(DOES_OTHERS_WORK) };
         }
     }
@@ -413,7 +414,7 @@ fn queued_call_that_forks_leaves_later_calls_to_the_parent() {
     let sum = owner.with(|data| *data);
     if fork.is_in_child() {
         // The owner is a user's thread and holds the slot.
-        // SAFETY: exits the process at once.
+        // SAFETY: the call exits the process at once.
         unsafe { libc::_exit(sum) };
     }
     assert_eq!(sum, 11);

@@ -17,13 +17,13 @@ use std::{
 enum Over {
     /// A lock that the forking thread holds during the fork: `held.lock(…)` with this expression.
     Held(&'static str),
-    /// As `Held`, but taken by `sync::fork` itself.
+    /// The same as `Held`, but `sync::fork` itself takes the lock.
     HeldFirst,
-    /// Initialized once, before the fork: this expression in a handler's `settle`.
+    /// Initialized once, before the fork, by this expression in a handler's `settle`.
     Settled(&'static str),
-    /// Reset in the child: this expression in a handler's `child`.
+    /// Reset in the child by this expression in a handler's `child`.
     Reset(&'static str),
-    /// Created by each process: `PerProcess`.
+    /// Created by each process for itself: `PerProcess`.
     PerProcess,
     /// Thread-local: the child has only the copy of the thread that forked.
     Thread,
@@ -54,7 +54,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/fork.rs", "GENERATION", Reset("GENERATION.fetch_add")),
     ("sync/fork.rs", "HANDLERS", Word),
     ("sync/fork.rs", "HELD", Reset("HELD.swap")),
-    // Holds the ID of the process in use, so a child takes over.
+    // This is the ID of the process that registers the handlers, so a child registers them itself.
     ("sync/fork.rs", "WATCHED", Word),
     ("sync/identity.rs", "HELD", Thread),
     ("sync/identity.rs", "MINE", Thread),
@@ -65,12 +65,12 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/newborn.rs", "POLICY", Word),
     ("sync/newborn.rs", "RECORD", Constant),
     ("sync/newborn.rs", "SLACK_NS", Word),
-    // Holds the ID of the process that exits, and of a thread in it.
+    // This is the ID of the process that exits, and of a thread in it.
     ("sync/process.rs", "ENDING", Word),
     ("stacks/capture.rs", "ANSWER_SLOT", Reset("ANSWER_SLOT.reset()")),
     ("stacks/capture.rs", "HANDLER", Constant),
     ("stacks/capture.rs", "SILENT_UNTIL", Word),
-    // Holds the ID of the process that holds the lock.
+    // This is the ID of the process that holds the lock.
     ("sync/start.rs", "FIRST", Word),
     ("sync/start.rs", "IS_OURS", Thread),
     ("sync/start.rs", "STACK_SIZE", Thread),
@@ -80,7 +80,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/twin.rs", "ARMED", Tests),
     ("sync/twin.rs", "MET", Tests),
     ("sync/twin.rs", "NR_PASSED", Tests),
-    // The ID of the process that owns the page.
+    // This is the ID of the process that owns the page.
     ("page/publisher.rs", "AT_EXIT_SET", Word),
     ("page/publisher.rs", "HANDLER", Constant),
     ("page/publisher.rs", "NTH_NAME", Word),
@@ -107,7 +107,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/local.rs", "global", Settled("global().tree()")),
     ("rcu/local.rs", "stand_in", Constant),
     ("rcu/srcu/callback.rs", "RUNS", Thread),
-    // Only in a model.
+    // Exists only in a model.
     ("rcu/srcu/runners.rs", "of_this_run", Tests),
     ("rcu/srcu/runners.rs", "runners", Held("&runners().state")),
     ("rcu/stall.rs", "next_flood", Word),
@@ -145,7 +145,6 @@ const LIST: &[(&str, &str, Over)] = &[
     ("wake/spin.rs", "MAY", Word),
     ("wake/spin.rs", "SAME_CPU_WAITER", Thread),
     ("wake/spin.rs", "WAITER", Thread),
-    ("wake/spin.rs", "WAITER_SPIN_LIMIT", Word),
     ("workqueue/cleanups.rs", "IS_DEPENDED_ON", Thread),
     ("workqueue/cleanups.rs", "SERVES", Thread),
     ("workqueue/cleanups.rs", "PUT_ASIDE", Thread),
@@ -157,7 +156,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("workqueue/item/chunks.rs", "HANDLER", Constant),
     ("workqueue/item/chunks.rs", "HOME", Held("&HOME")),
     ("workqueue/item/chunks.rs", "SCAN", Held("&SCAN")),
-    // A scan is wanted in the child as in its parent.
+    // A scan is as necessary in the child as in its parent.
     ("workqueue/item/chunks.rs", "WANTED", Word),
     ("workqueue/item/panicked.rs", "KEPT", PerProcess),
     ("workqueue/item/panicked.rs", "NR_KEPT", Word),
@@ -165,7 +164,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("workqueue/manage/start.rs", "GLOBAL", PerProcess),
     ("workqueue/manage/start.rs", "IS_REPORTED", Word),
     ("workqueue/item/token.rs", "TOKENS", PerProcess),
-    // Only in a model.
+    // Exists only in a model.
     ("workqueue/item/token.rs", "table", Tests),
     ("workqueue/pools/manager.rs", "SERVES", Thread),
     ("workqueue/queues/future.rs", "WAKER", Constant),
@@ -175,7 +174,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("raw/delayed.rs", "RAW", Constant),
     ("raw/runs.rs", "INNERMOST", Thread),
     ("raw/runs.rs", "TABLE", PerProcess),
-    // Only in a model.
+    // Exists only in a model.
     ("raw/runs.rs", "table", Tests),
 ];
 

@@ -1,17 +1,28 @@
-//! Memory and threads of an unused queue. This is a separate program, because its allocator counts
-//! memory.
+//! Memory and threads of unused objects. This is a separate program, because its allocator counts
+//! memory. `docs/workqueue.md` has its output.
 #![cfg(not(any(loom, shuttle)))]
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
-    sync::atomic::{AtomicIsize, Ordering},
+    fs, iter,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicIsize, Ordering},
+    },
+    task::{Context, Waker},
+    time::Duration,
 };
 
 use afterwork::{
+    mailbox::Mailbox,
     params::Params,
-    workqueue::{Registry, Workqueue},
+    percpu::PerCpu,
+    rcu::{self, srcu::Domain},
+    workqueue::{DelayedWork, Registry, Work, Workqueue, sleep},
 };
 use topology::Topology;
+
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// Counts the bytes in use.
 struct Counting;
@@ -26,6 +37,13 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
 
+    // Not by `alloc`, which would write to pages that are never used.
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        NR_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller guarantees the conditions.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         NR_BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed);
         // SAFETY: the caller guarantees the conditions.
@@ -37,18 +55,98 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 fn nr_threads() -> usize {
-    std::fs::read_dir("/proc/self/task").unwrap().count()
+    fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+/// Returns a guard. While it exists, no other test of this program counts.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the number of bytes that the process has allocated, and of bytes of resident memory
+/// without program code.
+fn in_use() -> [isize; 2] {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    let kib: isize = line.split_whitespace().next().unwrap().parse().unwrap();
+    [NR_BYTES.load(Ordering::Relaxed), kib << 10]
+}
+
+/// Creates `count` objects and prints the memory of each, which must not exceed `limit` allocated
+/// bytes. Returns the objects, so that later ones do not reuse their memory.
+fn weigh<T: 'static>(
+    name: &str,
+    limit: isize,
+    count: usize,
+    create: impl FnMut() -> T,
+) -> Box<dyn std::any::Any> {
+    let mut all = Vec::with_capacity(count);
+    let before = in_use();
+    all.extend(iter::repeat_with(create).take(count));
+    let after = in_use();
+    let each = [0, 1].map(|at| (after[at] - before[at]) / count as isize);
+    println!("| {name} | {} | {} |", each[0], each[1]);
+    assert!(each[0] <= limit, "{name}: {} bytes each", each[0]);
+    Box::new(all)
+}
+
+#[test]
+fn idle_objects_take_little_memory() {
+    let _alone = alone();
+    println!("| one of | allocated | resident |");
+    let bare = in_use();
+    let queue = Workqueue::builder("first").build().unwrap();
+    queue.spawn(|| ()).join().unwrap();
+    rcu::synchronize();
+    let [allocated, resident] = [0, 1].map(|at| in_use()[at] - bare[at]);
+    println!("| first queue, with an item, and RCU | {allocated} | {resident} |");
+    let nr_cpus = Topology::detect().unwrap().allowed().len() as isize;
+    let _all = [
+        weigh("queue", 4352 + 128 * nr_cpus, 1000, || Workqueue::builder("idle").build().unwrap()),
+        weigh("ordered queue", 4352 + 128 * nr_cpus, 1000, || {
+            Workqueue::builder("idle").ordered().build().unwrap()
+        }),
+        weigh("strand", 192, 10_000, || queue.strand(0_u64)),
+        weigh("mailbox with a poster", 1280, 10_000, || {
+            let mailbox = Mailbox::<u64>::new();
+            (mailbox.poster(), mailbox)
+        }),
+        weigh("`Work`", 64, 10_000, || Work::new(|| ())),
+        weigh("`DelayedWork`", 256, 10_000, || DelayedWork::new(|| ())),
+        weigh("`DelayedWork` that is armed", 256, 10_000, || {
+            let work = DelayedWork::new(|| ());
+            assert!(queue.enqueue_after(&work, HOUR));
+            work
+        }),
+        weigh("sleep", 128, 10_000, || {
+            let mut sleep = Box::pin(sleep(HOUR));
+            let polled = sleep.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(polled.is_pending());
+            sleep
+        }),
+        weigh("SRCU domain", 1792, 1200, Domain::new),
+        weigh("SRCU domain that was read", 3072, 1200, || {
+            let domain = Domain::new();
+            drop(domain.read());
+            domain
+        }),
+        weigh("per-CPU counter", 1024 + 256 * nr_cpus, 1000, || {
+            PerCpu::builder().build(|_| 0_u64).unwrap()
+        }),
+    ];
 }
 
 #[test]
 fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
+    let _alone = alone();
     const COUNT: usize = 1000;
     /// The seat cache of a CPU has its own cache lines.
     const EACH_CPU: usize = 128;
-    // Each further pool costs some 800 bytes per queue.
+    // Each further pool costs about 800 bytes per queue.
     for machine in ["2 core", "4 llc x 8 core"] {
         let machine = Topology::synthetic(machine).unwrap();
-        let limit = 4352 + (EACH_CPU * machine.allowed().len()) as isize;
+        let limit = 4096 + (EACH_CPU * machine.allowed().len()) as isize;
         let registry = Registry::new(machine, Params::default()).unwrap();
         let mut queues = Vec::with_capacity(COUNT);
         let (threads, bytes) = (nr_threads(), NR_BYTES.load(Ordering::Relaxed));

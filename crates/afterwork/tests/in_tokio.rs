@@ -28,7 +28,7 @@ fn tokio_timers_work_in_a_queues_future_and_on_a_thread() {
     let start = Instant::now();
     let task = queue.spawn_async(in_tokio(runtime.handle(), async {
         tokio::time::sleep(SHORT).await;
-        // Both kinds of timers in one future.
+        // This future uses both kinds of timers.
         sleep(SHORT).await;
         let late = tokio::time::timeout(SHORT, pending::<()>()).await;
         (late.is_err(), tokio::spawn(async { 7 }).await.unwrap())
@@ -87,7 +87,7 @@ fn future_of_an_exiting_thread_is_dropped() {
     let handle = runtime.handle().clone();
     let (send, receive) = mpsc::channel();
     let thread = thread::spawn(move || {
-        // Initialized before tokio's, so dropped after it.
+        // This is initialized before tokio's locals, so it is dropped after them.
         KEPT.with(|kept| *kept.borrow_mut() = None);
         let on_drop = SendsOnDrop(send);
         let future = in_tokio(&handle, async move {

@@ -1,4 +1,5 @@
-//! Properties of channels, tested on a mailbox. `crates/mailbox/src/tests.rs` has its own.
+//! Tests of a mailbox's properties as a channel. `crates/mailbox/src/tests.rs` tests its other
+//! properties.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -199,7 +200,7 @@ fn timed_out_wait_does_not_delay_a_later_wait() {
     }
 }
 
-/// Holds for any sequence of eager and lazy posts.
+/// This holds for any sequence of eager and lazy posts.
 #[test]
 fn each_arming_is_notified_at_most_once() {
     use std::os::fd::AsRawFd;
@@ -351,7 +352,7 @@ fn nr_sleeps() -> i64 {
     usage.ru_nvcsw
 }
 
-/// Holds for any time. With a timer of 1 ms the owner would sleep about a hundred times.
+/// This holds for any time. With a timer of 1 ms the owner would sleep about a hundred times.
 #[test]
 fn a_lingering_owner_without_items_is_not_woken() {
     let mut mailbox = Mailbox::builder().spin_limit(0).build();
@@ -378,7 +379,7 @@ fn a_post_does_not_touch_a_file_with_the_eventfds_number() {
     let number = mailbox.eventfd().unwrap().as_raw_fd();
     let (mut reader, writer) = std::io::pipe().unwrap();
     assert!(mailbox.arm(1).unwrap());
-    // SAFETY: the call takes two numbers, like a program that closes unknown descriptors.
+    // SAFETY: the call takes two numbers. A program that closes unknown descriptors does the same.
     assert!(unsafe { libc::dup2(writer.as_raw_fd(), number) } >= 0);
     poster.post(1).unwrap();
     assert!(mailbox.disarm(), "a poster has claimed the wake-up");

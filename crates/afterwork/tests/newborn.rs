@@ -33,7 +33,7 @@ struct State {
 impl State {
     fn of_this_thread() -> Self {
         let (mut mode, mut nodes) = (0, [0; 16]);
-        // SAFETY: passes numbers, and pointers to an integer and to 1024 bits that the call writes.
+        // SAFETY: the calls take numbers. The first one writes to an integer and to 1024 bits.
         unsafe {
             libc::syscall(libc::SYS_get_mempolicy, &raw mut mode, nodes.as_mut_ptr(), 1025, 0, 0);
             Self {
@@ -46,7 +46,7 @@ impl State {
     }
 }
 
-/// Returns the control bits, without the flags that each inexact result sets.
+/// Returns the control bits, without the flags that any inexact result sets.
 #[cfg(target_arch = "x86_64")]
 fn float_modes() -> [u64; 2] {
     let (mut mxcsr, mut x87) = (0_u32, 0_u16);
@@ -204,7 +204,7 @@ fn library_threads_keep_the_settings_of_the_process() {
         make_memory_policy_odd();
         Ok(())
     };
-    // SAFETY: only makes system calls.
+    // SAFETY: the function only makes system calls.
     let ended = unsafe { command.pre_exec(before_exec) }.output().unwrap();
     assert!(ended.status.success(), "{ended:?}");
 }

@@ -23,7 +23,8 @@ fn misspelled_word_is_rejected_with_the_nearest_ones() {
 #[test]
 fn torture_bugs_are_found_in_the_sources() {
     let names = options::twins().unwrap();
-    // One of each kind of call that names a bug, and one whose name is on the next line.
+    // The list has one bug for each kind of call that names a bug, and one whose name is on the
+    // next line.
     for name in [
         "srcu: single flip",
         "rcu: relaxed answer",

@@ -19,7 +19,7 @@ use afterwork::{
     page::{self, ASKED_AT, Kind, Page},
     percpu::PerCpu,
     rcu,
-    workqueue::Workqueue,
+    workqueue::{Group, Workqueue},
 };
 use children::succeeds_in_child;
 use sync::shared_file::SharedFile;
@@ -53,7 +53,8 @@ fn every_subsystem_is_on_the_page_while_it_exists() {
     let again = observe::publish().unwrap();
     assert_eq!(path, again);
 
-    let queue = Workqueue::builder("shown").max_active(1).build().unwrap();
+    let group = Group::builder("tenant").max_active(2).shares(300).build().unwrap();
+    let queue = Workqueue::builder("shown").max_active(1).group(&group).build().unwrap();
     let (inside, is_inside) = mpsc::channel();
     let (go, may_go) = mpsc::channel::<()>();
     let item = move || {
@@ -80,6 +81,10 @@ fn every_subsystem_is_on_the_page_while_it_exists() {
     let shown = find(Kind::Queue, "shown");
     assert_eq!(shown.figure("nr_active"), Some(1));
     assert_eq!(shown.figure("max_active"), Some(1));
+    assert!(shown.detail.ends_with(", tenant"), "{}", shown.detail);
+    let tenant = find(Kind::Group, "tenant");
+    let figures = ["nr_active", "nr_waiting", "max_active", "shares", "nr_queues"];
+    assert_eq!(figures.map(|name| tenant.figure(name).unwrap()), [1, 0, 2, 300, 1]);
     assert_eq!(find(Kind::Mailbox, "letters").figure("received"), Some(1));
     assert_eq!(find(Kind::PerCpu, "counts").figure("drains"), Some(1));
     assert!(find(Kind::Rcu, "rcu").figure("callbacks") >= Some(1));
@@ -88,9 +93,9 @@ fn every_subsystem_is_on_the_page_while_it_exists() {
 
     go.send(()).unwrap();
     waits.join().unwrap();
-    drop((queue, mailbox, counts));
+    drop((queue, group, mailbox, counts));
     let page = ask(&path, 2);
-    let gone = ["shown", "letters", "counts"];
+    let gone = ["shown", "tenant", "letters", "counts"];
     let is_gone = |name: &str| !gone.contains(&name);
     assert!(page.records.iter().all(|record| is_gone(&record.name)));
 
@@ -109,7 +114,7 @@ fn a_page_with_a_closed_descriptor_is_removed() {
     let number: i32 = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
     let theirs_at = std::env::temp_dir().join(format!("aw-{}-theirs", std::process::id()));
     let theirs = std::fs::File::create(&theirs_at).unwrap();
-    // SAFETY: the call takes two numbers. The page's descriptor is then the other file's.
+    // SAFETY: the call takes two numbers. The page's descriptor then refers to the other file.
     assert!(unsafe { libc::dup2(theirs.as_raw_fd(), number) } >= 0);
     let file = SharedFile::open(&path).unwrap();
     let give_up = Instant::now() + Duration::from_secs(30);
@@ -183,7 +188,8 @@ fn a_process_that_lives_under_the_same_number_keeps_its_page() {
     let _one = ONE.lock().unwrap();
     let path = observe::publish().unwrap();
     assert!(observe::unpublish());
-    // Like a process in another container, which shares the directory but not the process IDs.
+    // The other file represents a process in another container, which shares the directory but not
+    // the process IDs.
     let other = SharedFile::create(&path).unwrap();
     other.write_at(b"alive", 0).unwrap();
     assert!(other.lock().unwrap());
@@ -240,7 +246,8 @@ fn a_child_of_fork_does_not_keep_its_parents_page_alive() {
 fn next_publisher_removes_the_page_of_a_killed_process() {
     let _one = ONE.lock().unwrap();
     let (mut reader, mut writer) = std::io::pipe().unwrap();
-    // SAFETY: the child publishes itself, writes the path, and exits like a process that is killed.
+    // SAFETY: the child publishes itself, writes the path, and exits as abruptly as a killed
+    // process.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: the call takes a number. The signal kills the process.
@@ -248,7 +255,7 @@ fn next_publisher_removes_the_page_of_a_killed_process() {
         if let Ok(path) = observe::publish() {
             writer.write_all(path.to_str().unwrap().as_bytes()).ok();
         }
-        // SAFETY: exits the process at once.
+        // SAFETY: the call exits the process at once.
         unsafe { libc::_exit(0) };
     }
     drop(writer);
@@ -259,12 +266,12 @@ fn next_publisher_removes_the_page_of_a_killed_process() {
     // Any process of this user may have removed the page since.
     assert!(!left.is_empty(), "the child has not shown itself");
     let left = Path::new(&left);
-    // The page of a process in another container, which is not visible from here.
+    // This is the page of a process in another container, which is not visible from here.
     let number = u32::MAX - std::process::id();
     let elsewhere = &Path::new(page::DIRECTORY).join(page::name_of(number, 7));
     let lives = SharedFile::create(elsewhere).unwrap();
     assert!(lives.lock().unwrap());
-    // A file that is not a page but has a similar name.
+    // This file is not a page but has a similar name.
     let other = &elsewhere.with_extension("tmp");
     std::fs::write(other, "").unwrap();
     observe::publish().unwrap();
@@ -283,7 +290,7 @@ fn next_publisher_removes_the_page_of_a_killed_process() {
 
 const CHILD: &str = "AFTERWORK_TEST_CHILD";
 
-/// Not a test: the code of the child that must not write files.
+/// This is not a test, but the code of the child that must not write files.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_some() {

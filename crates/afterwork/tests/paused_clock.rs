@@ -141,7 +141,7 @@ fn a_shutdown_of_several_queues_ends_exactly_at_its_limit() {
     let ends_early = left.is_finished();
     registry.advance(Duration::from_nanos(1));
     let ends_in_time = left.is_finished();
-    // Ends the items, for which the drops of the queues wait.
+    // Ends the items, because the drops of the queues wait for them.
     registry.advance(YEAR);
     assert_eq!((ends_early, ends_in_time), (false, true));
     assert_eq!(left.join().unwrap(), 1);
@@ -240,6 +240,21 @@ fn an_item_that_a_reaper_fires_is_not_late() {
     registry.advance(60 * SECOND);
     assert_eq!(document.nr_saves(), 1);
     paused.resume();
+}
+
+#[test]
+fn a_retry_stops_at_a_permanent_error_without_a_pause() {
+    let mut registry = Registry::for_tests().unwrap();
+    let mut errors = ["busy", "denied", "busy"].into_iter();
+    let policy = Backoff::new(3, SECOND);
+    let attempt = move || std::future::ready(Err::<(), _>(errors.next().unwrap()));
+    let queue = Workqueue::builder("retry").build_in(&registry).unwrap();
+    let task = queue.spawn_async(registry.retry_if(policy, attempt, |error| *error == "busy"));
+    registry.run_until_idle();
+    assert!(!task.is_finished(), "the first error is transient");
+    registry.advance(SECOND);
+    assert!(task.is_finished());
+    assert_eq!(task.join().unwrap(), Err("denied"));
 }
 
 #[test]

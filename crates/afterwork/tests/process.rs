@@ -88,7 +88,8 @@ fn membarrier_that_starts_to_fail_ends_the_process() {
             rcu::synchronize();
             quiet_reader(|| drop(rcu::read()));
             if !sync::asym::init() {
-                // Without `membarrier` in the kernel there is nothing to test, so end as expected.
+                // If the kernel has no `membarrier`, there is nothing to test, so the process ends
+                // as expected.
                 std::process::abort();
             }
             reject_membarrier();
@@ -178,7 +179,7 @@ fn threads_started_by_a_boosted_reader_are_not_boosted() {
             })
         };
         let ordinary = (libc::SCHED_OTHER, libc::SCHED_OTHER);
-        // More than once: the first boost must restore the thread's settings.
+        // This runs more than once, because the first boost must restore the thread's settings.
         assert_eq!(waited_for(started_by_boosted), ordinary);
         assert_eq!(waited_for(started_by_boosted), ordinary);
     });
@@ -195,7 +196,7 @@ fn no_reader_is_boosted_where_the_kernel_limits_real_time() {
         // SAFETY: the call reads the structure.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_RTTIME, &limit) }, 0);
         let start = Instant::now();
-        // Longer than the limit on time without a sleep.
+        // This is longer than the limit on time without a sleep.
         let enough = move || (start.elapsed().as_millis() > 200).then_some(());
         waited_for(enough);
     });
@@ -366,7 +367,7 @@ fn loose_and_strict() -> [Workqueue; 2] {
     [Workqueue::builder("loose"), strict].map(|builder| builder.build().unwrap())
 }
 
-/// As `taskset -a -p` does.
+/// The other process acts as `taskset -a -p` does.
 #[test]
 fn work_proceeds_while_another_process_moves_its_threads() {
     let _alone = alone();
@@ -389,7 +390,7 @@ fn work_proceeds_while_another_process_moves_its_threads() {
     });
 }
 
-/// As a shell or a debugger does.
+/// The other process acts as a shell or a debugger does.
 #[test]
 fn work_resumes_after_the_process_was_stopped() {
     let _alone = alone();
@@ -417,7 +418,7 @@ fn work_resumes_after_the_process_was_stopped() {
                     thread::yield_now();
                 }
             }
-            // SAFETY: exits the process at once.
+            // SAFETY: the call exits the process at once.
             unsafe { libc::_exit(0) };
         }
         let (mut nr_due, mut stopped) = (0, 0);
@@ -437,7 +438,7 @@ fn publish_reports_a_failed_thread_creation() {
     succeeds_in_child(|| {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the arguments are numbers, and a structure that outlives the calls. The limit
-        // does not apply to root.
+        // does not apply to root, so root changes its user first.
         unsafe {
             if libc::geteuid() == 0 {
                 assert_eq!(libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534), 0);

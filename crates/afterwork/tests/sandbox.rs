@@ -94,7 +94,7 @@ fn hide(directory: &str) -> io::Result<()> {
     mount("none", directory, "tmpfs", 0)
 }
 
-/// Replaces `file` by a file with the text `spoilt`.
+/// Replaces `file` with a file that has the text `spoilt`.
 fn spoil(file: &str, spoilt: &[u8]) -> io::Result<()> {
     let other = std::env::temp_dir().join(format!("aw-spoilt-{}", std::process::id()));
     fs::write(&other, spoilt)?;
@@ -116,7 +116,7 @@ fn everything_works_without_sysfs_and_one_line_reports_it() {
         assert_eq!(lines.len(), 1, "{hidden:?} {lines:?}");
         assert!(lines[0].contains(&missing), "{hidden:?} {lines:?}");
     }
-    // If only procfs is hidden, nothing is missing.
+    // If only procfs is hidden, the library finds all that it needs, and prints nothing.
     assert_eq!(lines_without(|| hide("/proc")), [""; 0]);
 }
 

@@ -301,7 +301,7 @@ fn span_of_the_enqueuer_follows_all_kinds_of_work() {
                 if nr_polls == 3 {
                     return std::task::Poll::Ready(());
                 }
-                // Woken from a thread that is in no span.
+                // The future is woken from a thread that is in no span.
                 let waker = context.waker().clone();
                 thread::spawn(move || waker.wake());
                 std::task::Poll::Pending
@@ -369,7 +369,7 @@ fn the_span_of_an_item_of_c_that_is_taken_back_is_closed() {
         queue.pause();
         let span = tracing::span!(target: "afterwork::test", tracing::Level::INFO, "raw");
         unsafe extern "C-unwind" fn nothing(_: *mut RawWork) {}
-        // Leaked, because the items are still queued if an assertion fails.
+        // The items are leaked, because they are still queued if an assertion fails.
         let item = || {
             // SAFETY: `nothing` may be called with any pointer.
             let item = Box::leak(Box::new(unsafe { RawWork::new(nothing) }));
@@ -414,7 +414,8 @@ fn revived_item_emits_a_second_queue_event() {
 fn a_subscriber_may_queue_work_at_every_event() {
     ends(|| {
         let registry = registry(Params::default());
-        // In the same pool, so that an event emitted under its lock would deadlock.
+        // The queue is in the same pool, so that an event emitted under the pool's lock would
+        // deadlock.
         let inner = Workqueue::builder("inner").build_in(&registry).unwrap();
         *INNER.lock().unwrap() = Some(inner.clone());
         let outer = Workqueue::builder("outer").help(false);

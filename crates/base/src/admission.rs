@@ -1,14 +1,14 @@
-//! Capacity for a bounded number of entries, and the wait queue of entries for which there is none.
+//! Capacity for a bounded number of entries, and the wait queue of the entries that do not fit.
 //!
-//! A mailbox counts items, and an item for which there is no capacity waits in the queue itself. A
-//! workqueue counts items that have not started, and producers wait.
+//! A mailbox counts items, and an item that finds no capacity joins the wait queue itself. A
+//! workqueue counts the items that have not started, and it is their producers that wait.
 //!
 //! # The two words
 //!
 //! Entries arrive and leave on different threads, so each side has a word of its own. `left` counts
-//! the entries that have left, and wraps. `state` counts the entries that were admitted, except
-//! those that had left when it was last *recounted*; it contains the value of `left` at that time.
-//! The bit `AWAITED` of both words is set while the wait queue is not empty.
+//! the entries that have left, and wraps around. `state` counts the admitted entries, minus those
+//! that had left when it was last *recounted*; it contains the value of `left` at that time. The
+//! bit `AWAITED` of both words is set while the wait queue is not empty.
 //!
 //! ```text
 //! try to take:  AWAITED?  rejected;   below the bound?  state += 1
@@ -20,29 +20,30 @@
 //!               the wait queue is empty: AWAITED is cleared
 //! ```
 //!
-//! A thread that takes capacity therefore reads the other word once in `capacity` entries, unless
-//! the capacity stays used up. A thread that releases capacity writes no word of the takers.
+//! A thread that takes capacity therefore reads the other word only once per `capacity` entries,
+//! unless the capacity stays exhausted. A thread that releases capacity does not write to the
+//! takers' word.
 //!
 //! # Properties, and their proofs
 //!
 //! **No entry waits while there is capacity.** All changes of `left` are read-modify-writes, so
-//! they have one order. A thread that releases capacity after `AWAITED` was set there reads the
-//! bit, and admits waiters (twin `capacity: a release overlooks the waiters`). A waiter that sets
-//! the bit after a release sees that release, because it then admits waiters itself (twin `room: no
+//! they have one order. A thread that releases capacity after `AWAITED` was set there reads the bit
+//! and admits waiters (twin `capacity: a release overlooks the waiters`). A waiter that sets the
+//! bit after a release sees that release, because it then admits waiters itself (twin `capacity: no
 //! check after joining`).
 //!
-//! **No capacity is lost or counted twice.** A recount, and the acquisition that needs it, are one
-//! transition of `state`. `left` is never older than the value in `state` (twin `room: a recount
-//! reads an old word`).
+//! **No capacity is lost or counted twice.** A recount and the acquisition that needs it are one
+//! transition of `state`. The value that a taker reads from `left` is never older than the value in
+//! `state` (twin `capacity: a recount reads an old count`).
 //!
-//! **First come, first in.** While the bit is set in `state`, no taker gets the capacity that was
+//! **First come, first served.** While the bit is set in `state`, no taker gets capacity that was
 //! just released (twin `capacity: a taker overtakes a waiter`).
 //!
 //! **The bound holds.** Admitting a waiter takes capacity (twin `capacity: admits too many`).
 //!
 //! **A waiter that gives up holds no capacity.** It leaves the wait queue, and clears the bit if
-//! the queue is then empty. Otherwise no taker would ever get capacity again (twin `room: an empty
-//! wait queue is awaited`).
+//! the queue is then empty. If the bit stayed set, no taker would ever get capacity again (twin
+//! `capacity: an empty wait queue is awaited`).
 //!
 //! **Closing ends every wait.** It marks the wait queue as closed under its lock, and wakes all
 //! waiters. Each waiter leaves the queue by itself (twin `capacity: closing leaves the waiters
@@ -55,12 +56,12 @@ use sync::{Mutex, MutexGuard, twin};
 
 use crate::numbered::Numbered;
 
-/// Bit of both words: the wait queue is not empty.
+/// The bit of both words that is set while the wait queue is not empty.
 const AWAITED: u32 = 1;
-/// One entry in `left`.
+/// The increment of `left` for one entry.
 const ONE_LEFT: u32 = 2;
 
-/// The largest bound: `left` distinguishes this many entries.
+/// The largest bound, which is the number of entries that `left` can distinguish.
 pub const MAX_CAPACITY: usize = (u32::MAX / ONE_LEFT) as usize;
 
 /// The word of the takers.
@@ -81,8 +82,8 @@ impl State {
         (self.0 / Self::ONE_INSIDE) as usize
     }
 
-    /// Subtracts the entries that have left since the last recount. If these are more than were
-    /// inside, further entries were admitted in the meantime, and `state` has changed.
+    /// Subtracts the entries that have left since the last recount. If more entries have left than
+    /// were inside, further entries were admitted in the meantime, so `state` has changed.
     fn recounted(self, left: u32) -> Self {
         let low = self.0 as u32;
         let nr_left = (left & !AWAITED).wrapping_sub(low & !AWAITED) / ONE_LEFT;
@@ -102,8 +103,8 @@ pub struct Admission<W> {
     state: AtomicU64,
     /// I: the bound.
     capacity: usize,
-    /// I: the process whose threads take the lock. In a child of `fork`, a thread that does not
-    /// exist may hold it.
+    /// I: the process whose threads acquire the lock. In a child of `fork`, the lock may be held by
+    /// a thread that does not exist.
     process: Process,
     wait_queue: Mutex<WaitQueue<W>>,
 }
@@ -111,7 +112,8 @@ pub struct Admission<W> {
 #[derive(Debug)]
 struct WaitQueue<W> {
     is_closed: bool,
-    /// In the order of joining. A waiter that gives up may be anywhere.
+    /// The waiters, in the order in which they joined. A waiter that gives up can leave from any
+    /// position.
     waiting: Numbered<W>,
 }
 
@@ -119,7 +121,7 @@ struct WaitQueue<W> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Ticket(u64);
 
-/// The position of a waiter.
+/// The state of a waiter.
 #[derive(Debug)]
 pub enum Position<W> {
     Waiting,
@@ -149,7 +151,7 @@ impl<W> Admission<W> {
         self.look().recounted(self.left.load(Ordering::Relaxed)).nr_inside()
     }
 
-    /// Returns `true` if there is capacity for which no entry waits.
+    /// Returns `true` if there is free capacity and no entry waits for it.
     pub fn is_free(&self) -> bool {
         !self.is_awaited() && self.nr_inside() < self.capacity
     }
@@ -159,18 +161,18 @@ impl<W> Admission<W> {
         State(self.state.load(Ordering::Relaxed)).is_awaited()
     }
 
-    /// Returns `false` in a child of `fork`.
+    /// Returns `true`, except in a child of the process that created this value.
     pub fn is_at_home(&self) -> bool {
         self.process.is_this()
     }
 
-    /// Reads `state`, before `left`.
+    /// Reads `state`. Must be called before `left` is read.
     #[inline]
     fn look(&self) -> State {
-        // ORDER(recount): the acquire end; see `take`.
-        // If the update of `take` comes first, a later load of `left` is not older than the value
-        // that the update contains. If our load comes first, it finds an older value of `left` in
-        // `state`, or fails in its own update.
+        // ORDER(recount): the acquire end; see `take`. If the update of `take` comes first, a later
+        // load of `left` is not older than the value that the update contains. If our load comes
+        // first, it finds an older value of `left` in `state`, and our own update fails if `state`
+        // has changed.
         let order = twin::order("capacity: a recount reads an old count", Ordering::Acquire);
         State(self.state.load(order))
     }
@@ -182,7 +184,7 @@ impl<W> Admission<W> {
         self.take(twin::armed("capacity: a taker overtakes a waiter"))
     }
 
-    /// Takes capacity for one entry. If `before_others` is set, ignores the entries that wait.
+    /// Takes capacity for one entry. If `before_others` is set, does so even if other entries wait.
     #[inline]
     fn take(&self, before_others: bool) -> bool {
         let mut state = self.look();
@@ -225,13 +227,14 @@ impl<W> Admission<W> {
         before & AWAITED != 0 && !twin::armed("capacity: a release overlooks the waiters")
     }
 
-    /// Locks the wait queue. `None` in a child of `fork`.
+    /// Locks the wait queue. Returns `None` in a child of `fork`.
     fn wait_queue(&self) -> Option<MutexGuard<'_, WaitQueue<W>>> {
         self.is_at_home().then(|| self.wait_queue.lock())
     }
 
-    /// Adds a waiter, and calls `let_in`, which must call [`let_in`](Self::let_in). Returns the
-    /// waiter if admission is closed, or in a child of `fork`.
+    /// Adds a waiter and calls the closure `let_in`, which must call the method
+    /// [`let_in`](Self::let_in). Returns the waiter as the error if admission is closed, or in a
+    /// child of `fork`.
     pub fn join(&self, waiter: W, let_in: impl FnOnce()) -> Result<Ticket, W> {
         let Some(mut wait_queue) = self.wait_queue().filter(|wait_queue| !wait_queue.is_closed)
         else {
@@ -257,7 +260,8 @@ impl<W> Admission<W> {
             && (self.take(true) || twin::armed("capacity: admits too many"))
         {
             wait_queue.waiting.pop_first().into_iter().for_each(&mut admit);
-            // Cleared only now: otherwise a taker could overtake a waiter that is not admitted yet.
+            // The bit is cleared only now, because otherwise a taker could overtake a waiter that
+            // has not been admitted yet.
             self.note_if_empty_locked(&wait_queue);
         }
     }
@@ -274,8 +278,8 @@ impl<W> Admission<W> {
         self.state.fetch_and(!u64::from(AWAITED), Ordering::Relaxed);
     }
 
-    /// Returns the position of the waiter. If it is in the wait queue, passes it to `visit`, under
-    /// the lock.
+    /// Returns the state of the waiter. If it is in the wait queue, passes it to `visit`, under the
+    /// lock.
     pub fn find(&self, ticket: Ticket, visit: impl FnOnce(&mut W)) -> Position<W> {
         let Some(mut wait_queue) = self.wait_queue() else {
             // In a child of `fork`, the waiter belongs to the parent, which admits it.
@@ -303,7 +307,8 @@ impl<W> Admission<W> {
         waiter
     }
 
-    /// Removes the remaining waiters when no other thread can reach this.
+    /// Removes and returns the remaining waiters. The exclusive reference means that no other
+    /// thread uses `self`.
     pub fn forgotten(&mut self) -> impl Iterator<Item = W> + use<W> {
         let waiting = self.wait_queue().map(|mut wait_queue| wait_queue.waiting.take_all());
         waiting.into_iter().flatten()

@@ -1,5 +1,5 @@
 //! Functions for the other crates of afterwork. Programs must not use them, because they may change
-//! with any version.
+//! in any version.
 
 pub use topology::into_io_error;
 
@@ -18,6 +18,7 @@ pub mod page {
         count::{Count, Tally},
         image::Image,
         kinds::TIMES_LOG2,
+        layout::NAME_BYTES,
         sources::{Joined, join},
         *,
     };

@@ -1,25 +1,26 @@
-//! Values in the order of their insertion, found and removed by number. Meant for rare operations:
-//! the code is small, whereas a tree of the standard library compiles to as much code as a
-//! subsystem.
+//! Values in insertion order, which can be found and removed by number. It is meant for rare
+//! operations: its code is small, whereas a tree of the standard library compiles to as much code
+//! as a subsystem.
 //!
-//! A removed value leaves a hole. When more than half of the places are holes, the holes are
-//! removed. A removal therefore costs a binary search and amortized constant time.
+//! A removed value leaves a hole. When more than half of the slots are holes, all holes are
+//! removed. A removal therefore costs a binary search plus amortized constant time.
 
 use std::mem;
 
-/// Number of places whose memory is kept when all are empty. A guess: a few hundred bytes.
+/// The number of slots whose memory is kept when all are empty. This is a guess: a few hundred
+/// bytes.
 const FEW: usize = 16;
 
-/// Values by the number that [`add`](Self::add) returned.
+/// The values, each found by the number that [`add`](Self::add) returned.
 #[derive(Debug)]
 pub struct Numbered<T> {
     /// The number of the next value.
     next: u64,
-    /// In ascending order of numbers.
+    /// The slots, in ascending order of their numbers.
     places: Vec<(u64, Option<T>)>,
-    /// All places before this index are holes.
+    /// An index before which all slots are holes.
     first: usize,
-    /// Number of places that are not holes.
+    /// The number of slots that are not holes.
     len: usize,
 }
 
@@ -44,7 +45,7 @@ impl<T> Numbered<T> {
         self.len
     }
 
-    /// Returns the number of places, including unused ones.
+    /// Returns the number of slots, including holes.
     pub fn nr_places(&self) -> usize {
         self.places.len()
     }

@@ -1,13 +1,13 @@
-//! Calls of user code: closures, destructors, wakers, handlers, iterators and `Display`
+//! Calls of user code: the closures, destructors, wakers, handlers, iterators and `Display`
 //! implementations of users.
 //!
 //! User code may panic, sleep, call back into the library, or drop the last handle of anything. It
 //! therefore runs contained, under no lock, and after the protocol that calls it has made its last
-//! change. FOREIGN.md has the table of all call sites; each carries its `FOREIGN(…)` *(checked:
-//! `foreign`)*, and a debug build asserts that no lock is held there.
+//! change. FOREIGN.md has a table of all call sites. Each call site has a `FOREIGN(…)` comment
+//! *(checked: `foreign`)*, and a debug build asserts that no lock is held there.
 //!
-//! Code that must not panic, because a protocol is incomplete, is called through [`or_abort`]. The
-//! panic hook has already reported a panic that is caught here.
+//! Code that must not panic, because a protocol is incomplete, is called through [`or_abort`]. A
+//! panic that is caught here has already been reported by the panic hook.
 
 use std::{
     any::Any,
@@ -24,7 +24,7 @@ pub mod join_error;
 /// The payload of a panic.
 pub type Payload = Box<dyn Any + Send + 'static>;
 
-/// Returns the message of a panic payload if it is text, as from `panic!` with a message.
+/// Returns the message of a panic payload if it is text, as it is after `panic!` with a message.
 pub fn text_of(payload: &(dyn Any + Send)) -> Option<&str> {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
@@ -38,8 +38,9 @@ pub fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, Payload> {
     caught(body, fork::end_child_of_ours)
 }
 
-/// Calls `body`, which belongs to an item, as [`guarded`] does. A child of `fork` exits on any
-/// thread: it would otherwise complete the item, in a queue whose locks other threads may hold.
+/// Calls `body`, which is the code of an item, as [`guarded`] does. If a child of `fork` returns
+/// from `body`, it exits on any thread. It would otherwise complete the item in a queue whose locks
+/// may be held by threads that do not exist.
 #[inline]
 pub fn guarded_in_item<R>(body: impl FnOnce() -> R) -> Result<R, Payload> {
     caught(body, || fork::end_child())
@@ -66,11 +67,11 @@ pub fn contain(body: impl FnOnce()) -> bool {
     panicked
 }
 
-/// Number of payload drops that are attempted: each may panic with another payload that panics when
-/// dropped. A guess; even one is rare.
+/// The number of payload drops that are attempted. Each of them may panic with another payload that
+/// also panics when dropped. This value is a guess: even one is rare.
 const NR_DROPS: u32 = 16;
 
-/// Drops the payload of a panic, and the payloads of panics in these drops. After `NR_DROPS` drops
+/// Drops the payload of a panic, and the payloads of panics in these drops. After `NR_DROPS` drops,
 /// the next payload is leaked.
 #[cold]
 pub fn discard(mut payload: Payload) {
@@ -83,7 +84,7 @@ pub fn discard(mut payload: Payload) {
     std::mem::forget(payload);
 }
 
-/// A user's value whose destructor is user code: its drop is contained, and asserts that no lock is
+/// A user's value whose destructor is user code. Its drop is contained and asserts that no lock is
 /// held.
 pub struct Foreign<T>(ManuallyDrop<T>);
 
@@ -96,7 +97,7 @@ impl<T> Foreign<T> {
     /// Returns the value, which the caller must consume in contained user code.
     pub fn into_inner(self) -> T {
         let mut this = ManuallyDrop::new(self);
-        // SAFETY: taken once, because `this` is not dropped.
+        // SAFETY: the value is taken only once, because `this` is not dropped.
         unsafe { ManuallyDrop::take(&mut this.0) }
     }
 }
@@ -116,7 +117,7 @@ impl<T> DerefMut for Foreign<T> {
 
 impl<T> Drop for Foreign<T> {
     fn drop(&mut self) {
-        // SAFETY: dropped only here, and once.
+        // SAFETY: the field is dropped only here, once.
         contain(|| unsafe { ManuallyDrop::drop(&mut self.0) });
     }
 }
@@ -145,23 +146,21 @@ pub fn or_abort<R>(what: &str, body: impl FnOnce() -> R) -> R {
 }
 
 /// Calls `body`, which calls the C function at `func`. If anything unwinds out of `body`, the
-/// process is aborted with a message that names the function. Only a C++ exception, or the exit of
-/// the thread by `pthread_exit` or a cancellation, can unwind, and `catch_unwind` must not catch
-/// those.
+/// process is aborted with a message that names the function. Only a C++ exception, `pthread_exit`
+/// or the cancellation of the thread can unwind, and `catch_unwind` must not catch those.
 ///
 /// # Blocking
 ///
 /// Blocks if `body` does.
 #[inline]
 pub fn of_c<R>(what: &str, func: usize, body: impl FnOnce() -> R) -> R {
-    /// Dropped by the unwinder, which passes through this frame before it reaches a frame that
-    /// catches.
+    /// A value that the unwinder drops before it reaches a frame that catches.
     struct Entered<'a>(&'a str, usize);
 
     impl Drop for Entered<'_> {
         #[cold]
         fn drop(&mut self) {
-            // A model fails with a panic.
+            // A model reports a failure as a panic, which must unwind.
             if cfg!(any(loom, shuttle)) {
                 return;
             }
@@ -191,7 +190,7 @@ pub fn die(why: &str) -> ! {
 mod tests {
     use super::*;
 
-    /// Panics when dropped, outside of a panic.
+    /// A value that panics when dropped, unless the thread is already panicking.
     struct Bomb;
 
     impl Drop for Bomb {
@@ -212,7 +211,7 @@ mod tests {
     #[test]
     fn payloads_of_panicking_payload_drops_are_dropped_too() {
         use std::sync::{Arc, atomic::AtomicUsize, atomic::Ordering};
-        /// Panics with another payload until its fuse is used up.
+        /// A payload that panics with another payload when dropped, until its fuse has burned down.
         struct Fuse(u32, Arc<AtomicUsize>);
         impl Fuse {
             fn new(length: u32, nr_there: &Arc<AtomicUsize>) -> Self {

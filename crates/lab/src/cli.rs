@@ -1,4 +1,4 @@
-//! The grammar of the command line, and the answers to an invalid one.
+//! The grammar of the command line, and the messages for an invalid one.
 
 use std::ffi::OsString;
 
@@ -68,7 +68,7 @@ impl Cli {
     ///
     /// # Errors
     ///
-    /// Returns the text to print if the line asks for help or is invalid.
+    /// Returns the text to print if the line requests help or is invalid.
     pub fn read<T: Into<OsString> + Clone>(
         line: impl IntoIterator<Item = T>,
     ) -> Result<Self, Answer> {
@@ -76,7 +76,7 @@ impl Cli {
     }
 }
 
-/// Usage line in the errors of `afterwork-lab bench`.
+/// The usage line in the errors of `afterwork-lab bench`.
 const OF_BENCH: &str = "Usage: afterwork-lab bench";
 
 fn answer(error: &clap::Error) -> Answer {
@@ -96,6 +96,7 @@ fn case_hint(error: &clap::Error) -> String {
     let bench = match () {
         () if Which::all().iter().any(has_it) => "bench",
         () if has_it(&Which::Scale) => "bench scale",
+        () if has_it(&Which::Groups) => "bench groups",
         () => return String::new(),
     };
     format!("it is a case: afterwork-lab {bench} --cases {typed}; ")

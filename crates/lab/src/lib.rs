@@ -1,12 +1,14 @@
 //! The lab: the command `afterwork-lab`, which measures deferred work on this machine.
 //!
-//! - [`cli`] is the grammar of the command line, [`top::exit`] the exit status.
-//! - [`harness`] measures: interleaved runs, spreads, ratios to peers. [`output`] prints results.
-//! - [`bench`](mod@bench) has the benchmarks.
+//! - [`cli`] is the grammar of the command line, and [`top::exit`] is the exit status.
+//! - [`harness`] measures, with interleaved runs, spreads and ratios to peers. [`output`] prints
+//!   the results.
+//! - [`bench`](mod@bench) contains the benchmarks.
 //!
 //! The binary only calls [`main`]. The rest is public so that tests can use it.
 
-// Not `forbid`, because `bench/task_work/service/ring.rs` submits to io_uring, which is unsafe.
+// This is not `forbid`, because `bench/task_work/service/ring.rs` submits to io_uring, which is
+// unsafe.
 #![deny(unsafe_code)]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
@@ -15,7 +17,7 @@ pub mod cli;
 pub mod harness;
 pub mod output;
 
-/// Snippets of the book. They are part of this crate because some of them use the peers.
+/// The snippets of the book. They are part of this crate because some of them use the peers.
 #[cfg(doctest)]
 mod book;
 

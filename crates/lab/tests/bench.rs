@@ -1,4 +1,4 @@
-//! Benches as a user runs them, in sizes that are too small to measure anything.
+//! Tests of benches as a user runs them, with sizes that are too small to measure anything.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -11,7 +11,7 @@ use afterwork_lab::output::record::{Head, Line, Listed, MACHINE, Record, SCHEMA}
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Sizes that are small enough to end at once.
+/// A command line with sizes that are small enough to end at once.
 const TINY: &str = "bench workqueue --producers 2 --items 16 --repeat 2";
 const TINY_QUEUES: &str = "bench mpscq --items 64 --repeat 2";
 
@@ -46,7 +46,7 @@ fn begun(child: &mut Child) -> (BufReader<ChildStdout>, String) {
     (out, head)
 }
 
-/// Writes a program of the shell.
+/// Writes a shell script.
 fn script(place: &Path, body: &str) {
     fs::write(place, format!("#!/bin/sh\n{body}\n")).unwrap();
     fs::set_permissions(place, fs::Permissions::from_mode(0o755)).unwrap();
@@ -75,7 +75,8 @@ fn records(out: &str) -> Vec<Record> {
         .collect()
 }
 
-/// Checks that each variant has a record of each metric, and is a peer or not.
+/// Checks that each variant has a record of each metric, and that it is a peer if and only if `all`
+/// says so.
 fn has_records(records: &[Record], case: &str, metrics: &[&str], unit: &str, all: &[(&str, bool)]) {
     for (variant, peer) in all {
         for metric in metrics {
@@ -278,7 +279,7 @@ fn saved_program_is_compared_in_alternating_runs() {
     let kept = finish_at(root.path(), &format!("{ONE} --peers none --save before"));
     assert_eq!(kept.status.code(), Some(0), "{}", text(kept.stderr));
     let output = finish_at(root.path(), &format!("{ONE} --against before --json --check --seed 7"));
-    // A tiny run may be slower in alternating runs, so both exit codes are correct.
+    // A program may be slower in tiny alternating runs, so both exit codes are correct.
     assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(output.stderr));
     let out = text(output.stdout);
     let records = records(&out);
@@ -358,7 +359,7 @@ fn missing_comparison_program_is_reported() {
         let output = finish_at(root.path(), line);
         let err = text(output.stderr);
         assert_eq!(output.status.code(), Some(2), "{line}: {err}");
-        // On some machines a case is skipped. The output then begins with a line that reports this.
+        // On some machines a case is skipped. The output then begins with a line that reports that.
         let mut lines = err.lines().filter(|it| !it.contains("skipped"));
         let output = lines.next().unwrap_or_default();
         assert!(output.contains(reason) && lines.next().is_none(), "{line}: {err}");
@@ -368,7 +369,7 @@ fn missing_comparison_program_is_reported() {
 #[test]
 fn list_shows_every_case_and_measures_nothing() {
     let out = good("bench scale --list");
-    // No page is written, because here that would fail.
+    // No page is written, because writing it would fail here.
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("afterwork-report.html")).unwrap();
     let all = Command::new(env!("CARGO_BIN_EXE_afterwork-lab"))

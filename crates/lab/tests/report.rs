@@ -1,4 +1,5 @@
-//! Pages of runs, created as by a user and opened in a browser if there is one.
+//! Tests of the pages of runs. They are created as a user creates them, and opened in a browser if
+//! there is one.
 
 use std::fs;
 use std::path::Path;
@@ -85,7 +86,7 @@ fn page_on_standard_output_is_the_only_output() {
     assert_eq!(output.status.code(), Some(0));
     let page = text(output.stdout);
     assert!(page.starts_with("<!DOCTYPE html>") && page.trim_end().ends_with("</html>"));
-    assert!(text(output.stderr).contains("in words: our best"));
+    assert!(text(output.stderr).contains("in words: ours against"));
 }
 
 #[test]
@@ -110,7 +111,7 @@ fn file_without_a_run_is_rejected_in_one_line() {
     assert!(!root.path().join("afterwork-report.html").exists());
 }
 
-/// Page that opens `run.html` in frames of several widths and reports their contents.
+/// A page that opens `run.html` in frames of several widths and reports their contents.
 const PROBE: &str = r#"<!DOCTYPE html><meta charset="utf-8"><body><script>
 const said = [];
 addEventListener("error", event => said.push("error " + event.message));
@@ -123,7 +124,7 @@ async function look(width) {
   frame.width = width; frame.height = 3000; frame.src = "run.html";
   await new Promise(done => { frame.onload = done; document.body.append(frame); });
   const inside = frame.contentDocument;
-  const verdict = inside.querySelector(".verdict")?.getBoundingClientRect();
+  const verdict = inside.querySelector(".standings")?.getBoundingClientRect();
   inside.querySelectorAll("details").forEach(it => it.open = true);
   const bars = [...inside.querySelectorAll("figure.bars")];
   const empty = bars.filter(plot => ![...plot.querySelectorAll(".fill")].some(bar => bar.getBoundingClientRect().width > 1));
@@ -172,7 +173,8 @@ fn a_browser_shows_the_run_of_all_benches_that_readme_quotes() {
     is_shown_whole(root.path(), [50, 12]);
 }
 
-/// Opens `run.html` of a folder unfolded. Checks for faults and the number of bars and curves.
+/// Opens `run.html` of a folder with all sections unfolded. Checks for faults, and checks the
+/// number of bars and curves.
 fn is_shown_whole(root: &Path, [bars, curves]: [usize; 2]) {
     fs::write(root.join("probe.html"), PROBE).unwrap();
     for (scheme, number) in [("dark", 0), ("light", 1)] {
@@ -209,7 +211,7 @@ const HEADLESS: &str = "--headless --no-sandbox --disable-gpu --disable-quic --n
     --disable-background-networking --disable-component-update --disable-sync \
     --allow-file-access-from-files --virtual-time-budget=20000 --dump-dom";
 
-/// Opens `probe.html` of a folder and returns its report; `None` if there is no browser.
+/// Opens `probe.html` of a folder and returns its report, or `None` if there is no browser.
 fn browsed(root: &Path, how: &[&str]) -> Option<String> {
     let shown = Command::new("chromium")
         .args(HEADLESS.split(' '))

@@ -11,22 +11,22 @@ use super::block::{self, Blank, Block};
 use super::error::PostError;
 use super::poster::Poster;
 
-/// Items that one thread gathers and posts with one swap. Created by [`Poster::batch`].
+/// The items that one thread gathers and posts with one swap. Created by [`Poster::batch`].
 ///
-/// Items that were not posted are dropped with the batch; a panic of such a drop is caught. As an
-/// iterator, a batch returns its items.
+/// Items that were not posted are dropped with the batch. If such a drop panics, the panic is
+/// caught. As an iterator, a batch returns its items.
 pub struct Batch<'p, T> {
     poster: &'p Poster<T>,
-    /// Sealed blocks, older than `open`.
+    /// The sealed blocks, which are older than `open`.
     full: Chain<Block<T>>,
-    /// The block that is being filled. Only the batch accesses it.
+    /// The block that is being filled. Only the batch can access it.
     open: Option<NonNull<Block<T>>>,
-    /// Number of items in `open`.
+    /// The number of items in `open`.
     nr_open: usize,
-    /// Number of items in all blocks.
+    /// The number of items in all blocks.
     nr_packed: usize,
-    /// Items that the iterator has taken out of the blocks. While this is not empty, the batch has
-    /// no block.
+    /// The items that the iterator has taken out of the blocks. While this is not empty, the batch
+    /// has no blocks.
     back: VecDeque<T>,
 }
 
@@ -42,12 +42,12 @@ impl<'p, T> Batch<'p, T> {
         }
     }
 
-    /// Adds an item, for which it reserves capacity.
+    /// Adds an item and reserves capacity for it.
     ///
     /// # Errors
     ///
-    /// [`PostError::Full`] with the item, even if there is capacity but other items wait for it.
-    /// [`post`](Self::post) reports a closed mailbox.
+    /// Returns [`PostError::Full`] with the item, if there is no capacity or if other items wait
+    /// for it. A closed mailbox is reported later, by [`post`](Self::post).
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), PostError<T>> {
         if !self.poster.shared.take_capacity() {
@@ -65,13 +65,13 @@ impl<'p, T> Batch<'p, T> {
         self.nr_packed + self.back.len()
     }
 
-    /// Returns `true` if no item waits to be posted.
+    /// Returns `true` if the batch contains no item.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Posts the items, and wakes the owner if it sleeps. The batch is then empty, and may be
-    /// filled again.
+    /// Posts the items, and wakes the owner if it sleeps. The batch is then empty and may be filled
+    /// again.
     ///
     /// # Blocking
     ///
@@ -79,7 +79,7 @@ impl<'p, T> Batch<'p, T> {
     ///
     /// # Errors
     ///
-    /// [`PostError::Closed`], with the items still in the batch.
+    /// Returns [`PostError::Closed`], with the items still in the batch.
     pub fn post(&mut self) -> Result<(), PostError<()>> {
         self.send(true)
     }
@@ -88,7 +88,7 @@ impl<'p, T> Batch<'p, T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`post`](Self::post).
+    /// Returns the errors of [`post`](Self::post).
     pub fn post_lazy(&mut self) -> Result<(), PostError<()>> {
         self.send(false)
     }
@@ -133,7 +133,7 @@ impl<'p, T> Batch<'p, T> {
         }
     }
 
-    /// Moves the open block to the full ones.
+    /// Seals the open block and moves it to the full ones.
     fn seal(&mut self) {
         if let Some(block) = self.open.take() {
             // SAFETY: we own the open block, and `pack` filled its first `nr_open` slots.
@@ -199,8 +199,7 @@ impl<T> Drop for Batch<'_, T> {
     }
 }
 
-// SAFETY: a batch consists of its items and of a reference to a poster, and threads may share a
-// poster.
+// SAFETY: a batch consists of items and a reference to a poster, and threads may share a poster.
 unsafe impl<T: Send> Send for Batch<'_, T> {}
 
 impl<T> fmt::Debug for Batch<'_, T> {

@@ -1,5 +1,5 @@
 //! A block: adjacent items of one poster, and one word that determines which side may use which
-//! part.
+//! part of the block.
 //!
 //! ```text
 //!  ┌──────┬───────┬──────────┬────────┬────────┬────────┬───
@@ -8,28 +8,28 @@
 //!  ◄───────────────── two cache lines ─────────────────────►
 //! ```
 //!
-//! Moving a cache line from CPU to CPU costs more than all the instructions of a post. With a node
-//! for each item, a line would move for each item. A block's lines hold several items.
+//! Moving a cache line from CPU to CPU costs more than all the instructions of a post. If each item
+//! had its own node, a line would move for each item. The lines of a block hold several items.
 //!
 //! # The life of a block
 //!
 //! A poster stores its first item and pushes the block onto the queue. While the block is the
 //! newest in the queue, the same poster adds items to it. Once another block is behind it, the
-//! poster leaves it, so that items keep the order in which they were posted. The owner reads the
-//! block at the head. When it has read all items of a block that is not the newest, it closes the
-//! block.
+//! poster stops adding to it, so that items keep the order in which they were posted. The owner
+//! reads the block at the head. When it has read all items of a block that is not the newest, it
+//! closes the block.
 //!
 //! The fields of `state` are:
 //!
-//! - Number of items: the slots that hold an item, or held one. The poster adds to it.
-//! - `SEALED`: no more items; the poster no longer uses the block. The poster sets it with its last
-//!   addition, or when it abandons the block.
-//! - `CLOSED`: no more items; the owner no longer uses the block. The owner sets it by a
-//!   compare-exchange from the state of which it has read all items.
+//! - The number of items, which counts the slots that hold or held an item. The poster adds to it.
+//! - `SEALED`: no more items will be added, and the poster no longer uses the block. The poster
+//!   sets it with its last addition, or when it abandons the block.
+//! - `CLOSED`: no more items will be read, and the owner no longer uses the block. The owner sets
+//!   it with a compare-exchange that expects the state whose items it has all read.
 //!
-//! Both flags are set by read-modify-writes of one word, so one of them comes second. The side that
-//! sets the second flag owns the block: the owner finds `SEALED` and moves the block to the free
-//! list; the poster finds `CLOSED` and uses the block again.
+//! Both flags are set by read-modify-writes of one word, so one of them is set second. The side
+//! that sets the second flag owns the block: an owner that finds `SEALED` moves the block to the
+//! free list, and a poster that finds `CLOSED` uses the block again.
 //!
 //! # What must never happen
 //!
@@ -38,13 +38,14 @@
 //!   because the owner has not read that item. If the closing comes first, the poster finds
 //!   `CLOSED`, takes its item out of the slot, which no other thread has used, and starts another
 //!   block.
-//! - *A block has two owners*: prevented as described above.
-//! - *Items of one poster, or of two posts, one of which ended before the other began, change their
-//!   order.* A poster adds only to a block that is the newest after its post began. A block that is
-//!   pushed behind it later overlaps this post.
-//! - *The owner spins.* Another block is behind the one that it closes, and an addition begins with
-//!   a check that its block is the newest. The compare-exchange therefore fails at most once for an
-//!   addition in progress, and once for the poster's sealing.
+//! - *A block has two owners.* The two flags prevent this, as described above.
+//! - *Two items of one poster, or of two posts one of which ended before the other began, change
+//!   their order.* A poster adds only to a block that is still the newest after its post has begun.
+//!   A block that is pushed behind it later therefore belongs to a post that overlaps this one.
+//! - *The owner spins.* The owner closes only a block that has another one behind it, and an
+//!   addition begins with a check that its block is the newest. The compare-exchange therefore
+//!   fails at most once because of an addition in progress, and at most once because the poster
+//!   seals the block.
 
 use std::alloc::{self, Layout};
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -55,22 +56,23 @@ use sync::atomic::{AtomicU64, Ordering};
 use sync::cell::UnsafeCell;
 use sync::{hint, twin};
 
-/// Size of a block in bytes: two cache lines, which most machines fetch together. Measured: one
-/// line holds too few items for the size of its head; four lines are no faster, and use memory when
-/// several posters alternate.
+/// The size of a block in bytes: two cache lines, which most machines fetch together. In
+/// measurements, one line holds too few items for the size of its head. Four lines are no faster,
+/// and they waste memory when several posters alternate.
 const BLOCK_BYTES: usize = 128;
 
-/// Alignment of a block, so that no two blocks share a cache line. It has no effect in a model.
+/// The alignment of a block, which prevents two blocks from sharing a cache line. It has no effect
+/// in a model.
 const BLOCK_ALIGN: usize = 64;
 
-/// Number of slots of a block in a model: the second item is added to the first one's block, and
-/// the third is not.
+/// The number of slots of a block in a model. The second item is added to the block of the first
+/// one, and the third item is not.
 const MODEL_SLOTS: usize = 2;
 
 type Cell<T> = UnsafeCell<MaybeUninit<T>>;
 
-/// A block. It is accessed by raw pointers only, because poster and owner use different parts of it
-/// at the same time.
+/// A block. It is accessed only through raw pointers, because the poster and the owner use
+/// different parts of it at the same time.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Block<T> {
@@ -79,7 +81,7 @@ pub(super) struct Block<T> {
     state: AtomicU64,
     /// I: the number of slots.
     nr_slots: usize,
-    /// A slot belongs to the poster until the state counts it, then to the owner.
+    /// The slots. A slot belongs to the poster until the state counts it, and then to the owner.
     slots: [Cell<T>; 0],
 }
 
@@ -98,10 +100,10 @@ impl State {
     const CLOSED: u64 = 1 << 7;
     const WAKES: u64 = 1 << 8;
     const EAGER_SHIFT: u32 = 9;
-    /// The number of bits for eager items.
+    /// The maximum number of slots, which is the number of bits for eager items.
     const MAX_SLOTS: usize = 55;
 
-    /// Returns the addend to the state for the item in slot `at`.
+    /// Returns the value that is added to the state for the item in slot `at`.
     fn item(at: usize, eager: bool, last: bool) -> u64 {
         let seal = if last { Self::SEALED } else { 0 };
         Self::ONE | seal | (u64::from(eager) << (Self::EAGER_SHIFT as usize + at))
@@ -141,7 +143,7 @@ impl State {
 pub(super) enum Kind {
     /// Posted items, which count toward the capacity of a bounded mailbox.
     Item,
-    /// Wake-ups of local futures, which do not count toward the capacity.
+    /// The wake-ups of local futures, which do not count toward the capacity.
     WakeUps,
 }
 
@@ -169,7 +171,7 @@ pub(super) const fn nr_slots<T>() -> usize {
     }
 }
 
-/// A block without items, owned by one side. The handle owns the memory.
+/// A block without items that is owned by one side. The handle owns the memory.
 #[derive(Debug)]
 pub(super) struct Blank<T>(NonNull<Block<T>>);
 
@@ -194,21 +196,21 @@ impl<T> Blank<T> {
         Self(block)
     }
 
-    /// Stores `item` in the first slot. `last` means that no other item will be added.
+    /// Stores `item` in the first slot. If `last` is `true`, no other item will be added.
     #[inline(always)]
     pub(super) fn start(self, item: T, kind: Kind, eager: bool, last: bool) -> NonNull<Block<T>> {
         let block = Self::into_raw(self);
         // SAFETY: the handle owned the block, so no other thread uses it, and every block has a
         // slot.
         unsafe { put(block, 0, item) };
-        // SAFETY: as above. Relaxed: the push publishes it.
+        // SAFETY: as above. Relaxed is sufficient, because the push publishes the state.
         unsafe { state(block) }.store(kind.bits() | State::item(0, eager, last), Ordering::Relaxed);
         block
     }
 
     pub(super) fn state(&self) -> State {
-        // SAFETY: the handle owns the block. The side that passed it on published the state with
-        // it.
+        // SAFETY: the handle owns the block. The thread that transferred the handle to this one
+        // also published the state.
         unsafe { load(self.0) }
     }
 
@@ -218,17 +220,17 @@ impl<T> Blank<T> {
         let last = self.state().nr_items() - 1;
         // SAFETY: the handle owns the block.
         let state = unsafe { state(self.0) };
-        // Relaxed: the push publishes it.
+        // Relaxed is sufficient, because the push publishes the state.
         state.fetch_or(1 << (State::EAGER_SHIFT as usize + last), Ordering::Relaxed);
     }
 
-    /// Consumes the handle.
+    /// Consumes the handle and returns the pointer.
     #[inline(always)]
     pub(super) fn into_raw(self) -> NonNull<Block<T>> {
         ManuallyDrop::new(self).0
     }
 
-    /// Restores a handle from the pointer.
+    /// Restores the handle from the pointer.
     ///
     /// # Safety
     ///
@@ -239,7 +241,7 @@ impl<T> Blank<T> {
     }
 }
 
-/// Prefetches the lines of a block that the caller will soon write to.
+/// Prefetches the lines of a block to which the caller will soon write.
 #[inline]
 pub(super) fn prefetch<T>(block: *const Block<T>) {
     for line in 0..BLOCK_BYTES / BLOCK_ALIGN {
@@ -265,17 +267,17 @@ pub(super) unsafe fn fill<T>(block: NonNull<Block<T>>, at: usize, item: T) {
 /// 1. The caller owns `block`, and has filled its first `nr_items` slots.
 pub(super) unsafe fn seal_filled<T>(block: NonNull<Block<T>>, nr_items: usize) {
     let filled = (nr_items as u64 * State::ONE) | State::SEALED;
-    // SAFETY: (1). Relaxed: the push publishes it.
+    // SAFETY: (1). Relaxed is sufficient, because the push publishes the state.
     unsafe { state(block) }.store(filled, Ordering::Relaxed);
 }
 
-/// Adds an item to a block that was pushed. If the owner has closed the block, returns the item,
-/// and the block, which the caller then owns.
+/// Adds an item to a block that was pushed. If the owner has closed the block, returns the item and
+/// the block, which the caller then owns.
 ///
 /// # Safety
 ///
-/// 1. The caller is the poster that pushed `block`, has not abandoned it, and has added `at` items,
-///    fewer than there are slots.
+/// 1. The caller is the poster that pushed `block`, and has not abandoned it. It has added `at`
+///    items, which is less than the number of slots.
 #[inline(always)]
 pub(super) unsafe fn add<T>(
     block: NonNull<Block<T>>,
@@ -313,7 +315,7 @@ pub(super) unsafe fn add<T>(
     // SAFETY: the owner closed the block before the state counted this slot, so it still belongs to
     // the poster.
     let item = unsafe { take(block, at) };
-    // SAFETY: the owner has read all items and no longer uses the block, and neither do we.
+    // SAFETY: the owner has read all items, and neither side uses the block any more.
     Err((item, unsafe { Blank::from_raw(block) }))
 }
 
@@ -321,8 +323,8 @@ pub(super) unsafe fn add<T>(
 ///
 /// # Safety
 ///
-/// 1. The same as [`add`] (1), without the items. After `Some` the caller no longer uses the block
-///    by its old pointer.
+/// 1. The caller is the poster that pushed `block`, and has not abandoned it. If the result is
+///    `Some`, the caller does not use the old pointer any more.
 pub(super) unsafe fn take_back<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
     // ORDER(block-close): the acquire end; see `close`.
     // If the closing comes first, the block is ours, after the owner's reads. If our load comes
@@ -331,7 +333,7 @@ pub(super) unsafe fn take_back<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> 
     let order = twin::order("block: relaxed take back", Ordering::Acquire);
     // SAFETY: (1): the block exists until neither side uses it.
     let state = State(unsafe { state(block) }.load(order));
-    // SAFETY: the owner no longer uses it.
+    // SAFETY: if the block is closed, the owner no longer uses it.
     state.is_closed().then(|| unsafe { Blank::from_raw(block) })
 }
 
@@ -341,14 +343,14 @@ pub(super) unsafe fn take_back<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> 
 ///
 /// 1. The same as [`take_back`].
 pub(super) unsafe fn seal<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
-    // ORDER(block-close): the acquire end; see `close`. The release end towards `load`.
-    // If the owner's CLOSED comes first, we find it, and we own the block. If our SEALED comes
-    // first, the owner finds it, and passes the block to its next user, after our accesses.
+    // ORDER(block-close): the acquire end; see `close`. It is also the release end for `load`. If
+    // the owner's CLOSED comes first, we find it, and we own the block. If our SEALED comes first,
+    // the owner finds it, and transfers the block to its next user after our accesses.
     // Test: block_is_reused
     //
     // SAFETY: (1): the block exists until neither side uses it.
     let before = unsafe { state(block) }.fetch_or(State::SEALED, Ordering::AcqRel);
-    // SAFETY: the owner no longer uses it.
+    // SAFETY: if the block is closed, the owner no longer uses it.
     State(before).is_closed().then(|| unsafe { Blank::from_raw(block) })
 }
 
@@ -356,7 +358,7 @@ pub(super) unsafe fn seal<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
 ///
 /// # Safety
 ///
-/// 1. The caller is the owner, and has not closed or freed `block`.
+/// 1. The caller is the owner of the mailbox, and has not closed or freed `block`.
 #[inline(always)]
 pub(super) unsafe fn load<T>(block: NonNull<Block<T>>) -> State {
     // ORDER(block-add): the acquire end; see `add`. It also acquires the poster's SEALED; see
@@ -371,8 +373,8 @@ pub(super) unsafe fn load<T>(block: NonNull<Block<T>>) -> State {
 ///
 /// # Safety
 ///
-/// 1. The same as [`load`]. After `true` the caller must not use the block.
-/// 2. Every item of `seen` was taken, and the block was popped from the queue.
+/// 1. The same as [`load`]. If the result is `true`, the caller does not use the block any more.
+/// 2. Every item that `seen` counts was taken, and the block was popped from the queue.
 pub(super) unsafe fn close<T>(block: NonNull<Block<T>>, seen: State) -> bool {
     // ORDER(block-close): message passing from owner to poster, other ends in `add`, `take_back`
     // and `seal`.
@@ -422,7 +424,7 @@ unsafe fn put<T>(block: NonNull<Block<T>>, at: usize, item: T) {
 unsafe fn slot<T>(block: NonNull<Block<T>>, at: usize) -> *mut Cell<T> {
     // SAFETY: (1): the slot is inside the block.
     let slots = unsafe { &raw mut (*block.as_ptr()).slots };
-    // SAFETY: (1): `layout` reserves space for them after the head.
+    // SAFETY: (1): `layout` reserves space for the slots after the head.
     unsafe { slots.cast::<Cell<T>>().add(at) }
 }
 
@@ -444,9 +446,9 @@ fn layout<T>(nr_slots: usize) -> Layout {
     layout.align_to(align).expect("a power of two").pad_to_align()
 }
 
-// SAFETY: 1: the handle owns an allocation that does not move. 2: there is one handle. 3: the link
-// is a field, accessed by pointer arithmetic. 4: it is private and used only here. 5: nothing here
-// panics.
+// SAFETY: (1): the handle owns an allocation that does not move. (2): there is only one handle.
+// (3): the link is a field, whose address is computed without a reference to the block. (4): it is
+// private and used only here. (5): nothing here panics.
 unsafe impl<T> Linked for Block<T> {
     type Handle = Blank<T>;
 
@@ -483,7 +485,7 @@ impl<T> Drop for Blank<T> {
         }
         // SAFETY: `new` initialized the block, and this is the only owner.
         unsafe { block.drop_in_place() };
-        // SAFETY: `new` allocated it with this layout.
+        // SAFETY: `new` allocated the block with this layout.
         unsafe { alloc::dealloc(block.cast(), layout::<T>(nr_slots)) };
     }
 }

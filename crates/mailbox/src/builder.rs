@@ -8,15 +8,15 @@ use base::internal::wake::Parker;
 use super::inbox::Backlog;
 use super::mailbox::Mailbox;
 
-/// The default of [`Builder::keep`]. A guess: with small items this is about the memory that a
-/// thread's stack touches. With a smaller value, bursts allocate. A larger one keeps memory that a
-/// single burst needed.
+/// The default of [`Builder::keep`]. This is a guess: with small items, this is about as much
+/// memory as the stack of a thread uses. With a smaller value, bursts allocate. With a larger
+/// value, the mailbox keeps memory that only a single burst needed.
 const DEFAULT_KEEP: usize = if cfg!(any(loom, shuttle)) { 1 } else { 1024 };
 
-/// The default of [`Builder::spin_limit`]. It is about the CPU time that the owner's sleep and its
-/// wake-up cost the two threads (measured on two CPUs: 2 µs and 3.5 µs; a round takes 0.3 µs). With
-/// a larger value, an owner whose items arrive every 10 µs keeps a whole CPU busy to save a few µs
-/// per item. With a smaller one, each item that arrives after a few µs costs a sleep.
+/// The default of [`Builder::spin_limit`]. The rounds take about as much CPU time as the owner's
+/// sleep and wake-up cost the two threads (measured on two CPUs: 2 µs and 3.5 µs; a round takes 0.3
+/// µs). With a larger value, an owner whose items arrive every 10 µs keeps a whole CPU busy to save
+/// a few µs per item. With a smaller one, each item that arrives after a few µs costs a sleep.
 const DEFAULT_SPIN_LIMIT: u32 = 16;
 
 /// Builds a [`Mailbox`]. Created by [`Mailbox::builder`].
@@ -55,26 +55,26 @@ impl<T> Builder<T> {
         }
     }
 
-    /// Bounds the mailbox: while `items` items are in the mailbox, posts are rejected, and sends
-    /// wait. A mailbox is unbounded by default.
+    /// Bounds the mailbox. While `items` items are in the mailbox, posts are rejected and sends
+    /// wait. By default, a mailbox is unbounded.
     ///
     /// Wake-ups of a [`LocalSet`](super::LocalSet) do not count toward the capacity: the mailbox
     /// holds at most one for each future.
     ///
-    /// Costs one locked instruction for each post and one for each receipt. If senders wait for
-    /// capacity, a receipt also takes a lock, moves an item in, and wakes its sender.
-    /// [`Poster`](super::Poster) documents the order of senders.
+    /// A bound costs one locked instruction for each post and one for each receipt. If senders wait
+    /// for capacity, a receipt also acquires a lock, moves an item into the mailbox, and wakes its
+    /// sender. [`Poster`](super::Poster) documents the order of senders.
     pub fn capacity(mut self, items: usize) -> Self {
         self.capacity = Some(items);
         self
     }
 
-    /// Keeps emptied blocks for up to `items` later posts. The default is 1024; 0 frees each block
-    /// at once.
+    /// Keeps emptied blocks for up to `items` later posts. The default is 1024. With 0, each block
+    /// is freed at once.
     ///
-    /// Each poster may keep the same number in addition, and up to 64 blocks of 128 bytes to which
-    /// it can add no more items. Further blocks are freed as the owner empties them, a few at a
-    /// time.
+    /// Each poster may keep blocks for the same number of items in addition, and up to 64 blocks of
+    /// 128 bytes to which it can add no more items. Further blocks are freed as the owner empties
+    /// them, a few at a time.
     pub fn keep(mut self, items: usize) -> Self {
         self.keep = items;
         self
@@ -88,14 +88,14 @@ impl<T> Builder<T> {
         self
     }
 
-    /// Bounds the rounds that a waiting owner spins before it sleeps. 16 by default,
-    /// about 5 µs; with 0 it sleeps at once.
+    /// Sets the maximum number of rounds for which a waiting owner spins before it sleeps. The
+    /// default is 16, which takes about 5 µs. With 0, the owner sleeps at once.
     ///
     /// This trades CPU time for latency. Sleeping and being woken costs the owner and the poster
-    /// together about 5 µs of CPU time, and delays the item by the time of a wake-up. By default no
-    /// wait spins for longer than the sleep would cost. With a larger limit, an owner whose items
-    /// are further apart receives them at once, but keeps a CPU busy. After a spin without success,
-    /// one wait in 64 spins up to the limit, and the others do not spin.
+    /// together about 5 µs of CPU time, and delays the item by the time that a wake-up takes. By
+    /// default no wait spins for longer than the sleep would cost. With a larger limit, an owner
+    /// whose items are further apart receives them at once, but keeps a CPU busy. After a spin
+    /// without success, one wait in 64 spins up to the limit, and the others do not spin.
     pub fn spin_limit(mut self, spin_limit: u32) -> Self {
         self.spin_limit = spin_limit;
         self
@@ -104,7 +104,8 @@ impl<T> Builder<T> {
     /// Names the mailbox. `afterwork top` then shows how many items it has received, and how often
     /// its owner has slept and was woken.
     ///
-    /// Costs the owner a plain store for each item, and a poster one addition for each wake-up.
+    /// This costs the owner a plain store for each item, and a poster one addition for each
+    /// wake-up.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -114,7 +115,7 @@ impl<T> Builder<T> {
     ///
     /// # Panics
     ///
-    /// If the capacity is 0, or above 2³¹ - 1.
+    /// Panics if the capacity is 0 or above 2³¹ - 1.
     pub fn build(self) -> Mailbox<T> {
         if let Some(capacity) = self.capacity {
             assert!(

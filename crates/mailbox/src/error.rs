@@ -7,7 +7,7 @@ use std::{fmt, io};
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PostError<T> {
-    /// The mailbox was closed, or dropped.
+    /// The mailbox was closed or dropped.
     Closed(T),
     /// The mailbox is full.
     Full(T),
@@ -30,7 +30,7 @@ impl<T> PostError<T> {
     }
 }
 
-// Written by hand, because items need not be `Debug`.
+// This is written by hand, because items need not be `Debug`.
 impl<T> fmt::Debug for PostError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -51,8 +51,8 @@ impl<T> fmt::Display for PostError<T> {
 
 impl<T> Error for PostError<T> {}
 
-/// Drops the item. A full mailbox becomes [`WouldBlock`](io::ErrorKind::WouldBlock), and a closed
-/// one [`BrokenPipe`](io::ErrorKind::BrokenPipe).
+/// Converts the error and drops the item. `Full` becomes [`WouldBlock`](io::ErrorKind::WouldBlock),
+/// and `Closed` becomes [`BrokenPipe`](io::ErrorKind::BrokenPipe).
 impl<T> From<PostError<T>> for io::Error {
     fn from(error: PostError<T>) -> Self {
         let kind = match &error {
@@ -79,7 +79,7 @@ impl<T> From<PostError<T>> for CallError<T> {
     }
 }
 
-// Written by hand, because items need not be `Debug`.
+// This is written by hand, because items need not be `Debug`.
 impl<T> fmt::Debug for CallError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -100,7 +100,8 @@ impl<T> fmt::Display for CallError<T> {
 
 impl<T> Error for CallError<T> {}
 
-/// The mailbox is empty, and no item will arrive: it was closed, or the last poster was dropped.
+/// The mailbox is empty, and no item will arrive, because it was closed or the last poster was
+/// dropped.
 ///
 /// In a child of `fork`, this is also the error if the next item is behind an unfinished post of
 /// another thread of the parent, because that post never ends in the child.
@@ -122,7 +123,7 @@ base::internal::into_io_error!(Closed, |_| ErrorKind::BrokenPipe);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum TryRecvError {
-    /// The mailbox is empty: every post that completed before has been received.
+    /// The mailbox is empty. The items of all completed posts have been received.
     Empty,
     /// A poster is in the middle of its post. Try again in a moment.
     MidPush,

@@ -10,18 +10,18 @@ use super::owner_waker::Sleep;
 impl<T> Mailbox<T> {
     /// Returns the eventfd that wakes the owner. The first call creates it.
     ///
-    /// A program that closes descriptors it does not know, as some daemons do, must do so before it
-    /// calls this. Once the program has closed the eventfd, posts do not access the file that then
-    /// has the same number. They print a message to stderr and wake no owner.
+    /// A program that closes descriptors that it did not open itself, as some daemons do, must do
+    /// so before it calls this. Once the program has closed the eventfd, posts do not access a file
+    /// that reuses its number. They print a message to stderr and do not wake the owner.
     ///
-    /// Register it once, for reading, edge-triggered if the loop supports that. Each call of
+    /// Register it once, for reading, and edge-triggered if the loop supports that. Each call of
     /// [`arm`](Self::arm) causes at most one signal on the eventfd. While the owner is not armed,
-    /// there is none.
+    /// there are no signals.
     ///
     /// # Errors
     ///
-    /// The system's error if it cannot create an eventfd. [`NotFound`](io::ErrorKind::NotFound) if
-    /// the program has closed it.
+    /// Returns the system's error if it cannot create an eventfd. Returns
+    /// [`NotFound`](io::ErrorKind::NotFound) if the program has closed it.
     pub fn eventfd(&self) -> io::Result<BorrowedFd<'_>> {
         let eventfd = self.shared().owner.owner_waker.eventfd()?;
         if eventfd.is_lost() {
@@ -31,14 +31,14 @@ impl<T> Mailbox<T> {
         Ok(eventfd.as_fd())
     }
 
-    /// Prepares a sleep until `count` items are in the mailbox, or an eager one. A `count` of 0
+    /// Prepares a sleep until the mailbox contains `count` items or an eager one. A `count` of 0
     /// counts as 1.
     ///
-    /// Returns `true` if the loop may sleep: the eventfd will be signalled. Returns `false` if it
-    /// must not sleep, because there is an item to receive, no item will arrive, or a poster is in
-    /// the middle of its post. In that case, receive, and arm again. Without a poster no item will
-    /// arrive, so a loop that also waits for other events must keep a poster. Otherwise it never
-    /// sleeps.
+    /// Returns `true` if the loop may sleep, because the eventfd will be signalled. Returns `false`
+    /// if it must not sleep, because there is an item to receive, no item will arrive, or a poster
+    /// is in the middle of its post. In that case, receive and arm again. Without a poster no item
+    /// will arrive, so a loop that also waits for other events must keep a poster. Otherwise it
+    /// never sleeps.
     ///
     /// When the loop wakes, for any reason, call [`disarm`](Self::disarm) first.
     ///
@@ -48,7 +48,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// The system's error if there is no eventfd yet and it cannot be created.
+    /// Returns the system's error if there is no eventfd yet and it cannot be created.
     pub fn arm(&mut self, count: usize) -> io::Result<bool> {
         self.shared().owner.owner_waker.eventfd()?;
         Ok(self.prepare_sleep(count, Sleep::EventFd) == PrepareSleep::Sleep)
@@ -67,10 +67,10 @@ impl<T> Mailbox<T> {
         !self.cancel_sleep()
     }
 
-    /// Makes the eventfd unreadable again, in a level-triggered loop.
+    /// Makes the eventfd unreadable again. A level-triggered loop needs this.
     ///
-    /// A poster that has claimed the wake-up may signal the eventfd after this. Then the loop wakes
-    /// once more, with nothing to receive.
+    /// A poster that has claimed the wake-up may signal the eventfd after this call. The loop then
+    /// wakes once more, with nothing to receive.
     ///
     /// # Blocking
     ///

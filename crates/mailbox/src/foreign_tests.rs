@@ -1,4 +1,4 @@
-//! Tests of user code that panics in a call by the mailbox, or calls back into the mailbox.
+//! Tests of user code that panics while the mailbox calls it, or that calls back into the mailbox.
 
 use std::panic::panic_any;
 use std::ptr;
@@ -26,7 +26,7 @@ impl Drop for Item {
 
 const NR_ITEMS: usize = if cfg!(miri) { 20 } else { 100 };
 
-/// Returns items, every second of which panics when dropped, and the count of their drops.
+/// Returns items and the count of their drops. Every second item panics when dropped.
 fn items(nr_items: usize) -> (impl Iterator<Item = Item>, Arc<AtomicUsize>) {
     let dropped = Arc::new(AtomicUsize::new(0));
     let theirs = dropped.clone();
@@ -94,7 +94,7 @@ fn waker_whose_drop_panics_harms_no_other_thread() {
     let (mut mailbox, poster) = pair::<u8>();
     let poll = |mailbox: &mut Mailbox<u8>, waker: Waker| {
         assert_eq!(poll_with(&mut mailbox.recv(), &waker), Poll::Pending);
-        // The mailbox has the last handle.
+        // The mailbox then owns the last handle.
         drop(waker);
     };
     poll(&mut mailbox, Arc::new(Bomb).into());

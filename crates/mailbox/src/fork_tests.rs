@@ -1,4 +1,5 @@
-//! Mailboxes in a child of `fork` while a poster of the parent is in the middle of a post.
+//! Tests of mailboxes in a child of `fork`, while a poster of the parent is in the middle of a
+//! post.
 
 use std::mem::ManuallyDrop;
 

@@ -1,25 +1,26 @@
-//! The queue of a mailbox: a FIFO, or for comparison the LIFO list that it replaces; and another
+//! The queues of a mailbox: a FIFO, or for comparison the LIFO list that it replaces, and another
 //! FIFO for urgent items.
 //!
-//! All hold blocks of items (`block.rs`). In the LIFO list each block holds one item.
+//! All of them hold blocks of items (`block.rs`). In the LIFO list, each block holds one item.
 //!
 //! # Lanes
 //!
-//! The *ordinary* lane is the FIFO or the list. The *urgent* one is a separate FIFO, so that the
+//! The *ordinary* lane is the FIFO or the list. The *urgent* lane is a separate FIFO, so that the
 //! owner need not walk over the items that are overtaken. A poster always posts in the same lane.
-//! The first urgent poster opens the lane: it sets `LANES`, before it posts. From then on the owner
+//! The first urgent poster opens the lane: it sets `LANES` before it posts. From then on the owner
 //! checks both lanes for each receipt, and takes the item of the lane whose turn it is
 //! (`crates/base/src/wake/lane.rs`).
 //!
 //! Two things must never happen:
 //!
 //! - *The owner sleeps while an urgent item waits.* The owner counts both lanes after it has armed.
-//!   A poster that its count missed sees the arming, as in `wait.rs`. The same holds for the mark:
-//!   it is set before the push, and read after the owner's fence (twins `lanes: opened after the
-//!   post`, `lanes: one is counted`).
-//! - *One lane hides the other.* A poster in mid-push blocks only its own lane: the owner continues
-//!   with the other one. It reports *empty* only if both lanes are empty, and sleeps only if no
-//!   poster is in mid-push in either (twin `lanes: a mid-push is passed over`).
+//!   A poster whose item the count missed sees the arming, as in `wait.rs`. The same argument
+//!   applies to `LANES`: it is set before the push, and read after the owner's fence (twins `lanes:
+//!   opened after the post`, `lanes: one is counted`).
+//! - *One lane hides the other.* A poster in mid-push blocks only its own lane, and the owner
+//!   continues with the other one. The owner reports *empty* only if both lanes are empty, and
+//!   sleeps only if no poster is in mid-push in either lane (twin `lanes: a mid-push is passed
+//!   over`).
 
 use std::ptr::NonNull;
 
@@ -34,32 +35,34 @@ use super::block::{self, Blank, Block, State};
 /// The queue in which posts wait for the owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
+#[doc(hidden)]
 pub enum Backlog {
-    /// The wait-free queue of blocks: one locked instruction a post.
+    /// The wait-free queue of blocks. It costs one locked instruction per post.
     #[default]
     Fifo,
-    /// A lock-free list: a compare-exchange loop a post; the owner takes all items at once and
-    /// reverses them. Order and guarantees are the same. A baseline.
+    /// A lock-free list. It costs one compare-exchange loop per post, and the owner takes all items
+    /// at once and reverses them. The order and the guarantees are the same. It is a baseline for
+    /// comparisons.
     Lifo,
 }
 
 /// The posters' side.
 #[derive(Debug)]
 pub(super) struct Inbox<T> {
-    /// I: which of the two queues is in use.
+    /// I: the queue that is in use for ordinary items.
     backlog: Backlog,
-    /// A: the queues that the owner must check: 0 for a single FIFO, otherwise [`LIST`] and
-    /// [`LANES`].
+    /// A: the queues that the owner must check. It is 0 for a single FIFO, otherwise a combination
+    /// of [`LIST`] and [`LANES`].
     looks: AtomicU8,
-    /// I: number of items that a block holds.
+    /// I: the number of items that a block can hold.
     nr_slots: usize,
     fifo: CachePadded<RawQueue<Block<T>>>,
     aside: CachePadded<Aside<T>>,
 }
 
-/// Bit of `Inbox::looks`: the ordinary lane is a list.
+/// A bit of `Inbox::looks`: the ordinary lane is a list.
 const LIST: u8 = 1;
-/// Bit of `Inbox::looks`: there is, or was, an urgent poster.
+/// A bit of `Inbox::looks`: there is or was an urgent poster.
 const LANES: u8 = 2;
 
 /// The queues that most mailboxes do not use.
@@ -76,11 +79,11 @@ pub(super) struct Reader<T> {
     urgent: Place<T>,
     /// Selects the lane whose turn it is.
     turns: Turns,
-    /// Blocks that were taken from the LIFO list and reversed.
+    /// The blocks that were taken from the LIFO list and reversed.
     reversed: Chain<Block<T>>,
-    /// Blocks that [`Inbox::count`] has counted; older than `reversed`.
+    /// The blocks that [`Inbox::count`] has counted, which are older than `reversed`.
     counted: Chain<Block<T>>,
-    /// Number of eager blocks in `counted`.
+    /// The number of eager blocks in `counted`.
     nr_eager: usize,
 }
 
@@ -88,11 +91,11 @@ pub(super) struct Reader<T> {
 #[derive(Debug)]
 struct Place<T> {
     cursor: RawCursor<Block<T>>,
-    /// The block that is being read: the oldest in the queue, or just popped from it.
+    /// The block that is being read. It is the oldest in the queue, or was just popped from it.
     block: Option<NonNull<Block<T>>>,
     /// `true` once `block` is no longer in the queue.
     popped: bool,
-    /// Number of items of `block` that were taken.
+    /// The number of items of `block` that were taken.
     at: usize,
     /// The state of `block` when it was last loaded.
     seen: State,
@@ -108,16 +111,16 @@ pub(super) enum Nothing {
 /// The result of a count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Count {
-    /// The wanted number of items, or an eager one.
+    /// The mailbox has the requested number of items, or an eager one.
     Enough,
-    /// The mailbox has this number of items, and no more.
+    /// The mailbox has only this number of items.
     Only(usize),
-    /// Too few, and a producer in mid-push hides the number of further items.
+    /// The mailbox has too few visible items, and a producer in mid-push hides further ones.
     MidPush,
 }
 
 impl<T> Inbox<T> {
-    /// Creates both sides.
+    /// Creates the posters' side and the owner's side.
     pub(super) fn new(backlog: Backlog) -> (Self, Reader<T>) {
         let (nr_slots, looks) = match backlog {
             Backlog::Fifo => (block::nr_slots::<T>(), 0),
@@ -147,7 +150,7 @@ impl<T> Inbox<T> {
         cfg!(feature = "baselines") && self.backlog == Backlog::Lifo
     }
 
-    /// Returns how many items a block holds.
+    /// Returns the number of items that a block can hold.
     #[inline(always)]
     pub(super) fn nr_slots(&self) -> usize {
         self.nr_slots
@@ -156,7 +159,8 @@ impl<T> Inbox<T> {
     /// Makes the owner check both lanes from now on. A poster calls this before it posts in the
     /// urgent lane.
     pub(super) fn open_lanes(&self) {
-        // Relaxed: the pushes that follow publish it; see the top of the file.
+        // Relaxed is sufficient, because the pushes that follow publish it; see the top of the
+        // file.
         self.looks.fetch_or(LANES, Ordering::Relaxed);
     }
 
@@ -182,8 +186,8 @@ impl<T> Inbox<T> {
             self.aside.lifo.push(unsafe { Block::from_raw(block) });
             return;
         }
-        // SAFETY: 1, 2: as above. 3: `self` is in the allocation that owner and posters share, and
-        // is freed after the last of them.
+        // SAFETY: (1), (2): as above. (3): `self` is in the allocation that owner and posters
+        // share, and is freed after the last of them.
         unsafe { self.queue(lane).push(block) };
     }
 
@@ -193,14 +197,15 @@ impl<T> Inbox<T> {
             blocks.reverse();
             self.aside.lifo.push_chain(blocks);
         } else if let Some((first, last, _)) = blocks.into_raw_parts() {
-            // SAFETY: 1: a chain's links lead from its first item to its last. 2: the chain no
-            // longer owns them; the rest as in `push`.
+            // SAFETY: (1): a chain's links lead from its first item to its last. (2): the chain no
+            // longer owns them. The rest is as in `push`.
             unsafe { self.queue(lane).push_chain(first, last) };
         }
     }
 
-    /// Takes the next item: the oldest, or the oldest of the lane whose turn it is. Returns the
-    /// item, and whether it counts toward the capacity. Passes empty blocks to `emptied`.
+    /// Takes the next item, which is the oldest one, or the oldest one of the lane whose turn it
+    /// is. Returns the item, and `true` if it counts toward the capacity. Passes empty blocks to
+    /// `emptied`.
     ///
     /// # Safety
     ///
@@ -256,7 +261,7 @@ impl<T> Inbox<T> {
         self.looks.load(Ordering::Relaxed) & LANES != 0
     }
 
-    /// Checks whether the list has a block to take.
+    /// Checks that the list has a block to take.
     fn find_in_list(&self, reader: &mut Reader<T>) -> Result<(), Nothing> {
         if reader.counted.is_empty() && !self.reverse(reader) {
             return Err(Nothing::Empty);
@@ -272,14 +277,14 @@ impl<T> Inbox<T> {
         let blank = blank.expect("one was found");
         let takes_capacity = blank.state().takes_capacity();
         let block = blank.into_raw();
-        // SAFETY: a block of the list holds one item, by `push`, and is popped once.
+        // SAFETY: a block of the list holds one item, as `push` ensures, and is popped once.
         let item = unsafe { block::take(block, 0) };
-        // SAFETY: it was sealed before it was pushed.
+        // SAFETY: the block was sealed before it was pushed, so its poster does not use it.
         emptied(unsafe { Blank::from_raw(block) });
         (item, takes_capacity)
     }
 
-    /// Takes the list if the previous one is used up. Returns `true` if there is a block.
+    /// Takes the whole list if the previous one is used up. Returns `true` if there is a block.
     #[inline]
     fn reverse(&self, reader: &mut Reader<T>) -> bool {
         if reader.reversed.is_empty() {
@@ -300,7 +305,7 @@ impl<T> Inbox<T> {
         unsafe { self.walk(reader, is_enough) }
     }
 
-    /// Returns the number of items in the mailbox, without those behind a producer in mid-push.
+    /// Returns the number of items in the mailbox, excluding those behind a producer in mid-push.
     ///
     /// # Safety
     ///
@@ -316,8 +321,8 @@ impl<T> Inbox<T> {
         len
     }
 
-    /// Counts the items of both lanes, block by block, until `is_enough`. Its arguments are the
-    /// current count, and `true` if the block has an eager item.
+    /// Counts the items of both lanes, block by block, until `is_enough` returns `true`. Its
+    /// arguments are the current count, and `true` if the block has an eager item.
     ///
     /// # Safety
     ///
@@ -377,11 +382,11 @@ impl<T> Inbox<T> {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 impl<T> Inbox<T> {
-    /// Leaves the FIFO of a lane in the state of an interrupted push, between the two steps of the
-    /// push. Its single item was never received, and never will be.
+    /// Leaves the FIFO of a lane in the state that it has between the two steps of a push. Its
+    /// single item was never received, and never will be.
     pub(super) fn hold_up(&self, lane: Lane) {
-        // SAFETY: the cursor is not kept. It takes the pointer with which the reader's cursor
-        // begins. The reader therefore finds a queue that has a newest item and no pointer to the
+        // SAFETY: the cursor is discarded. It takes the pointer with which the reader's cursor
+        // begins. The reader therefore finds a queue that has a newest item but no pointer to the
         // oldest one, as after the first step of a push.
         let found = unsafe { self.queue(lane).peek(&mut RawCursor::new()) };
         assert!(matches!(found, Pop::Item(_)), "a post has ended");
@@ -411,7 +416,7 @@ impl<T> Place<T> {
         Self { cursor: RawCursor::new(), block: None, popped: false, at: 0, seen: State::NONE }
     }
 
-    /// Finds the oldest item. [`take`](Self::take) is called next.
+    /// Finds the oldest item. The caller then calls [`take`](Self::take).
     ///
     /// # Safety
     ///
@@ -429,19 +434,20 @@ impl<T> Place<T> {
         Ok(())
     }
 
-    /// Takes the item that was found. Returns the item, and whether it counts toward the capacity.
+    /// Takes the item that was found. Returns the item, and `true` if it counts toward the
+    /// capacity.
     #[inline(always)]
     fn take(&mut self) -> (T, bool) {
         assert!(self.at < self.seen.nr_items(), "an item was found");
         let block = self.block.expect("an item was seen in it");
-        // SAFETY: the state that was seen counts the slot, and `at` passes each slot once.
+        // SAFETY: the state that was seen counts the slot, and `at` never returns to a slot.
         let item = unsafe { block::take(block, self.at) };
         self.at += 1;
         (item, self.seen.takes_capacity())
     }
 
-    /// Loads the reader's block again, and continues with the next block if all of its items were
-    /// taken. Fails if the reader has made no progress.
+    /// Loads the state of the reader's block again. If all of its items were taken, moves to the
+    /// next block. Fails if neither makes progress.
     ///
     /// # Safety
     ///
@@ -454,8 +460,8 @@ impl<T> Place<T> {
     ) -> Result<(), Nothing> {
         let block = match self.block {
             Some(block) => block,
-            // SAFETY: 1: (1). 2: there is one reader, borrowed by `&mut`, and threads that pass it
-            // on synchronize its use.
+            // SAFETY: (1) of this function is (1) of the call. (2): there is one reader, borrowed
+            // by `&mut`, and threads that transfer it to each other synchronize its use.
             None => match unsafe { queue.peek(&mut self.cursor) } {
                 Pop::Item(block) => *self.block.insert(block),
                 Pop::Empty => return Err(Nothing::Empty),
@@ -488,10 +494,11 @@ impl<T> Place<T> {
         if state.is_sealed() {
             // SAFETY: neither side uses the block after this, and its items were taken.
             blank = Some(unsafe { Blank::from_raw(block) });
-        // SAFETY: 1: the block is not used below. 2: `at` items were taken, which is all of
+        // SAFETY: (1): the block is not used below. (2): `at` items were taken, which is all of
         // `state`, and the block was popped.
         } else if !unsafe { block::close(block, state) } {
-            // The block's poster has added an item, or sealed the block: load it again.
+            // The block's poster has added an item or sealed the block, so the state must be loaded
+            // again.
             return Ok(());
         }
         (self.block, self.popped) = (None, false);
@@ -500,7 +507,7 @@ impl<T> Place<T> {
         Ok(())
     }
 
-    /// Counts the items, block by block, on top of those `before`, until `is_enough`.
+    /// Counts the items, block by block, starting at `before`, until `is_enough` returns `true`.
     ///
     /// # Safety
     ///
@@ -553,9 +560,9 @@ impl<T> Drop for Reader<T> {
     }
 }
 
-// SAFETY: only items move from poster to owner.
+// SAFETY: only items, which are `Send`, move from posters to the owner.
 unsafe impl<T: Send> Send for Inbox<T> {}
-// SAFETY: as above: sharing the inbox only permits pushes, which move values.
+// SAFETY: as above. Sharing the inbox only permits pushes, which move values.
 unsafe impl<T: Send> Sync for Inbox<T> {}
 // SAFETY: the reader only gives access to items, which are `Send`.
 unsafe impl<T: Send> Send for Reader<T> {}

@@ -17,9 +17,9 @@ use super::target::Wakes;
 
 /// Waits for the result of a local future or a worker's closure.
 ///
-/// It is a future, for tasks on any thread; threads call [`join`](Self::join). If the handle is
-/// dropped, the work continues, and its result is dropped. The handle may be sent to other threads
-/// if the result may be; [`cancel`](Self::cancel) also works there.
+/// Tasks on any thread await the handle, which is a future. Threads call [`join`](Self::join). If
+/// the handle is dropped, the work continues, and its result is dropped. The handle is `Send` if
+/// the result is, and [`cancel`](Self::cancel) works on any thread.
 ///
 /// # Examples
 ///
@@ -39,8 +39,8 @@ pub struct JoinHandle<R> {
     cancels: bool,
 }
 
-// A handle gives no access to data that a panic may have left inconsistent: that data was dropped
-// before the outcome was reported.
+// A handle gives no access to data that a panic may have left inconsistent, because that data was
+// dropped before the outcome was reported.
 impl<R> UnwindSafe for JoinHandle<R> {}
 impl<R> RefUnwindSafe for JoinHandle<R> {}
 
@@ -70,25 +70,25 @@ impl<R> JoinHandle<R> {
         Self::new(reply, None)
     }
 
-    /// Waits for the end, and returns the result of the future or closure.
+    /// Waits until the future or closure has ended, and returns its result.
     ///
     /// # Blocking
-    ///
-    /// Blocks until the end. A future that has not ended is dropped with its
-    /// [`LocalSet`](super::LocalSet). If the mailbox is dropped first, the future is no longer
-    /// polled, and this waits until the set is dropped. A closure or future that was spawned on a
-    /// [`Worker`](super::Worker) ends with the worker's thread at the latest.
+    /// Blocks until the future or closure has ended. A future that has not ended is dropped with
+    /// its [`LocalSet`](super::LocalSet). If the mailbox is dropped first, the future is no longer
+    /// polled, and this call waits until the set is dropped. A closure or future that was spawned
+    /// on a [`Worker`](super::Worker) ends with the worker's thread at the latest.
     ///
     /// # Errors
     ///
-    /// [`JoinError::Panicked`] if the future or closure, or the drop of the future, panicked.
-    /// [`JoinError::Cancelled`] if it was cancelled, if the set was dropped or the worker was shut
-    /// down in the background before it ended, and in a child of `fork`. [`JoinError::Closed`] if
-    /// it was rejected. [`JoinError::OwnItem`] on the thread that would have to run it.
+    /// Returns [`JoinError::Panicked`] if the future or closure, or the drop of the future,
+    /// panicked. Returns [`JoinError::Cancelled`] if it was cancelled, if the set was dropped or
+    /// the worker was shut down in the background before it ended, or in a child of `fork`. Returns
+    /// [`JoinError::Closed`] if it was rejected, and [`JoinError::OwnItem`] if this is called on
+    /// the thread that would have to run it.
     ///
     /// # Panics
     ///
-    /// If called in an item of a bottom-half queue.
+    /// Panics if called in an item of a bottom-half queue.
     pub fn join(mut self) -> Result<R, JoinError> {
         if self.is_own() {
             return Err(JoinError::OwnItem);
@@ -104,12 +104,12 @@ impl<R> JoinHandle<R> {
     ///
     /// # Errors
     ///
-    /// The errors of [`join`](Self::join); [`JoinError::Cancelled`] after the result has been
-    /// returned.
+    /// Returns the errors of [`join`](Self::join). Also returns [`JoinError::Cancelled`] if the
+    /// result has already been returned.
     ///
     /// # Panics
     ///
-    /// The same as `join`.
+    /// Panics in the same cases as `join`.
     pub fn join_timeout(&mut self, timeout: Duration) -> Option<Result<R, JoinError>> {
         if self.is_own() {
             return Some(Err(JoinError::OwnItem));
@@ -124,9 +124,9 @@ impl<R> JoinHandle<R> {
     ///
     /// # Errors
     ///
-    /// The errors of [`join_timeout`](Self::join_timeout).
+    /// Returns the errors of [`join_timeout`](Self::join_timeout).
     pub fn try_join(&mut self) -> Option<Result<R, JoinError>> {
-        // The join does not wait, because the work has ended.
+        // This does not wait, because the work has ended.
         self.is_finished().then(|| outcome(self.reply.take_ready()))
     }
 
@@ -135,23 +135,24 @@ impl<R> JoinHandle<R> {
         self.reply.is_ready()
     }
 
-    /// Prevents a closure from starting, or a future from being polled again. Returns `true` if it
-    /// had not started or ended.
+    /// Prevents a closure from starting, or a future from being polled again. Returns `true` if the
+    /// closure had not started, or the future had not ended.
     ///
-    /// Cancelled work is dropped on the set's thread, when that thread receives it; then
+    /// Cancelled work is dropped on the set's thread when that thread receives it. After that,
     /// [`join`](Self::join) returns [`JoinError::Cancelled`]. A poll in progress may still complete
     /// the future.
     ///
     /// # Blocking
     ///
-    /// Never blocks: it posts an item. In a child of `fork` it does nothing and returns `false`.
+    /// Never blocks, because it only posts an item. In a child of `fork`, it does nothing and
+    /// returns `false`.
     #[doc(alias("abort", "kthread_cancel_work_sync"))]
     pub fn cancel(&self) -> bool {
         let target = self.target.as_ref().filter(|_| !self.is_finished());
         target.is_some_and(|target| target.clone().cancel())
     }
 
-    /// Returns the same handle, which cancels when it is dropped.
+    /// Returns the same handle, which now cancels the work when it is dropped.
     #[must_use = "dropping it cancels"]
     #[doc(alias("AbortOnDrop", "AbortOnDropHandle"))]
     pub fn cancel_on_drop(mut self) -> Self {
@@ -159,7 +160,7 @@ impl<R> JoinHandle<R> {
         self
     }
 
-    /// Returns `true` if a wait on this thread would wait for itself.
+    /// Returns `true` if a wait on this thread would be a wait for itself.
     fn is_own(&self) -> bool {
         let is_here = || self.target.as_ref().is_some_and(|target| target.is_here());
         !self.is_finished() && is_here()

@@ -1,5 +1,5 @@
-//! Tests that urgent items overtake, keep their order, starve no ordinary item, and otherwise
-//! behave like ordinary ones.
+//! Tests that urgent items overtake ordinary ones, keep their order, starve no ordinary item, and
+//! otherwise behave like ordinary items.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -8,7 +8,7 @@ use std::thread;
 use super::tests::*;
 use super::*;
 
-/// Mailboxes of all kinds.
+/// Returns mailboxes of all kinds.
 fn all<T>() -> [Mailbox<T>; 3] {
     [
         Mailbox::new(),
@@ -117,7 +117,7 @@ fn capacity_has_one_wait_queue_for_both_lanes() {
         assert!(poll(send).is_pending());
     }
     assert_eq!(mailbox.try_recv(), Ok(10));
-    // The first waiter was let in; it is an ordinary one.
+    // The first waiter, which is an ordinary one, was admitted.
     assert!(matches!(poll(&mut sends[0]), Poll::Ready(Ok(()))));
     assert!(poll(&mut sends[1]).is_pending());
     assert_eq!(mailbox.try_recv(), Ok(0));

@@ -14,9 +14,9 @@
 //! assert_eq!(mailbox.drain(32).sum::<i32>(), 496);
 //! ```
 //!
-//! Any thread posts items to the owner's [`Mailbox`]. The owner receives them in order, a bounded
-//! batch at a time, and sleeps in between. Posters wake it once for the number of items that it
-//! requested, and never while it is awake.
+//! Any thread posts items to the owner's [`Mailbox`]. The owner receives them in order, in bounded
+//! batches, and sleeps in between. Posters wake it once for the number of items that it requested,
+//! and never while it is awake.
 //!
 //! # Eager and lazy posts
 //!
@@ -25,29 +25,29 @@
 //! | [`Poster::post`] | wakes it | costs no more than a lazy one |
 //! | [`Poster::post_lazy`], [`Poster::call_lazy`] | counts; the `n`th wakes it | no wake-up |
 //!
-//! A wake-up costs its poster microseconds and the owner tens of them. An owner that waits for 32
-//! items, or for the items that arrive within a millisecond of the first
-//! ([`Mailbox::wait_linger`]), pays for one or two wake-ups in 32 items, and for none while there
+//! A wake-up costs the poster a few microseconds and the owner tens of microseconds. An owner that
+//! waits for 32 items, or for the items that arrive within a millisecond of the first one
+//! ([`Mailbox::wait_linger`]), pays for one or two wake-ups per 32 items, and for none while there
 //! are no items.
 //!
 //! # Urgent items
 //!
-//! Items of a [`Poster::urgent`] are received before waiting ordinary items. Ordinary ones keep a
-//! tenth of the receipts.
+//! Items of a [`Poster::urgent`] are received before waiting ordinary items. While both kinds wait,
+//! ordinary items still get a tenth of the receipts.
 //!
 //! # Bounds and calls
 //!
-//! If a mailbox with a [capacity](Builder::capacity) is full, it returns an item to its poster
-//! ([`Poster::post`]), or makes its sender wait, in order of arrival ([`Poster::send`],
-//! [`Poster::send_blocking`]). [`Poster::call`] posts an item to be answered, and returns a handle
-//! for the answer. A poster that must know whether an item was served posts it as a call. If the
-//! item is dropped, alone or with its mailbox, the caller gets an error.
+//! If a mailbox with a [capacity](Builder::capacity) is full, it returns the item to its poster
+//! ([`Poster::post`]) or makes the sender wait ([`Poster::send`], [`Poster::send_blocking`]).
+//! Waiting senders are admitted in order of arrival. [`Poster::call`] posts an item to be answered,
+//! and returns a handle for the answer. A poster that must know whether an item was served posts it
+//! as a call. If the item is dropped, alone or with its mailbox, the caller gets an error.
 //!
 //! # Local futures and dedicated workers
 //!
-//! A [`LocalSet`] runs futures that need not be `Send` on the owner's thread: to the owner, a
-//! wake-up is one more item. A [`Worker`] is a library thread with such a mailbox, for closures and
-//! for such futures. It corresponds to the kernel's `kthread_worker`.
+//! A [`LocalSet`] runs futures that need not be `Send` on the owner's thread. To the owner, each
+//! wake-up is one more item. A [`Worker`] is a library thread with its own mailbox, which runs
+//! closures and such futures. It corresponds to the kernel's `kthread_worker`.
 //!
 //! # Kinds of owners
 //!
@@ -55,25 +55,26 @@
 //!   and is woken by a futex, after a short spin.
 //! - An event loop, such as epoll, has [`Mailbox::eventfd`] in its set. It sleeps after
 //!   [`Mailbox::arm`], and is woken by the eventfd.
-//! - An owner that waits in io_uring for posts and completions sleeps in the ring, which polls the
-//!   eventfd (feature `io-uring`: the module `uring`). It is woken by a completion.
+//! - An owner that waits in io_uring for both posts and completions sleeps in the ring, which polls
+//!   the eventfd (the module `uring`, with the feature `io-uring`). It is woken by a completion.
 //! - An async task waits in [`Mailbox::recv`], [`Mailbox::poll_recv`] or [`Mailbox::ready`], and is
 //!   woken by its waker.
 //!
 //! Differs from Linux: there *task work* belongs to a kernel task and runs when the task returns to
-//! user space; here the owner receives it. `post` and `post_lazy` are io_uring's forced and lazy
-//! wake-ups.
+//! user space; here the owner receives it. `post` and `post_lazy` correspond to io_uring's forced
+//! and lazy wake-ups.
 
-// The path of a post through the files: in `poster.rs`, the item is added to the poster's block
-// (`block.rs`). Otherwise it starts another block, an emptied one if there is any (`recycle.rs`),
-// which is pushed onto the queue of its lane (`inbox.rs`, over the crate `mpscq`). In `wait.rs` the
-// post counts against the owner's armed count; at most one poster claims the wake-up, and fires the
-// owner waker (`owner_waker.rs`). In `mailbox.rs` the owner drains a bounded batch. `shared.rs`
-// describes the end of either side. An item that finds no free capacity waits in the wait queue of
-// `crates/base/src/admission.rs`, through `send.rs`. `reply.rs` has both ends of a call. Senders
-// and callers sleep as defined in `crates/base/src/wake/sleeper.rs`. A local future (`local.rs`) is
-// woken by its target (`target.rs`), and reports to its handle (`join.rs`) by a reply. `worker.rs`
-// is an owner of a mailbox.
+// A post passes through the files as follows. In `poster.rs`, the item is added to the poster's
+// block (`block.rs`) if possible. Otherwise it starts another block, an emptied one if there is any
+// (`recycle.rs`), which is pushed onto the queue of its lane (`inbox.rs`, built on the crate
+// `mpscq`). In `wait.rs`, the post is counted against the owner's armed count. At most one poster
+// claims the wake-up and fires the owner waker (`owner_waker.rs`). In `mailbox.rs`, the owner
+// drains a bounded batch. `shared.rs` describes the end of either side. An item that finds no free
+// capacity waits in the wait queue of `crates/base/src/admission.rs`, through `send.rs`. `reply.rs`
+// contains both ends of a call. Senders and callers sleep as defined in
+// `crates/base/src/wake/sleeper.rs`. A local future (`local.rs`) is woken by its target
+// (`target.rs`), and reports to its handle (`join.rs`) through a reply. `worker.rs` contains a
+// thread that owns a mailbox.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
@@ -124,7 +125,6 @@ pub use batch::Batch;
 pub use builder::Builder;
 pub use error::{CallError, Closed, PostError, TryRecvError};
 #[cfg(feature = "baselines")]
-#[doc(hidden)]
 pub use inbox::Backlog;
 pub use join::JoinHandle;
 pub use local::{LocalSet, spawn_local};

@@ -1,17 +1,18 @@
 //! Futures that stay on the thread of a mailbox's owner, and are polled when it receives their
 //! wake-ups.
 //!
-//! `target.rs` has the protocol between wakers and owner. Only the owner accesses the set:
+//! `target.rs` describes the protocol between wakers and the owner. Only the owner accesses the
+//! set:
 //!
-//! - **User code runs under no borrow.** A future is moved out of its place, polled or dropped, and
-//!   moved back. It may therefore spawn other futures, cancel itself or others, and call the same
-//!   set. A wake-up of a future that is being polled further up this stack is recorded at its
-//!   place, and posted again after that poll.
+//! - **User code never runs during a borrow.** A future is moved out of its place before it is
+//!   polled or dropped, and moved back afterwards. It may therefore spawn other futures, cancel
+//!   itself or others, and call the same set. If a future is woken while it is being polled further
+//!   up the same stack, the wake-up is recorded at its place and posted again after that poll.
 //! - **A late wake-up finds nothing.** It identifies the future by its target, which the place
 //!   records. The place may have another future by then, or none.
-//! - **Waiting futures keep the mailbox open**, by one counted poster, which the set owns while it
-//!   has a future. An owner that receives until no item will arrive therefore does not end while a
-//!   future of its set waits.
+//! - **Waiting futures keep the mailbox open.** The set owns one counted poster while it has a
+//!   future. An owner that receives until no item will arrive therefore does not end while a future
+//!   of its set waits.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -33,8 +34,8 @@ use super::poster::Poster;
 use super::reply::{ReplyTo, reply};
 use super::target::{Post, Target, Wakes, Woken};
 
-/// Number of unused places that a set keeps: about 50 KiB. The memory of further places, from a
-/// burst, is returned.
+/// The number of unused places that a set keeps, which is about 50 KiB. The memory of further
+/// places, which a burst has used, is freed.
 const KEPT_PLACES: usize = 1024;
 
 sync::thread_local! {
@@ -42,35 +43,36 @@ sync::thread_local! {
     static CURRENT: RefCell<Option<Rc<dyn Spawn>>> = RefCell::new(None)
 }
 
-/// Futures that need not be `Send`, run by the owner of a mailbox among its other items.
+/// A set of futures that need not be `Send`. The owner of a mailbox runs them among its other
+/// items.
 ///
 /// A wake-up of such a future is an item of the mailbox: `T` has a variant for it, and
 /// `From<Woken>` creates it. The owner passes received wake-ups to [`poll`](Self::poll), which
-/// polls that future once. The owner can therefore sleep in any of the ways of a
-/// [mailbox](super::Mailbox), serves its items and its futures in one order, and is woken as for
-/// other items.
+/// polls that future once. The owner can therefore sleep in any of the ways that a
+/// [mailbox](super::Mailbox) supports. It serves items and futures in a single order, and futures
+/// wake it as other items do.
 ///
 /// # Guarantees
 ///
-/// - A future is polled, and dropped, on the thread of the set: the thread that created the set,
-///   which the set cannot leave.
+/// - A future is polled and dropped on the thread of the set. This is the thread that created the
+///   set, and the set cannot leave it.
 /// - A future has at most one wake-up in the mailbox, however often it is woken before the wake-up
 ///   is received. Wake-ups do not count toward the [capacity](super::Builder::capacity), so a waker
-///   neither blocks nor fails, and no number of futures keeps other items out.
+///   neither blocks nor fails, and futures never keep other items out, however many there are.
 /// - Wakers may be kept and called by any thread, even after the future, the set and the mailbox
 ///   were dropped.
-/// - A panic of a poll, or of the future's drop, is caught, and reported to its handle.
+/// - A panic of a future's poll or drop is caught and reported to the future's handle.
 /// - While a future has not ended, the mailbox counts as having a poster. [`Mailbox::close`] still
 ///   closes it.
-/// - Dropping the set drops its futures; their handles return [`Cancelled`](JoinError::Cancelled).
-///   Dropping only the mailbox ends no future: the futures are no longer polled, and are dropped
-///   with the set.
+/// - Dropping the set drops its futures, and their handles return
+///   [`Cancelled`](JoinError::Cancelled). Dropping only the mailbox ends no future: the futures are
+///   no longer polled, and are dropped with the set.
 ///
 /// # Cost
 ///
-/// Four allocations for each future. A wake-up costs a locked instruction, and a post if no wake-up
-/// of the future is in the mailbox. The end of a sleep of `workqueue` starts a short-lived thread,
-/// because the waker is user code. On a [`Worker`](super::Worker) it does not.
+/// A future costs four allocations. A wake-up costs a locked instruction, plus a post if no wake-up
+/// of the future is in the mailbox. When a sleep of `workqueue` ends, it starts a short-lived
+/// thread, because the waker is user code. On a [`Worker`](super::Worker), no thread is started.
 ///
 /// # Examples
 ///
@@ -134,12 +136,12 @@ struct Inner<T> {
 struct Tasks<T> {
     places: Vec<Option<Entry<T>>>,
     unused: Vec<usize>,
-    /// A counted poster, present while there is a future.
+    /// A counted poster, which is present while there is a future.
     keeps_open: Option<Poster<T>>,
     is_closed: bool,
-    /// Rejected futures that have not been dropped yet.
+    /// The rejected futures that have not been dropped yet.
     refused: Vec<Box<dyn Task>>,
-    /// Set while an outer call on this stack drops `refused`.
+    /// `true` while an outer call on this stack drops `refused`.
     drops_refused: bool,
 }
 
@@ -147,7 +149,7 @@ struct Entry<T> {
     target: Arc<Target<T>>,
     /// `None` while the future is polled.
     body: Option<Body>,
-    /// Set if a wake-up arrived in the meantime.
+    /// `true` if a wake-up arrived while the future was being polled.
     is_woken: bool,
 }
 
@@ -160,7 +162,7 @@ struct Body {
 pub(super) trait Task {
     /// Polls the future. Returns `true` if it has ended.
     fn poll(&mut self, cx: &mut Context<'_>) -> bool;
-    /// Drops the future instead.
+    /// Drops the future and reports `why`.
     fn end(&mut self, why: JoinError);
     /// Reports that the task was rejected. [`end`](Self::end) drops the future later.
     fn refuse(&mut self);
@@ -177,14 +179,14 @@ trait Spawn {
     fn spawn(&self, task: Box<dyn Task>) -> Option<Arc<dyn Wakes>>;
 }
 
-/// Adds a future to the set whose work this thread is running: a future, or a closure of a
-/// [`Worker`](super::Worker).
+/// Adds a future to the set whose work this thread is running. That work is a future of the set, or
+/// a closure of a [`Worker`](super::Worker).
 ///
-/// It is [`LocalSet::spawn_local`] for code that the set runs.
+/// It does the same as [`LocalSet::spawn_local`], for code that the set runs.
 ///
 /// # Panics
 ///
-/// If called elsewhere. The future is then dropped.
+/// Panics if this thread is not running the work of a set. The future is then dropped.
 ///
 /// # Examples
 ///
@@ -227,8 +229,8 @@ impl<F: Future> Task for Local<F> {
         let Some(future) = &mut self.future else {
             return true;
         };
-        // FOREIGN(local-poll): the future's poll, on the set's thread, under no borrow; a panic is
-        // its outcome.
+        // FOREIGN(local-poll): the future's poll, on the set's thread, with nothing borrowed. A
+        // panic becomes its outcome.
         let outcome = match panics::guarded(|| future.as_mut().poll(cx)) {
             Ok(Poll::Pending) => return false,
             Ok(Poll::Ready(value)) => Ok(value),
@@ -250,21 +252,21 @@ impl<F: Future> Task for Local<F> {
 }
 
 impl<F: Future> Local<F> {
-    /// Drops the future, and reports its outcome, or that the drop panicked.
+    /// Drops the future. Reports its outcome, or the panic of the drop.
     fn settle(&mut self, mut outcome: Outcome<F::Output>) {
         let future = self.future.take();
-        // FOREIGN(local-drop): the future's drop, on the set's thread, under no borrow; a panic is
-        // its outcome.
+        // FOREIGN(local-drop): the future's drop, on the set's thread, with nothing borrowed. A
+        // panic becomes its outcome.
         if let Err(payload) = panics::guarded(|| drop(future)) {
             let before = mem::replace(&mut outcome, Err(JoinError::panicked(payload)));
-            // FOREIGN(future-outcome): the drop of its result, or of its panic payload, as above. A
-            // panic is caught.
+            // FOREIGN(future-outcome): the drop of the future's result or of its panic payload, as
+            // above. A panic is caught.
             panics::contain(|| drop(before));
         }
         match self.to.take() {
             Some(to) => answer(to, outcome),
-            // FOREIGN(future-outcome): the panic payload of the drop of a rejected future, as
-            // above.
+            // FOREIGN(future-outcome): the drop of the payload with which the drop of a rejected
+            // future panicked, as above.
             None => _ = panics::contain(|| drop(outcome)),
         }
     }
@@ -273,7 +275,7 @@ impl<F: Future> Local<F> {
 impl<T: From<Woken> + Send + 'static> LocalSet<T> {
     /// Creates an empty set on this thread. Items of `mailbox` wake its futures.
     ///
-    /// A mailbox may have several sets, if its items distinguish them.
+    /// A mailbox may have several sets if its items distinguish them.
     pub fn new(mailbox: &Mailbox<T>) -> Self {
         let post = Arc::new(Post::new(mailbox));
         post.settle();
@@ -297,9 +299,10 @@ impl<T: From<Woken> + Send + 'static> LocalSet<T> {
         }
     }
 
-    /// Adds a future. It is polled first when its wake-up, which this posts, is received.
+    /// Adds a future, and posts a wake-up for it. The future is first polled when the owner
+    /// receives this wake-up.
     ///
-    /// If the mailbox is closed, and in a child of `fork`, the future is dropped, and its handle
+    /// If the mailbox is closed, or in a child of `fork`, the future is dropped, and its handle
     /// returns [`Closed`](JoinError::Closed).
     ///
     /// # Blocking
@@ -340,14 +343,14 @@ impl<T: From<Woken> + Send + 'static> LocalSet<T> {
         true
     }
 
-    /// Adds a task whose wake-up counts as posted, and polls it.
+    /// Adds a task and polls it at once. Its wake-up counts as posted.
     pub(super) fn start(&self, target: Arc<Target<T>>, task: Box<dyn Task>) {
         if self.inner.insert(&target, task) {
             self.poll(Woken(target));
         }
     }
 
-    /// Calls `body`, which does not unwind, with this as the set of [`spawn_local`].
+    /// Calls `body`, which must not unwind, with this set as the one that [`spawn_local`] uses.
     pub(super) fn within<R>(&self, body: impl FnOnce() -> R) -> R {
         let this: Rc<dyn Spawn> = self.inner.clone();
         let before = CURRENT.try_with(|set| set.replace(Some(this)));
@@ -358,7 +361,8 @@ impl<T: From<Woken> + Send + 'static> LocalSet<T> {
         result
     }
 
-    /// Cancels all futures. Each is dropped when its wake-up, which this posts, is received.
+    /// Cancels all futures, and posts a wake-up for each. A future is dropped when its wake-up is
+    /// received.
     ///
     /// # Blocking
     ///
@@ -482,7 +486,7 @@ impl<T: From<Woken> + Send + 'static> Inner<T> {
         let burst = is_last && tasks.places.len() > KEPT_PLACES;
         let burst = burst.then(|| (mem::take(&mut tasks.places), mem::take(&mut tasks.unused)));
         drop(tasks);
-        // Dropping the last poster wakes the owner.
+        // This may drop the last poster, which wakes the owner.
         drop((entry, poster, burst));
     }
 }
@@ -509,7 +513,7 @@ impl<T> Drop for LocalSet<T> {
         let entries = mem::take(&mut tasks.places);
         let poster = tasks.keeps_open.take();
         drop(tasks);
-        // All futures are marked first, so that the drop of one does not wake another.
+        // All futures are marked first, so that the drop of one future does not wake another.
         for entry in entries.iter().flatten() {
             entry.target.mark.end();
         }

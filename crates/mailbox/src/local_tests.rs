@@ -1,5 +1,5 @@
-//! Tests of local futures: the thread that polls and drops them, and the calls that are allowed
-//! during that.
+//! Tests of local futures: the thread on which they are polled and dropped, and the calls that they
+//! may make there.
 
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
@@ -49,7 +49,8 @@ fn made() -> (Mailbox<Mail>, LocalSet<Mail>) {
     (mailbox, set)
 }
 
-/// Serves the items in the mailbox, and returns how many wake-ups were for a waiting future.
+/// Serves the items in the mailbox, and returns the number of wake-ups that were for a waiting
+/// future.
 fn serve(mailbox: &mut Mailbox<Mail>, set: &LocalSet<Mail>) -> u32 {
     let mut nr_polled = 0;
     while let Ok(mail) = mailbox.try_recv() {
@@ -92,7 +93,7 @@ impl Probe {
     }
 }
 
-/// Waits for one wake-up, which it causes itself.
+/// Waits for one wake-up, which it triggers itself.
 async fn yield_once() {
     let mut is_first = true;
     poll_fn(|cx| {
@@ -242,7 +243,8 @@ fn futures_of_a_dropped_mailbox_end_with_their_set() {
     assert!(matches!(unpolled.join(), Err(JoinError::Cancelled)));
 }
 
-/// Spawns a future with a shorter chain when it is dropped, and counts how deeply these drops nest.
+/// A value that spawns a future with a shorter chain when it is dropped. It counts how deeply these
+/// drops nest.
 struct Chain(Rc<LocalSet<Mail>>, u32);
 
 impl Drop for Chain {
@@ -271,7 +273,7 @@ fn rejected_futures_that_spawn_when_dropped_do_not_nest() {
     assert_eq!((DEPTHS.get(), Rc::strong_count(&set)), ((0, 1), 1));
 }
 
-/// Mail whose drop wakes a local future, and which counts how deeply these drops nest.
+/// An item whose drop wakes a local future. It counts how deeply these drops nest.
 struct Waking {
     waker: Option<Waker>,
     _woken: Option<Woken>,
@@ -359,7 +361,7 @@ fn futures_that_wait_keep_the_mailbox_open_and_no_others() {
     assert_eq!(mailbox.try_recv().unwrap_err(), TryRecvError::Closed);
     late.wake();
     assert_eq!(mailbox.try_recv().unwrap_err(), TryRecvError::Closed);
-    // The mailbox opens with the next future.
+    // The next future keeps the mailbox open again.
     let handle = set.spawn_local(async {});
     serve_all(&mut mailbox, &set);
     assert!(handle.is_finished());
@@ -526,7 +528,8 @@ fn dropped_set_notifies_all_handles_despite_reentrant_drops() {
     impl Drop for Spawns {
         fn drop(&mut self) {
             self.0.borrow().iter().for_each(Waker::wake_by_ref);
-            // Outside of the set's work, this panics. The panic is contained.
+            // This panics, because the thread is not running the work of a set. The panic is
+            // contained.
             drop(spawn_local(async {}));
         }
     }
@@ -564,7 +567,7 @@ fn entries_of_a_burst_are_freed_after_it() {
     }
 }
 
-/// A conversion that fails for every second wake-up.
+/// An item whose conversion fails for every second wake-up.
 struct Fussy(Woken);
 
 static NR_MADE: AtomicU32 = AtomicU32::new(0);

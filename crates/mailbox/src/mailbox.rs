@@ -18,37 +18,38 @@ use super::recycle::Spent;
 use super::shared::Shared;
 use super::tally::{RECEIVED, SLEEPS, tally};
 
-/// Number of times a wait yields its CPU to a poster in mid-push before it sleeps between checks. A
-/// guess: the poster needs two instructions, so after this number of yields it must have been
-/// preempted.
+/// The number of times that a wait yields its CPU to a poster in mid-push before it sleeps between
+/// checks. This is a guess: the poster needs two instructions, so after this number of yields it
+/// must have been preempted.
 const NR_YIELDS: u32 = 32;
 
-/// Length of that sleep in microseconds: about that of a wake-up. A longer sleep delays the items
-/// behind that poster; a shorter one uses the CPU that the poster may need.
+/// The length of that sleep in microseconds: about as long as a wake-up takes. A longer sleep
+/// delays the items behind that poster. A shorter one uses the CPU that the poster may need.
 const MID_PUSH_SLEEP_US: u64 = 50;
 
-/// Minimum time between two polls that find nothing, in nanoseconds: a few transfers of a cache
-/// line. An owner that polls faster takes the line that posters are writing, and slows all of them
-/// down. Measured: a smaller value has this effect again, a larger one delays items without a gain.
-/// 0 in a model, whose clock does not advance.
+/// The minimum time in nanoseconds between two polls that find nothing, which is the time of a few
+/// transfers of a cache line. An owner that polls faster takes the line that posters are writing,
+/// and slows all of them down. In measurements, a smaller value has this effect again, and a larger
+/// one delays items without a gain. It is 0 in a model, whose clock does not advance.
 const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 
-/// A queue of items that one owner receives, and that wakes the owner once there are enough items.
+/// A queue of items for one owner, which is woken once there are enough items.
 ///
 /// Any thread posts through a [`Poster`]. The owner receives with [`try_recv`](Self::try_recv) or
-/// [`drain`](Self::drain), and sleeps in one of the ways on [the module page](super).
+/// [`drain`](Self::drain), and sleeps in one of the ways that [the module page](super) lists.
 ///
 /// # Guarantees
 ///
-/// - Items are received first in, first out: for each poster, and for posts one of which ended
-///   before the other began. [Urgent](Poster::urgent) items overtake ordinary ones.
+/// - Items of one poster are received in the order in which they were posted. So are the items of
+///   two posts one of which ended before the other began. [Urgent](Poster::urgent) items overtake
+///   ordinary ones.
 /// - The owner is woken at most once each time it goes to sleep, and never while it is awake.
-/// - Dropping the mailbox drops the items in it; a panic of such a drop is caught. Later posts are
-///   rejected, with the item in the error.
+/// - Dropping the mailbox drops the items in it. If such a drop panics, the panic is caught. Later
+///   posts are rejected, with the item in the error.
 ///
-/// A mailbox grows with the posted items, unless it is built with a [capacity](Builder::capacity):
-/// then posts are rejected, or wait for free capacity. Emptied blocks are kept for later posts, up
-/// to a [limit](Builder::keep).
+/// A mailbox grows with the posted items, unless it is built with a [capacity](Builder::capacity).
+/// With a capacity, posts are rejected or wait until capacity is free. Emptied blocks are kept for
+/// later posts, up to a [limit](Builder::keep).
 ///
 /// # Examples
 ///
@@ -97,17 +98,17 @@ pub struct DrainWhile<'m, T, B> {
     budget: B,
 }
 
-/// The items in the mailbox, compared to the requested count.
+/// The number of items in the mailbox, compared with the requested count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Inside {
-    /// The requested number of items is in the mailbox, or an eager one, or the last ones before
-    /// the end, or any item while senders wait for capacity.
+    /// The mailbox has the requested number of items or an eager one, the last items before the
+    /// end, or any item while senders wait for capacity.
     Enough,
-    /// This number of items is in the mailbox, fewer than requested.
+    /// The mailbox has this number of items, which is fewer than requested.
     Short(usize),
-    /// Too few, and a producer in mid-push hides the number of further items.
+    /// The mailbox has too few visible items, and a producer in mid-push hides further ones.
     MidPush,
-    /// No item is in the mailbox, and none will arrive.
+    /// The mailbox has no item, and none will arrive.
     Over,
 }
 
@@ -144,7 +145,7 @@ impl<T> Mailbox<T> {
         Self { shared: Arc::new(shared), reader: Some(reader), spent, last_empty_ns: 0, parker }
     }
 
-    /// Creates a poster. Clone it for more.
+    /// Creates a poster. Clone it to get more posters.
     pub fn poster(&self) -> Poster<T> {
         Poster::new(self.shared.clone(), Lane::Ordinary)
     }
@@ -163,13 +164,13 @@ impl<T> Mailbox<T> {
     ///
     /// # Blocking
     ///
-    /// Never sleeps. If a call finds nothing less than half a microsecond after another such call,
-    /// it spins for the rest of that time. An owner that polls in a tight loop therefore leaves the
-    /// cache line to its posters.
+    /// Never sleeps. If a call finds nothing, and another such call was less than half a
+    /// microsecond ago, the call spins for the rest of that time. An owner that polls in a tight
+    /// loop therefore leaves the cache line to its posters.
     ///
     /// # Errors
     ///
-    /// [`TryRecvError`], with the reason why there is no item.
+    /// Returns [`TryRecvError`], with the reason why there is no item.
     #[inline(always)]
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         match self.read() {
@@ -178,10 +179,10 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Returns an iterator that receives at most `max` items. The rest stays in the mailbox, in
-    /// order.
+    /// Returns an iterator that receives at most `max` items. The remaining items stay in the
+    /// mailbox, in order.
     ///
-    /// The iterator ends when it finds nothing to receive. With the bound, an owner can do other
+    /// The iterator ends when it finds nothing to receive. The bound allows the owner to do other
     /// work while posters keep posting.
     ///
     /// # Blocking
@@ -193,8 +194,8 @@ impl<T> Mailbox<T> {
         Drain { mailbox: self, left: max }
     }
 
-    /// Returns an iterator that receives items as long as `budget` returns `true`. The rest stays
-    /// in the mailbox, in order.
+    /// Returns an iterator that receives items as long as `budget` returns `true`. The remaining
+    /// items stay in the mailbox, in order.
     ///
     /// `budget` is called before each receipt. The iterator ends when it returns `false`, or when
     /// there is nothing to receive.
@@ -205,7 +206,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Panics
     ///
-    /// If `budget` panics. All items that were not received stay in the mailbox.
+    /// Panics if `budget` panics. All items that were not received stay in the mailbox.
     ///
     /// # Examples
     ///
@@ -226,10 +227,11 @@ impl<T> Mailbox<T> {
         DrainWhile { drain: self.drain(usize::MAX), budget }
     }
 
-    /// Returns the number of items in the mailbox. Posters may have added others before it returns.
+    /// Returns the number of items in the mailbox. Posters may have added further items before it
+    /// returns.
     ///
-    /// Does not count items behind a poster in the middle of its post, items in a
-    /// [`Batch`](super::Batch), and items that wait for capacity.
+    /// The number does not include items behind a poster in the middle of its post, items in a
+    /// [`Batch`](super::Batch), or items that wait for capacity.
     ///
     /// # Blocking
     ///
@@ -246,22 +248,22 @@ impl<T> Mailbox<T> {
         matches!(self.count_inside(1), Inside::Short(_) | Inside::Over)
     }
 
-    /// Sleeps until `count` items are in the mailbox, or an eager one. A `count` of 0 counts as 1.
+    /// Sleeps until the mailbox contains `count` items or an eager one. A `count` of 0 counts as 1.
     ///
-    /// Items that were left in the mailbox before are included. Lazy posts alone may never reach
-    /// the count; with those, use [`wait_timeout`](Self::wait_timeout) or
-    /// [`wait_linger`](Self::wait_linger). In a bounded mailbox a count above the capacity is
-    /// reduced to the capacity, and while a sender waits for capacity, any item is enough.
+    /// Items that are already in the mailbox are included. Lazy posts alone may never reach the
+    /// count. If posters post lazily, use [`wait_timeout`](Self::wait_timeout) or
+    /// [`wait_linger`](Self::wait_linger). In a bounded mailbox, a count above the capacity is
+    /// reduced to the capacity, and any item is enough while a sender waits for capacity.
     ///
     /// # Blocking
     ///
-    /// Blocks until then. Spins first, if that was useful before. The post that completes the
-    /// count, an eager post, or the drop of the last poster wakes it. While a poster is in the
-    /// middle of its post, this yields the CPU instead of sleeping.
+    /// Blocks until then. Spins first, if spinning was useful before. The owner is woken by the
+    /// post that completes the count, by an eager post, or by the drop of the last poster. While a
+    /// poster is in the middle of its post, this yields the CPU instead of sleeping.
     ///
     /// # Errors
     ///
-    /// [`Closed`] if no item is in the mailbox and none will arrive.
+    /// Returns [`Closed`] if no item is in the mailbox and none will arrive.
     pub fn wait(&mut self, count: usize) -> Result<(), Closed> {
         let mut nr_held = 0;
         loop {
@@ -277,7 +279,7 @@ impl<T> Mailbox<T> {
     /// Waits as [`wait`](Self::wait) does, for at most `timeout`. Returns `false` if the timeout
     /// expired.
     ///
-    /// The items in the mailbox may be received in either case.
+    /// In either case, the items in the mailbox can be received.
     ///
     /// # Blocking
     ///
@@ -285,13 +287,13 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// The errors of `wait`.
+    /// Returns the errors of `wait`.
     ///
     /// # Examples
     ///
-    /// Receive up to 32 items at once, or the available ones after a millisecond. This is for an
-    /// owner that then has other work. Other owners use [`wait_linger`](Self::wait_linger), which
-    /// does not wake them without an item.
+    /// Receive up to 32 items at once, or the available ones after a millisecond. This suits an
+    /// owner that then has other work. Other owners should use [`wait_linger`](Self::wait_linger),
+    /// which does not wake them if there is no item.
     ///
     /// ```
     /// use afterwork::mailbox::Mailbox;
@@ -332,30 +334,31 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Sleeps until `min` items are in the mailbox, or an eager one; then gathers until `up_to`
-    /// items are in the mailbox, for at most `within`. Returns `false` if that time expired.
+    /// Sleeps until the mailbox contains `min` items or an eager one. Then gathers for at most
+    /// `within`, until the mailbox contains `up_to` items. Returns `false` if that time expired.
     ///
-    /// The first sleep has no timer: an owner without items is not woken, no matter how long that
-    /// lasts. The second one is that of [`wait_timeout`](Self::wait_timeout), so an eager item ends
-    /// it at once. Post items lazily if they may wait for others.
+    /// The first sleep has no timer, so an owner without items is never woken. The second sleep is
+    /// that of [`wait_timeout`](Self::wait_timeout), so an eager item ends it at once. Items that
+    /// may wait for others should be posted lazily.
     ///
-    /// The time starts when the owner finds the first `min` items. A `min` of 0 counts as 1; an
-    /// `up_to` that is no larger than `min` makes this equivalent to [`wait`](Self::wait).
+    /// The time starts when the owner finds the first `min` items. A `min` of 0 counts as 1. If
+    /// `up_to` is not larger than `min`, this is equivalent to [`wait`](Self::wait).
     ///
     /// # Blocking
     ///
     /// Blocks until then. The gathered items cause at most two wake-ups: one for the first item,
     /// and one when the count is complete or the time has expired. Eager posts and [`Poster::call`]
-    /// end the gathering at once; [`Poster::post_lazy`] and [`Poster::call_lazy`] join it.
+    /// end the gathering at once. The items of [`Poster::post_lazy`] and [`Poster::call_lazy`] are
+    /// gathered.
     ///
     /// # Errors
     ///
-    /// The errors of [`wait`](Self::wait).
+    /// Returns the errors of [`wait`](Self::wait).
     ///
     /// # Examples
     ///
-    /// Receive up to 32 items at once, each no later than after a millisecond, without wake-ups
-    /// while there are no items:
+    /// Receive up to 32 items at once, each at most a millisecond after it was posted, without
+    /// wake-ups while there are no items:
     ///
     /// ```
     /// use afterwork::mailbox::Mailbox;
@@ -387,12 +390,12 @@ impl<T> Mailbox<T> {
     ///
     /// # Blocking
     ///
-    /// Blocks until there is an item; see [`wait`](Self::wait) with a count of 1. Tasks use
+    /// Blocks until there is an item, like [`wait`](Self::wait) with a count of 1. Tasks use
     /// [`recv`](Self::recv).
     ///
     /// # Errors
     ///
-    /// [`Closed`] if the mailbox is empty and no item will arrive.
+    /// Returns [`Closed`] if the mailbox is empty and no item will arrive.
     ///
     /// # Examples
     ///
@@ -422,7 +425,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// [`TryRecvError`], with the reason why there was no item when the timeout expired.
+    /// Returns [`TryRecvError`], with the reason why there was no item when the timeout expired.
     ///
     /// # Examples
     ///
@@ -449,16 +452,16 @@ impl<T> Mailbox<T> {
     /// wait for capacity get their items back.
     ///
     /// A post that overlaps this call may be rejected or accepted. If it is accepted, its item may
-    /// arrive after the owner has got [`Closed`]; it is received by a later call, or dropped with
-    /// the mailbox. An owner that must receive every accepted item does not call this, and receives
-    /// until the last poster is dropped.
+    /// arrive after the owner has received [`Closed`]. The item is then received by a later call,
+    /// or dropped with the mailbox. An owner that must receive every accepted item should not call
+    /// this, but should receive until the last poster is dropped.
     ///
     /// Posters close the mailbox with [`Poster::close`].
     pub fn close(&self) {
         self.shared.close();
     }
 
-    /// Prepares a sleep until `count` items are in the mailbox: counts, arms, and counts again.
+    /// Prepares a sleep until the mailbox contains `count` items: counts, arms, and counts again.
     pub(super) fn prepare_sleep(&mut self, count: usize, sleep: Sleep<'_>) -> PrepareSleep {
         let capacity = self.shared.capacity();
         let count = count.min(capacity.unwrap_or(usize::MAX)).max(1);
@@ -476,8 +479,8 @@ impl<T> Mailbox<T> {
             if twin::armed("wait: no check after arming") {
                 return PrepareSleep::Sleep;
             }
-            // An item that is found only now may or may not have been counted by its poster, so we
-            // arm again.
+            // If the second count finds a new item, its poster may or may not have counted it, so
+            // we arm again.
             if self.count_inside(count) == Inside::Short(nr_inside) {
                 if let Some(tally) = &self.shared.owner.tally {
                     tally[SLEEPS].add_alone();
@@ -500,7 +503,8 @@ impl<T> Mailbox<T> {
 
     /// Counts the items in the mailbox, up to `count`.
     fn count_inside(&mut self, count: usize) -> Inside {
-        // This is read before the count: if no more posts can arrive, the count is final.
+        // This is read before the count, because the count is final only if no post can arrive
+        // after it.
         let over = self.is_over();
         let reader = self.reader.as_mut().expect("only the drop takes it");
         // SAFETY: the reader was created with this inbox, in `from_builder`.
@@ -558,7 +562,7 @@ impl<T> Mailbox<T> {
             self.space_polls();
             return Err(TryRecvError::Empty);
         }
-        // A last post may have arrived between the read above and the end.
+        // A last post may have arrived between the caller's read and the end.
         match self.read() {
             Ok(item) => Ok(item),
             Err(Nothing::Empty) => Err(TryRecvError::Closed),
@@ -606,7 +610,7 @@ impl<T> Drop for Mailbox<T> {
     /// # Blocking
     ///
     /// Yields the CPU while a poster is in the middle of a post. In a child of `fork` it does not
-    /// wait: the unfinished post never ends there, and the items behind it stay in memory.
+    /// wait, because an unfinished post never ends there. The items behind that post are leaked.
     fn drop(&mut self) {
         if let Some(reader) = self.reader.take() {
             self.shared.orphan(reader);
@@ -635,8 +639,8 @@ impl<T, B: FnMut() -> bool> Iterator for DrainWhile<'_, T, B> {
 
     #[inline]
     fn next(&mut self) -> Option<T> {
-        // FOREIGN(drain-budget): the owner's closure, on the owner, which gets the panic. All items
-        // stay in the mailbox.
+        // FOREIGN(drain-budget): the owner's closure, on the owner. A panic propagates to the
+        // owner, and all items stay in the mailbox.
         if self.drain.left > 0 && !(self.budget)() {
             self.drain.left = 0;
         }

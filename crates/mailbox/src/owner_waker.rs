@@ -1,4 +1,4 @@
-//! The owner waker: wakes the owner in the way in which it sleeps.
+//! The owner waker, which wakes the owner in the way that its sleep requires.
 
 use std::task::Waker;
 
@@ -11,7 +11,7 @@ use sync::{Mutex, MutexGuard};
 #[cfg(not(any(loom, shuttle)))]
 use sync::{OnceLock, eventfd::EventFd, process};
 
-/// The report of a wake-up that cannot reach the owner.
+/// The message for a wake-up that cannot reach the owner.
 #[cfg(not(any(loom, shuttle)))]
 const LOST: &str =
     "the program has closed the eventfd of a mailbox, so a post does not wake its owner";
@@ -19,11 +19,11 @@ const LOST: &str =
 /// The ways to sleep.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sleep<'a> {
-    /// In [`Parker::park`](base::wake::Parker::park).
+    /// The owner sleeps in [`Parker::park`](base::wake::Parker::park).
     Thread,
-    /// As an async task with this waker.
+    /// The owner is an async task with this waker.
     Task(&'a Waker),
-    /// In an event loop, which polls the eventfd.
+    /// The owner sleeps in an event loop, which polls the eventfd.
     #[cfg(not(any(loom, shuttle)))]
     EventFd,
 }
@@ -36,7 +36,7 @@ const EVENTFD: u8 = 2;
 
 /// The waker of the owner, fired by the poster that has claimed the wake-up.
 ///
-/// Each way of waking leaves a token, so a wake-up before the sleep ends the sleep.
+/// Each way of waking leaves a token, so a wake-up that comes before the sleep also ends the sleep.
 #[derive(Debug)]
 pub(super) struct OwnerWaker {
     /// A: the way in which the owner sleeps. Written before it arms, and read by the poster that
@@ -46,8 +46,8 @@ pub(super) struct OwnerWaker {
     thread: Unparker,
     /// The task to wake. Removed by the poster that wakes it.
     task: Mutex<Option<Waker>>,
-    /// I: the process whose threads take the lock of `task`. In a child of `fork`, a thread that
-    /// does not exist there may hold the lock.
+    /// I: the process whose threads acquire the lock of `task`. In a child of `fork`, the lock may
+    /// be held by a thread that does not exist.
     process: Process,
     /// The eventfd, created when the owner first requests it.
     #[cfg(not(any(loom, shuttle)))]
@@ -66,7 +66,7 @@ impl OwnerWaker {
         }
     }
 
-    /// Sets the way in which the owner is about to sleep. It must arm next.
+    /// Sets the way in which the owner is about to sleep. The owner must arm next.
     pub(super) fn set_sleep(&self, sleep: Sleep<'_>) {
         let kind = match sleep {
             Sleep::Thread => THREAD,
@@ -84,8 +84,8 @@ impl OwnerWaker {
 
     /// Stores the waker of the task that is about to sleep.
     fn set_task(&self, waker: &Waker) {
-        // FOREIGN(owner-waker-clone): an executor's waker, on the owner, which has changed nothing
-        // yet and gets the panic.
+        // FOREIGN(owner-waker-clone): an executor's waker, on the owner. Nothing has changed yet,
+        // and a panic propagates to the owner.
         let ours = waker.clone();
         let Some(mut task) = self.task() else {
             // FOREIGN(owner-waker-clone): the executor's waker, as above. It makes the executor
@@ -98,8 +98,8 @@ impl OwnerWaker {
         drop_contained(old);
     }
 
-    /// Locks the task to wake. Returns `None` in a child of `fork` if another thread holds the
-    /// lock, possibly forever.
+    /// Locks the task to wake. In a child of `fork`, returns `None` if another thread of the parent
+    /// held the lock.
     fn task(&self) -> Option<MutexGuard<'_, Option<Waker>>> {
         if self.process.is_this() {
             return Some(self.task.lock());
@@ -111,7 +111,7 @@ impl OwnerWaker {
     #[cfg(not(any(loom, shuttle)))]
     pub(super) fn eventfd(&self) -> std::io::Result<&EventFd> {
         if self.eventfd.get().is_none() {
-            // Only the owner reaches this, so no other thread sets it in between.
+            // Only the owner calls this, so no other thread sets the eventfd in between.
             let _ = self.eventfd.set(EventFd::new()?);
         }
         Ok(self.eventfd.get().expect("set just now"))
@@ -145,7 +145,7 @@ impl OwnerWaker {
     }
 }
 
-// A model's wakers do not panic.
+// This is absent from models, whose wakers do not panic.
 #[cfg(not(any(loom, shuttle)))]
 impl Drop for OwnerWaker {
     fn drop(&mut self) {

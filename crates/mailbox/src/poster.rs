@@ -15,24 +15,25 @@ use super::shared::Shared;
 
 /// Posts items to a [`Mailbox`](super::Mailbox).
 ///
-/// Clone it for each thread that posts: each clone keeps its own blocks. Threads may share a
-/// poster, but a thread that finds it in use by another thread allocates.
+/// Clone it for each thread that posts, because each clone keeps its own blocks. Threads may share
+/// a poster, but a thread that finds it in use by another thread has to allocate.
 ///
 /// # Guarantees
 ///
-/// - Items of one thread are received in the order in which it posted them, with any function.
+/// - Items of one thread are received in the order in which it posted them, whichever functions it
+///   used.
 /// - A posted item is received by the owner, or dropped when the mailbox is dropped. A rejected
 ///   item is in the error.
 ///
 /// # A full mailbox
 ///
-/// - To get the item back, in order to shed it or to try later: [`post`](Self::post),
+/// - To get the item back, so that you can drop it or try later, use [`post`](Self::post),
 ///   [`post_lazy`](Self::post_lazy), [`batch`](Self::batch).
-/// - To wait for capacity as a task: [`send`](Self::send).
-/// - To wait for capacity as a thread: [`send_blocking`](Self::send_blocking),
+/// - To wait for capacity as a task, use [`send`](Self::send).
+/// - To wait for capacity as a thread, use [`send_blocking`](Self::send_blocking) or
 ///   [`send_timeout`](Self::send_timeout).
 ///
-/// Free capacity goes first to waiting senders, in the order in which they arrived. While a sender
+/// Waiting senders get free capacity first, in the order in which they arrived. While a sender
 /// waits, posts are rejected.
 ///
 /// # Blocking
@@ -40,15 +41,15 @@ use super::shared::Shared;
 /// Posting never blocks. It is allowed in a work item, under a lock, and on the owner itself. It
 /// allocates if no emptied block is available, and makes a system call if it wakes the owner, so it
 /// must not be used in signal handlers. If there is a [capacity](super::Builder::capacity), it may
-/// take a lock for a few instructions.
+/// hold a lock for a few instructions.
 pub struct Poster<T> {
-    /// This field is dropped first, because its pushed blocks must be sealed before `shared` frees
-    /// the queue.
+    /// The poster's blocks. This field is dropped first, because blocks that were pushed must be
+    /// sealed before `shared` frees the queue.
     pub(super) cache: Cache<T>,
     pub(super) shared: Arc<Shared<T>>,
     /// I: the lane of its items.
     pub(super) lane: Lane,
-    /// I: the kind of the posted items. Posters of wake-ups are not counted: the mailbox may end
+    /// I: the kind of the posted items. Posters of wake-ups are not counted, so the mailbox may end
     /// while they exist.
     kind: Kind,
 }
@@ -56,8 +57,8 @@ pub struct Poster<T> {
 impl<T> Poster<T> {
     /// Creates a poster and counts it.
     pub(super) fn new(shared: Arc<Shared<T>>, lane: Lane) -> Self {
-        // Relaxed: the caller has another poster or is the owner, so the count never rises from a
-        // zero on which the owner acts.
+        // Relaxed is sufficient. The caller has another poster or is the owner, so the count never
+        // rises from a zero that the owner acts on.
         shared.nr_posters.fetch_add(1, Ordering::Relaxed);
         Self { shared, cache: Cache::new(), lane, kind: Kind::Item }
     }
@@ -68,13 +69,13 @@ impl<T> Poster<T> {
         Self { shared, cache: Cache::new(), lane: Lane::Ordinary, kind: Kind::WakeUps }
     }
 
-    /// Posts an item, and wakes the owner if it sleeps. Never waits: a full mailbox returns the
-    /// item.
+    /// Posts an item, and wakes the owner if it sleeps. Never waits. If the mailbox is full,
+    /// returns the item.
     ///
     /// # Errors
     ///
-    /// [`PostError`] with the item: `Closed`, or `Full` if the capacity is used up, or if senders
-    /// wait for capacity.
+    /// Returns [`PostError`] with the item. It is `Closed` if the mailbox is closed or dropped, and
+    /// `Full` if the capacity is used up or senders wait for capacity.
     ///
     /// # Examples
     ///
@@ -99,12 +100,12 @@ impl<T> Poster<T> {
 
     /// Posts an item, and wakes the owner only if the item completes the count for which it sleeps.
     ///
-    /// Use it for work that may wait a short time. The owner bounds the time with
+    /// Use it for work that may wait for a short time. The owner limits the time with
     /// [`Mailbox::wait_timeout`](super::Mailbox::wait_timeout).
     ///
     /// # Errors
     ///
-    /// The errors of [`post`](Self::post).
+    /// Returns the errors of [`post`](Self::post).
     #[inline]
     #[doc(alias = "IOU_F_TWQ_LAZY_WAKE")]
     pub fn post_lazy(&self, item: T) -> Result<(), PostError<T>> {
@@ -116,8 +117,8 @@ impl<T> Poster<T> {
         Batch::new(self)
     }
 
-    /// Returns a poster of the same mailbox whose items overtake waiting ordinary items: all items
-    /// posted by it, with any function, are *urgent*.
+    /// Returns a poster to the same mailbox whose items overtake waiting ordinary items. All items
+    /// that it posts, with any function, are *urgent*.
     ///
     /// Use it for few items among many, such as a cancel among requests, or a heartbeat among data.
     ///
@@ -127,16 +128,16 @@ impl<T> Poster<T> {
     ///   older urgent ones.
     /// - Ordinary items are not starved: while both are in the mailbox, every tenth receipt is an
     ///   ordinary one.
-    /// - Items of one lane are received in the order of the [mailbox](super::Mailbox); of two
-    ///   posters of one thread, one urgent and one not, the lane decides.
+    /// - Items of one lane are received in the order that the [mailbox](super::Mailbox) guarantees.
+    ///   If one thread uses an urgent and an ordinary poster, their items keep no common order.
     ///
-    /// - The owner's sleep ends as with other posts: [`post`](Self::post) ends it at once, and
-    ///   [`post_lazy`](Self::post_lazy) if the count is complete.
+    /// - Urgent posts end the owner's sleep as other posts do: [`post`](Self::post) ends it at
+    ///   once, and [`post_lazy`](Self::post_lazy) ends it if the count is complete.
     /// - A [batch](Self::batch) or a [call](Self::call) is urgent as a whole.
-    /// - A capacity counts both lanes, and rejects items of both. Waiting senders are admitted in
-    ///   their order, each to its lane.
-    /// - A poster in the middle of its post blocks its own lane; the owner continues with the other
-    ///   one.
+    /// - A capacity bounds the items of both lanes together. Waiting senders are admitted in the
+    ///   order of their arrival, each to its own lane.
+    /// - A poster in the middle of its post blocks only its own lane. The owner continues with the
+    ///   other one.
     /// - [`Mailbox::close`](super::Mailbox::close), [`len`](super::Mailbox::len) and the drop of
     ///   the mailbox apply to both lanes.
     /// - A clone is also urgent.
@@ -144,7 +145,7 @@ impl<T> Poster<T> {
     /// # Cost
     ///
     /// After the first call, the owner checks two queues for each receipt, which takes a few
-    /// nanoseconds. A mailbox without such a call pays less than a nanosecond for each post.
+    /// nanoseconds. In a mailbox without such a call, each post costs less than a nanosecond more.
     ///
     /// # Blocking
     ///
@@ -182,8 +183,8 @@ impl<T> Poster<T> {
     }
 
     /// Returns the number of items that count toward the capacity of a bounded mailbox: the items
-    /// in the mailbox and in batches, without wake-ups of local futures. Returns `None` if the
-    /// mailbox is unbounded; see [`Mailbox::len`](super::Mailbox::len).
+    /// in the mailbox and in batches, but not the wake-ups of local futures. Returns `None` if the
+    /// mailbox is unbounded. See also [`Mailbox::len`](super::Mailbox::len).
     ///
     /// The number may change before this returns.
     #[doc(alias = "len")]
@@ -191,17 +192,16 @@ impl<T> Poster<T> {
         self.shared.admission.as_ref().map(|admission| admission.nr_inside())
     }
 
-    /// Closes the mailbox: posts of all posters are rejected from now on, and the owner is woken.
-    /// The owner still receives the items in the mailbox, including all that this thread has
-    /// posted, and then gets [`Closed`](super::Closed). Senders that wait for capacity get their
-    /// items back.
+    /// Closes the mailbox. From now on, posts of all posters are rejected. The owner is woken,
+    /// still receives the items in the mailbox, including all that this thread has posted, and then
+    /// gets [`Closed`](super::Closed). Senders that wait for capacity get their items back.
     ///
     /// A post of another thread that overlaps this call may be accepted; see
     /// [`Mailbox::close`](super::Mailbox::close).
     ///
     /// # Blocking
     ///
-    /// Never blocks. Takes a lock for a few instructions if there is a capacity.
+    /// Never blocks. Holds a lock for a few instructions if there is a capacity.
     ///
     /// # Examples
     ///
@@ -220,12 +220,13 @@ impl<T> Poster<T> {
         self.shared.close_and_wake();
     }
 
-    /// Returns `true` if the mailbox rejects posts. After `false` it may be closed at any time.
+    /// Returns `true` if the mailbox rejects posts. If the result is `false`, the mailbox may still
+    /// be closed at any time.
     pub fn is_closed(&self) -> bool {
         !self.shared.is_open()
     }
 
-    /// Returns `true` if both post to the same mailbox.
+    /// Returns `true` if both posters post to the same mailbox.
     pub fn same_as(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
@@ -255,8 +256,8 @@ impl<T> Poster<T> {
         debug_assert_eq!(kind, self.kind, "a block has items of one kind");
         let shared = &*self.shared;
         let lane = self.lane;
-        // These are captured by value. By reference, values in registers would have to be stored to
-        // memory.
+        // These are captured by value. If they were captured by reference, they would have to be
+        // stored from registers to memory.
         let posted = self.cache.with(item, move |store, item| {
             store.post(&shared.inbox, lane, &shared.free, item, kind, eager)
         });
@@ -306,7 +307,7 @@ impl<T> Drop for Poster<T> {
 }
 
 impl<T> Poster<T> {
-    /// Wakes the owner, which may wait for posts that will never arrive.
+    /// Wakes the owner, which may be waiting for posts that will never arrive.
     #[cold]
     fn last_one_gone(&self) {
         // This is like an eager post: our decrement replaces the push, and the owner reads it after

@@ -22,10 +22,11 @@ pub struct Ready<'m, T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Is ready if `count` items are in the mailbox, or an eager one. A `count` of 0 counts as 1.
+    /// Returns `Ready` if the mailbox contains `count` items or an eager one. A `count` of 0 counts
+    /// as 1.
     ///
-    /// Otherwise the task of `cx` is woken once when `count` items, or an eager one, are in the
-    /// mailbox. Each poll registers the waker again, so extra polls are harmless.
+    /// Otherwise registers the task of `cx`, which is woken once when this is the case. Each poll
+    /// registers the waker again, so extra polls are harmless.
     ///
     /// # Blocking
     ///
@@ -33,7 +34,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] if no item is in the mailbox and none will arrive.
+    /// Returns [`Closed`] if no item is in the mailbox and none will arrive.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>, count: usize) -> Poll<Result<(), Closed>> {
         match self.prepare_sleep(count, Sleep::Task(cx.waker())) {
             PrepareSleep::Ready => Poll::Ready(Ok(())),
@@ -41,15 +42,16 @@ impl<T> Mailbox<T> {
             PrepareSleep::Sleep => Poll::Pending,
             PrepareSleep::Retry => {
                 // A poster is in mid-push, so let other tasks run, and poll again.
-                // FOREIGN(recv-wake): the executor's waker, on the owner, which gets the panic.
-                // Nothing was changed.
+                // FOREIGN(recv-wake): the executor's waker, on the owner. A panic propagates to the
+                // owner, and nothing has changed.
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
         }
     }
 
-    /// Receives the oldest item, or wakes the task of `cx` when there is one.
+    /// Receives the oldest item, if there is one. Otherwise registers the task of `cx`, which is
+    /// woken when an item arrives.
     ///
     /// # Blocking
     ///
@@ -57,7 +59,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`poll_ready`](Self::poll_ready).
+    /// Returns the errors of [`poll_ready`](Self::poll_ready).
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Closed>> {
         if let Ok(item) = self.try_recv() {
             return Poll::Ready(Ok(item));
@@ -75,17 +77,17 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] if no item is in the mailbox and none will arrive.
+    /// Returns [`Closed`] if no item is in the mailbox and none will arrive.
     pub fn recv(&mut self) -> Recv<'_, T> {
         Recv(self)
     }
 
-    /// Returns a future that is ready when `count` items are in the mailbox; see
+    /// Returns a future that is ready when the mailbox contains `count` items or an eager one; see
     /// [`poll_ready`](Self::poll_ready).
     ///
     /// # Errors
     ///
-    /// The errors of [`recv`](Self::recv).
+    /// Returns the errors of [`recv`](Self::recv).
     pub fn ready(&mut self, count: usize) -> Ready<'_, T> {
         Ready { mailbox: self, count }
     }

@@ -1,4 +1,4 @@
-//! The path of emptied blocks back to posters, so that steady posting does not allocate.
+//! Returns emptied blocks to posters, so that steady posting does not allocate.
 //!
 //! ```text
 //! poster's store ──► block with items ──► inbox ──► owner ──► spent (a chain of the owner)
@@ -7,15 +7,16 @@
 //!      └───────────────── all at once ◄──────────────────── free list, up to a limit
 //! ```
 //!
-//! For an allocator it is expensive to free memory on a thread other than the one that allocated
-//! it. Here full blocks return in chains: the owner pushes a chain onto the free list with one
+//! Allocators are slow if memory is freed on a thread other than the one that allocated it. Here,
+//! full blocks return in chains: the owner pushes a chain onto the free list with one
 //! compare-exchange, and a poster takes the whole list with one swap. A block that its poster left
 //! before it was full stays on the poster's list (`block.rs`).
 //!
-//! Blocks beyond the limits are freed a few at a time: a receipt frees at most one chain, a post at
-//! most one block. A poster remembers [`MAX_LEFT`] blocks that it left before they were full, and
-//! seals further ones, which then belong to the owner, as full ones do. Posters that alternate
-//! while the owner is busy therefore neither keep all those blocks nor free them all at once.
+//! Blocks beyond the limits are freed a few at a time: a receipt frees at most one chain, and a
+//! post at most one block. A poster remembers up to [`MAX_LEFT`] blocks that it left before they
+//! were full. It seals further ones, which then belong to the owner, like full ones. Posters that
+//! alternate while the owner is busy therefore neither keep all those blocks nor free them all at
+//! once.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -29,22 +30,22 @@ use sync::{identity, twin};
 use super::block::{self, Blank, Block, Kind};
 use super::inbox::Inbox;
 
-/// Number of items whose blocks the owner gathers before it returns them. Measured: smaller chains
-/// access the shared line more often; with larger ones, posters run out of blocks and allocate. The
-/// number is small in a model, so that a return happens often.
+/// The number of items whose blocks the owner gathers before it returns them. In measurements,
+/// smaller chains access the shared line more often, and with larger ones, posters run out of
+/// blocks and allocate. The number is small in a model, so that blocks are returned often.
 const CHAIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
-/// Number of blocks that a poster remembers after leaving them. Further ones belong to the owner. A
-/// guess: with fewer, posters that alternate use the free list as soon as the owner is slightly
-/// behind; with more, each idle poster keeps more than 8 KiB.
+/// The number of blocks that a poster remembers after leaving them. Further ones belong to the
+/// owner. This is a guess: with a smaller number, posters that alternate use the free list as soon
+/// as the owner is slightly behind. With a larger one, each idle poster keeps more than 8 KiB.
 const MAX_LEFT: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
-/// The blocks of a poster: the current one, the ones that it left, and blocks without items.
+/// The blocks of a poster: its current block, the blocks that it left, and blocks without items.
 #[derive(Debug)]
 pub(super) struct Store<T> {
     /// The block that was pushed last. It is not sealed, and may still be the newest.
     current: Option<NonNull<Block<T>>>,
-    /// Number of items in `current`.
+    /// The number of items in `current`.
     nr_added: usize,
     /// The blocks that were left for another one, at most [`MAX_LEFT`].
     left: VecDeque<NonNull<Block<T>>>,
@@ -53,10 +54,10 @@ pub(super) struct Store<T> {
 
 /// The stores of one poster.
 ///
-/// There are two stores, in order to save a locked instruction, which would wait until the writes
-/// of the last post are visible, and those wait for a cache line that the owner had. The first
-/// thread that posts has its own store. All others share one under a flag, and allocate while the
-/// flag is set.
+/// There are two stores, to save a locked instruction. That instruction would wait until the writes
+/// of the last post are visible, and these wait for a cache line that the owner had. The first
+/// thread that posts has its own store. All others share one store under a flag, and allocate while
+/// the flag is set.
 #[derive(Debug)]
 pub(super) struct Cache<T> {
     /// A: the [`identity`] of the thread that owns `own`, or 0. Set once.
@@ -69,15 +70,15 @@ pub(super) struct Cache<T> {
     common: UnsafeCell<Store<T>>,
 }
 
-/// The owner's end: blocks that have been emptied.
+/// The blocks that the owner has emptied and not returned yet.
 #[derive(Debug)]
 pub(super) struct Spent<T> {
     blocks: Chain<Block<T>>,
-    /// Number of blocks returned since the free list was last seen empty.
+    /// The number of blocks returned since the free list was last seen empty.
     nr_free: usize,
-    /// Maximum number of blocks on the free list. Further ones are freed.
+    /// The maximum number of blocks on the free list. Further ones are freed.
     keep: usize,
-    /// Number of blocks in a chain.
+    /// The number of blocks in a chain.
     chain: usize,
 }
 
@@ -105,8 +106,8 @@ impl<T> Store<T> {
             return self.post_in_another(inbox, lane, free, item, kind, eager);
         }
         let last = self.nr_added + 1 == inbox.nr_slots();
-        // SAFETY: we pushed it, and it is in `current` until we abandon it; `nr_added` is its
-        // number of items, and it was sealed with its last.
+        // SAFETY: we pushed the block, and it stays in `current` until we abandon it. `nr_added` is
+        // its number of items, and a full block has already left `current`.
         let added = unsafe { block::add(current, self.nr_added, item, eager, last) };
         match added {
             Ok(()) => self.added(last),
@@ -158,7 +159,7 @@ impl<T> Store<T> {
         inbox.push(lane, block);
     }
 
-    /// Returns a block without items: one of `left` that is closed, a spare one, or one of the free
+    /// Returns a block without items: a closed one of `left`, a spare one, or one from the free
     /// list.
     #[inline]
     pub(super) fn blank(&mut self, free: &Stack<Block<T>>) -> Option<Blank<T>> {
@@ -168,20 +169,20 @@ impl<T> Store<T> {
                 self.spare.next()
             })
         });
-        // Fetching the lines of a block from the owner's CPU is most of the cost of a post, so the
-        // next one is prefetched.
+        // Most of the cost of a post is fetching the lines of a block from the owner's CPU, so the
+        // next block is prefetched.
         block::prefetch(self.spare.peek());
         blank
     }
 
-    /// Adds the current block to the list of left ones, or seals it if the list is full.
+    /// Moves the current block to `left`, or seals it if that list is full.
     fn leave(&mut self) {
         let Some(block) = self.current.take() else {
             return;
         };
         if self.left.len() >= MAX_LEFT {
-            // The owner is behind, so it has rarely closed the block already. If it has, we free
-            // the block.
+            // The owner is behind, so it has rarely closed the block already. If it has closed it,
+            // we free the block.
             // SAFETY: we pushed the block, and have just removed it from our list.
             drop(unsafe { block::seal(block) });
             return;
@@ -189,8 +190,8 @@ impl<T> Store<T> {
         self.left.push_back(block);
     }
 
-    /// Returns the first of the blocks in `left`, if the owner has closed it. The owner closes them
-    /// in this order.
+    /// Returns the first block of `left` if the owner has closed it. The owner closes the blocks in
+    /// this order.
     fn take_back(&mut self) -> Option<Blank<T>> {
         let first = *self.left.front()?;
         // SAFETY: we pushed the block, and `left` contains it until the next line.
@@ -234,7 +235,7 @@ impl<T> Cache<T> {
 
     /// Calls `body` with a store, or returns `arg` if another thread uses the common one.
     ///
-    /// `body` must not call this again.
+    /// `body` must not call this function.
     #[inline(always)]
     pub(super) fn with<A, R>(
         &self,
@@ -243,8 +244,8 @@ impl<T> Cache<T> {
     ) -> Result<R, A> {
         let me = identity::mine().get();
         let owner = self.owner.load(Ordering::Relaxed);
-        // Relaxed: a thread that reads its own number has written it, and no other thread ever has
-        // that number.
+        // Relaxed is sufficient: a thread that reads its own number has written it, and no other
+        // thread ever has that number.
         let is_mine = owner == me || (owner == 0 && self.adopt(me));
         if is_mine {
             // SAFETY: only this thread reaches this line, and not from within `body`.
@@ -259,9 +260,9 @@ impl<T> Cache<T> {
     }
 
     fn with_common<A, R>(&self, arg: A, body: impl FnOnce(&mut Store<T>, A) -> R) -> Result<R, A> {
-        // ORDER(cache): hand-over of the store from thread to thread, other end below.
-        //   one:  last use of `common`;           busy = false   Release
-        //   next: busy: false → true   Acquire;   first use of `common`
+        // ORDER(cache): transfer of the store from one thread to the next, other end below. one:
+        //   last use of `common`; busy = false Release next: busy: false → true Acquire; first use
+        //   of `common`
         // If the last user's store comes first, the swap returns `false`, and its use precedes
         // ours. If our swap comes first, it returns `true`, and we do not use the store.
         // Test: two_threads_may_share_a_poster, cache_needs_its_acquire
@@ -272,8 +273,8 @@ impl<T> Cache<T> {
         // SAFETY: `busy` was false and we set it, so no other thread accesses the store until it is
         // false again.
         let result = self.common.with_mut(|store| body(unsafe { &mut *store }, arg));
-        // ORDER(cache): the release end. A panic in `body` would leave `busy` set, and the store
-        // unused but intact.
+        // ORDER(cache): the release end. A panic in `body` would leave `busy` set, so that the
+        // store is never used again.
         // Test: two_threads_may_share_a_poster, cache_needs_its_release
         let order = twin::order("cache: relaxed leave", Ordering::Release);
         self.busy.store(false, order);
@@ -283,12 +284,13 @@ impl<T> Cache<T> {
 
 // SAFETY: a store only holds blocks, which belong to no thread, and items that move to the owner.
 unsafe impl<T: Send> Send for Store<T> {}
-// SAFETY: `own` is accessed by one thread, `common` under `busy`.
+// SAFETY: `own` is accessed by only one thread, and `common` only by the thread that has set
+// `busy`.
 unsafe impl<T: Send> Sync for Cache<T> {}
 
 impl<T> Spent<T> {
-    /// Creates an end that keeps blocks of `nr_slots` slots on the free list, for up to `keep`
-    /// items.
+    /// Creates the owner's end. It keeps enough blocks of `nr_slots` slots on the free list for
+    /// `keep` items.
     pub(super) fn new(keep: usize, nr_slots: usize) -> Self {
         Self {
             blocks: Chain::new(),

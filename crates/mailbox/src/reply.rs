@@ -36,8 +36,8 @@ use super::poster::Poster;
 #[derive(Debug)]
 struct Slot<R> {
     state: Mutex<State<R>>,
-    /// The process of both ends. In a child of `fork` a thread that does not exist may hold the
-    /// lock.
+    /// The process of both ends. In a child of `fork`, the lock may be held by a thread that does
+    /// not exist.
     process: Process,
 }
 
@@ -52,9 +52,9 @@ enum State<R> {
 /// The owner's end of a call, which sends the answer. It is part of the item that [`Poster::call`]
 /// posts.
 ///
-/// If it is dropped without an answer, the caller gets an error, even if the item is dropped with
-/// its mailbox or because the post was rejected. The owner may pass it on, so that any thread can
-/// answer.
+/// If it is dropped without an answer, the caller gets an error. This includes the cases in which
+/// the item is dropped with its mailbox or because the post was rejected. The owner may move it to
+/// another thread, so any thread can answer.
 #[must_use = "a caller waits for the answer"]
 pub struct ReplyTo<R> {
     /// `None` once the answer was sent.
@@ -63,8 +63,8 @@ pub struct ReplyTo<R> {
 
 /// The caller's end of a call, which receives the answer.
 ///
-/// It is a future, for tasks; threads call [`wait`](Self::wait). Dropping it does not cancel the
-/// item: [`ReplyTo::reply`] then returns an error to the owner.
+/// Tasks await it, because it is a future. Threads call [`wait`](Self::wait). Dropping it does not
+/// cancel the item, but makes [`ReplyTo::reply`] return an error to the owner.
 #[must_use = "an answer without a waiter is dropped"]
 pub struct Reply<R> {
     slot: Arc<Slot<R>>,
@@ -74,8 +74,8 @@ pub struct Reply<R> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ReplyError {
-    /// The owner dropped the call without an answer, or the mailbox was dropped with the call in
-    /// it; or the answer was already taken.
+    /// The owner dropped the call without an answer, the mailbox was dropped with the call in it,
+    /// or the answer was already taken.
     Lost,
     /// The timeout expired. The answer may still arrive.
     TimedOut,
@@ -100,21 +100,21 @@ base::internal::into_io_error!(ReplyError, |error| match error {
 impl<T> Poster<T> {
     /// Posts the item that `make` returns, and returns the handle for the owner's answer.
     ///
-    /// Wakes the owner if it sleeps, as [`post`](Self::post) does. A full mailbox is an error:
-    /// [`call_async`](Self::call_async) and [`call_blocking`](Self::call_blocking) wait for
-    /// capacity first.
+    /// Wakes the owner if it sleeps, as [`post`](Self::post) does. A full mailbox is an error. To
+    /// wait for capacity first, use [`call_async`](Self::call_async) or
+    /// [`call_blocking`](Self::call_blocking).
     ///
     /// # Blocking
     ///
-    /// Never blocks, but allocates. Only [`Reply`] waits.
+    /// Never blocks, but allocates. Only a wait on the [`Reply`] blocks.
     ///
     /// # Errors
     ///
-    /// The errors of `post`, with the item.
+    /// Returns the errors of `post`, with the item.
     ///
     /// # Panics
     ///
-    /// If `make` panics. In that case nothing was posted.
+    /// Panics if `make` panics. In that case nothing was posted.
     ///
     /// # Examples
     ///
@@ -145,16 +145,15 @@ impl<T> Poster<T> {
     /// ```
     pub fn call<R>(&self, make: impl FnOnce(ReplyTo<R>) -> T) -> Result<Reply<R>, PostError<T>> {
         let (to, reply) = reply();
-        // FOREIGN(call): the caller's closure, on the caller, which gets the panic. Nothing was
-        // posted.
+        // FOREIGN(call): the caller's closure, on the caller. A panic propagates to the caller, and
+        // nothing was posted.
         self.post(make(to)).map(|()| reply)
     }
 
-    /// Posts a call as [`call`](Self::call) does, and wakes the owner as
-    /// [`post_lazy`](Self::post_lazy) does: only if the item completes the count for which it
-    /// sleeps.
+    /// Posts a call as [`call`](Self::call) does, but wakes the owner only if the item completes
+    /// the count for which it sleeps, as [`post_lazy`](Self::post_lazy) does.
     ///
-    /// If the owner gathers items by [`Mailbox::wait_linger`](super::Mailbox::wait_linger), the
+    /// If the owner gathers items with [`Mailbox::wait_linger`](super::Mailbox::wait_linger), the
     /// call joins its batch, and the caller waits for as long as the owner lingers. If the owner
     /// waits for more items without a timeout, the answer may never arrive.
     ///
@@ -164,11 +163,11 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`call`](Self::call).
+    /// Returns the errors of [`call`](Self::call).
     ///
     /// # Panics
     ///
-    /// The same as [`call`](Self::call).
+    /// Panics in the same cases as [`call`](Self::call).
     ///
     /// # Examples
     ///
@@ -197,9 +196,9 @@ impl<T> Poster<T> {
     /// Sends the item that `make` returns as soon as there is capacity, and waits for the owner's
     /// answer.
     ///
-    /// Equivalent to [`send`](Self::send) followed by [`Reply`]. If the future is dropped while the
-    /// item waits for capacity, the item is removed. Later, [`ReplyTo::reply`] returns an error to
-    /// the owner.
+    /// This is equivalent to [`send`](Self::send) followed by a wait for the [`Reply`]. If the
+    /// future is dropped while the item waits for capacity, the item is removed. If it is dropped
+    /// later, [`ReplyTo::reply`] returns an error to the owner.
     ///
     /// # Blocking
     ///
@@ -211,7 +210,7 @@ impl<T> Poster<T> {
     ///
     /// # Panics
     ///
-    /// If `make` panics, in the first poll. In that case nothing was sent.
+    /// Panics if `make` panics, in the first poll. In that case nothing was sent.
     ///
     /// # Examples
     ///
@@ -258,7 +257,7 @@ impl<T> Poster<T> {
     ///
     /// # Panics
     ///
-    /// If `make` or `send_blocking` panics. In that case nothing was sent.
+    /// Panics if `make` or `send_blocking` panics. In that case nothing was sent.
     pub fn call_blocking<R>(&self, make: impl FnOnce(ReplyTo<R>) -> T) -> Result<R, CallError<T>> {
         let (to, reply) = reply();
         // FOREIGN(call): as above.
@@ -294,8 +293,8 @@ impl<R> Slot<R> {
         self.process.is_this().then(|| self.state.lock())
     }
 
-    /// Ends the call, and wakes the caller if it waits. Returns `outcome` if the caller has dropped
-    /// its end.
+    /// Ends the call with `outcome`, and wakes the caller if it waits. Returns `outcome` if the
+    /// caller has dropped its end.
     fn end(&self, outcome: State<R>) -> Result<(), State<R>> {
         let Some(mut state) = self.lock() else {
             return Err(outcome);
@@ -336,13 +335,13 @@ impl<R> ReplyTo<R> {
     /// Sends the answer, and wakes the caller if it waits.
     ///
     /// # Blocking
-    ///
-    /// Never sleeps; takes a lock for a few instructions. Makes a system call if it wakes a thread.
+    /// Never sleeps, but holds a lock for a few instructions. Makes a system call if it wakes a
+    /// thread.
     ///
     /// # Errors
     ///
-    /// The value, if the caller has dropped its end, or if the call belongs to the parent of this
-    /// child of `fork`.
+    /// Returns the value if the caller has dropped its end, or if the call belongs to the parent of
+    /// this child of `fork`.
     #[doc(alias = "complete")]
     pub fn reply(mut self, value: R) -> Result<(), R> {
         let slot = self.slot.take().expect("it answers once");
@@ -352,7 +351,8 @@ impl<R> ReplyTo<R> {
         })
     }
 
-    /// Returns `true` if the caller has dropped its end. After `false` it may do so at any time.
+    /// Returns `true` if the caller has dropped its end. If the result is `false`, the caller may
+    /// still drop it at any time.
     pub fn is_abandoned(&self) -> bool {
         let state = self.slot.as_ref().and_then(|slot| slot.lock());
         state.is_none_or(|state| matches!(*state, State::Gone))
@@ -364,22 +364,22 @@ impl<R> Reply<R> {
     ///
     /// # Blocking
     ///
-    /// Blocks until the owner answers, or drops its end. An owner that waits for its own answer
+    /// Blocks until the owner answers or drops its end. An owner that waits for its own answer
     /// waits forever.
     ///
     /// # Errors
     ///
-    /// [`ReplyError::Lost`] if there is no answer. In a child of `fork`, a call of the parent
-    /// returns it at once.
+    /// Returns [`ReplyError::Lost`] if there is no answer. In a child of `fork`, this is the error
+    /// of every call that belongs to the parent.
     ///
     /// # Panics
     ///
-    /// If called in an item of a bottom-half queue, whether there is an answer or not.
+    /// Panics if called in an item of a bottom-half queue, even if the answer has arrived.
     pub fn wait(mut self) -> Result<R, ReplyError> {
         self.wait_within(None)
     }
 
-    /// Waits for the answer for at most `timeout`. May be called again after it has timed out.
+    /// Waits for the answer for at most `timeout`. It may be called again after it has timed out.
     ///
     /// # Blocking
     ///
@@ -387,11 +387,11 @@ impl<R> Reply<R> {
     ///
     /// # Errors
     ///
-    /// The errors of [`wait`](Self::wait), and [`ReplyError::TimedOut`].
+    /// Returns the errors of [`wait`](Self::wait), and [`ReplyError::TimedOut`].
     ///
     /// # Panics
     ///
-    /// The same as `wait`.
+    /// Panics in the same cases as `wait`.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<R, ReplyError> {
         self.wait_within(Some(timeout))
     }
@@ -413,7 +413,7 @@ impl<R> Reply<R> {
 }
 
 impl<R> Reply<R> {
-    /// Returns `true` if a wait would not sleep.
+    /// Returns `true` if a wait would return at once.
     pub(super) fn is_ready(&self) -> bool {
         let state = self.slot.lock();
         state.is_none_or(|state| !matches!(*state, State::Asked(_)))

@@ -110,7 +110,7 @@ fn a_wait_that_timed_out_may_be_repeated() {
     owner.join().unwrap().unwrap();
 }
 
-/// A value that counts its drop, and panics in it.
+/// A value that counts its drop and panics in it.
 struct Bomb(Arc<AtomicUsize>);
 
 impl Drop for Bomb {
@@ -184,7 +184,7 @@ fn lazy_calls_join_the_batch_of_an_owner_that_lingers() {
     let replies: Vec<_> =
         (0..3 * batch).map(|number| poster.call_lazy(|to| (number, to)).unwrap()).collect();
     for _ in 0..3 {
-        // An eager item among them would end this at once.
+        // An eager item among them would end the wait at once.
         assert_eq!(mailbox.wait_linger(1, batch as usize, long), Ok(true));
         let taken: Vec<_> = mailbox.drain(batch as usize).collect();
         assert_eq!(taken.len(), batch as usize);
@@ -195,7 +195,7 @@ fn lazy_calls_join_the_batch_of_an_owner_that_lingers() {
     for (number, reply) in (0_u64..).zip(replies) {
         assert_eq!(reply.wait(), Ok(2 * number));
     }
-    // A lazy call does not complete a count of two, an eager one does.
+    // A lazy call does not complete a count of two. An eager call ends any wait.
     let lazy = poster.call_lazy(|to| (1, to)).unwrap();
     assert_eq!(mailbox.wait_timeout(2, Duration::ZERO), Ok(false));
     let eager = poster.call(|to| (2, to)).unwrap();

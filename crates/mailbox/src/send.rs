@@ -15,15 +15,15 @@ use super::error::PostError;
 use super::poster::Poster;
 use super::shared::Waiting;
 
-/// The future of [`Poster::send`]: posts an item as soon as there is capacity for it.
+/// The future of [`Poster::send`], which posts an item as soon as there is capacity for it.
 ///
 /// # Guarantees
 ///
-/// - Sends are admitted in the order of their first polls. The item itself waits, and not its task,
-///   so a task that is slow to poll again delays no other.
-/// - Dropping the future removes its item from the wait queue and drops it, if it is not in the
-///   mailbox yet. [`take_back`](Self::take_back) returns it instead. In both cases later items move
-///   up.
+/// - Sends are admitted in the order of their first polls. The item itself waits, not its task, so
+///   a task that is slow to poll again does not delay other sends.
+/// - Dropping the future removes its item from the wait queue and drops the item, unless it is
+///   already in the mailbox. [`take_back`](Self::take_back) returns the item instead. In both
+///   cases, later items move up.
 #[must_use = "a future does nothing until it is polled"]
 pub struct Sending<'p, T> {
     poster: &'p Poster<T>,
@@ -40,22 +40,22 @@ enum At<T> {
 impl<T> Poster<T> {
     /// Posts an item, and waits for capacity if the mailbox is full. Wakes the owner if it sleeps.
     ///
-    /// An owner that waits for more items than the mailbox can hold is also woken. An unbounded
+    /// If the owner waits for more items than the mailbox can hold, it is woken too. An unbounded
     /// mailbox always has capacity.
     ///
     /// # Blocking
     ///
-    /// Never blocks. It returns a future that is ready when the item is in the mailbox. The owner's
-    /// receipts wake the task.
+    /// Never blocks. It returns a future, which is ready when the item is in the mailbox. The
+    /// owner's receipts wake the task.
     ///
     /// # Errors
     ///
-    /// [`PostError::Closed`] with the item, if the mailbox is closed before there is capacity. In a
-    /// child of `fork`, a full mailbox of the parent counts as closed.
+    /// Returns [`PostError::Closed`] with the item, if the mailbox is closed before there is
+    /// capacity. In a child of `fork`, a full mailbox of the parent counts as closed.
     ///
     /// # Panics
     ///
-    /// If it is polled after it has ended.
+    /// Panics if it is polled after it has ended.
     ///
     /// # Examples
     ///
@@ -84,18 +84,18 @@ impl<T> Poster<T> {
     ///
     /// # Blocking
     ///
-    /// Blocks while the mailbox is full. The owner's receipts wake it, and so does the close or the
-    /// drop of the mailbox. Waiting threads and tasks are admitted in order of arrival. An owner
-    /// that sends to its own full mailbox waits for itself.
+    /// Blocks while the mailbox is full. The owner's receipts wake this thread, and so do closing
+    /// and dropping the mailbox. Waiting threads and tasks are admitted in order of arrival. An
+    /// owner that sends to its own full mailbox waits for itself.
     ///
     /// # Errors
     ///
-    /// The errors of `send`.
+    /// Returns the errors of `send`.
     ///
     /// # Panics
     ///
-    /// If called in an item of a bottom-half queue, even if the mailbox is not full. The item is
-    /// then dropped.
+    /// Panics if called in an item of a bottom-half queue, even if the mailbox is not full. The
+    /// item is then dropped.
     pub fn send_blocking(&self, item: T) -> Result<(), PostError<T>> {
         self.send_within(item, None)
     }
@@ -108,11 +108,12 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// The errors of `send_blocking`, and [`PostError::Full`] with the item if the timeout expired.
+    /// Returns the errors of `send_blocking`, and [`PostError::Full`] with the item if the timeout
+    /// expired.
     ///
     /// # Panics
     ///
-    /// The same as `send_blocking`.
+    /// Panics in the same cases as `send_blocking`.
     ///
     /// # Examples
     ///
@@ -136,7 +137,7 @@ impl<T> Poster<T> {
             Err(PostError::Full(item)) => {
                 let sleeper = Sleeper::new(timeout);
                 if timeout != Some(Duration::ZERO) {
-                    // A waiter costs the owner a wake-up.
+                    // Spinning first may save the owner the wake-up of a waiter.
                     spin_as_waiter(|| self.shared.has_room());
                 }
                 self.send(item).wait(sleeper)
@@ -147,12 +148,12 @@ impl<T> Poster<T> {
 }
 
 impl<T> Sending<'_, T> {
-    /// Gives up, and returns the item, or `None` if it is in the mailbox or was returned before.
-    /// The future has then ended.
+    /// Ends the future and returns the item. Returns `None` if the item is in the mailbox or was
+    /// returned before.
     ///
     /// # Blocking
     ///
-    /// Never sleeps; takes a lock for a few instructions.
+    /// Never sleeps, but holds a lock for a few instructions.
     pub fn take_back(&mut self) -> Option<T> {
         match mem::replace(&mut self.at, At::Ended) {
             At::Outside(item) => Some(item),
@@ -233,7 +234,8 @@ impl<T> Future for Sending<'_, T> {
 
 impl<T> Drop for Sending<'_, T> {
     fn drop(&mut self) {
-        // The caller gets a panic of the item's drop, as with any item that was not posted.
+        // A panic of the item's drop propagates to the caller, as with any item that was not
+        // posted.
         if !sync::twin::torn_down() {
             drop(self.take_back());
         }

@@ -1,5 +1,5 @@
-//! Tests that waiting senders are admitted in turn, can give up without effect, and are never
-//! forgotten.
+//! Tests that waiting senders are admitted in order, can give up without side effects, and are
+//! never forgotten.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::ptr;
@@ -89,7 +89,7 @@ fn cancelled_send_leaves_the_wait_queue_and_loses_nothing() {
     assert!(third.take_back().is_none(), "received");
     assert!(mailbox.try_recv().is_err());
     assert_eq!(nr_dropped.load(Ordering::Relaxed), 4);
-    // A send that was never polled.
+    // This send was never polled.
     let mut fresh = poster.send(item(4));
     assert!(fresh.take_back().is_some() && fresh.take_back().is_none());
     drop(fresh);
@@ -185,7 +185,7 @@ fn owner_waiting_for_more_than_the_capacity_gets_all_items() {
 #[test]
 fn owner_does_not_sleep_while_a_sender_waits() {
     let (mut mailbox, poster) = pair_of(2);
-    // Capacity that is reserved by an item that is not posted.
+    // This item reserves capacity and is not posted.
     let mut held = poster.batch();
     held.push(9).unwrap();
     poster.post_lazy(0).unwrap();
@@ -277,7 +277,7 @@ fn panicking_waker_clone_leaves_the_item_queued() {
     assert_eq!(send.take_back(), Some(1));
 }
 
-/// A waker that panics when it wakes and when its last handle is dropped.
+/// A waker that panics when it is fired and when its last handle is dropped.
 struct Bomb;
 
 impl Wake for Bomb {
@@ -304,8 +304,8 @@ fn panicking_wakers_harm_no_other_thread() {
         for _ in 0..2 {
             let waker = std::mem::ManuallyDrop::new(Waker::from(Arc::new(Bomb)));
             assert!(poll_with(send, &waker).is_pending());
-            // The room has the last handle.
-            // SAFETY: dropped once, and not used again; the count is two.
+            // The wait queue then owns the last handle.
+            // SAFETY: the handle is dropped once and not used again, and the count is two.
             unsafe { Arc::decrement_strong_count(waker.data().cast::<Bomb>()) };
         }
     }
@@ -318,7 +318,7 @@ fn panicking_wakers_harm_no_other_thread() {
 
 #[test]
 fn item_of_a_leaked_send_is_dropped_and_its_panic_caught() {
-    /// A value that counts its drop, and panics in it.
+    /// A value that counts its drop and panics in it.
     struct Bomb<'a>(&'a AtomicUsize);
     impl Drop for Bomb<'_> {
         fn drop(&mut self) {

@@ -1,24 +1,24 @@
-//! A loop for owners that only serve their mailbox, and are readers of RCU.
+//! A loop for owners that only serve their mailbox and that are readers of RCU.
 
 use rcu::qsbr::Reader;
 
 use super::mailbox::Mailbox;
 
 impl<T> Mailbox<T> {
-    /// Calls `serve` for each item, until no item is in the mailbox and none will arrive.
+    /// Calls `serve` for each item, until the mailbox is empty and no item will arrive.
     ///
     /// `serve` also receives an online [`Reader`], with which reading RCU-protected data costs
-    /// nothing. The owner reports after at most `max` items, and is offline while it sleeps. A
-    /// grace period therefore waits for at most `max` calls of `serve`. A `max` of 0 counts as 1.
-    /// Needs the feature `rcu`.
+    /// nothing. The owner reports a quiescent state after at most `max` items, and is offline while
+    /// it sleeps. A grace period therefore waits for at most `max` calls of `serve`. A `max` of 0
+    /// counts as 1. Requires the feature `rcu`.
     ///
     /// # Blocking
     ///
-    /// Blocks for the length of this wait. Sleeps as [`wait`](Self::wait) does.
+    /// Blocks until then. Sleeps as [`wait`](Self::wait) does.
     ///
     /// # Panics
     ///
-    /// If `serve` panics. The other items stay in the mailbox.
+    /// Panics if `serve` panics. The other items stay in the mailbox.
     ///
     /// # Examples
     ///
@@ -48,8 +48,8 @@ impl<T> Mailbox<T> {
         loop {
             let mut nr_served = 0;
             for item in self.drain(max.max(1)) {
-                // FOREIGN(serve): the owner's closure, on the owner, which gets the panic. The
-                // other items stay in the mailbox.
+                // FOREIGN(serve): the owner's closure, on the owner. A panic propagates to the
+                // owner, and the other items stay in the mailbox.
                 serve(item, &reader);
                 nr_served += 1;
             }

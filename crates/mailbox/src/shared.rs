@@ -1,4 +1,4 @@
-//! The memory that owner and posters share, and how either side ends.
+//! The memory that the owner and the posters share, and the end of either side.
 //!
 //! # The life of a mailbox
 //!
@@ -9,9 +9,9 @@
 //! | `DEAD` | the mailbox was dropped |
 //!
 //! A post reads `life`, pushes, and reads `life` again. The first read rejects posts after `close`.
-//! A post that overlaps the owner's end may still push onto a dead queue. There its item would stay
-//! until the last poster is dropped, too long for a thread that waits for an answer, or for the
-//! item's drop. The second read prevents this:
+//! A post that overlaps the owner's end may still push onto a dead queue. Its item would stay there
+//! until the last poster is dropped, which is too late for a thread that waits for an answer or for
+//! the item's drop. The second read prevents this:
 //!
 //! ```text
 //! owner:  life = DEAD;  fence;  drop the items inside
@@ -20,13 +20,13 @@
 //!
 //! If the poster's fence comes first, the owner finds its item and drops it. If the owner's fence
 //! comes first, the poster reads `DEAD` and drops the item. Several threads may do so at the same
-//! time: a lock guards the reader that they use.
+//! time, so a lock guards the reader that they use.
 //!
 //! # Drops that post
 //!
 //! The drop of an item may post to the same dead queue. For example, it may drop the last reply
 //! that a local future waits for, which posts the future's wake-up. If that post dropped items too,
-//! a queue of n such items would need n nested calls. The lock therefore also guards a list of the
+//! a queue of n such items would cause n nested calls. The lock therefore also guards a list of the
 //! threads that are dropping items. A thread that finds itself in the list returns, and its outer
 //! call takes the item next. Other threads do not rely on that call, which may block in the drop of
 //! an item, so each thread drops items itself.
@@ -60,27 +60,28 @@ pub(super) const OPEN: u8 = 0;
 pub(super) const CLOSED: u8 = 1;
 const DEAD: u8 = 2;
 
-/// The allocation that owner and posters share.
+/// The allocation that the owner and the posters share.
 #[derive(Debug)]
 pub(super) struct Shared<T> {
-    /// Written by every post.
+    /// The queues. Written by every post.
     pub(super) inbox: Inbox<T>,
-    /// Read by every post. Written when the owner is about to sleep or ends, and by posts while it
-    /// sleeps.
+    /// The owner's state. Read by every post. Written when the owner is about to sleep or ends, and
+    /// by posts while it sleeps.
     pub(super) owner: CachePadded<Owner>,
-    /// The free blocks. Written by either side, once in many posts.
+    /// The free blocks. Written by either side, but only once in many posts.
     pub(super) free: CachePadded<Stack<Block<T>>>,
-    /// I: `None` in an unbounded mailbox. It has a cache line for each side.
+    /// I: the capacity, or `None` in an unbounded mailbox. It has a cache line for each side.
     pub(super) admission: Option<Box<Admission<Waiting<T>>>>,
     /// A: the number of [`Poster`](super::Poster)s.
     pub(super) nr_posters: CachePadded<AtomicUsize>,
     /// The state that the owner leaves behind when it ends.
     dead: Mutex<Dead<T>>,
-    /// I: the process whose threads post. In a child, a post that was in progress never ends.
+    /// I: the process whose threads post. In a child of `fork`, a post that was in progress never
+    /// ends.
     process: Process,
 }
 
-/// An item that waits for capacity, instead of its thread. The owner moves it into the queue, so it
+/// An item that waits for capacity in place of its sender. The owner moves it into the queue, so it
 /// does not wait for its sender to be scheduled. It is pushed under the lock of the wait queue, so
 /// a sender that learns of the push posts its next item behind it.
 #[derive(Debug)]
@@ -95,7 +96,7 @@ pub(super) struct Waiting<T> {
 /// A queue without an owner.
 #[derive(Debug)]
 struct Dead<T> {
-    /// The owner's reader; `None` while the owner lives.
+    /// The owner's reader, or `None` while the owner exists.
     reader: Option<Reader<T>>,
     /// The threads that are dropping items, by their [`identity`].
     dropping: Vec<u64>,
@@ -154,7 +155,7 @@ impl<T> Shared<T> {
         (shared, reader)
     }
 
-    /// Returns `false` in a child of `fork`.
+    /// Returns `true`, except in a child of the process that created the mailbox.
     pub(super) fn is_at_home(&self) -> bool {
         self.process.is_this()
     }
@@ -165,7 +166,8 @@ impl<T> Shared<T> {
         self.owner.life.load(Ordering::Relaxed) == OPEN
     }
 
-    /// Returns `true` if posts are accepted. If not, the posts that preceded the close are visible.
+    /// Returns `true` if posts are accepted. If the result is `false`, the posts that preceded the
+    /// close are visible.
     pub(super) fn is_open_for_owner(&self) -> bool {
         // ORDER(close): the acquire end; see `close`.
         // If the close comes first, the count that follows sees the closer's earlier posts. If our
@@ -195,7 +197,7 @@ impl<T> Shared<T> {
     /// Counts a post against the owner's armed count, and wakes the owner if the count is complete.
     #[cold]
     fn count(&self, armed: i32, nr_items: usize, eager: bool) {
-        // While items wait, no thread can post the items that the owner waits for.
+        // While items wait for capacity, no thread can post the items that the owner waits for.
         let is_awaited =
             || self.is_awaited() && !twin::armed("capacity: a lazy post overlooks the waiters");
         let eager = eager || is_awaited();
@@ -252,10 +254,10 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Makes an item wait for capacity. Returns the item if the mailbox is closed.
+    /// Makes an item wait for capacity. Returns the item as the error if the mailbox is closed.
     ///
     /// **No owner sleeps while an item waits.** An owner that waits for more items than fit, or for
-    /// lazy ones, would sleep forever, because waiting items cannot be posted. Joining the wait
+    /// lazy ones, could sleep forever, because the waiting items cannot be posted. Joining the wait
     /// queue therefore wakes the owner as an eager post does, and an owner that finds `AWAITED` and
     /// any item does not sleep.
     #[cold]
@@ -312,9 +314,10 @@ impl<T> Shared<T> {
         wakeq.fire();
     }
 
-    /// Ends the owner: drops the items in the mailbox, and leaves the reader to overlapping posts.
+    /// Ends the owner's side. Drops the items in the mailbox, and hands the reader over to
+    /// overlapping posts.
     pub(super) fn orphan(&self, reader: Reader<T>) {
-        // The close comes first, so that callers that get the error find the mailbox closed.
+        // The mailbox is closed first, so that callers that get the error find it closed.
         self.close();
         self.dead.lock().reader = Some(reader);
         // ORDER(life): the other end; see `posted`.
@@ -363,7 +366,7 @@ impl<T> Shared<T> {
                     panics::contain(|| drop(item));
                 }
                 Err(Nothing::Empty) => return false,
-                // That poster reads `life` after its push, and calls this itself.
+                // That poster reads `life` after its push, and then calls this function itself.
                 Err(Nothing::MidPush) => return true,
             }
         }
@@ -375,8 +378,8 @@ impl<T> Drop for Shared<T> {
         // Every poster was dropped and has sealed its blocks, so this also frees the last blocks.
         self.drop_items();
         for waiting in self.admission.iter_mut().flat_map(|admission| admission.forgotten()) {
-            // FOREIGN(dead-item): the drop of an item whose waiting send was leaked, on the last
-            // thread. A panic is caught.
+            // FOREIGN(dead-item): the drop of an item whose waiting send was leaked, on the thread
+            // that drops the last handle. A panic is caught.
             panics::contain(|| drop(waiting.item));
         }
     }

@@ -2,14 +2,14 @@
 
 use base::internal::page::{self, Kind};
 
-/// Counts of one mailbox; see [`Kind::Mailbox`].
+/// The counts of one mailbox; see [`Kind::Mailbox`].
 pub(super) type Tally = page::Tally<3>;
 
-/// Items received. Counted by the owner.
+/// The number of received items, counted by the owner.
 pub(super) const RECEIVED: usize = 0;
-/// Sleeps of the owner. Counted by the owner.
+/// The number of the owner's sleeps, counted by the owner.
 pub(super) const SLEEPS: usize = 1;
-/// Wake-ups of the owner. Counted by posters.
+/// The number of the owner's wake-ups, counted by posters.
 pub(super) const WAKE_UPS: usize = 2;
 
 pub(super) fn tally(name: &str) -> Tally {

@@ -26,12 +26,12 @@
 //!
 //! **The mailbox holds at most one wake-up for each future**, because only the owner's clear
 //! permits the next one. Wake-ups therefore do not count toward the capacity (`block::Kind`): a
-//! wake neither waits nor fails, no number of futures keeps other items out, and the mailbox holds
-//! at most its capacity and one item for each future.
+//! wake neither waits nor fails, and futures never keep other items out. The mailbox holds at most
+//! its capacity plus one item for each future.
 //!
-//! **Cancelling is a wake.** A closure that may be cancelled before it starts sets `ENDED` when it
-//! starts, and checks `CANCELLED` in the same transition: either its owner sees the cancel, or the
-//! canceller sees that it was too late (twin `local: a start overlooks the cancel`).
+//! **Cancelling is a wake.** A closure that may be cancelled sets `ENDED` when it starts, and
+//! checks `CANCELLED` in the same transition. Either its owner sees the cancel, or the canceller
+//! sees that it was too late (twin `local: a start overlooks the cancel`).
 //!
 //! **Wakers do not keep the mailbox open.** They post through a poster that is not counted, so the
 //! mailbox may end. Wake-ups posted after that are dropped, like the items of posters that overlap
@@ -54,19 +54,19 @@ pub(super) const POSTED: u32 = 1;
 const CANCELLED: u32 = 1 << 1;
 const ENDED: u32 = 1 << 2;
 
-/// The wake-up of a future of a [`LocalSet`](super::LocalSet), to be passed to the set.
+/// The wake-up of a future in a [`LocalSet`](super::LocalSet).
 ///
 /// The owner passes it to [`LocalSet::poll`](super::LocalSet::poll). If it is dropped instead, the
-/// future gets no more wake-ups: it is never polled again, and is dropped with its set.
+/// future gets no more wake-ups. It is never polled again, and is dropped with its set.
 #[must_use = "its future waits for it"]
 pub struct Woken(pub(super) Arc<dyn Wakes>);
 
 /// A [`Target`], independent of the item type of its mailbox.
 pub(super) trait Wakes: Send + Sync {
     fn mark(&self) -> &Mark;
-    /// Returns `true` if the future had not ended.
+    /// Cancels the future. Returns `true` if the future had not ended.
     fn cancel(self: Arc<Self>) -> bool;
-    /// Returns `true` on the only thread that can run it.
+    /// Returns `true` on the only thread that can run the future.
     fn is_here(&self) -> bool;
 }
 
@@ -83,12 +83,12 @@ pub(super) struct Mark {
 pub(super) struct Post<T> {
     /// A poster of wake-ups.
     pub(super) poster: Poster<T>,
-    /// A: the kernel's ID of the set's thread; 0 until it is known. Relaxed: a thread compares it
-    /// with its own ID.
+    /// A: the kernel's ID of the set's thread, or 0 until it is known. It is Relaxed, because a
+    /// thread only compares it with its own ID.
     owner: AtomicU32,
     process: Process,
-    /// I: creates wakers. All wakers of one worker have the same table, independent of the crate in
-    /// which its methods are compiled.
+    /// I: creates wakers. All wakers of a worker have the same table, whichever crate its methods
+    /// are compiled in.
     pub(super) waker: fn(Arc<Target<T>>) -> Waker,
 }
 
@@ -114,20 +114,21 @@ impl Mark {
         self.word.fetch_and(!POSTED, order) & CANCELLED != 0
     }
 
-    /// Returns `true` if the work was cancelled. After `false` it may be cancelled at any time.
+    /// Returns `true` if the work was cancelled. If the result is `false`, it may still be
+    /// cancelled at any time.
     pub(super) fn is_cancelled(&self) -> bool {
         self.word.load(Ordering::Relaxed) & CANCELLED != 0
     }
 
-    /// Records that a future has ended, or that a closure starts. Returns `true` if it was
-    /// cancelled before.
+    /// Records that a future has ended or that a closure starts. Returns `true` if it was already
+    /// cancelled.
     pub(super) fn end(&self) -> bool {
         if twin::armed("local: a start overlooks the cancel") {
             let before = self.word.load(Ordering::Relaxed);
             self.word.fetch_or(ENDED, Ordering::Relaxed);
             return before & CANCELLED != 0;
         }
-        // Relaxed: the transition itself decides, and guards no memory.
+        // Relaxed is sufficient, because the transition itself decides and guards no memory.
         self.word.fetch_or(ENDED, Ordering::Relaxed) & CANCELLED != 0
     }
 }
@@ -144,18 +145,19 @@ impl<T: From<Woken> + Send + 'static> Post<T> {
 }
 
 impl<T> Post<T> {
-    /// Records that the set is on this thread.
+    /// Records that the set belongs to this thread.
     pub(super) fn settle(&self) {
         self.owner.store(thread::current().0, Ordering::Relaxed);
     }
 
-    /// Returns `true` on the set's thread. Always `false` in a model, where threads have no IDs.
+    /// Returns `true` on the set's thread. Always returns `false` in a model, where threads have no
+    /// IDs.
     pub(super) fn is_owner(&self) -> bool {
         let owner = ThreadId(self.owner.load(Ordering::Relaxed));
         owner != ThreadId(0) && owner == thread::current()
     }
 
-    /// Returns `false` in a child of `fork`.
+    /// Returns `true`, except in a child of the process that created the set.
     pub(super) fn is_at_home(&self) -> bool {
         self.process.is_this()
     }
@@ -192,7 +194,7 @@ impl<T: From<Woken> + Send + 'static> Target<T> {
     pub(super) fn post(self: &Arc<Self>) {
         let woken = Woken(self.clone());
         // FOREIGN(woken-into): a user's conversion, on the waking thread, which has only changed
-        // the word. A panic is caught.
+        // the word so far. A panic is caught.
         match panics::guarded(|| T::from(woken)) {
             Ok(item) => self.post.poster.post_wake_up(item),
             Err(payload) => {

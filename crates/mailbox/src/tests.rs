@@ -10,7 +10,8 @@ use std::{sync::Barrier, thread};
 
 use super::*;
 
-/// Long enough to notice a wait that is not woken; a correct wait never takes this long.
+/// A time that is long enough to notice a wait that is not woken. A correct wait never takes this
+/// long.
 pub(super) const FOR_EVER: Duration = Duration::from_secs(100);
 
 /// An item that decrements a count when dropped.
@@ -23,7 +24,7 @@ impl Drop for Counted {
     }
 }
 
-/// Counts its wake-ups.
+/// A waker that counts its wake-ups.
 #[derive(Default)]
 pub(super) struct WakeCounter(AtomicUsize);
 
@@ -52,7 +53,7 @@ pub(super) fn pair<T>() -> (Mailbox<T>, Poster<T>) {
     (mailbox, poster)
 }
 
-/// The same with this capacity.
+/// Does the same as [`pair`], with this capacity.
 pub(super) fn pair_of<T>(capacity: usize) -> (Mailbox<T>, Poster<T>) {
     let mailbox = Mailbox::builder().capacity(capacity).build();
     let poster = mailbox.poster();
@@ -128,7 +129,7 @@ fn an_eager_batch_is_eager_until_its_last_item() {
                 assert_eq!(mailbox.try_recv(), Ok(number));
             }
             assert!(mailbox.poll_ready(cx, 1000).is_pending());
-            // A lazy batch behind the eager one stays lazy.
+            // A lazy batch after the eager one stays lazy.
             batch.push(0).unwrap();
             batch.post_lazy().unwrap();
             assert!(mailbox.poll_ready(cx, 1000).is_pending());
@@ -184,7 +185,7 @@ fn queued_items_are_dropped_with_the_owner() {
     let dropped = Arc::new(AtomicUsize::new(0));
     let (mut mailbox, poster) = pair();
     (0..5).for_each(|_| poster.post(Counted(dropped.clone())).unwrap());
-    // Two are counted as ready, and one of them is received.
+    // Two items are counted, and one of them is received.
     mailbox.wait(2).unwrap();
     drop(mailbox.try_recv());
     assert_eq!(dropped.load(Ordering::Relaxed), 1);
@@ -207,7 +208,7 @@ fn the_last_poster_ends_the_wait() {
         drop(poster);
         other.post_lazy(1).unwrap();
     });
-    // Waits for the item, and then for the end, with a count that is not reached.
+    // This thread waits for the item, and then for the end, with a count that is not reached.
     mailbox.wait(1).unwrap();
     assert_eq!(mailbox.try_recv(), Ok(1));
     assert_eq!(mailbox.wait(2), Err(Closed));
@@ -246,7 +247,7 @@ fn one_eager_item_is_enough_even_if_it_arrived_first() {
     assert_eq!(found, Ok(false));
 }
 
-/// Few under Miri, which interprets each sleep.
+/// The number is small under Miri, which interprets each sleep.
 const NR_SLEEPS: u32 = miri_or(10, 100);
 
 #[test]
@@ -286,7 +287,7 @@ fn a_sleeping_owner_is_woken_by_eager_posts_and_by_batches() {
     });
     let mut nr_received = 0;
     while nr_received < NR_ITEMS {
-        // Do not wait for more items than will arrive.
+        // The count is limited to the number of items that will still arrive.
         mailbox.wait(2.min(NR_ITEMS - nr_received)).unwrap();
         nr_received += mailbox.drain(8).count();
     }
@@ -398,18 +399,18 @@ fn items_are_dropped_once_when_the_owner_ends_in_the_middle() {
     }
 }
 
-/// Number of items in a block.
+/// The number of items in a block.
 const SLOTS: usize = super::block::nr_slots::<usize>();
 
 #[test]
 fn steady_flow_reuses_the_same_blocks() {
-    // Block by block: every block that returns was the poster's before.
+    // The blocks go back and forth, and every block that returns was the poster's before.
     let (mut mailbox, poster) = pair();
     for _ in 0..miri_or(10, 100) {
         (0..64).for_each(|number: usize| poster.post(number).unwrap());
         assert_eq!(mailbox.drain(64).count(), 64);
     }
-    // Every block that exists is available or on the free list. If a post of the later rounds had
+    // Every block that exists is available or on the free list. If a post of a later round had
     // allocated, there would be more blocks than two rounds fill.
     let nr_free = mailbox.shared().free.take_all().count();
     assert!(nr_free + poster.count_spare() <= 2 * 64_usize.div_ceil(SLOTS) + 1);
@@ -618,7 +619,7 @@ fn a_drain_ends_with_its_budget_and_leaves_the_rest() {
 
 #[test]
 fn the_length_counts_all_that_is_inside_eager_or_not() {
-    let nr_posts = miri_or(15, 40);
+    let nr_posts = miri_or(15, 40_usize);
     let nr_items = nr_posts + nr_posts.div_ceil(7);
     for mut mailbox in mailboxes() {
         let poster = mailbox.poster();

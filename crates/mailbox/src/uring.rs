@@ -1,4 +1,4 @@
-//! Lets an owner sleep in an io_uring ring, in one wait for completions and posts.
+//! Lets an owner sleep in an io_uring ring, with a single wait for both completions and posts.
 //!
 //! The ring polls the mailbox's eventfd with one *multishot* request, so going to sleep costs no
 //! submission entry:
@@ -13,7 +13,7 @@
 //!
 //! `arm` returns `false` while there is an item to receive. Once the mailbox is closed, or the last
 //! poster was dropped, it always returns `false`, and `try_recv` returns `Closed`. A loop that
-//! continues for its other completions then stops arming.
+//! keeps running for its other completions must then stop arming.
 //!
 //! The eventfd is signalled at most once per arming and never read, because a multishot poll
 //! completes for each signal.
@@ -33,12 +33,11 @@ use super::Mailbox;
 const POLLIN: u32 = 0x001;
 
 /// Creates the request that completes with `user_data` whenever the mailbox's eventfd is signalled.
-///
-/// Submit it to the owner's ring once, and again when it has [`ended`].
+/// Submit it to the owner's ring once, and again each time it has [`ended`].
 ///
 /// # Errors
 ///
-/// The errors of [`Mailbox::eventfd`].
+/// Returns the errors of [`Mailbox::eventfd`].
 pub fn poll_entry<T>(mailbox: &Mailbox<T>, user_data: u64) -> io::Result<squeue::Entry> {
     let fd = types::Fd(mailbox.eventfd()?.as_raw_fd());
     Ok(opcode::PollAdd::new(fd, POLLIN).multi(true).build().user_data(user_data))
@@ -80,8 +79,8 @@ mod tests {
         let poster = mailbox.poster();
         let mut ring: IoUring = IoUring::new(8).unwrap();
         let entry = poll_entry(&mailbox, BELL).unwrap();
-        // SAFETY: the entry refers to an eventfd and no memory; the ring is dropped before the
-        // mailbox that owns it.
+        // SAFETY: the entry refers to an eventfd and to no memory. The ring is dropped before the
+        // mailbox, which owns the eventfd.
         unsafe { ring.submission().push(&entry).unwrap() };
         ring.submit().unwrap();
         for round in 0..3 {

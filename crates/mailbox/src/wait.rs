@@ -1,9 +1,10 @@
-//! Lets the owner sleep until there are enough items, and be woken once: arm, count, claim.
+//! Lets the owner sleep until there are enough items, and be woken only once.
 //!
 //! # The word
 //!
-//! `nr` is the number of posts that the sleeping owner still waits for. Positive: *armed*. Zero or
-//! below: the owner is awake, or a poster has claimed its wake-up.
+//! `nr` is the number of posts that the sleeping owner still waits for. While it is positive, the
+//! owner is *armed*. If it is zero or below, the owner is awake, or a poster has claimed its
+//! wake-up.
 //!
 //! ```text
 //! owner:  nr = n (swap);  fence;  count the queue:  too few?  sleep
@@ -20,25 +21,25 @@
 //! **One wake-up per arming.** Only the owner makes `nr` positive. All changes are
 //! read-modify-writes of one word, so they have one order. After each arming exactly one change
 //! takes the word from positive to zero or below: that of a poster, which wakes the owner, or the
-//! owner's own disarming. A claim by compare-exchange would break this: a count in between would
-//! make it fail, and the eager poster would not wake the owner (twin `wait: claim by
+//! owner's own disarming. A claim with a compare-exchange would break this: a count in between
+//! would make it fail, and the eager poster would not wake the owner (twin `wait: claim by
 //! compare-exchange`).
 //!
 //! **The owner never sleeps after it missed a post.** If the owner's fence comes first, the
 //! poster's load sees the arming, and the post counts. If the poster's fence comes first, the
-//! owner's count of the queue, after its fence, sees the push. The queue cannot appear empty then:
-//! *empty* means that every completed push was popped (see `mpscq`). The owner therefore does not
-//! sleep. Twins omit either fence, or the second count, or rely on a missing link for *empty*,
+//! owner's count of the queue, after its fence, sees the push. The queue cannot appear empty then,
+//! because *empty* means that every completed push was popped (see `mpscq`). The owner therefore
+//! does not sleep. Twins omit either fence or the second count, or take a missing link for *empty*,
 //! which misses completed pushes behind a push in progress.
 //!
-//! **The owner sleeps only if no producer is in mid-push.** Behind such a producer, completed posts
-//! may wait, uncounted, so the owner tries again. The producer needs a few more instructions,
+//! **The owner sleeps only if no producer is in mid-push.** Completed posts may wait uncounted
+//! behind such a producer, so the owner tries again. The producer needs a few more instructions,
 //! unless it was preempted, so the owner yields its CPU.
 //!
 //! **The count may be too high, never too low.** Every post that the owner's count missed is
-//! counted by its poster, by the argument above. A poster whose item was found, or even received
-//! before the arming, may also count it, if its load is late. Then the owner wakes early, finds
-//! fewer items than it waits for, and arms again for the rest.
+//! counted by its poster, by the argument above. If a poster's load is late, it may also count an
+//! item that the owner has already found, or even received before the arming. The owner then wakes
+//! early, finds fewer items than it waits for, and arms again for the rest.
 //!
 //! **An early wake-up is not lost.** Such a late poster may claim between arming and sleeping. It
 //! leaves a *token* (of the parker, the eventfd, the task's waker), which ends a sleep that has not
@@ -52,8 +53,8 @@ use sync::atomic::{AtomicI32, Ordering};
 use sync::{barrier, twin};
 
 /// The largest count of one arming, and of one poster's subtraction. It is small, so that posters
-/// that count late cannot wrap the word to a positive value, which would take more than 30,000 of
-/// them at once. A waiter that waits for more arms again.
+/// that count late cannot wrap the word to a positive value. That would take more than 30,000 of
+/// them at once. An owner that waits for more items arms again.
 pub(super) const MAX_COUNT: usize = 1 << 16;
 
 /// The word that owner and posters share.
@@ -68,8 +69,8 @@ impl Wait {
         Self { nr: AtomicI32::new(0) }
     }
 
-    /// Requests a wake-up once `count` more items are posted, or an eager one. The owner counts the
-    /// queue next.
+    /// Requests a wake-up once `count` more items, or an eager one, are posted. The owner must
+    /// count the queue next.
     pub(super) fn arm(&self, count: usize) {
         debug_assert!(count > 0, "no poster would ever claim this");
         // ORDER(owner-waker): publish and consume, other end in `claim_armed`: the way in which the
@@ -107,11 +108,10 @@ impl Wait {
     /// Reads the word after a push. Returns `None` if the owner is awake.
     #[inline(always)]
     pub(super) fn armed(&self) -> Option<i32> {
-        // ORDER(arm): the other end; see `arm`.
-        // If our fence comes first, the owner's count after its own fence finds our push. If the
-        // owner's fence comes first, we load its `nr` and count. The push is a read-modify-write,
-        // so on x86-64 it is the fence. Its link store may become visible after this load;
-        // therefore an owner does not sleep on a missing link.
+        // ORDER(arm): the other end; see `arm`. If our fence comes first, the owner's count after
+        // its own fence finds our push. If the owner's fence comes first, we load its `nr` and
+        // count. The push is a read-modify-write, so on x86-64 it is the fence. Its link store may
+        // become visible after this load, which is why an owner does not sleep on a missing link.
         // Test: no_post_is_missed_by_a_sleeping_owner, posting_needs_its_fence
         if !twin::armed("wait: no fence after posting") {
             barrier::after_rmw();
@@ -120,8 +120,8 @@ impl Wait {
         (nr > 0).then_some(nr)
     }
 
-    /// Counts against the word that [`armed`](Self::armed) returned: the owner sleeps, or is about
-    /// to.
+    /// Does the same as [`claim`](Self::claim) for an owner that sleeps or is about to. `seen` is
+    /// the word that [`armed`](Self::armed) returned.
     #[cold]
     pub(super) fn claim_armed(&self, seen: i32, nr_items: usize, eager: bool) -> bool {
         // ORDER(owner-waker): the other end; see `arm`. If we take the word from positive, we see

@@ -1,10 +1,11 @@
-//! A thread for work that must stay on one thread: a mailbox of closures, and a local set.
+//! A thread for work that must stay on one thread. It has a mailbox of closures and a local set.
 //!
-//! There is no protocol here. The thread receives until no item will arrive: until the worker,
-//! which has the only poster, has been dropped, and all local futures have ended (`local.rs`).
-//! Cancelling all is an urgent item, which ends the thread's loop. The thread drops the set, and
-//! receives and drops the rest. By then no thread can post closures, so all of them are dropped
-//! there. Later items are only wake-ups, so a waker runs no user code, wherever it is fired.
+//! There is no protocol here. The thread receives until no item will arrive. That is the case once
+//! the worker, which has the only poster, has been dropped and all local futures have ended
+//! (`local.rs`). To cancel everything, an urgent item ends the thread's loop. The thread then drops
+//! the set, and receives and drops the remaining items. By then no thread can post closures, so all
+//! of them are dropped on this thread. Later items are only wake-ups, so a waker never runs user
+//! code, whichever thread fires it.
 
 use std::error::Error;
 use std::fmt;
@@ -27,40 +28,42 @@ use super::poster::Poster;
 use super::reply::{ReplyTo, reply};
 use super::target::{POSTED, Post, Target, Woken};
 
-/// Number of items that the thread receives before it checks whether it may sleep. The number has
-/// no other effect, because items are served in order.
+/// The number of items that the thread receives before it checks whether it may sleep. The number
+/// has no other effect, because items are served in order.
 const BATCH: usize = 32;
 
 /// One thread that runs closures in order, and futures that stay on it.
 ///
 /// Use it for work that is bound to a thread: a library with thread-local state (OpenGL, Python,
 /// SQLite in single-thread mode, COM-like apartments), values that are not `Send`, or work with its
-/// own real-time priority. For other work a workqueue is better, because it shares threads.
+/// own real-time priority. For other work, a workqueue is better, because its queues share threads.
 ///
 /// # Guarantees
 ///
-/// - Closures run one after the other, in the order in which they were spawned: for each thread,
-///   and for spawns one of which ended before the other began. A running closure or future is never
-///   moved to another thread.
-/// - Futures are polled between closures, each when it is woken.
-/// - Dropping the worker waits until all spawned closures and futures have ended. If the wait would
-///   be for itself or is not allowed (on the worker's own thread, in an item of a bottom-half
-///   queue, in a callback of RCU or of a sleepable domain), the thread ends on its own, as after
-///   [`close_in_background`](Self::close_in_background).
+/// - Closures run one after the other. Closures that one thread spawned run in the order of their
+///   spawns, and so do closures of two spawns one of which ended before the other began. A running
+///   closure or future is never moved to another thread.
+/// - Futures are polled between closures, after they are woken.
+/// - Dropping the worker waits until all spawned closures and futures have ended. Where the drop
+///   must not wait, the thread ends on its own, as after
+///   [`close_in_background`](Self::close_in_background). This applies on the worker's own thread,
+///   in an item of a bottom-half queue, and in a callback of RCU or of a sleepable domain.
 /// - A panic ends only its closure or future. It is reported by the panic hook, and to the handle,
 ///   if there is one.
 ///
 /// # Cost
 ///
-/// A thread, which sleeps while there is no work. A [`spawn_detached`](Self::spawn_detached) costs
-/// one allocation, a [`spawn`](Self::spawn) three, and a future five.
+/// A worker costs a thread, which sleeps while there is no work. A
+/// [`spawn_detached`](Self::spawn_detached) costs one allocation, a [`spawn`](Self::spawn) three,
+/// and a future five.
 ///
-/// Differs from Linux: a worker takes closures and futures, not `kthread_work`s, which may be
-/// queued again and again.
+/// Differs from Linux: a worker takes closures and futures instead of `kthread_work`s, which can be
+/// queued repeatedly.
 ///
 /// # Examples
 ///
-/// State that only one thread may access, created there and used from every thread:
+/// State that only one thread may access, which is created on that thread and used from every
+/// thread:
 ///
 /// ```
 /// use std::{cell::RefCell, rc::Rc};
@@ -98,7 +101,7 @@ type Run = Box<dyn FnOnce(&LocalSet<Message>) + Send>;
 enum Message {
     Run(Run),
     Woken(Woken),
-    /// Ends the thread, and drops closures that have not started and futures that have not ended.
+    /// Ends the thread. Drops closures that have not started and futures that have not ended.
     Quit,
 }
 
@@ -139,13 +142,13 @@ pub struct WorkerBuilder {
 pub enum WorkerError {
     /// The stack or the prefix of the name is out of range.
     Params(ParamError),
-    /// The name has a NUL.
+    /// The name contains a NUL.
     Name,
     /// Thread creation failed.
     Thread(io::Error),
-    /// The CPUs could not be set: the set is empty, or none is online.
+    /// The CPUs could not be set, because the set is empty or none of them is online.
     Cpus(io::Error),
-    /// The real-time priority could not be set: it is out of range, or the process lacks the
+    /// The real-time priority could not be set, because it is out of range or the process lacks the
     /// permission.
     Fifo(io::Error),
 }
@@ -183,26 +186,27 @@ base::internal::into_io_error!(WorkerError, |error| match error {
 });
 
 impl WorkerBuilder {
-    /// Binds the thread to these CPUs. By default it has the CPUs of the process's first thread.
+    /// Binds the thread to these CPUs. By default, it runs on the CPUs of the process's first
+    /// thread.
     #[doc(alias = "kthread_create_worker_on_cpu")]
     pub fn cpus(mut self, cpus: CpuSet) -> Self {
         self.cpus = Some(cpus);
         self
     }
 
-    /// Gives the thread a real-time priority: `SCHED_FIFO`, 1 to 99. If the process lacks the
+    /// Gives the thread a real-time priority (`SCHED_FIFO`, 1 to 99). If the process lacks the
     /// permission, building fails.
     ///
-    /// The thread then runs before every ordinary thread of its CPUs, without a time limit: a long
-    /// computation in a closure keeps all of them from running.
+    /// The thread then runs before every ordinary thread on its CPUs, without a time limit. A long
+    /// computation in a closure prevents all of them from running.
     #[doc(alias("sched_set_fifo", "SCHED_FIFO"))]
     pub fn fifo(mut self, priority: u8) -> Self {
         (self.fifo, self.must_be_fifo) = (Some(priority), true);
         self
     }
 
-    /// Does the same as [`fifo`](Self::fifo) if the system permits it, otherwise nothing. A
-    /// priority out of range is an error in both cases.
+    /// Does the same as [`fifo`](Self::fifo) if the system permits it, and nothing otherwise. A
+    /// priority that is out of range is an error in both cases.
     pub fn fifo_if_permitted(mut self, priority: u8) -> Self {
         (self.fifo, self.must_be_fifo) = (Some(priority), false);
         self
@@ -223,11 +227,11 @@ impl WorkerBuilder {
     ///
     /// # Errors
     ///
-    /// [`WorkerError`], with the reason. There is then no thread.
+    /// Returns [`WorkerError`], with the reason. In that case there is no thread.
     ///
     /// # Panics
     ///
-    /// If called in an item of a bottom-half queue.
+    /// Panics if called in an item of a bottom-half queue.
     pub fn build(self) -> Result<Worker, WorkerError> {
         report::must_be_free_to_sleep();
         self.params.check_threads().map_err(WorkerError::Params)?;
@@ -246,7 +250,7 @@ impl WorkerBuilder {
             let settled = self.settle();
             theirs.settle();
             let is_fit = settled.is_ok();
-            // The builder waits for this answer.
+            // `build` waits for this answer.
             _ = started.reply(settled);
             if is_fit {
                 or_abort("a dedicated worker panicked", || run(mailbox, theirs, &style));
@@ -255,7 +259,7 @@ impl WorkerBuilder {
         let thread = thread::spawn_sized(&name, stack_size, body).map_err(WorkerError::Thread)?;
         let worker =
             Worker { poster: Some(poster), post, thread: Some(thread), is_in_background: false };
-        // Dropped on an error: the thread exits, and the drop waits for it.
+        // On an error, the worker is dropped. The thread then exits, and the drop waits for it.
         let settled = is_started.wait().expect("the thread answers first of all");
         settled.map(|()| worker)
     }
@@ -305,11 +309,11 @@ fn serve(mut mailbox: Mailbox<Message>, post: Arc<Post<Message>>) {
 
 /// Calls a closure on the worker's thread.
 fn call<R>(func: impl FnOnce() -> R) -> Outcome<R> {
-    // FOREIGN(worker-item): a user's closure, on the worker's thread; a panic is its outcome.
+    // FOREIGN(worker-item): a user's closure, on the worker's thread. A panic becomes its outcome.
     panics::guarded(func).map_err(JoinError::panicked)
 }
 
-/// Drops a closure that was cancelled, and reports this.
+/// Drops a closure that was cancelled, and reports the cancellation.
 fn skip<R>(func: impl Sized, to: ReplyTo<Outcome<R>>) {
     // FOREIGN(worker-skip): the drop of a user's closure, on the worker's thread. A panic is
     // caught.
@@ -318,8 +322,8 @@ fn skip<R>(func: impl Sized, to: ReplyTo<Outcome<R>>) {
 }
 
 impl Worker {
-    /// Returns a builder of a worker with this name. The kernel shows its first 12 bytes after
-    /// `aw/`.
+    /// Returns a builder for a worker with this name. The kernel shows the first 12 bytes of the
+    /// name after `aw/`.
     #[doc(alias = "kthread_create_worker")]
     pub fn builder(name: impl Into<String>) -> WorkerBuilder {
         WorkerBuilder {
@@ -358,8 +362,8 @@ impl Worker {
     pub fn spawn_detached(&self, func: impl FnOnce() + Send + 'static) {
         self.enqueue(Box::new(move |_| {
             if let Err(error) = call(func) {
-                // FOREIGN(worker-item): the drop of its panic payload, on the worker's thread. A
-                // panic is caught.
+                // FOREIGN(worker-item): the drop of the closure's panic payload, on the worker's
+                // thread. A panic is caught.
                 panics::contain(|| drop(error));
             }
         }));
@@ -367,8 +371,8 @@ impl Worker {
 
     /// Calls `make` on the thread, and runs the returned future there.
     ///
-    /// Neither the future nor its captures need be `Send`. Inside it,
-    /// [`spawn_local`](super::spawn_local) adds others.
+    /// Neither the future nor its captures need to be `Send`. Inside the future,
+    /// [`spawn_local`](super::spawn_local) adds other futures.
     ///
     /// # Blocking
     ///
@@ -400,15 +404,16 @@ impl Worker {
                 return skip(make, to);
             }
             match call(make) {
-                // A cancel before this point is seen before the poll.
+                // If the future was cancelled before this point, the cancel is seen before the
+                // first poll.
                 Ok(future) => set.start(target, task(future, to)),
                 Err(error) => answer(to, Err(error)),
             }
         })
     }
 
-    /// Waits until all closures that were spawned before have ended, and all futures that were
-    /// spawned before have been polled once.
+    /// Waits until all closures that were spawned before this call have ended, and all futures that
+    /// were spawned before it have been polled at least once.
     ///
     /// # Blocking
     ///
@@ -416,12 +421,12 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// [`JoinError::OwnItem`] on the worker's own thread, [`JoinError::Closed`] in a child of
-    /// `fork`.
+    /// Returns [`JoinError::OwnItem`] on the worker's own thread, and [`JoinError::Closed`] in a
+    /// child of `fork`.
     ///
     /// # Panics
     ///
-    /// If called in an item of a bottom-half queue.
+    /// Panics if called in an item of a bottom-half queue.
     #[doc(alias = "kthread_flush_worker")]
     pub fn flush(&self) -> Result<(), JoinError> {
         report::must_be_free_to_sleep();
@@ -437,12 +442,13 @@ impl Worker {
     ///
     /// # Blocking
     ///
-    /// Blocks until then, and forever if a future is never woken. Inside a work item, the pool gets
-    /// another worker for the time of the wait. On the worker's own thread it does not wait.
+    /// Blocks until then, and forever if a future is never woken. If it is called inside a work
+    /// item, the item's pool gets another worker during the wait. On the worker's own thread, it
+    /// does not wait.
     #[doc(alias = "kthread_destroy_worker")]
     pub fn shutdown(self) {}
 
-    /// Lets everything that was spawned end, and does not wait for it.
+    /// Lets everything that was spawned run to its end, but does not wait for that.
     ///
     /// # Blocking
     ///
@@ -451,7 +457,7 @@ impl Worker {
         self.is_in_background = true;
     }
 
-    /// Cancels all closures that have not started and all futures, and does not wait. A running
+    /// Cancels all closures that have not started and all futures, without waiting. A running
     /// closure continues to its end.
     ///
     /// Cancelled work is dropped on the worker's thread, and its handles return
@@ -477,7 +483,7 @@ impl Worker {
         if self.post.is_at_home()
             && let Some(poster) = &self.poster
         {
-            // The post is never rejected, because the mailbox is unbounded, and its thread receives
+            // The post is never rejected, because the mailbox is unbounded and its thread receives
             // as long as this poster exists.
             _ = poster.urgent().post(Message::Quit);
         }
@@ -499,12 +505,12 @@ impl Worker {
         }
     }
 
-    /// Returns `false` in a child of `fork`.
+    /// Posts `run` to the thread. Returns `false` in a child of `fork`.
     fn enqueue(&self, run: Run) -> bool {
         let poster = self.poster.as_ref().filter(|_| self.post.is_at_home());
         let Some(poster) = poster else {
-            // FOREIGN(worker-refused): the drop of a user's closure, on the thread that spawns in a
-            // child. A panic is caught.
+            // FOREIGN(worker-refused): the drop of a user's closure, on the thread that calls
+            // `spawn` in the child. A panic is caught.
             panics::contain(|| drop(run));
             return false;
         };
@@ -519,7 +525,7 @@ impl Drop for Worker {
         }
         let thread = self.thread.take();
         if !self.post.is_at_home() {
-            // The thread belongs to the parent, and so does its mailbox.
+            // The thread and its mailbox belong to the parent.
             return mem::forget((self.poster.take(), thread));
         }
         self.poster = None;

@@ -1,4 +1,4 @@
-//! Tests of dedicated workers: the work on their thread, its order, and their end.
+//! Tests of dedicated workers: the work on their threads, its order, and the end of a worker.
 
 use std::cell::RefCell;
 use std::future::{pending, poll_fn};
@@ -137,7 +137,7 @@ fn a_worker_that_is_dropped_waits_for_closures_and_futures() {
     let theirs = send.clone();
     worker.spawn_detached(move || theirs.send(1).unwrap());
     let future = worker.spawn_local(move || async move {
-        // This future is spawned when the worker may already have been dropped.
+        // The worker may already have been dropped when this future is spawned.
         spawn_local(async move { send.send(2).unwrap() }).await.unwrap();
     });
     drop(open);
@@ -236,8 +236,8 @@ fn impossible_worker_is_rejected_with_the_reason() {
     assert!(matches!(error, WorkerError::Params(_)), "{error}");
     let error = refused(Worker::builder("nowhere").cpus(CpuSet::new()));
     assert!(matches!(error, WorkerError::Cpus(_)), "{error}");
-    // Without the permission, the result depends on the machine. The priority is invalid in any
-    // case.
+    // Without the permission, the result depends on the machine. An invalid priority, in contrast,
+    // is always an error.
     if !cfg!(any(miri, sim)) {
         let urgent = || Worker::builder("urgent");
         for builder in [urgent().fifo(200), urgent().fifo_if_permitted(0)] {

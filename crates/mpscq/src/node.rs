@@ -12,7 +12,7 @@ use crate::link::{Link, Linked};
 #[derive(Debug)]
 #[repr(C)]
 pub struct Node<T> {
-    // The first field, so that the item's address is the link's.
+    // This is the first field, so that the item's address is the link's.
     link: Link<Node<T>>,
     value: T,
 }

@@ -7,7 +7,7 @@
 use sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 use sync::twin;
 
-/// A push replaces the newest item: `mpscq-tail` and `mpscq-stub`.
+/// The ordering of a push's swap of the newest item: `mpscq-tail` and `mpscq-stub`.
 #[inline(always)]
 pub(crate) fn tail_swap() -> Ordering {
     if twin::armed("tail: swap without acquire") {
@@ -19,13 +19,13 @@ pub(crate) fn tail_swap() -> Ordering {
     }
 }
 
-/// A push links its item behind the previous one: `mpscq-link`.
+/// The ordering of the store that links an item behind the previous one: `mpscq-link`.
 #[inline(always)]
 pub(crate) fn link_store() -> Ordering {
     if twin::armed("link: relaxed store") || kernel() { Relaxed } else { Release }
 }
 
-/// A pop loads the oldest item behind the stub: `mpscq-link`.
+/// The ordering of a pop's load of the oldest item behind the stub: `mpscq-link`.
 #[inline(always)]
 pub(crate) fn first_load() -> Ordering {
     if twin::armed("link: relaxed load of the first item") || dependent() {
@@ -35,7 +35,7 @@ pub(crate) fn first_load() -> Ordering {
     }
 }
 
-/// A pop loads the item behind the oldest: `mpscq-link`.
+/// The ordering of a pop's load of the item behind the oldest: `mpscq-link`.
 #[inline(always)]
 pub(crate) fn next_load() -> Ordering {
     if twin::armed("link: relaxed load of the next item") || dependent() {
@@ -45,35 +45,35 @@ pub(crate) fn next_load() -> Ordering {
     }
 }
 
-/// A pop puts the stub back in place of the last item.
+/// The ordering of the exchange by which a pop replaces the last item by the stub.
 #[inline(always)]
 pub(crate) fn stub_back() -> Ordering {
     // Argument: `mpscq-stub`, in `RawQueue::put_stub_back`.
     twin::order("stub: relaxed compare-exchange", Release)
 }
 
-/// A push onto the LIFO list.
+/// The ordering of a push onto the LIFO list.
 #[inline(always)]
 pub(crate) fn stack_push() -> Ordering {
     // Argument: `mpscq-stack`, in `RawStack::push`.
     twin::order("stack: relaxed push", Release)
 }
 
-/// A thread takes the whole LIFO list.
+/// The ordering of the swap that takes the whole LIFO list.
 #[inline(always)]
 pub(crate) fn stack_take() -> Ordering {
     // Argument: `mpscq-stack`, in `RawStack::take_all`.
     twin::order("stack: relaxed take", Acquire)
 }
 
-/// A consumer takes over from the previous one.
+/// The ordering with which a consumer takes over from the previous one.
 #[inline(always)]
 pub(crate) fn consumer_claim() -> Ordering {
     // Argument: `mpscq-consumer`, in `Queue::try_consumer`.
     twin::order("consumer: relaxed claim", Acquire)
 }
 
-/// A consumer releases the queue to the next one.
+/// The ordering with which a consumer releases the queue to the next one.
 #[inline(always)]
 pub(crate) fn consumer_leave() -> Ordering {
     // Argument: `mpscq-consumer`, in the drop of a `Consumer`.
@@ -81,7 +81,7 @@ pub(crate) fn consumer_leave() -> Ordering {
 }
 
 #[cfg(feature = "alloc")]
-/// A shared item's link becomes free for its next push.
+/// The ordering with which a shared item's link becomes free for its next push.
 #[inline(always)]
 pub(crate) fn shared_release() -> Ordering {
     // Argument: `mpscq-shared`, in `Shared::set_free`.
@@ -89,15 +89,15 @@ pub(crate) fn shared_release() -> Ordering {
 }
 
 #[cfg(feature = "alloc")]
-/// A thread acquires the right to push a shared item.
+/// The ordering with which a thread acquires the right to push a shared item.
 #[inline(always)]
 pub(crate) fn shared_claim() -> Ordering {
     // Argument: `mpscq-shared`, in `Shared::claim`.
     twin::order("shared: relaxed claim", Acquire)
 }
 
-/// The form that the kernel's documentation describes: a full barrier, a plain link store,
-/// dependent loads.
+/// Returns `true` if the model stores links as the kernel's documentation describes: by a plain
+/// store after a full barrier.
 #[inline(always)]
 pub(crate) fn kernel() -> bool {
     twin::armed("kernel: full barrier, plain link, dependent loads")

@@ -51,9 +51,9 @@ use crate::order;
 
 /// The producers' half of a queue: two words, all zeroes when empty.
 ///
-/// This is the unsafe form, for embedding; [`Queue`](crate::Queue) is the safe one. Put it on
-/// another cache line than the [`RawCursor`]. The cursor is written for every popped item and
-/// `tail` for every pushed item, so on one line the two sides would contend.
+/// This is the unsafe form, for embedding; [`Queue`](crate::Queue) is the safe one. Put it on a
+/// different cache line from the [`RawCursor`]. The cursor is written for every popped item and
+/// `tail` for every pushed item, so the two sides would contend for one line.
 pub struct RawQueue<T> {
     /// A: the newest item, or null for the stub.
     tail: AtomicPtr<T>,

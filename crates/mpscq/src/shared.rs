@@ -13,8 +13,8 @@ use crate::order;
 
 /// A shared value that is in at most one queue at a time.
 ///
-/// To push it, a thread first acquires the [`Claim`]. While the claim exists, in a queue or
-/// outside, another call of [`claim`](Self::claim) returns `None`: the item is already pending.
+/// To push it, a thread first acquires the [`Claim`]. While the claim exists, whether or not it is
+/// in a queue, another call to [`claim`](Self::claim) returns `None`: the item is already pending.
 ///
 /// # Examples
 ///
@@ -36,7 +36,7 @@ use crate::order;
 /// ```
 #[repr(C)]
 pub struct Shared<T> {
-    // The first field, so that the item's address is the link's.
+    // This is the first field, so that the item's address is the link's.
     link: Link<Shared<T>>,
     /// A: `true` while the claim exists.
     pending: AtomicBool,

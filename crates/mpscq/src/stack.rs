@@ -1,8 +1,8 @@
 //! A lock-free LIFO list whose items are taken all at once.
 //!
 //! A push is a compare-exchange loop. The consumer takes all items with one swap, and reverses them
-//! if it needs their order. The list serves as a free list, which needs no order, and for
-//! comparison with the queue. Taking *all* items has no ABA problem.
+//! if it needs their order. The list serves as a free list, which needs no order, and as a baseline
+//! for the queue. Taking *all* items has no ABA problem.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -146,8 +146,8 @@ impl<T> RawStack<T> {
     /// Returns the word with the address of the newest item, for operations beyond those of this
     /// type.
     ///
-    /// Any value may be exchanged for another one, and [`push`](Self::push) still publishes items:
-    /// it is a read-modify-write, as each such exchange is.
+    /// A caller may exchange any value for another one. [`push`](Self::push) still publishes its
+    /// items, because both are read-modify-writes.
     #[inline]
     pub fn top(&self) -> &AtomicPtr<T> {
         &self.top

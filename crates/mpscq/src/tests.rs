@@ -260,7 +260,8 @@ struct Embedded {
     link: Link<Embedded>,
 }
 
-// SAFETY: 1, 2: a borrow that never ends. 3, 4: a private field. 5: no function panics.
+// SAFETY: 1, 2: the handle is a borrow that never ends. 3, 4: the link is a private field. 5: no
+// function panics.
 unsafe impl Linked for Embedded {
     type Handle = &'static mut Embedded;
 
@@ -288,14 +289,14 @@ fn the_raw_halves_work_apart() {
         items.push(item);
         // SAFETY: the item was just leaked, and this is the only reference.
         let item = Embedded::into_raw(unsafe { &mut *item });
-        // SAFETY: 1: from `into_raw`. 2: new. 3: `queue` stays on this stack.
+        // SAFETY: 1: the item came from `into_raw`. 2: it is new. 3: `queue` stays on this stack.
         let was_empty = unsafe { queue.push(item) };
         assert_eq!(was_empty, number == 0);
     }
     for number in 0..3 {
-        // SAFETY: the cursor was made with the queue, on the only thread.
+        // SAFETY: the cursor was created with the queue, and this is the only thread.
         let item = popped(unsafe { queue.pop(&mut cursor) });
-        // SAFETY: popped once.
+        // SAFETY: the item is popped once.
         assert_eq!(unsafe { Embedded::from_raw(item) }.number, number);
         assert_eq!(cursor.emptied(), number == 2);
     }
@@ -324,7 +325,8 @@ static ICE: std::sync::LazyLock<Ice> = std::sync::LazyLock::new(Ice::default);
 
 std::thread_local!(static NR_LINKS: Cell<Option<u32>> = const { Cell::new(None) });
 
-// SAFETY: 1, 2: a box. 3, 4: a private field, used nowhere else. 5: nothing panics.
+// SAFETY: 1, 2: the handle is a box. 3, 4: the link is a private field, used nowhere else. 5: no
+// function panics.
 unsafe impl Linked for Frozen {
     type Handle = Box<Frozen>;
 

@@ -10,7 +10,7 @@ use topology::{CpuId, CpuSet};
 use super::choice::Choice;
 use super::remote::PerCpu;
 
-/// Keeps the slots of CPUs that go offline drained, until this is dropped. Created by
+/// Keeps the slots of CPUs that go offline drained until it is dropped. Created by
 /// [`PerCpu::drain_when_absent`].
 #[must_use = "slots are drained until this is dropped"]
 pub struct DrainedWhenAbsent {
@@ -58,7 +58,8 @@ where
 impl<T: Send, C: Choice> PerCpu<T, C> {
     /// Calls `f` on the data of each CPU that is not in `online`.
     ///
-    /// If the owner of such a slot continues on another CPU, this is an ordinary remote call.
+    /// If the owner of such a slot is still running on another CPU, the call on that slot is an
+    /// ordinary remote call.
     ///
     /// # Blocking
     ///
@@ -66,7 +67,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// The same as [`drain_cpus`](Self::drain_cpus).
+    /// Panics in the same cases as [`drain_cpus`](Self::drain_cpus).
     pub fn drain_absent(&self, online: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
         self.drain_cpus(&self.cpus().difference(online), f);
     }
@@ -78,9 +79,9 @@ impl<T: Send + 'static, C: Choice> PerCpu<T, C> {
     ///
     /// A registry of workqueues detects a change when it reads the topology again
     /// (`Registry::global` does so while work waits), or receives another topology from
-    /// `Registry::set_topology`. It runs the drain on a separate thread. A program reports a change
-    /// with [`set_online_cpus`]. A CPU may be drained more than once while it is offline, and a CPU
-    /// that was never online is also drained.
+    /// `Registry::set_topology`. It runs the drain on a separate thread. A program can also report
+    /// a change with [`set_online_cpus`]. A CPU may be drained more than once while it is offline,
+    /// and a CPU that was never online is also drained.
     ///
     /// A panic of `drain` is caught, counted, and reported to
     /// [`Builder::on_panic`](super::Builder::on_panic).

@@ -1,4 +1,5 @@
-//! One remote call. It takes the slot, asks for it, or is queued, and is polled until it has run.
+//! One remote call. It takes the slot, asks for the slot or is queued, and it is polled until it
+//! has run.
 //!
 //! An attempt itself never waits, so a drain can have an attempt in progress for each CPU.
 
@@ -17,11 +18,11 @@ use super::slot::{Found, Slot};
 
 /// The state of an attempt.
 enum Stage<F, R> {
-    /// The call has not begun, or waits for a thread inside the slot.
+    /// The call has not begun. It may be waiting for a thread inside the slot.
     Ready(F),
     /// The owner has been asked for the slot.
     Asked(F, Wait),
-    /// The owner, or a thread that takes the slot, will run the call.
+    /// The call is queued. The owner, or a thread that takes the slot, will run it.
     Queued(Arc<Call<F, R>>),
     /// The call has run, or was cancelled.
     Over,
@@ -32,7 +33,7 @@ enum Wait {
     Until(Deadline),
     /// Every thread has passed a fence since we asked.
     Fenced,
-    /// The bias must not be broken, so wait for the owner.
+    /// The bias must not be broken, so the call waits for the owner.
     Endless,
 }
 
@@ -44,10 +45,10 @@ pub(super) struct Attempt<'p, T, F, R> {
     turn: Turn,
 }
 
-/// A held slot. Dropping it, even by a panic, releases the slot.
+/// A held slot. Dropping it releases the slot, even during a panic.
 struct Held<'p, T> {
     slot: &'p Slot<T>,
-    /// Set if the call has slept, so that the owner, or another caller, may wait for its end.
+    /// `true` if the call has slept. The owner or another caller may then be waiting for its end.
     is_awaited: bool,
 }
 
@@ -55,8 +56,9 @@ impl<'p, T> Held<'p, T> {
     fn run<R>(self, f: impl FnOnce(&mut T) -> R) -> R {
         // Queued calls run first.
         self.slot.run_queued_calls();
-        // FOREIGN(percpu-call): the caller's closure, on the caller, which gets the panic once the
-        // slot is released. SAFETY: the thread that created `self` holds the slot.
+        // FOREIGN(percpu-call): the caller's closure, on the calling thread. A panic propagates to
+        // the caller after the slot is released. SAFETY: the thread that created `self` holds the
+        // slot.
         unsafe { self.slot.touch_as_caller(f) }
     }
 }
@@ -109,7 +111,7 @@ where
         (found == Found::Taken).then(|| self.run_here())
     }
 
-    /// Does one step of the wait for the call: polls as [`check_as_next`](Self::check_as_next)
+    /// Performs one step of the wait for the call: polls as [`check_as_next`](Self::check_as_next)
     /// does, or sleeps.
     pub(super) fn step(&mut self, step: Step) -> Option<R> {
         match step {
@@ -121,8 +123,8 @@ where
         }
     }
 
-    /// Sleeps for a short time, or until the slot is handed over to this call, or the call has run.
-    /// First announces the call, as [`check_as_next`](Self::check_as_next) does.
+    /// First announces the call, as [`check_as_next`](Self::check_as_next) does. Then sleeps for a
+    /// short time, at most until the slot is handed over to this call or the call has run.
     pub(super) fn nap(&mut self) {
         let slot = self.slot;
         match (&self.stage, slot.kind()) {
@@ -150,8 +152,8 @@ where
         self.check(due)
     }
 
-    /// Tries to run the call, and returns its result if it has run. First does the check that is
-    /// due.
+    /// Tries to run the call, and returns its result if it has run. First performs the check that
+    /// is due.
     ///
     /// A panic of a queued call is resumed here.
     pub(super) fn check(&mut self, due: Due) -> Option<R> {
@@ -208,13 +210,13 @@ where
     /// Runs the call on the slot, which the caller has just taken.
     fn run_here(&mut self) -> R {
         let held = Held { slot: self.slot, is_awaited: self.turn.has_slept() };
-        // The owner is woken when the call has run.
+        // The owner is woken later, when the call has run.
         self.withdraw_quietly();
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Ready(f) => held.run(f),
             Stage::Asked(f, _) => {
-                // This is dropped after `held`, so that `want` does not fall to zero while we hold
-                // the slot.
+                // `_asking` is dropped after `held`, so that `want` does not fall to zero while we
+                // hold the slot.
                 let _asking = Asking(self.slot);
                 let held = held;
                 held.run(f)
@@ -232,8 +234,8 @@ where
         let queued: Box<dyn FnOnce(&mut T) + Send + '_> = Box::new(move |data| call.run(data));
         // SAFETY: `f` may borrow for less than the queued call's lifetime. That call accesses `f`
         // and its result only between the transition from `PENDING` and `DONE`; `check`, `cancel`
-        // and the drop of `self` ensure that this is over, or will never begin, before the borrow
-        // ends, and leave both empty.
+        // and the drop of `self` ensure that this access has ended or will never begin before the
+        // borrow ends, and they leave both places empty.
         let queued = unsafe {
             std::mem::transmute::<Box<dyn FnOnce(&mut T) + Send + '_>, QueuedCall<T>>(queued)
         };
@@ -267,12 +269,13 @@ where
 }
 
 /// Cancels a queued call and returns its closure. If the call has begun, waits until it has run.
-/// Does not unwind: the closure may borrow from the caller's stack.
+/// Does not unwind, because the closure may borrow from the caller's stack.
 fn recall<F, R>(call: &Call<F, R>) -> Result<F, Outcome<R>> {
     call.cancel().ok_or_else(|| backoff::wait_out(|| call.outcome()))
 }
 
-/// Makes every thread pass a fence if `how` allows it. Returns `true` if every thread has.
+/// Makes every thread pass a fence if `how` allows it. Returns `true` if every thread has passed
+/// one.
 fn pass_heavy_fence(how: Escalate) -> bool {
     if twin::armed("percpu: no heavy fence") {
         return true;
@@ -308,8 +311,8 @@ impl<T, F, R> Drop for Attempt<'_, T, F, R> {
             Stage::Ready(_) | Stage::Over => {}
             Stage::Asked(..) => self.slot.unask(),
             Stage::Queued(call) => {
-                // This is reached if a drain panicked on another slot.
-                // FOREIGN(percpu-drain): the drop of a closure or of its result, on the caller; a
+                // This code runs if a drain panicked on another slot.
+                // FOREIGN(percpu-drain): the drop of a closure or of its result, on the caller. A
                 // panic is caught.
                 panics::contain(|| drop(recall(&call)));
             }

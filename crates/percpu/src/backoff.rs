@@ -9,21 +9,23 @@ use sync::{hint, thread, time};
 
 use super::leaked::{Checks, Due};
 
-/// Number of spins before a waiter yields its CPU: a few microseconds, several short operations.
+/// The number of spins before a waiter yields its CPU. They take a few microseconds, as long as
+/// several short operations.
 const NR_SPINS: u32 = 128;
 
-/// Number of spins of an owner that waits for a call on its own slot: most of a millisecond. That
-/// is longer than any call should take, because an owner should not lose its CPU.
+/// The number of spins of an owner that waits for a call on its own slot. They take most of a
+/// millisecond, which is longer than any call should take, because an owner should not lose its
+/// CPU.
 const NR_OWNER_SPINS: u32 = 1 << 14;
 
-/// Time for which an owner leaves its slot to announced callers before one operation: 10 ms, about
-/// the time that a busy machine needs to schedule the caller. With a longer time, a preempted
-/// caller would stop the owner.
+/// The maximum time for which an owner leaves its slot to announced callers before one operation.
+/// 10 ms is about the time that a busy machine needs to schedule the caller. With a longer time, a
+/// preempted caller would stop the owner.
 #[cfg(not(any(loom, shuttle)))]
 const HANDOFF_WAIT: Duration = Duration::from_millis(10);
 
-/// Length of a waiter's short sleep, in microseconds: about as long as a wake-up. It bounds the
-/// delay if a thread releases the slot and does not see the waiter.
+/// The length of a waiter's short sleep in microseconds, which is about the cost of a wake-up. It
+/// bounds the delay if a thread that releases the slot does not see the waiter.
 const SLEEP_US: u64 = 50;
 
 /// One wait.
@@ -33,12 +35,12 @@ pub(super) struct Backoff {
     nr_spins: u32,
 }
 
-/// The time at which a wait ends without success.
+/// The time at which a wait gives up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline {
     #[cfg(not(any(loom, shuttle)))]
     limit_ns: u64,
-    /// In a model, where no time passes, the number of checks.
+    /// The number of checks so far, used in a model, where no time passes.
     #[cfg(any(loom, shuttle))]
     nr_asked: u32,
 }
@@ -46,8 +48,8 @@ pub(super) struct Deadline {
 /// The age of a waiting call, and whether it has announced itself.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
-    /// The time of the first poll, in nanoseconds; 0 before it. In a model, where no time passes,
-    /// the thread's number.
+    /// The time of the first poll in nanoseconds, or 0 before it. In a model, where no time passes,
+    /// this is the number of the thread.
     since_ns: u64,
     has_slept: bool,
     is_announced: bool,
@@ -64,16 +66,16 @@ pub(super) struct HandoffWait {
 /// A step of a wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
-    /// Polls, and does the check that is due.
+    /// Polls, and performs the check that is due.
     Look(Due),
     /// Sleeps for a short time.
     Nap,
 }
 
-/// Calls `step` with [`Step::Look`] until it returns a value, as a remote caller. In a long wait it
-/// also calls it with [`Step::Nap`], which returns nothing.
+/// Waits as a remote caller: calls `step` with [`Step::Look`] until it returns a value. In a long
+/// wait, also calls it with [`Step::Nap`], for which it returns nothing.
 ///
-/// After the spins it reports the wait, as all waits that may sleep do.
+/// Reports the wait after the spins, like every wait that may sleep.
 pub(super) fn wait_for<R>(mut step: impl FnMut(Step) -> Option<R>) -> R {
     let mut backoff = Backoff::of_caller();
     loop {
@@ -101,10 +103,10 @@ pub(super) fn wait_for<R>(mut step: impl FnMut(Step) -> Option<R>) -> R {
     })
 }
 
-/// Waits as [`wait_for`] does, and unwinds only if `check` does. Use it for a caller whose stack
-/// another thread may be using.
+/// Waits as [`wait_for`] does, but unwinds only if `check` does. Use it for a caller whose stack
+/// another thread may still be using.
 ///
-/// A thread that must not sleep here sleeps for short times without a report.
+/// If the thread must not sleep here, it still sleeps for short times, but does not report this.
 pub(super) fn wait_out<R>(mut check: impl FnMut() -> Option<R>) -> R {
     if report::may_sleep() {
         return wait_for(|step| match step {
@@ -129,10 +131,11 @@ pub(super) fn nap() {
     thread::sleep(Duration::from_micros(SLEEP_US));
 }
 
-/// Sleeps until `door` is notified, for a short time. Does not sleep if `may_go_on` returns `true`.
+/// Sleeps for a short time, at most until `door` is notified. Does not sleep if `may_go_on` returns
+/// `true`.
 ///
-/// In a model it never times out. Loom also runs releases that do not see the sleeper. Only the
-/// timeout would end such a sleep, so in loom this yields.
+/// In a model it never times out. Loom also explores releases that do not see the sleeper. Only the
+/// timeout would end such a sleep, so in loom this function yields.
 pub(super) fn nap_at(door: &EventCount, may_go_on: impl Fn() -> bool) {
     if cfg!(loom) {
         return nap();
@@ -149,7 +152,7 @@ impl Backoff {
         Self { nr_checks: 0, nr_spins: NR_SPINS }
     }
 
-    /// Begins the wait of an owner for its own slot.
+    /// Begins an owner's wait for its own slot.
     pub(super) fn of_owner() -> Self {
         Self { nr_checks: 0, nr_spins: NR_OWNER_SPINS }
     }
@@ -179,7 +182,7 @@ impl Backoff {
 }
 
 impl Turn {
-    /// Records that the call polls the slot.
+    /// Records that the call has polled the slot.
     pub(super) fn poll(&mut self) {
         if self.since_ns == 0 {
             self.since_ns = if cfg!(any(loom, shuttle)) {
@@ -190,7 +193,8 @@ impl Turn {
         }
     }
 
-    /// Records that the call, which has polled, is about to sleep. Returns the time to announce.
+    /// Records that the call is about to sleep. It must have polled before. Returns the time to
+    /// announce.
     pub(super) fn sleeps(&mut self) -> u32 {
         self.has_slept = true;
         self.is_announced = true;
@@ -220,8 +224,9 @@ impl Turn {
         since
     }
 
-    /// Returns the time at which the wait began, in units of about 0.1 ms; never 0. It wraps around
-    /// after days. Calls with the same time may take the slot in any order, which is harmless.
+    /// Returns the time at which the wait began, in units of about 0.1 ms. It is never 0, and wraps
+    /// around after days. Calls with the same time may take the slot in any order, which is
+    /// harmless.
     fn since(&self) -> u32 {
         if cfg!(any(loom, shuttle)) {
             self.since_ns as u32
@@ -232,8 +237,8 @@ impl Turn {
 }
 
 impl HandoffWait {
-    /// Returns `true` if the owner has waited for long enough. Always `false` in a model, where no
-    /// time passes.
+    /// Returns `true` if the owner has waited for long enough. Always returns `false` in a model,
+    /// where no time passes.
     pub(super) fn is_over(&mut self) -> bool {
         #[cfg(not(any(loom, shuttle)))]
         return self.deadline.get_or_insert_with(|| Deadline::after(HANDOFF_WAIT)).is_over();
@@ -243,8 +248,8 @@ impl HandoffWait {
 }
 
 impl Deadline {
-    /// Creates a deadline `span` from now. In a model it is over at the second check, or at the
-    /// first if `span` is zero.
+    /// Creates a deadline `span` from now. In a model, the deadline passes at the second check, or
+    /// at the first if `span` is zero.
     pub(super) fn after(span: Duration) -> Self {
         #[cfg(not(any(loom, shuttle)))]
         {

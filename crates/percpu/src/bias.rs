@@ -1,7 +1,8 @@
-//! The owner's side of a slot: keeps it and gives it up. Also the ways in which other threads ask
-//! for the slot or break the bias.
+//! The ways in which an owner keeps its slot and gives it up, and in which other threads ask for
+//! the slot or break the bias.
 //!
-//! `slot.rs` has the states. `want` is zero only while the owner has the bias, or is inside.
+//! `slot.rs` describes the states. `want` is zero only while the owner has the bias or is inside an
+//! operation.
 
 use sync::atomic::Ordering;
 use sync::{asym, hint, twin};
@@ -10,14 +11,15 @@ use super::backoff::{self, Backoff, HandoffWait, Turn};
 use super::choice::Kind;
 use super::slot::{FREE, HELD, LOST, OWNED, OwnerWord, Slot, Want, release_order, take_order};
 
-/// Number of polls for which an owner that gave up the slot on request waits for the requester to
-/// take it, before it takes the slot back. About a microsecond: several times the transfer time of
-/// a cache line between CPUs. A later requester can take the slot between two operations of the
-/// owner.
+/// The number of polls for which an owner that gave up its slot on request waits for the requester
+/// to take it, before the owner takes the slot back. They take about a microsecond, several times
+/// the transfer time of a cache line between CPUs. A later requester can take the slot between two
+/// operations of the owner.
 const NR_HANDOFF_SPINS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 impl<T> Slot<T> {
-    /// Becomes the owner. Returns `true` if there was none. The slot is still given up.
+    /// Makes this thread the owner. Returns `true` if there was no owner. The slot is still given
+    /// up after this call.
     pub(super) fn claim(&self) -> bool {
         let (none, mine) = (OwnerWord::NONE.0, OwnerWord::mine().0);
         // Acquire pairs with the store in `disclaim`. If that store comes first, we become the
@@ -26,7 +28,7 @@ impl<T> Slot<T> {
         self.far.owner.compare_exchange(none, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Stops being the owner. The caller has given up the slot.
+    /// Stops being the owner. The caller must have given up the slot.
     pub(super) fn disclaim(&self) {
         // Release pairs with the exchange in `claim`.
         self.far.owner.store(OwnerWord::NONE.0, Ordering::Release);
@@ -39,7 +41,7 @@ impl<T> Slot<T> {
         owner.is_mine() && !owner.is_parked()
     }
 
-    /// Gives up the slot until `take_back`. The owner parks or is dropped.
+    /// Gives up the slot until `take_back`, because the owner parks or is dropped.
     pub(super) fn give_up(&self) {
         let owner = self.owner().parked();
         self.far.owner.store(owner.0, Ordering::Relaxed);
@@ -56,12 +58,12 @@ impl<T> Slot<T> {
 
     /// Takes the slot back after `give_up`. In `Queue` the owner then keeps it between operations.
     ///
-    /// In `OnDemand` the next operation takes it back.
+    /// In `OnDemand`, the next operation takes the slot back.
     pub(super) fn take_back(&self) {
         if self.kind() == Kind::Queue {
             self.take();
             self.run_queued_calls();
-            // This is not `release`, because only the owner moves the word from `OWNED`.
+            // `release` is not needed here, because only the owner moves the word from `OWNED`.
             self.word.store(OWNED, Ordering::Relaxed);
         }
         let owner = self.owner().unparked();
@@ -96,7 +98,7 @@ impl<T> Slot<T> {
     }
 
     /// Takes the slot for its owner. First wakes the callers that sleep, and lets them take the
-    /// slot until the owner's time for that has elapsed.
+    /// slot for at most `HANDOFF_WAIT`.
     #[cold]
     #[inline(never)]
     fn take_in_turn(&self) {
@@ -119,8 +121,8 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Sleeps for a short time, or until the slot is handed over. Does not sleep if `may_go_on`
-    /// returns `true`.
+    /// Sleeps for a short time, at most until the slot is handed over. Does not sleep if
+    /// `may_go_on` returns `true`.
     pub(super) fn nap(&self, may_go_on: impl Fn() -> bool) {
         backoff::nap_at(&self.far.door, may_go_on);
     }
@@ -135,7 +137,7 @@ impl<T> Slot<T> {
         self.take();
     }
 
-    /// Runs queued calls, or hands the slot over if a thread asks. The caller is the owner, and is
+    /// Runs queued calls, or hands the slot over if a thread asks. The caller is the owner and is
     /// not inside an operation.
     #[inline]
     pub(super) fn poll(&self, kind: Kind) {
@@ -155,16 +157,16 @@ impl<T> Slot<T> {
         match kind {
             Kind::Queue => false,
             Kind::OnDemand => {
-                // Relaxed: while `want` is zero the owner has kept the slot since its last
-                // operation.
+                // Relaxed is sufficient, because while `want` is zero, the owner has kept the slot
+                // since its last operation.
                 self.want.load(Ordering::Relaxed) != 0 && self.enter_asked()
             }
             Kind::EveryOp => {
-                // A swap is cheaper than a compare-exchange while stores miss the caches, and
-                // storing `HELD` over `HELD` changes nothing. If the holder's release comes first,
-                // we get the slot. If our swap comes first, the release later stores FREE over it,
-                // and `take_after` waits for that. Loom may order that release before the swap and
-                // lose it, so models compare first.
+                // A swap is cheaper than a compare-exchange if stores miss the caches, and storing
+                // `HELD` over `HELD` changes nothing. If the holder's release comes first, we get
+                // the slot. If our swap comes first, the release later stores FREE over it, and
+                // `take_after` waits for that. Loom may order that release before the swap and lose
+                // it, so models compare first.
                 if cfg!(loom) || self.eldest.load(Ordering::Relaxed) != 0 {
                     self.take_in_turn();
                 } else {
@@ -219,8 +221,8 @@ impl<T> Slot<T> {
         self.exit(kind, asked);
     }
 
-    /// Hands the slot over to a thread that asks, and takes it back as a remote caller does. Always
-    /// returns `true`.
+    /// Hands the slot over to a thread that asks for it, and takes it back as a remote caller does.
+    /// Always returns `true`.
     #[cold]
     #[inline(never)]
     fn enter_asked(&self) -> bool {
@@ -266,9 +268,9 @@ impl<T> Slot<T> {
         if !twin::armed("percpu: yields without marking it") {
             self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
         }
-        // This competes with `try_break` on one word. If the breaker's exchange comes first, ours
-        // fails, and the breaker releases the slot. If ours comes first, the breaker's fails, and
-        // it finds the slot free.
+        // This exchange competes with the one in `try_break`. If the breaker's exchange comes
+        // first, ours fails, and the breaker releases the slot. If ours comes first, the breaker's
+        // fails, and it finds the slot free.
         let _ = self.word.compare_exchange(OWNED, FREE, release_order(), Ordering::Relaxed);
     }
 
@@ -284,7 +286,7 @@ impl<T> Slot<T> {
 
     /// Takes the slot from an owner that has the bias and is not inside. Returns `true` on success.
     ///
-    /// The caller has asked for the slot, and then made every thread pass a fence.
+    /// The caller must have asked for the slot, and then made every thread pass a fence.
     pub(super) fn try_break(&self) -> bool {
         // ORDER(percpu-busy): the acquire end; see `exit`.
         // ORDER(percpu-bias): the other end; see `enter`. The barrier is `heavy`, in the caller.
@@ -298,7 +300,7 @@ impl<T> Slot<T> {
         let broken =
             self.word.compare_exchange(OWNED, HELD, take_order(), Ordering::Relaxed).is_ok();
         if broken && !twin::armed("percpu: breaks without marking it") {
-            // Set `AWAY` before our request is withdrawn, so that `want` does not fall to zero.
+            // `AWAY` is set before our request is withdrawn, so that `want` does not fall to zero.
             self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
         }
         broken

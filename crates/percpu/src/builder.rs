@@ -40,7 +40,7 @@ pub struct Builder {
 pub enum BuildError {
     /// The machine's topology could not be read.
     Topology(topology::Error),
-    /// A tunable has a wrong value in the environment.
+    /// A tunable has an invalid value in the environment.
     Params(ParamError),
     /// [`Escalate::Interrupt`] was requested, and the kernel has no expedited `membarrier`.
     NoMembarrier,
@@ -48,8 +48,8 @@ pub enum BuildError {
     Name,
 }
 
-// This is on `()`, so that the call needs no type: `Builder::build` determines the type of the
-// slots.
+// `builder` is a function of `PerCpu<()>`, so that its callers need not name a type:
+// `Builder::build` determines the type of the slots.
 impl PerCpu<()> {
     /// Returns a builder.
     pub fn builder() -> Builder {
@@ -65,7 +65,7 @@ impl PerCpu<()> {
 }
 
 impl Builder {
-    /// Gives the data a name, under which `afterwork top` shows its drains and remote calls.
+    /// Sets the name under which `afterwork top` shows the drains and remote calls of this data.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
@@ -78,8 +78,8 @@ impl Builder {
         self
     }
 
-    /// Sets the machine: the data has a slot for each possible CPU of `topology`. The default is
-    /// this machine.
+    /// Sets the machine. The data has a slot for each possible CPU of `topology`. The default is
+    /// the machine of this process.
     pub fn topology(mut self, topology: Topology) -> Self {
         self.topology = Some(topology);
         self
@@ -95,8 +95,8 @@ impl Builder {
         self
     }
 
-    /// Sets the action of a remote caller in [`Qpw::OnDemand`] if the owner has not handed over the
-    /// slot within `after`.
+    /// Sets the action that a remote caller takes in [`Qpw::OnDemand`] if the owner has not handed
+    /// over the slot within `after`.
     ///
     /// Any value but `Never` adds two plain stores to each operation of an owner.
     pub fn escalate(mut self, how: Escalate, after: Duration) -> Self {
@@ -118,7 +118,7 @@ impl Builder {
     ///
     /// # Blocking
     ///
-    /// Reads the machine's topology, unless one was given.
+    /// Reads the machine's topology, unless [`topology`](Self::topology) was called.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl Builder {
     }
 
     /// Creates the data with the mode fixed to [`Qpw::Queue`] at compile time, so that operations
-    /// test no mode.
+    /// need not test the mode.
     ///
     /// The slot of an isolated CPU then cannot have an owner.
     ///

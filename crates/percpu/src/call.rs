@@ -1,8 +1,8 @@
-//! A queued call, whose caller waits for it or cancels it.
+//! A queued call. Its caller waits for it or cancels it.
 //!
 //! The closure borrows from the caller's stack, and the entry in the call queue may outlive the
 //! caller. Both sides therefore change one word. The side that moves it from `PENDING` gets the
-//! closure. If that is the runner, the caller does not return before `DONE`.
+//! closure. If the runner gets it, the caller does not return before the word is `DONE`.
 
 use base::internal::panics::{Payload, guarded};
 use sync::atomic::{AtomicU32, Ordering};
@@ -20,13 +20,13 @@ pub(super) type Outcome<R> = Result<R, Payload>;
 /// The closure, and later its result.
 pub(super) struct Call<F, R> {
     state: AtomicU32,
-    /// The closure, used by the side that moved `state` from `PENDING`; `None` afterwards.
+    /// The closure, which the side that moved `state` from `PENDING` uses. It is `None` afterwards.
     f: UnsafeCell<Option<F>>,
     /// The outcome, written by the runner before `DONE`, and taken by the caller after it.
     outcome: UnsafeCell<Option<Outcome<R>>>,
 }
 
-// SAFETY: `state` transfers both cells from one thread to the other, each value as a whole.
+// SAFETY: `state` transfers the contents of both cells from one thread to the other.
 unsafe impl<F: Send, R: Send> Sync for Call<F, R> {}
 // SAFETY: as above.
 unsafe impl<F: Send, R: Send> Send for Call<F, R> {}
@@ -48,7 +48,8 @@ impl<F, R> Call<F, R> {
         if !twin::armed("percpu: runs a recalled call") && !self.step(RUNNING) {
             return;
         }
-        // SAFETY: we made the transition from `PENDING`, so the caller waits for `DONE`.
+        // SAFETY: we made the transition from `PENDING`, so the closure is ours and the caller
+        // waits for `DONE`.
         let f = self.f.with_mut(|f| unsafe { (*f).take() });
         let f = f.expect("one step leads from PENDING");
         // FOREIGN(percpu-queued): a remote caller's closure, on the thread that holds the slot. The
@@ -67,7 +68,7 @@ impl<F, R> Call<F, R> {
         self.state.store(DONE, order);
     }
 
-    /// Takes the outcome, if the call has run. Called by the caller only.
+    /// Takes the outcome, if the call has run. Only the caller may use this function.
     pub(super) fn outcome(&self) -> Option<Outcome<R>> {
         // ORDER(percpu-call): the acquire end; see `run`.
         // Test: queued_call_returns_its_result
@@ -80,23 +81,23 @@ impl<F, R> Call<F, R> {
 
     /// Returns `true` if the call has run.
     pub(super) fn is_done(&self) -> bool {
-        // Relaxed, because this is a hint; `outcome` acquires.
+        // Relaxed is sufficient, because this is a hint. `outcome` acquires.
         self.state.load(Ordering::Relaxed) == DONE
     }
 
-    /// Cancels the call and returns its closure, if its run has not begun. Called by the caller
-    /// only.
+    /// Cancels the call and returns its closure, if its run has not begun. Only the caller may use
+    /// this function.
     pub(super) fn cancel(&self) -> Option<F> {
         self.step(CANCELLED).then(|| {
-            // SAFETY: we made the transition from `PENDING`.
+            // SAFETY: we made the transition from `PENDING`, so the closure is ours.
             let f = self.f.with_mut(|f| unsafe { (*f).take() });
             f.expect("one step leads from PENDING")
         })
     }
 
     fn step(&self, to: u32) -> bool {
-        // Relaxed: the runner got the closure with the queued call, and the caller created it. One
-        // of the two exchanges succeeds.
+        // Relaxed is sufficient. The caller created the closure, and the runner received it with
+        // the queued call. Only one of the two exchanges succeeds.
         self.state.compare_exchange(PENDING, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 }

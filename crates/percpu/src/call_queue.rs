@@ -1,13 +1,13 @@
-//! The queued calls of one slot in order, and counts of those that were posted and those that have
-//! run.
+//! The queued calls of one slot in order, and the counts of calls that were posted and of calls
+//! that have run.
 //!
 //! The thread that holds the slot runs the calls, one after another, oldest first. `nr_posted`
 //! rises before a call is pushed, and `nr_done` after it ran. A flush reads the first count and
 //! waits until the second reaches it.
 //!
 //! This is sufficient. Consider a call X whose post ended before the flush began. Calls that run
-//! before X were pushed before X, so the flush has counted them, and X itself. Until X has run,
-//! `nr_done` is less than the count that the flush waits for.
+//! before X were pushed before X, so the count that the flush reads includes them and X itself.
+//! Until X has run, `nr_done` is less than the count that the flush waits for.
 
 use base::internal::panics;
 use mpscq::{Node, Stack};
@@ -43,14 +43,14 @@ impl<T> CallQueue<T> {
         self.calls.push(Node::new(call));
     }
 
-    /// Passes each call to `run`. The caller of this function holds the slot. If a call forks, the
-    /// child leaks the calls behind it, because the parent runs them.
+    /// Passes each call to `run`. The caller must hold the slot. If a call forks, the child leaks
+    /// the calls after it, because the parent runs them.
     pub(super) fn run_all(&self, mut run: impl FnMut(QueuedCall<T>)) {
         let here = Process::now();
         for call in self.calls.take_all_fifo() {
             let call = call.into_inner();
             if here.is_this() {
-                // An unwinding panic would lose the calls behind it.
+                // An unwinding panic would lose the calls after this one.
                 panics::or_abort("a queued call of per-CPU data panicked", || run(call));
             } else {
                 std::mem::forget(call);
@@ -79,7 +79,7 @@ impl<T> CallQueue<T> {
         self.nr_done.store(nr_done, Ordering::Relaxed);
     }
 
-    /// Returns the number of posts that a flush beginning now waits for.
+    /// Returns the number of posts that a flush must wait for if it begins now.
     pub(super) fn nr_posted(&self) -> u64 {
         self.nr_posted.load(Ordering::Relaxed)
     }
@@ -93,11 +93,11 @@ impl<T> CallQueue<T> {
 }
 
 impl<T> Drop for CallQueue<T> {
-    /// Drops the remaining calls. There are some only if an owner was leaked (`mem::forget`).
+    /// Drops the remaining calls. Calls remain only if an owner was leaked (`mem::forget`).
     fn drop(&mut self) {
         if !twin::torn_down() {
             for call in self.calls.take_all() {
-                // FOREIGN(percpu-unread): work that never ran, on the thread that drops the data; a
+                // FOREIGN(percpu-unread): work that never ran, on the thread that drops the data. A
                 // panic of its drop is caught.
                 panics::contain(|| drop(call));
             }

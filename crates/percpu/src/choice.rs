@@ -1,4 +1,4 @@
-//! The choice of the mode, its effect on a slot, and how remote callers escalate.
+//! The choice of the mode, its effect on a slot, and the escalation of remote callers.
 
 use std::fmt;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub enum Escalate {
     Interrupt,
 }
 
-/// The way in which remote callers escalate, and the time after which they do.
+/// The way in which remote callers escalate, and the time after which they escalate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Escalation {
     pub(super) how: Escalate,
@@ -53,7 +53,8 @@ pub(super) struct Escalation {
 /// Decides the way in which a slot is owned.
 ///
 /// Nothing is ever queued onto an isolated CPU, and remote callers should not wait for the threads
-/// on it. If the mode would queue, each operation therefore takes and releases the slot instead.
+/// on it. If the mode would queue calls, each operation therefore takes and releases the slot
+/// instead.
 pub(super) fn kind_of(qpw: Qpw, escalate: Escalate, isolated: bool) -> Kind {
     match (qpw, escalate) {
         (Qpw::Queue, _) if isolated => Kind::EveryOp,
@@ -66,14 +67,17 @@ pub(super) fn kind_of(qpw: Qpw, escalate: Escalate, isolated: bool) -> Kind {
 
 /// The time at which the mode of a [`PerCpu`](super::PerCpu) is chosen: run time ([`AtStart`]) or
 /// compile time ([`CompiledOut`]).
+#[doc(hidden)]
 pub trait Choice: private::Choice + fmt::Debug + 'static {}
 
 /// The mode is chosen when the program starts, and each operation tests it.
 #[derive(Debug)]
+#[doc(hidden)]
 pub enum AtStart {}
 
-/// The mode is [`Qpw::Queue`], and no operation tests anything.
+/// The mode is [`Qpw::Queue`], and no operation tests it.
 #[derive(Debug)]
+#[doc(hidden)]
 pub enum CompiledOut {}
 
 impl Choice for AtStart {}

@@ -8,12 +8,12 @@ use super::absent::DrainedWhenAbsent;
 use super::builder::{BuildError, Builder};
 use super::remote::PerCpu;
 
-/// A counter with a part for each CPU. Adding and reading an approximate value are cheap; reading
+/// A counter with a part for each CPU. Adding and reading an approximate value are cheap. Reading
 /// the exact value is slower.
 ///
-/// A CPU adds to its own part. When the part reaches a batch, it is moved to the common count. CPUs
-/// therefore contend for the common count once per batch, and that count is off by less than a
-/// batch for each CPU.
+/// A CPU adds to its own part. When the part reaches the batch size, it is moved to the common
+/// count. CPUs therefore contend for the common count only once per batch, and that count is off by
+/// less than a batch per CPU.
 ///
 /// # Guarantees
 ///
@@ -48,7 +48,7 @@ pub struct SloppyCounter {
 }
 
 impl SloppyCounter {
-    /// Creates a counter with value 0, whose parts stay below `batch`. A `batch` of 0 counts as 1.
+    /// Creates a counter of value 0 whose parts stay below `batch`. A `batch` of 0 counts as 1.
     ///
     /// # Blocking
     ///
@@ -56,7 +56,7 @@ impl SloppyCounter {
     ///
     /// # Errors
     ///
-    /// The errors of [`Builder::build`].
+    /// Returns the errors of [`Builder::build`].
     pub fn new(builder: Builder, batch: u32) -> Result<Self, BuildError> {
         let parts = Arc::new(builder.build(|_| 0)?);
         let common = Arc::new(AtomicU64::new(0));
@@ -67,7 +67,8 @@ impl SloppyCounter {
 
     /// Adds to this CPU's part. The counter wraps around like an `i64`.
     ///
-    /// Costs as much as [`PerCpu::with_current`], and an access to the common count for each batch.
+    /// Costs as much as [`PerCpu::with_current`], plus an access to the common count for each
+    /// batch.
     ///
     /// # Blocking
     ///
@@ -109,10 +110,10 @@ impl SloppyCounter {
     }
 }
 
-/// Moves a part to the common count. Called inside its slot, so that a sum finds it in one of the
-/// two places.
+/// Moves a part to the common count. It is called inside the part's slot, so that a sum finds the
+/// amount in exactly one of the two places.
 fn fold(part: &mut i64, common: &AtomicU64) {
-    // Relaxed: a sum enters every slot after the operations that moved a part there, and so sees
-    // their additions.
+    // Relaxed is sufficient: a sum enters each slot after the operations that moved the part of
+    // that slot, so it sees their additions.
     common.fetch_add(std::mem::take(part) as u64, Ordering::Relaxed);
 }

@@ -22,7 +22,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// The same as [`drain_cpus`](Self::drain_cpus).
+    /// Panics in the same cases as [`drain_cpus`](Self::drain_cpus).
     #[doc(alias("on_each_cpu", "for_each_possible_cpu"))]
     pub fn drain_all(&self, f: impl Fn(CpuId, &mut T) + Sync) {
         self.drain_slots(self.table.slots.iter(), f);
@@ -30,8 +30,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
 
     /// Calls `f` on the data of each of `cpus`. CPUs without a slot are skipped.
     ///
-    /// Calls on different slots may overlap in time. Calls on free slots come first; this then
-    /// waits for all others together.
+    /// Calls on different slots may overlap in time. Calls on free slots run first. The function
+    /// then waits for all others together.
     ///
     /// # Blocking
     ///
@@ -39,9 +39,9 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// If the calling thread owns one of the slots and has not parked, or is inside one. In that
-    /// case no call has run. If a call panics, its panic is resumed, and the other calls may or may
-    /// not have run.
+    /// Panics if the calling thread owns one of the slots and has not parked, or is inside one. In
+    /// that case no call has run. If a call panics, its panic is resumed, and the other calls may
+    /// or may not have run.
     #[doc(alias = "per_cpu_ptr")]
     pub fn drain_cpus(&self, cpus: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
         self.drain_slots(cpus.iter().filter_map(|cpu| self.table.slot(cpu)), f);
@@ -55,7 +55,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// The same as [`drain_all`](Self::drain_all).
+    /// Panics in the same cases as [`drain_all`](Self::drain_all).
     pub fn sum_over(&self, f: impl Fn(&T) -> u64 + Sync) -> u64 {
         let sum = AtomicU64::new(0);
         self.drain_all(|_, data| {
@@ -75,8 +75,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
             let drain = move |data: &mut T| f(cpu, data);
             Attempt::new(self.not_mine(slot), self.escalation, drain)
         });
-        // All attempts are created before the first is tried, so that a slot of our own panics
-        // before any call has run.
+        // All attempts are created before the first is tried, so that an attempt on a slot of our
+        // own panics before any call has run.
         let mut attempts: Vec<_> = attempts.collect();
         self.tally[DRAINS].add(1);
         self.tally[DRAINED].add(attempts.len() as u64);
@@ -89,8 +89,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
                     return None;
                 }
             };
-            // A call announces itself only in the last attempt, and not while `f` runs on another
-            // slot, because `f` may wait for the owner.
+            // Only the last attempt announces itself, and not while `f` runs on another slot,
+            // because `f` may wait for the owner.
             if let Some(last) = attempts.last_mut()
                 && !twin::armed("percpu: a drain stays announced inside a call")
             {

@@ -1,9 +1,9 @@
 //! Per-CPU data in a child of `fork`, in which only the thread that forked exists.
 //!
 //! - A slot that no thread held is free. A parked owner of another thread no longer exists.
-//! - A slot whose owner is the thread that forked, and held the slot, is unchanged.
+//! - A slot is unchanged if its owner is the thread that forked and held the slot.
 //! - A slot is *lost* if another thread was inside it, or was its owner and held it: its data may
-//!   be half changed, and no thread will release it. A call on it panics.
+//!   be partly changed, and no thread will release it. A call on it panics.
 //! - A slot that the forking thread was inside is lost to other threads until that thread leaves
 //!   it.
 //! - Queued calls are leaked with their captures, because the parent runs them.
@@ -39,8 +39,8 @@ static HANDLER: Handler = Handler {
     ..Handler::IDLE
 };
 
-/// Keeps the slots of a table registered for `fork` until dropped. Does nothing in a model, which
-/// does not fork.
+/// Keeps the slots of a table registered for `fork` until it is dropped. Does nothing in a model,
+/// which does not fork.
 pub(super) struct Listed(Option<u64>);
 
 impl Listed {

@@ -1,4 +1,4 @@
-//! Owners that do not answer: leaked owners, and owners that neither operate nor poll nor park.
+//! Owners that do not respond: leaked owners, and owners that neither operate nor poll nor park.
 //!
 //! An [`Owner`](super::Owner) that is leaked (`mem::forget`) keeps its slot. An owner cannot leave
 //! its thread, so once that thread has exited no code can use it. A remote caller that has waited
@@ -11,13 +11,13 @@
 //!         (attach)
 //! ```
 //!
-//! - **One thread takes over.** The owner's word identifies its thread by a number that is never
-//!   used again. The exchange therefore fails if another taker came first, no matter what has
+//! - **Only one thread takes over.** The owner's word identifies its thread by a number that is
+//!   never used again. The exchange therefore fails if another taker came first, no matter what has
 //!   happened to the slot since then (twin `percpu: takes over without a claim`).
-//! - **The data is whole.** A thread that has exited normally is not inside an operation, because a
-//!   panic also ends the operation. A slot whose owner is inside an operation is never taken over,
-//!   because its thread was killed in the middle of the operation. A slot that is lost to a child
-//!   of `fork` stays lost.
+//! - **The data is whole.** A thread that has exited normally is not inside an operation, because
+//!   even a panic ends the operation. If the owner is inside an operation, its thread was killed in
+//!   the middle of it, and the slot is never taken over. A slot that is lost to a child of `fork`
+//!   stays lost.
 //! - **The taker sees the owner's writes.** The kernel reports a thread as ended after the thread's
 //!   last store.
 //!
@@ -31,21 +31,22 @@ use sync::{thread, twin};
 
 use super::slot::{HELD, LOST, OWNED, OwnerWord, Slot, Want, take_order};
 
-/// Time between two checks of the owner's thread by a waiting remote caller. A guess: a check is
-/// one system call, and no program relies on a takeover.
+/// The time between two checks of the owner's thread by a waiting remote caller. This is a guess: a
+/// check is one system call, and no program relies on a takeover.
 const CHECK_NS: u64 = 100_000_000;
 
-/// Time after which a waiting remote caller reports the owner. A guess: a lock that is held for
-/// this time counts as stuck. A shorter time would report owners that sleep on purpose.
+/// The time after which a waiting remote caller reports the owner. This is a guess: a lock that is
+/// held for this long is considered stuck. A shorter time would report owners that sleep on
+/// purpose.
 const REPORT_NS: u64 = 10_000_000_000;
 
-/// The check that a waiting remote caller does in addition to its attempt.
+/// The check that a waiting remote caller makes in addition to its attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Due {
     Nothing,
     /// Checks whether the owner's thread exists.
     Check,
-    /// Checks, and reports an owner that has not answered for this time.
+    /// Checks, and reports an owner that has not responded for this time.
     Report(Duration),
 }
 
@@ -77,7 +78,7 @@ impl Checks {
 }
 
 impl<T> Slot<T> {
-    /// Does the check that is due while a remote caller waits. If the owner was leaked and its
+    /// Makes the check that is due while a remote caller waits. If the owner was leaked and its
     /// thread has exited, releases the slot.
     #[inline]
     pub(super) fn check_owner(&self, due: Due) {
@@ -97,8 +98,8 @@ impl<T> Slot<T> {
         }
     }
 
-    /// If the owner's thread has exited, becomes the owner, parked, in place of the leaked one, and
-    /// returns `true`.
+    /// If the owner's thread has exited, makes this thread the owner, parked, in place of the
+    /// leaked one, and returns `true`.
     #[cold]
     pub(super) fn take_over(&self) -> bool {
         let owner = self.owner();
@@ -109,13 +110,14 @@ impl<T> Slot<T> {
             return false;
         }
         let mine = OwnerWord::mine();
-        // Acquire, as in `claim`. The owner's writes precede the kernel's answer.
+        // This acquires as in `claim`. The owner's writes come before the kernel's report that its
+        // thread has ended.
         let taken =
             self.far.owner.compare_exchange(owner.0, mine.0, Ordering::Acquire, Ordering::Relaxed);
         if taken.is_err() && !twin::armed("percpu: takes over without a claim") {
             return false;
         }
-        // Set `AWAY` before the word leaves `OWNED`. Otherwise a thread that asks could leave
+        // `AWAY` is set before the word leaves `OWNED`. Otherwise a thread that asks could leave
         // `want` at zero.
         self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
         let is_kept =
@@ -127,7 +129,7 @@ impl<T> Slot<T> {
         true
     }
 
-    /// Describes the owner that keeps the slot, to report that a remote caller has `waited` this
+    /// Describes the owner that keeps the slot, for a report that a remote caller has `waited` this
     /// long. Returns `None` if no owner keeps the slot.
     fn describe_owner(&self, waited: Duration) -> Option<String> {
         let owner = self.owner();
@@ -148,7 +150,7 @@ impl<T> Slot<T> {
 
 #[cfg(any(loom, shuttle))]
 impl<T, C: super::Choice> super::Owner<'_, T, C> {
-    /// Leaks the owner, as if its thread had exited afterwards.
+    /// Leaks the owner, and makes it look as if its thread had exited afterwards.
     #[doc(hidden)]
     pub fn leak_by_an_ended_thread(self) {
         let owner = self.slot().owner().of_thread(thread::ENDED);
@@ -160,7 +162,7 @@ impl<T, C: super::Choice> super::Owner<'_, T, C> {
 #[cfg(not(any(loom, shuttle)))]
 use sync::process::write_line;
 
-/// The waits of a model are never long enough for a report.
+/// Does nothing, because a model's waits are never long enough for a report.
 #[cfg(any(loom, shuttle))]
 fn write_line(_: &str) {}
 

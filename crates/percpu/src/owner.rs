@@ -1,4 +1,4 @@
-//! The owner's side: works on the slot, polls and parks.
+//! The owner of a slot, which operates on the slot, polls and parks.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,7 +15,7 @@ use super::slot::Slot;
 /// created it.
 ///
 /// A slot has at most one owner. The owner stays on its thread. That thread should run on the
-/// slot's CPU, which is faster but not required. Dropping the owner gives up the slot.
+/// slot's CPU. This is faster, but not required. Dropping the owner gives up the slot.
 ///
 /// # Guarantees
 ///
@@ -50,7 +50,7 @@ use super::slot::Slot;
 /// owner.with(|_| owner.with(|hits| *hits += 1));
 /// ```
 ///
-/// Nor does moving it to another thread:
+/// Moving an owner to another thread does not compile either:
 ///
 /// ```compile_fail
 /// # use afterwork::percpu::PerCpu;
@@ -64,7 +64,7 @@ pub struct Owner<'p, T, C: Choice = AtStart> {
     slot: &'p Slot<T>,
     /// A copy of the slot's kind, which can stay in a register.
     kind: Kind,
-    /// Makes this type not `Send`, because the owner is a thread.
+    /// Prevents this type from being `Send`, because the owner is bound to its thread.
     _choice: PhantomData<(*mut (), C)>,
 }
 
@@ -84,12 +84,12 @@ pub enum AttachError {
     Owned(CpuId),
     /// There is no slot for this CPU.
     NoSuchCpu(CpuId),
-    /// The CPU is isolated, and the mode is `Queue` at compile time: remote work would be queued
-    /// onto it.
+    /// The CPU is isolated, and the mode is fixed to `Queue` at compile time, so remote work would
+    /// be queued onto it.
     Isolated(CpuId),
 }
 
-/// One operation. It is dropped only by a panic.
+/// One operation. It is dropped only during a panic.
 struct Operation<'p, T> {
     slot: &'p Slot<T>,
     kind: Kind,
@@ -107,7 +107,7 @@ impl<'p, T> Operation<'p, T> {
     ///
     /// # Safety
     ///
-    /// 1. The caller is the owner, and is inside only by `self`.
+    /// 1. The caller is the owner, and is inside the slot only through `self`.
     #[inline(always)]
     unsafe fn run<R>(self, f: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: (1), and after `enter` the slot is ours until `exit`.
@@ -142,8 +142,8 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
         self.slot.cpu()
     }
 
-    /// Returns how remote callers access this slot: the mode of the data, but on an isolated CPU
-    /// [`EveryOp`](Qpw::EveryOp) instead of `Queue`.
+    /// Returns the mode in which remote callers access this slot. It is the mode of the data,
+    /// except that it is [`EveryOp`](Qpw::EveryOp) instead of `Queue` on an isolated CPU.
     ///
     /// # Examples
     ///
@@ -165,8 +165,8 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
     /// panic of `f` ends the operation and leaves the data as it is.
     ///
     /// Costs nothing, a load, or a locked instruction, depending on the mode: see the
-    /// [module](super). For this cost, keep the `Owner` in a local variable of the loop that uses
-    /// it.
+    /// [module](super). To achieve this cost, keep the `Owner` in a local variable of the loop that
+    /// uses it.
     ///
     /// # Blocking
     ///
@@ -191,7 +191,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
         }
     }
 
-    /// Runs the queued calls, or hands the slot over to a thread that asks.
+    /// Runs the queued calls, or hands the slot over to a thread that asks for it.
     ///
     /// Call it between units of work, and in loops that do not use the slot. Costs a load if there
     /// is nothing to do.
@@ -215,7 +215,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
         Parked { owner: Some(self) }
     }
 
-    /// Calls `wait` with the slot given up. `wait` may sleep, and may call this
+    /// Calls `wait` while the slot is given up. `wait` may sleep, and may call this
     /// [`PerCpu`](super::PerCpu).
     ///
     /// # Blocking
@@ -257,7 +257,7 @@ impl<'p, T, C: Choice> Parked<'p, T, C> {
     ///
     /// # Panics
     ///
-    /// If this thread is inside the slot through a call. In that case the slot has no owner.
+    /// Panics if this thread is inside the slot through a call. In that case the slot has no owner.
     pub fn unpark(mut self) -> Owner<'p, T, C> {
         let owner = self.owner.take().expect("taken by unparking alone");
         owner.slot.check_not_called_here();
@@ -281,7 +281,7 @@ impl<T, C: Choice> Drop for Owner<'_, T, C> {
 impl<T> Drop for Operation<'_, T> {
     fn drop(&mut self) {
         if !twin::torn_down() {
-            // Inlining only this call keeps the operation in registers until a panic.
+            // Only this call is inlined, which keeps the operation in registers until a panic.
             self.slot.exit_by_panic(self.kind, self.asked);
         }
     }

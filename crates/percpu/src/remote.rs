@@ -29,29 +29,30 @@ pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 /// # Guarantees
 ///
 /// - Operations of the owner and of remote callers on a slot never overlap.
-/// - The effects of an operation are visible to the next operation on that slot, on any thread.
-/// - A remote call runs once, and has run when it returns. Calls of one thread on one slot run in
-///   order.
+/// - The effects of an operation are visible to the next operation on that slot, whichever thread
+///   performs it.
+/// - A remote call runs `f` exactly once, and returns after `f` has run. Calls of one thread on one
+///   slot run in order.
 /// - [Queued work](Self::queue_percpu_work) has run when a later [`flush`](Self::flush) returns.
 /// - CPUs that go offline keep their slots. Calls still reach the data, and
 ///   [`drain_when_absent`](Self::drain_when_absent) drains it.
 /// - In a child of `fork`, free slots and slots of the thread that forked keep their data. A call
-///   on a slot that another thread held panics, because its data may be half changed. The parent
-///   runs queued work.
+///   on a slot that another thread held panics, because its data may be partly changed. Queued work
+///   runs only in the parent.
 ///
 /// # Blocking
 ///
 /// A call waits while another thread is inside the slot. On an owned slot it also waits, in
-/// [`Qpw::Queue`](super::Qpw), until the owner polls or parks; in `OnDemand`, until it operates,
-/// polls or parks (see [`Escalate`](super::Escalate)); in `EveryOp` there is no such wait. An owner
-/// that operates all the time does not starve callers: see [Waiting](super#waiting) for the bound.
-/// An owner that was leaked (`mem::forget`) keeps its slot until its thread has exited. After ten
-/// seconds, a call that waits for an owner prints a message to stderr that names the owner's
-/// thread. If two owners call each other's slots, both may wait forever:
-/// [park](Owner::while_parked) first.
+/// [`Qpw::Queue`](super::Qpw), until the owner polls or parks. In `OnDemand`, it waits until the
+/// owner operates, polls or parks (see [`Escalate`](super::Escalate)). In `EveryOp` there is no
+/// such wait. An owner that operates all the time does not starve callers: see
+/// [Waiting](super#waiting) for the bound. An owner that was leaked (`mem::forget`) keeps its slot
+/// until its thread has exited. After ten seconds, a call that waits for an owner prints a message
+/// to stderr that names the owner's thread. If two owners call each other's slots, both may wait
+/// forever. To avoid this, [park](Owner::while_parked) first.
 #[doc(alias("DEFINE_PER_CPU", "alloc_percpu"))]
 pub struct PerCpu<T, C: Choice = AtStart> {
-    /// This field is dropped before the slots.
+    /// The registration of the slots. It is dropped before the slots.
     listed: Listed,
     pub(super) table: Table<T>,
     pub(super) escalation: Escalation,
@@ -78,7 +79,7 @@ impl Panics {
     }
 }
 
-/// The error of [`PerCpu::try_run_on`]. It contains the closure.
+/// The error of [`PerCpu::try_run_on`], which contains the closure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotRun<F> {
@@ -125,11 +126,12 @@ impl<T, C: Choice> PerCpu<T, C> {
     ///
     /// # Errors
     ///
-    /// See [`AttachError`]. An owner that was leaked on a thread that has exited does not count.
+    /// See [`AttachError`]. An owner that was leaked on a thread that has since exited does not
+    /// count.
     ///
     /// # Panics
     ///
-    /// If the calling thread is inside the slot.
+    /// Panics if the calling thread is inside the slot.
     pub fn attach(&self, cpu: CpuId) -> Result<Owner<'_, T, C>, AttachError> {
         let slot = self.table.slot(cpu).ok_or(AttachError::NoSuchCpu(cpu))?;
         slot.check_not_called_here();
@@ -156,8 +158,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// If `cpu` has no slot, or if the calling thread owns the slot and has not parked, or is
-    /// inside it. In that case `f` has not run.
+    /// Panics if `cpu` has no slot, or if the calling thread owns the slot and has not parked, or
+    /// is inside it. In that case `f` has not run.
     ///
     /// # Examples
     ///
@@ -186,7 +188,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// The same as [`run_on`](Self::run_on) for that CPU.
+    /// Panics in the same cases as [`run_on`](Self::run_on) for that CPU.
     #[inline]
     #[doc(alias("get_cpu_ptr", "put_cpu_ptr"))]
     pub fn with_current<R: Send>(&self, f: impl FnOnce(&mut T) -> R + Send) -> R {
@@ -196,19 +198,21 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
 
     /// Calls `f` on the data of `cpu`, if `f` can begin within `deadline`.
     ///
-    /// With a deadline of zero it takes the slot only if it is free, and does not ask the owner.
+    /// With a deadline of zero, takes the slot only if it is free, and does not ask the owner for
+    /// it.
     ///
     /// # Blocking
     ///
-    /// Blocks for at most `deadline`, and longer only if `f` has begun by then: until it has run.
+    /// Blocks for at most `deadline`. If `f` has begun by then, blocks until `f` has run.
     ///
     /// # Errors
     ///
-    /// [`NotRun`], with `f`.
+    /// Returns [`NotRun`], with `f`.
     ///
     /// # Panics
     ///
-    /// The same as [`run_on`](Self::run_on), except that a CPU without a slot is an error.
+    /// Panics in the same cases as [`run_on`](Self::run_on), except that a CPU without a slot is an
+    /// error.
     ///
     /// # Examples
     ///
@@ -278,15 +282,15 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Blocking
     ///
-    /// In `Queue` it never waits, but it may run other queued calls of a slot that it finds free.
-    /// In other modes, the same as [`run_on`](Self::run_on).
+    /// In `Queue`, never blocks, but may run other queued calls of a slot that it finds free. In
+    /// other modes, the same as [`run_on`](Self::run_on).
     ///
     /// # Panics
     ///
-    /// If `cpu` has no slot, or if the calling thread owns the slot and has not parked. It does not
-    /// panic inside work of that slot.
+    /// Panics if `cpu` has no slot, or if the calling thread owns the slot and has not parked. It
+    /// does not panic inside work of that slot.
     ///
-    /// Differs from Linux: there a work item is queued once until it runs; here each call is a
+    /// Differs from Linux: there a work item is queued once until it runs; here each call queues a
     /// separate unit of work.
     pub fn queue_percpu_work(&self, cpu: CpuId, work: impl FnOnce(&mut T) + Send + 'static) {
         let slot = self.slot(cpu);
@@ -299,7 +303,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
             }
         };
         if slot.is_called_here() {
-            // This was called inside that slot, so run the work after the call.
+            // This thread is inside that slot, so the work runs after the current call.
             return slot.post(Box::new(contained));
         }
         self.not_mine(slot);
@@ -315,7 +319,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         }
     }
 
-    /// Waits until all work that was queued for `cpu` before has run.
+    /// Waits until all work that was queued for `cpu` before this call has run.
     ///
     /// # Blocking
     ///
@@ -323,7 +327,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// The same as [`run_on`](Self::run_on).
+    /// Panics in the same cases as [`run_on`](Self::run_on).
     pub fn flush(&self, cpu: CpuId) {
         let slot = self.not_mine(self.slot(cpu));
         let nr_posted = slot.call_queue().nr_posted();
@@ -369,8 +373,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
 
 #[cfg(any(loom, shuttle))]
 impl<T, C: Choice> PerCpu<T, C> {
-    /// Returns `true` if a caller has announced that it waits for the slot of `cpu`. Meant for
-    /// models.
+    /// Returns `true` if a caller has announced that it waits for the slot of `cpu`. It is meant
+    /// for models.
     #[doc(hidden)]
     pub fn has_announced_caller(&self, cpu: CpuId) -> bool {
         let slot = self.table.slot(cpu);
@@ -387,7 +391,7 @@ impl<F> NotRun<F> {
     }
 }
 
-// Written by hand, because closures cannot be printed.
+// This is written by hand, because closures do not implement `Debug`.
 impl<F> fmt::Debug for NotRun<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -408,7 +412,7 @@ impl<F> fmt::Display for NotRun<F> {
 
 impl<F> std::error::Error for NotRun<F> {}
 
-/// Drops the closure.
+/// Converts the error and drops the closure.
 impl<F> From<NotRun<F>> for std::io::Error {
     fn from(error: NotRun<F>) -> Self {
         let kind = match &error {

@@ -1,5 +1,5 @@
-//! One slot: the word that records which thread holds it, the data, and its queued calls. Also the
-//! ways in which any thread takes and releases it.
+//! One slot: the word that records which thread holds it, its data, and its queued calls. This file
+//! also contains the functions with which threads take and release a slot.
 //!
 //! # One word, three states
 //!
@@ -12,14 +12,15 @@
 //!       give up: the owner: parks, ends, or (OnDemand) was asked
 //! ```
 //!
-//! - `HELD` is a lock: the thread that moved the word there uses the data, and moves the word on.
+//! - `HELD` is a lock: the thread that moved the word to `HELD` uses the data, and then moves the
+//!   word to another state.
 //! - `OWNED` is a lock that the owner keeps between operations. It never occurs in `EveryOp`.
 //! - The data is used only in `HELD`, or by the owner in `OWNED`, so a `&mut` to it is exclusive.
 //!
 //! An operation of the owner takes and releases the slot in `EveryOp`, and does nothing in `Queue`.
-//! In `OnDemand` it loads the word `want`, which counts the threads that ask, and continues if it
-//! is zero. This is correct because **`want` is zero only while the owner has the bias, or is
-//! inside an operation**:
+//! In `OnDemand` it loads the word `want`, which counts the threads that ask for the slot, and
+//! continues if the word is zero. This is correct because **`want` is zero only while the owner has
+//! the bias, or is inside an operation**:
 //!
 //! - A thread that moves the word away from `OWNED` sets `AWAY` in `want`, before any other thread
 //!   can leave it at zero.
@@ -27,14 +28,14 @@
 //!   to `OWNED`.
 //!
 //! In a breakable slot the owner also stores in `busy` that it is inside an operation. A remote
-//! caller that has waited too long makes all threads pass a fence by `membarrier`. After that,
-//! either the caller sees `busy`, or the owner will see `want`. `bias.rs` has the steps.
+//! caller that has waited too long makes all threads pass a fence with `membarrier`. After that,
+//! either the caller sees `busy`, or the owner will see `want`. `bias.rs` contains the steps.
 //!
 //! # No caller starves
 //!
 //! An owner that operates all the time leaves its slot free for only a few nanoseconds between two
-//! operations, and a caller that sleeps between its polls never hits that gap. Therefore a caller
-//! that begins to sleep announces itself: it stores the time at which its wait began in `eldest`,
+//! operations, and a caller that sleeps between its polls never hits that gap. A caller that begins
+//! to sleep therefore announces itself: it stores the time at which its wait began in `eldest`,
 //! unless the slot has an earlier time there.
 //!
 //! - While `eldest` is set, the owner begins no operation that takes the slot (`take_in_turn`), and
@@ -44,12 +45,12 @@
 //! - A sleeping caller announces itself at each poll, so the caller that waits longest is next.
 //!   The owner may do one operation between two such callers.
 //! - An owner that waits for its slot announces itself in the same way, so that frequent callers do
-//!   not starve it. It withdraws the announcement when it has the slot.
+//!   not starve it. It withdraws the announcement once it has the slot.
 //!
-//! A wait is therefore bounded by the spins before a sleep, one wake-up, one operation and one call
-//! for each caller that has waited longer. `eldest` is a hint: it decides which thread tries to
-//! take the slot, and only `word` decides which thread has it. If a thread reads an old value of
-//! `eldest`, it takes the slot once more than it should. `backoff.rs` has the times.
+//! A wait is therefore bounded by the spins before a sleep, one wake-up, one operation, and one
+//! call for each caller that has waited longer. `eldest` is a hint: it decides which thread tries
+//! to take the slot, and only `word` decides which thread has it. If a thread reads an old value of
+//! `eldest`, it may take the slot once when it is not its turn. `backoff.rs` defines the times.
 //!
 //! # Handing over
 //!
@@ -65,14 +66,16 @@
 //! - a thread that has run queued calls.
 //!
 //! A thread sleeps only while some thread is announced. If it finds none after it has prepared its
-//! sleep, it announces itself again: a fast caller may hold the slot, and would wake no thread.
+//! sleep, it announces itself again, because a fast caller may hold the slot and would otherwise
+//! wake no thread.
 //!
-//! The third one also wakes callers that are not next; one of them then announces itself. Only the
-//! fourth one passes no fence between its release and its load of `eldest`, because each call would
-//! pay for the fence. It may therefore miss a thread that falls asleep at the same time, and an
-//! owner may begin no further operation. For this reason, a sleep ends by itself after 50 µs. It
-//! must never happen that a caller of a busy owner is woken only by this timeout. Under load, its
-//! next polls would find the slot held again (twin `percpu: hands over to no thread`).
+//! The third kind also wakes callers that are not next, and one of them then announces itself. Only
+//! the fourth kind passes no fence between its release and its load of `eldest`, because each call
+//! would pay for the fence. It may therefore miss a thread that falls asleep at the same time, and
+//! it is possible that the owner begins no further operation. For this reason, a sleep ends by
+//! itself after 50 µs. The caller of a busy owner must never depend on this timeout alone, because
+//! under load its next polls would find the slot held again (twin `percpu: hands over to no
+//! thread`).
 //!
 //! An announced caller runs no user code: a drain of many slots announces itself to one slot at a
 //! time, and not while it is inside another one. Threads therefore never wait for `eldest` in a
@@ -80,8 +83,9 @@
 //!
 //! # Queued calls
 //!
-//! In `Queue`, a call on an owned slot stays in the slot's queue until its owner polls. A thread
-//! that takes or releases a slot also runs its queue, so a call never stays in a `FREE` slot:
+//! In `Queue`, a call on an owned slot stays in the slot's queue until the owner polls. A thread
+//! that takes or releases a slot also runs the queued calls, so a call never stays in a `FREE`
+//! slot:
 //!
 //! ```text
 //! release: word = FREE;  fence;  calls?         then take, run them, release again
@@ -113,7 +117,8 @@ pub(super) const HELD: u32 = 1;
 /// The owner keeps the slot between operations.
 pub(super) const OWNED: u32 = 2;
 
-/// The thread that held the slot does not exist in this process, a child of `fork`; see `fork.rs`.
+/// The thread that held the slot does not exist in this process, which is a child of `fork`; see
+/// `fork.rs`.
 pub(super) const LOST: u32 = 3;
 
 /// bit 63: the owner has parked | bits 41..63: the kernel's ID of its thread | bits 0..41: the
@@ -125,7 +130,8 @@ impl OwnerWord {
     /// The word of a slot without an owner.
     pub(super) const NONE: Self = Self(0);
     const PARKED: u64 = 1 << 63;
-    /// It takes months to start 2^41 threads. The kernel's thread IDs have at most 22 bits.
+    /// Identities do not repeat in practice, because starting 2^41 threads takes months. The
+    /// kernel's thread IDs have at most 22 bits.
     const THREAD_SHIFT: u32 = 41;
     const IDENTITY: u64 = (1 << Self::THREAD_SHIFT) - 1;
 
@@ -193,23 +199,23 @@ pub(super) enum Found {
     Lost,
 }
 
-/// One CPU's slot. The fields that each operation of the owner uses are adjacent.
+/// One CPU's slot. The fields that every operation of the owner uses are adjacent.
 #[repr(C, align(128))]
 pub(super) struct Slot<T> {
     /// A: see the top of the file.
     pub(super) word: AtomicU32,
     /// A: a [`Want`].
     pub(super) want: AtomicU32,
-    /// A: 1 while the owner is inside an operation. Written by the owner. Used by breakable slots
-    /// only.
+    /// A: 1 while the owner is inside an operation. Written by the owner. Only breakable slots use
+    /// it.
     pub(super) busy: AtomicU32,
     /// A: the time at which the next caller or owner began to wait, as
-    /// [`Turn`](super::backoff::Turn) measures time; 0 if none sleeps. In slots that
+    /// [`Turn`](super::backoff::Turn) measures time, or 0 if none of them sleeps. In slots that
     /// queue, only an owner that takes its slot back announces itself.
     pub(super) eldest: AtomicU32,
-    /// A: the thread that is in the slot through a call, or runs queued calls; otherwise 0. Written
-    /// by that thread. A thread compares this value only with its own number, to detect a
-    /// wait for itself.
+    /// A: the number of the thread that is inside the slot through a call or runs queued calls, or
+    /// 0. Written by that thread. A thread compares this value only with its own number, to detect
+    /// a wait for itself.
     caller: unmodelled::AtomicU64,
     /// H: the user's data.
     data: UnsafeCell<T>,
@@ -227,15 +233,16 @@ pub(super) struct Far<T> {
     pub(super) owner: AtomicU64,
     /// The event on which threads wait for the slot, or for a queued call.
     pub(super) door: EventCount,
-    /// A: queued calls. In slots that do not queue, only calls queued by a call on the same slot.
+    /// A: the queued calls. In slots that do not queue, it contains only calls that were queued by
+    /// a call on the same slot.
     call_queue: CallQueue<T>,
     /// The thread that is inside the slot, to detect bugs of this crate.
     #[cfg(debug_assertions)]
     inside: AtomicU64,
 }
 
-// SAFETY: one thread at a time accesses the data, in the order of `word`, so the data must be
-// `Send`; queued calls are. The other fields are atomic or fixed.
+// SAFETY: `word` ensures that one thread at a time accesses the data, so it suffices that the data
+// is `Send`. Queued calls are `Send`. The other fields are atomic or fixed.
 unsafe impl<T: Send> Sync for Slot<T> {}
 
 impl<T> Slot<T> {
@@ -279,8 +286,8 @@ impl<T> Slot<T> {
     /// Takes the slot if it is free. Returns the state that it found.
     #[inline]
     pub(super) fn check_and_take(&self) -> Found {
-        // Load first, because an exchange acquires the cache line even if it fails. A model does
-        // not, because its loads may stay stale.
+        // The load comes first, because an exchange acquires the cache line even if it fails. A
+        // model omits the load, because its loads may stay stale.
         let mut word = FREE;
         if !cfg!(any(loom, shuttle)) {
             word = self.word.load(Ordering::Relaxed);
@@ -309,7 +316,7 @@ impl<T> Slot<T> {
     ///
     /// # Panics
     ///
-    /// If the slot is lost.
+    /// Panics if the slot is lost.
     pub(super) fn must_not_be_lost(&self) {
         assert_ne!(
             self.word.load(Ordering::Relaxed),
@@ -392,7 +399,7 @@ impl<T> Slot<T> {
         self.word.load(Ordering::Relaxed) == FREE
     }
 
-    /// Takes the slot if it is free. Returns `true` if it did.
+    /// Takes the slot if it is free. Returns `true` on success.
     #[inline]
     pub(super) fn try_take(&self) -> bool {
         self.check_and_take() == Found::Taken
@@ -413,8 +420,9 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Runs the calls that other calls have queued onto their own slot, and those that these
-    /// queue. The caller holds the slot, which does not queue: no other thread posts to it.
+    /// Runs the calls that calls on this slot have queued onto it, and the calls that these queue
+    /// in turn. The caller holds the slot. The slot is not of the kind `Queue`, so no other thread
+    /// posts to it.
     #[inline]
     pub(super) fn run_own_calls(&self) {
         while !self.far.call_queue.is_empty() && !twin::armed("percpu: leaves its own calls") {
@@ -422,7 +430,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Runs the calls that were queued while the slot was held, or before its owner left. The
+    /// Runs the calls that were queued while the slot was held, or before its owner gave it up. The
     /// caller has just stored `FREE`.
     fn recheck_calls(&self) {
         loop {
@@ -462,7 +470,8 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Runs the queued calls. The caller holds the slot, as its owner or by taking it.
+    /// Runs the queued calls. The caller holds the slot, either as its owner or because it has
+    /// taken it.
     #[inline]
     pub(super) fn run_queued_calls(&self) {
         if !self.far.call_queue.is_empty() {
@@ -474,11 +483,11 @@ impl<T> Slot<T> {
     fn run_all_calls(&self) {
         self.far.call_queue.run_all(|call| {
             // FOREIGN(percpu-queued-call): queued work or a queued call, on the thread that holds
-            // the slot; contained in the call.
+            // the slot. A panic is contained in the call.
             // SAFETY: our caller holds the slot.
             unsafe { self.touch_as_caller(call) }
         });
-        // Their callers may sleep.
+        // The callers of these calls may be asleep.
         self.hand_over();
     }
 
@@ -486,7 +495,7 @@ impl<T> Slot<T> {
         &self.far.call_queue
     }
 
-    /// Calls `f` with the data, with this thread recorded as the one that is inside.
+    /// Records that this thread is inside the slot, and calls `f` with the data.
     ///
     /// # Safety
     ///
@@ -497,14 +506,14 @@ impl<T> Slot<T> {
         unsafe { self.touch(f) }
     }
 
-    /// Returns `true` if the calling thread is inside by a call, or runs queued calls, so that it
-    /// would wait for itself.
+    /// Returns `true` if the calling thread is inside the slot through a call or runs queued calls.
+    /// It would then wait for itself.
     #[inline]
     pub(super) fn is_called_here(&self) -> bool {
         self.caller.load(Ordering::Relaxed) == identity::mine().get()
     }
 
-    /// Panics if the calling thread is inside by a call, or runs queued calls.
+    /// Panics if the calling thread is inside the slot through a call or runs queued calls.
     #[inline]
     pub(super) fn check_not_called_here(&self) {
         if self.is_called_here() {
@@ -522,7 +531,7 @@ impl<T> Slot<T> {
     /// # Safety
     ///
     /// 1. The caller holds the slot: it moved the word to `HELD`, or it is the owner and has the
-    ///    bias; and it is not inside already.
+    ///    bias. In addition, it is not inside the slot already.
     #[inline(always)]
     pub(super) unsafe fn touch<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         #[cfg(debug_assertions)]
@@ -543,7 +552,7 @@ pub(super) fn release_order() -> Ordering {
     twin::order("percpu: relaxed release", Ordering::Release)
 }
 
-/// Records the thread that is inside by a call, until dropped.
+/// Records, until it is dropped, that this thread is inside the slot through a call.
 struct Caller<'s>(&'s unmodelled::AtomicU64);
 
 impl<'s> Caller<'s> {

@@ -34,8 +34,7 @@ impl<T> Table<T> {
         self.slots.get(place as usize)
     }
 
-    /// Returns the slot of the CPU on which this thread runs, or some other slot if that CPU has
-    /// none.
+    /// Returns the slot of the CPU on which this thread runs, or another slot if that CPU has none.
     #[inline]
     pub(super) fn current(&self) -> &Slot<T> {
         let cpu = cpu::current();

@@ -1,11 +1,11 @@
-//! Counts of remote calls, which the process's page shows. Owners count nothing.
+//! Counts of remote calls, for the process's page. Operations of owners are not counted.
 
 use base::internal::{
     page::{self, Kind},
     params::Qpw,
 };
 
-/// Counts of one table of slots; see [`Kind::PerCpu`].
+/// The counts of one table of slots; see [`Kind::PerCpu`].
 pub(super) type Tally = page::Tally<4>;
 
 pub(super) const DRAINS: usize = 0;

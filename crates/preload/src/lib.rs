@@ -1,5 +1,5 @@
-//! The symbols of liburcu's flavor `memb`, implemented by afterwork. A program that calls them
-//! loads this library by `LD_PRELOAD`, unmodified. `cargo xtask capi --install` links it.
+//! The symbols of liburcu's flavor `memb`, implemented by afterwork. An unmodified program that
+//! calls them loads this library through `LD_PRELOAD`. `cargo xtask capi --install` links it.
 //!
 //! ```console
 //! $ cargo xtask capi --install /usr/local
@@ -9,8 +9,8 @@
 //! The library is for programs that *call* liburcu's read side. A program that has inlined it
 //! (`_LGPL_SOURCE`) records its sections in liburcu's own variables, `urcu_memb_gp` and
 //! `urcu_memb_reader`, which no other library can maintain, so they are missing here. The file has
-//! the name by which the loader knows liburcu, so that liburcu itself is not loaded. The loader
-//! then rejects such a program with the name of the missing symbol.
+//! the name under which the loader knows liburcu, so that liburcu itself is not loaded. The loader
+//! then rejects such a program, and names the missing symbol.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 use std::ffi::{c_int, c_ulong, c_void};
@@ -24,7 +24,7 @@ use capi::{
 };
 use sync::atomic::{AtomicPtr, Ordering};
 
-/// Begins a section. If sections nest too deeply, the panic ends the process.
+/// Begins a section. If sections nest too deeply, this function panics, which ends the process.
 #[unsafe(no_mangle)]
 pub extern "C" fn urcu_memb_read_lock() {
     raw::read_lock();
@@ -34,7 +34,7 @@ pub extern "C" fn urcu_memb_read_lock() {
 ///
 /// # Safety
 ///
-/// 1. [`urcu_memb_read_lock`] began the section that ends.
+/// 1. The section was begun by [`urcu_memb_read_lock`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn urcu_memb_read_unlock() {
     // SAFETY: (1).
@@ -49,11 +49,11 @@ pub unsafe extern "C" fn urcu_memb_read_unlock() {
 #[unsafe(no_mangle)]
 pub extern "C" fn urcu_memb_init() {}
 
-/// Does nothing: [`aw_rcu_defer_barrier`](urcu::aw_rcu_defer_barrier) waits.
+/// Does nothing: [`aw_rcu_defer_barrier`](urcu::aw_rcu_defer_barrier) waits for deferred functions.
 #[unsafe(no_mangle)]
 pub extern "C" fn urcu_memb_defer_exit() {}
 
-/// Returns 0, because any thread may defer.
+/// Returns 0, because any thread may defer a function.
 #[unsafe(no_mangle)]
 pub extern "C" fn urcu_memb_defer_register_thread() -> c_int {
     0
@@ -107,7 +107,7 @@ forward! {
     urcu_memb_unregister_rculfhash_atfork(handler: *mut AtFork) = urcu::aw_urcu_unregister_rculfhash_atfork;
 }
 
-/// `struct urcu_gp_poll_state`, since liburcu 0.14.
+/// The `struct urcu_gp_poll_state` of liburcu 0.14 and later.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PollState {
@@ -134,13 +134,14 @@ pub static urcu_memb_flavor: Flavor = urcu::FLAVOR;
 /// Returns `p`, a pointer that the caller has loaded.
 #[unsafe(no_mangle)]
 pub extern "C" fn rcu_dereference_sym(p: *mut c_void) -> *mut c_void {
-    // Pairs with the Release of `rcu_set_pointer_sym`: reads through `p` come after the load of
-    // `p`. (In liburcu the data dependency orders them.) No model: both ends are in C programs.
+    // Pairs with the Release of `rcu_set_pointer_sym`: reads through `p` are ordered after the load
+    // of `p`. (In liburcu the data dependency orders them.) No model: both ends are in C programs.
     sync::atomic::fence(Ordering::Acquire);
     p
 }
 
-/// Loads a pointer that readers follow. `rcu_dereference` calls it in releases after 0.15.
+/// Loads a pointer that readers follow. In releases of liburcu after 0.15, `rcu_dereference` calls
+/// this function.
 ///
 /// # Safety
 ///
@@ -178,7 +179,7 @@ pub unsafe extern "C" fn rcu_set_pointer_sym(
     value
 }
 
-/// Exchanges a pointer; a full barrier.
+/// Exchanges a pointer, with a full barrier.
 ///
 /// # Safety
 ///
@@ -193,7 +194,7 @@ pub unsafe extern "C" fn rcu_xchg_pointer_sym(
     unsafe { atomic(place) }.swap(value, Ordering::SeqCst)
 }
 
-/// Exchanges a pointer if it is `old`, and returns its previous value; a full barrier.
+/// Exchanges a pointer if it is `old`, with a full barrier. Returns its previous value.
 ///
 /// # Safety
 ///

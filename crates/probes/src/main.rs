@@ -1,8 +1,9 @@
-//! Functions whose generated code `cargo xtask asm` shows, and about which it checks claims.
+//! Functions whose generated code `cargo xtask asm` prints and checks against claims.
 //!
-//! If a proof or a cost depends on generated code, that code has a function here, as small as in a
-//! user's program, and a row in `xtask/src/asm/claims.rs`. No function is inlined. Each is called
-//! through an opaque pointer, so that the compiler does not specialize it for its only caller.
+//! If a proof or a cost depends on generated code, a function here produces that code, as small as
+//! in a user's program, and `xtask/src/asm/claims.rs` has a row for it. No function is inlined.
+//! Each is called through an opaque pointer, so that the compiler does not specialize it for its
+//! only caller.
 #![forbid(unsafe_code)]
 
 pub mod percpu;

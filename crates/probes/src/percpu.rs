@@ -19,19 +19,19 @@ fn add(hits: &mut u64) {
     *hits = hits.wrapping_add(1);
 }
 
-/// The mode is compiled out.
+/// Adds with the guard compiled out.
 #[inline(never)]
 pub fn compiled_out(owner: &mut Owner<'_, u64, CompiledOut>) {
     owner.with(add);
 }
 
-/// The mode is chosen when the program starts.
+/// Adds in a mode that is chosen when the program starts.
 #[inline(never)]
 pub fn any_mode(owner: &mut Owner<'_, u64>) {
     owner.with(add);
 }
 
-/// Defines the operation of one mode, whose code contains no other modes.
+/// Defines the operation of one mode. Its code contains no other mode.
 macro_rules! of_mode {
     ($(#[$meta:meta])* $name:ident, $mode:pat) => {
         $(#[$meta])*
@@ -45,15 +45,15 @@ macro_rules! of_mode {
 }
 
 of_mode! {
-    /// Remote work is queued to the owner.
+    /// Adds in the mode in which remote work is queued to the owner.
     queue, Qpw::Queue
 }
 of_mode! {
-    /// The owner hands the slot over on request, or the bias is broken.
+    /// Adds in the mode in which the owner hands the slot over on request, or the bias is broken.
     on_demand, Qpw::OnDemand
 }
 of_mode! {
-    /// Each operation acquires and releases the slot.
+    /// Adds in the mode in which each operation acquires and releases the slot.
     every_op, Qpw::EveryOp
 }
 

@@ -13,7 +13,7 @@ pub fn unprotected(bare: &Bare<'_>, _: &Reader) -> u64 {
     *bare.value
 }
 
-/// The thread reports a quiescent state between rounds.
+/// Reads on a thread that reports a quiescent state between rounds.
 #[inline(never)]
 pub fn qsbr(cell: &Rcu<u64>, reader: &Reader) -> u64 {
     *cell.load(reader)
@@ -25,13 +25,13 @@ pub fn quiescent(reader: &mut Reader) {
     reader.quiescent();
 }
 
-/// The read has its own section.
+/// Reads in a section of its own.
 #[inline(never)]
 pub fn guarded(cell: &Rcu<u64>) -> u64 {
     *cell.load(&read())
 }
 
-/// The read has its own section, which may sleep.
+/// Reads in a section of its own, which may sleep.
 #[inline(never)]
 pub fn sleepable(cell: &Rcu<u64, Domain>, domain: &Domain) -> u64 {
     *cell.load(&domain.read())

@@ -2,10 +2,10 @@
 //!
 //! # The protocol
 //!
-//! All these timers are in the wheel of the process-wide registry, regardless of their queues, so
-//! one lock guards them. An armed timer holds the claim of its item, in the item's state word: the
-//! item is pending to a producer, and no canceller can claim it. An armed item is therefore changed
-//! only under that lock, by the thread that removed its timer from the wheel:
+//! The wheel of the process-wide registry holds all these timers, whatever their queues, so one
+//! lock guards them. While a timer is armed, it holds the claim on its item. The item's state word
+//! records this: a producer finds the item pending, and no canceller can claim it. Only the thread
+//! that removes the timer from the wheel may change an armed item, and it does so under that lock:
 //!
 //! ```text
 //! arm:     lock:  transition from idle to armed;  insert the timer;  unlock;  wake the manager if
@@ -17,12 +17,12 @@
 //!          transition to pending;  unlock;  push the item
 //! ```
 //!
-//! An item that is in no wheel is therefore always claimed, pending or idle, and a thread that
-//! moves an item never makes it idle. A queue is not destroyed while a thread has entered it
-//! (`queues/end.rs` of `crates/workqueue`), and its owner disarms its timers before that.
+//! An item outside the wheel is therefore always claimed, pending or idle. A thread that moves an
+//! item never makes it idle. A queue is not destroyed while a thread is inside it (`queues/end.rs`
+//! of `crates/workqueue`), and its owner disarms its timers first.
 //!
-//! A child of `fork` has its own registry. An item that the parent armed is in no wheel there, and
-//! becomes idle as soon as a thread of the child accesses it.
+//! A child of `fork` has its own registry. The wheel of that registry does not contain an item that
+//! the parent armed. Such an item becomes idle as soon as a thread of the child accesses it.
 
 use std::{
     cell::{Cell, UnsafeCell},
@@ -61,10 +61,10 @@ unsafe impl Sync for RawDelayed {}
 #[repr(C)]
 struct Timer {
     node: Node,
-    /// The queue to which an armed item is pushed.
+    /// The queue that receives the item when the timer expires.
     queue: *const Workqueue,
     cpu: u32,
-    /// The process that armed the timer last. A child has no wheel with the timers of its parent.
+    /// The process that last armed the timer. A child's wheel does not contain its parent's timers.
     process: Process,
 }
 
@@ -90,7 +90,8 @@ impl RawDelayed {
     ///
     /// # Safety
     ///
-    /// 1. `func` may be called with the item's address on any thread, whenever the item was queued.
+    /// 1. `func` may be called with the item's address, on any thread, each time the item was
+    ///    queued.
     pub const unsafe fn new(func: crate::WorkFn) -> Self {
         Self {
             // SAFETY: (1).
@@ -110,8 +111,8 @@ impl RawDelayed {
     }
 
     /// Queues the item after `delay`, or at once if `delay` is zero. Returns `false` if the item is
-    /// already pending, which includes an armed timer, or is disabled, or if the queue is being
-    /// drained or was destroyed and the caller is not one of its own items.
+    /// disabled or already pending; an item with an armed timer is pending. Also returns `false` if
+    /// the queue is being drained or was destroyed, unless the caller is one of its own items.
     ///
     /// # Blocking
     ///
@@ -119,13 +120,15 @@ impl RawDelayed {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialized`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
+    /// Returns [`Misuse::Uninitialized`], [`Misuse::Misaligned`] or [`Misuse::NoFunction`] if
+    /// `this` is not a valid item.
     ///
     /// # Safety
     ///
     /// 1. `this` points at memory of an item's size that may be read and written.
     /// 2. The item stays in place until its function is called, or it is cancelled or flushed.
-    /// 3. `queue` stays in place while the timer is armed, or until [`take_back_timers`].
+    /// 3. `queue` stays in place until the timer has expired or was disarmed, for example by
+    ///    [`take_back_timers`].
     pub unsafe fn queue(
         this: NonNull<Self>,
         queue: &Workqueue,
@@ -153,9 +156,9 @@ impl RawDelayed {
         Ok(is_armed)
     }
 
-    /// Changes the time of the item, pending or not, to `delay` from now. An item that is pending
-    /// stays pending throughout, so a thread that tries to queue it in the meantime receives
-    /// `false`.
+    /// Schedules the item to be queued `delay` from now, whether or not it is already pending. A
+    /// pending item stays pending throughout, so a thread that tries to queue it at the same time
+    /// receives `false`.
     ///
     /// # Blocking
     ///
@@ -163,7 +166,8 @@ impl RawDelayed {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialized`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
+    /// Returns [`Misuse::Uninitialized`], [`Misuse::Misaligned`] or [`Misuse::NoFunction`] if
+    /// `this` is not a valid item.
     ///
     /// # Safety
     ///
@@ -179,7 +183,7 @@ impl RawDelayed {
         // SAFETY: (1).
         let work = unsafe { RawWork::known(Self::work(this)) }?;
         if !internal::admits(queue) {
-            // SAFETY: (1), and it is an item.
+            // SAFETY: (1), and `known` has checked that it is an item.
             let was_pending = unsafe { Self::take_back(this) };
             return Ok(if was_pending { Modified::Cancelled } else { Modified::Refused });
         }
@@ -188,14 +192,14 @@ impl RawDelayed {
             match work.claim() {
                 Claim::Ours => {
                     let wheel = (!delay.is_zero()).then(|| timers().lock());
-                    // SAFETY: (1), (2), (3), and claimed above.
+                    // SAFETY: (1), (2), (3), and we claimed the item above.
                     return Ok(unsafe { Self::place_anew(wheel, this, queue, cpu, delay) });
                 }
                 Claim::Timers => {
                     let mut wheel = timers().lock();
                     // SAFETY: (1), and we hold the lock.
                     if unsafe { take_out(&mut wheel, this) } {
-                        // SAFETY: (1), (2), (3), and taken from its timer above.
+                        // SAFETY: (1), (2), (3), and we removed the timer above.
                         return Ok(unsafe {
                             Self::place_anew(Some(wheel), this, queue, cpu, delay)
                         });
@@ -216,15 +220,16 @@ impl RawDelayed {
         }
     }
 
-    /// Ends the caller's claim of an item that is in no list and in no wheel, in one transition.
+    /// Ends the caller's claim on an item that is in no list and in no wheel. One transition makes
+    /// the item armed, pending or idle.
     ///
     /// # Safety
     ///
     /// 1. The same as (1) of [`queue`](Self::queue).
     /// 2. The same as (2) of [`queue`](Self::queue).
     /// 3. The same as (3) of [`queue`](Self::queue).
-    /// 4. The item is claimed by the caller, or armed and removed from `wheel`, which is the wheel
-    ///    of the process-wide registry and is given unless `delay` is zero.
+    /// 4. The caller has claimed the item, or has removed the armed item from `wheel`. `wheel` is
+    ///    the wheel of the process-wide registry, and is `None` only if `delay` is zero.
     unsafe fn place_anew(
         mut wheel: Option<Guard<'_>>,
         this: NonNull<Self>,
@@ -236,7 +241,8 @@ impl RawDelayed {
         let work = unsafe { &(*this.as_ptr()).work };
         let is_placed = Cell::new(false);
         let place = |state: State, to: &dyn Fn(State) -> State| {
-            // Checked in the same transition, so a later disable finds the item in its new place.
+            // This is checked in the same transition, so a later disable finds the item in its new
+            // place.
             let is_enabled = state.disable_depth() == 0;
             is_placed.set(is_enabled);
             if is_enabled { to(state) } else { state.disarm() }
@@ -269,7 +275,8 @@ impl RawDelayed {
         if is_placed.get() { Modified::WasPending } else { Modified::Cancelled }
     }
 
-    /// Removes the item from its timer or queue if it has not started; returns `true` if it did.
+    /// Removes the item from its timer or queue if it has not started. Returns `true` if it was
+    /// removed.
     ///
     /// # Blocking
     ///
@@ -277,7 +284,8 @@ impl RawDelayed {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialized`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
+    /// Returns [`Misuse::Uninitialized`], [`Misuse::Misaligned`] or [`Misuse::NoFunction`] if
+    /// `this` is not a valid item.
     ///
     /// # Safety
     ///
@@ -285,13 +293,13 @@ impl RawDelayed {
     pub unsafe fn cancel(this: NonNull<Self>) -> Result<bool, Misuse> {
         // SAFETY: (1).
         unsafe { RawWork::known(Self::work(this)) }?;
-        // SAFETY: (1), and it is an item.
+        // SAFETY: (1), and `known` has checked that it is an item.
         Ok(unsafe { Self::take_back(this) })
     }
 
     /// # Safety
     ///
-    /// 1. `this` is an item.
+    /// 1. `this` points at an initialized item.
     unsafe fn take_back(this: NonNull<Self>) -> bool {
         // SAFETY: (1).
         let work = unsafe { &(*this.as_ptr()).work };
@@ -319,7 +327,7 @@ impl RawDelayed {
     ///
     /// # Errors
     ///
-    /// The errors of [`RawWork::cancel_sync`].
+    /// Returns the same errors as [`RawWork::cancel_sync`].
     ///
     /// # Panics
     ///
@@ -336,9 +344,9 @@ impl RawDelayed {
         Ok(was_pending)
     }
 
-    /// Cancels the item, and disables it until [`RawWork::enable`] has been called as often as
-    /// this. Returns `true` if the item was pending. If `waits` is set, the item is also not
-    /// running when this returns.
+    /// Cancels the item and disables it. Each call must be matched by a call of [`RawWork::enable`]
+    /// before the item can be queued again. Returns `true` if the item was pending. If `waits` is
+    /// set, this function also waits until the item is not running.
     ///
     /// # Blocking
     ///
@@ -346,11 +354,11 @@ impl RawDelayed {
     ///
     /// # Errors
     ///
-    /// The errors of [`RawWork::disable`].
+    /// Returns the same errors as [`RawWork::disable`].
     ///
     /// # Panics
     ///
-    /// The same as [`RawWork::flush`], if `waits` is set.
+    /// If `waits` is set, the same as [`RawWork::flush`].
     ///
     /// # Safety
     ///
@@ -363,7 +371,7 @@ impl RawDelayed {
         }
         work.refuse()?;
         // A thread that arms the item from now on sees that it is disabled.
-        // SAFETY: (1), and it is an item.
+        // SAFETY: (1), and `known` has checked that it is an item.
         let was_pending = unsafe { Self::take_back(this) };
         if waits {
             work.wait_for_run();
@@ -371,7 +379,7 @@ impl RawDelayed {
         Ok(was_pending)
     }
 
-    /// Queues the item at once if its timer is armed, and waits as [`RawWork::flush`] does.
+    /// If the timer is armed, queues the item at once. Then waits as [`RawWork::flush`] does.
     ///
     /// # Blocking
     ///
@@ -379,7 +387,7 @@ impl RawDelayed {
     ///
     /// # Errors
     ///
-    /// The errors of [`RawWork::flush`].
+    /// Returns the same errors as [`RawWork::flush`].
     ///
     /// # Panics
     ///
@@ -402,13 +410,14 @@ impl RawDelayed {
     }
 }
 
-/// Disarms all timers that are armed for `queue`, whose items are then idle. Returns their number.
-/// Call this before the queue is destroyed, after its last item that can arm a timer has ended.
+/// Disarms all timers that are armed for `queue`, which makes their items idle. Returns the number
+/// of these timers. Call this function after the queue's last item that can arm a timer has ended,
+/// and before the queue is destroyed.
 ///
 /// # Blocking
 ///
-/// Holds the lock of all timers while it checks each of them, and waits until the timers that have
-/// just expired are in the queue.
+/// Holds the lock of all timers while it checks each of them, and waits until items whose timers
+/// have just expired are in the queue.
 pub fn take_back_timers(queue: &Workqueue) -> usize {
     // A child of `fork` cannot have armed a timer for a queue of its parent.
     if !internal::is_at_home(queue) {
@@ -432,7 +441,7 @@ pub fn take_back_timers(queue: &Workqueue) -> usize {
             unsafe { work.as_ref() }.end_claim(State::disarm);
         }
     });
-    // Waits for items whose timers have just expired and that are not in the queue yet.
+    // Wait for items whose timers have just expired and that are not in the queue yet.
     internal::outlast_visitors(queue);
     nr_gone
 }
@@ -451,7 +460,7 @@ fn timers() -> &'static Timers {
 ///
 /// 1. `item` is alive, the caller's transition armed it, and `wheel` is the wheel of the
 ///    process-wide registry.
-/// 2. It and `queue` stay in place: as [`RawDelayed::queue`].
+/// 2. `item` and `queue` stay in place as [`RawDelayed::queue`] requires.
 unsafe fn put_in(
     wheel: &mut Wheel,
     item: NonNull<RawDelayed>,
@@ -479,11 +488,11 @@ unsafe fn put_in(
 ///
 /// # Safety
 ///
-/// 1. `item` is an item.
+/// 1. `item` points at an initialized item.
 unsafe fn disarm(item: NonNull<RawDelayed>) -> bool {
     // SAFETY: (1).
     let work = unsafe { &(*item.as_ptr()).work };
-    // A thread that arms the item after this read is ordered after the disarm.
+    // If another thread arms the item after this read, its call is ordered after ours.
     if !work.head().load().is_armed() {
         return false;
     }
@@ -542,12 +551,12 @@ unsafe fn expire(wheel: Guard<'_>, item: NonNull<RawDelayed>) -> bool {
     })
 }
 
-/// Removes a timer from the wheel; returns `true` if it was there. An item that the parent process
-/// armed is not there, and becomes idle.
+/// Removes the item's timer from the wheel. Returns `true` if the wheel contained the timer. If the
+/// parent process armed the item, the wheel does not contain the timer, and the item becomes idle.
 ///
 /// # Safety
 ///
-/// 1. `item` is an item, and `wheel` is the wheel of the process-wide registry.
+/// 1. `item` points at an initialized item, and `wheel` is the wheel of the process-wide registry.
 unsafe fn take_out(wheel: &mut Wheel, item: NonNull<RawDelayed>) -> bool {
     // SAFETY: (1).
     let work = unsafe { &(*item.as_ptr()).work };

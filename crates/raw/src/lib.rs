@@ -4,8 +4,8 @@
 //! A [`RawWork`] corresponds to the kernel's `struct work_struct`: it is a member of a larger
 //! structure, with a function that receives its address. The item must stay in place until it has
 //! started, has been cancelled or has been flushed. Its own function may free the item, because the
-//! library does not access the item after that call. `crates/capi` offers these items under the
-//! kernel's names.
+//! library does not access the item once the function has been called. `crates/capi` offers these
+//! items under the kernel's names.
 //!
 //! | file | content |
 //! |---|---|
@@ -15,17 +15,17 @@
 //!
 //! # Guarantees
 //!
-//! The guarantees are those of [`Work`](workqueue::Work): runs of an item never overlap, not even
-//! through two queues. Each call that returns `true` is followed by exactly one run, unless the
-//! item is cancelled. The run sees everything that was written before that call. In addition, after
-//! a cancel or a flush the library does not access the item's memory until the item is queued
+//! The guarantees are those of [`Work`](workqueue::Work): runs of an item never overlap, even if it
+//! is queued on two queues. Each call that returns `true` is followed by exactly one run, unless
+//! the item is cancelled. The run sees everything that was written before that call. In addition,
+//! after a cancel or a flush the library does not access the item's memory until the item is queued
 //! again.
 //!
 //! As in the kernel, an item is identified by its address *and* its function: an item that is
 //! initialized again with another function, inside its own run, is another item.
 //!
-//! Differs from [`Work`](workqueue::Work): a flush can run an item itself only until a
-//! worker has taken the item, and a cancel walks through the list that contains the item.
+//! Differs from [`Work`](workqueue::Work): a flush can run an item on the calling thread only until
+//! a worker has taken the item, and a cancel walks the list that contains the item.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

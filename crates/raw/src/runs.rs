@@ -1,8 +1,8 @@
 //! The raw items that are executing, and the threads that wait for them.
 //!
-//! An item's function may free the item, so a run cannot be recorded in the item. A run is instead
-//! recorded in a list of the *shard* that the item's address is hashed to. The list node is on the
-//! worker's stack. A waiter has such a node too.
+//! An item's function may free the item, so a run cannot be recorded in the item. Instead, the
+//! item's address is hashed to a *shard*, and the run is recorded in a list of that shard. The list
+//! node is on the worker's stack. Each waiter also has a node on its stack.
 //!
 //! # The protocol
 //!
@@ -20,17 +20,19 @@
 //! waiter:    shard lock: pending?  wait for the start and its run;  otherwise for the current run
 //! ```
 //!
-//! Every transition is made under the shard lock, so a waiter never sleeps for a start that is past
-//! or that will not happen. No thread may access an item, or a waiter's node, after it was freed. A
-//! run accesses an item only while the item is handed to it, and a canceller takes the item back
-//! from the run before it ends its claim. A waiter is released by the last access to its node.
+//! Every transition is made under the shard lock, so a waiter never waits for a start that has
+//! already happened or will never happen. No thread may access an item, or a waiter's node, after
+//! it was freed. A run accesses an item only while the item is handed to it. A canceller takes the
+//! item back from the run before it ends its claim. The last access to a waiter's node is the one
+//! that releases the waiter.
 //!
-//! A producer does not acquire this lock: a waiter ignores an enqueue that follows its check.
+//! A producer does not acquire this lock, because a waiter ignores an enqueue that follows its
+//! check.
 //!
 //! # A single run
 //!
-//! A run that is the only one of its shard, without waiters in that shard, needs no lock either.
-//! The shard's state word is one of:
+//! If a run is the only one in its shard and the shard has no waiters, the worker does not need the
+//! lock either. The shard's state word is one of:
 //!
 //! | word | meaning | transitions |
 //! |---|---|---|
@@ -38,17 +40,17 @@
 //! | a run | only this run, the lock is free | ending worker → null; locking thread → `BUSY` |
 //! | `BUSY` | the lists are valid | unlocking thread → null, if the lists are empty |
 //!
-//! A thread that locks moves the run into the list. Such a run is published before the item's
-//! transition, and not together with it. This has three consequences:
+//! A thread that locks the shard moves the run into the list. A run outside the list is published
+//! before the item's transition, instead of together with it. This has three consequences:
 //!
-//! - A thread that sees the transition finds the run. To check whether an item is executing, no
-//!   lock is needed if the word is null.
-//! - A waiter may already wait for this start. It makes a transition of its own on the item, which
-//!   changes nothing. If that transition comes first, the worker finds `BUSY` after its own, and
-//!   assigns its run to the waiter. It does so only for waiters that saw the sequence number that
-//!   this start completed: a waiter for a later enqueue waits for the next start.
-//! - The item may turn out to be claimed. The run is then removed like a run that ended, together
-//!   with the item that was handed to it in the meantime.
+//! - A thread that sees the transition finds the run. If the word is null, a thread can conclude
+//!   without the lock that the item is not executing.
+//! - A waiter may already be waiting for this start. It makes a transition of its own on the item,
+//!   which changes nothing. If that transition comes first, the worker finds `BUSY` after its own,
+//!   and assigns its run to the waiter. It does so only for waiters that saw the sequence number
+//!   that this start completed: a waiter for a later enqueue waits for the next start.
+//! - The item may turn out to be claimed. The run is then removed like a run that has ended, and an
+//!   item that was handed to it in the meantime is put back.
 
 use std::{
     cell::Cell,
@@ -73,8 +75,8 @@ use crate::work::{RawWork, WorkFn};
 /// The value of a shard's state word while its lists are valid.
 const BUSY: *mut Run = ptr::without_provenance_mut(1);
 
-/// The number of shards. A guess: several times the number of workers that a large machine runs at
-/// once.
+/// The number of shards. The value is a guess: several times the number of workers that a large
+/// machine runs at once.
 const NR_SHARDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 type Table = [CachePadded<Shard>; NR_SHARDS];
@@ -111,7 +113,7 @@ pub(super) struct Run {
     name: Name,
     /// Shard lock: the item, if it was queued and popped again during this run.
     left: Option<NonNull<Head>>,
-    /// Shard lock.
+    /// Shard lock: the next run in the list.
     next: *mut Run,
     /// I: the enclosing run on the same thread.
     outer: *const Run,
@@ -128,7 +130,7 @@ struct Waiter {
     run: Cell<*const Run>,
     /// I: the completion sequence number that the awaited start completes.
     turn: Cell<u64>,
-    /// Shard lock.
+    /// Shard lock: the next waiter in the list.
     next: Cell<*const Waiter>,
     /// A: set by the last access to this node.
     is_done: AtomicBool,
@@ -199,19 +201,19 @@ impl Name {
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 pub fn current() -> *const RawWork {
     // SAFETY: a run stays on this thread's stack until it is over.
     let run = unsafe { INNERMOST.with(Cell::get).as_ref() };
     run.map_or(ptr::null(), |run| run.name.item)
 }
 
-/// Describes the raw item that this thread is executing, in the thread's name, until the run has
-/// ended. Does nothing outside a run.
+/// Adds `what` to the thread's name until the end of the run, as a description of the raw item that
+/// the thread is executing. Does nothing outside a run.
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 pub fn describe(what: &[u8]) {
     // SAFETY: a run stays on this thread's stack until it is over; the field is this thread's own.
     let place = unsafe {
@@ -305,7 +307,8 @@ impl Shard {
     }
 
     /// Assigns `run`, which was published without the lock, to the waiters that arrived before the
-    /// transition `from` which the item started, when the run was not yet in the list.
+    /// item's start. At that time the run was not in the list. `from` is the item's state before
+    /// the start.
     #[inline]
     fn adopt(&self, run: *mut Run, from: State) {
         // ORDER(raw-alone): other end in `lock`.
@@ -321,14 +324,14 @@ impl Shard {
         }
     }
 
-    /// Starts an item that the caller took off its list, or hands it over, and records `run` if the
-    /// item is to run. Returns the decision, which has been applied. If the item is not to run,
-    /// also returns an item that was handed to `run` in the meantime; it is linked again, and the
+    /// Starts an item that the caller has removed from its list and records `run`, or hands the
+    /// item to the run that is executing it. Returns the decision. If the item does not start, also
+    /// returns an item that was handed to `run` in the meantime. That item is linked again, and the
     /// caller puts it back.
     ///
     /// # Safety
     ///
-    /// 1. `item` is linked, and the caller alone holds its link.
+    /// 1. `item` is linked, and only the caller holds its list link.
     /// 2. If the item is to run, `run` stays in place until [`end`](Self::end).
     #[inline]
     pub(super) unsafe fn begin(
@@ -353,7 +356,7 @@ impl Shard {
         (start, unsafe { self.end(run) })
     }
 
-    /// Does the same as [`begin`](Self::begin) if the shard has other runs or waiters.
+    /// Implements [`begin`](Self::begin) for a shard that has other runs or waiters.
     ///
     /// # Safety
     ///
@@ -408,7 +411,7 @@ impl Shard {
         }
     }
 
-    /// Removes `run`, which is over. Returns the item that was handed to it, linked again; the
+    /// Removes `run`, which has ended. Returns the item that was handed to it, linked again; the
     /// caller puts it back.
     ///
     /// # Safety
@@ -428,7 +431,7 @@ impl Shard {
         unsafe { self.end_among(run) }
     }
 
-    /// Does the same as [`end`](Self::end) if the shard has other runs or waiters.
+    /// Implements [`end`](Self::end) for a shard that has other runs or waiters.
     ///
     /// # Safety
     ///
@@ -454,8 +457,8 @@ impl Shard {
         left
     }
 
-    /// Ends a claim of the item with the transition `plan`, which leaves the item not pending. The
-    /// caller holds its list link.
+    /// Ends the caller's claim on the item with the transition `plan`. The caller holds the item's
+    /// list link.
     pub(super) fn release(&self, head: &Head, name: Name, plan: impl Fn(State) -> State) {
         let lists = self.lock();
         let run = lists.run_of(name);
@@ -482,15 +485,15 @@ impl Shard {
         }
     }
 
-    /// Returns `true` if the item is executing. Call it after a transition or a load of the item
-    /// that may come after a start of the item.
+    /// Returns `true` if the item is executing. The caller must already have loaded or changed the
+    /// item's state. It then finds every run that had started by that time.
     #[inline]
     pub(super) fn runs(&self, name: Name) -> bool {
         // ORDER(raw-alone): other end in `note_alone`, `strike_alone`.
         //   begin: word = run;  transition to started  AcqRel
         //   asker: a transition or load after that of the start;  load the word  Acquire
-        // The load cannot come before the run is published, which the asker's own transition
-        // acquired. If the load comes before the exchange of the end, it finds the run, or `BUSY`.
+        // The asker's transition acquired the publication of the run, so the load cannot come
+        // before it. If the load comes before the exchange of the end, it finds the run, or `BUSY`.
         // If it comes after, it sees the writes of the function.
         // Test: raw_item_is_not_helped_during_its_run, run_must_be_recorded_before_its_start
         let word = self.alone.load(Ordering::Acquire);
@@ -498,14 +501,15 @@ impl Shard {
     }
 
     /// Waits for the end of the current run. If `pending` returns the item's sequence number, waits
-    /// for the next start and its run instead. Returns `true` if there was a run to wait for. The
-    /// item is not accessed once this function waits.
+    /// for the next start and its run instead. Returns `true` if there was a run to wait for. While
+    /// it waits, this function does not access the item.
     ///
     /// `pending` makes a transition on the item, which may change nothing.
     ///
     /// # Blocking
     ///
-    /// Blocks until then. The thread that ends the run or cancels the item wakes it.
+    /// Blocks until the run ends or the item is cancelled. The thread that does this wakes the
+    /// caller.
     pub(super) fn wait(&self, name: Name, pending: impl FnOnce() -> Option<u64>) -> bool {
         let waiter = Waiter {
             name,
@@ -609,8 +613,8 @@ impl Lists {
             }
             place.set(waiter.next.get());
             any = true;
-            // ORDER(raw-done): other end in `wait`. The last access to the node: the waiter may
-            // then return.
+            // ORDER(raw-done): other end in `wait`. This is the last access to the node, because
+            // the waiter may then return.
             // Test: flush_sees_writes_of_the_function
             waiter.is_done.store(true, Ordering::Release);
         }
@@ -618,8 +622,8 @@ impl Lists {
     }
 }
 
-/// Starts an item that the caller took off its list; `runs` is set if a run of it is under way.
-/// Returns the previous state.
+/// Starts an item that the caller has removed from its list. `runs` is `true` if the item is
+/// already executing. Returns the previous state.
 fn step_to_start(head: &Head, runs: bool) -> (State, Start) {
     loop {
         let from = head.load();

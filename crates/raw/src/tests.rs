@@ -15,7 +15,7 @@ use workqueue::{Builder, Registry, Workqueue};
 
 use super::*;
 
-/// An item inside a larger structure, as users have it.
+/// An item embedded in a larger structure, as in a user's program.
 #[repr(C)]
 struct Job {
     work: RawDelayed,
@@ -24,7 +24,7 @@ struct Job {
 
 unsafe extern "C-unwind" fn run(work: *mut RawWork) {
     let job = NonNull::new(work.cast::<Job>()).unwrap();
-    // This is a clone, because the function may free the job.
+    // The closure is cloned, because the function may free the job.
     // SAFETY: all items of these tests are the first field of a `Job`.
     let run = unsafe { job.as_ref() }.run.clone();
     run(job);
@@ -62,7 +62,7 @@ macro_rules! on {
     }};
 }
 
-/// Returns a sender that unblocks a blocker item on `queue`.
+/// Blocks `queue` with a blocker item. Returns a sender that unblocks it.
 fn plugged(queue: &Workqueue) -> mpsc::Sender<()> {
     let (unplug, plug) = mpsc::channel::<()>();
     let (inside, started) = mpsc::channel();
@@ -262,8 +262,8 @@ fn item_deferred_to_its_run_can_be_cancelled() {
         assert!(on!(RawWork::queue(job, &queue, None)));
         started.recv().unwrap();
         assert!(on!(RawWork::queue(job, &queue, None)));
-        // This is queued after the job: once it has run, a worker has popped the job and handed it
-        // over.
+        // This item is queued after the job. Once it has run, a worker has popped the job and
+        // handed it over.
         queue.spawn(|| ()).join().unwrap();
         assert!(on!(RawWork::cancel(job)));
         assert!(!on!(RawWork::cancel(job)));
@@ -381,7 +381,7 @@ fn item_without_a_function_is_rejected() {
     // SAFETY: the function is never called.
     let mut item = unsafe { RawDelayed::new(run) };
     let this = NonNull::from(&mut item);
-    // SAFETY: the write covers the word of the function, which is inside the item.
+    // SAFETY: the write covers only the function pointer, which is inside the item.
     unsafe { this.as_ptr().byte_add(24).cast::<usize>().write(0) };
     let work = RawDelayed::work(this);
     // SAFETY: `work` points at memory of an item's size.

@@ -19,7 +19,7 @@ use workqueue::{
     internal::{self, Ending, Head, Origin, Place, Popped, Start, State, VTable},
 };
 
-// This also checks that the function leaves all sections that it has begun.
+// This `of_c` also checks that the function leaves all read-side sections that it has begun.
 use rcu::internal::of_c;
 
 use crate::runs::{Name, Run, Shard};
@@ -28,11 +28,12 @@ use crate::runs::{Name, Run, Shard};
 /// unwind.
 pub type WorkFn = unsafe extern "C-unwind" fn(*mut RawWork);
 
-/// Distinguishes an initialized item from other memory: "work" in the low half, and never an
-/// address in user space.
+/// The value that distinguishes an initialized item from other memory. Its low half spells "work",
+/// and it is never an address in user space.
 const MAGIC: u64 = 0xf770_726b_776f_726b;
 
-/// The maximum number of nested runs of a thread that helps; each of them uses its stack. A guess.
+/// The maximum number of nested runs on a thread that helps. Each run uses stack. The value is a
+/// guess.
 const MAX_HELP: u32 = 4;
 
 /// A work item in the caller's memory. It corresponds to the kernel's `struct work_struct`.
@@ -40,8 +41,8 @@ const MAX_HELP: u32 = 4;
 /// All functions take the item's address. Any thread may call them while the item exists.
 ///
 /// The function has the same offset as in the kernel's structure, because C structures overlay an
-/// item and rely on that offset. `Head`, which would otherwise have fields on both sides of that
-/// offset, follows the function.
+/// item and rely on that offset. `Head` follows the function; otherwise it would have fields on
+/// both sides of it.
 #[repr(C, align(8))]
 pub struct RawWork {
     /// Not used by the library, because C may overlay other members here.
@@ -62,7 +63,7 @@ unsafe impl Sync for RawWork {}
 /// The result of an attempt to claim an item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Claim {
-    /// The caller claimed the item and ends the claim; the item is in no list.
+    /// The caller has claimed the item and must end the claim. The item is in no list.
     Ours,
     /// The item's timer holds the claim.
     Timers,
@@ -76,7 +77,7 @@ pub(super) enum Claim {
 pub enum Misuse {
     /// The item was never initialized, or its memory was overwritten.
     Uninitialized,
-    /// The address is not aligned as the address of an item must be.
+    /// The address is not a multiple of 8.
     Misaligned,
     /// The item has no function to call.
     NoFunction,
@@ -125,7 +126,8 @@ impl RawWork {
     ///
     /// # Safety
     ///
-    /// 1. `func` may be called with the item's address on any thread, whenever the item was queued.
+    /// 1. `func` may be called with the item's address, on any thread, each time the item was
+    ///    queued.
     #[cfg(not(any(loom, shuttle)))]
     pub const unsafe fn new(func: WorkFn) -> Self {
         Self {
@@ -136,11 +138,11 @@ impl RawWork {
         }
     }
 
-    /// Does the same as above, in a model, where constants cannot contain atomics.
+    /// The same as the function above, for models, in which constants cannot contain atomics.
     ///
     /// # Safety
     ///
-    /// 1. As above.
+    /// 1. The same as the function above.
     #[cfg(any(loom, shuttle))]
     pub unsafe fn new(func: WorkFn) -> Self {
         Self {
@@ -214,8 +216,8 @@ impl RawWork {
     }
 
     /// Queues the item on the worker pool of the current CPU's pod, or of `cpu`'s pod. Returns
-    /// `false` if the item is already pending or is disabled, or if the queue is being drained or
-    /// was destroyed and the caller is not one of its own items.
+    /// `false` if the item is disabled or already pending. Also returns `false` if the queue is
+    /// being drained or was destroyed, unless the caller is one of its own items.
     ///
     /// # Blocking
     ///
@@ -223,7 +225,8 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialized`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
+    /// Returns [`Misuse::Uninitialized`], [`Misuse::Misaligned`] or [`Misuse::NoFunction`] if
+    /// `this` is not a valid item.
     ///
     /// # Safety
     ///
@@ -253,7 +256,7 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// The errors of [`queue`](Self::queue).
+    /// Returns the same errors as [`queue`](Self::queue).
     ///
     /// # Safety
     ///
@@ -301,16 +304,16 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     ///
     /// # Errors
     ///
-    /// The errors of [`queue`](Self::queue).
+    /// Returns the same errors as [`queue`](Self::queue).
     ///
     /// # Safety
     ///
     /// 1. `this` points at memory of an item's size that may be read, and that stays in place until
-    ///    [`queue_held`](Self::queue_held) is called, once.
+    ///    [`queue_held`](Self::queue_held) is called.
     #[cfg(not(any(loom, shuttle)))]
     pub unsafe fn hold(this: NonNull<Self>, queue: &Workqueue) -> Result<bool, Misuse> {
         // SAFETY: (1).
@@ -348,20 +351,20 @@ impl RawWork {
         is_queued.get()
     }
 
-    /// Waits until the item's enqueues before this call have run or were cancelled. Returns `true`
-    /// if there was one to wait for.
+    /// Waits until the item has run, or was cancelled, for each enqueue before this call. Returns
+    /// `true` if there was a run to wait for.
     ///
     /// # Blocking
     ///
-    /// Blocks until then. If no worker has taken the item yet, and its queue allows helping, the
-    /// caller runs the item itself. Does not wait for an armed timer.
+    /// Blocks until the run has ended. If no worker has taken the item yet, and its queue allows
+    /// helping, the caller runs the item itself. Does not wait for an armed timer.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialized`], [`Misuse::Misaligned`], [`Misuse::NoFunction`], and
-    /// [`Misuse::OwnItem`] from inside the item's own run. [`Misuse::OwnQueue`] from inside another
-    /// item of a queue with one seat (as every ordered queue has), if this item waits there; the
-    /// item stays queued.
+    /// Returns [`Misuse::Uninitialized`], [`Misuse::Misaligned`] or [`Misuse::NoFunction`] if
+    /// `this` is not a valid item, and [`Misuse::OwnItem`] inside the item's own run. Returns
+    /// [`Misuse::OwnQueue`] inside another item of a queue with one seat (as every ordered queue
+    /// has), if this item waits there; the item stays queued.
     ///
     /// # Panics
     ///
@@ -418,7 +421,8 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialized`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
+    /// Returns [`Misuse::Uninitialized`], [`Misuse::Misaligned`] or [`Misuse::NoFunction`] if
+    /// `this` is not a valid item.
     ///
     /// # Safety
     ///
@@ -443,7 +447,7 @@ impl RawWork {
             if self.head.update(State::claim_pending).is_some() {
                 // At this point no other thread can queue the item.
                 trace::forget(self.item().as_ptr().addr());
-                // SAFETY: claimed above, and the caller keeps the item.
+                // SAFETY: we claimed the item above, and the caller keeps it alive.
                 unsafe { internal::cut_out(self.item()) };
                 return Claim::Ours;
             }
@@ -459,7 +463,7 @@ impl RawWork {
         }
     }
 
-    /// Ends a claim with the transition `plan`, which leaves the item not pending.
+    /// Ends the caller's claim on the item with the transition `plan`.
     pub(super) fn end_claim(&self, plan: impl Fn(State) -> State) {
         let name = self.name();
         name.shard().release(&self.head, name, plan);
@@ -474,8 +478,8 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialized`], [`Misuse::Misaligned`], [`Misuse::NoFunction`], and
-    /// [`Misuse::DisabledTooOften`].
+    /// Returns [`Misuse::Uninitialized`], [`Misuse::Misaligned`] or [`Misuse::NoFunction`] if
+    /// `this` is not a valid item, and [`Misuse::DisabledTooOften`] if it is disabled 65535 times.
     ///
     /// # Panics
     ///
@@ -492,8 +496,9 @@ impl RawWork {
         Ok(was_pending)
     }
 
-    /// Cancels the item, and disables it until [`enable`](Self::enable) has been called as many
-    /// times as this function. Returns `true` if the item was pending.
+    /// Cancels the item and disables it. Each call must be matched by a call of
+    /// [`enable`](Self::enable) before the item can be queued again. Returns `true` if the item was
+    /// pending.
     ///
     /// # Blocking
     ///
@@ -501,7 +506,7 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// The errors of [`cancel_sync`](Self::cancel_sync).
+    /// Returns the same errors as [`cancel_sync`](Self::cancel_sync).
     ///
     /// # Safety
     ///
@@ -526,7 +531,7 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// The errors of [`cancel_sync`](Self::cancel_sync).
+    /// Returns the same errors as [`cancel_sync`](Self::cancel_sync).
     ///
     /// # Panics
     ///
@@ -569,12 +574,12 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialized`], [`Misuse::Misaligned`], [`Misuse::NoFunction`], and
-    /// [`Misuse::NotDisabled`].
+    /// Returns [`Misuse::Uninitialized`], [`Misuse::Misaligned`] or [`Misuse::NoFunction`] if
+    /// `this` is not a valid item, and [`Misuse::NotDisabled`] if it is not disabled.
     ///
     /// # Safety
     ///
@@ -587,7 +592,7 @@ impl RawWork {
     }
 
     /// Returns whether the item is pending, which includes an armed timer, and whether it is
-    /// executing. Both are `false` only if the item was idle at one moment.
+    /// executing. Both are `false` only if the item was idle at some moment during the call.
     ///
     /// # Blocking
     ///
@@ -595,7 +600,8 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialized`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
+    /// Returns [`Misuse::Uninitialized`], [`Misuse::Misaligned`] or [`Misuse::NoFunction`] if
+    /// `this` is not a valid item.
     ///
     /// # Safety
     ///
@@ -630,12 +636,13 @@ impl fmt::Debug for RawWork {
 #[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(mem::offset_of!(RawWork, func) == 24 && size_of::<RawWork>() == 64);
 
-/// Starts an item that the caller just took off a list, and runs it if it is to run and `calls` is
-/// set. If `calls` is not set, the run does not call the function, which cancels the item.
+/// Starts an item that the caller has just removed from a list, and runs it unless it is claimed or
+/// already executing. If `calls` is not set, the run does not call the function. This cancels the
+/// item.
 ///
 /// # Safety
 ///
-/// 1. `item` is linked, and the caller alone holds its link.
+/// 1. `item` is linked, and only the caller holds its list link.
 unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
     let work = RawWork::of_head(item);
     // SAFETY: (1): a linked item is alive, and an item with this vtable is a `RawWork`.
@@ -684,7 +691,7 @@ unsafe fn carry_out(
         let outcome = guarded_in_item(|| {
             if let Some(func) = func {
                 let run = || {
-                    // SAFETY: by (1) of `RawWork::new`.
+                    // SAFETY: (1) of `RawWork::new` allows this call.
                     unsafe { func(RawWork::of_head(item)) };
                 };
                 of_c("function of a work item", func as usize, run);
@@ -701,7 +708,7 @@ unsafe fn carry_out(
     put_back_left(unsafe { shard.end(run) });
 }
 
-/// Puts an item back on its list that was handed to a run and is linked again.
+/// Puts back on its list an item that was handed to a run and has been linked again.
 fn put_back_left(left: Option<NonNull<Head>>) {
     if let Some(left) = left {
         // SAFETY: the item is linked again and counted in flight.

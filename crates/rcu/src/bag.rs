@@ -16,21 +16,22 @@
 //! | `LEFT` | thread | abandoned: it was full, or closed and not done, or the thread has exited |
 //! | `UNSWEPT` | thread | no sweeper could start: a closure joins by the slow path, which retries |
 //!
-//! A closure occupies one word for its kind and one for each captured word, because the cost is in
-//! the cache lines that move from CPU to CPU.
+//! A closure occupies one word for its kind and one for each captured word. It is this compact
+//! because most of the cost is moving cache lines from CPU to CPU.
 //!
 //! All changes are read-modify-writes of one word, so a closure is either counted before `CLOSED`
-//! or rejected. The thread that sets the second of `DONE` and `LEFT` finds the first: it owns the
-//! bag, and reuses it, makes it a spare or frees it.
+//! or rejected. The thread that sets the second of `DONE` and `LEFT` finds the first one set. It
+//! then owns the bag, and reuses it, makes it a spare or frees it.
 //!
 //! # Spare bags
 //!
 //! A bag whose closures have run is kept for the next thread that needs one. Bags are allocated by
 //! the threads that add closures, and freed on the thread that runs them. In a stream of calls,
-//! each side would therefore wait for the other on a lock of the allocator.
+//! each side would therefore wait for the other one on a lock of the allocator.
 //!
-//! Each place holds a bag or nothing, and each access to it is one exchange. A bag therefore goes
-//! to one thread, a `fork` never leaves an access half done, and no thread waits for another one.
+//! Each place holds a bag or nothing, and each access to it is one exchange. Each bag is therefore
+//! taken by only one thread, a `fork` never leaves an access half done, and no thread waits for
+//! another one.
 
 use std::{
     cell::{self, Cell},
@@ -48,27 +49,27 @@ use sync::{
 
 use super::head::{Function, Head};
 
-/// Number of words in a bag: enough for 63 to 252 closures, or for two in a model. A bag has two
-/// kilobytes. A thread that queues closures keeps one bag until it exits; closures queued by its
-/// last destructors use no bag (`Alone`).
+/// The number of words in a bag, which is enough for 63 to 252 closures, or for two in a model. A
+/// bag takes two kilobytes. A thread that queues closures keeps one bag until it exits; closures
+/// queued by its last destructors use no bag (`Alone`).
 const CAPACITY: usize = if cfg!(any(loom, shuttle)) { 2 * MOST_WORDS } else { 252 };
-/// Number of words of the largest closure and its kind.
+/// The number of words that the largest closure and its kind occupy.
 const MOST_WORDS: usize = 1 + NR_HELD;
-/// Number of words that a closure may capture without a box of its own: for example a pointer, a
-/// length and one more word.
+/// The number of words that a closure may capture without a box of its own. This is enough for a
+/// pointer, a length and one more word.
 const NR_HELD: usize = 3;
 
-/// Distance of the prefetch in bytes. The next lines are in the cache of the CPU that ran the last
-/// closures, and the locked instruction after each closure waits for the line that the closure was
-/// written to.
+/// The distance of the prefetch in bytes. The next lines are in the cache of the CPU that ran the
+/// last closures. The locked instruction after each closure waits for the line to which the closure
+/// was written.
 const AHEAD: usize = 512;
 
-/// Number of `spin_loop` hints for which a sweeper that ran many closures waits before the next
-/// sweep: a few microseconds, in which callers fill bags. Without this, a stream of calls has
-/// batches of two or three.
+/// The number of `spin_loop` hints for which a sweeper that ran many closures waits before the next
+/// sweep. They take a few microseconds, in which callers fill bags. Without this wait, a stream of
+/// calls is served in batches of two or three.
 const GATHER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 256 };
-/// Number of closures in one sweep from which they count as a stream. After smaller sweeps the next
-/// one starts at once.
+/// The minimum number of closures in one sweep that counts as a stream. After a smaller sweep, the
+/// next one starts at once.
 const STREAM: u64 = 32;
 
 /// The number of spare bags. They take 128 kilobytes. A flood fills about this number before the
@@ -81,8 +82,8 @@ const DONE: u32 = 1 << 9;
 const LEFT: u32 = 1 << 10;
 const UNSWEPT: u32 = 1 << 11;
 
-/// A word of a closure: any bytes, or uninitialized. It has a pointer type, because it may hold a
-/// pointer.
+/// A word of a closure, which may hold any bytes or be uninitialized. It has a pointer type,
+/// because it may hold a pointer.
 type Word = MaybeUninit<*const ()>;
 type Payload = [Word; NR_HELD];
 
@@ -100,11 +101,11 @@ unsafe impl Send for Deferred {}
 struct Kind {
     /// Moves the closure out of the payload and runs it.
     run: unsafe fn(*mut Payload),
-    /// Number of words of the payload that the closure occupies.
+    /// The number of words of the payload that the closure occupies.
     nr_held: usize,
 }
 
-/// A closure without a bag, queued by a thread whose thread-locals are already destroyed.
+/// A closure without a bag, queued by a thread whose thread-locals have already been destroyed.
 #[repr(C)]
 struct Alone {
     head: Head,
@@ -133,19 +134,19 @@ impl Alone {
 /// A block of closures that were queued together.
 #[repr(C)]
 pub(super) struct Bag {
-    /// This is the first field, so that lists of heads can hold bags. It is a cell, because a
-    /// sweeper links it while the bag's thread adds to the bag.
+    /// The bag's entry in a list. It is the first field, so that lists of heads can hold bags. It
+    /// is a cell, because a sweeper links it while the bag's thread adds to the bag.
     head: cell::UnsafeCell<Head>,
     /// A: see the top of the file.
     state: AtomicU32,
-    /// Written by the bag's thread before `state` counts it, read by the thread that runs the
-    /// closures.
+    /// The closures. A word is written by the bag's thread before `state` counts it, and read by
+    /// the thread that runs the closures.
     words: [UnsafeCell<Word>; CAPACITY],
 }
 
 sync::thread_local! {
-    /// This thread's bag, open or not, or null. It has no destructor, so that it can be accessed at
-    /// any time.
+    /// This thread's bag, open or not, or null. This thread-local has no destructor, so that it can
+    /// be accessed at any time.
     static OPEN: Cell<*mut Bag> = Cell::new(ptr::null_mut())
 }
 
@@ -167,8 +168,8 @@ impl Drop for AtExit {
 /// Adds `closure` to this thread's open bag, or to another bag, which `publish` then pushes onto a
 /// list.
 ///
-/// `publish` receives that bag, and the number of callbacks to add to the count of its list (see
-/// [`nr_behind`]). It receives `None` if the closure joined a bag that is on a list and has no
+/// `publish` receives that other bag, and the number of callbacks to add to the count of its list
+/// (see [`nr_behind`]). It receives `None` if the closure joined a bag that is on a list but has no
 /// sweeper yet.
 #[inline]
 pub(super) fn add(
@@ -186,8 +187,8 @@ pub(super) fn add(
 /// Adds `deferred` to this thread's bag if the bag is open and `UNSWEPT`, otherwise to another bag,
 /// which it returns.
 ///
-/// Takes no `&Bag` argument: creating the other bag may let a sweeper free this one, and an
-/// argument must stay valid until the function returns.
+/// The function has no `&Bag` argument, because an argument must stay valid until the function
+/// returns. Creating the other bag may allow a sweeper to free this one.
 #[cold]
 fn slowly(deferred: Deferred) -> Option<(*mut Head, usize)> {
     // SAFETY: the pointer is null, or this thread has not left the bag, so no thread frees it.
@@ -205,10 +206,11 @@ fn slowly(deferred: Deferred) -> Option<(*mut Head, usize)> {
     })
 }
 
-/// Returns about how many callbacks, without the first one, are in a bag that its thread leaves in
-/// state `before`. A list counts the first closure when the bag is pushed, and the others when the
-/// thread leaves the bag. A bag that a sweeper has popped is no longer counted. Closures that
-/// capture less use less memory, so all count as if they were of the largest kind.
+/// Returns the approximate number of callbacks, without the first one, in a bag that its thread
+/// leaves in state `before`. A list counts the first closure when the bag is pushed, and the others
+/// when the thread leaves the bag. A bag that a sweeper has popped is no longer counted. The number
+/// is computed as if all closures were of the largest kind, because closures that capture less use
+/// less memory.
 fn nr_behind(before: u32) -> usize {
     let nr_words = (before & NR) as usize;
     match before & CLOSED {
@@ -226,8 +228,8 @@ pub(super) fn leave_unswept() {
     }
 }
 
-/// Leaves this thread's bag. The next closure of the thread is added to another bag, further back
-/// in the list. Returns the number of callbacks in the bag that have not been counted.
+/// Leaves this thread's bag. The next closure of the thread is added to another bag, which is
+/// further back in the list. Returns the number of callbacks in the bag that have not been counted.
 pub(super) fn leave() -> usize {
     let bag = open();
     if bag.is_null() {
@@ -248,9 +250,9 @@ pub(super) fn leave() -> usize {
     }
 }
 
-/// Adds `deferred` to a bag that is in no list: this thread's old one if that is done, otherwise an
-/// unused one. Returns the bag, and the number of callbacks in the old one that have not been
-/// counted.
+/// Adds `deferred` to a bag that is in no list. This is the thread's old bag if all of its closures
+/// have run, otherwise an unused one. Returns the bag, and the number of callbacks in the old bag
+/// that have not been counted.
 fn anew(deferred: Deferred) -> (*mut Bag, usize) {
     let old = open();
     // SAFETY: the pointer is null, or this thread has not left the bag, so no thread frees it.
@@ -267,19 +269,19 @@ fn anew(deferred: Deferred) -> (*mut Bag, usize) {
     // SAFETY: the bag is unused, or is done and was left by its thread, so only we can reach it.
     let fresh = unsafe { &*bag };
     fresh.put(0, deferred);
-    // Relaxed: the push onto a list publishes it.
+    // Relaxed is sufficient, because the push onto a list publishes the state.
     fresh.state.store(deferred.nr_words() as u32, Ordering::Relaxed);
     (bag, before.map_or(0, nr_behind))
 }
 
-/// Prefetches memory for the next closures; the next one will be written at `next`.
+/// Prefetches memory for the next closures, the first of which will be written at `next`.
 #[inline]
 pub(super) fn fetch_ahead<T>(next: *const T) {
     hint::prefetch_write(next.cast::<u8>().wrapping_add(AHEAD));
 }
 
 /// Waits a few microseconds for callers to queue closures, if the last sweep ran so many closures
-/// that they arrive in a stream. Ends early if a thread `waits`.
+/// that they arrive in a stream. Ends early if `waits` returns `true`.
 pub(super) fn gather(nr_run: u64, waits: impl Fn() -> bool) {
     if nr_run >= STREAM {
         let mut spins = 0..GATHER_SPINS;
@@ -306,7 +308,7 @@ impl Bag {
         }
     }
 
-    /// Returns a spare bag, or a new one. The caller owns it.
+    /// Returns a spare bag or a new one. The caller owns it.
     fn unused() -> *mut Self {
         spares().take().map_or_else(|| Box::into_raw(Box::new(Self::new())), NonNull::as_ptr)
     }
@@ -326,7 +328,7 @@ impl Bag {
     ///
     /// # Safety
     ///
-    /// 1. A closure was put there, and is taken only once.
+    /// 1. A closure was put at `at`, and is taken only once.
     unsafe fn take(&self, at: usize) -> Deferred {
         // SAFETY: (1): the word was written before it was counted (ORDER(bag)), and no thread
         // writes it before the bag is done.
@@ -340,21 +342,22 @@ impl Bag {
         Deferred { kind, payload }
     }
 
-    /// Adds `deferred` if `mark` is the only flag that is set (0: no flag). Only the bag's thread
-    /// calls this.
+    /// Adds `deferred` if `mark` is the only flag that is set. A `mark` of 0 means that no flag may
+    /// be set. Only the bag's thread calls this.
     #[inline]
     fn append(&self, deferred: Deferred, mark: u32) -> bool {
         let state = self.state.load(Ordering::Relaxed);
         let (at, nr_words) = ((state ^ mark) as usize, deferred.nr_words());
-        // The bag is full, or another flag is set: each flag is greater than the capacity.
+        // This is true if the bag is full or if another flag is set, because each flag is greater
+        // than the capacity.
         if at + nr_words > CAPACITY {
             return false;
         }
         fetch_ahead(self.words.as_ptr().wrapping_add(at));
         self.put(at, deferred);
-        // ORDER(bag): the other end; see `anew`, and `close`.
-        // If our exchange comes first, `close` acquires a count that includes the closure, so it is
-        // run. If CLOSED comes first, our exchange fails, and the closure is added to another bag.
+        // ORDER(bag): the other end; see `anew` and `close`. If our exchange comes first, `close`
+        // acquires a count that includes the closure, so it is run. If CLOSED comes first, our
+        // exchange fails, and the closure is added to another bag.
         // Test: a_bag_is_used_again
         self.state
             .compare_exchange(state, state + nr_words as u32, Ordering::Release, Ordering::Relaxed)
@@ -363,12 +366,12 @@ impl Bag {
 
     /// Closes the bag: no closure is added after this.
     pub(super) fn close(&self) {
-        // Acquire pairs with the exchange in `append`. A closure that was counted before is read
-        // after this; a later one is rejected.
+        // Acquire pairs with the exchange in `append`. A closure that was counted before this is
+        // read after it, and a later one is rejected.
         self.state.fetch_or(CLOSED, Ordering::AcqRel);
     }
 
-    /// Passes each closure to `run`. Then frees the bag, or leaves it to its thread for reuse.
+    /// Passes each closure to `run`. Then frees the bag, or lets its thread reuse it.
     ///
     /// # Safety
     ///
@@ -379,7 +382,7 @@ impl Bag {
         let nr_words = (state.load(Ordering::Acquire) & NR) as usize;
         let mut at = 0;
         while at < nr_words {
-            // SAFETY: as above; the word is counted, and each closure is taken once.
+            // SAFETY: as above. The word is counted, and each closure is taken once.
             let closure = unsafe { (*bag).take(at) };
             at += closure.nr_words();
             run(closure);
@@ -416,7 +419,7 @@ const fn fits<F>() -> bool {
     size_of::<F>() <= size_of::<Payload>() && align_of::<F>() <= align_of::<Payload>()
 }
 
-/// Holds the kind of each type of closures that fit.
+/// Provides the kind of each type of closure that fits.
 struct KindOf<F>(PhantomData<F>);
 
 impl<F: FnOnce() + Send + 'static> KindOf<F> {
@@ -465,14 +468,14 @@ impl Deferred {
     ///
     /// # Safety
     ///
-    /// 1. No copy of it is run, before or after.
+    /// 1. No other copy of the closure is run, before or after this call.
     pub(super) unsafe fn run(mut self) {
         // SAFETY: (1).
         unsafe { (self.kind.run)(&raw mut self.payload) }
     }
 }
 
-/// Bags that belong to no thread.
+/// The bags that belong to no thread.
 #[derive(Debug)]
 pub(super) struct Spares(CachePadded<[AtomicPtr<Bag>; MOST_SPARES]>);
 
@@ -493,11 +496,11 @@ impl Spares {
         Self(CachePadded::new(std::array::from_fn(nothing)))
     }
 
-    /// Stores a spare bag. Returns `false`, and leaves the bag to the caller, if there are enough.
+    /// Stores a spare bag. If there are enough, returns `false`, and the caller keeps the bag.
     ///
     /// # Safety
     ///
-    /// 1. The bag is the caller's alone, and holds no closure.
+    /// 1. Only the caller uses the bag, and it holds no closure.
     pub(super) unsafe fn give(&self, bag: NonNull<Bag>) -> bool {
         let nothing = ptr::null_mut();
         // ORDER(spare): publish and consume, other end in `take`.
@@ -631,7 +634,7 @@ mod tests {
         let nr_run = Arc::new(AtomicUsize::new(0));
         let its = nr_run.clone();
         let thread = std::thread::spawn(move || {
-            // Initialized first, so destroyed last.
+            // This is initialized first, so it is destroyed last.
             LAST.set(Some(Last(its)));
             let mut published = None;
             add(|| (), |bag| published = bag.map(|(head, _)| head));

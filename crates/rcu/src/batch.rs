@@ -2,19 +2,20 @@
 //!
 //! # Executors
 //!
-//! The executor receives a [`Batch`], and the sweeper waits until it has run. Both share one `Lot`:
+//! The executor receives a [`Batch`], and the sweeper waits until it has run. The batch and the
+//! sweeper share one `Lot`:
 //!
 //! ```text
 //! first: the callbacks  ──swap──►  null: a thread runs them  ──►  is_done
 //! ```
 //!
-//! The thread that swaps the callbacks out runs them, so each runs once. Usually the batch does
-//! this when it is run or dropped. If the executor has been replaced, or if the batch has waited
-//! for the stall timeout, the sweeper reclaims a batch that has not begun. Therefore no callback is
-//! lost when a batch is leaked.
+//! The thread that swaps the callbacks out runs them, so each callback runs once. Usually the batch
+//! does this when it is run or dropped. If the executor has been replaced, or if the batch has
+//! waited for the stall timeout, the sweeper reclaims a batch that has not begun. No callback is
+//! therefore lost if a batch is leaked.
 //!
-//! A callback must not wait for callbacks, nor must an executor that runs, or is dropped, on the
-//! sweeping thread. `barrier` panics in each of them.
+//! A callback must not wait for callbacks. Neither must an executor that runs or is dropped on the
+//! sweeping thread. `barrier` panics in all of these cases.
 
 use std::{cell::Cell, ptr};
 
@@ -38,7 +39,7 @@ use super::{
     stall, tunables,
 };
 
-/// Number of callbacks after which the thread yields the CPU. The kernel's `blimit` is 10, in a
+/// The number of callbacks after which the thread yields the CPU. The kernel's `blimit` is 10, in a
 /// context that cannot be preempted. Here the limit prevents a flood of callbacks from occupying a
 /// small machine for a whole time slice.
 const BLIMIT: u64 = 1024;
@@ -57,7 +58,7 @@ pub struct Batch(Arc<Lot>);
 struct Lot {
     /// A: the first head of a chain, or null once a thread has taken the chain.
     first: AtomicPtr<Head>,
-    /// A: `true` if all have run.
+    /// A: `true` if all callbacks have run.
     is_done: AtomicBool,
     /// I: the process that the callbacks belong to. A child of `fork` does not run its parent's
     /// callbacks.
@@ -84,13 +85,13 @@ sync::thread_local! {
     static RUNS: Cell<bool> = Cell::new(false)
 }
 
-/// Returns `true` if this thread is in a callback of [`call`](super::call) or in an executor, where
-/// waiting for callbacks would deadlock.
+/// Returns `true` if this thread is in a callback of [`call`](super::call) or in an executor.
+/// Waiting for callbacks would deadlock there.
 pub(super) fn in_callback() -> bool {
     RUNS.try_with(Cell::get).unwrap_or(false)
 }
 
-/// Calls `body`, which does not unwind, as a callback.
+/// Calls `body`, which must not unwind, as a callback.
 fn as_callback(body: impl FnOnce()) {
     let ran_before = in_callback();
     RUNS.try_with(|runs| runs.set(true)).ok();
@@ -100,7 +101,7 @@ fn as_callback(body: impl FnOnce()) {
 
 /// Runs the callbacks of `chain` on this thread, and returns their number.
 ///
-/// If a callback forks, the child skips the callbacks behind it, because the parent runs them.
+/// If a callback forks, the child skips the callbacks after it, because the parent runs them.
 fn run(chain: Chain) -> u64 {
     let here = Process::now();
     let mut nr_run = 0_u64;
@@ -108,9 +109,10 @@ fn run(chain: Chain) -> u64 {
         if !here.is_this() {
             return;
         }
-        // FOREIGN(rcu-callback): the user's, on the sweeping thread or where an executor runs its
-        // batch. Contained, under no lock, and off all lists. SAFETY: from `each` below, and the
-        // grace period of the chain has passed.
+        // FOREIGN(rcu-callback): the user's callback, on the sweeping thread or on the thread where
+        // an executor runs its batch. It is contained, no lock is held, and it is in no list.
+        // SAFETY: the callback comes from `each` below, and the grace period of the chain has
+        // passed.
         if panics::contain(|| unsafe { callback.run(run_c) }) {
             place().count_panic();
         }
@@ -121,7 +123,7 @@ fn run(chain: Chain) -> u64 {
     };
     as_callback(|| {
         for head in chain {
-            // SAFETY: a chain closes its heads and yields each once.
+            // SAFETY: a chain closes its heads and yields each of them once.
             unsafe { Head::each(head, &mut run_one) };
         }
     });
@@ -129,8 +131,8 @@ fn run(chain: Chain) -> u64 {
     nr_run
 }
 
-/// Maximum offset of a head in the memory that [`free_c`](super::raw::free_c) frees. No function
-/// has so low an address.
+/// The limit of the offset of a head in the memory that [`free_c`](super::raw::free_c) frees. No
+/// function has an address this low.
 pub const NR_OFFSETS: usize = 4096;
 
 unsafe extern "C" {
@@ -145,16 +147,16 @@ unsafe extern "C" {
 /// 1. `head` was queued with `run`, its grace period is over, and this is called once.
 pub unsafe fn run_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)) {
     if let Some(offset) = (run as usize).checked_sub(1).filter(|at| *at < NR_OFFSETS) {
-        // SAFETY: by (1) of `raw::free_c`: nothing else queues so low an address.
+        // SAFETY: (1) of `raw::free_c`, because no other function queues an address this low.
         return unsafe { free(head.wrapping_byte_sub(offset).cast()) };
     }
     // SAFETY: (1).
     of_c("callback of call_rcu", run as usize, || unsafe { run(head) });
 }
 
-/// Calls `body`, which calls the C function at `func`. The process is aborted with a message if an
-/// exception leaves the function or the thread exits in it. It is also aborted if the function
-/// returns at another nesting depth than it was called at, because then no grace period would ever
+/// Calls `body`, which calls the C function at `func`. If an exception leaves the function, or the
+/// thread exits in it, the process is aborted with a message. It is also aborted if the function
+/// returns at a different nesting depth than it was called at, because no grace period would ever
 /// end again.
 ///
 /// # Blocking
@@ -191,7 +193,8 @@ impl Place {
 
     pub(super) fn set(&self, executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
         // FOREIGN(rcu-executor-drop): the executor's destructor, on the thread that replaces it or
-        // on the sweeper, depending on which drops the last handle. Contained, under no lock.
+        // on the sweeper, depending on which drops the last handle. It is contained, and no lock is
+        // held.
         let executor = executor.map(|executor| Arc::new(Foreign::new(executor)));
         let before = std::mem::replace(&mut *self.executor.lock(), executor);
         drop(before);
@@ -202,7 +205,7 @@ impl Place {
         &self.executor
     }
 
-    /// Counts a panic of a callback, or of an executor.
+    /// Counts a panic of a callback or of an executor.
     fn count_panic(&self) {
         self.nr_panicked.fetch_add(1, Ordering::Relaxed);
     }
@@ -218,7 +221,7 @@ impl Place {
 
     /// Forgets the executor, in a child of `fork`.
     pub(super) fn inherit(&self) {
-        // Leaked: its captures may be in any state.
+        // The executor is leaked, because its captures may be in any state.
         std::mem::forget(self.executor.lock().take());
         self.moved.forget();
     }
@@ -248,8 +251,8 @@ impl Place {
         });
         let batch = Batch(lot.clone());
         as_callback(|| {
-            // FOREIGN(rcu-executor): the user's, on the sweeping thread; contained, under no lock.
-            // If a panic drops the batch, the batch runs.
+            // FOREIGN(rcu-executor): the user's executor, on the sweeping thread. It is contained,
+            // and no lock is held. If a panic drops the batch, the callbacks run in the drop.
             if panics::contain(|| executor(batch)) {
                 self.count_panic();
             }
@@ -257,16 +260,16 @@ impl Place {
         self.wait_for(&lot, executor);
     }
 
-    /// Waits until the callbacks of `lot` have run. Woken by the thread that ran them, and by
-    /// `set`.
+    /// Waits until the callbacks of `lot` have run. The thread that ran them wakes this one, and so
+    /// does `set`.
     fn wait_for(&self, lot: &Lot, executor: &Executor) {
         let mut span = Span::new(time::now_ns());
         loop {
             let waiting = self.moved.prepare();
             // Acquire pairs with the Release in `Lot::run`. If that store comes first, we return,
             // and the effects of the callbacks are visible. If our load comes first, we have
-            // announced our wait, and the notification ends it. (If the executor forked, the batch
-            // belongs to the parent and not to the child.)
+            // announced our wait, and the notification ends it. If the executor forked, the batch
+            // belongs to the parent, and the child does not wait.
             if lot.is_done.load(Ordering::Acquire) || !lot.process.is_this() {
                 return;
             }
@@ -306,16 +309,16 @@ impl Lot {
         !self.first.load(Ordering::Relaxed).is_null()
     }
 
-    /// Runs the callbacks, unless another thread does or has.
+    /// Runs the callbacks, unless another thread is running or has run them.
     fn run(&self) {
         if !self.process.is_this() {
             return;
         }
-        // Relaxed: only one of two swaps gets the chain, and its heads were published with the lot,
-        // which the executor passed on.
+        // Relaxed is sufficient. Only one of two swaps gets the chain, and its heads were published
+        // together with the lot, which the executor passed on.
         let first = self.first.swap(ptr::null_mut(), Ordering::Relaxed);
         if !first.is_null() {
-            // SAFETY: from `into_first`; only this swap returns it.
+            // SAFETY: the pointer came from `into_first`, and only this swap returned it.
             run(unsafe { Chain::from_first(first) });
             // Release pairs with the Acquire in `wait_for`: the effects of the callbacks are
             // visible to the sweeper, and through its own release to barriers.

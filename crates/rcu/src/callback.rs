@@ -3,17 +3,18 @@
 //! # The lists
 //!
 //! [`call`] adds to the open bag of its thread (`bag.rs`), or pushes a new bag onto the list of its
-//! CPU. Either costs one compare-exchange. A *sweep* takes the whole of each list, waits for a
-//! grace period that begins after that, and runs the callbacks, oldest first. Callbacks pushed in
-//! the meantime wait for the next sweep. Under load, more callbacks therefore share a grace period.
+//! CPU. Either costs one compare-exchange. A *sweep* takes all callbacks of each list, waits for a
+//! grace period that begins after that, and runs the callbacks, oldest first. Callbacks that are
+//! pushed in the meantime wait for the next sweep. More callbacks therefore share a grace period
+//! under load.
 //!
-//! Nothing polls. A push onto an empty list wakes the sweeper if it sleeps; a sweeper that is awake
-//! checks the lists before it sleeps. A closure that joins a bag wakes no thread, because the push
-//! of the bag has done so, and the bag accepts closures only until the sweeper takes it.
+//! No thread polls. A push onto an empty list wakes the sweeper if it sleeps, and a sweeper that is
+//! awake checks the lists before it sleeps. A closure that joins a bag wakes no thread, because the
+//! push of the bag has done so, and the bag accepts closures only until the sweeper takes it.
 //!
-//! There is no threshold above which callbacks expedite a grace period: sweeps are not delayed, and
-//! each takes all callbacks. Threads that add callbacks faster than they run are slowed down; see
-//! "Above the mark" below.
+//! There is no threshold above which callbacks expedite a grace period, because sweeps are not
+//! delayed and each sweep takes all callbacks. Threads that add callbacks faster than they run are
+//! slowed down; see "Above the mark" below.
 //!
 //! # Barrier
 //!
@@ -35,10 +36,10 @@
 //!
 //! # Without a thread
 //!
-//! Starting the sweeper's thread may fail. `call` must not block, so it does not sweep; instead, a
-//! later call tries to start the thread again. A thread whose bag has no sweeper marks the bag
-//! `UNSWEPT` (`bag.rs`), and each closure that joins that bag tries to start the thread, at most
-//! once per [`RETRY_NS`]. A start that another thread has begun does not count as a sweeper,
+//! Starting the sweeper's thread may fail. `call` must not block, so it does not sweep itself.
+//! Instead, a later call tries to start the thread again. A thread whose bag has no sweeper marks
+//! the bag `UNSWEPT` (`bag.rs`), and each closure that joins that bag tries to start the thread, at
+//! most once per [`RETRY_NS`]. A start that another thread has begun does not count as a sweeper,
 //! because it may fail after the decision about the mark. A thread that waits for callbacks sweeps
 //! itself.
 //!
@@ -46,27 +47,29 @@
 //!
 //! A list is *above its mark* if it holds more callbacks than `rcu.qhimark`. A thread that adds to
 //! such a list waits until a sweep takes the list, if the thread may wait. Threads that add
-//! callbacks faster than they can run are therefore slowed down to the speed at which callbacks
-//! run. While one list of callbacks runs, the next one grows only a little beyond the mark.
+//! callbacks faster than callbacks run are therefore slowed down to the speed at which they run.
+//! While the callbacks of one sweep run, the list grows only a little beyond the mark.
 //!
 //! A wait for callbacks must not last forever, because `call` may be used under a lock that a
 //! callback or a reader needs. Each wait therefore ends after a limited time ([`FIRST_WAIT_NS`]),
 //! even if nothing has changed. The list may then grow by another mark's worth of callbacks before
-//! threads wait again, twice as long, up to [`LONGEST_WAIT_NS`]. This bounds the growth of memory
-//! while a reader delays callbacks, and it is reported. A sweep that takes the list resets it to
-//! the first mark.
+//! threads wait again, for twice as long, up to [`LONGEST_WAIT_NS`]. This limits the growth of
+//! memory while a reader delays callbacks. The delay is also reported. A sweep that takes the list
+//! resets it to the first mark.
 //!
-//! The waiting thread runs no callbacks itself, because it may hold a lock that one of them takes.
+//! The waiting thread runs no callbacks itself, because it may hold a lock that one of them
+//! acquires.
 //!
 //! If all threads that add to a list may wait, the list holds at most 8 + t marks, t seconds after
 //! the last sweep took it: the waits at the first seven marks take 1.27 s together, and each later
-//! one takes a second. A thread that may not wait passes marks at once, for all threads.
+//! wait takes a second. A thread that may not wait passes a mark at once, and does so on behalf of
+//! all threads.
 //!
 //! [`call`] therefore has no hard bound. [`try_call`] has one: it adds nothing to a list that is at
 //! its mark, and returns the closure to its caller, which knows whether it may wait.
 //!
-//! All numbers of a [`Backlog`] are hints. If an update is lost, a thread waits for a moment too
-//! long, or not at all.
+//! All numbers of a [`Backlog`] are hints. If an update is lost, a thread waits a little too long,
+//! or does not wait.
 
 use std::ptr;
 
@@ -92,12 +95,12 @@ use super::{
 
 /// The number of lists, a power of two. CPU `n` uses list `n` modulo this number.
 const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
-/// Time between a failed thread creation and the next attempt. An attempt costs the caller about 50
-/// µs. A guess.
+/// The time between a failed thread creation and the next attempt. An attempt costs the caller
+/// about 50 µs. This value is a guess.
 pub(super) const RETRY_NS: u64 = 10_000_000;
 
-/// Length of a wait above the first mark. If no reader delays it, a sweep takes a list within a few
-/// milliseconds.
+/// The length of a wait above the first mark. If no reader delays it, a sweep takes the list within
+/// a few milliseconds.
 const FIRST_WAIT_NS: u64 = 10_000_000;
 /// The longest wait. With this wait at each mark, and the default mark, memory grows by ten
 /// thousand callbacks a second for each thread that adds them.
@@ -112,28 +115,29 @@ const THERE: u32 = 2;
 ///
 /// # Guarantees
 ///
-/// - Every section that is open now has ended when the callback runs.
+/// - Every section that is open at the time of the call has ended when the callback runs.
 /// - Callbacks of a thread run in order while the thread stays on one CPU.
-/// - A panic in a callback is caught and counted ([`nr_panicked`]); the other callbacks run.
-/// - No timer is involved. If no thread is in a section, the callback runs as soon as the library's
-///   thread has woken.
+/// - A panic in a callback is caught and counted ([`nr_panicked`]), and the other callbacks run.
+/// - No timer is involved: if no thread is in a section, the callback runs as soon as the library's
+///   thread is awake.
 ///
 /// If a callback leaves a section open on the library's thread, no later callback runs.
 ///
 /// A call costs one locked instruction, and an allocation if the closure captures more than three
-/// words. About one call in sixty may also cost an allocation and a system call. The same applies
-/// to each call from the last destructors of a thread's locals.
+/// words. About one call in sixty may also cost an allocation and a system call, and so may each
+/// call from the last destructors of an exiting thread's thread-locals.
 ///
 /// # Blocking
 ///
-/// Does not block while fewer than `rcu.qhimark` ([`Tunables`](super::Tunables)) callbacks wait on
-/// this CPU. A thread that adds to a longer list waits until a sweep takes the list, for at most 10
-/// ms. If memory keeps growing because a reader or a callback delays callbacks, it waits for up to
-/// a second; this is reported on stderr, once per stall timeout. It never waits in an RCU section,
-/// in a callback, in an item of a bottom-half queue, or while the thread is exiting.
+/// Does not block while fewer than `rcu.qhimark` ([`Tunables`](super::Tunables)) callbacks are
+/// pending on this CPU. A thread that adds to a longer list waits until a sweep takes the list, for
+/// at most 10 ms. If the list keeps growing because a reader or a callback delays the callbacks,
+/// the thread waits for up to a second. This is reported on stderr, once per stall timeout. It
+/// never waits in an RCU section, in a callback, in an item of a bottom-half queue, or while the
+/// thread is exiting.
 ///
-/// May be called in a section, in a work item, in a callback, and under a lock that a callback
-/// takes. The first call starts the thread. If thread creation fails, later calls try again, and
+/// It may be called in a section, in a work item, in a callback, and under a lock that a callback
+/// acquires. The first call starts the thread. If thread creation fails, later calls try again, and
 /// [`barrier`] runs the callbacks itself.
 ///
 /// # Examples
@@ -151,21 +155,22 @@ pub fn call(callback: impl FnOnce() + Send + 'static) {
     callbacks().add(callback);
 }
 
-/// Runs `callback` as [`call`] does, unless too many callbacks wait. Never blocks.
+/// Runs `callback` as [`call`] does, unless too many callbacks are pending. Never blocks.
 ///
-/// Use it on a thread that has an alternative: it can free the memory later, shed load, or wait
-/// outside of its locks.
+/// Use it on a thread that has an alternative: for example, to free the memory later, to shed load,
+/// or to wait outside of its locks.
 ///
 /// # Guarantees
 ///
 /// This function adds no callback to a list that holds `rcu.qhimark`
 /// ([`Tunables`](super::Tunables)) callbacks or more. The last closures of each thread, up to 252,
 /// are not counted yet, and four closures without captures count as one. A sweep takes a list
-/// before its grace period, so twice as many may exist. A mark of 0 means no limit.
+/// before its grace period, so twice as many callbacks may exist. A mark of 0 means that there is
+/// no limit.
 ///
 /// # Errors
 ///
-/// [`Full`] with `callback`, which has not been queued.
+/// Returns [`Full`] with `callback`, which has not been queued.
 ///
 /// # Examples
 ///
@@ -187,12 +192,12 @@ pub fn try_call<F: FnOnce() + Send + 'static>(callback: F) -> Result<(), Full<F>
     Ok(())
 }
 
-/// The error of a callback that was rejected because too many wait. Contains the closure, or the
-/// value that was to be stored.
+/// The error of a callback that was rejected because too many callbacks are pending. It contains
+/// the closure, or the value that was to be stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Full<T>(pub T);
 
-// Written by hand, because closures cannot be printed.
+// This is written by hand, because closures do not implement `Debug`.
 impl<T> std::fmt::Debug for Full<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Full(..)")
@@ -207,7 +212,7 @@ impl<T> std::fmt::Display for Full<T> {
 
 impl<T> std::error::Error for Full<T> {}
 
-/// Runs `callback` as [`call`] does, and never blocks. Use it for callbacks whose number is bounded
+/// Runs `callback` as [`call`] does, but never blocks. Use it for callbacks whose number is bounded
 /// by other means.
 pub fn call_at_once(callback: impl FnOnce() + Send + 'static) {
     callbacks().add_at_once(callback);
@@ -236,12 +241,12 @@ pub fn call_drop<T: Send + 'static>(value: T) {
 ///
 /// # Safety
 ///
-/// 1. `head` is valid until `run` is called, and nothing else uses it until then.
+/// 1. `head` is valid until `run` is called, and no other code uses it until then.
 /// 2. `run` may be called with `head`, once, on any thread.
 ///
 /// # Blocking
-///
 /// The same as [`call`].
+#[doc(hidden)]
 pub unsafe fn call_head(head: *mut Head, run: unsafe fn(*mut Head)) {
     // SAFETY: (1), (2).
     unsafe { call_function(head, Function::Rust(run)) };
@@ -258,11 +263,12 @@ pub(super) unsafe fn call_function(head: *mut Head, function: Function) {
     callbacks().add_head(head);
 }
 
-/// Waits until every callback that was queued before has run.
+/// Waits until every callback that was queued before this call has run.
 ///
 /// Returns at once if there is no such callback.
 ///
-/// Differs from Linux: a CPU's list is waited for even if that CPU has never queued callbacks.
+/// Differs from Linux: this waits for the list of a CPU even if that CPU has never queued
+/// callbacks.
 ///
 /// # Blocking
 ///
@@ -270,8 +276,9 @@ pub(super) unsafe fn call_function(head: *mut Head, function: Function) {
 ///
 /// # Panics
 ///
-/// If this thread is in a section, in a callback, in the executor of [`run_callbacks_on`], or in a
-/// stall handler, where it would wait for itself, or in an item of a bottom-half queue.
+/// Panics if this thread is in a section, in a callback, in the executor of [`run_callbacks_on`],
+/// or in a stall handler, where it would wait for itself. Also panics if called in an item of a
+/// bottom-half queue.
 #[doc(alias = "rcu_barrier")]
 pub fn barrier() {
     assert!(!in_callback(), "barrier inside a callback waits for itself");
@@ -284,7 +291,7 @@ pub fn barrier() {
 ///
 /// # Blocking
 ///
-/// Never blocks. May be called in a section.
+/// Never blocks. It may be called in a section.
 #[doc(alias = "start_poll_synchronize_rcu")]
 pub fn start_poll() -> GpCookie {
     let cookie = global().state_to_poll();
@@ -292,13 +299,13 @@ pub fn start_poll() -> GpCookie {
     cookie
 }
 
-/// Sets the executor of callbacks; `None` restores the library's own thread.
+/// Sets the executor of callbacks. `None` restores the library's own thread.
 ///
-/// `executor` receives one batch at a time and passes it on, for example to a workqueue whose item
-/// calls [`Batch::run`]. It receives the next batch when that one has run. The change applies to
-/// the whole process, from the next grace period on.
+/// `executor` receives one batch at a time and passes it on, for example to a workqueue, where an
+/// item calls [`Batch::run`]. It receives the next batch after the previous one has run. The change
+/// applies to the whole process, from the next grace period on.
 ///
-/// A panic of `executor` is caught, and counted as one of a callback ([`nr_panicked`]).
+/// A panic of `executor` is caught, and counted like a panic of a callback ([`nr_panicked`]).
 ///
 /// The library reclaims a batch that has not begun and runs it on its own thread in two cases:
 /// `executor` has been replaced, or the batch has waited for as long as a reader may stall
@@ -328,6 +335,7 @@ pub fn run_callbacks_on(executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
 }
 
 /// Returns the number of panics of callbacks and executors that have been caught.
+#[doc(hidden)]
 pub fn nr_panicked() -> u64 {
     place().nr_panicked()
 }
@@ -341,9 +349,9 @@ pub(super) struct Callbacks {
     is_wanted: AtomicBool,
     /// The sweeper waits here for work.
     work: EventCount,
-    /// Barriers wait here for the end of sweeps.
+    /// Barriers wait here until sweeps end.
     swept: EventCount,
-    /// A: the thread that is sweeping (`sync::identity`), 0 for none.
+    /// A: the number of the thread that is sweeping (`sync::identity`), or 0 if there is none.
     sweeper: AtomicU64,
     /// A: the state of the library's sweeping thread: `NONE`, `STARTING` or `THERE`.
     thread: AtomicU32,
@@ -351,10 +359,10 @@ pub(super) struct Callbacks {
     retry_ns: AtomicU64,
 }
 
-/// The callbacks that were added on some CPUs.
+/// The callbacks that were added on the CPUs that share the list.
 struct List {
     newest: RawStack<Head>,
-    /// A: the approximate number of callbacks, without some of the bags that are still open
+    /// A: the approximate number of callbacks, excluding some of those in bags that are still open
     /// (`bag.rs`). It is on the cache line of `newest`, which each push writes.
     nr: AtomicUsize,
     backlog: Backlog,
@@ -380,7 +388,7 @@ impl Callbacks {
         }
     }
 
-    /// Adds a closure. If there are too many callbacks, waits for a moment (`Backlog`).
+    /// Adds a closure. If there are too many callbacks, waits for a limited time (`Backlog`).
     #[inline]
     pub(super) fn add(&self, closure: impl FnOnce() + Send + 'static) {
         bag::add(closure, |bag| match bag {
@@ -413,16 +421,16 @@ impl Callbacks {
     /// mark, returns the list.
     fn push(&self, head: *mut Head, nr: usize) -> Option<&List> {
         let list = &self.lists[cpu::current().index() % NR_LISTS];
-        // Before the push: a sweep that takes the head resets the count, and an addition after that
-        // would remain until the next sweep of this list.
+        // The count is incremented before the push. A sweep that takes the head resets the count,
+        // so a later increment would remain until the next sweep of this list.
         let nr = list.nr.fetch_add(nr, Ordering::Relaxed) + nr;
         // SAFETY: the caller handed `head` over, and no other thread knows it until the push
         // succeeds.
         let link = |below| unsafe { (*head).set_next(below) };
         let first = list.newest.push(head, link);
-        // The sweeper takes whole lists, so one wake-up for each list that was empty is enough.
-        // Wakes also while another thread is starting the sweeper, because that start may fail and
-        // must then be tried again.
+        // The sweeper takes whole lists, so one wake-up for each list that was empty is enough. A
+        // push also wakes it while another thread is starting the sweeper, because that start may
+        // fail and must then be tried again.
         if first.is_null() || !self.has_thread() {
             self.wake();
             if !self.has_thread() {
@@ -432,9 +440,9 @@ impl Callbacks {
         list.backlog.is_above(nr).then_some(&**list)
     }
 
-    /// If `above` is a list above its mark, waits for a moment.
+    /// If `above` is a list above its mark, waits for a limited time.
     fn slow_down(&self, above: Option<&List>) {
-        // Without a sweeping thread a wait would not help.
+        // Without a sweeping thread, a wait would not help.
         if let Some(List { nr, backlog, .. }) = above
             && !self.has_no_thread()
         {
@@ -443,12 +451,12 @@ impl Callbacks {
         }
     }
 
-    /// Requests a sweep, and with it a grace period, whether there are callbacks or not.
+    /// Requests a sweep, and with it a grace period, even if there are no callbacks.
     pub(super) fn want(&self) {
         // Release pairs with the Acquire swap in `sweep`. If our swap comes first, that sweep's
         // grace period begins after any cookie that the caller has. If the sweeper's swap comes
         // first, the request remains for the next sweep. This is a swap instead of a store, because
-        // loom lets a plain store slip behind a sweeper's swap that came earlier.
+        // loom lets a plain store take effect after a sweeper's swap that came earlier.
         self.is_wanted.swap(true, Ordering::Release);
         self.wake();
     }
@@ -479,7 +487,8 @@ impl Callbacks {
     fn start_now(&self) {
         fork::watch();
         tunables::settle();
-        // Relaxed, here and below: the lists publish their callbacks to the thread.
+        // Relaxed is sufficient here and below, because the lists publish their callbacks to the
+        // thread.
         if time::now_ns() < self.retry_ns.load(Ordering::Relaxed) {
             return;
         }
@@ -517,17 +526,17 @@ impl Callbacks {
     /// this thread ran.
     pub(super) fn sweep(&self) -> u64 {
         let me = identity::mine().get();
-        // Woken by the thread that finishes its sweep.
+        // The thread that finishes its sweep wakes this one.
         self.swept.wait_until(|| self.take_turn(me));
         // This comes before the sweep begins, because a barrier that sees this sweep running
         // requests another one. Acquire: see `want`.
         let gp_wanted = self.is_wanted.swap(false, Ordering::Acquire);
         let seq = self.sweep_seq.load(Ordering::Relaxed).wrapping_add(1);
         self.sweep_seq.store(seq, Ordering::Relaxed);
-        // ORDER(sweep): store buffering, other end in `barrier`; see the top of the file.
-        // If our fence comes first, the barrier reads the odd number, and its cookie asks for the
-        // sweep after this one. If the barrier's fence comes first, the loads below see everything
-        // that was pushed before it.
+        // ORDER(sweep): store buffering, other end in `barrier`; see the top of the file. If our
+        // fence comes first, the barrier reads the odd number, and its cookie requires the sweep
+        // after this one. If the barrier's fence comes first, the loads below see everything that
+        // was pushed before it.
         // Test: barrier_waits_for_every_earlier_callback
         fence(Ordering::SeqCst);
         let mut chain = Chain::new();
@@ -547,7 +556,7 @@ impl Callbacks {
         if !twin::armed("rcu: callbacks without a grace period") {
             let (domain, me) = (global(), idle_slot());
             if gp_wanted {
-                // Run a grace period that is counted, for callers that poll.
+                // This grace period is counted, for callers that poll.
                 domain.wait_for(domain.state(), me);
             } else {
                 domain.synchronize(me);
@@ -582,7 +591,7 @@ impl Callbacks {
         self.sweeper.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Waits until all callbacks that were queued before have run.
+    /// Waits until all callbacks that were queued before this call have run.
     pub(super) fn barrier(&self) {
         let cookie = if twin::armed("rcu: barrier joins a running sweep") {
             GpCookie::after(self.sweep_seq.load(Ordering::Relaxed) & !1)
@@ -594,7 +603,8 @@ impl Callbacks {
             // Test: barrier_waits_for_every_earlier_callback
             fence(Ordering::SeqCst);
             let is_empty = self.is_empty();
-            // Acquire as in `is_swept`: with an even number and empty lists we return at once.
+            // This acquires as in `is_swept`: with an even number and empty lists we return at
+            // once.
             let seq = self.sweep_seq.load(Ordering::Acquire);
             if is_empty && seq & 1 == 0 {
                 return;
@@ -605,8 +615,8 @@ impl Callbacks {
         self.wait_until("barrier", || self.is_swept(cookie));
     }
 
-    /// Wakes the threads in [`wait_until`](Self::wait_until). Called by a callback that makes their
-    /// condition true.
+    /// Wakes the threads in [`wait_until`](Self::wait_until). A callback that makes their condition
+    /// true calls this.
     #[cfg(feature = "baselines")]
     pub(super) fn notify_waiters(&self) {
         self.swept.notify_all();
@@ -616,12 +626,12 @@ impl Callbacks {
     ///
     /// # Panics
     ///
-    /// If this thread has to sweep and a callback has left a section open on it, because the sweep
+    /// Panics if this thread has to sweep but a callback has left a section open on it. The sweep
     /// would wait for itself.
     pub(super) fn wait_until(&self, what: &str, is_done: impl Fn() -> bool) {
         while !is_done() {
             if self.has_no_thread() {
-                // No thread can be started, so sweep here, as often as needed.
+                // No thread can be started, so this thread sweeps, as often as needed.
                 outside_of_sections(what);
                 self.sweep();
             } else {
@@ -631,13 +641,13 @@ impl Callbacks {
     }
 
     /// Returns `true` if the sweeping thread has been started. A start that another thread has
-    /// begun does not count, because it may fail. Always `true` in a model.
+    /// begun does not count, because it may fail. Always returns `true` in a model.
     fn has_thread(&self) -> bool {
         cfg!(any(loom, shuttle)) || self.thread.load(Ordering::Relaxed) == THERE
     }
 
-    /// Returns `true` if there is no sweeping thread and no thread is starting it. Always `false`
-    /// in a model, which has its own thread for sweeping.
+    /// Returns `true` if there is no sweeping thread and no thread is starting it. Always returns
+    /// `false` in a model, where a thread of the model sweeps.
     fn has_no_thread(&self) -> bool {
         !cfg!(any(loom, shuttle)) && self.thread.load(Ordering::Relaxed) == NONE
     }
@@ -648,7 +658,7 @@ impl Callbacks {
         cookie.is_over(self.sweep_seq.load(Ordering::Acquire))
     }
 
-    /// Resets everything to the state without callbacks, in a child of `fork`; see `fork.rs`.
+    /// Resets all fields to the state without callbacks, in a child of `fork`; see `fork.rs`.
     pub(super) fn inherit(&self) {
         for list in &self.lists {
             list.newest.top().store(ptr::null_mut(), Ordering::Relaxed);
@@ -662,7 +672,7 @@ impl Callbacks {
         self.work.forget();
         self.swept.forget();
         if self.sweeper.load(Ordering::Relaxed) == identity::mine().get() {
-            // The fork came from a callback: this thread continues its sweep.
+            // The fork came from a callback, so this thread continues its sweep.
             return;
         }
         self.sweeper.store(0, Ordering::Relaxed);
@@ -710,7 +720,7 @@ fn new_lists() -> [CachePadded<List>; NR_LISTS] {
 /// is in a section.
 ///
 /// A callback or an executor may have left a section open on the sweeping thread. That section
-/// still protects its references. Then the sweep waits for itself, which is reported as a stall,
+/// still protects its references. The sweep then waits for itself, which is reported as a stall,
 /// and no grace period of the process ends.
 pub(super) fn idle_slot() -> Option<&'static Slot> {
     mine().filter(|slot| {
@@ -731,7 +741,7 @@ fn sweep_for_ever() {
 pub(super) struct Backlog {
     /// A: the number of marks at which threads have waited without success.
     nr_passed: AtomicU32,
-    /// A: the end of the current wait, by `time::now_ns`; 0 if no thread waits.
+    /// A: the end of the current wait, by `time::now_ns`, or 0 if no thread waits.
     until_ns: AtomicU64,
 }
 
@@ -745,7 +755,7 @@ impl Backlog {
         }
     }
 
-    /// Returns `true` if a list of `nr` callbacks must not get more from [`try_call`]. Always
+    /// Returns `true` if [`try_call`] must not add to a list of `nr` callbacks. Always returns
     /// `false` in a model.
     pub(super) fn is_full(nr: usize) -> bool {
         let mark = tunables::QHIMARK.get() as usize;
@@ -760,7 +770,7 @@ impl Backlog {
         nr > mark.saturating_mul(nr_passed + 1) && mark > 0 && !cfg!(any(loom, shuttle))
     }
 
-    /// Records that the list was taken. Returns `true` if threads may be waiting for this.
+    /// Records that the list was taken. Returns `true` if threads may be waiting for that.
     pub(super) fn take(&self) -> bool {
         let has_waiters = self.until_ns.load(Ordering::Relaxed) != 0;
         if has_waiters || self.nr_passed.load(Ordering::Relaxed) != 0 {
@@ -770,8 +780,8 @@ impl Backlog {
         has_waiters
     }
 
-    /// If this thread `may_wait`, waits for a limited time until the list, whose length `nr`
-    /// returns, is at or below its mark. `taken` is notified when the list is taken.
+    /// If `may_wait` is `true`, waits for a limited time until the list is at or below its mark.
+    /// `nr` returns the length of the list, and `taken` is notified when the list is taken.
     #[cold]
     pub(super) fn wait(&self, may_wait: bool, taken: &EventCount, nr: impl Fn() -> usize) {
         let nr_passed = self.nr_passed.load(Ordering::Relaxed);
@@ -821,7 +831,7 @@ mod tests {
         // The closure joins the bag that is already on a list.
         call();
         assert!(callbacks.has_thread(), "the second call did not try");
-        // The started thread sweeps the callbacks of the process, not these.
+        // The thread that was started sweeps the callbacks of the process, not these.
         callbacks.sweep();
         assert_eq!(nr_run.load(Ordering::Relaxed), 2);
     }

@@ -1,4 +1,4 @@
-//! A value that readers read without a lock while writers replace it.
+//! A cell whose value readers read without a lock while writers replace it.
 //!
 //! A cell points at a box. A writer swaps the pointer. The old box is freed after a grace period of
 //! the cell's [flavor](Flavor), when every section that could have loaded it has ended.
@@ -9,11 +9,11 @@
 //!
 //! - The borrow of the guard keeps the section open, and an old box is freed only after that
 //!   section.
-//! - The borrow of the cell keeps the current box alive: only the cell's drop frees it.
+//! - The borrow of the cell keeps the current box alive, because only the cell's drop frees it.
 //! - A guard of another domain would protect nothing, so domains are compared at each load. The
 //!   global flavor has one domain.
-//! - A [`qsbr::Reader`] that serves as a guard begins its next section in methods that take `&mut
-//!   self`, so never while a reference borrows it.
+//! - A [`qsbr::Reader`] that serves as a guard begins its next section only in methods that take
+//!   `&mut self`, so it never does so while a reference borrows it.
 
 use std::marker::PhantomData;
 
@@ -32,8 +32,8 @@ use super::{
 /// # Guarantees
 ///
 /// - A reader sees exactly one version, and sees it completely.
-/// - Each version is dropped once, on any thread, after every section that could have seen it has
-///   ended. The current version is dropped with the cell.
+/// - Each version is dropped once, on an arbitrary thread, after every section that could have seen
+///   it has ended. The current version is dropped with the cell.
 /// - Replaced versions are dropped even if the cell was dropped first.
 ///
 /// # Examples
@@ -87,14 +87,14 @@ use super::{
 /// std::thread::spawn(move || drop(alone));
 /// ```
 pub struct Rcu<T, F: Flavor = Global> {
-    /// A: the current version, from `Box::into_raw`; never null.
+    /// A: the current version, which came from `Box::into_raw` and is never null.
     current: AtomicPtr<T>,
     flavor: F,
     owns: PhantomData<T>,
 }
 
-/// The error of [`Rcu::compare_exchange`]: the cell holds a different version than expected.
-/// Returns the new value.
+/// The error of [`Rcu::compare_exchange`]: the cell holds a different version than expected. It
+/// contains the new value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Replaced<'a, T> {
@@ -104,11 +104,11 @@ pub struct Replaced<'a, T> {
     pub new: T,
 }
 
-// SAFETY: a cell that moves to another thread takes its version along (Send). Older versions may
-// still be read by other threads (Sync).
+// SAFETY: a cell that moves to another thread takes its current version with it (Send). Other
+// threads may still read older versions (Sync).
 unsafe impl<T: Send + Sync, F: Flavor + Send> Send for Rcu<T, F> {}
-// SAFETY: threads read a version together (Sync), and a version stored by one thread may be dropped
-// by another (Send).
+// SAFETY: several threads may read a version at the same time (Sync), and a version that one thread
+// stored may be dropped by another (Send).
 unsafe impl<T: Send + Sync, F: Flavor + Sync> Sync for Rcu<T, F> {}
 
 impl<T> Rcu<T> {
@@ -146,7 +146,7 @@ impl<T, F: Flavor> Rcu<T, F> {
 
     /// Returns the current version. It may be used while both the guard and the cell exist.
     ///
-    /// Costs one load, and for a domain one comparison.
+    /// Costs one load, plus one comparison if the flavor is a domain.
     ///
     /// # Blocking
     ///
@@ -154,7 +154,7 @@ impl<T, F: Flavor> Rcu<T, F> {
     ///
     /// # Panics
     ///
-    /// If the guard belongs to a different domain than the cell.
+    /// Panics if the guard belongs to a different domain than the cell.
     #[doc(alias = "rcu_dereference")]
     #[inline(always)]
     #[doc(alias("list_for_each_entry_rcu", "hlist_for_each_entry_rcu"))]
@@ -168,16 +168,17 @@ impl<T, F: Flavor> Rcu<T, F> {
         // Test: rcu_cell_needs_release_and_acquire
         let order = twin::order("rcu cell: relaxed load", Ordering::Acquire);
         let current = self.current.load(order);
-        // SAFETY: from `Box::into_raw`; freed by `retire` after the section of `guard`, which `'a`
-        // keeps open, or by `drop`, which the borrow of `self` prevents.
+        // SAFETY: the pointer came from `Box::into_raw`. `retire` frees it only after the section
+        // of `guard`, which `'a` keeps open, and `drop` frees it only after the borrow of `self`
+        // has ended.
         unsafe { &*current }
     }
 
-    /// Returns the value, which no other thread can reach.
+    /// Returns a mutable reference to the value, which no other thread can reach.
     pub fn get_mut(&mut self) -> &mut T {
         let current = self.current.load(Ordering::Relaxed);
-        // SAFETY: from `Box::into_raw`, current, and `&mut self` means that no reader borrows the
-        // cell.
+        // SAFETY: the pointer came from `Box::into_raw` and is current, and `&mut self` means that
+        // no reader borrows the cell.
         unsafe { &mut *current }
     }
 
@@ -186,23 +187,23 @@ impl<T, F: Flavor> Rcu<T, F> {
     ///
     /// # Blocking
     ///
-    /// The same as the flavor's `synchronize`. Must not be called in a section of that flavor.
+    /// The same as the flavor's `synchronize`. It must not be called in a section of that flavor.
     ///
     /// # Panics
     ///
-    /// If the flavor's `synchronize` panics. In that case the cell has not changed.
+    /// Panics if the flavor's `synchronize` panics. In that case the cell has not changed.
     #[inline]
     pub fn replace_sync(&self, value: T) -> T {
         let swap = || self.swap(Box::into_raw(Box::new(value)));
         let old = self.flavor.synchronize_after("replace_sync", swap);
-        // SAFETY: from `Box::into_raw`, removed from the cell by our swap; every section that could
-        // have loaded it has ended.
+        // SAFETY: the pointer came from `Box::into_raw`, our swap removed it from the cell, and
+        // every section that could have loaded it has ended.
         *unsafe { Box::from_raw(old) }
     }
 
     fn swap(&self, new: *mut T) -> *mut T {
-        // ORDER(cell): other end in `load`. Acquire: we drop the old version, which another thread
-        // may have stored.
+        // ORDER(cell): other end in `load`. Acquire is needed because we drop the old version,
+        // which another thread may have stored.
         // Test: rcu_cell_needs_release_and_acquire
         let order = twin::order("rcu cell: relaxed swap", Ordering::AcqRel);
         self.current.swap(new, order)
@@ -214,11 +215,11 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Blocking
     ///
-    /// The same as the flavor's `call`. May be called in a section.
+    /// The same as the flavor's `call`. It may be called in a section.
     ///
     /// # Panics
     ///
-    /// If the flavor's `call` panics. In that case the cell has not changed.
+    /// Panics if the flavor's `call` panics. In that case the cell has not changed.
     #[doc(alias("rcu_assign_pointer", "rcu_xchg_pointer"))]
     #[doc(alias = "rcu_replace_pointer")]
     pub fn replace(&self, value: T) {
@@ -227,16 +228,16 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         self.retire(old);
     }
 
-    /// Stores `value` as [`replace`](Self::replace) does, unless too many callbacks wait for
-    /// [`try_call`](super::try_call) to add another. Never blocks.
+    /// Stores `value` as [`replace`](Self::replace) does, unless so many callbacks are pending that
+    /// [`try_call`](super::try_call) would reject another one. Never blocks.
     ///
     /// # Errors
     ///
-    /// [`Full`] with `value`. The cell has not changed.
+    /// Returns [`Full`] with `value`. The cell has not changed.
     ///
     /// # Panics
     ///
-    /// The same as [`replace`](Self::replace).
+    /// Panics in the same cases as [`replace`](Self::replace).
     ///
     /// # Examples
     ///
@@ -271,12 +272,12 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Errors
     ///
-    /// [`Replaced`], with the current version and `new`, if the cell holds another version.
+    /// Returns [`Replaced`], with the current version and `new`, if the cell holds another version.
     ///
     /// # Panics
     ///
-    /// If the guard belongs to a different domain than the cell, or if [`replace`](Self::replace)
-    /// panics.
+    /// Panics if the guard belongs to a different domain than the cell, or if
+    /// [`replace`](Self::replace) panics.
     ///
     /// # Examples
     ///
@@ -302,11 +303,11 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
             .map_err(|new| Replaced { current: self.load(guard), new: *new })
     }
 
-    /// Replaces the value with the result of `change`. Calls `change` again if another writer
+    /// Replaces the value with the result of `change`. Calls `change` again if another writer has
     /// replaced the value in between.
     ///
-    /// `change` returns a whole new value. For maps that change entry by entry, see "Maps" in
-    /// docs/rcu.md.
+    /// `change` returns a complete new value. If the entries of a map change one by one, split the
+    /// map into several cells, so that each change copies only one part.
     ///
     /// # Blocking
     ///
@@ -315,7 +316,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Panics
     ///
-    /// If `change` or [`replace`](Self::replace) panics. In that case the cell has not changed.
+    /// Panics if `change` or [`replace`](Self::replace) panics. In that case the cell has not
+    /// changed.
     ///
     /// # Examples
     ///
@@ -331,20 +333,20 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         let guard = self.read();
         loop {
             let seen = self.load(&guard);
-            // FOREIGN(rcu-update): the caller's, on its own thread, in a section and under no lock.
-            // A panic reaches the caller, with the cell unchanged.
+            // FOREIGN(rcu-update): the caller's closure, on the calling thread, in a section and
+            // with no lock held. A panic propagates to the caller, and the cell is unchanged.
             let new = Box::new(change(seen));
             if let Ok(old) = self.exchange(seen, new, &guard) {
                 drop(guard);
-                // The old version is retired outside of the section, so that `call` can block
-                // during a flood of updates.
+                // The old version is retired outside the section, because `call` may block during a
+                // flood of updates.
                 return self.retire(old);
             }
         }
     }
 
     /// Stores `new` if the cell holds `expected`, and returns the old version, which the caller
-    /// retires. Otherwise returns `new`.
+    /// must retire. Otherwise returns `new`.
     fn exchange(
         &self,
         expected: &T,
@@ -355,11 +357,11 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         self.flavor.assert_may_call();
         let expected = std::ptr::from_ref(expected).cast_mut();
         let new = Box::into_raw(new);
-        // ORDER(cell): other end in `load`; as in `swap` if the exchange succeeds. If another
-        // writer comes first, nothing is stored, and the caller loads again.
+        // ORDER(cell): other end in `load`; if the exchange succeeds, it acts like `swap`. If
+        // another writer comes first, nothing is stored, and the caller loads again.
         match self.current.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(old) => Ok(old),
-            // SAFETY: from `into_raw` above, and not stored in the cell.
+            // SAFETY: the pointer came from `into_raw` above, and was not stored in the cell.
             Err(_) => Err(unsafe { Box::from_raw(new) }),
         }
     }
@@ -368,8 +370,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     /// panic.
     fn retire(&self, old: *mut T) {
         let old = Old(old);
-        // FOREIGN(rcu-old-version): the destructor of a version, in a callback, contained like any
-        // callback.
+        // FOREIGN(rcu-old-version): the destructor of a version, in a callback. A panic is
+        // contained, as in any callback.
         self.flavor.call(move || drop(old));
     }
 }
@@ -382,9 +384,9 @@ unsafe impl<T: Send> Send for Old<T> {}
 
 impl<T> Drop for Old<T> {
     fn drop(&mut self) {
-        // SAFETY: from `Box::into_raw`; only `retire` creates one, after it removed the version
-        // from the cell. The callback drops it after every section that could have loaded it, or
-        // leaks it.
+        // SAFETY: the pointer came from `Box::into_raw`. An `Old` is created only after the version
+        // was removed from the cell. The callback drops it after every section that could have
+        // loaded it has ended, or leaks it.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
@@ -395,8 +397,8 @@ impl<T, F: Flavor> Drop for Rcu<T, F> {
             return;
         }
         let current = self.current.load(Ordering::Relaxed);
-        // SAFETY: from `Box::into_raw`; no reader borrows the cell, because the drop has exclusive
-        // access.
+        // SAFETY: the pointer came from `Box::into_raw`, and no reader borrows the cell, because
+        // the drop has exclusive access.
         drop(unsafe { Box::from_raw(current) });
     }
 }

@@ -18,7 +18,7 @@ fn describe(image: &mut Image) {
     let (domain, callbacks) = (global(), callbacks());
     let (gp_seq, sweep_seq) = (domain.gp_seq(), callbacks.sweep_seq());
     let figures = [
-        // `gp_seq` grows by two for each grace period, and is odd while one runs.
+        // `gp_seq` grows by two with each grace period, and is odd while one runs.
         gp_seq / 2,
         gp_seq % 2,
         domain.nr_active.get().into(),

@@ -6,7 +6,8 @@
 //!
 //! The list of all readers' slots only grows. A slot is pushed once and never removed, so a driver
 //! walks the list without a lock while threads start and exit. An exiting thread frees its slot for
-//! the next one. The list is as long as the largest number of readers at any time.
+//! the next one. The list is as long as the largest number of readers that have existed at the same
+//! time.
 //!
 //! # One grace period
 //!
@@ -22,12 +23,12 @@
 //! end        gp_seq becomes even
 //! ```
 //!
-//! An idle reader looks the same as one whose store is not visible yet. Only the barrier
-//! distinguishes them. It interrupts every CPU of this process and costs 10 to 20 µs. A reader that
-//! answers needs no barrier, and a running reader answers in a tenth of a microsecond. If all
-//! readers are parked, neither is needed.
+//! To the driver, an idle reader looks the same as one whose store is not visible yet. Only the
+//! barrier distinguishes them. It interrupts every CPU that runs a thread of this process and costs
+//! 10 to 20 µs. No barrier is needed for a reader that answers, and a running reader answers in a
+//! tenth of a microsecond. If all readers are parked, neither an answer nor a barrier is needed.
 //!
-//! The driver is not in a section, so it skips its own slot; driving the grace period is its
+//! The driver is not in a section, so it skips its own slot. Driving the grace period is its
 //! quiescent state. The kernel's grace-period thread has done the same since 7.1, which halved the
 //! wait on an idle machine.
 
@@ -54,20 +55,20 @@ use super::{
     tunables,
 };
 
-/// Number of checks for answers before the driver pays for the barrier. The checks take about a
-/// microsecond: a tenth of the time of the barrier.
+/// The number of checks for answers before the driver pays for the barrier. The checks take about a
+/// microsecond, which is a tenth of the time of the barrier.
 pub(super) const ANSWER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 60 };
-/// Number of readers above which the driver does not wait for answers, because some of the readers
-/// are likely not running. A guess.
+/// The number of asked readers above which the driver does not wait for answers, because some of
+/// them are probably not running. This value is a guess.
 pub(super) const ANSWERS_AT_ONCE: usize = 16;
 
-/// Returns `true` if this thread drives. User code that it calls must then not wait for a grace
-/// period.
+/// Returns `true` if this thread drives a grace period. User code that it calls must then not wait
+/// for a grace period.
 pub(super) fn drives() -> bool {
     report::doubts() & report::DRIVES != 0
 }
 
-/// Readers and the grace periods that wait for them.
+/// A set of readers, and the grace periods that wait for them.
 #[derive(Debug)]
 pub(super) struct Domain {
     periods: Periods,
@@ -103,14 +104,14 @@ impl Domain {
     /// Returns the word that an outermost section stores.
     #[inline(always)]
     pub(super) fn first_level(&self) -> u64 {
-        // ORDER(began-later): publish and consume, other end in `start`.
-        //   driver: (removals);  fence;  gp_seq into first_level  Release;
+        // ORDER(began-later): publish and consume, other end in `start`. driver: (removals); fence;
+        //   gp_seq into first_level Release;
         //           skip readers whose word has this gp_seq
         //   reader: load first_level  Acquire, store it;  load the protected data
         // If the driver's store comes first, the section has its number and sees every removal that
-        // this grace period serves: the driver may skip it. If our load comes first, the section
-        // has an older number, and the driver waits for it.
-        // (In a model `lock` has a full fence that hides this; `renew` has none.)
+        // this grace period serves, so the driver may skip it. If our load comes first, the section
+        // has an older number, and the driver waits for it. (In a model, `lock` has a full fence
+        // that hides this. `renew` has none.)
         // Test: a_section_that_begins_later_is_not_waited_for, a_report_needs_acquire
         let order = twin::order("qsbr: relaxed number", Ordering::Acquire);
         self.first_level.load(order)
@@ -138,12 +139,12 @@ impl Domain {
         self.nr_active.is_nobody(me.map(Slot::flags))
     }
 
-    /// Waits until every section that is open now has ended. `me` is this thread's slot, in no
-    /// section.
+    /// Waits until every section that is open now has ended. `me` is this thread's slot, which is
+    /// in no section.
     ///
     /// If no other thread reads, no grace period is needed, and none is counted. However, if a user
-    /// may hold a cookie whose grace period is not over, this runs a grace period, which ends that
-    /// cookie.
+    /// may hold a cookie whose grace period is not over, this runs a grace period, so that the
+    /// cookie expires.
     pub(super) fn synchronize(&self, me: Option<&Slot>) {
         if tunables::first_fqs_ms() > 0 || !self.nobody_reads(me) || self.has_open_cookie() {
             self.wait_for(self.state(), me);
@@ -159,8 +160,9 @@ impl Domain {
     pub(super) fn state_to_poll(&self) -> GpCookie {
         let cookie = self.state();
         let bits = cookie.bits();
-        // Relaxed: a `synchronize` that is ordered after this call reads this cookie or a later
-        // one. Most cookies are created while the latest one is still open, and cost a load here.
+        // Relaxed is sufficient, because a `synchronize` that is ordered after this call reads this
+        // cookie or a later one. Most cookies are created while the latest one is still open, and
+        // cost only a load here.
         if self.latest_cookie.load(Ordering::Relaxed) < bits {
             self.latest_cookie.fetch_max(bits, Ordering::Relaxed);
         }
@@ -180,7 +182,7 @@ impl Domain {
 
     /// Waits until the grace period of `cookie` is over, and drives it if no other thread does.
     ///
-    /// `me` is this thread's slot, in no section.
+    /// `me` is this thread's slot, which is in no section.
     pub(super) fn wait_for(&self, cookie: GpCookie, me: Option<&Slot>) {
         let park = || {
             // Another thread drives, and must not wait for this one.
@@ -197,7 +199,7 @@ impl Domain {
 
     // ---- in a child of `fork`, which has no other thread ----
 
-    /// Resets everything to the state of a process that never had another thread.
+    /// Resets all fields to the state of a process that never had another thread.
     pub(super) fn inherit(&self) {
         // If the fork came from a stall handler, this thread continues its grace period.
         let (ended, has_changed) = self.periods.inherit(drives());
@@ -218,7 +220,7 @@ impl Domain {
 
     // ---- for the driver ----
 
-    /// Returns `gp_seq`: two for each grace period, odd while one runs.
+    /// Returns `gp_seq`, which grows by two with each grace period and is odd while one runs.
     pub(super) fn gp_seq(&self) -> u64 {
         self.periods.gp_seq()
     }
@@ -227,7 +229,7 @@ impl Domain {
     pub(super) fn tree(&self) -> &Tree {
         self.tree.get_or_init(|| {
             if cfg!(any(loom, shuttle)) {
-                // The tree has two CPUs that share nothing. The threads of a model register on one
+                // The tree has two CPUs that share no cache. The threads of a model register on one
                 // or the other in turn.
                 return Tree::new(2, Box::new([0, 1]));
             }
@@ -255,7 +257,8 @@ impl Domain {
 }
 
 impl Domain {
-    /// Runs a grace period. The caller has the right to drive; `me` is its slot, in no section.
+    /// Runs a grace period. The caller has the right to drive. `me` is its slot, which is in no
+    /// section.
     pub(super) fn drive(&self, me: Option<&Slot>) {
         // This must precede the first barrier that a section relies on.
         asym::init();
@@ -286,13 +289,13 @@ fn wait_as_the_kernel(first_fqs_ms: u32) {
     let sleep = |span_ms: u32| thread::sleep(Duration::from_millis(span_ms.into()));
     sleep(first_fqs_ms);
     if tunables::EARLY_QS.get() == 0 {
-        // Without early reports, the kernel's driver does not report its own quiescent state in its
-        // first scan, and waits for the second one.
+        // Without early reports, the kernel's driver does not report its own quiescent state in the
+        // first scan, and waits for the second scan.
         sleep(tunables::NEXT_FQS_MS.get());
     }
 }
 
-/// Readers that a grace period may have to wait for.
+/// The readers for which a grace period may have to wait.
 #[derive(Debug, Default)]
 struct Candidates<'a> {
     asked: Vec<&'a Slot>,
@@ -300,8 +303,8 @@ struct Candidates<'a> {
 }
 
 impl Candidates<'_> {
-    /// Returns `true` if every candidate was asked and has answered. Spins for a moment, for
-    /// readers that run.
+    /// Returns `true` if every candidate was asked and has answered. Spins for a moment, because
+    /// running readers answer quickly.
     fn have_all_answered(&self) -> bool {
         if !self.quiet.is_empty() || self.asked.len() > ANSWERS_AT_ONCE {
             return false;
@@ -341,7 +344,7 @@ impl Domain {
         seen
     }
 
-    /// Reads each candidate again behind the heavy barrier, and returns the holdouts.
+    /// Reads each candidate again after the heavy barrier, and returns the holdouts.
     fn confirm<'a>(&self, gp_seq: u64, seen: Candidates<'a>) -> Vec<&'a Slot> {
         // ORDER(reader): the other end; see `Slot::lock`.
         // If our barrier comes first, a section that begins later sees PARK and the removals.
@@ -368,7 +371,8 @@ impl Domain {
             }
         }
         if asked.len() > nr_asked {
-            // The readers asked just now must also see ASK at their unlock: ORDER(holdout).
+            // The readers that were asked just now must also see ASK at their unlock; see
+            // ORDER(holdout).
             asym::heavy();
         }
         asked.retain(|slot| {
@@ -381,7 +385,7 @@ impl Domain {
         asked
     }
 
-    /// Counts `holdouts` on the tree; returns `true` if any has not reported yet.
+    /// Counts `holdouts` on the tree. Returns `true` if any of them has not reported yet.
     fn count(&self, holdouts: &[&Slot]) -> bool {
         if holdouts.is_empty() {
             return false;
@@ -414,7 +418,7 @@ pub(super) struct Roster {
 #[derive(Debug)]
 struct Entry {
     slot: Slot,
-    /// I: constant after the push.
+    /// I: the next entry. It is constant after the push.
     next: *mut Entry,
 }
 
@@ -427,7 +431,7 @@ impl Roster {
 
     /// Claims a free slot for this thread, or creates one.
     ///
-    /// Allocates, and walks over all slots in use. Called once per thread.
+    /// Allocates, and walks over all slots in use. It is called once per thread.
     pub(super) fn join(&self) -> &Slot {
         if let Some(slot) = self.iter().find(|slot| slot.take()) {
             return slot;
@@ -447,8 +451,8 @@ impl Roster {
     /// Returns all slots, used and free.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Slot> {
         // ORDER(mpscq-stack): the other end of the push in `join`. If the push comes first, we walk
-        // over its slot. If our load comes first, we do not know the slot, which is OFF like a
-        // parked one: its first section leaves that and sees what was removed, ORDER(parked).
+        // over its slot. If our load comes first, we do not see the slot, which is OFF like a
+        // parked one. Its first section leaves that state and sees the removals; see ORDER(parked).
         // Test: threads_start_and_exit
         let mut next = self.entries.top().load(Ordering::Acquire);
         if twin::armed("rcu: the newest reader is skipped") {
@@ -456,8 +460,8 @@ impl Roster {
             next = unsafe { next.as_ref() }.map_or(next, |entry| entry.next);
         }
         std::iter::from_fn(move || {
-            // SAFETY: null, or an entry that was fully initialized before its push (ORDER above)
-            // and is freed only with the roster.
+            // SAFETY: the pointer is null, or leads to an entry that was fully initialized before
+            // its push (ORDER above) and is freed only with the roster.
             let entry = unsafe { next.as_ref() }?;
             next = entry.next;
             Some(&entry.slot)
@@ -475,11 +479,12 @@ impl Drop for Roster {
         if twin::torn_down() {
             return;
         }
-        // Because we have exclusive access, every push happened before. Acquire is stronger than
-        // needed.
+        // We have exclusive access, so every push happened before this load. Acquire is stronger
+        // than needed.
         let mut next = self.entries.top().load(Ordering::Acquire);
         while !next.is_null() {
-            // SAFETY: from `into_raw` in `join`; exclusive access, so no thread walks the list.
+            // SAFETY: the pointer came from `into_raw` in `join`, and we have exclusive access, so
+            // no thread walks the list.
             let entry = unsafe { Box::from_raw(next) };
             next = entry.next;
         }

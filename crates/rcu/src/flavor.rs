@@ -20,19 +20,19 @@ pub trait Flavor: Sized + sealed::Sealed {
     /// Begins a section.
     fn read(&self) -> Self::Guard<'_>;
 
-    /// Waits until every section that has begun has ended.
+    /// Waits until every section that has already begun has ended.
     fn synchronize(&self);
 
-    /// Runs `callback` after every section that has begun has ended. If this panics, `callback` is
-    /// leaked. Blocks as [`rcu::call`](super::call) does.
+    /// Runs `callback` after every section that has already begun has ended. If this function
+    /// panics, `callback` is leaked. Blocks as [`rcu::call`](super::call) does.
     fn call(&self, callback: impl FnOnce() + Send + 'static);
 
-    /// Runs `callback` as [`call`](Self::call) does, and never waits, regardless of the number of
-    /// callbacks.
+    /// Runs `callback` as [`call`](Self::call) does, but never waits, however many callbacks there
+    /// are.
     #[doc(hidden)]
     fn call_at_once(&self, callback: impl FnOnce() + Send + 'static);
 
-    /// Returns `true` if too many callbacks wait for `try_call` to add one.
+    /// Returns `true` if so many callbacks are pending that `try_call` must not add one.
     #[doc(hidden)]
     fn is_full(&self) -> bool;
 
@@ -51,7 +51,7 @@ pub trait Flavor: Sized + sealed::Sealed {
     fn is_served(&self) -> bool;
 }
 
-/// Proof that a section of the flavor `F` is open: a guard, or for [`Global`] a [`qsbr::Reader`].
+/// Proof that a section of the flavor `F` is open: a guard or, for [`Global`], a [`qsbr::Reader`].
 ///
 /// The trait is sealed, as [`Flavor`] is.
 pub trait Section<F>: sealed::Sealed {
@@ -160,7 +160,7 @@ impl Flavor for srcu::Domain {
 }
 
 impl Section<Global> for local::Guard {
-    /// Always `true`: there is one global flavor.
+    /// Always returns `true`, because there is only one global flavor.
     #[inline(always)]
     fn is_of(&self, _flavor: &Global) -> bool {
         true

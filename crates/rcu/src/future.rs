@@ -16,8 +16,8 @@ use super::flavor::{Flavor, Global};
 /// # Blocking
 ///
 /// Never blocks. The first poll costs a [`call`](super::call). Dropping the future does not wait.
-/// While creation of the thread that runs callbacks fails, the future wakes its task at each poll,
-/// so that it is polled again.
+/// As long as the thread that runs callbacks cannot be created, the future wakes its task at each
+/// poll, so that it is polled again.
 ///
 /// # Panics
 ///
@@ -76,15 +76,15 @@ impl<F: Flavor + Unpin> Future for Synchronize<F> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(passed) = &self.passed else {
             self.flavor.assert_may_call();
-            // FOREIGN(rcu-future-clone): the waker's clone, on the polling thread, under no lock. A
-            // panic reaches the poller.
+            // FOREIGN(rcu-future-clone): the clone of the waker, on the polling thread, with no
+            // lock held. A panic propagates to the poller.
             let passed = Arc::new(Mutex::new(Passed::No(cx.waker().clone())));
             self.passed = Some(passed.clone());
             self.flavor.call_at_once(move || {
                 let before = std::mem::replace(&mut *passed.lock(), Passed::Yes);
                 if let Passed::No(waker) = before {
-                    // FOREIGN(rcu-future-wake): the waker's wake, in a callback and contained
-                    // there, under no lock.
+                    // FOREIGN(rcu-future-wake): the wake-up of the task, in a callback, which
+                    // contains it, with no lock held.
                     waker.wake();
                 }
             });
@@ -97,7 +97,7 @@ impl<F: Flavor + Unpin> Future for Synchronize<F> {
         if is_left {
             return self.pending(cx);
         }
-        // FOREIGN(rcu-future-clone): as above; so is the drop of the old one.
+        // FOREIGN(rcu-future-clone): as above, and likewise the drop of the old waker.
         let mut waker = cx.waker().clone();
         let is_over = match &mut *passed.lock() {
             Passed::Yes => true,
@@ -112,9 +112,9 @@ impl<F: Flavor + Unpin> Future for Synchronize<F> {
 }
 
 impl<F: Flavor> Synchronize<F> {
-    /// Returns `Pending`. If creation of the thread that runs callbacks has failed, no other thread
-    /// may ever wake the task. In that case this wakes the task, and each poll tries to start the
-    /// thread again.
+    /// Returns `Pending`. If the thread that runs callbacks could not be created, it is possible
+    /// that no other thread ever wakes the task. In that case this wakes the task, and each poll
+    /// tries to start the thread again.
     fn pending(&self, cx: &Context<'_>) -> Poll<()> {
         if !self.flavor.is_served() {
             // FOREIGN(rcu-future-clone): as above.

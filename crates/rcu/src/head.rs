@@ -1,4 +1,4 @@
-//! Callbacks as stored in their list: a list link, and one function or a bag of closures.
+//! The entry of a callback in its list: a list link, and one function or a bag of closures.
 
 use std::{mem, ptr};
 
@@ -26,22 +26,22 @@ use super::bag::{Bag, Deferred};
 /// }
 /// rcu::barrier();
 /// ```
-#[doc(alias = "rcu_head")]
 #[derive(Debug)]
+#[doc(hidden)]
 #[repr(C)]
 pub struct Head {
-    /// The next head of the list. Its lowest bit, [`OF_C`], selects the kind of `function`.
+    /// The next head in the list. Its lowest bit, [`OF_C`], indicates the kind of `function`.
     next: *mut Head,
-    /// A [`Function`] without its kind; null if this is the head of a [`Bag`].
+    /// A [`Function`] without its kind, or null if this is the head of a [`Bag`].
     function: *const (),
 }
 
-/// Set in `Head::next`, which is aligned, if the function of this head (not of the next one) is a C
-/// function.
+/// A bit of `Head::next` that is free because of alignment. It is set if the function of this head,
+/// not of the next one, is a C function.
 const OF_C: usize = 1;
 
-// A head has two words, as in the kernel and liburcu, because programs compiled against those
-// reserve no more.
+// A head has two words, as in the kernel and liburcu, because programs that were written for those
+// reserve no more space.
 const _: () = assert!(size_of::<Head>() == 16 && align_of::<Head>() > OF_C);
 
 /// A C function that is called with a user's head.
@@ -56,7 +56,7 @@ pub(super) enum Function {
     C(FunctionOfC),
 }
 
-/// One callback, to run once.
+/// A callback that must be run once.
 pub(super) enum Callback {
     /// A closure from a bag.
     Closure(Deferred),
@@ -64,7 +64,7 @@ pub(super) enum Callback {
     Own(*mut Head, Function),
 }
 
-// SAFETY: nothing reads a head until it is queued, and then only its list accesses it.
+// SAFETY: no code reads a head until it is queued, and then only its list accesses it.
 unsafe impl Send for Head {}
 // SAFETY: no method takes a shared reference.
 unsafe impl Sync for Head {}
@@ -108,12 +108,12 @@ impl Head {
             return None;
         }
         Some(if self.next.addr() & OF_C == 0 {
-            // SAFETY: stored by `new` or `with_function`, which keep the bit clear.
+            // SAFETY: the pointer was stored by `new` or `with_function`, which keep the bit clear.
             Function::Rust(unsafe {
                 mem::transmute::<*const (), unsafe fn(*mut Head)>(self.function)
             })
         } else {
-            // SAFETY: stored by `with_function`, which sets the bit.
+            // SAFETY: the pointer was stored by `with_function`, which sets the bit.
             let run = unsafe {
                 mem::transmute::<*const (), unsafe extern "C-unwind" fn(*mut Head)>(self.function)
             };
@@ -127,9 +127,9 @@ impl Head {
     ///
     /// 1. `head` was queued and popped from its list, and has not been run.
     unsafe fn close(head: *mut Head) {
-        // SAFETY: (1): alive until it is run.
+        // SAFETY: (1): the head is alive until it is run.
         if unsafe { (*head).function() }.is_none() && !twin::armed("rcu: a bag is left open") {
-            // SAFETY: the head of a bag is its first field; alive as above.
+            // SAFETY: the head of a bag is its first field, and it is alive as above.
             unsafe { &*head.cast::<Bag>() }.close();
         }
     }
@@ -141,7 +141,7 @@ impl Head {
     /// 1. `head` and its callbacks were queued, popped from the list, closed, and this is called
     ///    once.
     pub(super) unsafe fn each(head: *mut Head, mut run: impl FnMut(Callback)) {
-        // SAFETY: (1): alive until it is run.
+        // SAFETY: (1): the head is alive until it is run.
         match unsafe { (*head).function() } {
             Some(function) => run(Callback::Own(head, function)),
             // SAFETY: (1), and the head of a bag is its first field.
@@ -155,12 +155,12 @@ impl Callback {
     ///
     /// # Safety
     ///
-    /// 1. It came from [`Head::each`], and its grace period has passed.
+    /// 1. The callback came from [`Head::each`], and its grace period has passed.
     pub(super) unsafe fn run(self, of_c: unsafe fn(*mut Head, FunctionOfC)) {
         match self {
             // SAFETY: (1): each copy that `each` creates is run once.
             Self::Closure(closure) => unsafe { closure.run() },
-            // SAFETY: (1): queued with this function.
+            // SAFETY: (1): the head was queued with this function.
             Self::Own(head, Function::Rust(own)) => unsafe { own(head) },
             // SAFETY: as above.
             Self::Own(head, Function::C(own)) => unsafe { of_c(head, own) },
@@ -177,7 +177,7 @@ impl Default for Head {
     }
 }
 
-/// Heads in the order in which they were queued. Yields each head once.
+/// Heads in the order in which they were queued. As an iterator, it yields each head once.
 #[derive(Debug)]
 pub(super) struct Chain {
     first: *mut Head,
@@ -220,7 +220,7 @@ impl Chain {
     ///
     /// 1. `first` came from `into_first` and is used only once.
     pub(super) unsafe fn from_first(first: *mut Head) -> Self {
-        // `last` is for `append`, which is not called on this chain.
+        // `last` is only used by `append`, which is not called on this chain.
         Self { first, last: first }
     }
 
@@ -285,11 +285,11 @@ mod tests {
         let list = |places: &[*mut Head]| {
             let mut newest = ptr::null_mut();
             for &place in places {
-                // SAFETY: it points into `heads`, which nothing else uses.
+                // SAFETY: the pointer points into `heads`, which no other code uses.
                 unsafe { (*place).set_next(newest) };
                 newest = place;
             }
-            // SAFETY: linked above.
+            // SAFETY: the heads were linked above.
             unsafe { Chain::from_newest(newest) }
         };
         let mut chain = Chain::new();

@@ -1,4 +1,4 @@
 //! Functions for the other crates of afterwork. Programs must not use them, because they may change
-//! with any version.
+//! in any version.
 
 pub use crate::{batch::of_c, callback::call_at_once};

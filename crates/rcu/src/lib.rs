@@ -15,24 +15,25 @@
 //!
 //! A reader reads in a *read-side critical section* ([`read`]), which costs a few plain loads and
 //! stores. A writer unlinks a value, waits for a *grace period* ([`synchronize`]), and frees the
-//! value: every section that could have seen it has ended. [`Rcu`] does this for one value, without
-//! unsafe code.
+//! value. By then, every section that could have seen it has ended. [`Rcu`] does this for one
+//! value, without unsafe code.
 //!
 //! | readers | use | grace periods |
 //! |---|---|---|
 //! | are short and never sleep | [`read`], [`synchronize`] | one domain for the process |
 //! | are loops that report between rounds | [`qsbr::Reader`] | the same domain; reads are free |
 //! | sleep, or cross `.await` and threads | [`srcu::Domain`] | a domain of its own for each |
-//!
-//! docs/rcu.md has the pictures, the proofs and the costs.
 
-// The path of a grace period through the files: `local.rs` finds the thread's slot. `slot.rs` has
-// the reader's words and the requests of drivers. `periods.rs` has the arithmetic of grace periods,
-// groups the waiters, and makes one of them the driver. `domain.rs` has the list of the readers;
-// the driver scans them and asks those that may be in a section. Holdouts report on the tree of
-// `node.rs`. The last report wakes the driver, and the driver wakes the waiters. Callbacks wait on
-// the lists of `callback.rs`, closures in the bags of `bag.rs`. One thread sweeps the lists, and
-// `batch.rs` runs the callbacks. Threads that add callbacks faster than they run are slowed down.
+// docs/rcu.md contains the diagrams, the proofs and the costs.
+//
+// A grace period passes through the files as follows. `local.rs` finds the thread's slot. `slot.rs`
+// contains the reader's words and the requests of drivers. `periods.rs` contains the arithmetic of
+// grace periods, groups the waiters, and makes one of them the driver. `domain.rs` contains the
+// list of the readers. The driver scans them and asks those that may be in a section. Holdouts
+// report on the tree of `node.rs`. The last report wakes the driver, and the driver wakes the
+// waiters. Callbacks wait in the lists of `callback.rs`, and closures in the bags of `bag.rs`. One
+// thread sweeps the lists, and `batch.rs` runs the callbacks. Threads that add callbacks faster
+// than callbacks run are slowed down.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

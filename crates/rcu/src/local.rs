@@ -1,10 +1,10 @@
-//! This thread's slot: claimed by its first section, released when the thread exits.
+//! This thread's slot, which its first section claims and which is released when the thread exits.
 //!
 //! A thread begins with a *stand-in* slot. The stand-in has the maximum depth, so the depth check
-//! of the fast path also sends a thread's first section to the slow path. The thread's destructors
-//! release the slot. If another thread-local still holds a section open, the slot stays in use
-//! until that section ends. A section that begins even later nests in that one, or claims a slot of
-//! its own.
+//! of the fast path also diverts a thread's first section to the slow path. The thread's
+//! destructors release the slot. If another thread-local still holds a section open, the slot stays
+//! in use until that section ends. A section that begins even later nests in that section, or
+//! claims a slot of its own.
 
 use std::{cell::Cell, marker::PhantomData, ptr};
 
@@ -28,8 +28,9 @@ sync::process_wide! {
 }
 
 sync::thread_local! {
-    /// This thread's slot, or the stand-in. It has no destructor, so that it can be accessed at any
-    /// time. A pointer, because a constant cannot hold a reference to an atomic.
+    /// This thread's slot, or the stand-in. This thread-local has no destructor, so that it can be
+    /// accessed at any time. It is a pointer, because a constant cannot hold a reference to an
+    /// atomic.
     static MINE: Cell<*const Slot> = Cell::new(ptr::from_ref(stand_in()))
 }
 
@@ -55,7 +56,7 @@ impl Drop for AtExit {
 
 /// Keeps a guard on its thread. The compiler prints this name if a guard is sent to another thread,
 /// for example in a future that holds a guard across an await. Guards of [SRCU](super::srcu) may be
-/// sent.
+/// sent to other threads.
 #[derive(Debug)]
 pub(super) struct OnItsThreadUseSrcuAcrossAwait(#[expect(dead_code)] *mut ());
 
@@ -63,12 +64,13 @@ pub(super) struct OnItsThreadUseSrcuAcrossAwait(#[expect(dead_code)] *mut ());
 ///
 /// # Guarantees
 ///
-/// - What the section reads from an RCU-protected place stays valid until the guard is dropped.
+/// - Data that the section reads from an RCU-protected place stays valid until the guard is
+///   dropped.
 /// - Guards nest and may be dropped in any order. The section lasts until the last one is dropped.
 ///
 /// A guard stays on its thread, so a future that is `Send` cannot hold one across an `.await`. For
-/// a section that lasts over an `.await`, use [`srcu`](super::srcu): `domain.read()`, or
-/// `domain.read_owned()`.
+/// a section that lasts across an `.await`, use `domain.read()` or `domain.read_owned()` of
+/// [`srcu`](super::srcu).
 ///
 /// A guard that is leaked (`mem::forget`) delays every grace period until the process ends.
 #[derive(Debug)]
@@ -76,7 +78,7 @@ pub(super) struct OnItsThreadUseSrcuAcrossAwait(#[expect(dead_code)] *mut ());
 #[doc(alias("rcu_read_unlock", "rcu_read_lock_bh", "rcu_read_lock_sched"))]
 pub struct Guard {
     slot: &'static Slot,
-    /// A section belongs to its thread.
+    /// Prevents this type from being `Send`, because a section belongs to its thread.
     _not_send: PhantomData<OnItsThreadUseSrcuAcrossAwait>,
 }
 
@@ -100,17 +102,18 @@ impl Drop for Guard {
 ///
 /// # Guarantees
 ///
-/// A [`synchronize`](super::synchronize) that is called while the guard lives returns after the
+/// A [`synchronize`](super::synchronize) that is called while the guard exists returns after the
 /// guard is dropped. Costs a few plain loads and stores, no locked instruction and no fence.
 ///
 /// # Blocking
 ///
 /// Never blocks. The first section of a thread allocates. Do not call it in a signal handler, which
-/// may interrupt this function before the section has begun; use [`read_in_signal_handler`] there.
+/// may have interrupted this function before the section began. Use [`read_in_signal_handler`]
+/// there.
 ///
 /// # Panics
 ///
-/// If sections nest 65,534 deep.
+/// Panics if sections nest 65,534 deep.
 ///
 /// # Examples
 ///
@@ -127,20 +130,20 @@ pub fn read() -> Guard {
 }
 
 /// Begins a read-side critical section in a signal handler. The handler may have interrupted this
-/// thread anywhere, even inside [`read`].
+/// thread at any point, even inside [`read`].
 ///
-/// Returns `None` if the thread has had no section before, because the first one allocates, and
-/// while the thread is exiting. To avoid the first case, begin and end a section with `read` when
-/// the thread starts.
+/// Returns `None` if the thread has had no section before, because the first section allocates.
+/// Also returns `None` while the thread is exiting. To avoid the first case, begin and end a
+/// section with `read` when the thread starts.
 ///
 /// # Guarantees
 ///
-/// The same as for [`read`]. In addition, this preserves `errno`. It costs a full fence. The
-/// section must end before the handler returns.
+/// The same as for [`read`]. In addition, this function preserves `errno`. It costs a full fence.
+/// The section must end before the handler returns.
 ///
 /// # Blocking
 ///
-/// Never blocks. May be called in a signal handler.
+/// Never blocks. It may be called in a signal handler.
 ///
 /// # Examples
 ///
@@ -167,8 +170,8 @@ pub(super) fn enter() -> &'static Slot {
 /// Puts this thread into an extended quiescent state before it sleeps, if it has a slot and is in
 /// no section.
 ///
-/// Without this a sleeping thread looks like one that is about to begin a section, and grace
-/// periods pass the heavy barrier until a driver has parked the thread.
+/// Otherwise a sleeping thread would look like one that is about to begin a section, and grace
+/// periods would pass the heavy barrier until a driver has parked the thread.
 pub(super) fn park_if_idle() {
     if let Some(slot) = mine()
         && !slot.is_in_section()
@@ -200,8 +203,8 @@ fn leave_late() -> bool {
 
 #[inline(always)]
 fn found() -> &'static Slot {
-    // SAFETY: it points at the stand-in or at a slot of `global()`. Both live as long as the
-    // process (in a model, as the run).
+    // SAFETY: the pointer points to the stand-in or to a slot of `global()`. Both live as long as
+    // the process or, in a model, as long as the run.
     MINE.with(|mine| unsafe { &*mine.get() })
 }
 
@@ -225,12 +228,12 @@ pub(super) fn left_open() -> Option<&'static Slot> {
     is_ending.then(|| global().roster.iter().find(is_open))?
 }
 
-/// Checks that this thread may wait for a grace period, and returns its slot. Must be called before
-/// the first change of `what`.
+/// Checks that this thread may wait for a grace period, and returns its slot. The function `what`
+/// must call it before its first change.
 ///
 /// # Panics
 ///
-/// If `what` would wait for this thread itself, or if the thread must not sleep.
+/// Panics if `what` would wait for this thread itself, or if the thread must not sleep.
 #[inline]
 pub(super) fn outside_of_sections(what: &str) -> Option<&'static Slot> {
     let me = mine();
@@ -267,7 +270,7 @@ fn enter_slowly(slot: &'static Slot) -> &'static Slot {
         "read-side critical sections nest too deep: more than {}",
         NEST_MAX - 1
     );
-    // Must precede the first section that relies on it.
+    // This must precede the first section that relies on it.
     sync::asym::init();
     fork::watch();
     if AT_EXIT.try_with(|_| ()).is_err() {
@@ -280,10 +283,11 @@ fn enter_slowly(slot: &'static Slot) -> &'static Slot {
     slot
 }
 
-/// Does the same as [`enter`] on an exiting thread. Nests in the section that the thread has open,
-/// or uses a slot that is released with this section.
+/// Does the same as [`enter`] on an exiting thread. The section nests in one that the thread has
+/// open, or uses a slot that is released when it ends.
 ///
-/// With two slots in use, an unlock without a guard could not determine which section it ends.
+/// If the thread had two slots in use, an unlock without a guard could not determine which section
+/// it ends.
 fn enter_late() -> &'static Slot {
     if let Some(slot) = left_open() {
         assert!(slot.lock(global()), "read-side critical sections nest too deep");

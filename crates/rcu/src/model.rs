@@ -27,8 +27,8 @@ pub fn sweep_when_wanted() {
 }
 
 /// Runs a grace period of `domain` if each of its readers is parked or has answered, and none is in
-/// a section. Returns `true` if it did. Passes no heavy barrier. May be called once per run: if it
-/// returns `false`, the grace period never ends.
+/// a section. Returns `true` if a grace period was run. Passes no heavy barrier. Call it at most
+/// once per run, because the grace period never ends if it returns `false`.
 pub fn passes_unaided(domain: &srcu::Domain) -> bool {
     domain.passes_unaided()
 }
@@ -63,7 +63,7 @@ impl Reports {
         self.0.report(leaf)
     }
 
-    /// Returns `true` if all have reported.
+    /// Returns `true` if all holdouts have reported.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -106,7 +106,7 @@ unsafe impl Send for Stock {}
 unsafe impl Sync for Stock {}
 
 impl Stock {
-    /// Creates a stock of two bags, which leak.
+    /// Creates a stock of two bags, which are leaked.
     #[expect(clippy::new_without_default, reason = "a stock is not a value")]
     pub fn new() -> Self {
         let bag = |_| NonNull::from(Box::leak(Box::new(Bag::new())));
@@ -116,9 +116,9 @@ impl Stock {
         stock
     }
 
-    /// Returns the bag `which`, which was taken, to the stock.
+    /// Returns the bag `which`, which must have been taken, to the stock.
     pub fn give(&self, which: usize) {
-        // SAFETY: the model owns the bag: it has taken it, or this is `new`.
+        // SAFETY: the model owns the bag, because it has taken the bag or this is `new`.
         assert!(unsafe { self.spares.give(self.bags[which]) });
     }
 

@@ -2,20 +2,20 @@
 //!
 //! With a single counter, every reporting CPU would contend for one cache line. Instead, a holdout
 //! counts down the *leaf* of its CPU, which represents the CPUs that share a cache. The thread that
-//! brings a node to zero counts down its parent. The thread that brings the root to zero has made
-//! the last report, and wakes the driver.
+//! brings a node to zero counts down the node's parent. The thread that brings the root to zero has
+//! made the last report, and wakes the driver.
 //!
 //! # Report against init
 //!
-//! Holdouts are marked one by one, and one may report before the next is marked. At that point its
-//! leaf must not count as empty. Each leaf therefore starts with a count of its own, the *bias*,
+//! Holdouts are marked one by one, and one may report before the next is marked. Its leaf must not
+//! count as empty at that point. Each leaf therefore starts with a count of its own, the *bias*,
 //! which the driver removes after it has marked all holdouts. An inner node starts with one count
 //! for each child.
 //!
-//! A leaf reaches zero exactly once: it cannot while it has its bias, and after that its count only
-//! falls. Each child therefore counts down its parent exactly once. The root reaches zero exactly
-//! once, when the bias of every leaf is removed and every marked holdout has reported. Twin: `node:
-//! no bias`.
+//! A leaf reaches zero exactly once: its count cannot reach zero while the bias is included, and
+//! after that it only falls. Each child therefore counts down its parent exactly once. The root
+//! reaches zero exactly once, when the bias of every leaf is removed and every marked holdout has
+//! reported. Twin: `node: no bias`.
 
 use sync::{
     atomic::{AtomicU32, Ordering},
@@ -27,13 +27,13 @@ use topology::{AffinityScope, ShardParams, Topology};
 
 use crossbeam_utils::CachePadded;
 
-/// Maximum number of children of an inner node. Corresponds to the kernel's `RCU_FANOUT`.
+/// The maximum number of children of an inner node. Corresponds to the kernel's `RCU_FANOUT`.
 const FAN_OUT: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
-/// Counts missing reports, on a tree of counters.
+/// Counts missing reports on a tree of counters.
 #[derive(Debug)]
 pub(super) struct Tree {
-    /// I: leaves first, then their parents, the root last.
+    /// I: the nodes, in the order leaves, parents, root.
     nodes: Box<[CachePadded<Node>]>,
     nr_leaves: usize,
     /// I: the leaf of each CPU.
@@ -42,9 +42,10 @@ pub(super) struct Tree {
 
 #[derive(Debug)]
 struct Node {
-    /// A: missing reports. Set by the driver, decremented by all.
+    /// A: the number of missing reports. It is set by the driver, and decremented by all threads
+    /// that report.
     nr_pending: AtomicU32,
-    /// I: the parent's index in `nodes`; for the root, its own.
+    /// I: the index of the parent in `nodes`. The root stores its own index.
     parent: usize,
     /// I: the number of nodes that have this one as their parent.
     nr_children: u32,
@@ -102,8 +103,8 @@ impl Tree {
 
     /// Begins a count. All reports of the previous count must have been made.
     pub(super) fn init(&self) {
-        // Relaxed: a reader reports after it has acquired COUNTED (`Slot::count_on`), which is set
-        // after this.
+        // Relaxed is sufficient, because a reader reports only after it has acquired COUNTED
+        // (`Slot::count_on`), which is set after this.
         for (place, node) in self.nodes.iter().enumerate() {
             let bias = u32::from(place < self.nr_leaves && !twin::armed("node: no bias"));
             node.nr_pending.store(node.nr_children + bias, Ordering::Relaxed);
@@ -121,12 +122,13 @@ impl Tree {
         if twin::armed("node: no bias") {
             return self.is_empty();
         }
-        // Every leaf must be counted down. `any` would stop at the first one.
+        // Every leaf must be counted down, so `any`, which would stop at the first one, is not
+        // usable.
         let nr_last = (0..self.nr_leaves).filter(|&leaf| self.report(leaf)).count();
         nr_last == 1
     }
 
-    /// Counts down `leaf`; returns `true` if this was the last report.
+    /// Counts down `leaf`. Returns `true` if this was the last report.
     pub(super) fn report(&self, leaf: usize) -> bool {
         let mut place = leaf;
         loop {
@@ -134,9 +136,10 @@ impl Tree {
             // ORDER(report): publish and consume along the way up, other end in `is_empty`.
             //   holdout: end of its section;  nr_pending -= 1  AcqRel, up to the root
             //   driver:  root's nr_pending == 0  Acquire;      the section is over
-            // If another report of this node comes first, ours acquires its sections and passes
-            // them on to the parent. If ours comes first, the other report does so. Everything in
-            // those sections therefore happens before the driver reads zero at the root.
+            // If another report of this node comes first, ours acquires its sections and releases
+            // them to the parent. If ours comes first, the other report does this with our
+            // sections. Everything in those sections therefore happens before the driver reads zero
+            // at the root.
             // Test: reports_climb_to_the_root_once, reports_carry_the_section_with_them
             let order = twin::order("node: relaxed report", Ordering::AcqRel);
             if node.nr_pending.fetch_sub(1, order) != 1 {

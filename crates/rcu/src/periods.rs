@@ -3,21 +3,22 @@
 //!
 //! # The numbers
 //!
-//! `gp_seq` is even while no grace period runs, and odd while one does. A grace period adds one at
+//! `gp_seq` is even while no grace period runs, and odd while one runs. A grace period adds one at
 //! its start and one at its end.
 //!
-//! The word of a reader (`ctr`) holds its depth of nesting and, above, the low 48 bits of the
+//! The word of a reader (`ctr`) holds its depth of nesting and, above it, the low 48 bits of the
 //! `gp_seq` that it saw when its outermost section began:
 //!
 //! ```text
 //! bits 0..16 nest | bits 16..64 gp_seq modulo 2^48
 //! ```
 //!
-//! At a million grace periods a second 48 bits wrap after four years, and 64 bits never. A
+//! At a million grace periods per second, 48 bits wrap after four years, and 64 bits never. A
 //! comparison is correct while the two numbers are less than half of that range apart. For an open
-//! section they always are: it delays grace periods, so `gp_seq` cannot run far ahead of it.
+//! section this is always the case: it delays grace periods, so `gp_seq` cannot run far ahead of
+//! it.
 //!
-//! # One grace period for many
+//! # One grace period for many waiters
 //!
 //! A waiter records a *cookie*: the value of `gp_seq` at the end of the next grace period that
 //! *begins* after that moment. A waiter that finds no driver becomes the driver. The others wait,
@@ -29,9 +30,9 @@
 //!         is_driven = false;  wake
 //! ```
 //!
-//! A waiter whose cookie this grace period reaches has loaded `gp_seq` before it became odd. Its
-//! fence therefore comes before the driver's, and a section that the driver passes because it
-//! *began later* sees the waiter's removal.
+//! A waiter whose cookie this grace period reaches loaded `gp_seq` before it became odd. Its fence
+//! therefore comes before the driver's, and a section that the driver passes because it *began
+//! later* sees the waiter's removal.
 //!
 //! # No lost wake-up
 //!
@@ -39,11 +40,11 @@
 //! A driver stores both and then checks for waiters (`crates/base/src/wake/event_count.rs` has the
 //! argument). A driver that stops at `gp_seq = e` wakes all waiters whose cookie is `e` or earlier.
 //! All other waiters have the cookie `e + 2`. The driver wakes one of them: it becomes the next
-//! driver, or finds that another thread is, or that its grace period is over.
+//! driver, or finds that another thread drives or that its own grace period is over.
 //!
 //! A driver may also stop in the middle of a grace period, at an odd `gp_seq = e + 1`, and leave
 //! the rest to the next driver. Waiters then have the cookie `e + 2` or `e + 4`, and the driver
-//! wakes one waiter of each: neither group may stay asleep without a driver.
+//! wakes one waiter of each group, because neither group may stay asleep without a driver.
 
 use base::internal::wake::{EventCount, spin_as_waiter};
 use sync::{
@@ -56,26 +57,27 @@ use crossbeam_utils::CachePadded;
 /// The number of buckets of waiters. Two cookies are in use at a time, and waiters that are slow to
 /// leave occupy a third bucket.
 const NR_WAIT_BUCKETS: usize = 4;
-/// Number of waiters woken at a time. The kernel wakes five from the grace period and leaves the
-/// rest to a worker.
+/// The number of waiters woken at a time. The kernel wakes five from the grace period and defers
+/// the rest to a worker.
 const WAKE_BATCH: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
-/// Maximum depth that `ctr` can represent. No section may reach it.
+/// The maximum depth that `ctr` can represent. No section may reach it.
 pub(super) const NEST_MAX: u64 = 0xffff;
 const NEST_BITS: u32 = 16;
 
-/// Growth of `gp_seq` (two per grace period) after which a thread that has begun no section is
-/// parked. With 2, a reader that pauses for a moment would be parked and pay a locked instruction.
-/// With hundreds, each grace period would cost a membarrier for idle threads. A guess.
+/// The growth of `gp_seq` (two per grace period) after which a thread that has begun no section is
+/// parked. With 2, a reader that pauses for a moment would be parked and would pay a locked
+/// instruction. With hundreds, each grace period would cost a membarrier because of idle threads.
+/// This value is a guess.
 const PARK_FROM: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 17 };
-/// Growth of `gp_seq` since a thread's latest section below which the thread is likely running, and
-/// is asked.
+/// A limit for the growth of `gp_seq` since a thread's latest section. Below it, the thread is
+/// probably running and is asked.
 const ASK_BELOW: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 3 };
 
 /// The grace periods of one set of readers.
 #[derive(Debug)]
 pub(super) struct Periods {
-    /// Written by the driver. Even: idle; odd: a grace period runs.
+    /// Written by the driver. It is even while no grace period runs, and odd while one runs.
     gp_seq: CachePadded<AtomicU64>,
     /// A: `true` while a thread drives.
     is_driven: CachePadded<AtomicBool>,
@@ -106,10 +108,10 @@ impl Periods {
 
     /// Returns the cookie of the first grace period that begins after this call.
     pub(super) fn state(&self) -> GpCookie {
-        // ORDER(cookie): store buffering, other end in `start`; see the top of the file.
-        // If our fence comes first, the sections that this grace period skips see our removals,
-        // so it may serve us. If the driver's fence comes first, we read its odd number and ask for
-        // the grace period after it.
+        // ORDER(cookie): store buffering, other end in `start`; see the top of the file. If our
+        // fence comes first, the sections that this grace period skips see our removals, so it may
+        // serve us. If the driver's fence comes first, we read its odd number and wait for the
+        // grace period after it.
         // Test: grace_period_serves_all_earlier_callers, a_cookie_needs_its_fence,
         // srcu_cookie_needs_its_fence
         twin::fence("rcu: no fence before the cookie");
@@ -154,10 +156,9 @@ impl Periods {
 
     /// Acquires the right to drive, if no thread has it.
     pub(super) fn try_drive(&self) -> Option<Driver<'_>> {
-        // ORDER(drive): publish and consume, other end in `Driver::drop`.
-        // If the last driver's store comes first, our exchange succeeds, and we see all that it
-        // wrote. If our exchange comes first, it fails, and the caller waits: that driver wakes it
-        // after its store.
+        // ORDER(drive): publish and consume, other end in `Driver::drop`. If the last driver's
+        // store comes first, our exchange succeeds, and we see all that it wrote. If our exchange
+        // comes first, it fails, and the caller waits until that driver wakes it after its store.
         // Test: grace_period_serves_all_earlier_callers
         let taken = !self.is_driven()
             && self
@@ -169,9 +170,9 @@ impl Periods {
         taken.then(|| Driver(self))
     }
 
-    /// Resets everything to the state without other threads, in a child of `fork`. If `drives`,
-    /// this thread continues a grace period. Returns the number of the last grace period that
-    /// ended, or of the one that continues, and whether the number has changed.
+    /// Resets all fields to the state without other threads, in a child of `fork`. If `drives` is
+    /// `true`, this thread continues a grace period. Returns the number of the last grace period
+    /// that ended, or of the one that continues. Also returns `true` if the number has changed.
     pub(super) fn inherit(&self, drives: bool) -> (u64, bool) {
         let gp_seq = self.gp_seq();
         let ended = if drives { gp_seq } else { before(gp_seq) };
@@ -183,7 +184,7 @@ impl Periods {
 
     // ---- for the driver ----
 
-    /// Returns `gp_seq`: two for each grace period, odd while one runs.
+    /// Returns `gp_seq`, which grows by two with each grace period and is odd while one runs.
     pub(super) fn gp_seq(&self) -> u64 {
         self.gp_seq.load(Ordering::Relaxed)
     }
@@ -240,8 +241,8 @@ impl Drop for Driver<'_> {
     }
 }
 
-/// Identifies a moment. A later call of [`poll_state`](super::poll_state) returns whether a full
-/// grace period has passed since.
+/// Identifies a moment. A later call of [`poll_state`](super::poll_state) returns `true` if a full
+/// grace period has passed since that moment.
 ///
 /// Created by [`get_state`](super::get_state). Two cookies are equal if the same grace period
 /// satisfies both.
@@ -261,9 +262,9 @@ impl GpCookie {
         gp_seq.wrapping_sub(self.0) as i64 >= 0
     }
 
-    /// Returns the bucket of its waiters, out of `nr_buckets`. Two cookies are in use at a time,
-    /// and they are consecutive, so two buckets are enough to separate them. More buckets also
-    /// separate them from waiters that are slow to leave.
+    /// Returns the index of the bucket for waiters with this cookie, out of `nr_buckets`. Two
+    /// consecutive cookies are in use at a time, so two buckets are enough to separate their
+    /// waiters. More buckets also separate them from waiters that are slow to leave.
     pub(super) fn wait_bucket(self, nr_buckets: usize) -> usize {
         (self.0 / 2) as usize % nr_buckets
     }
@@ -283,7 +284,7 @@ impl GpCookie {
         Self(bits)
     }
 
-    /// Returns the cookie whose grace period follows this one's.
+    /// Returns the cookie of the grace period that follows the one of this cookie.
     pub(super) fn next(self) -> Self {
         Self(self.0.wrapping_add(2))
     }
@@ -306,14 +307,14 @@ pub(super) fn no_later(ctr: u64, gp_seq: u64) -> u64 {
     if is_later { gp_seq << NEST_BITS | ctr & NEST_MAX } else { ctr }
 }
 
-/// The driver's decision about a reader. Made here, executed in `domain.rs`.
+/// The driver's decision about a reader. It is made here and carried out in `domain.rs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ScanResult {
-    /// In a section, or in one recently: ask it to report.
+    /// The reader is in a section, or was in one recently. Ask it to report.
     Ask,
-    /// Seems idle; only the barrier can confirm this.
+    /// The reader seems to be idle. Only the barrier can confirm this.
     Quiet,
-    /// Seems to have been idle for a long time: park it, if the barrier confirms this.
+    /// The reader seems to have been idle for a long time. Park it if the barrier confirms this.
     Park,
 }
 
@@ -332,7 +333,7 @@ pub(super) fn scan(ctr: u64, gp_seq: u64) -> ScanResult {
 /// Returns `true` if a reader with this word is in a section that the grace period `gp_seq` has to
 /// wait for.
 ///
-/// A section that has the number of this grace period has seen all that was removed before it.
+/// A section that has the number of this grace period sees everything that was removed before it.
 pub(super) fn holds_up(ctr: u64, gp_seq: u64) -> bool {
     is_in_section(ctr) && age(ctr, gp_seq) != 0
 }
@@ -351,7 +352,7 @@ fn age(ctr: u64, gp_seq: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Values around which words wrap, including the start.
+    /// The values of `gp_seq` around which words wrap, and the start.
     const ROUNDS: [u64; 4] = [0, 1 << 48, u64::MAX - 9, (1 << 48) - 10];
 
     #[test]

@@ -22,21 +22,21 @@ use super::{
 ///
 /// # Guarantees
 ///
-/// - When this returns, no section sees the data that the caller unlinked before. Everything that
-///   those sections did happened before.
-/// - Callers share grace periods: one serves all callers that arrived before it began.
+/// - When this returns, no section sees the data that the caller unlinked before the call.
+///   Everything that sections did with the data happened before the return.
+/// - Callers share grace periods: one grace period serves all callers that arrived before it began.
 /// - If no other thread has been in a section for a while, this costs a fence and returns at once.
 ///   If a cookie was created ([`get_state`]) since the last grace period, it costs three more
 ///   fences, because the cookie's grace period is over when this returns.
 ///
 /// # Blocking
 ///
-/// Blocks until the sections have ended. Must not be called in a section.
+/// Blocks until the sections have ended. It must not be called in a section.
 ///
 /// # Panics
 ///
-/// If this thread is in a section or in a stall handler, where it would wait for itself, or in an
-/// item of a bottom-half queue.
+/// Panics if this thread is in a section or in a stall handler, where it would wait for itself.
+/// Also panics if called in an item of a bottom-half queue.
 ///
 /// # Examples
 ///
@@ -65,7 +65,7 @@ pub fn synchronize() {
     synchronize_as(outside_of_sections("synchronize"));
 }
 
-/// Waits as [`synchronize`] does. The caller has checked that it may wait; `me` is its slot.
+/// Waits as [`synchronize`] does. The caller has checked that it may wait, and `me` is its slot.
 pub(super) fn synchronize_as(me: Option<&'static Slot>) {
     // In a callback, a wait for another callback would be a wait for itself.
     #[cfg(feature = "baselines")]
@@ -89,14 +89,14 @@ fn synchronize_by_callback() {
             callbacks().notify_waiters();
         }
     });
-    // Acquire pairs with the Release in the callback: its grace period is over for us, too.
+    // Acquire pairs with the Release in the callback, so its grace period is also over for us.
     callbacks().wait_until("synchronize", || passed.load(Ordering::Acquire));
 }
 
 /// Waits as [`synchronize`] does.
 ///
 /// Differs from Linux: there this form interrupts CPUs, and the plain form does not. Here both
-/// forms do so if readers do not answer within a microsecond, so this form is not faster.
+/// forms interrupt CPUs if readers do not answer within a microsecond, so this form is not faster.
 ///
 /// # Blocking
 ///
@@ -104,7 +104,7 @@ fn synchronize_by_callback() {
 ///
 /// # Panics
 ///
-/// The same as [`synchronize`].
+/// Panics in the same cases as [`synchronize`].
 #[doc(alias = "synchronize_rcu_expedited")]
 pub fn synchronize_expedited() {
     global().synchronize(outside_of_sections("synchronize_expedited"));
@@ -113,12 +113,12 @@ pub fn synchronize_expedited() {
 /// Returns a cookie, with which [`poll_state`] later checks whether a grace period has passed since
 /// this call.
 ///
-/// Starts no grace period: see [`start_poll`](super::start_poll).
+/// It starts no grace period. For that, use [`start_poll`](super::start_poll).
 ///
 /// # Blocking
 ///
-/// Never blocks. Costs a fence and two loads; the first cookie after a grace period costs a locked
-/// instruction. May be called in a section.
+/// Never blocks. Costs a fence and two loads. The first cookie after a grace period also costs a
+/// locked instruction. It may be called in a section.
 ///
 /// # Examples
 ///
@@ -141,9 +141,9 @@ pub fn get_state() -> GpCookie {
 ///
 /// # Guarantees
 ///
-/// - `true` has the same meaning as if a call of [`synchronize`] had begun after the cookie was
-///   created, and had returned.
-/// - After such a call of [`synchronize`] this returns `true`, and so does every later call with
+/// - If this returns `true`, the guarantees are the same as if a call of [`synchronize`] had begun
+///   after the cookie was created and had returned.
+/// - After such a call of [`synchronize`], this returns `true`, and so does every later call with
 ///   that cookie.
 ///
 /// Differs from Linux: this also returns `true` while no other thread can be in a section, even if
@@ -151,7 +151,7 @@ pub fn get_state() -> GpCookie {
 ///
 /// # Blocking
 ///
-/// Never blocks. Costs a few loads and at most one fence. May be called in a section.
+/// Never blocks. Costs a few loads and at most one fence. It may be called in a section.
 #[doc(alias = "poll_state_synchronize_rcu")]
 pub fn poll_state(cookie: GpCookie) -> bool {
     if global().is_over(cookie) {
@@ -169,7 +169,7 @@ pub fn poll_state(cookie: GpCookie) -> bool {
 ///
 /// # Panics
 ///
-/// The same as [`synchronize`], if it has to wait.
+/// Panics in the same cases as [`synchronize`], if it has to wait.
 #[doc(alias = "cond_synchronize_rcu")]
 pub fn cond_synchronize(cookie: GpCookie) {
     if !poll_state(cookie) {

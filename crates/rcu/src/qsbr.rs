@@ -11,19 +11,19 @@
 //! }
 //! ```
 //!
-//! A loop need not mark each read as a section. Its thread is in a section all the time, and
-//! *reports* once per round that it holds no reference. Reading then costs the load of a pointer.
-//! In return, each grace period of the process waits for the round, and for guards
-//! ([`read`](super::read)) as before.
+//! A loop need not mark each read as a section. Instead, its thread is in a section all the time,
+//! and *reports* once per round that it holds no reference. Reading then costs the load of a
+//! pointer. In return, each grace period of the process waits for the current round, and still
+//! waits for guards ([`read`](super::read)).
 //!
 //! # Work items and mailboxes
 //!
-//! A work item that reads often creates a [`Reader`] and drops it at its end. Workers are not
+//! A work item that reads often should create a [`Reader`] and drop it at its end. Workers are not
 //! online by default: a long-running item would delay every grace period, and an item that waits
 //! for a grace period would wait for itself.
 //!
-//! `Mailbox::serve` is a loop that reports between drains. A thread that sleeps in this
-//! library outside of sections counts as offline at once.
+//! `Mailbox::serve` is a loop that reports between drains. A thread that sleeps in this library
+//! outside of sections immediately counts as offline.
 
 use std::marker::PhantomData;
 
@@ -42,15 +42,16 @@ use super::{
 /// - A value read under a `&Reader` stays valid until the next [`quiescent`](Self::quiescent) or
 ///   [`offline`](Self::offline). The compiler rejects either while a reference is in use.
 /// - A read compiles to the load of the pointer and nothing else.
-/// - Other sections and readers of this thread may be open at the same time. The thread is then
-///   quiescent when the outermost of them reports or ends.
+/// - Other sections and readers of this thread may be open at the same time. In that case, the
+///   thread is quiescent when the outermost of them reports or ends.
 ///
 /// While the reader is online, every grace period of the process waits for its reports. Report
 /// often, and go offline around long operations. A reader that is leaked (`mem::forget`) delays
 /// every grace period until the process ends. Its thread is not boosted (`rcu.boost`), because its
 /// rounds may be long.
 ///
-/// Differs from Linux: there the scheduler reports, and detects that a thread sleeps.
+/// Differs from Linux: there the scheduler reports quiescent states, and detects that a thread
+/// sleeps.
 ///
 /// Differs from liburcu: its flavors do not share grace periods.
 ///
@@ -112,7 +113,7 @@ use super::{
 #[must_use = "a reader is online until it is dropped"]
 pub struct Reader {
     slot: &'static Slot,
-    /// A section belongs to its thread.
+    /// Prevents this type from being `Send`, because a section belongs to its thread.
     _not_send: PhantomData<OnItsThreadUseSrcuAcrossAwait>,
 }
 
@@ -125,7 +126,7 @@ impl Reader {
     ///
     /// # Panics
     ///
-    /// The same as [`read`](super::read).
+    /// Panics in the same cases as [`read`](super::read).
     #[inline]
     pub fn new() -> Self {
         Self { slot: online(), _not_send: PhantomData }
@@ -135,11 +136,11 @@ impl Reader {
     ///
     /// Costs three loads, usually from this CPU's cache, and one store if a grace period has begun
     /// or ended since the last report. Costs a locked instruction only if a grace period waits for
-    /// this thread, and no fence.
+    /// this thread. It never costs a fence.
     ///
     /// # Blocking
     ///
-    /// Never blocks. Makes a system call if it is the last reader that a grace period waits for.
+    /// Never blocks. Makes a system call if this is the last reader that a grace period waits for.
     #[doc(alias = "urcu_qsbr_quiescent_state")]
     #[inline]
     #[doc(alias("cond_resched_tasks_rcu_qs", "rcu_softirq_qs", "rcu_quiescent_state"))]
@@ -158,8 +159,8 @@ impl Reader {
     ///
     /// # Panics
     ///
-    /// If `body` does. Aborts the process if this reader cannot go online again, because
-    /// `body` left too many sections open.
+    /// Panics if `body` panics. The process is aborted if this reader cannot go online again
+    /// because `body` left too many sections open.
     #[doc(alias = "urcu_qsbr_thread_offline")]
     #[doc(alias("rcu_thread_offline", "rcu_thread_online"))]
     pub fn offline<R>(&mut self, body: impl FnOnce() -> R) -> R {
@@ -169,8 +170,8 @@ impl Reader {
         body()
     }
 
-    /// Waits as [`synchronize`](super::synchronize) does, with this reader offline. (`synchronize`
-    /// would wait for it.)
+    /// Waits as [`synchronize`](super::synchronize) does, while this reader is offline.
+    /// `synchronize` itself would wait for this reader.
     ///
     /// # Blocking
     ///
@@ -178,7 +179,7 @@ impl Reader {
     ///
     /// # Panics
     ///
-    /// If this thread is in another section, or has another reader.
+    /// Panics if this thread is in another section, or has another reader.
     #[doc(alias = "urcu_qsbr_synchronize_rcu")]
     pub fn synchronize(&mut self) {
         let _online = Offline::go(self);
@@ -201,7 +202,7 @@ impl Drop for Reader {
     }
 }
 
-/// Keeps a reader offline until this is dropped, even by a panic.
+/// Keeps a reader offline until this value is dropped, even during a panic.
 struct Offline<'a>(&'a mut Reader);
 
 impl<'a> Offline<'a> {
@@ -215,14 +216,15 @@ impl Drop for Offline<'_> {
     fn drop(&mut self) {
         if !sync::twin::torn_down() {
             let must_succeed = Abort;
-            // The slot may have changed: an exiting thread releases its slot with its section.
+            // The slot may have changed, because an exiting thread releases its slot when its
+            // section ends.
             self.0.slot = online();
             std::mem::forget(must_succeed);
         }
     }
 }
 
-/// Aborts the process when dropped: a reader that cannot go online again must not be used.
+/// Aborts the process when dropped, because a reader that cannot go online again must not be used.
 struct Abort;
 
 impl Drop for Abort {
@@ -233,7 +235,7 @@ impl Drop for Abort {
     }
 }
 
-/// Makes this thread an online reader, until [`end`] of the slot.
+/// Makes this thread an online reader until [`end`] is called on the slot.
 pub(super) fn online() -> &'static Slot {
     let slot = enter();
     slot.count_loops(1);

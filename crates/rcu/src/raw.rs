@@ -1,15 +1,14 @@
 //! Sections without guards, and cookies as numbers, for other languages.
 //!
-//! The lifetime of a [`Guard`](super::Guard) determines which section ends, and that it ends on its
-//! thread. Here the caller is responsible for both. To queue callbacks without an allocation, use
-//! [`call_head`](super::call_head), or [`call_c`] for a C function.
+//! The lifetime of a [`Guard`](super::Guard) determines which section ends, and ensures that it
+//! ends on its own thread. Here the caller is responsible for both. To queue callbacks without an
+//! allocation, use [`call_head`](super::call_head), or [`call_c`] for a C function.
 //!
 //! # An inlined read side
-//!
 //! Code in other languages may inline [`read_lock`] and [`read_unlock`] for the common case.
-//! [`Place`]s are the addresses that it needs. A thread's place is initially [`Place::STAND_IN`],
-//! and later the result of [`place`]. `first_level`, shared by all threads, is at
-//! [`Place::FIRST_LEVEL`]:
+//! [`Place`]s are the addresses that this code needs. A thread's place is initially
+//! [`Place::STAND_IN`], and later the result of [`place`]. `first_level`, shared by all threads, is
+//! at [`Place::FIRST_LEVEL`]:
 //!
 //! ```text
 //! lock:   nest = *ctr & NEST
@@ -26,11 +25,10 @@
 //!                            *flags & ASKED?  answer()
 //!         otherwise:         quiescent()
 //! ```
-//!
 //! These are the steps of `slot.rs`, with the same proofs. The compiler barrier replaces
-//! [`light`](sync::asym::light). Without `membarrier` that would have to be a fence, so [`place`]
+//! [`light`](sync::asym::light). Without `membarrier`, it would have to be a fence, so [`place`]
 //! returns `None`. In that case, before a thread's first section, and while the thread exits, the
-//! place is the stand-in, with which every step is a call.
+//! place is the stand-in, which makes every step a call.
 
 use super::{
     Head,
@@ -53,7 +51,7 @@ pub use super::batch::{NR_OFFSETS, of_c, run_c};
 ///
 /// # Panics
 ///
-/// The same as [`read`](super::read).
+/// Panics in the same cases as [`read`](super::read).
 #[inline(always)]
 pub fn read_lock() {
     enter();
@@ -68,8 +66,8 @@ pub fn read_lock() {
 ///
 /// # Safety
 ///
-/// 1. All open sections were begun by [`read_lock`], and the data that they protected is no longer
-///    used.
+/// 1. All open sections of this thread were begun by [`read_lock`], and the data that the ending
+///    section protected is no longer used.
 #[inline(always)]
 pub unsafe fn read_unlock() -> bool {
     leave()
@@ -92,7 +90,7 @@ pub fn is_reading() -> bool {
 ///
 /// # Panics
 ///
-/// If `offset` is not below [`NR_OFFSETS`].
+/// Panics if `offset` is not below [`NR_OFFSETS`].
 ///
 /// # Safety
 ///
@@ -108,8 +106,8 @@ pub unsafe fn free_c(head: *mut Head, offset: usize) {
 
 /// The address of data that the inlined read side uses: a pointer, laid out as in C.
 ///
-/// The place of a thread records its sections: `ctr`, of 64 bits, then `flags` and `nr_loops`, of
-/// 32 bits each.
+/// The place of a thread records its sections. It contains the 64-bit word `ctr`, followed by the
+/// 32-bit words `flags` and `nr_loops`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(transparent)]
 pub struct Place(*const ());
@@ -120,22 +118,22 @@ unsafe impl Send for Place {}
 unsafe impl Sync for Place {}
 
 impl Place {
-    /// The place of a thread without a slot. It has the maximum depth, so a check of the depth
-    /// rejects it.
+    /// The place of a thread without a slot. It has the maximum depth, so the depth check rejects
+    /// it.
     pub const STAND_IN: Self = Self(stand_in().promised());
 
-    /// The address of the 64-bit word `first_level`. The word changes. Its address is constant, and
-    /// the same for all threads.
+    /// The address of the 64-bit word `first_level`. The value of the word changes. Its address is
+    /// constant, and is the same for all threads.
     pub const FIRST_LEVEL: Self = Self(global().place_of_first_level());
 }
 
-/// Mask of the nesting depth in `ctr`. In the stand-in, all these bits are set.
+/// The mask of the nesting depth in `ctr`. In the stand-in, all of these bits are set.
 pub const NEST: u64 = NEST_MAX;
-/// Bit of `flags`: if set, a section that has begun calls [`leave_parking`].
+/// A bit of `flags`. If it is set, a section that has begun calls [`leave_parking`].
 pub const PARK: u32 = slot::PARK;
-/// Bits of `flags`: if any is set, an outermost section that has ended calls [`report`].
+/// Bits of `flags`. If any of them is set, an outermost section that has ended calls [`report`].
 pub const AT_UNLOCK: u32 = slot::AT_UNLOCK;
-/// Bits of `flags`: if any is set, a reader that has reported calls [`answer`].
+/// Bits of `flags`. If any of them is set, a reader that has reported calls [`answer`].
 pub const ASKED: u32 = slot::ASK | slot::COUNTED;
 
 /// Returns the place that records this thread's sections. It is valid until the thread exits.
@@ -151,7 +149,7 @@ pub fn place() -> Option<Place> {
     sync::asym::init().then(|| Place(slot.promised()))
 }
 
-/// Makes grace periods wait for this thread again: a step of an inlined read side.
+/// Makes grace periods wait for this thread again. It is a step of an inlined read side.
 ///
 /// # Blocking
 ///
@@ -163,12 +161,12 @@ pub fn leave_parking() {
     }
 }
 
-/// Answers a grace period that waits for this thread: a step of an inlined read side. Does nothing
-/// in a section.
+/// Answers a grace period that waits for this thread. It is a step of an inlined read side. Does
+/// nothing in a section.
 ///
 /// # Blocking
 ///
-/// Never blocks. Makes a system call if it is the last reader that a grace period waits for.
+/// Never blocks. Makes a system call if this is the last reader that a grace period waits for.
 #[cold]
 pub fn report() {
     if let Some(slot) = mine().filter(|slot| !slot.is_in_section()) {
@@ -176,8 +174,8 @@ pub fn report() {
     }
 }
 
-/// Answers a grace period that waits for this thread, which has just reported: a step of an inlined
-/// read side.
+/// Answers a grace period that waits for this thread, which has just reported. It is a step of an
+/// inlined read side.
 ///
 /// # Blocking
 ///
@@ -185,8 +183,8 @@ pub fn report() {
 ///
 /// # Safety
 ///
-/// 1. `ctr` was stored, or had the right value, as the module page describes, and references read
-///    before are no longer used.
+/// 1. `ctr` was stored or already had the right value, as the module page describes, and references
+///    that were read before are no longer used.
 #[cold]
 pub unsafe fn answer() {
     if let Some(slot) = mine().filter(|slot| slot.is_outermost()) {
@@ -202,7 +200,7 @@ pub unsafe fn answer() {
 ///
 /// # Panics
 ///
-/// The same as [`qsbr::Reader::new`].
+/// Panics in the same cases as [`qsbr::Reader::new`].
 pub fn online() {
     qsbr::online();
 }
@@ -216,14 +214,15 @@ pub fn online() {
 ///
 /// # Safety
 ///
-/// 1. The reader was begun by [`online`], and references read under it are no longer used.
+/// 1. The reader was begun by [`online`], and references that were read under it are no longer
+///    used.
 pub unsafe fn offline() -> bool {
     let online = mine().filter(|slot| slot.nr_loops() > 0);
     online.map(qsbr::end).is_some()
 }
 
-/// Reports that this thread, which is [`online`], holds no reference. Does nothing in another
-/// section.
+/// Reports that this thread, which is [`online`], holds no reference. Does nothing if the thread is
+/// also in another section.
 ///
 /// # Blocking
 ///
@@ -231,7 +230,8 @@ pub unsafe fn offline() -> bool {
 ///
 /// # Safety
 ///
-/// 1. The reader was begun by [`online`], and references read under it are no longer used.
+/// 1. The reader was begun by [`online`], and references that were read under it are no longer
+///    used.
 pub unsafe fn quiescent() {
     if let Some(slot) = mine().filter(|slot| slot.nr_loops() > 0) {
         slot.renew(global());
@@ -261,7 +261,8 @@ pub unsafe fn call_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head
     unsafe { call_function(head, Function::C(run)) };
 }
 
-/// Calls `run` as [`call_c`] does, unless too many callbacks wait. Returns `true` if it will.
+/// Calls `run` as [`call_c`] does, unless too many callbacks are pending. Returns `true` if `run`
+/// will be called.
 ///
 /// # Blocking
 ///
@@ -269,7 +270,7 @@ pub unsafe fn call_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head
 ///
 /// # Safety
 ///
-/// 1. The same as [`call_head`](super::call_head), if it returns `true`.
+/// 1. If this returns `true`, the same as [`call_head`](super::call_head).
 pub unsafe fn try_call_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)) -> bool {
     let is_full = callbacks().is_full();
     if !is_full {
@@ -288,8 +289,8 @@ pub fn cookie_to_bits(cookie: GpCookie) -> u64 {
     cookie.bits()
 }
 
-/// Returns the cookie whose bits are `bits`. With any other number, the cookie is over, or waits
-/// for some grace periods.
+/// Returns the cookie whose bits are `bits`. If `bits` came from no cookie, the result is either
+/// over or requires some further grace periods.
 ///
 /// # Blocking
 ///
@@ -307,8 +308,8 @@ pub fn srcu_cookie_to_bits(cookie: Cookie) -> u64 {
     cookie.bits()
 }
 
-/// Returns the domain's cookie whose bits are `bits`. With any other number, the cookie is over, or
-/// waits for some grace periods.
+/// Returns the domain's cookie whose bits are `bits`. If `bits` came from no cookie, the result is
+/// either over or requires some further grace periods.
 ///
 /// # Blocking
 ///
@@ -317,7 +318,7 @@ pub fn srcu_cookie_from_bits(bits: u64) -> Cookie {
     Cookie::of_bits(bits)
 }
 
-/// Begins a section of a domain. [`srcu_read_unlock`] ends it on any thread; pass it the returned
+/// Begins a section of a domain. [`srcu_read_unlock`] ends it, on any thread. Pass it the returned
 /// number, which is 0 or 1.
 ///
 /// # Blocking
@@ -373,7 +374,8 @@ mod tests {
                 let is_open = |slot: &&Slot| slot.is_mine() && slot.is_in_section();
                 read_lock();
                 read_lock();
-                // The first section protects until the second unlock: it has no second slot.
+                // The first section protects until the second unlock, because the thread has no
+                // second slot.
                 let mut seen =
                     vec![is_reading(), global().roster.iter().filter(is_open).count() == 1];
                 // SAFETY: the sections were begun above. At the last call no section is open, which

@@ -3,9 +3,9 @@
 //! # The words
 //!
 //! `ctr` is the state of the reader: its depth of nesting, and the `gp_seq` at which its outermost
-//! section began (`periods.rs`). Only the reader stores it, and never by a read-modify-write.
+//! section began (`periods.rs`). Only the reader stores it, and never with a read-modify-write.
 //!
-//! `flags` are requests between the two sides; see "The flags" below.
+//! `flags` contains the requests between the two sides; see "The flags" below.
 //!
 //! # Why no section is missed
 //!
@@ -23,8 +23,8 @@
 //! # Readers that report
 //!
 //! An online [`qsbr::Reader`](super::qsbr::Reader) is a section of its thread that has not ended.
-//! To a driver it is the same as a guard. A report ends that section and begins the next in one
-//! store of the present `gp_seq` (`Slot::renew`):
+//! To a driver it is the same as a guard. A report ends that section and begins the next one with a
+//! single store of the current `gp_seq` (`Slot::renew`):
 //!
 //! ```text
 //! reader: (its accesses);  load gp_seq  Acquire;  ctr = nested, gp_seq  Release;  asked? answer
@@ -39,16 +39,16 @@
 //! - *The word has the driver's own number.* The store of the word released the accesses before the
 //!   report. The load of the number acquired the removals.
 //!
-//! Each has a twin without the ordering. No fence hides the difference from the models. A report
-//! that is too early to see the question costs only time: the driver waits, and the next report
-//! answers. A reader that will not report for a long time goes offline, in the same way as a guard
-//! ends.
+//! For each reason there is a twin without the ordering. No fence hides the difference from the
+//! models. A report that is too early to see the question costs only time: the driver waits, and
+//! the next report answers. A reader that will not report for a long time goes offline, which is
+//! the same as the end of a guard.
 //!
 //! # The flags
 //!
-//! They are one word next to the reader's own. Readers of the process have it in their slot,
-//! readers of a sleepable domain in their own cache line (`srcu/slots.rs`). Every change is a
-//! read-modify-write.
+//! The flags are one word next to the reader's own word. Readers of the process have it in their
+//! slot, and readers of a sleepable domain have it in their own cache line (`srcu/slots.rs`). Every
+//! change is a read-modify-write.
 //!
 //! | flag | set by | cleared by | means |
 //! |---|---|---|---|
@@ -59,8 +59,8 @@
 //! | `BOOSTED` | driver if `COUNTED` is set | reader, with `COUNTED` | drop the priority |
 //! | `LEAVING` | reader | reader | its thread exits: release the slot at the outermost unlock |
 //!
-//! A reader with `OFF` is not counted in `nr_active` and is skipped by scans. A reader with
-//! `COUNTED` also counts down the tree. After that a reader with `BOOSTED` drops its raised
+//! A reader with `OFF` is not counted in `nr_active`, and scans skip it. A reader with `COUNTED`
+//! also counts down the tree when it answers. After that, a reader with `BOOSTED` drops its raised
 //! priority (`stall.rs`).
 //!
 //! # Parking
@@ -70,8 +70,8 @@
 //! reader in between (twin `rcu: park is tested first`).
 //!
 //! The driver sets `PARK`, passes the heavy barrier, and sets `OFF` by compare-exchange if `PARK`
-//! is still set. The reader clears both flags in one transition. All this happens to one word, so
-//! either the reader finds `OFF` and counts itself in, or the driver finds `PARK` clear.
+//! is still set. The reader clears both flags in one transition. All of these are changes of one
+//! word, so either the reader finds `OFF` and counts itself in, or the driver finds `PARK` clear.
 //!
 //! A reader that leaves its parking passes a full fence before it reads. A driver that skips it
 //! because of `OFF`, or because `nr_active` is zero, has passed a full fence after the removal and
@@ -80,7 +80,7 @@
 //!
 //! # Answers
 //!
-//! For an answer to `ASK`, the driver needs no barrier. The reader's read-modify-write acquires
+//! If a reader answers `ASK`, the driver needs no barrier. The reader's read-modify-write acquires
 //! everything before the question, and releases everything that its sections did.
 
 #[cfg(not(any(loom, shuttle)))]
@@ -112,30 +112,31 @@ pub(super) const BOOSTED: u32 = 1 << 5;
 /// The flags on which an outermost unlock acts.
 pub(super) const AT_UNLOCK: u32 = ASK | COUNTED | LEAVING;
 
-/// A reader as drivers see it. It has its own cache line, in a list that only grows (`Roster`).
+/// A reader as drivers see it. Each slot has its own cache line, and is in a list that only grows
+/// (`Roster`).
 #[derive(Debug)]
 pub(super) struct Slot(CachePadded<Words>);
 
-/// The first three fields have a fixed layout, for code in other languages that inlines the read
-/// side (`raw.rs`).
+/// The words of a slot. The first three fields have a fixed layout, for code in other languages
+/// that inlines the read side (`raw.rs`).
 #[derive(Debug)]
 #[repr(C)]
 struct Words {
-    /// Stored by the reader alone.
+    /// The reader's state. Stored only by the reader.
     ctr: AtomicU64,
     /// A: see the top of the file.
     flags: Flags,
-    /// Number of online `qsbr::Reader`s of the thread. Stored by the reader alone.
+    /// The number of online `qsbr::Reader`s of the thread. Stored only by the reader.
     nr_loops: AtomicU32,
-    /// The CPU on which the reader registered. Stored by the reader alone.
+    /// The CPU on which the reader registered. Stored only by the reader.
     cpu: AtomicU32,
     /// The leaf of the tree on which the reader reports. Stored by a driver before it sets
     /// `COUNTED`.
     leaf: AtomicU32,
-    /// The kernel's thread ID of the reader. Stored by the reader alone.
+    /// The kernel's thread ID of the reader. Stored only by the reader.
     thread: AtomicU32,
     /// The reader's thread index in this process (`sync::identity`), which a child of `fork`
-    /// inherits; 0 if the slot is free. Stored by the reader alone.
+    /// inherits; it is 0 if the slot is free. Stored only by the reader.
     owner: AtomicU64,
     /// A: `true` while a thread owns this slot.
     is_taken: AtomicBool,
@@ -201,7 +202,7 @@ impl Slot {
         // `Domain::confirm` (domain.rs).
         //   reader: ctr = nested;   light;   load flags, then the protected data
         //   driver: flags |= PARK or ASK (the data was removed before);   heavy;   load ctr
-        // If our barrier comes first, the driver sees the section and waits for it, unless it has
+        // If our barrier comes first, the driver sees the section, and waits for it unless it has
         // the driver's own number. If the driver's barrier comes first, we see PARK below, and the
         // section sees everything that was removed.
         // Test: section_protects_the_version_it_read, locking_needs_its_light_barrier
@@ -222,9 +223,9 @@ impl Slot {
     /// Begins a section in a signal handler, which may have interrupted this thread anywhere.
     /// Returns `false` if the depth is at its limit.
     ///
-    /// If the handler interrupted `lock`, the word may be nested already while the flags are still
-    /// `OFF`, so that drivers skip the slot. This therefore checks the flags at any depth. Both may
-    /// then call `leave_parking`, which counts the reader once.
+    /// If the handler interrupted `lock`, the word may already be nested while `OFF` is still set,
+    /// so that drivers skip the slot. This function therefore checks the flags at any depth. Both
+    /// functions may then call `leave_parking`, which counts the reader only once.
     pub(super) fn lock_in_handler(&self, domain: &Domain) -> bool {
         let words = &*self.0;
         let ctr = words.ctr.load(Ordering::Relaxed);
@@ -234,8 +235,8 @@ impl Slot {
         }
         let next = if nest == 0 { domain.first_level() } else { ctr + 1 };
         words.ctr.store(next, Ordering::Relaxed);
-        // ORDER(reader): as in `lock`. A full fence, because the handler may have interrupted
-        // `leave_parking` before its own.
+        // ORDER(reader): as in `lock`. This is a full fence, because the handler may have
+        // interrupted `leave_parking` before its own fence.
         // Test: grace_period_waits_for_a_section_in_a_signal_handler
         fence(Ordering::SeqCst);
         if words.flags.has(PARK) {
@@ -252,10 +253,10 @@ impl Slot {
         // ORDER(section): publish and consume, other end in `Slot::ctr`.
         //   reader: the section's accesses;  ctr = not nested  Release
         //   driver: load ctr  Acquire;  the waiter may free
-        // If our store comes first, the driver passes us, with our accesses before. If its load
-        // comes first, it finds us nested and waits.
-        // (Loom cannot distinguish it from Relaxed: it treats the store and the fence after it as
-        // one step, and any two full fences as synchronization.)
+        // If our store comes first, the driver passes us, and our accesses happen before that. If
+        // its load comes first, it finds us nested and waits. (Loom cannot distinguish it from
+        // Relaxed: it treats the store and the fence after it as one step, and any two full fences
+        // as synchronization.)
         // Test: section_protects_the_version_it_read
         words.ctr.store(ctr - 1, Ordering::Release);
         if ctr & NEST_MAX == 1 {
@@ -278,8 +279,8 @@ impl Slot {
     /// Ends the section and begins the next one in a single store. Does nothing if another section
     /// is open around it.
     ///
-    /// Needs no barrier; see "Readers that report" above. The next call, or `unlock`, answers a
-    /// question that arrives too late to be seen here.
+    /// It needs no barrier; see "Readers that report" above. A question that arrives too late to be
+    /// seen here is answered by the next call or by `unlock`.
     #[inline(always)]
     pub(super) fn renew(&self, domain: &Domain) {
         let words = &*self.0;
@@ -292,9 +293,9 @@ impl Slot {
             // ORDER(renew): publish and consume, other end in `Slot::ctr`.
             //   reader: the section's accesses;  ctr = the present number  Release
             //   driver: load ctr  Acquire, its own number: passed;  the waiter may free
-            // If our store comes first, the driver finds its own number and passes us, with our
-            // accesses before. If its load comes first, it finds an older number, and waits for an
-            // answer.
+            // If our store comes first, the driver finds its own number and passes us, and our
+            // accesses happen before that. If its load comes first, it finds an older number, and
+            // waits for an answer.
             // Test: a_report_ends_a_section, a_report_needs_release
             let order = twin::order("qsbr: relaxed report", Ordering::Release);
             words.ctr.store(next, order);
@@ -310,7 +311,7 @@ impl Slot {
         self.0.flags.leave_parking(&domain.nr_active);
     }
 
-    /// Answers a driver, and releases the slot if the thread is exiting. This thread is in no
+    /// Answers a driver, and releases the slot if the thread is exiting. This thread must be in no
     /// section.
     #[cold]
     pub(super) fn report(&self, domain: &Domain) {
@@ -376,14 +377,15 @@ impl Slot {
         } else {
             self.give_back(domain);
         }
-        // Once this returns, the thread may exit and its number may be reused: see `boost`.
+        // Once this returns, the thread may exit and its number may be reused; see `boost`.
         thread::while_named(|| ());
     }
 
     fn give_back(&self, domain: &Domain) {
         self.park(domain);
         self.0.flags.word().fetch_and(!LEAVING, Ordering::Relaxed);
-        // Clear the number before another thread claims the slot and writes its own: see `is_mine`.
+        // The number is cleared before another thread can claim the slot and write its own; see
+        // `is_mine`.
         if !twin::armed("rcu: a slot keeps its owner") {
             self.0.owner.store(0, Ordering::Relaxed);
         }
@@ -425,8 +427,8 @@ impl Slot {
         }
     }
 
-    /// Returns the address of the words with a fixed layout: `ctr`, `flags` at byte 8, `nr_loops`
-    /// at byte 12.
+    /// Returns the address of the words with a fixed layout: `ctr` at byte 0, `flags` at byte 8,
+    /// and `nr_loops` at byte 12.
     #[cfg(not(any(loom, shuttle)))]
     pub(super) const fn promised(&self) -> *const () {
         const {
@@ -440,7 +442,7 @@ impl Slot {
     /// section open.
     ///
     /// Only the thread itself writes its number, and it clears the number when it releases the
-    /// slot. Therefore this thread never reads its own number from the slot of another thread.
+    /// slot. This thread therefore never reads its own number from the slot of another thread.
     pub(super) fn is_mine(&self) -> bool {
         self.0.owner.load(Ordering::Relaxed) == identity::mine().get()
     }
@@ -456,7 +458,7 @@ impl Slot {
         self.0.is_taken.store(false, Ordering::Relaxed);
     }
 
-    /// Resets this thread's slot to the time when `gp_seq` was current and no driver had asked.
+    /// Resets this thread's slot to its state when `gp_seq` was current and no driver had asked.
     /// Returns `true` if the slot is not in an extended quiescent state.
     pub(super) fn inherit(&self, gp_seq: u64) -> bool {
         self.0.thread.store(thread::current().0, Ordering::Relaxed);
@@ -488,7 +490,7 @@ impl Slot {
         let unanswered = |flags| (flags & ASK != 0).then_some(flags | COUNTED);
         // This competes with `answer` on one word. If our COUNTED comes first, the answer acquires
         // it with the leaf and the tree, and the reader counts down. If the answer comes first, ASK
-        // is clear: we acquire the reader's sections, and the driver counts down.
+        // is clear, so we acquire the reader's sections, and the driver counts down.
         self.0.flags.word().fetch_update(Ordering::AcqRel, Ordering::Acquire, unanswered).is_ok()
     }
 
@@ -501,7 +503,7 @@ impl Slot {
     /// the system allows it.
     ///
     /// Does not boost a thread with a `qsbr::Reader`, whose sections may last as long as the
-    /// program, nor a thread that is exiting.
+    /// program, or a thread that is exiting.
     pub(super) fn boost(&self) {
         if self.0.nr_loops.load(Ordering::Relaxed) > 0 {
             return;
@@ -553,7 +555,7 @@ impl Slot {
 #[repr(transparent)]
 pub(super) struct Flags(AtomicU32);
 
-/// Number of readers that are not in an extended quiescent state.
+/// The number of readers that are not in an extended quiescent state.
 #[derive(Debug)]
 pub(super) struct NrActive(CachePadded<AtomicU32>);
 
@@ -576,15 +578,15 @@ impl NrActive {
     /// `OFF`.
     fn count_out(&self) {
         // Release pairs with the Acquire in `get`; later read-modify-writes continue the release
-        // sequence. If a driver reads our count, our sections happened before. If it reads an older
-        // count, it checks our flags.
+        // sequence. If a driver reads our count, our sections happened before its load. If it reads
+        // an older count, it checks our flags.
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Returns the count. The caller has passed a full fence since the removal.
     pub(super) fn get(&self) -> u32 {
         // Acquire pairs with `count_out`. The sections of every reader that was counted out
-        // happened before, or see the removals (ORDER(parked)).
+        // happened before this load, or see the removals (ORDER(parked)).
         self.0.load(Ordering::Acquire)
     }
 
@@ -597,8 +599,8 @@ impl NrActive {
         fence(Ordering::SeqCst);
         match self.get() {
             0 => true,
-            // The single reader may be us. Our flag is read after the count, because a driver that
-            // counts us out sets OFF before.
+            // The single reader may be this thread. Its flag is read after the count, because a
+            // driver that counts it out sets OFF first.
             1 => me.is_some_and(|flags| !flags.is_off()),
             _ => false,
         }
@@ -633,12 +635,12 @@ impl Flags {
     /// Makes drivers count and scan this reader again. Its section has begun.
     #[cold]
     pub(super) fn leave_parking(&self, nr_active: &NrActive) {
-        // The count is incremented first, and perhaps once too often, because the reader must be
-        // counted as soon as it is not parked, even if a signal handler interrupts this.
+        // The count is incremented first, and possibly once too often. The reader must be counted
+        // as soon as it is not parked, even if a signal handler interrupts this function.
         nr_active.count_in();
-        // This competes with `confirm_parked` on one word. If the driver's OFF comes first, it has
-        // counted us out, and our count remains. If our exchange comes first, the driver finds no
-        // PARK and changes no count, so we undo our count.
+        // This competes with `confirm_parked` on one word. If the driver's OFF comes first, the
+        // driver counts us out, and our count remains. If our exchange comes first, the driver
+        // finds no PARK and changes no count, so we undo our count.
         let before = self.0.fetch_and(!(PARK | OFF), Ordering::AcqRel);
         if before & OFF == 0 {
             nr_active.count_out();
@@ -668,12 +670,12 @@ impl Flags {
         self.0.fetch_and(!(ASK | COUNTED | BOOSTED), order)
     }
 
-    /// Puts this reader into an extended quiescent state, which also answers a driver, and retains
-    /// the flags `keep`. Returns the previous flags.
+    /// Puts this reader into an extended quiescent state, which also answers a driver. Retains the
+    /// flags `keep`. Returns the previous flags.
     pub(super) fn park(&self, keep: u32, nr_active: &NrActive) -> u32 {
         // Release pairs with the Acquire in `is_off` and, through the count that follows, in
         // `NrActive::get`. A driver that finds OFF may free the data that this thread's sections
-        // saw; otherwise the driver checks the reader's word. Acquire: as in `answer`.
+        // saw; otherwise the driver checks the reader's word. The Acquire is as in `answer`.
         let before = self.0.swap(keep | PARK | OFF, Ordering::AcqRel);
         if before & OFF == 0 {
             nr_active.count_out();
@@ -702,8 +704,8 @@ impl Flags {
 
     /// Returns `true` if the reader has reported since it was asked.
     pub(super) fn has_answered(&self) -> bool {
-        // ORDER(ask): the other end; see `answer`. Without ASK the sections before the answer
-        // happened before us; with it the driver waits.
+        // ORDER(ask): the other end; see `answer`. If ASK is clear, the sections before the answer
+        // happened before this load. If it is set, the driver waits.
         // Test: answer_counts_as_a_quiescent_state, an_answer_needs_both_orders,
         // a_srcu_answer_needs_both_orders
         self.0.load(Ordering::Acquire) & ASK == 0
@@ -714,7 +716,7 @@ impl Flags {
         self.0.fetch_and(!ASK, Ordering::Relaxed);
     }
 
-    /// Makes the reader begin its next section by the slow path.
+    /// Makes the reader begin its next section on the slow path.
     pub(super) fn want_parked(&self) {
         self.0.fetch_or(PARK, Ordering::Relaxed);
     }
@@ -743,7 +745,7 @@ mod tests {
         let (domain, slot) = (Domain::new(), Slot::new());
         assert!(slot.take() && slot.is_mine());
         slot.leave(&domain);
-        // The first step of `take` in another thread.
+        // This is the first step of `take` in another thread.
         slot.0.is_taken.store(true, Ordering::Relaxed);
         assert!(!slot.is_mine());
     }

@@ -6,12 +6,13 @@
 //!    flag again.
 //! 2. The reader clears the flag with its report. It drops its priority *after* that, because it
 //!    may lose the CPU at once.
-//! 3. If the driver finds the flag cleared, the reader may have dropped its priority too early.
-//!    Then the driver drops it.
+//! 3. If the driver finds the flag cleared, the reader may have dropped its priority too early. The
+//!    driver then drops it.
 //!
 //! A stall is reported without a backtrace. Only the thread itself can walk its stack. That would
-//! require a signal, which interrupts its system calls, and signals belong to the program. `/proc`
-//! shows whether a reader sleeps or computes. A debugger finds the rest by the thread's number.
+//! require a signal, which interrupts the thread's system calls, and signals belong to the program.
+//! `/proc` shows whether a reader sleeps or computes. With the thread's number, a debugger can find
+//! the rest.
 
 use std::time::Duration;
 
@@ -33,8 +34,8 @@ use sync::{
 
 use super::{domain::Domain, slot::Slot, tunables};
 
-/// Number of checks for the last report before the driver boosts. A holdout that runs on another
-/// CPU ends most sections sooner.
+/// The number of checks for the last report before the driver boosts a reader. A holdout that runs
+/// on another CPU ends most sections sooner than that.
 const SPINS_BEFORE_BOOST: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 100 };
 
 /// A reader that has delayed a grace period for longer than `rcu.stall_timeout`.
@@ -45,8 +46,8 @@ pub struct Stall {
     pub thread: u32,
     /// The thread's name, if it can be read.
     pub name: Option<String>,
-    /// The time that the grace period has waited. A time in which the process was stopped counts as
-    /// at most one second.
+    /// The time that the grace period has waited. A period in which the process was stopped counts
+    /// as at most one second.
     pub waited: Duration,
     /// The state of the thread, if it can be read: "running", which includes waiting for a CPU, or
     /// "asleep in" a kernel function.
@@ -96,16 +97,16 @@ fn handler() -> &'static Mutex<Option<Shared>> {
 /// Never blocks.
 pub fn on_stall(handler: Option<StallHandler>) {
     // FOREIGN(rcu-stall-handler-drop): the handler's destructor, on the thread that replaces it or
-    // on the driver. Contained, under no lock.
+    // on the driver. It is contained, and no lock is held.
     let handler = handler.map(|handler| Arc::new(Foreign::new(handler)));
     let before = std::mem::replace(&mut *self::handler().lock(), handler);
     drop(before);
 }
 
-/// Number of stalls reported.
+/// The number of reported stalls.
 static NR_REPORTED: Count = Count::new();
 
-/// Returns the number of stalls reported.
+/// Returns the number of reported stalls.
 pub(super) fn nr_reported() -> u64 {
     NR_REPORTED.read()
 }
@@ -115,8 +116,8 @@ fn report(stall: &Stall) {
     trace::rcu_stall(stall.thread, stall);
     let handler = self::handler().lock().clone();
     // FOREIGN(rcu-stall-handler): the user's handler, on the driver, which other threads wait for
-    // and which may be the thread that runs callbacks. Contained, under no lock. Writing to a
-    // closed stderr also panics.
+    // and which may be the thread that runs callbacks. It is contained, and no lock is held.
+    // Writing to a closed stderr also panics.
     panics::contain(|| match &handler {
         Some(handler) => handler(stall),
         None => eprintln!("afterwork: {stall}"),
@@ -128,7 +129,8 @@ fn report(stall: &Stall) {
 #[cold]
 pub(super) fn report_batch(waited: Duration) {
     NR_REPORTED.add(1);
-    // FOREIGN(rcu-stderr): no user code, but the write panics if stderr is closed; contained.
+    // FOREIGN(rcu-stderr): no user code runs, but the write panics if stderr is closed. A panic is
+    // contained.
     panics::contain(|| {
         eprintln!(
             "afterwork: the executor has not begun a batch of RCU callbacks for {waited:.1?}; the batch runs on a library thread now"
@@ -141,8 +143,8 @@ sync::process_wide! {
     fn next_flood() -> AtomicU64 = AtomicU64::new(0)
 }
 
-/// Reports that `nr` callbacks wait in a list to which this thread adds, at most once per stall
-/// timeout.
+/// Reports, at most once per stall timeout, that `nr` callbacks wait in a list to which this thread
+/// adds.
 #[cold]
 pub(super) fn report_flood(nr: usize) {
     let Some(timeout) = tunables::stall_timeout() else {
@@ -161,7 +163,8 @@ pub(super) fn report_flood(nr: usize) {
     let thread = thread::current();
     let name = thread::name(thread);
     let (thread, name) = (thread.0, name.as_deref().unwrap_or("?"));
-    // FOREIGN(rcu-stderr): no user code, but the write panics if stderr is closed; contained.
+    // FOREIGN(rcu-stderr): no user code runs, but the write panics if stderr is closed. A panic is
+    // contained.
     panics::contain(|| {
         eprintln!(
             "afterwork: {nr} RCU callbacks wait in one list, to which thread {thread} ({name}) adds: callbacks are queued faster \
@@ -171,7 +174,7 @@ pub(super) fn report_flood(nr: usize) {
 }
 
 impl Domain {
-    /// Waits until all `holdouts` have reported. Woken by the last report.
+    /// Waits until all `holdouts` have reported. The last report wakes this thread.
     pub(super) fn wait_for_reports(&self, holdouts: &[&Slot]) {
         if twin::armed("rcu: the driver wakes early") {
             return;
@@ -215,8 +218,8 @@ impl Domain {
                         doing: thread::doing(thread),
                     });
                     if !here.is_this() {
-                        // The handler forked, and this is the child: the holdouts do not exist
-                        // here.
+                        // The handler forked, and this is the child, in which the holdouts do not
+                        // exist.
                         return;
                     }
                 }

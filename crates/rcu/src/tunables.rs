@@ -1,8 +1,8 @@
 //! The process-wide tunables of grace periods, from the environment variable or set at run time.
 //!
 //! The environment variable is read on the first use of a grace period, of a callback or of the
-//! tunables. If it is wrong and contains the word `strict`, it changes nothing and is reported on
-//! stderr once, because no caller could handle the error that [`Params::from_env`] returns.
+//! tunables. If it is invalid and contains the word `strict`, it changes nothing and is reported
+//! once on stderr, because no caller could handle the error that [`Params::from_env`] returns.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(super) static BOOST: Tunable = Tunable::new(1);
 pub(super) static STALL_TIMEOUT_MS: Tunable = Tunable::new(21_000);
 pub(super) static QHIMARK: Tunable = Tunable::new(10_000);
 
-/// Set once the environment has been read.
+/// This is set once the environment has been read.
 #[cfg(feature = "params")]
 static FROM_ENV: OnceLock<()> = OnceLock::new();
 
@@ -57,8 +57,8 @@ fn settle_now() {
     FROM_ENV.get_or_init(|| match Params::from_env() {
         Ok(params) => store(params.rcu),
         Err(error) => {
-            // FOREIGN(rcu-stderr): no user code, but the write panics if stderr is closed;
-            // contained.
+            // FOREIGN(rcu-stderr): no user code runs, but the write panics if stderr is closed. A
+            // panic is contained.
             panics::contain(|| eprintln!("afterwork: {VARIABLE}: {error}; RCU keeps its defaults"));
         }
     });
@@ -68,8 +68,8 @@ fn settle_now() {
 ///
 /// Before the first call, the environment determines the tunables, under the names in [`Tunables`]:
 /// `AFTERWORK=rcu.boost=off,rcu.stall_timeout=1000`. Without the feature `params` of `afterwork`,
-/// which is on by default, they start with their defaults. To change one field and keep the others,
-/// begin with [`tunables`].
+/// which is enabled by default, they start with their default values. To change one field and keep
+/// the others, start from the result of [`tunables`].
 ///
 /// # Blocking
 ///
@@ -85,7 +85,7 @@ fn settle_now() {
 /// ```
 #[doc(alias("rcutree", "rcu_cpu_stall_timeout"))]
 pub fn set_tunables(tunables: Tunables) {
-    // This call comes first, so that the environment does not overwrite `tunables` later.
+    // The environment is read first, so that it does not overwrite `tunables` later.
     settle();
     store(tunables);
 }
@@ -131,8 +131,8 @@ pub(super) fn first_fqs_ms() -> u32 {
     FIRST_FQS_MS.get()
 }
 
-/// Returns the time for which a reader may delay a grace period before that is reported; `None` for
-/// unlimited.
+/// Returns the time for which a reader may delay a grace period before the delay is reported, or
+/// `None` if there is no limit.
 pub(super) fn stall_timeout() -> Option<Duration> {
     let timeout_ms = STALL_TIMEOUT_MS.get();
     (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms.into()))

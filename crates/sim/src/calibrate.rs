@@ -18,10 +18,10 @@ use crate::options::Options;
 use crate::sweep::run_one;
 
 const FITTED: &str = "fitted: micro-measurements on this machine";
-/// Fitting a cost changes the results of the previous ones, so several passes are needed.
+/// Fitting a cost changes the results of earlier measurements, so several passes are needed.
 const NR_PASSES: usize = 3;
 const NR_SEEDS: u64 = 5;
-/// The valid range of a regime's median ratio of simulated to real rate.
+/// The valid range of a regime's median ratio of the simulated to the real rate.
 const GATE: [f64; 2] = [0.67, 1.5];
 
 fn simulated(machine: &Machine, nr_cpus: usize, name: &str) -> Result<f64, String> {
@@ -41,7 +41,7 @@ fn simulated(machine: &Machine, nr_cpus: usize, name: &str) -> Result<f64, Strin
     Ok(f64::from_bits(outcome.load(Relaxed)))
 }
 
-/// Finds the cost for which `measure` returns `real`, by the secant method. If no cost does,
+/// Finds the cost for which `measure` returns `real`, with the secant method. If no cost does,
 /// returns the closest one.
 fn fitted(
     real: f64,
@@ -110,7 +110,8 @@ fn fit(
     shown.collect()
 }
 
-/// A missing distance costs the same as the next shorter one, otherwise the next longer one.
+/// Sets the cost of a missing distance to that of the next shorter one or, if there is none, of the
+/// next longer one.
 fn fill_distances(machine: &mut Machine, known: &[&str]) {
     let order = ["smt", "llc_dirty", "xllc", "xnode"];
     for (at, cost) in order.into_iter().enumerate() {
@@ -170,7 +171,8 @@ fn hold_out(
     rows.collect()
 }
 
-/// Returns the median ratio of each regime, in the order of the cases; `None` if all are bistable.
+/// Returns the median ratio of each regime, in the order of the cases. It is `None` if all cases
+/// are bistable.
 fn regimes(rows: &[Value]) -> Vec<(&'static str, Option<f64>)> {
     let mut regimes: Vec<(&str, Option<f64>)> = Vec::new();
     for case in CASES {

@@ -1,11 +1,12 @@
-//! Held-out scenarios, to which no costs are fitted. They run on the real and a simulated machine.
+//! Held-out scenarios, to which no costs are fitted. They run on the real machine and on a
+//! simulated one.
 
 /// A scenario with its scope.
 pub struct Case {
     pub scenario: &'static str,
     pub scope: &'static str,
     pub nr_items: usize,
-    /// The group of cases: a simulation is judged by the median of each group.
+    /// The group of the case. A simulation is judged by the median of each group.
     pub regime: &'static str,
 }
 

@@ -2,7 +2,8 @@
 //! their twins on a simulated machine of many CPUs. They also run on the real machine.
 
 use std::sync::Arc;
-// The checks count with the standard library's atomics, which cost nothing in the simulation.
+// The checks count with the standard library's atomics, because these cost nothing in the
+// simulation.
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -47,7 +48,7 @@ pub const CHECKS: &[Scenario] = scenarios! {
         => |job, _| slots_are_exclusive(job);
 };
 
-/// Runs `body` on a thread on each CPU, and resumes the panic of a thread that panicked.
+/// Runs `body` on one thread for each CPU. If a thread panics, resumes its panic.
 fn on_each_cpu(job: &Job, body: impl Fn(usize) + Send + Sync + 'static) {
     let body = Arc::new(body);
     let cpus = job.topology.allowed().iter().enumerate();
@@ -79,7 +80,8 @@ fn with_queue(job: &Job, with: impl FnOnce(Builder) -> Builder, body: fn(&Job, &
     registry.shutdown().expect("no thread uses it any more");
 }
 
-/// The number of visits in progress, its maximum, and the number of completed visits.
+/// The number of visits in progress, the maximum of that number, and the number of completed
+/// visits.
 #[derive(Debug, Default)]
 struct Visits {
     nr_inside: AtomicU64,
@@ -88,7 +90,7 @@ struct Visits {
 }
 
 impl Visits {
-    /// A visit that takes some time, so that other visits can overlap with it.
+    /// Makes a visit that takes some time, so that other visits can overlap with it.
     fn visit(&self, ns: u64) {
         let nr_inside = self.nr_inside.fetch_add(1, Relaxed) + 1;
         self.most.fetch_max(nr_inside, Relaxed);
@@ -325,7 +327,7 @@ fn mail_arrives(job: &Job) {
 }
 
 fn grace_periods_hold(job: &Job, flavor: impl Flavor + Send + Sync + 'static) {
-    // A version records whether it was retired.
+    // A version, which records whether it was retired.
     type Version = Arc<AtomicBool>;
     let cell = Arc::new(Rcu::new_in(Version::default(), flavor));
     let (nr_periods, nr_done) = (job.nr_items, Arc::new(AtomicU64::new(0)));

@@ -1,4 +1,4 @@
-//! The operations that the programs need of their machine, simulated or real.
+//! The operations that the programs need from their machine, simulated or real.
 
 #[cfg(sim)]
 pub use sync::sim::{measure_from_here, unseen, work_ns};
@@ -12,7 +12,7 @@ pub fn work_ns(ns: u64) {
     }
 }
 
-/// Runs `step`, and records its duration in nanoseconds, which costs no simulated time.
+/// Runs `step`, and records its duration in nanoseconds. The recording costs no simulated time.
 #[cfg(sim)]
 pub fn timed(took_ns: &mut Vec<u32>, step: impl FnOnce()) {
     let start_ps = sync::sim::kernel::now_ps();
@@ -21,7 +21,7 @@ pub fn timed(took_ns: &mut Vec<u32>, step: impl FnOnce()) {
     unseen(|| took_ns.push((took_ps / 1000) as u32));
 }
 
-/// Runs `step` without recording its duration, because that would take time.
+/// Runs `step` without recording its duration, because recording it would take time.
 #[cfg(not(sim))]
 pub fn timed(_: &mut Vec<u32>, step: impl FnOnce()) {
     step();

@@ -66,7 +66,7 @@ impl Line {
     }
 }
 
-/// The queue entry of a CPU that waits for the lock.
+/// The queue entry of a CPU that is waiting for the lock.
 #[derive(Debug, Default)]
 struct Node {
     is_first: AtomicU32,
@@ -78,7 +78,7 @@ struct Node {
 /// polls its own line.
 #[derive(Default)]
 struct SpinLock {
-    /// Set if the lock is held; and the last waiter, as its CPU number plus 1.
+    /// 1 if the lock is held, and the CPU number of the last waiter plus 1.
     word: Line<(AtomicU32, AtomicU32)>,
     nodes: Arc<[Line<Node>]>,
     is_held: AtomicBool,
@@ -174,10 +174,10 @@ impl Item {
 struct Worker {
     thread: u32,
     fields: Line,
-    /// 0 while the thread sleeps; and the number of references to the thread.
+    /// The state, which is 0 while the thread sleeps, and the number of references to the thread.
     state: Line<(Futex, AtomicU32)>,
     wake_cpu: Line,
-    /// The lock of the thread's state; and a flag that is set while the thread is on a wake queue.
+    /// The lock of the thread's state, and a flag that is set while the thread is on a wake queue.
     to_wake: Line<(AtomicU32, AtomicU32)>,
 }
 
@@ -201,7 +201,7 @@ struct Guarded {
 struct Pool {
     way: Way,
     lock: SpinLock,
-    /// The heads of both lists; the table of busy workers; the pwq.
+    /// The heads of both lists, the table of busy workers, and the pwq.
     heads: Line,
     busy: Line,
     link: Line,
@@ -425,7 +425,8 @@ mod tests {
         of(lock) as f64 / lock.nr_taken as f64 / 1e3
     }
 
-    /// Producer and worker alternate on one CPU. Both take path, section, wake-up and switch.
+    /// The producer and the worker alternate on one CPU. Each spends the time of the path, the
+    /// section, the wake-up and the switch.
     #[test]
     fn one_producer_takes_the_sum_of_all_costs() {
         for way in WAYS {
@@ -435,7 +436,7 @@ mod tests {
         }
     }
 
-    /// Each item takes two sections: one of its producer, one of its worker.
+    /// Each item needs two sections: one for its producer and one for its worker.
     #[test]
     fn a_lock_that_is_always_held_is_the_ceiling() {
         let locked_ns = 20_000.0;

@@ -1,4 +1,5 @@
-//! Small measurements, which are the same on a real and on a simulated machine. Each fits one cost.
+//! Small measurements, which are the same on a real machine and on a simulated one. Each fits one
+//! cost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +42,7 @@ fn each(nr_calls: u32, call: impl Fn()) -> f64 {
     })
 }
 
-/// Runs `body` on a thread on each of `cpus` at the same time. Returns the time of one round.
+/// Runs `body` at the same time on one thread for each of `cpus`. Returns the time of one round.
 fn together(cpus: [CpuId; 2], nr_rounds: u32, body: impl Fn(u32) + Send + Sync + 'static) -> f64 {
     let (body, nr_met) = (Arc::new(body), Arc::new(AtomicUsize::new(0)));
     let took_ns = Arc::new(AtomicU64::new(0));
@@ -151,7 +152,8 @@ fn pair(topology: &Topology, cost: &str) -> Option<[CpuId; 2]> {
     Some([first.id, other.id])
 }
 
-/// Returns the measurements that a machine allows, in order of dependency; none for one CPU.
+/// Returns the measurements that a machine allows, in order of dependency. With one CPU there are
+/// none.
 pub fn micros(topology: &Topology) -> Vec<Micro> {
     let ids: Vec<_> = topology.cpus().map(|cpu| cpu.id).collect();
     let &[first, second, ..] = &ids[..] else {

@@ -166,7 +166,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// The number of items of all CPUs together that takes about half a second to simulate.
+/// The total number of items, over all CPUs, whose simulation takes about half a second.
 const ITEMS_IN_ALL: usize = 12_000;
 
 impl Options {

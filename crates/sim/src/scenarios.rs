@@ -2,7 +2,8 @@
 //! thread on each CPU.
 
 use std::sync::{Arc, Mutex};
-// The scenarios count with the standard library's atomics, which cost nothing in the simulation.
+// The scenarios count with the standard library's atomics, because these cost nothing in the
+// simulation.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use afterwork::mailbox::Mailbox;
@@ -41,7 +42,7 @@ impl Job {
     }
 }
 
-/// The measurements of a run, by the clock of the simulated machine.
+/// The measurements of a run, in the time of the simulated machine.
 #[derive(Debug, Default)]
 pub struct Measured {
     pub start_ns: AtomicU64,
@@ -121,7 +122,8 @@ pub fn scope_of(name: &str) -> Result<AffinityScope, String> {
     })
 }
 
-/// Runs `body` on a thread on each of `cpus` at the same time, and records start and end.
+/// Runs `body` at the same time on one thread for each of `cpus`, and records the start and the
+/// end.
 pub fn on_cpus(
     measured: &Arc<Measured>,
     cpus: Vec<CpuId>,
@@ -161,7 +163,7 @@ pub fn on_cpus(
         }
         nr_ready.wait(ready);
     }
-    // By then all threads sleep, and the created workers are idle.
+    // When this sleep ends, all other threads are asleep, and the new workers are idle.
     thread::sleep(std::time::Duration::from_millis(1));
     host::measure_from_here();
     measured.nr_kicks.store(0, Relaxed);
@@ -276,7 +278,6 @@ fn mailbox(job: &Job, measured: &Arc<Measured>) {
 fn readers(job: &Job, measured: &Arc<Measured>) {
     let cell = Arc::new(Rcu::new(1_u64));
     let (nr_items, measured2) = (job.nr_items, measured.clone());
-    // The writer checks after each thousandth of the time of an item.
     let nr_readers = (job.topology.nr_cpus() - 1) as u64;
     let nr_done = Arc::new(AtomicU64::new(0));
     on_cpus(measured, job.producers(), move |index, ready| {

@@ -15,7 +15,7 @@ use crate::options::Options;
 
 pub fn sweep(options: &Options, machine: &Machine) -> Result<Value, String> {
     let mut guesses = machine.guesses();
-    // Costs that occur only in the model.
+    // These costs occur only in the model.
     let is_model = |name: &String| kernel::SCENARIOS.iter().any(|it| it.name == name);
     if !options.scenarios.iter().any(is_model) {
         guesses.retain(|name| !name.starts_with("wq_"));
@@ -103,7 +103,8 @@ fn row(scope: &str, nr_cpus: usize, runs: &[(&Point, &Value)]) -> Value {
     })
 }
 
-/// Compares the runs of a scenario with those of the first one that have the same seed and guess.
+/// Compares the runs of a scenario with the runs of the first scenario that have the same seed and
+/// guess.
 fn to_first(runs: &[(&Point, &Value)], first: &[(&Point, &Value)]) -> Value {
     let ratios = |of: &str, is_in: &dyn Fn(&Point) -> bool| -> Vec<f64> {
         let both = runs.iter().zip(first).filter(|(run, _)| is_in(run.0));

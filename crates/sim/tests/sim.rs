@@ -1,4 +1,4 @@
-//! The program of simulated scenarios, as `cargo xtask test --only sim` builds it.
+//! Tests the program that simulates scenarios, as `cargo xtask test --only sim` builds it.
 #![cfg(sim)]
 
 use std::path::PathBuf;
@@ -139,8 +139,8 @@ fn every_check_holds_on_64_cpus_of_several_caches() {
     every_check_holds("epyc-256.toml", 64, &["cpu", "system", "cache", "cache_shard"], 12);
 }
 
-/// The same checks fail if one line of the shipped code is wrong: they report wrong results, or
-/// wait forever.
+/// A check fails if one line of the shipped code is wrong: it reports a wrong result, or waits
+/// forever.
 #[test]
 fn a_check_fails_where_a_bug_is_put_back() {
     let twins = [

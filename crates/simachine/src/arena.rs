@@ -12,14 +12,14 @@ const HEAP_AT: usize = 0x1000_0000_0000;
 const HEAP_BYTES: usize = 64 << 30;
 /// The number of owners of lists. Tasks with higher numbers share lists with earlier ones.
 const NR_OWNERS: usize = 4096;
-/// The memory that a task reserves at a time for small blocks.
+/// The amount of memory that a task reserves at a time for small blocks.
 const CHUNK_BYTES: usize = 16 << 10;
 /// The number of classes in steps of 16 bytes, up to 1 KiB. Above that, there is one class for each
 /// power of two.
 const NR_SMALL: usize = 64;
 const NR_CLASSES: usize = NR_SMALL + 1 + 30;
 
-/// A global allocator for a program that simulates.
+/// A global allocator for a program that runs a simulation.
 #[derive(Debug)]
 pub struct Arena {
     is_held: AtomicBool,
@@ -74,7 +74,7 @@ impl Arena {
                 )
             };
             if at as usize != HEAP_AT {
-                // A panic would allocate, and this is the allocator.
+                // Do not panic here, because a panic would call this allocator.
                 eprintln!("afterwork: the simulation's addresses are taken");
                 std::process::abort();
             }
@@ -87,7 +87,7 @@ impl Arena {
             state.next = (HEAP_AT + size_of::<State>()).next_multiple_of(1 << 20);
         }
         let result = step(state);
-        // Release: as above.
+        // Release, as explained above.
         self.is_held.store(false, Ordering::Release);
         result
     }
@@ -171,7 +171,7 @@ unsafe impl GlobalAlloc for Arena {
         self.with(|state| {
             let class = class_of(layout).0;
             let owner = state.owner();
-            // SAFETY: the block was freed, and every block can hold a pointer.
+            // SAFETY: the caller no longer uses the block, and every block can hold a pointer.
             unsafe { block.cast::<*mut u8>().write(owner.free[class]) };
             owner.free[class] = block;
         });
@@ -183,7 +183,7 @@ unsafe impl GlobalAlloc for Arena {
         if class_of(wanted).0 == class_of(layout).0 {
             return block;
         }
-        // SAFETY: both blocks are at least as large as the smaller one.
+        // SAFETY: both blocks are at least as large as the smaller of the two layouts.
         unsafe {
             let other = self.alloc(wanted);
             if !other.is_null() {

@@ -1,4 +1,5 @@
-//! Atomic words whose accesses cost what their cache lines cost. All accesses have one total order.
+//! Atomic words. The cost of an access depends on its cache line. All accesses have one total
+//! order.
 
 // The methods are documented in core.
 #![allow(missing_docs)]
@@ -14,12 +15,13 @@ pub fn fence(_order: Ordering) {
     super::memory::fence();
 }
 
-/// A `SeqCst` store is an exchange on x86-64; elsewhere it costs about as much.
+/// Returns the access that a store makes. On x86-64 a `SeqCst` store is an exchange; on other
+/// machines it costs about as much.
 fn store_access(order: Ordering) -> Access {
     if order == Ordering::SeqCst { Access::Rmw } else { Access::Store }
 }
 
-// The words themselves are accessed `Relaxed`, because one OS thread runs all tasks.
+// The words themselves are accessed with `Relaxed`, because one OS thread runs all tasks.
 const ORDER: Ordering = Ordering::Relaxed;
 
 macro_rules! word {

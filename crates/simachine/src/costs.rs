@@ -14,12 +14,12 @@ macro_rules! costs {
             ///
             /// # Errors
             ///
-            /// The error of `of`.
+            /// Returns the first error that `of` returns.
             pub fn from_ns<E>(mut of: impl FnMut(&'static str) -> Result<f64, E>) -> Result<Self, E> {
                 Ok(Self { $($name: (of(stringify!($name))? * 1000.0) as u64,)* })
             }
 
-            /// Round figures for tests, which describe no real machine.
+            /// Returns round figures for tests. They describe no real machine.
             pub fn example() -> Self {
                 Self { $($name: ($example_ns * 1000.0) as u64,)* }
             }
@@ -28,7 +28,7 @@ macro_rules! costs {
 }
 
 costs! {
-    /// The code around an access.
+    /// The instructions around an access.
     instr = 1.0;
     /// A load that hits.
     load_hit = 1.0;
@@ -38,7 +38,7 @@ costs! {
     rmw_hit = 5.0;
     /// A full fence.
     fence = 8.0;
-    /// A hint of a spin loop.
+    /// A spin-loop hint.
     pause = 12.0;
     /// Getting a line from the SMT sibling.
     smt = 8.0;
@@ -68,17 +68,17 @@ costs! {
     ipi_send = 300.0;
     /// Setting the flag of an idle CPU that polls it.
     poll_send = 40.0;
-    /// From the interrupt to the thread's first instruction, on a recently idle CPU.
+    /// The time from the interrupt to the thread's first instruction, on a recently idle CPU.
     idle_exit = 1500.0;
-    /// The same on a CPU that polls.
+    /// The time from setting the flag to the thread's first instruction, on a CPU that polls.
     poll_exit = 700.0;
     /// The time for which an idle CPU polls before it halts.
     poll_for = 0.0;
-    /// The same on a CPU that was idle for longer than `deep_after`.
+    /// The same as `idle_exit`, on a CPU that was idle for longer than `deep_after`.
     deep_exit = 30000.0;
     /// The idle time after which a CPU is in deep idle.
     deep_after = 5000000.0;
-    /// From the interrupt of a busy CPU to the switch.
+    /// The time from the interrupt of a busy CPU to the switch.
     ipi_busy = 1500.0;
     /// A switch to another thread.
     switch = 900.0;
@@ -86,9 +86,9 @@ costs! {
     go_idle = 500.0;
     /// `sched_yield` without a switch, apart from the call.
     sched_yield = 150.0;
-    /// The time for which a thread runs before another one on its CPU runs.
+    /// The time for which a thread may run before another thread on its CPU runs.
     slice = 3000000.0;
-    /// The distance by which a woken thread must be behind the running one to preempt it.
+    /// The virtual run time by which a woken thread must be behind the running one to preempt it.
     wakeup_gran = 1000000.0;
     /// Migrating a waiting thread to a CPU that goes idle.
     pull = 2000.0;
@@ -110,7 +110,7 @@ costs! {
     membarrier_each = 300.0;
     /// The interrupt of a membarrier, on the interrupted CPU.
     membarrier_irq = 800.0;
-    /// From the interrupt of a timer to the wake-up.
+    /// The time from the interrupt of a timer to the wake-up.
     timer_irq = 1500.0;
     /// In the model of the kernel's workqueue: the code per item outside of the lock.
     wq_path = 100.0;

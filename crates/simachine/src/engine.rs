@@ -1,8 +1,8 @@
 //! The simulated machine: CPUs with clocks, and the tasks that take turns on them.
 //!
-//! The simulation is conservative: a task makes a step that others can observe only when no CPU has
-//! an earlier clock. Until then it yields. Everything runs on one OS thread. [`with`] gives access
-//! to the engine for one step that does not suspend. A longer operation consists of several steps,
+//! The simulation is conservative: before a task takes a step that others can observe, it yields
+//! until no CPU has an earlier clock. Everything runs on one OS thread. [`with`] gives access to
+//! the engine for one step that does not suspend. A longer operation consists of several steps,
 //! with [`suspend`] in between, so no reference to the engine exists while another task runs.
 
 use std::any::Any;
@@ -23,20 +23,20 @@ use super::{
     timers::Timers,
 };
 
-/// A task that makes this number of accesses without changing anything is in an endless loop. The
-/// library's own waits spin for microseconds.
+/// A task that makes this number of accesses without changing anything is considered to be in an
+/// endless loop. The library's own waits spin only for microseconds.
 const SPIN_LIMIT: u64 = 20_000_000;
 const LONGEST_TURN_PS: u64 = 1_000_000_000;
-/// Number of turns between two checks of the budget: a few milliseconds. A debug build checks the
-/// places of the tasks less often.
+/// The number of turns between two checks of the budget. This number of turns takes a few
+/// milliseconds.
 const BUDGET_EVERY: u64 = 64;
 const CHECK_EVERY: u64 = 1 << 16;
 
 /// The machine to simulate, and the options of the simulation.
 pub struct Machine {
-    /// Its CPUs.
+    /// The CPUs of the machine.
     pub topology: Topology,
-    /// The costs of its operations.
+    /// The costs of the machine's operations.
     pub costs: Costs,
     /// The seed of the random numbers. Equal seeds give equal runs.
     pub seed: u64,
@@ -46,11 +46,11 @@ pub struct Machine {
     pub early_per_mille: u64,
     /// The maximum number of guarded lines that move with a lock; 0 if plain accesses are visible.
     pub guarded_lines: usize,
-    /// Set if the stacks of waiters are to be captured. Printing them takes a third of a second.
+    /// Set if the stacks of waiters are captured. Printing them takes a third of a second.
     pub takes_stacks: bool,
-    /// Set if a line is reserved when it is requested. This is wrong, and serves as the twin.
+    /// Set if a line is reserved when it is requested. This is a deliberate mistake, for a twin.
     pub reserves_ahead: bool,
-    /// The run fails if it takes longer than this.
+    /// The time limit. If the run takes longer, it fails.
     pub budget: Option<Duration>,
 }
 
@@ -89,7 +89,7 @@ pub struct Cpu {
     pub drain: u64,
     /// The time at which the CPU's run queue is unlocked.
     pub rq_free: u64,
-    /// Set while the CPU waits for a line: the time at which it gets the line.
+    /// The time at which the CPU gets the line that it waits for, if any.
     pub parked: Option<u64>,
     pub is_kept: bool,
 }
@@ -117,7 +117,7 @@ pub struct Engine {
     pub node_of: Vec<Mask>,
     /// The CPU whose turn it is.
     pub cpu: usize,
-    /// The time up to which it may run without yielding.
+    /// The time up to which this CPU may run without yielding.
     pub limit: u64,
     pub counts: Counts,
     pub locks: BTreeMap<&'static str, LockStat>,
@@ -136,7 +136,7 @@ pub struct Engine {
 thread_local! {
     static ENGINE: Cell<*mut Engine> = const { Cell::new(std::ptr::null_mut()) };
     static RUNNING: Cell<Option<usize>> = const { Cell::new(None) };
-    /// Set while a step is in progress, or code that the machine must not observe.
+    /// Set during a step, and while code runs that the machine must not observe.
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -147,8 +147,6 @@ pub fn running() -> Option<usize> {
 
 /// Calls `step`, which must not suspend, with this thread's engine. Returns `None` if there is no
 /// engine.
-///
-/// Not inlined, because the thread-local that it reads can change whenever the task was suspended.
 #[inline(always)]
 pub fn with<R>(step: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     let engine = ENGINE.try_with(Cell::get).unwrap_or(std::ptr::null_mut());
@@ -164,7 +162,7 @@ pub fn with<R>(step: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     Some(result)
 }
 
-/// Returns `true` inside a step, whose accesses are made by the engine.
+/// Returns `true` inside a step. Accesses made there are not simulated.
 pub fn is_inside() -> bool {
     IS_INSIDE.try_with(Cell::get).unwrap_or(true)
 }
@@ -208,7 +206,7 @@ pub fn sync() {
     }
 }
 
-/// Yields until the task may make its step. It may have to give up its CPU first.
+/// Yields until the task may take its step. It may have to give up its CPU first.
 #[cold]
 #[inline(never)]
 pub fn give_way() {
@@ -332,7 +330,7 @@ impl Engine {
             () if cpu.runq.is_empty() => NEVER,
             () => cpu.slice_end,
         };
-        // The turn of a task that is alone ends too, so that the budget is checked.
+        // Even if no other task can run, the turn ends, so that the budget is checked.
         self.limit = self.clock.min().0.min(slice).min(self.now() + LONGEST_TURN_PS);
     }
 
@@ -341,7 +339,7 @@ impl Engine {
         self.clock.set(player, self.timers.next());
     }
 
-    /// Asserts that no CPU is behind this one, which is about to make an observable step.
+    /// Asserts that no CPU is behind this one, which is about to take an observable step.
     pub fn check_step(&mut self) {
         if cfg!(debug_assertions) {
             let now = self.now();
@@ -386,12 +384,13 @@ impl Engine {
 
 /// Runs `main` on CPU 0 of a simulated machine until it returns.
 ///
-/// A process can run only one simulation, because statics and stacks of unfinished threads remain.
+/// A process can run only one simulation, because statics, and the stacks of unfinished threads,
+/// remain afterwards.
 ///
 /// # Errors
 ///
-/// If all threads wait without a pending wake-up, a thread spins forever, `main` panics, or the
-/// budget is exceeded.
+/// If all threads wait and no wake-up is pending, if a thread spins forever, if `main` panics, or
+/// if the budget is exceeded.
 pub fn run(machine: Machine, main: impl FnOnce() + 'static) -> Result<Outcome, Failure> {
     run_boxed(machine, Box::new(main))
 }

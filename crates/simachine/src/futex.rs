@@ -7,7 +7,7 @@ use super::{
     memory::Access,
 };
 
-/// Sleeps while the word is `expected`, for at most `timeout`.
+/// If the word is `expected`, sleeps until another task wakes this one, for at most `timeout`.
 ///
 /// # Safety
 ///
@@ -82,7 +82,7 @@ pub fn wake(word: *const u32, count: u32) {
 }
 
 impl Engine {
-    /// A kernel thread makes no system call and uses no bucket.
+    /// Charges for the system call. A kernel thread makes no system call and uses no bucket.
     fn enter_call(&mut self) {
         if !self.task().is_kernel {
             self.advance(self.costs.syscall + self.costs.futex);

@@ -1,6 +1,6 @@
-//! Operations of the kernel that programs do not have, for models of kernel code.
+//! Kernel operations that programs cannot use, for models of kernel code.
 //!
-//! Outside of a simulation they do nothing.
+//! Outside a simulation they do nothing.
 
 use topology::CpuId;
 
@@ -27,7 +27,7 @@ pub fn disable_preemption() {
     });
 }
 
-/// Ends [`disable_preemption`]. The thread may lose its CPU here.
+/// Ends the effect of [`disable_preemption`]. The thread may lose its CPU here.
 pub fn enable_preemption() {
     let is_simulated = with(|e| {
         e.cpus[e.cpu].is_kept = false;
@@ -38,13 +38,15 @@ pub fn enable_preemption() {
     }
 }
 
-/// Returns the CPU at which a wake-up of this thread starts: the last one, or the one set since.
+/// Returns the CPU from which the scheduler starts when it wakes `thread`: the CPU that
+/// [`set_wake_cpu`] has set, or else the CPU on which `thread` last ran.
 pub fn wake_cpu(thread: u32) -> Option<CpuId> {
     let task = super::thread::task_of(thread)?;
     with(|e| CpuId::new(e.tasks[task].cpu as u32))
 }
 
-/// Sets the CPU of [`wake_cpu`] if `thread` sleeps. The scheduler may choose another CPU.
+/// If `thread` is asleep, sets the CPU that [`wake_cpu`] returns. The scheduler may choose another
+/// CPU.
 pub fn set_wake_cpu(thread: u32, cpu: CpuId) {
     let Some(task) = super::thread::task_of(thread) else {
         return;
@@ -56,14 +58,14 @@ pub fn set_wake_cpu(thread: u32, cpu: CpuId) {
     });
 }
 
-/// Spends the CPU time of a cost.
+/// Charges the running thread for an operation.
 pub fn spend(cost: impl Fn(&Costs) -> u64) {
     if let Some(ps) = with(|e| cost(&e.costs)) {
         memory::work(ps);
     }
 }
 
-/// Returns the clock in picoseconds. The read has no cost.
+/// Returns the simulated time in picoseconds. The call costs no simulated time.
 pub fn now_ps() -> u64 {
     with(|e| e.now()).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! A simulated machine of 1 to 1024 CPUs, which runs the code above the facade `afterwork-sync`.
+//! A simulated machine with 1 to 1024 CPUs. It runs the code above the facade `afterwork-sync`.
 //!
 //! ```
 //! # #[cfg(sim)] {
@@ -12,28 +12,28 @@
 //! With `--cfg sim`, the facade's atomics, locks, futexes, threads, clocks and CPU numbers are
 //! those of a machine whose threads are coroutines on one OS thread. The cost of an access depends
 //! on its cache line: a hit if the CPU has the line, otherwise the wait in the line's queue and a
-//! transfer. `Costs` gives the costs of sleeps, wake-ups, switches and interrupts. Random numbers
-//! come from a seed, so equal seeds give equal runs.
+//! transfer. `Costs` contains the costs of sleeps, wake-ups, switches and interrupts. Random
+//! numbers come from a seed, so equal seeds give equal runs.
 //!
-//! The simulation is a profiler of scaling: it shows which line saturates first, and which threads
+//! The simulation is a scalability profiler: it shows which line saturates first, and which threads
 //! wait for it. Its absolute figures depend on the costs, many of which are guesses.
 //!
 //! # Limits
 //!
-//! Not simulated: full caches, the bandwidth of memory and mesh, prefetching, and other programs on
-//! the machine. All accesses have one total order; loom checks orderings. `time::Instant` is the
-//! host's. Plain accesses and the counts of `Arc`s are visible only in a build by a nightly
-//! compiler that instruments them (`sees_plain`). In other builds the only visible plain accesses
-//! are those to the first lines of the data that a lock guards.
+//! The simulation does not model the size of caches, the bandwidth of memory and mesh, prefetching,
+//! or other programs on the machine. All accesses have one total order; loom checks orderings.
+//! `time::Instant` reads the host's clock. Plain accesses and the counts of `Arc`s are visible only
+//! in a build by a nightly compiler that instruments them (`sees_plain`). In other builds, the only
+//! visible plain accesses are those to the first lines of the data that a lock guards.
 
-// An atomic access is charged in `memory.rs`, which asks the ledger of `line.rs` and may suspend
-// the task. Accesses that bypass the facade enter through `plain.rs`. The engine (`engine.rs`) then
-// gives the turn to the CPU with the earliest time (`clock.rs`). `cpu.rs` is the scheduler, and
-// `placement.rs` decides where a woken task runs. `futex.rs`, `timers.rs` and `life.rs` are system
-// calls. `task.rs` has a thread's state, `tls.rs` its thread-locals, and `kernel.rs` the additional
-// operations for models of kernel code. `lock.rs`, `once.rs` and `thread.rs` replace those of the
-// standard library. `arena.rs` allocates memory at addresses that do not depend on the host.
-// `report.rs` builds the report.
+// An atomic access is charged in `memory.rs`, which consults the ledger of `line.rs` and may
+// suspend the task. Accesses that bypass the facade enter through `plain.rs`. The engine
+// (`engine.rs`) then gives the turn to the CPU with the earliest time (`clock.rs`). `cpu.rs` is the
+// scheduler, and `placement.rs` decides where a woken task runs. `futex.rs`, `timers.rs` and
+// `life.rs` implement system calls. `task.rs` contains a thread's state, `tls.rs` its
+// thread-locals, and `kernel.rs` the additional operations for models of kernel code. `lock.rs`,
+// `once.rs` and `thread.rs` replace their counterparts in the standard library. `arena.rs`
+// allocates memory at addresses that do not depend on the host. `report.rs` builds the report.
 
 #![cfg(sim)]
 
@@ -88,7 +88,7 @@ pub fn is_running() -> bool {
     running().is_some()
 }
 
-/// Spends CPU time.
+/// Spends `ns` nanoseconds of CPU time.
 pub fn work_ns(ns: u64) {
     if is_running() {
         memory::work(ns * 1000);
@@ -96,7 +96,7 @@ pub fn work_ns(ns: u64) {
     }
 }
 
-/// A hint of a spin loop.
+/// Simulates a spin-loop hint.
 #[inline(never)]
 pub fn pause() {
     if is_running() {
@@ -105,13 +105,14 @@ pub fn pause() {
     }
 }
 
-/// Fetches a line for a write, like a store that no instruction waits for.
+/// Fetches a line for a write, like a store that no later instruction waits for.
 #[track_caller]
 pub fn prefetch_write(addr: usize) {
     memory::touch(addr, memory::Access::Store, std::panic::Location::caller());
 }
 
-/// Returns the clock in nanoseconds; `None` outside a simulation. The counter is a second clock.
+/// Returns the simulated time in nanoseconds, or `None` outside a simulation. If `is_counter` is
+/// set, charges for a read of the CPU's counter, otherwise for a read of the clock.
 pub fn clock_ns(is_counter: bool) -> Option<u64> {
     with(|e| {
         let cost = if is_counter { e.costs.tsc } else { e.costs.clock };

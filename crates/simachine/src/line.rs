@@ -1,13 +1,14 @@
 //! The state of each cache line: its owner, its sharers, and the CPUs that wait for it.
 //!
 //! A line has one owner that may write it (`exclusive`), or sharers that may read it. A CPU that
-//! misses waits until the line is free (`busy`), first come, first served, and then for the
+//! misses first waits until the line is free (`busy`), in order of arrival, and then waits for the
 //! transfer. Two details determine whether contended words behave as on a real machine:
 //!
 //! - *The line is not reserved in advance.* A waiter joins the queue, and is granted the line when
-//!   the line becomes free. A ledger that reserves the line at request time would grant it to each
-//!   CPU in turn for one access, and a CAS loop would collapse.
-//! - *The old owner keeps hitting while the request travels* (`prev`, `until`), sharing a transfer.
+//!   it becomes free. A ledger that reserved the line at request time would grant it to each CPU in
+//!   turn for one access, and a CAS loop would collapse.
+//! - *The old owner keeps hitting while the request travels* (`prev`, `until`), so that several of
+//!   its accesses share one transfer.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -35,7 +36,7 @@ pub struct Line {
     pub owner: u32,
     pub exclusive: bool,
     pub sharers: Mask,
-    /// The time at which the next CPU may have the line.
+    /// The time at which the next CPU may get the line.
     pub busy: u64,
     /// The time at which the line arrives at its owner.
     pub ready: u64,
@@ -90,7 +91,7 @@ impl Line {
     }
 }
 
-/// A hasher for line numbers, which multiplies.
+/// A multiplicative hasher for line numbers.
 #[derive(Debug, Default)]
 pub struct Mix(u64);
 

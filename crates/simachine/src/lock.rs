@@ -1,5 +1,5 @@
-//! A mutex that consists of a word and a futex, like std's on Linux, so that the words show the
-//! contention.
+//! A mutex that consists of one futex word, like the standard library's on Linux. Contention
+//! therefore shows in the costs of accessing the word.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -105,9 +105,9 @@ impl<T> Mutex<T> {
                 Err(now) => state = now,
             }
         }
-        // Acquire: as above.
+        // Acquire, as in `try_word`.
         while state == CONTENDED || self.word.swap(CONTENDED, Ordering::Acquire) != UNLOCKED {
-            // SAFETY: 1: the word is borrowed.
+            // SAFETY: (1): the word is borrowed.
             unsafe { futex::wait(self.word.as_ptr(), CONTENDED, None) };
             state = self.spin();
         }
@@ -122,7 +122,7 @@ impl<T> Drop for MutexGuard<'_, T> {
             let held = e.now().saturating_sub(since);
             e.locks.entry(std::any::type_name::<T>()).or_default().held_ps += held;
         });
-        // Release: the other end is in `try_word`.
+        // Release pairs with the Acquire in `try_word`.
         if word.swap(UNLOCKED, Ordering::Release) == CONTENDED {
             futex::wake(key, 1);
         }

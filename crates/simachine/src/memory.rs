@@ -1,4 +1,4 @@
-//! The costs of accesses, and the wait for a line that another CPU has.
+//! The costs of accesses, and the wait for a line that is in another CPU's cache.
 
 use super::{
     clock::NEVER,
@@ -48,9 +48,10 @@ pub fn touch(addr: usize, access: Access, site: Site) {
     }
 }
 
-/// Charges for a line of plain accesses, if the CPU does not have the line.
+/// Charges for plain accesses to a line, if the CPU does not have the line.
 ///
-/// Like most accesses of a turn, the first check does not wait for CPUs whose clocks are behind.
+/// The first check does not wait for CPUs whose clocks are behind; most accesses of a turn need no
+/// other check.
 pub fn touch_plain(addr: usize, access: Access, site: Site) {
     if engine(|e| e.has(addr, access)) {
         return;
@@ -66,7 +67,7 @@ pub fn changed() {
     with(|e| e.task().nr_idle = 0);
 }
 
-/// Gets a line that the CPU does not have: waits for its turn, and for the transfer.
+/// Fetches a line that the CPU does not have: waits for its turn, and for the transfer.
 #[cold]
 fn fetch(place: usize, access: Access, site: Site) {
     let from = engine(|e| e.now());
@@ -88,7 +89,7 @@ fn fetch(place: usize, access: Access, site: Site) {
     }
 }
 
-/// Passes a full fence: waits until the store buffer is empty.
+/// Executes a full fence: waits until the store buffer is empty.
 pub fn fence() {
     with(|e| {
         let fence = e.costs.fence;
@@ -97,7 +98,7 @@ pub fn fence() {
     });
 }
 
-/// Makes an expedited membarrier, which interrupts every CPU that runs a task.
+/// Executes an expedited membarrier, which interrupts every CPU that runs a task.
 pub fn membarrier() {
     if with(|_| ()).is_none() {
         return;
@@ -119,7 +120,7 @@ pub fn membarrier() {
     });
 }
 
-/// Spends CPU time. Other tasks may preempt it.
+/// Spends CPU time. Other tasks may preempt the running one.
 pub fn work(mut ps: u64) {
     /// The longest piece of work without a preemption point.
     const STEP_PS: u64 = 5_000_000;
@@ -163,7 +164,7 @@ impl Engine {
         None
     }
 
-    /// Returns `true` if this CPU has a line for such an access.
+    /// Returns `true` if this CPU can make the access without a transfer of the line.
     fn has(&mut self, addr: usize, access: Access) -> bool {
         let (c, now) = (self.cpu, self.now());
         let place = self.lines.find(addr);
@@ -198,7 +199,7 @@ impl Engine {
         cpu.now = cpu.now.max(line.busy);
     }
 
-    /// Moves a line to this CPU, and sets the time at which the next CPU of the queue gets it.
+    /// Moves a line to this CPU, and sets the time at which the next CPU in the queue gets it.
     fn transfer(&mut self, place: usize, access: Access) {
         let c = self.cpu;
         let writes = access != Access::Load;
@@ -273,7 +274,7 @@ impl Engine {
     }
 }
 
-/// Charges for the lines that a lock guards, which move with the lock.
+/// Charges for the lines that a lock guards. These lines move with the lock.
 pub fn touch_guarded(addr: usize, bytes: usize, site: Site) {
     let Some(most) = with(|e| e.machine.guarded_lines) else {
         return;

@@ -1,4 +1,4 @@
-//! A cell that is written once. Tasks wait while another one writes it.
+//! A cell that is written once. Tasks wait while another task writes it.
 //!
 //! The standard library's cell would block the OS thread, and with it the writing task.
 
@@ -32,7 +32,7 @@ impl<T> OnceLock<T> {
         if !self.is_made.load(Relaxed) {
             return None;
         }
-        // SAFETY: the value is written, and will not be written again.
+        // SAFETY: the value has been written, and is not written again.
         unsafe { (*self.value.get()).as_ref() }
     }
 
@@ -49,7 +49,7 @@ impl<T> OnceLock<T> {
         Ok(())
     }
 
-    /// Returns the value, after writing the result of `make` if there is none.
+    /// Returns the value. If there is none, writes the result of `make` first.
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         if self.get().is_none() {
             if !self.is_taken.swap(true, Relaxed) {
@@ -63,7 +63,7 @@ impl<T> OnceLock<T> {
     }
 
     fn write(&self, value: T) {
-        // SAFETY: only the task that took the cell gets here, once, and no reference exists yet.
+        // SAFETY: only the task that set `is_taken` gets here, once, and no reference exists yet.
         unsafe { *self.value.get() = Some(value) };
         self.is_made.store(true, Relaxed);
     }

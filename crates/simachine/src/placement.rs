@@ -1,20 +1,20 @@
-//! Decides where a woken thread runs: a function of facts, which the engine and a property test
-//! call.
+//! Decides where a woken thread runs. The decision depends only on its inputs, so the engine and a
+//! property test can call the same function.
 //!
-//! The rules are a summary of Linux's `select_task_rq_fair`: the previous CPU if that is idle;
-//! otherwise an idle core, or failing that an idle CPU, in the cache of the less loaded of the
-//! waker's and the previous CPU; otherwise that less loaded CPU.
+//! The rules summarize Linux's `select_task_rq_fair`. The previous CPU is chosen if it is idle.
+//! Otherwise the target is the less loaded of the waker's CPU and the previous CPU. An idle core in
+//! the target's cache is chosen, or failing that an idle CPU there, or failing that the target.
 
 use super::mask::Mask;
 
-/// The facts of the decision.
+/// The inputs of the placement decision.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
-    /// The CPU where the thread ran before.
+    /// The CPU on which the thread ran before.
     pub prev: usize,
-    /// The CPU of the waker, if a thread wakes it.
+    /// The CPU of the waking thread, or `None` if no thread wakes it.
     pub waker: Option<usize>,
-    /// The CPUs where the thread may run; never empty.
+    /// The CPUs on which the thread may run; never empty.
     pub allowed: &'a Mask,
     pub idle: &'a Mask,
     /// For each CPU, the CPUs of its core and of its last-level cache.
@@ -56,7 +56,7 @@ pub fn place(facts: Facts) -> usize {
 mod tests {
     use super::*;
 
-    /// 2 caches of 4 cores of 2 threads, with random facts.
+    /// The machine has 2 caches with 4 cores of 2 threads each. The other inputs are random.
     #[test]
     fn thread_is_placed_on_an_allowed_idle_core_near_its_target() {
         let nr_cpus = 16;

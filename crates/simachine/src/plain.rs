@@ -1,13 +1,13 @@
-//! The accesses that a compiler reports if it instruments for ThreadSanitizer: plain ones, and
+//! The accesses that a compiler reports if it instruments code for ThreadSanitizer: plain ones, and
 //! atomic ones that bypass the facade.
 //!
 //! Crates built this way (`cargo xtask sim` names them) call the functions below before each plain
 //! access, and instead of each atomic one. This crate is never instrumented, because the engine
-//! would observe itself, but its generic code is compiled into other crates. Costs must mean the
-//! same with and without instrumentation:
+//! would observe itself, but its generic code is compiled into other crates. Costs must have the
+//! same meaning with and without instrumentation:
 //!
 //! - A plain access that hits is free. `instr`, the code around a word of the facade, includes it.
-//! - An access to a word of the facade has been charged before its instruction gets here
+//! - An access to a word of the facade has been charged before its instruction reaches this code
 //!   (`Task::paid`).
 //! - Accesses by the engine, to a task's own stack and to the host's memory are not simulated.
 //! - A panic message is formatted under locks of the host, so a panicking task keeps its turn.
@@ -33,7 +33,8 @@ use super::{
 const IMAGE_END: usize = 1 << 32;
 const SEQ_CST: c_int = 5;
 
-/// The one source location of all such accesses. The stacks of the waiters distinguish them.
+/// Returns the source location that all these accesses share. Only the stacks of the waiters
+/// distinguish the accesses.
 fn site() -> Site {
     Location::caller()
 }
@@ -123,7 +124,8 @@ extern "C" fn __tsan_atomic_thread_fence(order: c_int) {
 #[unsafe(no_mangle)]
 extern "C" fn __tsan_atomic_signal_fence(_order: c_int) {}
 
-// Threads of the host get here, too. They need at most this ordering, and no argument uses it.
+// Threads of the host call these functions, too. They need no stronger ordering than this, and no
+// argument relies on it.
 const ORDER: Ordering = Ordering::SeqCst;
 
 macro_rules! atomics {

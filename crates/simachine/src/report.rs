@@ -12,37 +12,37 @@ use super::engine::Engine;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Accesses to atomic words, and to the data that locks guard.
+    /// The number of accesses to atomic words, and to the data that locks guard.
     pub accesses: u64,
-    /// Transfers of lines.
+    /// The number of transfers of lines.
     pub moves: u64,
-    /// Turns that the engine gave to tasks.
+    /// The number of turns that the engine gave to tasks.
     pub turns: u64,
-    /// Switches to another thread.
+    /// The number of switches to another thread.
     pub switches: u64,
-    /// Wake-ups of threads.
+    /// The number of wake-ups of threads.
     pub wakes: u64,
-    /// Wake-ups that had to interrupt an idle CPU.
+    /// The number of wake-ups that had to interrupt an idle CPU.
     pub wakes_idle: u64,
-    /// Wake-ups of an idle CPU that polled.
+    /// The number of wake-ups of an idle CPU that polled.
     pub wakes_polling: u64,
-    /// Wake-ups on a CPU that ran another thread.
+    /// The number of wake-ups on a CPU that ran another thread.
     pub wakes_busy: u64,
-    /// Waits on a futex.
+    /// The number of waits on a futex.
     pub futex_waits: u64,
-    /// Calls that wake sleepers of a futex.
+    /// The number of futex wake calls.
     pub futex_wakes: u64,
-    /// Calls that found no sleeper.
+    /// The number of futex wake calls that found no sleeper.
     pub wakes_of_none: u64,
-    /// Calls of `sched_yield`.
+    /// The number of calls to `sched_yield`.
     pub yields: u64,
-    /// Threads that were preempted.
+    /// The number of threads that were preempted.
     pub preempts: u64,
-    /// Threads that an idle CPU pulled.
+    /// The number of threads that an idle CPU pulled.
     pub pulls: u64,
-    /// Threads that were started.
+    /// The number of threads that were started.
     pub spawns: u64,
-    /// Expedited membarriers.
+    /// The number of expedited membarriers.
     pub membarriers: u64,
 }
 
@@ -60,13 +60,13 @@ pub struct LockStat {
     pub held_ps: u64,
 }
 
-/// A line with waits.
+/// A line for which CPUs waited.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HotLine {
-    /// The number of its transfers.
+    /// The number of transfers of the line.
     pub nr_moves: u64,
-    /// The time that all CPUs waited for it, including transfers.
+    /// The total time that CPUs waited for the line, including transfers.
     pub waited_ns: u64,
     /// The source locations that waited, longest first: location, number of waits, nanoseconds.
     pub sites: Vec<(String, u64, u64)>,
@@ -100,11 +100,11 @@ pub enum Failure {
     Spin(String),
     /// The program panicked.
     Panic(String),
-    /// The run exceeded its budget of time.
+    /// The run exceeded its time budget.
     Budget {
         /// The budget.
         budget: Duration,
-        /// The time that had been simulated.
+        /// The simulated time that had passed.
         simulated_ns: u64,
     },
 }
@@ -217,12 +217,12 @@ pub fn shown(stack: &Backtrace) -> String {
                 last.push_str(&format!(" ({short})"));
             }
         } else if let Some((_, name)) = line.split_once(": ") {
-            // Strips the type arguments, which are long.
+            // Strip the type arguments, which are long.
             let end = name.find('<').filter(|&at| at > 0).unwrap_or(name.len());
             frames.push(name[..end].to_owned());
         }
     }
-    // Selects by location, because an inlined frame is printed without its crate.
+    // Select by location, because an inlined frame is printed without its crate.
     let is_ours =
         |frame: &&String| frame.contains("(crates/") && !frame.contains("(crates/simachine/");
     let ours = frames.iter().filter(is_ours).take(NR_FRAMES);

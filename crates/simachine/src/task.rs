@@ -36,7 +36,8 @@ pub struct Task {
     pub on_since: u64,
     /// The time since which the task has been waiting for a CPU.
     pub ready_at: u64,
-    /// Changes with each sleep, so that a timer can check that it belongs to the current one.
+    /// The number of the current sleep. A timer compares this number, so that it ends only the
+    /// sleep for which it was set.
     pub sleep_seq: u64,
     /// The word on which the task sleeps, or 0.
     pub asleep_on: usize,
@@ -58,14 +59,15 @@ pub struct Task {
     pub backtrace: Option<Backtrace>,
 }
 
-/// The addresses of the stacks, far below those that the kernel chooses.
+/// The address of the first stack, far below the addresses that the kernel chooses.
 const STACKS_AT: usize = 0x2000_0000_0000;
 const STACK_BYTES: usize = 512 << 10;
 /// Unmapped memory below each stack, so that an overflow faults.
 const GUARD_BYTES: usize = 64 << 10;
 const NR_STACKS: usize = 1 << 20;
 
-/// Numbers of free stacks, and the next unused one. Code under it neither panics nor suspends.
+/// The numbers of free stacks, and the next unused number. Code under the lock neither panics nor
+/// suspends.
 static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
 
 /// A stack at a fixed address.

@@ -11,7 +11,7 @@ use super::{
     task::State,
 };
 
-/// A thread that was started.
+/// A handle to a started thread.
 #[derive(Debug)]
 pub struct JoinHandle(usize);
 
@@ -50,7 +50,7 @@ pub fn current() -> u32 {
     running().map_or(1, |task| task as u32 + 2)
 }
 
-/// Returns the task with a number.
+/// Returns the task with the thread number `number`.
 pub fn task_of(number: u32) -> Option<usize> {
     let task = (number as usize).checked_sub(2)?;
     with(|e| e.tasks.len()).filter(|&nr_tasks| task < nr_tasks).map(|_| task)

@@ -1,7 +1,8 @@
 //! Thread-locals of simulated threads.
 //!
-//! As in the standard library, they are initialized at the first use and destroyed when the thread
-//! ends; those without destructors stay usable. Outside a simulation the OS thread owns them.
+//! As in the standard library, a thread-local is initialized at its first use and destroyed when
+//! the thread ends. A thread-local without a destructor stays usable. Outside a simulation, the OS
+//! thread owns the thread-locals.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -18,7 +19,7 @@ pub struct LocalKey<T: 'static> {
     place: AtomicUsize,
 }
 
-/// The error of a thread-local that has been destroyed.
+/// The error returned by an access to a destroyed thread-local.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccessError;
 
@@ -34,8 +35,8 @@ fn with_slots<R>(step: impl Fn(&mut Vec<Slot>, bool) -> R) -> R {
     .unwrap_or_else(|| OF_HOST.with_borrow_mut(|slots| step(slots, false)))
 }
 
-/// Returns the index of a key, which its first use assigns. This is one step for tasks, because it
-/// is never compiled into an instrumented crate.
+/// Returns the index of a key. The first use of the key assigns it. No task can be suspended in
+/// between, because this function is never compiled into an instrumented crate.
 #[inline(never)]
 fn placed(place: &AtomicUsize) -> usize {
     if place.load(Ordering::Relaxed) == 0 {

@@ -15,20 +15,21 @@ use crate::{
     walk::Walker,
 };
 
-/// Maximum number of threads that one call asks. A guess.
+/// The maximum number of threads that one call asks. The value is a guess.
 const NR_ASKED: usize = 16;
 
-/// Number of bytes of a stack that are copied. A guess; a frame has about a hundred.
+/// The number of bytes that are copied from a stack. The value is a guess; a frame has about a
+/// hundred bytes.
 const NR_BYTES: usize = 128 << 10;
 
-/// Time for which a call waits for an answer, and the time between two reads of the slot. Copying
-/// takes 20 µs. A thread that gets no CPU for a tenth of a second does not answer.
+/// The time for which a call waits for an answer, and the pause between two reads of the slot.
+/// Copying takes 20 µs. A thread that gets no CPU for a tenth of a second does not answer in time.
 const TIMEOUT_NS: u64 = 100_000_000;
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// Time in nanoseconds for which no thread is asked after one that did not answer. If a program
-/// blocks all signals before it starts threads, no thread answers, and the caller has other duties.
-/// It loses at most a hundredth of its time.
+/// The time in nanoseconds for which no thread is asked after one has failed to answer. If a
+/// program blocks all signals before it starts threads, no thread ever answers. The caller has
+/// other duties; with this pause, it loses at most a hundredth of its time.
 const SILENCE_NS: u64 = 100 * TIMEOUT_NS;
 
 /// The time, by `time::now_ns`, until which no thread is asked.
@@ -58,12 +59,12 @@ static ANSWER_SLOT: AnswerSlot<Seen> = AnswerSlot::new(Seen {
 
 static HANDLER: Handler = Handler { child: || ANSWER_SLOT.reset(), ..Handler::IDLE };
 
-/// Prepares [`capture`] with `signal`, once per process. Does nothing if `signal` is 0.
+/// Prepares [`capture`] to use `signal`. Call this once per process. Does nothing if `signal` is 0.
 ///
 /// # Errors
 ///
-/// If the signal cannot be used; the error is the requirement that it does not meet. Nothing has
-/// changed.
+/// If the signal cannot be used, returns the requirement that it does not meet. In that case
+/// nothing has changed.
 pub fn enable(signal: u32) -> Result<(), &'static str> {
     if signal == 0 {
         return Ok(());
@@ -76,7 +77,7 @@ pub fn enable(signal: u32) -> Result<(), &'static str> {
     })
 }
 
-/// Returns the stacks of at most 16 `threads`, by their kernel thread IDs. The result ends early
+/// Returns the stacks of the first 16 `threads`, which are kernel thread IDs. The result ends early
 /// after a thread that did not answer, and is empty if `signal` is 0.
 ///
 /// A stack is displayed up to the first function whose path begins with `root`.
@@ -95,7 +96,7 @@ pub fn capture(
         return stacks;
     };
     let mut kept = None;
-    // A walker that panics is not used again.
+    // A walker that has panicked is not used again.
     let mut walk = |seen: &Seen| {
         let mut walker = kept.take().unwrap_or_else(Walker::new);
         let stack = walker.walk(seen, root);
@@ -122,7 +123,7 @@ fn take(
     signal: i32,
     mut walk: impl FnMut(&Seen) -> Stack,
 ) -> Result<Stack, &'static str> {
-    // Otherwise the signal might kill the process.
+    // If the signal is not handled, it might kill the process.
     if !signal::is_handled(signal) {
         return Err("the program now handles the signal itself");
     }
@@ -141,7 +142,7 @@ fn take(
         }
         thread::sleep(PAUSE);
     }
-    // A thread that was not asked now may have answered an earlier request.
+    // Even if the signal could not be sent, the thread may have answered an earlier one.
     let late = ANSWER_SLOT.give_up(thread).then(read).flatten();
     late.unwrap_or_else(|| {
         if !is_asked {
@@ -153,8 +154,8 @@ fn take(
     })
 }
 
-/// Calls `walk`, and contains its panics. A table that misleads the walk must not end the caller,
-/// and the slot must become free.
+/// Calls `walk` and catches its panics. A misleading unwind table must not make the caller panic or
+/// leave the slot occupied.
 fn contained(walk: impl FnOnce() -> Stack) -> Result<Stack, &'static str> {
     catch_unwind(AssertUnwindSafe(walk)).map_err(|_| "the walk up the stack panicked")
 }

@@ -1,4 +1,4 @@
-//! The stacks of other threads of this process, for reports about stuck threads.
+//! Captures the stacks of other threads of this process, for reports about stuck threads.
 //!
 //! ```
 //! afterwork_stacks::enable(23).unwrap(); // SIGURG
@@ -10,14 +10,16 @@
 //! # thread.thread().unpark();
 //! ```
 //!
-//! The asked thread may be anywhere, including the allocator or the loader, under their locks. A
-//! walk up a stack needs both. The asked thread therefore only copies: a signal interrupts it, and
-//! the handler stores its registers and the top of its stack in a slot (`answer_slot.rs`). The
-//! caller walks up the copy (`walk.rs`). Names are resolved when a stack is displayed.
+//! The asked thread may be interrupted anywhere, even in the allocator or the loader while it holds
+//! their locks. Unwinding needs both the allocator and the loader, so the asked thread only copies:
+//! a signal interrupts it, and the handler stores its registers and the top of its stack in a slot
+//! (`answer_slot.rs`). The caller walks the copy (`walk.rs`). Names are resolved when a stack is
+//! displayed.
 //!
-//! Sampling profilers work in this way; seastar's stall detector walks in the handler.
+//! Sampling profilers work in this way, too. In contrast, seastar's stall detector walks the stack
+//! in the handler.
 
-/// Public for models.
+/// This module is public so that models can use it.
 #[doc(hidden)]
 pub mod answer_slot;
 #[cfg(not(any(loom, shuttle, sim)))]

@@ -1,4 +1,4 @@
-//! Interrupts another thread of this process by a signal, reads memory that may be unmapped, and
+//! Interrupts another thread of this process with a signal, reads memory that may be unmapped, and
 //! copies the unwind tables of the loaded files.
 //!
 //! The interrupted thread may be anywhere: in the allocator, in the loader, under any lock. The
@@ -13,14 +13,14 @@ use std::{
 
 use crate::capture::answer;
 
-/// The registers with which the walk up a stack begins.
+/// The registers from which the walk of a stack starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Registers {
     /// The next instruction.
     pub pc: u64,
     /// The top of the stack.
     pub sp: u64,
-    /// The frame pointer, in code that has one.
+    /// The frame pointer, in code that maintains one.
     pub fp: u64,
     /// The return address, on machines that keep it in a register.
     pub lr: u64,
@@ -29,9 +29,9 @@ pub(crate) struct Registers {
 /// The reason why a signal cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
-    /// Not a signal, or one that the machine or the C library uses itself.
+    /// The number is not that of a signal, or the machine or the C library uses the signal itself.
     Unfit,
-    /// The process handles or ignores it.
+    /// The process handles or ignores the signal.
     Taken,
 }
 
@@ -57,10 +57,11 @@ pub(crate) fn handle(signal: i32) -> Result<(), Refused> {
     if action(signal, None).ok_or(Refused::Unfit)?.sa_sigaction != libc::SIG_DFL {
         return Err(Refused::Taken);
     }
-    // SAFETY: all zeroes is a valid action: the default one, with an empty mask.
+    // SAFETY: all zeros form a valid action: the default one, with an empty mask.
     let mut ours: libc::sigaction = unsafe { mem::zeroed() };
     ours.sa_sigaction = handler_address();
-    // Runs on the alternate stack if the thread has one, because its own may be nearly used up.
+    // The handler runs on the alternate stack if there is one, because the thread's own may be
+    // almost full.
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
     action(signal, Some(&ours)).ok_or(Refused::Unfit)?;
     Ok(())
@@ -72,23 +73,23 @@ pub(crate) fn is_handled(signal: i32) -> bool {
 }
 
 /// Sends `signal` to a thread of this process. Returns `true` if the thread exists. Must be called
-/// only while the signal [is handled](is_handled): otherwise it may kill the process.
+/// only while the signal [is handled](is_handled): otherwise the signal may kill the process.
 ///
-/// A system call of the thread may end early, with `EINTR`, if it has a timeout, or if the system
-/// never restarts it.
+/// A system call of the thread may fail early with `EINTR` if it has a timeout or is one that the
+/// kernel never restarts.
 pub(crate) fn interrupt(thread: u32, signal: i32) -> bool {
-    // SAFETY: a call with three numbers.
+    // SAFETY: the arguments of the call are numbers.
     unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, signal) == 0 }
 }
 
-/// Copies memory of this process, starting at address `from`. Returns the number of bytes that
-/// exist. Never faults.
+/// Copies memory of this process, starting at address `from`. Returns the number of bytes copied,
+/// which is less than the length of `into` if some of the memory is not mapped. Never faults.
 ///
-/// Makes one system call, which a signal handler may make.
+/// Makes one system call, which is allowed in a signal handler.
 pub(crate) fn read_memory(from: u64, into: &mut [u8]) -> usize {
     const PAGE: u64 = 4096;
     const NR_PIECES: usize = 64;
-    // One piece per page, because a piece is copied completely or not at all.
+    // There is one piece per page, because a piece is copied completely or not at all.
     let mut pieces = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; NR_PIECES];
     let mut nr_pieces = 0;
     let (mut at, mut left) = (from, into.len() as u64);
@@ -100,7 +101,7 @@ pub(crate) fn read_memory(from: u64, into: &mut [u8]) -> usize {
         at = at.wrapping_add(length);
     }
     let place = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-    // SAFETY: the call writes only into `into`, and returns an error if the pieces are not memory.
+    // SAFETY: the call writes only into `into`, and returns an error if the pieces are not mapped.
     let nr_read = unsafe {
         let process = libc::getpid();
         libc::process_vm_readv(process, &place, 1, pieces.as_ptr(), nr_pieces as _, 0)
@@ -111,15 +112,15 @@ pub(crate) fn read_memory(from: u64, into: &mut [u8]) -> usize {
 /// A loaded file: the program, or one of its libraries.
 #[derive(Debug)]
 pub(crate) struct Loaded {
-    /// Its path; empty for the program itself.
+    /// The path, which is empty for the program itself.
     pub name: String,
     /// The offset that is added to an address in the file to get its address in memory.
     pub base: u64,
-    /// Its addresses in memory.
+    /// The addresses that the file occupies in memory.
     pub range: Range<u64>,
-    /// `.eh_frame_hdr`: its range in the file's addresses, and a copy.
+    /// `.eh_frame_hdr`: its address range in the file, and a copy.
     pub index: (Range<u64>, Vec<u8>),
-    /// `.eh_frame`, perhaps with data after it.
+    /// `.eh_frame`, perhaps followed by other data.
     pub frames: (Range<u64>, Vec<u8>),
 }
 
@@ -146,7 +147,7 @@ fn tables(info: &libc::dl_phdr_info) -> Option<Loaded> {
     if info.dlpi_phdr.is_null() {
         return None;
     }
-    // SAFETY: the loader's table, of `dlpi_phnum` entries.
+    // SAFETY: the loader's table has `dlpi_phnum` entries.
     let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let base: u64 = info.dlpi_addr;
     let span = |it: &libc::Elf64_Phdr| it.p_vaddr..it.p_vaddr + it.p_memsz;
@@ -154,13 +155,13 @@ fn tables(info: &libc::dl_phdr_info) -> Option<Loaded> {
     let index = span(headers.iter().find(|it| it.p_type == libc::PT_GNU_EH_FRAME)?);
     let bytes = |range: &Range<u64>| {
         let length = (range.end - range.start) as usize;
-        // SAFETY: part of a loaded, readable segment, which stays mapped while the loader's lock is
-        // held.
+        // SAFETY: the bytes are part of a loaded, readable segment, which stays mapped while the
+        // loader's lock is held.
         unsafe { slice::from_raw_parts((base + range.start) as *const u8, length) }.to_vec()
     };
     let head = bytes(&index);
-    // Version 1, with the address of `.eh_frame` as a signed distance of 32 bits: the format that
-    // all linkers write.
+    // This is version 1, in which the address of `.eh_frame` is a signed 32-bit offset. All linkers
+    // write this format.
     let [1, 0x1b, _, _, a, b, c, d, ..] = head[..] else {
         return None;
     };
@@ -171,7 +172,7 @@ fn tables(info: &libc::dl_phdr_info) -> Option<Loaded> {
     let (low, high) = (loads().map(|it| it.p_vaddr).min()?, loads().map(|it| span(it).end).max()?);
     let name = match info.dlpi_name.is_null() {
         true => String::new(),
-        // SAFETY: it belongs to the loader and is valid during this call.
+        // SAFETY: the name belongs to the loader and is valid during this call.
         false => unsafe { CStr::from_ptr(info.dlpi_name) }.to_string_lossy().into_owned(),
     };
     Some(Loaded {
@@ -190,7 +191,7 @@ fn handler_address() -> usize {
 /// Sets the process's action for a signal. Returns the previous action.
 fn action(signal: i32, new: Option<&libc::sigaction>) -> Option<libc::sigaction> {
     let new = new.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: all zeroes is a valid action; `new` is an action, or null for no change.
+    // SAFETY: all zeros form a valid action; `new` is an action, or null for no change.
     unsafe {
         let mut old: libc::sigaction = mem::zeroed();
         (libc::sigaction(signal, new, &mut old) == 0).then_some(old)
@@ -198,12 +199,13 @@ fn action(signal: i32, new: Option<&libc::sigaction>) -> Option<libc::sigaction>
 }
 
 extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: it belongs to this thread. Restored below, because the interrupted code may need it.
+    // SAFETY: `errno` belongs to this thread. It is restored below, because the interrupted code
+    // may need it.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let before = unsafe { *errno };
     if !context.is_null() {
-        // SAFETY: the interrupted thread's registers, by `SA_SIGINFO`.
+        // SAFETY: the context contains the interrupted thread's registers, because of `SA_SIGINFO`.
         answer(registers(unsafe { &*context.cast() }));
     }
     // SAFETY: as above.
@@ -222,7 +224,7 @@ fn registers(context: &libc::ucontext_t) -> Registers {
     Registers { pc: context.pc, sp: context.sp, fp: context.regs[29], lr: context.regs[30] }
 }
 
-/// The registers of other machines are unknown: the walk ends where it begins.
+/// On other machines the registers are unknown, so the walk ends at once.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn registers(_: &libc::ucontext_t) -> Registers {
     Registers::default()
@@ -258,7 +260,7 @@ mod tests {
         for signal in [libc::SIGSEGV, libc::SIGKILL, 0, -1, 65] {
             assert_eq!(handle(signal), Err(Refused::Unfit), "{signal}");
         }
-        // The standard library ignores it.
+        // The standard library ignores this signal.
         assert_eq!(handle(libc::SIGPIPE), Err(Refused::Taken));
         assert!(!is_handled(libc::SIGPIPE));
     }

@@ -4,11 +4,12 @@ use std::fmt;
 
 use crate::walk::write_place;
 
-/// The functions in which a thread was when [`capture`](crate::capture) asked it.
+/// The stack of a thread at the moment when [`capture`](crate::capture) interrupted it.
 ///
-/// The display has a line for each function up to the root, the innermost first, and one for its
-/// place in the source if that is known. The names are resolved when it is displayed. The first
-/// display may take a long time, because it reads the debugging information of the program.
+/// The display has a line for each function up to the root, innermost first, followed by a line
+/// with its source location if that is known. The names are resolved when the stack is displayed.
+/// The first display may take a long time, because it reads the debugging information of the
+/// program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stack {
     pub(crate) addresses: Vec<usize>,
@@ -19,10 +20,9 @@ pub struct Stack {
 /// The way in which a stack ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
-    /// At the beginning of the thread.
+    /// The stack reaches the beginning of the thread.
     Whole,
-    /// Before the beginning of the thread: the stack is too deep, or the caller of a function is
-    /// not known.
+    /// The stack ends before that: it is too deep, or the caller of a function is not known.
     Cut,
     /// The stack is missing, for this reason.
     Missing(&'static str),
@@ -30,12 +30,12 @@ pub(crate) enum End {
 
 impl Stack {
     /// Returns an address within each function, the innermost first: the next instruction, then the
-    /// addresses of the calls. Empty if the stack could not be captured.
+    /// addresses of the calls. The slice is empty if the stack could not be captured.
     pub fn addresses(&self) -> &[usize] {
         &self.addresses
     }
 
-    /// Returns the reason if the stack could not be captured.
+    /// If the stack could not be captured, returns the reason.
     pub fn missing(&self) -> Option<&'static str> {
         match self.end {
             End::Missing(why) => Some(why),

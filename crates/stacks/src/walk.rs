@@ -1,4 +1,4 @@
-//! Walks up the copy of a stack, and resolves the names of its functions.
+//! Walks the copy of a stack, and resolves the names of its functions.
 
 use std::fmt::{Error, Formatter};
 
@@ -13,7 +13,8 @@ use crate::{
     stack::{End, Stack},
 };
 
-/// Maximum number of functions. A guess; a corrupt stack may have no end.
+/// The maximum number of functions in a stack. The value is a guess; a corrupt stack may have no
+/// end.
 const NR_FRAMES: usize = 128;
 
 /// The unwind data of the loaded files.
@@ -80,9 +81,9 @@ pub(crate) fn write_place(
     root: &str,
 ) -> Result<bool, Error> {
     let (mut text, mut is_root) = (String::new(), false);
-    // An address has several functions if they are inlined. `resolve` subtracts one, as for a
-    // return address. The closure does not write to the user's formatter, because it runs under a
-    // lock of the process.
+    // If functions are inlined, one address belongs to several functions. `resolve` subtracts one,
+    // because it expects a return address. The closure does not write to the user's formatter,
+    // because it runs under a process-wide lock.
     backtrace::resolve((address + 1) as *mut _, |symbol| {
         let Some(name) = symbol.name() else { return };
         let name = format!("{name:#}");

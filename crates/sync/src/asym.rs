@@ -1,15 +1,16 @@
 //! A pair of asymmetric barriers: one is free, and the other bears the cost of both.
 //!
-//! [`light`] and [`heavy`] pair like two `fence(SeqCst)`. Let each of two threads store a word,
-//! pass its barrier, and load the other thread's word. If the light barrier comes first, the thread
-//! with the heavy one loads the other's store. Otherwise the thread with the light one does.
+//! [`light`] and [`heavy`] pair like two `fence(SeqCst)`. Suppose that each of two threads stores a
+//! word, passes its barrier, and loads the other thread's word. If the light barrier comes first,
+//! the thread that passes the heavy one sees the other thread's store. Otherwise the thread that
+//! passes the light one does.
 //!
 //! With the kernel's `membarrier`, `light` is only a compiler barrier. `heavy` interrupts every CPU
 //! that runs a thread of this process, for 11 to 20 µs on a virtual machine.
 //!
-//! If the system call is missing or rejected, both are full fences, as in a model. If it is
-//! rejected *after* it was registered, for example by a sandbox that was entered late, earlier
-//! calls of `light` were not fences. The process then ends, with a line on stderr.
+//! If the system call is missing or rejected, both are full fences, as in a model. If the kernel
+//! rejects it *after* the registration succeeded, for example because the process entered a sandbox
+//! late, earlier calls of `light` were not fences. The process then aborts, with a line on stderr.
 
 use crate::atomic::{Ordering, fence};
 
@@ -22,10 +23,11 @@ use crate::atomic::{Ordering, fence};
 pub fn light() {
     #[cfg(not(any(loom, shuttle)))]
     if real::EXPEDITED.load(Ordering::Relaxed) {
-        // The compiler keeps the order here. `heavy` makes the CPU keep it, by a fencing interrupt.
+        // This makes the compiler keep the order. `heavy` makes the CPU keep it, with a fencing
+        // interrupt.
         crate::atomic::compiler_fence(Ordering::SeqCst);
     } else {
-        // A full fence, which pairs with those of `heavy` in any case.
+        // A full fence, which pairs with those of `heavy`.
         real::full_fence();
     }
     #[cfg(any(loom, shuttle))]
@@ -38,7 +40,7 @@ pub fn light() {
 ///
 /// Blocks for microseconds, in a system call that interrupts the other CPUs.
 ///
-/// Ends the process if the kernel rejects the system call after it accepted the registration in
+/// Aborts the process if the kernel rejects the system call after it accepted the registration in
 /// [`init`].
 pub fn heavy() {
     // Other end in `light`. Our stores come before this fence, and so before the interrupts. If a
@@ -63,7 +65,7 @@ pub fn heavy() {
 /// Blocks for milliseconds, in a system call that waits for a grace period of the kernel.
 pub fn heavy_quiet() -> bool {
     // As in `heavy`: our stores come before the fences of the others. `membarrier_global` has the
-    // fence after them.
+    // fence that follows them.
     fence(Ordering::SeqCst);
     #[cfg(not(any(loom, shuttle)))]
     return real::membarrier_global();
@@ -76,8 +78,8 @@ pub fn heavy_quiet() -> bool {
 /// Call it before [`heavy`]. Earlier calls of `light` are full fences, so a protocol may already be
 /// running.
 pub fn init() -> bool {
-    // This call comes first, so that a thread that forks in the meantime waits for the
-    // registration.
+    // This call registers the fork handlers, so that a thread that forks in the meantime waits for
+    // the registration.
     crate::fork::Process::this();
     #[cfg(not(any(loom, shuttle)))]
     return real::init();
@@ -142,11 +144,11 @@ mod real {
         })
     }
 
-    /// Not inlined, because it is not used if `membarrier` works.
+    /// This is not inlined, because it is not used if `membarrier` works.
     #[cold]
     #[inline(never)]
     pub fn full_fence() {
-        // The slow path of `light`; other end in `super::heavy`.
+        // This is the slow path of `light`; the other end is in `super::heavy`.
         crate::atomic::fence(Ordering::SeqCst);
     }
 

@@ -15,7 +15,8 @@
 //!                              write the line
 //! ```
 //!
-//! Two copies that are first used at the same time find each other; only one exchange succeeds.
+//! Two copies that are first used at the same time find each other, but only one of their exchanges
+//! succeeds.
 
 use std::{
     ffi::{CStr, c_int, c_void},
@@ -66,7 +67,8 @@ core::arch::global_asm!(
     word = sym WORD,
 );
 
-/// Marks this copy as used. Writes a line on stderr about another copy that none has reported.
+/// Marks this copy as used. If another copy is in use and no copy has reported that, writes a line
+/// on stderr.
 ///
 /// # Blocking
 ///
@@ -173,7 +175,7 @@ unsafe fn words<'a>(start: *const u8, len: usize) -> impl Iterator<Item = &'a At
         // SAFETY: (1), because the iterator returns only notes of copies.
         let distance = unsafe { from.cast::<i32>().read_unaligned() };
         let word = from.wrapping_byte_offset(distance as isize);
-        // To the compiler, the word and the note are in different objects.
+        // The compiler treats the word and the note as different objects.
         let word = ptr::with_exposed_provenance_mut(word.addr());
         // SAFETY: (1).
         unsafe { AtomicU32::from_ptr(word) }
@@ -194,7 +196,8 @@ unsafe fn notes(start: *const u8, len: usize) -> impl Iterator<Item = *const Not
             let head = unsafe { note.cast::<Head>().read_unaligned() };
             let padded = |len: u32| (len as usize).next_multiple_of(4);
             at += size_of::<Head>() + padded(head.name_len) + padded(head.content_len);
-            // SAFETY: (1), and by its head, which is read first, the note ends within the bytes.
+            // SAFETY: (1), and the sizes in the head, which is read first, show that the note ends
+            // within the bytes.
             if at <= len && head == HEAD && unsafe { note.read_unaligned() }.name == NAME {
                 return Some(note);
             }
@@ -224,7 +227,7 @@ mod tests {
         add(&NAME, 2, &[6]);
         add(&NAME, 1, &[7]);
         add(b"afterwork\0", 1, &[8]);
-        // A truncated note.
+        // This note is truncated.
         add(&NAME, 1, &[9]);
         let len = bytes.len() - 1;
         // SAFETY: `bytes` outlives the iterator, and nothing writes to it.

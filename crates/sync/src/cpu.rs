@@ -14,9 +14,9 @@ const NR_MASKED: usize = 1024;
 /// The bits of a `cpu_set_t`: CPU `n` is bit `n % 64` of word `n / 64`.
 type Mask = [u64; NR_MASKED / 64];
 
-/// Returns the CPU on which this thread runs. The thread may move to another one at any moment.
+/// Returns the CPU on which this thread runs. The thread may move to another CPU at any moment.
 ///
-/// Costs a load if glibc has registered restartable sequences (2.35 and later), otherwise a
+/// This costs a load if glibc has registered restartable sequences (2.35 and later), otherwise a
 /// `getcpu` call of the vDSO. Returns CPU 0 in a model.
 #[inline]
 pub fn current() -> CpuId {
@@ -34,8 +34,8 @@ pub fn current() -> CpuId {
 ///
 /// # Errors
 ///
-/// The system's error. It is an error if the machine has more than 1024 CPUs, because the mask is
-/// too small.
+/// Returns the system's error. The call fails if the machine has more than 1024 CPUs, because the
+/// mask is too small.
 pub fn affinity() -> io::Result<CpuSet> {
     #[cfg(sim)]
     if let Some(cpus) = crate::sim::affinity() {
@@ -64,8 +64,8 @@ fn affinity_of(thread: Option<ThreadId>) -> io::Result<CpuSet> {
 ///
 /// # Errors
 ///
-/// `InvalidInput` if `cpus` is empty or contains a CPU above 1023. Otherwise the system's error,
-/// for example if none of the CPUs is online or the thread does not exist.
+/// Returns `InvalidInput` if `cpus` is empty or contains a CPU above 1023. Otherwise returns the
+/// system's error, for example if none of the CPUs is online or the thread does not exist.
 pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
     let mut mask = Mask::default();
     for cpu in cpus.iter() {
@@ -87,7 +87,7 @@ pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
     #[cfg(not(any(loom, shuttle, sim)))]
     {
         let thread = thread.map_or(0, |id| id.0 as libc::pid_t);
-        // SAFETY: the call reads the mask, whose length it is passed.
+        // SAFETY: the call reads the mask, whose length is the second argument.
         let refused = unsafe {
             libc::sched_setaffinity(thread, size_of::<Mask>(), (&raw const mask).cast()) != 0
         };
@@ -100,9 +100,9 @@ pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the number of CPUs that the system is configured with, at least 1.
+/// Returns the number of configured CPUs, at least 1.
 pub fn nr_configured() -> usize {
-    // SAFETY: the call only returns a number, -1 if it is unknown.
+    // SAFETY: the call only returns a number, which is -1 if the count is unknown.
     let nr_cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     nr_cpus.max(1) as usize
 }
@@ -114,7 +114,7 @@ pub fn nr_configured() -> usize {
 ///
 /// # Errors
 ///
-/// The errors of [`Topology::detect`].
+/// Returns the errors of [`Topology::detect`].
 #[cfg(feature = "machine")]
 pub fn topology() -> Result<Topology, topology::Error> {
     #[cfg(sim)]
@@ -126,15 +126,15 @@ pub fn topology() -> Result<Topology, topology::Error> {
     }
     let detected = match affinity() {
         Ok(affinity) => Topology::detect_for(&affinity),
-        // Detects from files only.
+        // This detection uses only files.
         Err(_) => Topology::detect(),
     }?;
     report_ignored(&detected);
     Ok(detected)
 }
 
-/// If the machine has changed since `seen`, detects it again. `thread` still has the affinity mask
-/// under which `seen` was detected. A machine that was set by the program never changes.
+/// Detects the machine again if it has changed since `seen`. `thread` still has the affinity mask
+/// with which `seen` was detected. A machine that the program has set never changes.
 #[cfg(feature = "machine")]
 pub fn topology_changed(seen: &Topology, thread: ThreadId) -> Option<Topology> {
     if given::get_or_close().is_some() {
@@ -179,7 +179,8 @@ fn report_ignored(machine: &Topology) {
     let _ = machine;
 }
 
-/// The machine that the program has set. Without a lock, for which a child of `fork` might wait.
+/// The machine that the program has set. It is not behind a lock, because a child of `fork` might
+/// wait for that lock forever.
 #[cfg(feature = "machine")]
 mod given {
     use std::{
@@ -193,7 +194,7 @@ mod given {
     /// set, or to [`NONE`], and never changes again.
     static GIVEN: AtomicPtr<Option<Topology>> = AtomicPtr::new(ptr::null_mut());
 
-    /// Means that no machine was set, and that one can no longer be set.
+    /// The target of [`GIVEN`] if no machine was set and none can be set any more.
     static NONE: Option<Topology> = None;
 
     /// Returns the machine that was set. If none was set, [`set`] fails from now on.
@@ -203,7 +204,8 @@ mod given {
         let found = GIVEN
             .compare_exchange(ptr::null_mut(), none, Ordering::Acquire, Ordering::Acquire)
             .unwrap_or_else(|found| found);
-        // SAFETY: null, or points to `NONE` or to a machine that `set` leaked, which never change.
+        // SAFETY: the pointer is null, or points to `NONE` or to a machine that `set` leaked.
+        // Neither changes.
         unsafe { found.as_ref() }.and_then(Option::as_ref)
     }
 
@@ -224,12 +226,12 @@ mod given {
     }
 }
 
-/// Miri has no `getcpu`. A thread never moves there; its number selects a CPU of its mask.
+/// Miri has no `getcpu`. A thread never moves there, so its number selects one CPU of its mask.
 #[cfg(miri)]
 mod real {
     pub fn current() -> u32 {
         let mut mask = [0u64];
-        // SAFETY: the call writes the mask, whose length it is passed; 0 is this thread.
+        // SAFETY: the call writes the mask, whose length is the second argument; 0 is this thread.
         let refused = unsafe { libc::sched_getaffinity(0, 8, mask.as_mut_ptr().cast()) };
         assert_eq!(refused, 0, "Miri emulates 64 CPUs at most");
         let mut cpus = (0..64).filter(|cpu| mask[0] >> cpu & 1 != 0);
@@ -242,8 +244,8 @@ mod real {
 mod real {
     use crate::atomic::{AtomicIsize, Ordering};
 
-    /// The offset of `cpu_id` from the thread pointer; [`UNKNOWN`] before the first call,
-    /// [`ABSENT`] without a registration by glibc.
+    /// The offset of `cpu_id` from the thread pointer. It is [`UNKNOWN`] before the first call, and
+    /// [`ABSENT`] if glibc has not registered restartable sequences.
     static CPU_ID_OFFSET: AtomicIsize = AtomicIsize::new(UNKNOWN);
     const UNKNOWN: isize = isize::MIN;
     const ABSENT: isize = isize::MAX;
@@ -305,8 +307,8 @@ mod real {
     #[inline(always)]
     unsafe fn load_at_thread_pointer(offset: isize) -> u32 {
         let value: u32;
-        // SAFETY: (1); fs is the thread pointer, and a load changes nothing. Not `pure`, because
-        // the kernel changes the word when the thread moves.
+        // SAFETY: (1); fs is the thread pointer, and a load changes nothing. The option `pure` is
+        // absent because the kernel changes the word when the thread moves.
         unsafe {
             core::arch::asm!(
                 "mov {value:e}, dword ptr fs:[{offset}]",
@@ -329,7 +331,8 @@ mod real {
         unsafe {
             core::arch::asm!("mrs {}, tpidr_el0", out(reg) base, options(nomem, nostack, preserves_flags));
         }
-        // SAFETY: (1). Volatile, because the kernel changes the word when the thread moves.
+        // SAFETY: (1). The load is volatile, because the kernel changes the word when the thread
+        // moves.
         unsafe { base.offset(offset).cast::<u32>().read_volatile() }
     }
 

@@ -19,6 +19,6 @@ fn is_privileged() -> bool {
     if cfg!(miri) {
         return false;
     }
-    // SAFETY: takes a number, and returns one.
+    // SAFETY: the call takes a number and returns one.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }

@@ -1,9 +1,9 @@
-//! A counter in the kernel for which an event loop can wait together with its sockets.
+//! A kernel counter that an event loop can wait for together with its sockets.
 
 //!
-//! A program that becomes a daemon may close all descriptors that it does not know, and reuse their
-//! numbers for its own files. Each eventfd therefore has a tag, which is compared before each use
-//! of the number. The tag is a signal number that the kernel stores with an open file (`F_SETSIG`)
+//! A program that becomes a daemon may close all descriptors that it did not open itself, and reuse
+//! their numbers for its own files. Each eventfd therefore has a tag, which every use of the number
+//! compares first. The tag is a signal number that the kernel stores with an open file (`F_SETSIG`)
 //! and that has no effect without `O_ASYNC`. Other files have the value 0.
 
 use std::io;
@@ -13,13 +13,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::fault;
 
-/// Number of different tags: the real-time signals from 33 on. Consecutive eventfds differ.
+/// The number of different tags, which are the real-time signals from 33 on. Consecutive eventfds
+/// have different tags.
 const NR_TAGS: u32 = 32;
 
-/// An eventfd, which is readable from a wake until it is cleared.
+/// An eventfd, which is readable from the first wake until it is cleared.
 ///
-/// Non-blocking and closed on exec. Absent from the models. If the program closes the number, the
-/// eventfd is *lost*: it does not affect any file that has the number afterwards.
+/// It is non-blocking and closed on exec, and does not exist in models. If the program closes the
+/// descriptor, the eventfd is *lost*: it does not affect a file that reuses the number.
 #[derive(Debug)]
 pub struct EventFd {
     fd: ManuallyDrop<OwnedFd>,
@@ -32,20 +33,20 @@ impl EventFd {
     ///
     /// # Errors
     ///
-    /// The system's error, for example if too many files are open.
+    /// Returns the system's error, for example if too many files are open.
     pub fn new() -> io::Result<Self> {
         static NR_MADE: AtomicU32 = AtomicU32::new(0);
         fault::check(fault::Point::Eventfd, libc::EMFILE)?;
-        // SAFETY: accesses no memory of the process.
+        // SAFETY: the call accesses no memory of the process.
         let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the call opened the descriptor, and only this thread has it.
+        // SAFETY: the call opened the descriptor, and no other thread uses it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let tag = 33 + NR_MADE.fetch_add(1, Ordering::Relaxed) % NR_TAGS;
         set_tag(&fd, tag as libc::c_int);
-        // A system without tags returns the same value for each file.
+        // On a system without tags, this is the same value for each file.
         let tag = tag_of(&fd);
         Ok(Self { fd: ManuallyDrop::new(fd), tag })
     }
@@ -90,7 +91,7 @@ impl EventFd {
 impl Drop for EventFd {
     fn drop(&mut self) {
         if !self.is_lost() {
-            // SAFETY: dropped only here, once.
+            // SAFETY: the field is dropped only here, once.
             unsafe { ManuallyDrop::drop(&mut self.fd) };
         }
     }
@@ -102,20 +103,20 @@ fn set_tag(fd: &OwnedFd, tag: libc::c_int) {
     unsafe { libc::fcntl(fd.as_raw_fd(), F_SETSIG, tag) };
 }
 
-/// Returns the tag of the file that has the number, or -1.
+/// Returns the tag of the file to which the descriptor refers, or -1.
 #[cfg(not(miri))]
 fn tag_of(fd: &OwnedFd) -> libc::c_int {
     // SAFETY: the call takes two numbers.
     unsafe { libc::fcntl(fd.as_raw_fd(), F_GETSIG) }
 }
 
-/// The values of these constants are the same on all architectures of Linux.
+/// These constants have the same values on all architectures of Linux.
 #[cfg(not(miri))]
 const F_SETSIG: libc::c_int = 10;
 #[cfg(not(miri))]
 const F_GETSIG: libc::c_int = 11;
 
-// Miri has no tags.
+// Miri does not support tags.
 #[cfg(miri)]
 fn set_tag(_: &OwnedFd, _: libc::c_int) {}
 
@@ -150,9 +151,10 @@ mod tests {
         assert!(!eventfd.clear());
     }
 
-    /// Replaces the eventfd by `file`, like a program that closes descriptors and then opens files.
+    /// Replaces the eventfd with `file`, like a program that closes descriptors and then opens
+    /// files.
     fn replace(eventfd: &EventFd, file: &impl AsRawFd) {
-        // SAFETY: the call takes two numbers; the eventfd's number is `file`'s from here on.
+        // SAFETY: the call takes two numbers; from here on, the eventfd's number refers to `file`.
         assert!(unsafe { libc::dup2(file.as_raw_fd(), eventfd.as_raw_fd()) } >= 0);
     }
 
@@ -169,7 +171,7 @@ mod tests {
         let mut bytes = [0; 8];
         reader.read_exact(&mut bytes).unwrap();
         assert_eq!(bytes, [7; 8]);
-        // The number is reused by another eventfd.
+        // Another eventfd reuses the number.
         replace(&eventfd, &other);
         assert!(!eventfd.wake() && !other.clear());
         let number = eventfd.as_raw_fd();

@@ -1,8 +1,8 @@
 //! Injected faults: threads, `membarrier`, eventfds, mappings and sleeps fail at random.
 //!
-//! These calls fail only on a machine at its limits, so the code that handles failures hardly ever
-//! runs. In a build with `--cfg torture` they fail with the frequency that `set` chooses. In other
-//! builds [`fails`] is the constant `false`. Models have their own failures.
+//! These calls fail only on a machine at its limits, so the code that handles the failures hardly
+//! ever runs. In a build with `--cfg torture`, they fail with the frequency that `set` specifies.
+//! In other builds, [`fails`] is the constant `false`. Models inject failures of their own.
 
 /// The calls that may fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,7 +20,7 @@ pub enum Point {
     Sleep,
 }
 
-/// Returns `true` if `point` must fail this time. Always `false` except in a torture build.
+/// Returns `true` if `point` must fail this time. Always returns `false` except in a torture build.
 #[cfg(not(all(torture, not(any(loom, shuttle)))))]
 #[inline(always)]
 pub const fn fails(_point: Point) -> bool {
@@ -31,7 +31,7 @@ pub const fn fails(_point: Point) -> bool {
 ///
 /// # Errors
 ///
-/// The error `code`.
+/// Returns the error `code`.
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 #[inline(always)]
 pub fn check(point: Point, code: i32) -> std::io::Result<()> {
@@ -53,18 +53,18 @@ mod torture {
     const NR_POINTS: usize = Point::Sleep as usize + 1;
 
     /// The failure rate of each [`Point`]: one call in this number fails, or none if it is 0. All
-    /// orderings are Relaxed, because injected faults order nothing.
+    /// orderings are Relaxed, because no other memory depends on these values.
     static ONE_IN: [AtomicU32; NR_POINTS] = [const { AtomicU32::new(0) }; NR_POINTS];
     static SEED: AtomicU64 = AtomicU64::new(0);
 
     std::thread_local!(static DICE: Cell<u64> = const { Cell::new(0) });
 
-    /// Makes one `point` in `one_in` fail from now on, or none if that is 0.
+    /// Makes one call of `point` in `one_in` fail from now on, or none if `one_in` is 0.
     pub fn set(point: Point, one_in: u32) {
         ONE_IN[point as usize].store(one_in, Ordering::Relaxed);
     }
 
-    /// Sets the seed of threads that draw their first random number later.
+    /// Sets the seed for threads that have not yet drawn a random number.
     pub fn seed(seed: u64) {
         SEED.store(seed, Ordering::Relaxed);
     }
@@ -75,7 +75,7 @@ mod torture {
         one_in != 0 && throw().is_multiple_of(one_in)
     }
 
-    /// Returns a random number of this thread: half of the result of a step of SplitMix64.
+    /// Returns a random number of this thread: half of the result of one SplitMix64 step.
     fn throw() -> u32 {
         let step = 0x9e37_79b9_7f4a_7c15_u64;
         let before = DICE.try_with(Cell::get).unwrap_or(0);

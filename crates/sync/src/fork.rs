@@ -1,4 +1,4 @@
-//! Handlers of `fork`, which repair the library's state in the child.
+//! Handlers for `fork`, which repair the library's state in the child.
 //!
 //! A child has its parent's memory and one thread, the one that forked. Operations of other threads
 //! never complete there: a lock stays held, a value stays half-initialized, and a pending wake-up
@@ -10,12 +10,12 @@
 //! child:             [`Process`] changes;  the locks are unlocked;  child
 //! ```
 //!
-//! The child continues on the thread that forked, and must not do its parent's work. Foreign code
-//! that the library calls on one of its threads may fork there and return in the child. That thread
-//! serves queues, pages and domains of the parent. The child therefore ends, with a line on stderr
+//! The child continues on the thread that forked, and must not do its parent's work. If foreign
+//! code forks on one of the library's threads and returns in the child, that thread would go on to
+//! serve queues, pages and domains of the parent. The child therefore exits with a line on stderr
 //! and the status [`CAME_BACK`] ([`end_child`]).
 //!
-//! Handlers run in the C library's `fork`. They do not run for the bare system call, nor for
+//! Handlers run in the C library's `fork`. They do not run for the bare system call or for
 //! `posix_spawn`, whose child only calls `exec`.
 
 // These are not the model's atomics, because no model forks.
@@ -27,13 +27,13 @@ use std::{
 
 use crate::Mutex;
 
-/// The functions of a module around a fork. None of them may panic.
+/// The functions that a module runs around a fork. None of them may panic.
 #[derive(Debug)]
 pub struct Handler {
     /// Called by the thread that is about to fork, while other threads run and no lock is held.
-    /// Initializes values that are initialized once, or waits for a thread that is doing so.
+    /// Initializes the module's once-initialized values, or waits for a thread that is doing so.
     pub settle: fn(),
-    /// Called by the same thread after every handler has settled. Takes the locks that the child
+    /// Called by the same thread after every handler has settled. Acquires the locks that the child
     /// needs.
     pub before: fn(&mut Held),
     /// Called in the child, after the locks were unlocked.
@@ -41,16 +41,17 @@ pub struct Handler {
 }
 
 impl Handler {
-    /// A handler that does nothing, as the base of handlers that do not need all three functions.
+    /// A handler that does nothing. Handlers that do not need all three functions take the others
+    /// from it.
     pub const IDLE: Self = Self { settle: || (), before: |_| (), child: || () };
 }
 
-/// Locks that are held over a fork.
+/// The locks that are held across a fork.
 #[derive(Debug, Default)]
 pub struct Held(Vec<Box<dyn Any>>);
 
 impl Held {
-    /// Takes `lock`, which must be a leaf: its holder neither waits nor forks.
+    /// Acquires `lock`, which must be a leaf: its holder neither waits nor forks.
     pub fn lock<T: 'static>(&mut self, lock: &'static Mutex<T>) {
         self.0.push(Box::new(lock.lock()));
     }
@@ -64,13 +65,13 @@ impl Process {
     /// A value that differs from that of every process.
     pub const NONE: Self = Self(u32::MAX);
 
-    /// Returns the current process, and detects forks from now on.
+    /// Returns the current process, and enables the detection of forks.
     pub fn this() -> Self {
         backend::watch();
         Self(backend::generation())
     }
 
-    /// Returns the current process, if forks are already detected. Costs one load.
+    /// Returns the current process, if the detection of forks is already enabled. Costs one load.
     #[inline(always)]
     pub fn now() -> Self {
         Self(backend::generation())
@@ -131,20 +132,21 @@ impl<T: Send + Sync> PerProcess<T> {
 
     /// Returns this process's value, if it has one.
     pub fn get(&'static self) -> Option<&'static T> {
-        // Acquire pairs with the exchange in `get_or_set`, so that the value is initialized.
-        // SAFETY: null, or leaked by `get_or_set`, whose exchange released it.
+        // Acquire pairs with the exchange in `get_or_set`: a loaded pointer leads to an initialized
+        // value.
+        // SAFETY: the pointer is null or was leaked by `get_or_set`, whose exchange released it.
         let (process, value) = unsafe { self.0.load(Ordering::Acquire).as_ref() }?;
         process.is_this().then_some(value)
     }
 
     /// Returns this process's value. Sets it to `value` if it has none.
     pub fn get_or_set(&'static self, value: T) -> &'static T {
-        // The pointer is only compared; `get` below loads again.
+        // The pointer is only compared; `get` below loads it again.
         let mut before = self.0.load(Ordering::Acquire);
         let ours = Box::into_raw(Box::new((Process::this(), value)));
         loop {
             if let Some(theirs) = self.get() {
-                // SAFETY: created above, and not published.
+                // SAFETY: the box was created above and not published.
                 drop(unsafe { Box::from_raw(ours) });
                 return theirs;
             }
@@ -152,7 +154,7 @@ impl<T: Send + Sync> PerProcess<T> {
             // thread's comes first, ours fails, and the next `get` returns its value.
             let placed = self.0.compare_exchange(before, ours, Ordering::AcqRel, Ordering::Acquire);
             match placed {
-                // SAFETY: leaked above, and never freed.
+                // SAFETY: the box was leaked above and is never freed.
                 Ok(_) => return unsafe { &(*ours).1 },
                 Err(now) => before = now,
             }
@@ -168,20 +170,20 @@ impl<T: Send + Sync> Default for PerProcess<T> {
 
 /// The process that owns a value that its children inherit.
 ///
-/// A child takes over each value that is at rest. A value that another thread of the parent was
-/// changing stays as it is, and is *lost* to the child:
+/// A child takes over each value that no thread was changing at the fork. A value that another
+/// thread of the parent was changing stays in that state, and is *lost* to the child:
 ///
 /// ```text
 /// child: owned by this process, or lost?  return that
 ///        gate:  if it is at rest, this process owns it, otherwise it is lost
 /// ```
 ///
-/// The value does not change in the child before that, so the check sees the state at the time of
-/// the fork.
+/// The value does not change in the child before this check, so the check sees the state at the
+/// time of the fork.
 #[derive(Debug)]
 pub struct Inherited(AtomicU32);
 
-/// In [`Inherited`]: the value is lost to the process.
+/// A bit of [`Inherited`]: the value is lost to the process.
 const LOST: u32 = 1 << 31;
 
 static GATE: PerProcess<Mutex<()>> = PerProcess::new();
@@ -193,8 +195,8 @@ impl Inherited {
         Self(AtomicU32::new(backend::generation()))
     }
 
-    /// Returns `true` if the value is lost to this process. The first call in a child asks
-    /// `is_at_rest`. In a process that was not forked this is a load.
+    /// Returns `true` if the value is lost to this process. The first call in a child calls
+    /// `is_at_rest`. In a process that was not forked, this costs a load.
     #[inline(always)]
     pub fn is_lost(&self, is_at_rest: impl FnOnce() -> bool) -> bool {
         is_child() && self.is_lost_to_child(is_at_rest)
@@ -225,18 +227,18 @@ impl Default for Inherited {
     }
 }
 
-/// Calls `handler` around each fork from now on. A repeated call costs a few loads. Does nothing in
-/// a model.
+/// Registers `handler` to be called around each fork. A repeated call costs a few loads. Does
+/// nothing in a model.
 ///
 /// # Panics
 ///
-/// If there are more than 16 handlers.
+/// Panics if there are more than 16 handlers.
 pub fn register(handler: &'static Handler) {
     backend::watch();
     backend::register(handler);
 }
 
-/// Time limit for a child of [`in_child`] in seconds, far longer than any child takes.
+/// The time limit for a child of [`in_child`] in seconds, far longer than any child needs.
 #[cfg(not(any(loom, shuttle)))]
 const LIMIT_S: u32 = 300;
 
@@ -256,7 +258,7 @@ pub unsafe fn in_child(body: impl FnOnce() -> i32) -> Option<i32> {
     // SAFETY: (1), and the child ends below.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: the call takes a number. The signal ends this process.
+        // SAFETY: the call takes a number. The signal kills this process.
         unsafe { libc::alarm(LIMIT_S) };
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
         // SAFETY: the call ends the process at once.
@@ -291,20 +293,21 @@ mod backend {
     use super::{Handler, Held};
     use crate::{asym, identity};
 
-    /// In `WATCHED`: the handlers are registered. No process has this number.
+    /// A value of `WATCHED`: the handlers are registered. No process has this number.
     const WATCHED_NOW: u32 = u32::MAX;
 
     /// The number of forks from the first process to this one.
     static GENERATION: AtomicU32 = AtomicU32::new(0);
-    /// `WATCHED_NOW`, or the process of the registering thread, for which no child waits.
+    /// `WATCHED_NOW`, or the number of the process whose thread is registering the handlers. A
+    /// child does not wait for a thread of its parent.
     static WATCHED: AtomicU32 = AtomicU32::new(0);
     /// The handlers, filled from the front. The array is larger than the number of modules that
-    /// have one.
+    /// register one.
     static HANDLERS: [AtomicPtr<Handler>; 16] = [const { AtomicPtr::new(ptr::null_mut()) }; 16];
 
-    /// The locks that the forking thread holds. One thread at a time forks, because all take the
-    /// same lock first. It is not a thread-local, because thread-locals may be destroyed before a
-    /// fork.
+    /// The locks that the forking thread holds. Only one thread forks at a time, because `before`
+    /// acquires the same lock first. It is not a thread-local, because thread-locals may be
+    /// destroyed before a fork.
     static HELD: AtomicPtr<Held> = AtomicPtr::new(ptr::null_mut());
 
     #[inline(always)]
@@ -313,7 +316,8 @@ mod backend {
     }
 
     pub fn watch() {
-        // Acquire pairs with the Release in `watch_now`: after that value, handlers are registered.
+        // Acquire pairs with the Release in `watch_now`: a thread that reads this value sees the
+        // registered handlers.
         if WATCHED.load(Ordering::Acquire) != WATCHED_NOW {
             watch_now();
         }
@@ -337,11 +341,11 @@ mod backend {
             // SAFETY: functions live as long as the process, and `extern "C"` functions do not
             // unwind.
             let refused = unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
-            // This fails only without memory. Forks are then not detected.
+            // This fails only if memory is exhausted. Forks are then not detected.
             debug_assert_eq!(refused, 0);
-            // Release pairs with the loads above, and in `watch`.
+            // Release pairs with the load above, and with the load in `watch`.
             WATCHED.store(WATCHED_NOW, Ordering::Release);
-            // All parts of the library reach this point on their first use.
+            // Every part of the library reaches this point on its first use.
             if !cfg!(miri) {
                 crate::copies::note_use();
             }
@@ -352,8 +356,9 @@ mod backend {
     pub fn register(handler: &'static Handler) {
         let ours = ptr::from_ref(handler).cast_mut();
         // If our exchange comes first, the slot is ours, and `handlers` finds it. If another
-        // thread's exchange comes first, it stored the same handler, or we try the next slot. The
-        // handlers are statics, so they need no publishing, and any ordering is correct.
+        // thread's exchange comes first, it stored either the same handler or a different one, in
+        // which case we try the next slot. The handlers are statics, so they need no publishing,
+        // and any ordering is correct.
         let is_in = |place: &AtomicPtr<Handler>| {
             if place.load(Ordering::Acquire) == ours {
                 return true;
@@ -367,7 +372,8 @@ mod backend {
 
     fn handlers() -> impl Iterator<Item = &'static Handler> {
         HANDLERS.iter().filter_map(|place| {
-            // SAFETY: null, or the argument of `register`, which lives as long as the process.
+            // SAFETY: the pointer is null or is the argument of `register`, which lives as long as
+            // the process.
             unsafe { place.load(Ordering::Acquire).as_ref() }
         })
     }
@@ -384,7 +390,7 @@ mod backend {
     extern "C" fn parent() {
         let held = HELD.swap(ptr::null_mut(), Ordering::Relaxed);
         if !held.is_null() {
-            // SAFETY: leaked by `before`, on this thread.
+            // SAFETY: `before` leaked the box, on this thread.
             drop(unsafe { Box::from_raw(held) });
         }
     }
@@ -427,11 +433,11 @@ mod tests {
         let in_child = || {
             assert!(NAME.get().is_none() && *NAME.get_or_set("child") == "child" && is_child());
             let nr = [&NR_BEFORE, &NR_CHILD].map(|nr| nr.load(Ordering::Relaxed));
-            // Another test may fork at the same time, so `NR_BEFORE` may be higher.
+            // Another test may fork at the same time, so the count of `before` calls may be higher.
             let is_right = !here.is_this() && *LOCK.lock() == 7 && nr[0] >= 1 && nr[1] == 1;
             if is_right { 5 } else { 6 }
         };
-        // SAFETY: the child touches atomics, and a lock that is held over the fork.
+        // SAFETY: the child accesses only atomics, and a lock that is held across the fork.
         assert_eq!(unsafe { super::in_child(in_child) }, Some(5));
         let (at_rest, busy) = (Inherited::by_children(), Inherited::by_children());
         let is_taken_over = || {

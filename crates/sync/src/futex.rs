@@ -1,13 +1,13 @@
 //! Words on which a thread can sleep.
 //!
-//! A sleeper passes the value that it has read. The kernel lets it sleep only while the word still
+//! A sleeper passes the value that it has read. The kernel puts it to sleep only if the word still
 //! has that value. A waker changes the word first and wakes afterwards. If the change comes before
 //! the kernel's check, the sleep is rejected. If it comes after, the wake ends the sleep. Every
 //! wait may return early, so callers loop.
 //!
-//! Once a waker has changed the word, the sleeper may free it. The waker therefore takes the
+//! The sleeper may free the word as soon as a waker has changed it. The waker therefore reads the
 //! *address* first, with [`Futex::key`]. Waking a key accesses no memory. If the word has been
-//! freed, the wake has no effect, or wakes a thread that loops.
+//! freed, the wake has no effect, or it wakes another sleeper, which checks its own word again.
 
 use std::time::Duration;
 
@@ -25,15 +25,15 @@ pub struct Key(backend::Key);
 
 impl Key {
     /// Wakes up to `count` sleepers without access to their memory. Makes a system call even if
-    /// there is none.
+    /// there are no sleepers.
     #[inline]
     pub fn wake(&self, count: u32) {
         self.0.wake(count);
     }
 }
 
-/// Declares a word to sleep on. The kernel compares 32 bits, which are the low ones: this library
-/// is for little-endian machines.
+/// Declares a word to sleep on. The kernel compares the 32 bits at the word's address. These are
+/// the low ones, because the library supports only little-endian machines.
 macro_rules! futex {
     ($(#[$doc:meta])* $name:ident, $value:ty, $atomic:ty) => {
         $(#[$doc])*
@@ -57,7 +57,7 @@ macro_rules! futex {
                 &self.word
             }
 
-            /// Returns the key by which sleepers can be woken after the word is freed.
+            /// Returns the key, with which sleepers can be woken after the word is freed.
             #[inline(always)]
             pub fn key(&self) -> Key {
                 Key(self.waiters.key((&raw const self.word).cast()))
@@ -77,8 +77,8 @@ macro_rules! futex {
             /// Sleeps as [`wait`](Self::wait) does, for at most `timeout`. Never times out in a
             /// model.
             ///
-            /// A short timeout is punctual: the thread's timer slack, 50 us by default, is set to 1
-            /// ns while it sleeps. That costs three system calls of about 0.1 us each.
+            /// A short timeout is punctual: while the thread sleeps, its timer slack, which is 50
+            /// us by default, is set to 1 ns. This costs three system calls of about 0.1 us each.
             #[cfg_attr(sim, track_caller)]
             pub fn wait_timeout(&self, expected: $value, timeout: Duration) {
                 self.sleep(expected, Some(timeout));
@@ -87,7 +87,7 @@ macro_rules! futex {
             #[cfg_attr(sim, track_caller)]
             fn sleep(&self, expected: $value, timeout: Option<Duration>) {
                 let load = || self.word.load(Ordering::Relaxed) as u32;
-                // For Miri, a futex that compares half of an atomic is a race of mixed sizes.
+                // Miri reports a futex that compares half of an atomic as a race of mixed sizes.
                 // Miri's clock counts the interpreted steps, so a short sleep costs nothing.
                 if cfg!(miri) && size_of::<$value>() == 8 {
                     if load() == expected as u32 {
@@ -108,12 +108,12 @@ futex! {
     Futex, u32, AtomicU32
 }
 futex! {
-    /// A 64-bit word to sleep on, only the low 32 bits of which are compared.
+    /// A 64-bit word on which threads sleep. Only its low 32 bits are compared.
     Futex64, u64, AtomicU64
 }
 
 impl Futex {
-    /// Wakes up to `count` sleepers. Makes a system call even if there is none.
+    /// Wakes up to `count` sleepers. Makes a system call even if there are no sleepers.
     pub fn wake(&self, count: u32) {
         self.key().wake(count);
     }
@@ -123,7 +123,8 @@ impl Futex {
 mod backend {
     use std::time::Duration;
 
-    /// Holds nothing, because the kernel, or the simulation's engine, keeps the sleepers.
+    /// The sleepers of a word. It is empty, because the kernel, or the simulation's engine, records
+    /// them.
     #[derive(Debug)]
     pub struct Waiters;
 
@@ -155,7 +156,7 @@ mod backend {
             _load: impl Fn() -> u32,
             timeout: Option<Duration>,
         ) {
-            // SAFETY: 1: the callers of this module borrow the word until they return.
+            // SAFETY: (1): the callers of this module borrow the word until they return.
             unsafe { crate::sim::futex::wait(word, expected, timeout) };
         }
 
@@ -192,8 +193,8 @@ mod backend {
             #[cfg(sim)]
             crate::sim::futex::wake(self.0, count);
             #[cfg(not(sim))]
-            // SAFETY: FUTEX_WAKE uses the address as a name only; the kernel reads nothing through
-            // it.
+            // SAFETY: FUTEX_WAKE uses the address only to identify sleepers; the kernel reads
+            // nothing through it.
             unsafe {
                 libc::syscall(
                     libc::SYS_futex,
@@ -224,8 +225,8 @@ mod model {
         shared: ManuallyDrop<Arc<(Mutex<()>, Condvar)>>,
     }
 
-    /// The kernel's side of a futex. For wakers, the comparison and the start of the sleep are one
-    /// atomic step.
+    /// The kernel's side of a futex. To wakers, the comparison and the start of the sleep appear as
+    /// one atomic step.
     #[derive(Debug)]
     pub struct Waiters(Sleepers);
 

@@ -1,6 +1,7 @@
 //! Hints for the CPU.
 
-/// Hints to the CPU that this is a spin loop. Yields in a model, whose loop would never end.
+/// Hints to the CPU that this is a spin loop. Yields in a model, because a model's loop would
+/// otherwise never end.
 #[inline(always)]
 pub fn spin_loop() {
     #[cfg(sim)]
@@ -15,7 +16,8 @@ pub fn spin_loop() {
 
 /// Prefetches the cache line at `line` for a write. Any address is valid.
 ///
-/// A store does not wait for another CPU's line, but the next locked instruction does.
+/// A store to a line of another CPU does not wait for the line, but the next locked instruction
+/// does.
 #[inline(always)]
 #[cfg_attr(sim, track_caller)]
 pub fn prefetch_write<T>(line: *const T) {

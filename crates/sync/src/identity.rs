@@ -3,7 +3,7 @@
 use std::num::{NonZeroU32, NonZeroU64};
 
 crate::thread_local! {
-    /// This thread's number; 0 before the first request.
+    /// This thread's number, or 0 before the first request.
     static MINE: std::cell::Cell<u64> = std::cell::Cell::new(0)
 }
 
@@ -18,19 +18,20 @@ pub fn mine() -> NonZeroU64 {
 
 #[cold]
 fn first(mine: &std::cell::Cell<u64>) -> NonZeroU64 {
-    // This is not the model's atomic, because it continues from run to run, and the numbers are
-    // only compared.
+    // This is not a model's atomic, because the numbers continue from run to run and are only
+    // compared.
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     mine.set(number);
     NonZeroU64::new(number).expect("2^64 threads take centuries to start")
 }
 
-/// The value of [`SEAT`] if this thread has released its number, or could not get one.
+/// The value of [`SEAT`] if this thread has released its number, or requested one while its
+/// thread-locals were being destroyed.
 const GONE: u32 = u32::MAX;
 
 crate::thread_local! {
-    /// This thread's index in tables; 0 before the first request. Reading it is a load.
+    /// This thread's index in tables, or 0 before the first request. Reading it is a load.
     static SEAT: std::cell::Cell<u32> = std::cell::Cell::new(0)
 }
 
@@ -89,13 +90,14 @@ mod seats {
         }
     }
 
-    /// Keeps numbers from being acquired and released.
+    /// Prevents threads from acquiring or releasing numbers until the guard is dropped.
     pub fn hold() -> MutexGuard<'static, Seats> {
         SEATS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     pub fn take() -> u32 {
-        // This call comes first, so that a thread that forks while we hold the lock waits for it.
+        // This call registers the fork handlers, so that a thread that forks while we hold the lock
+        // waits for it.
         crate::fork::Process::this();
         HELD.try_with(|held| {
             let mut seats = hold();
@@ -118,7 +120,7 @@ pub(crate) use seats::hold;
 
 #[cfg(any(loom, shuttle))]
 mod seats {
-    /// Returns a number based on that of the model's thread, which each run counts from 0.
+    /// Returns a number derived from the model's thread ID, which starts at 0 in each run.
     pub fn take() -> u32 {
         #[cfg(loom)]
         let id = format!("{:?}", loom::thread::current().id());

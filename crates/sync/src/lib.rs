@@ -21,8 +21,8 @@
 //! | a simulated machine (`afterwork-simachine`) | `--cfg sim` | scaling on 8 to 1024 CPUs |
 //! | [Miri](https://github.com/rust-lang/miri) | `--cfg miri`, by itself | undefined behavior |
 //!
-//! A back end is chosen by `--cfg` and never by a Cargo feature. Cargo unites features across a
-//! build, and a model's clock must not get into a release.
+//! A back end is chosen by `--cfg` and never by a Cargo feature. Cargo unifies features across a
+//! build, and a model's clock must not end up in a release.
 //!
 //! Without the feature `std` the crate is `no_std`, with [`atomic`], [`cell`], [`hint`] and
 //! [`twin`].
@@ -125,7 +125,7 @@ pub use loom::sync::Arc;
 pub mod unmodelled {
     /// A shared pointer that no model checks. Unlike a model's, it may be a method receiver.
     pub use alloc::sync::{Arc, Weak};
-    /// Numbers that each thread reads only after its own writes, or that no model changes.
+    /// Atomics that each thread reads only after its own writes, or that no model changes.
     pub use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 }
 
@@ -138,7 +138,8 @@ pub use std::sync::OnceLock;
 
 /// Declares a function that is `const` on the real machine and plain in a model.
 ///
-/// A model's atomics have no constant constructors, so a `static`'s constructor needs this.
+/// A model's atomics have no constant constructors. A constructor that initializes a `static`
+/// therefore needs this macro.
 #[macro_export]
 macro_rules! const_unless_model {
     ($(#[$meta:meta])* $vis:vis fn $($rest:tt)*) => {
@@ -193,7 +194,7 @@ macro_rules! process_wide {
     };
 }
 
-// For the macros of this crate only.
+// Only the macros of this crate use these two.
 #[cfg(loom)]
 #[doc(hidden)]
 pub use loom as __loom;

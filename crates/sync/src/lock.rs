@@ -1,8 +1,8 @@
 //! A lock that never poisons.
 //!
-//! A debug build counts the locks that a thread holds. A caller of foreign code asserts that none
-//! is held ([`assert_none_held`]), and a test's allocator detects allocations while one is held
-//! ([`is_any_held`]).
+//! A debug build counts the locks that a thread holds. Code that calls foreign code asserts that no
+//! lock is held ([`assert_none_held`]), and the allocator of a test detects allocations while a
+//! lock is held ([`is_any_held`]).
 
 use std::ops::{Deref, DerefMut};
 
@@ -40,7 +40,8 @@ pub fn assert_none_held() {
     assert!(!is_any_held(), "foreign code runs under a lock");
 }
 
-/// Returns `true` if this thread holds a [`Mutex`]; `false` in a release build and in a model.
+/// Returns `true` if this thread holds a [`Mutex`]. Always returns `false` in a release build and
+/// in a model.
 #[inline(always)]
 pub fn is_any_held() -> bool {
     count::nr_held() > 0
@@ -52,7 +53,7 @@ mod count {
 
     std::thread_local!(static NR_HELD: Cell<u32> = const { Cell::new(0) });
 
-    /// Counts as one held lock of this thread until it is dropped.
+    /// One held lock of this thread, counted until it is dropped.
     #[derive(Debug)]
     pub struct Held;
 
@@ -100,7 +101,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Locks. Waits while another thread holds the lock.
+    /// Acquires the lock. Blocks while another thread holds it.
     #[inline]
     #[cfg_attr(sim, track_caller)]
     pub fn lock(&self) -> MutexGuard<'_, T> {

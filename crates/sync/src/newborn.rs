@@ -1,6 +1,5 @@
-//! Resets settings that the kernel and the processor copy to a new thread from the thread that
-//! starts it, but should not affect library threads: timer slack, memory policy, I/O priority, and
-//! the floating-point modes.
+//! Resets settings that a new thread inherits from its starting thread and that should not affect
+//! library threads: timer slack, memory policy, I/O priority, and floating-point modes.
 //!
 //! | setting | new value |
 //! |---|---|
@@ -8,11 +7,12 @@
 //! | I/O priority | that of the process's first thread, as set by ionice |
 //! | floating-point modes | the defaults, because compiled code relies on them |
 //!
-//! Only the first thread can read its slack and policy, so [`RECORD`] reads both when the library
-//! is loaded. If another thread loads it, by `dlopen`, the system's defaults are used instead. If
-//! the system rejects a setting, the thread keeps the value of the starting thread.
+//! Only the first thread can read its slack and policy, so [`RECORD`] makes the loader call
+//! [`record`], which reads both, when the library is loaded. If another thread loads it, by
+//! `dlopen`, the system's defaults are used instead. If the system rejects a setting, the thread
+//! keeps the value of the starting thread.
 //!
-//! If there is nothing to reset, a thread makes four system calls, which only read settings.
+//! A thread that has nothing to reset makes four system calls, which only read settings.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -54,7 +54,8 @@ extern "C" fn record() {
 /// starting thread. `first` is the ID of the process's first thread.
 pub(crate) fn reset(first: libc::pid_t) {
     reset_arithmetic();
-    // Keeps the linker of a static library from dropping `RECORD`, which nothing else refers to.
+    // Prevents the linker from dropping `RECORD` from a static library, because nothing else refers
+    // to it.
     #[cfg(not(miri))]
     std::hint::black_box(&RECORD);
     let wanted = SLACK_NS.load(Relaxed);
@@ -94,7 +95,7 @@ impl MemoryPolicy {
         }
     }
 
-    /// The number of nodes that is passed to the system calls, which use one less.
+    /// The number of nodes to pass to the system calls, which use one less.
     const NR: usize = NR_NODES + 1;
 
     /// Returns the policy of this thread, or `None` if the call fails or is not supported.
@@ -123,7 +124,8 @@ impl MemoryPolicy {
 /// `IOPRIO_WHO_PROCESS`: the number in the I/O priority calls is a thread ID.
 const OF_THREAD: libc::c_int = 1;
 
-/// Returns the I/O priority and class of `thread` (0 is this one). Negative if the call fails.
+/// Returns the I/O priority and class of `thread` (0 is this one), or a negative number if the call
+/// fails.
 fn io_priority(thread: libc::pid_t) -> libc::c_long {
     // SAFETY: the call takes numbers and returns one.
     let priority = unsafe { libc::syscall(libc::SYS_ioprio_get, OF_THREAD, thread) };
@@ -141,8 +143,7 @@ fn set_io_priority(priority: libc::c_long) {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn reset_arithmetic() {
     let (mxcsr, x87) = (0x1f80_u32, 0x37f_u16);
-    // SAFETY: this sets the modes that compiled code relies on. `fnclex` prevents pending
-    // exceptions.
+    // SAFETY: this sets the modes that compiled code relies on. `fnclex` clears pending exceptions.
     unsafe {
         core::arch::asm!(
             "ldmxcsr [{mxcsr}]",

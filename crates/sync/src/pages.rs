@@ -9,8 +9,8 @@ fn page_size() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Returns the whole pages in `len` bytes from `start` on to the system, if they are private pages
-/// of the process. Later reads return zero or the old contents. Returns `true` on success.
+/// Returns to the system all whole pages within the `len` bytes at `start`, if they are private
+/// pages of the process. Later reads return zero or the old contents. Returns `true` on success.
 ///
 /// # Safety
 ///
@@ -24,12 +24,12 @@ pub unsafe fn discard(start: NonNull<u8>, len: usize) -> bool {
     let before = start.addr().get().wrapping_neg() % page;
     let len = len.saturating_sub(before) / page * page;
     let first = start.as_ptr().wrapping_add(before).cast();
-    // SAFETY: (1), and it is whole pages.
+    // SAFETY: (1), and the range consists of whole pages.
     len != 0 && unsafe { libc::madvise(first, len, libc::MADV_DONTNEED) == 0 }
 }
 
-/// The size of the memory in use below a frame: the red zone, and the frames of this module's
-/// calls.
+/// The size in bytes of the stack that is in use below a frame: the red zone, and the frames of the
+/// functions that this module calls.
 #[cfg(not(any(loom, shuttle, sim)))]
 const IN_USE: usize = 16 << 10;
 
@@ -48,13 +48,14 @@ pub(crate) fn discard_stack() {
         && let Some(lowest) = NonNull::new(stack.start.with_addr(lowest))
     {
         // SAFETY: the pages belong to this thread's stack, below all frames in use. A signal
-        // handler that uses them has returned before the call continues.
+        // handler that uses them returns before this thread continues.
         unsafe { discard(lowest, len) };
     }
 }
 
-/// Returns the unused bytes at the start of `stack`, in whole pages, if a local is at `here`.
-/// Returns `None` if the local is not on the stack: a sanitizer may move locals elsewhere.
+/// Returns the unused bytes at the start of `stack`, in whole pages, if a local variable is at
+/// `here`. Returns `None` if the variable is not on the stack, because a sanitizer may move local
+/// variables elsewhere.
 #[cfg(not(any(loom, shuttle, sim)))]
 fn unused(stack: Range<usize>, here: usize, page: usize) -> Option<usize> {
     let end = here.saturating_sub(IN_USE) & !(page - 1);
@@ -69,7 +70,8 @@ fn this_stack() -> Option<Range<*mut u8>> {
     }
     let mut attributes = std::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
     let (mut lowest, mut len) = (std::ptr::null_mut(), 0);
-    // SAFETY: the first call initializes the attributes if it succeeds; the last destroys them.
+    // SAFETY: if the first call succeeds, it initializes the attributes; the last call destroys
+    // them.
     unsafe {
         if libc::pthread_getattr_np(libc::pthread_self(), attributes.as_mut_ptr()) != 0 {
             return None;

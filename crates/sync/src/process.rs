@@ -1,19 +1,19 @@
-//! Numbers, names and owners of this process and of others, and the end of this process.
+//! IDs, names and owners of processes, and functions that end this process.
 
 use std::{
     io,
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// Returns the kernel's number of this process.
+/// Returns the kernel's ID of this process.
 pub fn id() -> u32 {
     std::process::id()
 }
 
-/// Returns the time at which the process `pid` started, in clock ticks since boot; `None` if it
-/// does not exist.
+/// Returns the time at which the process `pid` started, in clock ticks since boot. Returns `None`
+/// if it does not exist.
 ///
-/// Number and start time together identify a process permanently. The number alone may be reused.
+/// The ID and the start time together identify a process permanently. The ID alone may be reused.
 ///
 /// # Blocking
 ///
@@ -23,7 +23,7 @@ pub fn start_time(pid: u32) -> Option<u64> {
     start_time_in(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Returns the name of the process `pid`, as shown by `ps`; `None` if it does not exist.
+/// Returns the name of the process `pid`, as shown by `ps`. Returns `None` if it does not exist.
 ///
 /// # Blocking
 ///
@@ -38,7 +38,7 @@ pub fn name(pid: u32) -> Option<String> {
 ///
 /// # Blocking
 ///
-/// Makes a system call on procfs.
+/// Makes a system call on a file of procfs.
 #[cfg(feature = "processes")]
 pub fn owner(pid: u32) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
@@ -59,29 +59,32 @@ pub fn user() -> u32 {
 ///
 /// # Errors
 ///
-/// An error of the kind `OutOfMemory`, if the function cannot be registered.
+/// Returns an error of the kind `OutOfMemory`, if the function cannot be registered.
 pub fn at_exit(run: extern "C" fn()) -> io::Result<()> {
     // SAFETY: a function lives as long as the process, and an `extern "C"` one does not unwind.
     let refused = unsafe { libc::atexit(run) };
     if refused == 0 { Ok(()) } else { Err(io::ErrorKind::OutOfMemory.into()) }
 }
 
-/// Ends the process by `abort`, after the line `afterwork: {why}` on stderr.
+/// Writes the line `afterwork: {why}` on stderr and aborts the process.
 ///
-/// For a state in which continuing and unwinding would both corrupt memory. Does not allocate or
-/// lock. Of several threads, the first one writes its line and ends the process.
+/// Use it in a state in which continuing and unwinding would both corrupt memory. It does not
+/// allocate or lock. If several threads call it, the first one writes its line and ends the
+/// process.
 ///
 /// # Blocking
 ///
 /// Blocks while stderr does.
 #[cold]
 pub fn die(why: &str) -> ! {
-    /// The process and the thread that is ending it. A child of `fork` inherits its parent's value.
+    /// The process, and the thread that is ending it. A child of `fork` inherits its parent's
+    /// value.
     static ENDING: AtomicU64 = AtomicU64::new(0);
     // SAFETY: the call only returns a number.
     let thread = unsafe { libc::gettid() };
     let here = u64::from(id()) << 32 | u64::from(thread as u32);
-    // Both ends are this exchange: a later thread finds the first one, and waits for the end.
+    // Both ends are this exchange: a later thread finds the first one and sleeps until the process
+    // ends.
     let first = ENDING.swap(here, Ordering::Relaxed);
     if first != here && first >> 32 == here >> 32 {
         loop {
@@ -102,11 +105,12 @@ pub fn write_line(why: &str) {
     // A single call, so that lines of several threads are not mixed.
     let parts = ["afterwork: ", why, "\n"]
         .map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
-    // SAFETY: the call reads the three parts. If it fails, there is nowhere to report that.
+    // SAFETY: the call reads the three parts. A failure is ignored, because there is nowhere to
+    // report it.
     unsafe { libc::writev(libc::STDERR_FILENO, parts.as_ptr(), parts.len() as libc::c_int) };
 }
 
-/// Finds the 22nd field. The second is a name in parentheses, which may contain parentheses.
+/// Returns the 22nd field. The second is a name in parentheses, which may contain parentheses.
 #[cfg(feature = "processes")]
 fn start_time_in(stat: &[u8]) -> Option<u64> {
     let end = stat.iter().rposition(|&byte| byte == b')')?;

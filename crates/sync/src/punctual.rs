@@ -1,20 +1,20 @@
 //! Sleeps that end on time.
 //!
 //! The kernel may end a thread's timed sleep late by the thread's *timer slack*, so that several
-//! sleeps end together and the CPU sleeps longer. The slack is 50 us by default, which is little
-//! for a timeout of a second, but a quarter of one of 200 us.
+//! sleeps end together and the CPU sleeps longer. The slack is 50 us by default, which is
+//! negligible for a timeout of a second, but a quarter of a timeout of 200 us.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// Span from which on the slack is not changed, because the default is at most a hundredth of the
-/// span.
+/// The shortest span for which the slack is not changed. The default slack is at most a hundredth
+/// of such a span.
 const LONG: Duration = Duration::from_millis(5);
 
-/// The minimum slack. Zero would set the default.
+/// The minimum slack. Setting zero would select the default.
 const NONE: NonZeroU64 = NonZeroU64::MIN;
 
-/// Keeps this thread's slack at its minimum until dropped.
+/// Keeps this thread's slack at its minimum until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Punctual {
     /// The previous slack, which is restored.
@@ -49,9 +49,10 @@ impl Drop for Punctual {
     }
 }
 
-// The C library's `prctl` would cut a slack to 32 bits.
+// The C library's `prctl` would truncate the slack to 32 bits.
 
-/// Returns this thread's slack; 0 for a real-time thread, `None` if the kernel does not report it.
+/// Returns this thread's slack, which is 0 for a real-time thread. Returns `None` if the kernel
+/// does not report it.
 pub(crate) fn slack_ns() -> Option<u64> {
     // SAFETY: the call only returns a number.
     let slack = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };

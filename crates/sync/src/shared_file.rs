@@ -1,16 +1,17 @@
-//! A file that one process writes and others read, with a futex by which readers wake the writer.
+//! A file that one process writes and others read, with a futex on which readers wake the writer.
 //!
-//! The file is written by `pwrite` and read by `pread`, never through a mapping: another process
-//! may truncate the file, and an access beyond its end would raise SIGBUS. The futex is in the
-//! first page of the file. That page is mapped, but only its address is used, to identify the
+//! The file is written with `pwrite` and read with `pread`, never through a mapping: another
+//! process may truncate the file, and an access beyond its end would raise SIGBUS. The futex is in
+//! the first page of the file. That page is mapped, but only its address is used, to identify the
 //! futex. If the file was truncated, the kernel returns an error. A write beyond RLIMIT_FSIZE
 //! returns an error and raises no signal.
 //!
-//! A program that becomes a daemon may close all descriptors that it does not know, and reuse their
-//! numbers. The writer therefore compares the inode before each use of the number, and before
-//! closing it.
+//! A program that becomes a daemon may close all descriptors that it did not open itself, and reuse
+//! their numbers. The writer therefore compares the inode before each use of the descriptor, and
+//! before closing it.
 //!
-//! The writer keeps the file locked while it lives, so that other processes detect a stale file.
+//! The writer keeps the file locked as long as it runs, so that other processes detect a stale
+//! file.
 
 use std::{
     fs::{File, OpenOptions},
@@ -27,14 +28,16 @@ use std::{
 
 use crate::fault;
 
-/// The futex is within this distance from the file's start: the kernel's smallest page.
+/// The futex is within this many bytes of the file's start. This is the kernel's smallest page
+/// size.
 const MAPPED_BYTES: usize = 4096;
 
 /// A file shared with other processes of the same user.
 #[derive(Debug)]
 pub struct SharedFile {
     file: ManuallyDrop<File>,
-    /// Device and inode, which show whether the program has closed and reused the number.
+    /// Device and inode, which show whether the program has closed the descriptor and reused its
+    /// number.
     id: (u64, u64),
     map: Map,
     is_writable: bool,
@@ -51,7 +54,7 @@ unsafe impl Sync for Map {}
 /// The result of a wait on the futex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notified {
-    /// The futex was notified, or the wait ended early.
+    /// The futex was notified, the wait timed out, or it ended early.
     Yes,
     /// The futex no longer exists, because the file was truncated.
     Gone,
@@ -61,7 +64,7 @@ fn id_of(metadata: &std::fs::Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Returns `true` if the error comes from a shortage of system resources, and not from the file.
+/// Returns `true` if the cause of the error is a shortage of system resources rather than the file.
 pub fn is_shortage(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     [libc::ENOMEM, libc::EMFILE, libc::ENFILE, libc::EINTR].map(Some).contains(&code)
@@ -78,7 +81,8 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// `AlreadyExists`, also for a symbolic link. Otherwise the system's error.
+    /// Returns `AlreadyExists` if the path exists, even as a symbolic link. Otherwise returns the
+    /// system's error.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -96,12 +100,12 @@ impl SharedFile {
         })
     }
 
-    /// Opens a file that another process may have created, in order to read it and to notify its
-    /// writer.
+    /// Opens a file that another process may have created, to read it and to notify its writer.
     ///
     /// # Errors
     ///
-    /// If it is a symbolic link, or not a regular file. Otherwise the system's error.
+    /// Returns an error if the path is a symbolic link or is not a regular file. Otherwise returns
+    /// the system's error.
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         // Without O_NONBLOCK, opening a pipe waits for its other end.
@@ -122,7 +126,7 @@ impl SharedFile {
 
     fn with(file: File, is_writable: bool) -> io::Result<Self> {
         fault::check(fault::Point::Map, libc::ENOMEM)?;
-        // SAFETY: the call creates a new mapping of our file, of which no page is accessed.
+        // SAFETY: the call creates a new mapping of our file, and no page of it is accessed.
         let map = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -140,21 +144,22 @@ impl SharedFile {
         Ok(Self { file: ManuallyDrop::new(file), id, map: Map(map), is_writable })
     }
 
-    /// Locks the file until it is dropped or the process ends. Returns `false` if another process
-    /// has the lock. A child of `fork` shares it until it [closes](Self::close_in_child) the file.
+    /// Locks the file until this value is dropped or the process ends. Returns `false` if another
+    /// process has the lock. A child of `fork` shares it until it [closes](Self::close_in_child)
+    /// the file.
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system's error.
     pub fn lock(&self) -> io::Result<bool> {
         self.flock(libc::LOCK_EX | libc::LOCK_NB)
     }
 
-    /// Returns `true` if a living process has locked it.
+    /// Returns `true` if a living process holds the lock.
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system's error.
     pub fn is_locked(&self) -> io::Result<bool> {
         if !self.flock(libc::LOCK_SH | libc::LOCK_NB)? {
             return Ok(true);
@@ -196,7 +201,7 @@ impl SharedFile {
         self.metadata().as_ref().is_ok_and(is_it)
     }
 
-    /// Closes the file in a child of `fork`, so that only the parent has the lock.
+    /// Closes the file in a child of `fork`, so that only the parent holds the lock.
     ///
     /// # Safety
     ///
@@ -211,11 +216,11 @@ impl SharedFile {
         unsafe { libc::munmap(self.map.0, MAPPED_BYTES) };
     }
 
-    /// Removes the file `path`. Processes that have it open keep it.
+    /// Removes the file `path`. Processes that have opened it can still use it.
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system's error.
     pub fn remove(path: &Path) -> io::Result<()> {
         std::fs::remove_file(path)
     }
@@ -224,7 +229,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system's error.
     pub fn len(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }
@@ -233,7 +238,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system's error.
     pub fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -242,13 +247,13 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system's error.
     pub fn owner_and_mode(&self) -> io::Result<(u32, u32)> {
         let metadata = self.metadata()?;
         Ok((metadata.uid(), metadata.mode() & 0o7777))
     }
 
-    /// Returns `true` if this process may write the file, and therefore notify its writer.
+    /// Returns `true` if this process may write to the file, and therefore may notify its writer.
     pub fn is_writable(&self) -> bool {
         self.is_writable
     }
@@ -257,7 +262,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system's error.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut nr_read = 0;
         while nr_read < buffer.len() {
@@ -275,7 +280,8 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// The system's error, for example if there is no space left or the size limit is exceeded.
+    /// Returns the system's error, for example if there is no space left or the size limit is
+    /// exceeded.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.metadata()?;
         without_signal(|| self.file.write_all_at(bytes, offset))
@@ -285,7 +291,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system's error.
     pub fn set_len(&self, len: u64) -> io::Result<()> {
         self.metadata()?;
         without_signal(|| self.file.set_len(len))
@@ -316,7 +322,8 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// If the file is too short, or the system's error of the write.
+    /// Returns an error if the file is too short. Otherwise returns the system's error of the
+    /// write.
     pub fn notify(&self, offset: usize, value: u32) -> io::Result<()> {
         if self.len()? < offset as u64 + 4 {
             return Err(io::Error::other("it is too short"));
@@ -364,7 +371,7 @@ fn without_signal<R>(write: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
 impl Drop for SharedFile {
     fn drop(&mut self) {
         if !self.is_lost() {
-            // SAFETY: dropped only here, once.
+            // SAFETY: the field is dropped only here, once.
             unsafe { ManuallyDrop::drop(&mut self.file) };
         }
         // SAFETY: `with` created the mapping, and only this value uses it.
@@ -401,7 +408,7 @@ mod tests {
         file.set_len(64).unwrap();
         let theirs = File::create_new(&others.0).unwrap();
         let number = file.file.as_raw_fd();
-        // SAFETY: the call takes two numbers. The shared file's number is then another file's.
+        // SAFETY: the call takes two numbers. The shared file's number then refers to another file.
         assert!(unsafe { libc::dup2(theirs.as_raw_fd(), number) } >= 0);
         assert!(file.is_lost());
         assert!(file.write_at(&[1], 0).is_err() && file.set_len(8).is_err());
@@ -428,7 +435,8 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_mapped_is_not_left_behind() {
         let place = Place::new("not-mapped");
-        // SAFETY: the child takes no lock that another thread may hold: the path is on the stack.
+        // SAFETY: the child acquires no lock that another thread may hold; the path is on the
+        // stack.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -491,7 +499,7 @@ mod tests {
         assert!(!other.is_locked().unwrap() && file.lock().unwrap());
         assert!(other.is_locked().unwrap() && !other.lock().unwrap());
         drop(file);
-        // A child that another test forks may have the lock for a moment.
+        // A child that another test has forked may hold the lock for a moment.
         while other.is_locked().unwrap() {
             std::thread::yield_now();
         }

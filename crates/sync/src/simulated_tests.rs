@@ -1,4 +1,4 @@
-//! Compares the simulated machine with closed formulas, and tests how a run fails.
+//! Compares the simulated machine with closed-form formulas, and tests how a run fails.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{
@@ -18,7 +18,7 @@ const RMW_NS: f64 = 5.0;
 fn machine(nr_cpus: usize) -> Machine {
     let topology = Topology::synthetic(&format!("{nr_cpus} core")).unwrap();
     let mut costs = Costs::example();
-    // Simplifies the formulas.
+    // These costs are zero or fixed, which simplifies the formulas.
     (costs.instr, costs.hold, costs.pause) = (0, 0, 1_000);
     let mut machine = Machine::new(topology, costs);
     machine.jitter_per_mille = 0;
@@ -62,7 +62,7 @@ fn on_all(machine: Machine, body: impl Fn(usize) + Send + Sync + 'static) -> (f6
     (took_ns.load(Relaxed) as f64, outcome.unwrap())
 }
 
-/// Returns the time of one of all additions that `nr_cpus` CPUs make to one word.
+/// Returns the mean time of an addition when `nr_cpus` CPUs add to one word.
 fn fetch_add_ns(machine: Machine) -> f64 {
     let nr_cpus = machine.topology.nr_cpus();
     let word = Arc::new(Line::<AtomicU64>::default());
@@ -93,7 +93,8 @@ fn a_ping_pong_costs_two_transfers_each_way() {
     assert_near(took / (2 * rounds) as f64, 2.0 * TRANSFER_NS, 0.1);
 }
 
-/// An owner adds from the line's arrival, for half of the time that the next request travels.
+/// An owner can add from the line's arrival until the next request arrives, which takes half a
+/// transfer.
 fn fetch_add_form() -> f64 {
     TRANSFER_NS / (TRANSFER_NS / 2.0 / RMW_NS)
 }
@@ -105,7 +106,8 @@ fn concurrent_additions_share_transfers() {
     }
 }
 
-/// The twin: a ledger that reserves a line at request time has a transfer for each addition.
+/// This is the twin: a ledger that reserves a line at request time needs a transfer for each
+/// addition.
 #[test]
 fn ledger_that_reserves_ahead_fails_the_two_adder_check() {
     let mut naive = machine(2);
@@ -114,7 +116,7 @@ fn ledger_that_reserves_ahead_fails_the_two_adder_check() {
     assert!(each > 3.0 * fetch_add_form(), "the twin looks like the original: {each:.1} ns");
 }
 
-/// Any number of CPUs completes one exchange in two transfers: one transfer to read, and one to
+/// For any number of CPUs, one exchange completes every two transfers: one to read, and one to
 /// write.
 #[test]
 fn a_loop_of_exchanges_does_not_collapse() {
@@ -156,7 +158,7 @@ fn a_lock_waits_as_long_as_a_queue_of_fixed_service() {
             let start = time::now_ns();
             let mine = next.0.fetch_add(1, Ordering::Relaxed);
             while serving.0.load(Ordering::Relaxed) != mine {
-                // Polls rarely, because the formula does not include polling.
+                // The poll is rare, because the formula does not include polling.
                 simachine::work_ns(200);
             }
             waited.fetch_add(time::now_ns() - start, Relaxed);
@@ -239,7 +241,8 @@ fn thread_locals_are_of_a_thread_and_destroyed_at_its_end() {
     assert_eq!(DROPS.get(), 6);
 }
 
-/// With more threads than CPUs, all get their share, sleeps end on time, and timeouts end sleeps.
+/// With more threads than CPUs, each thread gets its share, sleeps end on time, and timed waits
+/// time out.
 #[test]
 fn threads_share_a_cpu_and_sleeps_end_on_time() {
     run(machine(1), || {
@@ -271,7 +274,7 @@ fn equal_seeds_give_equal_runs() {
     assert_eq!(once(), once());
 }
 
-/// Wakes a thread that sleeps on the other CPU. Returns the time that this takes the waker.
+/// Wakes a thread that sleeps on the other CPU. Returns the time that the waker spends on it.
 fn wake_ns(is_kernel: bool) -> f64 {
     let mut machine = machine(2);
     (machine.costs.hold, machine.costs.llc_dirty, machine.costs.clock) = (0, 0, 0);
@@ -300,7 +303,7 @@ fn a_kernel_thread_wakes_without_a_call_and_locks_the_run_queue() {
     assert_near(wake_ns(false), both + ns(costs.syscall + costs.futex), 0.01);
 }
 
-/// The other thread of the CPU waits until the first one allows it, even though slices are short.
+/// Although slices are short, the second thread waits until the first one enables preemption.
 #[test]
 fn thread_with_preemption_disabled_keeps_the_cpu() {
     let mut machine = machine(1);

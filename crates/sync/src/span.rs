@@ -1,14 +1,13 @@
-//! Measures time by reading a clock, without the time in which the process was stopped.
+//! Measures time without counting pauses in which the process was stopped.
 //!
 //! A clock keeps running while a laptop is suspended, a process is stopped or a virtual machine is
-//! migrated. Between two readings at most [`MOST`] counts, so a pause of any length counts as one
+//! migrated. At most [`MOST`] counts between two readings, so a pause of any length counts as one
 //! second. A thread that reports a long wait reads the clock at least once a second.
 
 use core::time::Duration;
 
-/// The longest time that counts between two readings. A second is short in comparison with every
-/// useful threshold of a report, and long in comparison with the time for which a thread waits for
-/// a CPU.
+/// The longest time that counts between two readings. A second is shorter than every useful
+/// threshold of a report, and longer than the time that a thread usually waits for a CPU.
 pub const MOST: Duration = Duration::from_secs(1);
 
 /// Returns the part of the time since `checked_ns` that counts at `now_ns`.
@@ -29,7 +28,7 @@ impl Span {
         Self { checked_ns: now_ns, counted_ns: 0 }
     }
 
-    /// Records that the clock shows `now_ns`, and returns the length of the span.
+    /// Records the reading `now_ns`, and returns the length of the span.
     pub fn measure(&mut self, now_ns: u64) -> Duration {
         self.counted_ns += counted_ns(self.checked_ns, now_ns);
         self.checked_ns = now_ns;
@@ -54,7 +53,7 @@ mod tests {
         assert_eq!(span.measure(5 * S + S / 2), Duration::from_millis(500));
         assert_eq!(span.measure(3600 * S), Duration::from_millis(1500));
         assert_eq!(span.measure(3601 * S), Duration::from_millis(2500));
-        // A clock that goes backward counts as stopped.
+        // A clock that moves backward counts as stopped.
         assert_eq!(span.measure(0), Duration::from_millis(2500));
     }
 

@@ -15,17 +15,17 @@
 //!
 //! A pool's worker is later bound to the CPUs of its pool, and a manager to those of its creator.
 //!
-//! The kernel delivers signals for the process to the first thread first. During a start all
-//! signals are blocked, also in the starting thread. If the first thread starts a thread, the new
-//! one gets the signals that the first thread blocked before.
+//! The kernel delivers signals for the process to the first thread first. While a thread is being
+//! started, all signals are blocked in it and in the starting thread. If the starting thread is the
+//! first thread, the new thread blocks the signals that the first thread blocked before the start.
 //!
-//! If an attribute cannot be read or set, the thread keeps that of the starting thread.
+//! If an attribute cannot be read or set, the new thread keeps the starting thread's value.
 //!
 //! # In a child of `fork`
 //!
-//! In a child, the C library starts the threads, because the standard library takes a lock to start
-//! one. A thread of the parent may have held that lock at the fork, and the child would wait for it
-//! forever.
+//! In a child, the C library starts the threads, because the standard library acquires a lock to
+//! start one. A thread of the parent may have held that lock at the fork, and the child would wait
+//! for it forever.
 
 use std::{
     cell::Cell,
@@ -73,7 +73,7 @@ pub enum Cpus {
 ///
 /// # Errors
 ///
-/// If thread creation fails, or if the name contains a NUL.
+/// Returns an error if thread creation fails, or if the name contains a NUL.
 pub fn spawn(
     name: &str,
     cpus: Cpus,
@@ -83,7 +83,7 @@ pub fn spawn(
     spawn_boxed(name, cpus, stack_size, Box::new(body))
 }
 
-/// Like [`spawn`], compiled once for all bodies.
+/// Implements [`spawn`], and is compiled only once for all bodies.
 fn spawn_boxed(name: &str, cpus: Cpus, stack_size: usize, body: Body) -> io::Result<Handle> {
     // The standard library would panic on such a name.
     if name.contains('\0') {
@@ -94,7 +94,7 @@ fn spawn_boxed(name: &str, cpus: Cpus, stack_size: usize, body: Body) -> io::Res
     if cfg!(miri) {
         return thread::Builder::new().name(name.into()).spawn(body).map(Handle::Std);
     }
-    // Signals that arrive during the start stay pending.
+    // Signals that arrive during the start remain pending.
     let signals = Signals::block_all();
     let theirs = signals.0;
     let whole = move || {
@@ -119,9 +119,10 @@ impl Handle {
         }
     }
 
-    /// Joins the thread if it and its thread-locals' destructors have ended, or returns the handle.
+    /// Joins the thread if it has ended and its thread-locals have been destroyed. Otherwise
+    /// returns the handle.
     pub fn try_join(self) -> Result<(), Self> {
-        // Miri has no such call, and allows a thread to be detached.
+        // Miri does not support the call below, and tolerates detached threads.
         if cfg!(miri) {
             return Err(self);
         }
@@ -131,7 +132,7 @@ impl Handle {
         };
         match self {
             Self::Std(thread) if has_ended(thread.as_pthread_t() as _) => {
-                // The thread has been joined, so the number is only dropped.
+                // The thread has been joined, so this only discards its ID.
                 thread.into_pthread_t();
                 Ok(())
             }
@@ -158,7 +159,7 @@ pub struct Bare {
     outcome: Arc<Mutex<Option<Outcome>>>,
 }
 
-// SAFETY: any thread may use the C library's ID of a thread, which is a pointer in musl.
+// SAFETY: any thread may use the C library's thread ID, which is a pointer in musl.
 unsafe impl Send for Bare {}
 // SAFETY: as above; a shared reference only gives access to the outcome.
 unsafe impl Sync for Bare {}
@@ -188,12 +189,12 @@ impl Bare {
             refused
         };
         if refused != 0 {
-            // SAFETY: leaked above, and no thread has received it.
+            // SAFETY: the box was leaked above, and no thread has received it.
             drop(unsafe { Box::from_raw(start) });
             return Err(io::Error::from_raw_os_error(refused));
         }
         Ok(Self {
-            // SAFETY: written by the call, which succeeded.
+            // SAFETY: `pthread_create` succeeded, so it has written the ID.
             thread: Some(unsafe { thread.assume_init() }),
             outcome,
         })
@@ -237,11 +238,11 @@ extern "C" fn main(start: *mut libc::c_void) -> *mut libc::c_void {
 /// The kernel's format of a signal set: signal 1 is bit 0.
 type Mask = u64;
 
-/// The mask of a thread that blocks all signals, except SIGKILL and SIGSTOP, which the kernel
-/// excludes. Programs cannot set it, because the C library excludes two more signals for itself.
+/// The mask of a thread that blocks all signals except SIGKILL and SIGSTOP, which cannot be
+/// blocked. Programs cannot set it, because the C library excludes two more signals for itself.
 const ALL: Mask = !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1));
 
-/// The signals that this thread blocked before. Restores them when dropped.
+/// The signals that this thread blocked before. They are blocked again when this value is dropped.
 struct Signals(Mask);
 
 impl Signals {
@@ -263,8 +264,9 @@ impl Drop for Signals {
     }
 }
 
-/// A record that the first thread is starting a thread, and of the signals that it blocked before.
-/// It blocks all signals during the start, so other threads cannot read its usual mask from procfs.
+/// Records whether the first thread is starting a thread, and which signals it blocked before. The
+/// first thread blocks all signals during the start, so other threads cannot read its usual mask
+/// from procfs.
 struct First {
     /// A: the signals that the first thread blocked before the start. Written by the first thread.
     blocked: AtomicU64,
@@ -303,7 +305,7 @@ fn is_first() -> bool {
 /// Blocks exactly `signals` in this thread. Returns the previous mask.
 fn set_blocked(signals: Mask) -> Mask {
     let mut before: Mask = 0;
-    // SAFETY: the call reads and writes masks of the given size.
+    // SAFETY: the call reads and writes masks of the size that it is given.
     unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
@@ -316,7 +318,8 @@ fn set_blocked(signals: Mask) -> Mask {
     before
 }
 
-/// Gives this thread the attributes of the first one. `theirs` is the mask of the starting thread.
+/// Gives this thread the attributes of the first thread. `theirs` is the mask of the starting
+/// thread.
 fn settle(cpus: Cpus, theirs: Mask) {
     let first = std::process::id() as libc::pid_t;
     if cpus == Cpus::OfFirst {
@@ -330,7 +333,7 @@ fn settle(cpus: Cpus, theirs: Mask) {
 fn settle_cpus(first: libc::pid_t) {
     let of = |thread: libc::pid_t| {
         let mut mask = [0_u64; 16];
-        // SAFETY: the call writes at most the given size. It fails on more than 1024 CPUs.
+        // SAFETY: the call writes at most the size of `mask`. It fails on more than 1024 CPUs.
         let len = unsafe {
             libc::syscall(
                 libc::SYS_sched_getaffinity,
@@ -344,7 +347,7 @@ fn settle_cpus(first: libc::pid_t) {
     if let Some(mask) = of(first)
         && Some(mask) != of(0)
     {
-        // SAFETY: the call reads the given size.
+        // SAFETY: the call reads no more than the size of `mask`.
         unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(&mask), mask.as_ptr()) };
     }
 }
@@ -365,8 +368,8 @@ fn settle_policy(first: libc::pid_t) {
     }
 }
 
-/// Number of times that a reader checks whether the first thread has finished a start of a thread.
-/// A start takes a few microseconds, unless the first thread is preempted.
+/// The number of times that a reader checks whether the first thread has finished starting a
+/// thread. A start takes a few microseconds, unless the first thread is preempted.
 const NR_CHECKS: u32 = 120;
 /// The pause before each check after the first [`NR_YIELDS`].
 const PAUSE: Duration = Duration::from_millis(1);
@@ -377,8 +380,8 @@ fn blocked_by_first() -> Option<Mask> {
     settled(|| FIRST.before_start(), || blocked_in(&std::fs::read("/proc/self/status").ok()?))
 }
 
-/// Returns the result of `before_start` if there is one. Otherwise returns the result of `read`,
-/// after it is no longer the mask of a start.
+/// Returns the result of `before_start` if there is one. Otherwise calls `read`, at most
+/// `NR_CHECKS` times, until the result is not the mask of a thread that is starting another one.
 fn settled(
     before_start: impl Fn() -> Option<Mask>,
     read: impl Fn() -> Option<Mask>,

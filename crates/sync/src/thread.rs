@@ -14,17 +14,18 @@ use std::thread as backend;
 #[cfg(not(loom))]
 pub use backend::panicking;
 
-/// Returns `true` if this thread is unwinding; `false` in loom, which stops at the first panic.
+/// Returns `true` if this thread is unwinding. Always returns `false` in loom, which stops at the
+/// first panic.
 #[cfg(loom)]
 pub fn panicking() -> bool {
     false
 }
 
-/// The kernel's number for a thread; 0 in a model.
+/// The kernel's number for a thread, or 0 in a model.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct ThreadId(pub u32);
 
-/// `false` in a model and under Miri, where a thread has no number in the kernel.
+/// `true` unless this is a model or Miri, where a thread has no number in the kernel.
 pub(crate) const IS_REAL: bool = cfg!(not(any(loom, shuttle, miri, sim)));
 
 #[cfg(not(any(loom, shuttle, sim)))]
@@ -40,15 +41,15 @@ pub struct JoinHandle(Handle);
 
 /// Starts a thread called `name` that runs `body`.
 ///
-/// The kernel keeps 15 bytes of the name. The stack has 2 MiB. The thread gets the CPUs, the nice
-/// value, the I/O priority and the blocked signals of the process's first thread, and its policy
-/// unless that is a real-time one. It gets the timer slack and the memory policy with which the
-/// process was started, and the default floating-point modes. It keeps the caller's credentials,
-/// namespaces and seccomp filters, because no thread can reset them.
+/// The kernel keeps 15 bytes of the name. The stack size is 2 MiB. The thread gets the CPUs, the
+/// nice value, the I/O priority and the blocked signals of the process's first thread, and its
+/// policy unless that is a real-time one. It gets the timer slack and the memory policy with which
+/// the process was started, and the default floating-point modes. It keeps the caller's
+/// credentials, namespaces and seccomp filters, because no thread can reset them.
 ///
 /// # Errors
 ///
-/// The system's error if thread creation fails. In that case `body` is dropped.
+/// Returns the system's error if thread creation fails. In that case `body` is dropped.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle> {
     #[cfg(not(any(loom, shuttle, sim)))]
     return spawn_sized(name, crate::start::STACK_BYTES, body);
@@ -60,7 +61,7 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Joi
 ///
 /// # Errors
 ///
-/// The errors of [`spawn`].
+/// Returns the errors of [`spawn`].
 pub fn spawn_sized(
     name: &str,
     stack_size: usize,
@@ -81,11 +82,12 @@ pub fn spawn_sized(
     }
 }
 
-/// Starts a thread like [`spawn`], but on the CPUs of the caller. It never runs on others.
+/// Starts a thread like [`spawn`], but on the CPUs of the caller. The thread never runs on other
+/// CPUs.
 ///
 /// # Errors
 ///
-/// The errors of [`spawn`].
+/// Returns the errors of [`spawn`].
 pub fn spawn_on_same_cpus(
     name: &str,
     body: impl FnOnce() + Send + 'static,
@@ -97,7 +99,8 @@ pub fn spawn_on_same_cpus(
     spawn(name, body)
 }
 
-/// Returns the stack size of this thread; 2 MiB if this crate did not start it, and in a model.
+/// Returns the stack size of this thread, or 2 MiB in a model or if this crate did not start the
+/// thread.
 pub fn stack_size() -> usize {
     #[cfg(not(any(loom, shuttle, sim)))]
     return crate::start::STACK_SIZE.get();
@@ -110,7 +113,7 @@ pub fn stack_size() -> usize {
 ///
 /// # Blocking
 ///
-/// Never blocks. Takes microseconds, and later calls fault the pages in again.
+/// Never blocks. Takes microseconds. Later function calls fault the pages in again.
 pub fn give_stack_back() {
     #[cfg(not(any(loom, shuttle, sim)))]
     if is_ours() {
@@ -124,14 +127,14 @@ pub(crate) fn is_ours() -> bool {
     crate::start::IS_OURS.try_with(std::cell::Cell::get) == Ok(true)
 }
 
-/// A model does not fork.
+/// Returns `false`, because a model does not fork.
 #[cfg(any(loom, shuttle, sim))]
 pub(crate) fn is_ours() -> bool {
     false
 }
 
 impl JoinHandle {
-    /// Returns `true` if the thread has ended or is about to. Always `false` in a model.
+    /// Returns `true` if the thread has ended or is about to. Always returns `false` in a model.
     pub fn is_finished(&self) -> bool {
         #[cfg(not(any(loom, shuttle)))]
         return self.0.is_finished();
@@ -141,12 +144,12 @@ impl JoinHandle {
 
     /// Joins the thread if it has ended, otherwise returns the handle.
     ///
-    /// Unlike after [`is_finished`](Self::is_finished), the destructors of its thread-locals have
-    /// run. A model always returns the handle.
+    /// On success, the destructors of its thread-locals have run, which
+    /// [`is_finished`](Self::is_finished) does not guarantee. A model always returns the handle.
     ///
     /// # Errors
     ///
-    /// The handle, if the thread has not ended.
+    /// Returns the handle if the thread has not ended.
     pub fn try_join(self) -> Result<(), Self> {
         #[cfg(not(any(loom, shuttle, sim)))]
         return self.0.try_join().map_err(Self);
@@ -158,7 +161,7 @@ impl JoinHandle {
     ///
     /// # Errors
     ///
-    /// The payload of the panic that ended the thread.
+    /// Returns the payload of the panic that ended the thread.
     pub fn join(self) -> std::thread::Result<()> {
         self.0.join()
     }
@@ -181,7 +184,7 @@ pub fn sleep(span: std::time::Duration) {
     }
 }
 
-/// Returns the kernel's number for this thread; 0 in a model.
+/// Returns the kernel's number for this thread, or 0 in a model.
 pub fn current() -> ThreadId {
     #[cfg(sim)]
     return ThreadId(backend::current());
@@ -198,7 +201,7 @@ pub fn current() -> ThreadId {
 #[cfg(any(loom, shuttle))]
 pub const ENDED: ThreadId = ThreadId(1);
 
-/// Returns `true` if this process has the thread, or if that cannot be determined. In a model,
+/// Returns `true` if the thread exists in this process or if that cannot be determined. In a model,
 /// returns `true` unless it is `ENDED`.
 pub fn exists(thread: ThreadId) -> bool {
     #[cfg(any(loom, shuttle))]
@@ -212,12 +215,13 @@ pub fn exists(thread: ThreadId) -> bool {
     }
 }
 
-/// Sets the nice value of this thread, from -20 (first) to 19 (last). Does nothing in a model.
+/// Sets the nice value of this thread, from -20 (most favorable) to 19 (least favorable). Does
+/// nothing in a model.
 ///
 /// # Errors
 ///
-/// An error of the kind `PermissionDenied` if the value is below the current one and the process
-/// lacks the permission.
+/// Returns an error of the kind `PermissionDenied` if the value is below the current one and the
+/// process lacks the permission.
 pub fn set_nice(nice: i8) -> io::Result<()> {
     if IS_REAL {
         policy::set_nice(0, nice.into())?;
@@ -227,12 +231,12 @@ pub fn set_nice(nice: i8) -> io::Result<()> {
 
 /// Makes this thread a real-time one (`SCHED_FIFO`, priorities 1 to 99). Does nothing in a model.
 ///
-/// It then preempts every ordinary thread of its CPUs, without a time limit.
+/// It then preempts every ordinary thread on its CPUs, without a time limit.
 ///
 /// # Errors
 ///
-/// An error of the kind `PermissionDenied` if the process lacks the permission, or `InvalidInput`
-/// if the priority is out of range.
+/// Returns an error of the kind `PermissionDenied` if the process lacks the permission, or
+/// `InvalidInput` if the priority is out of range.
 pub fn set_fifo(priority: u8) -> io::Result<()> {
     if IS_REAL && !policy::set(0, libc::SCHED_FIFO, priority.into()) {
         return Err(io::Error::last_os_error());
@@ -242,12 +246,12 @@ pub fn set_fifo(priority: u8) -> io::Result<()> {
 
 /// Checks that this process may set the nice value `nice` for its threads.
 ///
-/// To check a value below the caller's own, sets it and restores the old one. Other values are
-/// always permitted.
+/// To check a value below its current one, this thread sets the value and restores the old one.
+/// Other values are always permitted.
 ///
 /// # Errors
 ///
-/// The system's error if it rejects the value.
+/// Returns the system's error if it rejects the value.
 pub fn may_set_nice(nice: i8) -> io::Result<()> {
     if !IS_REAL {
         return Ok(());
@@ -261,7 +265,7 @@ pub fn may_set_nice(nice: i8) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives `thread` a real-time priority, if it has none. Returns `true` on success.
+/// Gives `thread` a real-time priority, unless it already has one. Returns `true` on success.
 ///
 /// Changes a thread of `SCHED_OTHER` to `SCHED_FIFO`, priority 1. Threads and processes that it
 /// starts while boosted have `SCHED_OTHER` and a nice value of 0. Returns `false`
@@ -277,10 +281,11 @@ pub fn boost(thread: ThreadId) -> bool {
     IS_REAL && policy::may_boost(thread.0) && policy::set(thread.0, policy, 1)
 }
 
-/// Calls `body`, which passes another thread's number to the kernel.
+/// Calls `body`, which may pass another thread's number to the kernel.
 ///
-/// That thread sets a flag before it ends, and then calls this with an empty `body`. `body` checks
-/// the flag first, so it never uses the number of a thread that has ended, which may be reused.
+/// The other thread sets a flag before it ends, and then calls this function with an empty `body`.
+/// `body` checks the flag first, so it never uses the number of a thread that has ended, which may
+/// be reused.
 ///
 /// # Blocking
 ///
@@ -298,7 +303,8 @@ pub(crate) fn hold_names() -> crate::MutexGuard<'static, ()> {
     NAMES.lock()
 }
 
-/// Undoes a [`boost`]. Preserves `errno`, because a signal handler may end the section.
+/// Undoes a [`boost`]. Preserves `errno`, because a signal handler may end the section in which the
+/// thread was boosted.
 pub fn unboost(thread: ThreadId) {
     if IS_REAL {
         policy::unboost(thread.0);
@@ -311,12 +317,13 @@ pub(crate) mod policy {
         sync::atomic::{AtomicBool, Ordering},
     };
 
-    /// Flag of a policy: threads and processes that the thread starts do not inherit the policy.
+    /// The flag of a policy with which threads and processes that the thread starts do not inherit
+    /// the policy.
     pub const RESET_ON_FORK: libc::c_int = libc::SCHED_RESET_ON_FORK;
 
     /// `true` if the system failed to clear `RESET_ON_FORK`, as it does if the permission to boost
-    /// is only `RLIMIT_RTPRIO`. If set, a thread's flag may come from an earlier boost, so the
-    /// thread may be boosted again. If clear, the thread set the flag itself.
+    /// is only `RLIMIT_RTPRIO`. If this is `true`, a thread's flag may come from an earlier boost,
+    /// so the thread may be boosted again. If it is `false`, the thread set the flag itself.
     static KEEPS_RESET: AtomicBool = AtomicBool::new(false);
 
     pub fn may_boost(thread: u32) -> bool {
@@ -343,7 +350,7 @@ pub(crate) mod policy {
         unsafe { *libc::__errno_location() = errno };
     }
 
-    /// Returns the nice value of `thread`; 0 is this thread.
+    /// Returns the nice value of `thread`, where 0 means this thread.
     pub fn nice(thread: u32) -> io::Result<i32> {
         // The C library's function returns -1 also for a nice value of -1.
         // SAFETY: the call changes nothing, and accesses no memory of the process.
@@ -354,7 +361,7 @@ pub(crate) mod policy {
         }
     }
 
-    /// Sets the nice value of `thread`; 0 is this thread.
+    /// Sets the nice value of `thread`, where 0 means this thread.
     pub fn set_nice(thread: u32, nice: i32) -> io::Result<()> {
         // SAFETY: the call accesses no memory of the process.
         match unsafe { libc::setpriority(libc::PRIO_PROCESS as _, thread, nice) } {
@@ -363,7 +370,8 @@ pub(crate) mod policy {
         }
     }
 
-    /// Returns the policy of `thread`; 0 is this thread. `None` if the thread does not exist.
+    /// Returns the policy of `thread`, where 0 means this thread. Returns `None` if the thread does
+    /// not exist.
     pub fn of(thread: u32) -> Option<libc::c_int> {
         // SAFETY: the call takes a number and accesses no memory of the caller. It is a direct
         // system call, because musl's wrapper always fails.
@@ -379,7 +387,8 @@ pub(crate) mod policy {
     }
 }
 
-/// Returns the name of a thread of this process; `None` if it does not exist, and in a model.
+/// Returns the name of a thread of this process. Returns `None` in a model, or if the thread does
+/// not exist.
 pub fn name(thread: ThreadId) -> Option<String> {
     #[cfg(sim)]
     return backend::described(thread.0).map(|it| it.0);
@@ -400,7 +409,7 @@ fn read_file(thread: ThreadId, file: &str) -> Option<String> {
 pub struct ShortName([u8; 16]);
 
 impl ShortName {
-    /// Returns the name of the calling thread; an empty name in a model.
+    /// Returns the name of the calling thread, which is empty in a model.
     pub fn own() -> Self {
         let mut name = [0_u8; 16];
         if !cfg!(any(loom, shuttle, sim)) {
@@ -430,7 +439,7 @@ impl ShortName {
 }
 
 /// Returns the state of a thread of this process, such as "running", or "asleep in futex_do_wait"
-/// if the kernel reports the function. Returns `None` if it does not exist, and in a model.
+/// if the kernel reports the function. Returns `None` in a model, or if the thread does not exist.
 pub fn doing(thread: ThreadId) -> Option<String> {
     #[cfg(sim)]
     return backend::described(thread.0).map(|it| it.1.into());

@@ -3,7 +3,7 @@
 #[cfg(not(any(loom, shuttle)))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A moment of the monotonic clock, in the type that users use.
+/// A moment of the monotonic clock, as it appears in public interfaces.
 pub use std::time::Instant;
 
 /// Returns the nanoseconds since a fixed moment. The result never decreases. It is always 0 in a
@@ -43,7 +43,7 @@ fn read(clock: libc::clockid_t) -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Returns `span` as the kernel takes a timeout.
+/// Converts `span` to the kernel's representation of a timeout.
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) fn timespec(span: std::time::Duration) -> libc::timespec {
     libc::timespec {
@@ -56,13 +56,14 @@ pub(crate) fn timespec(span: std::time::Duration) -> libc::timespec {
 /// the call, and one that is too far away becomes the maximum. In a model, the result is the time
 /// from now to `at`.
 pub fn ns_of(at: Instant) -> u64 {
-    // The distance is read first, so that the result is not too early.
+    // The remaining time is read first, so that the result is not too early.
     let left = at.saturating_duration_since(Instant::now());
     let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
     now_ns().saturating_add(left_ns)
 }
 
-/// Returns the CPU's cycle counter (TSC on x86-64, the virtual counter on aarch64); 0 in a model.
+/// Returns the CPU's cycle counter (TSC on x86-64, the virtual counter on aarch64). It is 0 in a
+/// model.
 ///
 /// It ticks at a constant rate, and is not ordered with other instructions. [`cycles_per_us`] is
 /// its rate.
@@ -109,11 +110,12 @@ pub fn known_cycles_per_us() -> u64 {
     RATE.load(Ordering::Relaxed).max(1)
 }
 
-/// Returns the number of [`cycles`] per microsecond, at least 1; 1 in a model.
+/// Returns the number of [`cycles`] per microsecond, which is at least 1. It is 1 in a model.
 ///
 /// # Blocking
 ///
-/// On x86-64, spins for half a millisecond until one call has finished. Later calls are a load.
+/// On x86-64, each call spins for half a millisecond until one call has finished. Later calls cost
+/// a load.
 pub fn cycles_per_us() -> u64 {
     #[cfg(sim)]
     if crate::sim::is_running() {
@@ -131,7 +133,8 @@ pub fn cycles_per_us() -> u64 {
 }
 
 /// Measures the rate, unless another thread has finished first. Threads may measure at the same
-/// time. There is no lock, because in a child of `fork` a nonexistent thread could hold it.
+/// time. There is no lock, because in a child of `fork` the lock could be held by a thread that
+/// does not exist.
 #[cfg(not(any(loom, shuttle)))]
 #[cold]
 fn settle_rate(rate: &AtomicU64, measure: impl FnOnce() -> u64) -> u64 {
@@ -163,7 +166,7 @@ fn measure_rate() -> u64 {
 
 #[cfg(all(any(miri, not(target_arch = "aarch64")), not(any(loom, shuttle))))]
 fn measure_rate() -> u64 {
-    // Long enough that the cost of two clock readings (35 ns) is below a thousandth.
+    // This is long enough that two clock readings (35 ns each) cost less than a thousandth of it.
     const SPAN_NS: u64 = 500_000;
     let (start_ns, start) = (now_ns(), cycles());
     loop {

@@ -25,7 +25,7 @@ pub fn order(name: &str, order: Ordering) -> Ordering {
     if armed(name) { Ordering::Relaxed } else { order }
 }
 
-/// A full fence (`SeqCst`), unless the bug `name` is armed.
+/// Executes a full fence (`SeqCst`), unless the bug `name` is armed.
 #[inline(always)]
 pub fn fence(name: &str) {
     if !armed(name) {
@@ -34,26 +34,26 @@ pub fn fence(name: &str) {
     }
 }
 
-/// Returns `true` if the bug `name` is armed; always `false` on the real machine.
+/// Returns `true` if the bug `name` is armed. Always returns `false` on the real machine.
 #[cfg(not(any(loom, shuttle, torture, sim)))]
 #[inline(always)]
 pub const fn armed(_name: &str) -> bool {
     false
 }
 
-/// Delays a thread, in a torture build with the bug `name` armed: one call in `one_in`, for
-/// `span_us`. Does nothing in other builds.
+/// In a torture build with the bug `name` armed, delays one call in `one_in` by `span_us`. Does
+/// nothing in other builds.
 ///
 /// Use it for bugs that show only if a thread is delayed within a window of a few nanoseconds,
-/// which a preemption hits once in hours. A model needs no delay.
+/// which a preemption hits once in several hours. A model needs no delay.
 #[cfg(not(all(torture, not(any(loom, shuttle)))))]
 #[inline(always)]
 pub const fn linger(_name: &str, _one_in: u32, _span_us: u64) {}
 
-/// Returns `true` if a failed model is being torn down. Always `false` on the real machine.
+/// Returns `true` if a failed model is being torn down. Always returns `false` on the real machine.
 ///
-/// The threads of a failed run are unwound one by one, when the model's objects can no longer be
-/// used. A destructor that would change an atomic, or wait, must then do nothing.
+/// The threads of a failed run are unwound one by one, after the model's objects have become
+/// unusable. A destructor that would change an atomic, or wait, must then do nothing.
 #[inline(always)]
 pub fn torn_down() -> bool {
     #[cfg(any(loom, shuttle))]
@@ -69,7 +69,7 @@ mod model {
     // Both models run all of their threads on the OS thread of the test, so this value belongs to
     // one test.
     std::thread_local!(static ARMED: Cell<Option<&'static str>> = const { Cell::new(None) });
-    // A bit for each of these names for which the code has called `armed`.
+    // A set of bits, one for each armed name that the code has passed to `armed`.
     std::thread_local!(static MET: Cell<u32> = const { Cell::new(0) });
 
     /// Returns `true` if the bug `name` is armed in the model that this test runs.
@@ -82,13 +82,13 @@ mod model {
         })
     }
 
-    /// Runs `model` with the bug `name` armed; `a + b` arms both.
+    /// Runs `model` with the bug `name` armed. `a + b` arms both bugs.
     ///
-    /// Use it for a model that also passes with the bug, because other code has the same effect.
+    /// Use it for a model that passes even with the bug, because other code has the same effect.
     ///
     /// # Panics
     ///
-    /// If the model passes and never reaches one of the bugs, so that it tested nothing.
+    /// Panics if the model passes and never reaches one of the bugs, so that it tested nothing.
     pub fn with<R>(name: &'static str, model: impl FnOnce() -> R) -> R {
         MET.with(|met| met.set(0));
         let result = run(name, model);
@@ -115,7 +115,7 @@ mod model {
     ///
     /// # Panics
     ///
-    /// If the model passes, which means that it does not find the bug.
+    /// Panics if the model passes, which means that it does not find the bug.
     pub fn must_fail(name: &'static str, model: impl FnOnce()) -> String {
         let contained = || std::panic::catch_unwind(std::panic::AssertUnwindSafe(model));
         let outcome = run(name, contained);
@@ -135,7 +135,7 @@ mod model {
     ///
     /// # Panics
     ///
-    /// If the model passes, or fails for another reason.
+    /// Panics if the model passes, or fails for another reason.
     pub fn must_deadlock(name: &'static str, model: impl FnOnce()) {
         let failure = must_fail(name, model);
         assert!(failure.contains("deadlock"), "{failure}");

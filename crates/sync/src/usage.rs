@@ -1,16 +1,17 @@
 //! The CPU time of another thread of this process, and whether the thread is runnable.
 //!
 //! Together they distinguish a sleeping thread from one that waits for a CPU: neither uses CPU
-//! time, but the latter is runnable. Reading the time costs about 0.3 µs, and the state about 8 µs,
-//! because it opens a file of procfs. Keeping a descriptor for each thread would cost more.
+//! time, but only the latter is runnable. Reading the time costs about 0.3 µs, and the state about
+//! 8 µs, because it opens a file of procfs. Keeping a descriptor for each thread would cost more.
 
 use std::{fs::File, io::Read};
 
 use crate::thread::{IS_REAL, ThreadId};
 
-/// Returns the CPU time of `thread` of this process in nanoseconds; `None` if it does not exist.
+/// Returns the CPU time of `thread` of this process in nanoseconds. Returns `None` if it does not
+/// exist.
 ///
-/// Always 0 in a model, where time does not pass.
+/// Always returns 0 in a model, where time does not pass.
 pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
     #[cfg(sim)]
     if crate::sim::is_running() {
@@ -20,11 +21,11 @@ pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
         return Some(0);
     }
     if thread.0 == 0 {
-        // To the kernel, 0 would mean the caller.
+        // The kernel would interpret 0 as the caller.
         return None;
     }
-    /// The kernel's `CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK`, by which a thread's number names
-    /// its clock.
+    /// The kernel's `CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK`, with which a thread's number
+    /// identifies its clock.
     const THREAD_CPU: libc::clockid_t = 2 | 4;
     let clock = (!(thread.0 as libc::clockid_t)) << 3 | THREAD_CPU;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -36,7 +37,7 @@ pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
 
 /// Returns `true` if `thread` of this process is runnable, or `None` if procfs does not show it.
 ///
-/// Always `false` in a model, where a thread that makes no progress is assumed to sleep.
+/// Always returns `false` in a model, where a thread that makes no progress is assumed to sleep.
 pub fn is_runnable(thread: ThreadId) -> Option<bool> {
     #[cfg(sim)]
     if crate::sim::is_running() {

@@ -56,7 +56,7 @@ pub(crate) fn affinity(root: &Path) -> Result<Option<CpuSet>, Error> {
     Ok(None)
 }
 
-/// Reads the cpusets of this process's cgroups, of version 1 and 2.
+/// Reads the cpusets of this process's cgroups, of versions 1 and 2.
 pub(crate) fn cpuset(root: &Path) -> Result<Option<CpuSet>, Error> {
     let mut bound: Option<CpuSet> = None;
     for hierarchy in hierarchies(root, "cpuset")? {

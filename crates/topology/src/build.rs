@@ -140,7 +140,7 @@ struct Cache {
     cpus: Arc<CpuSet>,
 }
 
-/// Gives each CPU its last-level cache: the reported one, otherwise a presumed one.
+/// Assigns each CPU its last-level cache: the reported one, otherwise a presumed one.
 ///
 /// A presumed cache holds only CPUs that report none, so it takes no CPU from a reported cache.
 fn caches(
@@ -188,7 +188,7 @@ fn cache_of(caches: &[Option<Cache>], cpu: CpuId) -> &Cache {
     caches[cpu.index()].as_ref().expect("every online CPU has a cache, if only a presumed one")
 }
 
-/// Partitions `online`. Each part comes with its founding CPU, in ascending order.
+/// Partitions `online`. Returns each part with the CPU that founded it, in ascending order.
 fn partition<'a>(
     what: &'static str,
     online: &CpuSet,

@@ -130,11 +130,11 @@ mod tests {
         let top = "sys/fs/cgroup/cpu.max";
         let with = |more: &[(&str, &str)]| quota_of(&[&here, more].concat());
         assert_eq!(with(&[(leaf, "150000 100000\n")]), "1.5 CPUs");
-        // An unlimited leaf in a pod with a limit.
+        // This is an unlimited leaf in a pod with a limit.
         let limited = (pod, "200000 100000\n");
         assert_eq!(with(&[(leaf, "max 100000\n"), limited]), "2 CPUs");
         assert_eq!(with(&[limited]), "2 CPUs");
-        // Quotas compare by their share of a CPU, not by their microseconds.
+        // Quotas are compared by their share of a CPU, not by their microseconds.
         assert_eq!(with(&[(leaf, "10000 1000\n"), limited]), "2 CPUs");
         assert_eq!(with(&[(top, "50000 100000\n"), limited]), "0.5 CPUs");
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The kernel's number of a CPU.
+/// The kernel's number for a CPU.
 ///
 /// The CPU need not exist: a [`Topology`](crate::Topology) returns `None` for a CPU that does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,8 +11,9 @@ pub struct CpuId(u32);
 impl CpuId {
     /// One more than the highest CPU number that this crate reads from a file or a string.
     ///
-    /// Twice the largest machine that Linux can be built for (8192 CPUs). The limit turns a typing
-    /// error such as `0-4000000000` into an error message, instead of an allocation of gigabytes.
+    /// The limit is twice the largest number of CPUs that Linux can be built for (8192). It turns a
+    /// typing error such as `0-4000000000` into an error message, instead of an allocation of
+    /// gigabytes.
     pub const LIMIT: u32 = 16_384;
 
     /// Creates the ID of the CPU with this number.

@@ -65,8 +65,9 @@ impl Topology {
 
     /// Does the same as [`detect`](Self::detect), with a known affinity mask of the thread.
     ///
-    /// Use it if a system call returned the mask, which also works without procfs. If sysfs reports
-    /// no CPU of the mask as online, sysfs is wrong, and the CPUs of the mask count as online.
+    /// Use it if you got the mask from a system call, so that detection also works without procfs.
+    /// If sysfs reports no CPU of the mask as online, sysfs is wrong, and the CPUs of the mask
+    /// count as online.
     ///
     /// # Blocking
     ///
@@ -107,7 +108,8 @@ impl Topology {
         Self::detect_in(root, affinity).map(Some)
     }
 
-    /// Creates a machine of which only the CPUs are known: each is a core, and all share one cache.
+    /// Creates a machine of which only the CPUs are known. Each CPU is a core, and all share one
+    /// cache.
     ///
     /// # Errors
     ///

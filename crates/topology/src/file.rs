@@ -12,9 +12,9 @@ use crate::error::Error;
 use crate::list;
 use crate::text::{Cursor, Mismatch};
 
-/// The longest file that is read, in bytes. The longest ones that the kernel writes (the list of
-/// every second CPU of the largest machine, `mountinfo` of a host with many containers) are well
-/// below this. The limit exists because a saved tree may come from an untrusted source.
+/// The longest file that is read, in bytes. The longest files that the kernel writes are well below
+/// this: the list of every second CPU of the largest machine, and `mountinfo` of a host with many
+/// containers. The limit exists because a saved tree may come from an untrusted source.
 const MAX_FILE: u64 = 4 << 20;
 
 pub(crate) fn text(path: &Path) -> Result<Option<String>, Error> {
@@ -111,8 +111,8 @@ pub(crate) fn one_of(path: &Path, words: &[&'static str]) -> Result<Option<&'sta
     })
 }
 
-/// Returns the entries of a directory that are named `prefix` and a number, in ascending order of
-/// the numbers. Returns `None` if the directory does not exist.
+/// Returns the entries of a directory whose names are `prefix` followed by a number, in ascending
+/// order of the numbers. Returns `None` if the directory does not exist.
 pub(crate) fn numbered(dir: &Path, prefix: &str) -> Result<Option<Vec<(u32, PathBuf)>>, Error> {
     let entries = match fs::read_dir(dir) {
         Err(error) if is_absent(&error) => return Ok(None),

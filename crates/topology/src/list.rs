@@ -7,8 +7,8 @@
 //!
 //! `0-31:2/4` is the first two of every four CPUs: 0, 1, 4, 5, and so on up to 29.
 //!
-//! Differs from Linux: `N` (the last CPU) and `all` are rejected, because a list by itself does not
-//! know how many CPUs there are. An empty region, as in `0,,3`, is an error.
+//! Differs from Linux: `N` (the last CPU) and `all` are rejected, because a list does not contain
+//! the number of CPUs. An empty region, as in `0,,3`, is an error.
 
 use std::fmt;
 use std::str::FromStr;
@@ -60,7 +60,7 @@ impl std::error::Error for ParseCpuListError {}
 crate::into_io_error!(ParseCpuListError, |_| ErrorKind::InvalidInput);
 
 /// Parses the kernel's list format, such as `0-3,8,10-11`. Strides are allowed: `0-31:2/4` is the
-/// first two of every four CPUs. An empty text is the empty set.
+/// first two of every four CPUs. An empty string is the empty set.
 ///
 /// Differs from Linux: `N` and `all` are rejected, and an empty region (`0,,3`) is an error.
 impl FromStr for CpuSet {

@@ -67,7 +67,7 @@ pub enum LlcSource {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Package {
-    /// The kernel's number for it; `None` for the CPUs whose package the kernel does not know.
+    /// The kernel's number for it; `None` if the kernel does not know the package of these CPUs.
     pub id: Option<u32>,
     /// Its online CPUs.
     pub cpus: CpuSet,

@@ -5,7 +5,7 @@
 //!   level    =  count  name
 //! ```
 //!
-//! | names | what |
+//! | names | members |
 //! |---|---|
 //! | `socket`, `package` | packages |
 //! | `numa`, `node` | NUMA nodes |

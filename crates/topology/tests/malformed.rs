@@ -147,7 +147,8 @@ fn missing_file_or_cpu_is_named() {
     }
 }
 
-/// Permissions would not work, because many containers run tests as root.
+/// Directories replace files, because permissions do not stop root, and many containers run tests
+/// as root.
 #[test]
 fn unreadable_file_or_directory_is_named() {
     let spoilt = |path: &str, spoil: fn(&Path)| {
@@ -184,8 +185,8 @@ fn odd_tree_ends_in_an_answer_or_in_one_line() {
     let [far, near] = nodes([u32::MAX, 7]);
     let empty_nodes: String =
         (0..100).map(|node| format!(" ../node/node{node}/cpulist=")).collect();
-    // The defect, the online CPUs, the CPUs with a core of their own, other files with their texts,
-    // and a part of the result. Paths begin in the folder of CPUs.
+    // The columns are the defect, the online CPUs, the CPUs with a core of their own, other files
+    // with their texts, and a part of the result. Paths begin in the folder of CPUs.
     let trees = format!(
         r#"
         holes | 0,5-6,1030,16383 | 0,5-6,1030,16383 | | 5 of 5 online, 5 cores, 1 caches, 0 nodes

@@ -1,8 +1,8 @@
 //! Functions for the other crates of afterwork. Programs must not use them, because they may change
 //! with any version.
 //!
-//! `crates/raw` has items of a layout that C prescribes. It calls these functions to queue such an
-//! item, to take it out of a list, and to run it.
+//! The items of `crates/raw` have a layout that C prescribes. That crate calls these functions to
+//! queue such an item, to remove it from a list, and to run it.
 
 use std::ptr::{self, NonNull};
 
@@ -45,16 +45,16 @@ pub struct Place<'a>(&'a Pwq);
 #[derive(Clone, Copy, Debug)]
 pub struct Origin(*const Pwq);
 
-/// A queue whose memory stays valid, but which may be destroyed.
+/// A queue whose memory stays valid even after the queue has been destroyed.
 pub struct Held(Arc<Inner>);
 
-/// Returns `true` if the queue accepts items from the caller, and counts the rejection if not.
+/// Returns `true` if the queue accepts items from the caller. If it does not, counts the rejection.
 #[inline]
 pub fn admits(queue: &Workqueue) -> bool {
     queue.admits()
 }
 
-/// Returns `true` if the queue was created in this process, not in a parent.
+/// Returns `true` if the queue was created in this process, and not in a parent process.
 pub fn is_at_home(queue: &Workqueue) -> bool {
     queue.inner.is_at_home()
 }
@@ -71,19 +71,19 @@ impl<'a> Place<'a> {
         Self(queue.here())
     }
 
-    /// Returns the place in `queue` for an item of a CPU.
+    /// Returns the place in `queue` for an item that is queued on a CPU.
     #[inline]
     pub fn at_cpu(queue: &'a Workqueue, cpu: CpuId) -> Self {
         Self(queue.inner.route_table.at_cpu(cpu))
     }
 
-    /// Returns the place in `queue` for an item of a NUMA node.
+    /// Returns the place in `queue` for an item that is queued on a NUMA node.
     pub fn at_node(queue: &'a Workqueue, node: u32) -> Self {
         Self(queue.inner.route_table.at_node(node))
     }
 
-    /// Makes an item, which has no tombstone in any list, pending here. Returns `true` if the
-    /// caller must [`push`](Self::push) it.
+    /// Makes an item pending here. The item must not have a tombstone in any list. Returns `true`
+    /// if the caller must [`push`](Self::push) it.
     #[inline]
     pub fn enqueue(self, head: &Head) -> bool {
         match head.enqueue(self.0, |_| false, false, None) {
@@ -106,14 +106,14 @@ impl<'a> Place<'a> {
         head.home.store(self.0.as_home(), Ordering::Relaxed);
     }
 
-    /// Returns the state of an item that is queued here, from its state while it is armed, or is
-    /// claimed and in no list.
+    /// Returns the state of an item after it has been queued here. `state` is its state while it is
+    /// armed, or while it is claimed and in no list.
     #[inline]
     pub fn fire(self, state: State) -> State {
         state.fire(self.0.rules)
     }
 
-    /// Pushes an item, which the caller has made pending here, to the pool.
+    /// Pushes to the pool an item that the caller has made pending here.
     #[inline]
     pub fn push(self, item: NonNull<Head>) {
         self.0.push(item);
@@ -127,14 +127,14 @@ impl Origin {
         Self(Pwq::of(head.home.load(Ordering::Relaxed)))
     }
 
-    /// Calls `func` as the run of an item from here, and then `before_end`. If a joiner `helps`,
-    /// the run removes the item from the queue too. `func` may free the item: the address is used,
-    /// and the memory is not accessed.
+    /// Runs an item that was queued at this place: calls `func`, then `before_end`. `helps` is set
+    /// if a joiner runs the item after removing it from the queue. `func` may free the item,
+    /// because only the item's address is used afterwards.
     ///
     /// # Safety
     ///
-    /// 1. The pwq stays until `before_end` is called. If `before_end` gives up what keeps the pwq,
-    ///    it calls [`forget_seats`].
+    /// 1. The pwq stays alive until `before_end` is called. If `before_end` releases the seat that
+    ///    keeps the pwq alive, it calls [`forget_seats`].
     #[inline]
     pub unsafe fn run(
         self,
@@ -157,19 +157,20 @@ impl Origin {
             drop(within);
             before_end();
         };
-        // SAFETY: (1). The frame does not name the item, which its function may free.
+        // SAFETY: (1). The frame does not refer to the item, because the item's function may free
+        // it.
         unsafe { with_current(ptr::null(), self.0, call) };
     }
 }
 
 impl Held {
-    /// Keeps the memory of `queue`.
+    /// Keeps the memory of `queue` valid.
     pub fn of(queue: &Workqueue) -> Self {
         Self(queue.inner.clone())
     }
 
-    /// Calls `body` with the place of a CPU, or with `None` if the queue was destroyed. The end of
-    /// the queue waits for `body`.
+    /// Calls `body` with the place of a CPU, or with `None` if the queue was destroyed. The
+    /// destruction of the queue waits for `body`.
     pub fn visit<R>(&self, cpu: CpuId, body: impl FnOnce(Option<Place<'_>>) -> R) -> R {
         let visit = self.0.visit().filter(|queue| !queue.is_destroyed());
         let queue = visit.as_deref();
@@ -181,18 +182,20 @@ impl Held {
 ///
 /// # Safety
 ///
-/// 1. The caller has claimed the item, which was pending, and keeps it.
+/// 1. The item was pending. The caller has claimed it, and keeps it alive.
 pub unsafe fn cut_out(item: NonNull<Head>) {
     // SAFETY: (1).
     let head = unsafe { item.as_ref() };
-    // SAFETY: (1), while linked. Its in-flight count is not released before the claim ends, and
-    // keeps the home pwq alive.
+    // SAFETY: (1). The item is linked, and its in-flight count keeps the home pwq alive until the
+    // claim ends.
     let home: &Pwq = unsafe { &*Origin::of(head).0 };
-    // This is our own reference: once the item is unlinked, queue and pool can be destroyed.
+    // This is a separate reference, because the queue and the pool can be destroyed once the item
+    // is unlinked.
     let (pool, slot) = (home.pool.clone(), home.slot);
     let mut backoff = Backoff::new();
     loop {
-        // The newest item of the injector is not counted yet, and is removed without a walk.
+        // The newest item of the injector is not counted yet, and is removed without walking the
+        // list.
         if pool.injector.take_back(item) {
             head.update(|state| Some(state.unlink()));
             return;
@@ -207,7 +210,7 @@ pub unsafe fn cut_out(item: NonNull<Head>) {
     }
 }
 
-/// Puts an item back at the front of its link's list.
+/// Puts an item back at the front of its pwq's list.
 ///
 /// # Safety
 ///
@@ -221,16 +224,16 @@ pub unsafe fn put_back(item: NonNull<Head>) {
     }
 }
 
-/// Calls `run` to run a pending item on this thread, if its queue allows helping and has a free
-/// seat, if no worker has taken the item and `is_free` returns `true`. Returns `true` if it did.
-/// `run` gets the place from which the item runs, and a function that it calls before the end of
-/// the run.
+/// Calls `run` to run a pending item on this thread if the queue allows helping and has a free
+/// seat, no worker has taken the item, and `is_free` returns `true`. Returns `true` if the item
+/// ran. `run` receives the place from which the item runs, and a function that it calls before the
+/// end of the run.
 ///
 /// `execute/run.rs` does the same for items with handles. This function leaves no tombstone.
 ///
 /// # Safety
 ///
-/// 1. The caller keeps the item, and `run` starts and ends a run of it.
+/// 1. The caller keeps the item alive, and `run` starts and ends a run of it.
 pub unsafe fn help(
     item: NonNull<Head>,
     is_free: impl FnOnce() -> bool,
@@ -247,18 +250,18 @@ pub unsafe fn help(
     let home: &Pwq = unsafe { &*origin.0 };
     // An outer run of the same queue on this thread lends its seat.
     let lent = is_seated(&home.core);
-    // A raw pointer, because the queue may be destroyed before the run is over.
+    // This is a raw pointer, because the queue may be destroyed before the run is over.
     let place = &raw const *home;
     // The item is claimed, so no further run can begin. The seat is acquired before the item is
     // unlinked: see `take_back`.
     let seats = is_free().then(|| lend::try_help(home, lent)).flatten();
-    // SAFETY: our claim keeps the queue alive, and later the seat, until it is released.
+    // SAFETY: first our claim and then our seat keeps the queue alive.
     let leave = |seats| unsafe { Pwq::leave_last(place, seats) };
     let seats = match seats {
         Some(seats) if home.pool.injector.take_back(item) => seats,
         others => {
-            // This is our own reference: once the claim is released, queue and pool can be
-            // destroyed.
+            // This is a separate reference, because the queue and the pool can be destroyed once
+            // the claim is released.
             let pool = home.pool.clone();
             if let Some(seats) = others {
                 leave(seats).apply();
@@ -288,7 +291,7 @@ pub unsafe fn help(
 ///
 /// # Errors
 ///
-/// The errors of [`Registry::global`].
+/// Returns the errors of [`Registry::global`].
 #[cfg(not(any(loom, shuttle)))]
 pub fn timers() -> Result<&'static Timers, RegistryError> {
     Registry::global().map(|registry| &**registry.timers())
@@ -301,7 +304,7 @@ impl Timers {
         self.wheel.lock()
     }
 
-    /// Wakes the manager, because the first timer to expire is a new one.
+    /// Wakes the manager, because a new timer is the first to expire.
     pub fn wake_manager(&self) {
         self.manager.wake();
     }

@@ -18,11 +18,9 @@
 //! A [`Workqueue`] takes closures ([`Workqueue::spawn`]), futures ([`Workqueue::spawn_async`]) or
 //! reusable items ([`Work`]) and runs them on a worker pool near the caller's CPU. Queues are cheap
 //! and own no threads. Queues with equal attributes share their pools. A pool runs one worker for
-//! each CPU while none blocks, and gets more when one does.
-//!
-//! docs/workqueue.md has diagrams, proofs and costs.
+//! each CPU, and starts another one when a worker blocks.
 
-// Each folder names only the folders above it. Its `mod.rs` lists its files and protocols.
+// Code in each folder refers only to folders above it. Its `mod.rs` lists its files and protocols.
 //
 // | folder | content |
 // |---|---|
@@ -115,7 +113,7 @@ pub use time::periodic::Periodic;
 pub use time::rate::RateLimit;
 #[cfg(feature = "rcu")]
 pub use time::rcu_work::{GracePeriod, RcuWork};
-pub use time::retry::{Backoff, retry};
+pub use time::retry::{Backoff, retry, retry_if};
 pub use time::sleep::{Sleep, sleep, sleep_until};
 pub use time::timeout::{Elapsed, Timeout, timeout, timeout_at};
 pub use topology::{AffinityScope, CpuId, CpuSet, Topology};

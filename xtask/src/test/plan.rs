@@ -1,8 +1,8 @@
 //! The commands of each layer.
 //!
-//! Test programs are discovered: a crate joins `loom` with `tests/loom.rs` or `tests/loom/main.rs`,
-//! and `shuttle` and `sim` likewise. Tests called `prop` or `prop_…` belong to `property`, all
-//! others to `integration`.
+//! Test programs are discovered by their names. A crate joins the layer `loom` with `tests/loom.rs`
+//! or `tests/loom/main.rs`, and joins `shuttle` and `sim` in the same way. Tests called `prop` or
+//! `prop_…` belong to `property`, and all others to `integration`.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -12,14 +12,16 @@ use crate::workspace::{Metadata, NIGHTLY, OF_OUR_TOOLCHAIN, Package};
 
 #[derive(Debug)]
 pub struct Layer {
-    /// Name for `--only` and in the table.
+    /// The name for `--only` and in the table.
     pub name: &'static str,
     /// The question that the layer answers.
     pub asks: &'static str,
-    /// Time limit of one command. Guess: several times the need of a slow machine with two CPUs,
-    /// including the build. It is meant to end a hang, not to judge speed.
+    /// The time limit of one command. This is an estimate: a slow machine with two CPUs needs only
+    /// a fraction of it, including the build. The limit ends commands that hang. It does not judge
+    /// speed.
     pub limit: Duration,
-    /// Number of commands that run at the same time. More than one if a command uses only one CPU.
+    /// The number of commands that run at the same time. It is more than one if a command uses only
+    /// one CPU.
     pub at_once: usize,
 }
 
@@ -59,11 +61,11 @@ pub const LAYERS: &[Layer] = &[
 pub struct Step {
     /// The program and its arguments.
     pub args: Vec<String>,
-    /// Variables that are added to the environment.
+    /// The variables that are added to the environment.
     pub env: Vec<(String, String)>,
-    /// Variables that are removed from the environment.
+    /// The variables that are removed from the environment.
     pub without: &'static [&'static str],
-    /// Prefix of test programs' names in progress lines.
+    /// The prefix of the names of test programs in progress lines.
     pub prefix: Option<String>,
 }
 
@@ -84,7 +86,7 @@ impl Step {
     }
 }
 
-/// Returns the commands of `layer`; `variable` reads the environment.
+/// Returns the commands of `layer`. `variable` reads the environment.
 pub fn steps(
     layer: &Layer,
     metadata: &Metadata,
@@ -109,7 +111,8 @@ pub fn steps(
     }
 }
 
-/// Returns the command that compares the simulated machine with closed forms, with assertions.
+/// Returns the command that compares the simulated machine with closed-form solutions, with
+/// assertions enabled.
 fn machine_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>) -> Step {
     let apart = metadata.target_directory.join(SIM).display().to_string();
     let args = ["--target-dir", &apart, "--", "simulated::", "placement::", "clock::"];
@@ -125,7 +128,8 @@ fn machine_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>)
     }
 }
 
-/// Returns the command that runs some tests with instrumented plain accesses, on nightly.
+/// Returns the command that runs some tests with instrumented plain accesses. It uses the nightly
+/// toolchain.
 fn plain_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>) -> Step {
     let apart = metadata.target_directory.join(sim::PLAIN);
     let words = format!("rustup run {NIGHTLY} cargo test --release -p afterwork-sim --test sim");
@@ -140,11 +144,10 @@ fn plain_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>) -
     }
 }
 
-/// Returns the commands for the test programs of `package` in `layer`.
+/// Returns the commands for the test programs of `package` in `layer`. There is one command per set
+/// of features.
 ///
-/// A package is tested alone, so that it has the same features as for its users. The programs that
-/// need optional features share a second command with all of these, because each set of features
-/// builds the package and its dependencies again.
+/// Each package is tested alone, so that it has the same features as for its users.
 fn package_steps(
     layer: &str,
     package: &Package,
@@ -165,7 +168,8 @@ fn package_steps(
     steps.collect()
 }
 
-/// Returns the command for `names`, test programs of `package` in `layer` that need `features`.
+/// Returns the command for the test programs `names` of `package` in `layer`, which need
+/// `features`.
 fn step_of(
     layer: &str,
     package: &Package,
@@ -181,12 +185,12 @@ fn step_of(
     args.extend(names.iter().flat_map(|name| ["--test".to_string(), name.to_string()]));
     let mut env = Vec::new();
     if layer == SIM {
-        // The unit tests of these packages are only for the simulated machine.
+        // The unit tests of these packages run only on the simulated machine.
         args.push("--bins".into());
     }
     if matches!(layer, LOOM | SHUTTLE | SIM) {
-        // A model is optimized, because it runs millions of times. It is built in a separate
-        // folder, because its `--cfg` affects every crate.
+        // Models are optimized, because they run millions of times. They are built in a separate
+        // folder, because their `--cfg` affects every crate.
         let apart = metadata.target_directory.join(layer).display().to_string();
         args.extend(["--release".to_string(), "--target-dir".to_string(), apart]);
         if package.name == FACADE {
@@ -201,7 +205,7 @@ fn step_of(
     Step { env, prefix, ..Step::new("cargo test --no-fail-fast", args) }
 }
 
-/// Returns the layer of a test program, by its name.
+/// Returns the layer to which a test program belongs, based on its name.
 fn layer_of(test: &str) -> &'static str {
     match test {
         "loom" => LOOM,
@@ -213,11 +217,11 @@ fn layer_of(test: &str) -> &'static str {
     }
 }
 
-/// Adds `--cfg NAME` to the user's flags, in the same form.
+/// Adds `--cfg NAME` to the user's flags, in the form that the user chose.
 pub fn with_cfg(cfg: &str, variable: &impl Fn(&str) -> Option<String>) -> (String, String) {
     const ENCODED: &str = "CARGO_ENCODED_RUSTFLAGS";
     const PLAIN: &str = "RUSTFLAGS";
-    // Cargo reads the encoded form first. Its parts have a unit separator between them.
+    // The encoded form takes precedence in Cargo. A unit separator is between its parts.
     let (name, separator, own) = match variable(ENCODED) {
         Some(own) => (ENCODED, "\x1f", own),
         None => (PLAIN, " ", variable(PLAIN).unwrap_or_default()),

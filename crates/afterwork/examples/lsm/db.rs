@@ -144,7 +144,8 @@ impl Db {
         active.log.write_all(&table::encode(key, value))?;
         active.records.insert(key, value);
         drop(active);
-        // `false` if the item is already armed. That sync includes this record too.
+        // If the item is already armed, the call returns `false`, and that sync includes this
+        // record.
         self.syncing.enqueue_after(&self.sync, LAZY);
         if is_urgent {
             self.sync.flush()?;
@@ -152,7 +153,7 @@ impl Db {
         Ok(())
     }
 
-    /// Replaces the `active` table by an empty one, and queues the flush of the old one.
+    /// Replaces the `active` table with an empty one, and queues the flush of the old one.
     fn freeze(
         self: &Arc<Self>,
         active: &mut Active,
@@ -220,7 +221,7 @@ impl Db {
         self.version.load(&self.version.read()).tables.clone()
     }
 
-    /// Waits for all work, and until only files of the current version are left.
+    /// Waits until all work is done and only files of the current version are left.
     pub fn settle(&self) -> Result<(), Failure> {
         self.sync.flush()?;
         self.flushing.drain()?;

@@ -5,10 +5,12 @@
 //! | syncing the log | one delayed item; writers that flush it share an fsync |
 //! | flushing full in-memory tables | an ordered queue with `with_rescuer` and a capacity of two |
 //! | stalling writers while flushes are behind | writers wait in `reserve` |
-//! | compaction | a limit and a capacity of one, because a rejected item would have no work |
+//! | compaction | `max_active` and a capacity of one; the waiting compaction covers all tables |
 //! | versions | `Rcu`, whose readers may sleep; the last reader of a table deletes its file |
 //!
-//! `db.rs` is the engine. `table.rs` has files of sorted records, and does not use the library.
+//! `db.rs` is the engine. `table.rs` reads and writes files of sorted records, and does not use the
+//! library.
+//!
 //! `cargo run --release --example lsm -- [KEYS [WRITERS]]`
 
 mod db;
@@ -30,7 +32,8 @@ fn main() -> Result<(), Failure> {
     run(nr_keys, nr_writers)
 }
 
-/// Writes `nr_keys` keys three times while reading them. Then reads all, also after a restart.
+/// Writes `nr_keys` keys three times and reads them at the same time. Then reads all keys, before
+/// and after a restart.
 pub fn run(nr_keys: u64, nr_writers: u64) -> Result<(), Failure> {
     let dir = tempfile::tempdir()?;
     let db = Db::open(dir.path())?;

@@ -85,7 +85,8 @@ impl Drop for Table {
     }
 }
 
-/// Reads all complete records of a log or a table. The last record of a key counts.
+/// Reads all complete records of a log or a table. If a key has several records, the last one
+/// counts.
 pub fn read(path: &Path) -> io::Result<Records> {
     let bytes = fs::read(path)?;
     Ok(bytes.as_chunks().0.iter().map(decode).collect())

@@ -52,8 +52,8 @@ impl Exposition {
         Self::default()
     }
 
-    /// Adds a sample of your own metric that can rise and fall. The names of the metric and its
-    /// labels must be valid in Prometheus.
+    /// Adds a sample of a metric of your own whose value can rise and fall. The names of the metric
+    /// and its labels must be valid in Prometheus.
     pub fn gauge(&mut self, name: &str, about: &str, labels: &[Label<'_>], value: f64) {
         self.sample(name, about, labels, ("gauge", value));
     }
@@ -85,7 +85,8 @@ impl Exposition {
         self.add_records(labels, all.chain(&times));
     }
 
-    /// Adds the figures of records of one process. The figures of a kind that [is a
+    /// Adds the figures of records of one process, except
+    /// [transient](crate::page::Kind::is_transient) ones. The figures of a kind that [is a
     /// histogram](crate::page::Kind::is_histogram) become one histogram.
     pub fn add_records<'r>(
         &mut self,
@@ -96,6 +97,9 @@ impl Exposition {
         for (labels, record) in labeled(labels, records.iter().copied()).iter().zip(&records) {
             if record.kind.is_histogram() {
                 self.histogram(labels, record);
+                continue;
+            }
+            if record.kind.is_transient() {
                 continue;
             }
             for (field, figure) in record.figures() {
@@ -139,7 +143,7 @@ impl Exposition {
         self.add(&name, about, "histogram", &lines);
     }
 
-    /// Adds lines to a metric; other metrics may have been added since its last lines.
+    /// Adds lines to a metric. Other metrics may have been added since its last lines.
     fn add(&mut self, name: &str, about: &str, measure: &'static str, lines: &str) {
         let place = *self.places.entry(name.to_owned()).or_insert_with(|| {
             self.metrics.push(Metric {
@@ -154,7 +158,8 @@ impl Exposition {
     }
 }
 
-/// Units of figures: suffix of the figure, name in the metric, number of them in a second.
+/// Units of figures: the suffix of the figure, the name in the metric, and the number of units per
+/// second.
 const UNITS: [(&str, &str, f64); 3] =
     [("_ns", ", nanoseconds", 1e9), ("_us", ", microseconds", 1e6), ("_ms", ", milliseconds", 1e3)];
 
@@ -181,7 +186,7 @@ fn seconds(figure: u64, per_s: f64) -> String {
     (figure as f64 / per_s).to_string()
 }
 
-/// Returns the labels of each record; no two records have the same.
+/// Returns the labels of each record. No two records have the same labels.
 fn labeled<'r>(labels: &[Label<'_>], records: impl IntoIterator<Item = &'r Record>) -> Vec<String> {
     let mut nr_seen = HashMap::new();
     let mut labels_of = |record: &'r Record| {

@@ -9,8 +9,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`snapshot`] returns the counters of all subsystems, [`publish`] shows them to other processes
-//! of the same user.
+//! [`snapshot`] returns the counters of all subsystems, and [`publish`] shows them to other
+//! processes of the same user.
 
 mod exposition;
 #[cfg(not(any(loom, shuttle)))]

@@ -26,7 +26,7 @@ pub fn in_child(body: impl FnOnce()) -> (ExitStatus, String) {
     // SAFETY: the child uses memory of the C library and of this library, valid after a fork.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: the arguments are numbers. The signal of `alarm` kills the process.
+        // SAFETY: the arguments are numbers. The signal from `alarm` kills the process.
         unsafe {
             libc::dup2(ends[1], libc::STDERR_FILENO);
             libc::alarm(LIMIT_S);
@@ -35,10 +35,11 @@ pub fn in_child(body: impl FnOnce()) -> (ExitStatus, String) {
         if let Err(payload) = &ended
             && let Some(text) = payload.downcast_ref::<String>()
         {
-            // SAFETY: writes an initialized string. The test harness would capture normal output.
+            // SAFETY: the call reads an initialized string. The test harness would capture normal
+            // output.
             unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
         }
-        // SAFETY: exits the process at once.
+        // SAFETY: the call exits the process at once.
         unsafe { libc::_exit(i32::from(ended.is_err())) }
     }
     assert!(pid > 0, "{}", io::Error::last_os_error());

@@ -1,4 +1,4 @@
-//! Explores every interleaving of small cases, including weak memory, and the twins that must fail.
+//! Explores every interleaving of small cases, including weak memory. The twins must fail.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p afterwork --release --test loom`
 //!

@@ -30,7 +30,7 @@ fn owner_and_remote(qpw: Qpw, escalate: Escalate, nr_ops: u32) {
     assert_eq!(slots.run_on(CPU, |data| *data), nr_ops + 1);
 }
 
-/// Two remote callers, and an owner that parks between its two operations.
+/// Two remote callers operate, and an owner parks between its two operations.
 fn parked_between(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     let remotes = [0, 1].map(|_| {

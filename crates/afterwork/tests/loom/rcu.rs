@@ -38,7 +38,7 @@ pub fn warm_up() {
     drop(rcu::read());
 }
 
-/// Starts a reader that reads once, after the earlier sections of `before`.
+/// Starts a reader that calls `before`, which may open and end sections, and then reads once.
 pub fn reader(versions: &Arc<Versions>, before: fn()) -> JoinHandle<()> {
     spawn_with(versions.clone(), move |versions| {
         before();
@@ -156,7 +156,7 @@ models! {
         must_fail("rcu: no fence before the cookie", || bounded(3, a_cookie));
 }
 
-/// Two updaters wait for grace periods because of a third thread, which no longer reads.
+/// Two updaters wait for grace periods. A third thread has read before, so they need to scan.
 fn two_updaters() {
     warm_up();
     let updaters = [(), ()].map(|()| spawn(rcu::synchronize));
@@ -199,7 +199,8 @@ models! {
         must_fail("rcu: a slot keeps its owner", || exhaustive(a_slot_that_another_thread_takes));
 }
 
-/// Three leaves on two levels. The holdout of one may report before the next leaf is marked.
+/// The tree has three leaves on two levels. The holdout of one leaf may report before the next leaf
+/// is marked.
 fn reports() {
     let tree = Arc::new(Reports::new(3));
     let words: Arc<[Plain; 2]> = Arc::default();

@@ -52,7 +52,8 @@ fn section() {
     versions.free();
 }
 
-/// As [`section`], with a reader whose cache line is not parked. Drivers rely on its barriers.
+/// Does the same as [`section`], with a reader whose cache line is not parked. Drivers rely on its
+/// barriers.
 fn again() {
     let versions = Versions::new();
     let theirs = versions.clone();
@@ -81,7 +82,7 @@ fn unaided(nr_sections: usize) {
     }
 }
 
-/// A section that begins here and ends on another thread, which has not yet read in this domain.
+/// A section begins here and ends on another thread, which has not yet read in this domain.
 fn moved() {
     let versions = Versions::new();
     let (guard, theirs) = (versions.domain.read_owned(), versions.clone());
@@ -101,7 +102,7 @@ fn late() {
     versions.spawn_reader();
     let theirs = versions.clone();
     let before = spawn(move || theirs.domain.synchronize());
-    // Lets both threads begin without using up the preemption bound.
+    // Both threads can begin here without using up the preemption bound.
     loom::thread::yield_now();
     drop(held);
     before.join().unwrap();
@@ -110,7 +111,7 @@ fn late() {
     versions.free();
 }
 
-/// Two readers; one may begin and end its section while the other stays in its own.
+/// Of two readers, one may begin and end its section while the other stays in its own.
 fn pair() {
     let versions = Versions::new();
     versions.spawn_reader();
@@ -148,7 +149,7 @@ fn shared() {
     assert!(domain.poll_state(cookie));
 }
 
-/// Two threads each queue a callback. The barrier must wait for that of its own thread.
+/// Two threads each queue a callback. The barrier must wait for the callback of its own thread.
 fn barrier() {
     let domain = Domain::new();
     let theirs = domain.clone();
@@ -160,7 +161,7 @@ fn barrier() {
     assert_eq!(written.get(), 1);
 }
 
-/// A barrier, and a callback whose grace period waits for a reader.
+/// One thread waits in a barrier, and the grace period of a callback waits for a reader.
 fn aside() {
     let domain = Domain::new();
     let guard = domain.read_owned();

@@ -24,7 +24,7 @@ static STACKS: Mutex<Stacks> = Mutex::new(Stacks { used: Vec::new(), free: Vec::
 
 /// # Safety
 ///
-/// As for the function of the C library.
+/// 1. The same as for the function of the C library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mmap(
     address: *mut c_void,
@@ -34,7 +34,7 @@ unsafe extern "C" fn mmap(
     file: c_int,
     offset: libc::off_t,
 ) -> *mut c_void {
-    // SAFETY: the caller's, for the same arguments.
+    // SAFETY: (1), for the same arguments.
     let map = || unsafe {
         libc::syscall(libc::SYS_mmap, address, size, protection, flags, file, offset) as usize
     };
@@ -50,7 +50,7 @@ unsafe extern "C" fn mmap(
 
 /// # Safety
 ///
-/// As for the function of the C library.
+/// 1. The same as for the function of the C library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn munmap(address: *mut c_void, size: usize) -> c_int {
     if size == SIZE {
@@ -61,6 +61,6 @@ unsafe extern "C" fn munmap(address: *mut c_void, size: usize) -> c_int {
             return 0;
         }
     }
-    // SAFETY: the caller's, for the same arguments.
+    // SAFETY: (1), for the same arguments.
     unsafe { libc::syscall(libc::SYS_munmap, address, size) as c_int }
 }

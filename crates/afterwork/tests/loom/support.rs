@@ -75,7 +75,7 @@ pub fn spawn<R: 'static>(body: impl FnOnce() -> R + 'static) -> loom::thread::Jo
     loom::thread::spawn(body)
 }
 
-/// Calls `body` on another thread with what it shares with this one.
+/// Calls `body` on another thread with `shared`, which both threads use.
 pub fn spawn_with<S: 'static, R: 'static>(
     shared: S,
     body: impl FnOnce(S) -> R + 'static,
@@ -137,7 +137,7 @@ pub fn first_waits_for_second(nr_cpus: usize, pass: fn(&Barred)) {
     wind_up(queue);
 }
 
-/// Leaks a value while a model unwinds, when no loom thread can take the value's locks.
+/// A value that is leaked if a model unwinds, because no loom thread can take its locks then.
 pub struct Careful<T>(ManuallyDrop<T>);
 
 impl<T> Careful<T> {

@@ -1,7 +1,7 @@
 //! Posting to an owner: the wait protocol, and the end of either side.
 //!
-//! Lazy and eager posts, with three posters where the model can afford them. For every bug that the
-//! protocol's documentation names, a model here finds it.
+//! The posts are lazy and eager, and there are three posters where the model can afford them. A
+//! model here finds every bug that the protocol's documentation names.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -132,7 +132,7 @@ impl Wake for Runner {
     }
 }
 
-/// Two posters; the owner is a task on an executor with one parked thread.
+/// Two posters post to an owner that is a task on an executor with one parked thread.
 fn a_task_receives() {
     let mut parker = Parker::new();
     let waker = Waker::from(Arc::new(Runner(parker.unparker())));
@@ -140,7 +140,7 @@ fn a_task_receives() {
     let threads = start(&mailbox, &[Post::Eager, Post::Lazy]);
     for _ in 0..2 {
         while mailbox.poll_recv(&mut Context::from_waker(&waker)).is_pending() {
-            // Like an executor, runs other tasks before a task that woke itself.
+            // As an executor does, this loop runs other tasks before a task that woke itself.
             loom::thread::yield_now();
             parker.park();
         }

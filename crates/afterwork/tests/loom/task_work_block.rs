@@ -1,6 +1,7 @@
 //! Blocks of items between a poster and the owner: adding, closing and recycling.
 //!
-//! A block has two slots here. Loom checks the slots, and a word in each item, for races.
+//! A block has two slots in these models. Loom checks the slots, and a word in each item, for
+//! races.
 
 use crate::support::*;
 
@@ -94,7 +95,7 @@ models! {
         must_fail("block: add without acquire", || bounded(3, || block_is_released(2, 3)));
 }
 
-/// Consecutive posts by two posters of one thread.
+/// Two posters of one thread post one after the other.
 fn two_posters_take_turns() {
     let mut mailbox = Mailbox::builder().keep(0).build();
     let posters = [mailbox.poster(), mailbox.poster()];

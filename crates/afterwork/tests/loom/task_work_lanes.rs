@@ -1,4 +1,4 @@
-//! Urgent and ordinary posts: each wakes the owner, no lane hides the other or loses its order.
+//! Urgent and ordinary posts: each wakes the owner, and no lane hides the other or loses its order.
 
 use crate::support::*;
 
@@ -50,7 +50,7 @@ models! {
             || bounded(2, || all_are_received(&[true], true, 1)));
 }
 
-/// Two lazy posts in the urgent lane. The second is complete but hidden while the first is pushed.
+/// Two lazy posts enter the urgent lane. The second is complete but hidden until the first is.
 #[test]
 fn incomplete_push_in_one_lane_does_not_end_the_other() {
     bounded(2, || all_are_received(&[true, true], false, 2));
@@ -60,7 +60,8 @@ fn incomplete_push_in_one_lane_does_not_end_the_other() {
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
-/// Two posters, one in each lane. Urgent items come first, and each lane keeps its order.
+/// Two posters post, one in each lane. Urgent items are received first, and each lane keeps its
+/// order.
 fn lanes_keep_their_order() {
     let mut mailbox = Careful::new(Mailbox::builder().keep(0).build());
     let urgent = Careful::new(poster(&mailbox, true));
@@ -86,7 +87,7 @@ models! {
     fn each_lane_keeps_its_order() = bounded(2, lanes_keep_their_order);
 }
 
-/// More urgent items than may be received before a waiting ordinary one.
+/// More urgent items are posted than may be received before a waiting ordinary one.
 fn an_ordinary_item_waits() {
     let mut mailbox = Mailbox::builder().keep(0).build();
     poster(&mailbox, false).post_lazy(10).unwrap();

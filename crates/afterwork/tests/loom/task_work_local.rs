@@ -136,7 +136,7 @@ fn cancel_races_with_the_poll() {
     assert!(matches!(cancelled, Err(JoinError::Cancelled)));
 }
 
-/// As `lured`, with another future's wake-up ahead of the future's own.
+/// Does the same as `lured`, with another future's wake-up ahead of the future's own.
 fn lured_behind(
     owner: &mut Owner,
     flag: &Arc<AtomicBool>,

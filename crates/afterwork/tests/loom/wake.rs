@@ -4,7 +4,7 @@ use sync::Mutex;
 
 use crate::support::*;
 
-/// Two wakers. The owner parks until both have written, and reads both values.
+/// Two wakers write and wake. The owner parks until both have written, and reads both values.
 fn hand_over() {
     let mut parker = Parker::new();
     let written = Arc::new([Plain::default(), Plain::default()]);
@@ -24,7 +24,7 @@ fn hand_over() {
     assert_eq!(written[0].get() + written[1].get(), 2);
 }
 
-/// One waker whose token alone orders its write before the owner's read.
+/// The token of the only waker alone orders its write before the owner's read.
 fn token_alone() {
     let mut parker = Parker::new();
     let written = Arc::new(Plain::default());

@@ -1,4 +1,4 @@
-//! Timers: one that fires while the item is cancelled, changed, queued or disabled.
+//! Timers that fire while their item is cancelled, changed, queued or disabled.
 
 use crate::support::*;
 

@@ -32,7 +32,8 @@ models! {
 }
 
 /// One thread drops the last handle of a queue. Another drops the last handle of an item whose
-/// timer is armed there, or cancels it first. The last of them drops the values that the item owns.
+/// timer is armed on that queue, or cancels it first. The last of them drops the values that the
+/// item owns.
 fn far_timer_races_with_end(cancels: bool) {
     struct Owned(Arc<AtomicU32>);
     impl Drop for Owned {

@@ -143,7 +143,7 @@ models! {
         must_fail("flush: checks for helpers once", || bounded(2, helped_and_queued_elsewhere));
 }
 
-/// Two flushes, each with its own earlier item. With two colors, one flush may have to wait.
+/// Each of two flushes has its own earlier item. With two colors, one flush may have to wait.
 fn two_flushes() {
     let (_machine, queue) = queue(1, false);
     let ran = [0, 1].map(|_| Arc::new(Plain::default()));

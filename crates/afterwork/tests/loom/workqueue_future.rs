@@ -76,7 +76,7 @@ models! {
             || bounded(2, wake_races_with_the_end_of_the_poll));
 }
 
-/// Two wakes, of which the second may find the future pending, and two workers.
+/// The future is woken twice, and two workers may poll it. The second wake may find it pending.
 fn wake_races_with_wake() {
     let (_machine, queue) = queue(2);
     let shared = Arc::new(Shared::default());

@@ -95,8 +95,8 @@ fn waiting_for_a_seat_of_a_group_needs_a_second_check() {
     must_fail("active: no second check", || bounded(1, both_climb));
 }
 
-/// Waits until an item of `queue` runs, without exploring its start. The item ends once the result
-/// is opened.
+/// Waits until an item of `queue` runs, without exploring its start. The item ends once the
+/// returned gate is opened.
 fn occupy(queue: &Workqueue) -> Arc<Barred> {
     loom::stop_exploring();
     let (started, may_end) = (Arc::new(Barred::default()), Arc::new(Barred::default()));
@@ -279,6 +279,33 @@ fn pause_holds_for_a_queue_that_joins() {
 fn a_pause_must_reach_joining_queues() {
     must_fail("group: a pause overlooks who joins", || {
         bounded(2, joins_beside_a_pause);
+    });
+}
+
+/// A queue joins while another thread sets the shares of the group.
+fn joins_beside_new_shares() {
+    let machine = machine(1, 1);
+    let group = group_of(1, &machine);
+    let setter = spawn({
+        let group = group.clone();
+        move || group.set_shares(200).unwrap()
+    });
+    let queue = build(plain(), &group, &machine);
+    setter.join().unwrap();
+    assert!(machine.has_shares(), "the pool has no shares");
+    assert_eq!(group.stats().shares, Some(200));
+    wind_up(queue);
+}
+
+#[test]
+fn new_shares_hold_for_a_queue_that_joins() {
+    bounded(2, joins_beside_new_shares);
+}
+
+#[test]
+fn new_shares_must_reach_joining_queues() {
+    must_fail("group: shares overlook who joins", || {
+        bounded(2, joins_beside_new_shares);
     });
 }
 

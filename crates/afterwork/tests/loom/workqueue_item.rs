@@ -354,7 +354,7 @@ models! {
             || bounded(2, || queue_is_destroyed_during_a_helper(0)));
 }
 
-/// Two items of a queue that runs one at a time, with two workers.
+/// Two workers run two items of a queue that runs one item at a time.
 fn one_at_a_time() {
     let machine = machine(2, 2);
     let queue = plain().max_active(1).build_in(machine.registry()).unwrap();
@@ -375,7 +375,7 @@ models! {
     fn one_seat_means_one_item_at_a_time_and_none_forgotten() = bounded(1, one_at_a_time);
 }
 
-/// Items of an ordered queue. One is cancelled, which removes it from the wait queue.
+/// One of the items of an ordered queue is cancelled, which removes it from its list.
 fn ordered_cancel() {
     let machine = machine(2, 1);
     let queue = Workqueue::builder("model").ordered().build_in(machine.registry()).unwrap();
@@ -411,7 +411,7 @@ models! {
     fn a_tombstone_follows_its_item_to_another_queue() = bounded(2, moved_to_another_queue);
 }
 
-/// As above, but only the enqueuer can remove the tombstone from the pool's injector.
+/// The same happens in a pool where only the enqueuer can remove the tombstone from the injector.
 fn moved_from_a_stuck_pool() {
     let machine = machine(1, 1);
     let [first, second] = [0, 1].map(|_| plain().build_in(machine.registry()).unwrap());

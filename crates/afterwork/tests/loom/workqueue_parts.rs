@@ -1,4 +1,4 @@
-//! The injector, the gate, and the slabs of item memory, each on its own.
+//! Models of single parts: the injector, the gate, and the slabs of item memory.
 
 use crate::support::*;
 
@@ -19,8 +19,8 @@ impl Got {
     }
 }
 
-/// Two producers, of single items and of a chain. The consumer starts last, because loom looks for
-/// a conflict only at the last access to a word.
+/// One producer pushes single items, and another one a chain. The consumer starts last, because
+/// loom checks for a conflict only at the last access to a word.
 fn inject() {
     let injected = Arc::new(Injected::default());
     let singles = spawn({
@@ -79,8 +79,8 @@ models! {
         must_fail("stack: relaxed take", || exhaustive(inject));
 }
 
-/// A thread learns of an item before its push, for example from its state, and takes it back from
-/// above another one. That thread starts last: see `inject`.
+/// A thread that knows an item before its push, for example from its state, takes it back while it
+/// is pushed above another one. That thread starts last: see `inject`.
 fn recall_races_with_the_push() {
     let injected = Arc::new(Injected::default());
     injected.push(0, 0);
@@ -119,7 +119,7 @@ fn one_seat() {
     assert_eq!(gates.nr_active(), 1);
 }
 
-/// As above, while the limit is lowered and raised.
+/// Does the same as `one_seat`, while the limit is lowered and raised.
 fn seats_that_change() {
     let gates = Arc::new(Gates::new(2));
     assert!(gates.try_enter() && gates.try_enter());
@@ -230,7 +230,7 @@ models! {
 }
 
 /// Two threads free one block each, while the owner allocates twice. The owner starts last, because
-/// loom looks for a conflict only at the last access to a word.
+/// loom checks for a conflict only at the last access to a word.
 fn freers_meet_owner(alloc: fn(&Blocks) -> [bool; 2]) {
     let blocks = Arc::new(Blocks::new(false));
     let freers = [0, 1].map(|nth| {

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 
-/// A worker that is about to park, and an item. The item runs.
+/// An item is queued while a worker is about to park. The item runs.
 fn one_worker_one_item() {
     let machine = machine(2, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -14,8 +14,8 @@ fn one_worker_one_item() {
     wind_up(queue);
 }
 
-/// A worker that is about to park, an item, and a thread that flushes the queue. The flusher may
-/// take the item out of the injector just when the worker checks it.
+/// An item is queued while a worker is about to park and a thread flushes the queue. The flusher
+/// may take the item out of the injector just when the worker checks it.
 fn flush_adopts() {
     let machine = machine(2, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -28,8 +28,8 @@ fn flush_adopts() {
     wind_up(queue);
 }
 
-/// A worker that is about to park, an urgent item, and a thread that adopts items in order to flush
-/// the queue. The pwq then has a seat and waits for the worker.
+/// An urgent item is queued while a worker is about to park and a thread adopts items in order to
+/// flush the queue. The pwq then has a seat and waits for the worker.
 fn flush_adopts_urgent() {
     let machine = machine(2, 1);
     let queue = plain().max_active(1).build_in(machine.registry()).unwrap();
@@ -67,7 +67,8 @@ models! {
         must_fail("wake queue: forgets to fire", || bounded(2, one_worker_one_item));
 }
 
-/// An item for a pool whose only worker is busy, while the monitor is about to disarm itself.
+/// An item is queued for a pool whose only worker is busy, while the monitor is about to disarm
+/// itself.
 fn pushed_while_the_monitor_ends() {
     let mut machine = machine(1, 1);
     let queue = plain().build_in(machine.registry()).unwrap();

@@ -1,9 +1,10 @@
-//! Items in user memory: queueing, runs that free them, and frees after cancels and flushes.
+//! Items in user memory: they are queued, freed by their own runs, and freed after cancels and
+//! flushes.
 
 use crate::support::*;
 
 /// A user's structure: an item, and a count of its runs that the model checks. Two overlapping runs
-/// are a race. So is a run that overlaps a read made when the item should be idle.
+/// are a race, and so are a run and a read of the count when the item should be idle.
 #[repr(C)]
 struct Job {
     work: RawWork,
@@ -46,7 +47,7 @@ impl There {
 
     /// Frees the job and returns its count.
     fn free(self) -> Arc<Plain> {
-        // SAFETY: made by `job`. The model claims that no other thread accesses the job any more.
+        // SAFETY: `job` created the box, and no other thread accesses the job, as the model checks.
         unsafe { Box::from_raw(self.0.as_ptr()) }.nr_runs.clone()
     }
 }

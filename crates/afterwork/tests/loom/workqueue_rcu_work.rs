@@ -1,4 +1,4 @@
-//! Items that wait for readers: one that is cancelled, queued or flushed while a grace period ends.
+//! Items that wait for readers, and are cancelled, queued or flushed while a grace period ends.
 
 use crate::support::*;
 
@@ -16,7 +16,8 @@ fn one_item() -> (Arc<Machine>, Workqueue, RcuWork, Arc<AtomicU32>) {
     (machine, queue, work, count)
 }
 
-/// Ends the grace period on another thread while `meet` acts. Returns the run count and its result.
+/// Ends the grace period on another thread while `meet` acts. Returns the run count and the result
+/// of `meet`.
 fn end_during<R>(meet: impl FnOnce(&Workqueue, &RcuWork) -> R) -> (u32, R) {
     let (machine, queue, work, count) = one_item();
     assert!(queue.task().enqueue_rcu(&work));

@@ -137,7 +137,7 @@ models! {
             || bounded(3, guest_leaves_items_in_the_list));
 }
 
-/// The guest is inside when the owner adds an item. The owner wrote the item's data before.
+/// The guest is inside when the owner adds an item. The owner has written the item's data before.
 fn item_is_added_for_a_guest() {
     let scope = OpenScope::new(false);
     let word = Arc::new(Plain::default());
@@ -157,7 +157,7 @@ models! {
         must_fail("stack: relaxed push", || bounded(3, item_is_added_for_a_guest));
 }
 
-/// Two items that must not overlap, the owner and a guest.
+/// The owner and a guest run two items that must not overlap.
 fn items_in_order() {
     let scope = OpenScope::new(true);
     let word = Arc::new(Plain::default());
@@ -202,7 +202,7 @@ models! {
         must_fail("pieces: a piece is taken without a check", || exhaustive(two_threads_share_a_range));
 }
 
-/// A queue with a worker, and a scope with an item that the owner or the worker starts.
+/// The owner or the worker of a queue starts the item of a scope.
 fn scope_on_a_queue() {
     let (_machine, queue) = queue(1, false);
     let ended = AtomicBool::new(false);

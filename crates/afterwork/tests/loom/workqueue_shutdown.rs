@@ -96,7 +96,7 @@ models! {
 /// A pwq receives a seat for an item that is cancelled, and its queue is paused before the run.
 fn pause_races_with_a_transferred_seat() {
     let machine = machine(1, 1);
-    // In an ordered queue, a cancelled item leaves the wait queue at once.
+    // In an ordered queue, a cancelled item leaves its list at once.
     let queue = Workqueue::builder("model").ordered();
     let queue = queue.help(false).build_in(machine.registry()).unwrap();
     machine.start_workers(1);

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 
-/// A queue whose workers do nothing until `help_out`.
+/// Creates a queue whose workers do nothing until `help_out`.
 fn held() -> (Arc<Machine>, Workqueue) {
     let machine = Arc::new(machine(1, 1));
     let queue = plain().build_in(machine.registry()).unwrap();
@@ -111,7 +111,7 @@ fn bulk_cancel_races_with_a_run() {
             state.set(2);
         }
     });
-    // The canceller starts last, because loom looks for a conflict only at the last access to a
+    // The canceller starts last, because loom checks for a conflict only at the last access to a
     // word.
     let canceller = spawn_with(queue.clone(), move |queue| {
         queue.cancel_all();

@@ -68,7 +68,7 @@ fn callbacks_of_all_kinds_run_once_even_after_thread_exit() {
                     rcu::call(move || {
                         mine.fetch_add(1, Ordering::Relaxed);
                     });
-                    // Too large for a slot in a bag.
+                    // The closure is too large for a slot in a bag.
                     let (mine, large) = (nr_run.clone(), [number; 40]);
                     rcu::call(move || {
                         mine.fetch_add(large[39] - large[0] + 1, Ordering::Relaxed);

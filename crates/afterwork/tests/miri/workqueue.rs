@@ -20,7 +20,7 @@ pub fn queue() -> Workqueue {
     build(Workqueue::builder("miri"))
 }
 
-/// A counter. It checks that it was dropped as often as created.
+/// A counter that a test shares with its items. Miri reports a clone that is leaked.
 #[derive(Clone, Default)]
 pub struct Count(Arc<AtomicU32>);
 
@@ -56,7 +56,7 @@ fn result_is_joined_tried_awaited_or_dropped() {
     let queue = queue();
     let nested = queue.clone();
     let outer = queue.spawn(move || nested.spawn(|| vec![1; 3]).join().unwrap());
-    // Larger than any block of the slab.
+    // The closure is larger than any block of the slab.
     let large = [7_u64; 100];
     let sum = queue.spawn(move || large.iter().sum::<u64>());
     drop(queue.spawn(|| String::from("no thread requests it")));
@@ -220,7 +220,7 @@ fn a_future_is_woken_cancelled_and_freed_by_its_last_waker() {
     let mut handle = queue.spawn_async(pending::<()>());
     assert!(handle.cancel() && handle.join().is_err());
     drop(queue.spawn_async(async { vec![3] }));
-    // No waker is left.
+    // This future has no waker left.
     drop(queue.spawn_async(pending::<()>()));
     queue.drain().unwrap();
 }
@@ -232,7 +232,8 @@ fn delayed_item_runs_when_due_or_flushed_or_is_cancelled() {
     let theirs = count.clone();
     let work = DelayedWork::new(move || theirs.add());
     queue.enqueue_after(&work, Duration::from_millis(1));
-    // The count does not reflect the state of the item, which may still be an old one here.
+    // The count is read without an ordering, so the state that is read next may still be the old
+    // one.
     while count.get() == 0 || !queue.enqueue_after(&work, Duration::from_secs(3600)) {
         thread::sleep(Duration::from_millis(1));
     }
@@ -449,6 +450,13 @@ fn tokens_of_items_and_children_are_freed() {
     let task = queue.spawn_async(async move { own.cancelled().await });
     let item = queue.spawn(workqueue::CancellationToken::current);
     assert!(!item.join().unwrap().child().is_cancelled());
+    let item = queue.spawn(|| {
+        let token = workqueue::CancellationToken::current();
+        let before = workqueue::is_cancelled();
+        token.cancel();
+        (before, workqueue::is_cancelled())
+    });
+    assert_eq!(item.join().unwrap(), (false, true));
     token.cancel();
     task.join().unwrap();
 }

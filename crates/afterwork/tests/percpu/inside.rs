@@ -13,7 +13,7 @@ fn in_every_mode(test: impl Fn(Arc<Lists>)) {
     }
 }
 
-/// Adds `depth` and queues work for the same slot, which does so with `depth - 1`, down to 0.
+/// Adds `depth` and queues work for the same slot, which does the same with `depth - 1`, down to 0.
 fn count_down(lists: &Arc<Lists>, depth: u32) -> impl FnOnce(&mut Vec<u32>) + Send + 'static {
     let lists = lists.clone();
     move |list| {

@@ -155,7 +155,7 @@ fn expired_deadline_returns_the_closure() {
             });
             assert_eq!(refused, [true; 2], "{qpw}");
         };
-        // The first operation takes a slot that is handed over on demand.
+        // The first operation takes a slot whose mode hands it over on demand.
         beside_owner(
             &slots,
             |owner| owner.with(|_| ()),
@@ -176,7 +176,7 @@ fn absent_owner_is_bypassed_on_request() {
     for how in [Escalate::Quietly, Escalate::Interrupt] {
         let builder = builder(Qpw::OnDemand).escalate(how, Duration::from_micros(10));
         let slots = builder.build(|_| 0u64).unwrap();
-        // Skipped if the kernel does not support it on this machine.
+        // This way is skipped if the kernel does not support it on this machine.
         if how == Escalate::Quietly && !sync::asym::heavy_quiet() {
             continue;
         }

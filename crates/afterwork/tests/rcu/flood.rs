@@ -13,7 +13,7 @@ const NR_CLOSURES: usize = 15 * MARK;
 const NR_HEADS: usize = 8 * MARK;
 const REPORT: &str = "callbacks wait in one list, to which thread";
 
-/// As `run_alone!`, and asserts the number of reports of a flood.
+/// Does the same as `run_alone!`, and asserts the number of reports of a flood.
 macro_rules! run_alone_reporting {
     ($tunables:expr, $nr_reports:expr) => {
         if let Some(output) = alone!($tunables) {
@@ -204,7 +204,7 @@ fn threads_that_call_once_each_are_no_flood() {
     let call_each_alone = |_| thread::scope(|scope| scope.spawn(count).join().unwrap());
     // The number is below the mark, and each closure is in its own bag.
     under_a_reader(MARK - 10, call_each_alone);
-    // Next to a head, each closure is in its own bag, too.
+    // Next to a head, each closure is also in its own bag.
     let call_both = |_| {
         count();
         call_head();

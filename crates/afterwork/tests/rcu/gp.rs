@@ -155,7 +155,7 @@ fn a_wait_in_a_section_panics_instead_of_waiting_for_itself() {
         let message = refused.expect_err(what).downcast::<String>().unwrap();
         assert!(message.contains("inside a read-side critical section"), "{what}: {message}");
         drop(guard);
-        // The panic leaves no trace, so that a later wait succeeds.
+        // The panic leaves no trace, so a later wait succeeds.
         wait();
     }
     assert!(rcu::poll_state(cookie));
@@ -229,8 +229,9 @@ fn threads_that_start_and_exit_leave_no_memory_behind() {
         resident_kib().saturating_sub(before)
     };
     start_and_exit(400);
-    // A leak of one slot per thread, of two cache lines, would be 250 KiB each time, and a leak of
-    // bags 1000 KiB. The first rounds grow by the largest number of bags that wait at once.
+    // If each thread leaked a slot of two cache lines, a round would leak 250 KiB. A leak of bags
+    // would be 1000 KiB. In the first rounds the process grows by the largest number of bags that
+    // wait at once.
     let times = (0..30).map(|_| grown_kib());
     let grown_kib: Vec<_> = times.take_while(|grown| *grown >= 100).collect();
     assert!(grown_kib.len() < 30, "{grown_kib:?} KiB");
@@ -286,8 +287,8 @@ fn waiting_within_a_section_of_an_ending_thread_panics() {
     thread_local!(static LATE: std::cell::OnceCell<WaitsForItself> = const { std::cell::OnceCell::new() });
     let (sender, is_refused) = mpsc::channel();
     let reader = thread::spawn(move || {
-        // The local is registered before the thread's slot, or after it, so that it is dropped
-        // after the slot or before it.
+        // The local is registered before the thread's slot. The order in which the two are dropped
+        // is unspecified.
         LATE.with(|_| ());
         let waits = WaitsForItself(Some(rcu::read()), sender);
         LATE.with(|late| assert!(late.set(waits).is_ok()));

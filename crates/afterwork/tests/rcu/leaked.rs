@@ -39,7 +39,7 @@ fn seen_version_stays(leave_open: fn(&Rcu<Version>)) {
     is_open.recv().unwrap();
     CELL.get().unwrap().replace(Version(sender));
     assert_eq!(events.recv().unwrap(), Event::Stalled);
-    // A second grace period stalls, too.
+    // A second grace period also stalls.
     let cookie = rcu::get_state();
     std::thread::spawn(rcu::synchronize);
     assert_eq!(events.recv().unwrap(), Event::Stalled);

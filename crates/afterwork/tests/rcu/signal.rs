@@ -32,7 +32,8 @@ extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
         let nr_asked = NR_ASKED.fetch_add(1, Ordering::SeqCst) + 1;
         let has_waited = || NR_WAITED.load(Ordering::SeqCst) >= nr_asked;
         for _ in 0..16 {
-            // This is the only call, because it accesses no memory of the library.
+            // The handler makes no other call here, because this one accesses no memory of the
+            // library.
             thread::yield_now();
             if has_waited() {
                 NR_UNPROTECTED.fetch_add(1, Ordering::SeqCst);
@@ -50,7 +51,7 @@ extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
 fn stepped(at: u32) {
     STEP.store(0, Ordering::Relaxed);
     AT.store(at, Ordering::Relaxed);
-    // SAFETY: sets the trap flag, whose signal has a handler.
+    // SAFETY: the instructions set the trap flag, whose signal has a handler.
     unsafe { std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
     let guard = rcu::read();
     AT.store(NOT_ARMED, Ordering::Relaxed);

@@ -39,7 +39,7 @@ fn a_reader_that_stalls_a_grace_period_is_named() {
         .unwrap();
     open.recv().unwrap();
     let waiter = thread::spawn(rcu::synchronize);
-    // Readers of other tests may be reported, too.
+    // Readers of other tests may also be reported.
     let stall = stalls.iter().find(|stall| stall.name.as_deref() == Some("staller")).unwrap();
     assert!(stall.waited >= Duration::from_millis(5));
     assert!(stall.to_string().contains("(staller)"));

@@ -10,6 +10,7 @@ mod srcu;
 mod task_work;
 mod wake;
 mod workqueue;
+mod workqueue_group;
 mod workqueue_strand;
 
 use std::{
@@ -31,7 +32,7 @@ use afterwork::{
     },
     wake::{EventCount, Parker, Unparker, WakeQ, Wakeup},
     workqueue::{
-        AffinityScope, MAX_SHARES, Registry, Work, Workqueue,
+        AffinityScope, Group, MAX_SHARES, Registry, Work, Workqueue,
         model::{Culler, Machine},
     },
 };

@@ -79,7 +79,7 @@ impl Versions {
     }
 }
 
-/// Three readers, three updaters, and the thread that sweeps.
+/// Three readers, three updaters and the thread that sweeps share the versions.
 fn versions() {
     let versions = Arc::new(Versions::default());
     let is_over = Arc::new(AtomicBool::new(false));

@@ -46,7 +46,8 @@ impl Versions {
     }
 }
 
-/// Three readers, two of which sometimes update with a callback, and one updater that waits.
+/// Three readers, two of which sometimes update with a callback, and one updater that waits share
+/// the versions.
 fn versions() {
     let versions = Arc::new(Versions {
         domain: Domain::new(),

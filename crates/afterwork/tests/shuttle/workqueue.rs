@@ -1,4 +1,4 @@
-//! Pools of three and four workers, several producers, some tens of items.
+//! Models with pools of three and four workers, several producers, and tens of items.
 
 use crate::*;
 
@@ -33,7 +33,7 @@ impl Managed {
         Self::with(Params::default(), max_active, nr_workers)
     }
 
-    fn with(params: Params, max_active: &[u32], nr_workers: usize) -> (Self, Vec<Workqueue>) {
+    pub fn with(params: Params, max_active: &[u32], nr_workers: usize) -> (Self, Vec<Workqueue>) {
         let topology = Topology::synthetic(&format!("{nr_workers} core")).unwrap();
         let params = Params { max_workers: nr_workers, ..params };
         let mut machine = Machine::new(&topology, params);
@@ -59,6 +59,11 @@ impl Managed {
         });
         let managed = Self { registry, wake_flag, is_over, manager, culler };
         (managed, queues)
+    }
+
+    /// Returns the registry, to build more queues in.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
     }
 
     /// Drops the queues, which waits for their remaining items, and ends the manager.
@@ -303,7 +308,8 @@ fn ordered() {
     assert!(seen.lock().unwrap().iter().copied().eq(0..8));
 }
 
-/// An ordinary item among more urgent ones than may start before it, on one queue with one seat.
+/// An ordinary item waits among more urgent ones than may start before it, on a queue with one
+/// seat.
 fn ordinary_among_urgent() {
     /// Number of urgent items that start in a row, plus one taken before the ordinary item arrived.
     const MOST: u32 = 2 + 1;
@@ -336,7 +342,7 @@ fn ordinary_among_urgent() {
     assert_eq!(nr_started.load(Ordering::Relaxed), NR_URGENT);
 }
 
-/// A paused queue with one seat. Its urgent item is queued after an ordinary one.
+/// On a paused queue with one seat, an urgent item is queued after an ordinary one.
 fn urgent_before_the_pause_ends() {
     let (managed, queues) = Managed::new(&[1], 2);
     let queue = queues[0].clone();
@@ -353,7 +359,7 @@ fn urgent_before_the_pause_ends() {
     assert_eq!(*order.lock().unwrap(), ["urgent", "ordinary"]);
 }
 
-/// Of two queues with shares, one was busy alone while the other was idle. Afterwards they
+/// One of two queues with shares was busy alone while the other was idle. Afterwards they
 /// alternate. A worker takes one item at a time.
 fn busy_next_to_idle() {
     const NR_ITEMS: usize = 5;
@@ -388,6 +394,50 @@ fn busy_next_to_idle() {
         ahead += if of_busy { 1 } else { -1 };
         assert!(ahead.abs() <= 2, "not in turns: {seen:?}");
     }
+}
+
+/// A queue was busy alone while a group of two queues was idle. Afterwards the queue and the group
+/// alternate, and so do the queues of the group.
+fn busy_next_to_an_idle_group() {
+    const NR_ITEMS: usize = 4;
+    let params = Params { max_batch: 1, ..Params::default() };
+    let (managed, mut queues) = Managed::with(params, &[1, 256], 1);
+    let group = Group::builder("group").shares(100).build_in(&managed.registry).unwrap();
+    for _ in 0..2 {
+        let builder = Workqueue::builder("model").affinity(AffinityScope::System).help(false);
+        queues.push(builder.group(&group).build_in(&managed.registry).unwrap());
+    }
+    let [plugged, busy, first, second] = &queues[..] else { unreachable!() };
+    for _ in 0..NR_ITEMS {
+        busy.spawn_detached(|| ()).unwrap();
+    }
+    busy.drain().unwrap();
+    let (release, released) = shuttle::sync::mpsc::channel::<()>();
+    plugged.spawn_detached(move || _ = released.recv()).unwrap();
+    let seen = Arc::new(shuttle::sync::Mutex::new(Vec::new()));
+    let members = [(busy, 0, NR_ITEMS), (first, 1, NR_ITEMS / 2), (second, 2, NR_ITEMS / 2)];
+    let producers = members.map(|(queue, member, nr_items)| {
+        let (queue, seen) = (queue.clone(), seen.clone());
+        thread::spawn(move || {
+            for _ in 0..nr_items {
+                let seen = seen.clone();
+                queue.spawn_detached(move || seen.lock().unwrap().push(member)).unwrap();
+            }
+        })
+    });
+    producers.into_iter().for_each(|it| it.join().unwrap());
+    release.send(()).unwrap();
+    managed.end(queues);
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), 2 * NR_ITEMS);
+    let (mut of_group, mut of_first) = (0_i32, 0_i32);
+    for &member in seen.iter() {
+        let amount = |more| if more { 1 } else { -1 };
+        of_group += amount(member > 0);
+        of_first += if member > 0 { amount(member == 1) } else { 0 };
+        assert!(of_group.abs() <= 2 && of_first.abs() <= 2, "not in turns: {seen:?}");
+    }
+    assert_eq!(group.stats().nr_active, 0);
 }
 
 /// Items of a queue wait next to a chain of items on other queues. Each item queues the next before
@@ -469,6 +519,14 @@ models! {
     fn queues_with_shares_take_turns_after_any_idle_time() = explore(400, busy_next_to_idle);
     fn saved_idle_time_of_a_queue_would_be_detected() =
         must_fail("shares: idle time is accumulated", || explore(400, busy_next_to_idle));
+    fn queues_and_groups_take_turns_after_any_idle_time() =
+        explore(400, busy_next_to_an_idle_group);
+    fn saved_idle_time_of_a_group_would_be_detected() =
+        must_fail("shares: idle time of a group is accumulated",
+            || explore(400, busy_next_to_an_idle_group));
+    fn groups_that_pay_for_nothing_would_be_detected() =
+        must_fail("shares: a group pays for nothing",
+            || explore(400, busy_next_to_an_idle_group));
     fn items_run_as_often_as_they_were_queued() = explore(15_000, mix);
     fn no_more_run_at_once_than_have_seats_and_none_is_forgotten() = explore(1_000, two_seats);
     fn after_a_flush_all_earlier_items_have_ended() = explore(1_500, flushes);

@@ -1,4 +1,4 @@
-//! Parses Prometheus text by its "Exposition formats" and "Metric and label naming".
+//! Parses Prometheus text according to its "Exposition formats" and "Metric and label naming".
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -116,7 +116,7 @@ pub fn metrics(text: &str) -> Result<Metrics, &'static str> {
 }
 
 fn histogram(name: &str, samples: &[Sample]) -> Result<(), &'static str> {
-    // For each set of labels: the buckets in order, then the sum, then the count.
+    // For each set of labels there are the buckets in order, then the sum, then the count.
     let mut last: Option<(Labels, f64, f64)> = None;
     let mut nr_sums = 0;
     for (series, labels, value) in samples {

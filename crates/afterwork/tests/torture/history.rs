@@ -1,10 +1,10 @@
 //! The history of one item: each operation, its time and its result, checked against a slow model.
 //!
-//! The model holds whether an item is pending, whether it runs, and how often it is disabled. Every
-//! *act* is a user's call or a run of the item. It takes one or more *steps* in the model, each at
-//! some time during the act. A history is good if the model can take all steps in some order, with
-//! the recorded results, and the item is idle at the end. A flush is checked against the items that
-//! were queued and running when it began.
+//! The model records whether an item is pending, whether it runs, and how often it is disabled.
+//! Every *act* is a user's call or a run of the item. It takes one or more *steps* in the model,
+//! each at some time during the act. A history is good if the model can take all steps in some
+//! order, with the recorded results, and the item is idle at the end. A flush is checked against
+//! the items that were queued and running when it began.
 //!
 //! The check processes the beginnings and ends of acts in order, and keeps all possible states of
 //! the model. At the end of an act, only states in which that act is done remain. If no state
@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Maximum clock difference between two CPUs, in nanoseconds. A generous guess.
+/// Maximum clock difference between two CPUs, in nanoseconds. The value is a generous guess.
 const SLACK_NS: u64 = 100;
 /// Maximum number of overlapping acts on one item.
 const NR_SLOTS: usize = 16;
@@ -31,7 +31,8 @@ pub enum Act {
     Enqueue(bool),
     /// `true` if the item was cancelled, `false` if it was not pending.
     Cancel(bool),
-    /// Disabled and maybe cancelled. If `sync`, then seen not running. If `enables`, enabled again.
+    /// The item was disabled and maybe cancelled. If `sync`, it was then idle. If `enables`, it was
+    /// enabled again.
     Disable {
         cancelled: bool,
         sync: bool,

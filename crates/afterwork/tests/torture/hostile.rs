@@ -1,6 +1,6 @@
 //! Hostile user code, at random: `--hostile`.
 //!
-//! Closures, destructors, wakers and handlers do anything that safe code may do. They panic, also
+//! Closures, destructors, wakers and handlers do anything that safe code may do. They panic, even
 //! in destructors and with payloads whose drop panics. They sleep, change their CPU, drop the last
 //! handle of other threads' objects, and fork. In addition, system calls fail at random
 //! (`sync::fault`). Each of these is an *act* with a name, which `--without` disables.
@@ -193,7 +193,7 @@ pub fn discard(payload: Box<dyn Any + Send>) {
     }
 }
 
-/// Performs a random act that does not wait, or none, or panics.
+/// Performs a random act that does not wait, does nothing, or panics.
 pub fn misbehave(dice: &mut Dice) {
     match dice.below(24) {
         0..3 if may(Act::Sleep) => {
@@ -416,7 +416,7 @@ pub fn in_child(what: &str, body: impl FnOnce()) {
         contained(body);
         // The child exits without the code that would remove its page, so it hides itself first.
         observe::unpublish();
-        // SAFETY: exits the process at once.
+        // SAFETY: the call exits the process at once.
         unsafe { libc::_exit(0) }
     }
     if pid < 0 {

@@ -58,7 +58,7 @@ impl Den {
             5 => slots.with_current(|data| touch(data, dice)),
             6 => slots.drain_all(|_, data| {
                 data.iter().for_each(Grenade::check);
-                // Dropped inside the slot.
+                // The grenade is dropped inside the slot.
                 data.pop();
             }),
             7 if may(Act::Handler) => {
@@ -100,8 +100,8 @@ impl Den {
             nr_ran.fetch_add(1, Ordering::Relaxed);
             grenade.check();
             if let Some(slots) = again {
-                // Queued to its own slot in a mode without a queue, the call would wait for itself.
-                // The library panics instead.
+                // In a mode without a queue, a call that is queued to its own slot would wait for
+                // itself. The library panics instead.
                 let again =
                     || slots.queue_percpu_work(cpu, move |_| misbehave(&mut Dice::new(seed)));
                 refusable(again);

@@ -1,4 +1,4 @@
-//! Hostile users of grace periods, next to the ordinary torture, of the process and of a domain.
+//! Hostile users of the grace periods of the process and of a domain, next to the ordinary torture.
 //!
 //! They publish [grenades](Grenade). A version freed under a reader has a changed mark, and
 //! AddressSanitizer detects the read. Owned guards of the domain are left for other threads to
@@ -192,7 +192,7 @@ impl Den {
         }
     }
 
-    /// Updates a domain of the parent, which refuses in a child, while a reader is active.
+    /// Updates a domain of the parent, which rejects the call in a child, while a reader is active.
     fn replace_in_child(&self, dice: &mut Dice) {
         let guard = self.theirs.read();
         let seen = self.theirs.load(&guard);
@@ -265,7 +265,7 @@ fn set_executor(dice: &mut Dice) {
         grenade.check();
         match kind {
             1 => drop(batch),
-            // The batch is dropped by the unwinding.
+            // The unwinding drops the batch.
             2 => {
                 let _batch = batch;
                 misbehave(&mut Dice::new(seed));

@@ -1,9 +1,9 @@
 //! Hostile users of workqueues, next to the ordinary torture and with a separate registry.
 //!
-//! Most acts involve *victims*: queues that contain items when their last handle is dropped. It is
-//! dropped in a bottom-half item, or with the values that a timer captured, while other threads
-//! flush a timer of the queue. Where waiting is allowed, the drop waits for all items. No item is
-//! lost.
+//! Most acts involve *victims*: queues that contain items when their last handle is dropped. The
+//! handle is dropped in a bottom-half item, or with the values that a timer captured, while other
+//! threads flush a timer of the queue. Where waiting is allowed, the drop waits for all items. No
+//! item is lost.
 
 use afterwork::{
     params::Params,
@@ -42,7 +42,7 @@ struct Victim {
 }
 
 impl Victim {
-    /// Queues items that count their run, and then call what `act` returns.
+    /// Queues items that count their run, and then call the function that `act` returned.
     fn new<F: FnOnce() + Send + 'static>(
         queue: Workqueue,
         nr_items: usize,
@@ -60,7 +60,7 @@ impl Victim {
         Self { queue, nr_items, nr_ran }
     }
 
-    /// Drops the last handle where the drop waits.
+    /// Drops the last handle on a thread where the drop waits.
     fn end(self) {
         let (nr_ran, nr_items) = (self.nr_ran.clone(), self.nr_items);
         drop(self.queue);
@@ -230,7 +230,7 @@ impl Lair {
     fn arm(&self, dice: &mut Dice) {
         let (grenade, seed) = (Grenade::new(dice), dice.bits());
         let mut own = Dice::new(seed);
-        // Dropped with the last handle of the item.
+        // This handle of a queue is dropped with the last handle of the item.
         let queue = (may(Act::Drop) && dice.below(2) == 0).then(|| self.victim(dice).queue);
         let owns_queue = queue.is_some();
         let work = DelayedWork::new(move || {
@@ -313,7 +313,7 @@ impl Lair {
         }
     }
 
-    /// Starts periodic work that misbehaves in each run, and ends it here or in another thread.
+    /// Starts periodic work that misbehaves in each run, and ends it on this or another thread.
     fn come_again(&self, dice: &mut Dice) {
         let (grenade, mut own) = (Grenade::new(dice), Dice::new(dice.bits()));
         let victim = (dice.below(2) == 0).then(|| self.victim(dice));
@@ -456,7 +456,7 @@ impl Lair {
             }
         }
         thread_local!(static LAST: RefCell<Option<Last>> = const { RefCell::new(None) });
-        // A queue of the process, which exists as long as any thread.
+        // This queue belongs to the process-wide registry, which exists as long as any thread.
         let Ok(queue) = Workqueue::builder("late").build() else {
             return;
         };

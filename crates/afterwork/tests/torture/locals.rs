@@ -165,7 +165,8 @@ fn judge(outcome: Result<(), JoinError>) {
     }
 }
 
-/// Runs a mailbox whose owner has a set. Other threads fire wakers, cancel and post.
+/// Runs a mailbox whose owner polls a set of local futures. Other threads fire wakers, cancel and
+/// post.
 fn own(place: &Place, dice: &mut Dice) {
     let mut builder = Mailbox::builder();
     if dice.below(3) == 0 {
@@ -292,7 +293,7 @@ fn use_worker(worker: &Arc<Worker>, place: &Place, dice: &mut Dice) {
             });
         }
         1 => {
-            // Possibly the last handle.
+            // This may be the last handle.
             let (its, mut dice) = (worker.clone(), Dice::new(dice.bits()));
             worker.spawn_detached(move || {
                 drop(life);

@@ -1,4 +1,4 @@
-//! The values of a torture command line, and near matches for a misspelt value.
+//! The values of a torture command line, and near matches for a misspelled value.
 
 use std::{
     collections::BTreeSet,
@@ -25,7 +25,7 @@ pub fn find<'a>(asked: &str, choices: &[&'a str]) -> Result<&'a str, String> {
     if let Some(found) = choices.iter().find(|choice| **choice == asked) {
         return Ok(found);
     }
-    // A guess: a word in which half of the letters differ is a different word.
+    // This is a guess: a word in which half of the letters differ is a different word.
     let most = asked.chars().count() / 2;
     let mut ranked: Vec<_> =
         choices.iter().map(|choice| (distance(asked, choice), *choice)).collect();

@@ -159,7 +159,7 @@ impl There {
 
     /// Frees the job, and overwrites its memory so that no valid item remains there.
     fn free(self) {
-        // SAFETY: made by `new`, and no other thread uses it any more, as the test checks.
+        // SAFETY: `new` created the job, and no other thread uses it, as the test checks.
         unsafe {
             self.0.drop_in_place();
             self.0.cast::<u8>().write_bytes(0xa5, size_of::<Job>());

@@ -24,9 +24,10 @@ use crate::support::*;
 const ROUND: Duration = Duration::from_millis(300);
 /// Number of consecutive sections between two random choices, in most configurations.
 const BURST: usize = 200;
-/// Maximum number of reads in such a section, 300 ns: a store reaches another CPU sooner.
+/// Maximum number of reads in such a section. They take 300 ns; a store reaches another CPU sooner.
 const LOOKS: usize = 400;
-/// Maximum number of spin hints between such sections, up to some 4 us: a few grace periods.
+/// Maximum number of spin hints between such sections. They take up to 4 us, the time of a few
+/// grace periods.
 const PAUSES: usize = 200;
 const NR_HOSTILE: usize = 2;
 /// Number of callbacks in a flood before it waits for them.
@@ -99,7 +100,7 @@ const CONFIGS: [Config; 10] = [
         has_travel: false,
         ..tree("SRCU-T", 1, 0)
     },
-    // Not from the kernel: many long sections, and many grace periods that flip.
+    // The kernel has no such configuration: many long sections, and many grace periods that flip.
     Config {
         kind: Kind::Srcu,
         burst: 1,
@@ -260,7 +261,8 @@ impl<F: Flavor> Scene<F> {
     fn read(&self, mut dice: Dice) {
         while !self.is_over() {
             self.wander(&mut dice);
-            // Sections of random length, consecutive or with a pause that makes a reader idle.
+            // The sections have a random length. They are consecutive, or a pause makes the reader
+            // idle.
             let (nr_looks, nr_pauses) = (dice.below(LOOKS), dice.below(2) * dice.below(PAUSES));
             for _ in 0..self.config.burst {
                 let guard = self.flavor.read();
@@ -279,7 +281,7 @@ impl<F: Flavor> Scene<F> {
                 0 => self.read_long(&mut dice),
                 1 => self.read_nested(),
                 2 if self.config.has_travel => self.send_guard(),
-                // An extended quiescent state, or a pause long enough to count as one.
+                // This is an extended quiescent state, or a pause long enough to count as one.
                 3 => {
                     let span = Duration::from_micros(dice.below(300) as u64);
                     self.flavor.rest(|| thread::sleep(span));

@@ -9,7 +9,8 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-/// Number of versions: enough that one is free for the writer, few enough for quick reuse.
+/// Number of versions. It is large enough that one is free for the writer, and small enough for
+/// quick reuse.
 const NR_VERSIONS: usize = 16;
 
 /// A ring of versions, one of them published.

@@ -75,7 +75,8 @@ impl Work<'_> {
                 if seed & 64 == 0 {
                     s.spawn(move || self.part(first, part, depth, seed));
                 } else {
-                    // Spawned by another item, which a guest may run while the owner sleeps.
+                    // Another item spawns this one. A guest may run that item while the owner
+                    // sleeps.
                     s.spawn(move || s.spawn(move || self.part(first, part, depth, seed)));
                 }
             }

@@ -45,7 +45,7 @@ const PATIENCE_WITH_BUSY: u32 = 1800;
 const PATIENCE_WITH_TWIN: u32 = 20;
 /// The unit of waiting. A suspension of the machine, for any time, costs one nap.
 const NAP: Duration = Duration::from_secs(1);
-/// CPU time per nap below which the process makes no progress.
+/// CPU time per nap below which the process counts as making no progress.
 const NOTHING: Duration = Duration::from_millis(1);
 /// Exit status of a process that found a fault. `xtask/src/torture.rs` repeats the value.
 pub const FAULT: u8 = 70;
@@ -54,7 +54,7 @@ const OPTIONS: &[&str] = &["--minutes", "--seed", "--config", "--twin", "--hosti
 /// Options of the standard test runner, accepted so that these programs can run among its tests.
 const OF_THE_RUNNER: &[&str] = &["--nocapture", "--show-output", "--quiet", "-q", "--exact"];
 
-/// The current round, for messages.
+/// The seed of the current round, for messages.
 static SEED: AtomicU64 = AtomicU64::new(0);
 static HAS_TWIN: AtomicBool = AtomicBool::new(false);
 
@@ -110,7 +110,7 @@ pub fn torture<T: Debug + Default>(
         nr_rounds += 1;
     }
     println!("no fault in {nr_rounds} rounds: {totals:?}");
-    // The format of the test runner, for tools that count tests.
+    // This is the format of the test runner, for tools that count tests.
     println!(
         "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in {:.2}s",
         start.elapsed().as_secs_f64()
@@ -238,10 +238,10 @@ fn threads() -> String {
 /// Exits at once, because other threads run and would report false faults during an orderly exit.
 pub fn fault(what: &str) -> ! {
     let seed = SEED.load(Ordering::Relaxed);
-    // Captured if `RUST_BACKTRACE` is set.
+    // The stack is captured if `RUST_BACKTRACE` is set.
     let stack = Backtrace::capture();
     let text = format!("{what}\nin the round of --seed {seed}\n{stack}\n");
-    // Not `eprintln`, whose lock may be held forever in a forked child.
+    // This does not use `eprintln`, because its lock may be held forever in a forked child.
     // SAFETY: the pointer and length are those of `text`. Then the process exits.
     unsafe {
         libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());

@@ -2,13 +2,14 @@
 //!
 //! `cargo xtask torture task-work --minutes 5 --seed 7`. The default is two seconds.
 //!
-//! With `--hostile`, users of other mailboxes do anything safe code can (`hostile_task_work.rs`).
+//! With `--hostile`, users of other mailboxes do anything that safe code can do:
+//! `hostile_task_work.rs`.
 //!
-//! Items are numbered by their poster. No item may be lost while the owner receives, duplicated,
-//! out of its poster's order, or alive at the end. Panics end posters, and owners are dropped
-//! early. Posters wait for capacity as threads and as tasks, cancel the wait, and call. Every call
-//! gets its own answer or is lost. A lost wake-up shows as a round that does not end. Local futures
-//! and dedicated workers run at the same time: `locals.rs`.
+//! Items are numbered by their poster. No item may be lost while the owner receives. None may be
+//! duplicated, out of its poster's order, or alive at the end. Panics end posters, and owners are
+//! dropped early. Posters wait for capacity as threads and as tasks, cancel the wait, and call.
+//! Every call gets its own answer or is lost. A lost wake-up shows as a round that does not end.
+//! Local futures and dedicated workers run at the same time: `locals.rs`.
 
 mod hostile_task_work;
 mod locals;

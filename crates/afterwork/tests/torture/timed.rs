@@ -47,7 +47,7 @@ fn sleep(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice: &mut 
     }
     match handle.join() {
         Ok(slept) => assert!(slept >= span, "too early"),
-        // Refused if the queue was being drained.
+        // The queue was being drained.
         Err(JoinError::Cancelled | JoinError::Closed) => {}
         Err(error) => panic!("{error}"),
     }
@@ -60,7 +60,7 @@ fn time_out(registry: &Registry, dice: &mut Dice) {
     let mut long = registry.sleep(NEVER);
     let outcome = block_on(registry.timeout(one, async {
         let short: Sleep = registry.sleep(other);
-        // The timer is armed, and taken back with the future.
+        // The timer is armed, and disarmed when the future is dropped.
         let given_up = registry.timeout(Duration::ZERO, &mut long).await;
         assert!(given_up.is_err(), "an hour is over");
         short.await;
@@ -69,7 +69,7 @@ fn time_out(registry: &Registry, dice: &mut Dice) {
     assert!(outcome.is_ok() || start.elapsed() >= one, "too early");
 }
 
-/// Closures and futures in a set. Each result is returned at most once.
+/// Adds closures and futures to a set. Each result is returned at most once.
 fn set(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
     let mut set = TaskSet::new(queue);
     let nr_items = dice.below(8);

@@ -135,7 +135,7 @@ fn after_max_active_is_lowered_no_item_starts_above_it() {
         });
     }
     plugs[1..].iter().for_each(Plug::release);
-    // Three seats are released, or kept against the rule.
+    // Either three seats are released, or an item starts without a free seat.
     wait_until(|| queue.stats().nr_active == 1 || early.get() > 0);
     all_released.add();
     plugs[0].release_and_drain(&queue);

@@ -103,7 +103,7 @@ fn a_reusable_item_releases_its_permit_at_start_and_cancel() {
         assert!(full.is_err_and(|error| error.is_full()));
         assert!(work.cancel());
         assert_eq!(free(&queue), Some(1));
-        // Its tombstone is still in the list.
+        // The tombstone of the item is still in the list.
         assert_eq!(queue.try_enqueue(&work), Ok(true));
         assert_eq!(free(&queue), Some(0));
         queue.resume();
@@ -247,18 +247,6 @@ fn waiters_get_permits_in_the_order_of_arrival() {
 }
 
 #[test]
-fn all_threads_that_wait_for_a_permit_get_one() {
-    let queue = queue("crowd").capacity(2).alone();
-    let count = Count::default();
-    threads(4, |_| {
-        (0..500)
-            .for_each(|_| drop(queue.task().wait_for_capacity().try_spawn(count.adder()).unwrap()))
-    });
-    queue.drain().unwrap();
-    assert_eq!((count.get(), free(&queue)), (2000, Some(2)));
-}
-
-#[test]
 fn a_wait_for_a_permit_ends_with_its_timeout() {
     let queue = paused(1);
     queue.detach(|| ());
@@ -371,21 +359,6 @@ fn drain_keeps_the_capacity_and_rejects_waiters() {
 }
 
 #[test]
-fn a_queue_without_a_limit_counts_waiting_items() {
-    let queue = queue("waits").paused();
-    assert!(waiting(&queue) == 0);
-    let handles: Vec<_> = (0..50).map(|_| queue.spawn(|| ())).collect();
-    assert_eq!(waiting(&queue), 50);
-    let mut rest = handles.into_iter();
-    assert!(rest.next().unwrap().cancel());
-    assert_eq!(waiting(&queue), 49);
-    queue.resume();
-    rest.for_each(|handle| handle.join().unwrap());
-    queue.drain().unwrap();
-    assert_eq!(waiting(&queue), 0);
-}
-
-#[test]
 fn a_refusal_becomes_an_io_error() {
     fn kind<F>(error: TrySpawnError<F>) -> io::ErrorKind {
         io::Error::from(error).kind()
@@ -456,7 +429,7 @@ fn full_with_a_task_that_drops_its_wait() -> (Workqueue, JoinHandle<u32>, Receiv
 #[test]
 fn the_waker_of_a_permit_may_drop_the_last_handle() {
     let (queue, item, gone) = full_with_a_task_that_drops_its_wait();
-    // Here the item starts. The task is notified before this handle is dropped.
+    // `resume` starts the item. The task is notified before this handle is dropped.
     let resumed = queue.clone();
     drop(queue);
     resumed.resume();
@@ -518,7 +491,7 @@ fn full_with_orphans() -> (&'static Workqueue, JoinHandle<u32>, Vec<Arc<Orphan>>
 #[test]
 fn a_permit_passes_tasks_that_end_when_they_are_woken() {
     let (queue, item, orphans) = full_with_orphans();
-    // A small stack, because the permit must not be passed on recursively.
+    // The stack is small, because the permit must not be passed on recursively.
     let small = thread::Builder::new().stack_size(64 << 10);
     let cancels = small.spawn(move || drop(item.cancel_on_drop())).unwrap();
     cancels.join().unwrap();
@@ -553,7 +526,7 @@ fn the_waker_of_a_permit_may_wait_for_the_next_thread() {
         drop(queue.task().wait_for_capacity().try_spawn(|| ()).unwrap());
         came.send(()).unwrap();
     });
-    // By then the thread is in the wait queue. If it is late, it finds a free permit.
+    // After this sleep the thread is in the wait queue. If it is late, it finds a free permit.
     thread::sleep(50 * MS);
     drop(first);
     assert!(is_woken.recv().unwrap(), "the thread was not woken");
@@ -563,66 +536,51 @@ fn the_waker_of_a_permit_may_wait_for_the_next_thread() {
 /// Waits for a permit of `queue` as a task whose waker calls `on_wake`. The task stays in the wait
 /// queue until the result is dropped.
 fn in_line(queue: &'static Workqueue, on_wake: impl FnOnce() + Send + 'static) -> Reserve<'static> {
-    struct Once(Mutex<Option<Box<dyn FnOnce() + Send>>>);
-    impl Wake for Once {
-        fn wake(self: Arc<Self>) {
-            let on_wake = self.0.lock().unwrap().take();
-            on_wake.expect("woken once")();
-        }
-    }
-    let waker = Waker::from(Arc::new(Once(Mutex::new(Some(Box::new(on_wake))))));
     let mut reserve = queue.task().reserve();
-    let polled = Pin::new(&mut reserve).poll(&mut Context::from_waker(&waker));
-    assert!(polled.is_pending());
+    assert!(poll(&mut reserve, &waker_once(on_wake)).is_none());
     reserve
 }
 
 #[test]
 fn waker_that_gets_capacity_may_wait_for_the_next_one() {
-    ends(|| {
-        let queue: &'static Workqueue = Box::leak(Box::new(paused(2)));
-        let [first, second] = [(); 2].map(|()| queue.task().try_reserve().unwrap());
-        let ((woken, waits), (send, receive)) = (mpsc::channel(), mpsc::channel());
-        // The first waker releases the permit that lets the second one in, on the same thread.
-        let one = in_line(queue, move || {
-            drop(second);
-            send.send(waits.recv_timeout(PATIENCE)).unwrap();
-        });
-        let other = in_line(queue, move || woken.send(()).unwrap());
-        drop(first);
-        assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
-        drop((one, other));
+    let queue = leaked(2);
+    let [first, second] = [(); 2].map(|()| queue.task().try_reserve().unwrap());
+    let ((woken, waits), (send, receive)) = (mpsc::channel(), mpsc::channel());
+    // The first waker releases the permit that lets the second one in, on the same thread.
+    let one = in_line(queue, move || {
+        drop(second);
+        send.send(waits.recv_timeout(PATIENCE)).unwrap();
     });
+    let other = in_line(queue, move || woken.send(()).unwrap());
+    drop(first);
+    assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
+    drop((one, other));
 }
 
 #[test]
 fn admitted_waker_may_wait_for_the_item_that_released_capacity() {
-    ends(|| {
-        let queue: &'static Workqueue = Box::leak(Box::new(paused(1)));
-        let ((run, runs), (send, receive)) = (mpsc::channel(), mpsc::channel());
-        drop(queue.try_spawn(move || run.send(()).unwrap()).unwrap());
-        let task = in_line(queue, move || {
-            send.send(runs.recv_timeout(PATIENCE)).unwrap();
-        });
-        queue.resume();
-        assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
-        drop(task);
+    let queue = leaked(1);
+    let ((run, runs), (send, receive)) = (mpsc::channel(), mpsc::channel());
+    drop(queue.try_spawn(move || run.send(()).unwrap()).unwrap());
+    let task = in_line(queue, move || {
+        send.send(runs.recv_timeout(PATIENCE)).unwrap();
     });
+    queue.resume();
+    assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
+    drop(task);
 }
 
 #[test]
 fn wakers_admitted_by_a_bulk_cancel_may_wait_for_each_other() {
-    ends(|| {
-        let queue: &'static Workqueue = Box::leak(Box::new(paused(2)));
-        let handles = [(); 2].map(|()| queue.try_spawn(|| ()).unwrap());
-        let ((woken, waits), (send, receive)) = (mpsc::channel(), mpsc::channel());
-        let one = in_line(queue, move || {
-            send.send(waits.recv_timeout(PATIENCE)).unwrap();
-        });
-        let other = in_line(queue, move || woken.send(()).unwrap());
-        assert_eq!(queue.cancel_all(), 2);
-        assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
-        drop((one, other, handles));
-        queue.resume();
+    let queue = leaked(2);
+    let handles = [(); 2].map(|()| queue.try_spawn(|| ()).unwrap());
+    let ((woken, waits), (send, receive)) = (mpsc::channel(), mpsc::channel());
+    let one = in_line(queue, move || {
+        send.send(waits.recv_timeout(PATIENCE)).unwrap();
     });
+    let other = in_line(queue, move || woken.send(()).unwrap());
+    assert_eq!(queue.cancel_all(), 2);
+    assert_eq!(receive.recv().unwrap(), Ok(()), "hangs");
+    drop((one, other, handles));
+    queue.resume();
 }

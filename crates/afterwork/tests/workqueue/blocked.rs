@@ -89,35 +89,3 @@ fn a_blocked_local_batch_can_be_helped_cancelled_and_moved() {
     plug.release_and_drain(&queue);
     assert_eq!(count.get(), nr_due);
 }
-
-#[test]
-fn a_worker_may_move_its_local_batch_to_another_queue() {
-    let registry = registry("1 core");
-    let [queue, other] = ["hand", "other"].map(|name| queue(name).on(&registry));
-    let count = Count::default();
-    let rest = [(); 20].map(|()| counting(&count));
-    let (to, mine) = (other.clone(), rest.clone());
-    let mover = Work::new(move || {
-        let move_it = |work: &Work| assert!(!work.cancel() || to.enqueue(work));
-        mine.iter().for_each(move_it);
-    });
-    queue_in_one_local_batch(&queue, mover, &rest);
-    queue.drain().unwrap();
-    other.drain().unwrap();
-    assert_eq!(count.get(), 20);
-}
-
-#[test]
-fn a_pool_with_blocked_workers_serves_many_queues() {
-    let registry = registry("2 core");
-    let stuck = queue("stuck").on(&registry);
-    let plugs: Vec<_> = (0..20).map(|_| plug_into(&stuck)).collect();
-    for _ in 0..50 {
-        let queue = queue("others").on(&registry);
-        let (send, receive) = mpsc::channel();
-        queue.detach(move || send.send(()).unwrap());
-        receive.recv_timeout(PATIENCE).expect("nobody serves it");
-    }
-    plugs.iter().for_each(Plug::release);
-    stuck.drain().unwrap();
-}

@@ -188,9 +188,9 @@ fn a_cancelled_item_that_owns_its_queue_is_freed() {
 }
 
 /// Queues and cancels 100,000 closures and 100,000 items, among ten that wait. Returns the smallest
-/// growth of the process during a tenth of them, in KiB. The smallest counts because cancelled
-/// items remain while a thread that was preempted holds the pool lock. If all of them remained, the
-/// growth would be 1.5 MiB.
+/// growth of the process during a tenth of them, in KiB. The other tenths do not count, because
+/// cancelled items remain while a preempted thread holds the pool lock. If all of them remained,
+/// the growth would be 1.5 MiB.
 fn storm(queue: &Workqueue, log: &Log<usize>, name: &str) -> usize {
     let mut sizes = Vec::new();
     for i in 0..100_000 {

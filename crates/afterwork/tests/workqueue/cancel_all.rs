@@ -13,7 +13,7 @@ fn two_pods(registry: &Registry) -> Workqueue {
     queue
 }
 
-/// Returns a function that joins an item, which is cancelled.
+/// Returns a function that joins a cancelled item.
 fn joins(handle: JoinHandle<()>) -> impl FnOnce() + Send {
     move || assert!(is_cancelled(handle.join()))
 }
@@ -52,7 +52,7 @@ fn destructors_join_cancelled_items_without_threads() {
         let holder = queue.task().on_cpu(first).spawn(move || drop((joins, dropped)));
         queue.shutdown_background();
         assert!(holder.join().is_err());
-        // By then the closure has been dropped.
+        // The closure has been dropped, although no thread can be created.
         assert!(all_dropped.recv_timeout(PATIENCE).is_err());
         registry.refuse_threads(false);
     }
@@ -64,7 +64,7 @@ fn a_waker_of_a_cancelled_item_joins_another_one() {
     each_way_and_order(|way, [first, second]| {
         let queue = two_pods(&registry);
         let mut awaited = queue.task().on_cpu(first).spawn(|| ());
-        // One item of the same pod, and one of the other pod.
+        // One waker joins an item of the same pod, and the other an item of the other pod.
         let wakers =
             [first, second].map(|cpu| waker_once(joins(queue.task().on_cpu(cpu).spawn(|| ()))));
         assert!(poll_with(&mut awaited, &wakers[0]).is_pending());

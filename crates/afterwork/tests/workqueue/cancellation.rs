@@ -134,6 +134,45 @@ fn the_token_of_an_item_that_has_ended_is_left_alone() {
     assert!(!CancellationToken::current().is_cancelled());
 }
 
+/// The inner item runs on the thread of the outer one, which has requested its token before.
+#[test]
+fn each_nested_item_sees_its_own_token() {
+    let queue = queue("cancelled").max_active(1).alone();
+    let outer = queue.spawn({
+        let queue = queue.clone();
+        move || {
+            CancellationToken::current().cancel();
+            assert!(is_cancelled());
+            let inner = queue.spawn(|| {
+                let before = is_cancelled();
+                let token = CancellationToken::current();
+                let states = [before, is_cancelled()];
+                token.cancel();
+                (states, is_cancelled())
+            });
+            (inner.join().unwrap(), is_cancelled())
+        }
+    });
+    assert_eq!(outer.join().unwrap(), (([false, false], true), true));
+}
+
+#[test]
+fn later_poll_of_a_future_sees_the_cancel_of_its_token() {
+    let queue = queue("cancelled").alone();
+    let (send, started) = mpsc::channel();
+    let future = queue.spawn_async(async move {
+        let (token, root) = (CancellationToken::current(), CancellationToken::new());
+        assert!(!is_cancelled());
+        send.send((token, root.clone())).unwrap();
+        root.cancelled().await;
+        (is_cancelled(), is_cancelled())
+    });
+    let (token, root) = started.recv_timeout(PATIENCE).unwrap();
+    token.cancel();
+    root.cancel();
+    assert_eq!(ends(move || future.join()).unwrap(), (true, true));
+}
+
 #[test]
 fn children_are_cancelled_with_their_parent_and_alone() {
     let root = CancellationToken::new();
@@ -177,7 +216,7 @@ fn closure_that_never_ran_creates_no_token() {
     queue.resume();
 }
 
-/// The next items have the memory of the future, and its address.
+/// The next items reuse the memory of the future, and therefore its address.
 #[test]
 fn a_destructor_leaves_no_token_to_the_next_item() {
     let queue = queue("cancelled").max_active(1).alone();

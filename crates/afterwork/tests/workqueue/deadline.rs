@@ -22,15 +22,6 @@ fn wait_for(deadline: Instant) {
 }
 
 #[test]
-fn an_item_that_starts_in_time_runs() {
-    let queue = queue("in time").alone();
-    assert_eq!(queue.task().deadline(in_an_hour()).spawn(|| 7).join().unwrap(), 7);
-    let mut handle = queue.task().deadline(in_an_hour()).spawn(|| 8);
-    assert_eq!(handle.join_timeout(HOUR).unwrap().unwrap(), 8);
-    assert_eq!(queue.stats().expired, 0);
-}
-
-#[test]
 fn a_deadline_in_the_past_expires_at_once() {
     let (queue, lives) = (queue("past").alone(), Census::default());
     queue.pause();
@@ -109,7 +100,7 @@ fn the_deadline_wakes_an_awaiting_task_without_a_worker() {
     });
     assert!(outcome.join().unwrap());
     lives.all_dropped(1);
-    // The second poll registers another waker than the first.
+    // The second poll registers a different waker.
     let mut handle = stuck.task().deadline(Instant::now() + SOON).spawn(|| ());
     // On a loaded machine the deadline may have passed.
     let outcome = poll(&mut handle).unwrap_or_else(|| block_on(handle));

@@ -287,7 +287,7 @@ fn an_item_cancelled_on_a_paused_queue_fires_on_another() {
     assert!(paused.enqueue_after(&work, Duration::ZERO) && work.cancel());
     assert!(other.enqueue_after(&work, SHORT));
     wait_until(|| count.get() == 1);
-    // Disarming finds an item that is left to a reaper, too.
+    // Disarming also finds an item that is left to a reaper.
     assert!(paused.enqueue_after(&work, Duration::ZERO) && work.cancel());
     assert!(other.enqueue_after(&work, SHORT));
     other.reschedule(&work, HOUR);

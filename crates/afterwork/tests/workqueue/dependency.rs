@@ -1,4 +1,4 @@
-//! Reports of items of queues with a rescuer that wait for queues without one.
+//! Reports of waits: an item waits for a queue without a rescuer, although its own queue has one.
 
 use crate::support::*;
 
@@ -96,8 +96,8 @@ fn a_join_or_flush_that_breaks_the_promise_is_reported() {
 
 #[test]
 fn a_helped_wait_that_breaks_the_promise_is_reported() {
-    // The only worker is in the waiting item, and without the monitor no rescuer is called. So
-    // only the waiter can run the awaited item.
+    // The only worker is in the waiting item, and without the monitor no rescuer is called.
+    // Therefore only the waiter can run the awaited item.
     let scene = Scene::on(tuned("1 core", |it| {
         it.max_workers = 1;
         it.watch_tick_us = 3_600_000_000;

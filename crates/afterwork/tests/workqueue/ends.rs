@@ -53,7 +53,7 @@ fn the_manager_that_drops_the_last_handle_does_not_wait() {
     let work = DelayedWork::new(owning((census.life(), stuck)));
     timers.enqueue_after(&work, MS);
     drop(work);
-    // The manager then drops the item's last handle, unless the timer has fired before.
+    // The manager then drops the item's last handle, unless the timer has already fired.
     let ender = thread::spawn(move || drop(timers));
     census.all_dropped(1);
     let (send, receive) = mpsc::channel();

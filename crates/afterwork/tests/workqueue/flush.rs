@@ -60,7 +60,8 @@ fn flush_waits_for_the_run_although_a_later_one_is_cancelled() {
         let flusher = beside(&work, move |work| (work.flush().unwrap(), over.get()).1);
         wait_until(|| is_slept_for(&work));
         assert!(queue.enqueue(&work) && work.cancel());
-        // Gives a flusher that wakes too early the time to return. The test passes without it.
+        // Gives a flusher that wakes too early the time to return. The test passes without this
+        // wait.
         holds_within(50 * MS, || flusher.is_finished());
         plug.release();
         assert_eq!(flusher.join().unwrap(), 1, "the flush ended before the run");
@@ -136,7 +137,7 @@ fn an_item_that_flushes_itself_while_helping_gets_an_error() {
     let (inner_queue, (send, receive)) = (queue.clone(), mpsc::channel());
     let work = Work::with_handle(move |this| {
         let (outer, send) = (this.clone(), send.clone());
-        // We hold the only seat, so no worker can run the inner item.
+        // This item holds the only seat, so no worker can run the inner item.
         let inner = Work::new(move || send.send(outer.flush()).unwrap());
         inner_queue.enqueue(&inner);
         inner.flush().unwrap();

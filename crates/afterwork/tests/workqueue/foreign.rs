@@ -40,7 +40,7 @@ fn a_timed_item_without_a_queue_delays_no_other_item() {
     let gone = queue("gone").on(&registry);
     let forgotten = DelayedWork::new(|| ()).with_slack(SLACK);
     assert!(gone.enqueue_after(&forgotten, SLACK));
-    // They expire at the same time, and each one belongs to a pool without workers.
+    // The timers expire at the same time, and each one belongs to a pool without workers.
     let arm = |nice| {
         let (send, queue) = (send.clone(), queue("live").nice(nice).help(false).on(&registry));
         let timed = DelayedWork::new(move || send.send(nice).unwrap()).with_slack(SLACK);

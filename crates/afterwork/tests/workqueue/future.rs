@@ -69,27 +69,6 @@ fn polls_with_ever_new_wakers_never_lose_the_last_one() {
 }
 
 #[test]
-fn a_polled_handle_may_be_joined_cancelled_or_dropped() {
-    let queue = queue("polled").max_active(1).alone();
-    let ((waker, rung), census) = (counting_waker(), Census::default());
-    let plug = plug_into(&queue);
-    let [joined, mut cancelled, dropped] = [(); 3].map(|()| {
-        let life = census.life();
-        let mut handle = queue.spawn(move || life);
-        assert!(poll_with(&mut handle, &waker).is_pending());
-        handle
-    });
-    assert!(cancelled.cancel());
-    assert!(is_cancelled(cancelled.join()));
-    drop(dropped);
-    plug.release();
-    drop(joined.join().unwrap());
-    queue.drain().unwrap();
-    census.all_dropped(3);
-    assert!(rung.get() <= 2, "only items that ran wake");
-}
-
-#[test]
 fn wakers_are_dropped_with_their_handles() {
     let queue = queue("wakers").max_active(1).alone();
     let census = Census::default();
@@ -112,18 +91,4 @@ fn wakers_are_dropped_with_their_handles() {
     }
     queue.drain().unwrap();
     census.all_dropped(200);
-}
-
-#[test]
-fn a_future_moves_between_threads_while_it_waits() {
-    let queue = queue("moves").alone();
-    for i in 0..500 {
-        let mut handle = queue.spawn(move || i);
-        let polls = thread::spawn(move || match poll_with(&mut handle, &counting_waker().0) {
-            Poll::Ready(value) => Ok(value.unwrap()),
-            Poll::Pending => Err(handle),
-        });
-        let outcome = polls.join().unwrap();
-        assert_eq!(outcome.unwrap_or_else(|it| block_on(it).unwrap()), i);
-    }
 }

@@ -134,7 +134,7 @@ fn returning_thread_goes_on_though_the_group_is_full() {
     assert!(is_at_rest(&group));
 }
 
-/// Random items of four queues in a group of one or two seats. Each item waits for up to three
+/// Four queues in a group of one or two seats run random items. Each item waits for up to three
 /// items of later queues, which do the same.
 #[test]
 fn random_items_that_wait_for_each_other_end() {
@@ -305,7 +305,7 @@ fn drain_accepts_items_of_the_group_only() {
     thread::scope(|scope| {
         let drain = scope.spawn(|| group.drain_timeout(PATIENCE));
         wait_until(|| is_closed(second.try_spawn(|| ())));
-        // A queue that joins during the drain is closed, too.
+        // A queue that joins during the drain is also closed.
         let new = queue("new").group(&group).on(&registry);
         assert!(is_closed(new.try_spawn(|| ())));
         plug.release();

@@ -167,7 +167,7 @@ fn a_rescuer_runs_an_item_on_the_cpu_that_it_belongs_to() {
     registry.refuse_threads(true);
     let plain = queue("plain").per_cpu().on(&registry);
     let reclaim = queue("reclaim").per_cpu().with_rescuer().on(&registry);
-    // SAFETY: it has no preconditions.
+    // SAFETY: the call has no preconditions.
     let here = || CpuId::new(unsafe { libc::sched_getcpu() } as u32);
     for cpu in machine.allowed().iter() {
         assert_eq!(plain.task().on_cpu(cpu).spawn(here).join().unwrap(), cpu);

@@ -1,6 +1,6 @@
 //! Functional tests of the workqueue on the real machine. Each test checks one documented promise.
 //!
-//! No test passes by timing: each waits for the event itself. A wait that fails after
+//! No test relies on timing: each waits for the event itself. A wait that fails after
 //! [`support::PATIENCE`] reports a hang. A test that lasts three times as long ends the process.
 #![cfg(not(any(loom, shuttle)))]
 

@@ -36,7 +36,7 @@ fn a_limit_of_one_holds_for_threads_while_items_nest() {
 
 #[test]
 fn nested_items_of_two_queues_in_turn_end() {
-    /// Returns the depth that it reached.
+    /// Returns the depth that the calls reached.
     fn dive(here: &Workqueue, there: &Workqueue, depth: u32) -> u32 {
         if depth == 0 {
             return 0;
@@ -68,7 +68,7 @@ fn nested_items_end_without_help_while_there_are_seats() {
     }
 }
 
-/// Joins nested items. Returns the depth that it reached.
+/// Joins nested items. Returns the depth that they reached.
 pub fn descend(queue: &Workqueue, depth: usize) -> usize {
     if depth == 0 {
         return 0;
@@ -135,7 +135,7 @@ fn an_item_that_cancels_itself_while_helping_does_not_wait() {
     let (send, receive) = mpsc::channel();
     let work = Work::with_handle(move |this| {
         let (outer, send) = (this.clone(), send.clone());
-        // We hold the only seat, so no worker can run the inner item.
+        // This item holds the only seat, so no worker can run the inner item.
         let inner = Work::new(move || send.send(outer.cancel_sync()).unwrap());
         inner_queue.enqueue(&inner);
         inner.flush().unwrap();

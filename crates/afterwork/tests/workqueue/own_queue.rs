@@ -54,7 +54,8 @@ fn a_timed_join_of_a_later_item_is_an_error_at_once() {
 #[test]
 fn a_join_of_a_future_of_a_queue_with_one_seat_is_an_error() {
     for queue in queues() {
-        // A future that was not polled, one that waits, and one that was cancelled while waiting.
+        // There is one future that was not polled, one that waits, and one that was cancelled while
+        // it waited.
         let [mut waiting, mut cancelled] = [(); 2].map(|()| {
             let (send, polled) = mpsc::channel();
             let handle = queue.spawn_async(async move {
@@ -73,7 +74,7 @@ fn a_join_of_a_future_of_a_queue_with_one_seat_is_an_error() {
         });
         assert_eq!(errors, [true, true]);
         assert!(waiting.is_some_and(is_an_error));
-        // The waiting future has no handle any more, and is dropped.
+        // The waiting future no longer has a handle, and is dropped.
         queue.drain().unwrap();
     }
 }
@@ -278,7 +279,8 @@ fn the_waker_of_a_drain_may_wait_for_an_item_of_its_pool() {
     let registry = registry("1 core");
     let [drained, other] = ["drained", "other"].map(|name| queue(name).on(&registry));
     let (theirs, (ended, receive)) = (other.clone(), mpsc::channel());
-    // The waker blocks until an item of another queue has run. The library is not notified.
+    // The waker blocks until an item of another queue has run, and does not report this to the
+    // library.
     let waker = waker_once(move || {
         let (ran, runs) = mpsc::channel();
         theirs.detach(move || ran.send(()).unwrap());
@@ -319,7 +321,7 @@ impl Hooks {
     }
 
     fn of(data: *const ()) -> &'static Self {
-        // SAFETY: made by `waker`, from hooks that live forever.
+        // SAFETY: `waker` created the pointer, from hooks that live forever.
         unsafe { &*data.cast() }
     }
 }

@@ -97,9 +97,9 @@ fn a_panic_handler_may_panic() {
 #[test]
 fn drops_that_panic_cost_no_worker() {
     let acts: [fn(&Workqueue); 3] = [
-        // Of results.
+        // The drops of results panic.
         |queue| (0..20).for_each(|_| drop(queue.spawn(bomb))),
-        // Of closures.
+        // The drops of closures panic.
         |queue| {
             for i in 0..20 {
                 let work = Work::new(owning(bomb()));
@@ -113,7 +113,7 @@ fn drops_that_panic_cost_no_worker() {
                 queue.detach(move || drop(bomb));
             }
         },
-        // Of payloads.
+        // The drops of payloads panic.
         |queue| {
             for _ in 0..10 {
                 queue.detach(|| panic_any(bomb()));

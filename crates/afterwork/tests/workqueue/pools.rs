@@ -83,7 +83,7 @@ fn a_starved_loose_worker_leaves_its_pod_and_returns() {
             let allowed = allowed.clone();
             queue.spawn(move || while affinity() != allowed {})
         });
-        // They are not joined, because a join would run an item on this thread.
+        // The items are not joined, because a join would run an item on this thread.
         wait_until(|| items.iter().all(JoinHandle::is_finished));
         let_go.store(true, Ordering::Relaxed);
     });
@@ -92,7 +92,7 @@ fn a_starved_loose_worker_leaves_its_pod_and_returns() {
     assert!(stats.iter().any(|pool| pool.repatriated > 0));
 }
 
-/// The nice value of this thread, from the 19th field of its stat line.
+/// Returns the nice value of this thread, the 19th field of its stat line.
 fn nice() -> i8 {
     let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
     let after_name = stat.rsplit_once(") ").unwrap().1;
@@ -122,7 +122,7 @@ fn queues_with_different_attributes_have_their_own_pools() {
     let registry = registry("2 numa x 2 llc x 4 core x 2 smt");
     let count = || registry.pool_stats().len();
     let again = queue("again").affinity(System).on(&registry);
-    // Each queue, and the number of pools that it adds.
+    // Each entry has a queue, and the number of pools that it adds.
     let all = [
         (queue("q").affinity(System), 0),
         (queue("q").affinity(Numa), 2),

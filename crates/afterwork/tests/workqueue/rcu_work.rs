@@ -11,7 +11,8 @@ fn counted() -> (RcuWork, Count) {
     (counting(&count), count)
 }
 
-/// A read-side critical section on its own thread. Grace periods that begin in it wait.
+/// A read-side critical section on its own thread. Grace periods that begin while it is open wait
+/// for it.
 struct Section(Plug, thread::JoinHandle<()>);
 
 impl Section {

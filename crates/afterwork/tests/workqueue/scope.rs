@@ -474,7 +474,7 @@ fn joins_of_two_queues_nest_in_each_other_and_with_scopes() {
     assert_eq!(mix([&pool(), &other], 9), 512);
 }
 
-/// The chain of joins is dismantled while they run: offered, taken, and offered again.
+/// The outermost join is offered and taken, and then the join inside it.
 #[test]
 fn a_join_offers_the_outermost_part_first() {
     let queue = pool();
@@ -485,7 +485,7 @@ fn a_join_offers_the_outermost_part_first() {
     };
     let outer = || {
         meet(&first);
-        // The outermost join has been taken. This one is offered next, and taken too.
+        // The outermost join has been taken. This one is offered and taken next.
         queue.join(inner, || meet(&second));
     };
     queue.join(outer, || meet(&first));
@@ -568,20 +568,6 @@ fn closures_of_any_size_run_in_a_scope() {
         s.spawn(move || increment(sum));
     });
     assert_eq!(sum.into_inner(), 7001);
-}
-
-#[test]
-fn many_owners_share_a_queue() {
-    let queue = queue("many").max_active(2).alone();
-    threads(4, |_| {
-        for _ in 0..200 {
-            let sum = AtomicUsize::new(0);
-            queue.scope(|s| (0..20).for_each(|_| s.spawn(|| increment(&sum))));
-            assert_eq!(sum.into_inner(), 20);
-            assert_eq!(fib(&queue, 8), 21);
-            covers(&queue, 0..64, || ());
-        }
-    });
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 
-/// The number of items in the flood. They take some tens of milliseconds.
+/// The number of items in the flood. They take a few tens of milliseconds.
 const FLOOD: usize = 200;
 
 fn burn(us: u64) {
@@ -143,9 +143,60 @@ fn cpu_time_is_divided_by_shares() {
     many.drain().unwrap();
     few.drain().unwrap();
     assert_eq!(first.get() + second.get(), 2 * FLOOD);
-    // 22 items are expected, a ninth. Times on a loaded machine are inexact, so the bound is large.
+    // A ninth of the flood, 22 items, is expected. Times on a loaded machine are inexact, so the
+    // bound is large.
     let at_end = at_end.join().unwrap();
     assert!(at_end < FLOOD / 2, "{at_end} of the few while the many ran");
+}
+
+#[test]
+fn cpu_time_is_divided_by_shares_of_groups_then_of_queues() {
+    let registry = unwatched("1 core");
+    // Both groups have the same shares, and one of them has three queues.
+    let [wide, narrow] = ["wide", "narrow"]
+        .map(|name| Group::builder(name).shares(100).build_in(&registry).unwrap());
+    let of_wide = [(); 3].map(|()| single("wide").group(&wide).on(&registry));
+    let of_narrow = single("narrow").group(&narrow).on(&registry);
+    let plugged = single("plug").on(&registry);
+    let plug = plug_into(&plugged);
+    let floods = of_wide.each_ref().map(flood);
+    let of_flood = flood(&of_narrow);
+    let counted = floods.clone();
+    let at_end = of_narrow.spawn(move || counted.map(|it| it.get()));
+    plug.release();
+    wide.drain_timeout(PATIENCE).unwrap();
+    narrow.drain_timeout(PATIENCE).unwrap();
+    assert_eq!(of_flood.get() + floods.iter().map(Count::get).sum::<usize>(), 4 * FLOOD);
+    // Each queue of `wide` should start a third of `FLOOD`. Without groups it would start all of
+    // it.
+    for nr_started in at_end.join().unwrap() {
+        assert!(nr_started < FLOOD * 2 / 3, "{nr_started} of a third");
+    }
+}
+
+#[test]
+fn shares_of_a_group_hold_until_its_last_queue_leaves_a_pool() {
+    let registry = unwatched("1 core");
+    let group = Group::builder("group").build_in(&registry).unwrap();
+    let [flooded, other] = ["flooded", "other"].map(|name| single(name).on(&registry));
+    let member = queue("member").group(&group).on(&registry);
+    let before = |expected| {
+        let (before, _) = started_before(&flooded, &flooded, &other);
+        assert_eq!(before, expected);
+        // By the end of the drain the worker has recorded the CPU time of its items.
+        flooded.drain().unwrap();
+        other.drain().unwrap();
+    };
+    before(FLOOD);
+    group.set_shares(300).unwrap();
+    before(0);
+    // A queue that joins later also has the shares of its group.
+    drop(member);
+    before(FLOOD);
+    let member = queue("member").group(&group).on(&registry);
+    before(0);
+    assert_eq!(member.spawn(|| 1).join().unwrap(), 1);
+    assert_eq!(group.stats().shares, Some(300));
 }
 
 /// Builds a queue with one share, and one with all others.
@@ -278,5 +329,10 @@ fn shares_out_of_range_are_named() {
     }
     let queue = queue("some").shares(MAX_SHARES).on(&registry);
     assert!(matches!(queue.set_shares(0), Err(BuildError::Shares(0))));
+    let refused = Group::builder("none").shares(0).build_in(&registry);
+    assert!(matches!(refused.unwrap_err(), BuildError::Shares(0)));
+    let group = Group::builder("some").build_in(&registry).unwrap();
+    assert!(matches!(group.set_shares(MAX_SHARES + 1), Err(BuildError::Shares(_))));
+    assert_eq!(group.stats().shares, None);
     assert_eq!(queue.report().shares, Some(MAX_SHARES));
 }

@@ -16,7 +16,7 @@ fn left_of(queue: &Workqueue) -> Vec<Doing> {
     busy.left.iter().map(|left| left.doing).collect()
 }
 
-/// Shuts a queue down that is never idle, by `shutdown`.
+/// Calls `shutdown` on a queue that is never idle.
 fn names_the_remaining_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError>) {
     let queue = one_seat("busy");
     let open = plug_into(&queue);
@@ -39,7 +39,7 @@ fn shutdown_cancels_and_names_the_items_left_at_its_limit() {
     names_the_remaining_items(|queue| block_on(queue.shutdown_async(SHORT)));
 }
 
-/// Shuts a queue down whose items end in time, by `shutdown`.
+/// Calls `shutdown` on a queue whose items end in time.
 fn waits_for_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError>) {
     let queue = one_seat("done");
     queue.pause();

@@ -2,98 +2,6 @@
 
 use crate::support::*;
 
-/// The number of threads that queue and cancel items.
-const NR_CANCELLERS: usize = 3;
-
-/// Queues and cancels random items. Returns the expected number of runs.
-fn cancel_by_the_dice(queues: &[Workqueue], count: &Count, rounds: usize, seed: u64) -> usize {
-    let mut dice = Dice::new(seed);
-    let own: Vec<_> = (0..8).map(|_| counting(count)).collect();
-    let mut nr_due = 0;
-    for _ in 0..rounds {
-        let queue = &queues[dice.below(queues.len())];
-        let work = &own[dice.below(own.len())];
-        match dice.below(8) {
-            0 => nr_due += usize::from(queue.enqueue(work)),
-            1..4 => nr_due -= usize::from(work.cancel()),
-            4 => {
-                // Rejected during a drain.
-                if let Ok(mut handle) = queue.try_spawn(count.adder()) {
-                    nr_due += usize::from(!handle.cancel());
-                }
-            }
-            5 => {
-                let work = counting(count);
-                nr_due += usize::from(queue.enqueue(&work));
-                nr_due -= usize::from(work.cancel());
-            }
-            6 => {
-                let works: Vec<_> = (0..dice.below(40)).map(|_| counting(count)).collect();
-                nr_due += queue.enqueue_all(&works);
-                nr_due -= works.iter().filter(|work| work.cancel()).count();
-            }
-            _ => {
-                nr_due += usize::from(queue.enqueue(work));
-                nr_due -= usize::from(work.cancel());
-            }
-        }
-    }
-    nr_due
-}
-
-/// Pauses, drains and changes random queues. Each pause is followed by a resume.
-fn change_by_the_dice(queues: &[Workqueue], rounds: usize, seed: u64) {
-    let mut dice = Dice::new(seed);
-    for _ in 0..rounds {
-        let queue = &queues[dice.below(queues.len())];
-        match dice.below(9) {
-            0 => {
-                queue.pause();
-                thread::yield_now();
-                queue.resume();
-            }
-            1 => drop(queue.set_max_active(1 + dice.below(3) as u32)),
-            2 => drop(queue.set_attrs(|attrs| attrs.affinity = Cpu)),
-            3 => drop(queue.set_attrs(|attrs| attrs.affinity = System)),
-            4 => drop(queue.set_attrs(|attrs| attrs.nice = dice.below(3) as i8)),
-            5 => queue.flush().unwrap(),
-            6 => assert!(queue.stats().nr_active <= 600),
-            7 => queue.drain().unwrap(),
-            _ => drop(queue.report().wait),
-        }
-    }
-}
-
-#[test]
-fn items_are_cancelled_while_queues_pause_drain_and_change() {
-    let seed = seed();
-    let registry = registry("4 core");
-    let queues = [
-        queue("one").max_active(1),
-        queue("ordered").ordered(),
-        queue("plain"),
-        queue("alone").help(false).affinity(Cpu),
-    ];
-    let queues = queues.map(|builder| builder.on(&registry));
-    let (count, nr_due) = (Count::default(), AtomicUsize::new(0));
-    threads(NR_CANCELLERS + 2, |i| {
-        let seed = seed.wrapping_add(i as u64 * 7919);
-        if i < NR_CANCELLERS {
-            let due = cancel_by_the_dice(&queues, &count, 4000, seed);
-            nr_due.fetch_add(due, Ordering::SeqCst);
-        } else {
-            change_by_the_dice(&queues, 600, seed);
-        }
-    });
-    for queue in &queues {
-        queue.drain().unwrap();
-        let stats = queue.stats();
-        assert_eq!((stats.nr_active, stats.nr_inactive), (0, 0));
-    }
-    assert_eq!(count.get(), nr_due.into_inner());
-    assert!(registry.pool_stats().iter().all(|pool| pool.nr_pending == 0));
-}
-
 /// Joins items nested `depth` deep, every seventh of which panics. Returns the number of nested
 /// items above the outermost panic.
 fn descend_and_panic(queue: &Workqueue, depth: usize) -> usize {
@@ -161,7 +69,7 @@ fn objects_that_are_dropped_leave_no_memory_behind() {
                 (0..10_000).for_each(|_| makes(queue));
                 idle.drain().unwrap();
             };
-            // The first round creates what is cached for later.
+            // The first round creates the objects that are cached for later rounds.
             make();
             // A leak of 40 bytes for each of the 40,000 would be 1600 KiB.
             retains_less_than(1024, name, || (0..4).for_each(|_| make()));
@@ -223,7 +131,7 @@ fn queues_that_are_dropped_leave_no_memory_behind() {
                 wait_until(is_alone);
             };
             makes(count);
-            // The limit allows for some thread stacks.
+            // The limit allows for a few thread stacks.
             retains_less_than(2048, name, || {
                 makes(4 * count);
                 wait_until(|| nr_threads() <= 12);

@@ -191,7 +191,7 @@ fn a_queue_that_is_full_or_destroyed_rejects_closures() {
     assert!(matches!(outcomes[2], Err(JoinError::Full)));
     queue.flush().unwrap();
     assert_eq!(free(&queue), Some(2));
-    // A cancel releases capacity, too.
+    // A cancel also releases capacity.
     queue.pause();
     let mut handle = strand.spawn(|_| ());
     assert_eq!(free(&queue), Some(1));
@@ -226,7 +226,7 @@ fn a_flush_waits_for_all_closures_that_were_spawned_before() {
     let queue = queue("strand").alone();
     for round in 0..50 {
         let nr_run = Count::default();
-        // Several batches, the last of them not full.
+        // The closures make several batches, the last of which is not full.
         count_runs(&queue.strand(0), 100 + round, &nr_run);
         queue.flush().unwrap();
         assert_eq!(nr_run.get(), 100 + round);
@@ -244,7 +244,7 @@ fn a_flush_does_not_wait_for_a_strand_that_is_never_idle() {
             }
         });
     }
-    // More chains than a batch has closures.
+    // There are more chains than a batch has closures.
     for _ in 0..100 {
         again(strand.clone(), stop.clone());
     }

@@ -68,7 +68,7 @@ pub fn shut_down(registry: Registry) {
     });
 }
 
-/// Creates a registry without monitor: only reports of waiting workers bring another worker.
+/// Creates a registry without a monitor: only reports of waiting workers bring another worker.
 pub fn unwatched(machine: &str) -> Registry {
     tuned(machine, |it| it.watch_tick_us = 3_600_000_000)
 }
@@ -101,7 +101,7 @@ impl On for Builder {
     }
 }
 
-/// Queues closures that are accepted.
+/// Queues closures, and panics if one is rejected.
 pub trait Detach {
     fn detach(&self, func: impl FnOnce() + Send + 'static);
 }
@@ -117,7 +117,7 @@ pub fn on_cpu(queue: &Workqueue, cpu: u32) -> TaskOptions<'_> {
     queue.task().on_cpu(CpuId::new(cpu))
 }
 
-/// Queues work by `spawn`, with a handle that can only cancel.
+/// Queues work with `spawn`, and returns its handle together with one that can only cancel.
 pub fn cancellable<T>(
     queue: &Workqueue,
     spawn: impl FnOnce(TaskOptions<'_>) -> JoinHandle<T>,
@@ -148,7 +148,7 @@ pub fn queue(name: &str) -> Builder {
     Workqueue::builder(name)
 }
 
-/// Ends the process with the name of the test if the calling thread lives for too long.
+/// If the calling thread lives for too long, prints the name of the test and ends the process.
 pub fn must_end() {
     thread_local!(static LIFE: Option<Sender<()>> = watched());
     fn watched() -> Option<Sender<()>> {
@@ -169,13 +169,14 @@ pub fn must_end() {
     LIFE.with(|_| ());
 }
 
-/// Runs a test that creates its queues on other threads.
+/// Runs a test, and ends the process if it hangs. Use this if the queues are created on other
+/// threads.
 pub fn ends<T>(test: impl FnOnce() -> T) -> T {
     must_end();
     test()
 }
 
-/// Waits until `condition` holds. For conditions without an event.
+/// Waits until `condition` holds. Use this only for conditions without an event.
 #[track_caller]
 pub fn wait_until(condition: impl FnMut() -> bool) {
     assert!(holds_within(PATIENCE, condition), "it never held");
@@ -280,7 +281,7 @@ pub fn stuck_in(queue: &Workqueue) -> (Work, Plug) {
     (work, plug)
 }
 
-/// The same for a closure.
+/// Does the same as [`stuck_in`] for a closure.
 pub fn stuck_closure(queue: &Workqueue) -> (JoinHandle<()>, Plug) {
     let (plug, hole) = stopper();
     let handle = queue.spawn(move || hole.sit());
@@ -323,7 +324,8 @@ pub fn stuck_uncounted(queue: &Workqueue) -> (Work, Plug, Count) {
     (work, plug, over)
 }
 
-/// Blocks an item that owns a handle of its queue, and drops it when the plug is released.
+/// Blocks an item that owns a handle of its queue. The item drops the handle when the plug is
+/// released.
 pub fn plug_of_owner(queue: &Workqueue) -> Plug {
     let (own, (plug, hole)) = (queue.clone(), stopper());
     queue.detach(move || {
@@ -334,7 +336,7 @@ pub fn plug_of_owner(queue: &Workqueue) -> Plug {
     plug
 }
 
-/// Creates an item that queues itself until `stop` counts.
+/// Creates an item that queues itself again while `stop` is zero.
 pub fn restless(queue: &Workqueue, stop: &Count) -> Work {
     let (again, stop) = (queue.clone(), stop.clone());
     Work::with_handle(move |this| {

@@ -23,7 +23,7 @@ fn a_cancellable_closure_and_a_future_expire_too() {
         let awaited = block_on(future);
         assert!(has_expired(awaited));
         lives.all_dropped(2);
-        // This one has no joiner, so a worker finds it.
+        // This item has no joiner, so a worker finds it.
         let life = lives.life();
         let past = queue.task().deadline(Instant::now() + SOON);
         drop(past.spawn_async(async move { drop(life) }));
@@ -113,24 +113,12 @@ fn urgent_work_of_all_kinds_overtakes() {
 
 #[test]
 fn urgent_has_no_effect_on_an_ordered_queue() {
-    let queue = queue("ordered").ordered().alone();
-    let (count, seen) = (Count::default(), Count::default());
-    queue.pause();
-    let counts = count.clone();
-    queue.detach(move || counts.add());
-    let (counts, sees) = (count.clone(), seen.clone());
-    let second = move || {
-        assert!(
-            counts.get() == 1 && {
-                sees.add();
-                true
-            }
-        )
-    };
-    queue.task().urgent().spawn_detached(second).unwrap();
+    let (queue, log) = (queue("ordered").ordered().paused(), Log::default());
+    queue.detach(log.note(1));
+    queue.task().urgent().spawn_detached(log.note(2)).unwrap();
     queue.resume();
     queue.drain().unwrap();
-    assert_eq!(seen.get(), 1);
+    assert_eq!(log.take(), [1, 2]);
 }
 
 #[test]
@@ -141,7 +129,7 @@ fn all_items_of_a_blocking_queue_may_block() {
         assert_eq!(queue.stats().max_active, MAX_ACTIVE);
         meet_in(&queue, 16);
         queue.drain().unwrap();
-        // No worker was replaced because a sample had found it asleep.
+        // The samples replaced no sleeping worker.
         assert_eq!(queue.stats().cm_wakeups, 0);
     });
     let few = queue("few").blocking().max_active(3);

@@ -95,7 +95,7 @@ fn a_pending_item_keeps_its_lane_and_a_cancelled_one_changes_it() {
     assert!(queue.enqueue(&kept));
     queue.detach(order.note("o"));
     assert!(!urgent.enqueue(&kept), "it is pending");
-    // Their tombstones are still on the lists when they are queued again.
+    // The tombstones of the cancelled items are still on the lists when the items are queued again.
     assert!(queue.enqueue(&hastened) && hastened.cancel() && urgent.enqueue(&hastened));
     assert!(urgent.enqueue(&slowed) && slowed.cancel() && queue.enqueue(&slowed));
     plug.release_and_drain(&queue);

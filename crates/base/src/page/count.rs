@@ -9,8 +9,8 @@ use super::{
     sources::{Joined, join},
 };
 
-/// A counter for display. Each counter is read separately. In a model it counts nothing, so that
-/// models do not grow.
+/// A counter for display. Each counter is read separately. In a model it counts nothing, so that it
+/// adds no states to the model.
 #[derive(Debug, Default)]
 pub struct Count(#[cfg(not(any(loom, shuttle)))] AtomicU64);
 
@@ -31,7 +31,7 @@ impl Count {
         let _ = more;
     }
 
-    /// Adds one by a plain load and store. Only one thread may ever call this.
+    /// Adds one with a plain load and store. Only one thread may ever call this.
     #[inline]
     pub fn add_alone(&self) {
         #[cfg(not(any(loom, shuttle)))]
@@ -54,7 +54,7 @@ pub struct Tally<const N: usize> {
 }
 
 impl<const N: usize> Tally<N> {
-    /// `describe` writes the record, with the current counts.
+    /// Creates the counts. `describe` writes the part's record, given the current counts.
     pub fn new(describe: impl Fn([u64; N], &mut Image) + Send + Sync + 'static) -> Self {
         let counts = Arc::new([const { Count::new() }; N]);
         let seen = counts.clone();

@@ -1,4 +1,4 @@
-//! The contents of the file, which are created in the process's memory first.
+//! The contents of the file, which are first assembled in the process's memory.
 
 use std::ops::Range;
 
@@ -15,11 +15,11 @@ pub struct Image {
     /// All records of this round.
     pub records: Vec<Record>,
     round: u64,
-    /// Set if queues and pools must not add records.
+    /// `true` if queues and pools must not add records.
     is_for_others: bool,
 }
 
-/// The process that the file belongs to, and the time at which it was written.
+/// The process that the file belongs to, and the time at which the file was written.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
     pub pid: u32,
@@ -30,12 +30,12 @@ pub struct Origin {
 }
 
 impl Image {
-    /// Starts the image of `round`, which is even.
+    /// Creates the image of `round`, which must be even.
     pub fn new(round: u64) -> Self {
         Self { round, ..Self::default() }
     }
 
-    /// Starts an image to which queues and pools add no records.
+    /// Creates an image to which queues and pools add no records.
     #[cfg(not(any(loom, shuttle)))]
     pub fn of_others() -> Self {
         Self { is_for_others: true, ..Self::default() }
@@ -46,7 +46,7 @@ impl Image {
         !self.is_for_others
     }
 
-    /// Adds a record. `figures` has the figures of the kind, in the order of its table.
+    /// Adds a record. `figures` contains the figures of the kind, in the order of its table.
     pub fn add(&mut self, kind: Kind, name: &str, detail: &str, figures: &[u64]) {
         self.push(Record {
             kind,
@@ -63,13 +63,10 @@ impl Image {
         self.records.push(record);
     }
 
-    /// Moves histograms to the end, so that they are omitted first if the file is full.
+    /// Moves the histograms and then the records of items to the end, so that they are omitted
+    /// first if the file is full.
     pub(super) fn sort(&mut self) {
-        let records = std::mem::take(&mut self.records);
-        let (histograms, mut others): (Vec<_>, Vec<_>) =
-            records.into_iter().partition(|it| it.kind.is_histogram());
-        others.extend(histograms);
-        self.records = others;
+        self.records.sort_by_key(|it| (it.kind.is_transient(), it.kind.is_histogram()));
     }
 
     /// Returns the bytes of all records that fit, which follow the head.
@@ -95,8 +92,8 @@ impl Image {
         bytes
     }
 
-    /// Returns the head of the file: if `is_written` is false, the head while the records are being
-    /// written.
+    /// Returns the head of the file. If `is_written` is `false`, returns the head that the file has
+    /// while its records are being written.
     pub(super) fn head(&self, origin: &Origin, is_written: bool) -> [u8; head::END] {
         let mut bytes = [0; head::END];
         let round = if is_written { self.round } else { self.round.wrapping_sub(1) };
@@ -128,7 +125,7 @@ impl Image {
     }
 }
 
-/// Writes as much text as fits, in a form that a reader accepts.
+/// Writes as much of the text as fits, in a form that readers accept.
 fn put_text(bytes: &mut [u8], place: Range<usize>, text: &str) {
     let text = text.replace(char::is_control, "?");
     put(bytes, place.start, cut(&text, place.len()).as_bytes());

@@ -14,9 +14,9 @@ pub enum Measure {
 /// One figure of a kind.
 #[derive(Debug)]
 pub struct Field {
-    /// Its name; a count is `nr_…`, a time ends in its unit.
+    /// Its name. The name of a count starts with `nr_`, and the name of a time ends in its unit.
     pub name: &'static str,
-    /// The kind of its value.
+    /// The meaning of its value.
     pub measure: Measure,
     /// Its meaning, in one line.
     pub about: &'static str,
@@ -26,20 +26,26 @@ pub struct Field {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Kind {
-    /// A workqueue. Its detail is the affinity scope.
+    /// A workqueue. Its detail is the affinity scope, and the name of its group if it is in one.
     Queue = 1,
     /// A worker pool, named by its CPUs. Its detail lists unusual properties.
     Pool = 2,
     /// RCU. There is only one such record.
     Rcu = 3,
-    /// A mailbox that was given a name.
+    /// A mailbox that has a name.
     Mailbox = 4,
-    /// Per-CPU data. Its detail is how remote callers reach it.
+    /// Per-CPU data. Its detail is the way in which remote callers access it.
     PerCpu = 5,
     /// A histogram of the wait times of a queue's items. Its name and detail are the queue's.
     QueueWait = 6,
     /// A histogram of the run times of a queue's items. Its name and detail are the queue's.
     QueueRun = 7,
+    /// A group of workqueues.
+    Group = 8,
+    /// A worker that runs an item. Its name is the item's function, and its detail is the queue.
+    Worker = 9,
+    /// The items of one function. The detail is their queue.
+    Function = 10,
 }
 
 /// The figures of one subject.
@@ -50,10 +56,10 @@ pub struct Record {
     pub kind: Kind,
     /// The name of its subject. Names need not be unique.
     pub name: String,
-    /// A detail of its subject; empty for most.
+    /// A detail of its subject, which is empty for most records.
     pub detail: String,
-    /// The figures of the kind, in the order of its table. A reader's record has as many as the
-    /// writer knew.
+    /// The figures of the kind, in the order of its table. A record that was read from a page
+    /// contains only the figures that its writer knew.
     pub(crate) figures: Vec<u64>,
 }
 
@@ -92,8 +98,9 @@ const fn fault(name: &'static str, about: &'static str) -> Field {
 
 /// Passes the figures of a queue to `$then!`, with the given tokens before and after them.
 ///
-/// This is the only list: `QueueStats` has these fields with these words, and a record these
-/// figures. It is in this crate because a reader of a page does not depend on workqueues.
+/// This is the only list: it defines both the fields of `QueueStats`, with their descriptions, and
+/// the figures of a record. It is in this crate because a reader of a page does not depend on
+/// workqueues.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! queue_figures {
@@ -117,7 +124,7 @@ macro_rules! queue_figures {
     } };
 }
 
-/// Does the same as [`queue_figures`] for a pool: the fields of `PoolStats`.
+/// Does the same as [`queue_figures`] for a pool, whose figures are the fields of `PoolStats`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! pool_figures {
@@ -165,6 +172,21 @@ const POOL: &[Field] = pool_figures!(fields! {} {
 });
 
 #[rustfmt::skip]
+const GROUP: &[Field] = &[
+    gauge("nr_active", "Threads that run items of its queues now, except those that wait inside an item"),
+    gauge("nr_over", "Those above the limit, which have returned from a wait"),
+    gauge("nr_waiting", "Waits of its queues for a seat of the group, one for each pool"),
+    gauge("max_active", "Threads that may run items of its queues; 0 if there is no limit"),
+    gauge("shares", "Shares of CPU time; 0 if none were set"),
+    gauge("nr_queues", "Its queues"),
+    gauge("nr_inactive", "Items of its queues that wait, for a worker or for a seat"),
+    counter("started", "Items that workers started"),
+    counter("completed", "Items that workers completed"),
+    counter("helped", "Items that their joiner ran"),
+    counter("cpu_time_us", "CPU time of its items, microseconds"),
+];
+
+#[rustfmt::skip]
 const RCU: &[Field] = &[
     counter("grace_periods", "Grace periods that ended"),
     gauge("gp_running", "1 while a grace period runs"),
@@ -193,8 +215,20 @@ const PER_CPU: &[Field] = &[
     fault("panicked", "Queued calls that panicked"),
 ];
 
-/// The powers of two of nanoseconds below which a histogram counts items, from 1 µs to 4.6 minutes.
-/// The bounds are constant, because monitoring systems require that.
+#[rustfmt::skip]
+const WORKER: &[Field] = &[
+    gauge("thread", "The kernel's ID of its thread"),
+    gauge("sleeps", "1 if it sleeps inside the item, by its report or by a sample"),
+];
+
+#[rustfmt::skip]
+const FUNCTION: &[Field] = &[
+    gauge("nr_running", "Workers that run an item of it now"),
+    gauge("nr_pending", "Items of it among the first 128 that wait in each pool"),
+];
+
+/// The upper bounds of a histogram's buckets, as base-2 logarithms of nanoseconds, from 1 µs to 4.6
+/// minutes. They are constant, because monitoring systems require that.
 pub const TIMES_LOG2: [u32; 15] = [10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38];
 
 #[rustfmt::skip]
@@ -220,14 +254,17 @@ const TIMES: &[Field] = &[
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::Queue,
+        Self::Group,
         Self::Pool,
         Self::Rcu,
         Self::Mailbox,
         Self::PerCpu,
         Self::QueueWait,
         Self::QueueRun,
+        Self::Worker,
+        Self::Function,
     ];
 
     /// Returns its name.
@@ -240,10 +277,13 @@ impl Kind {
             Self::PerCpu => "percpu",
             Self::QueueWait => "queue_wait",
             Self::QueueRun => "queue_run",
+            Self::Group => "group",
+            Self::Worker => "worker",
+            Self::Function => "function",
         }
     }
 
-    /// Returns its figures, in the order of the file.
+    /// Returns its figures, in the order in which the file stores them.
     pub fn fields(self) -> &'static [Field] {
         match self {
             Self::Queue => QUEUE,
@@ -252,12 +292,22 @@ impl Kind {
             Self::Mailbox => MAILBOX,
             Self::PerCpu => PER_CPU,
             Self::QueueWait | Self::QueueRun => TIMES,
+            Self::Group => GROUP,
+            Self::Worker => WORKER,
+            Self::Function => FUNCTION,
         }
     }
 
-    /// Returns `true` if its records are histograms of the times of another record.
+    /// Returns `true` if its records are histograms of times that belong to the subject of another
+    /// record.
     pub fn is_histogram(self) -> bool {
         matches!(self, Self::QueueWait | Self::QueueRun)
+    }
+
+    /// Returns `true` if the records of this kind exist only while items run or wait. Such records
+    /// have no metrics.
+    pub fn is_transient(self) -> bool {
+        matches!(self, Self::Worker | Self::Function)
     }
 
     /// Returns the kind with this number, if it is known.

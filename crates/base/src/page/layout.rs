@@ -10,13 +10,13 @@
 //! ```
 //!
 //! `round` is odd while the file is being written. A record belongs to the round that it contains.
-//! `check` covers all bytes before it, so a reader detects a torn copy. It does not protect against
-//! a hostile writer.
+//! `check` covers all bytes before it, so that a reader detects a torn copy. It does not protect
+//! against a hostile writer.
 
 /// The version of the format. A reader rejects any other version.
 ///
-/// It changes if the position or the meaning of a value changes. It does not change for new kinds,
-/// nor for new figures at the end of a kind.
+/// It changes if the position or the meaning of a value changes. It does not change for new kinds
+/// or for new figures at the end of a kind.
 pub const VERSION: u32 = 2;
 
 /// The largest number of records of a page.
@@ -25,13 +25,13 @@ pub const MAX_RECORDS: usize = 2048;
 /// The largest length of a page, in bytes.
 pub const MAX_BYTES: usize = HEAD_BYTES + MAX_RECORDS * RECORD_BYTES;
 
-/// The offset in bytes of the number by which readers ask for a new round.
+/// The offset in bytes of the number with which readers ask for a new round.
 pub const ASKED_AT: usize = 104;
 
 pub(super) const MAGIC: &[u8; 8] = b"AFTRWORK";
 pub(super) const HEAD_BYTES: usize = 256;
 pub(super) const RECORD_BYTES: usize = 320;
-/// Maximum number of figures of a record.
+/// The maximum number of figures in a record.
 pub(super) const MAX_FIGURES: usize = 24;
 
 pub(super) mod head {
@@ -49,9 +49,12 @@ pub(super) mod head {
     pub const NR_LEFT_OUT: usize = 56;
     pub const NAME: Range<usize> = 64..96;
     pub const CHECK: usize = 96;
-    /// End of the part that the process writes; readers write the rest.
+    /// The end of the part of the head that the process writes. Readers write the rest.
     pub const END: usize = 104;
 }
+
+/// The maximum length of a record's name, in bytes.
+pub const NAME_BYTES: usize = record::NAME.end - record::NAME.start;
 
 pub(super) mod record {
     use std::ops::Range;
@@ -81,8 +84,8 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Returns the checksum of bytes whose number is a multiple of eight: FNV-1a by words, each rotated
-/// so that its high bits affect the low ones.
+/// Returns the checksum of `bytes`, whose length must be a multiple of eight. It is FNV-1a on
+/// 64-bit words, with a rotation so that the high bits affect the low ones.
 pub(super) fn check(bytes: &[u8]) -> u64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -92,7 +95,7 @@ pub(super) fn check(bytes: &[u8]) -> u64 {
     })
 }
 
-/// Returns the longest prefix of `text` that fits into `room` bytes.
+/// Returns the longest prefix of `text` that fits in `room` bytes.
 pub(super) fn cut(text: &str, room: usize) -> &str {
     let mut len = text.len().min(room);
     while !text.is_char_boundary(len) {

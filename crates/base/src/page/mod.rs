@@ -13,12 +13,12 @@
 //! ```
 //!
 //! `observe::publish` or `AFTERWORK=observe.publish=on` creates the file and a thread that sleeps.
-//! A reader *asks* for a round, by a number and a futex in the file's head. The thread wakes, calls
-//! each subsystem to write its records, and sleeps again. The page therefore costs nothing while no
-//! reader asks, and an idle process answers in the same way as a busy one.
-//!
-//! docs/observing.md has the format and the guarantees.
+//! A reader *asks* for a round through a number and a futex in the file's head. The thread wakes,
+//! calls each subsystem to write its records, and sleeps again. The page therefore costs nothing
+//! while no reader asks, and an idle process responds in the same way as a busy one.
 
+// docs/observing.md describes the format and the guarantees.
+//
 // | file | contents |
 // |---|---|
 // | `layout.rs` | the layout of the file, byte by byte |
@@ -29,7 +29,7 @@
 // | `sources.rs` | the parts that have records; `no_sources.rs` without the feature `page` |
 // | `publisher.rs` | the thread |
 
-// A model has no page.
+// A model publishes no page, so some of this code is unused there.
 #![cfg_attr(any(loom, shuttle, not(feature = "page")), allow(dead_code))]
 
 #[doc(hidden)]
@@ -37,7 +37,7 @@ pub(crate) mod count;
 #[doc(hidden)]
 pub(crate) mod image;
 pub(crate) mod kinds;
-mod layout;
+pub(crate) mod layout;
 #[cfg(all(feature = "page", not(any(loom, shuttle))))]
 pub(crate) mod publisher;
 #[cfg(all(feature = "page", not(any(loom, shuttle))))]
@@ -59,14 +59,14 @@ pub use read::{Page, Refusal};
 /// The directory of all pages.
 pub const DIRECTORY: &str = "/dev/shm";
 
-/// The beginning of a page's name, before the number of its process.
+/// The prefix of a page's name, which the number of its process follows.
 pub const NAME_PREFIX: &str = "afterwork-";
 
-/// Number of processes with the same PID, each in its own container, that may have a page in one
-/// directory. A guess.
+/// The number of processes with the same PID, each in its own container, that can have a page in
+/// the same directory. This value is a guess.
 pub const MAX_NAMES: u32 = 16;
 
-/// Returns the `nth` name, from 0, that the page of a process may have.
+/// Returns the `nth` name, counted from 0, that the page of a process may have.
 ///
 /// A page has the first name that no living process uses. Processes of several containers may share
 /// the directory and have the same PID.
@@ -95,6 +95,6 @@ pub fn pid_of(name: &str) -> Option<u32> {
         None => (name.strip_prefix(NAME_PREFIX)?, 0),
     };
     let pid = pid.parse().ok()?;
-    // Accepts only the canonical form.
+    // The name must be in its canonical form.
     (nth < MAX_NAMES && name_of(pid, nth) == name).then_some(pid)
 }

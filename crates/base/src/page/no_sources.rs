@@ -1,8 +1,8 @@
-//! The parts that have records, without the feature `page`: none.
+//! Replaces `sources.rs` in a build without the feature `page`: no part has records.
 
 use super::image::Image;
 
-/// Owned by a part that would have records.
+/// A value owned by each part that would have records.
 #[derive(Debug)]
 pub struct Joined;
 

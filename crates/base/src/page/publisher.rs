@@ -8,12 +8,13 @@
 //! publisher: read asked;  write a round;  wait while asked is unchanged
 //! ```
 //!
-//! The kernel compares the number under its lock of the futex. If the reader's number comes first,
-//! the publisher's wait does not begin. If the wait comes first, the wake-up ends it. Two readers
-//! may ask at the same time, even with the same number. It is sufficient that a round *begins*
-//! after the request. A reader that finds a round in progress therefore waits for the next one.
+//! The kernel compares the number while it holds its lock for the futex. If the reader's store
+//! comes first, the publisher's wait does not begin. If the wait comes first, the wake-up ends it.
+//! Two readers may ask at the same time, even with the same number. It is sufficient that a round
+//! *begins* after the request. A reader that finds a round in progress therefore waits for the next
+//! one.
 //!
-//! # Changes of the file by other processes
+//! # Changes to the file by other processes
 //!
 //! The file belongs to the user of the process. Any program of that user may change it. The process
 //! reads only the number from it, and uses the number only in a comparison. It never maps the file,
@@ -23,8 +24,8 @@
 //! # Names
 //!
 //! Containers may share the directory, and processes in them may have the same PID. The file with
-//! our name may therefore belong to a living process. Each process keeps its file locked. A process
-//! that needs a name opens the file with that name:
+//! the name that a process wants may therefore belong to another living process. Each process keeps
+//! its file locked. A process that needs a name opens the file with that name:
 //!
 //! ```text
 //! locked              a living process has it: try the next name
@@ -34,12 +35,13 @@
 //!                     Otherwise another process treated it as stale: try again
 //! ```
 //!
-//! A file is therefore removed only by a process that has locked it and finds it under its name.
+//! A process therefore removes a file only after it has locked the file and found it under its
+//! name.
 //!
-//! A process that was killed, or exited by `_exit`, leaves its file behind. The next process that
-//! publishes removes it in the same way: each file of its user whose process does not exist and
-//! that is not locked. A process in another container is not visible either, but its file is locked
-//! while it lives.
+//! A process that was killed, or that exited through `_exit`, leaves its file behind. The next
+//! process that publishes removes, in the same way, each file of its user that is not locked and
+//! whose process does not exist. A process in another container is not visible either, but its file
+//! is locked as long as the process runs.
 
 use std::{
     ffi::OsStr,
@@ -67,16 +69,17 @@ use super::{
     sources::describe_all,
 };
 
-/// Length of the sleep after a round, so that readers cannot keep a process busy: at most a
-/// thousand rounds a second. A guess.
+/// The length of the sleep after a round. It limits rounds to a thousand per second, so that
+/// readers cannot keep a process busy. This value is a guess.
 const REST: Duration = Duration::from_millis(1);
-/// Length of the sleep when waiting on the file fails.
+/// The length of the sleep after a failed wait on the file.
 const NO_REQUEST_REST: Duration = Duration::from_secs(1);
 
-/// Number of attempts for a name that other processes request at the same time. A guess.
+/// The number of attempts to get a name that other processes request at the same time. This value
+/// is a guess.
 const NR_TRIES: u32 = 8;
 
-/// The round of a file that has only a head. Later rounds are also even.
+/// The round of a file that contains only a head. Later rounds are also even.
 const FIRST_ROUND: u64 = 2;
 
 static PUBLISHED: Mutex<Option<Published>> = Mutex::new(None);
@@ -86,13 +89,13 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 static NTH_NAME: AtomicU32 = AtomicU32::new(0);
 static AT_EXIT_SET: AtomicBool = AtomicBool::new(false);
 
-/// A child of `fork` has neither the page nor the thread of its parent. It may publish its own
-/// page.
+/// Removes the parent's page and thread from the state of a child of `fork`. The child may publish
+/// its own page.
 static HANDLER: Handler = Handler {
     before: |held| held.lock(&PUBLISHED),
     child: || {
         if let Some(published) = PUBLISHED.lock().take() {
-            // SAFETY: 1: the thread that uses the file does not exist in the child, and the value
+            // SAFETY: (1): the thread that uses the file does not exist in the child, and the value
             // is forgotten below.
             unsafe { published.file.file.close_in_child() };
             std::mem::forget(published);
@@ -112,7 +115,7 @@ struct Shared {
     quit: AtomicBool,
 }
 
-/// Creates the file and starts the thread, unless that has been done.
+/// Creates the file and starts the thread, unless the process is already publishing.
 pub fn publish() -> io::Result<PathBuf> {
     fork::register(&HANDLER);
     let mut published = PUBLISHED.lock();
@@ -135,7 +138,7 @@ pub fn publish() -> io::Result<PathBuf> {
         written_ns: time::now_ns(),
         took_ns: 0,
     };
-    // Write only a head: the caller may hold any lock, so the thread gathers the records.
+    // Only a head is written here. The caller may hold any lock, so the thread gathers the records.
     let written = write(&shared.file, &origin, &Image::new(FIRST_ROUND));
     let body = shared.clone();
     let started = written
@@ -155,14 +158,14 @@ pub fn unpublish() -> bool {
     };
     OWNER.store(0, Ordering::Relaxed);
     remove(&published.path);
-    // Other end in `serve`. If our store comes first, its load after the wait reads it. If its load
-    // comes first, it waits again, and the wake-up below ends that wait.
+    // Other end in `serve`. If our store comes first, the thread's load after the wait reads it. If
+    // that load comes first, the thread waits again, and the wake-up below ends that wait.
     published.file.quit.store(true, Ordering::Release);
     let file = &published.file.file;
     // A truncated file has no futex.
     let has_request_word = file.len().is_ok_and(|len| len >= HEAD_BYTES as u64);
     let may_request = has_request_word || file.set_len(HEAD_BYTES as u64).is_ok();
-    // A number that the thread has not read.
+    // The thread has not read the new number yet, so the wait ends.
     if may_request && file.notify(ASKED_AT, asked(file).wrapping_add(1)).is_ok() {
         published.thread.join().ok();
     }
@@ -185,7 +188,8 @@ fn create(pid: u32) -> io::Result<(u32, SharedFile)> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, all_taken))
 }
 
-/// Creates the file, and replaces a stale one. Returns `None` if another process uses the name.
+/// Creates the file, replacing a stale one if there is one. Returns `None` if another process uses
+/// the name.
 fn create_at(path: &Path) -> io::Result<Option<SharedFile>> {
     for _ in 0..NR_TRIES {
         match SharedFile::create(path) {
@@ -198,7 +202,7 @@ fn create_at(path: &Path) -> io::Result<Option<SharedFile>> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let left = SharedFile::open(path);
                 if left.as_ref().is_err_and(is_shortage) {
-                    // The file may be the page of a living process.
+                    // A file that exists may be the page of a living process.
                     return left.map(Some);
                 }
                 if let Ok(left) = &left {
@@ -226,7 +230,7 @@ fn create_at(path: &Path) -> io::Result<Option<SharedFile>> {
 fn remove_stale_page() {
     for there in shared_file::files_in(Path::new(DIRECTORY)) {
         let name = there.file_name().and_then(OsStr::to_str);
-        // An existing process may be between the creation of its file and its lock.
+        // A process that exists may have created its file without having locked it yet.
         if name.and_then(pid_of).is_some_and(|pid| process::start_time(pid).is_none()) {
             remove_if_left(&there);
         }
@@ -274,7 +278,7 @@ fn serve(shared: &Shared, origin: &Origin) {
         }
         seen = now;
         round += 2;
-        // A write that failed because memory was short may succeed at the next request.
+        // A write that failed because memory was scarce may succeed at the next request.
         let written = write_round(&shared.file, origin, round);
         let rest =
             if written.is_err() && notified == Notified::Gone { NO_REQUEST_REST } else { REST };
@@ -282,7 +286,7 @@ fn serve(shared: &Shared, origin: &Origin) {
     }
 }
 
-/// Removes the page after the program has closed its descriptor. The program may publish another
+/// Removes the page, because the program has closed its descriptor. The program may publish another
 /// page.
 #[cold]
 fn give_up(shared: &Shared) {
@@ -318,7 +322,8 @@ fn write_round(file: &SharedFile, origin: &Origin, round: u64) -> io::Result<()>
 }
 
 fn write(file: &SharedFile, origin: &Origin, image: &Image) -> io::Result<()> {
-    // Set the length first, so that a reader never sees a head with more records than the file has.
+    // The length is set first, so that a reader never sees a head with more records than the file
+    // contains.
     let len = image.file_bytes() as u64;
     if file.len()? < len {
         file.set_len(len)?;

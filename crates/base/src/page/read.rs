@@ -1,8 +1,8 @@
 //! Reads the file.
 //!
-//! The reader trusts nothing in it: the file may contain any bytes. A number is used as a length,
-//! an offset or an index only after it was compared with the actual length. Text must be UTF-8
-//! without control characters.
+//! The reader trusts nothing in it: the file may contain any bytes. It uses a number as a length,
+//! an offset or an index only after comparing it with the actual length. Text must be UTF-8 without
+//! control characters.
 
 use std::fmt;
 
@@ -24,19 +24,21 @@ pub struct Page {
     pub start_time: u64,
     /// The process's name.
     pub name: String,
-    /// The round: increases by two with every write; odd while the page is being written.
+    /// The round, which increases by two with every write and is odd while the page is being
+    /// written.
     pub round: u64,
     /// The time at which the page was written, by the machine's monotonic clock, in nanoseconds.
     pub written_ns: u64,
-    /// The time that the process needed to write it, in nanoseconds.
+    /// The time that the process took to write it, in nanoseconds.
     pub took_ns: u64,
     /// The records.
     pub records: Vec<Record>,
-    /// Number of records that did not fit.
+    /// The number of records that did not fit.
     pub nr_left_out: u32,
-    /// Number of records of a kind that this reader does not know.
+    /// The number of records of a kind that this reader does not know.
     pub nr_unknown: usize,
-    /// Number of records that were being written, or are of another round: read again.
+    /// The number of records that were being written or belong to another round. If it is not 0,
+    /// read the page again.
     pub nr_torn: usize,
 }
 
@@ -48,19 +50,19 @@ pub enum Refusal {
     TooShort(usize),
     /// The file is longer than any page.
     TooLong(usize),
-    /// The file does not begin like a page.
+    /// The file does not begin as a page does.
     NoPage,
     /// The page has another version.
     Version(u32),
     /// The records have a different size than in this version.
     RecordBytes(u32),
-    /// The head names more records than the file has.
+    /// The head claims more records than the file contains.
     NrRecords(u32),
-    /// The head does not match its check: it was being written, or is damaged.
+    /// The head does not match its checksum, because it was being written or is damaged.
     TornHead,
-    /// A record claims more figures than fit.
+    /// A record claims more figures than it can contain.
     NrFigures(u16),
-    /// A name is not UTF-8, or has control characters.
+    /// A name is not UTF-8 or contains control characters.
     Text,
 }
 
@@ -138,7 +140,7 @@ impl Record {
     }
 }
 
-/// Returns the head, after checking that it is plausible, and the rest.
+/// Checks that the head is plausible. Returns the head and the rest of the file.
 fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     if bytes.len() > MAX_BYTES {
         return Err(Refusal::TooLong(bytes.len()));
@@ -147,7 +149,7 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     if head[head::MAGIC] != MAGIC[..] {
         return Err(Refusal::NoPage);
     }
-    // Check this before the checksum, which may be elsewhere in another version.
+    // The version is checked first, because the checksum may be elsewhere in another version.
     let version = u32_at(head, head::VERSION);
     if version != VERSION {
         return Err(Refusal::Version(version));
@@ -164,7 +166,7 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
 
 /// Returns `true` if the checksum at `at` matches the bytes before it.
 fn fits(bytes: &[u8], at: usize) -> bool {
-    // A fuzzer would never pass the check.
+    // A fuzzer would never produce a matching checksum.
     cfg!(fuzzing) || check(&bytes[..at]) == u64_at(bytes, at)
 }
 

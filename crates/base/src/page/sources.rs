@@ -25,12 +25,12 @@ static HANDLER: Handler = Handler {
         publish_if_configured();
     },
     before: |held| held.lock(sources()),
-    // The sources describe the parent's parts, and may wait for locks of threads that do not exist.
-    // They are leaked, because a drop may run user code.
+    // The sources describe the parent's parts, and may wait for locks that are held by threads that
+    // do not exist. They are leaked, because a drop may run user code.
     child: || sources().lock().take_all().for_each(std::mem::forget),
 };
 
-/// Owned by a part that has records. Dropping it removes the records.
+/// A value owned by each part that has records. Dropping it removes the records.
 #[derive(Debug)]
 pub struct Joined(Option<u64>);
 
@@ -55,8 +55,8 @@ pub fn join(source: impl Fn(&mut Image) + Send + Sync + 'static) -> Joined {
 pub fn describe_all(image: &mut Image) {
     let all: Vec<_> = sources().lock().iter().cloned().collect();
     for source in all {
-        // FOREIGN(page-source): it may drop the last handle of a registry or another part, on the
-        // page's thread; a panic of a drop is caught.
+        // FOREIGN(page-source): the source may drop the last handle of a registry or of another
+        // part, on the page's thread. A panic of that drop is caught.
         panics::contain(|| {
             source(image);
             drop(source);
@@ -64,8 +64,8 @@ pub fn describe_all(image: &mut Image) {
     }
 }
 
-/// Publishes if the environment asks for it. Errors in the environment are reported by the parts
-/// that read tunables.
+/// Publishes if the environment requests it. The parts that read tunables report errors in the
+/// environment.
 fn publish_if_configured() {
     static CHECKED: OnceLock<()> = OnceLock::new();
     CHECKED.get_or_init(|| {
@@ -73,8 +73,8 @@ fn publish_if_configured() {
         if crate::params::Params::from_env().is_ok_and(|params| params.publish)
             && let Err(error) = super::publisher::publish()
         {
-            // FOREIGN(page-stderr): no user code, but the write panics if stderr is closed; on the
-            // first thread that joins; contained.
+            // FOREIGN(page-stderr): no user code runs, but the write panics if stderr is closed. It
+            // runs on the first thread that joins, and is contained.
             panics::contain(|| eprintln!("afterwork: cannot publish: {error}"));
         }
     });
@@ -84,8 +84,8 @@ impl Drop for Joined {
     fn drop(&mut self) {
         if let Some(number) = self.0.take() {
             let source = sources().lock().remove(number);
-            // FOREIGN(page-part): it may own the last handle of a part, on the thread that drops
-            // it; a panic of a drop is caught.
+            // FOREIGN(page-part): the source may own the last handle of a part, and is dropped on
+            // the thread that drops this value. A panic of the drop is caught.
             panics::contain(|| drop(source));
         }
     }

@@ -9,7 +9,7 @@ use super::{Payload, text_of};
 pub enum JoinError {
     /// The closure panicked with this payload.
     Panicked(PanicPayload),
-    /// The item was cancelled before it started, or a future before it completed.
+    /// The item was cancelled before it started, or the future was cancelled before it completed.
     Cancelled,
     /// The item tried to join itself.
     OwnItem,
@@ -22,7 +22,7 @@ pub enum JoinError {
     Full,
     /// The queue of the item was being drained or was destroyed, or the mailbox was closed.
     Closed,
-    /// The result was already taken: the handle was awaited and was ready.
+    /// The result was already taken, because the handle was awaited before and was ready.
     Taken,
 }
 
@@ -32,7 +32,7 @@ impl JoinError {
         Self::Panicked(PanicPayload::new(payload))
     }
 
-    /// Resumes the panic of the closure. Any other error is a new panic.
+    /// Resumes the panic of the closure. For any other error, starts a new panic.
     pub fn resume_unwind(self) -> ! {
         match self {
             Self::Panicked(payload) => std::panic::resume_unwind(payload.into_inner()),
@@ -82,11 +82,12 @@ pub type Outcome<T> = Result<T, JoinError>;
 /// The panic payload of a work item.
 ///
 /// A reference may be shared between threads even if the payload is not `Sync`, because it only
-/// gives access to values of types that are.
+/// gives access to values of `Sync` types.
 pub struct PanicPayload(Payload);
 
-// SAFETY: a shared reference gives access to the payload only by `downcast_ref`, which asks the
-// value for its type (that reads nothing of it), and returns a reference of a type that is `Sync`.
+// SAFETY: a shared reference gives access to the payload only through `downcast_ref`. That function
+// asks for the type of the value without reading the value, and returns a reference to a type that
+// is `Sync`.
 unsafe impl Sync for PanicPayload {}
 
 impl PanicPayload {
@@ -95,8 +96,8 @@ impl PanicPayload {
         Self(payload)
     }
 
-    /// Returns the payload in the form of [`std::panic::catch_unwind`] and of `std::thread`'s
-    /// `join`.
+    /// Returns the payload in the form in which [`std::panic::catch_unwind`] and the `join` of
+    /// `std::thread` return it.
     pub fn into_inner(self) -> Box<dyn Any + Send + 'static> {
         self.0
     }
@@ -113,7 +114,7 @@ impl PanicPayload {
         &*self.0
     }
 
-    /// Returns the message if the payload is text, as from `panic!` with a message.
+    /// Returns the message if the payload is text, as it is after `panic!` with a message.
     ///
     /// # Examples
     ///

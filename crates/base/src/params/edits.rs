@@ -1,6 +1,7 @@
-//! The edit distance of two words. The torture programs include this file, too.
+//! The edit distance of two words. The torture programs also include this file.
 
-/// Returns the number of letters to add, remove or replace to turn one word into the other.
+/// Returns the number of letters that must be added, removed or replaced to turn one word into the
+/// other.
 pub(crate) fn edits(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();

@@ -1,7 +1,7 @@
-//! The environment variable.
+//! Reads the environment variable.
 //!
-//! The variable is written by hand, usually by a user and not by the author of the program, and
-//! several subsystems read it. A wrong pair therefore does not stop the program: it is ignored and
+//! The variable is usually written by a user, not by the author of the program, and several
+//! subsystems read it. An invalid pair therefore does not stop the program: it is ignored and
 //! reported once.
 
 use sync::unmodelled::AtomicU32;
@@ -11,16 +11,16 @@ use super::{ParamError, Params, STRICT, VARIABLE, pairs};
 impl Params {
     /// Returns the default values, changed by the environment variable.
     ///
-    /// A wrong pair is ignored, and the first call writes a line on stderr for each wrong pair. If
-    /// the word `strict` is among the pairs, a wrong pair is an error instead. A program that has
-    /// more rights than the user who started it ignores the variable.
+    /// An invalid pair is ignored, and the first call writes a line on stderr for each invalid
+    /// pair. If the word `strict` is among the pairs, an invalid pair is an error instead. A
+    /// program that has more rights than the user who started it ignores the variable.
     ///
     /// # Errors
     ///
-    /// If the variable contains the word `strict`: the [`ParamError`] of the first wrong pair, or
-    /// [`NotUnicode`](ParamError::NotUnicode).
+    /// If the variable contains the word `strict`, returns the [`ParamError`] of the first invalid
+    /// pair, or [`NotUnicode`](ParamError::NotUnicode).
     pub fn from_env() -> Result<Self, ParamError> {
-        /// 1 once the wrong pairs have been reported.
+        /// 1 once the invalid pairs have been reported.
         static IS_REPORTED: AtomicU32 = AtomicU32::new(0);
 
         let mut params = Self::default();

@@ -29,7 +29,7 @@ pub enum ParamError {
         /// The pair.
         pair: String,
     },
-    /// The tunable is named twice.
+    /// The tunable is set twice.
     Twice {
         /// The tunable.
         key: &'static str,

@@ -1,4 +1,4 @@
-//! The table of all tunables: a new one is a field of [`Params`] and a line here.
+//! The table of all tunables. A new tunable needs a field of [`Params`] and a line here.
 
 use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
 
@@ -6,6 +6,7 @@ use super::{ParamError, Params, edits::edits, word::Word};
 
 /// One tunable: its name, its values, and its purpose.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct Key {
     /// Its kernel-style name.
     pub name: &'static str,
@@ -16,8 +17,8 @@ pub struct Key {
     value: fn(&Params) -> String,
 }
 
-/// Creates a line of the table: `name => field, about` for a value with words of its own, `name =>
-/// field in range, about` for a number.
+/// Creates a line of the table: `name => field, about` for a value with its own set of words, and
+/// `name => field in range, about` for a number.
 macro_rules! key {
     ($name:literal => $($field:ident).+ in $range:expr, $about:literal) => {
         Key {
@@ -80,6 +81,7 @@ const KEYS: &[Key] = &[
 ///     println!("{:<36} {} (now {})", key.name, key.about, key.value(&Params::default()));
 /// }
 /// ```
+#[doc(hidden)]
 pub fn keys() -> impl Iterator<Item = &'static Key> {
     KEYS.iter()
 }
@@ -90,7 +92,7 @@ impl Key {
         (self.expects)()
     }
 
-    /// Returns the value of the tunable in `params`, as the word that sets it.
+    /// Returns the value of the tunable in `params`, in the form in which it can be set.
     pub fn value(&self, params: &Params) -> String {
         (self.value)(params)
     }
@@ -116,10 +118,11 @@ pub(super) fn find(name: &str) -> Result<&'static Key, ParamError> {
 
 /// Returns the most similar name, if any is similar enough.
 fn nearest(name: &str) -> Option<&'static str> {
-    // A guess: a word with more than a third of the letters wrong is another word.
+    // This is a guess: a word with more than a third of its letters wrong is taken to be a
+    // different word.
     let limit = name.chars().count() / 3;
-    // The name without its family is also compared, because a user who writes `max_active` means
-    // `workqueue.max_active`.
+    // The name without its family is also compared, because a user who writes `max_active` probably
+    // means `workqueue.max_active`.
     let distance = |key: &Key| {
         let bare = key.name.split_once('.').map_or(key.name, |(_, bare)| bare);
         edits(name, key.name).min(edits(name, bare))
@@ -144,7 +147,7 @@ fn number_in<T: Display>(range: &RangeInclusive<T>) -> String {
     format!("a number from {} to {}", range.start(), range.end())
 }
 
-/// Returns a description of the values of a field; `_field` only gives its type.
+/// Returns a description of the values that a field accepts. `_field` is only used for its type.
 fn expected<T: Word>(_field: fn(&Params) -> &T) -> String {
     T::expects()
 }

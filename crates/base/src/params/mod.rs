@@ -8,18 +8,19 @@
 //! # Ok::<(), afterwork::params::ParamError>(())
 //! ```
 //!
-//! [`Params`] has the tunables as fields. The environment variable [`VARIABLE`] sets them by name
-//! for the whole process, like the kernel's command line:
+//! The fields of [`Params`] are the tunables. The environment variable `AFTERWORK` sets them by
+//! name for the whole process, like the kernel's command line:
 //!
 //! ```text
 //! AFTERWORK=workqueue.default_affinity_scope=cache,workqueue.max_active=16 my-program
 //! ```
 //!
-//! [`keys`] returns the names. A wrong pair is ignored with one line on stderr; if the word
-//! `strict` is among the pairs, it is an error. A program that has more rights than the user who
-//! started it (set-user-ID, file capabilities) ignores the variable.
+//! [`keys`] returns all tunables with their names. An invalid pair is ignored and reported by one
+//! line on stderr. If the word `strict` is among the pairs, an invalid pair is an error. A program
+//! that has more rights than the user who started it (set-user-ID, file capabilities) ignores the
+//! variable.
 
-// The table of names is in `keys.rs`: `keys` returns it, `Params::set` and `Display` use it.
+// The table of names is in `keys.rs`. `keys` returns it, and `Params::set` and `Display` use it.
 
 mod edits;
 pub(crate) mod environment;
@@ -38,6 +39,7 @@ pub use topology::{AffinityScope, CpuSet};
 use crate::rcu_tunables::Tunables;
 
 /// The environment variable that sets tunables for the whole process.
+#[doc(hidden)]
 pub const VARIABLE: &str = "AFTERWORK";
 
 /// The time at which `queue()` wakes the worker that it selected.
@@ -45,20 +47,21 @@ pub const VARIABLE: &str = "AFTERWORK";
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum WakeMode {
-    /// After the pool lock is released: the lock is held for tens of nanoseconds.
+    /// After the pool lock is released, so that the lock is held for only tens of nanoseconds.
     #[default]
     Deferred,
-    /// While the pool lock is held, as the kernel did until 7.3. Exists to measure the difference.
+    /// While the pool lock is held, as the kernel did until 7.3. This mode exists to measure the
+    /// difference.
     UnderLock,
 }
 
-/// The scope that a queue's `max_active` bounds.
+/// The scope to which a queue's `max_active` applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum MaxActiveScope {
     /// The whole process: at most `max_active` threads run items of the queue at once.
     #[default]
     System,
-    /// Each NUMA node.
+    /// Each NUMA node: at most `max_active` threads of each node run items of the queue at once.
     Node,
     /// Each CPU: a pool of eight CPUs may run eight times `max_active` items. The kernel does this
     /// with per-CPU queues, and approximately did so with unbound queues before 6.9.
@@ -67,17 +70,18 @@ pub enum MaxActiveScope {
 
 /// How a remote caller accesses per-CPU data that a thread owns; see `afterwork::percpu`.
 ///
-/// Corresponds to the kernel's `qpw=`: `Queue` is its 0, `EveryOp` its 1.
+/// Corresponds to the kernel's `qpw=`: `Queue` is its value 0, and `EveryOp` its value 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Qpw {
-    /// A call is queued to the owner, which runs it when it polls. The owner's own operations cost
-    /// nothing.
+    /// The call is queued to the owner, which runs it when it polls. The owner's own operations
+    /// have no extra cost.
     #[default]
     Queue,
     /// If a thread has asked for the slot, the owner hands it over at its next operation. An
-    /// operation costs a load.
+    /// operation costs an extra load.
     OnDemand,
-    /// The owner holds its slot only during an operation. An operation costs a locked instruction.
+    /// The owner holds its slot only during an operation. An operation costs an extra locked
+    /// instruction.
     EveryOp,
 }
 
@@ -85,7 +89,7 @@ impl Qpw {
     /// All modes.
     pub const ALL: [Self; 3] = [Self::Queue, Self::OnDemand, Self::EveryOp];
 
-    /// Returns its word in [`VARIABLE`].
+    /// Returns the word for this mode in the environment variable.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Queue => "queue",
@@ -126,10 +130,10 @@ impl fmt::Display for Qpw {
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Params {
-    /// The affinity scope of queues whose builder sets none.
+    /// The affinity scope of queues whose builder does not set one.
     pub default_affinity_scope: AffinityScope,
-    /// The `max_active` of queues whose builder sets none: the number of items that may run at the
-    /// same time. Corresponds to the kernel's `WQ_DFL_ACTIVE`.
+    /// The `max_active` of queues whose builder does not set one. It is the number of items that
+    /// may run at the same time. Corresponds to the kernel's `WQ_DFL_ACTIVE`.
     pub max_active: u32,
     /// The scope of `max_active`, for queues whose builder does not set it.
     pub max_active_scope: MaxActiveScope,
@@ -137,85 +141,87 @@ pub struct Params {
     #[cfg(feature = "baselines")]
     #[doc(hidden)]
     pub wake: WakeMode,
-    /// Maximum number of cores that share a pool in the scope `cache_shard`. The default is the
-    /// kernel's.
+    /// The maximum number of cores that share a pool in the scope `cache_shard`. The default is
+    /// that of the kernel.
     pub cache_shard_size: usize,
-    /// Maximum number of rounds that an idle worker spins before it sleeps. A round takes about 0.3
-    /// µs if no other thread needs the CPU.
+    /// The maximum number of rounds for which an idle worker spins before it sleeps. A round takes
+    /// about 0.3 µs if no other thread needs the CPU.
     pub worker_spin_limit: u32,
-    /// Maximum number of items that a worker takes from the list at a time. A larger value makes
-    /// tiny items cheaper. Items that a blocked worker has taken and not started are returned after
-    /// a monitor tick.
+    /// The maximum number of items that a worker takes from the list at a time. A larger value
+    /// makes tiny items cheaper. If a worker blocks, the items that it has taken and not started
+    /// are returned to the list at a monitor tick.
     pub max_batch: usize,
-    /// Maximum number of workers of a pool. Corresponds to the kernel's `WQ_MAX_ACTIVE`.
+    /// The maximum number of workers of a pool. Corresponds to the kernel's `WQ_MAX_ACTIVE`.
     pub max_workers: usize,
-    /// Time in milliseconds after which an idle worker may be culled. Corresponds to the kernel's
-    /// `IDLE_WORKER_TIMEOUT`. After the same time, but at most ten seconds, a worker that stays
-    /// returns the memory of its stack to the system, except for the part in use.
+    /// The time in milliseconds after which an idle worker may be culled. Corresponds to the
+    /// kernel's `IDLE_WORKER_TIMEOUT`. After the same time, or after ten seconds if that is
+    /// shorter, a worker that is not culled returns the unused memory of its stack to the system.
     pub idle_timeout_ms: u64,
-    /// Microseconds by which a sleep may end late while many sleeps end at the same time: after
-    /// eight and more have ended at once, none ends for this time. A larger value costs less CPU
-    /// time. 0 wakes each in its own step of 65 µs. Delayed items are not affected.
+    /// The maximum time in microseconds by which a sleep may end late while many sleeps end at the
+    /// same time. After at least eight sleeps have ended at once, no further one ends for this
+    /// time. A larger value uses less CPU time. With 0, each sleep ends in its own step of 65 µs.
+    /// Delayed items are not affected.
     pub sleep_slack_us: u64,
-    /// Interval in microseconds at which a pool with waiting work is checked for workers that
-    /// sleep. The interval is a quarter of this while some workers sleep, and twice this while all
-    /// run. A worker that sleeps is replaced.
+    /// The interval in microseconds at which a pool with waiting work is checked for workers that
+    /// sleep. The pool is checked four times as often while some workers sleep, and half as often
+    /// while all of them run. A worker that sleeps is replaced.
     pub watch_tick_us: u64,
-    /// CPU time in microseconds after which an item no longer counts against its pool's running
-    /// workers. Corresponds to the kernel's `workqueue.cpu_intensive_thresh_us`.
+    /// The CPU time in microseconds after which the worker of an item no longer counts as one of
+    /// its pool's running workers. Corresponds to the kernel's `workqueue.cpu_intensive_thresh_us`.
     pub cpu_intensive_thresh_us: u64,
-    /// Time in milliseconds for which items of a pool may wait while none is taken, before a stall
-    /// is reported; 0 for never. Corresponds to the kernel's `workqueue.watchdog_thresh`, which is
-    /// in seconds.
+    /// The time in milliseconds for which the items of a pool may wait without any being taken
+    /// before a stall is reported. 0 disables the report. Corresponds to the kernel's
+    /// `workqueue.watchdog_thresh`, which is in seconds.
     pub watchdog_thresh_ms: u64,
-    /// The number of the signal that captures the stacks of a stalled pool's workers; 0 for none.
-    /// Few programs use 23, `SIGURG`. Needs the feature `stacks`, and a signal that the program
-    /// neither handles nor ignores. The signal may end a worker's system call early, with `EINTR`,
-    /// if the call has a timeout, like `nanosleep` and `poll`.
+    /// The number of the signal that captures the stacks of a stalled pool's workers, or 0 for
+    /// none. Few programs use signal 23, `SIGURG`. The feature `stacks` is required, and the
+    /// program must neither handle nor ignore the signal. The signal may end a worker's system call
+    /// early, with `EINTR`, if the call has a timeout, like `nanosleep` and `poll`.
     pub stall_signal: u32,
-    /// Minimum interval in milliseconds at which the registry checks for CPUs that went online or
-    /// offline; 0 for never. It checks while work waits. A check reads a few small files.
+    /// The minimum interval in milliseconds at which the registry checks for CPUs that went online
+    /// or offline. 0 disables the check. The registry checks only while work waits. A check reads a
+    /// few small files.
     pub topology_refresh_ms: u64,
-    /// Limits the workers that each pool runs at the same time to the CPU quota of the process's
-    /// cgroup, rounded up, and at least one. Changes of the quota are detected like those of CPUs.
-    /// See [`Topology::quota`](topology::Topology::quota).
+    /// If `true`, limits the number of workers that each pool runs at the same time to the CPU
+    /// quota of the process's cgroup, rounded up to a whole number of at least one. Changes of the
+    /// quota are detected in the same way as changes of the CPUs. See
+    /// [`Topology::quota`](topology::Topology::quota).
     pub cpu_quota: bool,
-    /// The CPUs that unbound queues may use when the registry is created; all if `None`.
+    /// The CPUs that unbound queues may use when the registry is created. `None` means all.
     /// Corresponds to the kernel's `workqueue.unbound_cpus=`. The word is `all`, or a CPU list with
     /// `+` instead of commas, such as `0-3+8`. See `Registry::set_unbound_cpus`.
     pub unbound_cpus: Option<CpuSet>,
-    /// Minimum interval in microseconds at which a worker records how long items of its queue wait
-    /// and run; 0 for never, in which case nothing is measured. A measurement costs a read of the
-    /// cycle counter for each batch that a worker takes, and one for each item that is queued to an
-    /// empty pool.
+    /// The minimum interval in microseconds at which a worker records how long items of its queue
+    /// wait and run. 0 disables the measurement. A measurement costs a read of the cycle counter
+    /// for each batch that a worker takes, and one for each item that is queued to an empty pool.
     pub wait_sample: u64,
-    /// Records how long `queue()` holds the pool lock, and the CPU time of waits for it. Costs two
-    /// clock readings for each wake-up of a worker, and for each wait.
+    /// If `true`, records how long `queue()` holds the pool lock, and the CPU time spent in waits
+    /// for it. This costs two clock readings for each wake-up of a worker, and for each wait.
     #[cfg(feature = "baselines")]
     #[doc(hidden)]
     pub lock_stat: bool,
-    /// Publishes the process's counters; see `observe::publish`. Read from the environment only: a
-    /// registry ignores it.
+    /// If `true`, publishes the process's counters; see `observe::publish`. It is read only from
+    /// the environment, and a registry ignores it.
     pub publish: bool,
-    /// Stack size of a registry's threads in bytes, 64 KiB to 1 GiB. Nested joins continue on
-    /// another stack after 16 KiB each. Only the touched pages of a stack use memory.
+    /// The stack size of a registry's threads in bytes, from 64 KiB to 1 GiB. Nested joins continue
+    /// on another stack after 16 KiB each. Only the touched pages of a stack use memory.
     pub stack_size: usize,
-    /// Prefix of the names of a registry's threads, 1 to 10 bytes: `aw` in `aw/u0`. Set by the
-    /// program only.
+    /// The prefix of the names of a registry's threads, such as `aw` in `aw/u0`, from 1 to 10
+    /// bytes. Only the program can set it.
     pub thread_name: Box<str>,
-    /// Called by each thread of a registry that may run user code, before it does: workers,
-    /// rescuers, and threads that destroy queues. It delays the work of the thread; its panics are
-    /// caught. Threads on which very deeply nested joins continue do not call it. Set by the
-    /// program only.
+    /// A hook that each thread of a registry that may run user code calls first. These threads are
+    /// workers, rescuers, and threads that destroy queues. The hook delays the work of the thread,
+    /// and its panics are caught. Threads on which very deeply nested joins continue do not call
+    /// it. Only the program can set it.
     pub on_thread_start: Option<ThreadHook>,
-    /// Called by each of these threads after all its work. `Registry::shutdown` waits for that. Set
-    /// by the program only.
+    /// A hook that each of these threads calls after all its work. `Registry::shutdown` waits for
+    /// it. Only the program can set it.
     pub on_thread_stop: Option<ThreadHook>,
-    /// How remote callers access per-CPU data whose builder does not set it. Corresponds to the
-    /// kernel's `qpw=`.
+    /// The way in which remote callers access per-CPU data whose builder does not set one.
+    /// Corresponds to the kernel's `qpw=`.
     pub qpw: Qpw,
-    /// The parameters of RCU's grace periods. They apply to the whole process and come
-    /// from the environment only: a registry ignores them.
+    /// The parameters of RCU's grace periods. They apply to the whole process and come only from
+    /// the environment. A registry ignores them.
     pub rcu: Tunables,
 }
 
@@ -259,8 +265,9 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// [`ParamError::UnknownKey`] with the most similar name; [`ParamError::BadValue`] with the
-    /// expected values. In both cases nothing has changed.
+    /// Returns [`ParamError::UnknownKey`], with the most similar name, if there is no such tunable.
+    /// [`ParamError::BadValue`], with the expected values, if the value is invalid. In both cases
+    /// nothing has changed.
     ///
     /// # Examples
     ///
@@ -293,7 +300,7 @@ impl FromStr for Params {
     }
 }
 
-/// The word that turns each wrong pair of the environment variable into an error.
+/// The word that turns each invalid pair of the environment variable into an error.
 const STRICT: &str = "strict";
 
 fn pairs(text: &str) -> impl Iterator<Item = &str> {
@@ -301,8 +308,8 @@ fn pairs(text: &str) -> impl Iterator<Item = &str> {
 }
 
 impl Params {
-    /// Sets the tunables that `text` names. Calls `on_error` for each wrong pair, which changes
-    /// nothing; stops if that returns an error.
+    /// Sets the tunables that `text` names. An invalid pair changes nothing. `on_error` is called
+    /// for it, and an error that this returns ends the parsing.
     fn set_all(
         &mut self,
         text: &str,

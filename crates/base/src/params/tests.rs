@@ -104,7 +104,7 @@ fn a_wrong_pair_does_not_affect_the_other_pairs() {
     assert!(params.max_active == 7 && !params.rcu.boost);
     assert_eq!(params.qpw, Qpw::default());
     assert_eq!(errors.len(), 4, "{errors:?}");
-    // Parsing a text is equally strict with and without the word.
+    // Parsing is equally strict with and without the word.
     assert_eq!("strict".parse(), Ok(Params::default()));
     assert_eq!(error("strict,qpw=x"), error("qpw=x"));
 }

@@ -10,12 +10,13 @@ use sync::{
 use super::{ParamError, Params};
 use crate::panics::{Foreign, contain, guarded, of_c};
 
-/// The smallest stack. The library and the standard library use less than half of it. A guess.
+/// The smallest stack. The library and the standard library use less than half of it. This value is
+/// a guess.
 const MIN_STACK: usize = 64 << 10;
 const MAX_STACK: usize = 1 << 30;
 
-/// Maximum length of a name prefix, so that the full name fits into the 15 bytes that the kernel
-/// keeps.
+/// The maximum length of a name prefix. With this length, a full name fits in the 15 bytes that the
+/// kernel keeps.
 const MAX_NAME: usize = 10;
 
 /// A function of the program that a registry's threads call.
@@ -47,13 +48,13 @@ type Hook = dyn Fn() + Send + Sync;
 impl ThreadHook {
     /// Creates a hook that calls `func`.
     pub fn new(func: impl Fn() + Send + Sync + 'static) -> Self {
-        // FOREIGN(thread-hook-drop): by `Foreign`.
+        // FOREIGN(thread-hook-drop): `Foreign` contains the drop.
         Self(Arc::new(Foreign::new(Box::new(func))))
     }
 
     fn call(&self) {
         // FOREIGN(thread-hook): the program's code, on a starting or exiting thread of a registry,
-        // with no lock held; contained.
+        // with no lock held. A panic is contained.
         contain(|| (self.0)());
     }
 }
@@ -73,7 +74,7 @@ impl fmt::Debug for ThreadHook {
     }
 }
 
-/// A C function that threads call when they start, and when they have finished their work.
+/// A C function that threads call when they start or when they have finished their work.
 pub type HookOfC = unsafe extern "C-unwind" fn();
 
 /// The moments at which threads call a [`HookOfC`]: see [`set_hook_of_c`].
@@ -85,7 +86,7 @@ pub enum Moment {
     Stop,
 }
 
-/// The address of the function for each [`Moment`]; 0 for none.
+/// The address of the function for each [`Moment`], or 0 if there is none.
 static HOOKS_OF_C: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// Makes threads of all registries call `hook` from now on, nested inside the hooks of their
@@ -100,8 +101,8 @@ static HOOKS_OF_C: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 /// 1. `hook` may be called on any thread, until the process ends.
 pub unsafe fn set_hook_of_c(moment: Moment, hook: Option<HookOfC>) -> Option<HookOfC> {
     let address = hook.map_or(0, |hook| hook as *const () as usize);
-    // ORDER(hook-of-c): publish and consume, other end in `call_hook_of_c`; both ends on this line,
-    // too, because an exchange finds the hook of the previous exchange.
+    // ORDER(hook-of-c): publish and consume, other end in `call_hook_of_c`; also both ends on this
+    // line, because an exchange finds the hook of the previous exchange.
     //   here:   the data that the hook needs;  address  Release
     //   thread: address  Acquire;  the hook
     // If our exchange comes first, the thread calls the new hook. If the load comes first, the
@@ -125,7 +126,7 @@ fn call_hook_of_c(moment: Moment) {
         Moment::Start => "function of afterwork_on_worker_start",
         Moment::Stop => "function of afterwork_on_worker_stop",
     };
-    // FOREIGN(thread-hook): as above, a C function; unwinding aborts the process.
+    // FOREIGN(thread-hook): as above, a C function. Unwinding aborts the process.
     // SAFETY: (1) of `set_hook_of_c`.
     _ = guarded(|| of_c(what, hook as usize, || unsafe { hook() }));
 }

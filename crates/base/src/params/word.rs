@@ -4,9 +4,9 @@ use topology::{AffinityScope, CpuSet};
 
 use super::{MaxActiveScope, Qpw};
 
-/// A value of a tunable, with all its words.
+/// A type of values of tunables, each written as a word.
 pub(super) trait Word: Sized {
-    /// Reads a value. Returns `None` if the word is not one of the type's.
+    /// Reads a value. Returns `None` if the type has no such word.
     fn read(word: &str) -> Option<Self>;
     /// Returns the word for a value.
     fn word(&self) -> String;
@@ -30,7 +30,7 @@ impl Word for bool {
     }
 }
 
-/// A value that is one of a few, each with its word.
+/// A type that has only a few values, each with its own word.
 trait Named: Copy + PartialEq + 'static {
     const WORDS: &'static [(&'static str, Self)];
 }

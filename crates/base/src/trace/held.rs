@@ -8,7 +8,7 @@ use tracing::{Span, level_filters::LevelFilter};
 use super::{Item, on::contained};
 
 sync::thread_local! {
-    /// The events and spans that this thread keeps; `None` outside of a stay.
+    /// The events and spans that this thread keeps, or `None` outside a stay.
     static KEPT: RefCell<Option<Kept>> = RefCell::new(None)
 }
 
@@ -18,7 +18,7 @@ struct Kept {
     /// The span in which the thread was when the stay began.
     span: Option<Arc<Span>>,
     events: Vec<Event>,
-    /// Spans to drop after the stay, because dropping a span calls its subscriber.
+    /// The spans to drop after the stay, because dropping a span calls its subscriber.
     dropped: Vec<Arc<Span>>,
 }
 
@@ -32,16 +32,17 @@ pub(super) struct Event {
     pool: usize,
 }
 
-/// A *stay*: a period for whose end other threads wait. Events of this thread during a stay are
-/// emitted when this is dropped. Drop it after the stay, with no lock held.
+/// Keeps the events of this thread during a *stay*, which is a period whose end other threads wait
+/// for. The events are emitted when this value is dropped. Drop it after the stay, with no lock
+/// held.
 #[must_use]
 #[derive(Debug)]
 pub struct Held {
     is_outermost: bool,
 }
 
-/// Begins a stay. Items that are queued during the stay get the current span of this thread. Must
-/// be called with no lock held.
+/// Begins a stay. Items that this thread queues during the stay get its current span. Must be
+/// called with no lock held.
 #[inline(always)]
 pub fn hold() -> Held {
     hold_if(true)

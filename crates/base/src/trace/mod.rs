@@ -1,28 +1,28 @@
-//! Events for the `tracing` crate, behind the feature `tracing`: the kernel's trace points of
-//! workqueues and RCU.
+//! Events for the `tracing` crate, behind the feature `tracing`. They correspond to the kernel's
+//! trace points of workqueues and RCU.
 //!
-//! Without the feature, and in a model, `off.rs` has the same names. Those do nothing and do not
-//! evaluate their arguments. With the feature, an event without a subscriber costs one relaxed load
-//! and a comparison.
+//! Without the feature, and in a model, `off.rs` defines the same names. Its functions do nothing
+//! and do not evaluate their arguments. With the feature, an event without a subscriber costs one
+//! relaxed load and a comparison.
 //!
 //! # A subscriber is user code
 //!
 //! - It is called with no lock of the library held. Events that occur under the pool lock are
 //!   recorded there ([`Noted`]) and emitted after the lock is released.
-//! - Its panics are caught: an event is emitted in the middle of a worker's loop, which must not
-//!   end there.
-//! - It is called between the claim of an item and its push, in an item, and in a grace period.
-//!   There it must not wait for the same item or grace period; docs/observing.md documents this.
+//! - Its panics are caught: an event is emitted in the middle of a worker's loop, which a panic
+//!   must not end.
+//! - It is called between the claim of an item and its push, inside an item, and inside a grace
+//!   period. It must not wait there for the same item or grace period.
 //! - It is not called while other threads wait for this one to leave a queue: during a visit
 //!   (`queues/end.rs` of `crates/workqueue`), and between the two steps of an enqueue on an ordered
-//!   queue (`route/routes.rs` there). Such a stay has a [`Held`], which keeps the events of its
-//!   thread and the spans that it drops, and emits them after the stay. A subscriber may therefore
+//!   queue (`route/routes.rs` there). During such a stay, a [`Held`] keeps the events of its thread
+//!   and the spans that it drops, and emits the events after the stay. A subscriber may therefore
 //!   cancel everything, change attributes, or drop last handles.
-//! - It may drop the last handle of a queue, or change attributes: neither waits there. See
-//!   [`is_emitting`].
+//! - It may drop the last handle of a queue or change attributes, because neither waits inside a
+//!   subscriber. See [`is_emitting`].
 //!
 //! The data of an item's event is read while the item is known to exist: before it is pushed, under
-//! the lock of the pool from which it is taken, and during its run.
+//! the lock of the pool from which it is taken, or during its run.
 
 #[cfg(all(feature = "tracing", not(any(loom, shuttle))))]
 mod held;
@@ -46,7 +46,7 @@ pub use spans::{enter, forget, remember};
 pub struct Item<'a> {
     /// Its address, which distinguishes it from other existing items.
     pub address: usize,
-    /// Returns the type of its function.
+    /// A function that returns the name of the type of the item's function.
     pub func: fn() -> &'static str,
     pub queue: &'a str,
     /// The number of its pool, which is part of the names of workers.

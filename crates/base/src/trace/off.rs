@@ -62,7 +62,7 @@ pub fn enter(_item: usize, _again: bool) -> Within {
     Within
 }
 
-/// A stay, which keeps nothing without `tracing`.
+/// A stay. Without `tracing` it keeps nothing.
 #[must_use]
 #[derive(Debug)]
 pub struct Held;

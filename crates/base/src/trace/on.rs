@@ -1,4 +1,4 @@
-//! The events. `off.rs` has the same names.
+//! The events. `off.rs` defines the same names.
 
 use std::{cell::Cell, fmt};
 
@@ -13,18 +13,18 @@ use super::{
 };
 use crate::panics;
 
-/// Returns `true` if any subscriber may accept events of `level`.
+/// Returns `true` if a subscriber may accept events of `level`.
 #[inline(always)]
 fn is_on(level: Level) -> bool {
     level <= STATIC_MAX_LEVEL && level <= LevelFilter::current()
 }
 
 sync::thread_local! {
-    /// `true` while this thread is in a subscriber that the library has called.
+    /// `true` while this thread runs a subscriber that the library has called.
     static IS_EMITTING: Cell<bool> = Cell::new(false)
 }
 
-/// Returns `true` if this thread is in a subscriber that the library has called. Other threads may
+/// Returns `true` if this thread runs a subscriber that the library has called. Other threads may
 /// depend on its return, so it must not wait for a queue.
 #[inline]
 pub fn is_emitting() -> bool {
@@ -35,14 +35,15 @@ pub fn is_emitting() -> bool {
 #[inline(always)]
 pub(super) fn contained(event: impl FnOnce()) {
     let before = IS_EMITTING.try_with(|is_emitting| is_emitting.replace(true));
-    // FOREIGN(subscriber): on the thread on which the event occurs.
+    // FOREIGN(subscriber): the subscriber, on the thread on which the event occurs. A panic is
+    // caught.
     panics::contain(event);
     if let Ok(before) = before {
         let _ = IS_EMITTING.try_with(|is_emitting| is_emitting.set(before));
     }
 }
 
-/// Creates a function that reports one step of an item.
+/// Declares a function that reports one step of an item.
 macro_rules! step {
     ($(#[$meta:meta])* $name:ident, $message:literal) => {
         $(#[$meta])*
@@ -92,7 +93,7 @@ step! {
     execute_end, "a work item has run"
 }
 
-/// Steps that were recorded under a lock.
+/// The steps that were recorded under a lock.
 #[derive(Debug, Default)]
 pub struct Noted(Vec<Event>);
 

@@ -1,8 +1,8 @@
-//! The span in which an item was queued. The item's run continues in it.
+//! Remembers the span in which an item was queued, so that the item runs in the same span.
 //!
-//! Items have no space for a span, and a program without a subscriber must not pay for spans. They
-//! are therefore stored in a table by the items' addresses. The table is read only if there is a
-//! subscriber, and an item was queued in a span:
+//! Items have no space for a span, and a program without a subscriber must not pay for spans. Spans
+//! are therefore stored in a table, by the addresses of the items. The table is read only if there
+//! is a subscriber and an item was queued in a span:
 //!
 //! ```text
 //! queue:  a subscriber, and a span?  insert it;  otherwise remove the span of an earlier run
@@ -10,8 +10,8 @@
 //! end:    of a future, and of an item that is cancelled and freed: remove it
 //! ```
 //!
-//! A removed span is dropped with the table unlocked, contained, because a span notifies its
-//! subscriber.
+//! A removed span notifies its subscriber, so its drop is contained and happens after the table is
+//! unlocked.
 
 use std::{collections::HashMap, mem};
 
@@ -28,11 +28,11 @@ use super::{
     on::contained,
 };
 
-/// Spans by the item's address.
+/// The spans, by the addresses of the items.
 type Spans = HashMap<usize, Arc<Span>>;
 
 static SPANS: OnceLock<Mutex<Spans>> = OnceLock::new();
-/// Number of spans, so that the table is locked only if it has any.
+/// The number of spans, so that the table is locked only if it contains any.
 static NR_SPANS: AtomicUsize = AtomicUsize::new(0);
 
 fn spans() -> &'static Mutex<Spans> {
@@ -44,16 +44,16 @@ static HANDLER: Handler = Handler {
         spans();
     },
     before: |held| held.lock(spans()),
-    // The table has the spans of the parent's items. They are leaked, because their subscriber may
-    // wait for threads that do not exist.
+    // The table contains the spans of the parent's items. They are leaked, because their subscriber
+    // might wait for threads that do not exist.
     child: || {
         mem::forget(mem::take(&mut *spans().lock()));
         NR_SPANS.store(0, Ordering::Relaxed);
     },
 };
 
-/// Records the current span of this thread for an item that it queues, unless the item has `begun`
-/// before.
+/// Records the current span of this thread for an item that it queues, unless `begun` returns
+/// `true` because the item has already begun.
 #[inline(always)]
 pub fn remember(item: usize, begun: impl FnOnce() -> bool) {
     if LevelFilter::current() != LevelFilter::OFF && !begun() {
@@ -90,7 +90,7 @@ fn change<R>(body: impl FnOnce(&mut Spans) -> R) -> R {
     result
 }
 
-/// The entered span of an item, until it is dropped.
+/// The span of an item, which this thread leaves when this value is dropped.
 #[must_use]
 #[derive(Debug)]
 pub struct Within(Option<Arc<Span>>);

@@ -8,10 +8,10 @@
 //! notifier: condition = true; fence;  nr_waiting == 0?  no: epoch += 1, wake all
 //! ```
 //!
-//! Each side stores and then loads the word that the other side stores. With a fence on both sides
-//! at least one load sees the other's store. Either the waiter sees the condition, or the notifier
-//! sees the waiter and changes the epoch. The kernel does not let a thread sleep on an epoch that
-//! has changed.
+//! Each side stores and then loads the word that the other side stores. With a fence on both sides,
+//! at least one load sees the other side's store. Either the waiter sees the condition, or the
+//! notifier sees the waiter and changes the epoch. The kernel does not let a thread sleep on an
+//! epoch that has changed.
 
 use std::time::Duration;
 
@@ -67,8 +67,8 @@ impl EventCount {
         }
     }
 
-    /// Resets the waiters to none, in a child of `fork`, in which the parent's waiting threads do
-    /// not exist.
+    /// Resets the number of waiters to 0 in a child of `fork`, in which the parent's waiting
+    /// threads do not exist.
     #[doc(hidden)]
     pub fn forget(&self) {
         self.nr_waiting.store(0, Ordering::Relaxed);
@@ -95,8 +95,8 @@ impl EventCount {
     ///
     /// # Blocking
     ///
-    /// Never blocks. Makes a system call if a thread waits. Do not call it under a lock that the
-    /// woken threads take.
+    /// Never blocks. Makes a system call if a thread waits. Do not call it while you hold a lock
+    /// that the woken threads acquire.
     #[inline]
     #[doc(alias = "wake_up_all")]
     pub fn notify_all(&self) {
@@ -118,16 +118,16 @@ impl EventCount {
 
     #[cold]
     fn change_and(&self, wake: impl FnOnce()) {
-        // The fences above are sufficient. A waiter whose `prepare` reads the new epoch has its
-        // fence after ours.
+        // The fences are sufficient: if a waiter's `prepare` reads the new epoch, its fence comes
+        // after ours.
         self.epoch.word().fetch_add(1, Ordering::Release);
         wake();
     }
 
     /// Wakes at least one thread that has prepared a wait.
     ///
-    /// Use it if any single waiter can handle the event, and calls this again if it leaves work for
-    /// the others.
+    /// Use it if any single waiter can handle the event. That waiter must call this function again
+    /// if it leaves work for the others.
     ///
     /// # Blocking
     ///
@@ -152,21 +152,21 @@ impl EventCount {
                 self.epoch.wake(batch);
                 thread::yield_now();
             }
-            // All remaining waiters: an earlier batch may have woken new waiters instead of those
-            // that were counted.
+            // This wakes all remaining waiters, because an earlier batch may have woken new waiters
+            // instead of those that were counted.
             self.epoch.wake(u32::MAX);
         });
     }
 
-    /// Waits until `condition` returns `true`. Calls it before every sleep.
+    /// Waits until `condition` returns `true`. Calls `condition` before every sleep.
     ///
     /// # Blocking
     ///
     /// Blocks until `condition` returns `true`.
     #[doc(alias = "wait_event")]
     pub fn wait_until(&self, mut condition: impl FnMut() -> bool) {
-        // FOREIGN(event-count): the caller's closure, on the caller, which gets the panic; the
-        // announcement is withdrawn.
+        // FOREIGN(event-count): the caller's closure, on the calling thread. A panic propagates to
+        // the caller, and the announcement is withdrawn.
         while !condition() {
             let prepared = self.prepare();
             if condition() {
@@ -177,7 +177,7 @@ impl EventCount {
     }
 
     /// Waits as [`wait_until`](Self::wait_until) does, for at most `timeout`. Returns `true` if the
-    /// condition held. In a model it never times out.
+    /// condition became true. In a model it never times out.
     ///
     /// # Blocking
     ///
@@ -200,7 +200,7 @@ impl EventCount {
     }
 
     /// Waits as [`wait_until`](Self::wait_until) does, at most until the time `end_ns`. Returns
-    /// `true` if the condition held. In a model it never times out.
+    /// `true` if the condition became true. In a model it never times out.
     #[doc(hidden)]
     pub fn wait_until_by(&self, end_ns: u64, mut condition: impl FnMut() -> bool) -> bool {
         while !condition() {
@@ -225,7 +225,7 @@ impl Default for EventCount {
 }
 
 impl Prepared<'_> {
-    /// Sleeps until a notification after the preparation. May return early.
+    /// Sleeps until a notification that comes after the preparation. May return early.
     ///
     /// # Blocking
     ///

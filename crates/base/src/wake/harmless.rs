@@ -1,4 +1,4 @@
-//! Wakers that may be fired by threads on which others depend.
+//! Records which wakers may be fired by threads that other threads depend on.
 
 use std::task::{RawWakerVTable, Waker};
 
@@ -6,19 +6,19 @@ use sync::fork::PerProcess;
 
 use super::parker::unpark;
 
-/// The table of the wakers of dedicated workers. This folder depends on nothing else of them. The
-/// table is compared by value, because the compiler may duplicate it.
+/// The function table of the wakers of dedicated workers. It is compared by value, because the
+/// compiler may duplicate it.
 static HARMLESS: PerProcess<RawWakerVTable> = PerProcess::new();
 
-/// Records that all wakers with the table of this one run no user code, and never block.
+/// Records that wakers with the same function table as `waker` run no user code and never block.
 pub fn note_harmless(waker: &Waker) {
     if HARMLESS.get().is_none() {
         HARMLESS.get_or_set(*waker.vtable());
     }
 }
 
-/// Fires a waker that has a known table. Never blocks. Returns a value whose drop may run user
-/// code.
+/// Fires a waker that has a known function table. Never blocks. Returns a value whose drop may run
+/// user code.
 pub type Fire = fn(Waker) -> Option<Box<dyn Send>>;
 
 /// The wakers of futures.
@@ -33,7 +33,7 @@ pub enum Maker {
     TaskSet,
 }
 
-/// Records that all wakers of `maker` have this table, and are fired by `fire`.
+/// Records that all wakers of `maker` have this function table, and that `fire` fires them.
 pub fn note_known(maker: Maker, table: &RawWakerVTable, fire: Fire) {
     let known = match maker {
         Maker::Future => &FUTURE,
@@ -44,9 +44,9 @@ pub fn note_known(maker: Maker, table: &RawWakerVTable, fire: Fire) {
     }
 }
 
-/// Fires a waker that never blocks: of a thread in `block_on`, of a dedicated worker, or of a known
-/// [`Maker`]. Returns a value whose drop may run user code. A waker that may block is returned as
-/// the error.
+/// Fires a waker that never blocks, which is one of a thread in `block_on`, of a dedicated worker,
+/// or of a known [`Maker`]. Returns a value whose drop may run user code. If the waker might block,
+/// returns it as the error.
 pub fn fire_known(waker: Waker) -> Result<Option<Box<dyn Send>>, Waker> {
     let Some(waker) = unpark(waker) else {
         return Ok(None);

@@ -1,9 +1,9 @@
 //! Notifies subsystems of changes to the online CPUs.
 //!
 //! A registry of workqueues detects changes of the online CPUs, and so may a program. Per-CPU data
-//! needs to be notified. None of them may depend on another, so this file connects them: the thread
-//! that detects a change calls [`notify`], which calls every [`Watcher`]. A watcher may wait for
-//! slots that other threads own. A caller that must not wait uses [`notify_aside`].
+//! must be notified of them. Neither side may depend on the other, so this file connects them: the
+//! thread that detects a change calls [`notify`], which calls every [`Watcher`]. A watcher may wait
+//! for slots that other threads own. A caller that must not wait uses [`notify_aside`].
 
 use sync::{
     Mutex,
@@ -15,7 +15,7 @@ use topology::CpuSet;
 
 use crate::{numbered::Numbered, panics};
 
-/// Called with the CPUs that are online.
+/// A subsystem that is called with the CPUs that are online.
 pub trait Watcher: Send + Sync {
     fn set_online_cpus(&self, online: &CpuSet);
 }
@@ -26,7 +26,7 @@ sync::process_wide! {
 
 static HANDLER: Handler = Handler { before: |held| held.lock(watchers()), ..Handler::IDLE };
 
-/// Keeps a watcher registered until dropped.
+/// Keeps a watcher registered until it is dropped.
 pub struct Watch {
     /// The number of the watcher in the list.
     number: u64,
@@ -40,13 +40,14 @@ pub fn watch(watcher: Arc<dyn Watcher>) -> Watch {
     Watch { number, _watcher: watcher }
 }
 
-/// Calls every watcher with `online`, and returns when all have returned.
+/// Calls every watcher with `online`.
 pub fn notify(online: &CpuSet) {
     fork::register(&HANDLER);
     let all: Vec<_> = watchers().lock().iter().cloned().collect();
     for watcher in all.iter().filter_map(Weak::upgrade) {
         // FOREIGN(hotplug-watcher): a watcher, and its drop if this is the last pointer to it, on
-        // the thread that calls `notify`. A panic is caught, and the other watchers are called.
+        // the thread that calls `notify`. A panic is caught, and the remaining watchers are still
+        // called.
         panics::contain(|| {
             watcher.set_online_cpus(online);
             drop(watcher);
@@ -70,7 +71,7 @@ pub fn notify_aside(online: &CpuSet) {
 impl Drop for Watch {
     fn drop(&mut self) {
         if !twin::torn_down() {
-            // The pointer may be the last one, so it is dropped with no lock held.
+            // The pointer may be the last one, so it is dropped after the list is unlocked.
             let removed = watchers().lock().remove(self.number);
             drop(removed);
         }

@@ -1,32 +1,32 @@
 //! The two lanes of a workqueue or a mailbox, and the order in which they are served.
 //!
-//! A lane has its own list, so an item needs no mark. A pool takes the items of a pwq that has both
-//! lanes in the order of [`Turns`] (`Pwq::in_lane`), and so does the owner of a mailbox
-//! (`crates/mailbox/src/inbox.rs`).
+//! Each lane has its own list, so an item need not record its lane. A pool takes the items of a pwq
+//! that has both lanes in the order of [`Turns`] (`Pwq::in_lane`), and so does the owner of a
+//! mailbox (`crates/mailbox/src/inbox.rs`).
 
 /// The lane in which an item waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Lane {
-    /// The item waits behind the urgent ones.
+    /// The item runs after the urgent ones.
     #[default]
     Ordinary,
-    /// The item is ahead of the ordinary ones.
+    /// The item runs before the ordinary ones.
     Urgent,
 }
 
-/// Number of urgent items that are taken in a row while an ordinary one waits. With this number,
-/// ordinary items get a tenth of the turns.
+/// The number of urgent items that are taken in a row while an ordinary one waits. With this
+/// number, ordinary items get a tenth of the turns.
 const URGENT_IN_A_ROW: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 9 };
 
 /// Selects the lane that is served next.
 #[derive(Debug, Default)]
 pub struct Turns {
-    /// Urgent items taken in a row while an ordinary one waited.
+    /// The number of urgent items taken in a row while an ordinary one waited.
     nr_urgent: u32,
 }
 
 impl Turns {
-    /// Returns the lane of the next turn. The arguments are `true` if items wait in the lane.
+    /// Returns the lane of the next turn. Each argument is `true` if items wait in its lane.
     #[inline]
     pub fn take(&mut self, urgent_waits: bool, ordinary_waits: bool) -> Lane {
         let passes_over = urgent_waits && ordinary_waits;

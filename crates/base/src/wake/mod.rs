@@ -1,22 +1,23 @@
 //! Threads that wait for a condition that no lock protects: [`EventCount`].
 //!
-//! Waking a thread that sleeps on another CPU costs the waker microseconds and the sleeper tens of
-//! them. Handing work over to a spinning thread costs 0.15 µs. A wait may therefore spin before it
-//! sleeps, for as long as spinning has paid off. It never spins on a machine with one CPU.
+//! Waking a thread that sleeps on another CPU costs the waker a few microseconds and the sleeper
+//! tens of microseconds. Handing work over to a spinning thread costs 0.15 µs. A wait may therefore
+//! spin before it sleeps, for as long as spinning has paid off. It never spins on a machine with
+//! one CPU.
 
-// Two kinds of events occur in one folder of the library and concern another folder that it must
-// not name. Both may name this folder, so the callee implements a trait here and the caller calls
-// it:
+// Two kinds of events occur in one part of the library and concern another part that it must not
+// name. Both parts may name this folder, so the callee implements a trait defined here, and the
+// caller calls it:
 //
 // | file | caller | event | callee |
 // |---|---|---|---|
 // | `report.rs` | every wait of the library | its thread is about to sleep | its worker pool; RCU |
 // | `hotplug.rs` | a queue registry, the program | online CPUs have changed | per-CPU data |
 //
-// The pool wakes another worker.
+// When a wait is reported, the pool wakes another worker.
 //
-// Two folders share the rule of lanes in `lane.rs`. `harmless.rs` records which wakers of other
-// folders never block.
+// Workqueues and mailboxes share the order of lanes in `lane.rs`. `harmless.rs` records which
+// wakers of other crates never block.
 
 mod event_count;
 #[doc(hidden)]
@@ -34,9 +35,6 @@ pub(crate) mod spin;
 mod wakeq;
 
 pub use event_count::{EventCount, Prepared};
-#[doc(hidden)]
 pub use parker::{Parker, Unparker};
-#[doc(hidden)]
-pub use spin::{SpinBudget, set_waiter_spin_limit};
-#[doc(hidden)]
+pub use spin::SpinBudget;
 pub use wakeq::{WakeQ, Wakeup};

@@ -8,8 +8,8 @@
 //! | `PARKED` | the owner sleeps or is about to | waker → `TOKEN`, and then wakes the futex |
 //! | `TOKEN` | a token waits | owner → `EMPTY` |
 //!
-//! All transitions are read-modify-writes of one word, so they have one order. That is the whole
-//! proof:
+//! All transitions are read-modify-writes of one word, so they have one order. The proof needs
+//! nothing else:
 //!
 //! - A waker that finds `EMPTY` stores a token. The owner's next attempt to park finds it and does
 //!   not sleep.
@@ -18,8 +18,8 @@
 //!   because the word is no longer `PARKED`.
 //!
 //! An early wake-up is therefore never lost, at any point between the owner's decision to sleep and
-//! its sleep. A parker without the token (set a flag, wake the futex) loses it: the twin `park: no
-//! token`.
+//! its sleep. A parker without the token, which only sets a flag and wakes the futex, loses it
+//! (twin `park: no token`).
 
 use std::{
     mem::ManuallyDrop,
@@ -50,7 +50,7 @@ struct Token {
     word: Futex,
 }
 
-/// Lets the thread that owns it sleep until another thread stores a token.
+/// Lets its owner sleep until another thread stores a token.
 ///
 /// # Guarantees
 ///
@@ -71,7 +71,7 @@ struct Token {
 /// parker.park();
 /// ```
 #[derive(Debug)]
-#[doc(alias("rcuwait", "swait_event"))]
+#[doc(hidden)]
 pub struct Parker {
     token: Arc<Token>,
     spin: SpinBudget,
@@ -80,6 +80,7 @@ pub struct Parker {
 
 /// Stores the token for the owner of a [`Parker`].
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub struct Unparker {
     token: Arc<Token>,
 }
@@ -90,8 +91,8 @@ impl Parker {
         Self::with_spin_limit(DEFAULT_SPIN_LIMIT)
     }
 
-    /// Creates a parker without a token that spins at most `spin_limit` rounds before it sleeps;
-    /// see [`SpinBudget`].
+    /// Creates a parker without a token. It spins at most `spin_limit` rounds before it sleeps; see
+    /// [`SpinBudget`].
     pub fn with_spin_limit(spin_limit: u32) -> Self {
         Self {
             token: Arc::new(Token { word: Futex::new(EMPTY) }),
@@ -109,8 +110,8 @@ impl Parker {
     /// Takes the token if there is one. Returns `true` on success. Never blocks.
     #[inline]
     pub fn try_park(&mut self) -> bool {
-        // Load first, because a failed compare-exchange would still take the cache line from the
-        // waker.
+        // The load comes first, because even a failed compare-exchange would take the cache line
+        // from the waker.
         self.token.word.word().load(Ordering::Relaxed) == TOKEN && self.token.take()
     }
 
@@ -118,14 +119,14 @@ impl Parker {
     ///
     /// # Blocking
     ///
-    /// Blocks until [`Unparker::unpark`] is called. Spins first, if that was useful before.
+    /// Blocks until [`Unparker::unpark`] is called. Spins first, if spinning was useful before.
     pub fn park(&mut self) {
         if !self.spin_for_token() {
             report::while_asleep(|| self.sleep(|token| token.word.wait(PARKED)));
         }
     }
 
-    /// Waits for the token for at most `timeout`. Returns `true` if it took the token.
+    /// Waits for the token for at most `timeout`. Returns `true` if the token was taken.
     ///
     /// # Blocking
     ///
@@ -144,8 +145,8 @@ impl Parker {
             let passed_ns = time::now_ns() - start_ns;
             let Some(left_ns) = limit_ns.checked_sub(passed_ns).filter(|&left| left > 0) else {
                 // The timeout has expired. If a waker's swap comes first, we take its token here:
-                // Acquire as in `take`. If ours comes first, the waker finds `EMPTY`, wakes no
-                // thread, and its token remains for the next park.
+                // This acquires as in `take`. If our swap comes first, the waker finds `EMPTY` and
+                // wakes no thread, and its token remains for the next park.
                 return self.token.word.word().swap(EMPTY, Ordering::Acquire) == TOKEN;
             };
             self.token.word.wait_timeout(PARKED, Duration::from_nanos(left_ns));
@@ -233,7 +234,7 @@ impl Unparker {
     /// # Blocking
     ///
     /// Never blocks. Costs one locked instruction, and a system call if the owner sleeps. A work
-    /// item may call it. Do not call it under a lock that the owner takes (see
+    /// item may call it. Do not call it while you hold a lock that the owner acquires (see
     /// [`WakeQ`](super::WakeQ)).
     #[inline]
     pub fn unpark(&self) {
@@ -257,10 +258,10 @@ impl Unparker {
 
     /// # Safety
     ///
-    /// 1. `data` belongs to a waker of [`WAKER`], which is not used again, or which is not dropped
-    ///    before the result.
+    /// 1. `data` belongs to a waker with the table [`WAKER`]. That waker is not used again, or it
+    ///    is not dropped before the result.
     unsafe fn of(data: *const ()) -> Self {
-        // SAFETY: (1): it came from `Arc::into_raw`, and we take over the waker's count.
+        // SAFETY: (1): the pointer came from `Arc::into_raw`, and we take over the waker's count.
         let token = unsafe { Arc::from_raw(data.cast()) };
         Self { token }
     }
@@ -269,7 +270,8 @@ impl Unparker {
 /// A waker that stores the token.
 impl From<Unparker> for Waker {
     fn from(unparker: Unparker) -> Self {
-        // SAFETY: the table's functions keep the contract: each waker has one count of the token.
+        // SAFETY: the functions of the table keep the contract: each waker owns one reference count
+        // of the token.
         unsafe { Waker::from_raw(raw(unparker)) }
     }
 }
@@ -278,8 +280,8 @@ fn raw(unparker: Unparker) -> RawWaker {
     RawWaker::new(Arc::into_raw(unparker.token).cast(), &WAKER)
 }
 
-/// If `waker` belongs to a parker, stores its token, which runs no user code. Otherwise returns the
-/// waker.
+/// If `waker` belongs to a parker, stores the parker's token, which runs no user code. Otherwise
+/// returns the waker.
 #[inline]
 pub fn unpark(waker: Waker) -> Option<Waker> {
     if !ptr::eq(waker.vtable(), &WAKER) {
@@ -292,13 +294,13 @@ pub fn unpark(waker: Waker) -> Option<Waker> {
 
 static WAKER: RawWakerVTable = RawWakerVTable::new(
     |data| {
-        // SAFETY: borrowed from a waker, which exists while it is cloned.
+        // SAFETY: the value is borrowed from the waker, which exists while it is cloned.
         let lent = ManuallyDrop::new(unsafe { Unparker::of(data) });
         raw(Unparker::clone(&lent))
     },
     // SAFETY: the waker is consumed.
     |data| unsafe { Unparker::of(data) }.unpark(),
-    // SAFETY: borrowed from a waker, which exists until it was fired.
+    // SAFETY: the value is borrowed from the waker, which exists until this function returns.
     |data| ManuallyDrop::new(unsafe { Unparker::of(data) }).unpark(),
     // SAFETY: the waker is consumed.
     |data| drop(unsafe { Unparker::of(data) }),

@@ -2,18 +2,17 @@
 //!
 //! A worker pool counts the workers that run. When a worker is about to sleep inside an item,
 //! another one must replace it. Every wait of the library that may sleep therefore calls
-//! [`while_asleep`], which calls the observer that the thread has set by [`report_to`]. Most
-//! threads have no observer: they pay one read of a thread-local.
+//! [`while_asleep`], which calls the observer that the thread has set with [`report_to`]. A thread
+//! without an observer, as most are, pays for one read of a thread-local.
 //!
-//! If waits are nested, only the outermost calls the observer, because the thread is replaced only
-//! once.
+//! If waits are nested, only the outermost wait calls the observer, because the thread must be
+//! replaced only once.
 //!
-//! Workqueues register a function by [`lend_by`]: a thread that sleeps in a wait of the library
-//! lends the seats that it holds in groups of queues. In [`while_blocked`] it keeps them.
+//! Workqueues register a function with [`lend_by`]: a thread that sleeps in a wait of the library
+//! lends the seats that it holds in groups of queues. In [`while_blocked`], it keeps them.
 //!
-//! RCU registers a function by [`before_sleep`]. The function is called before each wait, nested or
-//! not, and also on workers without an item, because a grace period must not wait for a reader that
-//! sleeps.
+//! RCU registers a function with [`before_sleep`]. It is called before each wait, nested or not,
+//! even on workers without an item, because a grace period must not wait for a thread that sleeps.
 //!
 //! A function that may have to reject a wait does so before its first change. It reads one word of
 //! the thread, [`doubts`]. Each bit is a reason why a wait might be wrong, and only a set bit
@@ -31,7 +30,7 @@ use sync::{
 pub trait BlockingObserver: Send + Sync {
     /// # Panics
     ///
-    /// If the thread must not sleep.
+    /// Panics if the thread must not sleep.
     fn falls_asleep(&self);
     fn is_back(&self);
     /// Returns `true` if the thread may sleep in the code that it runs.
@@ -44,12 +43,12 @@ sync::thread_local! {
     static OBSERVER: RefCell<Option<Arc<dyn BlockingObserver>>> = RefCell::new(None)
 }
 sync::thread_local! {
-    /// The function to call before this thread may sleep. It has no destructor, so that it can be
-    /// accessed at any time.
+    /// The function to call before this thread may sleep. This thread-local has no destructor, so
+    /// that it can be accessed at any time.
     static BEFORE_SLEEP: Cell<Option<fn()>> = Cell::new(None)
 }
 sync::thread_local! {
-    /// See [`doubts`]. It has no destructor, so that it can be accessed at any time.
+    /// See [`doubts`]. This thread-local has no destructor, so that it can be accessed at any time.
     static DOUBTS: Cell<u32> = Cell::new(0)
 }
 sync::thread_local! {
@@ -57,29 +56,30 @@ sync::thread_local! {
     static NR_WAITS: Cell<u32> = Cell::new(0)
 }
 sync::thread_local! {
-    /// Set while this thread lends its seats. It has no destructor, so that it can be accessed at
-    /// any time.
+    /// `true` while this thread lends its seats. This thread-local has no destructor, so that it
+    /// can be accessed at any time.
     static LENDS: Cell<bool> = Cell::new(false)
 }
 
-/// The function of [`lend_by`].
+/// The function that was passed to [`lend_by`].
 static LEND: OnceLock<fn(bool)> = OnceLock::new();
 
-/// Bit of [`doubts`]: the thread has an observer, which may not allow it to sleep.
+/// A bit of [`doubts`]: the thread has an observer, which may not allow it to sleep.
 const OBSERVED: u32 = 1;
-/// Bit of [`doubts`]: the thread drives a grace period, or has the right to.
+/// A bit of [`doubts`]: the thread drives a grace period, or has the right to drive one.
 pub const DRIVES: u32 = 1 << 1;
-/// Bit of [`doubts`]: the thread is exiting, and can no longer be a reader.
+/// A bit of [`doubts`]: the thread is exiting, and can no longer be a reader.
 pub const ENDS: u32 = 1 << 2;
-/// Bit of [`doubts`]: the thread runs a callback of RCU or of a sleepable domain.
+/// A bit of [`doubts`]: the thread runs a callback of RCU or of a sleepable domain.
 const CALLBACK: u32 = 1 << 3;
 
-/// In a child of `fork` the threads behind the observer do not exist, so the child has no observer.
+/// Removes the observer in a child of `fork`, because the threads that it refers to do not exist
+/// there.
 static HANDLER: Handler = Handler {
     child: || {
         doubt(OBSERVED, false);
         let theirs = OBSERVER.try_with(|place| place.borrow_mut().take());
-        // The pointer is leaked, because it could be the last one, and its drop would destroy data
+        // The pointer is leaked, because it could be the last one. Its drop would then destroy data
         // of the parent.
         std::mem::forget(theirs);
     },
@@ -98,20 +98,21 @@ pub fn before_sleep(call: fn()) {
     BEFORE_SLEEP.with(|place| place.set(Some(call)));
 }
 
-/// Makes each wait of each thread call `lend(true)` before it sleeps and `lend(false)` afterwards;
-/// of nested waits only the outermost. The first function stays.
+/// Makes each wait of each thread call `lend(true)` before it sleeps and `lend(false)` afterwards.
+/// If waits are nested, only the outermost wait calls it. Only the first call of this function has
+/// an effect.
 pub fn lend_by(lend: fn(bool)) {
     LEND.get_or_init(|| lend);
 }
 
-/// Returns the reasons why this thread might have to reject a wait; most threads have none. Costs
+/// Returns the reasons why this thread might have to reject a wait. Most threads have none. Costs
 /// one load.
 #[inline(always)]
 pub fn doubts() -> u32 {
     DOUBTS.try_with(Cell::get).unwrap_or(ENDS)
 }
 
-/// Adds a reason to [`doubts`] if `stands` is `true`; otherwise removes it.
+/// Adds a reason to [`doubts`] if `stands` is `true`. Otherwise removes it.
 #[inline]
 pub fn doubt(reason: u32, stands: bool) {
     let change = |doubts: &Cell<u32>| {
@@ -128,7 +129,7 @@ pub fn may_sleep() -> bool {
     OBSERVER.try_with(|place| place.borrow().as_ref().is_none_or(may_sleep)).unwrap_or(true)
 }
 
-/// Calls `body`, which does not unwind, as a callback of RCU or of a sleepable domain.
+/// Calls `body` as a callback of RCU or of a sleepable domain. `body` must not unwind.
 pub fn as_callback<R>(body: impl FnOnce() -> R) -> R {
     let is_outermost = doubts() & CALLBACK == 0;
     doubt(CALLBACK, true);
@@ -139,7 +140,7 @@ pub fn as_callback<R>(body: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Returns `true` if a destructor may wait on this thread until user closures end.
+/// Returns `true` if a destructor on this thread may wait until user closures end.
 ///
 /// A destructor that runs in a callback must not wait: the closures that it waits for may
 /// themselves wait for callbacks, and no callback runs until this one has returned.
@@ -148,18 +149,18 @@ pub fn may_wait_for_users() -> bool {
     doubts() & CALLBACK == 0 && may_sleep()
 }
 
-/// Checks that this thread may sleep. Must be called before the first change of a function that may
-/// wait.
+/// Checks that this thread may sleep. A function that may wait must call it before its first
+/// change.
 ///
 /// # Panics
 ///
-/// If this thread must not sleep in the code that it runs.
+/// Panics if this thread must not sleep in the code that it runs.
 #[inline]
 pub fn must_be_free_to_sleep() {
     assert!(may_sleep(), "{ABOUT_TO_SLEEP}");
 }
 
-/// The message of that panic.
+/// The message of the panic in [`must_be_free_to_sleep`].
 pub const ABOUT_TO_SLEEP: &str = "an item of a bottom-half queue is about to sleep";
 
 fn about_to_sleep() {
@@ -183,12 +184,13 @@ pub fn while_blocked<R>(wait: impl FnOnce() -> R) -> R {
     wait()
 }
 
-/// Seats that this thread lends until this is dropped, also by a panic out of the wait.
+/// The seats that this thread lends until this value is dropped, which also happens if the wait
+/// panics.
 struct Lent(fn(bool));
 
 impl Lent {
     fn begin(lend: fn(bool)) -> Option<Self> {
-        // A thread whose thread-locals are destroyed runs no item.
+        // A thread whose thread-locals have been destroyed runs no item.
         let is_outermost = LENDS.try_with(|lends| !lends.replace(true));
         is_outermost.unwrap_or(false).then(|| {
             lend(true);
@@ -213,7 +215,7 @@ struct Reported {
 }
 
 impl Reported {
-    /// Not inlined, so that it is compiled once.
+    /// This is not inlined, so that it is compiled only once.
     #[inline(never)]
     fn begin() -> Self {
         about_to_sleep();
@@ -226,14 +228,14 @@ impl Reported {
     }
 }
 
-/// Calls `wait` without a report: for the sleep of a worker that has no item.
+/// Calls `wait` without a report. A worker that has no item uses it to sleep.
 pub fn unreported<R>(wait: impl FnOnce() -> R) -> R {
     about_to_sleep();
     let _inner = Inner::enter();
     wait()
 }
 
-/// One level of nesting, until dropped.
+/// One level of nesting, which ends when this value is dropped.
 struct Inner;
 
 impl Inner {
@@ -255,7 +257,8 @@ impl Drop for Inner {
     }
 }
 
-/// The observer counts the thread as asleep until this is dropped, even if the wait panics.
+/// The observer's count of this thread as asleep. Dropping it removes the count, even if the wait
+/// panics.
 struct Asleep(Arc<dyn BlockingObserver>);
 
 impl Asleep {

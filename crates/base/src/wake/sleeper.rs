@@ -8,15 +8,15 @@ use sync::time;
 use super::{Parker, Wakeup, spin::spin_as_waiter};
 use crate::panics::Foreign;
 
-/// Wakes a waiter when its turn has come. It is stored where the turn is granted, and must be
-/// dropped with no lock held, because it may own a task's waker.
+/// A wake-up for a waiter whose turn has come. It is stored with the data of the thread that grants
+/// the turn. It must be dropped with no lock held, because it may own a task's waker.
 pub type OnTurn = Foreign<Wakeup>;
 
 /// Creates the wake-up of the task of `cx`.
 pub fn on_turn_of_task(cx: &Context<'_>) -> OnTurn {
-    // FOREIGN(turn-waker): the clone of a task's waker, on the poller, which has changed nothing
-    // and gets the panic; and the drop of that clone, on the last thread that has it, where a panic
-    // is caught.
+    // FOREIGN(turn-waker): the clone of a task's waker, on the polling thread. It has changed
+    // nothing yet, and a panic propagates to it. Also the drop of that clone, on the last thread
+    // that owns it, where a panic is caught.
     Foreign::new(Wakeup::waker(cx.waker().clone()))
 }
 
@@ -24,7 +24,7 @@ pub fn on_turn_of_task(cx: &Context<'_>) -> OnTurn {
 #[derive(Debug)]
 pub struct Sleeper {
     parker: Parker,
-    /// The time at which it gives up.
+    /// The time at which the thread gives up, if it has a timeout.
     end_ns: Option<u64>,
 }
 
@@ -33,7 +33,8 @@ impl Sleeper {
     pub fn new(timeout: Option<Duration>) -> Self {
         let timeout_ns = |timeout: Duration| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         Self {
-            // The thread's own budget is used for spinning, because it outlives this wait.
+            // The parker does not spin. `sleep` spins with the budget of the thread, which outlives
+            // this wait.
             parker: Parker::with_spin_limit(0),
             // The addition saturates after more than five hundred years.
             end_ns: timeout.map(|timeout| time::now_ns().saturating_add(timeout_ns(timeout))),
@@ -42,16 +43,16 @@ impl Sleeper {
 
     /// Creates the wake-up of this sleep.
     pub fn on_turn(&self) -> OnTurn {
-        // FOREIGN(turn-waker): a thread's wake-up, which runs no user code.
+        // FOREIGN(turn-waker): the drop of a thread's wake-up, which runs no user code.
         Foreign::new(Wakeup::unpark(self.parker.unparker()))
     }
 
-    /// Sleeps until the turn was granted. Returns `false` if the timeout expired.
+    /// Sleeps until the turn is granted. Returns `false` if the timeout expired.
     ///
     /// # Blocking
     ///
-    /// Blocks until then. The thread that fires the result of [`on_turn`](Self::on_turn) wakes it.
-    /// Models never time out.
+    /// Blocks until then. The thread that fires the result of [`on_turn`](Self::on_turn) wakes this
+    /// one. Models never time out.
     pub fn sleep(&mut self) -> bool {
         let parker = &mut self.parker;
         if spin_as_waiter(|| parker.try_park()) {

@@ -7,11 +7,11 @@ use sync::{
     hint, thread, time,
 };
 
-/// Number of `spin_loop` hints in a round, before it yields the CPU.
+/// The number of `spin_loop` hints in a round, before the waiter yields the CPU.
 const HINTS_PER_ROUND: u32 = 4;
 
-/// After spins that failed, one wait out of this number still spins, to detect when spinning is
-/// useful again. A guess: at the default limit this costs a third of a microsecond per wait.
+/// After failed spins, one wait in this number still spins, to detect when spinning becomes useful
+/// again. This is a guess: at the default limit this costs a third of a microsecond per wait.
 const PROBE_EVERY: u32 = 64;
 
 /// The longest busy-poll. A round trip of an item to a worker on another CPU takes 0.3 µs, or 2 µs
@@ -19,26 +19,26 @@ const PROBE_EVERY: u32 = 64;
 /// and being woken costs more than twice that.
 pub(crate) const MAX_POLL_NS: u64 = 4_000;
 
-/// The longest busy-poll of a worker whose last one found work. Threads that hand items over
-/// alternate on their CPU, and the next one arrives after the kernel has switched to it. With eight
-/// threads whose waits busy-poll, on two CPUs, medians of 7 to 9 runs are, in millions of items a
-/// second: 1.4 to 2.7 for 4 µs, 1.7 to 4.0 for 20 µs, 3.8 to 3.9 for 50 µs, and 2.0 to 3.7 for 100
-/// µs.
+/// The longest busy-poll of a worker whose last one found work. Producers that share a CPU take
+/// turns on it, so the next item arrives only after the kernel has switched threads. With eight
+/// producers whose waits busy-poll, on two CPUs, the medians of 7 to 9 runs, in millions of items
+/// per second, are 1.4 to 2.7 for 4 µs, 1.7 to 4.0 for 20 µs, 3.8 to 3.9 for 50 µs, and 2.0 to 3.7
+/// for 100 µs.
 pub const MAX_POLL_AFTER_WORK_NS: u64 = 50_000;
 
-/// Number of busy-polls in a row that may fail before one is skipped.
+/// The number of busy-polls in a row that may fail before one is skipped.
 const FREE_MISSES: u32 = 2;
 
-/// Maximum count of failures. At this count, one wait in sixteen busy-polls, to detect when that is
-/// useful again.
+/// The maximum count of failures. At this count, one wait in sixteen busy-polls, to detect when
+/// busy-polling becomes useful again.
 const MOST_MISSES: u32 = FREE_MISSES + 4;
 
-/// Minimum spin budget, in rounds, after a successful busy-poll: if the next busy-poll fails, the
-/// waker is probably close behind.
+/// The minimum spin budget, in rounds, after a successful busy-poll. If the next busy-poll fails,
+/// the wake-up is probably about to come, so it is worth spinning.
 const ROUNDS_AFTER_POLL: u32 = 16;
 
 /// The longest spin. A spin that takes longer competes with a thread that keeps the CPU. The value
-/// is four times as long as a round took for sixteen threads that yield to each other after short
+/// is four times the duration of a round with sixteen threads that yield to each other after short
 /// runs (measured on two CPUs).
 const LONGEST_NS: u64 = 200_000;
 
@@ -52,23 +52,24 @@ pub(crate) const DEFAULT_SPIN_LIMIT: u32 = 64;
 /// other thread needs the CPU. Otherwise the yield runs the other thread, which may be the one that
 /// the waiter waits for.
 ///
-/// A thread that waits for an item, and a worker that waits for work, *busy-polls* before that: it
-/// checks its condition for at most four microseconds (fifty for a worker whose last busy-poll
-/// found work) and keeps its CPU. That is useful if the other thread runs on another CPU. After
-/// failures more and more busy-polls are skipped, up to fifteen of sixteen.
+/// A thread that waits for an item, and a worker that waits for work, *busy-polls* first: it checks
+/// its condition for at most four microseconds (fifty for a worker whose last busy-poll found work)
+/// and keeps its CPU. Busy-polling helps if the other thread runs on another CPU. As it fails
+/// repeatedly, more and more busy-polls are skipped, up to fifteen out of sixteen.
 ///
-/// A wait that ended while it spun allows the next wait twice the rounds that it took. A wait that
-/// had to sleep allows half. Once the allowance is zero, every 64th wait spins again. With one
-/// allowed CPU, in a model, and with a limit of zero, a wait checks its condition once and does not
-/// spin.
+/// If a wait ends while it spins, the next wait may spin twice as many rounds as this one took. If
+/// it has to sleep, the next wait may spin half as many rounds. Once the allowance is zero, every
+/// 64th wait spins again. If the process may use only one CPU, in a model, or with a limit of zero,
+/// a wait checks its condition once and does not spin.
 ///
 /// A budget belongs to one waiter. Threads may share a budget, which then adapts to all of them
 /// together.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct SpinBudget {
     busy_polls: BusyPolls,
     nr_rounds: AtomicU32,
-    /// Waits since `nr_rounds` fell to zero.
+    /// The number of waits since `nr_rounds` fell to zero.
     nr_skipped: AtomicU32,
 }
 
@@ -82,7 +83,7 @@ impl SpinBudget {
 
     /// Spins until `done` returns `true`, for at most as long as the budget and `spin_limit` allow.
     ///
-    /// Returns `true` if `done` did.
+    /// Returns `true` if `done` returned `true`.
     ///
     /// # Blocking
     ///
@@ -92,8 +93,8 @@ impl SpinBudget {
         done() || self.spin_rounds(spin_limit, done)
     }
 
-    /// Busy-polls, then spins as [`spin`](Self::spin) does. Meant for waits that a thread on
-    /// another CPU may end at once.
+    /// Busy-polls, then spins as [`spin`](Self::spin) does. Use it for waits that a thread on
+    /// another CPU may end soon.
     ///
     /// A busy-poll takes at most `after_hit_ns` if the last one succeeded, otherwise at most
     /// [`MAX_POLL_NS`].
@@ -117,7 +118,7 @@ impl SpinBudget {
     ) -> bool {
         let may_poll = spin_limit > 0 && machine_may_spin();
         if may_poll && self.busy_polls.poll(after_hit_ns, &mut done) {
-            // If the next busy-poll fails, the thread that ended this one is probably close behind.
+            // The reason is given at `ROUNDS_AFTER_POLL`.
             let nr_rounds = self.nr_rounds.load(Ordering::Relaxed);
             if nr_rounds < ROUNDS_AFTER_POLL {
                 self.nr_rounds.store(ROUNDS_AFTER_POLL, Ordering::Relaxed);
@@ -153,7 +154,8 @@ impl SpinBudget {
         hit_after.is_some() || done()
     }
 
-    /// Returns the number of rounds that the next wait may spin; 0 if it should sleep at once.
+    /// Returns the number of rounds that the next wait may spin, which is 0 if it should sleep at
+    /// once.
     fn allowance(&self, spin_limit: u32) -> u32 {
         if spin_limit == 0 || !machine_may_spin() {
             return 0;
@@ -175,21 +177,21 @@ impl SpinBudget {
 /// Decides whether a wait busy-polls, depending on the success of earlier busy-polls.
 #[derive(Debug)]
 struct BusyPolls {
-    /// Busy-polls in a row that failed.
+    /// The number of busy-polls in a row that failed.
     nr_misses: AtomicU32,
-    /// Number of waits that skip the busy-poll before one does it again.
+    /// The number of further waits that skip the busy-poll.
     nr_left_out: AtomicU32,
 }
 
 impl BusyPolls {
     sync::const_unless_model! {
         fn new() -> Self {
-            // One miss, because no busy-poll has succeeded yet.
+            // The count starts with one miss, because no busy-poll has succeeded yet.
             Self { nr_misses: AtomicU32::new(1), nr_left_out: AtomicU32::new(0) }
         }
     }
 
-    /// Busy-polls, unless this wait skips it. Returns `true` if `done` did.
+    /// Busy-polls, unless this wait must skip it. Returns `true` if `done` returned `true`.
     fn poll(&self, after_hit_ns: u64, mut done: impl FnMut() -> bool) -> bool {
         let nr_left_out = self.nr_left_out.load(Ordering::Relaxed);
         if nr_left_out > 0 {
@@ -239,8 +241,8 @@ impl Default for SpinBudget {
     }
 }
 
-/// Returns the allowance after a wait that was allowed `nr_rounds` and ended after `hit_after` of
-/// them, or slept.
+/// Returns the allowance after a wait that was allowed `nr_rounds`. The wait ended after
+/// `hit_after` rounds, or slept if that is `None`.
 fn next_allowance(nr_rounds: u32, spin_limit: u32, hit_after: Option<u32>) -> u32 {
     match hit_after {
         Some(nr_run) => nr_run.saturating_mul(2).max(nr_rounds - nr_rounds / 8).min(spin_limit),
@@ -248,48 +250,37 @@ fn next_allowance(nr_rounds: u32, spin_limit: u32, hit_after: Option<u32>) -> u3
     }
 }
 
-/// Maximum number of rounds that a thread spins in a join or a flush.
-static WAITER_SPIN_LIMIT: Tunable = Tunable::new(DEFAULT_SPIN_LIMIT);
-
 sync::thread_local! {
-    /// The budget of this thread when it waits for something that another thread is about to
-    /// finish.
+    /// The budget of this thread for waits in joins and flushes.
     static WAITER: SpinBudget = SpinBudget::new()
 }
 
-/// Sets the maximum number of rounds that a thread spins before it sleeps in a join or a flush; 0
-/// disables spinning.
-///
-/// Applies to the whole process, from the next wait on. [`SpinBudget`] defines a round.
-pub fn set_waiter_spin_limit(spin_limit: u32) {
-    WAITER_SPIN_LIMIT.set(spin_limit);
-}
-
-/// Busy-polls and spins for as long as that was useful on this thread. Returns `true` if `done`
-/// did.
+/// Busy-polls and spins for as long as earlier success on this thread justifies. Returns `true` if
+/// `done` returned `true`.
 pub fn poll_as_waiter(done: impl FnMut() -> bool) -> bool {
-    WAITER.with(|budget| budget.poll_and_spin(WAITER_SPIN_LIMIT.get(), MAX_POLL_NS, done))
+    WAITER.with(|budget| budget.poll_and_spin(DEFAULT_SPIN_LIMIT, MAX_POLL_NS, done))
 }
 
-/// Spins for as long as that was useful on this thread. Returns `true` if `done` did.
+/// Spins for as long as earlier success on this thread justifies. Returns `true` if `done` returned
+/// `true`.
 pub fn spin_as_waiter(done: impl FnMut() -> bool) -> bool {
-    WAITER.with(|budget| budget.spin(WAITER_SPIN_LIMIT.get(), done))
+    WAITER.with(|budget| budget.spin(DEFAULT_SPIN_LIMIT, done))
 }
 
-/// Maximum number of rounds that a waiter spins if the thread that it waits for needs the same CPU.
-/// Then one `sched_yield` is usually enough. The further rounds are for CPUs that more threads
-/// share.
+/// The maximum number of rounds that a waiter spins if the thread that it waits for needs the same
+/// CPU. One `sched_yield` is usually enough in that case. The further rounds are for CPUs that more
+/// than two threads share.
 const SAME_CPU_SPIN_LIMIT: u32 = 4;
 
 sync::thread_local! {
-    /// The same as `WAITER`, for waits for another thread on this thread's own CPU.
+    /// The budget of this thread for waits for another thread on the same CPU.
     static SAME_CPU_WAITER: SpinBudget = SpinBudget::new()
 }
 
-/// Yields this CPU to the thread that the caller waits for. Returns `true` if `done` did.
+/// Yields this CPU to the thread that the caller waits for. Returns `true` if `done` returned
+/// `true`.
 pub fn yield_as_waiter(done: impl FnMut() -> bool) -> bool {
-    let spin_limit = WAITER_SPIN_LIMIT.get().min(SAME_CPU_SPIN_LIMIT);
-    SAME_CPU_WAITER.with(|budget| budget.spin(spin_limit, done))
+    SAME_CPU_WAITER.with(|budget| budget.spin(SAME_CPU_SPIN_LIMIT, done))
 }
 
 /// Returns `true` if this process may use another CPU, on which a thread could end a spin.
@@ -298,8 +289,8 @@ pub fn machine_may_spin() -> bool {
     if cfg!(any(loom, shuttle)) {
         return false;
     }
-    /// Bit of `MAY`: the answer is known. Two threads may ask at the same time. There is no
-    /// once-lock, because it could be held over a `fork`.
+    /// The bit of `MAY` that is set once the answer is known. Two threads may determine it at the
+    /// same time. There is no once-lock, because another thread could hold it during a `fork`.
     const ASKED: u32 = 1 << 1;
     static MAY: Tunable = Tunable::new(0);
     if MAY.get() == 0 {

@@ -1,4 +1,4 @@
-//! Wake-ups collected under a lock and fired after it.
+//! Wake-ups that are collected under a lock and fired after it is released.
 
 use std::mem::ManuallyDrop;
 
@@ -7,11 +7,12 @@ use sync::futex::Key;
 use super::Unparker;
 use crate::panics;
 
-/// Number of wake-ups that a queue holds without an allocation.
+/// The number of wake-ups that a queue holds without an allocation.
 const INLINE: usize = 4;
 
-/// A wake-up that has been decided and not done yet.
+/// A wake-up that has been decided but not fired yet.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct Wakeup(Kind);
 
 #[derive(Debug)]
@@ -44,7 +45,7 @@ impl Wakeup {
         Self(Kind::Waker(waker))
     }
 
-    /// Does the wake-up, unless it wakes a task. In that case returns the waker.
+    /// Fires the wake-up, unless it wakes a task. In that case, returns the task's waker.
     #[doc(hidden)]
     pub fn fire_unless_task(self) -> Option<std::task::Waker> {
         match self.0 {
@@ -56,7 +57,7 @@ impl Wakeup {
         }
     }
 
-    /// Does the wake-up. A panic of a task's waker is caught.
+    /// Fires the wake-up. A panic of a task's waker is caught.
     #[doc(alias = "wake_up_q")]
     #[inline]
     pub fn fire(self) {
@@ -64,7 +65,7 @@ impl Wakeup {
             Kind::Unpark(unparker) => unparker.unpark(),
             Kind::WakeAll(key) => key.wake(u32::MAX),
             Kind::Waker(waker) => {
-                // FOREIGN(wake-queue): an executor's waker, on the thread that fires; a panic is
+                // FOREIGN(wake-queue): an executor's waker, on the thread that fires. A panic is
                 // caught.
                 panics::contain(|| waker.wake());
             }
@@ -72,19 +73,20 @@ impl Wakeup {
     }
 }
 
-/// Collects wake-ups under a lock, to fire them after it.
+/// Collects wake-ups under a lock, and fires them after the lock is released.
 ///
 /// A wake-up costs microseconds. The kernel may run the woken thread at once on the waker's CPU,
-/// and that thread first takes the lock. A locked section therefore only selects the threads to
-/// wake. The model is the kernel's `wake_q`.
+/// where it would block on the lock. A locked section should therefore only select the threads to
+/// wake. The queue is modeled on the kernel's `wake_q`.
 ///
-/// Differs from Linux: two wake-ups of one thread stay separate. A parker's token merges them.
+/// Differs from Linux: two wake-ups of one thread stay separate in the queue. The token of a parker
+/// merges them.
 ///
 /// # Guarantees
 ///
 /// Each wake-up is fired exactly once, by [`fire`](Self::fire) or when the queue is dropped. If a
-/// waker panics, the panic is caught and the remaining wake-ups are fired. Up to four are held
-/// without an allocation.
+/// waker panics, the panic is caught and the remaining wake-ups are fired. The queue holds up to
+/// four wake-ups without an allocation.
 ///
 /// # Examples
 ///
@@ -105,10 +107,10 @@ impl Wakeup {
 /// ```
 #[must_use = "a wake queue that is dropped under the lock wakes under the lock"]
 #[derive(Debug, Default)]
-#[doc(alias = "wake_q_head")]
+#[doc(hidden)]
 pub struct WakeQ {
-    /// The wake-ups of this array are fired before it is dropped, so the drop need not check the
-    /// array. Most queues are empty.
+    /// The first wake-ups. They are fired before the array would be dropped, so its drop glue is
+    /// omitted. Most queues are empty.
     first: ManuallyDrop<[Option<Wakeup>; INLINE]>,
     len: usize,
     rest: Vec<Wakeup>,
@@ -196,7 +198,7 @@ mod tests {
         }
     }
 
-    /// Panics instead of waking.
+    /// A waker that panics instead of waking.
     struct Broken;
 
     impl std::task::Wake for Broken {

@@ -1,12 +1,12 @@
 //! Compares two afterwork-lab programs in alternating runs, to detect slowdowns.
 //!
 //! In each case, every variant of afterwork appears twice: once for this program and once for the
-//! other. In each repetition, both programs measure the case once, in random order and each in its
-//! own process. The ratio of a variant is computed within the repetition, so effects common to both
-//! programs cancel out.
+//! other one. In each repetition, both programs measure the case once, in random order and each in
+//! its own process. The ratio of a variant is computed within the repetition, so effects common to
+//! both programs cancel out.
 //!
-//! A claim fails if the median is beyond `LEEWAY` by more than its MAD. With nine pairs, a variant
-//! whose MAD is below 1.5 % shows a change of 3 %. The output contains the MAD.
+//! A claim fails if the median exceeds `LEEWAY` by more than its MAD. With nine pairs, a change of
+//! 3 % is detected in a variant whose MAD is below 1.5 %. The output contains the MAD.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -29,19 +29,19 @@ const LEEWAY: f64 = 0.015;
 /// The two programs to compare.
 #[derive(Clone, Debug, Default)]
 pub struct Programs {
-    /// Path of this program.
+    /// The path of this program.
     pub this: PathBuf,
-    /// Path of the program to compare with.
+    /// The path of the program to compare with.
     pub other: PathBuf,
-    /// Name of the other program in tables.
+    /// The name of the other program in tables.
     pub name: String,
-    /// Cases that the other program lists.
+    /// The cases that the other program lists.
     pub known: Vec<Known>,
-    /// Number of these cases that the other program failed to measure.
+    /// The number of these cases that the other program failed to measure.
     pub nr_failed: Rc<Cell<usize>>,
 }
 
-/// Converts `cases` into comparisons of both programs. `args` excludes the program name.
+/// Converts `cases` into comparisons of both programs. `args` does not contain the program name.
 #[must_use]
 pub fn cases(cases: Vec<Case>, programs: &Programs, args: &[OsString], seed: u64) -> Vec<Case> {
     let mut args = forwarded(args);
@@ -70,7 +70,7 @@ fn compared(case: Case, programs: &Programs, args: &[OsString]) -> Case {
     };
     let goes_on = OnFailure::GoesOn(is_known.then(|| programs.nr_failed.clone()));
     let (here, there) = (side(this, OnFailure::Stops), side(other, goes_on));
-    // Variants in brackets are limits and do not depend on the program.
+    // Variants in brackets are limits, which do not depend on the program.
     let ours = case.variants.iter().filter(|it| !it.peer && !it.name.starts_with('('));
     let (mut variants, mut claims) = (Vec::new(), Vec::new());
     for variant in ours {
@@ -97,7 +97,7 @@ fn compared(case: Case, programs: &Programs, args: &[OsString]) -> Case {
     }
 }
 
-/// Reaction to a program that cannot measure.
+/// The reaction to a program that cannot measure.
 enum OnFailure {
     Stops,
     /// The run continues. The failure is counted if the program lists the case.
@@ -111,16 +111,18 @@ struct Side {
     bench: &'static str,
     metrics: &'static [Metric],
     on_failure: OnFailure,
-    /// Set if the program failed; it is not started again.
+    /// `true` if the program failed. It is not started again.
     cannot: bool,
-    /// Results of the current repetition: `None` before the first one, empty if the program failed.
+    /// The results of the current repetition. It is `None` before the first repetition, and empty
+    /// if the program failed.
     records: Option<Vec<Record>>,
-    /// Variants whose result of the current repetition has been returned.
+    /// The variants whose result of the current repetition has been returned.
     taken: HashSet<String>,
 }
 
 impl Side {
-    /// Returns the result of `variant`, from the next repetition if it was already returned.
+    /// Returns the result of `variant`. If that result was already returned, takes it from the next
+    /// repetition.
     fn take(&mut self, variant: &str) -> Result<Option<Sample>, Stop> {
         let is_next = self.records.is_none() || self.taken.contains(variant);
         if is_next && !self.cannot {
@@ -175,7 +177,8 @@ mod tests {
         text.split_whitespace().map(Into::into).collect()
     }
 
-    /// Creates a program that reports a rate of `factor`, and of 1.5 `factor` in every second run.
+    /// Creates a program that reports a rate of `factor`, and a rate of 1.5 times `factor` in every
+    /// second run.
     fn program(root: &Path, name: &str, factor: f64) -> PathBuf {
         let record = |rate: f64| Record {
             bench: "test".into(),

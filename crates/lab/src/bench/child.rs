@@ -13,7 +13,7 @@ use crate::harness::case::{Case, Sample};
 use crate::harness::metric::Metric;
 use crate::output::record::{Line, Record};
 
-/// Options that are not forwarded to child processes and take a value.
+/// The options with a value that are not forwarded to child processes.
 const OWN_VALUES: [&str; 10] = [
     "--save",
     "--against",
@@ -26,10 +26,10 @@ const OWN_VALUES: [&str; 10] = [
     "--peers",
     "--only",
 ];
-/// Options that are not forwarded to child processes and take no value.
+/// The options without a value that are not forwarded to child processes.
 const OWN_FLAGS: [&str; 5] = ["--json", "--runs", "--check", "--no-report", "--list"];
 
-/// Maximum size of a case list in bytes. The list of this version has 20 kB.
+/// The maximum size of a case list in bytes. The list of this version takes 20 kB.
 const LONGEST_LIST: u64 = 1 << 20;
 
 /// The reason why a child returned no results.
@@ -50,7 +50,8 @@ impl From<Failed> for Stop {
     }
 }
 
-/// Runs `program` with `args`, which must select JSON output, and returns the records it prints.
+/// Runs `program` with `args`, which must select JSON output, and returns the records that it
+/// prints.
 ///
 /// # Blocking
 ///
@@ -58,7 +59,7 @@ impl From<Failed> for Stop {
 ///
 /// # Errors
 ///
-/// If the program cannot be started, fails, or prints anything but records.
+/// Returns an error if the program cannot be started, fails, or prints anything other than records.
 pub fn measure(program: &Path, args: &[OsString]) -> Result<Vec<Record>, Failed> {
     let output = printed(program, args)?;
     let mut records = Vec::new();
@@ -76,7 +77,7 @@ pub fn measure(program: &Path, args: &[OsString]) -> Result<Vec<Record>, Failed>
     Ok(records)
 }
 
-/// A case as listed by another program.
+/// A case that another program has listed.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
 pub struct Known {
     bench: String,
@@ -92,7 +93,7 @@ impl Known {
 }
 
 /// Checks that `program` is an afterwork-lab program that knows at least one of `cases`, and
-/// returns the cases it lists. If `bench` is given, only this bench is listed.
+/// returns the cases that it lists. If `bench` is given, only this bench is listed.
 ///
 /// # Blocking
 ///
@@ -100,7 +101,8 @@ impl Known {
 ///
 /// # Errors
 ///
-/// If the program cannot be started, prints no case list, or knows none of `cases`.
+/// Returns an error if the program cannot be started, prints no case list, or knows none of
+/// `cases`.
 pub fn must_know_any(
     program: &Path,
     bench: Option<&str>,
@@ -121,7 +123,7 @@ pub fn must_know_any(
     let lines = BufReader::new(output).lines();
     let known: Option<Vec<Known>> =
         lines.map(|line| serde_json::from_str(&line.ok()?).ok()).collect();
-    // A program that prints without end, such as `yes`, is killed here.
+    // This kills a program that never stops printing, such as `yes`.
     let _ = child.kill();
     let _ = child.wait();
     let Some(known) = known.filter(|known| !known.is_empty()) else {
@@ -141,7 +143,7 @@ pub fn must_know_any(
     )))
 }
 
-/// Runs `program` and returns its output, which is not empty.
+/// Runs `program` and returns its output. Empty output is an error.
 fn printed(program: &Path, args: &[OsString]) -> Result<String, Failed> {
     let name = program.display();
     let because = |reason: String| Failed::Because(format!("{name}: {reason}"));
@@ -182,15 +184,16 @@ fn reason(talk: &str) -> String {
     last.map_or("it said nothing", |line| line).to_owned()
 }
 
-/// Makes the kernel kill this process when its parent `parent` exits, so that it cannot outlive it.
+/// Makes the kernel kill this process when its parent `parent` exits, so that it cannot outlive its
+/// parent.
 ///
 /// # Errors
 ///
-/// If the parent has already exited, or the system call fails.
+/// Returns an error if the parent has already exited, or the system call fails.
 pub fn end_with(parent: u32) -> Result<(), Stop> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| Stop::because("cannot request to exit with the parent process", error))?;
-    // Check the parent after the call: if it exited before the call, no signal is sent.
+    // The parent is checked after the call, because no signal is sent if it exited before the call.
     let is_there =
         getppid().is_some_and(|it| u32::try_from(it.as_raw_nonzero().get()) == Ok(parent));
     match is_there {
@@ -243,10 +246,11 @@ pub fn sample<'a>(
     sample
 }
 
-/// Makes each variant run in its own process, so that it cannot reuse memory freed by another one.
+/// Makes each variant run in its own process, so that it cannot reuse memory that another variant
+/// has freed.
 ///
-/// The child gets `--inside` and measures in its own process. Variants in brackets are limits and
-/// are computed in this process.
+/// The child gets `--inside` and measures in its own process. Variants in brackets are limits,
+/// which are computed in this process.
 #[must_use]
 pub fn apart(mut case: Case, settings: &Settings) -> Case {
     if settings.inside {

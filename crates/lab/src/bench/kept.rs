@@ -1,8 +1,9 @@
-//! Saved programs with their results, for later comparison.
+//! Saved programs and their results, for later comparison.
 //!
-//! They are stored per user, in `$XDG_DATA_HOME/afterwork/kept` or else in
-//! `~/.local/share/afterwork/kept`, one folder per name. Old results alone are not enough: within a
-//! day, the speed of a machine drifts by more than three percent. So the program is saved too.
+//! They are stored per user, in `$XDG_DATA_HOME/afterwork/kept` or otherwise in
+//! `~/.local/share/afterwork/kept`, with one folder per name. The old results alone are not enough,
+//! because the speed of a machine drifts by more than three percent within a day. The program is
+//! therefore saved too.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,10 +15,10 @@ use top::exit::Stop;
 
 use crate::output::record::{Line, line};
 
-/// Names of the files in the folder of a saved program.
+/// The names of the files in the folder of a saved program.
 const PROGRAM: &str = "afterwork";
 const RECORDS: &str = "run.jsonl";
-/// Names of the files while they are written.
+/// The names of the files while they are written.
 const NEW: &str = "afterwork.new";
 const NEW_RECORDS: &str = "run.jsonl.new";
 
@@ -45,13 +46,13 @@ impl Shelf {
     ///
     /// # Errors
     ///
-    /// If neither `XDG_DATA_HOME` nor `HOME` is set.
+    /// Returns an error if neither `XDG_DATA_HOME` nor `HOME` is set.
     pub fn find() -> Result<Self, Stop> {
         let set = |name| env::var_os(name).filter(|value| !value.is_empty());
         Self::of(set("XDG_DATA_HOME"), set("HOME"))
     }
 
-    /// Implements [`find`](Self::find) for the given values of the two variables.
+    /// Does the same as [`find`](Self::find), with the given values of the two variables.
     fn of(data: Option<OsString>, home: Option<OsString>) -> Result<Self, Stop> {
         // The XDG standard requires relative paths to be ignored.
         let data = data.map(PathBuf::from).filter(|it| it.is_absolute());
@@ -62,11 +63,12 @@ impl Shelf {
         Ok(Self(data.join("afterwork/kept")))
     }
 
-    /// Returns the folder of the current user, after checking that `name` in it is writable.
+    /// Checks that the folder `name` in the folder of the current user is writable, and returns the
+    /// latter.
     ///
     /// # Errors
     ///
-    /// If [`find`](Self::find) fails, or the folder is not writable.
+    /// Returns an error if [`find`](Self::find) fails or the folder is not writable.
     pub fn for_keeping(name: &str) -> Result<Self, Stop> {
         let shelf = Self::find()?;
         shelf.may_keep(name)?;
@@ -84,22 +86,23 @@ impl Shelf {
         };
         let probed: std::io::Result<()> = probe();
         if is_new {
-            // A run that saves nothing leaves no folder.
+            // The folder is removed, so that a run that saves nothing leaves no folder behind.
             let _ = fs::remove_dir(&folder);
         }
         probed.map_err(|error| Stop::because(&format!("cannot save {}", folder.display()), error))
     }
 
-    /// Saves `program` and its results under `name`, replaces earlier ones, and returns the folder.
+    /// Saves `program` and its results under `name`, replacing earlier ones. Returns the folder.
     ///
     /// # Errors
     ///
-    /// If a file cannot be written.
+    /// Returns an error if a file cannot be written.
     pub fn keep(&self, name: &str, program: &Path, lines: &[Line]) -> Result<PathBuf, Stop> {
         let folder = self.0.join(name);
         let keep = || {
             fs::create_dir_all(&folder)?;
-            // The old program may be running, and stays intact if the disk is full.
+            // New files are written first, because the old program may be running and must stay
+            // intact if the disk is full.
             let [new, new_records] = [NEW, NEW_RECORDS].map(|name| folder.join(name));
             fs::copy(program, &new)?;
             let mut out = BufWriter::new(File::create(&new_records)?);
@@ -112,7 +115,7 @@ impl Shelf {
         };
         let kept: std::io::Result<()> = keep();
         if kept.is_err() {
-            // Remove partial files: the disk may be full.
+            // Partial files are removed, because the disk may be full.
             for name in [NEW, NEW_RECORDS] {
                 let _ = fs::remove_file(folder.join(name));
             }
@@ -122,11 +125,11 @@ impl Shelf {
         Ok(folder)
     }
 
-    /// Returns the path of the program saved under `name`.
+    /// Returns the path of the program that was saved under `name`.
     ///
     /// # Errors
     ///
-    /// If there is no such program. The message lists the existing names.
+    /// Returns an error if there is no such program. The message lists the existing names.
     pub fn program(&self, name: &str) -> Result<PathBuf, Stop> {
         let program = self.0.join(name).join(PROGRAM);
         if program.is_file() {

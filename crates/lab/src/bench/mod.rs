@@ -1,7 +1,7 @@
 //! `afterwork-lab bench`: the benches.
 //!
-//! A bench is a module with its options and a function that creates its cases; `harness` runs them.
-//! To add a bench:
+//! A bench is a module with its options and a function that creates its cases, which `harness`
+//! runs. To add a bench:
 //!
 //! 1. Define its [menu](settings::Menu), which lists its cases and peers.
 //!    [`settings::Settings::make`] creates the selected ones.
@@ -14,6 +14,7 @@ pub mod args;
 pub mod blocking;
 pub mod child;
 pub mod everyday;
+pub mod groups;
 pub mod kept;
 pub mod max_active;
 pub mod mpscq;

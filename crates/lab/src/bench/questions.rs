@@ -11,20 +11,22 @@ use crate::harness::case::{Case, Variant};
 use crate::output::answer::Unit::{Count as PLAIN, Ends as RUNS, Rate as PER_S, Time as NS};
 use crate::output::answer::{Question, Row};
 
-/// Number of turns of each variant.
+/// The number of turns of each variant.
 const REPEAT: usize = 9;
-/// Time limit, in seconds.
+/// The time limit, in seconds.
 const SECONDS: usize = 60;
 
-/// Of liburcu's readers only the default ones give the same guarantees as ours.
+/// The peers of our readers. Of liburcu's readers, only the default ones give the same guarantees
+/// as ours.
 const SHARED: [&str; 5] = ["urcu-memb", "crossbeam-epoch", "seize", "haphazard", "arc-swap"];
-/// Pools as they ship, each with its own way to wait.
+/// The pools as they are shipped, each with its own way of waiting.
 const AS_SHIPPED: [&str; 3] = ["tokio+join", "rayon+join", "crossbeam+join"];
 /// The same pools and `threadpool`, with a waiter that busy-polls, which none of them provides.
 const WITH_OUR_WAITER: [&str; 4] =
     ["tokio+look", "rayon+look", "threadpool+look", "crossbeam+look"];
 
-/// Returns questions with their case and the rows of the answer: label, metric, ours, peers, unit.
+/// Expands to questions with their case and the rows of the answer: label, metric, ours, peers,
+/// unit.
 macro_rules! questions {
     ($($text:literal, $bench:literal $case:literal: {
         $($label:literal, $metric:literal, $ours:literal, $peers:expr, $unit:expr;)*
@@ -94,7 +96,7 @@ pub struct TryArgs {
 }
 
 impl TryArgs {
-    /// Returns the options of a bench that measures the questions.
+    /// Returns the options of a bench that measures the cases of the questions.
     #[must_use]
     pub fn bench(&self) -> BenchArgs {
         BenchArgs {
@@ -128,8 +130,8 @@ pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
     Ok(cases)
 }
 
-/// Creates the case `name` of one of `benches`, with the variants that a table needs and without
-/// claims. Returns `None` if no bench creates it with such a variant.
+/// Creates the case `name` of one of `benches`, without claims and with only the variants that a
+/// table needs. Returns `None` if no bench creates it with such a variant.
 pub(super) fn find(
     benches: &[Which],
     name: &str,

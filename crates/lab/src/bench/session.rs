@@ -18,24 +18,24 @@ use super::kept::Shelf;
 use super::questions::{self, QUESTIONS, TryArgs};
 use super::seeds::Part;
 use super::settings::{Menu, NONE as NO_PEERS, Settings, nearest, quoted};
-use super::{rcu, scale, seeds};
+use super::{groups, rcu, scale, seeds};
 use crate::harness::case::Case;
 use crate::harness::date;
 use crate::harness::fingerprint::Fingerprint;
 use crate::harness::handover;
 use crate::harness::noise::{self, Noise, NoiseMeter};
-use crate::harness::progress::Progress;
+use crate::harness::progress::{Progress, rounded};
 use crate::harness::run::{Ended, Plan, run_case};
 use crate::output::page::{may_write, write_page};
 use crate::output::record::{self, End, Head, Listed, SCHEMA, Why};
 use crate::output::text::{Finished, Form, Report};
 
-/// Number of repetitions: enough that one outlier does not move the median.
+/// The number of repetitions. It is large enough that one outlier does not move the median.
 const REPEAT: usize = 9;
 const REPEAT_QUICK: usize = 5;
 
-/// Time limit for all benches together with `--quick`. The documented limit is two minutes, because
-/// every case runs at least one repetition.
+/// The time limit for all benches together with `--quick`. The documented limit is two minutes,
+/// because every case runs at least one repetition even beyond this limit.
 const QUICK: Duration = Duration::from_secs(90);
 
 /// Default name of the report page, in the current directory.
@@ -63,7 +63,7 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
         None if asks => questions::cases(&settings)?,
         None => cases(args, &settings)?,
         Some(programs) => {
-            // Peers do not depend on the program, so measuring them would waste time.
+            // The peers do not depend on the program, so measuring them would waste time.
             settings.pick.peers = vec![NO_PEERS.into()];
             let cases = cases(args, &settings)?;
             let bench = args.which.as_ref().and(cases.first()).map(|case| case.bench);
@@ -74,7 +74,8 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     if common.list {
         return list(&cases, common.json);
     }
-    // Check output paths before measuring, because a failure afterwards would lose the results.
+    // Output paths are checked before measuring, because a failure afterwards would lose the
+    // results.
     let page = page(args);
     if let Some(path) = &page {
         may_write(path)?;
@@ -82,6 +83,12 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     let shelf = common.save.as_deref().map(Shelf::for_keeping).transpose()?;
 
     let repeats = matches!(args.which, Some(Which::Seeds(_)));
+    let parts: Vec<Part> = cases.iter().map(|it| part(it, common, repeats)).collect();
+    let limit = repeats.then_some(Duration::from_secs(seeds::SECONDS as u64));
+    let budget = budget(common).or(limit);
+    if !asks && common.inside.is_none() {
+        say(format_args!("{}", estimate(&cases, &parts, common.quick, budget)));
+    }
     let started = Instant::now();
     let mut report = Report::new(results(common)?, form(common, asks, repeats));
     let fingerprint = Fingerprint::take()?;
@@ -105,14 +112,13 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     };
     report.head(&head)?;
 
-    let parts: Vec<Part> = cases.iter().map(|it| part(it, common, repeats)).collect();
-    let limit = repeats.then_some(Duration::from_secs(seeds::SECONDS as u64));
-    let end = budget(common).or(limit).map(|budget| started + budget);
+    let end = budget.map(|budget| started + budget);
     let planned = parts.iter().zip(&cases);
     let planned = planned.map(|(it, case)| it.repeat * case.variants.len());
     let planned = planned.sum();
     let mut progress = Progress::on_stderr(planned, end);
     let mut why = Why::Complete;
+    let mut needed = Vec::new();
     for index in 0..cases.len() {
         let (case, next) = cases[index..].split_first_mut().expect("it is an index");
         let Part { repeat, weight } = parts[index];
@@ -127,7 +133,13 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
         };
         let before = handover::round_trip_ns(&settings.cpus);
         let meter = NoiseMeter::start()?;
+        let began = Instant::now();
         let (series, ended) = run_case(case, &plan, &interrupt, &mut progress)?;
+        if let Ended::Complete | Ended::OutOfTime(_) = ended {
+            let done = if let Ended::OutOfTime(done) = ended { done } else { repeat };
+            let time = began.elapsed().mul_f64(repeat as f64 / done as f64);
+            needed.push(Needed { case: case.name, time, weight, is_cut: done < repeat });
+        }
         let mut noise = meter.noise()?;
         noise.handover_ns = [before, handover::round_trip_ns(&settings.cpus)];
         let finished = Finished {
@@ -151,6 +163,14 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
         }
     }
     drop(progress);
+    let cut: Vec<&str> = needed.iter().filter(|it| it.is_cut).map(|it| it.case).collect();
+    if !cut.is_empty() && common.inside.is_none() {
+        let seconds = enough(&needed).as_secs_f64().ceil();
+        say(format_args!(
+            "time ran out in {}: give --seconds {seconds} for all repetitions",
+            cut.join(", ")
+        ));
+    }
     let unmet = report.unmet();
     report.end(End { ended: why, seconds: started.elapsed().as_secs_f64() })?;
     let lines = report.into_lines();
@@ -191,7 +211,7 @@ fn list(cases: &[Case], json: bool) -> Result<Exit, Stop> {
         let names: Vec<&str> = case.variants.iter().map(|it| it.name.as_str()).collect();
         let (bench, name, about) = (case.bench, case.name, &case.about);
         writeln!(out, "{bench} {name}")?;
-        // Separate by semicolons because some names contain commas.
+        // Semicolons separate the names, because some names contain commas.
         for text in [about, &names.join("; ")] {
             writeln!(out, "{}", wrapped(text, width))?;
         }
@@ -200,7 +220,8 @@ fn list(cases: &[Case], json: bool) -> Result<Exit, Stop> {
     Ok(Exit::Good)
 }
 
-/// Returns the line width: `COLUMNS`, otherwise the width of the terminal, otherwise unlimited.
+/// Returns the line width. It is `COLUMNS` if that is set, otherwise the width of the terminal, and
+/// otherwise unlimited.
 fn columns() -> usize {
     let columns_set = std::env::var("COLUMNS").ok().and_then(|it| it.parse().ok());
     let seen = || tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_col.into());
@@ -208,7 +229,8 @@ fn columns() -> usize {
     if columns_set == 0 { usize::MAX } else { columns_set }
 }
 
-/// Breaks `text` at spaces into indented lines of at most `width` characters, if words permit.
+/// Breaks `text` at spaces into indented lines of at most `width` characters. A longer word gets a
+/// longer line.
 fn wrapped(text: &str, width: usize) -> String {
     const INDENT: &str = "  ";
     let mut lines = vec![String::from(INDENT)];
@@ -273,7 +295,7 @@ fn command(args: impl Iterator<Item = String>) -> String {
     std::iter::once("afterwork-lab".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the path of the report page, or `None` if none is written.
+/// Returns the path of the report page, or `None` if no page is written.
 fn page(args: &BenchArgs) -> Option<PathBuf> {
     let common = &args.common;
     let is_compared = common.against.is_some() || common.against_binary.is_some();
@@ -282,14 +304,17 @@ fn page(args: &BenchArgs) -> Option<PathBuf> {
     common.report.clone().or(default)
 }
 
-/// Returns the cases of the named bench or of all, without claims about unselected variants.
+/// Returns the cases of the named bench, or of all benches, without claims about unselected
+/// variants.
 fn cases(args: &BenchArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     let benches = args.which.clone().map_or_else(Which::all, |one| vec![one]);
     let menus: Vec<Menu> = benches.iter().map(Which::menu).collect();
-    if let (None, Some(case)) = (&args.which, settings.pick.first_of(&scale::MENU)) {
-        return Err(Stop::CouldNotRun(format!(
-            "--cases {case}: it is a case of `bench scale`, which runs only if named: afterwork-lab bench scale --cases {case}"
-        )));
+    for (bench, menu) in [("scale", scale::MENU), ("groups", groups::MENU)] {
+        if let (None, Some(case)) = (&args.which, settings.pick.first_of(&menu)) {
+            return Err(Stop::CouldNotRun(format!(
+                "--cases {case}: it is a case of `bench {bench}`, which runs only if named: afterwork-lab bench {bench} --cases {case}"
+            )));
+        }
     }
     settings.pick.check(&menus)?;
     if matches!(args.which, Some(Which::Seeds(_)))
@@ -318,7 +343,8 @@ fn cases(args: &BenchArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     Ok(cases)
 }
 
-/// Keeps only variants with these `names` and cases that have any. Keeps all if `names` is empty.
+/// Keeps only the variants with these `names`, and the cases that have any of them. Keeps all if
+/// `names` is empty.
 fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
     if names.is_empty() {
         return Ok(cases);
@@ -348,8 +374,8 @@ fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
     Ok(cases)
 }
 
-/// Splits a list at its commas, except those inside known names. If the list or its rest starts
-/// with no known name, returns it as the error.
+/// Splits a list at its commas, except those inside known names. If the list, or what remains of
+/// it, does not start with a known name, returns that text as the error.
 fn split_names(list: &str, known: &[&str]) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     let mut rest = list;
@@ -421,7 +447,8 @@ fn form(common: &CommonArgs, asks: bool, repeats: bool) -> Form {
     }
 }
 
-/// Returns the part of a case: that of its source if `repeats`, otherwise that of all others.
+/// Returns the part of a run that a case gets. If `repeats` is `true`, it is the part that the
+/// source defines.
 fn part(case: &Case, common: &CommonArgs, repeats: bool) -> Part {
     let repeat = repeat(common);
     match repeats {
@@ -442,8 +469,62 @@ fn budget(common: &CommonArgs) -> Option<Duration> {
     asked.or_else(|| common.quick.then_some(QUICK))
 }
 
-/// Returns the share of the remaining time of a case that weighs `weight` of `all`, the weights of
-/// the remaining cases. Later cases share time that a case leaves unused.
+/// The seconds that one run of a variant takes on two CPUs, in full size and with `--quick`. They
+/// are averages over each bench. Only the estimate of the duration depends on them.
+const RUN_SECONDS: [(&str, [f64; 2]); 9] = [
+    ("workqueue", [0.1, 0.1]),
+    ("blocking", [0.1, 0.1]),
+    ("mpscq", [0.1, 0.1]),
+    ("task-work", [0.1, 0.1]),
+    ("rcu", [0.1, 0.1]),
+    ("percpu", [0.1, 0.1]),
+    ("max-active", [0.1, 0.1]),
+    ("everyday", [0.1, 0.1]),
+    ("scale", [0.1, 0.1]),
+];
+
+/// Returns the estimated duration, in words.
+fn estimate(cases: &[Case], parts: &[Part], quick: bool, budget: Option<Duration>) -> String {
+    let runs = |repeat: fn(&Part) -> usize| {
+        let seconds = cases.iter().zip(parts).map(|(case, part)| {
+            let known = RUN_SECONDS.iter().find(|(bench, _)| *bench == case.bench);
+            let seconds = known.map_or(0.1, |(_, seconds)| seconds[usize::from(quick)]);
+            (repeat(part) * case.variants.len()) as f64 * seconds
+        });
+        Duration::from_secs_f64(seconds.sum())
+    };
+    // Each case has at least one repetition, even if the time is up.
+    let most = budget.map(|it| it.max(runs(|_| 1)));
+    let all = runs(|part| part.repeat);
+    let nr_cases = cases.len();
+    let cases = if nr_cases == 1 { "case" } else { "cases" };
+    let time = rounded(most.map_or(all, |most| all.min(most)));
+    format!("{nr_cases} {cases}, about {time} on two CPUs")
+}
+
+/// The time that all repetitions of a case take.
+struct Needed {
+    case: &'static str,
+    time: Duration,
+    weight: u32,
+    is_cut: bool,
+}
+
+/// Returns the shortest time limit with which every case has enough time for all repetitions. Each
+/// case gets its share of the time that is left when the case begins.
+fn enough(needed: &[Needed]) -> Duration {
+    let mut before = Duration::ZERO;
+    let mut enough = Duration::ZERO;
+    for (index, it) in needed.iter().enumerate() {
+        let all: u32 = needed[index..].iter().map(|it| it.weight).sum();
+        enough = enough.max(before + it.time * all / it.weight.max(1));
+        before += it.time;
+    }
+    enough
+}
+
+/// Returns the share of the remaining time that a case of weight `weight` gets. `all` is the sum of
+/// the weights of the remaining cases. Later cases share the time that a case leaves unused.
 fn share(left: Duration, weight: u32, all: u32) -> Duration {
     left * weight / all.max(1)
 }
@@ -496,7 +577,7 @@ mod tests {
         let mut left_over = known.clone();
         for case in every_case() {
             let narrow = format!("{} {}", case.bench, case.name);
-            // Other metric names contain a number after `@`.
+            // The names of the other metrics contain a number after `@`.
             let named = case.metrics.iter().filter(|it| !it.name.contains('@'));
             for metric in named.map(|it| it.name) {
                 let places = [narrow.as_str(), case.bench, "*"];
@@ -560,6 +641,42 @@ mod tests {
         let asked = CommonArgs { repeat: Some(3), seconds: Some(7), ..quick };
         let seven = Some(Duration::from_secs(7));
         assert_eq!((repeat(&asked), budget(&asked)), (3, seven));
+    }
+
+    #[test]
+    fn an_estimate_is_within_the_limit() {
+        let case = || Case { variants: Vec::new(), ..Case::new("rcu", "read", &[], "") };
+        let cases = [case(), case()];
+        let parts = [Part { repeat: 9, weight: 1 }, Part { repeat: 9, weight: 1 }];
+        assert_eq!(estimate(&cases, &parts, false, None), "2 cases, about 0 s on two CPUs");
+        let all = every_case();
+        let parts = vec![Part { repeat: 9000, weight: 1 }; all.len()];
+        let limited = estimate(&all, &parts, true, Some(Duration::from_secs(10_000)));
+        assert!(limited.ends_with("about 166 min 40 s on two CPUs"), "{limited}");
+    }
+
+    #[test]
+    fn the_limit_for_all_repetitions_gives_each_case_its_time() {
+        let needed = |time, weight| Needed {
+            case: "c",
+            time: Duration::from_secs(time),
+            weight,
+            is_cut: true,
+        };
+        for cases in [
+            [needed(10, 1), needed(90, 1)],
+            [needed(90, 1), needed(10, 1)],
+            [needed(60, 2), needed(30, 1)],
+        ] {
+            let limit = enough(&cases);
+            let mut left = limit;
+            for (index, case) in cases.iter().enumerate() {
+                let all = cases[index..].iter().map(|it| it.weight).sum();
+                assert!(share(left, case.weight, all) >= case.time);
+                left -= case.time;
+            }
+        }
+        assert_eq!(enough(&[needed(10, 1), needed(90, 1)]), Duration::from_secs(100));
     }
 
     #[test]

@@ -7,32 +7,32 @@ use topology::CpuId;
 
 use crate::harness::case::Case;
 
-/// Value of `--peers` that selects no peer.
+/// The value of `--peers` that selects no peer.
 pub(super) const NONE: &str = "none";
 
 /// Settings that every bench receives when it creates its cases.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Set if runs are short.
+    /// `true` if runs must be short.
     pub quick: bool,
-    /// CPUs that this process may use.
+    /// The CPUs that this process may use.
     pub cpus: Vec<CpuId>,
-    /// CPUs to which producers are pinned in turn; empty if they are not pinned.
+    /// The CPUs to which producers are pinned in turn. It is empty if they are not pinned.
     pub pins: Vec<CpuId>,
-    /// Interrupt flag, which runs check at least ten times a second.
+    /// The interrupt flag, which runs check at least ten times a second.
     pub interrupt: Interrupt,
-    /// Set if all variants run in this process; otherwise some run in a process of their own.
+    /// `true` if all variants run in this process. Otherwise some run in a process of their own.
     pub inside: bool,
     /// Selected cases and peers.
     pub pick: Pick,
 }
 
-/// The cases and peers of a bench, as spelled in tables and in table order.
+/// The cases and peers of a bench, as they are spelled in tables and in table order.
 #[derive(Clone, Copy, Debug)]
 pub struct Menu {
-    /// Names of the cases.
+    /// The names of the cases.
     pub cases: &'static [&'static str],
-    /// Names of the peers.
+    /// The names of the peers.
     pub peers: &'static [&'static str],
 }
 
@@ -57,7 +57,7 @@ impl Menu {
         peers.iter().any(|peer| peer == name)
     }
 
-    /// Returns the text that the help of the bench shows.
+    /// Returns the text that is shown in the help of the bench.
     #[must_use]
     pub fn help(self) -> String {
         let [cases, peers] = [self.cases, self.peers].map(|names| names.join(", "));
@@ -106,22 +106,23 @@ fn known(option: &str, names: &[String], valid: Vec<&str>) -> Result<(), Stop> {
     )))
 }
 
-/// Returns `typed`, or two quotes if it is empty, because an empty name is easily overlooked.
+/// Returns `typed`, or two quotes if it is empty, because an empty name is easy to overlook.
 pub(super) fn quoted(typed: &str) -> &str {
     if typed.is_empty() { "''" } else { typed }
 }
 
-/// Returns `nearest: 'parked'; ` with the `valid` name nearest to one of `typed`, or nothing.
+/// Returns a text such as `nearest: 'parked'; ` with the `valid` name that is nearest to one of
+/// `typed`. Returns an empty text if no name is near.
 pub(super) fn nearest(typed: &[&str], valid: &[&str]) -> String {
     let begun = |name: &&&str| typed.iter().any(|it| !it.is_empty() && name.starts_with(it));
     let begun: Vec<&str> = valid.iter().filter(begun).copied().collect();
     if !begun.is_empty() {
         return format!("nearest: '{}'; ", begun.join("', '"));
     }
-    /// Threshold that clap uses for suggestions.
+    /// The threshold that clap uses for suggestions.
     const ALIKE: f64 = 0.7;
     let alike = |name: &str| {
-        // If the name contains a comma, also compare the part after the last comma.
+        // If the name contains a comma, the part after the last comma is also compared.
         let last = name.rsplit(',').next().unwrap_or(name).trim();
         let pairs = typed.iter().flat_map(|it| [(it, name), (it, last)]);
         pairs.map(|(a, b)| strsim::jaro(a, b)).fold(0.0, f64::max)
@@ -141,7 +142,8 @@ impl Settings {
         cases.is_empty() || cases.iter().any(|wanted| wanted == case)
     }
 
-    /// Returns `asked` if given, otherwise `quick` for short runs and `usual` for others.
+    /// Returns `asked` if it is given. Otherwise returns `quick` for short runs and `usual` for
+    /// others.
     #[must_use]
     pub fn size(&self, asked: Option<usize>, usual: usize, quick: usize) -> usize {
         asked.unwrap_or(if self.quick { quick } else { usual })
@@ -166,7 +168,8 @@ impl Settings {
         cases
     }
 
-    /// Returns settings for short runs of the given cases, or of all, on all available CPUs.
+    /// Returns settings for short runs of the given cases, or of all cases if none is given, on all
+    /// available CPUs.
     #[cfg(test)]
     pub(crate) fn of_tests(cases: &[&str]) -> Self {
         Self {
@@ -187,6 +190,13 @@ pub fn count<const MAX: usize>(text: &str) -> Result<usize, String> {
     let number = text.parse().ok();
     let known = number.filter(|number| (1..=MAX).contains(number));
     known.ok_or_else(|| format!("not a whole number from 1 to {MAX}"))
+}
+
+/// Returns `true` if this process may give its threads a real-time priority.
+pub(super) fn may_set_fifo() -> bool {
+    // This uses another thread, so that the priority of the current one does not change.
+    let tried = std::thread::spawn(|| sync::thread::set_fifo(1).is_ok());
+    tried.join().is_ok_and(|may| may)
 }
 
 /// Parses a seed. The error is a message for the user.

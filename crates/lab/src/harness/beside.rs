@@ -1,8 +1,9 @@
-//! Background threads of a measurement: readers, clients, a loop that must not be disturbed.
+//! Background threads of a measurement: readers, clients, or a loop that must not be disturbed.
 //!
-//! A figure "with a busy reader" is valid only if the reader was busy. The reader could still be
-//! waking up when the measurement ends, or lose its CPU for most of that time. Each background
-//! thread, called an *attendant*, therefore calls [`Attendant::goes_on`] for each unit of work.
+//! A figure "with a busy reader" is valid only if the reader was busy. Otherwise the reader could
+//! still be waking up when the measurement ends, or could lose its CPU for most of that time. Each
+//! background thread, called an *attendant*, therefore calls [`Attendant::goes_on`] for each unit
+//! of work.
 //!
 //! - The clock starts when each attendant has completed a unit of work that it began after all
 //!   attendants had started.
@@ -18,20 +19,21 @@ use sync::time::{cycles, cycles_per_us};
 
 use super::case::Series;
 
-/// Reciprocal of the longest pause that an attendant may make, as a share of the run.
+/// The reciprocal of the longest pause that an attendant may make, as a share of the run.
 const SHARE: u64 = 10;
 
-/// Time that a runnable thread waits for another one on its CPU: a tick of the slowest timers.
+/// The time for which a runnable thread waits for another one on its CPU, which is a tick of the
+/// slowest timers.
 const TURN_MS: u64 = 4;
 
-/// Time after which waiting for the attendants to start fails.
+/// The time after which waiting for the attendants to start fails.
 const PATIENCE_US: u64 = 10_000_000;
 
-/// Phase in which the attendants start. Their work does not count yet.
+/// The phase in which the attendants start. Their work does not count yet.
 const GATHERING: u8 = 0;
-/// Phase in which the attendants' work counts.
+/// The phase in which the attendants' work counts.
 const RUNNING: u8 = 1;
-/// Phase in which the attendants exit.
+/// The phase in which the attendants exit.
 const OVER: u8 = 2;
 
 /// The measured period, which attendants run alongside.
@@ -39,7 +41,7 @@ const OVER: u8 = 2;
 pub struct Span {
     phase: AtomicU8,
     nr_seen: AtomicUsize,
-    /// In cycles, like `ended`. Both are written before the phase that they belong to.
+    /// The start in cycles. This and `ended` are written before the phase to which they belong.
     began: AtomicU64,
     ended: AtomicU64,
 }
@@ -49,7 +51,7 @@ pub struct Span {
 pub struct Attendant<'s> {
     span: &'s Span,
     phase: u8,
-    /// End of the previous unit of work.
+    /// The end of the previous unit of work.
     last: u64,
     longest: u64,
     nr_pieces: u64,
@@ -60,7 +62,7 @@ pub struct Attendant<'s> {
 pub struct Attended {
     /// The longest time between the ends of two units of work, in cycles.
     pub longest: u64,
-    /// Units of work that ended within the span.
+    /// The number of units of work that ended within the span.
     pub nr_pieces: u64,
 }
 
@@ -93,7 +95,7 @@ impl Span {
             if cycles().saturating_sub(began) > PATIENCE_US * cycles_per_us() {
                 return Err(Absent("a background thread did not start".into()));
             }
-            // Yields, because the attendants may need this CPU.
+            // The thread yields, because the attendants may need this CPU.
             thread::yield_now();
         }
         Ok(())
@@ -144,14 +146,15 @@ fn judge(span: u64, attended: &[Attended]) -> Beside<()> {
 }
 
 impl Attendant<'_> {
-    /// Records the end of a unit of work, and returns `true` if the attendant continues. Call it
-    /// before the first unit, too.
+    /// Records the end of a unit of work. Returns `true` if the attendant must continue. It must
+    /// also be called before the first unit.
     #[inline]
     pub fn goes_on(&mut self) -> bool {
         self.goes_on_at(cycles())
     }
 
-    /// Like [`goes_on`](Self::goes_on), with a cycle count that the caller just read.
+    /// Does the same as [`goes_on`](Self::goes_on), with a cycle count that the caller has just
+    /// read.
     #[inline]
     pub fn goes_on_at(&mut self, now: u64) -> bool {
         // ORDER(phase): consume, other ends in `Span::begin` and `Span::end`.
@@ -186,7 +189,7 @@ impl Attendant<'_> {
         self.phase = phase;
     }
 
-    /// Returns the work done. An attendant that leaves before the end counts as absent.
+    /// Returns the work of the attendant. An attendant that leaves before the end counts as absent.
     #[must_use]
     pub fn leave(mut self) -> Attended {
         if self.phase != OVER {
@@ -198,21 +201,21 @@ impl Attendant<'_> {
 }
 
 /// Returns the minimum duration of a run in milliseconds, so that each of `threads` threads on
-/// `cpus` CPUs runs in every tenth of the run. Returns 0 for one thread. Even with a CPU for each
-/// thread, two threads may share a CPU until the kernel moves one of them.
+/// `cpus` CPUs runs in every tenth of the run. Returns 0 for a single thread. Even with a CPU for
+/// each thread, two threads may share a CPU until the kernel moves one of them.
 #[must_use]
 pub fn least_ms(threads: usize, cpus: usize) -> u64 {
     match threads.div_ceil(cpus.max(1)) as u64 {
         0 | 1 if threads <= 1 => 0,
         0 | 1 => SHARE * TURN_MS,
-        // One more thread per CPU, because threads are not always spread evenly.
+        // This assumes one more thread per CPU, because threads are not always spread evenly.
         on_one_cpu => SHARE * (on_one_cpu + 1) * TURN_MS,
     }
 }
 
 /// Runs `body` while each of `loads` attendants works on a thread of its own.
 ///
-/// `load(index, attendant)` loops while the attendant continues. Results are in index order.
+/// `load(index, attendant)` loops until the attendant must stop. The results are in index order.
 ///
 /// # Errors
 ///
@@ -282,7 +285,7 @@ mod tests {
 
     use super::*;
 
-    /// Judges a made-up span of 1000 cycles.
+    /// Judges an artificial span of 1000 cycles.
     fn judged(longest: &[u64]) -> Beside<()> {
         let one = |&longest: &u64| Attended { longest, nr_pieces: 1 };
         judge(1000, &longest.iter().map(one).collect::<Vec<_>>())
@@ -298,7 +301,8 @@ mod tests {
         assert!(reason.starts_with("one of 3 background threads made no progress"), "{reason}");
     }
 
-    /// Returns the record of an attendant with these ends of units. The span is from 1000 to 2000.
+    /// Returns the record of an attendant whose units of work ended at these times. The span is
+    /// from 1000 to 2000.
     fn attended(before: &[u64], within: &[u64]) -> Attended {
         let span = Span::default();
         let mut attendant = span.attend();
@@ -349,7 +353,7 @@ mod tests {
             }
         };
         let done = beside(2, stands_still, || {
-            // Longer than the other attendant's slowest turn.
+            // This is longer than the other attendant's slowest turn.
             thread::sleep(std::time::Duration::from_millis(100));
             is_over.store(true, Ordering::Relaxed);
         });

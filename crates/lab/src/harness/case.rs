@@ -1,4 +1,4 @@
-//! The parts of a bench: cases, their variants, and the metrics that each run yields.
+//! The parts of a bench: cases, their variants, and the values that each run measures.
 
 use top::exit::Stop;
 
@@ -23,7 +23,8 @@ pub const CURVE_PERCENTS: [f64; 17] = [
 ];
 
 impl Sample {
-    /// Creates the sample of a discarded run, in which an attendant was absent. It has no values.
+    /// Creates the sample of a run that was discarded because an attendant was absent. It has no
+    /// values.
     #[must_use]
     pub fn thrown_away(absent: Absent) -> Self {
         Self { thrown_away: Some(absent.0), ..Self::default() }
@@ -35,6 +36,14 @@ impl Sample {
             Ok(done) => sample(done),
             Err(absent) => Some(Self::thrown_away(absent)),
         }
+    }
+
+    /// Creates a sample of the given values.
+    #[must_use]
+    pub fn of<const N: usize>(values: [(Metric, f64); N]) -> Self {
+        let mut sample = Self::default();
+        values.into_iter().for_each(|(metric, value)| sample.set(metric, value));
+        sample
     }
 
     /// Returns `true` for the sample of a discarded run.
@@ -77,12 +86,13 @@ impl Sample {
     }
 }
 
-/// One run: sets up, warms up, measures, tears down. Returns `None` if SIGINT interrupted it.
+/// A function that makes one run: it sets up, warms up, measures and tears down. It returns `None`
+/// if SIGINT interrupted the run.
 pub type RunFn = Box<dyn FnMut() -> Result<Option<Sample>, Stop>>;
 
 /// One implementation of a case.
 pub struct Variant {
-    /// Name in tables and records, unique within the case.
+    /// The name in tables and records, which is unique within the case.
     pub name: String,
     /// `true` for third-party code, which is measured for comparison.
     pub peer: bool,
@@ -116,9 +126,9 @@ impl Variant {
 
 /// A question that several variants answer in one interleaved run.
 pub struct Case {
-    /// Name of the bench.
+    /// The name of the bench.
     pub bench: &'static str,
-    /// Name in tables, in records and for `--cases`.
+    /// The name in tables, in records and for `--cases`.
     pub name: &'static str,
     /// The measured operation, in one line.
     pub about: String,
@@ -133,7 +143,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Creates a case without a text, variants and claims.
+    /// Creates a case without a text, variants or claims.
     #[must_use]
     pub const fn new(
         bench: &'static str,
@@ -152,7 +162,7 @@ impl Case {
         }
     }
 
-    /// Returns `true` if both variants of `claim` take part.
+    /// Returns `true` if both variants of `claim` are in the case.
     #[must_use]
     pub fn can_judge(&self, claim: &Claim) -> bool {
         let has = |name: &String| self.variants.iter().any(|variant| variant.name == *name);
@@ -171,7 +181,7 @@ pub struct Series {
     pub variant: String,
     /// `true` for a peer.
     pub peer: bool,
-    /// Repetitions and samples, in the order of the repetitions.
+    /// The samples with the numbers of their repetitions, in order.
     pub samples: Vec<(usize, Sample)>,
 }
 
@@ -195,7 +205,8 @@ impl Series {
 }
 
 impl Series {
-    /// Returns the distributions as pairs of percent and value, the median over the repetitions.
+    /// Returns the distributions as pairs of percent and value. Each value is the median over the
+    /// repetitions.
     #[must_use]
     pub fn curves(&self) -> Vec<(&'static str, Vec<(f64, f64)>)> {
         let mut samples = self.samples.iter().map(|(_, sample)| sample);

@@ -12,7 +12,7 @@ use crate::harness::metric::Metric;
 /// A ratio to report, with an optional bound.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// Description for the table, such as "without helping, cpu scope".
+    /// The description for the table, such as "without helping, cpu scope".
     pub what: String,
     /// The variant in the numerator.
     pub variant: String,
@@ -20,21 +20,10 @@ pub struct Claim {
     pub metric: &'static str,
     /// The denominator.
     pub against: Against,
-    /// The bound of the ratio; `None` if the ratio is only shown.
+    /// The bound of the ratio, or `None` if the ratio is only shown.
     pub bound: Option<Bound>,
-    /// The same ratio as measured elsewhere.
-    pub source: Option<Source>,
-    /// Set if the claim fails only when the ratio breaks the bound by more than one MAD.
+    /// `true` if the claim fails only when the ratio breaks the bound by more than one MAD.
     pub surely: bool,
-}
-
-/// A published figure, shown next to the measured one. It is never judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source {
-    /// The ratio, or several, such as "1.17 to 1.39".
-    pub figure: &'static str,
-    /// The author and the hardware of the measurement.
-    pub from: &'static str,
 }
 
 /// The denominator of a comparison.
@@ -42,7 +31,7 @@ pub struct Source {
 pub enum Against {
     /// The peer with the best median of the claim's metric.
     BestPeer,
-    /// The variant of this name.
+    /// The variant with this name.
     Variant(String),
 }
 
@@ -107,12 +96,11 @@ impl Claim {
             metric: metric.into(),
             against: against.into(),
             bound: None,
-            source: None,
             surely: false,
         }
     }
 
-    /// Replaces the description.
+    /// Replaces the description of the claim.
     #[must_use]
     pub fn in_words(self, what: impl Into<String>) -> Self {
         Self { what: what.into(), ..self }
@@ -124,19 +112,13 @@ impl Claim {
         Self { bound: bound.into(), ..self }
     }
 
-    /// Adds a figure that was measured elsewhere.
-    #[must_use]
-    pub fn beside(self, source: impl Into<Option<Source>>) -> Self {
-        Self { source: source.into(), ..self }
-    }
-
     /// Accepts a ratio that breaks the bound by at most one MAD.
     #[must_use]
     pub fn surely(self) -> Self {
         Self { surely: true, ..self }
     }
 
-    /// Judges the claim by the samples in `series`.
+    /// Judges the claim on the basis of the samples in `series`.
     #[must_use]
     pub fn judge<'a>(&'a self, metrics: &[Metric], series: &[Series]) -> Judged<'a> {
         let below = match &self.against {

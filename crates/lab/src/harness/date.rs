@@ -1,4 +1,4 @@
-//! The date of a run, shown at the head of its results.
+//! The date of a run, which is shown at the head of its results.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

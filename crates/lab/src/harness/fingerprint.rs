@@ -10,49 +10,48 @@ use topology::{AffinityScope, CpuQuota, ShardParams, Topology};
 /// The machine and the build. A value that the machine does not provide is `None`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fingerprint {
-    /// Model name of the CPU.
+    /// The model name of the CPU.
     pub cpu: Option<String>,
-    /// `x86_64`, `aarch64`.
+    /// The architecture: `x86_64` or `aarch64`.
     pub arch: String,
-    /// Number of online CPUs.
+    /// The number of online CPUs.
     pub cpus_online: usize,
-    /// Number of CPUs that this process may use.
+    /// The number of CPUs that this process may use.
     pub cpus_allowed: usize,
-    /// CPU quota of the enclosing cgroups, in thousandths of a CPU; `None` if there is no limit.
+    /// The CPU quota of the enclosing cgroups, in thousandths of a CPU, or `None` if there is no
+    /// limit.
     pub cpu_quota_milli: Option<u64>,
-    /// Number of cores among the online CPUs.
+    /// The number of cores among the online CPUs.
     pub cores: usize,
-    /// Number of last-level caches.
+    /// The number of last-level caches.
     pub caches: usize,
-    /// Number of NUMA nodes.
+    /// The number of NUMA nodes.
     pub nodes: usize,
-    /// Number of pods of the default affinity scope among the allowed CPUs.
+    /// The number of pods of the default affinity scope among the allowed CPUs.
     pub cache_shards: usize,
     /// `true` if hardware threads share cores.
     pub smt: bool,
-    /// `true` for a virtual machine; `None` if that cannot be determined.
+    /// `true` for a virtual machine, or `None` if that cannot be determined.
     pub is_virtual: Option<bool>,
-    /// Vendor and product name of the machine, physical or virtual.
+    /// The vendor and the product name of the machine, physical or virtual.
     pub product: Option<String>,
-    /// Release of the kernel.
+    /// The release of the kernel.
     pub kernel: String,
-    /// Timer ticks per second.
+    /// The number of timer ticks per second.
     pub hz: Option<u64>,
-    /// Frequency governor of the first allowed CPU.
+    /// The frequency governor of the first allowed CPU.
     pub governor: Option<String>,
-    /// Driver that scales the frequency.
+    /// The driver that scales the frequency.
     pub scaling_driver: Option<String>,
-    /// Load average over 1, 5 and 15 minutes.
-    pub load: Option<[f64; 3]>,
-    /// Version of this program.
+    /// The version of this program.
     pub version: String,
-    /// Commit of the build, with `+changes` if the tree was modified.
+    /// The commit of the build, with `+changes` if the tree was modified.
     pub commit: Option<String>,
-    /// Cargo profile of the build.
+    /// The Cargo profile of the build.
     pub profile: String,
-    /// Optimization level.
+    /// The optimization level.
     pub opt_level: String,
-    /// Version of the compiler.
+    /// The version of the compiler.
     pub rustc: Option<String>,
 }
 
@@ -83,7 +82,6 @@ impl Fingerprint {
             hz: ticks_per_second(clock_getres(ClockId::MonotonicCoarse).tv_nsec),
             governor: word(&format!("{cpufreq}/scaling_governor")),
             scaling_driver: word(&format!("{cpufreq}/scaling_driver")),
-            load: word("/proc/loadavg").and_then(|text| load(&text)),
             version: env!("CARGO_PKG_VERSION").into(),
             commit: known(env!("AFTERWORK_COMMIT")),
             profile: env!("AFTERWORK_PROFILE").into(),
@@ -112,9 +110,6 @@ impl Fingerprint {
         let hz = self.hz.map_or_else(unknown, |hz| hz.to_string());
         let governor = self.governor.clone().unwrap_or_else(unknown);
         let driver = self.scaling_driver.clone().unwrap_or_else(unknown);
-        let load = self.load.map_or_else(unknown, |[one, five, fifteen]| {
-            format!("{one:.2} {five:.2} {fifteen:.2}")
-        });
         let commit = self.commit.clone().unwrap_or_else(|| "outside git".into());
         let quota = self.cpu_quota_milli.map_or(String::new(), |milli| {
             format!(", quota {}.{:03} of one", milli / 1000, milli % 1000)
@@ -130,7 +125,7 @@ impl Fingerprint {
                 self.cpus_allowed, self.cpus_online, self.cores, self.caches, self.nodes
             ),
             format!(
-                "system   Linux {}, HZ {hz}, governor {governor}, driver {driver}, load {load}",
+                "system   Linux {}, HZ {hz}, governor {governor}, driver {driver}",
                 self.kernel
             ),
             format!(
@@ -144,7 +139,8 @@ impl Fingerprint {
     }
 }
 
-/// Vendors and products of hypervisors, as spelled in DMI. Used if the CPU has no flag for it.
+/// The vendors and products of hypervisors, as they are spelled in DMI. They are used if the CPU
+/// does not report virtualization with a flag.
 const HYPERVISORS: [&str; 9] = [
     "qemu",
     "kvm",
@@ -158,7 +154,7 @@ const HYPERVISORS: [&str; 9] = [
 ];
 
 fn is_virtual(cpuinfo: &str, product: Option<&str>) -> Option<bool> {
-    // Only x86 has this line. There, a missing flag means that the machine is not virtual.
+    // Only x86 has this line, and there a missing flag means that the machine is not virtual.
     if let Some(flags) = field(cpuinfo, "flags") {
         return Some(flags.split(' ').any(|flag| flag == "hypervisor"));
     }
@@ -168,7 +164,7 @@ fn is_virtual(cpuinfo: &str, product: Option<&str>) -> Option<bool> {
 }
 
 fn cpu_name(cpuinfo: &str) -> Option<String> {
-    // arm64 has no model name, only implementer and part.
+    // arm64 has no model name, but only an implementer and a part.
     field(cpuinfo, "model name").map(str::to_owned).or_else(|| {
         let implementer = field(cpuinfo, "CPU implementer")?;
         Some(format!("implementer {implementer} part {}", field(cpuinfo, "CPU part")?))
@@ -190,20 +186,15 @@ fn product(vendor: Option<String>, name: Option<String>) -> Option<String> {
     }
 }
 
-/// The coarse clock advances once per tick, so its resolution is the length of a tick.
+/// Returns the number of ticks per second. The coarse clock advances once per tick, so its
+/// resolution is the length of a tick.
 fn ticks_per_second(resolution_ns: i64) -> Option<u64> {
     let resolution_ns = u64::try_from(resolution_ns).ok().filter(|&ns| ns > 0)?;
-    // Rounded, because the resolution of 300 ticks per second is 3 333 333 ns.
+    // The result is rounded, because the resolution of 300 ticks per second is 3 333 333 ns.
     Some((1_000_000_000 + resolution_ns / 2) / resolution_ns)
 }
 
-fn load(loadavg: &str) -> Option<[f64; 3]> {
-    let numbers: Vec<f64> =
-        loadavg.split(' ').take(3).map(str::parse).collect::<Result<_, _>>().ok()?;
-    numbers.try_into().ok()
-}
-
-/// Returns the trimmed text of a file; `None` if it is missing, unreadable or empty.
+/// Returns the trimmed text of a file, or `None` if it is missing, unreadable or empty.
 fn word(path: &str) -> Option<String> {
     known(fs::read_to_string(path).ok()?.trim())
 }
@@ -246,13 +237,6 @@ mod tests {
         let known = [4_000_000, 10_000_000, 3_333_333, 1_000_000].map(ticks_per_second);
         assert_eq!(known, [250, 100, 300, 1000].map(Some));
         assert_eq!(ticks_per_second(0), None);
-    }
-
-    #[test]
-    fn load_is_three_numbers_or_nothing() {
-        assert_eq!(load("0.10 1.00 2.50 1/100 999"), Some([0.1, 1.0, 2.5]));
-        assert_eq!(load("0.10 x"), None);
-        assert_eq!(load("0.10 1.00"), None);
     }
 
     #[test]

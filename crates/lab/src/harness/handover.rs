@@ -3,7 +3,7 @@
 //! The host can move the CPUs of a virtual machine. If two of them end up on cores that share no
 //! cache, transferring a contended cache line takes twice as long, and a pool that shares more
 //! cache lines loses more time. The load average does not show this effect, but a ping-pong between
-//! two threads does.
+//! two threads shows it.
 
 use std::thread;
 
@@ -12,25 +12,26 @@ use sync::hint::spin_loop;
 use sync::time::now_ns;
 use topology::{CpuId, CpuSet};
 
-/// Round trips of one measurement, which take half a millisecond.
+/// The number of round trips of one measurement, which take half a millisecond.
 const ROUND_TRIPS: u32 = 2_000;
 
-/// Number of measurements. Only the fastest one counts, because in a slower one a thread lost its
-/// CPU.
+/// The number of measurements. Only the fastest one counts, because a thread lost its CPU in a
+/// slower one.
 const ATTEMPTS: usize = 5;
 
-/// Timeout of a side that was taken off its CPU. The slowest machines need a hundredth of it.
+/// The timeout for a side that was taken off its CPU. The slowest machines need a hundredth of this
+/// time.
 const PATIENCE_NS: u64 = 50_000_000;
 
-/// Spins between two reads of the clock. One read costs as much as a few spins.
+/// The number of spins between two reads of the clock. One read costs as much as a few spins.
 const SPINS_PER_LOOK: u32 = 1_024;
 
-/// Ratio of two measurements above which the CPUs have moved. A second cache triples the time,
+/// The ratio of two measurements above which the CPUs have moved. A second cache triples the time,
 /// whereas noise changes it by less than a third.
 const MOVED: f64 = 1.5;
 
 /// Returns the round-trip time of a cache line between the first and the last of `cpus`, in
-/// nanoseconds. Returns `None` for a single CPU, or if threads cannot be pinned.
+/// nanoseconds. Returns `None` if there is only one CPU or if threads cannot be pinned.
 #[must_use]
 pub fn round_trip_ns(cpus: &[CpuId]) -> Option<f64> {
     let (&first, &last) = (cpus.first()?, cpus.last()?);
@@ -40,7 +41,7 @@ pub fn round_trip_ns(cpus: &[CpuId]) -> Option<f64> {
     (0..ATTEMPTS).filter_map(|_| attempt(first, last)).min_by(f64::total_cmp)
 }
 
-/// Returns a warning if two measurements differ by more than noise.
+/// Returns a warning if two measurements differ by more than noise can explain.
 #[must_use]
 pub fn warning(before: Option<f64>, after: Option<f64>) -> Option<String> {
     let (before, after) = before.zip(after)?;
@@ -53,12 +54,13 @@ pub fn warning(before: Option<f64>, after: Option<f64>) -> Option<String> {
 }
 
 fn attempt(first: CpuId, last: CpuId) -> Option<f64> {
-    // Turn counter. Even numbers are the turns of one side, odd numbers those of the other.
+    // The turn counter. Even numbers are the turns of one side, and odd numbers are those of the
+    // other one.
     let ball = AtomicU32::new(0);
     let ball = &ball;
     thread::scope(|scope| {
-        // Both sides run on new threads, so that the pinning ends with them. A side times out if
-        // the other failed to start or was taken off its CPU.
+        // Both sides run on new threads, so that the pinning ends with these threads. A side times
+        // out if the other one failed to start or was taken off its CPU.
         let sides = [(first, 0), (last, 1)].map(|(cpu, turn)| {
             thread::Builder::new().spawn_scoped(scope, move || play(ball, cpu, turn))
         });

@@ -1,11 +1,11 @@
-//! Latencies: every sample is kept, and percentiles are computed once at the end.
+//! Latencies. Every sample is kept, and percentiles are computed once at the end.
 
 use super::stats::percentile;
 
-/// Durations in cycles of [`sync::time::cycles`].
+/// The durations in cycles of [`sync::time::cycles`].
 ///
-/// A push stores into preallocated memory, so that it hardly disturbs the measured code. A
-/// histogram would have to search for the bucket.
+/// A push stores to preallocated memory, so it hardly disturbs the measured code. A histogram would
+/// have to search for the bucket.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies {
     cycles: Vec<u64>,
@@ -20,18 +20,18 @@ impl Latencies {
 
     /// Adds the time between two readings of the cycle counter.
     ///
-    /// Counters of two CPUs may differ by a few cycles, so an end before its start counts as 0.
+    /// The counters of two CPUs may differ by a few cycles, so a negative time counts as 0.
     #[inline]
     pub fn push(&mut self, start: u64, end: u64) {
         self.cycles.push(end.saturating_sub(start));
     }
 
-    /// Adds all of `other`.
+    /// Adds all samples of `other`.
     pub fn absorb(&mut self, other: &Self) {
         self.cycles.extend_from_slice(&other.cycles);
     }
 
-    /// Returns the mean in nanoseconds; `None` if there are no samples.
+    /// Returns the mean in nanoseconds, or `None` if there are no samples.
     #[must_use]
     pub fn mean_ns(&self) -> Option<f64> {
         let sum: u64 = self.cycles.iter().sum();
@@ -40,7 +40,8 @@ impl Latencies {
         (!self.cycles.is_empty()).then_some(mean * 1000.0 / cycles_per_us)
     }
 
-    /// Returns the percentiles in nanoseconds, in the order of `percents`; `None` without samples.
+    /// Returns the percentiles in nanoseconds, in the order of `percents`, or `None` if there are
+    /// no samples.
     #[must_use]
     pub fn percentiles_ns<const N: usize>(mut self, percents: [f64; N]) -> Option<[f64; N]> {
         self.cycles.sort_unstable();

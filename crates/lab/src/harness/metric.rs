@@ -1,14 +1,14 @@
-//! Metrics: numbers with a name, a unit and a column.
+//! Metrics, which are numbers with a name, a unit and a column.
 
 use serde::{Deserialize, Serialize};
 
-/// Scale of a column in microseconds, for values in nanoseconds.
+/// The scale of a column in microseconds, for values in nanoseconds.
 pub const NS_PER_US: f64 = 1e3;
-/// Scale of a column in milliseconds, for values in nanoseconds.
+/// The scale of a column in milliseconds, for values in nanoseconds.
 pub const NS_PER_MS: f64 = 1e6;
-/// Scale of a column in millions.
+/// The scale of a column in millions.
 pub const MILLION: f64 = 1e6;
-/// Scale of a column in percent, for values that are shares.
+/// The scale of a column in percent, for values that are shares.
 pub const PERCENT: f64 = 0.01;
 
 /// The direction in which a metric improves.
@@ -24,17 +24,17 @@ pub enum Better {
 /// A number that a run may measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// Name in records.
+    /// The name in records.
     pub name: &'static str,
-    /// Unit of the recorded value.
+    /// The unit of the recorded value.
     pub unit: &'static str,
-    /// Direction in which the metric improves; selects the best peer.
+    /// The direction in which the metric improves, which determines the best peer.
     pub better: Better,
-    /// Group of the table's column, or "".
+    /// The group of the table's column, or "".
     pub group: &'static str,
-    /// Head of the table's column, or "" if only records contain the metric.
+    /// The head of the table's column, or "" if only records contain the metric.
     pub head: &'static str,
-    /// Divisor of the recorded value for the table.
+    /// The divisor of the recorded value for the table.
     pub scale: f64,
 }
 
@@ -44,7 +44,7 @@ impl From<Metric> for &'static str {
     }
 }
 
-/// Creates a metric that is better when lower, with `(group, head)` in the table.
+/// Creates a metric that is better if it is lower. Its column in the table has `(group, head)`.
 #[must_use]
 pub const fn lower(
     name: &'static str,
@@ -55,7 +55,7 @@ pub const fn lower(
     Metric { name, unit, better: Better::Lower, group, head, scale }
 }
 
-/// Creates a metric that is better when higher, with `(group, head)` in the table.
+/// Creates a metric that is better if it is higher. Its column in the table has `(group, head)`.
 #[must_use]
 pub const fn higher(
     name: &'static str,

@@ -1,4 +1,4 @@
-//! CPU time that other programs and the host took during a measurement.
+//! The CPU time that other programs and the host took during a measurement.
 
 use std::fs;
 use std::thread;
@@ -9,35 +9,37 @@ use top::exit::Stop;
 use super::handover;
 use super::switches::Usage;
 
-/// Time for which the machine is watched before a bench. /proc/stat counts in ticks of 10 ms, so 40
-/// ticks per CPU resolve a few percent.
+/// The time for which the machine is watched before a bench. /proc/stat counts in ticks of 10 ms,
+/// so 40 ticks per CPU give a resolution of a few percent.
 const WATCH: Duration = Duration::from_millis(400);
 
-/// Share of the CPUs above which other programs disturb the results. A guess: on two CPUs, 5 % is
-/// one thread that runs for a tenth of the time.
+/// The share of the CPUs above which other programs disturb the results. This is a guess: on two
+/// CPUs, 5 % is one thread that runs for a tenth of the time.
 pub const OTHERS_LIMIT: f64 = 0.05;
 
-/// Share of the CPU time above which steal by the host distorts latencies. Guess.
+/// The share of the CPU time above which steal by the host distorts latencies. This value is a
+/// guess.
 const STEAL_LIMIT: f64 = 0.01;
 
-/// Relative MAD above which two runs cannot be compared. Guess.
+/// The relative MAD above which two runs cannot be compared. This value is a guess.
 pub const SPREAD_LIMIT: f64 = 0.10;
 
-/// Minimum number of repetitions that show a spread.
+/// The minimum number of repetitions that show a spread.
 pub const FEW_REPETITIONS: usize = 3;
 
-/// The disturbances of a period, as shares of its CPU time.
+/// The disturbances during a period, as shares of its CPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Noise {
-    /// CPU time of other programs and of the kernel's own threads.
+    /// The CPU time of other programs and of the kernel's own threads.
     pub others: f64,
-    /// CPU time that the host took from a virtual machine.
+    /// The CPU time that the host took from a virtual machine.
     pub steal: f64,
-    /// Transfer times before and after (see [`handover`]); `None` on a single CPU.
+    /// The transfer times before and after the period; see [`handover`]. They are `None` on a
+    /// single CPU.
     pub handover_ns: [Option<f64>; 2],
 }
 
-/// Watches the machine from the creation of this value on.
+/// A meter that watches the machine from its creation on.
 #[derive(Clone, Copy, Debug)]
 pub struct NoiseMeter {
     cpus: CpuTimes,
@@ -47,18 +49,15 @@ pub struct NoiseMeter {
 impl NoiseMeter {
     /// Starts watching.
     pub fn start() -> Result<Self, Stop> {
-        let unread = |error| Stop::because("cannot read the CPU time", error);
         // A peer may run in a child process.
-        let own = [Usage::now(), Usage::of_children()];
-        let [this, children] = own.map(|usage| usage.map_err(unread));
-        Ok(Self { cpus: CpuTimes::now()?, own: [this?, children?] })
+        Ok(Self { cpus: CpuTimes::now()?, own: [Usage::now(), Usage::of_children()] })
     }
 
     /// Returns the noise since the start.
     pub fn noise(&self) -> Result<Noise, Stop> {
         let now = Self::start()?;
         let own = now.own.iter().zip(&self.own);
-        let own_ns: u64 = own.map(|(now, then)| now.since(then).cpu_ns).sum();
+        let own_ns: u64 = own.map(|(now, then)| now.since(*then).cpu_ns).sum();
         Ok(noise(&self.cpus, &now.cpus, own_ns as f64 / NS_PER_TICK))
     }
 }
@@ -70,7 +69,7 @@ pub fn before() -> Result<Noise, Stop> {
     meter.noise()
 }
 
-/// Returns warnings for the user about the noise of the period `when`.
+/// Returns warnings for the user about the noise during the period `when`.
 #[must_use]
 pub fn warnings(noise: &Noise, when: &str) -> Vec<String> {
     let mut lines = Vec::new();
@@ -93,7 +92,7 @@ pub fn warnings(noise: &Noise, when: &str) -> Vec<String> {
     lines
 }
 
-/// Ticks of all CPUs since the machine started.
+/// The ticks of all CPUs since the machine started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct CpuTimes {
     busy: f64,
@@ -101,7 +100,7 @@ struct CpuTimes {
     steal: f64,
 }
 
-/// Nanoseconds per tick. /proc/stat counts in USER_HZ, which Linux fixes at 100 for user space.
+/// The nanoseconds per tick. /proc/stat counts in USER_HZ, which Linux fixes at 100 for user space.
 const NS_PER_TICK: f64 = 10_000_000.0;
 
 impl CpuTimes {
@@ -129,7 +128,8 @@ fn noise(from: &CpuTimes, to: &CpuTimes, own_ticks: f64) -> Noise {
     if total <= 0.0 {
         return Noise::default();
     }
-    // Own time is exact, but the machine's time is in ticks, so the difference may be negative.
+    // The time of this process is exact, but the machine's time is in ticks, so the difference may
+    // be negative.
     Noise {
         others: ((busy - own_ticks) / total).clamp(0.0, 1.0),
         steal: (steal / total).clamp(0.0, 1.0),

@@ -1,4 +1,5 @@
-//! Progress of a bench on standard error: a bar on a terminal, otherwise a line per repetition.
+//! The progress of a bench on standard error. It is a bar on a terminal, and otherwise a line per
+//! repetition.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -6,14 +7,14 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use top::talk::{may_color, say};
 
-/// Shows the number of completed runs and an estimate of the remaining time.
+/// A display of the number of completed runs and of an estimate of the remaining time.
 #[derive(Debug)]
 pub struct Progress {
     show: Show,
     started: Instant,
     planned: usize,
     done: usize,
-    /// Time at which the bench must end, even if runs remain.
+    /// The time at which the bench must end, even if runs remain.
     end: Option<Instant>,
 }
 
@@ -25,7 +26,7 @@ enum Show {
 }
 
 impl Progress {
-    /// Creates a display for `planned` runs that stops at `end` at the latest.
+    /// Creates a display for `planned` runs, which end at `end` at the latest.
     #[must_use]
     pub fn on_stderr(planned: usize, end: Option<Instant>) -> Self {
         let stderr = io::stderr();
@@ -69,7 +70,7 @@ impl Progress {
         }
     }
 
-    /// Removes `runs` runs from the plan.
+    /// Removes `runs` runs from the number of planned runs.
     pub fn dropped(&mut self, runs: usize) {
         self.planned = self.planned.saturating_sub(runs);
         if let Show::Bar(bar) = &self.show {
@@ -89,7 +90,7 @@ impl Progress {
         let bound = self.end.map(|end| end.saturating_duration_since(Instant::now()));
         let left = time_left(self.started.elapsed(), self.done, self.planned);
         if bound.is_some_and(|bound| bound.is_zero()) {
-            // The duration of the runs that have not begun is unknown.
+            // The duration of runs that have not begun is unknown.
             return "time is up: one repetition of each remaining case".into();
         }
         in_words(left.map(|left| bound.map_or(left, |bound| left.min(bound))))
@@ -110,7 +111,8 @@ fn style(color: bool) -> ProgressStyle {
     } else {
         "{bar:30} {pos}/{len} {prefix}  {msg}"
     };
-    // If the template is malformed (a bug here), the default style still shows the progress.
+    // If the template is malformed, which would be a bug here, the default style still shows the
+    // progress.
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
@@ -121,13 +123,21 @@ fn time_left(elapsed: Duration, done: usize, planned: usize) -> Option<Duration>
 }
 
 fn in_words(left: Option<Duration>) -> String {
-    match left.map(|left| left.as_secs_f64().ceil() as u64) {
+    match left {
         None => "time left unknown".into(),
-        Some(0) => "nearly done".into(),
-        Some(seconds @ 1..100) => format!("about {seconds} s left"),
-        Some(seconds) => {
+        Some(Duration::ZERO) => "nearly done".into(),
+        Some(left) => format!("about {} left", rounded(left)),
+    }
+}
+
+/// Formats a time as seconds, or as minutes and tens of seconds. Rounds it up.
+#[must_use]
+pub fn rounded(time: Duration) -> String {
+    match time.as_secs_f64().ceil() as u64 {
+        seconds @ 0..100 => format!("{seconds} s"),
+        seconds => {
             let tens = seconds.div_ceil(10);
-            format!("about {} min {:02} s left", tens / 6, tens % 6 * 10)
+            format!("{} min {:02} s", tens / 6, tens % 6 * 10)
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Interleaving: each repetition runs every variant once, in a newly shuffled order.
+//! Interleaves the runs: each repetition runs every variant once, in a newly shuffled order.
 //!
-//! A machine drifts: it warms up, its neighbors wake, its clock slows down. If all runs of one
-//! variant were measured before the next variant, the comparison would include the drift.
-//! Interleaving exposes all variants to the same drift. Ratios are taken within a repetition.
+//! A machine drifts: it warms up, its neighbors wake, and its clock slows down. If all runs of one
+//! variant came before those of the next one, the comparison would include the drift. Interleaving
+//! exposes all variants to the same drift. Ratios are taken within a repetition.
 
 use std::time::{Duration, Instant};
 
@@ -13,17 +13,17 @@ use super::case::{Case, Sample, Series, Variant};
 
 use super::progress::Progress;
 
-/// Attempts per variant and repetition. A discarded run is repeated once.
+/// The number of attempts per variant and repetition. A discarded run is repeated once.
 const ATTEMPTS: usize = 2;
 
 /// The number of repetitions, their order and their time limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Number of repetitions.
+    /// The number of repetitions.
     pub repeat: usize,
-    /// Seed of all shuffles.
+    /// The seed for all shuffles.
     pub seed: u64,
-    /// Time limit. No repetition begins if it would probably end after this limit.
+    /// The time limit. A repetition that would probably end after this limit does not begin.
     pub budget: Option<Duration>,
 }
 
@@ -74,7 +74,7 @@ pub fn run_case(
     Ok((all, Ended::Complete))
 }
 
-/// Runs a variant, and runs it again if the run is discarded. Returns `None` if interrupted.
+/// Runs a variant, and runs it again if the run is discarded. Returns `None` if it is interrupted.
 fn once(variant: &mut Variant, interrupt: &Interrupt) -> Result<Option<Sample>, Stop> {
     let mut tried = None;
     for _ in 0..ATTEMPTS {
@@ -89,9 +89,10 @@ fn once(variant: &mut Variant, interrupt: &Interrupt) -> Result<Option<Sample>, 
     Ok(tried)
 }
 
-/// Returns `true` if a repetition may begin after `done` repetitions took `spent`.
+/// Returns `true` if another repetition may begin after `done` repetitions took `spent`.
 ///
-/// The first repetition may always begin, because a result without a spread is better than none.
+/// The first repetition may always begin, because a result without a spread is better than no
+/// result.
 fn time_for_another(done: usize, spent: Duration, budget: Option<Duration>) -> bool {
     match (u32::try_from(done), budget) {
         (Ok(0), _) | (_, None) => true,
@@ -117,7 +118,8 @@ mod tests {
 
     const PLAN: Plan = Plan { repeat: 20, seed: 7, budget: None };
 
-    /// Creates a case of three variants that record their turns. `at(n)` is the result of turn `n`.
+    /// Creates a case of three variants, which record their turns. `at(n)` is the result of turn
+    /// `n`.
     fn case(
         turns: &Rc<RefCell<Vec<usize>>>,
         at: impl Fn(usize) -> Option<Sample> + Clone + 'static,

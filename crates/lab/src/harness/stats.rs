@@ -2,19 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A median with its spread and the number of values behind it.
+/// A median with its spread and the number of values from which it was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The middle value, or the mean of the two middle values.
     pub median: f64,
-    /// Median absolute deviation: half of the values are within this distance of the median.
+    /// The median absolute deviation. Half of the values are within this distance of the median.
     pub mad: f64,
-    /// Number of values.
+    /// The number of values.
     pub n: usize,
 }
 
 impl Spread {
-    /// Returns the spread of `values`, or `None` if there are none. Values must be finite.
+    /// Returns the spread of `values`, or `None` if there are none. The values must be finite.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let median = median(values.to_vec())?;
@@ -22,7 +22,7 @@ impl Spread {
         Some(Self { median, mad: self::median(deviations)?, n: values.len() })
     }
 
-    /// Returns the MAD as a share of the median; 0 if the median is 0.
+    /// Returns the MAD as a share of the median, or 0 if the median is 0.
     #[must_use]
     pub fn relative(&self) -> f64 {
         if self.median == 0.0 { 0.0 } else { (self.mad / self.median).abs() }
@@ -38,10 +38,10 @@ pub struct Point {
     pub value: f64,
 }
 
-/// Returns the spread of the ratios `above / below`, each from two runs of one repetition.
+/// Returns the spread of the ratios `above / below`. Each ratio is from two runs of one repetition.
 ///
-/// Runs of one repetition are close together in time, so a slow phase of the machine affects both.
-/// A repetition is ignored if a value is missing or `below` is 0. Returns `None` if no ratio
+/// The runs of one repetition are close together in time, so a slow phase of the machine affects
+/// both. A repetition is ignored if a value is missing or `below` is 0. Returns `None` if no ratio
 /// remains.
 #[must_use]
 pub fn paired_ratio(above: &[Point], below: &[Point]) -> Option<Spread> {
@@ -55,7 +55,8 @@ pub fn paired_ratio(above: &[Point], below: &[Point]) -> Option<Spread> {
     Spread::of(&ratios)
 }
 
-/// Returns the smallest value that at least `percent` of `sorted` do not exceed (nearest rank).
+/// Returns the smallest value such that at least `percent` of `sorted` do not exceed it (nearest
+/// rank).
 ///
 /// `sorted` must be in ascending order. Returns `None` if it is empty.
 #[must_use]
@@ -70,7 +71,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     if values.len() % 2 == 1 {
         return Some(upper);
     }
-    // Halved before the addition, which could overflow.
+    // The values are halved before the addition, which could otherwise overflow.
     Some(values[values.len() / 2 - 1] / 2.0 + upper / 2.0)
 }
 

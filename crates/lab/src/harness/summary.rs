@@ -1,4 +1,4 @@
-//! Computes the table of a case from its samples: medians, spreads, ratios to the best peer.
+//! Computes the table of a case from its samples: medians, spreads, and ratios to the best peer.
 
 use super::case::Series;
 use super::metric::{Better, Metric};
@@ -15,7 +15,7 @@ pub struct Row {
     pub cells: Vec<Cell>,
 }
 
-/// One metric of one variant. Both fields are `None` if the variant does not measure it.
+/// One metric of one variant. Both fields are `None` if the variant does not measure the metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cell {
     /// The value.
@@ -51,8 +51,8 @@ pub fn summarize(metrics: &[Metric], all: &[Series]) -> Vec<Row> {
 
 /// Returns the peer with the best median of `metric`.
 ///
-/// The peer is chosen once over all repetitions. The best peer of each repetition would be a
-/// mixture that no peer achieves.
+/// The peer is chosen once for all repetitions. Choosing the best peer of each repetition would
+/// give a mixture that no single peer achieves.
 #[must_use]
 pub fn best_peer<'a>(all: &'a [Series], metric: &Metric) -> Option<&'a Series> {
     best_of(all.iter().filter(|series| series.peer), metric)

@@ -1,84 +1,109 @@
-//! The cost of a period of work: context switches and CPU time of this process.
-
-use std::io;
+//! Context switches and CPU time of this process, of its children, or of one thread.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
+use rustix::time::{ClockId, clock_gettime};
 
-/// The process's counters at one moment. They include threads that have exited.
-#[derive(Clone, Copy, Debug)]
-pub struct Usage {
-    switches: u64,
-    cpu_ns: u64,
-}
+const NS_PER_S: u64 = 1_000_000_000;
 
-/// The difference of the counters between two moments.
+/// The counters at one moment, or their growth between two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
-    /// Context switches, voluntary and involuntary, of all threads.
-    pub switches: u64,
-    /// CPU time of all threads, in user space and in the kernel.
+pub struct Usage {
+    /// The number of voluntary context switches: one for each sleep, and so one for each wake-up.
+    pub slept: u64,
+    /// The number of involuntary context switches.
+    pub preempted: u64,
+    /// The CPU time in user space and in the kernel.
     pub cpu_ns: u64,
 }
 
 impl Usage {
-    /// Reads the counters with one system call.
-    ///
-    /// # Errors
-    ///
-    /// Returns the error of the system call. On Linux it does not fail.
-    pub fn now() -> io::Result<Self> {
+    /// Reads the counters of this process, including threads that have exited.
+    #[must_use]
+    pub fn now() -> Self {
         Self::of(UsageWho::RUSAGE_SELF)
     }
 
     /// Reads the counters of child processes that have ended.
-    ///
-    /// # Errors
-    ///
-    /// See [`now`](Self::now).
-    pub fn of_children() -> io::Result<Self> {
+    #[must_use]
+    pub fn of_children() -> Self {
         Self::of(UsageWho::RUSAGE_CHILDREN)
     }
 
-    fn of(who: UsageWho) -> io::Result<Self> {
-        let usage = getrusage(who)?;
-        let switches = usage.voluntary_context_switches() + usage.involuntary_context_switches();
-        let cpu = usage.user_time() + usage.system_time();
-        Ok(Self { switches: switches as u64, cpu_ns: cpu.num_nanoseconds() as u64 })
+    /// Reads the counters of the calling thread.
+    #[must_use]
+    pub fn of_thread() -> Self {
+        // This is more precise than the times of `getrusage`, which some kernels count in ticks.
+        let cpu = clock_gettime(ClockId::ThreadCPUTime);
+        let cpu_ns = cpu.tv_sec as u64 * NS_PER_S + cpu.tv_nsec as u64;
+        Self { cpu_ns, ..Self::of(UsageWho::RUSAGE_THREAD) }
     }
 
-    /// Returns the resources used since `earlier`.
+    fn of(who: UsageWho) -> Self {
+        let usage = getrusage(who).expect("Linux knows `who`, and the result is on the stack");
+        let cpu = usage.user_time() + usage.system_time();
+        Self {
+            slept: usage.voluntary_context_switches() as u64,
+            preempted: usage.involuntary_context_switches() as u64,
+            cpu_ns: cpu.num_nanoseconds() as u64,
+        }
+    }
+
+    /// Returns the growth since `earlier`.
     #[must_use]
-    pub fn since(&self, earlier: &Self) -> Spent {
-        Spent {
-            switches: self.switches.saturating_sub(earlier.switches),
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            slept: self.slept.saturating_sub(earlier.slept),
+            preempted: self.preempted.saturating_sub(earlier.preempted),
             cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
         }
+    }
+
+    /// Returns the number of all context switches.
+    #[must_use]
+    pub fn switches(self) -> u64 {
+        self.slept + self.preempted
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::time::Duration;
 
     use super::*;
 
-    #[test]
-    fn a_sleep_in_another_thread_counts_as_a_switch() {
-        let before = Usage::now().unwrap();
-        std::thread::spawn(|| std::thread::sleep(Duration::from_millis(1))).join().unwrap();
-        let spent = Usage::now().unwrap().since(&before);
-        assert!(spent.switches >= 1, "{spent:?}");
+    fn in_proc() -> u64 {
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.unwrap().trim().parse().unwrap()
     }
 
     #[test]
-    fn burning_costs_cpu_time() {
-        let before = Usage::now().unwrap();
-        let mut spent = Spent::default();
-        // Ends as soon as the counter advances. If the counter is broken, the test hangs.
-        while spent.cpu_ns == 0 {
-            std::hint::black_box((0..10_000).sum::<u64>());
-            spent = Usage::now().unwrap().since(&before);
+    fn sleeps_are_counted_as_proc_counts_them() {
+        let (usage, proc) = (Usage::of_thread(), in_proc());
+        let mut slept_in_proc = 0;
+        // A sleep that ends before the thread has left its CPU is not counted.
+        while slept_in_proc < 5 {
+            std::thread::sleep(Duration::from_micros(10));
+            slept_in_proc = in_proc() - proc;
         }
+        let slept = Usage::of_thread().since(usage).slept;
+        // Reading /proc may also sleep, before or after the other reading.
+        assert!(slept.abs_diff(slept_in_proc) <= 2, "{slept} sleeps");
+    }
+
+    #[test]
+    fn another_threads_work_counts_for_the_process_alone() {
+        let (process, thread) = (Usage::now(), Usage::of_thread());
+        let burn = || {
+            let start = Usage::of_thread();
+            while Usage::of_thread().since(start).cpu_ns < 20_000_000 {}
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        std::thread::spawn(burn).join().unwrap();
+        let (all, own) = (Usage::now().since(process), Usage::of_thread().since(thread));
+        assert!(own.cpu_ns < 20_000_000 && all.cpu_ns > own.cpu_ns, "{own:?} of {all:?}");
+        assert!(all.switches() >= 1, "{all:?}");
     }
 }

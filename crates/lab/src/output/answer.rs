@@ -1,4 +1,4 @@
-//! The answers of `try`: ours and the best of the others, side by side, each row with a verdict.
+//! The answers of `try`: ours and the best of the others side by side, with a verdict in each row.
 
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ const PEER_WIDTH: usize = 40;
 pub struct Question {
     /// The question.
     pub text: &'static str,
-    /// Bench and case.
+    /// The bench and the case.
     pub case: (&'static str, &'static str),
     /// The rows.
     pub rows: &'static [Row],
@@ -36,16 +36,16 @@ pub struct Row {
     pub metric: &'static str,
     /// Our variant.
     pub ours: &'static str,
-    /// The peers; all peers of the case if empty.
+    /// The peers. If it is empty, all peers of the case are compared.
     pub peers: &'static [&'static str],
     /// The unit of the values.
     pub unit: Unit,
 }
 
-/// How a value is printed.
+/// The way in which a value is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Nanoseconds, as ns, µs, ms or s.
+    /// Nanoseconds, printed as ns, µs, ms or s.
     Time,
     /// The time of runs that may deadlock.
     Ends,
@@ -65,20 +65,20 @@ pub struct Answer {
     pub row: String,
     /// Our variant.
     pub ours: String,
-    /// The best of the others.
+    /// The best of the other variants.
     pub peer: String,
     /// The median of our variant, as printed.
     pub ours_value: String,
-    /// The median of the best of the others, as printed.
+    /// The median of the best of the other variants, as printed.
     pub peer_value: String,
-    /// The factor by which ours is better, with its spread over the turns.
+    /// The factor by which our variant is better, with its spread over the turns.
     pub times_better: Spread,
     /// The outcome, one of [`OUTCOMES`].
     pub outcome: String,
 }
 
 impl Question {
-    /// Returns `true` if a row compares the variant.
+    /// Returns `true` if one of the rows compares the variant.
     #[must_use]
     pub fn needs(&self, variant: &str, peer: bool) -> bool {
         self.rows.iter().any(|row| match peer {
@@ -87,7 +87,7 @@ impl Question {
         })
     }
 
-    /// Answers the rows whose variants were measured.
+    /// Returns the answers for the rows whose variants were measured.
     #[must_use]
     pub fn answers(&self, metrics: &[Metric], all: &[Series]) -> Vec<Answer> {
         self.rows.iter().filter_map(|row| row.answer(self.text, metrics, all)).collect()
@@ -161,7 +161,7 @@ pub fn block(question: &str, answers: &[Answer], paint: impl Fn(&str, &str) -> S
     text
 }
 
-/// Counts the outcomes.
+/// Formats the number of answers for each outcome.
 #[must_use]
 pub fn totals<'a>(answers: impl Iterator<Item = &'a Answer> + Clone) -> String {
     let count = |outcome| answers.clone().filter(|it| it.outcome == outcome).count();

@@ -1,6 +1,6 @@
-//! Formats of results: [mod@text] in [tables](table), [JSON](record), a [page](mod@page), and
-//! [verdicts](verdict) in [words], the [answers](answer) of `try` by their [outcome], and the
-//! tables of the [sources]. A [`run::Run`] contains its lines in order.
+//! The formats of results. These are [mod@text] in [tables](table), [JSON](record), a
+//! [page](mod@page), [verdicts](verdict) in [words], the [answers](answer) of `try` by their
+//! [outcome], and the tables of the [sources]. A [`run::Run`] contains the lines of a run in order.
 
 pub mod answer;
 pub mod outcome;

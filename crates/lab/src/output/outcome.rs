@@ -2,11 +2,11 @@
 //!
 //! The xtask chore that writes the tables of README and docs/figures.md also compiles this file.
 
-/// Ours is better.
+/// Our variant is better.
 pub const BETTER: &str = "better";
 /// The difference is at most 5 %.
 pub const EVEN: &str = "even";
-/// The best of the others is better.
+/// The best of the other variants is better.
 pub const WORSE: &str = "worse";
 /// The runs differ too much.
 pub const UNDECIDED: &str = "undecided";
@@ -14,15 +14,15 @@ pub const UNDECIDED: &str = "undecided";
 /// All outcomes.
 pub const OUTCOMES: [&str; 4] = [BETTER, EVEN, WORSE, UNDECIDED];
 
-/// Relative difference up to which two medians count as even.
+/// The relative difference up to which two medians count as even.
 const LEAST: f64 = 0.05;
-/// Uncertainty of a factor up to which a difference that is not significant counts as even.
+/// The uncertainty of a factor up to which a difference that is not significant counts as even.
 const KNOWN: f64 = 0.10;
-/// Uncertainty of a median in units of the MAD: two standard errors for nine values.
+/// The uncertainty of a median in units of the MAD, which is two standard errors for nine values.
 const UNCERTAINTY: f64 = 1.25;
 
-/// Returns the outcome for a factor by which ours is better, from its median, its median absolute
-/// deviation and the number of turns.
+/// Returns the outcome for the factor by which our variant is better, given its median, its median
+/// absolute deviation and the number of turns.
 #[must_use]
 pub fn of(median: f64, mad: f64, n: usize) -> &'static str {
     let (difference, uncertainty) = (median - 1.0, UNCERTAINTY * mad);
@@ -43,7 +43,7 @@ pub fn three_digits(value: f64) -> String {
     if magnitude > 0.0 && magnitude < 0.0005 {
         return format!("{value:.0e}");
     }
-    // Larger values have a letter for the power of a thousand.
+    // Larger values get a letter for the power of a thousand.
     let (scaled, letter) = match magnitude {
         _ if magnitude < 9_999.5 => (value, ""),
         _ if magnitude < 9_999_500.0 => (value / 1e3, "k"),

@@ -1,6 +1,6 @@
 //! The JSON that `--json` prints: one object per line, in the same shapes for every bench.
 //!
-//! `docs/bench-method.md` documents it for readers. A change of shape increments [`SCHEMA`].
+//! `docs/bench-method.md` documents it for readers. A change of these shapes increments [`SCHEMA`].
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ use crate::harness::noise::Noise;
 use crate::harness::stats::Spread;
 use crate::harness::summary::Row;
 
-/// Version of the shape of the records, contained in the first line.
+/// The version of the shape of the records. The first line contains it.
 pub const SCHEMA: u32 = 4;
 
 /// The `variant` of records that describe the machine.
@@ -44,25 +44,39 @@ pub enum Line {
 /// The first line: the machine, the build and the command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Head {
-    /// [`SCHEMA`].
+    /// The value of [`SCHEMA`].
     pub schema: u32,
     /// The machine and the build.
     pub fingerprint: Fingerprint,
-    /// Start time, such as `2026-11-21 21:15:03 UTC`. Empty in files of older versions.
+    /// The start time, such as `2026-11-21 21:15:03 UTC`. It is empty in files of older versions.
     #[serde(default)]
     pub started: String,
     /// The command line.
     #[serde(default)]
     pub command: String,
-    /// Seed of the shuffles.
+    /// The seed for the shuffles.
     pub seed: u64,
     /// The machine, drawn as `afterwork topology` draws it.
     pub drawing: String,
-    /// Warnings from before the first case.
+    /// The warnings that were issued before the first case.
     pub warnings: Vec<String>,
-    /// Share of the CPUs that other programs used just before the start.
+    /// The share of the CPUs that other programs used just before the start.
     #[serde(default)]
     pub others_cpu: f64,
+}
+
+impl Head {
+    /// Returns the machine, the build and the order of the runs, as lines of text.
+    #[must_use]
+    pub fn text(&self) -> Vec<String> {
+        let mut lines = self.fingerprint.lines();
+        lines.push(format!(
+            "others   used {:.0} % of the CPUs just before the start",
+            self.others_cpu * 100.0
+        ));
+        lines.push(format!("order    shuffled with --seed {}", self.seed));
+        lines
+    }
 }
 
 #[cfg(test)]
@@ -88,7 +102,7 @@ impl Head {
 pub struct End {
     /// The reason.
     pub ended: Why,
-    /// Duration of the run.
+    /// The duration of the run.
     pub seconds: f64,
 }
 
@@ -106,35 +120,35 @@ pub enum Why {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CaseHead {
-    /// Name of the bench.
+    /// The name of the bench.
     pub bench: String,
-    /// Name of the case.
+    /// The name of the case.
     pub case: String,
     /// The question.
     pub about: String,
-    /// The metric that ranks the variants.
+    /// The metric by which the variants are ranked.
     pub headline: String,
     /// All metrics, in the order of the table.
     pub metrics: Vec<MetricHead>,
-    /// Warnings about the case.
+    /// The warnings about the case.
     pub warnings: Vec<String>,
 }
 
-/// A case that could be measured, as printed by `--list --json`.
+/// A case that can be measured, as `--list --json` prints it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Listed {
-    /// Name of the bench.
+    /// The name of the bench.
     pub bench: String,
-    /// Name of the case.
+    /// The name of the case.
     pub case: String,
     /// The question.
     pub about: String,
-    /// The metric that ranks the variants.
+    /// The metric by which the variants are ranked.
     pub headline: String,
     /// Our variants and the limits, in the order of the table.
     pub ours: Vec<String>,
-    /// Third-party variants.
+    /// The third-party variants.
     pub peers: Vec<String>,
 }
 
@@ -159,23 +173,22 @@ impl Listed {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MetricHead {
-    /// Name in records.
+    /// The name in records.
     pub metric: String,
-    /// Unit.
+    /// The unit.
     pub unit: String,
-    /// Direction in which the metric improves.
+    /// The direction in which the metric improves.
     pub better: Better,
 }
 
-/// A claim and its outcome.
+/// A claim and its outcome. Runs of older versions also have a field `source`, which is ignored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Claimed {
-    /// Name of the bench.
+    /// The name of the bench.
     pub bench: String,
-    /// Name of the case.
+    /// The name of the case.
     pub case: String,
-    /// Description of the claim.
+    /// The description of the claim.
     pub claim: String,
     /// The variant in the numerator.
     pub variant: String,
@@ -185,59 +198,47 @@ pub struct Claimed {
     pub against: Option<String>,
     /// The bound of the ratio.
     pub bound: Option<String>,
-    /// Median of the ratio, its MAD and the number of repetitions.
+    /// The median of the ratio, its MAD and the number of repetitions.
     pub ratio: Option<Spread>,
     /// The outcome.
     pub verdict: Verdict,
     /// `true` if the bound is within one MAD of the median.
     pub close: bool,
-    /// The same ratio as measured elsewhere.
-    pub source: Option<Sourced>,
 }
 
-/// A published figure.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Sourced {
-    /// The ratio, or several, in words.
-    pub figure: String,
-    /// The author and the hardware of the measurement.
-    pub from: String,
-}
-
-/// The distribution of a quantity: percentiles, each the median over the repetitions.
+/// The distribution of a quantity, as percentiles. Each is the median over the repetitions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
-    /// Name of the bench.
+    /// The name of the bench.
     pub bench: String,
-    /// Name of the case.
+    /// The name of the case.
     pub case: String,
-    /// Name of the variant.
+    /// The name of the variant.
     pub variant: String,
     /// `true` for third-party code.
     pub peer: bool,
-    /// Name of the quantity.
+    /// The name of the quantity.
     pub curve: String,
-    /// Unit of the values.
+    /// The unit of the values.
     pub unit: String,
-    /// Pairs of percent and value, both ascending.
+    /// The pairs of percent and value, both in ascending order.
     pub points: Vec<(f64, f64)>,
 }
 
-/// The values that one run of one variant measured. Printed on request only.
+/// The values that one run of one variant measured. They are printed only on request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// Name of the bench.
+    /// The name of the bench.
     pub bench: String,
-    /// Name of the case.
+    /// The name of the case.
     pub case: String,
-    /// Name of the variant.
+    /// The name of the variant.
     pub variant: String,
-    /// Number of the repetition, from 1.
+    /// The number of the repetition, starting at 1.
     pub run: usize,
-    /// Pairs of metric and value, each in the unit of the metric.
+    /// The pairs of metric and value, with each value in the unit of its metric.
     pub values: Vec<(String, f64)>,
 }
 
@@ -245,28 +246,28 @@ pub struct Run {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// Name of the bench.
+    /// The name of the bench.
     pub bench: String,
-    /// Name of the case.
+    /// The name of the case.
     pub case: String,
-    /// Name of the variant.
+    /// The name of the variant.
     pub variant: String,
-    /// Name of the metric.
+    /// The name of the metric.
     pub metric: String,
-    /// Unit of the value, or `ratio` for a quotient.
+    /// The unit of the value, or `ratio` for a quotient.
     pub unit: String,
-    /// Median over the repetitions.
+    /// The median over the repetitions.
     pub median: f64,
-    /// Median absolute deviation.
+    /// The median absolute deviation.
     pub mad: f64,
-    /// Number of repetitions.
+    /// The number of repetitions.
     pub n: usize,
     /// `true` for third-party code.
     pub peer: bool,
 }
 
-/// Returns the lines of a case: its head, values, ratios to the best peer, ratios and outcomes of
-/// its claims, and distributions.
+/// Returns the lines of a case: its head, values, ratios to the best peer, distributions, and the
+/// ratios and outcomes of its claims.
 #[must_use]
 pub fn of_case(
     case: &Case,
@@ -347,7 +348,7 @@ fn ratios(case: &Case, judged: &[Judged<'_>]) -> Vec<Record> {
 }
 
 fn claimed(case: &Case, judged: &Judged<'_>) -> Claimed {
-    let Claim { what, variant, metric, bound, source, .. } = judged.claim;
+    let Claim { what, variant, metric, bound, .. } = judged.claim;
     Claimed {
         bench: case.bench.into(),
         case: case.name.into(),
@@ -359,8 +360,6 @@ fn claimed(case: &Case, judged: &Judged<'_>) -> Claimed {
         ratio: judged.ratio,
         verdict: judged.verdict,
         close: judged.close,
-        source: source
-            .map(|source| Sourced { figure: source.figure.into(), from: source.from.into() }),
     }
 }
 
@@ -378,7 +377,7 @@ fn curves<'a>(case: &'a Case, series: &'a [Series]) -> impl Iterator<Item = Curv
     })
 }
 
-/// Returns the values of each run, variant by variant.
+/// Returns lines with the values of each run, variant by variant.
 #[must_use]
 pub fn of_runs(case: &Case, series: &[Series]) -> Vec<Line> {
     let runs = series.iter().flat_map(|series| {
@@ -426,7 +425,7 @@ pub fn of_noise((bench, case): (&str, &str), noise: &Noise) -> Vec<Line> {
 /// Returns a record as one line of JSON, without the newline.
 #[must_use]
 pub fn line(record: &impl Serialize) -> String {
-    // Records hold only strings, finite numbers and plain structs, which JSON can represent.
+    // Records contain only strings, finite numbers and plain structs, which JSON can represent.
     serde_json::to_string(record).expect("a record of plain data is JSON")
 }
 
@@ -434,7 +433,7 @@ pub fn line(record: &impl Serialize) -> String {
 mod tests {
     use super::*;
 
-    /// One line of each kind, as `docs/bench-method.md` documents them.
+    /// Checks one line of each kind against its documentation in `docs/bench-method.md`.
     #[test]
     fn every_kind_of_line_has_the_documented_fields_and_round_trips() {
         let kind = |line: &Line| match line {
@@ -457,7 +456,7 @@ mod tests {
             ),
             (
                 "claimed",
-                r#"{"bench":"b","case":"c","claim":"rate of v","variant":"v","metric":"rate","against":null,"bound":">= 2","ratio":{"median":2.0,"mad":1.0,"n":2},"verdict":"not-measured","close":false,"source":{"figure":"1.9","from":"a paper"}}"#,
+                r#"{"bench":"b","case":"c","claim":"rate of v","variant":"v","metric":"rate","against":null,"bound":">= 2","ratio":{"median":2.0,"mad":1.0,"n":2},"verdict":"not-measured","close":false}"#,
             ),
             (
                 "case",

@@ -13,7 +13,7 @@ pub struct Run {
     pub head: Head,
     /// The cases, in the order in which they were measured.
     pub cases: Vec<CaseRun>,
-    /// The end of the run; `None` if the file is truncated.
+    /// The end of the run, or `None` if the file is truncated.
     pub end: Option<End>,
     /// All lines in their original order.
     pub lines: Vec<Line>,
@@ -24,13 +24,13 @@ pub struct Run {
 pub struct CaseRun {
     /// The question and the metrics of the case.
     pub head: CaseHead,
-    /// Values of the variants.
+    /// The values of the variants.
     pub records: Vec<Record>,
-    /// Values of the machine while the case ran.
+    /// The values of the machine while the case ran.
     pub machine: Vec<Record>,
-    /// Claims and their outcomes.
+    /// The claims and their outcomes.
     pub claims: Vec<Claimed>,
-    /// Distributions.
+    /// The distributions.
     pub curves: Vec<Curve>,
 }
 
@@ -57,7 +57,7 @@ impl Run {
                 check_schema(name, &text)?;
             }
             let what = match source.peek() {
-                // Every line is an object.
+                // Every complete line is an object.
                 None if text.starts_with('{') && !text.trim_end().ends_with('}') => CUT_OFF,
                 _ => NOT_A_LINE,
             };
@@ -81,7 +81,7 @@ impl Run {
                 Line::Case(head) => cases.push(CaseRun::new(head)),
                 Line::Claimed(claimed) => cases.last_mut()?.claims.push(claimed),
                 Line::Curve(curve) => cases.last_mut()?.curves.push(curve),
-                // The page shows medians of all variants.
+                // The page shows the medians of all variants instead.
                 Line::Run(_) | Line::Answer(_) => {}
                 Line::Record(record) if record.variant == MACHINE => {
                     cases.last_mut()?.machine.push(record);

@@ -1,23 +1,25 @@
 //! The tables of `bench seeds`: the old way next to the new way, and the figures of the sources.
 //!
 //! A table is a list of blocks. The cells of a block are medians of records, quotients of two such
-//! medians, or figures that a source published. A missing record is never replaced: its cell is a
+//! medians, or figures that a source published. A missing record is never replaced. Its cell is a
 //! dash, and a line below the block states the reason.
+//!
+//! The lines of a run are JSON values, because xtask includes this file and reads the lines of a
+//! record.
+//! `text.rs` draws the blocks for a terminal, and xtask draws them for docs/figures.md.
 
-use std::fmt::Write;
+use serde_json::Value;
 
 use super::outcome::three_digits;
-use super::record::{CaseHead, Line, Record, Run};
-use super::table::{Align, Table};
 
 /// The measurements of one source, in blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
-    /// Number and subject.
+    /// The number and the subject.
     pub title: &'static str,
     /// The blocks.
     pub blocks: &'static [Block],
-    /// The reason why our figures differ from the source's.
+    /// The reason why our figures differ from those of the source.
     pub differs: &'static str,
 }
 
@@ -26,9 +28,9 @@ pub struct Source {
 pub struct Block {
     /// The machine and the workload of the source.
     pub source: &'static str,
-    /// Head of the first column.
+    /// The head of the first column.
     pub head: &'static str,
-    /// Set if the block has a row for each run of the only row, and one for all runs.
+    /// `true` if the block shows a row for each run of its only row, and one for all runs.
     pub each_run: bool,
     /// The rows.
     pub rows: &'static [Row],
@@ -38,12 +40,12 @@ pub struct Block {
     pub absent: &'static str,
 }
 
-/// A row: variants of a case, the old way first.
+/// A row, which shows variants of a case. The old way comes first.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     /// The first cell.
     pub label: &'static str,
-    /// Bench and case.
+    /// The bench and the case.
     pub case: (&'static str, &'static str),
     /// The variants.
     pub variants: &'static [&'static str],
@@ -52,12 +54,24 @@ pub struct Row {
 /// A column.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// Head of adjacent columns.
+    /// The head of adjacent columns.
     pub group: &'static str,
-    /// Head of the column.
+    /// The head of the column.
     pub head: &'static str,
     /// The content.
     pub show: Show,
+}
+
+impl Column {
+    /// Returns the head of the column in a table without groups.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let is_from_source = matches!(self.show, Show::Published(_));
+        let is_named = [self.group, self.head].iter().any(|it| it.contains("source"));
+        let source = if is_from_source && !is_named { "source" } else { "" };
+        let parts = [self.group.trim(), self.head, source].into_iter();
+        parts.filter(|it| !it.is_empty()).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// The content of a column.
@@ -65,20 +79,21 @@ pub struct Column {
 pub enum Show {
     /// A metric of the variant at this index, divided by a scale.
     Value(usize, &'static str, f64),
-    /// Change of a metric from the first variant to the last, in percent of the first.
+    /// The change of a metric from the first variant to the last one, in percent of the first.
     Change(&'static str),
-    /// Increase of a metric from the first variant to the last.
+    /// The increase of a metric from the first variant to the last one.
     Increase(&'static str),
-    /// Quotient of a metric of the last variant and of the first.
+    /// The quotient of a metric of the last variant and of the first one.
     Ratio(&'static str),
-    /// Number of runs of the last variant that measured a metric.
+    /// The number of runs of the last variant that measured a metric.
     Runs(&'static str),
-    /// Figures of the source, one for each row. The last one is for all runs, if rows are runs.
+    /// The figures of the source, one for each row. If rows are runs, the last figure is for all
+    /// runs.
     Published(&'static [&'static str]),
 }
 
 impl Show {
-    /// Returns the metric, or `None` for figures of the source.
+    /// Returns the metric, or `None` if the column shows figures of the source.
     #[must_use]
     pub fn metric(self) -> Option<&'static str> {
         match self {
@@ -93,13 +108,13 @@ impl Show {
 }
 
 impl Source {
-    /// Returns `true` if a row shows the case.
+    /// Returns `true` if one of the rows shows the case.
     #[must_use]
     pub fn has(&self, case: (&str, &str)) -> bool {
         self.rows().any(|row| row.case == case)
     }
 
-    /// Returns `true` if a row of the case shows the variant.
+    /// Returns `true` if one of the rows of the case shows the variant.
     #[must_use]
     pub fn needs(&self, case: (&str, &str), variant: &str) -> bool {
         let mut rows = self.rows().filter(|row| row.case == case);
@@ -110,70 +125,67 @@ impl Source {
         self.blocks.iter().flat_map(|block| block.rows)
     }
 
-    /// Returns the table of the records in `lines`. If `some`, omits blocks without records,
-    /// because their cases were not selected.
-    #[must_use]
-    pub fn table(&self, lines: &[Line], some: bool) -> String {
-        let blocks = self.blocks.iter();
-        let blocks = blocks.filter(|block| !some || block.has_records(lines));
-        let blocks = blocks.map(|block| block.table(lines));
-        format!(
-            "\n{}\n{}\nWhy ours differs: {}\n",
-            self.title,
-            blocks.collect::<String>(),
-            self.differs
-        )
+    /// Returns the blocks of the records in `lines`. If `some` is `true`, omits blocks without
+    /// records, because their cases were not selected.
+    pub fn filled(&self, lines: &[Value], some: bool) -> impl Iterator<Item = Filled> {
+        let blocks = self.blocks.iter().map(|block| block.filled(lines));
+        blocks.filter(move |it| !some || it.has_records)
     }
 }
 
-impl Block {
-    fn has_records(&self, lines: &[Line]) -> bool {
-        let mut records = lines.iter().filter_map(record);
-        records.any(|it| self.rows.iter().any(|row| is_of(it, row)))
-    }
+/// A block with its cells.
+#[derive(Debug)]
+pub struct Filled {
+    /// The block.
+    pub block: &'static Block,
+    /// The lines above the block: the workload here, and the workload of the source.
+    pub above: Vec<String>,
+    /// The rows of the block.
+    pub rows: Vec<Vec<String>>,
+    /// The lines below the block: the reasons for dashes, and the number of runs.
+    pub below: Vec<String>,
+    has_records: bool,
+}
 
-    fn table(&self, lines: &[Line]) -> String {
-        let mut text = String::from("\n");
-        let is_shown = |head: &&CaseHead| {
-            let case = (head.bench.as_str(), head.case.as_str());
-            self.rows.iter().any(|row| row.case == case)
-        };
-        for head in lines.iter().filter_map(head).filter(is_shown) {
-            let _ = writeln!(text, "ours:   {} {}: {}", head.bench, head.case, head.about);
-        }
-        let _ = writeln!(text, "source: {}", self.source);
-        let mut table = Table::new().column("", self.head, Align::Left);
-        for column in self.columns {
-            table = table.column(column.group, column.head, Align::Right);
-        }
+impl Block {
+    fn filled(&'static self, lines: &[Value]) -> Filled {
+        let is_shown = |it: &&Value| self.rows.iter().any(|row| is_of_case(it, row));
+        let heads = lines.iter().filter(|it| it["about"].is_string()).filter(is_shown);
+        let ours = heads.map(|it| {
+            let [bench, case, about] = ["bench", "case", "about"].map(|name| word(it, name));
+            format!("ours:   {bench} {case}: {about}")
+        });
         let rows =
             if self.each_run { self.rows_of_runs(lines) } else { self.rows_of_medians(lines) };
-        let lacks_any = rows.iter().flatten().any(|cell| cell == ABSENT);
-        rows.into_iter().for_each(|row| table.row(row));
-        text.push_str(&table.head());
-        text.push_str(&table.body());
-        if lacks_any {
-            let _ = writeln!(text, "{ABSENT} not measured: {}", self.absent);
+        let mut below = Vec::new();
+        if rows.iter().flatten().any(|cell| cell == ABSENT) {
+            below.push(format!("{ABSENT} not measured: {}", self.absent));
         }
-        let of_rows = |it: &&Record| self.rows.iter().any(|row| is_of(it, row));
-        let shown = lines.iter().filter_map(record).filter(of_rows);
-        if let Some(fewest) = shown.map(|it| it.n).min().filter(|_| !self.each_run) {
-            let _ = writeln!(text, "medians of {fewest} or more runs");
+        let of_rows = |it: &&Value| self.rows.iter().any(|row| is_of(it, row));
+        let fewest = lines.iter().filter(of_rows).filter_map(|it| it["n"].as_u64()).min();
+        if let Some(fewest) = fewest.filter(|_| !self.each_run) {
+            below.push(format!("medians of {fewest} or more runs"));
         }
-        text
+        Filled {
+            block: self,
+            above: ours.chain([format!("source: {}", self.source)]).collect(),
+            rows,
+            below,
+            has_records: fewest.is_some(),
+        }
     }
 
-    fn rows_of_medians(&self, lines: &[Line]) -> Vec<Vec<String>> {
+    fn rows_of_medians(&self, lines: &[Value]) -> Vec<Vec<String>> {
         let cells = |(index, row): (usize, &Row)| {
             let get = |variant: usize, metric: &str| {
                 let variant = row.variants.get(variant)?;
-                let mut found = lines.iter().filter_map(record);
-                found.find(|it| is_of(it, row) && it.variant == *variant && it.metric == metric)
+                let is_it = |it: &&Value| it["variant"] == *variant && it["metric"] == metric;
+                lines.iter().filter(|it| is_of(it, row)).find(is_it)
             };
             let last = row.variants.len() - 1;
-            let median = |variant, metric| get(variant, metric).map(|it| it.median);
+            let median = |variant, metric| get(variant, metric)?["median"].as_f64();
             let pair = |metric| Some((median(0, metric)?, median(last, metric)?));
-            // A row with a single way is the reference of other rows.
+            // A row with a single way is the reference for the other rows.
             let is_base = row.variants[0] == row.variants[last];
             let cell = |column: &Column| match column.show {
                 Show::Change(_) | Show::Increase(_) if is_base => Some(String::new()),
@@ -189,7 +201,7 @@ impl Block {
                 Show::Ratio(metric) => pair(metric)
                     .filter(|(old, _)| *old != 0.0)
                     .map(|(old, new)| three_digits(new / old)),
-                Show::Runs(metric) => get(last, metric).map(|it| it.n.to_string()),
+                Show::Runs(metric) => get(last, metric).map(|it| it["n"].to_string()),
                 Show::Published(figures) => figures.get(index).map(|it| (*it).to_owned()),
             };
             self.cells(row.label.into(), cell)
@@ -197,24 +209,19 @@ impl Block {
         self.rows.iter().enumerate().map(cells).collect()
     }
 
-    /// Returns a row for each run of the first row's variants, and one for all runs: the mean of
-    /// the means, the minimum of the minimums, and the maximum of the maximums.
-    fn rows_of_runs(&self, lines: &[Line]) -> Vec<Vec<String>> {
+    /// Returns a row for each run of the first row's variants, and one for all runs. The latter has
+    /// the mean of the means, the minimum of the minimums, and the maximum of the maximums.
+    fn rows_of_runs(&self, lines: &[Value]) -> Vec<Vec<String>> {
         let row = &self.rows[0];
-        let get = |run: usize, variant: usize, metric: &str| {
-            let mut runs = lines.iter().filter_map(of_run);
-            let found = runs.find(|it| {
-                it.run == run
-                    && (it.bench.as_str(), it.case.as_str()) == row.case
-                    && it.variant == row.variants[variant]
-            });
-            let (_, value) = found?.values.iter().find(|(name, _)| name == metric)?;
-            Some(*value)
+        let runs = || lines.iter().filter(|it| is_of_case(it, row) && it["run"].is_u64());
+        let get = |run: u64, variant: usize, metric: &str| {
+            let found =
+                runs().find(|it| it["run"] == run && it["variant"] == row.variants[variant]);
+            let value = found?["values"].as_array()?.iter().find(|it| it[0] == metric)?;
+            value[1].as_f64()
         };
-        let of_case = lines.iter().filter_map(of_run);
-        let of_case = of_case.filter(|it| (it.bench.as_str(), it.case.as_str()) == row.case);
-        let nr_runs = of_case.map(|it| it.run).max().unwrap_or(0);
-        let cells = |run: Option<usize>| {
+        let nr_runs = runs().filter_map(|it| it["run"].as_u64()).max().unwrap_or(0);
+        let cells = |run: Option<u64>| {
             let cell = |column: &Column| match column.show {
                 Show::Value(variant, metric, scale) => match run {
                     Some(run) => get(run, variant, metric),
@@ -225,8 +232,8 @@ impl Block {
                 .map(|it| three_digits(it / scale)),
                 Show::Published(figures) => match run {
                     // The last figure is that of all runs.
-                    Some(run) if run >= figures.len() => Some(String::new()),
-                    Some(run) => Some(figures[run - 1].into()),
+                    Some(run) if run as usize >= figures.len() => Some(String::new()),
+                    Some(run) => Some(figures[run as usize - 1].into()),
                     None => figures.last().map(|it| (*it).to_owned()),
                 },
                 _ => None,
@@ -245,9 +252,20 @@ impl Block {
 
 const ABSENT: &str = "-";
 
-fn is_of(record: &Record, row: &Row) -> bool {
-    (record.bench.as_str(), record.case.as_str()) == row.case
-        && row.variants.contains(&record.variant.as_str())
+/// Returns `true` if a line belongs to the case of a row.
+fn is_of_case(line: &Value, row: &Row) -> bool {
+    (word(line, "bench"), word(line, "case")) == row.case
+}
+
+/// Returns `true` if a line is the record of a variant of a row.
+fn is_of(line: &Value, row: &Row) -> bool {
+    line["median"].is_f64()
+        && is_of_case(line, row)
+        && row.variants.contains(&word(line, "variant"))
+}
+
+fn word<'a>(line: &'a Value, name: &str) -> &'a str {
+    line[name].as_str().unwrap_or_default()
 }
 
 fn of_all(metric: &str, values: impl Iterator<Item = f64>) -> Option<f64> {
@@ -260,29 +278,10 @@ fn of_all(metric: &str, values: impl Iterator<Item = f64>) -> Option<f64> {
     }
 }
 
-fn record(line: &Line) -> Option<&Record> {
-    match line {
-        Line::Record(record) => Some(record),
-        _ => None,
-    }
-}
-
-fn of_run(line: &Line) -> Option<&Run> {
-    match line {
-        Line::Run(run) => Some(run),
-        _ => None,
-    }
-}
-
-fn head(line: &Line) -> Option<&CaseHead> {
-    match line {
-        Line::Case(head) => Some(head),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const CASE: (&str, &str) = ("b", "c");
@@ -310,76 +309,57 @@ mod tests {
         Column { group, head, show }
     }
 
-    fn of(variant: &str, median: f64) -> Line {
-        Line::Record(Record {
-            bench: "b".into(),
-            case: "c".into(),
-            variant: variant.into(),
-            metric: "t_mean".into(),
-            unit: "ns".into(),
-            median,
-            mad: 0.0,
-            n: 5,
-            peer: false,
-        })
+    fn of(variant: &str, median: f64) -> Value {
+        json!({"bench": "b", "case": "c", "variant": variant, "metric": "t_mean", "median": median, "n": 5})
     }
 
-    fn run(variant: &str, run: usize, values: [f64; 3]) -> Line {
-        let names = ["t_mean", "t_min", "t_max"].map(String::from);
-        Line::Run(Run {
-            bench: "b".into(),
-            case: "c".into(),
-            variant: variant.into(),
-            run,
-            values: names.into_iter().zip(values).collect(),
-        })
-    }
-
-    /// Returns the words of the line that begins with `label`.
-    fn words<'t>(text: &'t str, label: &str) -> Vec<&'t str> {
-        let mut lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let line = lines.find(|line| line.first() == Some(&label));
-        line.unwrap_or_else(|| panic!("{label} in {text}"))
+    fn run(variant: &str, run: usize, [mean, min, max]: [f64; 3]) -> Value {
+        let values = json!([["t_mean", mean], ["t_min", min], ["t_max", max]]);
+        json!({"bench": "b", "case": "c", "variant": variant, "run": run, "values": values})
     }
 
     #[test]
     fn a_row_shows_both_ways_and_the_source() {
-        let text = BLOCK.table(&[of("old", 2000.0), of("new", 1000.0)]);
+        let filled = BLOCK.filled(&[of("old", 2000.0), of("new", 1000.0)]);
         let first = ["first", "2.00", "1.00", "-50.0", "-1000.0", "0.500", "5", "-20"];
-        assert_eq!(words(&text, "first"), first);
-        assert!(text.contains("medians of 5 or more runs"), "{text}");
+        assert_eq!(filled.rows[0], first);
+        assert!(filled.has_records);
+        assert_eq!(filled.below[1], "medians of 5 or more runs");
     }
 
     #[test]
     fn a_missing_figure_is_a_dash_with_a_reason() {
-        let text = BLOCK.table(&[of("old", 2000.0), of("new", 1000.0)]);
-        let second = ["second", "2.00", "-", "-", "-", "-", "-", "7"];
-        assert_eq!(words(&text, "second"), second);
-        assert!(text.contains("- not measured: a reason"), "{text}");
-        assert!(!BLOCK.table(&[]).contains("medians"));
-        let zero = BLOCK.table(&[of("old", 0.0), of("new", 1000.0)]);
-        assert_eq!(words(&zero, "first")[3..6], ["-", "+1000.0", "-"]);
+        let filled = BLOCK.filled(&[of("old", 2000.0), of("new", 1000.0)]);
+        assert_eq!(filled.rows[1], ["second", "2.00", "-", "-", "-", "-", "-", "7"]);
+        assert_eq!(filled.below[0], "- not measured: a reason");
+        let empty = BLOCK.filled(&[]);
+        assert!(!empty.has_records && empty.below.len() == 1);
+        let zero = BLOCK.filled(&[of("old", 0.0), of("new", 1000.0)]);
+        assert_eq!(zero.rows[0][3..6], ["-", "+1000.0", "-"]);
     }
 
     #[test]
     fn each_run_has_a_row_and_the_last_row_has_all() {
-        const COLUMNS: &[Column] = &[
-            column("old", "mean", Show::Value(0, "t_mean", 1.0)),
-            column("old", "min", Show::Value(0, "t_min", 1.0)),
-            column("old", "max", Show::Value(0, "t_max", 1.0)),
-            column("new", "mean", Show::Value(1, "t_mean", 1.0)),
-            column("theirs", "mean", Show::Published(&["7", "8"])),
-        ];
-        let block = Block { each_run: true, columns: COLUMNS, ..BLOCK };
+        const BLOCK_OF_RUNS: Block = Block {
+            each_run: true,
+            columns: &[
+                column("old", "mean", Show::Value(0, "t_mean", 1.0)),
+                column("old", "min", Show::Value(0, "t_min", 1.0)),
+                column("old", "max", Show::Value(0, "t_max", 1.0)),
+                column("new", "mean", Show::Value(1, "t_mean", 1.0)),
+                column("theirs", "mean", Show::Published(&["7", "8"])),
+            ],
+            ..BLOCK
+        };
         let lines = [
             run("old", 1, [2.0, 1.0, 4.0]),
             run("old", 2, [3.0, 0.5, 5.0]),
             run("new", 1, [1.0, 1.0, 1.0]),
         ];
-        let text = block.table(&lines);
-        assert_eq!(words(&text, "1"), ["1", "2.00", "1.00", "4.00", "1.00", "7"]);
-        // The source has one run, and the figure for all.
-        assert_eq!(words(&text, "2"), ["2", "3.00", "0.500", "5.00", "-"]);
-        assert_eq!(words(&text, "all"), ["all", "2.50", "0.500", "5.00", "1.00", "8"]);
+        let rows = BLOCK_OF_RUNS.filled(&lines).rows;
+        assert_eq!(rows[0], ["1", "2.00", "1.00", "4.00", "1.00", "7"]);
+        // The source has a figure for one run, and a figure for all runs.
+        assert_eq!(rows[1], ["2", "3.00", "0.500", "5.00", "-", ""]);
+        assert_eq!(rows[2], ["all", "2.50", "0.500", "5.00", "1.00", "8"]);
     }
 }

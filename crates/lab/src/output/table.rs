@@ -6,22 +6,23 @@ use std::ops::Range;
 use super::outcome::three_digits;
 use crate::harness::stats::Spread;
 
-/// Maximum width of the lab's tables, so that they fit a narrow terminal and an email.
+/// The maximum width of the lab's tables. It is chosen so that they fit a narrow terminal and an
+/// email.
 pub const MAX_WIDTH: usize = 100;
 
-/// Spaces between two columns, and between two columns of one group.
+/// The number of spaces between two columns, and between two columns of one group.
 const GAP: usize = 2;
 const GAP_IN_GROUP: usize = 1;
 
-/// Spaces around the name of a group.
+/// The number of spaces around the name of a group.
 const BLANKS_AROUND_GROUP: usize = 2;
 
-/// Alignment of the cells of a column.
+/// The alignment of the cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// For words.
+    /// The alignment of words.
     Left,
-    /// For numbers.
+    /// The alignment of numbers.
     Right,
 }
 
@@ -33,7 +34,7 @@ struct Column {
     align: Align,
 }
 
-/// A table: one or two lines of heads, then rows of text.
+/// A table, which has one or two lines of heads and then rows of text.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     columns: Vec<Column>,
@@ -113,7 +114,8 @@ impl Table {
         line
     }
 
-    /// Returns the ranges of adjacent columns with the same group, or of a single column.
+    /// Returns the ranges of adjacent columns with the same group. A column without a group is a
+    /// range of its own.
     fn groups(&self) -> Vec<Range<usize>> {
         let mut groups: Vec<Range<usize>> = Vec::new();
         for (index, column) in self.columns.iter().enumerate() {
@@ -154,7 +156,8 @@ impl Table {
                 *width = (*width).max(cell.chars().count());
             }
         }
-        // If the name of a group is wider than its columns, they are widened, the last ones first.
+        // If the name of a group is wider than its columns, the columns are widened, beginning with
+        // the last one.
         for group in self.groups() {
             let name = self.columns[group.start].group.chars().count();
             if name > 0 {
@@ -170,7 +173,7 @@ impl Table {
 }
 
 fn push_line(text: &mut String, line: &str) {
-    // Writing to a String cannot fail.
+    // Writing to a `String` cannot fail.
     let _ = writeln!(text, "{}", line.trim_end());
 }
 
@@ -189,7 +192,7 @@ pub fn ratio(spread: Spread) -> String {
     let mad = match spread.mad {
         0.0 => "0".into(),
         mad if spread.median >= 0.0995 => decimals(mad),
-        // Two decimals would print zero.
+        // Two decimals would show zero.
         mad if mad < 0.0005 => format!("{mad:.0e}"),
         mad if mad < 0.005 => format!("{mad:.0$}", (-mad.log10()).ceil() as usize),
         mad => decimals(mad),

@@ -4,6 +4,7 @@
 use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
+use serde_json::{Value, json};
 use top::exit::Stop;
 use top::talk::say;
 
@@ -11,7 +12,7 @@ use super::answer::{self, Question};
 use super::outcome::{self, three_digits};
 use super::record::{self, Claimed, End, Head, Line, Why};
 use super::run::Run;
-use super::sources::Source;
+use super::sources::{Filled, Source};
 use super::table::{Align, Table, ratio};
 use super::verdict::{self, Totals};
 use super::words;
@@ -26,25 +27,25 @@ use crate::harness::summary::{Row, best_peer, summarize};
 /// The format of printed results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Tables, in color if `color` is set.
+    /// Tables, which are colored if `color` is set.
     Text {
-        /// Set if the output is a terminal that supports colors.
+        /// `true` if the output is a terminal that supports colors.
         color: bool,
-        /// Set if the claims are printed, which are targets of the project.
+        /// `true` if the claims, which are targets of the project, are printed.
         claims: bool,
     },
     /// One record per line.
     Json,
-    /// Tables of sources, in color if `color` is set.
+    /// The tables of sources, which are colored if `color` is set.
     Sources {
-        /// Set if the output is a terminal that supports colors.
+        /// `true` if the output is a terminal that supports colors.
         color: bool,
-        /// Set if only some cases were selected.
+        /// `true` if only some cases were selected.
         some: bool,
     },
-    /// Answers to questions, in color if `color` is set.
+    /// The answers to questions, which are colored if `color` is set.
     Answers {
-        /// Set if the output is a terminal that supports colors.
+        /// `true` if the output is a terminal that supports colors.
         color: bool,
     },
 }
@@ -59,7 +60,7 @@ pub struct Report<W> {
     lines: Vec<Line>,
 }
 
-/// A case that ran, possibly not to its end.
+/// A case that has run, possibly not to its end.
 pub struct Finished<'a> {
     /// The case.
     pub case: &'a Case,
@@ -67,11 +68,11 @@ pub struct Finished<'a> {
     pub series: &'a [Series],
     /// The reason why the case ended.
     pub ended: Ended,
-    /// Number of requested repetitions.
+    /// The number of requested repetitions.
     pub repeat: usize,
     /// The noise while the case ran.
     pub noise: Noise,
-    /// Set if every run is printed, too.
+    /// `true` if every run is also printed.
     pub runs: bool,
     /// The question that the case answers.
     pub asked: Option<&'a Question>,
@@ -101,8 +102,7 @@ impl<W: Write> Report<W> {
         let text = match self.form {
             Form::Json => record::line(head) + "\n",
             Form::Text { .. } | Form::Sources { .. } => {
-                let mut lines = head.fingerprint.lines();
-                lines.push(format!("order    shuffled with --seed {}", head.seed));
+                let mut lines = head.text();
                 lines.push(format!("started  {}: {}", head.started, head.command));
                 lines.join("\n") + "\n"
             }
@@ -169,17 +169,17 @@ impl<W: Write> Report<W> {
         self.lines.extend(lines);
         self.put(&text)?;
         if let (Form::Sources { some, .. }, Some(source)) = (self.form, completes) {
-            let table = source.table(&self.lines, some);
-            self.put(&table)?;
+            let lines: Vec<Value> = self.lines.iter().map(|it| json!(it)).collect();
+            self.put(&tables_of(source, &lines, some))?;
         }
         match self.form {
-            // The last lines report noise once.
+            // The last lines report the noise once.
             Form::Answers { .. } => Ok(()),
             Form::Text { .. } | Form::Sources { .. } | Form::Json => self.warn(&warnings),
         }
     }
 
-    /// Prints how the run ended and, in text form, a summary.
+    /// Prints the end of the run and, in text form, a summary.
     pub fn end(&mut self, end: End) -> Result<(), Stop> {
         let line = Line::End(end.clone());
         self.lines.push(line.clone());
@@ -195,7 +195,8 @@ impl<W: Write> Report<W> {
         self.put(&text)
     }
 
-    /// Prints warnings with the results in text form, and to standard error in JSON form.
+    /// Prints warnings along with the results if the output is text, and to standard error if it is
+    /// JSON.
     fn warn(&mut self, warnings: &[String]) -> Result<(), Stop> {
         match self.form {
             Form::Json => {
@@ -218,7 +219,22 @@ impl<W: Write> Report<W> {
     }
 }
 
-/// Returns the table of values, one row per variant.
+/// Returns the tables of a source. If `some` is `true`, omits blocks without records.
+pub(crate) fn tables_of(source: &Source, lines: &[Value], some: bool) -> String {
+    let mut text = format!("\n{}\n", source.title);
+    for Filled { block, above, rows, below, .. } in source.filled(lines, some) {
+        let mut table = Table::new().column("", block.head, Align::Left);
+        for column in block.columns {
+            table = table.column(column.group, column.head, Align::Right);
+        }
+        rows.into_iter().for_each(|row| table.row(row));
+        text.push_str(&format!("\n{}\n{}{}", above.join("\n"), table.head(), table.body()));
+        text.extend(below.iter().map(|line| format!("{line}\n")));
+    }
+    text + &format!("\nWhy ours differs: {}\n", source.differs)
+}
+
+/// Returns the table of values, with one row per variant.
 fn values(case: &Case, rows: &[Row]) -> String {
     let mut table = Table::new().column("", "variant", Align::Left);
     let has_peer = rows.iter().any(|row| row.peer);
@@ -253,7 +269,7 @@ fn values(case: &Case, rows: &[Row]) -> String {
     table.head() + &table.body()
 }
 
-/// Returns the table of all runs, one row per run.
+/// Returns the table of all runs, with one row per run.
 fn run_by_run(case: &Case, series: &[Series]) -> String {
     let shown = || case.metrics.iter().filter(|metric| !metric.head.is_empty());
     let mut table = Table::new().column("", "variant", Align::Left).column("", "run", Align::Right);
@@ -272,7 +288,7 @@ fn run_by_run(case: &Case, series: &[Series]) -> String {
     format!("\n{}{}", table.head(), table.body())
 }
 
-/// Returns the summary: a line per case, the failed claims, and the number that hold.
+/// Returns the summary: a line per case, the claims that fail, and the number of claims that hold.
 fn in_words(run: &Run, end: &End, claims: bool, paint: Paint) -> String {
     let mut text =
         format!("\n{}\n", paint.bold(&format!("in words: {}", verdict::reported_by(run))));
@@ -280,7 +296,7 @@ fn in_words(run: &Run, end: &End, claims: bool, paint: Paint) -> String {
         text.push_str(&format!("{}\n", paint.bold(bench)));
         for case in cases {
             let name = &case.head.case;
-            let words = words::of_case(bench, name);
+            let words = words::of_case(bench, name, &case.head.about);
             let by = verdict::Standing::of(case).map_or_else(
                 || name.clone(),
                 |it| format!("{name}: {} to {}, n {}", it.ours, it.peer, it.n),
@@ -298,7 +314,7 @@ fn in_words(run: &Run, end: &End, claims: bool, paint: Paint) -> String {
             text.push_str(&paint.in_color("does not hold:", AnsiColor::Red));
             text.push_str(&format!(
                 " {} ({} {}): {}{metric}, against {}: {}, claimed {}\n",
-                words::of_case(&claim.bench, &claim.case),
+                words::of_case(&claim.bench, &claim.case, &case.head.about),
                 claim.bench,
                 claim.case,
                 claim.claim,
@@ -402,7 +418,7 @@ fn table_of_claims((bench, case): (&str, &str), judged: &[Judged<'_>], paint: Pa
     if judged.is_empty() {
         return String::new();
     }
-    // If two rows differ only by their metric, the rows name it.
+    // If two rows differ only in their metric, the rows name it.
     let is_distinct = |one: &Judged<'_>| {
         let alike =
             judged.iter().filter(|it| it.claim.what == one.claim.what && it.against == one.against);

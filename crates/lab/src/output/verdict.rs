@@ -1,4 +1,5 @@
-//! The verdict of a run in words: each case against its best peer, and the outcomes of the claims.
+//! The verdict of a run in words: each case compared with its best peer, and the outcomes of the
+//! claims.
 
 use super::outcome::{self, OUTCOMES, three_digits};
 use super::record::CaseHead;
@@ -7,31 +8,32 @@ use super::words;
 use crate::harness::claim::Verdict;
 use crate::harness::metric::Better;
 
-/// Maximum number of programs that are named. If there are more, only their number is printed.
+/// The maximum number of programs that are named. If there are more, only their number is printed.
 const MOST_NAMED: usize = 6;
 
-/// Our best variant of a case compared with the best peer, by the headline metric.
+/// The comparison of our default variant of a case with the best peer, by the headline metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing<'a> {
-    /// Name of our variant.
+    /// The name of our variant.
     pub ours: &'a str,
-    /// Name of the peer.
+    /// The name of the peer.
     pub peer: &'a str,
     /// All peers, of which `peer` is the best.
     pub rivals: Vec<&'a str>,
-    /// Factor by which `ours` is better: the quotient of two rates, or the inverse for two times.
+    /// The factor by which `ours` is better. It is the quotient of two rates, or the inverse
+    /// quotient of two times.
     pub times: f64,
-    /// Median absolute deviation of the ratio, as a share of it.
+    /// The median absolute deviation of the ratio, as a share of the ratio.
     pub spread: f64,
-    /// Number of repetitions.
+    /// The number of repetitions.
     pub n: usize,
-    /// Set if the metric is a time or a rate.
+    /// `true` if the metric is a time or a rate.
     is_speed: bool,
 }
 
 impl<'a> Standing<'a> {
-    /// Compares the two. Returns `None` if the case has no peer, or if a value is not positive: a
-    /// quotient with a negative number is meaningless.
+    /// Compares the two variants of a case. Returns `None` if the case has no peer, or if a value
+    /// is not positive, because a quotient with a negative number is meaningless.
     #[must_use]
     pub fn of(case: &'a CaseRun) -> Option<Self> {
         let headline = &case.head.headline;
@@ -44,33 +46,31 @@ impl<'a> Standing<'a> {
             Better::Higher => median,
             Better::Lower => median.recip(),
         };
-        // A variant without a claim, such as a run without a queue, is only a reference.
-        let claimed = |variant: &str| case.claims.iter().any(|claim| claim.variant == variant);
-        let is_meant = |variant: &str| case.claims.is_empty() || claimed(variant);
-        let ours = case.of_metric(&ratio).filter(|it| !it.peer && is_meant(&it.variant));
-        let best = ours.max_by(|a, b| times(a.median).total_cmp(&times(b.median)))?;
-        let times = times(best.median);
+        let ours = || case.of_metric(&ratio).filter(|it| !it.peer);
+        let variant = words::ours(&case.head.case, || ours().map(|it| it.variant.as_str()))?;
+        let measured = ours().find(|it| it.variant == variant)?;
+        let times = times(measured.median);
         let is_positive = |variant: &str| {
             let record = case.record(variant, headline);
             record.is_none_or(|record| record.median > 0.0)
         };
-        if !(is_positive(&best.variant) && is_positive(&peer.variant) && times > 0.0) {
+        if !(is_positive(&measured.variant) && is_positive(&peer.variant) && times > 0.0) {
             return None;
         }
         let rivals = case.of_metric(headline).filter(|it| it.peer);
         times.is_finite().then(|| Self {
-            ours: &best.variant,
+            ours: &measured.variant,
             peer: &peer.variant,
             rivals: words::programs(rivals.map(|it| it.variant.as_str())),
             times,
-            spread: if best.median == 0.0 { 0.0 } else { best.mad / best.median },
-            n: best.n,
+            spread: if measured.median == 0.0 { 0.0 } else { measured.mad / measured.median },
+            n: measured.n,
             is_speed: metric.unit.starts_with("ns") || metric.unit.ends_with("/s"),
         })
     }
 
-    /// Formats the comparison: `4.2 × the best of tokio, rayon`, `even with std` or `0.9 × std:
-    /// slower`. A single run has no verdict.
+    /// Formats the comparison, such as `4.2 × the best of tokio, rayon`, `even with std` or `0.9 ×
+    /// std: slower`. A single run has no verdict.
     #[must_use]
     pub fn in_words(&self) -> String {
         if self.n == 1 {
@@ -86,7 +86,9 @@ impl<'a> Standing<'a> {
         }
     }
 
-    fn outcome(&self) -> &'static str {
+    /// Returns the outcome of the comparison.
+    #[must_use]
+    pub fn outcome(&self) -> &'static str {
         outcome::of(self.times, self.spread * self.times, self.n)
     }
 
@@ -106,17 +108,18 @@ impl<'a> Standing<'a> {
 /// The number of claims for each outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Claims that hold.
+    /// The number of claims that hold.
     pub hold: usize,
-    /// Claims that do not hold.
+    /// The number of claims that do not hold.
     pub fail: usize,
-    /// Claims of both kinds so close to their bound that another run may differ.
+    /// The number of claims of both kinds that are so close to their bound that another run may
+    /// differ.
     pub close: usize,
-    /// Claims with a single repetition.
+    /// The number of claims with a single repetition.
     pub one_run: usize,
-    /// Claims without a bound.
+    /// The number of claims without a bound.
     pub shown: usize,
-    /// Claims of which one variant was not measured.
+    /// The number of claims with a variant that was not measured.
     pub not_measured: usize,
 }
 
@@ -169,7 +172,7 @@ impl Totals {
     }
 }
 
-/// Counts the outcomes of the cases with a peer, by their headline metric.
+/// Formats the number of cases with a peer for each outcome, by their headline metric.
 #[must_use]
 pub fn outcomes(run: &Run) -> String {
     let standings: Vec<_> = run.cases.iter().filter_map(Standing::of).collect();
@@ -194,7 +197,7 @@ pub fn benches(run: &Run) -> Vec<(&str, Vec<&CaseRun>)> {
 #[must_use]
 pub fn reported_by(run: &Run) -> &'static str {
     match run.cases.iter().any(|case| Standing::of(case).is_some()) {
-        true => "our best against the best peer, by the metric of the case",
+        true => "ours against the best peer, by the metric of the case",
         false => "what became of the claims of each case",
     }
 }

@@ -3,7 +3,7 @@
 use afterwork_mpscq::{Node, Queue};
 use sync::cell::UnsafeCell;
 
-/// An item of producer `from`, the `number`th that it pushed.
+/// The `number`th item that producer `from` pushed.
 #[derive(Debug)]
 pub struct Item {
     pub from: usize,

@@ -1,12 +1,12 @@
-//! Callbacks of a domain: a list, and a count for `barrier`. The threads that run callbacks serve
-//! all domains; see `runners.rs`.
+//! The callbacks of a domain: a list of them, and a count for `barrier`. The threads that run
+//! callbacks serve all domains; see `runners.rs`.
 //!
 //! A callback runs after its grace period, or is leaked. It is never dropped without running,
-//! because a reader may still see the memory that it would free. A rejected callback leaks.
-//! Callbacks that a child of `fork` finds leak, too, because they belong to its parent.
+//! because a reader may still see the memory that it would free. A rejected callback is leaked.
+//! Callbacks that a child of `fork` finds are also leaked, because they belong to its parent.
 //!
-//! If a callback forks and returns in the child, the child ends if this is a library thread. On a
-//! thread that waits for callbacks, the child does not run the rest of the batch.
+//! If a callback forks and returns in the child on a library thread, the child exits. On a thread
+//! that waits for callbacks, the child does not run the rest of the batch.
 
 use std::{cell::Cell, ptr};
 
@@ -34,10 +34,10 @@ use super::{
 
 pub(super) struct Callbacks {
     list: Mutex<List>,
-    /// A: set while the domain is aside or about to be; see `runners.rs`. It is a hint: a wrong
-    /// value costs one unnecessary check.
+    /// A: set while the domain is aside or about to be moved aside; see `runners.rs`. It is a hint:
+    /// a wrong value costs one unnecessary check.
     pub(super) is_aside: AtomicBool,
-    /// A: number of callbacks that have run. Written by the runner.
+    /// A: the number of callbacks that have run. Written by the runner.
     nr_run: AtomicU64,
     /// A: statistics.
     nr_panicked: AtomicU64,
@@ -51,9 +51,9 @@ pub(super) struct Callbacks {
 #[derive(Default)]
 pub(super) struct List {
     pub(super) waiting: Vec<Deferred>,
-    /// Number of callbacks that have been queued.
+    /// The number of callbacks that have been queued.
     nr_queued: u64,
-    /// `true` if the runners, or a thread that waits for its callbacks, have the domain.
+    /// `true` if the domain is with the runners, or with a thread that waits for its callbacks.
     pub(super) is_served: bool,
 }
 
@@ -88,7 +88,7 @@ impl Callbacks {
         self.list.lock()
     }
 
-    /// Lets barriers check again whether they must run the callbacks themselves.
+    /// Wakes barriers, so that they check again whether they must run the callbacks themselves.
     pub(super) fn notify(&self) {
         self.ran.notify_all();
     }
@@ -117,7 +117,7 @@ impl std::fmt::Debug for Callbacks {
 }
 
 impl Shared {
-    /// Adds `callback`. Returns the number of callbacks that wait for their turn.
+    /// Adds `callback`. Returns the number of callbacks that are waiting.
     pub(super) fn call(shared: &Arc<Self>, callback: impl FnOnce() + Send + 'static) -> usize {
         if !shared.is_own_process() {
             if !twin::armed("srcu: a refused callback is dropped") {
@@ -139,7 +139,7 @@ impl Shared {
         nr
     }
 
-    /// If `nr` callbacks are too many, waits for a moment (`Backlog`).
+    /// If `nr` callbacks are too many, waits for a limited time (`Backlog`).
     #[inline]
     pub(super) fn slow_down(shared: &Arc<Self>, nr: usize) {
         let callbacks = &shared.callbacks;
@@ -181,21 +181,21 @@ impl Shared {
         let is_done = || callbacks.nr_run.load(Ordering::Acquire) >= target;
         while !is_done() {
             if let Some(served) = Self::to_help(shared) {
-                // Thread creation failed: run the callbacks here.
+                // Thread creation failed, so this thread runs the callbacks.
                 served.help(is_done);
             } else {
                 callbacks.ran.wait_until(|| {
                     is_done() || !callbacks.lock().is_served || shared.runners.leaves_alone(shared)
                 });
             }
-            // A callback may have forked. In the child the lock may be held by a thread that does
+            // A callback may have forked. In the child, the lock may be held by a thread that does
             // not exist.
             shared.assert_own_process();
         }
     }
 
-    /// If no other thread will run the domain's callbacks, returns the domain to the thread that
-    /// waits for them.
+    /// If no other thread will run the domain's callbacks, returns the domain, so that this thread
+    /// can run them.
     fn to_help(shared: &Arc<Self>) -> Option<Served> {
         let is_served = std::mem::replace(&mut shared.callbacks.lock().is_served, true);
         if is_served { Runners::take_out(shared) } else { Some(Served::new(shared.clone())) }
@@ -222,9 +222,10 @@ impl Shared {
                     // The last callback forked, and this is the child.
                     return;
                 }
-                // FOREIGN(srcu-callback): the user's, on a thread of the library, or on one that
-                // waits in `barrier` or drops the last handle. Contained, under no lock.
-                // SAFETY: moved out of the batch, which had the only copy.
+                // FOREIGN(srcu-callback): the user's callback, on a library thread, or on a thread
+                // that waits in `barrier` or drops the last handle. It is contained, and no lock is
+                // held.
+                // SAFETY: the callback was moved out of the batch, which had the only copy.
                 if panics::contain(|| unsafe { callback.run() }) {
                     self.callbacks.nr_panicked.fetch_add(1, Ordering::Relaxed);
                 }
@@ -233,8 +234,8 @@ impl Shared {
     }
 
     /// Runs the callbacks that remain because thread creation failed. The last handle is being
-    /// dropped, and each guard holds or borrows a handle. An open section therefore belongs to a
-    /// leaked guard, and the callbacks are then leaked.
+    /// dropped, and each guard holds or borrows a handle. An open section can therefore only belong
+    /// to a leaked guard. In that case the callbacks are leaked.
     pub(super) fn run_the_rest(&mut self) {
         let mut batch = std::mem::take(&mut self.callbacks.lock().waiting);
         if !batch.is_empty() && self.is_drained() {

@@ -38,10 +38,10 @@ use crate::{
 /// # Panics
 ///
 /// If the domain was created before a `fork`, functions that wait for a grace period or queue a
-/// callback panic in the child. Guards move between threads, so it is unknown which sections belong
-/// to threads that the child does not have. Sections may begin and end in the child. Create new
-/// domains there. In an item of a bottom-half queue, functions that wait for a grace period panic
-/// before they change anything.
+/// callback panic in the child. Guards can move between threads, so it is unknown which sections
+/// belong to threads that do not exist in the child. Sections may still begin and end there. To
+/// wait or to queue callbacks in the child, create new domains. In an item of a bottom-half queue,
+/// functions that wait for a grace period panic before they change anything.
 ///
 /// # Examples
 ///
@@ -85,10 +85,10 @@ pub(super) struct Shared {
 struct Front {
     /// A: the parity under which sections begin. Written by the driver.
     parity: AtomicU32,
-    /// A: 0, or one more than the parity for which a sleeping driver, or a grace period that was
-    /// put aside, waits.
+    /// A: 0, or one more than the parity that a sleeping driver or a grace period that was put
+    /// aside waits for.
     asked: Futex,
-    /// D: the phase of the current grace period; see `gp.rs`. Guarded by the right to drive.
+    /// The phase of the current grace period; see `gp.rs`. It is guarded by the right to drive.
     pub(super) phase: AtomicU32,
 }
 
@@ -97,7 +97,7 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// Never blocks. The first domain of a process registers for membarrier, which takes some
+    /// Never blocks. The first domain of a process registers for membarrier, which takes a few
     /// microseconds.
     #[doc(alias = "init_srcu_struct")]
     pub fn new() -> Self {
@@ -121,8 +121,8 @@ impl Domain {
     /// # Blocking
     ///
     /// Never blocks. Costs a plain increment, and another one when the guard is dropped. A thread's
-    /// first section in a domain may allocate. Do not call it in a signal handler, which could
-    /// interrupt an increment.
+    /// first section in a domain may allocate. Do not call it in a signal handler, which could have
+    /// interrupted an increment.
     #[doc(alias = "srcu_read_lock")]
     #[inline(always)]
     pub fn read(&self) -> Guard<'_> {
@@ -166,7 +166,7 @@ impl Domain {
         Shared::is_served(&self.shared)
     }
 
-    /// Panics in a child of `fork`: see the panics of [`Domain`].
+    /// Panics in a child of `fork`; see the panics of [`Domain`].
     pub(crate) fn assert_own_process(&self) {
         self.shared.assert_own_process();
     }
@@ -176,12 +176,12 @@ impl Domain {
         self.shared.must_be_free_to_wait();
     }
 
-    /// Waits until every section that has begun has ended.
+    /// Waits until every section that has already begun has ended.
     ///
     /// # Blocking
     ///
     /// Blocks until the slowest section has ended. If a thread has just stopped reading, a
-    /// membarrier adds about ten microseconds. Must not be called while this thread or this task
+    /// membarrier adds about ten microseconds. It must not be called while this thread or task
     /// holds a guard of the domain, because it would wait for itself.
     #[doc(alias = "synchronize_srcu")]
     pub fn synchronize(&self) {
@@ -192,16 +192,17 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// The same as [`synchronize`](Self::synchronize). Spins for up to some tens of microseconds.
+    /// The same as [`synchronize`](Self::synchronize). It spins for at most a few tens of
+    /// microseconds.
     ///
-    /// Differs from Linux: here the plain form does not delay grace periods either, so this gains
-    /// little.
+    /// Differs from Linux: here the plain form does not delay grace periods either, so this form
+    /// gains little.
     #[doc(alias = "synchronize_srcu_expedited")]
     pub fn synchronize_expedited(&self) {
         self.shared.synchronize(WaitMode::Expedited);
     }
 
-    /// Returns a future that is ready when every section that has begun before its first poll has
+    /// Returns a future that is ready when every section that began before its first poll has
     /// ended.
     ///
     /// # Blocking
@@ -249,8 +250,8 @@ impl Domain {
         cookie
     }
 
-    /// Returns `true` if the grace period of `cookie` is over. The effects of its sections are then
-    /// visible.
+    /// Returns `true` if the grace period of `cookie` is over. In that case, the effects of the
+    /// sections that it waited for are visible.
     ///
     /// # Blocking
     ///
@@ -260,7 +261,7 @@ impl Domain {
         self.shared.is_over(cookie)
     }
 
-    /// Waits for the grace period of `cookie`, if it is not over.
+    /// Waits for the grace period of `cookie` if it is not over.
     ///
     /// # Blocking
     ///
@@ -274,39 +275,40 @@ impl Domain {
     ///
     /// A few threads run the callbacks of all domains. The first call starts a thread, which exits
     /// after a second without callbacks. A callback may block, even to wait for callbacks of other
-    /// domains: another thread takes over the other domains within about ten milliseconds. A panic
-    /// in a callback is caught and counted ([`nr_panicked`](Self::nr_panicked)), and the other
-    /// callbacks run. Dropping the last handle does not wait for callbacks, which still run. If a
-    /// callback leaves a section of the domain open, later callbacks never run.
+    /// domains: in that case, another thread takes over the other domains within about ten
+    /// milliseconds. A panic in a callback is caught and counted
+    /// ([`nr_panicked`](Self::nr_panicked)), and the other callbacks run. Dropping the last handle
+    /// does not wait for callbacks, but they still run. If a callback leaves a section of the
+    /// domain open, later callbacks never run.
     ///
     /// # Blocking
     ///
-    /// Blocks briefly, on a lock. If more than `rcu.qhimark` callbacks of this domain wait for
-    /// their turn, it waits as [`rcu::call`](crate::call) does. Allocates if the closure captures
-    /// more than three words. May be called in a section. If thread creation fails, the next `call`
-    /// tries again, and [`barrier`](Self::barrier) and the drop of the last handle run the callback
+    /// Blocks briefly, on a lock. If more than `rcu.qhimark` callbacks of this domain are waiting,
+    /// it blocks as [`rcu::call`](crate::call) does. Allocates if the closure captures more than
+    /// three words. It may be called in a section. If thread creation fails, the next `call` tries
+    /// again, and [`barrier`](Self::barrier) and the drop of the last handle run the callback
     /// themselves.
     ///
     /// # Panics
     ///
-    /// If called in a child of `fork` on a domain of the parent. `callback` is leaked then, because
-    /// a reader may still see the memory that it would free.
+    /// Panics if called in a child of `fork` on a domain of the parent. In that case `callback` is
+    /// leaked, because a reader may still see the memory that it would free.
     #[doc(alias = "call_srcu")]
     pub fn call(&self, callback: impl FnOnce() + Send + 'static) {
         let nr = Shared::call(&self.shared, callback);
         Shared::slow_down(&self.shared, nr);
     }
 
-    /// Runs `callback` as [`call`](Self::call) does, unless `rcu.qhimark` callbacks of this domain,
-    /// or more, wait for their turn. Blocks at most briefly, on a lock.
+    /// Runs `callback` as [`call`](Self::call) does, unless at least `rcu.qhimark` callbacks of
+    /// this domain are waiting. Blocks at most briefly, on a lock.
     ///
     /// # Errors
     ///
-    /// [`Full`] with `callback`, which has not been queued.
+    /// Returns [`Full`] with `callback`, which has not been queued.
     ///
     /// # Panics
     ///
-    /// The same as [`call`](Self::call).
+    /// Panics in the same cases as [`call`](Self::call).
     ///
     /// # Examples
     ///
@@ -322,7 +324,8 @@ impl Domain {
         Ok(())
     }
 
-    /// Returns `true` if too many callbacks wait for [`try_call`](Self::try_call) to add one.
+    /// Returns `true` if so many callbacks are pending that [`try_call`](Self::try_call) must not
+    /// add one.
     pub(crate) fn is_full(&self) -> bool {
         // In a child of `fork` the lock may be held forever, and `hand_over` panics.
         let shared = &self.shared;
@@ -334,17 +337,17 @@ impl Domain {
         Shared::call(&self.shared, callback);
     }
 
-    /// Waits until every callback that was queued before has run.
+    /// Waits until every callback that was queued before this call has run.
     ///
     /// # Blocking
     ///
     /// Blocks as [`synchronize`](Self::synchronize) does, and until the callbacks have run. Returns
-    /// at once if there are none. Must not be called in a section of this domain.
+    /// at once if there are none. It must not be called in a section of this domain.
     ///
     /// # Panics
     ///
-    /// If called in a callback of this domain, which would wait for itself, or in a child of `fork`
-    /// on a domain of the parent.
+    /// Panics if called in a callback of this domain, where it would wait for itself. Also panics
+    /// if called in a child of `fork` on a domain of the parent.
     #[doc(alias = "srcu_barrier")]
     pub fn barrier(&self) {
         Shared::barrier(&self.shared);
@@ -355,7 +358,7 @@ impl Domain {
         self.shared.callbacks.nr_panicked()
     }
 
-    /// Returns `true` if both are handles of the same domain.
+    /// Returns `true` if both are handles to the same domain.
     pub fn same_as(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
@@ -476,24 +479,25 @@ impl Shared {
         self.front.parity.store(parity.word(), Ordering::Relaxed);
     }
 
-    /// Checks that this thread may wait. Must be called before the first change by a function that
-    /// waits for sections or callbacks.
+    /// Checks that this thread may wait. A function that waits for sections or callbacks must call
+    /// it before its first change.
     ///
     /// # Panics
     ///
-    /// If [`assert_own_process`](Self::assert_own_process) panics, or if called in an item of a
-    /// bottom-half queue.
+    /// Panics if [`assert_own_process`](Self::assert_own_process) panics, or if called in an item
+    /// of a bottom-half queue.
     pub(super) fn must_be_free_to_wait(&self) {
         self.assert_own_process();
         report::must_be_free_to_sleep();
     }
 
-    /// Checks that this process created the domain. Must be called before anything that waits for
-    /// sections or callbacks.
+    /// Checks that this process created the domain. It must be called before any wait for sections
+    /// or callbacks.
     ///
     /// # Panics
     ///
-    /// If called in a child of `fork`, in which sections may belong to threads that do not exist.
+    /// Panics if called in a child of `fork`, in which sections may belong to threads that do not
+    /// exist.
     pub(super) fn assert_own_process(&self) {
         if !self.is_own_process() {
             refuse();

@@ -12,12 +12,12 @@
 //!
 //! A grace period that must wait for readers can be put aside: its thread asks the readers, gives
 //! up the right to drive and continues with other work (`runners.rs`). The phase stays in the
-//! domain, and `seq` stays odd. The next thread that gets the right continues with that phase. The
-//! reader that answers notifies the runners.
+//! domain, and `seq` stays odd. The next thread that acquires the right continues with that phase.
+//! A reader that answers notifies the runners.
 //!
-//! Numbers, the right to drive and waiters are those of `rcu` (`periods.rs`), and so are requests
-//! and answers (`slot.rs`). Here a quiescent state does not end a wait: it only replaces the
-//! barrier, after which the counters show the open sections.
+//! Numbers, the right to drive and waiters work as for the global flavor (`periods.rs`), and so do
+//! requests and answers (`slot.rs`). Here a quiescent state does not end a wait. It only replaces
+//! the barrier, after which the counters show the open sections.
 
 use base::internal::{
     trace,
@@ -29,8 +29,8 @@ use crate::{domain::ANSWER_SPINS, periods::GpCookie};
 
 use super::{domain::Shared, slots::Parity};
 
-/// Number of times that an expedited grace period renews its spin budget of 16 rounds. In total it
-/// spins for some tens of microseconds if no other thread needs the CPU.
+/// The number of times that an expedited grace period renews its spin budget of 16 rounds. In
+/// total, it spins for a few tens of microseconds if no other thread needs the CPU.
 const EXPEDITED_SPINS: u32 = 8;
 
 /// Identifies a grace period of one domain. Created by
@@ -41,7 +41,7 @@ pub struct Cookie(GpCookie);
 /// The way to wait for readers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum WaitMode {
-    /// Spins for as long as it was useful on this thread before.
+    /// Spins for as long as earlier success on this thread justifies.
     Normal,
     /// Always spins for a long time.
     Expedited,
@@ -51,7 +51,7 @@ pub(super) enum WaitMode {
 const NONE: u32 = 0;
 /// The driver waits for readers of the parity that new sections do not use.
 const FIRST: u32 = 1;
-/// The parity has changed, and the driver waits for readers of the earlier parity.
+/// The parity has changed, and the driver waits for readers of the previous parity.
 const SECOND: u32 = 2;
 
 #[cfg(not(any(loom, shuttle)))]
@@ -74,11 +74,11 @@ impl Shared {
         self.periods.is_over(cookie.0)
     }
 
-    /// Waits until every section that has begun has ended.
+    /// Waits until every section that has already begun has ended.
     ///
     /// # Panics
     ///
-    /// The same as [`must_be_free_to_wait`](Self::must_be_free_to_wait).
+    /// Panics in the same cases as [`must_be_free_to_wait`](Self::must_be_free_to_wait).
     pub(super) fn synchronize(&self, mode: WaitMode) {
         self.wait_for(self.state(), mode);
     }
@@ -87,7 +87,8 @@ impl Shared {
     ///
     /// # Panics
     ///
-    /// The same as [`must_be_free_to_wait`](Self::must_be_free_to_wait), if it has to wait.
+    /// Panics in the same cases as [`must_be_free_to_wait`](Self::must_be_free_to_wait), if it has
+    /// to wait.
     pub(super) fn wait_for(&self, cookie: Cookie, mode: WaitMode) {
         if !self.is_over(cookie) {
             self.must_be_free_to_wait();
@@ -95,8 +96,8 @@ impl Shared {
             let park = || self.slots.park_mine();
             self.periods.wait_for(cookie.0, park, drive);
             // We may have ended the grace period of a domain that is aside. Its runner sets
-            // `is_aside` before it checks whether there is a driver, and the end of our drive
-            // executed a full fence after it gave up the right to drive.
+            // `is_aside` before it checks whether there is a driver. The end of our drive executed
+            // a full fence after it gave up the right to drive.
             self.notify_if_aside();
         }
     }
@@ -115,7 +116,7 @@ impl Shared {
     /// progress.
     pub(super) fn try_pass(&self, cookie: Cookie) -> bool {
         let is_aside = &self.callbacks.is_aside;
-        // Set this before checking for a driver and before asking the readers.
+        // This is set before checking for a driver and before asking the readers.
         is_aside.store(true, Ordering::Relaxed);
         while !self.is_over(cookie) {
             let Some(driver) = self.periods.try_drive() else {
@@ -192,9 +193,9 @@ impl Shared {
         trace::gp_end("srcu", seq);
     }
 
-    /// Runs a grace period if that takes neither the heavy barrier nor a wait. Returns `true` if it
-    /// did. It is for models, in which the light barrier is a full fence and would hide the effect
-    /// of answers and parking.
+    /// Runs a grace period if that takes neither the heavy barrier nor a wait. Returns `true` if
+    /// one was run. It is for models, in which the light barrier is a full fence and would hide the
+    /// effect of answers and parking.
     #[cfg(any(loom, shuttle))]
     pub(crate) fn passes_unaided(&self) -> bool {
         let seq = self.periods.start();

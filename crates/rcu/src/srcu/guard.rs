@@ -2,13 +2,13 @@
 
 use super::{domain::Domain, slots::Parity};
 
-/// A read-side critical section of a [`Domain`]. It ends when this is dropped.
+/// A read-side critical section of a [`Domain`]. It ends when the guard is dropped.
 ///
 /// # Guarantees
 ///
 /// Data that the section reaches stays valid if the thread that frees it first waits for a grace
 /// period of the same domain. A guard may be held across `.await` and sent to another thread. A
-/// guard that is leaked (`mem::forget`) delays every grace period of the domain forever, which is
+/// guard that is leaked (`mem::forget`) delays every grace period of the domain forever. This is
 /// safe.
 #[must_use = "the section ends where the guard is dropped"]
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct Guard<'domain> {
 
 /// A [`Guard`] that keeps its domain alive, for tasks that outlive their creator.
 ///
-/// It costs one more read-modify-write, of a shared count, at each end.
+/// It costs one more read-modify-write of a shared count at each end of the section.
 #[must_use = "the section ends where the guard is dropped"]
 #[derive(Debug)]
 pub struct OwnedGuard {
@@ -36,7 +36,7 @@ impl<'domain> Guard<'domain> {
         Self { domain, parity }
     }
 
-    /// Returns the domain whose section this is.
+    /// Returns the domain to which this section belongs.
     pub fn domain(&self) -> &'domain Domain {
         self.domain
     }
@@ -48,7 +48,7 @@ impl OwnedGuard {
         Self { domain, parity }
     }
 
-    /// Returns the domain whose section this is.
+    /// Returns the domain to which this section belongs.
     pub fn domain(&self) -> &Domain {
         &self.domain
     }

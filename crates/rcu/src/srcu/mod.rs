@@ -1,4 +1,4 @@
-//! Readers that may sleep. Each domain has its own readers, and a slow one delays only the grace
+//! Readers that may sleep. Each domain has its own readers, and a slow reader delays only the grace
 //! periods of its domain.
 //!
 //! ```
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! A guard may be held across `.await`, moved to another thread and dropped there. In return, a
-//! grace period adds up counters of all threads, and a reader that sleeps for an hour delays its
-//! domain for an hour.
+//! grace period adds up the counters of all threads, and a reader that sleeps for an hour delays
+//! its domain for an hour.
 //!
 //! # Costs
 //!
@@ -23,13 +23,13 @@
 //! - A grace period costs two sums over a cache line for each thread, and an answer from each
 //!   thread that reads. It costs a membarrier if a thread has just stopped reading, and another one
 //!   if it has to sleep.
-//! - A domain has 128 bytes for each thread, up to the largest number of threads that read at the
+//! - A domain uses 128 bytes for each thread, up to the largest number of threads that read at the
 //!   same time.
 //!
-//! Differs from Linux: there every domain has a fast flavor in addition to the plain one, whose
-//! guards stay with their context. Here all sections are fast, because a thread's own counters need
-//! no protection against preemption. A grace period does not delay its start to gather requests;
-//! requests that arrive while it runs share the next one.
+//! Differs from Linux: there every domain has a fast flavor, whose guards stay with their context,
+//! in addition to the plain one. Here all sections are fast, because a thread's own counters need
+//! no protection against preemption. A grace period does not delay its start to gather requests.
+//! Requests that arrive while it runs share the next one.
 
 mod callback;
 mod domain;

@@ -3,7 +3,7 @@
 //! # Turns
 //!
 //! A domain that has callbacks is *served*. It waits in `ready`, in order, until a thread takes it
-//! for a turn. In a turn the thread takes the callbacks that were added, and starts a grace period
+//! for a turn. In a turn, the thread takes the callbacks that were added, and starts a grace period
 //! for them. If no reader delays it, the thread runs the callbacks. Otherwise it moves the domain
 //! to `aside` and continues with the next one. A thread never sleeps for the readers of a domain,
 //! so slow readers do not occupy threads.
@@ -29,21 +29,21 @@
 //! ready. If no domain has been taken for [`STUCK_NS`], the running callbacks may be waiting for
 //! one another. The watcher then takes the next domain itself, which adds one to `width`, and
 //! another watcher is started. A callback can therefore wait for anything that other domains do,
-//! including their barriers. The number of threads exceeds the number of blocking callbacks by at
+//! including their barriers. The number of threads exceeds the number of blocked callbacks by at
 //! most two.
 //!
 //! A thread exits after [`LINGER`] without a turn. The last thread stays while a domain is served.
 //!
 //! # Without threads
 //!
-//! Thread creation may fail. If there is no thread at all, all domains are taken out of service:
-//! the next call for such a domain tries again, and a barrier runs its callbacks itself. If all
-//! threads are in callbacks and no watcher can be started, a barrier takes its domain out and runs
-//! the callbacks itself. In either case the barriers are notified.
+//! Thread creation may fail. If there is no thread at all, all domains are taken out of service.
+//! The next call for such a domain tries again, and a barrier runs the domain's callbacks itself.
+//! If all threads are in callbacks and no watcher can be started, a barrier takes its domain out
+//! and runs the callbacks itself. In either case, the barriers are notified.
 //!
-//! Two things must never happen: that a domain with callbacks is not served even though no thread
-//! creation failed, and that a barrier sleeps while its domain waits for a thread that waits for
-//! the barrier.
+//! Two things must never happen. A domain with callbacks must not remain unserved unless thread
+//! creation failed. A barrier must not sleep while its domain waits for a thread that waits for the
+//! barrier.
 
 use std::{collections::VecDeque, mem, time::Duration};
 
@@ -64,19 +64,22 @@ use crate::{
 
 use super::gp::{Cookie, WaitMode};
 
-/// Time for which a thread waits for more callbacks before it exits. Starting a thread costs about
-/// 50 µs, and an idle thread occupies its stack. In a model, where no wait times out, it exits at
-/// once.
+/// The time for which a thread waits for more callbacks before it exits. Starting a thread costs
+/// about 50 µs, and an idle thread occupies its stack. In a model, where no wait times out, it
+/// exits at once.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Time without a turn after which one more thread takes domains. Callbacks that run for that long
-/// in one turn are rare, and callbacks of other domains can wait that long. With a much shorter
-/// time, a machine whose threads wait for a CPU would start unnecessary threads. A guess.
+/// The time without a turn after which one more thread takes domains. Callbacks rarely run for this
+/// long in one turn, and callbacks of other domains can wait for this long. With a much shorter
+/// time, unnecessary threads would be started on a machine whose threads wait for a CPU. This value
+/// is a guess.
 const STUCK_NS: u64 = 10_000_000;
 
-/// Largest capacity that a list of callbacks keeps while it is served; about 130 kilobytes.
+/// The largest capacity that a list of callbacks keeps while it is served. It takes about 130
+/// kilobytes.
 const KEPT: usize = 4096;
-/// Largest capacity that a list of callbacks keeps while it is not served; two kilobytes.
+/// The largest capacity that a list of callbacks keeps while it is not served. It takes two
+/// kilobytes.
 const KEPT_IDLE: usize = 64;
 
 /// A served domain.
@@ -93,8 +96,8 @@ enum Turn {
     Ran(u64),
     /// The grace period waits for readers.
     Waits,
-    /// No callbacks are left, and the domain is no longer served. Or this is a child of `fork`,
-    /// which serves none of its parent's domains.
+    /// No callbacks are left, and the domain is no longer served. This is also the result in a
+    /// child of `fork`, which serves none of its parent's domains.
     Ended,
 }
 
@@ -153,7 +156,7 @@ pub(super) fn runners() -> Handle {
     of_this_run().clone()
 }
 
-/// Holds the runners' lock over a fork.
+/// Holds the runners' lock across a fork.
 pub(crate) fn hold(held: &mut sync::fork::Held) {
     #[cfg(not(any(loom, shuttle)))]
     held.lock(&runners().state);
@@ -205,12 +208,12 @@ impl Served {
         Turn::Ran(nr_run)
     }
 
-    /// Runs callbacks of the domain until `is_done`, on a thread that waits for them. Waits for
-    /// readers.
+    /// Runs callbacks of the domain until `is_done` returns `true`, on a thread that waits for
+    /// them. Waits for readers if necessary.
     pub(super) fn help(mut self, is_done: impl Fn() -> bool) {
         loop {
             match self.advance() {
-                // A callback forked, and this is the child: the list's lock may be held forever.
+                // A callback forked, and this is the child. The list's lock may be held forever.
                 Turn::Ran(_) if !self.domain.is_own_process() => return mem::forget(self),
                 Turn::Ran(_) if is_done() && self.has_more() => return Runners::add(self),
                 Turn::Ran(_) => {}
@@ -251,7 +254,7 @@ impl State {
         self.ready.is_empty() && self.aside.is_empty()
     }
 
-    /// If another thread is needed, counts it and returns `true`; the caller must start it.
+    /// If another thread is needed, counts it and returns `true`. The caller must then start it.
     fn wants_thread(&mut self) -> bool {
         // A model has one thread, which never finds that another one is stuck.
         let is_wanted =
@@ -262,8 +265,8 @@ impl State {
         is_wanted
     }
 
-    /// Makes domains ready whose readers have left, or whose grace period was ended by another
-    /// thread.
+    /// Moves to `ready` each domain whose readers have left or whose grace period was ended by
+    /// another thread.
     fn make_ready(&mut self) {
         let ready = self.aside.extract_if(.., |it| it.domain.may_go_on(it.cookie));
         self.ready.extend(ready);
@@ -360,8 +363,8 @@ impl Runners {
         self.state.lock().nr_threads == 0
     }
 
-    /// If `domain` waits for a thread and none is available, takes the domain out for the caller,
-    /// which waits for its callbacks.
+    /// If `domain` waits for a thread and none is available, takes the domain out and returns it to
+    /// the caller, which waits for its callbacks.
     pub(super) fn take_out(domain: &Shared) -> Option<Served> {
         let runners = &domain.runners;
         let mut state = runners.state.lock();
@@ -388,7 +391,7 @@ impl Runners {
         state.nr_free() == 0 && served.any(|it| it.is_of(domain))
     }
 
-    /// Starts a thread that the caller has counted.
+    /// Starts a thread, which the caller has already counted.
     #[cold]
     fn start_thread(runners: &Handle) {
         tunables::settle();
@@ -406,8 +409,8 @@ impl Runners {
         runners.retry_ns.store(retry_ns, Ordering::Relaxed);
         state.end_thread();
         if state.nr_threads == 0 {
-            // Take the domains that are aside, too, because the last thread may have left them to
-            // this one.
+            // The domains that are aside are also taken, because the last thread may have relied on
+            // this one to serve them.
             let (ready, aside) = (mem::take(&mut state.ready), mem::take(&mut state.aside));
             drop(state);
             ready.into_iter().chain(aside).for_each(Served::give_back);
@@ -438,8 +441,8 @@ impl Runners {
             }
             let is_alone = state.ready.len() == 1;
             drop(state);
-            // FOREIGN(srcu-callback): callbacks, if this was the last handle of a domain whose
-            // thread could not be started.
+            // FOREIGN(srcu-callback): callbacks run here if this was the last handle of a domain
+            // whose thread could not be started.
             drop(ended);
             if let Turn::Ran(nr_run) = turn
                 && is_alone
@@ -483,7 +486,7 @@ impl Runners {
                         state.end_thread();
                         return None;
                     }
-                    // The last thread stays, and a reader notifies it.
+                    // The last thread stays, because a reader may notify it.
                     let left_ns = linger_ns.saturating_sub(idle_ns);
                     if left_ns > 0 { left_ns } else { linger_ns }
                 }

@@ -3,9 +3,9 @@
 //! # Counters
 //!
 //! A domain counts the sections that began (`locks`) and that ended (`unlocks`), for each of two
-//! *parities*. Every thread has its own counters, so both ends of a section are a plain increment.
-//! The thread that counts the end may differ from the thread that counted the beginning: a grace
-//! period uses only the sums.
+//! *parities*. Every thread has its own counters, so each end of a section is a plain increment.
+//! The thread that counts the end may differ from the thread that counted the beginning, because a
+//! grace period uses only the sums.
 //!
 //! ```text
 //! reader                                       grace period
@@ -23,29 +23,31 @@
 //!
 //! A thread finds its line by its thread index, in chunks that double in size and never move. Only
 //! the thread with that index writes the line. The next thread with that index continues from the
-//! existing counts. A thread whose thread-locals have been destroyed has no index: it counts in a
-//! shared line, by read-modify-writes.
+//! existing counts. A thread whose thread-locals have been destroyed has no index. It counts in a
+//! shared line, with read-modify-writes.
 //!
 //! # Why no reader is missed
 //!
-//! H is the event that makes the sections that have begun visible to the driver, for each line
+//! For each line, H is the event that makes the sections that have begun visible to the driver
 //! (`slot.rs`):
 //!
 //! - *The line is `OFF`.* Its next section leaves the parking, with a full fence. If the reader's
 //!   fence comes first, the driver does not find `OFF`. If the driver's fence comes first, the
 //!   section sees the unlinking.
 //! - *The line has answered* since it was asked. Everything that its thread counted before the
-//!   answer is visible to the driver; everything that it reads after the answer sees the unlinking.
-//!   The thread may have sections open: the answer only publishes its counts.
+//!   answer is visible to the driver, and everything that the thread reads after the answer sees
+//!   the unlinking. The thread may have sections open, because the answer only publishes its
+//!   counts.
 //! - *Otherwise* the driver passes the heavy barrier. A line that has counted nothing since the
 //!   last scan, because its thread sleeps, has exited or waits for a CPU, gets `PARK` before the
-//!   barrier and `OFF` after it. Therefore only the first grace period after a reader has stopped
-//!   needs the barrier, even while a guard is held.
+//!   barrier and `OFF` after it. As a result, only the first grace period after a reader has
+//!   stopped needs the barrier, even while a guard is held.
 //!
-//! Consider a section that must be waited for: it may have read a value that was unlinked before
-//! the grace period began. Its light barrier therefore came before H. In each of the three cases
-//! its increment of `locks[p]` is visible to every sum taken after H. (Threads without an index
-//! count by a read-modify-write and pass a full fence, like lines that leave their parking.)
+//! Consider a section that a grace period must wait for, because the section may have read a value
+//! that was unlinked before the grace period began. Its light barrier therefore came before H. In
+//! each of the three cases its increment of `locks[p]` is visible to every sum taken after H.
+//! (Threads without an index count with a read-modify-write and pass a full fence, like lines that
+//! leave their parking.)
 //!
 //! *If the sum of unlocks includes a section's unlock, the sum of locks includes its lock.* The
 //! unlocks are added up first. An unlock is stored with release after its lock, and loaded with
@@ -57,27 +59,27 @@
 //! the parity under which it was counted. The acquire of its unlock orders its accesses before the
 //! end of the grace period.
 //!
-//! # Why both parities, and why two
+//! # Why there are two parities, and both are drained
 //!
-//! A reader may count under an old parity: it may sleep between the load of the parity and the
-//! increment while any number of grace periods pass. A grace period that flips the parity and
+//! A reader may count under an old parity, because it may sleep between the load of the parity and
+//! the increment while any number of grace periods pass. A grace period that flips the parity and
 //! drains only the one that was current misses that reader (the *single flip*). The other parity is
-//! therefore drained, too, and first.
+//! therefore also drained, and it is drained first.
 //!
-//! The flip is only for progress. If new readers used the counters that are compared, a stream of
-//! overlapping sections could keep the sums unequal forever. After the flip new readers count under
-//! the other parity, and at most one late reader per thread can still enter the old one. A domain
-//! whose sums are equal at once needs no flip.
+//! The flip only ensures progress. If new readers used the counters that are compared, a stream of
+//! overlapping sections could keep the sums unequal forever. After the flip, new readers count
+//! under the other parity, and at most one late reader per thread can still enter the old one. A
+//! domain whose sums are equal at once needs no flip.
 //!
-//! Counters have 64 bits and do not wrap: at one section a nanosecond, that takes 584 years.
+//! The counters have 64 bits and do not wrap: at one section per nanosecond, that would take 584
+//! years.
 //!
 //! # Sleeping
-//!
 //! A grace period that must wait stores the parity that it waits for in `asked`, passes a heavy
-//! barrier, adds up once more and sleeps. A reader counts its end, passes a light barrier and loads
-//! `asked` (`ORDER(srcu-leave)`). If the reader's barrier comes first, the sums include its unlock.
-//! If the heavy barrier comes first, the reader sees `asked` and wakes the driver. Readers of the
-//! other parity wake no thread.
+//! barrier, compares the sums once more and sleeps. A reader counts its end, passes a light barrier
+//! and loads `asked` (`ORDER(srcu-leave)`). If the reader's barrier comes first, the sums include
+//! its unlock. If the heavy barrier comes first, the reader sees `asked` and wakes the driver.
+//! Readers of the other parity wake no thread.
 
 use std::ptr;
 
@@ -93,9 +95,10 @@ use crate::{
     slot::{ASK, Flags, NrActive, PARK},
 };
 
-/// Lines in the first chunk. Each further chunk has twice as many as the previous one.
+/// The number of lines in the first chunk. Each further chunk has twice as many as the previous
+/// one.
 const FIRST: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
-/// Number of chunks. They hold four million threads, the kernel's maximum.
+/// The number of chunks. They suffice for four million threads, the kernel's maximum.
 const NR_CHUNKS: usize = if cfg!(any(loom, shuttle)) { 6 } else { 20 };
 
 /// One of the two sets of counters: 0 or 1.
@@ -104,24 +107,24 @@ pub(super) struct Parity(u8);
 
 #[derive(Debug)]
 pub(super) struct Line {
-    /// A: sections that began. Written by the thread with this index.
+    /// A: the number of sections that began. Written by the thread with this index.
     locks: [AtomicU64; 2],
-    /// A: sections that ended. Written by the thread with this index.
+    /// A: the number of sections that ended. Written by the thread with this index.
     unlocks: [AtomicU64; 2],
-    /// A: see `rcu`'s `slot.rs`.
+    /// A: the flags; see `slot.rs` in the parent folder.
     flags: Flags,
-    /// Number of sections that had begun at the last scan. Written by the driver.
+    /// The number of sections that had begun at the last scan. Written by the driver.
     nr_seen: AtomicU64,
 }
 
 /// All lines of a domain.
 #[derive(Debug)]
 pub(super) struct Slots {
-    /// A: null, or the first line of the chunk. Set once, freed with the table.
+    /// A: the first line of each chunk, or null. It is set once and freed with the table.
     chunks: [AtomicPtr<CachePadded<Line>>; NR_CHUNKS],
-    /// A: for threads without an index.
+    /// A: the line of all threads without an index.
     shared: CachePadded<Line>,
-    /// Number of lines that are not `OFF`.
+    /// The number of lines that are not `OFF`.
     nr_active: NrActive,
 }
 
@@ -146,8 +149,8 @@ impl Parity {
     }
 }
 
-/// Returns the chunk of the line for thread index `seat`, which counts from 1, and the line's index
-/// in it.
+/// Returns the chunk of the line for the thread index `seat`, which counts from 1, and the line's
+/// index in that chunk.
 #[inline(always)]
 fn place(seat: u32) -> (usize, usize) {
     let number = seat - 1 + FIRST;
@@ -187,22 +190,23 @@ impl Slots {
     #[cold]
     pub(super) fn lock_shared(&self, parity: Parity) {
         self.shared.locks[parity.index()].fetch_add(1, Ordering::Relaxed);
-        // Replaces the light barrier in `Shared::enter`, and an answer.
+        // This fence replaces the light barrier in `Shared::enter`, and an answer.
         fence(Ordering::SeqCst);
     }
 
     /// Counts the end of a section on a thread without an index. Passes a full fence.
     #[cold]
     pub(super) fn unlock_shared(&self, parity: Parity) {
-        // Release as in `Line::unlock`.
+        // This releases as in `Line::unlock`.
         self.shared.unlocks[parity.index()].fetch_add(1, Ordering::Release);
-        // Replaces the light barrier in `Shared::leave`.
+        // This fence replaces the light barrier in `Shared::leave`.
         fence(Ordering::SeqCst);
     }
 
     // ---- for waiters ----
 
-    /// Parks the line of this thread, which waits for another driver and will not answer it.
+    /// Parks the line of this thread, because the thread waits for another driver and will not
+    /// answer it.
     pub(super) fn park_mine(&self) {
         if let Some(line) = self.mine_if_made()
             && !line.flags.is_off()
@@ -222,7 +226,7 @@ impl Slots {
         }
         let (mut nr_asked, mut nr_quiet) = (0, 0);
         for line in self.others() {
-            // Ask first, so that the cache line is transferred once.
+            // The line is asked first, so that the cache line is transferred only once.
             line.flags.ask();
             nr_asked += 1;
             let nr_begun = line.nr_begun();
@@ -259,9 +263,9 @@ impl Slots {
 
     fn lines(&self) -> impl Iterator<Item = &Line> {
         self.chunks.iter().enumerate().flat_map(|(chunk, lines)| {
-            // Acquire pairs with `grow`, so that a chunk is visible with its zeroes. If the reader
-            // that created it passed its full fence before ours, we find the chunk; otherwise its
-            // section sees the unlinking.
+            // Acquire pairs with `grow`, so that a visible chunk contains its initial zeros. If the
+            // reader that created it passed its full fence before ours, we find the chunk;
+            // otherwise its section sees the unlinking.
             let first = lines.load(Ordering::Acquire);
             let nr = if first.is_null() { 0 } else { lines_in(chunk) };
             // SAFETY: `grow` created a chunk of `lines_in` lines, and only `drop` frees it.
@@ -278,7 +282,7 @@ impl Slots {
     /// Returns the line of this thread if its chunk exists.
     fn mine_if_made(&self) -> Option<&Line> {
         let (chunk, at) = place(identity::seat()?.get());
-        // Acquire as in `lines`.
+        // This acquires as in `lines`.
         let first = self.chunks[chunk].load(Ordering::Acquire);
         // SAFETY: as in `line`.
         (!first.is_null()).then(|| unsafe { &**first.add(at) })
@@ -295,7 +299,7 @@ impl Slots {
 
     /// Returns `true` if every section that was counted before this call has ended.
     pub(super) fn all_drained(&self) -> bool {
-        // The sums are over both parities: for each unlock that the first sum includes, the sum of
+        // The sums are over both parities. For each unlock that the first sum includes, the sum of
         // locks includes its lock.
         self.are_equal(
             |line, order| line.unlocks[0].load(order).wrapping_add(line.unlocks[1].load(order)),
@@ -303,7 +307,7 @@ impl Slots {
         )
     }
 
-    /// Sums `ends` and then `beginnings` over all lines, and compares.
+    /// Sums up `ends` and then `beginnings` over all lines, and compares the sums.
     fn are_equal(
         &self,
         ends: impl Fn(&Line, Ordering) -> u64,
@@ -313,7 +317,7 @@ impl Slots {
             let shared = count(&self.shared, order);
             self.lines().fold(shared, |sum, line| sum.wrapping_add(count(line, order)))
         };
-        // ORDER(srcu-count): other end in `unlock`. The unlocks are summed first: see the top of
+        // ORDER(srcu-count): other end in `unlock`. The unlocks are summed first; see the top of
         // the file.
         // Test: srcu_unlock_needs_release
         let (nr_locks, nr_unlocks);
@@ -325,8 +329,8 @@ impl Slots {
             nr_locks = sum(&beginnings, Ordering::Relaxed);
         }
         let nr_open = nr_locks.wrapping_sub(nr_unlocks);
-        // By the argument at the top of the file, this is never true in a model. A model's twin
-        // would end here instead of at its own check.
+        // By the argument at the top of the file, this is never true. In a model it is not checked,
+        // because a model's twin would end here instead of at its own check.
         if nr_open > u64::MAX / 2 && !cfg!(any(loom, shuttle)) {
             ended_too_often();
         }
@@ -339,8 +343,8 @@ impl Slots {
         // Acquire pairs with `grow`, in which another thread may have created the chunk.
         let first = self.chunks[chunk].load(Ordering::Acquire);
         let first = if first.is_null() { self.grow(chunk) } else { first };
-        // SAFETY: `place` stays below `lines_in(chunk)`; the chunk lives as long as the table, see
-        // `drop`.
+        // SAFETY: `place` stays below `lines_in(chunk)`, and the chunk lives as long as the table,
+        // as `drop` shows.
         unsafe { &*first.add(at) }
     }
 
@@ -431,8 +435,8 @@ impl Line {
     /// Answers a driver that has asked.
     #[inline(always)]
     pub(super) fn answer(&self) {
-        // The twin is not a bug; models of answers need it. Of the loads of a word, loom remembers
-        // only the last one, which is the driver's own (`others`). It would therefore never run a
+        // This twin is not a bug. Models of answers need it, because loom remembers only the last
+        // load of a word, which is the driver's own (`others`). Loom would therefore never run a
         // driver between the barrier of `leave` and this load.
         if self.flags.has(ASK) || twin::armed("srcu: answers unasked") {
             self.answer_now();
@@ -456,8 +460,8 @@ fn count(counter: &AtomicU64, order: Ordering) {
     counter.store(counter.load(Ordering::Relaxed) + 1, order);
 }
 
-/// Aborts the process: the sums of locks and unlocks would never be equal again, so no grace period
-/// of the domain would end.
+/// Aborts the process, because the sums of locks and unlocks would never be equal again, so no
+/// grace period of the domain would end.
 #[cold]
 fn ended_too_often() -> ! {
     die("srcu_read_unlock: the domain has more unlocks than locks")
@@ -511,7 +515,8 @@ mod tests {
             });
             begin.wait();
             for expected in [false, false, true] {
-                // The first scan asks. The second finds that no section has begun since, and parks.
+                // The first scan asks. The second one finds that no section has begun since the
+                // first, and parks.
                 assert_eq!(slots.have_all_answered(), expected);
                 asym::heavy();
                 slots.confirm();

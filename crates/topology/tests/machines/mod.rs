@@ -1,7 +1,7 @@
-//! The machines whose sysfs is kept under `tests/fixtures`: their description, as files.
+//! The machines whose sysfs is saved under `tests/fixtures`, described as files.
 //!
-//! `cargo run -p afterwork-topology --example make_fixtures` writes them. They are modeled on such
-//! machines, reduced to the files that are read; big machines keep only the last-level cache.
+//! `cargo run -p afterwork-topology --example make_fixtures` writes them. They are modeled on real
+//! machines, reduced to the files that are read. Big machines contain only the last-level cache.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

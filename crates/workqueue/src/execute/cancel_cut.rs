@@ -7,9 +7,9 @@
 //!
 //! 1. *Begin.* Each item makes the transition that begins a run, so that no worker or joiner starts
 //!    it.
-//! 2. *End.* Each item makes the transition that ends a run. Threads that wait for it wake.
+//! 2. *End.* Each item makes the transition that ends a run. Threads that wait for it are woken.
 //! 3. *Release.* The items' capacity and their in-flight counts are released. Threads that wait for
-//!    capacity, a flush or a drain wake.
+//!    capacity, for a flush or for a drain are woken.
 //! 4. *Wake.* The wakers of tasks that waited for any of these are called. Wakers that never
 //!    block come first: those of futures, of task sets, and of threads in `block_on`.
 //! 5. *Drop.* Closures, futures and items without handles are dropped.
@@ -36,7 +36,7 @@ use crate::{
     pools::{cut::Cut, pool::WorkerPool, pwq::Pwq},
 };
 
-/// Items whose runs have been begun in order to cancel them. They still count as in flight.
+/// Items that are being cancelled, and whose runs have begun. They still count as in flight.
 #[derive(Debug, Default)]
 #[must_use = "threads wait for them until they have been ended"]
 pub(crate) struct Cancelled {
@@ -70,7 +70,7 @@ impl Cancelled {
         self.rest.dropped.extend(dead.map(deferred_drop));
     }
 
-    /// Adds wakers of tasks that the removal of the items woke.
+    /// Adds the wakers of tasks that the removal of the items must wake.
     pub(crate) fn add_wakers(&mut self, wakers: Vec<Foreign<Waker>>) {
         self.rest.wakers.extend(wakers);
     }
@@ -124,7 +124,7 @@ impl Cancelled {
 impl Part {
     fn release_capacity(&mut self) {
         let nr_places = std::mem::take(&mut self.deferred_drops.nr_places);
-        if let Some(capacity) = self.pwq.core.capacity.as_ref() {
+        if let Some(capacity) = self.pwq.core.capacity.as_deref() {
             capacity.release(nr_places);
         }
     }

@@ -13,9 +13,9 @@ use super::join::JoinHandle;
 /// Waits for an item as a [`JoinHandle`] does, and cancels the item when it is dropped. Created by
 /// [`cancel_on_drop`](JoinHandle::cancel_on_drop).
 ///
-/// A closure that has started continues, and can ask [`is_cancelled`](crate::is_cancelled). A
-/// worker drops a future that has been polled. An item that has been neither started nor polled is
-/// dropped here: see [`JoinHandle::cancel`].
+/// A closure that has started continues, and can call [`is_cancelled`](crate::is_cancelled). A
+/// worker drops a future that has been polled. The thread that drops the handle drops an item that
+/// has been neither started nor polled; see [`JoinHandle::cancel`].
 ///
 /// # Examples
 ///
@@ -33,7 +33,7 @@ use super::join::JoinHandle;
 /// ```
 #[must_use = "dropping it cancels the item"]
 pub struct CancelOnDrop<T> {
-    /// `None` once dropping this no longer cancels the item.
+    /// `None` if dropping this handle no longer cancels the item.
     handle: Option<JoinHandle<T>>,
 }
 
@@ -55,7 +55,7 @@ impl<T> CancelOnDrop<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`JoinHandle::join`].
+    /// Returns the same errors as [`JoinHandle::join`].
     pub fn join(self) -> Result<T, JoinError> {
         self.keep().join()
     }
@@ -81,8 +81,8 @@ impl<T> Drop for CancelOnDrop<T> {
             return;
         }
         if let Some(mut handle) = self.handle.take() {
-            // FOREIGN(cancel-drop): the closure or future, on the thread that drops this; contained
-            // here, because the thread may be unwinding.
+            // FOREIGN(cancel-drop): the closure or future, on the thread that drops this; a panic
+            // is contained here, because the thread may be unwinding.
             contain(|| {
                 handle.cancel();
             });

@@ -69,7 +69,7 @@ pub struct JoinHandle<T> {
     item: NonNull<Head>,
     /// The process that spawned the item.
     process: Process,
-    /// The handle returns a `T` and contains none, so moving the handle moves no `T`.
+    /// The handle returns a `T` but does not contain one, so moving the handle moves no `T`.
     result: PhantomData<fn() -> T>,
 }
 
@@ -100,8 +100,8 @@ union Content<F, T> {
     outcome: ManuallyDrop<Option<Outcome<T>>>,
 }
 
-/// Creates an item that runs `func` by the deadline `start_by` and keeps its result. `has_permit`
-/// is `true` if the caller holds a capacity permit of the queue for it.
+/// Creates an item that runs `func` and keeps its result. The deadline of the item is `start_by`.
+/// `has_permit` is `true` if the caller holds a capacity permit of the queue for it.
 #[inline]
 pub(crate) fn joinable<F, T, S>(
     start_by: S,
@@ -144,7 +144,7 @@ pub(crate) fn refused<W, T: Send + 'static>(work: W, error: JoinError) -> JoinHa
 /// Drops `work`, and creates the handle of an item whose deadline passed before it was queued.
 #[cold]
 pub(crate) fn expired<W, T: Send + 'static>(work: W) -> JoinHandle<T> {
-    // FOREIGN(expired-drop): the closure or future, on the spawning thread; contained.
+    // FOREIGN(expired-drop): the closure or future, on the spawning thread; a panic is contained.
     contain(|| drop(work));
     ended(JoinError::Expired)
 }
@@ -161,7 +161,8 @@ fn ended<T: Send + 'static>(error: JoinError) -> JoinHandle<T> {
     JoinHandle { item: item.cast(), process: Process::now(), result: PhantomData }
 }
 
-/// Creates an item that runs `func` and has no handle. Its home must stay valid until it has run.
+/// Creates an item that runs `func` and has no handle. Its home must stay valid until the item has
+/// run.
 #[inline]
 pub(crate) fn detached<F: FnOnce() + Send + 'static>(func: F, home: *mut Home) -> NonNull<Head> {
     memory::place(Detached {
@@ -233,16 +234,17 @@ where
             // SAFETY: the caller runs the item.
             unsafe { run::note_expired() };
             // FOREIGN(expired-drop): a closure whose deadline has passed, on the thread that would
-            // have run it, in its run; contained.
+            // have run it, in its run; a panic is contained.
             contain(|| drop(func));
             Err(JoinError::Expired)
         } else if start_by.is_cancelled() {
             // FOREIGN(cancel-drop): a closure of a strand that ran during a bulk cancel, on the
-            // thread that would have run the closure, in its run; contained.
+            // thread that would have run the closure, in its run; a panic is contained.
             contain(|| drop(func));
             Err(JoinError::Cancelled)
         } else {
-            // FOREIGN(item-run): a closure, on a worker, rescuer or joiner, in its run; contained.
+            // FOREIGN(item-run): a closure, on a worker, rescuer or joiner, in its run; a panic is
+            // contained.
             guarded_in_item(func).map_err(JoinError::panicked)
         };
         let mut panicked = false;
@@ -305,7 +307,7 @@ where
     }
 
     unsafe fn strand(item: NonNull<Head>) -> OfStrand {
-        // SAFETY: as in `at_ns`.
+        // SAFETY: as in `left_ns`.
         unsafe { (*item.as_ptr().cast::<Self>()).start_by.strand() }
     }
 
@@ -321,7 +323,7 @@ where
         }
         // SAFETY: as in `cancel`.
         let func = unsafe { Self::set_failed(item, JoinError::Expired) };
-        // FOREIGN(expired-drop): the closure, on the joining thread; contained.
+        // FOREIGN(expired-drop): the closure, on the joining thread; a panic is contained.
         contain(|| drop(func));
         true
     }
@@ -350,7 +352,7 @@ where
             item.as_ref().unwatch();
             std::ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).task);
             std::ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).start_by);
-            // The last drop of user data: if it unwinds, the block leaks.
+            // This is the last drop of user data. If it unwinds, the block leaks.
             ManuallyDrop::drop(&mut (*Self::content(item)).outcome);
             std::ptr::drop_in_place(item.as_ptr());
             memory::release(item.cast::<Self>());
@@ -384,8 +386,8 @@ impl<T> JoinHandle<T> {
     /// - [`JoinError::Full`] or [`JoinError::Closed`] if the queue rejected it.
     /// - [`JoinError::OwnItem`] from inside the closure itself.
     /// - [`JoinError::OwnQueue`] from inside another item of a queue with one seat (as every
-    ///   ordered queue has), if the joined item has not started and joiners cannot help: it would
-    ///   wait for the caller. The item stays queued, and its result is dropped.
+    ///   ordered queue has), if the joined item has not started and joiners cannot help: the joined
+    ///   item would wait for the caller. The item stays queued, and its result is dropped.
     ///
     /// # Panics
     ///
@@ -402,7 +404,7 @@ impl<T> JoinHandle<T> {
         self.take()
     }
 
-    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if the time
+    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if the timeout
     /// has passed.
     ///
     /// The closure is never run on this thread, because that could exceed `timeout`.
@@ -413,7 +415,8 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`join`](Self::join); [`JoinError::Taken`] after the result has been returned.
+    /// Returns the same errors as [`join`](Self::join), and [`JoinError::Taken`] if the result has
+    /// already been returned.
     ///
     /// # Panics
     ///
@@ -486,18 +489,17 @@ impl<T> JoinHandle<T> {
         (!ends && wait::needs_our_seat(self.item)).then_some(JoinError::OwnQueue)
     }
 
-    /// Returns a handle that cancels the item when it is dropped, and otherwise works like this
-    /// one.
+    /// Returns a handle that works like this one, but cancels the item when the handle is dropped.
     pub fn cancel_on_drop(self) -> CancelOnDrop<T> {
         CancelOnDrop::new(self)
     }
 
-    /// Returns the closure's result if it has ended. An item that is past its deadline and has not
-    /// started expires here.
+    /// Returns the closure's result if it has ended. If the deadline has passed and the item has
+    /// not started, this call expires the item.
     ///
     /// # Errors
     ///
-    /// The errors of [`join_timeout`](Self::join_timeout).
+    /// Returns the same errors as [`join_timeout`](Self::join_timeout).
     pub fn try_join(&mut self) -> Option<Result<T, JoinError>> {
         self.has_ended().then(|| self.take())
     }
@@ -509,14 +511,15 @@ impl<T> JoinHandle<T> {
 
     /// Cancels the item. Returns `true` if it will no longer run.
     ///
-    /// A closure that has not started is removed from the queue and dropped here. If it has
-    /// started, it continues, [`is_cancelled`](crate::is_cancelled) is `true` in it, and this
-    /// returns `false`, as it does for a closure that has ended. A future that has never been
-    /// polled is cancelled in the same way. If it has been polled and has not ended, a worker of
-    /// its queue drops it instead of polling it again, and this returns `true`. A poll in progress
-    /// may still complete the future; [`join`](Self::join) then returns its result.
+    /// A closure that has not started is removed from the queue and dropped on this thread. A
+    /// closure that has started continues, and [`is_cancelled`](crate::is_cancelled) returns `true`
+    /// in it. In this case, and if the closure has ended, `cancel` returns `false`. A future that
+    /// has never been polled is cancelled in the same way. If a future has been polled and has not
+    /// ended, a worker of its queue drops it instead of polling it again, and `cancel` returns
+    /// `true`. A poll in progress may still complete the future; [`join`](Self::join) then returns
+    /// its result.
     ///
-    /// If the drop panics, the panic is propagated to the caller, and the item is cancelled.
+    /// If the drop panics, the panic is propagated to the caller, and the item is still cancelled.
     ///
     /// # Blocking
     ///
@@ -526,26 +529,26 @@ impl<T> JoinHandle<T> {
         if self.is_lost() {
             return false;
         }
-        // SAFETY: the table is the item's, and we are its only handle.
+        // SAFETY: the table belongs to the item, and we are its only handle.
         unsafe { (self.table().cancel)(self.item) }
     }
 
     /// Returns `true` if the item has ended. Expires it if it has not started by its deadline.
     fn has_ended(&mut self) -> bool {
         let expiry = self.table().expiry.as_ref();
-        // SAFETY: the table is the item's, and we are its only handle.
+        // SAFETY: the table belongs to the item, and we are its only handle.
         let expire = |expiry: &Expiry| unsafe { (expiry.expire)(self.item) };
         self.is_finished()
             || !self.is_lost() && expiry.is_some_and(|it| self.is_over(it) && expire(it))
     }
 
     fn is_over(&self, expiry: &Expiry) -> bool {
-        // SAFETY: the table is the item's.
+        // SAFETY: the table belongs to the item.
         unsafe { (expiry.left_ns)(self.item) == 0 }
     }
 
-    /// Registers `waker`, replacing an earlier one, to be fired when the item ends without a
-    /// cancel, and at its deadline. Returns `false` if the item has ended.
+    /// Registers `waker`, which replaces any earlier one. It is fired at the item's deadline, and
+    /// when the item ends without being cancelled. Returns `false` if the item has ended.
     pub(crate) fn await_end(&mut self, waker: &Waker) -> bool {
         let expiry = self.table().expiry.as_ref();
         // After the deadline, the item has started or ended, and needs no wake-up at the deadline.
@@ -554,21 +557,22 @@ impl<T> JoinHandle<T> {
             return false;
         }
         let Some(expiry) = expiry else { return true };
-        // SAFETY: the table is the item's, and we are its only handle, borrowed by `&mut`.
+        // SAFETY: the table belongs to the item, and we are its only handle, borrowed by `&mut`.
         let is_scheduled = unsafe { (expiry.wake_then)(self.item, waker) };
         // SAFETY: as above. If not `is_scheduled`, the deadline has just passed.
         is_scheduled || !unsafe { (expiry.expire)(self.item) }
     }
 
-    /// Registers `waker`, replacing an earlier one, to be fired when the item ends without a
-    /// cancel. Returns `false` if the item has ended.
+    /// Registers `waker`, which replaces any earlier one. It is fired when the item ends without
+    /// being cancelled. Returns `false` if the item has ended.
     fn leave_waker(&mut self, waker: &Waker) -> bool {
         must_not_be_lost(self.is_lost());
         // SAFETY: our handle keeps the item alive, and only the slot's address is taken.
         let place = unsafe { self.table().slot(self.item) };
         // SAFETY: only the handle, which is borrowed by `&mut` here, writes the slot.
         if unsafe { (*place).is_none() } {
-            // SAFETY: no thread reads the slot before the flag is set, after this only write.
+            // SAFETY: no thread reads the slot before the flag is set, and this only write comes
+            // before that.
             unsafe { place.write(Some(Arc::new(Mutex::new(None)))) };
         }
         // SAFETY: from here on the slot is only read.
@@ -581,7 +585,7 @@ impl<T> JoinHandle<T> {
         drop(before);
         // Either this transition finds that the run has ended, or the end of the run finds the
         // flag. If the end reads the slot before we replace the waker, the end precedes this
-        // transition, which finds it.
+        // transition, which then finds the end.
         let waits = self.head().update(|state| (!state.has_reached(1)).then(|| state.await_task()));
         waits.is_some()
     }
@@ -593,7 +597,7 @@ impl<T> JoinHandle<T> {
             return;
         };
         loop {
-            // SAFETY: the table is the item's.
+            // SAFETY: the table belongs to the item.
             let left_ns = unsafe { (expiry.left_ns)(self.item) };
             if left_ns == 0 {
                 // SAFETY: as above; we are its only handle. If the item runs, our caller waits.
@@ -612,7 +616,7 @@ impl<T> JoinHandle<T> {
     #[cfg(any(loom, shuttle))]
     pub fn expire_now(&mut self) -> bool {
         let expiry = self.table().expiry.as_ref().expect("it has a deadline");
-        // SAFETY: the table is the item's, and we are its only handle.
+        // SAFETY: the table belongs to the item, and we are its only handle.
         unsafe { (expiry.expire)(self.item) }
     }
 
@@ -623,7 +627,7 @@ impl<T> JoinHandle<T> {
         outcome.unwrap_or(Err(JoinError::Taken))
     }
 
-    /// Returns `true` in a child of `fork` for an item of its parent, which no worker runs here.
+    /// Returns `true` if the item belongs to the parent of this process. No worker runs it here.
     fn is_lost(&self) -> bool {
         fork::is_child() && !self.process.is_this()
     }
@@ -642,8 +646,8 @@ impl<T> JoinHandle<T> {
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
-    /// Never runs the closure itself, so that it cannot block the executor. After the handle has
-    /// been ready, polling it again returns [`JoinError::Taken`].
+    /// Never runs the closure itself, so that it cannot block the executor. Once a poll has
+    /// returned the result, further polls return [`JoinError::Taken`].
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if !self.await_end(context.waker()) {
             return Poll::Ready(self.take());
@@ -660,7 +664,7 @@ impl<T> Drop for JoinHandle<T> {
         if sync::twin::torn_down() {
             return;
         }
-        // SAFETY: the table is the item's, and its handle is not used again.
+        // SAFETY: the table belongs to the item, and its handle is not used again.
         unsafe { (self.table().leave)(self.item) };
     }
 }
@@ -671,8 +675,8 @@ impl<T> fmt::Debug for JoinHandle<T> {
     }
 }
 
-/// Decides how to pop a closure of a strand; `None` while a canceller has claimed it. A claim must
-/// not outlast the strand, whose in-flight count keeps the pwq alive.
+/// Decides how to pop a closure of a strand. Returns `None` while a canceller has claimed the
+/// closure. A claim must not outlast the strand, whose in-flight count keeps the pwq alive.
 fn unclaimed(state: State, pop: fn(State) -> Pop) -> Option<Pop> {
     let waits = state.is_claimed() && !twin::armed("strand: pops a claimed closure");
     (!waits).then(|| pop(state))

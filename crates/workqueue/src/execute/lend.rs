@@ -1,10 +1,10 @@
-//! Lending the seats of groups while a thread waits inside an item.
+//! Lends a thread's group seats while the thread waits inside an item.
 //!
 //! # The protocol
 //!
 //! A thread has at most one seat of each group: a worker acquires it for a batch, a helper for the
 //! outermost run of the group on its stack. The thread releases these seats before it sleeps in a
-//! wait of the library, and reacquires them afterwards, without waiting for them:
+//! wait of the library. Afterwards it reacquires them without waiting for them:
 //!
 //! ```text
 //! wait:  leave each group of the runs on this stack;  sleep;  count in each group again
@@ -13,18 +13,19 @@
 //! - *A waiter keeps no seat.* Otherwise an item that waits for an item of another queue of its
 //!   group might wait for itself. Twin `group: a waiter keeps its seats`.
 //! - *A returning thread does not wait for a seat.* After its wait, an item may hold a lock that
-//!   the current holder of the seat needs, so waiting for the seat could deadlock. More threads
-//!   than `max_active` may therefore run for a while, at most as many as have waited. Until the
-//!   count has fallen again, no item starts. Twin `group: a returning thread asks`.
+//!   the current holder of the seat needs, so waiting for the seat could deadlock. For a while,
+//!   more than `max_active` threads may therefore run. The excess is at most the number of threads
+//!   that have waited. No further item starts until the count has fallen below `max_active`. Twin
+//!   `group: a returning thread asks`.
 //!
-//! A thread that blocks in another way, even in [`blocking`](crate::blocking), keeps its seats: a
-//! group limits the threads that use a disk or a device, and these block. The seat of the queue is
-//! never lent to another thread, as in the kernel.
+//! A thread that blocks in another way, even in [`blocking`](crate::blocking), keeps its seats,
+//! because a group limits the threads that use a disk or a device, and such threads block. The seat
+//! of the queue itself is never lent to another thread, as in the kernel.
 //!
 //! The runs on this stack show which seats the thread has: each run that has a seat of its queue
-//! has one of the group, either its own or that of an outer run. If a thread continues the runs of
-//! a thread that waits for it (`wait.rs`), that thread has lent its seats, so a helper acquires its
-//! own.
+//! has one of the group, either its own or that of an outer run. A thread may continue the runs of
+//! a thread that waits for it (`wait.rs`). The waiting thread has lent its seats, so a helper
+//! acquires its own.
 
 use std::cell::Cell;
 
@@ -41,8 +42,8 @@ use crate::pools::{
 };
 
 sync::thread_local! {
-    /// Number of runs on this stack that began before this process was forked. Their seats belong
-    /// to the parent.
+    /// The number of runs on this stack that began before this process was forked. Their seats
+    /// belong to the parent.
     static NR_OF_PARENT: Cell<u32> = Cell::new(0)
 }
 
@@ -54,13 +55,13 @@ static HANDLER: Handler = Handler {
     ..Handler::IDLE
 };
 
-/// Makes all threads lend their seats of groups.
+/// Makes all threads lend their group seats.
 pub(crate) fn begin() {
     fork::register(&HANDLER);
     report::lend_by(lend);
 }
 
-/// Calls `visit` with the home of each run on this stack that has a seat of it.
+/// Calls `visit` with the home of each run on this stack that has a seat of that home.
 fn own_homes(visit: impl FnMut(&Pwq)) {
     run::own_homes(NR_OF_PARENT.with(Cell::get), visit);
 }
@@ -76,7 +77,7 @@ pub(crate) fn try_help(home: &Pwq, lent: bool) -> Option<HelperSeats> {
     })
 }
 
-/// Releases this thread's seats of groups if it `lends` them, and otherwise reacquires them.
+/// Releases this thread's group seats if `lends` is set; otherwise reacquires them.
 fn lend(lends: bool) {
     if twin::armed("group: a waiter keeps its seats") {
         return;
@@ -85,7 +86,7 @@ fn lend(lends: bool) {
     let mut known: Vec<*const Pwq> = Vec::new();
     own_homes(|home| {
         let Some(group) = &home.group else { return };
-        // SAFETY: the runs on this stack keep their homes.
+        // SAFETY: the runs on this stack keep their homes alive.
         if known.iter().any(|it| unsafe { &**it }.is_in(group)) {
             return;
         }

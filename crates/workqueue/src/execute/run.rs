@@ -1,4 +1,5 @@
-//! Runs an item that has a state, on a worker that has popped it or on a joiner that helps.
+//! Runs an item that has a state. The thread is a worker that has popped the item, or a joiner that
+//! helps.
 //!
 //! A thread records the runs that it is in. Runs nest: a run may wait for an item, and the same
 //! thread may run that item.
@@ -43,7 +44,7 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
     unsafe { pop_by_and_run(item, |state| Some(state.pop())) }
 }
 
-/// Does the same as [`pop_and_run`], with the decision `plan`.
+/// Does the same as [`pop_and_run`], but lets `plan` make the decision.
 ///
 /// # Safety
 ///
@@ -102,7 +103,7 @@ unsafe fn run(
     before_end: impl FnOnce(),
 ) -> Ending {
     // Freeing the item is part of the run, because a closure may own the last handle of its queue.
-    // The same applies to everything that a subscriber does.
+    // For the same reason, the code of a trace subscriber is part of the run.
     let run = || {
         if helps {
             // SAFETY: (1), (2).
@@ -123,7 +124,7 @@ unsafe fn run(
 unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl FnOnce()) -> Ending {
     // SAFETY: (1): a running item is alive.
     let head = unsafe { item.as_ref() };
-    // SAFETY: (2): only called before `before_end`.
+    // SAFETY: (2): this is called only before `before_end`.
     let item_info = || unsafe { &*home }.trace(item.as_ptr(), head.vtable());
     let within = trace::enter(item.as_ptr().addr(), head.vtable().push.is_some());
     trace::execute_start(item_info);
@@ -167,7 +168,7 @@ impl Rest {
     fn finish(self) {
         if let Some(waker) = self.waker {
             // FOREIGN(task-wake): the waker of a task that awaits the item, on the thread that ran
-            // the item; contained.
+            // the item; a panic is contained.
             contain(|| waker.into_inner().wake());
         }
         if let Some(cancelled) = self.cancelled {
@@ -177,7 +178,7 @@ impl Rest {
     }
 }
 
-/// Ends a run. The only user code it calls is wakers of drains, which the caller can put aside.
+/// Ends a run. Calls no user code except the wakers of drains, which the caller can set aside.
 ///
 /// # Safety
 ///
@@ -265,7 +266,7 @@ pub(crate) unsafe fn pop_and_cancel(
     unsafe { pop_by_and_cancel(item, deferred_drops, skip, |state| Some(state.pop_to_cancel())) }
 }
 
-/// Does the same as [`pop_and_cancel`], with the decision `plan`.
+/// Does the same as [`pop_and_cancel`], but lets `plan` make the decision.
 ///
 /// # Safety
 ///
@@ -310,7 +311,8 @@ pub(crate) unsafe fn pop_by_and_cancel(
     Popped::Dropped
 }
 
-/// Runs a pending item here, if helping is allowed and a seat is free. Returns `true` if it did.
+/// Runs a pending item on this thread, if helping is allowed and a seat is free. Returns `true` if
+/// it ran.
 ///
 /// The caller must be waiting for this item. Running an unrelated item inside a wait can deadlock
 /// on a resource that the caller holds.
@@ -337,7 +339,8 @@ fn help_here(item: NonNull<Head>) -> bool {
             && from.unclaim().1
         {
             let pool = home.pool.clone();
-            // With a handle, the flag means that a task may wait; such an item is queued once.
+            // For an item with a handle, the flag means that a task may wait. Such an item is
+            // queued only once.
             let is_revived = from.is_revived() && head.vtable().handle.is_none();
             // SAFETY: as in `end_else`.
             let revived = is_revived.then(|| unsafe { item.cast::<Revivable>().as_ref() });
@@ -358,7 +361,7 @@ fn help_here(item: NonNull<Head>) -> bool {
     }
     home.gate.note_helped(core, seats.of_queue);
     let mut left = None;
-    // A raw pointer, because a reference would have to stay valid until the run is over.
+    // This is a raw pointer, because a reference would have to stay valid until the run is over.
     let place = &raw const *home;
     // SAFETY: our transition began the run. The seat is released after the item's own code. After
     // that the queue is not accessed, nor is the item once it has ended.
@@ -396,7 +399,7 @@ impl CountToRelease {
     }
 }
 
-/// Unlinks an item that the caller has claimed from its list. Runs no user code, because that code
+/// Removes from its list an item that the caller has claimed. Runs no user code, because that code
 /// may wait for the claim to end.
 pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
@@ -421,7 +424,7 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     CountToRelease { pool, slot, color: list::color(item), wakers }
 }
 
-/// Expires and counts an item that has not started. Returns `true` if it did.
+/// Expires an item if it has not started, and counts the expiry. Returns `true` if it did.
 pub(crate) fn expire(item: NonNull<Head>) -> bool {
     cancel_and(item, State::claim_pending, |home| {
         home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
@@ -481,7 +484,7 @@ pub(crate) fn cancel_and(
     if wakes {
         key.wake(u32::MAX);
     }
-    let capacity = counted_by.as_ref().and_then(|core| core.capacity.as_ref());
+    let capacity = counted_by.as_ref().and_then(|core| core.capacity.as_deref());
     if left.is_some() || capacity.is_some() {
         // A waker may wait for capacity or for the count, so both are released first.
         let ((), woken) = cleanups::with_wakers_aside(|| {
@@ -544,8 +547,9 @@ struct Frame {
     item: *const Head,
     /// The pwq from which it runs; null once the run no longer keeps the pwq alive.
     home: *const Pwq,
-    /// The enclosing run, on this stack or on that of a thread that waits for us; null if none.
-    outer: *const Frame,
+    /// The record of this run, on this stack or on that of a thread that waits for us; null if
+    /// there is no run.
+    record: *const Record,
     /// The number of runs on this thread's stack, including this one.
     depth: u32,
     /// `true` if the thread has a seat of the home's queue and of its group, until `forget_seats`.
@@ -554,11 +558,28 @@ struct Frame {
     blocks: bool,
 }
 
+/// The part of a run that stays on the stack of its thread.
+struct Record {
+    /// The enclosing run.
+    outer: Frame,
+    /// The token of the item, once this run has requested it; otherwise null. It is valid as long
+    /// as the item is.
+    token: Cell<*const Token>,
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        if !sync::twin::torn_down() {
+            INNERMOST.with(|innermost| innermost.set(self.outer));
+        }
+    }
+}
+
 sync::thread_local! {
     static INNERMOST: Cell<Frame> = Cell::new(Frame {
         item: ptr::null(),
         home: ptr::null(),
-        outer: ptr::null(),
+        record: ptr::null(),
         depth: 0,
         has_seat: false,
         blocks: false,
@@ -596,12 +617,12 @@ fn inside(mut test: impl FnMut(Frame) -> bool) -> bool {
         if test(frame) {
             return true;
         }
-        if frame.outer.is_null() {
+        // SAFETY: `within_frame` keeps the record on its stack, unmoved, until the run is over. A
+        // record of another thread is kept by (1) of `Runs::go_on`.
+        let Some(record) = (unsafe { frame.record.as_ref() }) else {
             return false;
-        }
-        // SAFETY: `within_frame` keeps the outer frame on its stack, unmoved, until the inner run
-        // is over. A frame of another thread is kept by (1) of `Runs::go_on`.
-        frame = unsafe { *frame.outer };
+        };
+        frame = record.outer;
     }
 }
 
@@ -622,7 +643,7 @@ pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
 }
 
 fn is_of(frame: Frame, core: &Arc<QueueCore>) -> bool {
-    // SAFETY: the run keeps a home that is not null alive: see `with_current`.
+    // SAFETY: the run keeps its home alive, if that is not null: see `with_current`.
     let home = unsafe { frame.home.as_ref() };
     home.is_some_and(|home| Arc::ptr_eq(&home.core, core))
 }
@@ -663,7 +684,8 @@ pub(crate) fn is_blocking() -> bool {
     INNERMOST.with(Cell::get).blocks
 }
 
-/// Calls `body` with this thread's innermost run in [`block_on`](super::block_on::block_on).
+/// Calls `body` with this thread's innermost run marked as being in
+/// [`block_on`](super::block_on::block_on).
 pub(crate) fn while_blocking<R>(body: impl FnOnce() -> R) -> R {
     struct Before(bool);
     impl Drop for Before {
@@ -696,20 +718,33 @@ pub(crate) fn is_cancelled() -> bool {
         if head.vtable().is_work {
             state.disable_depth() > 0
         } else {
-            state.is_cancelled() || state.is_watched() && head.has_cancelled_token()
+            state.is_cancelled() || state.is_watched() && has_cancelled_token(frame, head)
         }
     });
-    // SAFETY: the run keeps a home that is not null alive.
+    // SAFETY: the run keeps its home alive, if that is not null.
     let home = unsafe { frame.home.as_ref() };
     let queue = home.and_then(|home| home.core.token.get());
     is_cancelled || queue.is_some_and(|token| token.is_set())
 }
 
-/// Returns the token of the innermost run of this thread, which is a child of the token of its
-/// queue. Outside of runs, returns a new token.
+/// Returns `true` if the token of `item` has been cancelled, even by the item itself. The item has
+/// a token, and is the item of `frame`.
+fn has_cancelled_token(frame: Frame, item: &Head) -> bool {
+    // SAFETY: the run of an item has a record: see `inside`.
+    let token = unsafe { &(*frame.record).token };
+    if token.get().is_null() {
+        // An earlier poll of the future has requested the token.
+        token.set(item.token());
+    }
+    // SAFETY: the table keeps the token alive until the item is freed, and the item is alive.
+    unsafe { token.get().as_ref() }.is_some_and(Token::is_set)
+}
+
+/// Returns the token of the innermost run of this thread. The token is a child of its queue's
+/// token. Outside of runs, returns a new token.
 pub(crate) fn current_token() -> Arc<Token> {
     let frame = INNERMOST.with(Cell::get);
-    // SAFETY: the run keeps a home that is not null alive.
+    // SAFETY: the run keeps its home alive, if that is not null.
     let Some(home) = (unsafe { frame.home.as_ref() }) else {
         return Token::new();
     };
@@ -736,7 +771,8 @@ pub(crate) fn is_bottom_half() -> bool {
     })
 }
 
-/// Calls `body` with the pwq of this thread's innermost run whose pwq is `chosen`, if any.
+/// Calls `body` with the pwq of this thread's innermost run for which `chosen` returns `true`, if
+/// any.
 pub(crate) fn innermost_home(chosen: impl Fn(&Pwq) -> bool, body: impl FnOnce(&Pwq)) {
     let mut body = Some(body);
     inside(|frame| {
@@ -776,7 +812,7 @@ pub(crate) fn forget_home() {
     });
 }
 
-/// Records that the innermost run, a helper's, has released its seats. If the queue's seat was
+/// Records that the helper in the innermost run has released its seats. If the queue's seat was
 /// `lent`, an outer run keeps the home alive.
 pub(crate) fn forget_seats(lent: bool) {
     if !lent {
@@ -805,7 +841,7 @@ pub(crate) unsafe fn with_current<R>(
 }
 
 /// Calls `body`, which frees `item`. The pwq `home` still has an in-flight count for the item, but
-/// this thread has no seat for it, so any item that `body` waits for needs a seat of its own.
+/// this thread has no seat for it, so any item that `body` waits for needs its own seat.
 ///
 /// # Safety
 ///
@@ -829,20 +865,13 @@ unsafe fn within_frame<R>(
     has_seat: bool,
     body: impl FnOnce() -> R,
 ) -> R {
-    struct Outer(Frame);
-    impl Drop for Outer {
-        fn drop(&mut self) {
-            if !sync::twin::torn_down() {
-                INNERMOST.with(|innermost| innermost.set(self.0));
-            }
-        }
-    }
-    let outer = Outer(INNERMOST.with(Cell::get));
+    let outer = INNERMOST.with(Cell::get);
+    let record = Record { outer, token: Cell::new(ptr::null()) };
     let frame = Frame {
         item,
         home,
-        outer: &raw const outer.0,
-        depth: outer.0.depth + 1,
+        record: &raw const record,
+        depth: outer.depth + 1,
         has_seat,
         blocks: false,
     };

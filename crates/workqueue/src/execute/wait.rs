@@ -7,8 +7,8 @@
 //!
 //! Items of a `with_rescuer` queue run even if no thread can be created. If such an item waits for
 //! an item or a flush of a queue without a rescuer, it depends on a new thread after all. A waiter
-//! is therefore checked here first, and such a wait is reported once for each pair. The kernel's
-//! `check_flush_dependency` does the same.
+//! is therefore checked here first, and such a wait is reported once for each pair of waiter and
+//! item. The kernel's `check_flush_dependency` does the same.
 //!
 //! ## How the queue of an item is found
 //!
@@ -28,8 +28,8 @@
 //! this before it sleeps, and returns an error instead:
 //!
 //! - The waiter compares the address of the item's home with the addresses of all pwqs whose gate
-//!   has a single seat that this thread holds. It does not dereference the home, which may have
-//!   been freed.
+//!   has a single seat, held by this thread. It does not dereference the home, which may have been
+//!   freed.
 //! - Such an item can start only on the waiter's own thread. If joiners may help with the item, the
 //!   waiter tries again to help.
 //! - If the item is running, is being cancelled by a thread or has a deadline, it ends without the
@@ -42,9 +42,9 @@
 //! # Joins that are nested too deeply for one stack
 //!
 //! A joiner that helps runs an item on its own stack. If that item joins another one, and so on,
-//! the stack bounds the chain. From some depth on, a joiner must not simply wait, because the outer
-//! runs hold seats that the item may need. Instead, a new thread with its own stack continues the
-//! same runs, and the joiner waits for it.
+//! the stack bounds the chain. Beyond some depth, a joiner can no longer help on its own stack. It
+//! must not simply wait either, because the outer runs hold seats that the item may need. Instead,
+//! a new thread with its own stack continues the same runs, and the joiner waits for it.
 
 use std::{
     fmt,
@@ -98,7 +98,7 @@ pub fn must_have_workers() {
     );
 }
 
-/// Checks an item that this process may have inherited from its parent, before a use of the item.
+/// Checks an item that this process may have inherited from its parent, before the item is used.
 ///
 /// # Panics
 ///
@@ -167,11 +167,11 @@ fn polling_pays_off(head: &Head, seq: u64) -> bool {
     if head.load().is_on_one_cpu() { yield_as_waiter(ended) } else { poll_as_waiter(ended) }
 }
 
-/// Length of the sleep after which a waiter checks again whether it must help. The case is rare, so
-/// this is a guess: a shorter sleep costs CPU time, a longer one delays the waiter.
+/// The length of the sleep after which a waiter checks again whether it must help. The case is
+/// rare, so this is a guess: a shorter sleep costs CPU time, and a longer one delays the waiter.
 const NAP: Duration = Duration::from_millis(1);
 
-/// The error of a wait for an item that cannot start before the waiter itself has ended.
+/// The error returned by a wait for an item that cannot start before the waiter itself has ended.
 pub(crate) struct NeedsOurSeat;
 
 /// Reports the `error` of an item that was about to wait for itself, and returns it.
@@ -186,7 +186,7 @@ pub(crate) fn reported<E: fmt::Display>(error: E) -> E {
 ///
 /// # Errors
 ///
-/// [`NeedsOurSeat`] if the caller would wait forever.
+/// Returns [`NeedsOurSeat`] if the caller would wait forever.
 pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> {
     // SAFETY: the caller holds a handle, which keeps the item alive.
     let head = unsafe { item.as_ref() };
@@ -203,7 +203,7 @@ pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> 
             return Ok(false);
         }
         // Another thread is queueing, cancelling or helping with the item, or runs it from another
-        // queue. While this worker sleeps, it returns the items that it took and did not start,
+        // queue. Before this worker sleeps, it returns the items that it took and did not start,
         // because a canceller may wait for one of them.
         until_completed_within(head, state.completion_seq() + 1, NAP);
     }
@@ -239,7 +239,7 @@ fn is_of_our_strand(item: NonNull<Head>) -> bool {
     let Some(strand) = head.vtable().handle.as_ref().and_then(|it| it.strand) else {
         return false;
     };
-    // SAFETY: the caller holds a handle, and the table is the item's.
+    // SAFETY: the caller holds a handle, and the table belongs to the item.
     let strand = unsafe { strand(item) }.item;
     let state = head.load();
     let has_to_start = state.is_pending() && !state.is_claimed();
@@ -249,7 +249,8 @@ fn is_of_our_strand(item: NonNull<Head>) -> bool {
 /// Checks this thread before it waits for the end of an item.
 pub fn before_waiting_for(head: &Head) {
     reclaiming(|home| {
-        // Loaded only here, because a model explores every possible timing of this load.
+        // The state is loaded only here, because a model explores every possible timing of this
+        // load.
         let state = head.load();
         let func = (head.vtable().name)();
         let depends = !state.is_idle() && !state.has_rescuer();
@@ -271,7 +272,7 @@ pub(crate) fn before_flushing(core: &QueueCore) {
     });
 }
 
-/// Calls `body` with the pwq from which this thread runs an item with a rescuer, if any.
+/// If this thread runs an item of a queue with a rescuer, calls `body` with that item's pwq.
 fn reclaiming(body: impl FnOnce(&Pwq)) {
     innermost_home(|home| home.core.reclaim, body);
 }
@@ -313,12 +314,14 @@ impl Dispatch {
     }
 }
 
-/// Maximum number of runs on one stack. A guess: on a default stack of 2 MiB, each run may use 16
-/// KiB. With a larger value, a stack may overflow. With a smaller one, a chain starts more threads.
+/// The maximum number of runs on one stack. The value is a guess: on a default stack of 2 MiB, each
+/// run may use 16 KiB. With a larger value, a stack may overflow. With a smaller one, a chain
+/// starts more threads.
 const MAX_DEPTH: u32 = if cfg!(miri) { 2 } else { 128 };
 const RUN_BYTES: usize = (2 << 20) / 128;
 
-/// Number of runs that fit even on the smallest stack, so that most joins skip the size query.
+/// The number of runs that fit even on the smallest stack. Most joins therefore skip the size
+/// query.
 const FEW: u32 = if cfg!(miri) { 2 } else { 4 };
 
 /// An item that another thread runs.
@@ -341,7 +344,7 @@ struct Answer {
 }
 
 /// Calls `help` for `item`, for which the caller has a handle, and returns its result. If this
-/// thread's stack has many runs already, another thread calls `help`.
+/// thread's stack already has many runs, another thread calls `help`.
 ///
 /// If no thread can be started, this thread calls `help` after all.
 #[inline]
@@ -358,7 +361,7 @@ fn on_a_deep_stack(item: NonNull<Head>, help: fn(NonNull<Head>) -> bool) -> bool
     if depth() < MAX_DEPTH.min(nr_runs as u32) {
         return help(item);
     }
-    // An item of a bottom half must not wait, even for the other thread.
+    // An item of a bottom half must not wait, not even for the other thread.
     if is_bottom_half() {
         return help(item);
     }

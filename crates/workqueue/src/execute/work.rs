@@ -31,14 +31,14 @@ use crate::item::{
 ///
 /// # Guarantees
 ///
-/// - Writes before [`enqueue`](crate::Workqueue::enqueue) are visible to the run. Writes
-///   of a run are visible to the next run and to a thread that flushed it.
+/// - Writes made before [`enqueue`](crate::Workqueue::enqueue) are visible to the run. Writes made
+///   by a run are visible to the next run and to a thread that has flushed it.
 /// - Each call of `enqueue` that returns `true` is followed by exactly one run, unless the item is
 ///   cancelled before it starts. An item still runs if all its handles are dropped.
 ///
 /// # Cost
 ///
-/// Some tens of nanoseconds to queue a tiny item and run it on another CPU: see docs/workqueue.md.
+/// Queueing a tiny item and running it on another CPU takes some tens of nanoseconds.
 ///
 /// # Examples
 ///
@@ -73,19 +73,19 @@ unsafe impl Sync for Work {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Busy {
-    /// `true` if the item is queued, and that run has not started.
+    /// `true` if the item is queued, and the queued run has not started.
     pub pending: bool,
     /// `true` if the item is running.
     pub executing: bool,
 }
 
-/// The error of [`Work::flush`].
+/// The error returned by [`Work::flush`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FlushError {
     /// The item flushed itself, and would wait for its own end.
     OwnItem,
-    /// The item needs the only seat of its queue, which the item that flushed it holds.
+    /// The item needs the only seat of its queue, but the item that flushed it holds that seat.
     OwnQueue,
     /// The last run that ended panicked.
     Panicked,
@@ -205,7 +205,7 @@ impl Work {
     ///
     /// # Blocking
     ///
-    /// Never. The result may be outdated when the caller uses it.
+    /// Never blocks. The result may be outdated when the caller uses it.
     #[doc(alias = "work_pending")]
     pub fn is_pending(&self) -> bool {
         let state = self.head().load();
@@ -221,7 +221,7 @@ impl Work {
     ///
     /// # Blocking
     ///
-    /// Never. The result may be outdated when the caller uses it.
+    /// Never blocks. The result may be outdated when the caller uses it.
     #[doc(alias = "work_busy")]
     pub fn busy(&self) -> Busy {
         let state = self.head().load();
@@ -275,7 +275,7 @@ impl Work {
     ///
     /// # Blocking
     ///
-    /// Never. Any thread may call it, and so may the item itself.
+    /// Never blocks. Any thread may call it, and so may the item itself.
     ///
     /// # Examples
     ///
@@ -295,14 +295,15 @@ impl Work {
         panicked::take(self.item.addr().get()).map(PanicPayload::new)
     }
 
-    /// Cancels the item if it is pending. Returns `true` if it did.
+    /// Cancels the item if it is pending. Returns `true` if the item was cancelled.
     ///
     /// # Blocking
     ///
     /// Blocks only briefly. If the queue is ordered, this searches the item's list under the pool
     /// lock (a millisecond in a list of 100,000; a spawned closure has no such cost). In other
     /// queues, cancelled items are removed from time to time. If another thread is queueing or
-    /// cancelling the item, or is about to run it, this waits for the end of that operation.
+    /// cancelling the item, or is about to run it, this function waits for the end of that
+    /// operation.
     #[doc(alias = "cancel_work")]
     pub fn cancel(&self) -> bool {
         if self.is_lost() {
@@ -313,7 +314,8 @@ impl Work {
             if run::cancel(self.item) {
                 return true;
             }
-            // Other threads found the item pending while it was claimed. The claim may have ended.
+            // While the item was claimed, other threads found it pending. Try again, because the
+            // claim may have ended.
             let state = self.head().load();
             let missed = state.is_claimed() || state.is_pending();
             if !missed || sync::twin::armed("cancel: overlooks a claim") {
@@ -325,8 +327,8 @@ impl Work {
 
     /// Cancels the item, and waits until it is not running. Returns `true` if it was pending.
     ///
-    /// On return the item is idle, and only a later `enqueue` can change that. During the wait
-    /// every enqueue is rejected, including those by the item itself.
+    /// On return the item is idle, and only a later `enqueue` can change that. During the wait all
+    /// enqueues are rejected, including those by the item itself.
     ///
     /// # Blocking
     ///
@@ -466,7 +468,7 @@ impl Work {
     /// Drops the handle without running user code. Returns the item if the caller must free it.
     pub(crate) fn leave(self) -> Option<Dead> {
         let this = ManuallyDrop::new(self);
-        // SAFETY: the handle is one of the item's, and is not used again.
+        // SAFETY: the handle belongs to the item, and is not used again.
         unsafe { this.handles().leave(this.item) }
     }
 
@@ -506,7 +508,7 @@ pub(crate) fn with_owner<T: Send + Sync + 'static>(
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 ///
 /// # Examples
 ///
@@ -549,7 +551,8 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
     unsafe fn call(item: NonNull<Head>) -> Ending {
         let this = item.as_ptr().cast::<Self>();
         let handle = ManuallyDrop::new(Work { item });
-        // FOREIGN(item-run): a closure, on a worker, rescuer or flusher, inside its run; contained.
+        // FOREIGN(item-run): a closure, on a worker, rescuer or flusher, inside its run; a panic is
+        // contained.
         let outcome = guarded_in_item(|| {
             // SAFETY: the caller runs the item, and runs never overlap: no other reference exists.
             let func = unsafe { &mut *(*this).func.get() };
@@ -568,7 +571,7 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
 
     unsafe fn free(item: NonNull<Head>) {
         if let Some(payload) = panicked::take(item.addr().get()) {
-            // FOREIGN(item-free): the payload of a panic that was not taken; contained.
+            // FOREIGN(item-free): the payload of a panic that was not taken; a panic is contained.
             discard(payload);
         }
         // SAFETY: `with_handle` leaked the item from a box, and no other thread uses it.
@@ -588,7 +591,7 @@ impl Drop for Work {
         if sync::twin::torn_down() {
             return;
         }
-        // SAFETY: the dropped handle is one of the item's.
+        // SAFETY: the dropped handle belongs to the item.
         unsafe { self.handles().remove(self.item) };
     }
 }

@@ -1,8 +1,9 @@
 //! Cancels all items of a queue, and destroys a queue without waiting for it.
 //!
-//! Pending items are cut out of each pool under the pool lock (`pools/cut.rs` has the protocol).
-//! Timers are taken off the wheel before that, and the canceller waits for a timer that is firing
-//! (`queues/timers.rs`). A delayed item is therefore cancelled on the wheel or found in a pool.
+//! Timers are removed from the wheel first, and the canceller waits for a timer that is firing
+//! (`queues/timers.rs`). Then the pending items are cut out of each pool under the pool lock
+//! (`pools/cut.rs` describes the protocol). A delayed item is therefore either cancelled on the
+//! wheel or found in a pool.
 
 use sync::{atomic::Ordering, twin};
 
@@ -16,10 +17,10 @@ impl Workqueue {
     /// Cancels all pending and delayed items. Returns the number of cancelled items.
     ///
     /// Joiners get [`JoinError::Cancelled`](crate::JoinError::Cancelled), and flushes end. A
-    /// spawned closure is dropped here. A [`Work`](crate::Work) continues to exist, and can be
-    /// queued again, even by its own run. A running item continues to its end; if it was queued
-    /// again in the meantime, that enqueue is cancelled. Periodic work of [`every`](Self::every)
-    /// ends permanently: if it is running, this run is its last.
+    /// spawned closure is dropped during the call. A [`Work`](crate::Work) continues to exist, and
+    /// can be queued again, even by its own run. A running item continues to its end; if it was
+    /// queued again in the meantime, that enqueue is cancelled. Periodic work of
+    /// [`every`](Self::every) ends permanently: if it is running, this run is its last.
     ///
     /// The result counts the items that were queued or delayed and did not run. Three kinds are
     /// cancelled but not counted: a running item that was queued again, an item that waits for a
@@ -35,7 +36,7 @@ impl Workqueue {
     /// - The queue may be paused, ordered, full, or being drained. A drain then waits for the
     ///   remaining items only.
     /// - A future that has been polled has started and continues; cancel it with its handle. A
-    ///   future that has not been polled is dropped here.
+    ///   future that has not been polled is dropped during the call.
     /// - First, all items end and release their [capacity](crate::Builder::capacity). Then the
     ///   wakers of tasks are called, and last, the closures are dropped. A waker or a destructor
     ///   may therefore wait for any of the items, for free capacity, and for a flush or a drain of
@@ -49,8 +50,8 @@ impl Workqueue {
     ///
     /// # Cost
     ///
-    /// A walk over all pending items of the queue's pools, including those of other queues, under
-    /// the lock of each pool, and the drops of the cancelled items.
+    /// The call walks over all pending items of the queue's pools, including those of other queues,
+    /// under the lock of each pool. It also drops the cancelled items.
     ///
     /// # Blocking
     ///
@@ -98,7 +99,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     ///
     /// # Examples
     ///
@@ -122,7 +123,7 @@ impl Workqueue {
     /// items that had not started have ended, and their joiners get
     /// [`JoinError::Cancelled`](crate::JoinError::Cancelled). Threads of the registry then call the
     /// wakers of tasks and drop the closures, in the order described at
-    /// [`cancel_all`](Self::cancel_all). A running item continues to its end, and can ask
+    /// [`cancel_all`](Self::cancel_all). A running item continues to its end, and can call
     /// [`is_cancelled`](crate::is_cancelled). Other handles reject new items.
     ///
     /// A destructor that blocks does not delay the others. However, while thread creation fails, a
@@ -186,11 +187,11 @@ impl Inner {
         cancelled
     }
 
-    /// Takes all timers, and waits for those that are firing. Call it with no item taken, because a
-    /// timer that fires may wait for the list link of a taken item.
+    /// Takes all timers, and waits for those that are firing. Call it before any item is taken,
+    /// because a timer that fires may wait for the list link of a taken item.
     pub(super) fn take_timers(&self, cancelled: &mut Cancelled) {
-        // Cancels the closures of running strands. Relaxed, because a closure that still reads the
-        // old count starts during this call.
+        // This cancels the closures of running strands. Relaxed suffices, because a closure that
+        // still reads the old count starts during this call.
         self.core.nr_cancels.fetch_add(1, Ordering::Relaxed);
         for due in self.timers.cancel() {
             cancelled.add_due(due.leave());
@@ -204,7 +205,7 @@ impl Inner {
     pub(super) fn take_items(&self, cancelled: &mut Cancelled) {
         let mut cuts = Vec::new();
         let wakers = self.for_each_pwq(|pwq| cuts.push(pwq.pool.cut(pwq)));
-        // Without the lock, because an item's span may be dropped.
+        // Done without the lock, because an item's span may be dropped.
         cuts.into_iter().for_each(|cut| cancelled.add(cut));
         cancelled.add_wakers(wakers);
     }

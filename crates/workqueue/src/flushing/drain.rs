@@ -67,8 +67,8 @@ pub(super) enum Pass {
     Second,
 }
 
-/// Calls `read` for two passes, until both count the same. Returns `false` if a pass finds an item
-/// in flight.
+/// Calls `read` for pairs of passes, until both passes of a pair return the same count. Returns
+/// `false` if a pass finds an item in flight.
 pub(super) fn passes_agree<C: PartialEq>(mut read: impl FnMut(Pass) -> Option<C>) -> bool {
     loop {
         match (read(Pass::First), read(Pass::Second)) {
@@ -91,10 +91,10 @@ impl Workqueue {
     ///
     /// Blocks until the queue is empty. If items keep queueing new items, the drain never ends, and
     /// is reported ([`Report::LongDrain`]). Nor does it end if an item of the queue waits for the
-    /// caller: for example, if it joins an item of another queue, and that item calls this. The
-    /// same holds while a suspended future is not woken; [`drain_timeout`](Self::drain_timeout)
-    /// names that future. A thread that must not block uses [`drain_async`](Self::drain_async). See
-    /// also [`pause`](Self::pause).
+    /// caller, for example by joining an item of another queue that calls `drain`. The same holds
+    /// while a suspended future is not woken; [`drain_timeout`](Self::drain_timeout) names that
+    /// future. A thread that must not block uses [`drain_async`](Self::drain_async). See also
+    /// [`pause`](Self::pause).
     ///
     /// [`Report::LongDrain`]: crate::Report::LongDrain
     ///
@@ -105,8 +105,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] for a process-wide queue, such as [`system`](crate::system), and from
-    /// inside an item of this queue, because the drain would wait for itself. In that case the
+    /// Returns [`OwnQueueError`] for a process-wide queue, such as [`system`](crate::system), and
+    /// from inside an item of this queue, because the drain would wait for itself. In that case the
     /// queue is unchanged.
     #[doc(alias = "drain_workqueue")]
     pub fn drain(&self) -> Result<(), OwnQueueError> {
@@ -135,9 +135,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`DrainError::OwnQueue`] from inside an item of this queue, and for a process-wide queue;
-    /// in that case the queue is unchanged. [`DrainError::StillBusy`] if the queue is not drained
-    /// within `timeout`.
+    /// Returns [`DrainError::OwnQueue`] from inside an item of this queue, and for a process-wide
+    /// queue; in that case the queue is unchanged. Returns [`DrainError::StillBusy`] if the queue
+    /// is not drained within `timeout`.
     ///
     /// # Examples
     ///
@@ -183,8 +183,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] from inside an item of this queue, and for a process-wide queue. In that
-    /// case the queue is unchanged.
+    /// Returns [`OwnQueueError`] from inside an item of this queue, and for a process-wide queue.
+    /// In that case the queue is unchanged.
     ///
     /// # Examples
     ///
@@ -207,7 +207,8 @@ impl Workqueue {
         Ok(())
     }
 
-    /// Starts no items until [`resume`](Self::resume). Returns `true` if the queue was not paused.
+    /// Pauses the queue: no item starts until [`resume`](Self::resume). Returns `true` if the queue
+    /// was not paused.
     ///
     /// Items can still be queued. Running items continue, and workers finish their local batches;
     /// to wait for that, poll `nr_active` of [`stats`](Self::stats). An item of the queue may still
@@ -218,8 +219,8 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Never. A waiter for a queued item waits until the queue is resumed. Dropping the last handle
-    /// of the queue resumes it.
+    /// Never blocks. A waiter for a queued item waits until the queue is resumed. Dropping the last
+    /// handle of the queue resumes it.
     ///
     /// # Examples
     ///
@@ -244,7 +245,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Never. It may wake workers.
+    /// Never blocks. It may wake workers.
     #[doc(alias = "thaw_workqueues")]
     pub fn resume(&self) -> bool {
         self.inner.must_be_at_home();
@@ -262,8 +263,8 @@ impl Inner {
         self.change_pauses(Plan::pass_pauses);
     }
 
-    /// Applies `change`, and then pauses or resumes the queue. The group's pause changes before
-    /// such calls, so the last call sees all its changes.
+    /// Applies `change`, and then pauses or resumes the queue. A group changes its own pause before
+    /// it makes such calls, so the last call sees all changes.
     pub(crate) fn change_pauses<R>(&self, change: impl FnOnce(&mut Plan) -> R) -> R {
         let mut plan = self.plan.lock();
         let result = change(&mut plan);
@@ -275,7 +276,7 @@ impl Inner {
     }
 
     /// Calls `body` for each pwq. The plan's lock keeps the pwqs alive, even if the queue has no
-    /// handle. Returns the wakers of the tasks that this woke, to be called with no lock held.
+    /// handle. Returns the wakers that `body` would have fired, to be called with no lock held.
     pub(super) fn for_each_pwq(&self, body: impl FnMut(&Arc<Pwq>)) -> Vec<Foreign<Waker>> {
         let for_each = || self.plan.lock().pwqs().iter().for_each(body);
         cleanups::with_wakers_aside(for_each).1
@@ -293,9 +294,9 @@ impl Inner {
         passes_agree(|pass| self.read_pass(pass))
     }
 
-    /// Makes one pass, which a drain of a group makes over all queues. If no item is in flight,
-    /// returns the total number of adopted and helped items. Otherwise ensures that `settled`
-    /// notifies its waiters.
+    /// Makes one pass of a drain check. A drain of a group makes each pass over all its queues. If
+    /// no item is in flight, returns the total number of adopted and helped items. Otherwise
+    /// ensures that `settled` notifies its waiters.
     pub(super) fn read_pass(&self, pass: Pass) -> Option<u64> {
         // Only this counter and the gate count an item that a helper took back from an injector.
         let nr_helped = self.core.nr_helped.load(Ordering::Relaxed) + self.plan.lock().nr_helped();

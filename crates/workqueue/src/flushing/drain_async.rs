@@ -49,8 +49,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] for a process-wide queue, or if polled inside an item or a future of this
-    /// queue, because the drain would wait for that item.
+    /// Returns [`OwnQueueError`] for a process-wide queue, or if polled inside an item or a future
+    /// of this queue, because the drain would wait for that item.
     ///
     /// # Panics
     ///

@@ -46,15 +46,15 @@ use crate::{
     queues::queue::{Inner, Workqueue},
 };
 
-/// The error of an item that would wait for its own queue or group, and thus for itself. Also the
-/// error of draining a process-wide queue, which would stop the queue for all its users.
+/// The error of an item that would wait for its own queue or group, and therefore for itself. It is
+/// also the error of draining a process-wide queue, which would stop the queue for all its users.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnQueueError {
     queue: Box<str>,
     refusal: Refusal,
 }
 
-/// The reason of an [`OwnQueueError`].
+/// The reason for an [`OwnQueueError`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Refusal {
     OwnQueue,
@@ -134,8 +134,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] from inside an item of this queue, because that item would wait for
-    /// itself.
+    /// Returns [`OwnQueueError`] from inside an item of this queue, because that item would wait
+    /// for itself.
     ///
     /// # Examples
     ///
@@ -215,8 +215,8 @@ impl<'a> Flush<'a> {
         let is_left = |(pwq, up_to): &(Arc<Pwq>, UpTo)| !pwq.pool.has_flushed(pwq.slot, *up_to);
         self.pwqs.retain(is_left);
         let none_left = self.pwqs.is_empty();
-        // Relaxed, because it is written before the release, under the pool lock, of a count that
-        // we saw as zero.
+        // Relaxed suffices, because the counter is incremented before the release, under the pool
+        // lock, of a count that we saw as zero.
         if none_left
             && let Some(before) = self.nr_cut.take()
             && self.inner.core.nr_cut.load(Ordering::Relaxed) != before

@@ -1,4 +1,4 @@
-//! Draining and cancelling all queues of a group.
+//! Drains and cancels all queues of a group.
 //!
 //! # Draining
 //!
@@ -16,10 +16,10 @@
 //!
 //! # Cancelling
 //!
-//! `execute/cancel_cut.rs` has the order of a cancel, which holds here for the items of all queues:
-//! first all items are taken, then all end, then wakers are called and closures are dropped. A
-//! destructor that waits for an item of another queue of the group therefore finds that this item
-//! has ended. Twin `group cancel: notifies before all are taken`.
+//! `execute/cancel_cut.rs` describes the order of a cancel. Here the order covers the items of all
+//! queues: first all items are taken, then all end, then wakers are called and closures are
+//! dropped. A destructor that waits for an item of another queue of the group therefore finds that
+//! this item has ended. Twin `group cancel: notifies before all are taken`.
 
 use std::time::Duration;
 
@@ -56,13 +56,14 @@ impl Group {
     ///
     /// # Panics
     ///
-    /// Inside an item of a bottom-half queue, which must not wait. In that case nothing has
-    /// changed.
+    /// If called inside an item of a bottom-half queue, which must not wait. In that case nothing
+    /// has changed.
     ///
     /// # Errors
     ///
-    /// [`DrainError::OwnQueue`] from inside an item of the group, because the drain would wait for
-    /// itself; in that case nothing has changed. [`DrainError::StillBusy`] if items remain.
+    /// Returns [`DrainError::OwnQueue`] from inside an item of the group, because the drain would
+    /// wait for itself; in that case nothing has changed. Returns [`DrainError::StillBusy`] if
+    /// items remain.
     ///
     /// # Examples
     ///
@@ -107,7 +108,8 @@ impl Group {
     ///
     /// # Cost
     ///
-    /// The cost of one [`Workqueue::cancel_all`](crate::Workqueue::cancel_all) for each queue.
+    /// The same as one call of [`Workqueue::cancel_all`](crate::Workqueue::cancel_all) for each
+    /// queue.
     ///
     /// # Blocking
     ///

@@ -1,7 +1,7 @@
 //! Waits for all items of a queue. `flush.rs` waits for the items that are in flight now.
-//! `drain.rs` waits until the queue is empty, and so does `drain_async.rs`, for tasks. `rounds.rs`
-//! counts the rounds of a drain. `cancel_all.rs` cancels without waiting, and `shutdown.rs` cancels
-//! after a time limit. `group.rs` drains and cancels all queues of a group.
+//! `drain.rs` waits until the queue is empty, and `drain_async.rs` does the same for tasks.
+//! `rounds.rs` counts the rounds of a drain. `cancel_all.rs` cancels without waiting, and
+//! `shutdown.rs` cancels after a time limit. `group.rs` drains and cancels all queues of a group.
 
 pub(crate) mod flush;
 

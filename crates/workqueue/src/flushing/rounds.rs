@@ -1,9 +1,9 @@
-//! The number of rounds of a drain.
+//! Counts the rounds of a drain.
 //!
 //! A *round* is a flush: it ends when all items that were in flight at its start have ended. If
 //! items queue other items, or themselves, a drain takes many rounds; if they never stop, the drain
-//! never ends. The drain itself does not depend on rounds (`drain.rs`), which are counted so that a
-//! long drain can be reported.
+//! never ends. The drain itself (`drain.rs`) does not depend on rounds. They are counted only so
+//! that a long drain can be reported.
 
 use super::flush::Flush;
 use crate::{

@@ -1,10 +1,10 @@
 //! Shuts queues down within a time limit, in order.
 //!
-//! A shutdown is a drain with a time limit (`rounds.rs` has the loop): it closes the queue, waits
-//! until it is drained, and at the limit cancels the remaining items. Several queues are shut down
-//! one after another. A queue stays open until those before it have been drained, because their
-//! items may queue items there. At the limit all remaining queues are closed before the first of
-//! them is cancelled, so that a running item cannot refill a cancelled queue.
+//! A shutdown is a drain with a time limit (`rounds.rs` contains the loop): it closes the queue,
+//! waits until it is drained, and at the limit cancels the remaining items. Several queues are shut
+//! down one after another. A queue stays open until those before it have been drained, because
+//! their items may queue items there. At the limit all remaining queues are closed before the first
+//! of them is cancelled, so that a running item cannot refill a cancelled queue.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ use crate::{
 };
 
 impl Workqueue {
-    /// Shuts the queue down: rejects new items, waits at most `timeout` for the others, and then
-    /// cancels those that have not started. Returns the remaining items as an error.
+    /// Shuts the queue down: rejects new items, waits at most `timeout` for the existing ones, and
+    /// then cancels those that have not started. Returns the remaining items as an error.
     ///
     /// The queue is closed as if by [`destroy`](Self::destroy), which waits without a limit: items
     /// that wait for a timer are cancelled, a paused queue is resumed, and only the queue's own
@@ -30,7 +30,7 @@ impl Workqueue {
     /// limit. Of these, the ones that had not started are cancelled as if by
     /// [`shutdown_background`](Self::shutdown_background): they have ended when this returns, and
     /// threads of the registry drop them. A running item continues, and
-    /// [`is_cancelled`](crate::is_cancelled) is `true` in it.
+    /// [`is_cancelled`](crate::is_cancelled) returns `true` in it.
     ///
     /// # Blocking
     ///
@@ -39,8 +39,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`DrainError::StillBusy`] if items remained. [`DrainError::OwnQueue`] from inside an item of
-    /// this queue, and for a process-wide queue; in that case nothing has changed.
+    /// Returns [`DrainError::StillBusy`] if items remained. Returns [`DrainError::OwnQueue`] from
+    /// inside an item of this queue, and for a process-wide queue; in that case nothing has
+    /// changed.
     ///
     /// # Panics
     ///
@@ -76,7 +77,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// The errors of [`shutdown_timeout`](Self::shutdown_timeout).
+    /// Returns the errors of [`shutdown_timeout`](Self::shutdown_timeout).
     ///
     /// # Panics
     ///
@@ -106,7 +107,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// The errors of [`drain_timeout`](Self::drain_timeout).
+    /// Returns the errors of [`drain_timeout`](Self::drain_timeout).
     ///
     /// # Panics
     ///
@@ -151,8 +152,8 @@ impl Workqueue {
 ///
 /// # Errors
 ///
-/// [`OwnQueueError`] from inside an item of one of the queues, and for a process-wide queue. In
-/// that case no queue has changed.
+/// Returns [`OwnQueueError`] from inside an item of one of the queues, and for a process-wide
+/// queue. In that case no queue has changed.
 ///
 /// # Panics
 ///
@@ -201,7 +202,7 @@ pub fn shutdown_in_order(
 ///
 /// # Errors
 ///
-/// The errors of [`shutdown_in_order`].
+/// Returns the errors of [`shutdown_in_order`].
 ///
 /// # Panics
 ///
@@ -214,8 +215,8 @@ pub async fn shutdown_in_order_async(
         queue.inner.may_be_stopped()?;
         queue.inner.may_be_awaited()?;
     }
-    // One time limit, on the clock of each registry, because a test's clock advances only with the
-    // test.
+    // The time limit is measured on the clock of each registry, because the clock of a test
+    // advances only when the test advances it.
     let limits: Vec<_> = queues.iter().map(|queue| queue.registry().sleep(timeout)).collect();
     for (place, (queue, limit)) in queues.iter().zip(limits).enumerate() {
         queue.inner.close_in_background();

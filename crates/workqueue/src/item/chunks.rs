@@ -7,9 +7,9 @@
 //! | due | the manager of a registry reaches the due time → scanning |
 //! | scanning | done, little is in use → idle; a slab was used → due; otherwise → wanted |
 //!
-//! A program without items therefore makes at most two more scans: the first finds that the chunks
-//! have been used, and the second discards them. A reaper makes the scans, because a manager must
-//! not block.
+//! After a program has stopped queueing items, there are therefore at most two more scans: the
+//! first finds that the chunks have been used, and the second discards them. A reaper makes the
+//! scans, because a manager must not block.
 
 use std::{
     alloc::{self, Layout},
@@ -31,7 +31,7 @@ const NR_AT_ONCE: usize = if cfg!(miri) { 1 } else { 4 };
 /// The memory in use up to which there are no scans, because there is little to gain.
 const KEPT: usize = if cfg!(miri) { 0 } else { 512 << 10 };
 /// The pause between a use and a scan. Memory is returned within twice this time after its last
-/// use. A guess.
+/// use. The value is a guess.
 const PAUSE_NS: u64 = 1_000_000_000;
 
 /// A chunk of one class of blocks, by its address.
@@ -39,7 +39,7 @@ const PAUSE_NS: u64 = 1_000_000_000;
 pub(super) struct Chunk(NonNull<u8>);
 
 impl Chunk {
-    /// No chunk, in no slab.
+    /// The value for no chunk, which is in no slab.
     pub(super) const NONE: Self = Self(NonNull::dangling());
 
     /// Returns the chunk of a block, and the block's bit.
@@ -53,7 +53,7 @@ impl Chunk {
 
     /// Returns the chunk of a slab with this index.
     pub(super) fn in_slab(slab: Start, index: usize) -> Self {
-        // SAFETY: inside the slab.
+        // SAFETY: the chunk is inside the slab.
         Self(unsafe { slab.0.cast().byte_add(index * chunk_size(slab.class)) })
     }
 
@@ -107,7 +107,7 @@ impl Deref for Start {
 
 static WANTED: Wanted = Wanted::new();
 
-/// Held during a scan, so that a fork waits for its end and its child loses no chunk.
+/// Held during a scan, so that a fork waits until the scan has ended and the child loses no chunk.
 pub(super) static SCAN: Mutex<()> = Mutex::new(());
 
 pub(super) static HOME: Mutex<Home> = Mutex::new(Home {
@@ -171,7 +171,7 @@ fn allocate(class: usize) -> Start {
         alloc::handle_alloc_error(layout);
     };
     let slabs: [Start; NR_AT_ONCE] = std::array::from_fn(|nth| {
-        // SAFETY: inside the new memory.
+        // SAFETY: the address is inside the new memory.
         let slab = unsafe { memory.byte_add(nth * SLAB).cast() };
         // SAFETY: the memory is unused, and large enough and aligned for a header.
         unsafe { slab.write(Slab::new(class)) };
@@ -183,7 +183,7 @@ fn allocate(class: usize) -> Start {
     slabs[0]
 }
 
-/// Takes back slabs whose owner exits.
+/// Adds the slabs of an owner that exits to those without an owner.
 pub(super) fn leave(class: usize, slabs: Vec<Start>) {
     HOME.lock().orphans[class].extend(slabs);
 }
@@ -244,7 +244,7 @@ pub(crate) fn scan() {
     for slab in slabs {
         let discard = |chunks: Range<usize>| {
             let Chunk(start) = Chunk::in_slab(slab, chunks.start);
-            // SAFETY: the scan has all blocks of these chunks.
+            // SAFETY: the scan owns all blocks of these chunks.
             unsafe { pages::discard(start, chunks.len() * chunk_size(slab.class)) };
         };
         let scanned: Scanned = slab.scan(discard);

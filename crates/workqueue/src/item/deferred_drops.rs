@@ -34,7 +34,7 @@ struct DeferredDrop<T>(T);
 impl<T: Send> Cleanup for DeferredDrop<T> {
     fn run(self: Box<Self>) {
         // FOREIGN(cancel-drop): a closure or future, on the thread of the bulk cancel or a reaper,
-        // with no lock held; contained.
+        // with no lock held; a panic is contained.
         guarded_in_item(|| drop(self)).unwrap_or_else(discard);
     }
 }

@@ -37,7 +37,7 @@
 //!
 //! The count determines which handle is the last; the item's state determines which thread frees
 //! the item. The thread that drops the last handle sets `ORPHAN` in the state. The item is freed
-//! after the transition after which it has no handles, and no list or thread holds it. A run lends
+//! after the transition that leaves it without handles and held by no list or thread. A run lends
 //! its item a handle that is not counted. If that handle is cloned after all others have been
 //! dropped, the count rises from zero, and the clone waits until the state agrees with the count.
 
@@ -360,8 +360,7 @@ impl Head {
                 Enqueue::Push(to) | Enqueue::Claim(to) | Enqueue::Elsewhere(to) => (to, false),
                 // Even if a bulk cancel came in between, this transition queues the item.
                 Enqueue::Pending if from.is_left() && revivable.is_some() => (from.revived(), true),
-                // This is also a transition, so that the coming run sees all writes before this
-                // call.
+                // This is also a transition, so that the next run sees all writes before this call.
                 Enqueue::Pending if !sync::twin::armed("item: pending is no transition") => {
                     (from, false)
                 }
@@ -492,9 +491,9 @@ unsafe fn orphaned(item: NonNull<Head>) -> Option<Dead> {
     // SAFETY: (1).
     let head = unsafe { item.as_ref() };
     let vtable = head.vtable();
-    // If the item is idle, no other thread can change the state. A thread needs a handle to make
-    // an idle item pending, and we see the transitions of all handles that were dropped. `load` is
-    // the acquire end of the last run.
+    // If the item is idle, no other thread can change the state. A thread needs a handle to make an
+    // idle item pending, and we see the transitions of all handles that were dropped. `load`
+    // acquires the writes of the last run.
     let mut state = head.load().orphan();
     if state.frees() && sync::twin::armed("item: the last handle leaves an idle item") {
         return None;
@@ -552,14 +551,14 @@ const DISABLE_ONE: u64 = 1 << DISABLE_SHIFT;
 /// The rules of a queue for its items; part of the state word while an item is queued there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rules {
-    /// A joiner may run the item.
+    /// Set if a joiner may run the item.
     pub(crate) help: bool,
-    /// The item's position in its list matters because it can be queued again. A cancel removes it
-    /// from the list instead of leaving a tombstone.
+    /// Set if the item's position in its list matters, because it can be queued again. A cancel
+    /// then removes it from the list instead of leaving a tombstone.
     pub(crate) ordered: bool,
-    /// The queue's workers share one CPU, so a waiter yields instead of busy-polling.
+    /// Set if the queue's workers share one CPU. A waiter then yields instead of busy-polling.
     pub(crate) one_cpu: bool,
-    /// The queue has a rescuer.
+    /// Set if the queue has a rescuer.
     pub(crate) reclaim: bool,
 }
 
@@ -729,7 +728,7 @@ impl State {
     pub fn disable_depth(self) -> u16 {
         (self.0 >> DISABLE_SHIFT) as u16
     }
-    /// Returns the number of completed runs and cancelled enqueues; wraps.
+    /// Returns the number of completed runs and cancelled enqueues, which wraps around.
     #[inline]
     pub fn completion_seq(self) -> u64 {
         (self.0 & SEQ_MASK) >> SEQ_SHIFT
@@ -779,7 +778,7 @@ impl State {
         } else if self.has(PENDING | CLAIMED) {
             Enqueue::Pending
         } else if self.has(LINKED | HANDOFF) {
-            // A link that was handed to a run is in no list, where a bulk cancel could find it.
+            // A link that was handed to a run is in no list, so a bulk cancel could not find it.
             if !self.has(HANDOFF) && ours() {
                 Enqueue::Revive(queued.with(PENDING | REVIVED))
             } else {
@@ -827,8 +826,8 @@ impl State {
         (!self.has(OTHERS | ORPHAN)).then(|| self.without(RUNNING).next_completion())
     }
 
-    /// Returns `true` if the running item has no handle and no list link, and no other thread a
-    /// claim. Only the run can then change the state, so its end needs no transition.
+    /// Returns `true` if the running item has no handle and no list link, and no other thread has
+    /// claimed it. Only the run can then change the state, so its end needs no transition.
     #[inline]
     pub(crate) fn ends_unseen(self) -> bool {
         let is_unseen = self.has(ORPHAN) && !self.has(OTHERS);
@@ -910,7 +909,7 @@ impl State {
     pub(crate) fn await_task(self) -> State {
         self.with(WAKER)
     }
-    /// Returns `true` if a task has polled the handle. Not to be called for a `Work`, for which no
+    /// Returns `true` if a task has polled the handle. Do not call it for a `Work`, for which no
     /// task waits.
     pub(crate) fn awaits_task(self) -> bool {
         self.has(WAKER)

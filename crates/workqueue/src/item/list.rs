@@ -101,15 +101,15 @@ impl List {
         Some(item)
     }
 
-    /// Removes up to `most` items of the home and color of `like` from the front; returns their
-    /// number. Calls `hold` with the number and address of each.
+    /// Removes up to `most` items from the front that have the home and color of `like`. Returns
+    /// their number. Calls `hold` with the index and the address of each.
     pub(crate) fn pop_alike(
         &mut self,
         like: NonNull<Head>,
         most: usize,
         hold: impl Fn(usize, NonNull<Head>),
     ) -> usize {
-        // SAFETY: (each call) the item was just taken off the list or is in it, so it is alive.
+        // SAFETY: at each call, the item was just taken off the list or is in it, so it is alive.
         let home = |item: NonNull<Head>| unsafe { item.as_ref() }.home.load(Ordering::Relaxed);
         let (first, color) = (home(like), color(like));
         let mut nr_popped = 0;
@@ -261,7 +261,7 @@ impl Injector {
     pub(crate) fn push_chain(&self, newest: NonNull<Head>, oldest: NonNull<Head>) -> bool {
         let before = self.newest.push(newest.as_ptr(), |before| {
             if before.is_null() && self.is_timed {
-                // The push publishes it, and writes the same cache line.
+                // The push publishes the time, and writes the same cache line.
                 self.since.store(time::cycles(), Ordering::Relaxed);
             }
             set_fresh_next(oldest, before);
@@ -298,8 +298,7 @@ impl Injector {
                 .is_ok()
     }
 
-    /// Takes all items, oldest first. Calls `meet` for each, newest first, which returns its
-    /// color.
+    /// Takes all items, oldest first. Calls `meet` for each item, newest first, to get its color.
     #[inline]
     pub(crate) fn take(&self, mut meet: impl FnMut(NonNull<Head>) -> Color) -> List {
         // Acquire, like the swap: if the stack is empty because a helper removed the last item, we

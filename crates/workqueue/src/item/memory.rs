@@ -1,8 +1,8 @@
 //! Memory for one-shot items: cheap to allocate on one thread and to free on another.
 //!
 //! A general allocator takes 160 to 540 ns for a block that one thread allocates and another frees,
-//! as happens for every one-shot item. Here each thread allocates from its own slabs (`slab.rs`),
-//! in address order, so that the CPU prefetches the blocks of a batch.
+//! which is the case for every one-shot item. Here each thread allocates from its own slabs
+//! (`slab.rs`), in address order, so that the CPU prefetches the blocks of a batch.
 //!
 //! For each of three block sizes, a thread keeps the free blocks of one chunk in a word. It also
 //! collects the blocks that it frees in another chunk, which may belong to any thread, and returns
@@ -129,12 +129,12 @@ pub(super) mod cache {
         slab::Taken,
     };
 
-    /// A thread's blocks of one class. Once this is dropped, other threads can use them.
+    /// A thread's blocks of one class. Once this is dropped, other threads can use the blocks.
     struct Own {
         class: usize,
         /// The chunk to allocate from.
         chunk: Cell<Chunk>,
-        /// The free blocks that were taken from it.
+        /// The free blocks that were taken from the chunk.
         free: Cell<u64>,
         /// The chunk to which `freed` is returned.
         outbox: Cell<Chunk>,
@@ -154,7 +154,7 @@ pub(super) mod cache {
     pub(crate) fn alloc(class: usize) -> NonNull<u8> {
         LOCAL
             .try_with(|local| local[class].alloc(class))
-            // This thread's locals have been destroyed: own a slab for this one block.
+            // This thread's locals have been destroyed, so it owns a slab for this block only.
             .unwrap_or_else(|_| Own::new(class).alloc(class))
     }
 
@@ -197,7 +197,7 @@ pub(super) mod cache {
                 free = self.refill();
             }
             self.free.set(free & (free - 1));
-            // SAFETY: `free` has a bit, which is that of a block of this chunk.
+            // SAFETY: `free` is not zero, and each of its bits stands for a block of this chunk.
             unsafe { self.chunk.get().block(free.trailing_zeros(), class) }
         }
 
@@ -226,7 +226,7 @@ pub(super) mod cache {
             }
         }
 
-        /// Takes free blocks: of the same chunk again if it has any, so that few chunks are in use.
+        /// Takes free blocks. Prefers the same chunk, so that few chunks are in use.
         #[inline(never)]
         fn refill(&self) -> u64 {
             self.flush();
@@ -292,7 +292,8 @@ mod tests {
     #[test]
     fn a_fork_waits_for_locks_of_slabs_and_scans() {
         use super::super::chunks::{HOME, SCAN};
-        // The first slab registers the fork handler, and the first fork sleeps for this.
+        // Done in advance: the first slab registers the fork handler, and the first fork would
+        // sleep in `init`.
         alloc(0);
         sync::asym::init();
         fork_waits_for(&HOME);
@@ -326,14 +327,14 @@ mod tests {
     #[test]
     fn blocks_are_allocated_in_address_order() {
         const NR_BLOCKS: usize = if cfg!(miri) { 200 } else { 2000 };
-        // A new thread, so that other tests free no blocks of its slabs.
+        // Use a new thread, so that other tests free no blocks of its slabs.
         let thread = std::thread::spawn(|| {
             let fill = || (0..NR_BLOCKS).map(|_| cache::alloc(0)).collect::<Vec<_>>();
             let blocks = fill();
             for step in [1, 2, 3] {
                 for first in 0..step {
                     for block in blocks.iter().skip(first).step_by(step) {
-                        // SAFETY: allocated with this class, and no longer used.
+                        // SAFETY: the block was allocated with this class, and is no longer used.
                         unsafe { cache::free(*block, 0) };
                     }
                 }
@@ -360,7 +361,7 @@ mod tests {
             let blocks: Vec<Block> = (0..NR_BLOCKS)
                 .map(|i| {
                     let block = cache::alloc(i % NR_CLASSES);
-                    // SAFETY: a fresh block of at least 64 bytes is ours.
+                    // SAFETY: the block is new and has at least 64 bytes.
                     unsafe { block.as_ptr().write_bytes(i as u8, SIZES[i % NR_CLASSES]) };
                     Block(block)
                 })
@@ -394,7 +395,7 @@ mod tests {
             let fill = || {
                 let blocks: Vec<_> = (0..NR_BLOCKS).map(|_| cache::alloc(0)).collect();
                 for (i, block) in blocks.iter().enumerate() {
-                    // SAFETY: a fresh block of 64 bytes is ours.
+                    // SAFETY: the block is new and has 64 bytes.
                     unsafe { block.cast::<[usize; 8]>().write([i; 8]) };
                 }
                 blocks

@@ -6,13 +6,14 @@ use base::internal::panics::{Payload, discard};
 use sync::{Mutex, atomic::Ordering, fork::PerProcess, unmodelled::AtomicUsize};
 
 /// The last panic payload of each item, by address, until it is requested or the item is freed. It
-/// is not stored in the item, because each byte of an item costs programs with many items.
+/// is not stored in the item, because programs with many items pay for each byte of an item.
 static KEPT: PerProcess<Mutex<HashMap<usize, Payload>>> = PerProcess::new();
 /// The number of payloads, so that the table is locked only if needed. A child of `fork` has its
 /// parent's count but an empty table.
 static NR_KEPT: AtomicUsize = AtomicUsize::new(0);
 
-/// Stores the panic payload of the item at this address, and drops an earlier one, contained.
+/// Stores the panic payload of the item at this address. Drops an earlier one; a panic of that drop
+/// is contained.
 pub(crate) fn keep(item: usize, payload: Payload) {
     if cfg!(any(loom, shuttle)) {
         // Models do not request payloads.

@@ -18,11 +18,11 @@
 //! - If a cancel comes before the call that queues the item, that call reads its number, so the
 //!   item is not cancelled.
 //! - A thread that loses the transition to another thread may have recorded the larger number. It
-//!   read that number before it saw the state that the other transition replaced, so the number is
-//!   not larger than that of a cancel before that transition.
+//!   read that number before it saw the state that the winning transition replaced. The number
+//!   therefore does not exceed the number of the last cancel before the winning transition.
 //!
-//! No model fails without the Acquire and the Release, because a failure takes a run, a canceller,
-//! and two enqueuers. Models check that the recorded number is compared.
+//! No model fails without the Acquire and the Release, because a failure requires a run, a
+//! canceller and two enqueuers. Models check that the recorded number is compared.
 
 use sync::{
     atomic::{AtomicU32, AtomicU64, Ordering},
@@ -49,8 +49,8 @@ pub(crate) fn next_cancel() -> u64 {
 }
 
 /// The first part of an item that can be queued into an older position. It contains everything but
-/// the closure, so that an item with a small closure fits into a cache line. With a line and a
-/// quarter, the fan-out of a million items is 6 % slower.
+/// the closure, so that an item with a small closure fits into a cache line. If an item occupies a
+/// cache line and a quarter, the fan-out of a million items is 6 % slower.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Revivable {
@@ -88,7 +88,7 @@ impl Revivable {
         let number = nr_cancels().load(Ordering::Acquire);
         let is_as_it_was = is_as_it_was();
         if is_as_it_was {
-            // Relaxed: it is read only after the transition that follows.
+            // Relaxed suffices, because the number is read only after the transition that follows.
             let _ = self.noted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |noted| {
                 is_before(noted, number as u32).then_some(number as u32)
             });

@@ -1,8 +1,8 @@
-//! Slabs: memory for items, whose free blocks are bits.
+//! Slabs: memory for items, with one bit per free block.
 //!
 //! A *block* is the memory of one item. A *chunk* is 64 blocks of one size. A *slab* is a megabyte
 //! of chunks. Its header takes the place of the first chunk, and has one word per chunk, with a bit
-//! for each free block. The address of a block therefore leads to its bit.
+//! for each free block. The bit of a block can therefore be computed from its address.
 //!
 //! One thread at a time, the *owner*, allocates from a slab. Any thread, a *freer*, may free a
 //! block. The *scanner* returns the pages of unused chunks to the system.
@@ -20,7 +20,7 @@
 //! | `used`, of a chunk | by the owner when it takes | by the scanner |
 //! | `dirty`, of a chunk | by the owner when it takes | by the scanner if it has all blocks |
 //!
-//! The thread that clears the bit of a block has the block, and setting the bit gives it up.
+//! A thread that clears the bit of a block owns the block until it sets the bit again.
 //! Two threads must never have the same block. A chunk with a free block must not lose its bit in
 //! `ready`, because the owner does not check other chunks. A spurious bit costs one exchange.
 //!
@@ -40,8 +40,9 @@ use sync::{
 /// Block sizes. The first is a cache line: it holds a header and a closure of two words.
 pub(super) const SIZES: [usize; 3] = [64, 128, 256];
 
-/// Size and alignment of a slab, so that masking a block's address finds its header. The header
-/// occupies a page of it. A guess. A model has one chunk behind the header.
+/// The size and alignment of a slab. They are equal, so that masking a block's address yields the
+/// header. The header occupies one page of the slab. The size is a guess. In a model, a slab has
+/// one chunk behind the header.
 pub(super) const SLAB: usize = if cfg!(any(loom, shuttle)) {
     8 << 10
 } else if cfg!(miri) {
@@ -57,7 +58,8 @@ const FULL: u64 = u64::MAX;
 
 const _: () = assert!(size_of::<Slab>() <= chunk_size(0));
 
-/// Returns the size of a chunk. At least a page of 4 KiB, because only whole pages can be returned.
+/// Returns the size of a chunk. It is at least a page of 4 KiB, because only whole pages can be
+/// returned.
 pub(super) const fn chunk_size(class: usize) -> usize {
     64 * SIZES[class]
 }
@@ -112,7 +114,7 @@ impl Slab {
         }
     }
 
-    /// Takes the free blocks of the lowest chunk that has some. Only for the owner.
+    /// Takes the free blocks of the lowest chunk that has some. Only the owner may call it.
     pub(crate) fn take_lowest(&self) -> Option<Taken> {
         for (nth, ready) in self.ready.iter().enumerate() {
             while let lowest @ ..64 = ready.load(Ordering::Relaxed).trailing_zeros() {
@@ -134,20 +136,20 @@ impl Slab {
         None
     }
 
-    /// Takes the free blocks of a chunk. Only for the owner.
+    /// Takes the free blocks of a chunk. Only the owner may call it.
     pub(crate) fn take(&self, index: usize) -> Option<Taken> {
         // ORDER(chunk-free): message passing, other end in `free`.
         //   freer: use the block;          free |= block   Release
         //   owner: swap free   Acquire;    use the block
-        // If the freer's step comes first, we get the block, and see its writes. If our swap comes
-        // first, the freer finds no free block.
+        // If the freer's update comes first, we get the block, and see its writes. If our swap
+        // comes first, the freer finds no free block.
         // Test: freed_blocks_are_seen_and_found
         //
         // ORDER(chunk-ready): message passing, other end in `free`.
         //   owner: clear the ready bit;    swap free        Release
         //   freer: free |= block Acquire;  read the ready bit, and set it
         // If our swap comes first, the freer finds the ready bit cleared, and sets it again. If the
-        // freer's step comes first, we get the block.
+        // freer's update comes first, we get the block.
         // Test: freed_blocks_are_seen_and_found
         let order = twin::order("chunk: relaxed take", Ordering::AcqRel);
         let blocks = self.free[index].swap(0, order);
@@ -187,7 +189,8 @@ impl Slab {
     }
 
     /// Calls `discard` for each range of chunks that are free, and that have not been used since
-    /// the last scan. No thread uses them until it returns. Only for the scanner.
+    /// the last scan. No thread uses these chunks until `discard` returns. Only the scanner may
+    /// call it.
     pub(crate) fn scan(&self, discard: impl Fn(Range<usize>)) -> Scanned {
         let mut scanned = Scanned::default();
         let idle: [u64; NR_WORDS] = array::from_fn(|nth| {
@@ -268,7 +271,7 @@ impl Wanted {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Sets it before a scan.
+    /// Sets the flag before a scan.
     pub(crate) fn begin(&self) {
         self.set(true);
         // ORDER(chunk-full): the other end; see `is_set`.

@@ -27,8 +27,11 @@
 //! Both flags are set by transitions of one word, so one of the threads finds the other's flag.
 //! Twin `token: overlooks an earlier cancel`. The token is removed when the item is freed, so no
 //! later item at that address finds it.
+//!
+//! The first check in a run stores the address of the token in the record of the run
+//! (`execute/run.rs`), so that later checks acquire no lock.
 
-use std::{collections::HashMap, fmt, task::Waker};
+use std::{collections::HashMap, fmt, ptr, task::Waker};
 
 use base::internal::{numbered::Numbered, panics::Foreign};
 #[cfg(not(any(loom, shuttle)))]
@@ -48,7 +51,7 @@ use crate::cleanups;
 pub(crate) struct Token {
     /// A: written under the lock of `list`.
     is_set: AtomicBool,
-    /// A leaf in the lock order.
+    /// This is a leaf in the lock order.
     list: Mutex<Waiting>,
     /// I: the parent, whose cancel also cancels this token.
     parent: Option<Arc<Token>>,
@@ -144,8 +147,8 @@ impl Token {
         let before = key.take().and_then(|key| list.wakers.remove(key));
         *key = Some(list.wakers.add(waker));
         drop(list);
-        // FOREIGN(token-drop): the drop of the waker, on the polling thread, with no lock held;
-        // contained by `Foreign`.
+        // FOREIGN(token-drop): the drop of the waker, on the polling thread, with no lock held; a
+        // panic is contained by `Foreign`.
         drop(before);
         true
     }
@@ -233,12 +236,11 @@ impl Head {
         }
     }
 
-    /// Returns `true` if the token of this watched item has been cancelled, even by the item
-    /// itself.
+    /// Returns the token of this item, which the caller runs, or null. The table keeps the token
+    /// until the item is freed.
     #[cold]
-    pub(crate) fn has_cancelled_token(&self) -> bool {
-        let tokens = table().lock();
-        tokens.get(&self.address()).is_some_and(|it| it.is_set())
+    pub(crate) fn token(&self) -> *const Token {
+        table().lock().get(&self.address()).map_or(ptr::null(), Arc::as_ptr)
     }
 
     /// Removes the token of an item that is about to be freed.
@@ -256,6 +258,6 @@ impl Head {
     }
 
     fn address(&self) -> usize {
-        std::ptr::from_ref(self).addr()
+        ptr::from_ref(self).addr()
     }
 }

@@ -2,22 +2,26 @@
 //!
 //! # The rule
 //!
-//! Each pool workqueue has an account in *virtual time*: the time that
-//! its items took, divided by its queue's shares. The waiting pwq with the lowest account is
-//! served next. Pwqs that always have work therefore get time in proportion to their shares, and
-//! the pool never waits for a pwq without work.
+//! Each pool workqueue has an account in *virtual time*: the time that its items took, divided by
+//! its queue's shares. The waiting pwq with the lowest account is served next. Pwqs that always
+//! have work therefore get time in proportion to their shares, and the pool never waits for a pwq
+//! without work.
+//!
+//! A group also has an account in each pool. Groups, and pwqs whose queues are in no group, compete
+//! with each other; the pwqs of a group compete for the time of their group. Both levels have the
+//! same rule, each with its own clock (`tree.rs`). The rule is described here for pwqs.
 //!
 //! - *Time is paid in advance*, based on the average time of the pwq's items, and settled when the
 //!   actual time is known. Workers that arrive at the same time therefore do not all choose the
 //!   same pwq.
-//! - *An idle pwq saves nothing up.* When it has work again, its account is raised to that of the
-//!   pwq that was picked last, if it is lower. A pwq that was idle for an hour is therefore
+//! - *An idle pwq accumulates no credit.* When it has work again, its account is raised to that of
+//!   the pwq that was picked last, if it is lower. A pwq that was idle for an hour is therefore
 //!   served next, once, and then gets its share.
 //! - *A new pwq gets no turn for being new.* Its account starts at the *service clock*, which is
 //!   about the average of the pwqs that have work for the pool. If it started where an idle pwq
 //!   does, pwqs created for a single item would get every turn.
-//! - *Nothing is owed for time that no other pwq needed.* When the pool runs out of work, both
-//!   clocks advance to the highest account of any pwq.
+//! - *Nothing is owed for time that no other pwq needed.* When no pwq has work any more, both
+//!   clocks advance to the highest account.
 //! - *Debts depend on the present shares.* When the shares change, the distance between the pwq's
 //!   account and the clock is converted. Otherwise a pwq that ran with few shares would wait
 //!   equally long, no matter how many shares it is given afterwards.
@@ -41,17 +45,19 @@
 //!   starts behind the clock. It takes some time from the others, but does not move the clock back.
 //!   Without this bound these amounts would add up, and a new pwq would wait for all of them.
 
+use std::num::NonZeroU32;
+
 use sync::twin;
 
-/// The shares of a queue that has set none, if another queue of the pool has. The default of
-/// `cpu.weight`.
+/// The shares of a queue or group that has set none, if another one in the pool has. It is the
+/// default of `cpu.weight`.
 const DEFAULT_SHARES: u32 = 100;
 
-/// Maximum distance of the service clock ahead of the average of the pwqs that have work, as a
+/// The maximum distance of the service clock ahead of the average of the pwqs that have work, as a
 /// multiple of the longest service. In random histories of new pwqs the distance reaches 5. With a
 /// smaller bound, waiting pwqs get less than their due: 0.86 of it with 2, and 0.96 with 8. With a
 /// larger bound, a new pwq may wait longer.
-const SLACK: u64 = 8;
+pub(super) const SLACK: u64 = 8;
 
 /// Time divided by shares. The unit is small enough to represent a nanosecond divided by the
 /// maximum number of shares, and the type can hold a hundred years.
@@ -60,8 +66,10 @@ pub(crate) struct VirtualTime(u128);
 
 #[derive(Debug, Default)]
 pub(crate) struct Account {
-    /// The queue's shares; 0 if not set.
+    /// The shares of the queue or group; 0 if not set.
     shares: u32,
+    /// The group for whose time the pwq competes, if any.
+    pub(super) group: Option<GroupSlot>,
     used: VirtualTime,
     /// The average run time of an item; 0 until one has run.
     item_ns: u64,
@@ -71,13 +79,18 @@ pub(crate) struct Account {
     counted_at: u64,
 }
 
-/// The accounts at which the pwqs of one pool start.
+/// The index of a group in a pool's tree.
+pub(super) type GroupSlot = NonZeroU32;
+
+/// The accounts at which the pwqs of one level start.
 #[derive(Debug, Default)]
-pub(crate) struct Clock {
+pub(super) struct Clock {
     /// The account of the pwq that was picked last. Pwqs that were idle start here.
     picked: VirtualTime,
     /// The service clock, see the top of the file. New pwqs start here.
     service: VirtualTime,
+    /// The highest account after any service.
+    highest: VirtualTime,
     nr_services: u64,
     /// The estimated length of the longest recent service.
     longest_ns: u64,
@@ -85,8 +98,10 @@ pub(crate) struct Clock {
 
 /// The pwqs that have work for the pool when a service ends, each counted once.
 #[derive(Debug)]
-pub(crate) struct Wanting<'a> {
-    clock: &'a mut Clock,
+pub(super) struct Wanting {
+    /// The values of the clock when the service ended.
+    nr_services: u64,
+    picked: VirtualTime,
     /// The sum of their weights.
     weight: u128,
     /// The sum of their distances from the pwq that was picked last, times their weights.
@@ -94,66 +109,57 @@ pub(crate) struct Wanting<'a> {
 }
 
 impl Clock {
-    /// Records that the pwq with the account `used`, the lowest one, is served next.
-    pub(crate) fn pick(&mut self, used: VirtualTime) {
-        self.picked = self.picked.max(used);
+    /// Records that the pwq with this account, the lowest one, is served next.
+    pub(super) fn pick(&mut self, account: &Account) {
+        self.picked = self.picked.max(account.used);
         self.service = self.service.max(self.picked);
     }
 
     /// Starts counting the pwqs that have work for the pool, at the end of a service.
-    pub(crate) fn count(&mut self) -> Wanting<'_> {
+    pub(super) fn count(&mut self) -> Wanting {
         self.nr_services += 1;
-        Wanting { clock: self, weight: 0, ahead: 0 }
+        Wanting { nr_services: self.nr_services, picked: self.picked, weight: 0, ahead: 0 }
     }
 
-    /// Advances both clocks to the highest account, because the pool has run out of work.
-    pub(crate) fn rest(&mut self, used: impl Iterator<Item = VirtualTime>) {
-        self.picked = used.fold(self.picked, VirtualTime::max);
+    /// Advances the service clock by `took_ns`, the time of a service, divided by the weights of
+    /// `wanting`.
+    pub(super) fn serve(&mut self, wanting: &Wanting, took_ns: u64) {
+        let weight = wanting.weight.max(1);
+        self.longest_ns = took_ns.max(self.longest_ns - self.longest_ns / 64);
+        let slack = price(self.longest_ns.saturating_mul(SLACK), weight);
+        let average = self.picked.0.saturating_add(wanting.ahead / weight);
+        let most = average.saturating_add(slack.0);
+        let moved = self.service.0 + price(took_ns, weight).0;
+        self.service = VirtualTime(moved.min(most)).max(self.picked);
+    }
+
+    /// Advances both clocks to the highest account, because no pwq has work any more.
+    pub(super) fn rest(&mut self) {
+        self.picked = self.picked.max(self.highest);
         self.service = self.picked;
     }
 }
 
-impl Wanting<'_> {
+impl Wanting {
     /// Counts a pwq that waits or whose items are running. A pwq may be added several times.
-    pub(crate) fn add(&mut self, account: &mut Account) {
-        if account.counted_at != self.clock.nr_services {
-            account.counted_at = self.clock.nr_services;
+    pub(super) fn add(&mut self, account: &mut Account) {
+        if account.counted_at != self.nr_services {
+            account.counted_at = self.nr_services;
             self.weight += account.weight();
-            let ahead = account.used.0.saturating_sub(self.clock.picked.0);
+            let ahead = account.used.0.saturating_sub(self.picked.0);
             self.ahead = self.ahead.saturating_add(ahead.saturating_mul(account.weight()));
         }
-    }
-
-    /// Advances the clock by `took_ns`, the time of a service, divided by the counted weights.
-    pub(crate) fn serve(self, took_ns: u64) {
-        let Self { clock, weight, ahead } = self;
-        let weight = weight.max(1);
-        clock.longest_ns = took_ns.max(clock.longest_ns - clock.longest_ns / 64);
-        let slack = price(clock.longest_ns.saturating_mul(SLACK), weight);
-        let average = clock.picked.0.saturating_add(ahead / weight);
-        let most = average.saturating_add(slack.0);
-        let moved = clock.service.0 + price(took_ns, weight).0;
-        clock.service = VirtualTime(moved.min(most)).max(clock.picked);
     }
 }
 
 impl Account {
-    /// Sets the shares, relative to the pool's `clock`, and converts the amounts that workers have
-    /// `paid` for the pwq. Returns `true` if no shares were set before.
-    pub(crate) fn set_shares<'a>(
-        &mut self,
-        shares: u32,
-        clock: &Clock,
-        paid: impl Iterator<Item = &'a mut VirtualTime>,
-    ) -> bool {
+    /// Sets the shares, relative to the `clock` of the level. Returns `true` if no shares were set
+    /// before.
+    pub(super) fn set_shares(&mut self, shares: u32, clock: &Clock) -> bool {
         let before = self.weight();
         let is_first = std::mem::replace(&mut self.shares, shares) == 0;
-        let convert = |time: u128| time.saturating_mul(before) / self.weight();
-        for paid in paid {
-            paid.0 = convert(paid.0);
-        }
         let ahead = self.used.0.saturating_sub(clock.picked.0);
-        self.used.0 = self.used.0 - ahead + convert(ahead);
+        self.used.0 = self.used.0 - ahead + ahead.saturating_mul(before) / self.weight();
         is_first
     }
 
@@ -163,11 +169,11 @@ impl Account {
         self.counted_at = 0;
     }
 
-    pub(crate) fn has_shares(&self) -> bool {
+    pub(super) fn has_shares(&self) -> bool {
         self.shares > 0
     }
 
-    pub(crate) fn used(&self) -> VirtualTime {
+    pub(super) fn used(&self) -> VirtualTime {
         self.used
     }
 
@@ -176,8 +182,8 @@ impl Account {
         (self.item_ns > 0).then_some(self.item_ns)
     }
 
-    /// Records that the pwq starts to wait, relative to the pool's `clock`.
-    pub(crate) fn wait_from(&mut self, clock: &Clock) {
+    /// Records that the pwq starts to wait, relative to the `clock` of the level.
+    pub(super) fn wait_from(&mut self, clock: &Clock) {
         let was_idle = std::mem::replace(&mut self.has_waited, true)
             || twin::armed("shares: a new pwq begins as an idle one");
         let begin = if was_idle { clock.picked } else { clock.service };
@@ -186,21 +192,28 @@ impl Account {
         }
     }
 
-    /// Pays for `nr_items` items in advance, and returns the amount.
-    pub(crate) fn pay(&mut self, nr_items: u64) -> VirtualTime {
-        let paid = price(self.item_ns.saturating_mul(nr_items), self.weight());
-        self.used.0 += paid.0;
-        paid
+    /// Pays for `ns` nanoseconds in advance.
+    pub(super) fn pay(&mut self, ns: u64) {
+        self.used.0 += price(ns, self.weight()).0;
     }
 
-    /// Replaces the amount `paid` in advance for `nr_items` items by the price of the time that
-    /// they took.
-    pub(crate) fn settle(&mut self, paid: VirtualTime, nr_items: u64, took_ns: u64) {
-        self.used.0 = self.used.0.saturating_sub(paid.0);
+    /// Replaces the price of `paid_ns`, which was paid in advance if it is `Some`, with the price
+    /// of the time that `nr_items` items took. The prices are those of the present shares, because
+    /// the account was converted when the shares changed.
+    pub(super) fn settle(
+        &mut self,
+        clock: &mut Clock,
+        paid_ns: Option<u64>,
+        nr_items: u64,
+        took_ns: u64,
+    ) {
+        let paid = paid_ns.map_or(0, |ns| price(ns, self.weight()).0);
+        self.used.0 = self.used.0.saturating_sub(paid);
         let Some(each) = took_ns.checked_div(nr_items) else {
             return;
         };
         self.used.0 += price(took_ns, self.weight()).0;
+        clock.highest = clock.highest.max(self.used);
         let each = each.max(1);
         self.item_ns = match self.item_ns {
             0 => each,
@@ -216,19 +229,8 @@ impl Account {
     }
 }
 
-/// Returns the price of `took_ns` at a weight. The time counts as at least a nanosecond, even on a
-/// coarse clock, because a pwq that pays nothing would always be served next.
+/// Returns the price of `ns` nanoseconds at a weight. The time counts as at least a nanosecond,
+/// even on a coarse clock, because a pwq that pays nothing would always be served next.
 fn price(ns: u64, weight: u128) -> VirtualTime {
     VirtualTime(((u128::from(ns.max(1)) << 32) / weight).max(1))
 }
-
-/// Returns the position of the first waiting pwq with the lowest account.
-pub(crate) fn next_by_use(used: impl Iterator<Item = VirtualTime>) -> Option<usize> {
-    let (at, _) = used.enumerate().min_by_key(|&(_, used)| used)?;
-    Some(at)
-}
-
-#[cfg(test)]
-mod histories;
-#[cfg(test)]
-mod tests;

@@ -1,9 +1,9 @@
 //! The capacity of a queue: the limit on waiting items, and the producers that wait for a permit.
 //!
 //! A counted item holds a *capacity permit* from before it is queued until it starts or is
-//! cancelled. `crates/base/src/admission.rs` has the protocol. A producer holds a permit from its
-//! admission on. If it gives up its wait at the moment it is admitted, it releases that permit
-//! (twin `room: a waiter that gives up keeps its place`).
+//! cancelled. `crates/base/src/admission.rs` describes the protocol. A producer owns its permit as
+//! soon as it is admitted. If it gives up its wait at that moment, it releases the permit (twin
+//! `capacity: a leaving waiter keeps its permit`).
 
 use std::{mem, task::Waker, time::Duration};
 
@@ -59,7 +59,7 @@ impl Capacity {
             return false;
         };
         let mut on_turn = on_turn();
-        // The previous one is dropped with no lock held.
+        // The previous `OnTurn` is dropped with no lock held.
         let position = self.capacity.find(waits, |position| mem::swap(position, &mut on_turn));
         let has_permit = matches!(position, Position::Inside);
         if has_permit {
@@ -76,7 +76,8 @@ impl Capacity {
     /// Blocks until [`release`](Self::release) releases a permit. Models never time out.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
         let (mut sleeper, mut ticket) = (Sleeper::new(timeout), None);
-        // Each waiter costs the thread that releases a permit a wake-up.
+        // Poll first, because the thread that releases a permit must spend a wake-up on each
+        // waiter.
         if timeout != Some(Duration::ZERO) && poll_as_waiter(|| self.try_take()) {
             return true;
         }

@@ -12,7 +12,7 @@ use sync::{
 use super::{capacity::Capacity, settled::Settled};
 use crate::{item::token::Token, observe::item_panic::ItemPanic};
 
-/// The panic handler of a queue. Its drop is foreign code.
+/// The panic handler of a queue. Dropping it runs user code.
 pub(crate) type Handler = Arc<Foreign<PanicHandler>>;
 
 /// State that all pwqs of one queue share. The last worker may drop it after the queue's handle.
@@ -20,7 +20,7 @@ pub(crate) struct QueueCore {
     /// I
     pub(crate) name: Box<str>,
     /// A: notified when a pwq that a thread waits for has no item in flight, or none of a closed
-    /// color. Also notified when a gate has no seat in use, or no helper from before a flush.
+    /// color. It is also notified when a gate has no seat in use, or no helper from before a flush.
     pub(crate) settled: Settled,
     /// A: statistics, to be added to the counts of the gates' stocks.
     pub(crate) nr_helped: AtomicU64,
@@ -28,7 +28,7 @@ pub(crate) struct QueueCore {
     /// changed.
     pub(crate) nr_cut: AtomicU64,
     /// A: the number of times that all items were cancelled. A closure of a strand compares this
-    /// number with the one at its spawn.
+    /// number with its value when the closure was spawned.
     pub(crate) nr_cancels: AtomicU32,
     /// A: statistics.
     pub(crate) nr_panicked: AtomicU64,
@@ -38,21 +38,25 @@ pub(crate) struct QueueCore {
     pub(crate) nr_refused: AtomicU64,
     /// Under the plan's lock: `nr_helped` at the last query for the number of waiting items.
     pub(crate) nr_helped_seen: AtomicU64,
-    /// A: the highest number of started items that was reported. Reports never decrease.
+    /// A: the highest number of started items that has been reported. Reports never decrease.
     pub(crate) nr_shown_started: AtomicU64,
     /// Called after a panic that no joiner receives. Removed when the queue is destroyed, possibly
-    /// before this value is dropped. A leaf lock.
+    /// before this value is dropped. This is a leaf lock.
     pub(crate) on_panic: Mutex<Option<Handler>>,
     /// A: the parent of its items' tokens, cancelled when the queue is shut down.
     pub(crate) token: OnceLock<Arc<Token>>,
-    /// I: the limit on waiting items; `None` without a capacity.
-    pub(crate) capacity: Option<Capacity>,
+    /// I: the limit on waiting items; `None` without a capacity. Boxed, because it has cache lines
+    /// of its own.
+    pub(crate) capacity: Option<Box<Capacity>>,
     /// I: set if its items do not count against the workers that a pool runs at once.
     pub(crate) cpu_intensive: bool,
-    /// Set if the queue has an urgent lane. Written under the plan's lock.
+    /// Set if the queue has an urgent lane. It is written under the plan's lock.
     pub(crate) has_lanes: AtomicBool,
-    /// The queue's shares of its pools' CPU time; 0 if not set. Written under the plan's lock.
+    /// The queue's shares of its pools' CPU time; 0 if not set. It is written under the plan's
+    /// lock.
     pub(crate) shares: AtomicU32,
+    /// The shares of the queue's group; 0 if not set. Written under the plan's lock.
+    pub(crate) group_shares: AtomicU32,
     /// The queue's last turn at the gate of its group, guarded by the lock of the gate's wait
     /// queue.
     pub(crate) turn: AtomicU64,
@@ -62,11 +66,12 @@ pub(crate) struct QueueCore {
     pub(crate) hidden: bool,
     /// I: set if the queue has a rescuer.
     pub(crate) reclaim: bool,
-    /// Names of the queues without a rescuer that its items have waited for. A leaf lock.
+    /// The names of the queues without a rescuer that its items have waited for. This is a leaf
+    /// lock.
     pub(crate) waits: Mutex<Vec<Box<str>>>,
 }
 
-/// Called after an item panicked.
+/// Called after an item has panicked.
 pub(crate) type PanicHandler = Box<dyn Fn(&ItemPanic<'_>) + Send + Sync>;
 
 pub(crate) type Unseen<'a> = (&'static str, &'a (dyn Any + Send));
@@ -84,13 +89,15 @@ impl QueueCore {
             nr_refused: AtomicU64::new(0),
             nr_helped_seen: AtomicU64::new(0),
             nr_shown_started: AtomicU64::new(0),
-            // FOREIGN(on-panic-drop): by `Foreign`.
+            // FOREIGN(on-panic-drop): the drop of a handler, on the thread that drops it; a panic
+            // is contained by `Foreign`.
             on_panic: Mutex::new(on_panic.map(|handler| Arc::new(Foreign::new(handler)))),
             token: OnceLock::new(),
             capacity: None,
             cpu_intensive: false,
             has_lanes: AtomicBool::new(false),
             shares: AtomicU32::new(0),
+            group_shares: AtomicU32::new(0),
             turn: AtomicU64::new(0),
             bh: false,
             hidden: false,
@@ -124,7 +131,7 @@ impl QueueCore {
         let handler = self.on_panic.lock().clone();
         if let Some(handler) = handler {
             // FOREIGN(on-panic): a queue's handler, on the thread that ran the item, inside its
-            // run; contained.
+            // run; a panic is contained.
             let queue = &*self.name;
             let panic = ItemPanic { queue, func, payload };
             guarded_in_item(|| handler(&panic)).unwrap_or_else(discard);

@@ -6,7 +6,7 @@
 //! starts late therefore reaches its share after as many transfers as its share has seats. Seats
 //! that it does not use go to other nodes.
 
-/// Minimum share of a node: the kernel's `WQ_DFL_MIN_ACTIVE`.
+/// The minimum share of a node: the kernel's `WQ_DFL_MIN_ACTIVE`.
 const MIN_ACTIVE: u32 = 8;
 
 /// Returns each node's share of `max` seats, in proportion to the CPUs that the queue uses there.
@@ -21,8 +21,8 @@ pub(crate) fn shares(max: u32, nr_cpus: &[u32]) -> Vec<u32> {
         .collect()
 }
 
-/// Returns the waiter to serve next. The argument says for each waiter whether its node is below
-/// its share.
+/// Returns the waiter to serve next. For each waiter, `below_share` yields `true` if the waiter's
+/// node is below its share.
 pub(crate) fn next_waiter(below_share: impl Iterator<Item = bool>) -> Option<usize> {
     let mut first = None;
     for (at, below) in below_share.enumerate() {

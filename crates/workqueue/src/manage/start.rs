@@ -16,9 +16,10 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Thread`] if that thread cannot be started. [`RegistryError::Params`] if
-    /// [`stack_size`](Params::stack_size) or [`thread_name`](Params::thread_name) is out of range,
-    /// or if [`stall_signal`](Params::stall_signal) cannot be used.
+    /// Returns [`RegistryError::Thread`] if that thread cannot be started. Returns
+    /// [`RegistryError::Params`] if [`stack_size`](Params::stack_size) or
+    /// [`thread_name`](Params::thread_name) is out of range, or if
+    /// [`stall_signal`](Params::stall_signal) cannot be used.
     pub fn new(topology: Topology, params: Params) -> Result<Self, RegistryError> {
         Self::with_clock(topology, params, Clock::System)
     }
@@ -43,9 +44,9 @@ impl Registry {
     ///
     /// `source` returns the current topology if it differs from the one returned last. The manager
     /// thread calls it every [`topology_refresh_ms`](base::params::Params::topology_refresh_ms)
-    /// while work waits. [`refresh_topology`](Self::refresh_topology) calls it too. If it panics,
-    /// the topology counts as unchanged, and `source` is called again later. It must not wait for
-    /// queues of this registry.
+    /// while work waits. [`refresh_topology`](Self::refresh_topology) calls it too. If `source`
+    /// panics, the topology counts as unchanged, and `source` is called again later. It must not
+    /// wait for queues of this registry.
     ///
     /// # Errors
     ///
@@ -70,7 +71,7 @@ impl Registry {
 
     /// Returns the registry of the process. The first call creates it for the CPUs that the process
     /// may use at that time, with the tunables from the environment
-    /// ([`VARIABLE`](base::params::VARIABLE)). A child of `fork` creates its own.
+    /// (`AFTERWORK`). A child of `fork` creates its own.
     ///
     /// The registry exists until the process ends, because references to it and to the [system
     /// queues](crate::system) are `'static`. If its threads must end earlier, create a
@@ -104,8 +105,8 @@ impl Registry {
         let registry = Registry::new(topology, params)?;
         let manager = registry.machine().manager.clone();
         registry.machine().set_source(Box::new(move || {
-            // Read the mask of the manager, which keeps that of its creator. Other threads may pin
-            // themselves.
+            // Read the mask of the manager's thread, which keeps the mask of its creator, because
+            // other threads may pin themselves.
             seen = sync::cpu::topology_changed(&seen, manager.thread_id()?)?;
             housekeeping(&seen).ok()
         }));
@@ -117,17 +118,18 @@ impl Registry {
     ///
     /// Use this if the machine cannot be detected or is detected incorrectly, as in some sandboxes.
     /// `Topology::flat` builds a topology from the CPUs alone, `from_sysfs` reads a saved one, and
-    /// `synthetic` parses a description. Call this first in `main`. It does not bind threads: a
-    /// pool that serves all CPUs of the topology has the affinity mask of the process's first
+    /// `synthetic` parses a description. Call this first in `main`. The call does not bind threads:
+    /// a pool that serves all CPUs of the topology has the affinity mask of the process's first
     /// thread.
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     ///
     /// # Errors
     ///
-    /// If the process already has a topology, because one was set or because something has used it.
+    /// If the process already has a topology, because one was set, or because a part of the library
+    /// already uses one.
     ///
     /// # Examples
     ///

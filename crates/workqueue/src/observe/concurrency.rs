@@ -2,8 +2,8 @@
 //!
 //! The kernel's scheduler notifies a pool when one of its workers goes to sleep. In user space,
 //! three mechanisms replace that. Waits in this library and [`blocking`](crate::blocking) report
-//! themselves. Samples of a pool in which work waits find workers that sleep without a report. An
-//! item that uses a CPU for too long no longer counts.
+//! themselves. Samples of a pool in which work waits find workers that sleep without reporting it.
+//! The worker of an item that uses a CPU for too long no longer counts as running.
 
 /// The progress of a worker. Two equal values with a nonempty local batch almost always mean that
 /// the worker has made no progress.
@@ -11,7 +11,7 @@
 pub(crate) struct Activity {
     /// The state word of its local batch.
     pub(crate) local_batch: u64,
-    /// Number of runs that it has completed.
+    /// The number of runs that it has completed.
     pub(crate) nr_done: u32,
 }
 
@@ -42,7 +42,7 @@ impl Away {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Sample {
     pub(crate) activity: Activity,
-    /// CPU time that its thread has used.
+    /// The CPU time that its thread has used.
     pub(crate) cpu_ns: u64,
     pub(crate) at_ns: u64,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Sample {
 pub(crate) struct Seen {
     pub(crate) first: Sample,
     pub(crate) last: Sample,
-    /// Time for which the thread had not run at the last sample.
+    /// The time for which the thread had not run at the last sample.
     still_ns: u64,
 }
 
@@ -69,10 +69,11 @@ pub(crate) enum Verdict {
     Hogs,
 }
 
-/// Time after which a thread that does not run counts as asleep, if the kernel does not report its
-/// state. A guess: longer than the time slice of a busy CPU.
+/// The time after which a thread that does not run counts as asleep, if the kernel does not report
+/// its state. The value is a guess: longer than the time slice of a busy CPU.
 const STILL_NS: u64 = 5_000_000;
-/// Time for which a runnable thread may wait for its CPU before it may move: slices of 3 to 4 ms.
+/// The time for which a runnable thread must have waited for its CPU before it may move: three or
+/// four time slices of 3 to 4 ms.
 const STARVED_NS: u64 = 12_000_000;
 
 /// Judges a worker by the earlier samples `known` and the sample `now`. `runnable` is called only
@@ -114,7 +115,7 @@ pub(crate) fn judge(
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 pub(crate) enum ScanResult {
     Quiet,
-    /// Work waits, and all workers that are awake run.
+    /// Work waits, and all workers that are awake are running.
     Calm,
     Unclear,
     /// A sleeping worker was found.
@@ -124,8 +125,9 @@ pub(crate) enum ScanResult {
 /// Returns the pause before the next sample, after a pause of `before_ns`. `tick_ns` is the middle
 /// of the range.
 ///
-/// The pause is short while sleepers are found, because more are likely. It grows while all workers
-/// run. An undecided result requests one early sample, but not a second one right after that.
+/// The pause is short while sleepers are found, because further sleepers are likely. It grows while
+/// all workers run. An undecided result requests one early sample, but not a second one right after
+/// that.
 pub(crate) fn pause_ns(scan: ScanResult, before_ns: u64, tick_ns: u64) -> u64 {
     let (shortest, longest) = (tick_ns / 4, tick_ns.saturating_mul(2));
     let slower = before_ns.saturating_mul(2).clamp(shortest, longest);

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The error of a drain that did not complete in time. Lists the items that were left in the queue.
+/// The error returned if a drain does not complete in time. Lists the items that were left in the
+/// queue.
 ///
 /// After a drain, the queue accepts items again, and the items that are left continue. After a
 /// shutdown, it stays closed: see [`shutdown_timeout`](crate::Workqueue::shutdown_timeout).
@@ -11,7 +12,7 @@ use std::fmt;
 pub struct StillBusy {
     /// The queue or the group.
     pub queue: String,
-    /// Number of items, executing or pending.
+    /// The number of items, executing or pending.
     pub nr_left: usize,
     /// The items, by state and function. Pools are read one after another, so an item that moves or
     /// ends at the same time may be listed twice, or not at all.
@@ -19,7 +20,7 @@ pub struct StillBusy {
     kind: Kind,
 }
 
-/// The thing that was drained.
+/// The kind of object that was drained.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Workqueue,
@@ -35,7 +36,7 @@ pub struct LeftItems {
     /// The type of their function or future, as the compiler names it. `None` for items that their
     /// joiners run, and for futures of a queue that has had too many types of futures.
     pub func: Option<&'static str>,
-    /// Number of items.
+    /// The number of items.
     pub count: usize,
 }
 

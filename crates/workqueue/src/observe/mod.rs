@@ -1,9 +1,9 @@
 //! Observations as plain data and plain functions, which higher layers call.
 //!
 //! `concurrency.rs` decides which workers count as running, and `stall.rs` when a pool is stalled.
-//! `tally.rs` has the counts of runs, the histograms of durations, and the ages of pending items.
-//! `report.rs` has the reports to handlers, `item_panic.rs` the report of a panic, and `left.rs`
-//! the error of a drain that timed out.
+//! `tally.rs` contains the counts of runs, the histograms of durations, and the ages of pending
+//! items. `report.rs` contains the reports to handlers, `item_panic.rs` the report of a panic, and
+//! `left.rs` the error of a drain that timed out.
 
 pub(crate) mod concurrency;
 pub(crate) mod item_panic;

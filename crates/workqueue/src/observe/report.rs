@@ -15,21 +15,22 @@ pub enum Report {
     CpuIntensive {
         /// The name of the item and its queue.
         item: ItemName,
-        /// Number of detections of this kind of item; the 1st, 2nd, 4th, 8th, … is reported.
+        /// The number of detections of this kind of item. The 1st, 2nd, 4th, 8th, … are reported.
         count: u64,
     },
-    /// A drain or the destruction of a queue does not complete, because items keep queueing items.
+    /// A drain or the destruction of a queue does not complete, because items keep queueing new
+    /// items.
     LongDrain {
         /// The queue.
         queue: String,
-        /// Number of times that all items had ended but new ones had been queued. Reported the 10th
-        /// time and every 100th time up to the 1000th, as in the kernel.
+        /// The number of times that all items had ended but new ones had been queued. A drain is
+        /// reported the 10th time and every 100th time up to the 1000th, as in the kernel.
         rounds: u64,
         /// A remaining item; `None` if it has just ended.
         item: Option<ItemName>,
     },
     /// An item of a queue with a rescuer waits for an item of a queue without one, or flushes such
-    /// a queue. If no thread can be created, it waits forever. Reported once per pair.
+    /// a queue. If no thread can be created, the waiter waits forever. Each pair is reported once.
     FlushDependency {
         /// The queue with a rescuer ([`with_rescuer`](crate::Builder::with_rescuer)).
         waiter: String,
@@ -42,7 +43,7 @@ pub enum Report {
 }
 
 impl Report {
-    /// Returns the name of the report's kind in events.
+    /// Returns the name that events use for this kind of report.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Stall(_) => "stall",
@@ -65,8 +66,9 @@ impl Report {
 /// A pool that takes no items even though some are waiting.
 ///
 /// `Display` writes it on one line, followed by the stacks of its workers if they were captured.
-/// Otherwise the line ends with a command that shows the stacks of this process: a debugger that
-/// stops the process for a moment. docs/troubleshooting.md explains how to read them.
+/// Otherwise the line ends with a command that shows the stacks of this process. The command runs a
+/// debugger, which stops the process for a moment. docs/troubleshooting.md explains how to read
+/// them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Stall {
@@ -76,7 +78,7 @@ pub struct Stall {
     pub item: ItemName,
     /// The minimum time for which no item has been taken.
     pub age: Duration,
-    /// Number of items that wait.
+    /// The number of items that wait.
     pub nr_waiting: usize,
     /// Every worker that is executing an item.
     pub workers: Vec<BusyWorker>,

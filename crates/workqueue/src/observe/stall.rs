@@ -1,18 +1,19 @@
 //! Decides when a pool is stalled, and how often to repeat a report.
 //!
-//! A pool is *stalled* if items wait for a worker and none has been taken for `watchdog_thresh_ms`,
-//! which means that the same item has been first during that time. Items that wait for a seat of
-//! their queue do not count, because they wait by design. The manager checks this when it samples
-//! pools in which work waits, so an idle program runs no watchdog.
+//! A pool is *stalled* if items wait for a worker and none has been taken for `watchdog_thresh_ms`.
+//! The same item has then been first during that time. Items that wait for a seat of their queue do
+//! not count, because they wait by design. The manager checks this when it samples pools in which
+//! work waits, so an idle program runs no watchdog.
 //!
-//! A pause of the machine is not a stall: between two samples, at most 1 s counts (`sync::span`).
+//! A pause of the machine is not a stall: at most one second between two samples counts
+//! (`sync::span`).
 
 use sync::span;
 
 /// The time for which a pool has taken no item even though some were waiting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct StallDetector {
-    /// Number of items that had been taken at the last sample.
+    /// The number of items that had been taken at the last sample.
     nr_taken: u64,
     checked_ns: u64,
     /// Set if items waited at the last sample. Items queued later have not waited since that

@@ -4,8 +4,8 @@
 //! # The counts of a worker
 //!
 //! The counts cover the runs since the worker last reported to its pwq. The worker adds to the
-//! counts with plain stores after each batch. It takes them when it next acquires the pool lock,
-//! which it needs anyway. Counting therefore writes to no shared cache line.
+//! counts with plain stores after each batch. It hands them over when it next acquires the pool
+//! lock, which it needs anyway. Counting therefore writes to no shared cache line.
 //!
 //! CPU time is read from the thread's own clock (0.3 µs) once the batches together have taken a
 //! millisecond. The CPU time is then charged to the pwq whose batch has just ended, as with a timer
@@ -24,13 +24,13 @@
 //! worker:   takes an item, the nth that arrived            the span of the nth has its time
 //! ```
 //!
-//! Items of one span count as if they had arrived evenly. The error is therefore at most the span,
-//! during which all its items waited in the injector: a wait is accurate to within a factor of two,
-//! and usually much better. A wait is never attributed to the wrong item, because *every* item is
-//! in a span.
+//! Items of one span count as if they had arrived at even intervals. The error is therefore at most
+//! the length of the span, during which its items waited in the injector: a wait is accurate to
+//! within a factor of two, and usually much better. A wait is never attributed to the wrong item,
+//! because *every* item is in a span.
 //!
-//! A pwq keeps a few spans. If it needs more, the two neighbors that are shortest together are
-//! merged. Items that leave the middle of the list because they have been cancelled shorten all
+//! A pwq keeps a few spans. If it needs more, the two adjacent spans with the smallest total length
+//! are merged. Items that leave the middle of the list because they have been cancelled shorten all
 //! spans alike, because it is not known to which spans they belong.
 
 use sync::{
@@ -39,21 +39,23 @@ use sync::{
     time, usage,
 };
 
-/// Time in batches after which the CPU clock is read. A guess: reading it costs 0.03 % of that.
+/// The time spent in batches after which the CPU clock is read. The value is a guess: reading the
+/// clock costs 0.03 % of this time.
 const TICK_US: u64 = 1_000;
 
-/// The items that a worker has taken and run since it last recorded their times at a pwq.
+/// The items that a worker has taken and run since it last recorded times at a pwq.
 ///
-/// Recording each batch would move the cache lines of the pwq's histograms between workers. A
-/// worker therefore records one batch at intervals, which represents all batches since the last
-/// record: the items taken are counted with the wait of this batch, and the items run with the
-/// duration of its first item. The moment does not depend on any measured value, so each batch is
-/// equally likely to be sampled. Counts that are not recorded when the worker changes to another
-/// pwq, or when the statistics are read, are recorded with the last wait.
+/// Recording each batch would move the cache lines of the pwq's histograms between workers. At
+/// intervals, a worker therefore records one batch. That batch represents all batches since the
+/// last record: the items taken are counted with the wait of this batch, and the items run with the
+/// duration of its first item. The moment of recording does not depend on any measured value, so
+/// each batch is equally likely to be sampled. If the worker changes to another pwq, the pwq keeps
+/// the state for the next worker. Counts that are not recorded when the statistics are read are
+/// recorded with the last wait.
 #[derive(Debug, Default)]
 pub(crate) struct Sampling {
     slot: usize,
-    /// Time at which a wait was last recorded, in cycles.
+    /// The time at which a wait was last recorded, in cycles.
     at: u64,
     nr_taken: u64,
     /// The wait that was recorded last, in cycles.
@@ -65,7 +67,7 @@ pub(crate) struct Sampling {
     is_due: bool,
 }
 
-/// Number of items that have run, and their total duration.
+/// The number of items that have run, and their total duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Ran {
     pub(crate) count: u64,
@@ -80,9 +82,46 @@ pub(crate) struct Rest {
     pub(crate) ran: Ran,
 }
 
+/// The state of sampling a pwq, which no worker has taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Kept {
+    at: u64,
+    rest: Rest,
+}
+
+impl Kept {
+    /// Adds the state of another worker.
+    fn add(&mut self, other: Self) {
+        if other.at >= self.at {
+            (self.at, self.rest.waited) = (other.at, other.rest.waited);
+        }
+        self.rest.nr_taken += other.rest.nr_taken;
+        self.rest.ran.count += other.rest.ran.count;
+        self.rest.ran.cycles += other.rest.ran.cycles;
+    }
+
+    /// Takes the counts that have not been recorded.
+    pub(crate) fn take_rest(&mut self) -> Rest {
+        let rest = self.rest;
+        (self.rest.nr_taken, self.rest.ran) = Default::default();
+        rest
+    }
+}
+
 impl Sampling {
     pub(crate) fn slot(&self) -> usize {
         self.slot
+    }
+
+    /// Stores the state in `kept`. Called by a worker with an empty local batch.
+    pub(crate) fn keep(&mut self, kept: &mut Kept) {
+        kept.add(Kept { at: self.at, rest: self.take_rest() });
+    }
+
+    /// Continues with the state that pwq `slot` has kept.
+    pub(crate) fn resume(&mut self, slot: usize, kept: &mut Kept) {
+        let (at, Rest { nr_taken, waited, ran }) = (kept.at, kept.take_rest());
+        *self = Self { slot, at, nr_taken, waited, ran, ..Self::default() };
     }
 
     /// Takes the counts that have not been recorded. Called by a worker with an empty local batch.
@@ -94,12 +133,9 @@ impl Sampling {
         }
     }
 
-    /// Adds a batch of pwq `slot` that is taken `now`, in cycles. Returns `true` if its wait must
-    /// be recorded, which is the case after a change of pwq, and every `every_us` microseconds.
-    pub(crate) fn takes(&mut self, slot: usize, nr_taken: u64, now: u64, every_us: u64) -> bool {
-        if self.slot != slot {
-            *self = Self { slot, ..Self::default() };
-        }
+    /// Adds a batch that is taken `now`, in cycles. Returns `true` if its wait must be recorded,
+    /// which is the case every `every_us` microseconds.
+    pub(crate) fn takes(&mut self, nr_taken: u64, now: u64, every_us: u64) -> bool {
         self.nr_taken += nr_taken;
         self.is_recorded = false;
         let passed = now.saturating_sub(self.at);
@@ -107,7 +143,7 @@ impl Sampling {
         self.is_due
     }
 
-    /// Notes that the wait of the batch taken `now` is being recorded; returns the number of its
+    /// Records that the wait of the batch taken `now` is being recorded. Returns the number of its
     /// items.
     pub(crate) fn record(&mut self, waited: u64, now: u64) -> u64 {
         (self.at, self.waited, self.is_recorded) = (now, Some(waited), true);
@@ -119,7 +155,7 @@ impl Sampling {
         self.waited.filter(|_| self.is_recorded)
     }
 
-    /// Notes that `count` items of the local batch are returned to the pool, or were found
+    /// Records that `count` items of the local batch are returned to the pool, or were found
     /// cancelled. Returns the wait that was recorded for them, if any.
     pub(crate) fn gave_back(&mut self, count: u64) -> Option<u64> {
         if !self.is_recorded {
@@ -128,7 +164,7 @@ impl Sampling {
         self.recorded()
     }
 
-    /// Adds the counts for pwq `slot`; returns all runs since the last record, if that is due.
+    /// Adds the counts for pwq `slot`. If a record is due, returns all runs since the last one.
     pub(crate) fn ran(&mut self, slot: usize, counts: &Counts) -> Option<Ran> {
         if self.slot != slot || counts.nr_run == 0 {
             return None;
@@ -144,10 +180,10 @@ impl Sampling {
 pub(crate) struct Tally {
     nr_taken: AtomicU32,
     nr_not_run: AtomicU32,
-    /// Total duration, and that of the first item of the last batch.
+    /// The total duration, and that of the first item of the last batch.
     cycles: AtomicU64,
     first_cycles: AtomicU64,
-    /// Duration of batches since the CPU clock was read.
+    /// The duration of batches since the CPU clock was read.
     busy_cycles: AtomicU64,
     /// The last reading of the CPU clock.
     cpu_ns: AtomicU64,
@@ -165,7 +201,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Returns the time charged to a queue with shares, without the sleep in a long batch.
+    /// Returns the time to charge to a queue with shares. In a long batch, sleep is not charged.
     pub(crate) fn used_ns(&self) -> u64 {
         let ns = self.cycles.saturating_mul(1000) / time::cycles_per_us();
         if self.cpu_ns > 0 { ns.min(self.cpu_ns) } else { ns }
@@ -195,7 +231,7 @@ impl Tally {
         self.nr_not_run.load(Ordering::Relaxed)
     }
 
-    /// Takes the counts; `thread` is the worker's.
+    /// Takes the counts. `thread` is the worker's thread.
     pub(crate) fn take(&self, thread: ThreadId) -> Counts {
         let take = |count: &AtomicU32| {
             let value = count.load(Ordering::Relaxed);
@@ -222,7 +258,8 @@ impl Tally {
     }
 }
 
-/// Number of spans that a pwq keeps. A guess: enough for a list of many adoptions.
+/// The number of spans that a pwq keeps. The value is a guess: enough for a list that was adopted
+/// in many parts.
 const NR_SPANS: usize = 12;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -240,7 +277,7 @@ struct Span {
 #[repr(C)]
 pub(crate) struct Arrivals {
     nr_spans: usize,
-    /// Number of items that have arrived, except those that left from the middle of the list.
+    /// The number of items that have arrived, except those that left from the middle of the list.
     nr_arrived: u64,
     spans: [Span; NR_SPANS],
 }
@@ -254,7 +291,7 @@ impl Arrivals {
         if let Some(last) = self.spans[..self.nr_spans].last_mut()
             && last.to == to
         {
-            // Items of the same adoption.
+            // These items belong to the same adoption.
             last.end = self.nr_arrived;
             return;
         }
@@ -266,7 +303,8 @@ impl Arrivals {
         self.nr_spans += 1;
     }
 
-    /// Removes all passed spans but the last, because items of a local batch may be returned.
+    /// Removes all spans whose items have left the list. Keeps the last of them, because items of a
+    /// local batch may be returned.
     fn forget(&mut self, nr_listed: usize) {
         let front = self.front(nr_listed);
         let passed = self.spans[..self.nr_spans].partition_point(|span| span.end <= front);
@@ -316,8 +354,8 @@ impl Arrivals {
     }
 }
 
-/// Returns `whole * part / of`, if that is not larger than a `u64`. A 128-bit division costs as
-/// much as the rest of a start, so it is used only for products that need it.
+/// Returns `whole * part / of`, which must fit into a `u64`. A 128-bit division costs as much as
+/// the rest of a start, so it is used only for products that need it.
 #[inline]
 fn share(whole: u64, part: u64, of: u64) -> u64 {
     if part == 0 {
@@ -334,12 +372,13 @@ fn share(whole: u64, part: u64, of: u64) -> u64 {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Histogram {
-    /// Number of durations.
+    /// The number of durations.
     pub count: u64,
-    /// Sum in nanoseconds, or `u64::MAX` (584 years) if the sum is larger.
+    /// The sum in nanoseconds, or `u64::MAX` (584 years) if the sum is larger.
     pub total_ns: u64,
-    /// Bucket `i` counts durations of `2^i` to `2^(i+1)` nanoseconds. Bucket 0 also counts those of
-    /// zero. The last one, the 40th, counts all that are longer: 9 minutes and more.
+    /// Bucket `i` counts durations of `2^i` to `2^(i+1)` nanoseconds. Bucket 0 also counts
+    /// durations of zero. The last bucket, the 40th, counts all longer durations: 9 minutes and
+    /// more.
     pub buckets: Vec<u64>,
 }
 
@@ -393,17 +432,17 @@ impl Histogram {
 
 const BUCKETS: usize = 40;
 
-/// Number of bits that subdivide a power of two, so that a count of cycles falls into about the
-/// right power of two of nanoseconds.
+/// The number of bits that subdivide each power of two of cycles, so that a duration in cycles maps
+/// to approximately the right power of two of nanoseconds.
 const PARTS_LOG2: u32 = 2;
-/// Number of powers of two of cycles: more than 20 minutes at 3 GHz.
+/// The number of powers of two of cycles: more than 20 minutes at 3 GHz.
 const POWERS: usize = 42;
 const PLACES: usize = (POWERS - 1) << PARTS_LOG2;
 
 /// A histogram of durations in cycles, under a lock. Counting needs no division and no clock rate.
 #[derive(Debug)]
 pub(crate) struct Cycles {
-    /// Sum in cycles. A million items that wait for two hours exceed a `u64`.
+    /// The sum in cycles. If a million items wait for two hours each, the sum exceeds a `u64`.
     total: u128,
     counts: [u64; PLACES],
 }
@@ -418,7 +457,7 @@ impl Default for Cycles {
 fn place(cycles: u64) -> usize {
     let power = (cycles | 1).ilog2();
     let place = match power.checked_sub(PARTS_LOG2) {
-        // The power, and the two bits below the top bit.
+        // The index is made of the power and the two bits below the top bit.
         Some(shift) => (cycles >> shift) + (u64::from(shift) << PARTS_LOG2),
         None => cycles,
     };
@@ -560,7 +599,7 @@ mod arrival_tests {
     #[test]
     fn items_of_one_adoption_have_evenly_spaced_times() {
         let mut arrivals = Arrivals::default();
-        // Two runs of items of one pwq, with another pwq's items between them.
+        // There are two runs of items of one pwq, with another pwq's items between them.
         arrivals.add_arrivals(0, 4, 1000, 2000);
         arrivals.add_arrivals(4, 6, 1000, 2000);
         let at: Vec<_> = (0..10).filter_map(|nth| arrivals.arrived_at(10, nth)).collect();
@@ -584,7 +623,7 @@ mod arrival_tests {
     #[test]
     fn long_queue_keeps_its_oldest_and_newest_times() {
         let mut arrivals = Arrivals::default();
-        // 50 spans at growing distances.
+        // The distances between the spans grow.
         let start = |i: u64| 1000 * i * i;
         for i in 1..=50 {
             arrivals.add_arrivals(10 * (i as usize - 1), 10, start(i), start(i) + 10);

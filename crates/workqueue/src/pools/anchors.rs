@@ -12,8 +12,8 @@ use sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::item::head::VTable;
 
-/// Number of kinds that can be distinguished. A guess: few programs have more kinds of futures in
-/// one queue.
+/// The number of kinds that can be distinguished. The value is a guess: few programs have more
+/// kinds of futures in one queue.
 const NR_KINDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 /// Futures that hold an in-flight count of one pwq.

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! When the worker wakes, it counts as awake again, and the pool may be above its target. No worker
-//! is stopped for that. The next worker that ends a batch and finds too many awake parks even if
-//! work waits (`WorkerPool::take`, `try_park`). `policy::has_surplus` defines the number that is
+//! is stopped for that. The next worker that ends a batch and finds too many workers awake parks
+//! even if work waits (`WorkerPool::take`, `try_park`). `policy::has_surplus` decides how many are
 //! too many. The awake count decreases only under the pool lock, and that worker decides under the
 //! same lock, so two workers cannot park for one surplus.
 
@@ -49,8 +49,8 @@ use super::{
 ///
 /// # Cost
 ///
-/// Two short acquisitions of the pool lock, some tens of nanoseconds, and the wake-up of another
-/// worker if work waits.
+/// The call acquires the pool lock twice for a short time, which takes some tens of nanoseconds. If
+/// work waits, it also wakes another worker.
 ///
 /// # Blocking
 ///

@@ -2,24 +2,24 @@
 //!
 //! # The protocol
 //!
-//! Each item that was queued before the cancel is in one of these states. The canceller gets it, or
-//! lets it run:
+//! Each item that was queued before the cancel is in one of these states. The canceller takes the
+//! item, or lets it run:
 //!
 //! 1. *In the injector, in a list, or in a local batch.* The canceller removes all of these under
 //!    one hold of the pool lock. They are therefore cancelled together: no item starts after the
 //!    first was removed, and items queued later are not affected. Each stays counted in flight
 //!    until it has been cancelled, so the queue and its drains wait for it.
-//! 2. *Running and queued again*, so that the run will put it back; it is in no list. Or *claimed
-//!    by a helper* that may find no seat. In both cases, the running or claiming thread puts the
-//!    item back. The canceller closes the current color under the same hold of the lock. If the
-//!    color of an item that is put back is closed, the thread that puts it back cancels it
+//! 2. *Running and queued again*, and in no list, because the run will put it back; or *claimed by
+//!    a helper* that may find no seat. In both cases, the running or claiming thread puts the item
+//!    back. The canceller closes the current color under the same hold of the lock. If the color of
+//!    an item that is put back is closed, the thread that puts it back cancels it
 //!    (`WorkerPool::put_back`).
 //! 3. *Popped from a local batch but not yet running*, or claimed by a helper that will run it. The
 //!    item runs.
 //!
 //! An item that is queued again on the tombstone of its cancelled enqueue has an old color and the
 //! flag `REVIVED` (`head.rs`). Such an item is compared by the number of the cancel
-//! (`item/revival.rs`), as is an item that was left to a run and queued once more.
+//! (`item/revival.rs`), as is an item that was handed to a run and queued once more.
 //!
 //! ```text
 //! canceller: lock: adopt; local batches back to lists; unlist all; close color.  then: begin all;

@@ -1,6 +1,6 @@
 //! State guarded by the pool lock: the lists of items, the pwqs, the workers and the idle list.
 //!
-//! Nothing here wakes a thread, runs an item or blocks; `pool.rs` does that after the lock.
+//! Nothing here wakes a thread, runs an item or blocks; `pool.rs` does that after it has unlocked.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -13,7 +13,7 @@ use sync::{atomic::Ordering, time, twin, unmodelled::Arc};
 use super::{
     mayday::{MaydayQueue, MaydayTimer},
     pace::Pace,
-    pwq::{Counts, Pwq, PwqState},
+    pwq::{Counts, Pwq, PwqState, PwqTimes},
     worker::Worker,
 };
 use crate::{
@@ -23,24 +23,26 @@ use crate::{
         list::{Color, Injector, List},
     },
     limit::{
-        account::{Clock, VirtualTime, next_by_use},
         queue_core::QueueCore,
+        tree::{Paid, Tree},
     },
     observe::{
         concurrency::{Away, Seen},
         stall::StallDetector,
-        tally::{Rest, Sampling},
+        tally::{Kept, Rest, Sampling},
     },
 };
+
+mod shares;
 
 /// A worker that is parked or about to park, with the start of its idle time.
 #[derive(Debug)]
 pub(crate) struct IdleWorker {
     pub(crate) worker: Arc<Worker>,
-    /// A clone, so that a kick accesses no memory of the worker under the lock.
+    /// This is a clone, so that a kick accesses no memory of the worker under the lock.
     pub(crate) unparker: Unparker,
     pub(crate) since_ns: u64,
-    /// Set if the worker has returned its stack's memory and run no item since.
+    /// Set if the worker has returned its stack's memory and has run no item since.
     pub(crate) is_lean: bool,
 }
 
@@ -54,8 +56,8 @@ pub(crate) struct Enlisted {
     pub(crate) seat: Option<usize>,
     /// The color of its last batch.
     pub(crate) color: Color,
-    /// The amount that the pwq has paid in advance for that batch.
-    pub(crate) paid: VirtualTime,
+    /// The time that was paid in advance for that batch.
+    pub(crate) paid: Paid,
     /// Number of its runs whose in-flight count has been released.
     pub(crate) nr_retired: u32,
     /// The reasons why the worker does not count as awake, if any.
@@ -77,21 +79,22 @@ pub(crate) struct Dispatch {
     /// Adopted items for which no seat has been requested yet, oldest first.
     pub(crate) pending: List,
     pub(crate) nr_taken: u64,
-    /// Number of pwqs that have lanes.
+    /// The number of pwqs that have lanes.
     nr_with_lanes: usize,
     /// `true` if `ready` is served before `pending` next time. They take turns.
     pub(crate) ready_first: bool,
-    /// Set when the pool is being destroyed: workers exit.
+    /// Set when the pool is being destroyed. Its workers then exit.
     pub(crate) dying: bool,
 
     /// The pwqs, indexed by slot.
     pwqs: Vec<Option<PwqState>>,
     /// The workers, indexed by worker number. Rescuers are included.
     workers: Vec<Option<Enlisted>>,
-    /// Number of pwqs that have shares and are not retired. If there are any, all items wait in the
-    /// lists of their pwqs, and pwqs are served in the order of what they have used.
+    /// The number of pwqs that are not retired and have shares, plus the number of those whose
+    /// group has shares. If there are any, all items wait in the lists of their pwqs, and pwqs are
+    /// served in the order of the time that they and their groups have used.
     nr_with_shares: usize,
-    /// Approximate number of items of all pwqs that were cancelled since tombstones were last
+    /// The approximate number of items of all pwqs that were cancelled since tombstones were last
     /// removed from `pending`; see `tombstones.rs`.
     pub(crate) nr_cancelled: usize,
 
@@ -103,17 +106,17 @@ pub(crate) struct Dispatch {
     pub(crate) idle: Vec<IdleWorker>,
     nr_workers: usize,
 
-    /// Number of workers that have been requested and are not registered yet.
+    /// The number of workers that have been requested and are not registered yet.
     pub(crate) nr_creating: usize,
     pub(crate) mayday_timer: MaydayTimer,
     pub(crate) stall_detector: StallDetector,
     /// The number of times that items of each kind have hogged a CPU, by vtable.
     pub(crate) hogs: HashMap<usize, u64>,
     free_slots: Vec<usize>,
-    /// Number of pwqs to which routes lead.
+    /// The number of pwqs to which routes lead.
     nr_led: usize,
-    /// The clocks that set the initial account of a pwq, if the pwqs of this pool have shares.
-    clock: Clock,
+    /// The groups with pwqs in this pool, and the clocks that set initial accounts.
+    tree: Tree,
     /// The sum of the counters of removed pwqs.
     gone: Counts,
 }
@@ -151,10 +154,7 @@ impl Dispatch {
         self.nr_led += 1;
         self.nr_with_lanes += usize::from(state.has_lanes);
         self.pwqs[slot] = Some(state);
-        let shares = pwq.core.shares.load(Ordering::Relaxed);
-        if shares > 0 {
-            self.set_shares(slot, shares);
-        }
+        self.add_account(slot);
         pwq
     }
 
@@ -164,9 +164,7 @@ impl Dispatch {
         if changed {
             self.pwq_mut(slot).retired = !led;
             self.nr_led = if led { self.nr_led + 1 } else { self.nr_led - 1 };
-            if self.pwq(slot).account.has_shares() {
-                self.count_shares(led);
-            }
+            self.count_shares(slot, led);
         }
         changed
     }
@@ -183,14 +181,12 @@ impl Dispatch {
                 enlisted.sampling = Sampling::default();
             }
         }
+        self.remove_account(slot);
         let state = self.pwqs[slot].take().expect("a pwq in use");
         debug_assert!(state.in_flight.nr_in_flight() == 0 && !state.has_waiting());
         debug_assert_eq!(state.nr_listed(), 0);
         self.nr_led -= usize::from(!state.retired);
         self.nr_with_lanes -= usize::from(state.has_lanes);
-        if state.account.has_shares() && !state.retired {
-            self.count_shares(false);
-        }
         self.free_slots.push(slot);
         if self.free_slots.len() == self.pwqs.len() {
             // Clear the table, so that later walks do not visit empty slots.
@@ -238,7 +234,7 @@ impl Dispatch {
             worker: worker.clone(),
             seat: None,
             color: Color::default(),
-            paid: VirtualTime::default(),
+            paid: Paid::default(),
             away: Away::default(),
             seen: None,
             sampling: Sampling::default(),
@@ -295,110 +291,6 @@ impl Dispatch {
         self.nr_with_lanes > 0 || self.is_shared()
     }
 
-    /// Returns `true` if pwqs are served in the order of what they have used.
-    #[inline]
-    pub(crate) fn is_shared(&self) -> bool {
-        self.nr_with_shares > 0
-    }
-
-    /// Sets the shares of a pwq in the pool's time.
-    pub(crate) fn set_shares(&mut self, slot: usize, shares: u32) {
-        let paid = self.workers.iter_mut().flatten();
-        let paid = paid.filter(|it| it.seat == Some(slot)).map(|it| &mut it.paid);
-        let pwq = self.pwqs[slot].as_mut().expect("a pwq in use");
-        if pwq.account.set_shares(shares, &self.clock, paid) && !pwq.retired {
-            self.count_shares(true);
-        }
-    }
-
-    /// Adds or subtracts one pwq with shares. When none is left, resets all accounts.
-    fn count_shares(&mut self, more: bool) {
-        if more {
-            self.nr_with_shares += 1;
-            let pending = std::mem::take(&mut self.pending);
-            return self.sort(pending);
-        }
-        self.nr_with_shares -= 1;
-        if self.is_shared() {
-            return;
-        }
-        self.clock = Clock::default();
-        for pwq in self.pwqs.iter_mut().flatten() {
-            pwq.account.close();
-        }
-        for enlisted in self.workers.iter_mut().flatten() {
-            enlisted.paid = VirtualTime::default();
-        }
-    }
-
-    /// Records that a worker took no item. If no worker holds a seat, advances the clock to the
-    /// highest account, so that later pwqs start equal.
-    pub(crate) fn rest(&mut self) {
-        if self.is_shared() && self.workers().all(|it| it.seat.is_none()) {
-            let pwqs = self.pwqs.iter().flatten();
-            self.clock.rest(pwqs.map(|pwq| pwq.account.used()));
-        }
-    }
-
-    /// Records that a pwq has all seats for the items in its own lists.
-    pub(crate) fn seat(&mut self, slot: usize) {
-        if self.is_shared() {
-            let pwq = self.pwqs[slot].as_mut().expect("a pwq in use");
-            pwq.account.wait_from(&self.clock);
-        }
-        self.ready.push_back(slot);
-    }
-
-    /// Removes the pwq whose turn it is from `ready`.
-    pub(crate) fn next_ready(&mut self) -> Option<usize> {
-        if !self.is_shared() {
-            return self.ready.pop_front();
-        }
-        // A pwq whose items were all cancelled releases its seat at once, so that no other pwq
-        // waits for its turn.
-        let has_none = |&slot: &usize| !self.pwq(slot).has_waiting();
-        if let Some(at) = self.ready.iter().position(has_none)
-            && !twin::armed("shares: an emptied pwq waits for its turn")
-        {
-            return self.ready.remove(at);
-        }
-        let used = self.ready.iter().map(|&slot| self.pwq(slot).account.used());
-        let slot = self.ready.remove(next_by_use(used)?)?;
-        let used = self.pwq(slot).account.used();
-        self.clock.pick(used);
-        Some(slot)
-    }
-
-    /// Charges the last batch of `worker` to its pwq, and advances the clock. The pwq may have been
-    /// removed since.
-    pub(crate) fn charge(&mut self, worker: &Worker, nr_items: u64, took_ns: u64) {
-        let enlisted = self.enlisted_mut(worker);
-        let (its, paid) = (enlisted.seat, std::mem::take(&mut enlisted.paid));
-        if let Some(slot) = its {
-            let account = &mut self.pwq_mut(slot).account;
-            account.settle(paid, nr_items, took_ns);
-        }
-        if nr_items == 0 {
-            return;
-        }
-        // A worker that sleeps in an item uses no CPU time. If its pwq were counted, each such
-        // worker would slow down the clock.
-        let awake = self.workers.iter().flatten().filter(|it| !it.away.sleeps());
-        let waiting = self.ready.iter().copied();
-        let mut wanting = self.clock.count();
-        for slot in waiting.chain(awake.filter_map(|it| it.seat)).chain(its) {
-            let pwq = self.pwqs[slot].as_mut().expect("a pwq in use");
-            wanting.add(&mut pwq.account);
-        }
-        wanting.serve(took_ns);
-    }
-
-    /// Makes the pwq pay in advance for the batch that `worker` takes.
-    pub(crate) fn pay(&mut self, worker: &Worker, slot: usize, nr_taken: usize) {
-        let paid = self.pwq_mut(slot).account.pay(nr_taken as u64);
-        self.enlisted_mut(worker).paid = paid;
-    }
-
     /// Moves the items of the injector to the pool's lists, and counts them in flight.
     pub(crate) fn adopt(&mut self, injector: &Injector) {
         if !injector.is_empty() {
@@ -431,7 +323,7 @@ impl Dispatch {
                 run.count_in(pwqs, arrival());
             }
             // SAFETY: a queue is drained before its pwqs are freed. This item is not counted yet,
-            // so that drain is still to come.
+            // so that drain has not ended.
             let &Home { slot, lane, .. } = unsafe { &*home };
             let pwq = pwqs[slot].as_ref().expect("a pwq in use");
             sorts |= pwq.has_lanes;
@@ -462,8 +354,8 @@ impl Dispatch {
         }
     }
 
-    /// From now on, the items of a pwq wait in its own lists, where urgent ones may overtake
-    /// ordinary ones.
+    /// Makes the items of a pwq wait in its own lists from now on, so that urgent items can
+    /// overtake ordinary ones.
     pub(crate) fn open_lanes(&mut self, slot: usize) {
         self.pwq_mut(slot).has_lanes = true;
         self.nr_with_lanes += 1;
@@ -564,14 +456,32 @@ impl Dispatch {
 
     /// Records the remaining samples of a worker, unless the pwq has been removed.
     pub(crate) fn record_rest(&mut self, slot: usize, rest: Rest) {
-        let pwq = self.pwqs.get_mut(slot).and_then(Option::as_mut);
-        if let Some(times) = pwq.and_then(PwqState::times_mut) {
+        if let Some(times) = times_of(&mut self.pwqs, slot) {
             times.add_rest(rest);
         }
     }
 
-    /// Records the remaining samples for a pwq of all workers whose local batch is empty.
+    /// Lets `worker` continue the sampling of pwq `slot`. Its previous pwq keeps the state.
+    pub(crate) fn sample_from(&mut self, worker: &Worker, slot: usize) {
+        let Self { workers, pwqs, .. } = self;
+        let sampling = &mut workers[worker.number].as_mut().expect("an enlisted worker").sampling;
+        if sampling.slot() == slot {
+            return;
+        }
+        if let Some(before) = times_of(pwqs, sampling.slot()) {
+            sampling.keep(&mut before.kept);
+        }
+        let kept = times_of(pwqs, slot).map(|times| &mut times.kept);
+        sampling.resume(slot, kept.unwrap_or(&mut Kept::default()));
+    }
+
+    /// Records the remaining samples for a pwq: those that it keeps, and those of all workers whose
+    /// local batch is empty.
     pub(crate) fn record_rests(&mut self, slot: usize) {
+        if let Some(times) = self.pwq_mut(slot).times_mut() {
+            let rest = times.kept.take_rest();
+            times.add_rest(rest);
+        }
         for number in 0..self.workers.len() {
             let enlisted = self.workers[number].as_mut();
             let idle =
@@ -595,6 +505,11 @@ impl Dispatch {
     pub(crate) fn enlisted_mut(&mut self, worker: &Worker) -> &mut Enlisted {
         self.workers[worker.number].as_mut().expect("an enlisted worker")
     }
+}
+
+/// Returns the wait and run times of a pwq, unless it has been removed.
+fn times_of(pwqs: &mut [Option<PwqState>], slot: usize) -> Option<&mut PwqTimes> {
+    pwqs.get_mut(slot)?.as_mut()?.times_mut()
 }
 
 impl Adopted {

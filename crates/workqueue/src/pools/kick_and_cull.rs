@@ -3,7 +3,7 @@
 //!
 //! The pool has four workers and three items. A kick picks an idle worker under the lock; its
 //! wake-up is delivered later, in a separate step. An item is *stranded* if it is queued, no worker
-//! is awake or about to wake, and no more items arrive. docs/deferral.md has the conclusions.
+//! is awake or about to wake, and no more items arrive. docs/deferral.md states the conclusions.
 //!
 //! `cargo test -p afterwork-workqueue --lib kick_and_cull -- --nocapture` prints the table.
 
@@ -51,7 +51,7 @@ enum Cull {
 struct Rules {
     pick: Pick,
     cull: Cull,
-    /// Number of idle workers that are kept.
+    /// The number of idle workers that are kept.
     floor: usize,
     /// `true` if a kick removes the worker from the idle list.
     claim: bool,
@@ -87,7 +87,7 @@ struct State {
     /// Wake-ups that have not been delivered, one bit per worker.
     wakes: u8,
     nr_queued: u8,
-    /// Number of items that have not arrived yet.
+    /// The number of items that have not arrived yet.
     nr_to_come: u8,
     /// Workers that have idled long enough to be culled, one bit each.
     old: u8,

@@ -61,7 +61,8 @@ type OnReport = dyn Fn(&Report) + Send + Sync;
 
 impl ReportHandler {
     pub(crate) fn new(handler: impl Fn(&Report) + Send + Sync + 'static) -> Self {
-        // FOREIGN(on-report-drop): by `Foreign`.
+        // FOREIGN(on-report-drop): the drop of a handler, on its last user; a panic is contained by
+        // `Foreign`.
         Self(Arc::new(Foreign::new(Box::new(handler))))
     }
 }
@@ -138,7 +139,7 @@ impl Manager {
     pub(crate) fn on_report(&self, handler: ReportHandler) {
         let before = self.on_report.lock().replace(handler);
         // FOREIGN(on-report-drop): the previous handler, on the thread that sets another, with no
-        // lock held; or on the last thread that calls it; contained by `Foreign`.
+        // lock held; or on the last thread that calls it; a panic is contained by `Foreign`.
         drop(before);
     }
 
@@ -153,7 +154,7 @@ impl Manager {
         let handler = self.on_report.lock().clone();
         if let Some(ReportHandler(handler)) = handler {
             // FOREIGN(on-report): a registry's handler, on the manager or the thread that caused
-            // the report; contained.
+            // the report; a panic is contained.
             contain(|| reports.iter().for_each(|report| handler(report)));
         }
     }

@@ -12,7 +12,7 @@ use sync::{Mutex, twin, unmodelled::Arc};
 
 use super::{manager::Manager, pool::WorkerPool};
 
-/// Time that work waits for a worker before the first call, and the time between two calls.
+/// The time that work waits for a worker before the first call, and the time between two calls.
 /// Corresponds to the kernel's `MAYDAY_INITIAL_TIMEOUT` and `MAYDAY_INTERVAL`.
 const FIRST_CALL_NS: u64 = 10_000_000;
 const NEXT_CALL_NS: u64 = 100_000_000;

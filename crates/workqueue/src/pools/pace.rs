@@ -21,10 +21,10 @@ pub(crate) enum Wait {
 }
 
 const WINDOW_US: u64 = 500;
-/// Number of items in a window below which the pool counts as not loaded, and busy-polling costs
-/// nothing.
+/// The number of items in a window below which the pool counts as not loaded, and busy-polling
+/// costs nothing.
 const LOAD: u64 = 64;
-/// Number of windows before one probes the other mode. It doubles whenever a probe does not
+/// The number of windows before one probes the other mode. It doubles whenever a probe does not
 /// complete more items, because threads take a while to settle after a probe.
 const FIRST_PROBE: u32 = 4;
 const LAST_PROBE: u32 = 64;
@@ -32,9 +32,9 @@ const LAST_PROBE: u32 = 64;
 /// The items taken in each mode. Guarded by the pool lock.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// Start of the window, in cycles.
+    /// The start of the window, in cycles.
     since: u64,
-    /// Number of items taken before the window.
+    /// The number of items taken before the window.
     nr_taken: u64,
     /// The mode of this window, and the preferred mode.
     wait: Wait,
@@ -42,7 +42,7 @@ pub(crate) struct Pace {
     /// Items in a window, by mode; 0 if unknown. This is a slowly decaying maximum, because threads
     /// take some windows to settle after a change of mode.
     per_window: [u64; 2],
-    /// Number of windows until the next probe, and from that probe to the one after.
+    /// The number of windows until the next probe, and from that probe to the one after.
     until_probe: u32,
     probe_after: u32,
 }

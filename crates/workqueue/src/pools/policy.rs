@@ -46,9 +46,9 @@ pub(crate) enum Need {
 /// Returns the number of workers that a pool of `nr_cpus` CPUs keeps awake: one per CPU, but not
 /// more than the CPU quota supports, and at least one.
 ///
-/// Each pool uses the whole quota, so that a single busy pool can use it up. The minimum is one and
-/// not two as in Go: a worker that sleeps is replaced, so one running worker is enough for
-/// progress.
+/// Each pool uses the whole quota, so that a single busy pool can use it up. The minimum is one,
+/// and not two as in Go, because a worker that sleeps is replaced. One running worker is therefore
+/// enough for progress.
 pub(crate) fn target(nr_cpus: usize, quota: Option<CpuQuota>) -> u32 {
     let nr_cpus = u32::try_from(nr_cpus).unwrap_or(u32::MAX);
     quota.map_or(nr_cpus, |quota| nr_cpus.min(quota.nr_cpus())).max(1)
@@ -66,16 +66,16 @@ pub(crate) fn need(census: Census, target: u32) -> Need {
     }
 }
 
-/// Factor by which the awake workers may exceed the target before one of them parks while work
+/// The factor by which the awake workers may exceed the target before one of them parks while work
 /// waits.
 ///
 /// A worker that returns from a sleep raises the count above the target. The count does not show
 /// whether two awake workers wait for the same CPU. If a worker parked at once, its CPU would idle
-/// until the kernel migrates one of these two: half a millisecond for each sleep on two CPUs. Some
-/// workers may therefore stay awake, and the next worker that sleeps need not be replaced. Measured
-/// with `afterwork-lab bench max-active --cases subsystems` on two CPUs: with 1, a sixth of the CPU
-/// time is idle; with 2, an eighth; with 3, a twenty-fifth. With a larger value, more threads share
-/// a CPU after a burst of sleeps.
+/// until the kernel migrates one of these two, which takes half a millisecond for each sleep on two
+/// CPUs. Some workers may therefore stay awake, and the next worker that sleeps need not be
+/// replaced. With `afterwork-lab bench max-active --cases subsystems` on two CPUs, a sixth of the
+/// CPU time is idle with a factor of 1, an eighth with 2, and a twenty-fifth with 3. With a larger
+/// factor, more threads share a CPU after a burst of sleeps.
 const AWAKE_PER_TARGET: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 3 };
 
 /// Returns `true` if more workers are awake than may stay awake. On one CPU no worker needs to be
@@ -88,9 +88,9 @@ pub(crate) fn has_surplus(census: Census, target: u32) -> bool {
     census.nr_awake() > most
 }
 
-/// Amount of work that one batch should contain, in nanoseconds. Taking a batch acquires the lock
-/// and moves its cache line from another CPU, about 100 ns. This constant keeps that cost below a
-/// tenth.
+/// The amount of work that one batch should contain, in nanoseconds. Taking a batch acquires the
+/// lock and moves its cache line from another CPU, which takes about 100 ns. This constant keeps
+/// that cost below a tenth.
 const BATCH_NS: u64 = 2_000;
 
 /// Returns the size of a batch if an item takes `item_ns` on average, `nr_waiting` items wait, and
@@ -101,7 +101,7 @@ pub(crate) fn batch_size(item_ns: u64, nr_waiting: usize, nr_takers: u32, max: u
     share.min(by_time as usize).clamp(1, max.max(1))
 }
 
-/// Work that a bottom half may run before its thread yields the CPU once. Corresponds to the
+/// The work that a bottom half may run before its thread yields the CPU once. Corresponds to the
 /// kernel's `BH_WORKER_JIFFIES` and `BH_WORKER_RESTARTS`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunBudget {
@@ -127,7 +127,7 @@ impl RunBudget {
 /// Returns `true` if the worker that idled longest may be culled. The kernel keeps two, and a
 /// quarter of the busy workers.
 pub(crate) fn may_cull(nr_idle: usize, nr_workers: usize) -> bool {
-    // 0 in a model, so that culling and kicking overlap more often.
+    // The value is 0 in a model, so that culling and kicking overlap more often.
     const KEPT: usize = if cfg!(any(loom, shuttle)) { 0 } else { 2 };
     const BUSY_PER_IDLE: usize = 4;
     let nr_busy = nr_workers.saturating_sub(nr_idle);

@@ -20,7 +20,7 @@
 //! A kick removes a worker from the idle list and counts it as awake and searching, under the pool
 //! lock. The worker may get its token much later. Until then it cannot be kicked again or culled,
 //! because both only consider workers on the idle list. docs/deferral.md compares the rules under
-//! which this claim is needed; twin `kick: no claim`.
+//! which this claim is needed. Twin `kick: no claim`.
 
 use base::internal::{
     params::Params,
@@ -96,7 +96,7 @@ pub(crate) struct WorkerPool {
     pub(crate) counters: Counters,
     #[cfg(feature = "baselines")]
     pub(crate) hold: Mutex<crate::observe::tally::Cycles>,
-    /// A: CPU time that threads used to wait for the pool lock.
+    /// A: the CPU time that threads have spent waiting for the pool lock.
     #[cfg(feature = "baselines")]
     lock_wait_ns: unmodelled::AtomicU64,
 }
@@ -141,7 +141,7 @@ pub(crate) struct DeferredEffects<'a> {
     /// A worker that `wakeq` wakes, dropped after the lock, because its reference count is in a
     /// cache line of its own CPU.
     picked: Option<Arc<Worker>>,
-    /// Number of workers picked or requested.
+    /// The number of workers picked or requested.
     nr_kicks: u64,
     /// Set if a worker must be created.
     create: bool,
@@ -183,8 +183,8 @@ impl WorkerPool {
         }
     }
 
-    /// Locks the pool for operations without effects on other threads. Lock order: pool, then a
-    /// queue's gate; never two pools.
+    /// Locks the pool for operations without effects on other threads. In the lock order, a pool is
+    /// before the gate of a queue, and no thread locks two pools.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Dispatch> {
         #[cfg(feature = "baselines")]
         if self.params.lock_stat {
@@ -477,7 +477,7 @@ impl WorkerPool {
         !self.injector.is_empty() && !self.has_surplus()
     }
 
-    /// Puts a searching worker on the idle list, so that it parks. Does not do so if the pool is
+    /// Puts a searching worker on the idle list, so that it parks. Does nothing if the pool is
     /// dying, or if work waits and the pool has no surplus of awake workers.
     pub(crate) fn try_park(self: &Arc<Self>, worker: &Arc<Worker>) -> ParkDecision {
         let mut guard = self.lock_to_act();
@@ -518,8 +518,8 @@ impl WorkerPool {
         ParkDecision::Park
     }
 
-    /// Records that a worker is awake, if its kick has not recorded it. The twin uses this rule of
-    /// the kernel.
+    /// Records that a worker is awake, if its kick has not recorded it. This is the kernel's rule,
+    /// which the twin uses.
     #[cfg(any(loom, shuttle))]
     pub(crate) fn leave_idle(&self, worker: &Worker) {
         let mut dispatch = self.lock();

@@ -27,7 +27,7 @@ use crate::{
         list::{Colors, List},
     },
     limit::{account::Account, active::Gate, queue_core::QueueCore},
-    observe::tally::{Arrivals, Cycles, Ran, Rest},
+    observe::tally::{Arrivals, Cycles, Kept, Ran, Rest},
 };
 
 /// Connects a queue to one of its pools.
@@ -73,9 +73,9 @@ pub(crate) struct Pwq {
 #[repr(C, align(64))]
 pub(crate) struct PwqState {
     pub(crate) counts: Counts,
-    /// Number of items in `inactive` or the pool's `pending`, and number of items in `urgent`.
+    /// The numbers of items in `inactive` or the pool's `pending`, and in `urgent`.
     nr_listed: [usize; 2],
-    /// Number of items that were ever adopted.
+    /// The number of items that were ever adopted.
     pub(crate) nr_adopted: u64,
     /// In-flight counts, by color.
     pub(crate) in_flight: Colors,
@@ -116,6 +116,7 @@ pub(crate) struct Observed {
 pub(crate) struct PwqTimes {
     pub(crate) wait: Cycles,
     pub(crate) run: Cycles,
+    pub(crate) kept: Kept,
 }
 
 impl PwqTimes {
@@ -158,8 +159,8 @@ pub(crate) struct Counts {
 impl Pwq {
     /// Returns the pwq whose first field is `home`. Every home is such a field.
     ///
-    /// `home` comes from [`as_home`](Self::as_home). A pointer from a `&Home` could access that
-    /// field only.
+    /// `home` comes from [`as_home`](Self::as_home). A pointer that is derived from a `&Home` could
+    /// access only that field.
     pub(crate) fn of(home: *mut Home) -> *const Pwq {
         home.cast()
     }
@@ -169,7 +170,7 @@ impl Pwq {
         ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// Returns the pwq for the items of `lane`. `self` is the ordinary one.
+    /// Returns the pwq for the items of `lane`. `self` is the pwq for ordinary items.
     #[inline]
     pub(crate) fn in_lane(&self, lane: Lane) -> &Pwq {
         match lane {
@@ -248,7 +249,7 @@ impl Pwq {
         }
     }
 
-    /// Records that a future keeps the in-flight count of its present run.
+    /// Records that a future keeps the in-flight count of its current run.
     pub(crate) fn hold_for_future(&self, table: &'static VTable) {
         self.anchors.get_or_init(Box::default).add(table);
     }
@@ -342,8 +343,8 @@ impl PwqState {
         self.nr_listed.iter().sum()
     }
 
-    /// Records that `count` items joined the lists of a lane. `arrival` is the times at which the
-    /// first and the last arrived, in cycles, if known.
+    /// Records that `count` items joined the lists of a lane. `arrival` contains the times at which
+    /// the first and the last of them arrived, in cycles, if known.
     pub(crate) fn add_listed(&mut self, lane: Lane, count: usize, arrival: Option<(u64, u64)>) {
         if self.observed.is_none() {
             let mut made = self.pwq.lanes().filter_map(|it| it.observed.get());
@@ -387,7 +388,7 @@ impl PwqState {
         self.observed.as_ref().map(|it| &it.times)
     }
 
-    /// Mutable variant of [`times`](Self::times).
+    /// Does the same as [`times`](Self::times), but returns a mutable reference.
     pub(crate) fn times_mut(&mut self) -> Option<&mut PwqTimes> {
         self.observed.as_mut().map(|it| &mut it.times)
     }

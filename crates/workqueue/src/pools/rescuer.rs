@@ -1,4 +1,5 @@
-//! A thread in reserve for work that must make progress even if no worker can be started.
+//! A rescuer: a thread in reserve for work that must make progress even if no worker can be
+//! started.
 //!
 //! A queue built with [`with_rescuer`](crate::Builder::with_rescuer) has its own rescuer.
 //! When work of a pool has waited 10 ms for a worker, the manager calls *mayday* for each such
@@ -7,11 +8,11 @@
 //! so the pool keeps requesting a worker.
 //!
 //! The registry has one more rescuer for all queues. It is called if a pool cannot get a worker and
-//! has none that runs: it has no worker, or each one sleeps in an item or hogs the CPU. While work
-//! waits, the manager tries again with pauses. Each worker that stops running requests another one,
-//! so each failure calls the rescuer again. The rescuer is not the manager's own thread, because an
-//! item that it runs may wait for another item of that pool. The rescuer then blocks, and the
-//! manager still starts threads once that is possible.
+//! none of its workers runs, because it has no worker, or because each one sleeps in an item or
+//! hogs the CPU. While work waits, the manager tries again with pauses. Each worker that stops
+//! running requests another one, so each failure calls the rescuer again. The rescuer is not the
+//! manager's own thread, because an item that it runs may wait for another item of that pool. The
+//! rescuer then blocks, and the manager still starts threads once that is possible.
 //!
 //! A third thread, the *fallback reaper*, runs the deferred cleanups for which no reaper can be
 //! started (`cleanups.rs`), one at a time.
@@ -19,7 +20,8 @@
 //! # Pools take turns
 //!
 //! If another call waits, a rescuer leaves its pool after the next batch, and queues a call to that
-//! pool behind the others. Otherwise a pool whose items queue themselves would keep it forever.
+//! pool behind the others. Otherwise a pool whose items queue themselves would keep the rescuer
+//! forever.
 
 use std::io;
 
@@ -35,7 +37,7 @@ use super::{
 };
 use crate::{cleanups, item::list};
 
-/// Maximum number of items in a rescuer's batch. Corresponds to the kernel's `RESCUER_BATCH`.
+/// The maximum number of items in a rescuer's batch. Corresponds to the kernel's `RESCUER_BATCH`.
 pub(crate) const BATCH: usize = 16;
 
 /// A rescuer's thread. It must be [ended](Self::end).
@@ -141,7 +143,7 @@ impl PoolGuard<'_> {
         loop {
             self.seat_for_rescuer(slot);
             if let Some(at) = self.ready.iter().position(|&ready| ready == slot) {
-                self.ready.remove(at);
+                self.take_ready(at);
                 self.give_up_seat(worker);
                 let nr_taken = self.take_inactive(worker, slot, max);
                 self.hold_active_slot(worker, slot);

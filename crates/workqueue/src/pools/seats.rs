@@ -14,20 +14,20 @@
 //! help:   try the group, then the queue;  if the queue has no seat, leave the group.  Never wait
 //! ```
 //!
-//! Each step of a climb is made with the pwq's pool locked. A free seat never stands next to a
-//! waiter: each gate guarantees that for its own waiters, and a pwq between two gates is in the
-//! hands of one thread, which locks the pwq's pool and climbs.
+//! Each step of a climb is made with the pwq's pool locked. A seat is never free while a pwq waits
+//! for it. Each gate guarantees this for its own waiters. A pwq between two gates is handled by one
+//! thread, which locks the pwq's pool and climbs.
 //!
 //! Only a pwq that waits for its group holds a seat while it waits, and a group waits for nothing,
 //! so seats alone cause no deadlock. No thread sleeps for a seat.
 //!
 //! # A pwq without items
 //!
-//! The items of a waiting pwq may be cancelled. At its queue's gate it holds nothing. If it gets
-//! that seat, it does not climb, and passes the seat on. At the group's gate it holds a seat that
-//! delays the queue's drain, which may have nothing else to wait for. The check of a drain
-//! therefore withdraws it ([`WorkerPool::is_drained`]). If it gets the group's seat first, a worker
-//! finds it without items and leaves both gates.
+//! The items of a waiting pwq may be cancelled. If it waits at its queue's gate, it holds nothing.
+//! When it gets that seat, it does not climb, and passes the seat on. If it waits at the group's
+//! gate, it holds a seat that delays the queue's drain, which may have nothing else to wait for. A
+//! drain check therefore withdraws it ([`WorkerPool::is_drained`]). If it gets the group's seat
+//! first, a worker finds it without items and leaves both gates.
 //!
 //! # Rescuers
 //!
@@ -216,7 +216,8 @@ impl PoolGuard<'_> {
         left.waiter
     }
 
-    /// Transfers a seat to a pwq: at once if it is in this pool, otherwise after the lock.
+    /// Transfers a seat to a pwq: at once if it is in this pool, otherwise after the pool is
+    /// unlocked.
     fn pass(&mut self, waiter: Option<WaitingPwq>) {
         let mut next = waiter;
         while let Some(waiter) = next.take() {
@@ -236,6 +237,7 @@ impl PoolGuard<'_> {
         self.pass(of_group);
         let of_queue = self.leave_queue(slot);
         self.pass(of_queue);
+        self.rest_group(slot);
     }
 
     /// Releases the seat that a pwq without items holds while it waits for one of its group.

@@ -74,7 +74,8 @@ impl PoolGuard<'_> {
             let limit = self.limit(slot, limit(self.pending.len() + 1));
             let color = list::color(item);
             worker.hold(0, item);
-            // Of one home: the items of a slot whose lanes differ are in different batches.
+            // The batch has one home, because items of a slot in different lanes go into different
+            // batches.
             let more = limit - 1;
             let hold = |nth, next| worker.hold(nth + 1, next);
             let nr_taken = 1 + self.pending.pop_alike(item, more, hold);
@@ -130,13 +131,9 @@ impl PoolGuard<'_> {
         nr_taken: usize,
         every_us: u64,
     ) {
+        self.sample_from(worker, slot);
         let sampling = &mut self.enlisted_mut(worker).sampling;
-        if sampling.slot() != slot {
-            let (before, rest) = (sampling.slot(), sampling.take_rest());
-            self.record_rest(before, rest);
-        }
-        let sampling = &mut self.enlisted_mut(worker).sampling;
-        if !sampling.takes(slot, nr_taken as u64, now, every_us) {
+        if !sampling.takes(nr_taken as u64, now, every_us) {
             return;
         }
         // The item in the middle represents the batch, or the nearest one that was not cancelled or
@@ -154,8 +151,8 @@ impl PoolGuard<'_> {
         }
     }
 
-    /// Acquires the seats for `worker` to run items of `slot`. Otherwise the pwq joins the wait
-    /// queue of a gate.
+    /// Acquires the seats for `worker` to run items of `slot`, and returns `true`. If a gate has no
+    /// free seat, the pwq joins the wait queue of that gate.
     pub(crate) fn find_seat(&mut self, worker: &Worker, slot: usize) -> bool {
         let pwq = self.pwq(slot);
         if !pwq.inactive.is_empty() {

@@ -14,7 +14,7 @@
 //!
 //! Each list has its own count: a pwq counts for its inactive items, and the pool counts for the
 //! list that all its pwqs share. If each pwq judged the shared list by its own cancels, several
-//! pwqs could fill it without any of them finding that a walk pays.
+//! pwqs could fill it with tombstones, and none of them would find a walk worthwhile.
 //!
 //! ```text
 //! canceller: claim;  count;  perhaps reap;              unclaim: not pending, still linked
@@ -44,8 +44,8 @@ use crate::{
     },
 };
 
-/// Number of cancels after which the canceller checks whether a walk pays. A guess: the check takes
-/// the pool lock.
+/// The number of cancels after which the canceller checks whether a walk is worthwhile. The value
+/// is a guess: the check acquires the pool lock.
 const CHECK_EVERY: u32 = if cfg!(any(loom, shuttle, miri)) { 2 } else { 64 };
 
 impl Pwq {
@@ -105,14 +105,14 @@ impl Reaped<'_> {
 }
 
 impl WorkerPool {
-    /// Removes tombstones from the pool's list and from that of `pwq`, if `pays` returns `true`
-    /// for the list. It receives the number of items in the list, and of cancels since the last
-    /// walk.
+    /// Removes tombstones from the pool's list and from that of `pwq`, if `pays` returns `true` for
+    /// the list. `pays` receives the number of items in the list, and the number of cancels since
+    /// the last walk.
     fn reap(self: &Arc<Self>, pwq: &Pwq, pays: impl Fn(usize, usize) -> bool) -> Reaped<'_> {
         let mut dead = Vec::new();
         // ORDER(cancel-count): other end in `note_cancelled`. We read the count before we empty the
-        // injector, so each counted item is in a list by then, or was. The test covers that order
-        // of the two steps. No model can show a weaker ordering, because this is only a count.
+        // injector, so each counted item is or was in a list by then. The test covers that order of
+        // the two steps. No model can show a weaker ordering, because this is only a count.
         // Test: items_cancelled_during_a_query_do_not_stay_in_len
         let taken = |lane: &Pwq| lane.nr_cancelled.swap(0, Ordering::Acquire);
         let nr_cancelled = pwq.lanes().map(taken).sum::<u32>();

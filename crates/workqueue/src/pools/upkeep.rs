@@ -15,16 +15,16 @@ use super::{
     worker::Worker,
 };
 
-/// Minimum time between two checks for idle workers, so that a timeout of zero does not keep the
-/// manager busy.
+/// The minimum time between two checks for idle workers, so that a timeout of zero does not keep
+/// the manager busy.
 const MIN_UPKEEP_NS: u64 = 1_000_000;
 
-/// Time for which a worker idles before it returns its stack's memory, unless it is culled earlier.
-/// A guess: faulting in some pages again takes microseconds.
+/// The time for which a worker idles before it returns its stack's memory, unless it is culled
+/// earlier. The value is a guess: faulting in some pages again takes microseconds.
 const SLIM_NS: u64 = 10_000_000_000;
 
-/// Time between two checks for idle workers in a pool to which no route leads. A guess: no thread
-/// waits for it.
+/// The time between two checks for idle workers in a pool to which no route leads. The value is a
+/// guess: no thread waits for it.
 const DESERTED_UPKEEP_NS: u64 = 100_000_000;
 
 impl WorkerPool {

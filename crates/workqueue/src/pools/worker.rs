@@ -7,8 +7,8 @@
 //! it is kicked, and never exits by itself.
 //!
 //! Items in a local batch are still pending. They can be cancelled or helped. The manager can put
-//! them back if the worker stays in an item before them. The state word `local_batch` decides
-//! between the worker and the manager.
+//! them back if the worker stays in the item that precedes them. The state word `local_batch`
+//! decides between the worker and the manager.
 
 use std::ptr::{self, NonNull};
 
@@ -34,7 +34,7 @@ use crate::{
     observe::{concurrency::Activity, tally::Tally},
 };
 
-/// Maximum size of a local batch. `Params::max_batch` can lower it.
+/// The maximum size of a local batch. `Params::max_batch` can lower it.
 pub(crate) const MAX_LOCAL_BATCH: usize = 64;
 
 /// The result of taking a batch.
@@ -68,12 +68,13 @@ pub(crate) struct Worker {
     /// I: the worker's number in the pool.
     pub(crate) number: usize,
     unparker: Unparker,
-    /// A: the state word of the local batch. A thread moves it before it takes items from `items`.
-    /// The owner refills it with the pool locked.
+    /// A: the state word of the local batch. A thread updates it before it takes items from
+    /// `items`. The owner refills it with the pool locked.
     local_batch: CachePadded<AtomicU64>,
     /// The local batch. The owner writes it before it publishes `local_batch`.
     items: [AtomicPtr<Head>; MAX_LOCAL_BATCH],
-    /// A, written by the owner: the number of runs whose in-flight count must be released; wraps.
+    /// A, written by the owner: the number of runs whose in-flight count must be released. It wraps
+    /// around.
     nr_done: AtomicU32,
     /// A, written by the owner: the average run time of an item.
     item_ns: AtomicU32,
@@ -81,11 +82,12 @@ pub(crate) struct Worker {
     culled: AtomicBool,
     /// A, set under the pool lock: a parked worker that finds it set returns its stack's memory.
     slims: AtomicBool,
-    /// A, written by the owner: set if it has returned its stack's memory and run no item since.
+    /// A, written by the owner: set if it has returned its stack's memory and has run no item
+    /// since.
     lean: AtomicBool,
     /// A, written by the owner: the ID of its kernel thread, or 0 before it runs.
     pub(crate) thread: AtomicU32,
-    /// A, written by the owner: the vtable of its present or last item.
+    /// A, written by the owner: the vtable of its current or last item.
     running: AtomicPtr<VTable>,
     /// A: counters that it has not added to its pwq yet.
     pub(crate) tally: Tally,
@@ -145,7 +147,8 @@ impl Worker {
     }
 
     pub(crate) fn nr_done(&self) -> u32 {
-        // Pairs with the Release in `run_local_batch`: runs that are counted here happened before.
+        // This pairs with the Release in `run_local_batch`: runs that are counted here happened
+        // before.
         self.nr_done.load(Ordering::Acquire)
     }
 
@@ -180,7 +183,7 @@ impl Worker {
         self.lean.store(slims, Ordering::Relaxed);
     }
 
-    /// Returns `true` if it has returned its stack's memory and run no item since.
+    /// Returns `true` if it has returned its stack's memory and has run no item since.
     pub(crate) fn is_lean(&self) -> bool {
         self.lean.load(Ordering::Relaxed)
     }
@@ -192,7 +195,7 @@ impl Worker {
 
     /// Publishes the local batch. Called by the owner, with the pool locked.
     pub(crate) fn publish(&self, len: usize) {
-        // Pairs with the Acquire in `disown`: a thread that sees this batch sees its items.
+        // This pairs with the Acquire in `disown`: a thread that sees this batch sees its items.
         self.local_batch.store(LocalBatch::new(0, len as u32).0, Ordering::Release);
     }
 
@@ -238,7 +241,7 @@ impl Worker {
         (1..=local_batch.len()).contains(&local_batch.next())
     }
 
-    /// Returns the vtable of its present or last item.
+    /// Returns the vtable of its current or last item.
     pub(crate) fn running(&self) -> Option<&'static VTable> {
         // SAFETY: the pointer is null, or points to a vtable that is never freed.
         unsafe { self.running.load(Ordering::Relaxed).as_ref() }
@@ -315,7 +318,7 @@ impl Worker {
             }
             if popped.counts() {
                 let nr_done = self.nr_done.load(Ordering::Relaxed).wrapping_add(1);
-                // Pairs with the Acquire in `nr_done`: a thread that counts the run sees its
+                // This pairs with the Acquire in `nr_done`: a thread that counts the run sees its
                 // effects.
                 self.nr_done.store(nr_done, Ordering::Release);
             }
@@ -354,7 +357,7 @@ struct Private {
 
 /// Makes this thread a worker of `pool` until it is culled or the pool dies.
 ///
-/// The pool counted it as awake and searching when it requested the worker.
+/// The pool counted the worker as awake and searching when it requested it.
 pub(crate) fn run(pool: &Arc<WorkerPool>) {
     let mut private = Private { parker: Parker::with_spin_limit(0), spin: SpinBudget::new() };
     let worker = enlist(pool, &private.parker, true).expect("a requested worker is admitted");

@@ -12,8 +12,8 @@ use super::future;
 /// Cancels a closure or future independently of its [`JoinHandle`](crate::JoinHandle); set by
 /// [`TaskOptions::cancel_handle`](crate::TaskOptions::cancel_handle).
 ///
-/// Dropping it does not cancel the item. It keeps a future alive, even without other wakers. The
-/// default handle belongs to no item, like the handle of rejected work.
+/// Dropping the handle does not cancel the item. The handle keeps a future alive, even without
+/// other wakers. The default handle belongs to no item, like the handle of rejected work.
 #[doc(alias = "AbortHandle")]
 #[derive(Clone, Default)]
 #[must_use = "it does nothing by itself"]
@@ -23,7 +23,7 @@ pub struct CancelHandle {
 }
 
 impl CancelHandle {
-    /// Creates the handle of the future of `waker`.
+    /// Creates a handle that cancels the future of `waker`.
     pub(super) fn of(waker: Waker) -> Self {
         let waker = Some(waker);
         Self { waker }
@@ -31,9 +31,9 @@ impl CancelHandle {
 
     /// Cancels the item; returns `true` if it had not ended.
     ///
-    /// A closure that has not started, or a future that was never polled, is dropped here, and a
-    /// panic of the drop passes to the caller. A worker of the queue drops a future that was
-    /// polled. An item that is executing continues to its end, or to its next `.await`;
+    /// A closure that has not started, or a future that was never polled, is dropped by this call,
+    /// and a panic of the drop is propagated to the caller. A worker of the queue drops a future
+    /// that was polled. An item that is executing continues to its end, or to its next `.await`;
     /// [`JoinHandle::join`](crate::JoinHandle::join) returns the outcome.
     ///
     /// # Blocking

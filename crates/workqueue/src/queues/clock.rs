@@ -1,7 +1,7 @@
 //! The clock of a registry: the system's monotonic one, or one that only a test advances.
 //!
 //! Timers, sleeps, ticks and start deadlines read the time here and nowhere else, so that a paused
-//! clock governs all of them. Waits of threads with a timeout read the system's clock.
+//! clock governs all of them. Blocking waits with a timeout read the system clock.
 
 use sync::{
     atomic::{AtomicU64, Ordering},
@@ -10,11 +10,13 @@ use sync::{
 
 use super::wheel::TICK_SHIFT;
 
-/// Longest sleep of a thread that waits for a moment of a paused clock, after which it reads the
-/// clock again. A guess: a shorter sleep costs CPU time, a longer one delays a test.
+/// The longest sleep of a thread that waits for a time on a paused clock. The thread then reads the
+/// clock again. The value is a guess: a shorter sleep costs CPU time, and a longer one delays a
+/// test.
 const NAP_NS: u64 = 1_000_000;
 
-/// Distance from which a time is far away: several times the kernel's longest tick, 10 ms.
+/// The distance from which a time counts as far away: several times the kernel's longest tick of 10
+/// ms.
 const FAR_NS: u64 = 40_000_000;
 
 #[derive(Debug)]
@@ -46,15 +48,15 @@ impl Clock {
     pub(crate) fn now_ns(&self) -> u64 {
         match self {
             Self::System => time::now_ns(),
-            // Relaxed: the wake-ups that an advance causes order it before the runs that they
-            // start.
+            // Relaxed suffices, because the wake-ups that an advance causes order the advance
+            // before the runs that they start.
             Self::Paused(paused) => paused.now_ns.load(Ordering::Relaxed),
         }
     }
 
     /// Returns `true` if `at_ns` has passed. If the kernel's timer tick is late by more than a few
-    /// ticks, it may return `false` instead. Cheaper than [`now_ns`](Self::now_ns) if `at_ns` is
-    /// far away.
+    /// ticks, it may return `false` instead. If `at_ns` is far away, this is cheaper than
+    /// [`now_ns`](Self::now_ns).
     #[inline]
     pub(crate) fn has_passed(&self, at_ns: u64) -> bool {
         let may_have = self.is_paused() || at_ns <= time::coarse_ns().saturating_add(FAR_NS);

@@ -1,4 +1,4 @@
-//! Destroys a queue: handles, visits, and the thread that destroys it.
+//! The end of a queue: its handles, the visits that delay the end, and the thread that destroys it.
 //!
 //! # The protocol
 //!
@@ -30,7 +30,7 @@
 //! - a caller of [`Workqueue::close_in_background`].
 //!
 //! These threads hand the end over to a reaper (`cleanups.rs`). If no reaper can be started, the
-//! manager does the part of the end that does not block.
+//! manager carries out the part of the end that does not block.
 //!
 //! Items held by timers are dropped once there are no visitors. The thread that destroys the queue
 //! drops them. If that thread is a reaper, another reaper drops them, so that a destructor that
@@ -68,7 +68,7 @@ pub(crate) struct Lease {
     in_background: bool,
 }
 
-/// The end of a queue, still to be carried out.
+/// The end of a queue that remains to be carried out.
 struct End {
     inner: Arc<Inner>,
     registry: Registry,
@@ -86,8 +86,8 @@ const CLOSED: u32 = 1 << 31;
 #[derive(Clone, Debug)]
 pub(crate) struct WeakQueue(Weak<Inner>, Lane);
 
-/// A short-lived use of a queue, which delays the end of the queue. No user code runs during a
-/// visit; events are emitted after it.
+/// A short-lived use of a queue. It delays the end of the queue. No user code runs during a visit;
+/// events are emitted after it.
 pub(crate) struct Visit<'a> {
     inner: &'a Inner,
     _held: trace::Held,
@@ -127,7 +127,8 @@ impl Drop for Lease {
         self.inner.visits.close();
         if !self.in_background && self.inner.may_end_here() {
             drop(end.sweep());
-            // FOREIGN(on-panic-drop): on the thread that destroys the queue, no locks; contained.
+            // FOREIGN(on-panic-drop): the drop of the handler, on the thread that destroys the
+            // queue, with no lock held; a panic is contained.
             drop(end.carry_out());
         } else {
             let manager = self.inner.manager.clone();
@@ -202,7 +203,7 @@ impl Cleanup for End {
     }
 }
 
-// The cleanup of a handler is its drop.
+// The cleanup of a handler only drops it.
 impl Cleanup for Handler {}
 
 impl Visits {
@@ -271,7 +272,8 @@ impl Inner {
         visit
     }
 
-    /// Waits for a moment without visitors. Later visitors see the caller's earlier writes.
+    /// Waits until there are no visitors for a moment. Later visitors see the caller's earlier
+    /// writes.
     pub(crate) fn outlast_visitors(&self) {
         // ORDER(outlast): other end in `Visits::enter`.
         // Test: armed_timer_is_cancelled_or_has_fired

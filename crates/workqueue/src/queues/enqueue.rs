@@ -1,8 +1,9 @@
 //! Queues reusable items: a thread claims an item in its state word, and pushes it to a pool.
 //!
 //! Claiming and pushing are separate because some callers, such as a timer, claim under their own
-//! lock and push after they release it. They also release the in-flight count that the item held on
-//! another pwq only after that, because this can wake tasks that await a drain.
+//! lock and push after they release it. If the item held an in-flight count on another pwq, they
+//! also release that count only after they have unlocked, because this can wake tasks that await a
+//! drain.
 
 use std::ptr::NonNull;
 
@@ -60,7 +61,8 @@ pub(crate) struct Claimed<'a> {
 }
 
 impl Claimed<'_> {
-    /// Pushes the item. Returns its in-flight count on another pwq, to be released without locks.
+    /// Pushes the item. Returns its in-flight count on another pwq, to be released with no lock
+    /// held.
     #[must_use = "the waiter returns only after its release"]
     pub(crate) fn push(self) -> Option<CountToRelease> {
         self.planned.carry_out(self.work, self.home);
@@ -102,8 +104,8 @@ fn move_here(work: &Work, home: &Pwq) -> Planned {
 
 impl Workqueue {
     /// Queues `work` on the worker pool of the current CPU's pod. Returns `false` if the item is
-    /// already pending or is disabled (which includes the time that a thread spends in
-    /// [`Work::cancel_sync`]), or if the queue was destroyed, or is being drained and the caller is
+    /// already pending or is disabled; it is disabled while a thread is in [`Work::cancel_sync`].
+    /// Also returns `false` if the queue was destroyed, or if it is being drained and the caller is
     /// not one of its items. The item does not count toward the queue's capacity; see
     /// [`try_enqueue`](Self::try_enqueue).
     ///
@@ -133,7 +135,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// The errors of [`try_spawn`](Self::try_spawn).
+    /// Returns the errors of [`try_spawn`](Self::try_spawn).
     ///
     /// # Blocking
     ///
@@ -160,7 +162,8 @@ impl Workqueue {
 
     /// Queues each of `works` that is not pending, in order, and returns the number queued.
     ///
-    /// The items go to one pool in one chain, which is about twice as fast for tiny items.
+    /// The items go to one pool in one chain. For tiny items, this is about twice as fast as
+    /// queueing them one by one.
     ///
     /// # Blocking
     ///
@@ -271,8 +274,8 @@ impl Inner {
         }
     }
 
-    /// Returns `true` if queueing `work` in `lane` must wait until its list link was removed from
-    /// the list of another queue or lane.
+    /// Returns `true` if queueing `work` in `lane` must wait until its list link has been removed
+    /// from the list of another queue or lane.
     pub(crate) fn must_cut_out(&self, work: &Work, lane: Lane) -> bool {
         let head = work.head();
         let home = head.home.load(Ordering::Relaxed).cast_const();

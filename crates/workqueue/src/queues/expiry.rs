@@ -3,13 +3,13 @@
 //! A task that awaits the handle registers its waker in the wheel (`sleeps.rs`), to be fired at the
 //! deadline; another waker is fired when the item ends. The task then polls the handle again, and
 //! that poll lets the item expire, as a joiner does (`execute/deadline.rs`). The wheel makes no
-//! decision, and does not know items. A poll whose timer has already fired also lets the item
+//! decision, and does not access items. A poll whose timer has already fired also lets the item
 //! expire. An item that no task awaits has no timer.
 //!
-//! Twin `deadline: the wheel wakes no task`.
+//! The twin is `deadline: the wheel wakes no task`.
 //!
-//! An item with a hard deadline has another timer, which exists while it runs. Its waker cancels
-//! the token of the item (`item/token.rs`).
+//! An item with a hard deadline has another timer, which exists while the item runs. Its waker
+//! cancels the token of the item (`item/token.rs`).
 
 use std::{
     cell::RefCell,
@@ -76,7 +76,7 @@ impl Drop for StartBefore {
     }
 }
 
-/// A hard deadline. Owned by the code of the item, so that its drop ends the timer.
+/// A hard deadline. The code of the item owns it, so that its drop ends the timer.
 pub(super) struct EndBefore(StartBefore);
 
 impl EndBefore {

@@ -17,17 +17,17 @@
 //!   outcome before it ends the claim, and wakes the task that awaits the handle. Twins
 //!   `future: a cancel moves a polled future`, `future: a cancel ends it without an outcome` and
 //!   `future: a cancel forgets its task`.
-//! - **The queue stays.** From its first suspension until it ends, a future keeps one in-flight
-//!   count of the pwq on which it ran then (`held_pwq`). A wake that makes it pending therefore
-//!   finds an existing queue, because the future cannot end before it is pushed. Other wakes do not
-//!   access the queue. A drain waits for futures.
-//! - **Memory.** The handle and each waker are counted (`head.rs`). A poll lends its waker
-//!   uncounted, so that a poll that keeps none updates no count. The last owner, run or handle,
-//!   frees the item. A suspended future without wakers and handle can never be polled again; the
-//!   thread that dropped the last of them drops it.
+//! - **The queue stays alive.** From its first suspension until it ends, a future keeps one
+//!   in-flight count of the pwq on which it ran at that time (`held_pwq`). A wake that makes it
+//!   pending therefore finds an existing queue, because the future cannot end before it is pushed.
+//!   Other wakes do not access the queue. A drain waits for futures.
+//! - **Memory.** The handle and each waker are counted (`head.rs`). A poll lends an uncounted
+//!   waker, so that a poll that keeps no waker updates no count. The last owner, run or handle,
+//!   frees the item. A suspended future that has neither wakers nor a handle can never be polled
+//!   again; the thread that dropped the last of them drops it.
 //!
-//! The state transitions are in `head/task.rs`. Differs from Linux: it has no counterpart; the
-//! closest is work that queues itself again.
+//! The state transitions are in `head/task.rs`. Differs from Linux: the kernel has no counterpart.
+//! The closest equivalent is a work item that queues itself again.
 
 use std::{
     cell::UnsafeCell,
@@ -75,11 +75,11 @@ struct Base {
     /// The pwq on which the future holds an in-flight count. The thread that runs the item writes
     /// it, and the thread that frees the item reads it.
     held_pwq: UnsafeCell<HeldPwq>,
-    /// The awaiting task. The handle writes it before it sets the flag that a task waits.
+    /// The awaiting task. The handle writes it before it sets the flag that reports a waiting task.
     task: UnsafeCell<Option<Arc<TaskSlot>>>,
 }
 
-/// The pwq with an in-flight count, and the flush generation of the count.
+/// The pwq with an in-flight count, and the color of the count.
 #[derive(Clone, Copy)]
 struct HeldPwq {
     /// Null until the first suspension.
@@ -92,7 +92,7 @@ struct Task<F: Future, S> {
     base: Base,
     /// I, except for the parts that only the handle writes.
     start_by: S,
-    /// The run accesses it, then the handle, then the thread that frees the item.
+    /// Accessed by the run, then by the handle, then by the thread that frees the item.
     stage: UnsafeCell<Stage<F>>,
 }
 
@@ -102,8 +102,9 @@ enum Stage<F: Future> {
     Gone,
 }
 
-/// Creates an item that polls `future`, first by the deadline `start_by`, to be pushed to `home`, a
-/// pwq of `queue`. `has_permit` is set if the caller holds a capacity permit for it.
+/// Creates an item that polls `future`, and must first do so by the deadline `start_by`. The item
+/// is to be pushed to `home`, a pwq of `queue`. `has_permit` is set if the caller holds a capacity
+/// permit for it.
 pub(crate) fn task<F, S>(
     start_by: S,
     future: F,
@@ -202,14 +203,15 @@ where
         } else if is_late() && !twin::armed("deadline: starts after it") {
             // SAFETY: the caller runs the item.
             unsafe { run::note_expired() };
-            // FOREIGN(expired-drop): an unpolled future whose deadline has passed, by a worker in
-            // its item; contained.
+            // FOREIGN(expired-drop): the drop of an unpolled future whose deadline has passed, on a
+            // worker, in the item's run; a panic is contained.
             contain(|| *stage = Stage::Gone);
             Err(JoinError::Expired)
         } else {
             // The waker is lent without a count, because the run keeps the item alive.
             let waker = ManuallyDrop::new(waker(item));
-            // FOREIGN(future-poll): by a worker in its item, no locks; a panic is its outcome.
+            // FOREIGN(future-poll): the poll, on a worker, in the item's run, with no lock held; a
+            // panic is the outcome.
             match guarded(|| poll(stage, &mut Context::from_waker(&waker))) {
                 Ok(Poll::Pending) => return base.suspend(),
                 Ok(Poll::Ready(value)) => dropped(stage, Ok(value)),
@@ -246,7 +248,8 @@ where
             // SAFETY: the caller of this closure has claimed the item.
             unpolled = Some(unsafe { Self::set_failed(item, JoinError::Expired) });
         });
-        // FOREIGN(expired-drop): an unpolled future, on the joining thread; contained.
+        // FOREIGN(expired-drop): the drop of an unpolled future, on the joining thread; a panic is
+        // contained.
         contain(|| drop(unpolled));
         is_expired
     }
@@ -279,8 +282,8 @@ where
             let waker = slot.as_ref().and_then(|slot| slot.lock().take());
             waker.into_iter().for_each(cleanups::fire);
         }
-        // FOREIGN(cancel-drop): an unpolled future, on the cancelling thread; a panic unwinds to
-        // the caller, because nothing is left to do.
+        // FOREIGN(cancel-drop): the drop of an unpolled future, on the cancelling thread; a panic
+        // unwinds to the caller, because nothing is left to do.
         drop(unpolled);
         true
     }
@@ -304,14 +307,15 @@ where
             unsafe { note_panic(unseen) };
         }
         if detached {
-            // FOREIGN(future-outcome): its drop, by a worker in its item, no locks; contained.
+            // FOREIGN(future-outcome): its drop, on a worker, in the item's run, with no lock held;
+            // a panic is contained.
             contain(|| drop(outcome));
         } else {
             *stage = Stage::Outcome(outcome);
         }
         // SAFETY: the caller runs the item.
         if let Some((held_pwq, color)) = unsafe { base.held_pwq() } {
-            // The current run keeps the queue, and no thread pushes a running item.
+            // The current run keeps the queue alive, and no thread pushes a running item.
             held_pwq.release(Self::VTABLE);
             held_pwq.pool.retire_one(held_pwq.slot, color);
         }
@@ -338,8 +342,8 @@ where
             // SAFETY: the future has ended, and the caller is its only handle; a waker frees the
             // item only after `remove` below.
             let stage = unsafe { &mut *Self::stage(item) };
-            // FOREIGN(future-outcome): the drop of the outcome, by the thread that drops the
-            // handle, no locks; contained.
+            // FOREIGN(future-outcome): the drop of the outcome, on the thread that drops the
+            // handle, with no lock held; a panic is contained.
             contain(|| *stage = Stage::Gone);
         }
         // SAFETY: the handle is not used again.
@@ -370,13 +374,14 @@ where
         });
         // The future may own the last handle of its queue, whose drop must not wait for this count.
         let home = held_pwq.map_or(ptr::null(), |(held_pwq, _)| ptr::from_ref(held_pwq));
-        // SAFETY: the count keeps the held pwq until it is released below.
-        // FOREIGN(future-drop): the drop of the future or its outcome, by the thread that made it
-        // unreachable, no locks; contained.
+        // SAFETY: the count keeps the held pwq alive until it is released below.
+        // FOREIGN(future-drop): the drop of the future or its outcome, on the thread that made it
+        // unreachable, with no lock held; a panic is contained.
         unsafe { with_freed(item.as_ptr(), home, || contain(|| *stage = Stage::Gone)) };
-        // Only now, because the drop may have requested a token.
+        // This comes after the drop, which may have requested a token.
         base.head.unwatch();
-        // FOREIGN(future-waker): its drop, by the same thread, no locks; contained.
+        // FOREIGN(future-waker): the drop of a waker, on the same thread, with no lock held; a
+        // panic is contained.
         // SAFETY: no other thread has the item, and its base has not been dropped yet.
         contain(|| unsafe { ptr::drop_in_place(item.as_ptr().cast::<Base>()) });
         // SAFETY: as above; only the deadline has not been dropped yet.
@@ -399,12 +404,14 @@ fn poll<F: Future>(stage: &mut Stage<F>, context: &mut Context<'_>) -> Poll<F::O
 
 /// Drops the future in place. Returns `outcome`, or the panic of the drop.
 fn dropped<F: Future>(stage: &mut Stage<F>, outcome: Outcome<F::Output>) -> Outcome<F::Output> {
-    // FOREIGN(future-drop): the drop, by a worker in its item, no locks; a panic is its outcome.
+    // FOREIGN(future-drop): the drop, on a worker, in the item's run, with no lock held; a panic is
+    // the outcome.
     let dropped = guarded(|| *stage = Stage::Gone);
     let Err(payload) = dropped else {
         return outcome;
     };
-    // FOREIGN(future-outcome): the drop of the outcome, by the same worker, no locks; contained.
+    // FOREIGN(future-outcome): the drop of the outcome, on the same worker, with no lock held; a
+    // panic is contained.
     contain(|| drop(outcome));
     Err(JoinError::panicked(payload))
 }
@@ -433,7 +440,7 @@ impl Base {
         fork::is_child() && !self.queue.is_at_home()
     }
 
-    /// Returns the pwq of the future's in-flight count, and the count's flush generation.
+    /// Returns the pwq of the future's in-flight count, and the color of the count.
     ///
     /// # Safety
     ///
@@ -442,17 +449,18 @@ impl Base {
     unsafe fn held_pwq(&self) -> Option<(&Pwq, Color)> {
         // SAFETY: (1): no other thread writes it.
         let held_pwq = unsafe { *self.held_pwq.get() };
-        // SAFETY: (2): the count keeps the pwq.
+        // SAFETY: (2): the count keeps the pwq alive.
         let pwq = unsafe { held_pwq.pwq.as_ref() }?;
         Some((pwq, held_pwq.color))
     }
 }
 
-/// Applies a transition that may require pushing the item. Returns `false` if the future has ended.
+/// Applies a transition after which the item may have to be pushed. Returns `false` if the future
+/// has ended.
 ///
 /// # Safety
 ///
-/// 1. `item` is a future's, and the caller has a handle of it.
+/// 1. `item` belongs to a future, and the caller has a handle of it.
 unsafe fn transition(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State, bool)>) -> bool {
     // SAFETY: (1).
     let base = unsafe { base(item) };
@@ -476,14 +484,16 @@ unsafe fn transition(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State,
 ///
 /// # Safety
 ///
-/// 1. The caller made `item`, which is a future's, pending and linked. Until it is pushed, it stays
-///    allocated and cannot end.
+/// 1. `item` belongs to a future, and the caller made it pending and linked. Until it is pushed, it
+///    stays allocated and cannot end.
 unsafe fn push(item: NonNull<Head>) {
-    // SAFETY: (1). The clone keeps the queue's state until the push, even if the future is freed.
+    // SAFETY: (1). The clone keeps the queue's state alive until the push, even if the future is
+    // freed.
     let queue = unsafe { base(item) }.queue.clone();
     // SAFETY: (1).
     let at = unsafe { &item.as_ref().home };
-    // SAFETY: the held pwq keeps the queue until the push, and the queue keeps all its pwqs.
+    // SAFETY: the held pwq keeps the queue alive until the push, and the queue keeps all its pwqs
+    // alive.
     let lane = unsafe { &*at.load(Ordering::Relaxed) }.lane;
     let home = queue.route_table.here().in_lane(lane);
     at.store(home.as_home(), Ordering::Relaxed);
@@ -492,7 +502,7 @@ unsafe fn push(item: NonNull<Head>) {
 
 /// # Safety
 ///
-/// 1. `item` is a future's, and stays allocated while the result is used.
+/// 1. `item` belongs to a future, and stays allocated while the result is used.
 unsafe fn base<'a>(item: NonNull<Head>) -> &'a Base {
     // SAFETY: (1): a `Task` begins with its `Base`.
     unsafe { item.cast::<Base>().as_ref() }
@@ -500,7 +510,8 @@ unsafe fn base<'a>(item: NonNull<Head>) -> &'a Base {
 
 static WAKER: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, remove);
 
-/// Registers the wakers of futures as harmless. Call it before the first future is queued.
+/// Registers the wakers of futures as wakers that never block. Call it before the first future is
+/// queued.
 pub(crate) fn note_wakers() {
     note_known(Maker::Future, &WAKER, wake_ours);
 }
@@ -515,7 +526,7 @@ fn waker(item: NonNull<Head>) -> Waker {
 ///
 /// # Safety
 ///
-/// 1. `item` is a future's, and the caller has a handle of it.
+/// 1. `item` belongs to a future, and the caller has a handle of it.
 pub(crate) unsafe fn counted_waker(item: NonNull<Head>) -> Waker {
     // SAFETY: (1).
     let base = unsafe { base(item) };
@@ -544,7 +555,7 @@ pub(crate) fn cancel_by(waker: &Waker) -> bool {
     // SAFETY: the borrowed waker keeps the item alive.
     let table = unsafe { item.as_ref() }.vtable().handle.as_ref();
     let table = table.expect("a future has a table for its handle");
-    // SAFETY: the table is the item's, and the waker is a handle.
+    // SAFETY: the table belongs to the item, and the waker is a handle.
     unsafe { (table.cancel)(item) }
 }
 

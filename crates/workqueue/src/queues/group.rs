@@ -1,26 +1,30 @@
-//! Groups of queues: the handle, the members, the ceiling and the pause.
+//! Groups of queues: the handle, the members, the ceiling, the shares and the pause.
 //!
 //! # The protocol
 //!
 //! The ceiling of a group is a gate, like the ceiling of a queue. `pools/seats.rs` describes how a
-//! pwq gets a seat of both. A pause and a drain concern each queue of the group. They make their
-//! change in the group first, and then in each member. A new member does the opposite:
+//! pwq gets a seat of both. A pause, a drain and new shares concern each queue of the group. They
+//! make their change in the group first, and then in each member. A new member does the opposite:
 //!
 //! ```text
 //! pause:  paused = true;  lock members: copy;  for each: stop if paused
+//! shares: lock shares: set;  lock members: copy;  for each: set
 //! drain:  lock members: nr_drains += 1, close each
-//! joiner: lock members: add, close if nr_drains > 0;  stop if paused
+//! joiner: lock members: add, close if nr_drains > 0;  stop if paused;  lock shares: set
 //! ```
 //!
-//! If the copy of a pause comes before the addition, the joiner finds `paused`. Otherwise the pause
-//! finds the joiner. Twins `group: a pause overlooks who joins` and `group drain: overlooks who
+//! If a pause copies the list before the addition, the joiner finds `paused`. Otherwise the pause
+//! finds the joiner. The same holds for shares. The lock of the shares is held until all members
+//! have them, so that the last change is also the last one that each member receives. Twins `group:
+//! a pause overlooks who joins`, `group: shares overlook who joins` and `group drain: overlooks who
 //! joins`.
 //!
-//! A queue that ends ignores the pauses of its group, as it ignores its own, because the thread
-//! that drops its last handle waits for its items.
+//! A queue that is being destroyed ignores the pauses of its group, as it ignores its own, because
+//! the thread that drops its last handle waits for its items.
 
 use std::fmt;
 
+use base::internal::page::Record;
 use sync::{
     Mutex,
     atomic::{AtomicBool, Ordering},
@@ -35,13 +39,13 @@ use crate::{
     limit::active::Gate,
     pools::{pwq::WaitingPwq, seats::GroupGate},
     route::{
-        attrs::{BuildError, MAX_GROUP_ACTIVE, MAX_GROUP_PER_CPU},
+        attrs::{BuildError, MAX_GROUP_ACTIVE, MAX_GROUP_PER_CPU, check_shares},
         machine::{Follower, Machine, Queues},
         stats::{GroupStats, QueueReport},
     },
 };
 
-/// A group of queues, which share a ceiling and can be paused, drained and cancelled together.
+/// A group of queues that share a ceiling and can be paused, drained and cancelled together.
 ///
 /// ```
 /// use afterwork::workqueue::{Group, Workqueue};
@@ -62,23 +66,24 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A `Group` is a handle. The group exists as long as a handle or a queue of it does. Dropping it
-/// never waits.
+/// A `Group` is a handle. The group exists as long as one of its handles or queues does. Dropping a
+/// handle never waits.
 ///
 /// # Guarantees
 ///
 /// - If the group has a ceiling, an item of its queues starts only while fewer than `max_active`
-///   threads run items of the group, in the whole process. `max_active` of each queue holds, too.
+///   threads run items of the group, in the whole process. The `max_active` of each queue also
+///   applies.
 /// - If the group is full, its queues take turns, whatever the number of pools in which they have
-///   items. A queue that waits for a seat of the group holds one of its own, which counts in
+///   items. A queue that waits for a seat of the group holds a seat of its own, which counts in
 ///   `nr_active` of its [`stats`](crate::Workqueue::stats).
 /// - While an item waits in this library (in a join, a flush, a drain, for capacity, in
 ///   [`block_on`](crate::block_on), in a scope, in a mailbox or a grace period), it does not count
 ///   toward the group's `max_active`. Items of one group may therefore wait for each other. When
 ///   the wait has ended, the item continues at once, even if the group is full. More than
-///   `max_active` threads may run items then, at most as many as have waited, and no item starts
-///   until there are fewer.
-/// - An item that blocks otherwise counts: on I/O, on a lock, or in
+///   `max_active` threads may then run items. The excess is at most the number of threads that have
+///   waited, and no other item starts until the excess is gone.
+/// - An item that blocks in any other way still counts: on I/O, on a lock, or in
 ///   [`blocking`](crate::blocking). If the holders of all seats block until an item of the group
 ///   has run, none of them makes progress.
 /// - A joiner runs its item on its own thread only if the group has a free seat, or if the joiner
@@ -88,12 +93,12 @@ use crate::{
 ///
 /// # Cost
 ///
-/// A batch of items acquires and releases a seat of the group, which each costs about as much as a
-/// seat of the queue. A queue without a group pays one comparison for a batch.
+/// Each batch of items acquires and releases a seat of the group, which costs about as much as a
+/// seat of the queue. A queue without a group pays one comparison per batch.
 ///
 /// # Panics
 ///
-/// In a child of `fork`, each call panics, as for a queue.
+/// In a child of `fork`, each call panics, as it does for a queue.
 #[derive(Clone)]
 #[doc(alias("cgroup", "scheduling_group", "tenant", "resource_group"))]
 pub struct Group {
@@ -113,6 +118,8 @@ pub(crate) struct GroupInner {
     paused: AtomicBool,
     members: Mutex<Members>,
     ceiling: Mutex<Ceiling>,
+    /// The shares of CPU time; 0 if not set.
+    shares: Mutex<u32>,
 }
 
 #[derive(Default)]
@@ -122,7 +129,7 @@ struct Members {
     nr_drains: u32,
 }
 
-/// A drain of a group in progress. Until it is dropped, also by unwinding, the queues reject items
+/// A drain of a group in progress. Until it is dropped, even by unwinding, the queues reject items
 /// from outside of the group.
 pub(crate) struct GroupDrain<'a>(&'a GroupInner);
 
@@ -134,8 +141,8 @@ enum Ceiling {
     PerCpu(f64),
 }
 
-/// The seats of a group without a ceiling: half of the number that a gate can count, so that it can
-/// count threads that return from a wait, too.
+/// The seats of a group without a ceiling: half of the number that a gate can count, so that the
+/// gate can also count threads that return from a wait.
 const UNLIMITED: u32 = 1 << 15;
 
 impl Ceiling {
@@ -170,6 +177,7 @@ impl Ceiling {
 pub struct GroupBuilder {
     name: String,
     ceiling: Ceiling,
+    shares: Option<u32>,
 }
 
 impl GroupBuilder {
@@ -181,12 +189,43 @@ impl GroupBuilder {
     }
 
     /// Sets how many threads run items of the group at once: `factor` times the number of CPUs that
-    /// the process may use, or of the CPU quota if that is less, rounded up. The factor is above 0
-    /// and at most 64.
+    /// the process may use, or times the CPU quota if that is less, rounded up. The factor must be
+    /// above 0 and at most 64.
     ///
     /// The ceiling follows changes of the machine and of the quota.
     pub fn max_active_per_cpu(mut self, factor: f64) -> Self {
         self.ceiling = Ceiling::PerCpu(factor);
+        self
+    }
+
+    /// Sets the group's share of the CPU time of each pool in which its queues have items, from 1
+    /// to [`MAX_SHARES`](crate::MAX_SHARES).
+    ///
+    /// A group competes with other groups, and with queues without a group, as a queue competes
+    /// with others: see [`Builder::shares`](crate::Builder::shares). The queues of the group
+    /// compete with each other for the group's time, by their own shares. A tenant therefore gets
+    /// no more time if it builds more queues.
+    ///
+    /// As soon as a queue or a group of a pool has set shares, shares apply to all groups of the
+    /// pool. The default is 100.
+    ///
+    /// ```
+    /// use afterwork::workqueue::{Group, Workqueue};
+    ///
+    /// let [paying, free] = [("paying", 900), ("free", 100)].map(|(name, shares)| {
+    ///     let group = Group::builder(name).shares(shares).build().unwrap();
+    ///     Workqueue::builder(name).group(&group).build().unwrap()
+    /// });
+    /// let flood: Vec<_> = (0..1000).map(|_| free.spawn(|| ())).collect();
+    /// assert_eq!(paying.spawn(|| "answer").join()?, "answer");
+    /// for item in flood {
+    ///     item.join()?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("weight", "cpu_weight"))]
+    pub fn shares(mut self, shares: u32) -> Self {
+        self.shares = Some(shares);
         self
     }
 
@@ -198,8 +237,9 @@ impl GroupBuilder {
     ///
     /// # Errors
     ///
-    /// [`BuildError::GroupMaxActive`] and [`BuildError::GroupPerCpu`] if the ceiling is out of
-    /// range; [`BuildError::Registry`].
+    /// Returns [`BuildError::GroupMaxActive`] or [`BuildError::GroupPerCpu`] if the ceiling is out
+    /// of range, [`BuildError::Shares`] if the shares are out of range, and
+    /// [`BuildError::Registry`] if the registry cannot be created.
     pub fn build(self) -> Result<Group, BuildError> {
         let registry = Registry::global().map_err(BuildError::Registry)?;
         self.build_in(registry)
@@ -213,6 +253,7 @@ impl GroupBuilder {
     pub fn build_in(self, registry: &Registry) -> Result<Group, BuildError> {
         registry.check_here()?;
         let ceiling = self.ceiling.check()?;
+        self.shares.map_or(Ok(()), check_shares)?;
         // Loom's models of whole queues use no seat caches.
         let nr_cpus = registry.topology().allowed().len() as u32;
         let stocks_for = if cfg!(loom) { 0 } else { nr_cpus };
@@ -225,6 +266,7 @@ impl GroupBuilder {
             paused: AtomicBool::new(false),
             members: Mutex::default(),
             ceiling: Mutex::new(ceiling),
+            shares: Mutex::new(self.shares.unwrap_or(0)),
         });
         let follower = Arc::<GroupInner>::downgrade(&group);
         registry.machine().add_queue(follower);
@@ -236,7 +278,7 @@ impl GroupBuilder {
 impl Group {
     /// Returns a builder for a group called `name`.
     pub fn builder(name: &str) -> GroupBuilder {
-        GroupBuilder { name: name.into(), ceiling: Ceiling::None }
+        GroupBuilder { name: name.into(), ceiling: Ceiling::None, shares: None }
     }
 
     /// Returns the name.
@@ -255,7 +297,7 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// [`BuildError::GroupMaxActive`] if it is outside of 1 to
+    /// Returns [`BuildError::GroupMaxActive`] if `max_active` is not between 1 and
     /// [`MAX_GROUP_ACTIVE`](crate::MAX_GROUP_ACTIVE). In that case nothing has changed.
     pub fn set_max_active(&self, max_active: impl Into<Option<u32>>) -> Result<(), BuildError> {
         self.change_ceiling(max_active.into().map_or(Ceiling::None, Ceiling::Max))
@@ -270,7 +312,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// [`BuildError::GroupPerCpu`] if the factor is out of range. In that case nothing has changed.
+    /// Returns [`BuildError::GroupPerCpu`] if the factor is out of range. In that case nothing has
+    /// changed.
     pub fn set_max_active_per_cpu(&self, factor: f64) -> Result<(), BuildError> {
         self.change_ceiling(Ceiling::PerCpu(factor))
     }
@@ -281,8 +324,34 @@ impl Group {
         Ok(())
     }
 
-    /// Starts no items of the group's queues until [`resume`](Self::resume). Returns `true` if the
-    /// group was not paused.
+    /// Sets the group's share of the CPU time of its pools; see [`GroupBuilder::shares`].
+    ///
+    /// The new share also applies to items that already wait.
+    ///
+    /// # Blocking
+    ///
+    /// Briefly acquires the lock of each pool of each queue. The first call visits each pending
+    /// item.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`BuildError::Shares`] if `shares` is not between 1 and
+    /// [`MAX_SHARES`](crate::MAX_SHARES). In that case nothing has changed.
+    pub fn set_shares(&self, shares: u32) -> Result<(), BuildError> {
+        check_shares(shares)?;
+        let inner = &*self.inner;
+        inner.must_be_at_home();
+        let mut its = inner.shares.lock();
+        *its = shares;
+        let queues = inner.queues();
+        queues.iter().for_each(|queue| queue.set_group_shares(shares));
+        // Unlock before the queues are dropped, because one of them may be the last reference.
+        drop(its);
+        Ok(())
+    }
+
+    /// Starts no items of the group's queues until [`resume`](Self::resume) is called. Returns
+    /// `true` if the group was not paused.
     ///
     /// Each queue is paused as if by [`Workqueue::pause`](crate::Workqueue::pause), even one that
     /// joins the group later. A queue that was paused on its own stays paused when the group is
@@ -290,8 +359,8 @@ impl Group {
     ///
     /// # Blocking
     ///
-    /// Briefly acquires locks of each queue. A waiter for a queued item waits until the group is
-    /// resumed.
+    /// Briefly acquires locks of each queue. A thread that waits for a queued item waits until the
+    /// group is resumed.
     ///
     /// # Examples
     ///
@@ -319,7 +388,7 @@ impl Group {
         self.inner.set_paused(false)
     }
 
-    /// Returns the counters of the group, and the sums of its present queues.
+    /// Returns the counters of the group, and the sums of its current queues.
     ///
     /// # Examples
     ///
@@ -337,25 +406,30 @@ impl Group {
     ///
     /// Briefly acquires the lock of each pool of each queue.
     pub fn stats(&self) -> GroupStats {
-        let inner = &*self.inner;
-        inner.must_be_at_home();
-        let queues = inner.queues();
-        let ceiling = *inner.ceiling.lock();
-        let (nr_active, max) = (inner.gate.nr_active(), inner.gate.max());
+        self.inner.must_be_at_home();
+        self.inner.stats()
+    }
+}
+
+impl GroupInner {
+    fn stats(&self) -> GroupStats {
+        let queues = self.queues();
+        let ceiling = *self.ceiling.lock();
+        let shares = *self.shares.lock();
+        let (nr_active, max) = (self.gate.nr_active(), self.gate.max());
         let mut stats = GroupStats {
             max_active: (ceiling != Ceiling::None).then_some(max),
+            shares: (shares > 0).then_some(shares),
             nr_active,
             nr_over: nr_active.saturating_sub(max),
-            nr_waiting: inner.gate.nr_waiting(),
+            nr_waiting: self.gate.nr_waiting(),
             nr_queues: queues.len(),
             ..GroupStats::default()
         };
         queues.iter().for_each(|queue| stats.add(&queue.stats()));
         stats
     }
-}
 
-impl GroupInner {
     pub(crate) fn is_paused(&self) -> bool {
         // Relaxed: see `set_paused`.
         self.paused.load(Ordering::Relaxed)
@@ -366,7 +440,7 @@ impl GroupInner {
         runs_in_group(&self.gate)
     }
 
-    /// Adds a queue that was just built.
+    /// Adds a queue that has just been built.
     pub(super) fn add(&self, queue: &Arc<Inner>) {
         let mut members = self.members.lock();
         members.queues.add(Arc::<Inner>::downgrade(queue));
@@ -376,6 +450,10 @@ impl GroupInner {
         drop(members);
         if !twin::armed("group: a pause overlooks who joins") {
             queue.change_pauses(|_| ());
+        }
+        let shares = self.shares.lock();
+        if *shares > 0 && !twin::armed("group: shares overlook who joins") {
+            queue.set_group_shares(*shares);
         }
     }
 
@@ -402,15 +480,15 @@ impl GroupInner {
         for queue in &queues {
             queue.closed.set_group_drains(members.nr_drains > 0);
         }
-        // This comes before the queues, one of which may be the last reference.
+        // Drop the lock before the queues, because one of them may be the last reference.
         drop(members);
     }
 
     fn set_paused(&self, paused: bool) -> bool {
         self.must_be_at_home();
-        // Relaxed: the lock of the members orders it before the look of each queue that joins
-        // later, and our own looks follow it. The last look at each queue, under the lock of its
-        // plan, sees what the looks before it have seen.
+        // Relaxed suffices. The lock of the members orders the store before the read by each queue
+        // that joins later, and our own reads follow it. The last read for each queue, under the
+        // lock of its plan, sees at least what the earlier reads saw.
         let changed = self.paused.swap(paused, Ordering::Relaxed) != paused;
         for queue in self.queues() {
             queue.change_pauses(|_| ());
@@ -439,7 +517,7 @@ impl GroupInner {
 
     /// # Panics
     ///
-    /// In a child of `fork`.
+    /// If called in a child of `fork`.
     pub(crate) fn must_be_at_home(&self) {
         let name = &self.name;
         assert!(
@@ -457,6 +535,10 @@ impl Follower for GroupInner {
 
     fn report(&self) -> Option<QueueReport> {
         None
+    }
+
+    fn group_record(&self) -> Option<Record> {
+        Some(self.stats().record(&self.name))
     }
 }
 

@@ -24,7 +24,7 @@ impl Builder {
     /// Runs workers at the nice value -20, ahead of all other threads. Corresponds to the kernel's
     /// `WQ_HIGHPRI`.
     ///
-    /// It needs a permission that most processes do not have. Without it [`build`](Self::build)
+    /// This needs a permission that most processes do not have. Without it, [`build`](Self::build)
     /// returns [`BuildError::NicePermission`].
     #[doc(alias = "WQ_HIGHPRI")]
     pub fn highpri(self) -> Self {
@@ -63,7 +63,7 @@ impl Builder {
     }
 
     /// Lets all items of the queue block: they do not count toward the workers that a pool runs at
-    /// once. By default [`MAX_ACTIVE`](crate::MAX_ACTIVE) of them run.
+    /// once. By default, at most [`MAX_ACTIVE`](crate::MAX_ACTIVE) of them run at once.
     ///
     /// Use it as a pool for blocking calls, so that no item needs [`blocking`](crate::blocking).
     /// Set [`max_active`](Self::max_active) to bound its threads.
@@ -74,7 +74,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// The same as for [`cpu_intensive`](Self::cpu_intensive), which it includes.
+    /// The same as for [`cpu_intensive`](Self::cpu_intensive), which this includes.
     ///
     /// # Examples
     ///
@@ -98,12 +98,13 @@ impl Builder {
     /// # Guarantees
     ///
     /// While thread creation fails, an item of this queue starts within about 10 ms after the
-    /// rescuer has completed the items before it. One rescuer serves all pods, an item at a time.
+    /// rescuer has completed the items before it. One rescuer serves all pods, one item at a time.
     /// An item that waits for another item of its own queue then waits forever, as in the kernel.
     ///
     /// # Cost
     ///
-    /// A sleeping thread. Its stack is reserved at once, and its pages are allocated at first use.
+    /// The queue has a sleeping thread. The address space of its stack is reserved at once, and the
+    /// pages are allocated at first use.
     #[doc(alias("WQ_MEM_RECLAIM", "mem_reclaim"))]
     pub fn with_rescuer(mut self) -> Self {
         self.with_rescuer = true;
@@ -113,7 +114,7 @@ impl Builder {
     /// Runs items to completion on one high-priority thread for each CPU. Corresponds to the
     /// kernel's `WQ_BH`.
     ///
-    /// It is for short items that never sleep. An item runs on the CPU on which it was queued,
+    /// Use it for short items that never sleep. An item runs on the CPU on which it was queued,
     /// after the items queued there earlier. The thread yields its CPU after ten batches or two
     /// milliseconds, as the kernel does.
     ///

@@ -1,15 +1,16 @@
 //! Workqueues: queueing, the registry of pools, timers, destruction.
 //!
-//! `queue.rs` has the queue and `builder.rs` its builder, with the kernel's kinds in `kinds.rs` and
-//! the kernel's queues in `system.rs`. `enqueue.rs` claims an item and pushes it. `spawn.rs` queues
-//! closures and futures (`future.rs`), and `spawn_all.rs` many closures. `task.rs` queues work with
-//! options: within a capacity (`admission.rs`), with a deadline (`expiry.rs`), ahead of other items
-//! (`urgent.rs`), with a handle that only cancels (`cancel_handle.rs`). `strand.rs` runs closures
-//! one after the other, with a state. `weak.rs` has weak handles. `shares.rs` sets CPU shares.
-//! `group.rs` has groups of queues. `reroute.rs` changes the routes of a queue in use.
-//! `registry.rs` owns the shared pools and the timers (`timers.rs`, in a `wheel.rs`) that queue
-//! items later and wake tasks (`sleeps.rs`), by its `clock.rs`. `end.rs` has the protocol that
-//! destroys a queue. `describe.rs` collects statistics.
+//! `queue.rs` contains the queue and `builder.rs` its builder, with the kernel's kinds in
+//! `kinds.rs` and the kernel's queues in `system.rs`. `enqueue.rs` claims an item and pushes it.
+//! `spawn.rs` queues closures and futures (`future.rs`), and `spawn_all.rs` many closures.
+//! `task.rs` queues work with options: within a capacity (`admission.rs`), with a deadline
+//! (`expiry.rs`), ahead of other items (`urgent.rs`), with a handle that only cancels
+//! (`cancel_handle.rs`). `strand.rs` runs closures one after the other, with a state. `weak.rs`
+//! contains weak handles. `shares.rs` sets CPU shares. `group.rs` contains groups of queues.
+//! `reroute.rs` changes the routes of a queue in use. `registry.rs` owns the shared pools and the
+//! timers (`timers.rs`), which queue items later and wake tasks (`sleeps.rs`). The timers are in a
+//! wheel (`wheel.rs`), and follow the registry's clock (`clock.rs`). `end.rs` describes the
+//! protocol that destroys a queue. `describe.rs` collects statistics.
 
 // The pages of `Workqueue` and `TaskOptions` list their methods in the order of these lines.
 

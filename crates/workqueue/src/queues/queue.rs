@@ -42,16 +42,17 @@ use crate::{
 ///
 /// # Guarantees
 ///
-/// - Workers pop the items that one thread queued on one pod in the order of queueing. Several
-///   workers pop at the same time, and a joiner may run its own item, so items can start and end in
-///   a different order. An ordered queue keeps the order of queueing.
+/// - Workers pop the items that one thread queued on one pod in the order in which they were
+///   queued. Several workers pop at the same time, and a joiner may run its own item, so items can
+///   start and end in a different order. An ordered queue keeps the order of queueing.
 /// - At most `max_active` threads run items of the queue at once, in the whole process.
 /// - A panic in an item reaches its joiner, and the worker keeps running.
 ///
 /// # Blocking
 ///
-/// Queueing never waits for a worker or for memory from the system. It waits at most for a short
-/// lock, and may wake a worker (a system call). Work items may queue; signal handlers may not.
+/// Queueing never waits for a worker or for memory from the system. It waits at most for a lock
+/// that is held briefly, and may wake a worker (a system call). Work items may queue; signal
+/// handlers may not.
 ///
 /// Dropping the last handle drops the items held by timers, and drains the queue: the drop blocks
 /// until all items have run and all futures have ended. It does not block where that could
@@ -66,14 +67,15 @@ use crate::{
 ///
 /// # Panics
 ///
-/// In a child of `fork`, every call panics that queues on a queue of the parent, changes or queries
-/// it, or waits for it or its items. The child has no workers, and locks that they held stay held.
+/// In a child of `fork`, a call panics if it queues on a queue of the parent, changes or queries
+/// such a queue, or waits for it or its items. The child has no workers, and locks that the workers
+/// held at the fork stay held.
 ///
 /// An item that was idle at the fork may be queued in the child, on a queue built in the child. All
 /// other items are lost in the child: queueing one or waiting for it panics, and cancelling one
 /// does nothing and returns `false`. A waker of a future of the parent does nothing in the child.
 /// An item or a handler that forks must end the child itself, by `_exit` or `exec`. If the child
-/// returns from it, the child exits with a line on stderr and status 1.
+/// returns from it, the child prints a line on stderr and exits with status 1.
 ///
 /// # Examples
 ///
@@ -101,7 +103,7 @@ pub struct Workqueue {
 pub(crate) struct Inner {
     /// I
     pub(crate) core: Arc<QueueCore>,
-    /// I: the group, if it is in one.
+    /// I: the group, if the queue is in one.
     pub(crate) group: Option<Arc<GroupInner>>,
     /// A, rarely written: set while the queue rejects items.
     pub(crate) closed: Closed,
@@ -115,7 +117,7 @@ pub(crate) struct Inner {
     pub(crate) route_table: RouteTable,
     /// W: the attributes behind the routes, and the former routes.
     pub(crate) plan: Mutex<Plan>,
-    /// I: the manager of the registry, which the queue keeps alive until it is destroyed.
+    /// I: the registry's manager. The queue keeps it alive until the queue is destroyed.
     pub(crate) manager: Arc<Manager>,
     pub(crate) timers: OwnTimers,
     pub(crate) rescuer: Mutex<Option<Rescuer>>,
@@ -209,7 +211,7 @@ impl Workqueue {
             bh: parts.bh,
             hidden: parts.hidden,
             reclaim: parts.rescuer.is_some(),
-            capacity: parts.capacity.map(capacity),
+            capacity: parts.capacity.map(capacity).map(Box::new),
             shares: AtomicU32::new(parts.shares.unwrap_or(0)),
             ..QueueCore::new(name, parts.on_panic.take())
         });
@@ -241,13 +243,14 @@ impl Workqueue {
 
     /// Changes the number of threads that may run items of this queue at once.
     ///
-    /// A higher limit starts more items at once. A lower limit lets local batches finish.
+    /// A higher limit starts more items at once. With a lower limit, local batches still finish.
     ///
     /// # Errors
     ///
-    /// [`BuildError::MaxActive`](crate::BuildError::MaxActive) if `max_active` is not between 1 and
-    /// 512; [`BuildError::OrderedMaxActive`](crate::BuildError::OrderedMaxActive) for an ordered
-    /// queue; [`BuildError::System`](crate::BuildError::System) for a process-wide queue.
+    /// Returns [`BuildError::MaxActive`](crate::BuildError::MaxActive) if `max_active` is not
+    /// between 1 and 512, [`BuildError::OrderedMaxActive`](crate::BuildError::OrderedMaxActive) for
+    /// an ordered queue, and [`BuildError::System`](crate::BuildError::System) for a process-wide
+    /// queue.
     #[doc(alias = "workqueue_set_max_active")]
     pub fn set_max_active(&self, max_active: u32) -> Result<(), BuildError> {
         self.inner.must_not_be_for_all()?;

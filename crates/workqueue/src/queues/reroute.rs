@@ -35,7 +35,7 @@ impl Inner {
         true
     }
 
-    /// Returns `true` if the queue already has these attributes, and routes for the present
+    /// Returns `true` if the queue already has these attributes, and routes for the current
     /// machine.
     fn is_routed(&self, machine: &Machine, change: &dyn Fn(&mut Attrs)) -> bool {
         let plan = self.plan.lock();
@@ -66,14 +66,15 @@ impl Workqueue {
         self.inner.plan.lock().attrs().clone()
     }
 
-    /// Changes the attributes of a queue that may be in use: those that `change` changes.
+    /// Changes the attributes of a queue, which may be in use. Only the attributes that `change`
+    /// modifies are affected.
     ///
     /// Items that are queued from now on go to the pools of the new attributes. Items that are
-    /// queued already run where they are. No item is lost.
+    /// already queued run on the pools where they wait. No item is lost.
     ///
     /// An ordered queue is drained first, as [`drain`](Self::drain) does: while the call waits,
     /// items of other threads are rejected and counted. A thread that changes the attributes again
-    /// and again therefore leaves its producers little time. A call that changes nothing does not
+    /// and again therefore leaves producers little time. A call that changes nothing does not
     /// drain. If another thread queues an item while the call begins, that item may start after
     /// items that the thread queues later.
     ///
@@ -96,10 +97,11 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// The errors of [`Builder::build`](crate::Builder::build) that the attributes can cause;
-    /// [`BuildError::OwnQueue`] for an ordered queue inside one of its items, and in a `tracing`
-    /// subscriber; [`BuildError::Bh`] for a bottom-half queue; [`BuildError::System`] for a
-    /// process-wide queue; [`BuildError::Destroyed`]. Nothing has changed in these cases.
+    /// Returns the errors of [`Builder::build`](crate::Builder::build) that the attributes can
+    /// cause. Returns [`BuildError::OwnQueue`] for an ordered queue inside one of its items, and in
+    /// a `tracing` subscriber. Returns [`BuildError::Bh`] for a bottom-half queue,
+    /// [`BuildError::System`] for a process-wide queue, and [`BuildError::Destroyed`] for a
+    /// destroyed queue. Nothing has changed in these cases.
     ///
     /// # Examples
     ///

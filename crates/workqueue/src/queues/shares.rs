@@ -1,15 +1,15 @@
-//! The queue's shares of the CPU time of its pools.
+//! The shares of CPU time that a queue and its group have in the queue's pools.
 
 use sync::atomic::Ordering;
 
-use super::queue::Workqueue;
+use super::queue::{Inner, Workqueue};
 use crate::route::attrs::{BuildError, check_shares};
 
 impl Workqueue {
     /// Sets the queue's share of its pools' CPU time while other queues compete for it; see
     /// [`Builder::shares`](crate::Builder::shares).
     ///
-    /// It also applies to items that wait already.
+    /// The share also applies to items that already wait.
     ///
     /// # Blocking
     ///
@@ -17,8 +17,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`BuildError::Shares`] if `shares` is not between 1 and [`MAX_SHARES`](crate::MAX_SHARES);
-    /// [`BuildError::System`] for a process-wide queue. Nothing has changed in these cases.
+    /// Returns [`BuildError::Shares`] if `shares` is not between 1 and
+    /// [`MAX_SHARES`](crate::MAX_SHARES), and [`BuildError::System`] for a process-wide queue.
+    /// Nothing has changed in these cases.
     ///
     /// # Examples
     ///
@@ -42,5 +43,17 @@ impl Workqueue {
             pwq.pool.lock().set_shares(pwq.slot, shares);
         }
         Ok(())
+    }
+}
+
+impl Inner {
+    /// Sets the shares that the queue's group has in the CPU time of the queue's pools.
+    pub(super) fn set_group_shares(&self, shares: u32) {
+        // The lock has the same purpose as in `set_shares`.
+        let plan = self.plan.lock();
+        self.core.group_shares.store(shares, Ordering::Relaxed);
+        for pwq in plan.pwqs() {
+            pwq.pool.lock().set_group_shares(pwq.slot, shares);
+        }
     }
 }

@@ -3,8 +3,8 @@
 //! # The protocol
 //!
 //! There are several wheels, the *shards*, so that threads of different CPUs arm and cancel at the
-//! same time. A sleep owns its timer, which holds the waker, and is in the shard of the CPU that
-//! armed it. The shard's lock guards all decisions:
+//! same time. A sleep owns its timer. The timer holds the waker, and is in the shard of the CPU
+//! that armed it. The shard's lock guards all decisions:
 //!
 //! ```text
 //! poll:     no timer yet?  lock: insert one with the waker;  if it is the shard's first, wake the
@@ -28,8 +28,8 @@
 //!
 //! If many sleeps end one after another, the manager and the workers fall asleep and wake each
 //! time. After the manager has fired at least [`MANY`] wakers, it therefore fires none for the time
-//! of the tunable `sleep_slack_us`. A sleep is late by at most this time, because its deadline is
-//! not before that firing. Fewer sleeps are exact. A paused clock has no slack.
+//! given by the tunable `sleep_slack_us`. A sleep is late by at most this time, because its
+//! deadline is not before that firing. Fewer sleeps are exact. A paused clock has no slack.
 //!
 //! # Which thread fires
 //!
@@ -52,15 +52,15 @@ use super::{
 };
 use crate::cleanups;
 
-/// Maximum number of shards. A guess: the manager locks each shard whenever it wakes (15 ns), and a
-/// shard in use has 8 KiB.
+/// The maximum number of shards. The value is a guess: the manager locks each shard whenever it
+/// wakes (15 ns), and a shard in use has 8 KiB.
 const MAX_SHARDS: usize = 16;
 
-/// Number of wakers fired at once from which slack applies. A guess: with fewer, the wake-ups of
-/// the manager cost less than a hundredth of a CPU.
+/// The number of wakers fired at once from which slack applies. The value is a guess: with fewer,
+/// the wake-ups of the manager cost less than a hundredth of a CPU.
 const MANY: usize = 8;
 
-/// Maximum number of timers that expire under one hold of a shard's lock, 64 times 50 ns.
+/// The maximum number of timers that expire while a shard's lock is held once: 64 times 50 ns.
 const MAX_AT_ONCE: usize = 64;
 
 /// The wheels of a registry's sleeps.
@@ -101,7 +101,8 @@ struct Sleeper {
 const _: () = assert!(size_of::<Sleeper>() <= 48);
 
 impl SleepTimer {
-    /// Returns the timer, to which no reference may exist: the shard's lock guards it.
+    /// Returns a pointer to the timer. No reference to it may exist, because the shard's lock
+    /// guards it.
     fn as_ptr(&self) -> *const Sleeper {
         self.0.as_ptr()
     }
@@ -171,7 +172,7 @@ fn expire(shard: &mut Shard, now_ns: u64) -> Vec<Foreign<Waker>> {
     while wakers.len() < MAX_AT_ONCE
         && let Some(node) = shard.pop(now_ns)
     {
-        // The first field of a timer, which is freed only after the flag is set.
+        // The node is the first field of a timer, which is freed only after the flag is set.
         let timer = SleepTimer(node.cast());
         // SAFETY: (1): the caller has locked the shard.
         wakers.extend(unsafe { timer.take() });
@@ -226,8 +227,8 @@ impl Timers {
     /// Returns `false` if the timer has expired.
     pub(crate) fn sleep(&self, timer: &mut Option<SleepTimer>, at_ns: u64, waker: &Waker) -> bool {
         let Some(there) = timer else {
-            // FOREIGN(waker-clone): the clone of a user's waker, on the polling thread, under no
-            // lock; a panic unwinds to the caller.
+            // FOREIGN(waker-clone): the clone of a user's waker, on the polling thread, with no
+            // lock held; a panic unwinds to the caller.
             let ours = Foreign::new(waker.clone());
             let shard = self.sleeps.here();
             let sleeper = Box::new(Sleeper {
@@ -298,8 +299,8 @@ impl Timers {
         }
         // SAFETY: the timer was created from a box, and is in no wheel.
         drop(unsafe { Box::from_raw(timer.0.as_ptr()) });
-        // FOREIGN(sleep-drop): the drop of a waker, on the thread that ends the sleep, under no
-        // lock; contained by `Foreign`.
+        // FOREIGN(sleep-drop): the drop of a waker, on the thread that ends the sleep, with no lock
+        // held; a panic is contained by `Foreign`.
         drop(waker);
     }
 }

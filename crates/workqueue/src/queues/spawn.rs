@@ -50,7 +50,7 @@ impl Workqueue {
     ///
     /// If the queue's [capacity](crate::Builder::capacity) is used up, if the queue was destroyed,
     /// or if it is being drained and the caller is not one of its items. The error contains `func`.
-    /// All are counted (`refused` of [`QueueStats`](crate::QueueStats)).
+    /// All rejections are counted (`refused` of [`QueueStats`](crate::QueueStats)).
     #[inline]
     pub fn try_spawn<T, F>(&self, func: F) -> Result<JoinHandle<T>, TrySpawnError<F>>
     where
@@ -86,11 +86,11 @@ impl Workqueue {
         handle
     }
 
-    /// Queues `func` to run once, without a handle. Cheaper than [`spawn`](Self::spawn).
+    /// Queues `func` to run once, without a handle. This is cheaper than [`spawn`](Self::spawn).
     ///
     /// # Errors
     ///
-    /// The errors of [`try_spawn`](Self::try_spawn).
+    /// Returns the errors of [`try_spawn`](Self::try_spawn).
     #[inline]
     #[doc(alias = "async_schedule")]
     pub fn spawn_detached<F>(&self, func: F) -> Result<(), TrySpawnError<F>>
@@ -109,27 +109,28 @@ impl Workqueue {
     /// Queues `future` to be polled by this queue's workers until it is ready, and returns a handle
     /// that waits for its output.
     ///
-    /// Its wakers queue it, on the pool of the pod in which they are called. The queue is therefore
-    /// an executor, within its limits: `max_active` counts polls, not suspended futures, and an
-    /// ordered queue polls one future at a time, in the order of the wakes. A poll that blocks
-    /// delays a worker; use [`spawn`](Self::spawn) for such work.
+    /// The future's wakers queue it on the pool of the pod in which they are called. The queue is
+    /// therefore an executor, within its limits: `max_active` counts polls, not suspended futures,
+    /// and an ordered queue polls one future at a time, in the order of the wakes. A poll that
+    /// blocks delays a worker; use [`spawn`](Self::spawn) for such work.
     ///
     /// # Guarantees
     ///
     /// - Polls never overlap. A poll follows each wake, and sees the waker's earlier writes.
-    /// - After its first poll, a worker drops the future, even if it is
-    ///   [cancelled](JoinHandle::cancel) or panics. On a paused or full queue, a cancelled future
-    ///   is therefore dropped when its turn comes. Its destructor may block, and counts against
-    ///   `max_active` as its polls do. If the future was never polled, the canceller drops it, as
-    ///   it drops a closure. A suspended future without a handle and wakers is dropped by the
-    ///   thread that drops the last of them.
-    /// - It is in flight until it has ended: [`drain`](Self::drain), and dropping the last handle
-    ///   of the queue, wait for suspended futures.
+    /// - Once the future has been polled, it is always a worker that drops it, even if the future
+    ///   is [cancelled](JoinHandle::cancel) or panics. On a paused or full queue, a cancelled
+    ///   future is therefore dropped when its turn comes. Its destructor may block, and counts
+    ///   against `max_active` as its polls do. If the future was never polled, the canceller drops
+    ///   it, as it drops a closure. A suspended future that has neither a handle nor wakers left is
+    ///   dropped by the thread that dropped the last of them.
+    /// - The future is in flight until it has ended: [`drain`](Self::drain), and dropping the last
+    ///   handle of the queue, wait for suspended futures.
     ///
     /// # Cost
     ///
-    /// One block of memory, recycled up to 256 bytes like that of `spawn`. A poll that keeps no
-    /// waker updates no count. Waking a suspended future costs as much as queueing an item.
+    /// A future takes one block of memory. Blocks of up to 256 bytes are recycled like those of
+    /// `spawn`. A poll that keeps no waker updates no count. Waking a suspended future costs as
+    /// much as queueing an item.
     ///
     /// # Examples
     ///
@@ -174,8 +175,8 @@ impl Pwq {
         }
     }
 
-    /// Queues `func` with a capacity permit. The item gets a handle, which is dropped at once:
-    /// without one, its state word, which records the permit, is never read.
+    /// Queues `func` with a capacity permit. The item gets a handle, which is dropped at once: the
+    /// state word records the permit, and the state word of an item without a handle is never read.
     #[cold]
     fn push_counted(&self, func: impl FnOnce() + Send + 'static) {
         let (item, handle) = join::joinable(AnyTime, func, self, true);

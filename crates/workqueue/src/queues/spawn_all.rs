@@ -11,8 +11,8 @@ use crate::{
     item::{deferred_drops::DeferredDrops, head::Head, list::set_fresh_next},
 };
 
-/// The maximum length of a chain, equal to the size of a worker's batch. A guess: with longer
-/// chains the workers start later.
+/// The maximum length of a chain, equal to the size of a worker's batch. The value is a guess: with
+/// longer chains the workers start later.
 const CHAIN: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
 /// Closures that are pushed together. If the iterator panics, the drop pushes them.
@@ -24,9 +24,9 @@ struct Gathered<'a> {
 }
 
 impl TaskOptions<'_> {
-    /// Queues each of `funcs` to run once, in their order, as
-    /// [`spawn_detached`](Self::spawn_detached) does, on the options' CPU and in their lane.
-    /// Returns the number of closures that were queued and not rejected.
+    /// Queues each of `funcs` to run once, in order, as [`spawn_detached`](Self::spawn_detached)
+    /// does, on the options' CPU and in their lane. Returns the number of closures that were queued
+    /// and not rejected.
     ///
     /// The closures are pushed in chains of up to 64, with one atomic update of shared memory for
     /// each chain instead of each closure. A closure may therefore not be queued yet when the
@@ -128,7 +128,8 @@ fn refuse(queue: &Workqueue, items: &[NonNull<Head>]) {
         unsafe { (item.as_ref().vtable().cancel)(item, &mut deferred_drops) };
     }
     for func in deferred_drops.dropped {
-        // FOREIGN(refused-drop): each rejected closure, on the calling thread; contained.
+        // FOREIGN(refused-drop): each rejected closure, on the calling thread; a panic is
+        // contained.
         contain(|| drop(func));
     }
 }

@@ -1,4 +1,4 @@
-//! Strands: closures that run one after the other, with a state that each of them gets.
+//! Strands: closures that run one after the other, with a state that is passed to each of them.
 //!
 //! # The protocol
 //!
@@ -17,8 +17,8 @@
 //!   takes closures. A run sees the state as the previous run left it.
 //! - **No closure is lost.** While `nr` is positive, the strand's item is pending or running, or a
 //!   spawn is about to queue it. Only the spawn that finds 0 queues the item, and only the run that
-//!   subtracts down to 0 ends without another one to follow. A closure is counted before it is
-//!   pushed, so a run can find fewer closures than are counted. It then waits for the push, a few
+//!   subtracts down to 0 ends without a following run. A closure is counted before it is pushed, so
+//!   a run can find fewer closures than are counted. It then waits for the push, which takes a few
 //!   instructions without user code. Twin `strand: forgets a late push`.
 //! - **After its spawn, a closure is in flight**: a flush of any thread waits for it. If the spawn
 //!   that finds 0 has not queued the item yet, no flush can find the item. Each other spawn
@@ -31,9 +31,9 @@
 //!   cancels it at its end (`pools/cut.rs`, case 2). If the canceller removed it as it removes an
 //!   ordinary item, the closures would wait forever: twin `strand: is unqueued while it runs`. A
 //!   canceller cannot reach the closures of a running strand. Each closure therefore records the
-//!   number of bulk cancels at its spawn, and is cancelled instead of run if that has changed.
-//!   Twin `strand: starts what was cancelled`. The run of a canceller leaves closures with the
-//!   present number, and queues the item again. Models have too few colors to reach that.
+//!   number of bulk cancels at its spawn, and is cancelled instead of run if the number has changed
+//!   since. Twin `strand: starts what was cancelled`. The run of a canceller leaves closures with
+//!   the current number, and queues the item again. Models have too few colors to reach this case.
 //!   Test: `closures_that_are_spawned_after_a_bulk_cancel_run`.
 //! - **Flushes.** A pending closure is not counted in flight; the item is, from the end of the
 //!   closure's spawn until the closure has run. When a run queues the item again, the new count is
@@ -45,8 +45,8 @@
 //!   leaves its count to a later color`.
 //! - **A single closure is cancelled** by its handle, as any one-shot item is: the canceller claims
 //!   it, and its link stays in the list. A run that finds it claimed waits for the end of the
-//!   claim, a few instructions without user code, because the strand's count keeps the pwq that the
-//!   canceller reads. Twin `strand: pops a claimed closure`.
+//!   claim, which takes a few instructions without user code. It waits because the strand's count
+//!   keeps alive the pwq that the canceller reads. Twin `strand: pops a claimed closure`.
 //!
 //! A joiner does not help, because that would change the order.
 
@@ -86,9 +86,9 @@ use crate::{
     pools::pwq::Pwq,
 };
 
-/// Number of closures that a run takes before it queues the strand behind other items. A guess: the
-/// requeue costs about 0.1 µs, which is 3 ns for each closure. With a larger number, one strand
-/// delays other items for longer.
+/// The number of closures that a run takes before it queues the strand behind other items. The
+/// value is a guess: the requeue costs about 0.1 µs, which is 3 ns for each closure. With a larger
+/// number, one strand delays other items for longer.
 const MAX_BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 /// The bit of `Base::nr` that is set while a spawn queues the strand's item.
@@ -110,11 +110,11 @@ const ONE: usize = 2;
 /// - Closures start in the order in which they were spawned, and never overlap. Each sees the
 ///   writes of the previous one, and those that its spawner made before the spawn.
 /// - If all handles are dropped, the closures still run. The thread that runs the last closure then
-///   drops the state. If the strand is idle, the thread that drops the last handle does.
+///   drops the state. If the strand is idle, the thread that drops the last handle does so.
 /// - A panic of a closure is reported to its joiner, or to the queue's handler, like that of an
 ///   item of the queue. The strand continues with the next closure, and with the state as it is.
 /// - After 32 closures, a strand yields to the other items of its queue. If a flush waits for its
-///   closures, it first runs all that remain.
+///   closures, the strand first runs all that remain.
 ///
 /// Other operations treat a strand as follows:
 ///
@@ -128,7 +128,8 @@ const ONE: usize = 2;
 ///   when the closure would have run.
 /// - [`cancel_all`](Workqueue::cancel_all) cancels and counts the waiting closures. If the strand
 ///   is running, they are not counted, and are cancelled after the running closure has ended.
-/// - A queue that is full, drained or destroyed rejects closures, except from its own items.
+/// - A queue that is full, being drained or destroyed rejects closures, except those from its own
+///   items.
 /// - A closure that joins a later closure of its strand gets
 ///   [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
 /// - Two closures of different strands that join each other's later closures deadlock, as with two
@@ -137,7 +138,7 @@ const ONE: usize = 2;
 /// # Cost
 ///
 /// A strand has no name, thread, list entry or statistics. It is one allocation of about 130 bytes
-/// and the state, which is created and dropped in about 0.1 µs. A closure costs as much as one of
+/// plus the state. Creating and dropping it takes about 0.1 µs. A closure costs as much as one of
 /// [`Workqueue::spawn`], or less if the strand is busy, because in that case nothing is enqueued. A
 /// joiner never runs the closure.
 ///
@@ -172,11 +173,11 @@ const ONE: usize = 2;
 pub struct Strand<S> {
     item: NonNull<Head>,
     queue: Workqueue,
-    /// Invariant, because closures write the state.
+    /// The handle is invariant in `S`, because closures write the state.
     state: PhantomData<fn(S) -> S>,
 }
 
-// SAFETY: the state is `Send`, and is passed from one run to the next. All else is atomic.
+// SAFETY: the state is `Send`, and is passed from one run to the next. Everything else is atomic.
 unsafe impl<S: Send> Send for Strand<S> {}
 // SAFETY: as above; a shared handle gives no access to the state.
 unsafe impl<S: Send> Sync for Strand<S> {}
@@ -185,7 +186,7 @@ unsafe impl<S: Send> Sync for Strand<S> {}
 #[repr(C)]
 struct Base {
     queued: Revivable,
-    /// I: keeps the memory of the queue.
+    /// I: keeps the queue's memory valid.
     queue: Arc<Inner>,
     /// I
     lane: Lane,
@@ -201,7 +202,7 @@ struct Base {
 /// The part of a strand that its run owns.
 struct Own {
     taken: List,
-    /// Number of closures that have been taken from the list and not yet subtracted from `nr`.
+    /// The number of closures that have been taken from the list and not yet subtracted from `nr`.
     nr_done: usize,
 }
 
@@ -216,14 +217,14 @@ impl Own {
 #[repr(C)]
 struct Item<S> {
     base: Base,
-    /// The state, which only the run and the thread that frees the item access.
+    /// The state. Only the run and the thread that frees the item access it.
     state: UnsafeCell<S>,
 }
 
 /// The state of a strand, for one closure.
 struct Lent<S>(*mut S);
 
-// SAFETY: the state is `Send`, and the thread that runs the closure has it.
+// SAFETY: the state is `Send`, and the thread that runs the closure owns it.
 unsafe impl<S: Send> Send for Lent<S> {}
 
 impl<S> Lent<S> {
@@ -247,18 +248,18 @@ impl StartBy for OfStrand {
     fn is_cancelled(&self) -> bool {
         // SAFETY: called in the run of the closure, whose pwq is alive.
         let core = unsafe { &(*run::current_home()).core };
-        // Relaxed: the spawner's push makes the number that it read visible.
+        // Relaxed suffices, because the spawner's push makes the number that it read visible.
         core.nr_cancels.load(Ordering::Relaxed) != self.nr_cancels
             && !twin::armed("strand: starts what was cancelled")
     }
 }
 
 impl Workqueue {
-    /// Creates a strand with the state `state`, which runs its closures on this queue.
+    /// Creates a strand that has the state `state` and runs its closures on this queue.
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     ///
     /// # Examples
     ///
@@ -325,8 +326,8 @@ impl<S: Send + 'static> Strand<S> {
         self.try_push(func, drop)
     }
 
-    /// Pushes `func`, and before that passes its handle to `keep`. If `keep` drops the handle, each
-    /// panic is reported to the queue's handler.
+    /// Passes the handle of `func` to `keep`, and then pushes `func`. If `keep` drops the handle,
+    /// each panic is reported to the queue's handler.
     fn try_push<T, F, K>(
         &self,
         func: F,
@@ -343,7 +344,7 @@ impl<S: Send + 'static> Strand<S> {
         // SAFETY: the handle keeps the item alive; the reference lasts only for this expression.
         let state = unsafe { (*self.item.cast::<Item<S>>().as_ptr()).state.get() };
         let mut state = Lent(state);
-        // SAFETY: it is called only by the strand's run.
+        // SAFETY: this closure is called only by the strand's run.
         let func = move || func(unsafe { state.get() });
         let of_strand = OfStrand {
             item: self.item.as_ptr(),
@@ -435,7 +436,7 @@ impl Base {
     ///
     /// # Safety
     ///
-    /// 1. `item` is the strand's, and the caller has a handle or runs it.
+    /// 1. `item` belongs to the strand, and the caller has a handle or runs it.
     unsafe fn enqueue(&self, item: NonNull<Head>, home: &Pwq) {
         // SAFETY: (1).
         let work = unsafe { Work::lent(item) };
@@ -456,7 +457,7 @@ impl Base {
         // SAFETY: a linked item is alive.
         let table = unsafe { closure.as_ref() }.vtable().handle.as_ref();
         let mark = table.and_then(|table| table.strand).expect("a closure of a strand");
-        // SAFETY: the table is the closure's.
+        // SAFETY: the table belongs to the closure.
         let mark = unsafe { mark(closure) };
         let nr_cancels = self.queue.core.nr_cancels.load(Ordering::Relaxed);
         let is_cancelled = mark.nr_cancels != nr_cancels;
@@ -478,8 +479,8 @@ impl Base {
         Some(closure)
     }
 
-    /// Returns `true` if no closure is counted, so that the caller's run is to end. Only for the
-    /// run.
+    /// Returns `true` if no closure is counted, so that the caller's run must end. Only the run
+    /// calls this.
     ///
     /// # Safety
     ///
@@ -488,8 +489,8 @@ impl Base {
         // SAFETY: (1).
         let own = unsafe { &mut *self.own.get() };
         let nr_done = std::mem::take(&mut own.nr_done);
-        // Relaxed: nothing is read because of the count. The list and the item have orders of
-        // their own.
+        // Relaxed suffices, because no data is read on the basis of the count. The list and the
+        // item have orderings of their own.
         let before = self.nr.fetch_sub(nr_done * ONE, Ordering::Relaxed);
         before / ONE == nr_done || twin::armed("strand: forgets a late push")
     }
@@ -507,14 +508,14 @@ impl Base {
         };
         // SAFETY: a linked item is alive.
         let head = unsafe { closure.as_ref() };
-        // The seat that we hold belongs to this pwq. A canceller may read the old or the new one.
+        // The seat that we hold belongs to this pwq. A canceller may read the old or the new home.
         head.home.store(home.as_home(), Ordering::Relaxed);
         // SAFETY: the closure is linked, and we hold its only link.
         unsafe { (head.vtable().run)(closure) };
         true
     }
 
-    /// Returns the number of counted closures that are left. Only for the run.
+    /// Returns the number of counted closures that are left. Only the run calls this.
     ///
     /// # Safety
     ///
@@ -529,11 +530,11 @@ impl Base {
     ///
     /// # Safety
     ///
-    /// 1. The caller runs `item`, which is the strand's.
+    /// 1. The caller runs `item`, which belongs to the strand.
     unsafe fn run(&self, item: NonNull<Head>) {
         // SAFETY: (1): the pwq of a running item is alive.
         let home = unsafe { &*run::current_home() };
-        // Read this before the item is queued again, which changes the color.
+        // Read this before the item is queued again, because that changes the color.
         let color = list::color(item);
         let mut nr_run = 0;
         let mut backoff = Backoff::new();
@@ -629,8 +630,8 @@ impl<S> Drop for Strand<S> {
         if twin::torn_down() {
             return;
         }
-        // This comes before the drop of the queue, which waits for the closures.
-        // SAFETY: the handle is one of the item's, and is not used again.
+        // This comes before the queue is dropped, because that drop waits for the closures.
+        // SAFETY: the handle belongs to the item, and is not used again.
         unsafe { self.base().queued.handles.remove(self.item) };
     }
 }

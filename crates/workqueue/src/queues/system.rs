@@ -36,8 +36,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// The errors of [`Builder::build`](crate::Builder::build) on the process-wide registry. After an
-/// error, the next call tries again.
+/// Returns the errors of [`Builder::build`](crate::Builder::build) on the process-wide registry.
+/// After an error, the next call tries again.
 ///
 /// # Examples
 ///
@@ -69,7 +69,7 @@ impl Builder {
 ///
 /// # Errors
 ///
-/// The errors of [`system`].
+/// Returns the errors of [`system`].
 #[doc(alias = "system_highpri_wq")]
 pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -81,11 +81,11 @@ pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
 
 /// Returns the queue for items that may take a long time; the kernel's `system_long_wq`.
 ///
-/// It is like [`system`], and separate from it so that short items do not wait for long ones.
+/// It is like [`system`], but separate from it, so that short items do not wait for long ones.
 ///
 /// # Errors
 ///
-/// The errors of [`system`].
+/// Returns the errors of [`system`].
 #[doc(alias = "system_long_wq")]
 pub fn system_long() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -94,11 +94,11 @@ pub fn system_long() -> Result<&'static Workqueue, BuildError> {
 
 /// Returns the queue for items that may run on any CPU; the kernel's `system_unbound_wq`.
 ///
-/// Its `max_active` is the maximum, so that blocked items do not keep others from running.
+/// Its `max_active` has the maximum value, so that blocked items do not keep others from running.
 ///
 /// # Errors
 ///
-/// The errors of [`system`].
+/// Returns the errors of [`system`].
 #[doc(alias("system_unbound_wq", "system_dfl_wq"))]
 pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -110,19 +110,20 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 
 /// Runs `func` on `cpu`, and returns its result; the kernel's `work_on_cpu`.
 ///
-/// It runs on a worker of that CPU, never on the caller, and does not wait for [`system`] items.
+/// `func` runs on a worker of that CPU, never on the calling thread, and does not wait for
+/// [`system`] items.
 ///
 /// # Blocking
 ///
-/// It blocks until `func` has run. It must not be called inside an item of a bottom-half queue, nor
-/// in an RCU read-side critical section.
+/// Blocks until `func` has run. Must not be called inside an item of a bottom-half queue, nor in an
+/// RCU read-side critical section.
 ///
 /// # Errors
 ///
-/// Contains one of:
+/// The error contains one of:
 ///
 /// - [`BuildError::NoCpus`], if the CPU does not exist, or this process may not use it.
-/// - An error of [`system`]. Nothing has run in these cases.
+/// - An error of [`system`]. Nothing has run in these two cases.
 /// - [`JoinError::Panicked`].
 ///
 /// # Panics
@@ -153,7 +154,7 @@ pub fn work_on_cpu<T: Send + 'static>(
 
 /// Runs `func` once on each CPU that this process may use, and waits for all runs.
 ///
-/// After all runs have ended, it returns the error of the first that panicked.
+/// If runs panic, returns the error of the first one, but only after all runs have ended.
 ///
 /// # Blocking
 ///
@@ -161,7 +162,7 @@ pub fn work_on_cpu<T: Send + 'static>(
 ///
 /// # Errors
 ///
-/// The errors of [`work_on_cpu`].
+/// Returns the errors of [`work_on_cpu`].
 ///
 /// # Examples
 ///
@@ -190,7 +191,8 @@ pub fn schedule_on_each_cpu(func: impl Fn(CpuId) + Send + Sync + 'static) -> io:
         if all.is_ok() {
             all = end;
         } else {
-            // FOREIGN(future-outcome): another panic's payload, on the calling thread; contained.
+            // FOREIGN(future-outcome): another panic's payload, on the calling thread; a panic is
+            // contained.
             contain(|| drop(end));
         }
     }

@@ -105,8 +105,8 @@ impl<'a> TaskOptions<'a> {
         self
     }
 
-    /// Queues on a pool of the NUMA node `node`: that of the current CPU's pod if it is in the
-    /// node, otherwise that of the first pod of the node.
+    /// Queues on a pool of the NUMA node `node`: the pool of the current CPU's pod if that pod is
+    /// in the node, otherwise the pool of the first pod of the node.
     ///
     /// If the node is unknown or the queue uses none of its CPUs, the item is queued on the first
     /// pod. A pod that spans nodes belongs to each of them.
@@ -119,7 +119,7 @@ impl<'a> TaskOptions<'a> {
     /// Starts the work before ordinary items of the queue, as a handle of
     /// [`urgent`](Workqueue::urgent) does.
     ///
-    /// It has no effect on an ordered queue, whose items start in the order of queueing.
+    /// This has no effect on an ordered queue, because its items start in the order of queueing.
     #[doc(alias("priority", "queue_front"))]
     pub fn urgent(mut self) -> Self {
         if !self.queue.inner.ordered {
@@ -142,15 +142,16 @@ impl<'a> TaskOptions<'a> {
     ///   deadline is not interrupted. A future expires if it has not been polled by the deadline.
     /// - If the deadline has passed already, the work expires at once, even if the queue is full.
     /// - A thread in [`join`](JoinHandle::join), or a task that awaits the handle, is notified at
-    ///   the deadline, even if no worker is free. Without a waiter, a worker counts it (`expired`).
+    ///   the deadline, even if no worker is free. Without a waiter, a worker that pops the item
+    ///   counts the expiry (`expired`).
     /// - The thread that finds the work expired drops it: the caller, a worker or the joiner. If
     ///   that drop panics, the panic is discarded. Until then the item is pending, and counts
     ///   toward the [capacity](crate::Builder::capacity).
     ///
     /// # Cost
     ///
-    /// 40 bytes, two atomic updates of a word that all CPUs share, and two reads of the clock (35
-    /// ns each). A timer is only used if a task awaits the handle.
+    /// The item takes 40 more bytes. It costs two atomic updates of a word that all CPUs share, and
+    /// two reads of the clock (35 ns each). A timer is used only if a task awaits the handle.
     ///
     /// # Examples
     ///
@@ -176,14 +177,14 @@ impl<'a> TaskOptions<'a> {
     /// Starts the work by `deadline` or never, as [`deadline`](Self::deadline) does, and cancels it
     /// at `deadline` if it still runs.
     ///
-    /// The cancel is that of the item's token: [`is_cancelled`](crate::is_cancelled) returns `true`
-    /// in the item, and waits for its [token](crate::CancellationToken::current) end. The item
+    /// This cancels the item's token: [`is_cancelled`](crate::is_cancelled) returns `true` in the
+    /// item, and all waits for the item's [token](crate::CancellationToken::current) end. The item
     /// continues until it returns, and its handle then returns the result. A
     /// [`timeout`](crate::timeout()) drops a future instead.
     ///
     /// # Cost
     ///
-    /// The same as [`deadline`](Self::deadline), and a token and a timer.
+    /// The same as [`deadline`](Self::deadline), plus a token and a timer.
     ///
     /// # Examples
     ///
@@ -242,10 +243,10 @@ impl<'a> TaskOptions<'a> {
     /// # Blocking
     ///
     /// The call that queues blocks until, for each earlier waiter and for the caller, an item has
-    /// started or was cancelled. In a work item of another queue, the pool may start another worker
-    /// while the caller blocks. Items of two full queues that wait for free capacity of each
-    /// other's queue deadlock. Inside an item of this queue the call does not wait, because the
-    /// items that would free capacity may wait for the calling item.
+    /// started or been cancelled. In a work item of another queue, the pool may start another
+    /// worker while the caller blocks. If items of two full queues wait for free capacity in each
+    /// other's queue, they deadlock. Inside an item of this queue the call does not wait, because
+    /// the items that would free capacity may wait for the calling item.
     ///
     /// If a drain begins while the caller waits, the work is rejected when the caller is admitted.
     ///
@@ -309,7 +310,7 @@ impl<'a> TaskOptions<'a> {
         self.try_push(func, |handle| handle)
     }
 
-    /// Queues `func`, and before that passes its handle to `keep`. If `keep` drops the handle, a
+    /// Passes the handle of `func` to `keep`, and then queues `func`. If `keep` drops the handle, a
     /// panic is reported to the queue's handler.
     fn try_push<T, F, K>(
         mut self,
@@ -397,8 +398,9 @@ impl<'a> TaskOptions<'a> {
         }
     }
 
-    /// Queues `work` as [`Workqueue::enqueue`] does; with options that wait for capacity or hold a
-    /// permit, as [`try_enqueue`](Self::try_enqueue), with `false` in place of an error.
+    /// Queues `work` as [`Workqueue::enqueue`] does. If the options wait for capacity or hold a
+    /// permit, queues it as [`try_enqueue`](Self::try_enqueue) does, and returns `false` in place
+    /// of an error.
     pub fn enqueue(self, work: &Work) -> bool {
         match self.entry {
             Entry::Try => self.queue.enqueue_at(self.home(), work),
@@ -440,7 +442,7 @@ impl<'a> TaskOptions<'a> {
         Ok(is_queued)
     }
 
-    /// Returns the start deadline, or an error if it has passed, which is counted.
+    /// Returns the start deadline. If it has passed, counts the expiry and returns an error.
     fn start_by(&self) -> Result<Option<StartBefore>, ()> {
         let Some(deadline) = self.deadline else {
             return Ok(None);
@@ -477,7 +479,7 @@ impl<'a> TaskOptions<'a> {
         (self.queue, weak, self.cpu)
     }
 
-    /// Pushes `func`, and before that passes its handle to `keep`.
+    /// Passes the handle of `func` to `keep`, and then pushes `func`.
     fn push_closure<T: Send + 'static, K>(
         self,
         func: impl FnOnce() -> T + Send + 'static,
@@ -498,7 +500,7 @@ impl<'a> TaskOptions<'a> {
         kept
     }
 
-    /// Pushes `future`, and before that passes its handle to `keep`.
+    /// Passes the handle of `future` to `keep`, and then pushes `future`.
     fn push_future<F, K>(
         self,
         future: F,
@@ -516,7 +518,7 @@ impl<'a> TaskOptions<'a> {
             None => future::task(AnyTime, future, home, queue, has_permit),
         };
         if let Some(cancel) = self.cancel {
-            // SAFETY: the handle keeps the item alive, and the item is a future's.
+            // SAFETY: the handle keeps the item alive, and the item belongs to a future.
             *cancel = CancelHandle::of(unsafe { future::counted_waker(item) });
         }
         let kept = keep(handle);

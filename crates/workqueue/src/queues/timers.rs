@@ -15,30 +15,32 @@
 //!            item's lock:  same generation? disarm;  claim the item  then push it
 //! ```
 //!
-//! Claiming the item makes it pending before its lock is released. At every moment it is armed or
-//! pending, so that no thread can arm it twice, or miss it. The push follows.
+//! Claiming the item makes it pending before its lock is released. The item is therefore armed or
+//! pending at every moment, so that no thread can arm it twice or miss it. The push comes
+//! afterwards.
 //!
-//! The manager never waits for an item's lock, whose holder may wait for a worker. It retries soon.
-//! Nor does it cut a list link out of another queue, which may be paused: it leaves the item, which
-//! stays armed and is in no wheel, to a reaper. The reaper waits for the item's lock, and otherwise
-//! acts as the manager does.
+//! The manager never waits for an item's lock, because the holder may wait for a worker. Instead,
+//! it retries soon. It also never cuts a list link out of another queue, which may be paused.
+//! Instead, it hands the item over to a reaper; the item stays armed and is in no wheel. The reaper
+//! waits for the item's lock, and otherwise acts as the manager does.
 //!
 //! Destroying the queue removes its timers from the wheel, and drops the items that they would have
 //! queued. If an item has other handles, their next operation finds it disarmed.
 //!
-//! Cancelling everything that is armed for a queue takes no item's lock. The queue counts such
+//! Cancelling everything that is armed for a queue acquires no item's lock. The queue counts such
 //! cancels, and each timer records the count at which it was armed. A timer with an older count is
 //! treated as disarmed and does nothing when it expires. The count is read and changed under the
 //! wheel's lock, so a cancel removes exactly the older timers from the wheel. A timer that was
 //! removed earlier to be fired counts as a visit, for which the canceller waits (`end.rs`). On a
-//! destroyed queue every timer is treated as disarmed: a thread that saw it open may arm late.
+//! destroyed queue every timer is treated as disarmed, because a thread that saw the queue open may
+//! arm a timer late.
 //!
 //! A timer is linked into the wheel, and into the ring of its queue, through the memory of its
 //! item. Both are changed under the lock of the wheel. Only a thread that holds the item's lock
-//! inserts the timer, and it has removed it from any other wheel before.
+//! inserts the timer, after it has removed the timer from any other wheel.
 //!
-//! The wheel also has the items of the C API (`crates/raw`). A [`Kind`] is the function that the
-//! manager calls for an expired timer. Sleeping tasks have wheels of their own (`sleeps.rs`).
+//! The wheel also contains the items of the C API (`crates/raw`). A [`Kind`] is the function that
+//! the manager calls for an expired timer. Sleeping tasks have wheels of their own (`sleeps.rs`).
 //!
 //! An item may also be armed to wait for an RCU grace period (`rcu_work.rs`). In that case it is in
 //! no wheel, and a callback fires it; the rest is the same. The manager does the work that the
@@ -73,7 +75,8 @@ use crate::{
     pools::manager::Manager,
 };
 
-/// Delay until the manager retries to fire an item whose lock was held. A guess: one monitor tick.
+/// The delay until the manager retries to fire an item whose lock was held. The value is a guess:
+/// one monitor tick.
 const RETRY_NS: u64 = 1_000_000;
 
 /// The function that expires a timer of this kind. The manager calls it with the lock of the wheel,
@@ -91,7 +94,7 @@ pub type Guard<'a> = MutexGuard<'a, Wheel>;
 /// The links of a timer in the wheel.
 pub type Node = wheel::Node<&'static Kind>;
 
-/// The timers by their times.
+/// The timers, ordered by expiry time.
 pub type Wheel = wheel::Wheel<&'static Kind>;
 
 static ITEM: Kind = Kind(expire_item);
@@ -111,9 +114,9 @@ pub struct Timers {
     pub(crate) clock: Clock,
     pub(crate) wheel: Mutex<Wheel>,
     pub(super) sleeps: Sleeps,
-    /// Items whose locks were held at their time, with the time of the next attempt.
+    /// Items whose locks were held when their timers expired, with the time of the next attempt.
     pub(super) late: Mutex<Vec<(u64, Due)>>,
-    /// I: the owner of the thread that fires them.
+    /// I: the manager, whose thread fires the timers.
     pub(crate) manager: Arc<Manager>,
 }
 
@@ -166,7 +169,7 @@ pub(crate) struct State {
 pub(crate) struct Armed {
     pub(crate) until: Until,
     queue: WeakQueue,
-    /// The CPU on which it was armed, and is queued.
+    /// The CPU on which it was armed, and on which it is queued.
     cpu: CpuId,
     /// The queue's cancel count when the timer was armed.
     nr_cancels: u64,
@@ -191,7 +194,7 @@ pub(crate) enum Arming {
     Refused,
 }
 
-/// The reason for which the manager does not fire a timer now.
+/// The reason why the manager does not fire a timer now.
 #[derive(Debug)]
 enum Later {
     /// Another thread holds the item's lock.
@@ -365,7 +368,8 @@ impl Timer {
     /// or running, or `None` if another thread is disabling the item or destroying the queue.
     pub(crate) fn expedite(&self, work: &Work) -> Option<bool> {
         must_not_be_lost(self.is_lost());
-        // These may be last handles, and are dropped after the lock and the visit.
+        // These may be last handles. They are dropped after the lock is released and the visit has
+        // ended.
         let (queue, disarmed);
         let mut dust = Dust::default();
         let mut state = self.lock(&mut dust);
@@ -392,7 +396,7 @@ impl Timer {
 }
 
 impl State {
-    /// Arms the timer for `inner`, which the caller keeps from being destroyed.
+    /// Arms the timer for `inner`. The caller keeps `inner` from being destroyed.
     fn put(
         &mut self,
         timer: &Arc<Timer>,
@@ -481,7 +485,7 @@ impl Timers {
     /// Queues the items and wakes the tasks whose time has come. Reapers run user code.
     pub(crate) fn fire(&self, now_ns: u64) {
         let mut late = self.late.lock();
-        // A paused clock does not pass the time at which to try again.
+        // A paused clock does not reach the time of the next attempt on its own.
         let again = late.extract_if(.., |it| it.0 <= now_ns || self.clock.is_paused());
         let mut expired: Vec<_> = again.map(|(_, due)| due).collect();
         drop(late);
@@ -529,11 +533,12 @@ impl OwnTimers {
     }
 
     pub(crate) fn nr_cancels(&self) -> u64 {
-        // Relaxed: the wheel's lock or a visit orders a thread that must see a cancel after it.
+        // Relaxed suffices, because the wheel's lock or a visit orders a thread that must see a
+        // cancel after it.
         self.nr_cancels.load(Ordering::Relaxed)
     }
 
-    /// Cancels all armed timers. Returns the items from the wheel, to be dropped without locks.
+    /// Cancels all armed timers. Returns the items from the wheel, to be dropped with no lock held.
     pub(crate) fn cancel(&self) -> Vec<Due> {
         let mut wheel = self.all.wheel.lock();
         self.nr_cancels.fetch_add(1, Ordering::Relaxed);
@@ -619,18 +624,22 @@ impl Armed {
 }
 
 impl Due {
-    /// Drops this handle of the item. Returns the item if it must be freed, which runs user code.
+    /// Drops this handle of the item. Returns the item if it must be freed; freeing it runs user
+    /// code.
     pub(crate) fn leave(self) -> Option<Dead> {
         self.work.leave()
     }
 
-    /// Drops these handles, and frees the items whose last handle they were: user code, contained.
+    /// Drops these handles, and frees the items whose last handles they were. This runs user code,
+    /// whose panics are contained.
     pub(crate) fn drop_all(due: Vec<Self>) {
-        // FOREIGN(item-free): items without handles, on the cancelling thread; contained by `Dead`.
+        // FOREIGN(item-free): items without handles, on the cancelling thread; a panic is contained
+        // by `Dead`.
         due.into_iter().for_each(|due| drop(due.leave()));
     }
 
-    /// Queues the item if its generation is current. Returns it if it must be freed: user code.
+    /// Queues the item if its generation is current. Returns the item if it must be freed; freeing
+    /// it runs user code.
     pub(crate) fn fire(self, timers: &Timers, now_ns: u64) -> Option<Dead> {
         match self.try_fire() {
             Ok(left) => {
@@ -660,13 +669,14 @@ impl Due {
         self.fire_locked(state, false)
     }
 
-    /// Does the same for a locked item, and never fails if `may_cut` is set.
+    /// Does the same as [`try_fire`](Self::try_fire) for a locked item. Never fails if `may_cut` is
+    /// set.
     fn fire_locked(
         &self,
         state: MutexGuard<'_, State>,
         may_cut: bool,
     ) -> Result<Option<CountToRelease>, Later> {
-        // These are dropped after the lock and the visit.
+        // These are dropped after the lock is released and the visit has ended.
         let queue;
         let mut state = state;
         let is_ours = state.generation == self.generation;
@@ -710,7 +720,7 @@ impl Cleanup for Cutting {
         if let Ok(Some(left)) = fired {
             left.release();
         }
-        // FOREIGN(item-free): an item without handles, on a reaper; contained by `Dead`.
+        // FOREIGN(item-free): an item without handles, on a reaper; a panic is contained by `Dead`.
         drop(due.leave());
     }
 }

@@ -12,7 +12,7 @@ use crate::item::lane::Lane;
 
 /// A handle that does not keep its queue alive.
 ///
-/// It is for values that are owned by a queue and also queue there, such as an item that queues
+/// Use it for values that are owned by a queue and also queue there, such as an item that queues
 /// itself again, or a cache that refills itself. With a [`Workqueue`] of its own, such a value
 /// would keep the queue alive forever.
 #[derive(Clone)]
@@ -59,10 +59,10 @@ impl WeakWorkqueue {
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     #[must_use]
     pub fn upgrade(&self) -> Option<Workqueue> {
-        // The lease comes last: its drop destroys the queue, so no step may fail after it.
+        // The lease comes last: its drop destroys the queue, so no later step may fail.
         let inner = self.inner.upgrade()?;
         let lease = self.lease.upgrade()?;
         let lane = self.lane;

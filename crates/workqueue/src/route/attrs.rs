@@ -5,7 +5,7 @@ use std::{fmt, io};
 use topology::{AffinityScope, CpuSet};
 
 use super::registry_error::RegistryError;
-/// Maximum value of `max_active`, the number of items of a queue that run at once.
+/// The maximum value of `max_active`, the number of items of a queue that run at once.
 ///
 /// Differs from Linux, whose `WQ_MAX_ACTIVE` was 512 up to 6.12 and has been 2048 since 6.13.
 pub const MAX_ACTIVE: u32 = 512;
@@ -13,14 +13,14 @@ pub const MAX_ACTIVE: u32 = 512;
 /// The largest `max_active` of a group.
 pub const MAX_GROUP_ACTIVE: u32 = 4096;
 
-/// The largest `max_active_per_cpu` of a group. A guess: with more threads for each CPU, a group
-/// might as well have no ceiling.
+/// The largest `max_active_per_cpu` of a group. The value is a guess: with more threads for each
+/// CPU, a group might as well have no ceiling.
 pub(crate) const MAX_GROUP_PER_CPU: f64 = 64.0;
 
 /// The largest `capacity`, the number of waiting items. More items would not fit into memory.
 pub const MAX_CAPACITY: usize = base::internal::admission::MAX_CAPACITY;
 
-/// Maximum number of shares of a queue. Corresponds to the kernel's `CGROUP_WEIGHT_MAX`.
+/// The maximum number of shares of a queue. Corresponds to the kernel's `CGROUP_WEIGHT_MAX`.
 pub const MAX_SHARES: u32 = 10_000;
 
 pub(crate) fn check_shares(shares: u32) -> Result<(), BuildError> {

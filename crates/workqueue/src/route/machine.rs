@@ -4,6 +4,7 @@ use std::{collections::HashMap, fmt};
 
 use base::internal::{
     numbered::Numbered,
+    page::Record,
     panics::{Foreign, discard, guarded},
     params::Params,
     wake::hotplug,
@@ -27,6 +28,11 @@ pub(crate) trait Follower: Send + Sync {
 
     /// Returns a report of the queue, unless the queue is hidden or has been destroyed.
     fn report(&self) -> Option<QueueReport>;
+
+    /// Returns the record of the group, if this is one.
+    fn group_record(&self) -> Option<Record> {
+        None
+    }
 }
 
 /// A function that returns the current topology if that has changed.
@@ -98,7 +104,8 @@ impl Machine {
 
     /// Sets the source that reports whether the machine has changed.
     pub(crate) fn set_source(&self, source: Source) {
-        // FOREIGN(source-drop): the former source, on the caller, after the lock; contained.
+        // FOREIGN(source-drop): the drop of the former source, on the caller, with no lock held; a
+        // panic is contained.
         let before = self.source.lock().replace(Foreign::new(source));
         drop(before);
     }
@@ -150,8 +157,8 @@ impl Machine {
         let Some(mut source) = self.source.lock().take() else {
             return false;
         };
-        // FOREIGN(source): a registry's source, on its manager or the calling thread; contained: a
-        // panic counts as no change.
+        // FOREIGN(source): a registry's source, on its manager or the calling thread; a panic is
+        // contained, and counts as no change.
         let seen = guarded(&mut *source).unwrap_or_else(|payload| {
             discard(payload);
             None
@@ -232,7 +239,7 @@ impl Machine {
         topology.quota().filter(|_| self.params.cpu_quota)
     }
 
-    /// Removes a user from a pool's count. Without users, the pool is destroyed.
+    /// Decrements a pool's count of users. If no user is left, the pool is destroyed.
     pub(crate) fn release(&self, pool: &Arc<WorkerPool>) {
         let mut roster = self.manager.roster.lock();
         let at =

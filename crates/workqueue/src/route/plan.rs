@@ -1,4 +1,4 @@
-//! The plan of a queue's routes, and all pwqs, tables and gates that these have ever used.
+//! The plan of a queue's routes, and all pwqs, tables and gates that the routes have ever used.
 
 use base::internal::params::MaxActiveScope;
 use sync::{OnceLock, atomic::AtomicU32, unmodelled::Arc};

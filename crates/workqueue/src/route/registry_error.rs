@@ -1,10 +1,10 @@
-//! The errors of creating a registry.
+//! Errors that can occur when a registry is created.
 
 use std::fmt;
 
 use base::internal::params::{ParamError, VARIABLE};
 
-/// The error of creating a registry.
+/// The error returned if a registry cannot be created.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RegistryError {
@@ -12,8 +12,8 @@ pub enum RegistryError {
     Topology(topology::Error),
     /// The manager thread could not be created.
     Thread(std::io::Error),
-    /// A tunable is out of range, or the environment variable
-    /// [`AFTERWORK`](base::params::VARIABLE) is wrong and contains the word `strict`.
+    /// A tunable is out of range, or the environment variable `AFTERWORK` is invalid and contains
+    /// the word `strict`.
     Params(ParamError),
     /// The registry belongs to the parent of this forked process. Its threads do not exist here.
     Forked,
@@ -43,7 +43,8 @@ impl std::error::Error for RegistryError {
     }
 }
 
-/// The error of setting the topology of a process that already has one. Contains the rejected one.
+/// The error of setting the topology of a process that already has one. Contains the rejected
+/// topology.
 #[derive(Debug)]
 pub struct TopologyInUse(pub Box<topology::Topology>);
 

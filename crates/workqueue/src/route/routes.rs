@@ -11,11 +11,11 @@
 //! changer:  create the pwqs of the new table;  current = new table;  retire pwqs not in it
 //! ```
 //!
-//! An enqueuer may therefore push to a retired pwq, at any later time. This is harmless: the pool
-//! of a *retired* pwq still starts workers when items arrive, and ends the last of them only when
-//! it is idle. Tables and pwqs are kept until the queue is destroyed, and are reused if the
-//! attributes return to former values. A queue has one table for each set of attributes that it has
-//! had.
+//! A pwq that is in the former table and not in the new one is *retired*. An enqueuer may push to
+//! it at any later time. This is harmless: the pool of a retired pwq still starts workers when
+//! items arrive, and ends the last of them only when it is idle. Tables and pwqs are kept until the
+//! queue is destroyed, and are reused if the attributes return to former values. A queue has one
+//! table for each set of attributes that it has had.
 //!
 //! # Ordered queues
 //!

@@ -50,8 +50,8 @@ queue_figures!(counted! {
 } {});
 
 impl PoolStats {
-    /// Returns the pool's record, whose name is the CPUs and whose detail is the unusual
-    /// attributes.
+    /// Returns the pool's record. Its name lists the CPUs, and its detail lists the attributes that
+    /// differ from the default.
     #[doc(hidden)]
     pub fn record(&self) -> Record {
         let strict = self.strict.then(|| "strict".to_owned());
@@ -70,14 +70,18 @@ impl PoolStats {
 }
 
 impl QueueReport {
-    /// Returns the queue's record, whose detail is the affinity scope.
+    /// Returns the queue's record. Its detail is the affinity scope and the group.
     #[doc(hidden)]
     pub fn record(&self) -> Record {
         self.record_of(Kind::Queue, self.figures())
     }
 
     fn record_of(&self, kind: Kind, figures: Vec<u64>) -> Record {
-        let detail = self.attrs.affinity.as_str().to_owned();
+        let scope = self.attrs.affinity.as_str();
+        let detail = match &self.group {
+            Some(group) => format!("{scope}, {group}"),
+            None => scope.to_owned(),
+        };
         Record::new(kind, self.name.clone(), detail, figures)
     }
 
@@ -110,25 +114,28 @@ impl QueueReport {
 pub struct GroupStats {
     /// The ceiling, if there is one.
     pub max_active: Option<u32>,
+    /// The [shares](crate::GroupBuilder::shares), if any were set.
+    pub shares: Option<u32>,
     /// Threads that run items of the group now, excluding those that wait inside an item. Threads
     /// that are about to run items are included.
     pub nr_active: u32,
     /// The part of `nr_active` above `max_active`, which exists because threads have returned from
     /// a wait or the ceiling was lowered.
     pub nr_over: u32,
-    /// Number of waits for a seat of the group: one for each queue and each pool in which it waits.
+    /// The number of waits for a seat of the group: one for each queue and each pool in which it
+    /// waits.
     pub nr_waiting: usize,
-    /// Queues of the group.
+    /// The number of queues of the group.
     pub nr_queues: usize,
-    /// Items of the group's queues that wait for a seat.
+    /// The number of items of the group's queues that wait for a seat.
     pub nr_inactive: usize,
-    /// Items that workers have started.
+    /// The number of items that workers have started.
     pub started: u64,
-    /// Items that workers have completed.
+    /// The number of items that workers have completed.
     pub completed: u64,
-    /// Items that their joiners ran.
+    /// The number of items that their joiners ran.
     pub helped: u64,
-    /// CPU time of the items, in microseconds.
+    /// The CPU time of the items, in microseconds.
     pub cpu_time_us: u64,
 }
 
@@ -140,6 +147,24 @@ impl GroupStats {
         self.helped += queue.helped;
         self.cpu_time_us += queue.cpu_time_us;
     }
+
+    /// Returns the record of the group called `name`.
+    pub(crate) fn record(&self, name: &str) -> Record {
+        let figures = vec![
+            self.nr_active.into(),
+            self.nr_over.into(),
+            self.nr_waiting as u64,
+            self.max_active.unwrap_or(0).into(),
+            self.shares.unwrap_or(0).into(),
+            self.nr_queues as u64,
+            self.nr_inactive as u64,
+            self.started,
+            self.completed,
+            self.helped,
+            self.cpu_time_us,
+        ];
+        Record::new(Kind::Group, name.to_owned(), String::new(), figures)
+    }
 }
 
 /// A report of one queue.
@@ -150,9 +175,11 @@ pub struct QueueReport {
     pub name: String,
     /// The attributes.
     pub attrs: Attrs,
+    /// The name of the [group](crate::Group), if the queue is in one.
+    pub group: Option<String>,
     /// The counters.
     pub stats: QueueStats,
-    /// The times that items waited, from being queued until a worker took them.
+    /// The times for which items waited, from their enqueue until a worker took them.
     ///
     /// Counts each item that a worker started, except the last few, which the worker has not
     /// recorded yet (see [`Params::wait_sample`](base::params::Params::wait_sample)). Items that a

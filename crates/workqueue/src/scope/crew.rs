@@ -65,12 +65,12 @@ impl Word {
     }
 }
 
-/// Admits workers to work on its owner's stack. Only the owner waits on it, closes it and reopens
-/// it.
+/// Admits workers to the work that is on its owner's stack. Only the owner waits on it, closes it
+/// and reopens it.
 pub(crate) struct Crew {
     /// A: a `Word`.
     word: Futex,
-    /// A: number of tickets that have been sent and not been released by `count_off`.
+    /// A: the number of tickets that have been sent but not yet released by `count_off`.
     nr_tickets: AtomicU32,
     /// I: accessed by guests only.
     work: *const (),
@@ -119,7 +119,8 @@ impl Crew {
             let closed = word & CLOSED != 0 && !twin::armed("crew: a guest enters after the end");
             (!closed).then_some((word | VISITED) + GUEST_ONE)
         };
-        // Relaxed: the ticket published the earlier work, and later work has its own ordering.
+        // Relaxed suffices: the ticket published the earlier work, and later work has its own
+        // ordering.
         let word = self.word.word();
         word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter).is_ok()
     }
@@ -171,7 +172,7 @@ impl Crew {
     ///
     /// # Blocking
     ///
-    /// Blocks for the length of this wait. The last guest, or `wake_owner`, ends it.
+    /// Blocks until the wait ends. The last guest, or `wake_owner`, ends it.
     pub(crate) fn sleep_while_empty(&self, on_one_cpu: bool, is_called: impl Fn() -> bool) {
         if twin::armed("crew: the end overlooks guests") {
             return;
@@ -276,7 +277,7 @@ impl Drop for Ticket {
 /// Returns `true` if workers of `queue` may be guests.
 ///
 /// Workers of a bottom-half queue may not: such a worker must not block, but the work may block if
-/// its owner may. The behavior therefore does not depend on the thread that runs a part.
+/// its owner may. With this rule, the behavior does not depend on the thread that runs a part.
 #[inline]
 pub(super) fn may_have_guests(queue: &Workqueue) -> bool {
     !queue.inner.core.bh && queue.inner.is_at_home()
@@ -299,7 +300,7 @@ pub(super) fn take_back(mut ticket: JoinHandle<()>) {
 #[derive(Debug)]
 pub(super) struct Tickets {
     sent: Mutex<Vec<JoinHandle<()>>>,
-    /// I: maximum number of tickets at a time, not counting those of concurrent senders.
+    /// I: the maximum number of tickets at a time, not counting those of concurrent senders.
     limit: u32,
 }
 
@@ -320,7 +321,7 @@ impl Tickets {
             return;
         };
         let mut sent = self.sent.lock();
-        // Above this length, roughly half of the tickets or more are used.
+        // Above this length, about half of the tickets or more are used up.
         let used_up = if sent.len() > 2 * self.limit as usize {
             sent.extract_if(.., |ticket| ticket.is_finished()).collect()
         } else {
@@ -340,7 +341,7 @@ impl Tickets {
     }
 }
 
-/// Runs the end of a scope. It aborts on a panic, because guests may still use the owner's stack.
+/// Runs the end of a scope. Aborts on a panic, because guests may still use the owner's stack.
 pub(super) fn whole<R>(part: impl FnOnce() -> R) -> R {
     or_abort("the end of a scope panicked", part)
 }

@@ -38,8 +38,8 @@ impl FirstPanic {
         match (own, first) {
             (Ok(value), None) => value,
             (Ok(value), Some(payload)) => {
-                // FOREIGN(scope-run): drop of the value of the owner's part, on the owner, which
-                // resumes another panic; contained.
+                // FOREIGN(scope-run): the drop of the value of the owner's part, on the owner,
+                // which resumes another panic; a panic of the drop is contained.
                 contain(|| drop(value));
                 resume_unwind(payload)
             }

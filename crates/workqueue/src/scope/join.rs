@@ -1,7 +1,7 @@
 //! Runs two closures, the second of which a worker may take.
 //!
-//! Joins nest, and most are small. A join that begins therefore only adds a node to its thread's
-//! *chain*, which is on the stack and costs a few nanoseconds. One join of a chain at a time is
+//! Joins nest, and most are small. Beginning a join therefore only adds a node to its thread's
+//! *chain*, which is on the stack. This costs a few nanoseconds. One join of a chain at a time is
 //! *offered* to workers, through a crew with one ticket. It is the outermost join that has not been
 //! offered yet, because that one has the most work. When a worker has used the ticket, the next
 //! join that begins offers the next one:
@@ -20,7 +20,8 @@
 //! its shorter closure, minus the first few microseconds. Without credit, a chain makes no first
 //! offer until it is a few microseconds old.
 //!
-//! Only its own thread uses a chain. A guest knows a crew, and through it a `Pair` on the stack.
+//! Only its own thread uses a chain. A guest accesses only a crew, and through it a `Pair` on the
+//! stack.
 
 use std::{cell::Cell, panic::resume_unwind, ptr};
 
@@ -83,7 +84,8 @@ struct Outermost {
 }
 
 /// The credit of a new thread. With a lower value, the first joins of a thread may be sequential;
-/// with a higher one, a thread with short joins only makes more useless offers. A guess.
+/// with a higher one, a thread with short joins only makes more useless offers. The value is a
+/// guess.
 const FIRST_CREDIT: u64 = 200;
 
 /// The time that a worker needs to wake, in microseconds. With a lower value, joins are offered
@@ -115,7 +117,7 @@ impl<B: FnOnce() -> R + Send, R: Send> Pair<'_, B, R> {
         let Some(second) = second else {
             return;
         };
-        // FOREIGN(scope-run): the second part of a join, on a guest; contained.
+        // FOREIGN(scope-run): the second part of a join, on a guest; a panic is contained.
         match guarded_in_item(second) {
             Ok(value) => {
                 let place = |returned: *mut Option<R>| {
@@ -194,7 +196,7 @@ impl Chain {
     }
 }
 
-/// Not inlined, so that a nested join contains only its own code.
+/// These functions are not inlined, so that a nested join contains only its own code.
 impl Outermost {
     /// Starts a chain that replaces the current one.
     #[inline(never)]
@@ -306,7 +308,8 @@ impl Node {
 }
 
 impl Workqueue {
-    /// Calls `a` on this thread, and `b` here or on a worker of this queue; returns both results.
+    /// Calls `a` on this thread, and `b` on this thread or on a worker of this queue; returns both
+    /// results.
     ///
     /// # Guarantees
     ///
@@ -319,12 +322,12 @@ impl Workqueue {
     /// # Cost
     ///
     /// A nested join costs a few nanoseconds while no worker has taken this thread's last offer.
-    /// Afterwards the outermost unoffered join is offered: one allocation and one item.
+    /// Afterwards the outermost unoffered join is offered, which costs one allocation and one item.
     ///
-    /// A thread whose earlier outermost joins were too short for a worker, 2 µs for each closure,
-    /// offers its outermost join later: when `a` joins on this queue more than 2 µs after it began.
-    /// Such a join costs about 30 ns if it is short, and otherwise `b` may run after `a`, so `a`
-    /// must not wait for `b`.
+    /// If a thread's earlier outermost joins were too short for a worker, which needs 2 µs for each
+    /// closure, the thread offers its outermost join later: when `a` joins on this queue more than
+    /// 2 µs after it began. Such a join costs about 30 ns if it is short. Otherwise `b` may run
+    /// after `a`, so `a` must not wait for `b`.
     ///
     /// # Blocking
     ///
@@ -379,7 +382,8 @@ impl Workqueue {
             offer: Cell::new(None),
         };
         CHAIN.with(|chain| node.enter(chain));
-        // FOREIGN(scope-run): the first part of a join, on the owner; contained, and resumed later.
+        // FOREIGN(scope-run): the first part of a join, on the owner; a panic is contained, and
+        // resumed later.
         let first = guarded_in_item(a);
         let offer = CHAIN.with(|chain| node.leave(chain));
         if let Some(outermost) = &mut outermost {

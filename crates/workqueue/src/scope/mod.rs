@@ -1,16 +1,16 @@
 //! Borrowed data: several threads work on one thread's stack, and stop before it continues.
 //!
-//! `crew.rs` has the protocol: a ticket, which is an item of the queue, brings a worker to the
-//! owner's work, and no worker is still inside when the owner continues. `scoped.rs` has scopes,
-//! whose pending items are in `pending.rs`. `pieces.rs` cuts a slice into pieces as threads take
-//! them, and `join.rs` calls two closures. `first_panic.rs` keeps the first panic.
+//! `crew.rs` describes the protocol: a ticket, which is an item of the queue, brings a worker to
+//! the owner's work, and no worker is still inside when the owner continues. `scoped.rs` contains
+//! scopes, whose pending items are in `pending.rs`. `pieces.rs` cuts a slice into pieces as threads
+//! take them, and `join.rs` calls two closures. `first_panic.rs` keeps the first panic.
 //!
 //! # The owner helps with its own work only
 //!
 //! The owner runs the items that no worker has started. It needs no seat: to the queue, these runs
 //! are part of the code that the owner executes anyway. While it waits, it runs no other items, so
-//! that it cannot encounter a lock or a seat that it holds itself. Hence none of these three
-//! functions waits for a worker to arrive; they only wait for workers that are already inside:
+//! that it cannot encounter a lock or a seat that it holds itself. None of these three functions
+//! therefore waits for a worker to arrive. They wait only for workers that are already inside:
 //!
 //! | the queue | effect on the work |
 //! |---|---|

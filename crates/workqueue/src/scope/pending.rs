@@ -90,7 +90,7 @@ unsafe fn run<F: FnOnce()>(item: NonNull<Link>) -> Result<(), Payload> {
         ptr::drop_in_place(&raw mut (*item.as_ptr()).link);
         memory::release(item);
     }
-    // FOREIGN(scope-run): an item of a scope, on a guest or the owner; contained.
+    // FOREIGN(scope-run): an item of a scope, on a guest or the owner; a panic is contained.
     guarded_in_item(func)
 }
 

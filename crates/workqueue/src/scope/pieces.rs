@@ -28,8 +28,9 @@ use super::{
 };
 use crate::queues::queue::Workqueue;
 
-/// Target duration of a piece, within a factor of two. Taking a piece costs about 50 ns, a fraction
-/// of a percent of this duration. At the end, participants wait about this long for each other.
+/// The target duration of a piece, within a factor of two. Taking a piece costs about 50 ns, a
+/// fraction of a percent of this duration. At the end, participants wait about this long for each
+/// other.
 const PIECE_US: u64 = 20;
 
 /// The elements that no participant has taken: those at index `nr_taken` and above.
@@ -38,7 +39,7 @@ pub(super) struct Untaken {
     nr_taken: AtomicUsize,
     /// I
     len: usize,
-    /// I: maximum number of participants.
+    /// I: the maximum number of participants.
     nr_seats: usize,
 }
 
@@ -49,7 +50,7 @@ impl Untaken {
 
     /// Takes a piece of at most `most` elements from the front; `None` if no element is left.
     ///
-    /// Relaxed: the counter publishes only its own value.
+    /// Relaxed suffices, because the counter publishes only its own value.
     pub(super) fn take(&self, most: usize) -> Option<Range<usize>> {
         let end = |start: usize| {
             let left = self.len - start;
@@ -109,7 +110,8 @@ impl<F: Fn(Range<usize>) + Sync> Pieces<'_, F> {
         {
             let start = time::cycles();
             let piece = self.start + piece.start..self.start + piece.end;
-            // FOREIGN(scope-run): the closure on a piece, on a guest or the owner; contained.
+            // FOREIGN(scope-run): the closure on a piece, on a guest or the owner; a panic is
+            // contained.
             if let Err(payload) = guarded_in_item(|| (self.func)(piece)) {
                 self.stopped.store(true, Ordering::Relaxed);
                 return self.first_panic.note(&self.queue.inner.core, payload);
@@ -119,7 +121,7 @@ impl<F: Fn(Range<usize>) + Sync> Pieces<'_, F> {
     }
 }
 
-/// Returns the maximum length of the next piece, after one of `most` took `cycles`.
+/// Returns the maximum length of the next piece, after a piece of at most `most` took `cycles`.
 fn next_most(most: usize, cycles: u64) -> usize {
     let wanted = PIECE_US * time::cycles_per_us();
     if cycles < wanted / 2 {
@@ -240,7 +242,8 @@ impl Workqueue {
         self.for_each_part(slice.len(), size, |number, range| func(number, &slice[range]));
     }
 
-    /// Calls `func` on the parts of `size` elements of `0..len`, with the number of each.
+    /// Divides `0..len` into parts of `size` elements, and calls `func` with the number and the
+    /// range of each part.
     fn for_each_part(&self, len: usize, size: usize, func: impl Fn(usize, Range<usize>) + Sync) {
         assert!(size > 0, "a chunk has at least one element");
         self.for_each_range(0..len.div_ceil(size), |numbers| {

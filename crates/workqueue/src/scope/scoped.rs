@@ -65,9 +65,9 @@ unsafe impl Sync for Scope<'_, '_> {}
 
 /// The part of a queue that serves items of one thread.
 pub(super) struct Reach {
-    /// Maximum number of the queue's items that run at once, if this thread queues them.
+    /// The maximum number of the queue's items that run at once, if this thread queues them.
     pub(super) max_active: u32,
-    /// Number of workers that run there at once.
+    /// The number of workers that run there at once.
     pub(super) nr_workers: u32,
     /// Set if the workers share one CPU.
     pub(super) on_one_cpu: bool,
@@ -91,13 +91,13 @@ impl Workqueue {
     /// - Items start in the order in which they were spawned. On an ordered queue, each item also
     ///   ends before the next one starts. An item that the caller runs may overlap with other
     ///   items.
-    /// - If an item panics, the others still run. Afterwards the first panic is resumed here. Each
-    ///   other panic is reported to the queue's panic handler and dropped. A panic of `body` takes
-    ///   precedence over those of items.
+    /// - If an item panics, the others still run. Afterwards the first panic is resumed on this
+    ///   thread. Each other panic is reported to the queue's panic handler and dropped. A panic of
+    ///   `body` takes precedence over those of items.
     ///
     /// # Cost
     ///
-    /// One allocation for the scope. An item costs no allocation once memory can be reused, as for
+    /// A scope takes one allocation. An item costs no allocation once memory can be reused, as for
     /// [`spawn`](Self::spawn). To the queue, a worker that runs items of the scope executes a
     /// single item, which lasts as long as the scope has items to start.
     ///
@@ -146,7 +146,8 @@ impl Workqueue {
             tickets: Tickets::new(reach.max_active),
             lifetimes: PhantomData,
         };
-        // FOREIGN(scope-run): the body, on the owner; contained, and resumed after all items.
+        // FOREIGN(scope-run): the body, on the owner; a panic is contained, and resumed after all
+        // items.
         let own = guarded_in_item(|| body(&scope));
         scope_state.finish(&scope.crew);
         scope.tickets.take_back();
@@ -180,7 +181,8 @@ impl Workqueue {
 impl<'scope> Scope<'scope, '_> {
     /// Spawns `func`, which a worker or the owner of the scope runs once before the scope ends.
     ///
-    /// It cannot be awaited or cancelled, and returns its result through the data that it borrows.
+    /// The item cannot be awaited or cancelled, and returns its result through the data that it
+    /// borrows.
     ///
     /// # Blocking
     ///

@@ -1,6 +1,6 @@
 //! Cancellation that running code detects.
 //!
-//! `item/token.rs` has the protocol.
+//! `item/token.rs` describes the protocol.
 
 use std::{
     fmt,
@@ -41,12 +41,13 @@ use crate::{
 ///
 /// # Cost
 ///
-/// A few nanoseconds: two loads. An item that has requested its token or has a hard deadline also
-/// pays for a lock and a search in a table. An item that never calls it pays nothing.
+/// The call performs a few loads, which take a few nanoseconds. In an item that has requested its
+/// token or has a hard deadline, the first call of a run also acquires a lock. An item that never
+/// calls this function pays nothing.
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 ///
 /// # Examples
 ///
@@ -91,8 +92,8 @@ pub fn is_cancelled() -> bool {
 ///
 /// # Cost
 ///
-/// Two allocations for the token of an item. Each wait takes a lock briefly. A wait leaves nothing
-/// in the token when it ends.
+/// The token of an item takes two allocations. Each wait briefly acquires a lock. A wait leaves
+/// nothing in the token when it ends.
 ///
 /// # Panics
 ///
@@ -117,10 +118,10 @@ pub fn is_cancelled() -> bool {
 #[derive(Clone)]
 pub struct CancellationToken(Arc<Token>);
 
-/// A future that waits for the cancel of a token; created by [`CancellationToken::cancelled`].
+/// A future that waits until a token is cancelled; created by [`CancellationToken::cancelled`].
 #[must_use = "a future does nothing until it is polled"]
-pub struct Cancelled<'a> {
-    token: &'a Token,
+pub struct Cancelled {
+    token: Arc<Token>,
     key: WakerKey,
 }
 
@@ -181,30 +182,39 @@ impl CancellationToken {
         self.0.is_set()
     }
 
-    /// Returns a future that waits until the token is cancelled.
-    pub fn cancelled(&self) -> Cancelled<'_> {
-        Cancelled { token: &self.0, key: None }
+    /// Returns a future that waits until the token is cancelled. The future owns a handle of the
+    /// token, so it can be spawned or stored.
+    #[doc(alias = "cancelled_owned")]
+    pub fn cancelled(&self) -> Cancelled {
+        Cancelled { token: self.0.clone(), key: None }
     }
 
     /// Waits for `future` until the token is cancelled. Returns `None` if it was cancelled first.
     ///
-    /// In that case the future is dropped. A poll that finds it ready returns its output, even if
-    /// the token has been cancelled.
-    pub async fn until_cancelled<F: IntoFuture>(&self, future: F) -> Option<F::Output> {
-        let mut future = pin!(future.into_future());
-        let mut cancelled = pin!(self.cancelled());
-        poll_fn(|context| match future.as_mut().poll(context) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending => cancelled.as_mut().poll(context).map(|()| None),
-        })
-        .await
+    /// In that case `future` is dropped. A poll that finds it ready returns its output, even if
+    /// the token has been cancelled. The returned future owns a handle of the token.
+    #[doc(alias("run_until_cancelled", "run_until_cancelled_owned"))]
+    pub fn until_cancelled<F: IntoFuture>(
+        &self,
+        future: F,
+    ) -> impl Future<Output = Option<F::Output>> + use<F> {
+        let cancelled = self.cancelled();
+        async move {
+            let mut future = pin!(future.into_future());
+            let mut cancelled = pin!(cancelled);
+            poll_fn(|context| match future.as_mut().poll(context) {
+                Poll::Ready(output) => Poll::Ready(Some(output)),
+                Poll::Pending => cancelled.as_mut().poll(context).map(|()| None),
+            })
+            .await
+        }
     }
 
     /// Waits for at most `timeout` until the token is cancelled. Returns `true` if it is.
     ///
     /// # Blocking
     ///
-    /// Blocks for the length of this wait, as [`block_on`](crate::block_on) does.
+    /// Blocks until the wait ends, as [`block_on`](crate::block_on) does.
     ///
     /// # Panics
     ///
@@ -220,7 +230,7 @@ impl Default for CancellationToken {
     }
 }
 
-impl Future for Cancelled<'_> {
+impl Future for Cancelled {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -232,7 +242,7 @@ impl Future for Cancelled<'_> {
     }
 }
 
-impl Drop for Cancelled<'_> {
+impl Drop for Cancelled {
     fn drop(&mut self) {
         if !twin::torn_down() {
             self.token.remove_waker(&mut self.key);
@@ -246,7 +256,7 @@ impl fmt::Debug for CancellationToken {
     }
 }
 
-impl fmt::Debug for Cancelled<'_> {
+impl fmt::Debug for Cancelled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cancelled").field("is_cancelled", &self.token.is_set()).finish()
     }

@@ -17,7 +17,7 @@ use tokio::runtime::{Handle, TryCurrentError};
 ///
 /// # Cost
 ///
-/// Two writes of a thread-local for each poll.
+/// Each poll writes a thread-local twice.
 ///
 /// # Examples
 ///
@@ -61,7 +61,8 @@ impl<F: Future> Future for InTokio<F> {
 
 impl<F> Drop for InTokio<F> {
     fn drop(&mut self) {
-        // If the thread is exiting, tokio's thread-local may be destroyed: drop without a context.
+        // If the thread is exiting, tokio's thread-local may be destroyed. In that case, drop the
+        // future without a context.
         let is_gone = |error: TryCurrentError| error.is_thread_local_destroyed();
         let is_gone = Handle::try_current().err().is_some_and(is_gone);
         let _inside = (!is_gone).then(|| self.runtime.enter());

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! If the end comes first, `join_next` finds the index. Otherwise the ending thread finds the
-//! waiter. The ending thread must never check for a waiter before the index is in the list. Its
-//! twin is `task set: checks for a waiter first`.
+//! waiter. The ending thread must never check for a waiter before the index is in the list. Twin
+//! `task set: checks for a waiter first`.
 //!
 //! A wake-up therefore examines only one handle. The list has capacity for all items before they
 //! are spawned, so that the ending thread does not allocate under the lock. An index may be in the
@@ -48,16 +48,16 @@ use crate::{
 ///
 /// # Guarantees
 ///
-/// - Each result is taken once, in the order in which the items ended. Items that end at the same
-///   time on different threads are in either order.
+/// - Each result is taken once, in the order in which the items ended. The results of items that
+///   end at the same time on different threads may be taken in either order.
 /// - Dropping the set cancels all items in it, as [`cancel_all`](Self::cancel_all) does. The drop
 ///   does not wait: closures that have started continue.
 /// - The set keeps its queue open, as a handle of the queue does.
 ///
 /// # Cost
 ///
-/// Two allocations for each item in addition to the item itself. The end of an item holds a lock
-/// briefly. How long does not depend on the number of items.
+/// Each item takes two allocations in addition to the item itself. When an item ends, it briefly
+/// holds a lock. The time does not depend on the number of items.
 ///
 /// # Examples
 ///
@@ -153,8 +153,8 @@ impl Ended {
 
     /// Registers `waker` for the next item that ends; returns `false` if one has ended.
     fn wait(&self, waker: &Waker) -> bool {
-        // FOREIGN(waker-clone): the clone of a user's waker, on the polling thread, under no lock;
-        // it may unwind to the caller.
+        // FOREIGN(waker-clone): the clone of a user's waker, on the polling thread, with no lock
+        // held; it may unwind to the caller.
         let mut waker = Some(Foreign::new(waker.clone()));
         let mut list = self.0.lock();
         let waits = list.places.is_empty();
@@ -163,7 +163,7 @@ impl Ended {
         }
         drop(list);
         // FOREIGN(task-set-drop): the drop of a waker, the previous one or this one, on the polling
-        // thread, under no lock; contained by `Foreign`.
+        // thread, with no lock held; a panic is contained by `Foreign`.
         drop(waker);
         waits
     }
@@ -171,6 +171,9 @@ impl Ended {
 
 impl<T> TaskSet<T> {
     /// Creates an empty set of items of `queue`.
+    ///
+    /// [`add`](Self::add) does not use the queue. For a set whose items all come from `add`, pass
+    /// the queue of any of them, or [`system`](crate::system).
     pub fn new(queue: &Workqueue) -> Self {
         Self {
             queue: queue.clone(),
@@ -246,9 +249,10 @@ impl<T> TaskSet<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`JoinHandle::join`]. [`JoinError::OwnItem`] and [`JoinError::OwnQueue`] occur
-    /// only inside [`block_on`](crate::block_on), and only if every other item has left the set.
-    /// The item that caused the error is removed from the set and stays queued.
+    /// Returns the errors of [`JoinHandle::join`]. [`JoinError::OwnItem`] and
+    /// [`JoinError::OwnQueue`] occur only inside [`block_on`](crate::block_on), and only if every
+    /// other item has left the set. The item that caused the error is removed from the set and
+    /// stays queued.
     pub async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
         poll_fn(|context| self.poll_join_next(context)).await
     }
@@ -303,7 +307,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`join_next`](Self::join_next).
+    /// Returns the errors of [`join_next`](Self::join_next).
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         self.must_be_here();
         loop {
@@ -314,8 +318,8 @@ impl<T> TaskSet<T> {
                 self.unused.push(place);
                 return Some(result);
             }
-            // A second entry of an earlier item with this index, or the entry of an item whose
-            // deadline passed after it had started.
+            // This is a second entry of an earlier item with this index, or the entry of an item
+            // whose deadline passed after it had started.
             self.handles[place] = Some(handle);
         }
     }
@@ -329,7 +333,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`join_next`](Self::join_next).
+    /// Returns the errors of [`join_next`](Self::join_next).
     ///
     /// # Panics
     ///
@@ -372,8 +376,8 @@ impl<T> TaskSet<T> {
             if handle.is_finished() {
                 continue;
             }
-            // FOREIGN(cancel-drop): the closure or future, on the canceller; contained here, so
-            // that all items are cancelled.
+            // FOREIGN(cancel-drop): the closure or future, on the canceller; a panic is contained
+            // here, so that all items are cancelled.
             contain(|| {
                 handle.cancel();
             });
@@ -388,7 +392,8 @@ impl<T> TaskSet<T> {
     pub fn detach_all(&mut self) {
         self.unused.clear();
         // The wakers of these items keep the old list, so they report their ends there.
-        // FOREIGN(task-set-drop): the drop of a waker, on the caller; contained by `Foreign`.
+        // FOREIGN(task-set-drop): the drop of a waker, on the caller; a panic is contained by
+        // `Foreign`.
         self.ended = Arc::default();
         drop(mem::take(&mut self.handles));
     }

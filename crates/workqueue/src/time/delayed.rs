@@ -1,8 +1,8 @@
-//! Items that are queued after a wait: for a delay, here, or for a grace period of RCU
+//! Items that are queued after a wait: for a delay (in this file) or for a grace period of RCU
 //! (`rcu_work.rs`).
 //!
-//! The timer of such an item knows the kind of wait (`timers.rs` of the queues has the protocol and
-//! its models). Everything else is the same for both kinds, and is defined here.
+//! The timer of such an item records the kind of wait (`queues/timers.rs` describes the protocol
+//! and its models). Everything else is the same for both kinds, and is defined here.
 
 use std::{fmt, marker::PhantomData, time::Duration};
 
@@ -50,8 +50,8 @@ pub struct Deferred<U> {
 ///
 /// # Cost
 ///
-/// Arming and disarming each take two locks briefly. Only a timer that becomes the first to expire
-/// wakes a thread. While no timer is armed, there are no wake-ups.
+/// Arming and disarming each briefly acquire two locks. Only a timer that becomes the first to
+/// expire wakes a thread. While no timer is armed, there are no wake-ups.
 ///
 /// # Examples
 ///
@@ -104,7 +104,7 @@ impl<U: 'static> Deferred<U> {
     ///
     /// # Blocking
     ///
-    /// Takes a lock briefly. The result may be outdated when this returns.
+    /// Briefly acquires a lock. The result may be outdated when this returns.
     #[doc(alias = "delayed_work_pending")]
     pub fn is_pending(&self) -> bool {
         self.busy().pending
@@ -139,7 +139,8 @@ impl<U: 'static> Deferred<U> {
     ///
     /// # Blocking
     ///
-    /// Blocks until a run that has started has ended. Inside the item's own run it does not wait.
+    /// Blocks until the current run, if there is one, has ended. Inside the item's own run it does
+    /// not wait.
     ///
     /// # Panics
     ///
@@ -173,7 +174,8 @@ impl<U: 'static> Deferred<U> {
     ///
     /// # Blocking
     ///
-    /// Blocks until a run that has started has ended. Inside the item's own run it does not wait.
+    /// Blocks until the current run, if there is one, has ended. Inside the item's own run it does
+    /// not wait.
     ///
     /// # Panics
     ///
@@ -210,7 +212,7 @@ impl<U: 'static> Deferred<U> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Work::flush`].
+    /// Returns the errors of [`Work::flush`].
     #[doc(alias("flush_delayed_work", "flush_rcu_work"))]
     pub fn flush(&self) -> Result<bool, FlushError> {
         must_not_be_lost(self.timer.is_lost());
@@ -253,14 +255,14 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Takes two locks briefly; otherwise the same as [`enqueue`](Self::enqueue).
+    /// Briefly acquires two locks; otherwise the same as [`enqueue`](Self::enqueue).
     #[doc(alias("queue_delayed_work", "schedule_delayed_work"))]
     pub fn enqueue_after(&self, work: &DelayedWork, delay: Duration) -> bool {
         self.task().enqueue_after(work, delay)
     }
 
-    /// Queues `work` here after `delay` from now, even if it is already pending; returns `true` if
-    /// it was pending.
+    /// Queues `work` on this queue after `delay` from now, even if it is already pending. Returns
+    /// `true` if it was pending.
     ///
     /// A disabled item is left unchanged, and is not pending.
     ///

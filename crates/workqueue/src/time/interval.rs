@@ -31,7 +31,7 @@ impl MissedTickBehavior {
         let next_ns = due_ns.saturating_add(period_ns);
         let late_ns = now_ns.saturating_sub(due_ns);
         if late_ns < period_ns {
-            // The grid determines the next tick, so that it does not drift.
+            // The grid determines the next tick, so that ticks do not drift.
             return next_ns;
         }
         match self {
@@ -61,7 +61,7 @@ pub(super) fn period_ns(period: Duration) -> Result<u64, ZeroPeriod> {
 ///
 /// # Errors
 ///
-/// [`ZeroPeriod`] if `period` is zero.
+/// Returns [`ZeroPeriod`] if `period` is zero.
 ///
 /// # Panics
 ///
@@ -92,7 +92,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// [`ZeroPeriod`] if `period` is zero.
+    /// Returns [`ZeroPeriod`] if `period` is zero.
     pub fn interval(&self, period: Duration) -> Result<Interval, ZeroPeriod> {
         let (period_ns, now_ns) = (period_ns(period)?, self.now_ns());
         Ok(Interval {
@@ -115,12 +115,12 @@ pub struct Interval {
     due_ns: u64,
     period_ns: u64,
     missed: MissedTickBehavior,
-    /// Number of overdue ticks that have fired since the task last waited or yielded.
+    /// The number of overdue ticks that have fired since the task last waited or yielded.
     nr_at_once: u32,
 }
 
-/// Maximum number of overdue ticks that fire before the task yields. A guess: with a larger number,
-/// other tasks wait longer; with a smaller one, missed ticks cost more.
+/// The maximum number of overdue ticks that fire before the task yields. The value is a guess: with
+/// a larger number, other tasks wait longer; with a smaller one, missed ticks cost more.
 const MAX_AT_ONCE: u32 = 8;
 
 impl Interval {
@@ -136,8 +136,8 @@ impl Interval {
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<()> {
         if self.nr_at_once == MAX_AT_ONCE {
             self.nr_at_once = 0;
-            // FOREIGN(tick-wake): `wake_by_ref` of a user's waker, on the polling thread, under no
-            // lock; it may unwind to the caller.
+            // FOREIGN(tick-wake): `wake_by_ref` of a user's waker, on the polling thread, with no
+            // lock held; it may unwind to the caller.
             context.waker().wake_by_ref();
             return Poll::Pending;
         }

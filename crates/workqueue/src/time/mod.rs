@@ -3,8 +3,8 @@
 //! (`sleep.rs`), wait with a timeout (`timeout.rs`), or tick (`interval.rs`). They can repeat
 //! attempts that fail (`retry.rs`) and limit the rate of operations (`rate.rs`).
 //!
-//! `timers.rs` of the queues arms and fires items: each queue owns its timers, and drops them when
-//! it is destroyed. `sleeps.rs` wakes tasks.
+//! `queues/timers.rs` arms and fires items: each queue owns its timers, and drops them when it is
+//! destroyed. `queues/sleeps.rs` wakes tasks.
 
 pub(crate) mod delayed;
 pub(crate) mod interval;

@@ -3,9 +3,9 @@
 //! Such an item is a delayed one that arms itself at the end of each run, even if the run panicked.
 //! The last handle of its queue may have been dropped by then, so the item upgrades its reference
 //! (`end.rs`), and is not armed if that fails. Dropping the handle of the work disables the item.
-//! Arming checks for that under the timer's lock (`timers.rs` has the protocol and its models). A
-//! run also does not arm the item if the queue has cancelled everything since the item was created.
-//! The queue counts such cancels, and the item keeps the count from its creation.
+//! Arming checks for that under the timer's lock (`timers.rs` describes the protocol and its
+//! models). A run also does not arm the item if the queue has cancelled everything since the item
+//! was created. The queue counts such cancels, and the item keeps the count from its creation.
 
 use std::{fmt, time::Duration};
 
@@ -33,12 +33,13 @@ use crate::queues::{
 /// - A tick is missed if the next one is already due when it fires, for instance because a run took
 ///   longer than a period. Missed ticks are [skipped](MissedTickBehavior::Skip), unless another
 ///   behavior is [chosen](Self::with_missed_ticks).
-/// - Dropping it cancels the work: no further run starts. A run that has started continues to its
-///   end, as with [`CancelOnDrop`](crate::CancelOnDrop); [`cancel_sync`](Self::cancel_sync) waits.
-/// - It does not keep its queue alive: if the last handle of the queue is dropped, the runs end.
-///   The closure must not own such a handle, because that would keep the queue alive. A drain does
-///   not wait for the work, and a paused queue runs it once the queue is resumed.
-/// - [`cancel_all`](Workqueue::cancel_all) of its queue ends it permanently, whether the work is
+/// - Dropping the handle cancels the work: no further run starts. A run that has started continues
+///   to its end, as with [`CancelOnDrop`](crate::CancelOnDrop); [`cancel_sync`](Self::cancel_sync)
+///   waits.
+/// - The handle does not keep its queue alive: if the last handle of the queue is dropped, the runs
+///   end. The closure must not own such a handle, because that would keep the queue alive. A drain
+///   does not wait for the work, and a paused queue runs it once the queue is resumed.
+/// - [`cancel_all`](Workqueue::cancel_all) of its queue ends the work permanently, whether it is
 ///   delayed, queued or executing. A run that has started continues to its end and is the last one.
 ///   [`every`](Workqueue::every) starts the work again.
 /// - A panic of a run is caught, counted and reported to the queue's
@@ -46,8 +47,8 @@ use crate::queues::{
 ///
 /// # Cost
 ///
-/// The cost of a [`DelayedWork`] for each run, and one allocation at creation. There is no extra
-/// thread, and there are no wake-ups between the runs.
+/// Each run costs as much as that of a [`DelayedWork`]. Creation takes one allocation. There is no
+/// extra thread, and there are no wake-ups between the runs.
 #[must_use = "dropping it cancels the work"]
 pub struct Periodic {
     work: DelayedWork,
@@ -70,13 +71,14 @@ struct Ticks {
 struct Again<'a>(&'a mut Ticks, &'a DelayedWork);
 
 impl Workqueue {
-    /// Runs `func` here every `period`, first after one period, until the result is dropped.
+    /// Runs `func` on this queue every `period`, until the result is dropped. The first run is due
+    /// after one period.
     ///
-    /// On a queue that has been destroyed, it never runs.
+    /// On a queue that has been destroyed, `func` never runs.
     ///
     /// # Errors
     ///
-    /// [`ZeroPeriod`] if `period` is zero.
+    /// Returns [`ZeroPeriod`] if `period` is zero.
     ///
     /// # Blocking
     ///

@@ -40,7 +40,7 @@ impl RateLimit {
     ///
     /// # Panics
     ///
-    /// If `burst` is 0, before anything else. Otherwise the same as [`sleep`](crate::sleep()).
+    /// If `burst` is 0, which is checked first. Otherwise the same as [`sleep`](crate::sleep()).
     pub fn new(period: Duration, burst: u32) -> Self {
         must_allow_a_turn(burst);
         global().rate_limit(period, burst)
@@ -50,7 +50,7 @@ impl RateLimit {
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     pub fn try_acquire(&self) -> bool {
         let now_ns = self.registry.now_ns();
         self.book(now_ns, |at_ns| at_ns <= now_ns).is_some()
@@ -68,7 +68,7 @@ impl RateLimit {
     /// Takes the next turn if `wanted` accepts its time, and returns the time.
     fn book(&self, now_ns: u64, wanted: impl Fn(u64) -> bool) -> Option<u64> {
         let turn_ns = |next_ns: u64| match next_ns {
-            // The sum has saturated, after 584 years of turns. No more of them ever come.
+            // The sum has saturated, after 584 years of turns, so there are no further turns.
             u64::MAX => u64::MAX,
             _ => next_ns.saturating_sub(self.burst_ns),
         };
@@ -76,7 +76,7 @@ impl RateLimit {
             let after_ns = next_ns.max(now_ns).saturating_add(self.period_ns);
             wanted(turn_ns(next_ns)).then_some(after_ns)
         };
-        // Relaxed, because the number guards no other memory.
+        // Relaxed suffices, because the number guards no other memory.
         let booked = self.next_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, book);
         booked.ok().map(turn_ns)
     }

@@ -2,7 +2,7 @@
 //!
 //! Such an item is a delayed one that waits for readers instead of a clock. It is armed under its
 //! lock and fired by an RCU callback, and cancel and disable find it like any other (`timers.rs`
-//! has the protocol and its models).
+//! describes the protocol and its models).
 //!
 //! The callback is queued after the item's lock is released. A flusher may therefore find the item
 //! armed before the callback is queued; it repeats its barrier until the item is no longer armed.
@@ -41,7 +41,7 @@ use crate::{
 ///
 /// # Cost
 ///
-/// An RCU callback, a lock taken briefly twice, and an enqueue.
+/// Each enqueue costs an RCU callback, two short acquisitions of a lock, and the enqueue itself.
 ///
 /// # Examples
 ///
@@ -71,8 +71,8 @@ impl TaskOptions<'_> {
     ///
     /// # Blocking
     ///
-    /// Blocks at most briefly, on a lock, and never for the grace period. Allowed in a read-side
-    /// section.
+    /// Blocks at most briefly, on a lock, and never for the grace period. It is allowed in a
+    /// read-side section.
     #[doc(alias = "queue_rcu_work")]
     pub fn enqueue_rcu(self, work: &RcuWork) -> bool {
         let Some(due) = work.timer.arm_for_grace_period(&work.work, &self) else {

@@ -50,6 +50,8 @@ impl Backoff {
 /// Calls `attempt` until it returns `Ok` or the attempts of `policy` are used up, pausing between
 /// attempts as `policy` specifies, and returns the last result.
 ///
+/// [`retry_if`] also stops at an error that another attempt would return again.
+///
 /// If a queue runs this future, a drain of the queue waits for it, even during a pause. Put an
 /// attempt that blocks into an item: `retry(policy, || queue.spawn(…))`. In that case, the errors
 /// are those of a join.
@@ -78,7 +80,41 @@ pub async fn retry<T, E, F>(policy: Backoff, attempt: impl FnMut() -> F) -> Resu
 where
     F: Future<Output = Result<T, E>>,
 {
-    again(global(), policy, attempt).await
+    retry_if(policy, attempt, |_| true).await
+}
+
+/// Calls `attempt` as [`retry`] does, but stops at the first error for which `is_transient` returns
+/// `false`, and returns that error without a pause.
+///
+/// # Panics
+///
+/// The same as [`sleep`](crate::sleep()).
+///
+/// # Examples
+///
+/// ```
+/// use std::{io::{Error, ErrorKind}, time::Duration};
+/// use afterwork::workqueue::{Backoff, block_on, retry_if};
+///
+/// let policy = Backoff::new(5, Duration::from_millis(1));
+/// let mut kinds = [ErrorKind::TimedOut, ErrorKind::PermissionDenied].into_iter();
+/// let outcome: Result<(), Error> = block_on(retry_if(
+///     policy,
+///     || std::future::ready(Err(kinds.next().unwrap().into())),
+///     |error| error.kind() == ErrorKind::TimedOut,
+/// ));
+/// assert_eq!(outcome.unwrap_err().kind(), ErrorKind::PermissionDenied);
+/// ```
+#[doc(alias("backoff", "permanent", "transient", "when"))]
+pub async fn retry_if<T, E, F>(
+    policy: Backoff,
+    attempt: impl FnMut() -> F,
+    is_transient: impl FnMut(&E) -> bool,
+) -> Result<T, E>
+where
+    F: Future<Output = Result<T, E>>,
+{
+    again(global(), policy, attempt, is_transient).await
 }
 
 impl Registry {
@@ -92,8 +128,23 @@ impl Registry {
         F: Future<Output = Result<T, E>>,
         A: FnMut() -> F,
     {
+        self.retry_if(policy, attempt, |_| true)
+    }
+
+    /// Repeats `attempt` as [`retry_if`] does, but pauses according to this registry's clock.
+    pub fn retry_if<T, E, F, A, P>(
+        &self,
+        policy: Backoff,
+        attempt: A,
+        is_transient: P,
+    ) -> impl Future<Output = Result<T, E>> + use<T, E, F, A, P>
+    where
+        F: Future<Output = Result<T, E>>,
+        A: FnMut() -> F,
+        P: FnMut(&E) -> bool,
+    {
         let registry = self.clone();
-        async move { again(&registry, policy, attempt).await }
+        async move { again(&registry, policy, attempt, is_transient).await }
     }
 }
 
@@ -101,13 +152,17 @@ async fn again<T, E, F: Future<Output = Result<T, E>>>(
     registry: &Registry,
     policy: Backoff,
     mut attempt: impl FnMut() -> F,
+    mut is_transient: impl FnMut(&E) -> bool,
 ) -> Result<T, E> {
     for nr_attempts in 1.. {
         let outcome = attempt().await;
+        if outcome.as_ref().err().is_none_or(|error| !is_transient(error)) {
+            return outcome;
+        }
         let random = scrambled(registry.now_ns().wrapping_add(nr_attempts.into()));
         match policy.pause(nr_attempts, random) {
-            Some(pause) if outcome.is_err() => registry.sleep(pause).await,
-            _ => return outcome,
+            Some(pause) => registry.sleep(pause).await,
+            None => return outcome,
         }
     }
     unreachable!("a policy ends at the last number")

@@ -1,4 +1,4 @@
-//! Futures that wait for a point in time; `sleeps.rs` has the protocol and its models.
+//! Futures that wait for a point in time; `sleeps.rs` describes the protocol and its models.
 
 use std::{
     fmt,
@@ -58,7 +58,8 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
     Sleep::of(Owner::Process(registry), at_ns)
 }
 
-/// Returns the registry whose thread wakes sleeps that name no registry.
+/// Returns the registry whose thread wakes the tasks of sleeps that were created without a
+/// registry.
 pub(super) fn global() -> &'static Registry {
     match Registry::global() {
         Ok(registry) => registry,
@@ -71,22 +72,25 @@ pub(super) fn global() -> &'static Registry {
 ///
 /// # Guarantees
 ///
-/// - It is never ready early. The clock is monotonic and advances in steps of 65 µs. The task is
-///   woken at the end of the step that contains the deadline, plus the time that the system takes
-///   to run the registry's thread and the task, usually 0.1 ms. While eight or more sleeps of a
-///   registry end at once, further ones end up to half a millisecond later, so that they share
+/// - A sleep is never ready early. The clock is monotonic and advances in steps of 65 µs. The task
+///   is woken at the end of the step that contains the deadline, plus the time that the system
+///   takes to run the registry's thread and the task, usually 0.1 ms. While eight or more sleeps of
+///   a registry end at once, further ones end up to half a millisecond later, so that they share
 ///   wake-ups ([`Params::sleep_slack_us`](base::params::Params::sleep_slack_us)).
 /// - A deadline that has passed at the first poll makes it ready at once. A duration that cannot be
 ///   represented (584 years or more) never ends.
-/// - Dropping it cancels it, and drops the waker unless the waker is being fired at that moment.
-/// - It keeps its registry alive, so the registry cannot be shut down until the sleep is dropped.
+/// - Dropping a sleep cancels it, and drops the waker unless the waker is being fired at that
+///   moment.
+/// - A sleep keeps its registry alive, so the registry cannot be shut down until the sleep is
+///   dropped.
 ///
 /// # Cost
 ///
-/// One allocation of 48 bytes while it waits. The first poll, each further poll and the drop
-/// briefly take a lock and perform a constant number of operations, independent of the number of
-/// sleeps. Threads on different CPUs take different locks. The drop of a sleep that has ended takes
-/// none. Only a sleep that becomes the first to expire on its CPU wakes the registry's thread.
+/// A sleep takes one allocation of 48 bytes while it waits. The first poll, each further poll and
+/// the drop briefly acquire a lock and perform a constant number of operations, independent of the
+/// number of sleeps. Threads on different CPUs acquire different locks. The drop of a sleep that
+/// has ended acquires none. Only a sleep that becomes the first to expire on its CPU wakes the
+/// registry's thread.
 ///
 /// The registry's thread itself fires a waker of a [queue's future](crate::Workqueue::spawn_async),
 /// of a future of a dedicated worker, or of [`block_on`](crate::block_on). A waker of another
@@ -104,8 +108,8 @@ pub struct Sleep {
     timer: Option<SleepTimer>,
 }
 
-/// The registry of a sleep. The process's registry is not counted, because all threads share its
-/// count.
+/// The registry of a sleep. References to the process's registry are not counted here, because all
+/// threads would share its count.
 enum Owner {
     Process(&'static Registry),
     Other(Registry),
@@ -123,7 +127,8 @@ impl Deref for Owner {
 }
 
 impl Registry {
-    /// Waits for `duration` from this call, as [`sleep()`] does; this registry's thread wakes it.
+    /// Waits for `duration` from this call, as [`sleep()`] does, but this registry's thread wakes
+    /// the task.
     ///
     /// # Examples
     ///
@@ -139,7 +144,7 @@ impl Registry {
         self.sleep_until_ns(self.now_ns().saturating_add(nanos(duration)))
     }
 
-    /// Waits until `deadline`, as [`sleep_until`] does; this registry's thread wakes it.
+    /// Waits until `deadline`, as [`sleep_until`] does, but this registry's thread wakes the task.
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
         self.sleep_until_ns(self.timers().clock.ns_of(deadline))
     }

@@ -47,8 +47,8 @@ pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::Int
 }
 
 impl Registry {
-    /// Waits for `future`, for at most `duration` from this call, as [`timeout`] does; this
-    /// registry's thread wakes it.
+    /// Waits for `future`, for at most `duration` from this call, as [`timeout`] does, but this
+    /// registry's thread wakes the task.
     pub fn timeout<F: IntoFuture>(&self, duration: Duration, future: F) -> Timeout<F::IntoFuture> {
         Timeout::of(self.sleep(duration), future)
     }
@@ -57,15 +57,16 @@ impl Registry {
 /// A future with a deadline; created by [`timeout`], [`timeout_at`] and [`Registry::timeout`].
 ///
 /// Each poll polls the future first, so a future that is ready is never too late. A poll that does
-/// not return is not interrupted. A future that is too late is dropped when this is dropped.
+/// not return is not interrupted. A future that is too late is dropped together with the `Timeout`.
 ///
 /// # Cost
 ///
-/// The cost of a [`Sleep`] once the future has to wait; nothing if it is ready at its first poll.
+/// A future that is ready at its first poll costs nothing. Otherwise the cost is that of a
+/// [`Sleep`].
 ///
 /// # Errors
 ///
-/// [`Elapsed`] if the time has passed.
+/// Returns [`Elapsed`] if the time has passed.
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Timeout<F> {
     future: F,

@@ -13,14 +13,14 @@ const DETECT: &str = "detect";
 const MIXED: &str = "mixed";
 const SPAWN_BLOCKING: &str = SpawnBlocking::NAME;
 
-/// Names of the cases and peers.
+/// The names of the cases and peers.
 pub const MENU: Menu = Menu { cases: &[DETECT, MIXED], peers: &PEERS };
-/// Names of the peers, as `--peers` and tables spell them.
+/// The names of the peers, as `--peers` and tables spell them.
 pub const PEERS: [&str; 3] = [Crossbeam::NAME, Rayon::NAME, SPAWN_BLOCKING];
 
 const GUARD: &str = "guard";
 const SAMPLER: &str = "sampler";
-/// Limits for the time until the next item runs, with a guard and with the sampler.
+/// The limits for the time until the next item runs, with a guard and with the sampler.
 const HALF_MS: &str = "(0.5 ms)";
 const THREE_MS: &str = "(3 ms)";
 
@@ -31,7 +31,8 @@ const MAKESPAN: Metric = lower("makespan", "ns", ("", "all done ms"), NS_PER_MS)
 const THREADS: Metric = lower("threads", "threads", ("", "threads"), 1.0);
 const MANAGER: Metric = lower("manager_share", "share", ("", "manager % of a CPU"), PERCENT);
 
-/// Rounds in a run of `detect`, 14 ms each: enough for a 90th percentile.
+/// The number of rounds in a run of `detect`, of 14 ms each. It is large enough for a 90th
+/// percentile.
 const ROUNDS: usize = 40;
 const ROUNDS_QUICK: usize = 15;
 
@@ -63,14 +64,8 @@ fn detect_case(settings: &Settings) -> Case {
             }))
         })
     };
-    let limit = |name, ns| {
-        Variant::ours(name, move || {
-            let mut sample = Sample::default();
-            sample.set(P50, ns);
-            sample.set(P90, ns);
-            Ok(Some(sample))
-        })
-    };
+    let limit =
+        |name, ns| Variant::ours(name, move || Ok(Some(Sample::of([(P50, ns), (P90, ns)]))));
     Case {
         bench: BENCH,
         name: DETECT,
@@ -119,9 +114,8 @@ fn mixed_case(settings: &Settings) -> Case {
 }
 
 fn sample(mixed: &Mixed) -> Sample {
-    let mut sample = Sample::default();
-    sample.set(MAKESPAN, mixed.makespan.as_nanos() as f64);
-    sample.set(THREADS, mixed.threads as f64);
+    let makespan_ns = mixed.makespan.as_nanos() as f64;
+    let mut sample = Sample::of([(MAKESPAN, makespan_ns), (THREADS, mixed.threads as f64)]);
     if let Some(manager) = mixed.manager {
         sample.set(MANAGER, manager.as_secs_f64() / mixed.makespan.as_secs_f64());
     }

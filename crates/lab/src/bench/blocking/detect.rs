@@ -12,12 +12,12 @@ use topology::Topology;
 
 use crate::harness::latency::Latencies;
 
-/// Ways in which an item sleeps.
+/// The ways in which an item sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sleep {
-    /// Inside `workqueue::blocking`.
+    /// The item sleeps inside `workqueue::blocking`.
     Announced,
-    /// Without notifying the pool.
+    /// The item sleeps without notifying the pool.
     Unannounced,
 }
 
@@ -39,7 +39,7 @@ pub fn registry() -> Result<Registry, Stop> {
         .map_err(|error| Stop::because("cannot start afterwork", error))
 }
 
-/// Builds a queue whose items run on workers only.
+/// Builds a queue whose items run only on workers.
 pub fn queue(registry: &Registry, scope: AffinityScope) -> Result<Workqueue, Stop> {
     Workqueue::builder("blocking")
         .affinity(scope)
@@ -48,12 +48,12 @@ pub fn queue(registry: &Registry, scope: AffinityScope) -> Result<Workqueue, Sto
         .map_err(|error| Stop::because("cannot build a queue", error))
 }
 
-/// Sleep of an item: much longer than it takes to wake another worker.
+/// The duration of an item's sleep, which is much longer than it takes to wake another worker.
 const NAP: Duration = Duration::from_millis(12);
 
-/// Lets `rounds` items sleep while another item waits behind each. Returns the times until the
-/// other items ran, or `None` if interrupted. The first round, in which the threads start, is not
-/// timed.
+/// Lets `rounds` items sleep, one after another, while another item waits behind each of them.
+/// Returns the times until the other items ran, or `None` if interrupted. The first round, in which
+/// the threads start, is not timed.
 pub fn detect(
     sleep: Sleep,
     rounds: usize,
@@ -81,7 +81,7 @@ pub fn detect(
             })
             .unwrap();
         let times: Vec<Duration> = ran.iter().collect();
-        // All workers park before the next round.
+        // The pause lets all workers park before the next round.
         queue.drain().map_err(|error| Stop::because("cannot drain", error))?;
         thread::sleep(NAP / 6);
         if let ([first, second], true) = (times.as_slice(), round > 0) {

@@ -14,7 +14,7 @@ use top::exit::Stop;
 use super::detect::{Sleep, queue, registry};
 use crate::bench::workqueue::subject::OneShotPool;
 
-/// Number of items.
+/// The number of items.
 pub const ITEMS: usize = 64;
 const BURN: Duration = Duration::from_millis(1);
 const SLEEP: Duration = Duration::from_millis(5);
@@ -22,11 +22,11 @@ const SLEEP: Duration = Duration::from_millis(5);
 /// The results of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Mixed {
-    /// Time from queueing the first item to the completion of the last.
+    /// The time from queueing the first item to the completion of the last.
     pub makespan: Duration,
-    /// Number of threads that the pool added.
+    /// The number of threads that the pool added.
     pub threads: usize,
-    /// CPU time of the manager thread of afterwork.
+    /// The CPU time of the manager thread of afterwork.
     pub manager: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! Pools with a limited number of waiting items. A producer that reaches the limit waits.
+//! Pools with a limited number of waiting items. A producer waits when it reaches the limit.
 
 use std::sync::Arc;
 
@@ -9,16 +9,17 @@ use top::exit::Stop;
 use topology::Topology;
 
 use crate::bench::workqueue::ours::Ours;
+use crate::bench::workqueue::peers::Tokio;
 use crate::bench::workqueue::subject::OneShotPool;
 
-/// Maximum number of items that have not started.
+/// The maximum number of items that have not started.
 pub const ROOM: usize = 1000;
 
 /// A queue with a capacity.
 #[derive(Debug)]
 pub struct Bounded(Ours);
 
-/// A tokio runtime with a semaphore: each task holds a permit until it starts.
+/// A tokio runtime with a semaphore. Each task holds a permit until it starts.
 #[derive(Debug)]
 pub struct Permits {
     runtime: Runtime,
@@ -45,19 +46,15 @@ impl OneShotPool for Bounded {
 impl Permits {
     /// Starts a runtime with `workers` threads.
     pub fn start(workers: usize) -> Result<Self, Stop> {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let runtime = builder.worker_threads(workers).build();
-        Ok(Self {
-            runtime: runtime.map_err(|error| Stop::because("cannot start tokio", error))?,
-            permits: Arc::new(Semaphore::new(ROOM)),
-        })
+        let permits = Arc::new(Semaphore::new(ROOM));
+        Ok(Self { runtime: Tokio::start(workers)?.0, permits })
     }
 }
 
 impl OneShotPool for Permits {
     #[inline]
     fn submit(&self, work: impl FnOnce() + Send + 'static) {
-        // Enter the runtime only if there is no free permit.
+        // The runtime is entered only if there is no free permit.
         let permit = self.permits.clone().try_acquire_owned();
         let permit = permit.unwrap_or_else(|_| {
             let permit = self.permits.clone().acquire_owned();

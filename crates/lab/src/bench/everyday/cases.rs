@@ -5,18 +5,18 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use afterwork::workqueue::{Strand, Workqueue};
-use rayon::{ThreadPool as RayonPool, ThreadPoolBuilder};
+use rayon::ThreadPool as RayonPool;
 use top::exit::Stop;
 use topology::{AffinityScope, Topology};
 
 use super::admission::{Bounded, Permits, ROOM};
-use super::idle::{self, Idled};
+use super::idle;
 use super::locked::{self, REQUESTS, Splits};
 use super::scopes;
-use super::sleeps::{self, Clock, Slept};
-use super::soon::{self, CHANGES, Saved};
-use super::strands::{self, Locked, Ordered, ROUNDS, Strung};
-use super::timeouts::{self, Ended};
+use super::sleeps::{self, Clock};
+use super::soon::{self, CHANGES};
+use super::strands::{self, Locked, Ordered, ROUNDS};
+use super::timeouts;
 use crate::bench::child::apart;
 use crate::bench::max_active::gauge::Size;
 use crate::bench::settings::{Menu, Settings};
@@ -29,7 +29,6 @@ use crate::bench::workqueue::subject::{OneShot, OneShotPool};
 use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::{Against, Bound, Claim};
 use crate::harness::metric::{MILLION, Metric, NS_PER_MS, NS_PER_US, PERCENT, higher, lower};
-use crate::harness::stats::percentile;
 use crate::harness::switches::Usage;
 
 const BENCH: &str = "everyday";
@@ -48,7 +47,7 @@ const ASYNC_IO: &str = "async-io";
 const RAYON_JOIN: &str = "rayon+join";
 const RAYON_SPAWN: &str = "rayon+spawn";
 
-/// Names of the cases and peers.
+/// The names of the cases and peers.
 pub const MENU: Menu = Menu {
     cases: &[
         ADMISSION,
@@ -66,9 +65,9 @@ pub const MENU: Menu = Menu {
 };
 
 const OURS: &str = "ours";
-/// A task of tokio for each change.
+/// Each change spawns a task of tokio.
 const TASK_EACH: &str = "tokio+each";
-/// The same, but each change aborts the previous task.
+/// The same, except that each change aborts the previous task.
 const TASK_ABORTED: &str = "tokio+abort";
 const UNBOUNDED: &str = "unbounded";
 const CHUNKS: &str = "for_each_chunk";
@@ -77,34 +76,36 @@ const ONE_THREAD: &str = "(one thread)";
 const SPAWN: &str = "scope.spawn";
 const RANGE: &str = "for_each_range";
 const ORDERED: &str = "ordered";
-/// A limit, not a pool: the CPU share that a program with an occasional item may use.
+/// A limit, which is not a pool. It is the CPU share that a program with an occasional item may
+/// use.
 const FOUR_PERCENT: &str = "(4 % of a CPU)";
 
 const RESIDENT: Metric = lower("resident", "B", ("", "MiB"), (1 << 20) as f64);
 const NUMBERS_PER_S: Metric = higher("numbers_per_s", "1/s", ("", "M/s"), MILLION);
 const CPU_PER_NUMBER: Metric = lower("cpu_per_number", "ns/item", ("", "CPUns each"), 1.0);
-const CPU_SHARE: Metric = lower("cpu_share", "share", ("", "% of a CPU"), PERCENT);
-const TO_RUN_P50: Metric = lower("to_run_p50", "ns", ("to run us", "p50"), NS_PER_US);
-const TO_RUN_P99: Metric = lower("to_run_p99", "ns", ("to run us", "p99"), NS_PER_US);
-const SWITCHES: Metric = lower("switches_per_item", "1/item", ("", "switches"), 1.0);
-const HAND_OVER: Metric = lower("hand_over", "ns/item", ("ns/sleep", "start"), 1.0);
-const CPU_PER_SLEEP: Metric = lower("cpu_per_item", "ns/item", ("ns/sleep", "CPU"), 1.0);
-const BYTES_PER_SLEEP: Metric = lower("bytes_per_item", "B/item", ("", "bytes"), 1.0);
-const TIMEOUTS_PER_S: Metric = higher("timeouts_per_s", "1/s", ("", "M/s"), MILLION);
-const CPU_PER_TIMEOUT: Metric = lower("cpu_per_item", "ns/item", ("ns/timeout", "CPU"), 1.0);
-const LATE_P50: Metric = lower("late_p50", "ns", ("late us", "p50"), NS_PER_US);
-const LATE_P99: Metric = lower("late_p99", "ns", ("late us", "p99"), NS_PER_US);
+pub(super) const CPU_SHARE: Metric = lower("cpu_share", "share", ("", "% of a CPU"), PERCENT);
+pub(super) const TO_RUN_P50: Metric = lower("to_run_p50", "ns", ("to run us", "p50"), NS_PER_US);
+pub(super) const TO_RUN_P99: Metric = lower("to_run_p99", "ns", ("to run us", "p99"), NS_PER_US);
+pub(super) const SWITCHES: Metric = lower("switches_per_item", "1/item", ("", "switches"), 1.0);
+pub(super) const HAND_OVER: Metric = lower("hand_over", "ns/item", ("ns/sleep", "start"), 1.0);
+pub(super) const CPU_PER_SLEEP: Metric = lower("cpu_per_item", "ns/item", ("ns/sleep", "CPU"), 1.0);
+pub(super) const BYTES_PER_SLEEP: Metric = lower("bytes_per_item", "B/item", ("", "bytes"), 1.0);
+pub(super) const TIMEOUTS_PER_S: Metric = higher("timeouts_per_s", "1/s", ("", "M/s"), MILLION);
+pub(super) const CPU_PER_TIMEOUT: Metric =
+    lower("cpu_per_item", "ns/item", ("ns/timeout", "CPU"), 1.0);
+pub(super) const LATE_P50: Metric = lower("late_p50", "ns", ("late us", "p50"), NS_PER_US);
+pub(super) const LATE_P99: Metric = lower("late_p99", "ns", ("late us", "p99"), NS_PER_US);
 
-const MAKE: Metric = lower("make", "ns/state", ("ns/state", "make"), 1.0);
-const DROP: Metric = lower("drop", "ns/state", ("ns/state", "drop"), 1.0);
-const BYTES_MADE: Metric = lower("bytes_made", "B/state", ("bytes", "made"), 1.0);
-const BYTES_USED: Metric = lower("bytes_used", "B/state", ("bytes", "used"), 1.0);
+pub(super) const MAKE: Metric = lower("make", "ns/state", ("ns/state", "make"), 1.0);
+pub(super) const DROP: Metric = lower("drop", "ns/state", ("ns/state", "drop"), 1.0);
+pub(super) const BYTES_MADE: Metric = lower("bytes_made", "B/state", ("bytes", "made"), 1.0);
+pub(super) const BYTES_USED: Metric = lower("bytes_used", "B/state", ("bytes", "used"), 1.0);
 /// 1 if all requests ended, 0 if they deadlocked.
 pub const ENDED: Metric = higher("ended", "bool", ("", "ended"), 1.0);
-/// Time until the last request ended, or until the run was abandoned.
+/// The time until the last request ended, or until the run was abandoned.
 pub const UNTIL_END: Metric = lower("until_end", "ns", ("", "ms"), NS_PER_MS);
-const SAVES: Metric = lower("saves", "saves", ("", "saves"), 1.0);
-const PER_CHANGE: Metric = lower("per_change", "ns", ("", "ns/change"), 1.0);
+pub(super) const SAVES: Metric = lower("saves", "saves", ("", "saves"), 1.0);
+pub(super) const PER_CHANGE: Metric = lower("per_change", "ns", ("", "ns/change"), 1.0);
 
 const ADMISSION_METRICS: &[Metric] = &[
     higher(ITEMS_PER_S, "items/s", ("items", "M/s"), MILLION),
@@ -128,26 +129,28 @@ const STRAND_METRICS: &[Metric] = &[
 
 const TIMEOUT_METRICS: &[Metric] = &[TIMEOUTS_PER_S, CPU_PER_TIMEOUT];
 
-/// Producer threads, and items that each queues at once: far more than the capacity.
+/// The number of producer threads, and the number of items that each of them queues at once. These
+/// are far more than the capacity.
 const PRODUCERS: usize = 4;
 const FLOOD: usize = 250_000;
 const FLOOD_QUICK: usize = 50_000;
-/// Numbers to sum: 512 MiB, or 64 MiB with `--quick`.
+/// The count of numbers to sum, which take 512 MiB, or 64 MiB with `--quick`.
 const NUMBERS: usize = 64 << 20;
 const NUMBERS_QUICK: usize = 8 << 20;
 const EMPTY: u64 = 1_000_000;
-/// Duration of a run with occasional items.
+/// The duration of a run with occasional items.
 const IDLE: Duration = Duration::from_secs(2);
 const IDLE_QUICK: Duration = Duration::from_millis(300);
-/// Number of tasks, and the shortest sleep: all tasks start to sleep before the first one wakes.
+/// The number of tasks, and the shortest sleep. All tasks start to sleep before the first one
+/// wakes.
 const SLEEPERS: (usize, Duration) = (1_000_000, Duration::from_secs(3));
 const SLEEPERS_QUICK: (usize, Duration) = (50_000, Duration::from_millis(300));
 
-/// Threads with timeouts, and the timeouts of each.
+/// The number of threads with timeouts, and the number of timeouts of each thread.
 const CLIENTS: usize = 8;
 const TIMEOUTS_EACH: usize = 1_000_000;
 const TIMEOUTS_QUICK: usize = 100_000;
-/// Number of states, and of ordered queues, which take more memory.
+/// The number of states, and the number of ordered queues, which take more memory.
 const STATES: usize = 100_000;
 const STATES_QUICK: usize = 20_000;
 const ORDERED_QUEUES: usize = 10_000;
@@ -178,7 +181,8 @@ struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// Returns `test` in unit tests, which measure nothing; otherwise the long or the quick size.
+    /// Returns `test` in unit tests, which measure nothing. Otherwise returns the long or the quick
+    /// size.
     fn size<T>(&self, long: T, quick: T, test: T) -> T {
         match (cfg!(test), self.settings.quick) {
             (true, _) => test,
@@ -190,14 +194,6 @@ impl Setting<'_> {
     fn start(&self) -> impl Fn() -> Result<Ours, Stop> + Clone + 'static {
         let (topology, workers) = (self.topology.clone(), self.workers);
         move || Ours::start(&topology, Way::plain(AffinityScope::System), workers, false)
-    }
-
-    fn rayon(&self) -> impl Fn() -> Result<RayonPool, Stop> + Clone + 'static {
-        let workers = self.workers;
-        move || {
-            let pool = ThreadPoolBuilder::new().num_threads(workers).build();
-            pool.map_err(|error| Stop::because("cannot create a rayon pool", error))
-        }
     }
 
     fn admission(&self) -> Case {
@@ -242,10 +238,10 @@ impl Setting<'_> {
             }
         };
         let theirs = |sum: fn(&RayonPool, &[u64]) -> u64| {
-            let (start, numbers) = (self.rayon(), numbers.clone());
+            let (workers, numbers) = (self.workers, numbers.clone());
             move || {
-                let (pool, (numbers, wanted)) = (start()?, numbers.get());
-                borrowed(count as u64, *wanted, || sum(&pool, numbers))
+                let (pool, (numbers, wanted)) = (Rayon::start(workers)?, numbers.get());
+                borrowed(count as u64, *wanted, || sum(&pool.0, numbers))
             }
         };
         let alone = numbers.clone();
@@ -280,10 +276,10 @@ impl Setting<'_> {
             }
         };
         let theirs = |run: fn(&RayonPool, u64) -> u64| {
-            let start = self.rayon();
+            let workers = self.workers;
             move || {
-                let pool = start()?;
-                borrowed(count, count, || run(&pool, count))
+                let pool = Rayon::start(workers)?;
+                borrowed(count, count, || run(&pool.0, count))
             }
         };
         Case {
@@ -305,11 +301,7 @@ impl Setting<'_> {
     fn idle(&self, name: &'static str, period: Duration) -> Case {
         let span = self.size(IDLE, IDLE_QUICK, 5 * period);
         let (workers, pace) = (self.workers, (period, span));
-        let limit = || {
-            let mut sample = Sample::default();
-            sample.set(CPU_SHARE, 4.0 * PERCENT);
-            Ok(Some(sample))
-        };
+        let limit = || Ok(Some(Sample::of([(CPU_SHARE, 4.0 * PERCENT)])));
         let [tokio, rayon] = [Tokio::NAME, Rayon::NAME];
         let [threadpool, crossbeam] = [ThreadPool::NAME, Crossbeam::NAME];
         let variants = vec![
@@ -343,27 +335,17 @@ impl Setting<'_> {
         pace: (Duration, Duration),
     ) -> RunFn {
         let interrupt = self.settings.interrupt.clone();
-        Box::new(move || Ok(idle::run(&start()?, pace, &interrupt)?.map(idle_sample)))
+        Box::new(move || Ok(idle::run(&start()?, pace, &interrupt)))
     }
 
     fn strands(&self) -> Case {
         let count = self.size(STATES, STATES_QUICK, 100);
         let nr_queues = count.min(ORDERED_QUEUES);
         let (start, start_ordered) = (self.start(), self.start());
-        let ours = move || {
-            let strung = strands::run::<Strand<usize>>(start()?.queue(), count)?;
-            Ok(Some(strand_sample(&strung, count)))
-        };
-        let ordered = move || {
-            let ours = start_ordered()?;
-            let strung = strands::run::<Ordered>(ours.registry(), nr_queues)?;
-            Ok(Some(strand_sample(&strung, nr_queues)))
-        };
+        let ours = move || strands::run::<Strand<usize>>(start()?.queue(), count);
+        let ordered = move || strands::run::<Ordered>(start_ordered()?.registry(), nr_queues);
         let workers = self.workers;
-        let tokio = move || {
-            let strung = strands::run::<Locked>(&sleeps::runtime(workers)?, count)?;
-            Ok(Some(strand_sample(&strung, count)))
-        };
+        let tokio = move || strands::run::<Locked>(&sleeps::runtime(workers)?, count);
         let at_most = |what: &str, metric: Metric, against: &'static str| {
             Claim::of(OURS, what, metric, against).keeps(Bound::AtMost(1.0))
         };
@@ -390,12 +372,7 @@ impl Setting<'_> {
         let test = (500, Duration::from_millis(2));
         let (count, shortest) = self.size(SLEEPERS, SLEEPERS_QUICK, test);
         let workers = self.workers;
-        let run = |clock| {
-            move || {
-                let slept = sleeps::run(clock, count, shortest, workers)?;
-                Ok(Some(sleep_sample(&slept, count)))
-            }
-        };
+        let run = |clock| move || sleeps::run(clock, count, shortest, workers).map(Some);
         let at_most = |what: &str, metric: Metric| {
             let claim = Claim::of(OURS, what, metric, Against::BestPeer);
             claim.keeps(Bound::AtMost(1.0))
@@ -423,16 +400,11 @@ impl Setting<'_> {
 
     fn timeouts(&self) -> Case {
         let count = self.size(TIMEOUTS_EACH, TIMEOUTS_QUICK, 100);
-        let ours = |nr_threads: usize| {
-            move || {
-                let ended = timeouts::ours(nr_threads, count)?;
-                Ok(Some(timeout_sample(&ended, nr_threads * count)))
-            }
-        };
+        let ours = |nr_threads: usize| move || timeouts::ours(nr_threads, count).map(Some);
         let workers = self.workers;
         let tokio = move || {
-            let ended = timeouts::tokio(&sleeps::runtime(workers)?, CLIENTS, count)?;
-            Ok(Some(timeout_sample(&ended, CLIENTS * count)))
+            let runtime = sleeps::runtime(workers)?;
+            Ok(Some(timeouts::tokio(&runtime, CLIENTS, count)))
         };
         let claim = |what, metric, against: Against| Claim {
             against,
@@ -459,27 +431,6 @@ impl Setting<'_> {
     }
 }
 
-fn timeout_sample(ended: &Ended, count: usize) -> Sample {
-    let mut sample = Sample::default();
-    let per_s = count as f64 / ended.wall.as_secs_f64();
-    sample.set(TIMEOUTS_PER_S, per_s);
-    sample.set(CPU_PER_TIMEOUT, ended.spent.cpu_ns as f64 / count as f64);
-    sample
-}
-
-/// Returns the figures of `count` states.
-fn strand_sample(strung: &Strung, count: usize) -> Sample {
-    let mut sample = Sample::default();
-    let each = |of_all: f64| of_all / count as f64;
-    sample.set(MAKE, each(strung.made.as_nanos() as f64));
-    sample.set(DROP, each(strung.dropped.as_nanos() as f64));
-    sample.set(BYTES_MADE, each(strung.resident as f64));
-    sample.set(BYTES_USED, each(strung.used as f64));
-    let nr_items = (count * ROUNDS) as f64;
-    sample.set(ITEMS_PER_S, nr_items / strung.ran.as_secs_f64());
-    sample
-}
-
 fn locked_case() -> Case {
     Case {
         about: format!(
@@ -496,30 +447,22 @@ fn locked_case() -> Case {
     }
 }
 
-/// Returns a run of the requests. A deadlock leaves its threads behind, so it is not repeated:
-/// later runs return the same sample.
+/// Returns a run of the requests. A run that deadlocks leaves its threads behind, so it is not
+/// repeated, and later runs return the same sample.
 fn final_if_deadlocked<S: Splits>(start: impl Fn() -> Result<S, Stop> + 'static) -> RunFn {
     let mut is_deadlocked = false;
     Box::new(move || {
         let took = if is_deadlocked { None } else { locked::run(&start()?) };
         is_deadlocked = took.is_none();
-        let mut sample = Sample::default();
-        sample.set(ENDED, f64::from(u8::from(took.is_some())));
-        sample.set(UNTIL_END, took.unwrap_or(locked::PATIENCE).as_nanos() as f64);
-        Ok(Some(sample))
+        Ok(Some(Sample::of([
+            (ENDED, f64::from(u8::from(took.is_some()))),
+            (UNTIL_END, took.unwrap_or(locked::PATIENCE).as_nanos() as f64),
+        ])))
     })
 }
 
 fn save_soon() -> Case {
-    let run = |save: fn() -> Result<Saved, Stop>| {
-        move || {
-            let Saved { saves, per_change } = save()?;
-            let mut sample = Sample::default();
-            sample.set(SAVES, saves as f64);
-            sample.set(PER_CHANGE, per_change.as_nanos() as f64);
-            Ok(Some(sample))
-        }
-    };
+    let run = |save: fn() -> Result<Sample, Stop>| move || save().map(Some);
     Case {
         about: format!("{CHANGES} changes, each with a save 100 ms after the last one"),
         variants: vec![
@@ -539,7 +482,7 @@ fn no_slower((variant, what): (&str, &str), against: &str, least: f64) -> Claim 
     claim.keeps(Bound::AtLeast(least))
 }
 
-/// Random numbers and their sum, created when the first variant needs them.
+/// Random numbers and their sum, which are created when the first variant needs them.
 #[derive(Clone)]
 struct Numbers {
     count: usize,
@@ -558,7 +501,7 @@ impl Numbers {
     }
 }
 
-/// Returns a run that floods a new pool and measures the growth of the process.
+/// Returns a run that floods a new pool and measures the growth of the process's memory.
 fn flooded<P: OneShotPool + 'static>(
     shape: &Shape,
     start: impl Fn() -> Result<P, Stop> + 'static,
@@ -577,41 +520,17 @@ fn flooded<P: OneShotPool + 'static>(
 }
 
 fn borrowed(count: u64, wanted: u64, run: impl Fn() -> u64) -> Result<Option<Sample>, Stop> {
-    let unread = |error| Stop::because("cannot read the CPU time", error);
-    let before = Usage::now().map_err(unread)?;
+    let before = Usage::now();
     let Some(took) = scopes::timed(wanted, run) else {
         return Err(Stop::CouldNotRun("a sum is wrong".into()));
     };
-    let spent = Usage::now().map_err(unread)?.since(&before);
-    let mut sample = Sample::default();
-    sample.set(NUMBERS_PER_S, count as f64 / took.as_secs_f64());
+    let spent = Usage::now().since(before);
     // CPU time includes the warm-up round.
     let times = f64::from(scopes::TIMES + 1);
-    sample.set(CPU_PER_NUMBER, spent.cpu_ns as f64 / times / count as f64);
-    Ok(Some(sample))
-}
-
-fn idle_sample(idled: Idled) -> Sample {
-    let mut sample = Sample::default();
-    let wall_ns = idled.wall.as_nanos() as f64;
-    sample.set(CPU_SHARE, idled.spent.cpu_ns as f64 / wall_ns);
-    let items = f64::from(idled.items);
-    sample.set(SWITCHES, idled.spent.switches as f64 / items);
-    sample.set_percentiles(idled.to_run, [(50.0, TO_RUN_P50), (99.0, TO_RUN_P99)]);
-    sample
-}
-
-fn sleep_sample(slept: &Slept, count: usize) -> Sample {
-    let mut sample = Sample::default();
-    let each = |of_all: f64| of_all / count as f64;
-    sample.set(CPU_PER_SLEEP, each(slept.spent.cpu_ns as f64));
-    sample.set(HAND_OVER, each(slept.handed_over.as_nanos() as f64));
-    sample.set(BYTES_PER_SLEEP, each(slept.resident as f64));
-    for (percent, metric) in [(50.0, LATE_P50), (99.0, LATE_P99)] {
-        let late = percentile(&slept.late_ns, percent).unwrap_or(0);
-        sample.set(metric, late as f64);
-    }
-    sample
+    Ok(Some(Sample::of([
+        (NUMBERS_PER_S, count as f64 / took.as_secs_f64()),
+        (CPU_PER_NUMBER, spent.cpu_ns as f64 / times / count as f64),
+    ])))
 }
 
 #[cfg(test)]

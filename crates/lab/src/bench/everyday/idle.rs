@@ -6,36 +6,23 @@ use std::time::{Duration, Instant};
 
 use sync::atomic::{AtomicU64, Ordering};
 use sync::time::cycles;
-use top::exit::Stop;
 use top::interrupt::Interrupt;
 
+use super::cases::{CPU_SHARE, SWITCHES, TO_RUN_P50, TO_RUN_P99};
 use crate::bench::workqueue::subject::OneShotPool;
+use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
-use crate::harness::switches::{Spent, Usage};
+use crate::harness::switches::Usage;
 
-/// Items before the measurement, so that all threads have started.
+/// The number of items before the measurement, which ensure that all threads have started.
 const WARM_UP: u32 = 10;
-
-/// The results of a run.
-#[derive(Debug)]
-pub struct Idled {
-    /// Time from submitting an item to its start.
-    pub to_run: Latencies,
-    /// CPU time and context switches of all threads of this process.
-    pub spent: Spent,
-    /// Duration of the run.
-    pub wall: Duration,
-    /// Number of items.
-    pub items: u32,
-}
 
 /// Submits one item in each `period` for `span`. Returns `None` if SIGINT interrupts the run.
 pub fn run(
     pool: &impl OneShotPool,
     (period, span): (Duration, Duration),
     interrupt: &Interrupt,
-) -> Result<Option<Idled>, Stop> {
-    let unread = |error| Stop::because("cannot read the CPU time", error);
+) -> Option<Sample> {
     let items = (span.as_micros() / period.as_micros()).max(1) as u32;
     let mut to_run = Latencies::with_capacity_for(items as usize);
     let ran = Arc::new(AtomicU64::new(0));
@@ -46,7 +33,7 @@ pub fn run(
             let (start, its) = (cycles(), ran.clone());
             pool.submit(move || its.store(cycles(), Ordering::Relaxed));
             thread::sleep((period * item).saturating_sub(begun.elapsed()));
-            // If the item has not run within its period, it is not timed.
+            // An item that has not run within its period is not timed.
             match ran.load(Ordering::Relaxed) {
                 0 => {}
                 end => latencies.push(start, end),
@@ -57,13 +44,14 @@ pub fn run(
         }
         Some(begun.elapsed())
     };
-    if pace(WARM_UP.min(items), &mut Latencies::default()).is_none() {
-        return Ok(None);
-    }
-    let before = Usage::now().map_err(unread)?;
-    let Some(wall) = pace(items, &mut to_run) else {
-        return Ok(None);
-    };
-    let spent = Usage::now().map_err(unread)?.since(&before);
-    Ok(Some(Idled { to_run, spent, wall, items }))
+    pace(WARM_UP.min(items), &mut Latencies::default())?;
+    let before = Usage::now();
+    let wall = pace(items, &mut to_run)?;
+    let spent = Usage::now().since(before);
+    let mut sample = Sample::of([
+        (CPU_SHARE, spent.cpu_ns as f64 / wall.as_nanos() as f64),
+        (SWITCHES, spent.switches() as f64 / f64::from(items)),
+    ]);
+    sample.set_percentiles(to_run, [(50.0, TO_RUN_P50), (99.0, TO_RUN_P99)]);
+    Some(sample)
 }

@@ -1,9 +1,9 @@
-//! Requests that hold a lock while they wait for a part of their own work.
+//! Requests that hold a lock while they wait for part of their own work.
 //!
 //! The first request acquires the lock, splits its work in two, and waits for the second half,
-//! which another thread runs. In the meantime, more requests for that lock arrive. In a pool whose
-//! waiters run other work, the first thread runs one of these requests, which then waits for the
-//! lock that the thread itself holds.
+//! which another thread runs. In the meantime, more requests that need the lock arrive. In a pool
+//! whose waiters run other work, the first thread may run one of these requests, which then waits
+//! for the lock that the same thread holds.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
@@ -13,17 +13,20 @@ use std::time::{Duration, Instant};
 use afterwork::workqueue::Workqueue;
 use top::exit::Stop;
 
-/// Number of requests.
+use crate::bench::workqueue::peers;
+
+/// The number of requests.
 pub const REQUESTS: usize = 8;
-/// Time after which requests that have not ended count as deadlocked. They need tens of
-/// milliseconds.
+/// The time after which requests that have not ended count as deadlocked. Without a deadlock, they
+/// take tens of milliseconds.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// Duration of the second half, during which the waiter has no work of its own.
+/// The duration of the second half, during which the waiter has no work of its own.
 const HALF: Duration = Duration::from_millis(20);
-/// Number of threads of a pool: one for the second half, and one for the request that waits for it.
+/// The number of threads of a pool: one for the second half, and one for the request that waits for
+/// it.
 const THREADS: usize = 2;
 
-/// A pool that runs requests, and a request that waits for a part.
+/// A pool that runs requests, each of which may split its work in two.
 pub trait Splits: Clone + Send + 'static {
     /// Runs `request` later.
     fn submit(&self, request: impl FnOnce() + Send + 'static);
@@ -51,9 +54,7 @@ pub struct Rayon(&'static rayon::ThreadPool);
 impl Rayon {
     /// Starts the pool.
     pub fn start() -> Result<Self, Stop> {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(THREADS).build();
-        let pool = pool.map_err(|error| Stop::because("cannot start rayon", error))?;
-        Ok(Self(Box::leak(Box::new(pool))))
+        Ok(Self(Box::leak(Box::new(peers::Rayon::start(THREADS)?.0))))
     }
 }
 
@@ -74,11 +75,12 @@ pub fn ours() -> Result<Workqueue, Stop> {
     queue.map_err(|error| Stop::because("cannot build our workqueue", error))
 }
 
-/// Runs the requests, and returns the time until the last one ended; `None` if they deadlock.
+/// Runs the requests, and returns the time until the last one ended. Returns `None` if they
+/// deadlock.
 pub fn run(pool: &impl Splits) -> Option<Duration> {
     let begun = Instant::now();
     let lock: Arc<Mutex<u64>> = Arc::default();
-    // The barrier is for both halves and the thread that sends the requests.
+    // The first barrier is for both halves and the thread that sends the requests.
     let (is_split, are_sent) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(2)));
     let (end, ends) = mpsc::channel();
     let add = |lock: &Mutex<u64>| *lock.lock().unwrap_or_else(PoisonError::into_inner) += 1;

@@ -7,13 +7,14 @@ use afterwork::workqueue::Workqueue;
 use rayon::ThreadPool;
 use rayon::prelude::*;
 
-/// Slices up to this length are summed without splitting, which takes a few microseconds.
+/// The longest slice that is summed without splitting, which takes a few microseconds.
 const SMALLEST: usize = 16 * 1024;
 
-/// Number of measured rounds, after one warm-up round.
+/// The number of measured rounds, after one warm-up round.
 pub const TIMES: u32 = 3;
 
-/// Calls `sum` several times and returns the mean time. Returns `None` if a result is not `wanted`.
+/// Calls `sum` several times and returns the mean time. Returns `None` if any result differs from
+/// `wanted`.
 pub fn timed(wanted: u64, sum: impl Fn() -> u64) -> Option<Duration> {
     let is_right = || black_box(sum()) == wanted;
     let is_right_warm = is_right();
@@ -22,7 +23,7 @@ pub fn timed(wanted: u64, sum: impl Fn() -> u64) -> Option<Duration> {
     (is_right_warm && are_right).then(|| begun.elapsed() / TIMES)
 }
 
-/// Sums pieces that the queue cuts while workers are idle.
+/// Sums the slice in pieces, which the queue splits off while workers are idle.
 pub fn by_chunks(queue: &Workqueue, numbers: &[u64]) -> u64 {
     let sum_of = |range: std::ops::Range<usize>| numbers[range].iter().sum();
     let sum = queue.map_reduce(0..numbers.len(), sum_of, |left: u64, right| left + right);
@@ -69,7 +70,7 @@ pub fn empty_items(queue: &Workqueue, count: u64) -> u64 {
     count
 }
 
-/// Runs an empty body for each number of a range.
+/// Runs an empty body for each number in a range.
 pub fn empty_range(queue: &Workqueue, count: u64) -> u64 {
     queue.for_each_range(0..count as usize, |range| {
         range.for_each(|item| {
@@ -91,7 +92,7 @@ pub fn rayon_items(pool: &ThreadPool, count: u64) -> u64 {
     count
 }
 
-/// Runs an empty body for each number of a range with rayon.
+/// Runs an empty body for each number in a range, with rayon.
 pub fn rayon_range(pool: &ThreadPool, count: u64) -> u64 {
     pool.install(|| {
         (0..count).into_par_iter().for_each(|item| {

@@ -8,39 +8,29 @@ use tokio::runtime::Runtime;
 use top::exit::Stop;
 use topology::Topology;
 
+use super::cases::{BYTES_PER_SLEEP, CPU_PER_SLEEP, HAND_OVER, LATE_P50, LATE_P99};
 use crate::bench::max_active::gauge::Size;
 use crate::bench::workqueue::completion::Latch;
 use crate::bench::workqueue::ours::Ours;
-use crate::harness::switches::{Spent, Usage};
+use crate::harness::case::Sample;
+use crate::harness::stats::percentile;
+use crate::harness::switches::Usage;
 
-/// One of this many sleeps is timed.
+/// The sampling interval: one sleep in this number is timed.
 const SAMPLE_EVERY: usize = 16;
 
 /// The timers that wake the tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// Tasks and timer wheel of afterwork.
+    /// The tasks and the timer wheel of afterwork.
     Ours,
-    /// Tasks and timer wheel of tokio.
+    /// The tasks and the timer wheel of tokio.
     Tokio,
-    /// Timers of async-io with tasks of tokio: async-io has no tasks.
+    /// The timers of async-io with the tasks of tokio, because async-io has no tasks.
     AsyncIo,
 }
 
-/// The results of a run.
-#[derive(Debug)]
-pub struct Slept {
-    /// Time until the last task was spawned.
-    pub handed_over: Duration,
-    /// CPU time of all threads of this process, from the first spawn to the last wake-up.
-    pub spent: Spent,
-    /// Growth of resident memory, measured while all tasks sleep.
-    pub resident: u64,
-    /// Delays of the sampled wake-ups in nanoseconds, sorted.
-    pub late_ns: Vec<u64>,
-}
-
-/// State shared by all tasks of a run. It is leaked, so tasks can borrow it.
+/// The state that all tasks of a run share. It is leaked, so tasks can borrow it.
 struct Sleepers {
     awake: Latch,
     late_ns: Vec<AtomicU64>,
@@ -57,7 +47,7 @@ impl Sleepers {
 }
 
 /// Lets `count` tasks sleep for one to two times `shortest`.
-pub fn run(clock: Clock, count: usize, shortest: Duration, workers: usize) -> Result<Slept, Stop> {
+pub fn run(clock: Clock, count: usize, shortest: Duration, workers: usize) -> Result<Sample, Stop> {
     let none = || AtomicU64::new(0);
     let late_ns = std::iter::repeat_with(none).take(count.div_ceil(SAMPLE_EVERY));
     let sleepers: &'static Sleepers =
@@ -118,18 +108,26 @@ fn measured(
     count: usize,
     sleepers: &Sleepers,
     mut hand_over: impl FnMut(usize),
-) -> Result<Slept, Stop> {
-    let unread = |error| Stop::because("cannot read the CPU time", error);
+) -> Result<Sample, Stop> {
     let size = Size::now()?;
-    let before = Usage::now().map_err(unread)?;
+    let before = Usage::now();
     let begun = Instant::now();
     (0..count).for_each(&mut hand_over);
     let handed_over = begun.elapsed();
     let resident = Size::now()?.resident.saturating_sub(size.resident);
     sleepers.awake.wait();
-    let spent = Usage::now().map_err(unread)?.since(&before);
+    let spent = Usage::now().since(before);
     let late_ns = sleepers.late_ns.iter();
     let mut late_ns: Vec<u64> = late_ns.map(|late| late.load(Ordering::Relaxed)).collect();
     late_ns.sort_unstable();
-    Ok(Slept { handed_over, spent, resident, late_ns })
+    let each = |of_all: f64| of_all / count as f64;
+    let mut sample = Sample::of([
+        (CPU_PER_SLEEP, each(spent.cpu_ns as f64)),
+        (HAND_OVER, each(handed_over.as_nanos() as f64)),
+        (BYTES_PER_SLEEP, each(resident as f64)),
+    ]);
+    for (percent, metric) in [(50.0, LATE_P50), (99.0, LATE_P99)] {
+        sample.set(metric, percentile(&late_ns, percent).unwrap_or(0) as f64);
+    }
+    Ok(sample)
 }

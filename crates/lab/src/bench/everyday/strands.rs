@@ -1,33 +1,21 @@
 //! A large number of small states, each used by one closure at a time.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use afterwork::workqueue::{Registry, Strand, Workqueue};
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 use top::exit::Stop;
 
+use super::cases::{BYTES_MADE, BYTES_USED, DROP, MAKE};
 use crate::bench::max_active::gauge::Size;
 use crate::bench::workqueue::completion::Latch;
+use crate::bench::workqueue::metrics::ITEMS_PER_S;
+use crate::harness::case::Sample;
 
-/// Number of closures that each state gets, one in each round over all states.
+/// The number of closures that each state gets, which is one per round over all states.
 pub const ROUNDS: usize = 10;
-
-/// The results of a run.
-#[derive(Debug)]
-pub struct Strung {
-    /// Time taken to create all states.
-    pub made: Duration,
-    /// Growth of resident memory after all states were created.
-    pub resident: u64,
-    /// Growth of resident memory after the first round.
-    pub used: u64,
-    /// Time of all rounds.
-    pub ran: Duration,
-    /// Time taken to drop all states.
-    pub dropped: Duration,
-}
 
 /// A state that closures use one at a time: a counter.
 pub trait Serial: Sized {
@@ -43,7 +31,7 @@ pub trait Serial: Sized {
 
 /// The work of a closure.
 fn count(state: &mut usize, turn: usize, latch: &Latch) {
-    // The closures of tokio's tasks may run in another order. Ours must not.
+    // The closures of tokio's tasks may run in a different order. Ours must not.
     assert!(turn == usize::MAX || *state == turn, "out of order");
     *state += 1;
     latch.arrive();
@@ -61,7 +49,7 @@ impl Serial for Strand<usize> {
     }
 }
 
-/// An ordered queue, whose state has a lock that is never contended.
+/// An ordered queue. Its state has a lock, which is never contended.
 pub struct Ordered(Workqueue, Arc<std::sync::Mutex<usize>>);
 
 impl Serial for Ordered {
@@ -102,7 +90,7 @@ async fn in_turn(state: Arc<Mutex<usize>>, latch: &'static Latch) {
 }
 
 /// Creates `nr_states` states, uses each [`ROUNDS`] times, and drops them.
-pub fn run<S: Serial>(pool: &S::Pool, nr_states: usize) -> Result<Strung, Stop> {
+pub fn run<S: Serial>(pool: &S::Pool, nr_states: usize) -> Result<Option<Sample>, Stop> {
     let latch: &'static Latch = Box::leak(Box::default());
     let mut states = Vec::with_capacity(nr_states);
     let before = Size::now()?.resident;
@@ -123,5 +111,14 @@ pub fn run<S: Serial>(pool: &S::Pool, nr_states: usize) -> Result<Strung, Stop> 
     let ran = first + begun.elapsed();
     let begun = Instant::now();
     drop(states);
-    Ok(Strung { made, resident, used, ran, dropped: begun.elapsed() })
+    let dropped = begun.elapsed();
+    let each = |of_all: f64| of_all / nr_states as f64;
+    let mut sample = Sample::of([
+        (MAKE, each(made.as_nanos() as f64)),
+        (DROP, each(dropped.as_nanos() as f64)),
+        (BYTES_MADE, each(resident as f64)),
+        (BYTES_USED, each(used as f64)),
+    ]);
+    sample.set(ITEMS_PER_S, (nr_states * ROUNDS) as f64 / ran.as_secs_f64());
+    Ok(Some(sample))
 }

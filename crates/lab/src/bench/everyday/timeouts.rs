@@ -11,31 +11,24 @@ use afterwork::workqueue::{Registry, timeout};
 use tokio::runtime::Runtime;
 use top::exit::Stop;
 
-use crate::harness::switches::{Spent, Usage};
+use super::cases::{CPU_PER_TIMEOUT, TIMEOUTS_PER_S};
+use crate::harness::case::Sample;
+use crate::harness::switches::Usage;
 
-/// Longer than any run.
+/// A timeout that is longer than any run.
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// The results of a run.
-#[derive(Debug)]
-pub struct Ended {
-    /// CPU time of all threads of this process.
-    pub spent: Spent,
-    /// Duration of the run.
-    pub wall: Duration,
-}
-
 /// Runs `count` operations with a timeout of afterwork on each of `nr_threads` threads.
-pub fn ours(nr_threads: usize, count: usize) -> Result<Ended, Stop> {
+pub fn ours(nr_threads: usize, count: usize) -> Result<Sample, Stop> {
     Registry::global().map_err(|error| Stop::because("cannot create a registry", error))?;
-    measured(nr_threads, || {
+    Ok(measured(nr_threads, count, || {
         (0..count).for_each(|_| within(timeout(LIMIT, operation())));
-    })
+    }))
 }
 
 /// Does the same with timeouts of tokio.
-pub fn tokio(runtime: &Runtime, nr_threads: usize, count: usize) -> Result<Ended, Stop> {
-    measured(nr_threads, || {
+pub fn tokio(runtime: &Runtime, nr_threads: usize, count: usize) -> Sample {
+    measured(nr_threads, count, || {
         let _within = runtime.enter();
         (0..count).for_each(|_| within(tokio::time::timeout(LIMIT, operation())));
     })
@@ -61,10 +54,10 @@ fn within<E>(limited: impl Future<Output = Result<(), E>>) {
     assert!(is_pending && matches!(ended, Poll::Ready(Ok(()))));
 }
 
-fn measured(nr_threads: usize, work: impl Fn() + Sync) -> Result<Ended, Stop> {
-    let unread = |error| Stop::because("cannot read the CPU time", error);
+/// Calls `work`, which has `count` timeouts, on each of `nr_threads` threads.
+fn measured(nr_threads: usize, count: usize, work: impl Fn() + Sync) -> Sample {
     let start = Barrier::new(nr_threads + 1);
-    let before = Usage::now().map_err(unread)?;
+    let before = Usage::now();
     let mut begun = Instant::now();
     thread::scope(|scope| {
         for _ in 0..nr_threads {
@@ -77,6 +70,10 @@ fn measured(nr_threads: usize, work: impl Fn() + Sync) -> Result<Ended, Stop> {
         begun = Instant::now();
     });
     let wall = begun.elapsed();
-    let spent = Usage::now().map_err(unread)?.since(&before);
-    Ok(Ended { spent, wall })
+    let spent = Usage::now().since(before);
+    let count = (nr_threads * count) as f64;
+    Sample::of([
+        (TIMEOUTS_PER_S, count / wall.as_secs_f64()),
+        (CPU_PER_TIMEOUT, spent.cpu_ns as f64 / count),
+    ])
 }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use afterwork::params::Params;
-use afterwork::workqueue::{self, MAX_ACTIVE, MaxActiveScope, Registry};
+use afterwork::workqueue::{self, Builder, MAX_ACTIVE, MaxActiveScope, Registry};
 use clap::Args;
 use sync::hint::spin_loop;
 use sync::time::{cycles, cycles_per_us};
@@ -29,7 +29,7 @@ const JOINS: &str = "joins";
 const SUBSYSTEMS: &str = "subsystems";
 const SHARES: &str = "shares";
 
-/// Names of the cases and peers.
+/// The names of the cases and peers.
 pub const MENU: Menu = Menu { cases: &[JOINS, SUBSYSTEMS, SHARES], peers: &crew::NAMES };
 
 /// Options of `bench max-active`.
@@ -45,11 +45,12 @@ pub struct MaxActiveArgs {
     pub dir: Option<PathBuf>,
 }
 
-/// Names of our variants: the scope of the limit (system or CPU) and its value.
+/// The names of our variants: the scope of the limit (system or CPU) and its value.
 pub const SYSTEM_8: &str = "system-8";
 /// See [`SYSTEM_8`].
 pub const SYSTEM_16: &str = "system-16";
-/// The total of a per-CPU limit of 8 on 96 CPUs, as measured by the kernel, spread over all CPUs.
+/// The total of the per-CPU limit of 8 on 96 CPUs that the kernel's measurement used, spread over
+/// all CPUs.
 pub const PER_CPU_MANY: &str = "per-cpu (768)";
 const PER_CPU_8: &str = "per-cpu-8";
 /// One queue for each subsystem.
@@ -62,30 +63,31 @@ pub const POOL_EACH: &str = "afterwork pool each";
 /// The total limit in the kernel's measurement.
 const MANY: usize = 768;
 
-/// Number of items in flight: more than the largest limit.
+/// The number of items in flight, which is more than the largest limit.
 const ON_THEIR_WAY: usize = 1024;
 
-/// Joins in a run: enough that many are in progress most of the time.
+/// The number of joins in a run. With this number, many joins are in progress most of the time.
 const NR_JOINS: usize = 1024;
 const NR_JOINS_QUICK: usize = 512;
 
 const NR_SUBSYSTEMS: usize = 8;
 const LIMIT: usize = 16;
 
-/// Items in flight of each subsystem: twice its limit.
+/// The number of items of each subsystem in flight, which is twice its limit.
 const ITEMS_ON_THEIR_WAY: usize = 2 * LIMIT;
 
-/// Items of each subsystem in a run, which takes some tenths of a second.
+/// The number of items of each subsystem in a run, which takes a few tenths of a second.
 const NR_ITEMS: usize = 1500;
 const NR_ITEMS_QUICK: usize = 600;
 
-/// Items of each other subsystem, their interval, and the flood's number of items in flight.
+/// The number of items of each subsystem that does not flood, their interval, and the number of
+/// items that the flood keeps in flight.
 const NR_REQUESTS: usize = 300;
 const NR_REQUESTS_QUICK: usize = 100;
 const REQUEST_EVERY: Duration = Duration::from_millis(4);
 const FLOOD_ON_ITS_WAY: usize = 1024;
 
-/// Computing time of an item. One item in `WAITS` also waits for the duration `DEVICE`.
+/// The computing time of an item. One item in `WAITS` also waits for the duration `DEVICE`.
 const COMPUTE_US: u64 = 100;
 const WAITS: usize = 16;
 const DEVICE: Duration = Duration::from_millis(1);
@@ -119,19 +121,14 @@ impl Setting {
         self.args.dir.clone().unwrap_or_else(std::env::temp_dir)
     }
 
-    /// Returns a drive for one crew, with more items in flight than the largest limit.
-    fn drive(&self, items: usize) -> Drive {
-        Drive {
-            items,
-            on_their_way: ON_THEIR_WAY,
-            every: None,
-            interrupt: self.settings.interrupt.clone(),
-        }
+    /// Returns a drive of `items` items for each crew.
+    fn drive(&self, items: usize, on_their_way: usize, every: Option<Duration>) -> Drive {
+        Drive { items, on_their_way, every, interrupt: self.settings.interrupt.clone() }
     }
 
     fn registry(&self) -> impl Fn() -> Result<Registry, Stop> + Clone + 'static {
         let topology = self.topology.clone();
-        // Like the peers, allow one thread for each item of the largest limit.
+        // Like the peers, this allows one thread for each item of the largest limit.
         let params = Params { max_workers: MANY + self.settings.cpus.len(), ..Params::default() };
         move || {
             Registry::new(topology.clone(), params.clone())
@@ -139,11 +136,20 @@ impl Setting {
         }
     }
 
+    /// Returns a function that creates a queue for each subsystem in one registry.
+    fn queues(&self, describe: fn(Builder) -> Builder) -> impl Fn() -> Crews + 'static {
+        let registry = self.registry();
+        move || {
+            let registry = registry()?;
+            each(|| crew::queue(&registry, LIMIT, describe))
+        }
+    }
+
     fn joins(&self) -> Case {
         let items = self.items(NR_JOINS, NR_JOINS_QUICK);
-        let drive = self.drive(items);
+        let drive = self.drive(items, ON_THEIR_WAY, None);
         let dir = self.dir();
-        // Written once, before the first run.
+        // The table is written once, before the first run.
         let table = Arc::new(Mutex::new(None));
         let open = move || -> Result<Body, Stop> {
             let mut table = table.lock().expect("no thread panics under it");
@@ -163,7 +169,8 @@ impl Setting {
         case(JOINS, about, variants, claims::joins())
     }
 
-    /// Variants with system-wide and per-CPU limits, and pools with the same number of threads.
+    /// Returns variants with system-wide and per-CPU limits, and pools with the same number of
+    /// threads.
     fn limits<O>(&self, drive: &Drive, open: &O) -> Vec<Variant>
     where
         O: Fn() -> Result<Body, Stop> + Clone + 'static,
@@ -191,24 +198,14 @@ impl Setting {
 
     fn subsystems(&self) -> Case {
         let items = self.items(NR_ITEMS, NR_ITEMS_QUICK);
-        let drive = Drive {
-            items,
-            on_their_way: ITEMS_ON_THEIR_WAY,
-            every: None,
-            interrupt: self.settings.interrupt.clone(),
-        };
-        let registry = self.registry();
-        let ours = move || -> Crews {
-            let registry = registry()?;
-            (0..NR_SUBSYSTEMS).map(|_| crew::queue(&registry, LIMIT, |it| it)).collect()
-        };
+        let drive = self.drive(items, ITEMS_ON_THEIR_WAY, None);
         let all = NR_SUBSYSTEMS * LIMIT;
         let peer = |name, hire: fn() -> Crews| Variant::peer(name, run(&drive, mixed, hire));
         let variants = vec![
-            Variant::ours(OURS, run(&drive, mixed, ours)),
-            peer(THREADS_EACH, || (0..NR_SUBSYSTEMS).map(|_| crew::threads(LIMIT)).collect()),
+            Variant::ours(OURS, run(&drive, mixed, self.queues(|it| it))),
+            peer(THREADS_EACH, || each(|| crew::threads(LIMIT))),
             peer(BLOCKING, || Ok(vec![crew::blocking(NR_SUBSYSTEMS * LIMIT)?; NR_SUBSYSTEMS])),
-            peer(RAYON_EACH, || (0..NR_SUBSYSTEMS).map(|_| crew::rayon(LIMIT)).collect()),
+            peer(RAYON_EACH, || each(|| crew::rayon(LIMIT))),
         ];
         let about = format!(
             "{NR_SUBSYSTEMS} subsystems of {items} items and a limit of {LIMIT} (together {all}): {COMPUTE_US} us \
@@ -220,39 +217,22 @@ impl Setting {
 
     fn shares(&self) -> Case {
         let items = self.items(NR_REQUESTS, NR_REQUESTS_QUICK);
-        let drive = Drive {
-            items,
-            on_their_way: FLOOD_ON_ITS_WAY,
-            every: Some(REQUEST_EVERY),
-            interrupt: self.settings.interrupt.clone(),
-        };
+        let drive = self.drive(items, FLOOD_ON_ITS_WAY, Some(REQUEST_EVERY));
         let compute = || -> Result<Body, Stop> {
             Ok(Arc::new(|_| {
                 burn(COMPUTE_US);
                 Ok(())
             }))
         };
-        let plain = |registry: &Registry| crew::queue(registry, LIMIT, |it| it);
         let registry = self.registry();
-        let sharing = move || -> Crews {
-            let registry = registry()?;
-            (0..NR_SUBSYSTEMS).map(|_| crew::queue(&registry, LIMIT, |it| it.shares(100))).collect()
-        };
-        let registry = self.registry();
-        let ours = move || -> Crews {
-            let registry = registry()?;
-            (0..NR_SUBSYSTEMS).map(|_| plain(&registry)).collect()
-        };
-        let registry = self.registry();
-        let pool_each =
-            move || -> Crews { (0..NR_SUBSYSTEMS).map(|_| plain(&registry()?)).collect() };
+        let pool_each = move || each(|| crew::queue(&registry()?, LIMIT, |it| it));
         let peer = |name, hire: fn() -> Crews| Variant::peer(name, run(&drive, compute, hire));
         let variants = vec![
-            Variant::ours(SHARING, run(&drive, compute, sharing)),
-            Variant::ours(OURS, run(&drive, compute, ours)),
+            Variant::ours(SHARING, run(&drive, compute, self.queues(|it| it.shares(100)))),
+            Variant::ours(OURS, run(&drive, compute, self.queues(|it| it))),
             Variant::ours(POOL_EACH, run(&drive, compute, pool_each)),
-            peer(THREADS_EACH, || (0..NR_SUBSYSTEMS).map(|_| crew::threads(LIMIT)).collect()),
-            peer(RAYON_EACH, || (0..NR_SUBSYSTEMS).map(|_| crew::rayon(LIMIT)).collect()),
+            peer(THREADS_EACH, || each(|| crew::threads(LIMIT))),
+            peer(RAYON_EACH, || each(|| crew::rayon(LIMIT))),
         ];
         let about = format!(
             "{NR_SUBSYSTEMS} subsystems with a limit of {LIMIT}, items of {COMPUTE_US} us: one keeps {FLOOD_ON_ITS_WAY} in \
@@ -261,6 +241,11 @@ impl Setting {
         );
         Case { headline: LATENCY_P99.name, ..case(SHARES, about, variants, claims::shares()) }
     }
+}
+
+/// Hires a crew for each subsystem.
+fn each(hire: impl FnMut() -> Result<Arc<dyn Crew>, Stop>) -> Crews {
+    std::iter::repeat_with(hire).take(NR_SUBSYSTEMS).collect()
 }
 
 fn case(name: &'static str, about: String, variants: Vec<Variant>, claims: Vec<Claim>) -> Case {

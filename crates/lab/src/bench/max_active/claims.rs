@@ -1,40 +1,34 @@
-//! Claims about limits, which are checked on the machine of the reader.
+//! Claims about limits, which are checked on the reader's machine.
 
 use super::cases::{OURS, PER_CPU_MANY, POOL_EACH, SHARING, SYSTEM_8, SYSTEM_16};
 use super::crew::{THREADS_8, THREADS_768};
 use super::metrics::{ITEMS, LATENCY_P99, MEMORY, SWITCHES, THREADS};
-use crate::harness::claim::{Against, Bound, Claim, Source};
+use crate::harness::claim::{Against, Bound, Claim};
 
-/// The factor that the kernel gained from system-wide limits, rounded down.
+/// The factor by which the kernel improved with system-wide limits, rounded down.
 const NEARLY_TWICE: Bound = Bound::AtLeast(1.9);
 
-/// Bounds: a quarter of the threads, half of the tail latency, at least the same throughput.
+/// The bounds: a quarter of the threads, half of the tail latency, and at least the same
+/// throughput.
 const QUARTER: Bound = Bound::AtMost(0.25);
 const HALF: Bound = Bound::AtMost(0.5);
 const NO_LESS: Bound = Bound::AtLeast(1.0);
 
-/// Results from the kernel's patch series. There, the limit is the number of running workers.
-const fn kernel(figure: &'static str) -> Source {
-    Source { figure, from: "the kernel's system-wide max_active: btrfs on 6 SSDs, 8, 16 and 768" }
-}
-
-/// Claims about a pool of blocks that is large enough only for a low limit.
+/// Returns claims about a pool of blocks that is large enough only for a low limit.
 #[must_use]
 pub fn joins() -> Vec<Claim> {
     vec![
-        Claim::of(SYSTEM_8, "items/s", ITEMS, PER_CPU_MANY)
-            .keeps(NEARLY_TWICE)
-            .beside(kernel("1.96")),
+        Claim::of(SYSTEM_8, "items/s", ITEMS, PER_CPU_MANY).keeps(NEARLY_TWICE),
         Claim::of(SYSTEM_8, "memory", MEMORY, PER_CPU_MANY).keeps(HALF),
         Claim::of(SYSTEM_8, "threads", THREADS, PER_CPU_MANY),
         Claim::of(SYSTEM_8, "p99", LATENCY_P99, PER_CPU_MANY),
-        Claim::of(SYSTEM_16, "items/s", ITEMS, SYSTEM_8).beside(kernel("0.70")),
+        Claim::of(SYSTEM_16, "items/s", ITEMS, SYSTEM_8),
         Claim::of(SYSTEM_8, "items/s", ITEMS, THREADS_8),
         Claim::of(SYSTEM_8, "items/s", ITEMS, THREADS_768),
     ]
 }
 
-/// Claims about queues with limits, compared with thread pools.
+/// Returns claims about queues with limits, compared with thread pools.
 #[must_use]
 pub fn subsystems() -> Vec<Claim> {
     vec![
@@ -46,7 +40,7 @@ pub fn subsystems() -> Vec<Claim> {
     ]
 }
 
-/// Claims about queues with shares while another queue floods their pool.
+/// Returns claims about queues with shares while another queue floods their pool.
 #[must_use]
 pub fn shares() -> Vec<Claim> {
     vec![

@@ -1,4 +1,4 @@
-//! Crews, which run items: workqueues and the pools that programs use today.
+//! Crews that run items: workqueues, and the pools that programs use today.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use topology::AffinityScope;
 use crate::bench::workqueue::peers::{Rayon, SpawnBlocking, ThreadPool};
 use crate::bench::workqueue::subject::OneShotPool;
 
-/// Names of the peers, as `--peers` and tables spell them.
+/// The names of the peers, as they are spelled in `--peers` and in tables.
 pub const NAMES: [&str; 6] =
     [THREADS_8, THREADS_768, BLOCKING_768, THREADS_EACH, BLOCKING, RAYON_EACH];
 
@@ -29,7 +29,7 @@ pub const RAYON_EACH: &str = "rayon each";
 /// The work that a crew runs.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// Runs jobs, up to its limit at once.
+/// A crew that runs jobs, at most as many at once as its limit allows.
 pub trait Crew: Send + Sync {
     /// Submits a job.
     fn submit(&self, job: Job);

@@ -16,20 +16,21 @@ use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
-/// The body of an item, called with its number. After a failure, the crew gets no more items.
+/// The body of an item, which is called with the item's number. After a failure, the crew gets no
+/// more items.
 pub type Body = Arc<dyn Fn(usize) -> Result<(), Stop> + Send + Sync>;
 
-/// The number of items, in total and in flight.
+/// The parameters of a run: the number of items, in total and in flight.
 #[derive(Clone, Debug)]
 pub struct Drive {
-    /// Items for each crew.
+    /// The number of items for each crew.
     pub items: usize,
-    /// Maximum number of items queued or running.
+    /// The maximum number of items that are queued or running.
     pub on_their_way: usize,
     /// If `None`, each crew is kept full. Otherwise the first crew is flooded and not timed, and
     /// each other crew gets one item per interval.
     pub every: Option<Duration>,
-    /// Interrupt flag, checked before each item.
+    /// The interrupt flag, checked before each item.
     pub interrupt: Interrupt,
 }
 
@@ -47,7 +48,8 @@ struct State {
     failed: Option<Stop>,
 }
 
-/// An item in flight. It is dropped after its body, in a panic of the body, or without a run.
+/// An item in flight. It is dropped after its body, during a panic of the body, or without having
+/// run.
 struct Item {
     traffic: Arc<Traffic>,
     start: u64,
@@ -63,9 +65,9 @@ impl Drive {
     ) -> Result<Option<Sample>, Stop> {
         let gauge = Gauge::start()?;
         let crews = hire()?;
-        let usage = read_usage()?;
+        let usage = Usage::now();
         let start = Instant::now();
-        // The flood ends with the other crews.
+        // The flood ends when the other crews have finished.
         let (is_over, mut nr_flooded) = (AtomicBool::new(false), 0);
         let traffic: Vec<_> = thread::scope(|scope| {
             let (flooded, paced) = crews.split_at(usize::from(self.every.is_some()));
@@ -80,7 +82,7 @@ impl Drive {
             joined.into_iter().collect::<Result<_, _>>()
         })?;
         let seconds = start.elapsed().as_secs_f64();
-        let spent = read_usage()?.since(&usage);
+        let spent = Usage::now().since(usage);
         let nr_drivers = crews.len() as u64;
         let grown = gauge.growth();
         drop(crews);
@@ -92,13 +94,14 @@ impl Drive {
         for one in &traffic {
             latencies.absorb(one);
         }
-        let mut sample = Sample::default();
-        sample.set(ITEMS, items / seconds);
+        let mut sample = Sample::of([
+            (ITEMS, items / seconds),
+            (THREADS, grown.threads.saturating_sub(nr_drivers) as f64),
+            (MEMORY, grown.resident as f64),
+            (SWITCHES, spent.switches() as f64 / items),
+            (CPU, spent.cpu_ns as f64 / items),
+        ]);
         sample.set_percentiles(latencies, [(50.0, LATENCY_P50), (99.0, LATENCY_P99)]);
-        sample.set(THREADS, grown.threads.saturating_sub(nr_drivers) as f64);
-        sample.set(MEMORY, grown.resident as f64);
-        sample.set(SWITCHES, spent.switches as f64 / items);
-        sample.set(CPU, spent.cpu_ns as f64 / items);
         Ok(Some(sample))
     }
 
@@ -107,7 +110,7 @@ impl Drive {
         self.send(crew, body, numbers)
     }
 
-    /// Keeps items in flight until `is_over` is set, and returns how many were sent.
+    /// Keeps items in flight until `is_over` is set. Returns the number of items sent.
     fn flood(&self, crew: &dyn Crew, body: &Body, is_over: &AtomicBool) -> Result<u64, Stop> {
         let mut nr_sent = 0;
         let goes_on = |_: &usize| !is_over.load(Ordering::Relaxed);
@@ -179,7 +182,7 @@ impl Traffic {
         state.nr_there -= 1;
         state.latencies.push(start, cycles());
         state.failed = state.failed.take().or(done.err());
-        // Notify the driver when a quarter is free, not after each item.
+        // The driver is notified when a quarter is free, not after each item.
         let notifies = state.nr_there == 0 || state.nr_there == self.most - self.most.div_ceil(4);
         drop(state);
         if notifies {
@@ -213,10 +216,6 @@ fn started<'scope, T: Send + 'scope>(
 fn join<T>(driver: Driver<'_, T>) -> Result<T, Stop> {
     let panicked = |_| Err(Stop::CouldNotRun("a driver thread panicked".into()));
     driver?.join().unwrap_or_else(panicked)
-}
-
-fn read_usage() -> Result<Usage, Stop> {
-    Usage::now().map_err(|error| Stop::because("cannot read this process's usage", error))
 }
 
 #[cfg(test)]
@@ -263,13 +262,13 @@ mod tests {
         let panics = counted(|| panic!("requested by the test"));
         for (body, expected) in [(fails, "no capacity"), (panics, "an item panicked")] {
             nr_run.store(0, Ordering::Relaxed);
-            // Each crew has one thread, so no other item runs while one fails.
+            // Each crew has only one thread, so no other item runs while one fails.
             let hire = || Ok(vec![crew::threads(1)?, crew::blocking(1)?]);
             let Err(Stop::CouldNotRun(reason)) = drive.run(hire, &body) else {
                 panic!("the error is {expected}");
             };
             assert!(reason.starts_with(expected), "{reason}");
-            // Each crew has run the items in flight when the 21st failed.
+            // Each crew has also run the items that were in flight when the 21st failed.
             assert!(nr_run.load(Ordering::Relaxed) <= 2 * (21 + 7));
         }
     }

@@ -1,4 +1,5 @@
-//! Samples the threads and the memory of this process every few milliseconds during a run.
+//! Samples the number of threads and the memory of this process every few milliseconds during a
+//! run.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,18 +9,18 @@ use std::time::{Duration, Instant};
 
 use top::exit::Stop;
 
-/// Time between two samples: a hundredth of the shortest run.
+/// The time between two samples, which is a hundredth of the shortest run.
 const PERIOD: Duration = Duration::from_millis(5);
 
-/// Maximum time to wait for threads of earlier runs to exit.
+/// The maximum time to wait until threads of earlier runs have exited.
 const GOING: Duration = Duration::from_secs(2);
 
 const KIB: u64 = 1024;
 
-/// Threads and resident memory of this process at one moment.
+/// The number of threads and the resident memory of this process at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Number of threads, including the main thread.
+    /// The number of threads, including the main thread.
     pub threads: u64,
     /// Resident memory in bytes.
     pub resident: u64,
@@ -55,7 +56,7 @@ fn field(status: &str, name: &str) -> u64 {
     number.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// Waits until there are no more threads than at the first call, or for [`GOING`].
+/// Waits until there are no more threads than at the first call, but at most for [`GOING`].
 fn settled() -> Result<Size, Stop> {
     static FIRST: OnceLock<u64> = OnceLock::new();
     let mut now = Size::now()?;
@@ -69,7 +70,8 @@ fn settled() -> Result<Size, Stop> {
 }
 
 impl Gauge {
-    /// Starts sampling after threads of earlier runs have exited. The size is then the baseline.
+    /// Starts sampling after threads of earlier runs have exited. The size at that time is the
+    /// baseline.
     pub fn start() -> Result<Self, Stop> {
         let before = settled()?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -88,7 +90,7 @@ impl Gauge {
         Ok(Self { before, stop, looker })
     }
 
-    /// Stops sampling and returns the maximum growth. The sampling thread is not counted.
+    /// Stops sampling and returns the maximum growth, without the sampling thread.
     #[must_use]
     pub fn growth(self) -> Size {
         self.stop.store(true, Ordering::Relaxed);

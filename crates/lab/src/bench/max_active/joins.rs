@@ -1,9 +1,9 @@
-//! Joins through one buffer pool, which thrashes if too many run at once.
+//! Joins that read through one buffer pool, which thrashes if too many joins run at once.
 //!
-//! A database joins two tables with nested loops: for each outer block, a join reads all its inner
-//! blocks. Blocks are read from a file, bypassing the page cache, into a pool of fixed size. All
-//! joins share this pool, which evicts the least recently used block. An item is one join, and no
-//! two joins use the same block.
+//! A database joins two tables with nested loops: for each outer block, a join reads all of its
+//! inner blocks. Blocks are read from a file, bypassing the page cache, into a pool of fixed size.
+//! All joins share this pool, which evicts the least recently used block. An item is one join, and
+//! no two joins use the same block.
 //!
 //! The blocks of a few joins fit into the pool: each block is read once, and is still in the pool
 //! for the next outer block. The blocks of many joins do not fit: a block is evicted before the
@@ -28,22 +28,24 @@ use lru::LruCache;
 use rustix::fs::{OFlags, fcntl_setfl};
 use top::exit::Stop;
 
-/// Bytes in a block. It is larger than a database page, so that throughput limits the device.
+/// The size of a block in bytes. A block is larger than a database page, so that the device is
+/// limited by its throughput.
 pub const BLOCK: usize = 64 * 1024;
 
-/// Inner blocks of a join, and the number of passes over them.
+/// The number of inner blocks of a join. [`NR_OUTER`] is the number of passes over them.
 pub const NR_INNER: usize = 8;
 /// See [`NR_INNER`].
 pub const NR_OUTER: usize = 4;
 
-/// Capacity of the pool: 32 joins, so 16 fit even if half of the pool holds blocks of finished
-/// joins.
+/// The capacity of the pool. It holds the blocks of 32 joins, so those of 16 fit even if half of
+/// the pool holds blocks of finished joins.
 const NR_KEPT: NonZeroUsize = NonZeroUsize::new(32 * NR_INNER).expect("not zero");
 
-/// Joins whose blocks the file contains; later joins reuse blocks that the pool has evicted.
+/// The number of joins whose blocks the file contains. Later joins reuse blocks that the pool has
+/// evicted.
 const NR_JOINS: usize = 512;
 
-/// Memory alignment that devices require for direct reads.
+/// The memory alignment that devices require for direct reads.
 const ALIGN: usize = 4096;
 
 /// The file of all blocks.
@@ -82,7 +84,7 @@ impl Table {
             file.write_all(&block)?;
         }
         file.sync_all()?;
-        // Some file systems do not support direct I/O. There, the ratio only shows the cost of
+        // Some file systems do not support direct I/O. On these, the ratio only shows the cost of
         // copying.
         let _ = fcntl_setfl(&file, OFlags::DIRECT);
         Ok(Self { file, nr_joins })
@@ -100,13 +102,13 @@ impl BufferPool {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn join(&self, number: usize) -> Result<(), Stop> {
         let first = number % self.table.nr_joins * NR_INNER;
         for outer in 0..NR_OUTER {
             for inner in first..first + NR_INNER {
                 let block = self.block(inner)?;
-                // Takes the place of a comparison of rows.
+                // The checksum takes the place of a comparison of rows.
                 let mut rows = crc32fast::Hasher::new_with_initial(outer as u32);
                 rows.update(block.bytes());
                 std::hint::black_box(rows.finalize());
@@ -162,7 +164,7 @@ mod tests {
         BufferPool::new(Arc::new(table))
     }
 
-    /// Returns, for each block of join `number`, whether it is in the pool.
+    /// Returns `true` for each block of join `number` that is in the pool.
     fn kept(pool: &BufferPool, number: usize) -> Vec<bool> {
         let kept = pool.kept.lock().unwrap();
         let blocks = number * NR_INNER..(number + 1) * NR_INNER;

@@ -1,4 +1,4 @@
-//! `afterwork-lab bench max-active`: the benefit and the cost of limiting concurrent items.
+//! `afterwork-lab bench max-active`: the benefits and costs of limiting concurrent items.
 //!
 //! | case | scenario |
 //! |---|---|
@@ -6,8 +6,8 @@
 //! | `subsystems` | eight subsystems with a limit each compute, and sometimes wait for a device |
 //! | `shares` | one of eight subsystems floods the shared pool; items of the others are timed |
 //!
-//! A [crew] of afterwork or of a peer runs the items, [drive] keeps a fixed number of them in
-//! flight and times them, and [gauge] measures the growth of the process. `docs/bench-method.md`
+//! A [crew] of afterwork or of a peer runs the items. [drive] keeps a fixed number of them in
+//! flight and times them. [gauge] measures the growth of the process. `docs/bench-method.md`
 //! defines the figures.
 
 mod cases;

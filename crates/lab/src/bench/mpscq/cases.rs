@@ -14,7 +14,7 @@ use super::ours::{Chained, Drained, Lifo, Mail, Single};
 use super::peers::{self, Channel, Cordyceps, Seg};
 use super::stock::{Layout, Stock};
 use crate::bench::settings::{Menu, Settings, count};
-use crate::harness::case::{Case, RunFn, Sample, Variant};
+use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::Claim;
 
 const BENCH: &str = "mpscq";
@@ -22,7 +22,7 @@ const PUSH_POP: &str = "push-pop";
 const PUSH_POP_CONTIGUOUS: &str = "push-pop-contiguous";
 const OWNED: &str = "owned";
 
-/// Names of the cases and peers.
+/// The names of the cases and peers.
 pub const MENU: Menu =
     Menu { cases: &[PUSH_POP, PUSH_POP_CONTIGUOUS, OWNED], peers: &peers::NAMES };
 
@@ -34,7 +34,7 @@ pub struct MpscqArgs {
     pub items: Option<usize>,
 }
 
-/// Names of our variants.
+/// The names of our variants.
 pub const SINGLE: &str = "mpscq";
 const DRAINED: &str = "mpscq+drain";
 /// See [`SINGLE`].
@@ -44,14 +44,14 @@ pub const LIFO: &str = "lifo";
 /// See [`SINGLE`].
 pub const MAIL: &str = "mailbox";
 
-/// Items of a figure: enough time slices for a mean if threads share CPUs. `--quick` uses a
-/// quarter.
+/// The number of items of a figure. It gives enough time slices for a mean if threads share CPUs.
+/// `--quick` uses a quarter.
 const NR_ITEMS: usize = 400_000;
 const NR_ITEMS_QUICK: usize = 100_000;
 
-/// Number of stocks of each kind of item, which repetitions use in turn. With a single stock, its
-/// pages and cache sets would change figures by 10 %, which would look like a difference between
-/// queues.
+/// The number of stocks of each kind of item, which repetitions use in turn. With a single stock,
+/// its pages and cache sets would change the figures by 10 %, which would look like a difference
+/// between queues.
 const PLACES: usize = 4;
 
 /// Creates the cases that `args` select.
@@ -67,7 +67,7 @@ struct Setting<'a> {
     items: usize,
 }
 
-/// Stocks of one kind of item, created on first use and shared by all queues of that kind.
+/// Stocks of one kind of item. They are created on first use and shared by all queues of that kind.
 type Shared<I> = Rc<RefCell<Vec<Stock<I>>>>;
 
 /// The items of one case.
@@ -157,6 +157,7 @@ impl Setting<'_> {
         .map(Variant::as_peer)
     }
 
+    /// Returns a variant whose runs measure each figure once, with a new queue for each.
     fn queue<Q>(
         &self,
         name: &str,
@@ -167,22 +168,9 @@ impl Setting<'_> {
     where
         Q: Fifo<Item: Item> + 'static,
     {
-        Variant::ours(name, self.run(items, layout, make))
-    }
-
-    /// Returns a run that measures every figure once, each with a new queue.
-    fn run<Q>(
-        &self,
-        items: &Shared<Q::Item>,
-        layout: Layout,
-        make: impl Fn() -> Q + 'static,
-    ) -> RunFn
-    where
-        Q: Fifo<Item: Item> + 'static,
-    {
         let (items, nr_items, settings) = (Rc::clone(items), self.items, self.settings.clone());
         let mut place = 0;
-        Box::new(move || {
+        Variant::ours(name, move || {
             let mut stocks = items.borrow_mut();
             if stocks.len() <= place {
                 stocks.push(Stock::new(MAX_PRODUCERS, layout));
@@ -218,7 +206,7 @@ impl Items {
 mod tests {
     use super::*;
 
-    /// Number of items that gives each producer a few rounds.
+    /// A number of items that gives each producer a few rounds.
     const FEW: usize = 30_000;
 
     /// Runs every queue of `case`. A debug build checks the order of all items.

@@ -1,11 +1,11 @@
 //! The interface that the cases use to measure a queue.
 //!
-//! All calls in timed loops are static: each case is compiled once for each queue.
+//! All calls in timed loops are static, because each case is compiled once for each queue.
 
-/// Number of items that a producer links before it publishes them.
+/// The number of items that a producer links before it publishes them.
 pub const BURST: usize = 32;
 
-/// A queue under measurement, used in one particular way.
+/// A queue that is measured, in one particular way of using it.
 pub trait Fifo {
     /// The type of the items.
     type Item;
@@ -36,13 +36,13 @@ pub trait Pusher<T> {
 
 /// The consumer's end of a queue.
 pub trait Popper<T> {
-    /// Pops at most `max` of the oldest items, passes each to `take`, and returns their number.
+    /// Pops at most `max` of the oldest items and passes each to `take`. Returns their number.
     ///
-    /// If fewer than `max` were popped, the queue was empty or appeared empty.
+    /// If fewer than `max` items were popped, the queue was empty or appeared empty.
     fn pop_up_to(&mut self, max: usize, take: impl FnMut(T)) -> usize;
 }
 
-/// Implements `pop_up_to` with a function that pops one item.
+/// Implements [`Popper::pop_up_to`] with a function that pops one item.
 #[inline(always)]
 pub fn one_by_one<T>(
     max: usize,

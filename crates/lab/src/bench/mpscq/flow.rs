@@ -8,7 +8,7 @@
 //!
 //! Each producer has a fixed number of items, and pushes those that have returned to its home. The
 //! run is therefore in a steady state: the queue has a realistic length, and only the queue itself
-//! allocates memory. The way home is the same for all queues.
+//! allocates memory. Items return to their homes in the same way for all queues.
 
 use std::sync::Barrier;
 use std::thread;
@@ -27,43 +27,44 @@ use super::polling::{Backoff, Polling};
 use super::stock::{ITEMS, Stock};
 use crate::bench::workqueue::producers::{ExitOnPanic, die, pin_to};
 
-/// Items that the consumer collects before it returns them. With fewer items, the mutex of the home
-/// would affect the figure. With more, producers would run out of items.
+/// The number of items that the consumer collects before it returns them. With fewer items, the
+/// mutex of the home would affect the figure. With more, producers would run out of items.
 const RETURN: usize = 128;
 
-/// Maximum number of items that the consumer pops at once.
+/// The maximum number of items that the consumer pops at once.
 const POP: usize = 128;
 
-/// One untimed warm-up item for this many timed items, so that threads are awake and caches warm.
+/// The number of timed items for each untimed warm-up item. Warm-up items ensure that threads are
+/// awake and caches are warm.
 const WARM_UP_SHARE: usize = 10;
 
 /// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    /// Number of producer threads.
+    /// The number of producer threads.
     pub producers: usize,
-    /// Number of timed items, all producers together.
+    /// The number of timed items of all producers together.
     pub items: usize,
-    /// How the consumer polls an empty queue.
+    /// The way in which the consumer polls an empty queue.
     pub polling: Polling,
-    /// CPUs to which producers are pinned in turn; empty if they are not pinned.
+    /// The CPUs to which producers are pinned in turn. It is empty if they are not pinned.
     pub pins: Vec<CpuId>,
-    /// Interrupt flag, checked at least ten times a second.
+    /// The interrupt flag, checked at least ten times a second.
     pub interrupt: Interrupt,
 }
 
-/// State shared by all threads.
+/// The state that all threads share.
 struct Ground<I> {
     start: Barrier,
     homes: Vec<CachePadded<Home<I>>>,
-    /// Set to stop the producers.
+    /// A flag that is set to stop the producers.
     stop: AtomicBool,
     nr_pushing: CachePadded<AtomicUsize>,
 }
 
 /// The items returned to one producer.
 struct Home<I> {
-    /// Hint that saves taking the lock: set if there are items.
+    /// A hint that saves acquiring the lock. It is set if there are items.
     filled: AtomicBool,
     items: Mutex<Vec<I>>,
 }
@@ -72,12 +73,13 @@ struct Home<I> {
 struct StopOnDrop<'g>(&'g AtomicBool);
 
 impl Flow {
-    /// Circulates the items and returns the nanoseconds per popped item. Returns `None` if SIGINT
+    /// Circulates the items, and returns the nanoseconds per popped item. Returns `None` if SIGINT
     /// interrupts the run.
     ///
     /// # Panics
     ///
-    /// In a debug build, if the items of a producer are popped in another order than pushed.
+    /// In a debug build, if the items of a producer are popped in a different order than they were
+    /// pushed.
     pub fn run<Q: Fifo<Item: Item>>(
         &self,
         mut queue: Q,
@@ -102,7 +104,7 @@ impl Flow {
                 });
                 match handle {
                     Ok(handle) => handles.push(handle),
-                    // Earlier producers already wait for this one.
+                    // Earlier producers are already waiting for this one, so the process ends.
                     Err(error) => die(&format!("cannot start producer {index}: {error}")),
                 }
             }
@@ -170,7 +172,7 @@ impl<I: Item> Ground<I> {
         }
     }
 
-    /// Pushes all returned items until `stop` is set, and returns the items that it then owns.
+    /// Pushes all returned items until `stop` is set. Returns the items that it owns at that point.
     fn produce(&self, index: usize, mut pusher: impl Pusher<I>, mut items: Vec<I>) -> Vec<I> {
         self.start.wait();
         let home = &self.homes[index];
@@ -222,7 +224,7 @@ impl<I> Home<I> {
 
     /// Moves the returned items into the empty `items`, and returns `true` if there were any.
     fn fetch(&self, items: &mut Vec<I>) -> bool {
-        // Relaxed: this is a hint, and the lock publishes the items.
+        // Relaxed is sufficient, because this is a hint, and the lock publishes the items.
         if !self.filled.load(Ordering::Relaxed) {
             return false;
         }
@@ -245,11 +247,11 @@ struct Returns<'g, I> {
     ways: Vec<Way<'g, I>>,
 }
 
-/// Items to return to one home.
+/// The items to return to one home.
 struct Way<'g, I> {
     home: &'g Home<I>,
     items: Vec<I>,
-    /// Number of the item that must be popped next.
+    /// The number of the item that must be popped next.
     next: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Items, which record the producer they belong to.
+//! Items, which record the producer to which they belong.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -35,7 +35,7 @@ impl Tag {
         (self.bits & Self::FIELD_MASK) as usize
     }
 
-    /// Returns the number among the producer's items.
+    /// Returns the item's number among the producer's items.
     #[inline(always)]
     #[must_use]
     pub fn number(self) -> usize {
@@ -61,13 +61,13 @@ pub trait Item: Send + 'static {
     /// Sets the tag.
     fn set_tag(&mut self, tag: Tag);
 
-    /// Writes to the item, like a producer that fills in a message.
+    /// Writes to the item, as a producer that fills in a message does.
     #[inline(always)]
     fn fill(&mut self) {
         self.set_tag(self.tag().pushed());
     }
 
-    /// Returns the memory address, or 0 for an item passed by value.
+    /// Returns the memory address of the item, or 0 if the item is passed by value.
     fn address(&self) -> usize;
 }
 

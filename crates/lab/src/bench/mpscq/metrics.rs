@@ -1,19 +1,19 @@
-//! The metrics: nanoseconds per item for each number of producers and both ways to poll.
+//! The metrics: nanoseconds per item, for each number of producers and for both ways of polling.
 
 use super::polling::Polling;
 use crate::harness::metric::{Metric, lower};
 
-/// The metric that variants are ranked by.
+/// The metric by which variants are ranked.
 pub const HEADLINE: &str = FLOWS[1].metric.name;
 
 /// A figure measured with producer threads.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowMetric {
-    /// Nanoseconds per item.
+    /// The number of nanoseconds per item.
     pub metric: Metric,
-    /// Number of producers.
+    /// The number of producers.
     pub producers: usize,
-    /// How the consumer polls an empty queue.
+    /// The way in which the consumer polls an empty queue.
     pub polling: Polling,
 }
 
@@ -41,7 +41,7 @@ pub const FLOWS: [FlowMetric; 8] = [
     tight("ns_tight_8", "8", 8),
 ];
 
-/// Maximum number of producers of all figures.
+/// The maximum number of producers in any figure.
 pub const MAX_PRODUCERS: usize = 8;
 
 const NS: &str = "ns/item";

@@ -6,8 +6,8 @@
 //! | `push-pop-contiguous` | the same with items next to each other in memory |
 //! | `owned` | 8 bytes by value: a mailbox that recycles its nodes, and channels |
 //!
-//! A queue is a [`Fifo`](fifo::Fifo). Each item belongs to a producer and returns to it after the
-//! pop ([`flow`]), so that only the queue itself allocates memory during a run.
+//! A queue is a [`Fifo`](fifo::Fifo). Each item belongs to a producer and returns to that producer
+//! after the pop ([`flow`]), so that only the queue itself allocates memory during a run.
 //! `docs/bench-method.md` defines the figures.
 
 mod cases;

@@ -1,4 +1,4 @@
-//! Queues of afterwork, in the different ways to use them.
+//! Queues of afterwork, in the different ways of using them.
 
 use std::cell::Cell;
 
@@ -12,38 +12,40 @@ use super::stock;
 /// The node type of intrusive items.
 type Hung = Node<Cell<Tag>>;
 
-/// Pushes and pops one item at a time.
+/// A queue that is pushed to and popped from one item at a time.
 #[derive(Debug, Default)]
 pub struct Single(Queue<Hung>);
 
-/// Pushes one item at a time, pops with a drain.
+/// A queue that is pushed to one item at a time, and popped from with a drain.
 #[derive(Debug, Default)]
 pub struct Drained(Queue<Hung>);
 
-/// Pushes chains of [`BURST`] items, pops with a drain.
+/// A queue to which chains of [`BURST`] items are pushed, and which is popped from with a drain.
 #[derive(Debug, Default)]
 pub struct Chained(Queue<Hung>);
 
-/// The list that the FIFO replaces: pushed with compare-exchange, taken as a whole and reversed.
+/// The list that the FIFO replaces. Items are pushed with a compare-exchange, and the list is taken
+/// as a whole and reversed.
 #[derive(Debug, Default)]
 pub struct Lifo(Stack<Hung>);
 
-/// Tags by value through a mailbox, which recycles its nodes.
+/// A mailbox that carries tags by value and recycles its blocks.
 #[derive(Debug)]
 pub struct Mail(Mailbox<Tag>);
 
-/// Collects items into a chain.
+/// A producer's end that collects items into a chain.
 #[derive(Debug)]
 pub struct ChainPusher<'q> {
     queue: &'q Queue<Hung>,
     chain: Chain<Hung>,
 }
 
-/// Pops with a drain.
+/// A consumer's end that pops with a drain.
 #[derive(Debug)]
 pub struct DrainPopper<'q>(Consumer<'q, Hung>);
 
-/// Pops from the reversed list, and takes the next list when it is empty.
+/// A consumer's end that pops from the reversed list, and takes the next list when that one is
+/// empty.
 #[derive(Debug)]
 pub struct LifoPopper<'q> {
     list: &'q Stack<Hung>,
@@ -148,7 +150,7 @@ impl Popper<item::Ours> for LifoPopper<'_> {
 }
 
 impl Mail {
-    /// Creates a mailbox that keeps enough nodes for all items of `producers`.
+    /// Creates a mailbox that keeps enough blocks for all items of `producers`.
     #[must_use]
     pub fn for_producers(producers: usize) -> Self {
         Self(Mailbox::builder().keep(producers * stock::ITEMS).build())
@@ -184,7 +186,7 @@ fn consumer<T: mpscq::Linked>(queue: &Queue<T>) -> Consumer<'_, T> {
     queue.try_consumer().expect("a new queue has no consumer")
 }
 
-/// Treats a push in progress like an empty queue, because peers cannot distinguish the two.
+/// Treats a push in progress as an empty queue, because peers cannot distinguish the two.
 #[inline(always)]
 fn found<T>(pop: Pop<T>) -> Option<T> {
     match pop {

@@ -1,4 +1,4 @@
-//! The queues that afterwork is compared with, each used as its documentation recommends.
+//! The queues with which afterwork is compared. Each is used as its documentation recommends.
 
 use std::cell::Cell;
 use std::sync::mpsc;
@@ -12,7 +12,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use super::fifo::{Fifo, Popper, Pusher, one_by_one};
 use super::item::{self, Tag};
 
-/// Names of the peers, as `--peers` and tables spell them.
+/// The names of the peers, as `--peers` and tables spell them.
 pub const NAMES: [&str; 7] = [CORDYCEPS, SEG_QUEUE, CROSSBEAM, STD, FLUME, KANAL, TOKIO];
 
 /// An intrusive queue, the peer most similar to ours.
@@ -104,7 +104,7 @@ impl<T> Popper<T> for &SegQueue<T> {
     }
 }
 
-/// A channel: a sender that is cloned for each producer, and a receiver.
+/// A channel. It has a receiver, and a sender that is cloned for each producer.
 #[derive(Debug)]
 pub struct Channel<T, S, R> {
     sender: S,
@@ -140,7 +140,7 @@ macro_rules! channel {
         impl<T> Pusher<T> for $sender {
             #[inline(always)]
             fn push(&mut self, item: T) {
-                // Fails only if the receiver was dropped, and it outlives all senders here.
+                // This fails only if the receiver was dropped, and here it outlives all senders.
                 assert!(self.send(item).is_ok(), "the receiver is there");
             }
         }

@@ -1,26 +1,27 @@
-//! How a thread polls for items.
+//! The ways in which a thread polls for items.
 
 use std::thread;
 
 use sync::hint::spin_loop;
 use sync::time::{cycles, cycles_per_us};
 
-/// How the consumer polls an empty queue.
+/// The way in which the consumer polls an empty queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Polling {
-    /// Polls again at once. Each poll takes the cache line that a producer is about to write.
+    /// The consumer polls again at once. Each poll takes the cache line that a producer is about to
+    /// write.
     Tight,
-    /// Pauses for a moment, in which items accumulate.
+    /// The consumer pauses for a moment, in which items accumulate.
     Paused,
 }
 
-/// Duration of a pause in microseconds: some tens of pushes. Shorter pauses amount to tight
-/// polling. With longer pauses, producers run out of items.
+/// The duration of a pause in microseconds, which is the time of a few tens of pushes. Shorter
+/// pauses amount to tight polling. With longer pauses, producers run out of items.
 const PAUSE_US: u64 = 1;
 
-/// Number of failed polls, or pauses, before the thread yields its CPU, which a thread with items
-/// may need. Both take a few microseconds: short compared with a thousand items, so that figures do
-/// not depend on the wait, and longer than a yield without another thread.
+/// The number of failed polls, or of pauses, before the thread yields its CPU, which a thread with
+/// items may need. Both take a few microseconds. That is short compared with a thousand items, so
+/// that figures do not depend on the wait. It is longer than a yield that finds no other thread.
 const LOOKS_BEFORE_YIELD: u32 = 1024;
 const PAUSES_BEFORE_YIELD: u32 = 4;
 

@@ -2,23 +2,26 @@
 
 use super::item::{Item, Tag};
 
-/// Items of one producer, the maximum in flight. A guess: one request from each of a thousand
-/// clients. With fewer items, producers wait more often. More items do not fit into the caches.
+/// The number of items of one producer, which is its maximum in flight. This is a guess: one
+/// request from each of a thousand clients. With fewer items, producers wait more often. More items
+/// do not fit into the caches.
 pub const ITEMS: usize = 1024;
 
-/// One of this many allocated items is used in the scattered layout. Each takes at least 24 bytes,
-/// so used items share neither a cache line nor a pair of lines that is fetched together.
+/// The number of allocated items for each item that is used in the scattered layout. Each takes at
+/// least 24 bytes, so that used items share neither a cache line nor a pair of lines that is
+/// fetched together.
 const SPREAD: usize = 8;
 
-/// Seed of the order of scattered items, the same in all runs of all queues.
+/// The seed for the order of scattered items. It is the same in all runs of all queues.
 const SHUFFLE_SEED: u64 = 0x5ca7;
 
-/// Layout of items in memory.
+/// The layout of items in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Next to each other, in push order: items share cache lines, and so do producer and consumer.
+    /// The items are next to each other, in push order. Items share cache lines, and so do producer
+    /// and consumer.
     Contiguous,
-    /// On separate cache lines, in an order that no prefetcher predicts.
+    /// The items are on separate cache lines, in an order that no prefetcher predicts.
     Scattered,
 }
 
@@ -46,7 +49,8 @@ impl<I: Item> Stock<I> {
                         spacers.push(item);
                     }
                 }
-                // Shuffle only within a producer: an order across all memory would measure the TLB.
+                // Items are shuffled only within a producer, because an order across all memory
+                // would measure the TLB.
                 let mut rng = fastrand::Rng::with_seed(SHUFFLE_SEED);
                 used.chunks_mut(ITEMS).for_each(|home| rng.shuffle(home));
                 (used, spacers)
@@ -64,12 +68,12 @@ impl<I: Item> Stock<I> {
         Self { homes: homes.collect(), _spacers: spacers }
     }
 
-    /// Takes the items of the first `producers`.
+    /// Takes the items of the first `producers` producers.
     pub fn take(&mut self, producers: usize) -> Vec<Vec<I>> {
         self.homes[..producers].iter_mut().map(std::mem::take).collect()
     }
 
-    /// Puts items back in any order. Returns `true` if none was lost.
+    /// Puts items back, in any order. Returns `true` if no item was lost.
     pub fn put_back(&mut self, items: impl IntoIterator<Item = I>) -> bool {
         for item in items {
             self.homes[item.tag().home()].push(item);
@@ -100,7 +104,7 @@ mod tests {
     use super::*;
     use crate::bench::mpscq::item::{Boxed, Cordyceps, Ours};
 
-    /// Bytes in a cache line of most machines.
+    /// The number of bytes in a cache line of most machines.
     const LINE: usize = 64;
 
     /// Returns the median distance between an item and the next one pushed.
@@ -118,7 +122,8 @@ mod tests {
         assert!(distance::<I>(Layout::Scattered) > 2 * LINE);
     }
 
-    /// Runs in a process of its own, because this heap is too fragmented for adjacent items.
+    /// This runs in a process of its own, because the heap of this one is too fragmented for
+    /// adjacent items.
     #[test]
     fn items_have_the_requested_layout() {
         const KEY: &str = "AFTERWORK_TEST_ITEMS_LIE";

@@ -1,7 +1,7 @@
 //! Remote calls to a slot whose owner operates without a pause.
 //!
 //! The slot is free for a few nanoseconds between two operations of 30 µs. A caller that polls
-//! seldom hits such a gap, so the owner, or the mutex, must admit the caller.
+//! rarely hits such a gap, so the owner or the mutex must admit the caller.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,13 +14,14 @@ use top::exit::Stop;
 use top::interrupt::Interrupt;
 
 use super::list::unmade;
-use crate::bench::task_work::thread_usage::ThreadUsage;
 use crate::harness::latency::Latencies;
+use crate::harness::switches::Usage;
 
-/// Duration of an operation of the owner.
+/// The duration of an operation of the owner.
 const OPERATION_US: u64 = 30;
 
-/// Time between two calls: several operations, so that each call finds the owner at work.
+/// The time between two calls. It is as long as several operations, so that each call finds the
+/// owner at work.
 const PAUSE: Duration = Duration::from_micros(100);
 
 /// The load in addition to the owner and its caller.
@@ -28,7 +29,7 @@ const PAUSE: Duration = Duration::from_micros(100);
 pub enum Beside {
     /// Nothing else runs.
     Quiet,
-    /// A thread burns each CPU.
+    /// A thread keeps each CPU busy.
     Load,
     /// The caller is a real-time thread.
     FifoCaller,
@@ -36,15 +37,15 @@ pub enum Beside {
 
 /// The results of a run.
 pub struct Outcome {
-    /// Times of the calls.
+    /// The times of the calls.
     pub waits: Latencies,
-    /// Number of calls.
+    /// The number of calls.
     pub nr_calls: u64,
-    /// Number of operations of the owner.
+    /// The number of operations of the owner.
     pub nr_operations: u64,
-    /// CPU time of the caller, in nanoseconds.
+    /// The CPU time of the caller, in nanoseconds.
     pub cpu_ns: u64,
-    /// Duration of the run.
+    /// The duration of the run.
     pub took: Duration,
 }
 
@@ -55,14 +56,14 @@ fn burn() {
     }
 }
 
-/// Calls on a mutex that `own` guards.
+/// Measures calls on data that a mutex guards.
 pub fn on_mutex(beside: Beside, span: Duration, interrupt: &Interrupt) -> Result<Outcome, Stop> {
     let data = Mutex::new(0_u64);
     let with = |work: fn(&mut u64)| work(&mut data.lock().expect("nothing panics inside"));
     beside.run(span, interrupt, |stop| own(stop, || with(operate)), || with(operate_remotely))
 }
 
-/// Calls on a slot in the mode `qpw`.
+/// Measures calls on a slot in the mode `qpw`.
 pub fn on_slot(
     qpw: Qpw,
     beside: Beside,
@@ -76,7 +77,7 @@ pub fn on_slot(
         let mut owner = slots.attach(cpu).expect("it could be attached before");
         own(stop, || {
             owner.with(operate);
-            // In `Queue` the owner runs the calls.
+            // In `Queue`, the owner runs the calls.
             owner.poll();
         })
     };
@@ -94,7 +95,7 @@ fn operate_remotely(data: &mut u64) {
     *data += 1;
 }
 
-/// Operates until `stop`. Returns the number of operations.
+/// Operates until `stop` is set. Returns the number of operations.
 fn own(stop: &AtomicBool, mut operate: impl FnMut()) -> u64 {
     let mut nr_operations = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -129,7 +130,7 @@ impl Beside {
                     let _ = sync::thread::set_fifo(1);
                 }
                 let mut waits = Latencies::with_capacity_for(1 << 16);
-                let (mut nr_calls, start, before) = (0, Instant::now(), ThreadUsage::now());
+                let (mut nr_calls, start, before) = (0, Instant::now(), Usage::of_thread());
                 while start.elapsed() < span && !interrupt.requested() {
                     let begun = cycles();
                     call();
@@ -137,16 +138,15 @@ impl Beside {
                     nr_calls += 1;
                     thread::sleep(PAUSE);
                 }
-                let spent = before.and_then(|before| Ok(ThreadUsage::now()?.since(&before)));
+                let cpu_ns = Usage::of_thread().since(before).cpu_ns;
                 stop.store(true, Ordering::Relaxed);
-                (waits, nr_calls, start.elapsed(), spent)
+                (waits, nr_calls, start.elapsed(), cpu_ns)
             });
-            let (waits, nr_calls, took, spent) =
+            let (waits, nr_calls, took, cpu_ns) =
                 caller.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             let nr_operations =
                 owner.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            let spent = spent.map_err(|error| Stop::because("cannot read the CPU time", error))?;
-            Ok(Outcome { waits, nr_calls, nr_operations, cpu_ns: spent.cpu_ns, took })
+            Ok(Outcome { waits, nr_calls, nr_operations, cpu_ns, took })
         })
     }
 }

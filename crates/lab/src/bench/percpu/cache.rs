@@ -1,12 +1,12 @@
-//! A cache of objects, like an allocator's cache for one CPU: a linked list of free objects.
+//! A cache of objects, like an allocator's cache for one CPU. It is a linked list of free objects.
 //!
-//! The list is a ring: an object is free again once all others have been allocated. Only allocation
-//! is therefore measured.
+//! The list is a ring: an object is free again once all others have been allocated. Only
+//! allocations are therefore measured.
 
-/// Number of objects in a slab of 4 KiB.
+/// The number of objects in a slab of 4 KiB.
 const PER_SLAB: usize = 4096 / size_of::<Object>();
 
-/// The first object of an empty cache.
+/// The value of `first` in an empty cache.
 const NONE: u32 = u32::MAX;
 
 /// An object, with the index of the next free object in its first word.
@@ -16,7 +16,8 @@ struct Object {
     next: u32,
 }
 
-/// Returns all objects in the order of allocation: shuffled within slabs, equally in each run.
+/// Returns all objects in the order of their allocation. They are shuffled within slabs, in the
+/// same way in each run.
 fn shuffled(len: usize) -> Vec<u32> {
     let mut random = fastrand::Rng::with_seed(64);
     let mut all: Vec<u32> = (0..len as u32).collect();

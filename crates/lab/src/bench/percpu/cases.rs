@@ -11,14 +11,14 @@ use topology::CpuId;
 
 use super::busy::{self, Beside};
 use super::claims;
-use super::isolation::{self, Outcome, Switches, Way};
+use super::isolation::{self, Outcome, Way};
 use super::metrics::{
     ALLOC, BUSY, CALL, CALL_MAX, CALL_P50, CALLER_CPU, CALLS, CYCLES, DRAIN_MAX, DRAIN_P50,
     DRAIN_P99, GAP, INTERRUPTS, INVOLUNTARY, ISOLATION, OPERATIONS, RESCHED, SWITCHES, TIMER,
     WAITED,
 };
 use super::turns::{Size, Turns};
-use crate::bench::settings::{Menu, Settings, count};
+use crate::bench::settings::{Menu, Settings, count, may_set_fifo};
 use crate::harness::case::{Case, Sample, Variant};
 
 const BENCH: &str = "percpu";
@@ -28,7 +28,7 @@ const BUSY_OWNER: &str = "busy-owner";
 const BUSY_LOADED: &str = "busy-owner-loaded";
 const BUSY_FIFO: &str = "busy-owner-fifo";
 
-/// Names of the cases and peers.
+/// The names of the cases and peers.
 pub const MENU: Menu =
     Menu { cases: &[WARM, ISOLATED, BUSY_OWNER, BUSY_LOADED, BUSY_FIFO], peers: PEERS };
 
@@ -54,7 +54,8 @@ pub(super) const QUEUED: &str = "queued to a worker";
 pub(super) const PARKED: &str = "parked";
 pub(super) const QUIET: &str = "quiet";
 
-/// Variants: a drain as programs implement it today, and the guards of a list, ours last.
+/// The variants: a drain as programs implement it today, and then the guards of a list, with ours
+/// last.
 const NAMES: [&str; 10] = [
     QUEUED,
     UNPROTECTED,
@@ -67,7 +68,7 @@ const NAMES: [&str; 10] = [
     COMPILED_OUT,
     BY_TRY,
 ];
-/// Names of the peers, as `--peers` and tables spell them.
+/// The names of the peers, as `--peers` and tables spell them.
 const PEERS: &[&str] = NAMES.split_at(5).0;
 const GUARDS: &[&str] = NAMES.split_at(1).1;
 
@@ -86,12 +87,13 @@ const BUSY_GUARDS: [(&str, Option<Qpw>); 4] = [
     (EVERY_OP, Some(Qpw::EveryOp)),
 ];
 
-/// Objects take 16 KiB and their destination 8 KiB, which is less than a first-level cache.
+/// The size of a run with a warm cache. The objects take 16 KiB and their destination 8 KiB, which
+/// is less than a first-level cache.
 const WARM_SIZE: Size = Size { len: 256, per_turn: 2048, nr_turns: 1000 };
 const NR_DRAINS: usize = 2_000;
 const NR_DRAINS_QUICK: usize = 400;
 
-/// Milliseconds of a run with a busy owner.
+/// The duration of a run with a busy owner, in milliseconds.
 const BUSY_MS: usize = if cfg!(test) { 10 } else { 2_000 };
 const BUSY_MS_QUICK: usize = 500;
 
@@ -124,11 +126,7 @@ fn alloc(name: &'static str, settings: &Settings) -> Case {
         let turns = turns.clone();
         let run = move || {
             let cycles = turns.borrow_mut().take(name)?;
-            Ok(cycles.map(|cycles| {
-                let mut sample = Sample::default();
-                sample.set(CYCLES, cycles);
-                sample
-            }))
+            Ok(cycles.map(|cycles| Sample::of([(CYCLES, cycles)])))
         };
         variant(name, run)
     };
@@ -153,7 +151,7 @@ fn isolated(name: &'static str, nr_drains: usize, settings: &Settings) -> Option
         };
         variant(name, run)
     };
-    let thread = if may_be_real_time() {
+    let thread = if may_set_fifo() {
         "a SCHED_FIFO thread"
     } else {
         "an ordinary thread (no right to SCHED_FIFO)"
@@ -193,37 +191,33 @@ fn busy(name: &'static str, beside: Beside, more: &str, settings: &Settings) -> 
 }
 
 fn called(outcome: busy::Outcome) -> Sample {
-    let mut sample = Sample::default();
     let seconds = outcome.took.as_secs_f64();
-    sample.set(CALLS, outcome.nr_calls as f64 / seconds);
-    sample.set(OPERATIONS, outcome.nr_operations as f64 / seconds);
-    sample.set(CALLER_CPU, outcome.cpu_ns as f64 / outcome.nr_calls as f64);
+    let mut sample = Sample::of([
+        (CALLS, outcome.nr_calls as f64 / seconds),
+        (OPERATIONS, outcome.nr_operations as f64 / seconds),
+        (CALLER_CPU, outcome.cpu_ns as f64 / outcome.nr_calls as f64),
+    ]);
     sample.set_percentiles(outcome.waits, [(50.0, CALL_P50), (100.0, CALL_MAX)]);
     sample
 }
 
 fn sample(outcome: Outcome) -> Sample {
-    let mut sample = Sample::default();
-    let Switches { voluntary, involuntary, waited_ns } = outcome.switches;
-    sample.set(SWITCHES, (voluntary + involuntary) as f64);
-    sample.set(INVOLUNTARY, involuntary as f64);
-    sample.set(WAITED, waited_ns as f64);
-    sample.set(INTERRUPTS, outcome.interrupts.sum() as f64);
-    sample.set(TIMER, outcome.interrupts.timer as f64);
-    sample.set(RESCHED, outcome.interrupts.resched as f64);
-    sample.set(CALL, outcome.interrupts.call as f64);
-    sample.set(GAP, outcome.gap as f64 * 1000.0 / sync::time::cycles_per_us() as f64);
+    let interrupts = outcome.interrupts;
+    let mut sample = Sample::of([
+        (SWITCHES, outcome.switches.switches() as f64),
+        (INVOLUNTARY, outcome.switches.preempted as f64),
+        (WAITED, outcome.waited_ns as f64),
+        (INTERRUPTS, interrupts.sum() as f64),
+        (TIMER, interrupts.timer as f64),
+        (RESCHED, interrupts.resched as f64),
+        (CALL, interrupts.call as f64),
+        (GAP, outcome.gap as f64 * 1000.0 / sync::time::cycles_per_us() as f64),
+    ]);
     sample.set_percentiles(
         outcome.drains,
         [(50.0, DRAIN_P50), (99.0, DRAIN_P99), (100.0, DRAIN_MAX)],
     );
     sample
-}
-
-/// Returns `true` if a new thread can get a real-time priority.
-fn may_be_real_time() -> bool {
-    let tried = std::thread::spawn(|| sync::thread::set_fifo(1).is_ok());
-    tried.join().unwrap_or(false)
 }
 
 #[cfg(test)]
@@ -236,7 +230,7 @@ mod tests {
         for case in &mut cases(&args, &Settings::of_tests(&[])) {
             for variant in &mut case.variants {
                 let sample = (variant.run)().unwrap().unwrap();
-                // The quiet run drains nothing.
+                // The quiet run has no drains.
                 let metric = if variant.name == QUIET { SWITCHES.name } else { case.headline };
                 // The victim may lose its CPU for most of a short run.
                 let was_beside = !sample.is_thrown_away();

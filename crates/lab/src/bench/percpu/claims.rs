@@ -1,4 +1,4 @@
-//! Claims about per-CPU data, which are checked on the machine of the reader.
+//! Claims about per-CPU data, which are checked on the reader's machine.
 
 use super::cases::{EVERY_OP, ON_DEMAND, PARKED, QUEUE, QUEUED, QUIET, STD_MUTEX, UNPROTECTED};
 use super::metrics::{CALLS, CYCLES, DRAIN_P50, INTERRUPTS, SWITCHES};
@@ -10,10 +10,10 @@ fn claim(variant: &str, metric: Metric, against: &str, at_most: Option<f64>) -> 
     claim.keeps(at_most.map(Bound::AtMost))
 }
 
-/// Claims with a warm cache, in which the guard is the only difference.
+/// Returns claims about a warm cache, where the guard is the only difference.
 #[must_use]
 pub fn warm() -> Vec<Claim> {
-    // One more cycle than the usual four.
+    // This allows one cycle more than the usual four.
     let one_more = Some(1.25);
     vec![
         claim(QUEUE, CYCLES, UNPROTECTED, one_more),
@@ -23,7 +23,8 @@ pub fn warm() -> Vec<Claim> {
     ]
 }
 
-/// Claims about drains by the requesting thread, compared with those by a woken worker.
+/// Returns claims about drains by the requesting thread, compared with drains by a worker that is
+/// woken.
 #[must_use]
 pub fn isolation() -> Vec<Claim> {
     let mut claims: Vec<Claim> = [EVERY_OP, ON_DEMAND, PARKED]
@@ -37,7 +38,7 @@ pub fn isolation() -> Vec<Claim> {
     claims
 }
 
-/// Claims about calls on the slot of a busy owner.
+/// Returns claims about calls on the slot of a busy owner.
 #[must_use]
 pub fn busy() -> Vec<Claim> {
     let claim = |way| claim(way, CALLS, STD_MUTEX, None);

@@ -4,27 +4,29 @@ use std::fs;
 
 use topology::CpuId;
 
-/// Numbers of interrupts.
+/// The numbers of interrupts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interrupts {
     /// Timer interrupts.
     pub timer: u64,
-    /// Requests by another CPU to schedule another thread.
+    /// The number of requests by another CPU to schedule a different thread.
     pub resched: u64,
-    /// Requests by another CPU to call a function, such as a barrier or a TLB flush.
+    /// The number of requests by another CPU to call a function, such as a barrier or a TLB flush.
     pub call: u64,
-    /// Interrupts of devices, and all others.
+    /// Interrupts by devices, and all others.
     pub other: u64,
 }
 
 impl Interrupts {
-    /// Returns the interrupts of a CPU until now, or 0 if the system provides none.
+    /// Returns the numbers of interrupts of a CPU so far. They are 0 if the system does not provide
+    /// them.
     pub fn now(cpu: CpuId) -> Self {
         let table = fs::read_to_string("/proc/interrupts").unwrap_or_default();
         Self::read(&table, cpu)
     }
 
-    /// Parses a table whose first line names the CPUs, and whose rows end with their purpose.
+    /// Parses a table whose first line names the CPUs and whose rows end with the purpose of the
+    /// interrupts.
     fn read(table: &str, cpu: CpuId) -> Self {
         let mut lines = table.lines();
         let heads: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
@@ -52,7 +54,7 @@ impl Interrupts {
         all
     }
 
-    /// Returns the interrupts after `before`.
+    /// Returns the numbers of interrupts since `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -90,7 +92,7 @@ ERR:    5
         let expected = Interrupts { timer: 21, resched: 5, call: 13, other: 2 };
         assert_eq!(of(3), expected);
         assert_eq!(of(3).since(of(3)).sum(), 0);
-        // A row with a single column counts for all CPUs, and is read as the first CPU's.
+        // A row with a single column counts for all CPUs, and is attributed to the first CPU.
         assert_eq!(of(0).sum(), 17 + 3 + 4 + 2 + 5);
         assert_eq!(of(1), Interrupts::default());
     }

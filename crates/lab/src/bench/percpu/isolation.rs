@@ -1,9 +1,9 @@
 //! The isolation test: a real-time thread must not be disturbed by drains from another CPU.
 //!
 //! The victim runs a tight loop on its own CPU, and records the longest pause of the loop. If the
-//! pause exceeds a tenth of the run, the run is discarded. Another CPU requests drains at a fixed
-//! pace, and each is timed. A quiet run of the same length has no drains. It shows how much the
-//! host of a virtual machine disturbs the victim.
+//! pause exceeds a tenth of the run, the run is discarded. A thread on another CPU requests drains
+//! at a fixed pace, and each drain is timed. A quiet run of the same length has no drains, and
+//! shows how much the host of a virtual machine disturbs the victim.
 
 use std::fs;
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use afterwork::percpu::{Owner, PerCpu, Qpw};
 use afterwork::wake::Parker;
-use nix::sys::resource::{Usage, UsageWho, getrusage};
 use sync::time::{cycles, cycles_per_us};
 use top::exit::Stop;
 use top::interrupt::Interrupt;
@@ -24,22 +23,25 @@ use super::list::unmade;
 use crate::bench::workqueue::producers::pin_to;
 use crate::harness::beside::{Attendant, Attended, Beside, Span};
 use crate::harness::latency::Latencies;
+use crate::harness::switches::Usage;
 
-/// Time between drains. A guess: it disturbs a victim noticeably, and 2000 drains take 0.4 s.
+/// The time between drains. This is a guess: this pace disturbs a victim noticeably, and 2000
+/// drains take 0.4 s.
 const PACE_US: u64 = 200;
 
-/// Pause before each run: the kernel throttles real-time threads for 50 ms per second of CPU time,
-/// and a run takes less than half a second.
+/// The pause before each run. It is needed because the kernel throttles real-time threads for 50 ms
+/// per second of CPU time. A run takes less than half a second.
 const REST: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 500 });
 
-/// Higher than the victim's priority, so that the victim does not starve the worker.
+/// The worker's priority, which is higher than the victim's, so that the victim does not starve the
+/// worker.
 const WORKER_PRIORITY: u8 = 2;
 const VICTIM_PRIORITY: u8 = 1;
 
-/// Ways to drain the cache.
+/// The ways to drain the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// No drains.
+    /// There are no drains.
     Quiet,
     /// A worker thread on the victim's CPU drains. It is woken for each drain.
     QueuedToWorker,
@@ -53,31 +55,23 @@ pub enum Way {
 
 /// The results of a run.
 pub struct Outcome {
-    /// Times of the drains.
+    /// The times of the drains.
     pub drains: Latencies,
-    /// Longest pause of the victim's loop, in cycles.
+    /// The longest pause of the victim's loop, in cycles.
     pub gap: u64,
-    /// Context switches of the victim.
-    pub switches: Switches,
-    /// Interrupts of the victim's CPU.
+    /// The context switches of the victim.
+    pub switches: Usage,
+    /// The time that the victim waited for its CPU, in nanoseconds.
+    pub waited_ns: u64,
+    /// The interrupts of the victim's CPU.
     pub interrupts: Interrupts,
 }
 
-/// Measurements of the victim thread.
+/// The measurements of the victim thread.
 struct Suffered {
     attended: Attended,
-    switches: Switches,
-}
-
-/// Context switches of a thread, and its time without a CPU.
-#[derive(Clone, Copy, Default)]
-pub struct Switches {
-    /// Number of times that it slept.
-    pub voluntary: u64,
-    /// Number of times that it was preempted.
-    pub involuntary: u64,
-    /// Time that it waited for a CPU, in nanoseconds.
-    pub waited_ns: u64,
+    switches: Usage,
+    waited_ns: u64,
 }
 
 impl Way {
@@ -91,7 +85,7 @@ impl Way {
 }
 
 /// Runs the test on two CPUs. Returns `None` if interrupted, and
-/// [`Absent`](crate::harness::beside::Absent) if the victim paused too long.
+/// [`Absent`](crate::harness::beside::Absent) if the victim paused for too long.
 pub fn run(
     way: Way,
     nr_drains: usize,
@@ -106,13 +100,17 @@ pub fn run(
         let (slots, span) = (&slots, &span);
         let suffering = scope.spawn(move || {
             pin_to(victim);
-            // Without that permission, the victim is an ordinary thread; `about` reports that.
+            // Without that permission, the victim is an ordinary thread, which `about` reports.
             let _ = sync::thread::set_fifo(VICTIM_PRIORITY);
             let owner = slots.attach(victim);
             let mut attendant = span.attend();
-            let before = switches();
+            let (before, waited_before) = (Usage::of_thread(), waited_ns());
             suffer(way, owner.ok(), &mut attendant);
-            Suffered { attended: attendant.leave(), switches: switches().since(before) }
+            Suffered {
+                attended: attendant.leave(),
+                switches: Usage::of_thread().since(before),
+                waited_ns: waited_ns().saturating_sub(waited_before),
+            }
         });
         let ready = span.wait_for(1);
         span.begin();
@@ -135,6 +133,7 @@ pub fn run(
             drains,
             gap: suffered.attended.longest,
             switches: suffered.switches,
+            waited_ns: suffered.waited_ns,
             interrupts,
         });
         let beside = ready.and_then(|()| span.judge(&[suffered.attended]));
@@ -145,7 +144,7 @@ pub fn run(
 /// Runs the loop of the victim.
 fn suffer(way: Way, owner: Option<Owner<'_, u64>>, over: &mut Attendant<'_>) {
     match (way, owner) {
-        // The worker would drain the slot, so the victim does not own it.
+        // The worker drains the slot, so the victim must not own it.
         (Way::QueuedToWorker, owner) => {
             drop(owner);
             stand(over, || ())
@@ -208,7 +207,7 @@ struct Worker {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// Value of `Worker::asked` that stops the worker.
+/// The value of `Worker::asked` that stops the worker.
 const END: u64 = u64::MAX;
 
 impl Worker {
@@ -219,7 +218,7 @@ impl Worker {
         let (their_asked, their_done) = (asked.clone(), done.clone());
         let thread = thread::spawn(move || {
             pin_to(cpu);
-            // Without that permission, the worker starves; `about` reports that.
+            // Without that permission, the worker starves, which `about` reports.
             let _ = sync::thread::set_fifo(WORKER_PRIORITY);
             loop {
                 parker.park();
@@ -252,26 +251,11 @@ impl Drop for Worker {
     }
 }
 
-/// Returns the switches of this thread until now, or 0 if the system provides none.
-fn switches() -> Switches {
-    let usage = getrusage(UsageWho::RUSAGE_THREAD).ok();
-    let count = |of: fn(&Usage) -> i64| usage.as_ref().map_or(0, |usage| of(usage) as u64);
+/// Returns the time for which this thread has waited for a CPU, in nanoseconds, or 0 if the system
+/// does not count it.
+fn waited_ns() -> u64 {
     // Fields: time on a CPU, time waiting for a CPU, number of time slices.
     let schedstat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let waited_ns = schedstat.split_whitespace().nth(1);
-    Switches {
-        voluntary: count(Usage::voluntary_context_switches),
-        involuntary: count(Usage::involuntary_context_switches),
-        waited_ns: waited_ns.and_then(|text| text.parse().ok()).unwrap_or(0),
-    }
-}
-
-impl Switches {
-    fn since(self, before: Self) -> Self {
-        Self {
-            voluntary: self.voluntary - before.voluntary,
-            involuntary: self.involuntary - before.involuntary,
-            waited_ns: self.waited_ns.saturating_sub(before.waited_ns),
-        }
-    }
+    waited_ns.and_then(|text| text.parse().ok()).unwrap_or(0)
 }

@@ -1,6 +1,6 @@
-//! Guards of a list, through which objects are taken one by one.
+//! Guards of a list, through each of which objects are taken one by one.
 
-// The macro below creates a closure that some guards call, and others pass on.
+// The macro below creates a closure that some guards call and others pass on.
 #![allow(clippy::redundant_closure_call, clippy::let_unit_value, unused_mut)]
 
 use std::cell::RefCell;
@@ -18,7 +18,8 @@ use super::cases::{
     UNPROTECTED,
 };
 
-/// One turn of a guard: takes objects, stores their indexes, and returns the cycles used.
+/// One turn of a guard. It takes objects, stores their indexes, and returns the number of cycles
+/// used.
 pub type Turn<'g> = Box<dyn FnMut(&mut Cache, &mut [u32]) -> u64 + 'g>;
 
 /// Calls `with` with all guards.
@@ -41,10 +42,10 @@ pub fn with_all<R>(with: impl FnOnce(&mut [(&'static str, Turn<'_>)]) -> R) -> R
     ]))
 }
 
-/// Takes one object for each place. `$with` runs the work on the guard's own cache, which holds the
-/// objects of `$cache` during the turn.
+/// Takes one object for each element of `$places`. `$with` runs the work on the guard's own cache,
+/// which holds the objects of `$cache` during the turn.
 ///
-/// A macro, so that each guard is inlined into its own loop with its own kind of closure.
+/// It is a macro, so that each guard is inlined into its own loop with its own kind of closure.
 macro_rules! turn {
     ($cache:ident, $places:ident, |$work:ident| $with:expr) => {{
         let mut $work = |own: &mut Cache| swap(own, $cache);
@@ -61,7 +62,7 @@ macro_rules! turn {
     }};
 }
 
-/// No guard.
+/// Uses no guard.
 #[inline(never)]
 fn unprotected(cache: &mut Cache, places: &mut [u32]) -> u64 {
     let mut own = Cache::new(0);
@@ -77,7 +78,7 @@ pub(super) fn unmade(error: BuildError) -> Stop {
     Stop::because("cannot create per-CPU data", error)
 }
 
-/// Per-CPU data, accessed by an owner.
+/// Uses per-CPU data that is accessed by an owner.
 fn owned<C: Choice>(slots: &PerCpu<Cache, C>) -> Result<Turn<'_>, Stop> {
     let owner = slots.cpus().iter().find_map(|cpu| slots.attach(cpu).ok());
     let owner = owner.ok_or_else(|| Stop::CouldNotRun("every CPU is isolated".into()))?;
@@ -90,7 +91,7 @@ fn owned<C: Choice>(slots: &PerCpu<Cache, C>) -> Result<Turn<'_>, Stop> {
     }))
 }
 
-/// The owner is a local variable, as recommended.
+/// Runs one turn of an owner. The owner is a local variable, as recommended.
 #[inline(never)]
 fn owned_turn<'p, C: Choice>(
     mut owner: Owner<'p, Cache, C>,
@@ -101,7 +102,7 @@ fn owned_turn<'p, C: Choice>(
     (owner, spent)
 }
 
-/// Per-CPU data without an owner, taken for each operation if it is free.
+/// Uses per-CPU data without an owner. The slot is taken for each operation if it is free.
 fn by_try(slots: &PerCpu<Cache>) -> Result<Turn<'_>, Stop> {
     let none = || Stop::CouldNotRun("no CPU has a slot".into());
     let cpu = slots.cpus().first().ok_or_else(none)?;
@@ -113,7 +114,7 @@ fn by_try(slots: &PerCpu<Cache>) -> Result<Turn<'_>, Stop> {
     }))
 }
 
-/// A mutex of std.
+/// Uses a mutex of the standard library.
 fn std_mutex<'g>() -> Turn<'g> {
     let own = Mutex::new(Cache::new(0));
     Box::new(move |cache, places| {
@@ -121,13 +122,13 @@ fn std_mutex<'g>() -> Turn<'g> {
     })
 }
 
-/// A mutex of parking_lot.
+/// Uses a mutex of parking_lot.
 fn parking_lot<'g>() -> Turn<'g> {
     let own = parking_lot::Mutex::new(Cache::new(0));
     Box::new(move |cache, places| turn!(cache, places, |work| work(&mut own.lock())))
 }
 
-/// A thread-local cache, which no other thread can drain.
+/// Uses a thread-local cache, which no other thread can drain.
 fn thread_local(cache: &mut Cache, places: &mut [u32]) -> u64 {
     thread_local!(static OWN: RefCell<Cache> = RefCell::new(Cache::new(0)));
     turn!(cache, places, |work| OWN.with_borrow_mut(work))

@@ -2,13 +2,13 @@
 //!
 //! | case | scenario |
 //! |---|---|
-//! | `alloc-warm` | objects of 64 bytes are taken from a list that fits the first-level cache |
+//! | `alloc-warm` | objects of 64 bytes are taken from a list that fits in the first-level cache |
 //! | `isolation` | a real-time thread uses its CPU's cache in a loop, and another CPU drains it |
 //! | `busy-owner`, `-loaded`, `-fifo` | a thread calls a slot whose owner is always busy |
 //!
 //! The lists are shuffled within slabs of 4 KiB, so that no prefetcher predicts the next object.
-//! The loop is the same for all variants and is inlined, so they differ only in the guard. The
-//! guards take turns on one list (`turns.rs`), so a repetition is one run of all guards.
+//! The loop is the same for all variants and is inlined, so the variants differ only in the guard.
+//! The guards take turns on one list (`turns.rs`), so a repetition is one run of all guards.
 
 mod busy;
 mod cache;

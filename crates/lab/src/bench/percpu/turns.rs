@@ -1,9 +1,9 @@
 //! Runs all guards alternately on one list.
 //!
-//! The cost of a cache miss depends on the memory and on other load of the machine. This cost
-//! varies more between pieces of memory, and from one half second to the next, than between guards.
-//! All guards therefore use the same ring. A turn handles a few thousand objects, in an order that
-//! is shuffled each round. The result of a guard is the median of its turns.
+//! The cost of a cache miss depends on the memory and on the other load of the machine. It varies
+//! more between pieces of memory, and from one half second to the next, than between guards. All
+//! guards therefore use the same ring. A turn handles a few thousand objects, in an order that is
+//! shuffled each round. The result of a guard is the median of its turns.
 
 use std::thread;
 
@@ -19,23 +19,24 @@ use crate::harness::stats::Spread;
 /// The number of objects and turns.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Objects of the ring.
+    /// The number of objects in the ring.
     pub len: usize,
-    /// Objects in a turn. Enough that reloading the guard's data at the start does not matter, and
-    /// few enough that their indexes fit into the first-level cache.
+    /// The number of objects in a turn. It is large enough that reloading the guard's data at the
+    /// start does not matter. It is small enough that the indexes fit in the first-level cache.
     pub per_turn: usize,
-    /// Turns of each guard.
+    /// The number of turns of each guard.
     pub nr_turns: usize,
 }
 
-/// Results of all guards in one repetition; each variant takes its own.
+/// The results of all guards in one repetition. Each variant takes its own.
 pub struct Turns {
     size: Size,
     cpu: Option<CpuId>,
     interrupt: Interrupt,
-    /// Created in the first repetition, so that all use the same memory.
+    /// The cache, which is created in the first repetition, so that all repetitions use the same
+    /// memory.
     cache: Option<Cache>,
-    /// Results not yet taken: guard and cycles per object.
+    /// The results that have not been taken yet: the guard, and its cycles per object.
     left: Vec<(&'static str, f64)>,
 }
 
@@ -47,7 +48,7 @@ impl Turns {
 
     /// Returns the cycles per object of `guard`, or `None` if interrupted.
     ///
-    /// Runs all guards if this result has already been taken.
+    /// If this result has already been taken, runs all guards again.
     pub fn take(&mut self, guard: &str) -> Result<Option<f64>, Stop> {
         let find = |(name, _): &(&str, f64)| *name == guard;
         if !self.left.iter().any(find) {
@@ -65,7 +66,7 @@ impl Turns {
         let cache = self.cache.get_or_insert_with(|| Cache::new(size.len));
         let (cpu, interrupt) = (self.cpu, &self.interrupt);
         thread::scope(|scope| {
-            // A thread that is pinned to a CPU stays pinned, so use another one.
+            // A thread that is pinned to a CPU stays pinned, so another thread is used.
             let measured = scope.spawn(move || {
                 cpu.into_iter().for_each(pin_to);
                 all_by_turns(size, cache, interrupt)

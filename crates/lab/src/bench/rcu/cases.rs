@@ -23,18 +23,18 @@ use crate::harness::claim::Claim;
 use crate::harness::latency::Latencies;
 use crate::harness::metric::Metric;
 
-/// Name of this bench.
+/// The name of this bench.
 pub const BENCH: &str = "rcu";
 const READ_CASE: &str = "read";
 const CALL_CASE: &str = "call";
 const BRIDGE_CASE: &str = "bridge";
-/// The kernel's ways are not measured here, because two readers show the same effect.
+/// A case without the kernel's ways, because two readers show the same effect.
 pub(super) const ONE_BUSY: &str = "replace-1-busy";
 pub(super) const TWO_BUSY: &str = "replace-2-busy";
-/// More readers than CPUs, so most of them are preempted in a section.
+/// A case with more readers than CPUs, so that most of them are preempted in a section.
 pub(super) const EIGHT_BUSY: &str = "replace-8-busy";
 
-/// Names of the cases and peers.
+/// The names of the cases and peers.
 pub const MENU: Menu = Menu {
     cases: &[
         READ_CASE,
@@ -61,7 +61,7 @@ pub struct RcuArgs {
     pub calls: Option<usize>,
 }
 
-/// The cases with single replacements: name, readers, and their description.
+/// The cases with single replacements: name, readers, and description.
 const REPLACE_CASES: [(&str, Readers, &str); 5] = [
     ("replace-idle", readers(0, 0, 0), "no reader"),
     ("replace-32-idle", readers(32, 0, 0), "32 readers that block"),
@@ -71,31 +71,34 @@ const REPLACE_CASES: [(&str, Readers, &str); 5] = [
 ];
 
 const NR_CALLS: usize = 100;
-/// Replacements with readers that keep their CPU. 100 replacements would end before a cache line
-/// has moved once.
+/// The number of replacements with readers that keep their CPU. 100 replacements would end before a
+/// cache line has moved once.
 const NR_CALLS_BUSY: usize = 20_000;
-/// Pause between replacements with preempted readers. Without it, 100 replacements may end within a
-/// time slice.
+/// The pause between replacements with preempted readers. Without it, 100 replacements might end
+/// within a time slice.
 const PAUSE: Duration = Duration::from_micros(200);
 const NR_BRIDGES: usize = 20_000;
 const BESIDE_BRIDGES: Readers = readers(0, 0, 2);
 
-/// Sections in a run of `read`, and callbacks in a run of `call`: enough that the first wake-up
-/// does not matter. `--quick` uses a tenth.
+/// The number of sections in a run of `read`, and of callbacks in a run of `call`. They are large
+/// enough that the first wake-up does not matter. `--quick` uses a tenth.
 const NR_READS: usize = 10_000_000;
 const NR_CALLBACKS: usize = 2_000_000;
-/// Duration of a run with several updaters.
+/// The duration of a run with several updaters.
 const SPAN: Duration = Duration::from_millis(300);
-/// Maximum duration with `--quick`, for any number of threads per CPU; four times as long without.
+/// The maximum duration with `--quick`, for any number of threads per CPU. Without `--quick`, it is
+/// four times as long.
 const QUICK_SPAN: Duration = Duration::from_millis(400);
 const QUICK_SHARE: u32 = 10;
 
-/// Maximum duration of single replacements: with preempted readers, each may take 20 ms.
+/// The maximum duration of a run with single replacements. With preempted readers, each replacement
+/// may take 20 ms.
 const LIMIT: Duration = Duration::from_secs(1);
-/// Maximum duration if `--calls` is given: a thousand replacements of 20 ms each.
+/// The maximum duration if `--calls` is given. It is enough for a thousand replacements of 20 ms
+/// each.
 const LIMIT_ASKED: Duration = Duration::from_secs(20);
 
-/// Creates a flavor for each run.
+/// A function that creates a flavor for each run.
 type Make<T> = Rc<dyn Fn() -> Box<dyn Flavor<T>>>;
 
 const fn readers(idle: usize, busy: usize, bursts: usize) -> Readers {
@@ -116,12 +119,12 @@ pub fn cases(args: &RcuArgs, settings: &Settings) -> Vec<Case> {
 }
 
 struct Setting {
-    /// Number of replacements given on the command line.
+    /// The number of replacements that was given on the command line.
     calls: Option<usize>,
-    /// Maximum duration of a run of replacements.
+    /// The maximum duration of a run of replacements.
     limit: Duration,
     nr_cpus: usize,
-    /// Divisor for all sizes.
+    /// The divisor for all sizes.
     share: u32,
     interrupt: Interrupt,
 }
@@ -197,8 +200,8 @@ impl Setting {
         case((name, about), (BRIDGES, BRIDGE), &ours, first, run, claims)
     }
 
-    /// Returns the maximum duration of a run by the name of its variant. Runs of the kernel's ways
-    /// mostly sleep, always for the same time, so `--quick` shortens them.
+    /// Returns a function that maps the name of a variant to the maximum duration of its runs. Runs
+    /// of the kernel's ways mostly sleep, and always for the same time, so `--quick` shortens them.
     fn limits(&self) -> impl Fn(&str) -> Duration + 'static {
         let (limit, share) = (self.limit, self.share);
         move |name| {
@@ -224,10 +227,8 @@ impl Setting {
             let done = scene::replace_together(flavor, beside, (updaters, span), &interrupt);
             Sample::beside(done, |done| {
                 let (replaces_per_s, read) = done?;
-                let mut sample = Sample::default();
-                sample.set(REPLACES, replaces_per_s);
-                sample.set(READS, read.nr_sections as f64 / read.wall.as_secs_f64());
-                Some(sample)
+                let reads_per_s = read.nr_sections as f64 / read.wall.as_secs_f64();
+                Some(Sample::of([(REPLACES, replaces_per_s), (READS, reads_per_s)]))
             })
         };
         let about = format!("{updaters} threads replace a value, one reads it without a pause");
@@ -239,7 +240,8 @@ impl Setting {
 /// The initial value of most flavors.
 const NUMBER: fn() -> u64 = || 0;
 
-/// Creates a case with `ours` and all peers, which publish `first`. `run` gets flavor and name.
+/// Creates a case with `ours` and all peers, which publish `first`. `run` receives the flavor and
+/// its name.
 fn case<T: Value>(
     (name, about): (&'static str, String),
     (metrics, headline): (&'static [Metric], Metric),
@@ -259,7 +261,7 @@ fn case<T: Value>(
         variants.push(Variant::ours(name, once(name, make)));
     }
     for name in reclaim::NAMES {
-        // If liburcu is missing, `about` reports that.
+        // If liburcu is missing, `about` reports it.
         if reclaim::flavor(name, first()).is_some() {
             let make = move || reclaim::flavor(name, first()).expect("it was there a moment ago");
             variants.push(Variant::peer(name, once(name, Rc::new(make))));
@@ -284,9 +286,10 @@ fn read(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Samp
     let (begun, start) = (Instant::now(), cycles());
     std::hint::black_box(reader.read(count));
     let (end, wall) = (cycles(), begun.elapsed());
-    let mut sample = Sample::default();
-    sample.set(READ, wall.as_nanos() as f64 / count as f64);
-    sample.set(READ_CYCLES, end.saturating_sub(start) as f64 / count as f64);
+    let sample = Sample::of([
+        (READ, wall.as_nanos() as f64 / count as f64),
+        (READ_CYCLES, end.saturating_sub(start) as f64 / count as f64),
+    ]);
     (!interrupt.requested()).then_some(sample)
 }
 
@@ -294,11 +297,8 @@ fn latency(latencies: Latencies) -> Option<Sample> {
     let mut sample = Sample::default();
     sample.set_curve("until freed", &latencies);
     sample.set(REPLACE_MEAN, latencies.mean_ns()?);
-    let [min, p50, p95, max] = latencies.percentiles_ns([0.0, 50.0, 95.0, 100.0])?;
-    sample.set(REPLACE_MIN, min);
-    sample.set(REPLACE_P50, p50);
-    sample.set(REPLACE_P95, p95);
-    sample.set(REPLACE_MAX, max);
+    let [min, max] = [(0.0, REPLACE_MIN), (100.0, REPLACE_MAX)];
+    sample.set_percentiles(latencies, [min, (50.0, REPLACE_P50), (95.0, REPLACE_P95), max]);
     Some(sample)
 }
 
@@ -317,11 +317,10 @@ fn bridge(flavor: &dyn Flavor<Routes>, scope: Scope, interrupt: &Interrupt) -> O
     let done = scene::bridges(flavor, BESIDE_BRIDGES, scope, interrupt);
     Sample::beside(done, |done| {
         let (ns, latencies, read) = done?;
-        let mut sample = Sample::default();
-        sample.set(BRIDGE, ns);
+        let reads_per_s = read.nr_sections as f64 / read.wall.as_secs_f64();
+        let mut sample = Sample::of([(BRIDGE, ns), (READS, reads_per_s)]);
         let percentiles = [(50.0, REPLACE_P50), (0.0, REPLACE_MIN), (100.0, REPLACE_MAX)];
         sample.set_percentiles(latencies, percentiles);
-        sample.set(READS, read.nr_sections as f64 / read.wall.as_secs_f64());
         Some(sample)
     })
 }
@@ -337,7 +336,7 @@ mod tests {
             for variant in &mut case.variants {
                 let sample = (variant.run)().unwrap().unwrap();
                 let headline = sample.value(case.headline);
-                // A run of microseconds may end before a reader has run.
+                // A run of a few microseconds may end before a reader has run.
                 let may_lack = (case.name == CALL_CASE && variant.peer) || sample.is_thrown_away();
                 let name = format!("{} of {}", case.name, variant.name);
                 assert!(may_lack || headline.unwrap() > 0.0, "{name}");

@@ -1,4 +1,4 @@
-//! Claims about flavors, which are checked on the machine of the reader.
+//! Claims about flavors, which are checked on the reader's machine.
 
 use lab_peers::reclaim::has_liburcu;
 
@@ -9,7 +9,8 @@ use super::metrics::{
 use super::ours::{
     BOTH, BY_CALLBACK, EARLY_QS, NAMES, NOT_BOOSTED, QSBR, RCU, WAITS, WAKE_FROM_GP,
 };
-use crate::harness::claim::{Bound, Claim, Source};
+use crate::bench::settings::may_set_fifo;
+use crate::harness::claim::{Bound, Claim};
 use crate::harness::metric::Metric;
 
 /// The flavor that the manual of liburcu recommends.
@@ -17,26 +18,31 @@ const MEMB: &str = "urcu-memb";
 const EPOCH: &str = "crossbeam-epoch";
 const URCU_QSBR: &str = "urcu-qsbr";
 
-/// Bound for the comparison with a flavor whose read side is inlined too: at most its cost.
+/// The bound for the comparison with a flavor whose read side is also inlined: at most its cost.
 const NOT_DEARER: Bound = Bound::AtMost(1.0);
-/// A pin of crossbeam-epoch costs a store, a full fence and two branches.
+/// The bound for a read. A pin of crossbeam-epoch costs a store, a full fence and two branches.
 const FIFTH: Bound = Bound::AtMost(0.2);
-/// Others always pay for two barriers and a wake-up; afterwork pays only if a reader is in a
-/// section.
+/// The bound for a replacement. Others always pay for two barriers and a wake-up. afterwork pays
+/// only if a reader is in a section.
 const TENTH: Bound = Bound::AtMost(0.1);
-/// Boosted readers that were preempted run at once, until the end of their section.
+/// The bound if readers are boosted. Boosted readers that were preempted run at once, until the end
+/// of their section.
 const BOOSTED: Bound = Bound::AtMost(0.05);
-/// Preempted readers block the updater until they get their CPU again in the usual order.
+/// The bound if readers are not boosted. Preempted readers block the updater until they get their
+/// CPU again in the usual order.
 const PREEMPTED: Bound = Bound::AtMost(0.8);
-/// One grace period serves all updaters that started to wait before it.
+/// The bound for many updaters. One grace period serves all updaters that started to wait before
+/// it.
 const SHARED: Bound = Bound::AtLeast(10.0);
-/// afterwork does not poll every 10 ms.
+/// The bound for callbacks. afterwork does not poll every 10 ms.
 const NO_POLL: Bound = Bound::AtMost(0.01);
-/// Ratio that the kernel measured for reporting the driver's quiescent state: 6.04 to 9.75 ms.
+/// The ratio that the kernel measured for reporting the driver's quiescent state at once: 6.04 to
+/// 9.75 ms.
 const ONE_WAIT_LESS: Bound = Bound::AtMost(0.62);
-/// Fixed waits of milliseconds are far longer than the time in which readers respond.
+/// The bound for doing without fixed waits, which last milliseconds and are far longer than the
+/// time in which readers respond.
 const NO_WAIT: Bound = Bound::AtMost(0.01);
-/// Ratio that the kernel measured for `wake_from_gp` in addition, in the set-up loop: 15.9 to 20.8
+/// The ratio that the kernel measured for adding `wake_from_gp`, in the set-up loop: 15.9 to 20.8
 /// s.
 const WAKE_UPS_LESS: Bound = Bound::AtMost(0.77);
 const NOT_SLOWER: Bound = Bound::AtLeast(1.0);
@@ -45,7 +51,7 @@ fn claims(metric: Metric, what: &str, against: &str, bound: Option<Bound>) -> Ve
     if against == MEMB && !has_liburcu() {
         return Vec::new();
     }
-    // Only the first flavor, for everyday use, has claims; the others are shown.
+    // Only the first flavor, which is for everyday use, has claims. The others are only shown.
     let bounds = std::iter::once(bound).chain(std::iter::repeat(None));
     let of = |(name, bound): (&&str, Option<Bound>)| {
         Claim::of(*name, what, metric, against).keeps(bound)
@@ -53,7 +59,7 @@ fn claims(metric: Metric, what: &str, against: &str, bound: Option<Bound>) -> Ve
     NAMES.iter().zip(bounds).map(of).collect()
 }
 
-/// Claims about the read side.
+/// Returns claims about the read side.
 #[must_use]
 pub fn read() -> Vec<Claim> {
     let mut all = claims(READ, "a read", MEMB, Some(NOT_DEARER));
@@ -65,46 +71,30 @@ pub fn read() -> Vec<Claim> {
     all
 }
 
-/// Claims about the kernel's changes to its fixed waits, and about doing without such waits.
-/// `figures` are the kernel's own: for `early_qs`, for `wake_from_gp`, and for `wake_from_gp` on
-/// top of `early_qs`.
-fn kernel_ways(
-    metric: Metric,
-    has_free_cpu: bool,
-    figures: [Option<&'static str>; 3],
-) -> Vec<Claim> {
-    let claim =
-        |variant: &str, against: &str, bound: Option<Bound>, figure: Option<&'static str>| {
-            let from = "the kernel's change, on 32 or 64 CPUs";
-            let source = figure.map(|figure| Source { figure, from });
-            let claim = Claim::of(variant, "mean", metric, against);
-            claim.keeps(bound).beside(source)
-        };
+/// Returns claims about the kernel's changes to its fixed waits, and about doing without such
+/// waits.
+fn kernel_ways(metric: Metric, has_free_cpu: bool) -> Vec<Claim> {
+    let claim = |variant: &str, against: &str, bound: Option<Bound>| {
+        Claim::of(variant, "mean", metric, against).keeps(bound)
+    };
     // With more readers than CPUs, scheduling affects the result more than any wait.
     let where_free = |bound| has_free_cpu.then_some(bound);
-    let [early_qs, wake_from_gp, both] = figures;
     vec![
-        claim(EARLY_QS, WAITS, where_free(ONE_WAIT_LESS), early_qs),
-        claim(WAKE_FROM_GP, WAITS, None, wake_from_gp),
-        claim(BOTH, EARLY_QS, None, both),
-        claim(RCU, BOTH, where_free(NO_WAIT), None),
-        claim(RCU, BY_CALLBACK, where_free(WAKE_UPS_LESS), None),
+        claim(EARLY_QS, WAITS, where_free(ONE_WAIT_LESS)),
+        claim(WAKE_FROM_GP, WAITS, None),
+        claim(BOTH, EARLY_QS, None),
+        claim(RCU, BOTH, where_free(NO_WAIT)),
+        claim(RCU, BY_CALLBACK, where_free(WAKE_UPS_LESS)),
     ]
 }
 
-/// Returns `true` if this process may set a real-time priority, which boosting readers requires.
-fn may_boost() -> bool {
-    // Use another thread, so that the priority of this one does not change.
-    let tried = std::thread::spawn(|| sync::thread::set_fifo(1).is_ok());
-    tried.join().is_ok_and(|may| may)
-}
-
-/// Claims about single replacements in `case`.
+/// Returns claims about single replacements in `case`.
 #[must_use]
 pub fn replace(case: &str) -> Vec<Claim> {
     let (metric, bound) = match case {
         "replace-32-idle" | ONE_BUSY => (REPLACE_P50, Some(TENTH)),
-        EIGHT_BUSY if may_boost() => (REPLACE_P95, Some(BOOSTED)),
+        // Readers are boosted to a real-time priority.
+        EIGHT_BUSY if may_set_fifo() => (REPLACE_P95, Some(BOOSTED)),
         EIGHT_BUSY => (REPLACE_P95, Some(PREEMPTED)),
         _ => (REPLACE_P50, None),
     };
@@ -114,21 +104,19 @@ pub fn replace(case: &str) -> Vec<Claim> {
     }
     all.extend(claims(metric, "until freed", EPOCH, None));
     if matches!(case, ONE_BUSY | TWO_BUSY) {
-        // These peers free the old value as soon as no thread uses it, whatever readers do later.
+        // These peers free the old value as soon as no thread uses it, regardless of later readers.
         all.extend(
             ["haphazard", "arc-swap"]
                 .map(|peer| Claim::of(RCU, "until freed", metric, peer).keeps(Bound::AtMost(1.0))),
         );
     }
     if case != ONE_BUSY {
-        let has_free_cpu = case != EIGHT_BUSY;
-        let figures = [(case == "replace-idle").then_some("0.62"), None, None];
-        all.extend(kernel_ways(REPLACE_MEAN, has_free_cpu, figures));
+        all.extend(kernel_ways(REPLACE_MEAN, case != EIGHT_BUSY));
     }
     all
 }
 
-/// Claims about concurrent updaters.
+/// Returns claims about concurrent updaters.
 #[must_use]
 pub fn updaters() -> Vec<Claim> {
     let mut all = claims(REPLACES, "replaces/s", MEMB, Some(SHARED));
@@ -136,7 +124,7 @@ pub fn updaters() -> Vec<Claim> {
     all
 }
 
-/// Claims about callbacks.
+/// Returns claims about callbacks.
 #[must_use]
 pub fn call() -> Vec<Claim> {
     let mut all = claims(CALLS, "calls/s", MEMB, Some(NOT_SLOWER));
@@ -146,12 +134,11 @@ pub fn call() -> Vec<Claim> {
     all
 }
 
-/// Claims about the set-up loop.
+/// Returns claims about the set-up loop.
 #[must_use]
 pub fn bridge() -> Vec<Claim> {
     let mut all = claims(BRIDGE, "a bridge", MEMB, None);
     all.extend(claims(BRIDGE, "a bridge", EPOCH, None));
-    let figures = ["0.86", "0.78", "0.77"].map(Some);
-    all.extend(kernel_ways(BRIDGE, true, figures));
+    all.extend(kernel_ways(BRIDGE, true));
     all
 }

@@ -2,11 +2,11 @@
 
 use crate::harness::metric::{MILLION, Metric, NS_PER_US, higher, lower};
 
-/// Time of a section that reads the value once.
+/// The time of a section that reads the value once.
 pub const READ: Metric = lower("read_ns", "ns", ("", "ns/read"), 1.0);
-/// The same in cycles of the cycle counter.
+/// The same time in cycles of the cycle counter.
 pub const READ_CYCLES: Metric = lower("read_cycles", "cycles", ("", "cycles"), 1.0);
-/// Time from the replacement until the old value is freed.
+/// The time from the replacement until the old value is freed.
 pub const REPLACE_MEAN: Metric = lower("replace_mean", "ns", (REPLACE, "mean"), NS_PER_US);
 /// See [`REPLACE_MEAN`].
 pub const REPLACE_P50: Metric = lower("replace_p50", "ns", (REPLACE, "p50"), NS_PER_US);
@@ -18,31 +18,31 @@ pub const REPLACE_MIN: Metric = lower("replace_min", "ns", (REPLACE, "min"), NS_
 pub const REPLACE_MAX: Metric = lower("replace_max", "ns", (REPLACE, "max"), NS_PER_US);
 /// Replacements of all updaters together.
 pub const REPLACES: Metric = higher("replaces_per_s", "1/s", ("", "replaces/s"), 1.0);
-/// Sections of the readers during these replacements.
+/// The number of sections of the readers during these replacements.
 pub const READS: Metric = higher("reads_per_s", "1/s", ("", "M reads/s"), MILLION);
-/// Callbacks queued and run.
+/// The number of callbacks that are queued and run per second.
 pub const CALLS: Metric = higher("calls_per_s", "1/s", ("", "M calls/s"), MILLION);
-/// Time from queueing a callback until it has run.
+/// The time from queueing a callback until it has run.
 pub const CALL_TO_RUN: Metric = lower("call_to_run_p50", "ns", ("", "us to run"), NS_PER_US);
-/// Time of a barrier while no callback is pending.
+/// The time of a barrier while no callback is pending.
 pub const BARRIER: Metric = lower("idle_barrier_p50", "ns", ("", "us/barrier"), NS_PER_US);
-/// Time to add, configure and delete one bridge.
+/// The time to add, configure and delete one bridge.
 pub const BRIDGE: Metric = lower("bridge_mean", "ns", ("", "us/bridge"), NS_PER_US);
 
 const REPLACE: &str = "replace us";
 
-/// Metrics of the case `read`.
+/// The metrics of the case `read`.
 pub const READS_ALONE: &[Metric] = &[READ, READ_CYCLES];
 
-/// Metrics of the replace cases, in table order.
+/// The metrics of the replace cases, in table order.
 pub const REPLACE_LATENCY: &[Metric] =
     &[REPLACE_MEAN, REPLACE_P50, REPLACE_P95, REPLACE_MIN, REPLACE_MAX];
 
-/// Metrics of the cases with several updaters.
+/// The metrics of the cases with several updaters.
 pub const UPDATERS: &[Metric] = &[REPLACES, READS];
 
-/// Metrics of the case `call`.
+/// The metrics of the case `call`.
 pub const CALLBACKS: &[Metric] = &[CALLS, CALL_TO_RUN, BARRIER];
 
-/// Metrics of the case `bridge`.
+/// The metrics of the case `bridge`.
 pub const BRIDGES: &[Metric] = &[BRIDGE, REPLACE_P50, REPLACE_MIN, REPLACE_MAX, READS];

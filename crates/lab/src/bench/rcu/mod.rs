@@ -12,9 +12,9 @@
 //! `replace-…` and `bridge` also measure the kernel's ways: fixed waits of three jiffies, alone
 //! (`waits`) and with the changes that shortened them, `early_qs` and `wake_from_gp`.
 //!
-//! Each variant is a [`Flavor`](lab_peers::reclaim::Flavor). Those of afterwork are in [`ours`],
-//! the others in `lab-peers`, which may contain unsafe code. liburcu is included if it was
-//! installed when the lab was built.
+//! Each variant is a [`Flavor`](lab_peers::reclaim::Flavor). The flavors of afterwork are in
+//! [`ours`]. The others are in `lab-peers`, which may contain unsafe code. liburcu is included if
+//! it was installed when the lab was built.
 
 mod cases;
 mod claims;

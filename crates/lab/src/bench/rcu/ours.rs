@@ -1,11 +1,11 @@
-//! Flavors of afterwork: a cell, with the sections and grace periods that it uses.
+//! The flavors of afterwork. Each is a cell with the sections and grace periods that it uses.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use afterwork::rcu::{self, Global, Rcu, Tunables, qsbr, srcu::Domain};
 use lab_peers::reclaim::{Calls, Flavor, Reader, Value};
 
-/// Names of our variants.
+/// The names of our variants.
 pub const NAMES: [&str; 3] = [RCU, SRCU, QSBR];
 /// RCU readers of the process.
 pub const RCU: &str = "rcu";
@@ -14,14 +14,14 @@ pub const SRCU: &str = "srcu";
 /// RCU readers of the process that report quiescent states.
 pub const QSBR: &str = "rcu-qsbr";
 
-/// The kernel's waits before 7.1: the driver's own quiescent state is late, a callback wakes
+/// The kernel's waits before 7.1: the driver's own quiescent state is late, and a callback wakes
 /// waiters.
 pub const WAITS: &str = "waits";
-/// [`WAITS`], but the driver's quiescent state is reported at once.
+/// The same as [`WAITS`], but the driver's quiescent state is reported at once.
 pub const EARLY_QS: &str = "waits early_qs";
 /// [`WAITS`], but the grace period wakes the waiter.
 pub const WAKE_FROM_GP: &str = "waits wake_from_gp";
-/// [`WAITS`] with both changes: the current kernel.
+/// The same as [`WAITS`], with both changes, as in the current kernel.
 pub const BOTH: &str = "waits both";
 
 /// No fixed wait, and a callback wakes the waiter.
@@ -53,20 +53,20 @@ struct Ours<T, F: rcu::Flavor> {
     cell: Rcu<T, F>,
     flavor: F,
     barrier: fn(&F),
-    /// Lives as long as the flavor is measured.
+    /// The changes that apply while the flavor is measured.
     _way: Option<Way>,
 }
 
 /// A cell whose readers report quiescent states.
 struct Reporting<T>(Ours<T, Global>);
 
-/// A reader, which is online unless it has rested since its last read.
+/// A reader that reports quiescent states. It is online unless it has rested since its last read.
 struct Loop<'a, T> {
     cell: &'a Rcu<T>,
     online: Option<qsbr::Reader>,
 }
 
-/// Changes the grace periods of this process until it is dropped.
+/// A change of the grace periods of this process, which lasts until it is dropped.
 struct Way;
 
 impl Way {
@@ -102,7 +102,7 @@ impl Drop for Way {
 ///
 /// # Panics
 ///
-/// If `name` is neither in [`NAMES`] nor in [`KERNEL_WAYS`] nor [`NOT_BOOSTED`].
+/// Panics if `name` is not in [`NAMES`] or [`KERNEL_WAYS`], and is not [`NOT_BOOSTED`].
 #[must_use]
 pub fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
     if name == SRCU {

@@ -1,12 +1,12 @@
-//! A routing table from addresses to ports. It is replaced as a whole, and read under RCU.
+//! A routing table, which maps addresses to ports. It is replaced as a whole, and read under RCU.
 
 use lab_peers::reclaim::Value;
 
-/// Number of addresses that are always in the table.
+/// The number of addresses that are always in the table.
 const NR_RESIDENT: u32 = 256;
-/// Number of addresses behind one bridge.
+/// The number of addresses behind one bridge.
 const NR_BRIDGED: u32 = 16;
-/// Port of an address whose bridge is not configured.
+/// The port of an address whose bridge is not configured.
 const DOWN: u32 = 0;
 
 /// One version of the table.
@@ -22,7 +22,7 @@ struct Route {
     port: u32,
 }
 
-/// An operation on a bridge, in the order of its life cycle.
+/// The operations on a bridge, in the order of its life cycle.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     /// Adds its addresses, without a port.
@@ -74,7 +74,7 @@ impl Routes {
 }
 
 impl Value for Routes {
-    /// Looks up one address that always has a port, and one that may be behind a bridge.
+    /// Looks up an address that always has a port, and an address that may be behind a bridge.
     fn look(&self, turn: usize) -> u64 {
         let turn = turn as u32;
         let resident = self.port(spread(turn % NR_RESIDENT));
@@ -84,7 +84,7 @@ impl Value for Routes {
     }
 }
 
-/// Returns the `n`th address. The factor is odd, so all addresses are different.
+/// Returns the `n`th address. The factor is odd, so all addresses are distinct.
 fn spread(n: u32) -> u32 {
     n.wrapping_mul(0x9e37_79b1)
 }

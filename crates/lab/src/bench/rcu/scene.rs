@@ -13,48 +13,50 @@ use super::routes::{Routes, Step};
 use crate::harness::beside::{Attendant, Beside, beside};
 use crate::harness::latency::Latencies;
 
-/// Sections between two checks of whether the run is over, and between two quiescent states.
+/// The number of sections between two checks for the end of the run, and between two quiescent
+/// states.
 const BATCH: usize = 64;
 
-/// Sleep of readers in bursts. The system rounds it up to its shortest sleep.
+/// The sleep of readers in bursts. The system rounds it up to its shortest sleep.
 const SHORTEST: Duration = Duration::from_micros(1);
 
-/// Minimum number of replacements: fewer give no distribution.
+/// The minimum number of replacements. Fewer would give no distribution.
 const LEAST_CALLS: usize = 3;
 
-/// Maximum wait for a callback: some callbacks run only if others follow.
+/// The maximum wait for a callback, because some callbacks run only if others follow.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// Number of callbacks and barriers that are timed one by one.
+/// The number of callbacks and barriers that are timed one by one.
 const NR_SINGLES: usize = 20;
 
 /// The numbers of reader threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Readers {
-    /// Threads that have read once and block.
+    /// The number of threads that have read once and block.
     pub idle: usize,
-    /// Threads that read without a pause.
+    /// The number of threads that read without a pause.
     pub busy: usize,
-    /// Threads that read `BATCH` batches, and then sleep as briefly as the system can.
+    /// The number of threads that repeatedly read `BATCH` batches and then sleep as briefly as the
+    /// system allows.
     pub bursts: usize,
 }
 
 /// The work of the readers during a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Read {
-    /// Sections of all readers.
+    /// The number of sections of all readers.
     pub nr_sections: u64,
-    /// Duration of the run.
+    /// The duration of the run.
     pub wall: Duration,
 }
 
 /// Limits of a series of single replacements.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope {
-    /// Minimum number of replacements.
+    /// The minimum number of replacements.
     pub calls: usize,
-    /// Minimum duration.
+    /// The minimum duration.
     pub least: Duration,
-    /// Maximum duration, which overrides the minimums.
+    /// The maximum duration, which overrides the minimums.
     pub limit: Duration,
     /// Pause after each replacement.
     pub pause: Duration,
@@ -64,7 +66,7 @@ pub struct Scope {
 ///
 /// # Errors
 ///
-/// If a reader paused too long; see [`beside`].
+/// Returns an error if a reader paused for too long; see [`beside`].
 pub fn replace_one_by_one(
     flavor: &dyn Flavor,
     readers: Readers,
@@ -94,11 +96,12 @@ pub fn replace_one_by_one(
     Ok((!interrupt.requested()).then_some(latencies))
 }
 
-/// Lets `updaters` threads replace the value for `span`. Returns their rate and the reads.
+/// Lets `updaters` threads replace the value for `span`. Returns their rate and the work of the
+/// readers.
 ///
 /// # Errors
 ///
-/// If a reader paused too long; see [`beside`].
+/// Returns an error if a reader paused for too long; see [`beside`].
 pub fn replace_together(
     flavor: &dyn Flavor,
     readers: Readers,
@@ -125,7 +128,8 @@ pub fn replace_together(
     Ok((!interrupt.requested()).then_some((per_s, read)))
 }
 
-/// Queues `count` callbacks, waits for the last, and returns the callbacks per second.
+/// Queues `count` callbacks, waits until the last one has run, and returns the callbacks per
+/// second.
 #[must_use]
 pub fn call_many(calls: &dyn Calls, count: usize, interrupt: &Interrupt) -> Option<f64> {
     let counter = counter();
@@ -135,14 +139,15 @@ pub fn call_many(calls: &dyn Calls, count: usize, interrupt: &Interrupt) -> Opti
         if interrupt.requested() {
             return None;
         }
-        // Makes progress in flavors without a callback thread, and does nothing in others.
+        // This makes progress in flavors without a callback thread, and does nothing in others.
         calls.call(counter, 0);
         thread::yield_now();
     }
     Some(count as f64 / start.elapsed().as_secs_f64())
 }
 
-/// Times callbacks one by one, from queueing to completion. Empty if they do not run by themselves.
+/// Times callbacks one by one, from queueing to completion. The result is empty if they do not run
+/// by themselves.
 #[must_use]
 pub fn call_singly(calls: &dyn Calls) -> Latencies {
     let mut latencies = Latencies::default();
@@ -160,7 +165,7 @@ pub fn call_singly(calls: &dyn Calls) -> Latencies {
     latencies
 }
 
-/// Times barriers without pending callbacks. Returns none if the flavor has no barrier.
+/// Times barriers without pending callbacks. The result is empty if the flavor has no barrier.
 #[must_use]
 pub fn barriers(calls: &dyn Calls) -> Latencies {
     let mut latencies = Latencies::default();
@@ -179,7 +184,7 @@ pub fn barriers(calls: &dyn Calls) -> Latencies {
 ///
 /// # Errors
 ///
-/// If a reader paused too long; see [`beside`].
+/// Returns an error if a reader paused for too long; see [`beside`].
 pub fn bridges(
     flavor: &dyn Flavor<Routes>,
     readers: Readers,
@@ -210,7 +215,7 @@ pub fn bridges(
     Ok((!interrupt.requested()).then_some((ns, latencies, read)))
 }
 
-/// Returns a leaked counter, because a callback may run after the measurement.
+/// Returns a counter. It is leaked, because a callback may run after the measurement.
 fn counter() -> &'static AtomicU64 {
     Box::leak(Box::default())
 }

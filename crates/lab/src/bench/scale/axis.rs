@@ -7,11 +7,12 @@ use super::fit;
 use crate::harness::case::Sample;
 use crate::harness::metric::{Metric, lower};
 
-/// Factor by which the cost of one thing grows when their number doubles: 2 to the exponent of a
-/// fitted power of n. Unlike the exponent, it is positive, so ratios are meaningful.
+/// The factor by which the cost of one thing grows when the number of things doubles. It is 2 to
+/// the power of the fitted exponent. Unlike the exponent, it is positive, so ratios are meaningful.
 pub const GROWTH: &str = "growth";
 
-/// Minimum number of things for which memory is reported, because memory is allocated in pages.
+/// The minimum number of things for which memory is reported. For fewer, the result would be
+/// imprecise, because memory is allocated in pages.
 const LEAST_WEIGHED: usize = 1_000;
 
 /// The numbers at which a case is measured, in ascending order, and the metrics for them.
@@ -19,31 +20,31 @@ const LEAST_WEIGHED: usize = 1_000;
 pub struct Axis {
     /// The numbers.
     pub places: &'static [usize],
-    /// Heading of the time columns.
+    /// The heading of the time columns.
     pub head: &'static str,
-    /// Limit for the growth of the time per thing.
+    /// The limit for the growth of the time per thing.
     pub limit: Limit,
-    /// Set if the memory of the things is measured.
+    /// `true` if the memory of the things is measured.
     pub weighs: bool,
 }
 
 /// A limit for the growth of the time per thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// Grows as log n: the time of all n things then grows as n log n.
+    /// The time grows as log n, so that the time of all n things grows as n log n.
     LogN,
-    /// Grows as n log n, if an action visits all n things.
+    /// The time grows as n log n, because an action visits all n things.
     NLogN,
-    /// Grows as n, if an item burns n nanoseconds.
+    /// The time grows as n, because an item burns n nanoseconds.
     N,
 }
 
 /// The result at one place of the axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// Nanoseconds per thing or action.
+    /// The nanoseconds per thing or action.
     pub ns: f64,
-    /// Bytes per thing, if memory is measured.
+    /// The number of bytes per thing, if memory is measured.
     pub bytes: Option<f64>,
 }
 
@@ -58,7 +59,8 @@ impl Limit {
         }
     }
 
-    /// Uses log 2n, so that the value for one thing is positive.
+    /// Returns the limit for `n` things. It uses log 2n, so that the value for one thing is
+    /// positive.
     fn of(self, n: f64) -> f64 {
         match self {
             Self::LogN => (2.0 * n).log2(),
@@ -71,7 +73,7 @@ impl Limit {
 impl Axis {
     /// Returns the metrics of a case: times at all places, growth, and memory if it is measured.
     ///
-    /// The metrics are leaked, because those of other benches are `'static`.
+    /// The metrics are leaked, because metrics must be `'static`.
     #[must_use]
     pub fn metrics(&self) -> &'static [Metric] {
         let mut metrics = Vec::new();
@@ -82,7 +84,7 @@ impl Axis {
         metrics.push(lower(GROWTH, "x", ("times, as n", "doubles"), 1.0));
         let last = self.places.last();
         for &place in self.weighed() {
-            // Tables show memory at the last place only; records have all.
+            // Tables show memory only at the last place. Records contain it at all places.
             let head = if Some(&place) == last { "bytes" } else { "" };
             metrics.push(lower(bytes_at(place), "B", ("", head), 1.0));
         }
@@ -94,7 +96,7 @@ impl Axis {
         places.filter(move |place| weighs && **place >= LEAST_WEIGHED)
     }
 
-    /// Returns the metric that variants are ranked by: the time at the last place.
+    /// Returns the metric by which variants are ranked, which is the time at the last place.
     #[must_use]
     pub fn last_time(&self) -> &'static str {
         time_at(self.places.last().copied().unwrap_or_default())
@@ -106,7 +108,7 @@ impl Axis {
         bytes_at(self.places.last().copied().unwrap_or_default())
     }
 
-    /// Measures at each place and fits the growth. Returns `None` if interrupted.
+    /// Measures the cost at each place and fits the growth. Returns `None` if interrupted.
     pub fn measure(
         &self,
         mut at: impl FnMut(usize) -> Result<Option<Cost>, Stop>,
@@ -133,7 +135,7 @@ impl Axis {
         Ok(Some(sample))
     }
 
-    /// Creates a sample that grows exactly as the limit.
+    /// Creates a sample that grows exactly like the limit.
     #[must_use]
     pub fn limit(&self) -> Sample {
         let mut sample = Sample::default();
@@ -201,7 +203,7 @@ mod tests {
     #[test]
     fn growth_beyond_the_limit_is_detected() {
         let limit = growth(&AXIS.limit());
-        // A limit of n log n would accept both.
+        // A limit of n log n would accept both of these.
         assert!(growth(&measured(AXIS, f64::sqrt)) > limit);
         assert!(growth(&measured(AXIS, |n| n)) > limit);
         assert!(growth(&measured(AXIS, |n| 20.0 + n.ln())) < limit);

@@ -34,38 +34,38 @@ const EPOCH: &str = "crossbeam-epoch";
 const MEMB: &str = "urcu-memb";
 const ASYNC_IO: &str = "async-io";
 
-/// Names of the cases and peers.
+/// The names of the cases and peers.
 pub const MENU: Menu = Menu {
     cases: &[PRODUCERS, QUEUES, PENDING, LENGTH, READERS, MAILBOXES, DOMAINS, TIMERS],
     peers: &[Tokio::NAME, Rayon::NAME, Crossbeam::NAME, EPOCH, MEMB, STD, ASYNC_IO],
 };
 
 const OURS: &str = "ours";
-/// Limit for the size of a pending item.
+/// The limit for the size of a pending item.
 const LARGEST: (&str, f64) = ("(64 B)", 64.0);
 
-/// Number of items in the cases `producers`, `queues` and `length`.
+/// The number of items in the cases `producers`, `queues` and `length`.
 const ITEMS: usize = 200_000;
 const ITEMS_QUICK: usize = 40_000;
-/// CPU time of all items of one length, approximately.
+/// The approximate CPU time of all items of one length.
 const OF_A_LENGTH: Duration = Duration::from_millis(100);
 const MOST_OF_A_LENGTH: usize = 100_000;
 
 /// The description of a case: its axis and the texts in its tables.
 struct Asked {
     name: &'static str,
-    /// The question; the numbers of the axis are appended.
+    /// The question, to which the numbers of the axis are appended.
     text: &'static str,
-    /// Heading of the time columns.
+    /// The heading of the time columns.
     head: &'static str,
     places: &'static [usize],
-    /// Number of the largest places that `--quick` skips.
+    /// The number of places at the end of the axis that `--quick` skips.
     left_out: usize,
     limit: Limit,
     weighs: bool,
 }
 
-/// Returns the cases from rows of their fields.
+/// Expands to the cases from rows of their fields.
 macro_rules! asked {
     ($($name:expr, $text:literal, $head:literal, $places:expr, $out:literal, $limit:ident,
         $weighs:literal;)*) => {
@@ -128,7 +128,7 @@ impl Setting<'_> {
         }
     }
 
-    /// Measures with `at` at each place.
+    /// Returns a run that measures with `at` at each place.
     fn along(
         &self,
         axis: Axis,
@@ -143,7 +143,7 @@ impl Setting<'_> {
         move || Ours::start(&topology, Way::plain(AffinityScope::System), workers, false)
     }
 
-    /// Creates a case, with the limit as a variant and claims about ours.
+    /// Creates a case, with the limit as a variant and with claims about our variant.
     fn case(&self, asked: &Asked) -> Case {
         let left_out = match (cfg!(test), self.settings.quick) {
             (true, _) => asked.places.len() - 2,
@@ -192,7 +192,7 @@ impl Setting<'_> {
         }
     }
 
-    /// Variants for afterwork and three other pools.
+    /// Returns variants for afterwork and three other pools.
     fn pools(&self, axis: Axis, name: &'static str) -> Vec<Variant> {
         let workers = self.workers;
         let tokio = self.at_pool(axis, name, move || Tokio::start(workers));
@@ -206,7 +206,7 @@ impl Setting<'_> {
         ]
     }
 
-    /// Starts a pool at each place and measures it there.
+    /// Returns a variant that starts and measures a pool at each place.
     fn at_pool<P: OneShotPool>(
         &self,
         axis: Axis,
@@ -287,9 +287,9 @@ impl Setting<'_> {
             self.along(axis, move |count| cost(count).map(Some))
         };
         vec![
-            Variant::ours(OURS, at(things::mailboxes::<things::Ours>)),
-            Variant::peer(STD, at(things::mailboxes::<things::Std>)),
-            Variant::peer(Crossbeam::NAME, at(things::mailboxes::<things::Crossbeam>)),
+            Variant::ours(OURS, at(things::mailboxes)),
+            Variant::peer(STD, at(things::std_channels)),
+            Variant::peer(Crossbeam::NAME, at(things::crossbeam_channels)),
         ]
     }
 

@@ -1,7 +1,7 @@
 //! The growth of a cost with the number of things.
 
 /// Returns the slope of the least-squares line through the logarithms of `points`. Returns `None`
-/// if there are fewer than two different places, or if a value has no logarithm.
+/// if there are fewer than two different places or if a value has no logarithm.
 #[must_use]
 fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     let logs: Vec<(f64, f64)> = points.iter().map(|&(x, y)| (x.ln(), y.ln())).collect();

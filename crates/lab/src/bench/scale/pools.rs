@@ -1,4 +1,4 @@
-//! Costs of items in the pools of afterwork and of peers.
+//! The costs of items in the pools of afterwork and of peers.
 
 use std::hint::spin_loop;
 use std::sync::{Condvar, Mutex};
@@ -17,14 +17,15 @@ use crate::bench::workqueue::subject::{OneShot, OneShotPool};
 
 const NS_PER_S: f64 = 1e9;
 
-/// Items in a batch that a producer waits for.
+/// The number of items in a batch for which a producer waits.
 const BATCH: usize = 1_000;
 
-/// Minimum duration; shorter measurements are repeated, because clock and scheduler are coarse.
+/// The minimum duration of a measurement. Shorter measurements are repeated, because the clock and
+/// the scheduler are coarse.
 const LEAST: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 20 });
 
-/// Time in which an idle worker takes an item on a fully loaded machine. A worker that takes longer
-/// was not created.
+/// The time within which an idle worker takes an item, even on a fully loaded machine. If it takes
+/// longer, the worker was not created.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the cost of an item if `producers` producers queue about `items` items together.
@@ -45,7 +46,8 @@ pub fn producers(
     Ok(rate.map(|rate| Cost { ns: NS_PER_S / rate, bytes: None }))
 }
 
-/// Returns the cost of an item of `items` that go to `pools` in turn. The pools take `grown` bytes.
+/// Returns the cost of one of `items` items that are queued to `pools` in turn. The pools take
+/// `grown` bytes.
 pub fn spread(pools: &[impl OneShotPool], grown: u64, items: usize) -> Cost {
     let latch: &'static Latch = Box::leak(Box::default());
     let ns = ns_of_one(items, || {
@@ -60,11 +62,13 @@ pub fn spread(pools: &[impl OneShotPool], grown: u64, items: usize) -> Cost {
     Cost { ns, bytes: Some(grown as f64 / pools.len() as f64) }
 }
 
-/// Returns the cost of each of `items` items that are queued to blocked `workers` and then run.
+/// Returns the cost of each of `items` items that are queued while all `workers` are blocked, and
+/// then run.
 ///
 /// # Errors
 ///
-/// If the pool has fewer workers, or the memory of this process cannot be read.
+/// Returns an error if the pool has fewer workers, or the memory size of this process cannot be
+/// read.
 pub fn pending(pool: &impl OneShotPool, workers: usize, items: usize) -> Result<Cost, Stop> {
     let latch: &'static Latch = Box::leak(Box::default());
     let (mut spent, mut nr_done, mut grown) = (Duration::ZERO, 0, None);
@@ -125,8 +129,8 @@ impl Completions {
         self.each[index].wait();
     }
 
-    /// Waits until all workers are blocked. If none arrives within `backoff`, releases all and
-    /// fails.
+    /// Waits until all workers are blocked. If no further worker arrives within `backoff`, releases
+    /// all workers and fails.
     fn wait_until_held(&self, backoff: Duration) -> Result<(), Stop> {
         let all = self.each.len();
         let mut nr_held = self.nr_held.lock().expect("no thread panics under it");
@@ -174,7 +178,8 @@ pub fn length(pool: &impl OneShotPool, length_ns: usize, items: usize) -> Cost {
     Cost { ns, bytes: None }
 }
 
-/// Runs `all` once to warm up, repeats it for a while, and returns the mean time of one of `count`.
+/// Runs `all`, which performs `count` operations, once to warm up and then repeatedly for a while.
+/// Returns the mean time of one operation.
 pub fn ns_of_one(count: usize, mut all: impl FnMut()) -> f64 {
     all();
     let (begun, mut nr_done) = (Instant::now(), 0);

@@ -1,4 +1,4 @@
-//! Costs of things that are not pools: readers, mailboxes, sleeps.
+//! The costs of things other than pools: readers, mailboxes, domains and sleeps.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,14 +16,14 @@ use super::axis::Cost;
 use super::pools::ns_of_one;
 use crate::bench::max_active::gauge::Size;
 
-/// Stack size of a thread that reads a number and then blocks.
+/// The stack size of a thread that reads a number and then blocks.
 const STACK: usize = 128 * 1024;
 
-/// Maximum number of replacements at each number of readers, and their maximum duration.
+/// The maximum number of replacements at each number of readers, and their maximum duration.
 const NR_REPLACED: usize = 200;
 const REPLACE_FOR: Duration = Duration::from_millis(300);
 
-/// Longer than any run: these sleeps are cancelled.
+/// A time that is longer than any run. Sleeps of this length are cancelled.
 pub const FAR: Duration = Duration::from_secs(3600);
 
 /// Returns the cost of a replacement while `count` registered readers block. Returns `None` if the
@@ -44,7 +44,7 @@ pub fn readers(flavor: &dyn Flavor, count: usize) -> Option<Cost> {
                 is_over.wait();
             };
             let thread = thread::Builder::new().stack_size(STACK);
-            // Panic on failure, because readers at the barrier cannot be released.
+            // This panics on failure, because readers at the barrier could not be released.
             let started = thread.spawn_scoped(scope, reader);
             started.expect("the registry has an entry for each thread");
         }
@@ -80,72 +80,53 @@ fn has_room_for(count: usize) -> bool {
     has_room
 }
 
-/// A mailbox or channel with both ends on one thread.
-pub trait Letterbox {
-    /// Creates a mailbox or channel.
-    fn open() -> Self;
-    /// Posts a number and receives it.
-    fn send_and_receive(&mut self, number: u64) -> u64;
-}
-
-/// A mailbox with a poster.
-pub type Ours = (Mailbox<u64>, afterwork::mailbox::Poster<u64>);
-/// The standard library's channel.
-pub type Std = (std::sync::mpsc::Receiver<u64>, std::sync::mpsc::Sender<u64>);
-/// crossbeam's unbounded channel.
-pub type Crossbeam = (crossbeam_channel::Receiver<u64>, crossbeam_channel::Sender<u64>);
-
 const OPEN: &str = "both ends are here";
 
-impl Letterbox for Ours {
-    fn open() -> Self {
+/// Returns the cost of a post to each of `count` mailboxes and of its receipt, and the bytes per
+/// mailbox.
+pub fn mailboxes(count: usize) -> Result<Cost, Stop> {
+    let open = || {
         let mailbox = Mailbox::new();
-        let poster = mailbox.poster();
-        (mailbox, poster)
-    }
-
-    fn send_and_receive(&mut self, number: u64) -> u64 {
-        self.1.post(number).expect(OPEN);
-        self.0.try_recv().expect(OPEN)
-    }
+        (mailbox.poster(), mailbox)
+    };
+    one_by_one(count, open, |(poster, mailbox), number| {
+        poster.post(number).expect(OPEN);
+        mailbox.try_recv().expect(OPEN)
+    })
 }
 
-impl Letterbox for Std {
-    fn open() -> Self {
-        let (sender, receiver) = std::sync::mpsc::channel();
-        (receiver, sender)
-    }
-
-    fn send_and_receive(&mut self, number: u64) -> u64 {
-        self.1.send(number).expect(OPEN);
-        self.0.try_recv().expect(OPEN)
-    }
+/// The same for unbounded channels of std.
+pub fn std_channels(count: usize) -> Result<Cost, Stop> {
+    one_by_one(count, std::sync::mpsc::channel, |(sender, receiver), number| {
+        sender.send(number).expect(OPEN);
+        receiver.try_recv().expect(OPEN)
+    })
 }
 
-impl Letterbox for Crossbeam {
-    fn open() -> Self {
-        let (sender, receiver) = crossbeam_channel::unbounded();
-        (receiver, sender)
-    }
-
-    fn send_and_receive(&mut self, number: u64) -> u64 {
-        self.1.send(number).expect(OPEN);
-        self.0.try_recv().expect(OPEN)
-    }
+/// The same for unbounded channels of crossbeam.
+pub fn crossbeam_channels(count: usize) -> Result<Cost, Stop> {
+    one_by_one(count, crossbeam_channel::unbounded, |(sender, receiver), number| {
+        sender.send(number).expect(OPEN);
+        receiver.try_recv().expect(OPEN)
+    })
 }
 
-/// Returns the cost of a post to each of `count` mailboxes and its receipt, and bytes per mailbox.
-pub fn mailboxes<B: Letterbox>(count: usize) -> Result<Cost, Stop> {
+/// Passes a number through each of `count` pairs of ends, all on this thread.
+fn one_by_one<E>(
+    count: usize,
+    open: impl Fn() -> E,
+    pass: impl Fn(&mut E, u64) -> u64,
+) -> Result<Cost, Stop> {
     let before = Size::now()?;
-    let mut boxes: Vec<B> = std::iter::repeat_with(B::open).take(count).collect();
-    let all = |boxes: &mut [B]| {
-        for (number, each) in boxes.iter_mut().enumerate() {
-            std::hint::black_box(each.send_and_receive(number as u64));
+    let mut pairs: Vec<E> = std::iter::repeat_with(open).take(count).collect();
+    let all = |pairs: &mut [E]| {
+        for (number, ends) in pairs.iter_mut().enumerate() {
+            std::hint::black_box(pass(ends, number as u64));
         }
     };
-    all(&mut boxes);
+    all(&mut pairs);
     let grown = Size::now()?.resident.saturating_sub(before.resident);
-    Ok(Cost { ns: ns_of_one(count, || all(&mut boxes)), bytes: Some(grown as f64 / count as f64) })
+    Ok(Cost { ns: ns_of_one(count, || all(&mut pairs)), bytes: Some(grown as f64 / count as f64) })
 }
 
 /// Returns the time and bytes per domain to create `count` SRCU domains, queue a callback to each,
@@ -161,7 +142,8 @@ pub fn domains(count: usize) -> Result<Cost, Stop> {
     Ok(Cost { ns, bytes: Some(grown as f64 / count as f64) })
 }
 
-/// Returns the cost to start and cancel a sleep, and its bytes, while there are `count` of them.
+/// Returns the cost of starting and cancelling a sleep, and its size in bytes, while there are
+/// `count` sleeps.
 pub fn timers<F: Future>(count: usize, mut sleep: impl FnMut() -> F) -> Result<Cost, Stop> {
     let mut context = Context::from_waker(Waker::noop());
     let mut begin_all = || {

@@ -1,8 +1,8 @@
-//! `afterwork-lab bench seeds`: the measurements of the five sources of afterwork's mechanisms,
-//! repeated here with the old way next to the new way.
+//! `afterwork-lab bench seeds`: repeats the measurements of the five sources of afterwork's
+//! mechanisms, with the old way next to the new way.
 //!
-//! The cases are those of other benches, in the sizes of the sources. [`SOURCES`] lists the tables
-//! and the figures that the sources published.
+//! The cases are those of other benches, with the sizes that the sources used. [`SOURCES`] lists
+//! the tables and the figures that the sources published.
 
 use std::path::PathBuf;
 
@@ -15,25 +15,26 @@ use super::questions::find;
 use super::settings::{Menu, Settings, count};
 use super::{max_active, percpu, rcu, task_work, workqueue};
 use crate::harness::case::{Case, Variant};
-use crate::output::sources::Source;
+use crate::output::sources::{self, Source};
 
 mod tables;
 
 pub use tables::SOURCES;
 
-/// Time limit of a run in seconds, unless another one is requested.
+/// The time limit of a run in seconds, unless another one is requested.
 pub const SECONDS: usize = 300;
 
-/// Items of each producer in the source's test of workqueues, and their number with `--quick`.
+/// The number of items of each producer in the source's test of workqueues, and the number with
+/// `--quick`.
 const ITEMS: usize = 200_000;
 const ITEMS_QUICK: usize = 2_000;
 const PRODUCERS: usize = 8;
 
-/// Calls in each run of the source's test of RCU, and their number with `--quick`.
+/// The number of calls in each run of the source's test of RCU, and the number with `--quick`.
 const CALLS: usize = 100;
 const CALLS_QUICK: usize = 10;
 
-/// Names of the cases. No peer is measured.
+/// The names of the cases. No peers are measured.
 pub const MENU: Menu = Menu {
     cases: &[
         "lock-hold",
@@ -49,7 +50,7 @@ pub const MENU: Menu = Menu {
     peers: &[],
 };
 
-/// Returns the text that the help of the bench shows.
+/// Returns the text that is shown in the help of the bench.
 #[must_use]
 pub fn help() -> String {
     format!(
@@ -71,13 +72,14 @@ pub struct SeedsArgs {
     pub dir: Option<PathBuf>,
 }
 
-/// A case, and its part of a run.
+/// The part of a run that a case gets.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
-    /// Number of repetitions: that of the source, if time permits.
+    /// The number of repetitions. If time permits, it is that of the source.
     pub repeat: usize,
-    /// Part of the time, relative to those of the other cases: about the number of seconds that the
-    /// repetitions take on two CPUs, so that no case prevents another one.
+    /// The share of the time, relative to the shares of the other cases. It is about the number of
+    /// seconds that the repetitions take on two CPUs, so that no case prevents another one from
+    /// running.
     pub weight: u32,
 }
 
@@ -123,7 +125,8 @@ pub fn cases(args: &SeedsArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     Ok(cases)
 }
 
-/// Returns the table that `case` completes: that of its source, if `next` belongs to another one.
+/// Returns the table of the source of `case`, if `case` completes it because `next` belongs to
+/// another source.
 #[must_use]
 pub fn completed(case: &Case, next: Option<&Case>) -> Option<&'static Source> {
     let of = |case: &Case| SOURCES.iter().position(|it| it.has((case.bench, case.name)));
@@ -135,6 +138,7 @@ pub fn completed(case: &Case, next: Option<&Case>) -> Option<&'static Source> {
 mod tests {
     use super::*;
     use crate::output::sources::Show;
+    use crate::output::text::tables_of;
 
     fn all() -> Vec<Case> {
         cases(&SeedsArgs::default(), &Settings::of_tests(&[])).unwrap()
@@ -148,7 +152,8 @@ mod tests {
             for row in block.rows {
                 let case = cases.iter().find(|it| (it.bench, it.name) == row.case);
                 let Some(case) = case else {
-                    // Without io_uring there are no services, and without two CPUs no isolation.
+                    // Without io_uring there are no service cases, and without two CPUs there is no
+                    // `isolation`.
                     assert!(services.contains(&row.case.1) || row.case.1 == "isolation");
                     continue;
                 };
@@ -198,7 +203,7 @@ mod tests {
     #[test]
     fn tables_without_records_fit_the_width() {
         for source in &SOURCES {
-            let table = source.table(&[], false);
+            let table = tables_of(source, &[], false);
             let lines = table.lines().filter(|line| !line.contains(": "));
             for line in lines {
                 assert!(line.chars().count() <= 100, "{line}");

@@ -29,7 +29,7 @@ const WAKE_BURST: &str = "wake-burst";
 const SERVICE_FEW: &str = "service-8";
 const SERVICE_MANY: &str = "service-1024";
 
-/// Names of the cases and peers.
+/// The names of the cases and peers.
 pub const MENU: Menu =
     Menu { cases: &[WAKE_CASE, WAKE_BURST, SERVICE_FEW, SERVICE_MANY], peers: &peers::NAMES };
 
@@ -41,7 +41,7 @@ pub struct TaskWorkArgs {
     pub items: Option<usize>,
 }
 
-/// Names of our variants.
+/// The names of our variants.
 pub const WAIT_1: &str = "wait-1";
 const WAIT_1_NO_SPIN: &str = "wait-1+no-spin";
 const WAIT_8: &str = "wait-8";
@@ -51,49 +51,51 @@ pub const WAIT_32: &str = "wait-32";
 pub const WAIT_8_CAP: &str = "wait-8+cap";
 /// See [`WAIT_1`].
 pub const WAIT_32_CAP: &str = "wait-32+cap";
-/// A limit, not a way to wait: the cap plus one wake-up of a sleeping owner.
+/// A limit, which is not a way to wait. It is the cap plus one wake-up of a sleeping owner.
 pub const CAP_AND_WAKE: &str = "(cap+1 wake)";
 
 /// See [`WAIT_1`].
 pub const FIFO: &str = "mailbox";
 /// See [`WAIT_1`].
 pub const LIFO: &str = "mailbox+lifo";
-/// The same with clients that send without a pause and get no response.
+/// The same, with clients that send without a pause and get no response.
 const FIFO_STREAM: &str = "mailbox stream";
 const LIFO_STREAM: &str = "mailbox+lifo stream";
 
-/// Connections of the two service cases.
+/// The number of connections in the two service cases.
 const FEW_CLIENTS: usize = 8;
 const MANY_CLIENTS: usize = 1024;
 
-/// Bytes of a request and of a response: one page. The owner would mostly copy with larger ones,
-/// and mostly make system calls with smaller ones.
+/// The number of bytes of a request and of a response, which is one page. With larger messages, the
+/// owner would mostly copy. With smaller ones, it would mostly make system calls.
 const MESSAGE: usize = 4096;
 
-/// Durations of warm-up and measurement of a service: thousands of requests.
+/// The durations of warm-up and measurement of a service, in which thousands of requests are
+/// served.
 const SERVED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(800));
 const SERVED_QUICK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(300));
 
-/// Time between items: long enough that an owner of single items sleeps, and short enough that
-/// sleeping and waking are most of its work.
+/// The time between items. It is long enough that an owner of single items sleeps, and short enough
+/// that sleeping and waking are most of its work.
 const GAP: Duration = Duration::from_micros(10);
 
-/// Items in a burst, the largest number that an owner waits for.
+/// The number of items in a burst, which is the largest number that an owner waits for.
 const BURST: usize = 32;
 
-/// Maximum wait of an owner with a cap. 32 items take longer to arrive, 8 do not, so one of the
-/// capped owners is woken by its timeout and the other by posters.
+/// The maximum wait of an owner with a cap. 32 items take longer to arrive, and 8 items do not, so
+/// one of the capped owners is woken by its timeout and the other one by posters.
 const CAP: Duration = Duration::from_micros(200);
 
 const ONE_BY_ONE: Wait = Wait { count: 1, cap: None };
 
-/// Time between posts that always find the owner asleep.
+/// The time between posts that always find the owner asleep.
 const LONE_GAP: Duration = Duration::from_micros(500);
 
-/// Number of such posts: enough for a p99.
+/// The number of such posts, which is enough for a p99.
 const NR_LONE: usize = 200;
 
-/// Items of a run, which takes a tenth of a second: enough for a p99. `--quick` uses half.
+/// The number of items in a run, which takes a tenth of a second. It is enough for a p99. `--quick`
+/// uses half.
 const NR_ITEMS: usize = 10_000;
 const NR_ITEMS_QUICK: usize = 5_000;
 
@@ -228,7 +230,7 @@ impl Setting<'_> {
         ]
     }
 
-    /// Returns the limit for owners with a cap, measured in the same repetition.
+    /// Returns a variant that measures the limit for owners with a cap in the same repetition.
     fn cap_and_wake(&self) -> Variant {
         let lone = Wake { items: NR_LONE.min(self.items), ..self.wake(1, LONE_GAP) };
         let run = move || {
@@ -275,11 +277,12 @@ where
 
 fn woken_sample(woken: Woken) -> Sample {
     let items = woken.items as f64;
-    let mut sample = Sample::default();
-    sample.set(WAKEUPS, woken.owner.slept as f64 * 1000.0 / items);
-    sample.set(OWNER_CPU, woken.owner.cpu_ns as f64 / items);
     let post_us = woken.post_cycles as f64 / cycles_per_us() as f64;
-    sample.set(POST, post_us * 1000.0 / items);
+    let mut sample = Sample::of([
+        (WAKEUPS, woken.owner.slept as f64 * 1000.0 / items),
+        (OWNER_CPU, woken.owner.cpu_ns as f64 / items),
+        (POST, post_us * 1000.0 / items),
+    ]);
     sample.set_curve("latency", &woken.latencies);
     sample.set_percentiles(woken.latencies, [(50.0, LATENCY_P50), (99.0, LATENCY_P99)]);
     sample
@@ -291,20 +294,20 @@ fn served_sample(served: &Served, posts: &Meter) -> Sample {
     let requests = served.requests as f64;
     let per_ns = requests / served.wall_ns as f64;
     let task_work_ns = served.task_work.ns();
-    let mut sample = Sample::default();
-    sample.set(REQUESTS, per_ns * NS_PER_S);
-    sample.set(GBITS, per_ns * MESSAGE as f64 * BITS);
-    sample.set(SHARE, task_work_ns / served.spent.cpu_ns as f64);
-    sample.set(TASK_WORK, task_work_ns / requests);
     let post_ns = posts.ns() / posts.items() as f64;
-    sample.set(POST, post_ns);
     let per_request_ns = served.spent.cpu_ns as f64 / requests;
-    sample.set(POST_SHARE, post_ns / per_request_ns);
-    sample.set(WAKEUPS, served.rung as f64 * 1000.0 / requests);
-    sample.set(PER_DRAIN, requests / served.drains as f64);
-    sample.set(OWNER_CPU, per_request_ns);
-    sample.set(LOST, served.task_work.lost() as f64);
-    sample
+    Sample::of([
+        (REQUESTS, per_ns * NS_PER_S),
+        (GBITS, per_ns * MESSAGE as f64 * BITS),
+        (SHARE, task_work_ns / served.spent.cpu_ns as f64),
+        (TASK_WORK, task_work_ns / requests),
+        (POST, post_ns),
+        (POST_SHARE, post_ns / per_request_ns),
+        (WAKEUPS, served.rung as f64 * 1000.0 / requests),
+        (PER_DRAIN, requests / served.drains as f64),
+        (OWNER_CPU, per_request_ns),
+        (LOST, served.task_work.lost() as f64),
+    ])
 }
 
 #[cfg(test)]

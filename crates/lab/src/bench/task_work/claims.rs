@@ -1,31 +1,28 @@
-//! Claims about mailboxes, which are checked on the machine of the reader.
+//! Claims about mailboxes, which are checked on the reader's machine.
 
 use super::cases::{CAP_AND_WAKE, FIFO, LIFO, WAIT_1, WAIT_8_CAP, WAIT_32, WAIT_32_CAP};
 use super::metrics::{LATENCY_P99, OWNER_CPU, REQUESTS, SHARE, WAKEUPS};
 use super::peers::{CROSSBEAM, STD, TOKIO};
-use crate::harness::claim::{Bound, Claim, Source};
+use crate::harness::claim::{Bound, Claim};
 
-/// One wake-up per 32 items, and some for fewer.
+/// The bound for wake-ups. There is one wake-up per 32 items, and some for fewer items.
 const FEWER_WAKEUPS: Bound = Bound::AtMost(0.1);
 
-/// A third: an owner of single items uses most of its CPU time to sleep and wake.
+/// The bound for CPU time is a third, because an owner of single items uses most of its CPU time to
+/// sleep and wake.
 const LESS_CPU: Bound = Bound::AtMost(0.333);
 
-/// Bound for latencies: at most the other one.
+/// The bound for latencies: at most the other one.
 const NO_LATER: Bound = Bound::AtMost(1.0);
 
-/// The list is walked twice, the first time with cache misses; the queue is walked once.
+/// The bound for task work. The list is walked twice, the first time with cache misses, and the
+/// queue is walked once.
 const HALF: Bound = Bound::AtMost(0.5);
 
-/// CPU time that task work saves is available for requests.
+/// The bound for requests. CPU time that is saved in task work is available for requests.
 const NOT_FEWER: Bound = Bound::AtLeast(1.0);
 
-/// Results from the kernel's patch series, with 8 or with 1024 clients.
-const fn kernel(figure: &'static str) -> Source {
-    Source { figure, from: "the kernel's wait-free queue in io_uring: multishot receives" }
-}
-
-/// Claims about one item at a time.
+/// Returns claims about one item at a time.
 #[must_use]
 pub fn wake() -> Vec<Claim> {
     let mut claims = Vec::new();
@@ -43,7 +40,8 @@ pub fn wake() -> Vec<Claim> {
     claims
 }
 
-/// Each burst needs a wake-up in every variant, so these are shown without a bound.
+/// Returns claims about bursts. Each burst needs a wake-up in every variant, so the claims have no
+/// bound.
 #[must_use]
 pub fn wake_burst() -> Vec<Claim> {
     let mut claims = Vec::new();
@@ -54,17 +52,13 @@ pub fn wake_burst() -> Vec<Claim> {
     claims
 }
 
-/// Claims about the queue and the list that it replaces, with bounds only for many clients, because
-/// there is little to reverse with few.
+/// Returns claims about the queue and the list that it replaces. They have bounds only for many
+/// clients, because there is little to reverse with few clients.
 #[must_use]
 pub fn service(many_clients: bool) -> Vec<Claim> {
     let when = |bound| many_clients.then_some(bound);
-    let (share, requests) = match many_clients {
-        true => (kernel("0.38"), kernel("1.08")),
-        false => (kernel("0.80"), kernel("1.15")),
-    };
     vec![
-        Claim::of(FIFO, "task work's share", SHARE, LIFO).keeps(when(HALF)).beside(share),
-        Claim::of(FIFO, "requests/s", REQUESTS, LIFO).keeps(when(NOT_FEWER)).beside(requests),
+        Claim::of(FIFO, "task work's share", SHARE, LIFO).keeps(when(HALF)),
+        Claim::of(FIFO, "requests/s", REQUESTS, LIFO).keeps(when(NOT_FEWER)),
     ]
 }

@@ -2,43 +2,44 @@
 
 use crate::harness::metric::{Metric, NS_PER_US, PERCENT, higher, lower};
 
-/// Number of times that the owner slept and was woken.
+/// The number of times that the owner slept and was woken.
 pub const WAKEUPS: Metric = lower("wakeups_per_1000", "1/1000 items", ("", "wakes/1000"), 1.0);
-/// Time from just before the post until the owner has the item.
+/// The time from just before the post until the owner has the item.
 pub const LATENCY_P50: Metric = lower("latency_p50", "ns", (LATENCY, "p50"), NS_PER_US);
 /// See [`LATENCY_P50`].
 pub const LATENCY_P99: Metric = lower("latency_p99", "ns", (LATENCY, "p99"), NS_PER_US);
-/// CPU time of the owner thread.
+/// The CPU time of the owner thread.
 pub const OWNER_CPU: Metric = lower("owner_cpu_per_item", "ns/item", ("", "owner ns/item"), 1.0);
-/// Time of the call that posts.
+/// The time of the call that posts.
 pub const POST: Metric = lower("post_mean", "ns", ("", "ns/post"), 1.0);
 
-/// Responses sent.
+/// The number of responses sent.
 pub const REQUESTS: Metric = higher("requests_per_s", "1/s", ("", "requests/s"), 1.0);
-/// Bytes of requests received; responses have the same size.
+/// The bytes of received requests. Responses have the same size.
 pub const GBITS: Metric = higher("gbit_per_s", "Gbit/s", ("", "Gbit/s"), 1.0);
-/// Share of task work in the owner's CPU time.
+/// The share of task work in the owner's CPU time.
 pub const SHARE: Metric = lower("task_work_share", "share", ("task work", "% of CPU"), PERCENT);
-/// Time of the workers' posts, relative to the owner's CPU time.
+/// The time of the workers' posts, relative to the owner's CPU time.
 pub const POST_SHARE: Metric = lower("post_share", "share", ("", ""), PERCENT);
-/// CPU time of task work per item.
+/// The CPU time of task work per item.
 pub const TASK_WORK: Metric = lower("task_work_per_item", "ns/item", ("task work", "ns/item"), 1.0);
-/// Items per drain that found any.
+/// The number of items per drain that found any.
 pub const PER_DRAIN: Metric = higher("items_per_drain", "items", ("", "items/drain"), 1.0);
-/// Sections of task work that were preempted, and are counted as the mean of the others.
+/// The number of sections of task work that were preempted. They are counted as the mean of the
+/// others.
 pub const LOST: Metric = lower("sections_lost", "sections", ("", ""), 1.0);
 
-/// The metric that variants of the service cases are ranked by.
+/// The metric by which variants of the service cases are ranked.
 pub const SERVICE_HEADLINE: &str = REQUESTS.name;
 
-/// The metric that variants of the wake cases are ranked by.
+/// The metric by which variants of the wake cases are ranked.
 pub const WAKE_HEADLINE: &str = OWNER_CPU.name;
 
 const LATENCY: &str = "post to run us";
 
-/// Metrics of the wake cases, in table order.
+/// The metrics of the wake cases, in table order.
 pub const WAKE: &[Metric] = &[WAKEUPS, OWNER_CPU, LATENCY_P50, LATENCY_P99, POST];
 
-/// Metrics of the service cases, in table order.
+/// The metrics of the service cases, in table order.
 pub const SERVICE: &[Metric] =
     &[REQUESTS, GBITS, SHARE, POST_SHARE, TASK_WORK, POST, WAKEUPS, PER_DRAIN, OWNER_CPU, LOST];

@@ -2,12 +2,12 @@
 //!
 //! | case | scenario |
 //! |---|---|
-//! | `wake` | one item every 10 µs to an owner that waits for it: what wake-ups cost both sides |
+//! | `wake` | one item every 10 µs to an owner that waits for it: the cost of both wake-ups |
 //! | `wake-burst` | the same items in bursts of 32 |
 //! | `service-8`, `service-1024` | a TCP service on io_uring; requests return as task work |
 //!
-//! In the wake cases, poster and owner are the two ends of a [path](road); [service] does not use
-//! one. `docs/bench-method.md` defines the figures. The case `owned` of `bench mpscq` measures
+//! In the wake cases, poster and owner are the two ends of a [path](road). [service] does not use a
+//! path. `docs/bench-method.md` defines the figures. The case `owned` of `bench mpscq` measures
 //! items by value in a steady state, with an owner that does not sleep.
 
 mod cases;
@@ -17,7 +17,6 @@ pub mod ours;
 pub mod peers;
 pub mod road;
 pub mod service;
-pub mod thread_usage;
 pub mod wake;
 
 pub use cases::{MENU, TaskWorkArgs, cases};

@@ -6,26 +6,27 @@ use afterwork::mailbox::{Mailbox, Poster};
 
 use super::road::{Post, Receive};
 
-/// Maximum number of items that the owner takes at once.
+/// The maximum number of items that the owner takes at once.
 const DRAIN: usize = 256;
 
 /// A way in which an owner waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Number of items to wait for.
+    /// The number of items to wait for.
     pub count: usize,
-    /// Maximum wait.
+    /// The maximum waiting time.
     pub cap: Option<Duration>,
 }
 
-/// An owner, with the way it waits.
+/// An owner, with the way in which it waits.
 #[derive(Debug)]
 pub struct Owner {
     mailbox: Mailbox<u64>,
     wait: Wait,
 }
 
-/// Posts lazily if the owner waits for several items, eagerly if it waits for one.
+/// A poster's end. It posts lazily if the owner waits for several items, and eagerly if it waits
+/// for one.
 #[derive(Debug)]
 pub struct MailPost {
     poster: Poster<u64>,
@@ -39,7 +40,7 @@ impl Wait {
         self.open_with(Mailbox::new())
     }
 
-    /// Creates the same mailbox, whose owner does not busy-poll before it sleeps.
+    /// Creates the same mailbox, except that its owner does not spin before it sleeps.
     #[must_use]
     pub fn open_without_spin(self) -> (MailPost, Owner) {
         self.open_with(Mailbox::builder().spin_limit(0).build())
@@ -70,7 +71,7 @@ impl Receive for Owner {
         let Wait { count, cap } = self.wait;
         let waited = match cap {
             None => self.mailbox.wait(count),
-            // After a timeout, the items that have arrived are drained too.
+            // After a timeout, the items that have arrived are also drained.
             Some(cap) => self.mailbox.wait_timeout(count, cap).map(|_full| ()),
         };
         self.mailbox.drain(DRAIN).for_each(take);

@@ -1,6 +1,7 @@
 //! The path of items to a sleeping owner, represented by its two ends.
 //!
-//! An item is the cycle counter just before the post: 8 bytes, passed by value on every path.
+//! An item is the value of the cycle counter just before the post. It has 8 bytes, and is passed by
+//! value on every path.
 
 /// The poster's end. The path ends when it is dropped.
 pub trait Post: Send {

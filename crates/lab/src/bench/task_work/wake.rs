@@ -3,9 +3,9 @@
 //! The poster busy-waits between posts, so that its pace does not depend on the owner. Poster and
 //! owner are separate threads, and each reads its own counters.
 //!
-//! They are pinned to different CPUs if there are two, because a wake-up on the poster's CPU costs
-//! only a fifth, but delays the poster. The scheduler's choice differs from run to run, and would
-//! affect the result more than the path does.
+//! They are pinned to different CPUs if there are two. A wake-up on the poster's CPU costs only a
+//! fifth, but delays the poster. The scheduler's choice differs from run to run, and would affect
+//! the result more than the path does.
 
 use std::thread;
 use std::time::Duration;
@@ -18,41 +18,43 @@ use top::interrupt::Interrupt;
 use topology::CpuId;
 
 use super::road::{Post, Receive};
-use super::thread_usage::{ThreadSpent, ThreadUsage};
 use crate::bench::workqueue::producers::{ExitOnPanic, die, pin_to};
 use crate::harness::latency::Latencies;
+use crate::harness::switches::Usage;
 
-/// One untimed warm-up item for this many timed items, so that threads are awake and caches warm.
+/// The number of timed items for each untimed warm-up item. Warm-up items ensure that threads are
+/// awake and caches are warm.
 const WARM_UP_SHARE: usize = 10;
 
-/// Spins before a poster that waits for the owner yields its CPU, which both may share.
+/// The number of spins before a poster that waits for the owner yields its CPU, which both may
+/// share.
 const SPINS_PER_YIELD: u32 = 1024;
 
 /// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Wake {
-    /// Number of timed items.
+    /// The number of timed items.
     pub items: usize,
-    /// Number of items posted together.
+    /// The number of items posted together.
     pub burst: usize,
-    /// Time between bursts.
+    /// The time between bursts.
     pub gap: Duration,
-    /// CPUs of poster and owner; `None` if they are not pinned.
+    /// The CPUs of poster and owner, or `None` if they are not pinned.
     pub pins: Option<(CpuId, CpuId)>,
-    /// Interrupt flag, checked before each burst.
+    /// The interrupt flag, checked before each burst.
     pub interrupt: Interrupt,
 }
 
 /// The results of a run.
 #[derive(Debug)]
 pub struct Woken {
-    /// Usage of the owner, from the first timed item to the end.
-    pub owner: ThreadSpent,
-    /// Times from just before each post until the owner has the item.
+    /// The usage of the owner, from the first timed item to the end.
+    pub owner: Usage,
+    /// The times from just before each post until the owner has the item.
     pub latencies: Latencies,
-    /// Cycles spent in posts.
+    /// The number of cycles spent in posts.
     pub post_cycles: u64,
-    /// Number of timed items.
+    /// The number of timed items.
     pub items: usize,
 }
 
@@ -60,7 +62,7 @@ impl Wake {
     /// Posts all items and returns the results. Returns `None` if SIGINT interrupts the run.
     pub fn run(&self, (post, owner): (impl Post, impl Receive)) -> Result<Option<Woken>, Stop> {
         let warm_up = (self.items / WARM_UP_SHARE).max(1);
-        // Set by the owner after it has read its counters.
+        // The owner sets this after it has read its counters.
         let is_warm = AtomicBool::new(false);
         let is_warm = &is_warm;
         let (post_cycles, received) = thread::scope(|scope| {
@@ -86,33 +88,31 @@ impl Wake {
         mut owner: impl Receive,
         warm_up: usize,
         is_warm: &AtomicBool,
-    ) -> Result<(ThreadSpent, Latencies), Stop> {
+    ) -> Result<(Usage, Latencies), Stop> {
         let mut latencies = Latencies::with_capacity_for(self.items);
-        let (mut received, mut before) = (0, ThreadUsage::now());
+        let (mut received, mut before) = (0, Usage::of_thread());
         while owner.receive(|posted| {
             let now = cycles();
             received += 1;
             if received > warm_up {
                 latencies.push(posted, now);
             } else if received == warm_up {
-                before = ThreadUsage::now();
+                before = Usage::of_thread();
                 is_warm.store(true, Ordering::Relaxed);
             }
         }) {}
-        let after = ThreadUsage::now();
+        let after = Usage::of_thread();
         if received != warm_up + self.items && !self.interrupt.requested() {
             return Err(Stop::CouldNotRun(format!(
                 "an owner received {received} of {} items",
                 warm_up + self.items
             )));
         }
-        let failed = |error| Stop::because("cannot read a thread's counters", error);
-        let spent = after.map_err(failed)?.since(&before.map_err(failed)?);
-        Ok((spent, latencies))
+        Ok((after.since(before), latencies))
     }
 
-    /// Posts the warm-up items, waits for the owner, posts the others, and returns the cycles of
-    /// these.
+    /// Posts the warm-up items, waits for the owner, and posts the timed items. Returns the cycles
+    /// spent in timed posts.
     fn post_all(&self, mut post: impl Post, warm_up: usize, is_warm: &AtomicBool) -> Option<u64> {
         self.post_at_pace(warm_up - 1, &mut post)?;
         post.post_urgent(cycles());
@@ -152,7 +152,7 @@ impl Wake {
     }
 }
 
-/// Starts a thread on `cpu`. Ends the process if that fails.
+/// Starts a thread, on `cpu` if one is given. Ends the process if that fails.
 fn spawn<'s, T>(
     scope: &'s thread::Scope<'s, '_>,
     name: &str,
@@ -175,7 +175,7 @@ where
 }
 
 /// Returns the time of the next burst after `due`. A poster that was preempted does not catch up,
-/// because that would create a larger burst.
+/// because catching up would create a larger burst.
 fn next_due(due: u64, gap: u64, now: u64) -> u64 {
     let next = due + gap;
     if next < now { now + gap } else { next }

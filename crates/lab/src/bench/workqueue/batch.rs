@@ -1,4 +1,5 @@
-//! Batches of small items that a producer waits for together, created once for all runs.
+//! Batches of small items. A producer waits for all items of a batch together. Batches are created
+//! once for all runs.
 
 use crossbeam_utils::CachePadded;
 use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -7,14 +8,16 @@ use sync::time::cycles;
 use super::completion::Latch;
 use crate::harness::latency::Latencies;
 
-/// One of this many items is timed, because reading the clock delays the other items.
+/// The sampling interval: one item in this number is timed, because reading the clock delays the
+/// other items.
 pub const SAMPLE_EVERY: usize = 16;
 
-/// Number of adjacent items that share a counter; the last of them decrements the batch's latch. A
-/// single counter would dominate the result: two CPUs need 25 ns for each decrement.
+/// The number of adjacent items that share a counter. The last item of such a group decrements the
+/// batch's latch. A single counter would dominate the result, because two CPUs need 25 ns for each
+/// decrement.
 const GROUP: usize = 1000;
 
-/// The work of an item: it decrements its group's counter, and reads the clock if it is sampled.
+/// An item. Its work is to decrement its group's counter, and to read the clock if it is sampled.
 #[derive(Clone, Copy, Debug)]
 pub struct Item {
     group: &'static Group,
@@ -29,14 +32,14 @@ struct Group {
     latch: &'static Latch,
 }
 
-/// Times at which a sampled item was queued and ran.
+/// The times at which a sampled item was queued and ran.
 #[derive(Debug, Default)]
 struct Probe {
     queued: AtomicU64,
     ran: AtomicU64,
 }
 
-/// Items and their counters. They are leaked, so that pools can hold `'static` items.
+/// A batch of items, with their counters. It is leaked, so that pools can hold `'static` items.
 #[derive(Debug)]
 pub struct Batch {
     items: Vec<Item>,
@@ -52,8 +55,9 @@ impl Item {
         if let Some(probe) = self.probe {
             probe.ran.store(cycles(), Ordering::Relaxed);
         }
-        // ORDER(group): release to acquire along one word, both ends on this line.
-        // If we are last, we acquire the writes of all others. If not, the last one acquires ours.
+        // ORDER(group): publish and consume along one word, both ends on this line. If our
+        // decrement is the last one, we acquire the writes of all other items. Otherwise the last
+        // one acquires ours.
         // Test: a_batch_is_done_when_every_item_ran.
         if self.group.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.group.latch.arrive();
@@ -62,7 +66,7 @@ impl Item {
 }
 
 impl Batch {
-    /// Creates `items` items, at least one, and never frees them.
+    /// Creates `items` items, or one if that is 0, and never frees them.
     #[must_use]
     pub fn leak(items: usize) -> &'static Self {
         let latch: &'static Latch = Box::leak(Box::default());
@@ -93,10 +97,10 @@ impl Batch {
         self.probes.len()
     }
 
-    /// Queues every item once with `queue(index)`, and records the durations of the sampled calls.
+    /// Queues every item once with `queue(index)`, and records the times of the sampled items.
     ///
-    /// `stop` is called once per group. If it returns `true`, the other items run on this thread,
-    /// so that [`wait`](Self::wait) still returns. Returns `true` if all items were queued.
+    /// `stop` is called once per group. If it returns `true`, the remaining items run on this
+    /// thread, so that [`wait`](Self::wait) still returns. Returns `true` if all items were queued.
     #[inline]
     pub fn queue_all(
         &self,
@@ -113,7 +117,8 @@ impl Batch {
             }
             let end = group * GROUP + members.items;
             while next < end {
-                // Only multiples of SAMPLE_EVERY are sampled, so the inner loop has none.
+                // Only multiples of `SAMPLE_EVERY` are sampled, so the inner loop has no sampled
+                // item.
                 let run_end = (next + 1).next_multiple_of(SAMPLE_EVERY).min(end);
                 if let Some(probe) = self.items[next].probe {
                     let start = cycles();
@@ -130,7 +135,7 @@ impl Batch {
         true
     }
 
-    /// Sleeps until every item has run.
+    /// Waits until every item has run.
     ///
     /// # Blocking
     ///

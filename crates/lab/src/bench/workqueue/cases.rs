@@ -22,7 +22,7 @@ const BATCH: &str = "batch-1000";
 const FAN_OUT: &str = "fan-out";
 const LOCK_HOLD: &str = "lock-hold";
 
-/// Names of the cases and peers.
+/// The names of the cases and peers.
 pub const MENU: Menu =
     Menu { cases: &[ONE_AT_A_TIME, BATCH, FAN_OUT, LOCK_HOLD], peers: &super::peers::NAMES };
 
@@ -53,32 +53,34 @@ fn scope(word: &str) -> Result<AffinityScope, String> {
     })
 }
 
-/// Default number of producers, as in the kernel's test: more than the CPUs of a small machine.
+/// The default number of producers, as in the kernel's test. It exceeds the number of CPUs of a
+/// small machine.
 const PRODUCERS: usize = 8;
 
 const BATCH_SIZE: usize = 1000;
 
-/// Items of each producer in one-at-a-time: 0.6 s for a pool that wakes a thread for each item.
-/// `--quick` uses a tenth, because only the number of samples depends on it.
+/// The number of items of each producer in one-at-a-time. A pool that wakes a thread for each item
+/// takes 0.6 s. `--quick` uses a tenth, because only the number of samples depends on it.
 const LONE_ITEMS: usize = 20_000;
 const LONE_ITEMS_QUICK: usize = 2_000;
 
-/// Items of each producer in batches.
+/// The number of items of each producer in batches.
 const BATCH_ITEMS: usize = 100_000;
 const BATCH_ITEMS_QUICK: usize = 25_000;
 
-/// Items of fan-out, also with `--quick`: the case tests how a long queue behaves.
+/// The number of fan-out items, even with `--quick`, because the case tests how a long queue
+/// behaves.
 const FAN_OUT_ITEMS: usize = 1_000_000;
 
-/// Scopes with `--quick`: the finest, the default, the coarsest.
+/// The scopes with `--quick`: the finest, the default and the coarsest.
 const SCOPES_QUICK: [AffinityScope; 3] =
     [AffinityScope::Cpu, AffinityScope::CacheShard, AffinityScope::System];
 
-/// Claimed ratios of reusable items to the best peer.
+/// The claimed ratios of reusable items to the best peer.
 const BATCH_CLAIM: f64 = 1.3;
 const FAN_OUT_CLAIM: f64 = 1.5;
 
-/// Claimed ratio of pool-lock hold times: deferred wake-ups to wake-ups under the lock.
+/// The claimed ratio of pool-lock hold times, of deferred wake-ups to wake-ups under the lock.
 const LOCK_CLAIM: f64 = 0.02;
 
 /// Creates the cases that `args` select.
@@ -191,7 +193,8 @@ impl Setting<'_> {
         }
     }
 
-    /// Variants of the system scope that wait like the peers do, on a word that each item writes.
+    /// Returns variants of the system scope that wait as the peers do, on a word that each item
+    /// writes.
     fn by_one_word(&self, shape: &Shape) -> Vec<Variant> {
         if !self.scopes.contains(&AffinityScope::System) {
             return Vec::new();
@@ -212,7 +215,7 @@ impl Setting<'_> {
         if self.producers > 1 {
             counts.push(self.producers);
         }
-        // The names of the variants have the scope only if scopes were requested.
+        // The names of the variants contain the scope only if scopes were requested.
         let system = [(AffinityScope::System, String::new())];
         let named = |&scope: &AffinityScope| (scope, format!("{scope} "));
         let scopes = match &self.args.scope[..] {
@@ -225,7 +228,8 @@ impl Setting<'_> {
             let name = |wake: &str| format!("{of}{wake}, producers: {producers}");
             let (after, under) = (name("deferred"), name("under_lock"));
             // Both variants use the same completions, which are created once. The producers are
-            // pinned: otherwise the time is that of the kernel's placement of the threads.
+            // pinned, because otherwise the result would depend on where the kernel places the
+            // threads.
             let shape = Shape {
                 pins: self.settings.cpus.clone(),
                 ..self.shape(Task::one_at_a_time(producers, items))
@@ -290,7 +294,7 @@ fn peers_that_park(workers: usize, shape: &Shape) -> Vec<Variant> {
     peers(workers, shape, Waiting::Parks).into()
 }
 
-/// Every peer with every [`Waiting`], and with its own way to wait if it has one.
+/// Returns every peer with every [`Waiting`], and also with its own way to wait if it has one.
 fn peers_by_every_wait(workers: usize, shape: &Shape) -> Vec<Variant> {
     let waits = Waiting::ALL.into_iter();
     let mut variants: Vec<Variant> = waits.flat_map(|wait| peers(workers, shape, wait)).collect();
@@ -328,7 +332,7 @@ fn peer<P: OneShotPool + 'static>(
     Variant::peer(format!("{name}{}", waiting.suffix()), run)
 }
 
-/// Returns a run that starts and ends its own pool, so that runs do not affect each other.
+/// Returns a run that starts and drops its own pool, so that runs do not affect each other.
 pub(in crate::bench) fn measured<S: Subject + 'static>(
     shape: &Shape,
     start: impl Fn() -> Result<S, Stop> + 'static,

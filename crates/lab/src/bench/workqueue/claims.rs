@@ -1,29 +1,22 @@
-//! Claims about workqueues, which are checked on the machine of the reader.
+//! Claims about workqueues, which are checked on the reader's machine.
 
 use topology::AffinityScope;
 
 use super::metrics::{COMPLETION_P95, ITEMS_PER_S};
 use super::ours::Way;
-use crate::harness::claim::{Against, Bound, Claim, Source};
+use crate::harness::claim::{Against, Bound, Claim};
 
-/// Results from the kernel's patch series; "one at a time" is a test of that series.
-const fn kernel(figure: &'static str) -> Source {
-    Source {
-        figure,
-        from: "the kernel's deferred wake-ups: 8 virtual x86 CPUs; 72 arm64 cores (x86 hardware: noise)",
-    }
-}
-
-/// The waiter and the worker of our items cooperate, which no peer supports, so we are at least as
-/// fast as the best peer.
+/// The bound for throughput. The waiter and the worker of our items cooperate, which no peer
+/// supports, so afterwork is at least as fast as the best peer.
 const AS_THE_BEST: Bound = Bound::AtLeast(1.0);
 
-/// Deferred wake-ups must not cost throughput; 2 % is the tolerance of two medians.
+/// The bound for deferred wake-ups, which must not cost throughput. 2 % is the tolerance of two
+/// medians.
 const HARMLESS: Bound = Bound::AtLeast(0.98);
 
-/// Claims about one item at a time. Variants of afterwork wait in their own way, and the best peer
-/// is the best of all pools with all ways to wait. If the waiter sleeps, each item costs at least
-/// two context switches. A waiter that runs its own item needs none.
+/// Returns claims about one item at a time. Variants of afterwork wait in their own way, and the
+/// best peer is the best of all pools with all ways to wait. If the waiter sleeps, each item costs
+/// at least two context switches. A waiter that runs its own item needs none.
 #[must_use]
 pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
     let mut claims = Vec::new();
@@ -37,7 +30,7 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
                 let p95 = Claim::of(plain.to_string(), "", COMPLETION_P95, Against::BestPeer);
                 claims.push(p95.in_words(format!("completion p95 of {plain}")));
             }
-            // The default scope.
+            // This is the default scope.
             AffinityScope::CacheShard => {
                 claims.push(against_peer("items/s", plain, ITEMS_PER_S, AS_THE_BEST));
             }
@@ -47,8 +40,8 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
             }
             _ => {}
         }
-        // Peers that park at once were 85 to 148 times slower with this scope, and 16 times slower
-        // with others. Peers that busy-poll are four times as fast as those that park.
+        // Peers that park at once were 85 to 148 times slower than this scope, and 16 times slower
+        // than others. Peers that busy-poll are four times as fast as those that park.
         let least = match scope {
             AffinityScope::Cpu => 10.0,
             _ => 3.0,
@@ -56,18 +49,12 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
         let helped = plain.helped();
         claims.push(against_peer("items/s", helped, ITEMS_PER_S, Bound::AtLeast(least)));
     }
-    let known = |scope| match scope {
-        AffinityScope::Cpu | AffinityScope::Smt => "0.99; 1.18",
-        AffinityScope::CacheShard => "1.17; 1.39",
-        AffinityScope::Cache => "1.25; 1.35",
-        AffinityScope::Numa => "1.20; 1.25",
-        AffinityScope::System => "1.25; 1.17",
-    };
-    claims.extend(deferral(scopes, |scope| Some(kernel(known(scope)))));
+    claims.extend(deferral(scopes));
     claims
 }
 
-/// Claims about batches and fan-out: reusable items reach `reusable`, closures the best peer.
+/// Returns claims about batches and fan-out. Reusable items must reach `reusable`, and closures
+/// must reach the best peer.
 #[must_use]
 pub fn many(scopes: &[AffinityScope], reusable: f64) -> Vec<Claim> {
     let mut claims = Vec::new();
@@ -77,24 +64,18 @@ pub fn many(scopes: &[AffinityScope], reusable: f64) -> Vec<Claim> {
             claims.push(against_peer("items/s", way, ITEMS_PER_S, Bound::AtLeast(least)));
         }
     }
-    claims.extend(deferral(scopes, |_| None));
+    claims.extend(deferral(scopes));
     claims
 }
 
-fn deferral(
-    scopes: &[AffinityScope],
-    source: impl Fn(AffinityScope) -> Option<Source>,
-) -> impl Iterator<Item = Claim> {
-    scopes.iter().flat_map(move |&scope| {
+fn deferral(scopes: &[AffinityScope]) -> impl Iterator<Item = Claim> {
+    scopes.iter().flat_map(|&scope| {
         let plain = Way::plain(scope);
         let ratio = |what: &str, metric| {
             let claim = Claim::of(plain.to_string(), "", metric, plain.under_lock().to_string());
             claim.in_words(format!("{what} of {plain}"))
         };
-        [
-            ratio("items/s", ITEMS_PER_S).keeps(HARMLESS).beside(source(scope)),
-            ratio("completion p95", COMPLETION_P95),
-        ]
+        [ratio("items/s", ITEMS_PER_S).keeps(HARMLESS), ratio("completion p95", COMPLETION_P95)]
     })
 }
 

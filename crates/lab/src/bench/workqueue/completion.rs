@@ -1,4 +1,4 @@
-//! Completions and latches: how producers wait for items of pools that have no way to wait.
+//! Completions and latches, on which producers wait for items of pools that have no way to wait.
 
 use std::thread;
 
@@ -6,23 +6,23 @@ use sync::atomic::{AtomicUsize, Ordering};
 use sync::futex::Futex;
 use sync::hint::spin_loop;
 
-/// Neither completed nor waited for.
+/// The completion is not done, and its waiter does not sleep.
 const ARMED: u32 = 0;
 /// The waiter sleeps, or is about to sleep.
 const ASLEEP: u32 = 1;
 const DONE: u32 = 2;
 
-/// How a waiter delays before it sleeps.
+/// The way in which a waiter delays before it sleeps.
 ///
 /// A waiter that busy-polls for a while is still awake when its item has run, and needs no wake-up.
-/// This changes figures more than the pool does, so pools are compared with the same wait.
+/// This affects the figures more than the pool does, so pools are compared with the same wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// Parks at once.
+    /// The waiter parks at once.
     Parks,
-    /// Yields the CPU once, then parks.
+    /// The waiter yields the CPU once, and then parks.
     Yields,
-    /// Polls a hundred times, yields the CPU eight times, then parks.
+    /// The waiter polls a hundred times, yields the CPU eight times, and then parks.
     Looks,
 }
 
@@ -35,7 +35,7 @@ pub struct Completion {
 }
 
 impl Waiting {
-    /// All ways, from the shortest to the longest delay.
+    /// All ways to wait, from the shortest to the longest delay.
     pub const ALL: [Self; 3] = [Self::Parks, Self::Yields, Self::Looks];
 
     /// Returns the number of polls, and the number of yields after them.
@@ -65,18 +65,18 @@ impl Default for Completion {
 }
 
 impl Completion {
-    /// Resets the completion. The waiter calls it before any thread can complete it.
+    /// Resets the completion. The waiter calls this before any thread can complete the completion.
     #[inline]
     pub fn arm(&self) {
-        // Relaxed: submitting the item to the pool publishes this store.
+        // Relaxed is sufficient, because submitting the item to the pool publishes this store.
         self.state.word().store(ARMED, Ordering::Relaxed);
     }
 
-    /// Completes, and wakes the waiter if it sleeps.
+    /// Marks the completion as done, and wakes the waiter if it sleeps.
     #[inline]
     pub fn complete(&self) {
         // The waiter may arm the completion again as soon as it reads DONE. A late wake-up is then
-        // spurious, and the waiter checks the state in a loop.
+        // spurious, and harmless because the waiter checks the state in a loop.
         let key = self.state.key();
         // ORDER(completion): publish, other end in `wait`.
         // If our swap comes first, the waiter acquires the writes of the item. If the waiter's
@@ -87,7 +87,7 @@ impl Completion {
         }
     }
 
-    /// Waits until the completion is done, delaying sleep as `waiting` defines.
+    /// Waits until the completion is done. Delays the sleep as `waiting` specifies.
     ///
     /// # Blocking
     ///
@@ -116,7 +116,7 @@ impl Completion {
         self.state.word().load(Ordering::Acquire) == DONE
     }
 
-    /// Sleeps until the completion is done.
+    /// Waits until the completion is done.
     ///
     /// # Blocking
     ///
@@ -143,17 +143,18 @@ pub struct Latch {
 }
 
 impl Latch {
-    /// Resets the latch to wait for `arrivals`, at least one.
+    /// Resets the latch to wait for `arrivals` arrivals, which must be at least one.
     pub fn arm(&self, arrivals: usize) {
         self.missing.store(arrivals, Ordering::Relaxed);
         self.done.arm();
     }
 
-    /// Counts one arrival, and returns `true` if it was the last.
+    /// Counts one arrival. Returns `true` if it was the last one.
     #[inline]
     pub fn arrive(&self) -> bool {
-        // ORDER(latch): release to acquire along one word, both ends on this line. The last arrival
-        // acquires the writes of all others and publishes them through `Completion::complete`.
+        // ORDER(latch): publish and consume along one word, both ends on this line. The last
+        // arrival acquires the writes of all others and publishes them through
+        // `Completion::complete`.
         // Test: a_latch_waits_for_every_arrival.
         let last = self.missing.fetch_sub(1, Ordering::AcqRel) == 1;
         if last {
@@ -162,7 +163,7 @@ impl Latch {
         last
     }
 
-    /// Sleeps until all have arrived.
+    /// Waits until all arrivals have been counted.
     ///
     /// # Blocking
     ///

@@ -7,20 +7,20 @@ use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 use crate::harness::metric::{MILLION, Metric, NS_PER_US, higher, lower};
 
-/// The metric that variants are ranked by.
+/// The metric by which variants are ranked.
 pub const ITEMS_PER_S: &str = "items_per_s";
 
-/// 95th percentile of the time from queueing to completion.
+/// The 95th percentile of the time from queueing to completion.
 pub const COMPLETION_P95: &str = "completion_p95";
 
-/// Number of workers that the pool woke, per item.
+/// The number of workers that the pool woke, per item.
 pub const WAKEUPS: &str = "wakeups_per_item";
 
-/// The metrics of all cases but `lock-hold`, in table order.
+/// The metrics of all cases except `lock-hold`, in table order.
 pub const ALL: &[Metric] = &[
     higher(ITEMS_PER_S, "items/s", ("items", "M/s"), MILLION),
     lower("enqueue_p50", "ns", ("enqueue µs", "p50"), NS_PER_US),
-    // Not in the table, which would be too wide.
+    // This is not in the table, which would be too wide.
     lower("enqueue_p95", "ns", ("", ""), 1.0),
     lower("enqueue_p99", "ns", ("enqueue µs", "p99"), NS_PER_US),
     lower("completion_p50", "ns", ("complete µs", "p50"), NS_PER_US),
@@ -31,19 +31,19 @@ pub const ALL: &[Metric] = &[
     lower("cpu_per_item", "ns/item", ("per item", "CPUµs"), NS_PER_US),
 ];
 
-/// Mean hold time of the pool lock during enqueue.
+/// The mean hold time of the pool lock during an enqueue.
 pub const LOCK_MEAN: &str = "lock_hold_mean";
 
 /// The metrics of `lock-hold`, in table order.
 pub const LOCK: &[Metric] = &[
     lower(LOCK_MEAN, "ns", ("lock held, ns", "mean"), 1.0),
-    // Not in the table, which would be too wide.
+    // This is not in the table, which would be too wide.
     lower("lock_hold_p50", "ns", ("", ""), 1.0),
     lower("lock_hold_p99", "ns", ("lock held, ns", "p99"), 1.0),
     lower("lock_hold_p999", "ns", ("lock held, ns", "p99.9"), 1.0),
     lower("lock_holds_per_item", "1/item", ("per item", "holds"), 1.0),
     ALL[8],
-    // Not in the table, which would be too wide.
+    // This is not in the table, which would be too wide.
     lower("lock_wait_share", "share", ("", ""), 1.0),
     ALL[0],
     ALL[1],
@@ -52,7 +52,7 @@ pub const LOCK: &[Metric] = &[
     ALL[5],
 ];
 
-/// Adds the hold times of the pool lock during enqueue to a sample.
+/// Adds the hold times of the pool lock during enqueues to a sample.
 ///
 /// Percentiles are upper bounds of buckets that double in size, so only the mean is exact.
 pub fn add_lock_hold(sample: &mut Sample, hold: &Histogram, items: usize) {
@@ -83,7 +83,7 @@ pub fn sample(items: usize, window: &Window, enqueue: Latencies, completion: Lat
         completion,
         [(50.0, "completion_p50"), (95.0, COMPLETION_P95), (99.0, "completion_p99")],
     );
-    sample.set("switches_per_item", per_item(window.spent.switches));
+    sample.set("switches_per_item", per_item(window.spent.switches()));
     sample.set("cpu_per_item", per_item(window.spent.cpu_ns));
     if let Some(counts) = window.counts {
         sample.set(WAKEUPS, per_item(counts.wakeups));
@@ -97,13 +97,13 @@ pub fn sample(items: usize, window: &Window, enqueue: Latencies, completion: Lat
 mod tests {
     use super::*;
     use crate::bench::workqueue::producers::Counts;
-    use crate::harness::switches::Spent;
+    use crate::harness::switches::Usage;
 
     #[test]
     fn a_run_fills_in_every_metric_it_can() {
         let window = Window {
             wall_ns: 500_000_000,
-            spent: Spent { switches: 2_000, cpu_ns: 1_000_000 },
+            spent: Usage { slept: 1_500, preempted: 500, cpu_ns: 1_000_000 },
             counts: Some(Counts { wakeups: 500, lock_wait_ns: 1_000 }),
         };
         let mut timed = Latencies::default();
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn uncounted_metrics_are_omitted() {
-        let window = Window { wall_ns: 1, spent: Spent::default(), counts: None };
+        let window = Window { wall_ns: 1, spent: Usage::default(), counts: None };
         let sample = sample(1, &window, Latencies::default(), Latencies::default());
         assert_eq!(sample.value(WAKEUPS), None);
         assert_eq!(sample.value("enqueue_p50"), None);

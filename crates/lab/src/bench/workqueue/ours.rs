@@ -3,7 +3,9 @@
 use std::fmt;
 
 use afterwork::params::{Params, WakeMode};
-use afterwork::workqueue::{Builder, Histogram, JoinHandle, MAX_ACTIVE, Registry, Work, Workqueue};
+use afterwork::workqueue::{
+    BuildError, Builder, Histogram, JoinHandle, MAX_ACTIVE, Registry, Work, Workqueue,
+};
 use top::exit::Stop;
 use topology::{AffinityScope, Topology};
 
@@ -19,14 +21,14 @@ pub struct Way {
     pub scope: AffinityScope,
     /// The time at which a selected worker is woken.
     pub wake: WakeMode,
-    /// Set if the waiter may run its own item.
+    /// `true` if the waiter may run its own item.
     pub help: bool,
-    /// Set if items are one-shot closures.
+    /// `true` if items are one-shot closures.
     pub spawn: bool,
 }
 
 impl Way {
-    /// Returns the plain way: reusable items, deferred wake-ups, no helping.
+    /// Returns the plain way: reusable items, deferred wake-ups and no helping.
     #[must_use]
     pub fn plain(scope: AffinityScope) -> Self {
         Self { scope, wake: WakeMode::Deferred, help: false, spawn: false }
@@ -70,7 +72,7 @@ impl fmt::Display for Way {
 /// A workqueue with its own pools.
 #[derive(Debug)]
 pub struct Ours {
-    // Declared before the pools, so that it is dropped before them.
+    // The queue is declared before the pools, so that it is dropped before them.
     queue: Workqueue,
     pools: Pools,
 }
@@ -87,8 +89,9 @@ impl Drop for Pools {
 }
 
 impl Ours {
-    /// Starts a workqueue that runs up to `workers` items at once. With `lock_stat`, it records
-    /// hold times of the pool lock, and idle workers park at once, so that each enqueue wakes one.
+    /// Starts a workqueue that runs up to `workers` items at once. If `lock_stat` is set, it
+    /// records hold times of the pool lock, and idle workers park at once, so that each enqueue
+    /// wakes one.
     pub fn start(
         topology: &Topology,
         way: Way,
@@ -111,10 +114,19 @@ impl Ours {
         params: Params,
         set: impl FnOnce(Builder) -> Builder,
     ) -> Result<Self, Stop> {
+        Self::build_with(topology, params, |_, builder| Ok(set(builder)))
+    }
+
+    /// Starts a workqueue with other parameters. `set` configures the queue with the registry.
+    pub fn build_with(
+        topology: &Topology,
+        params: Params,
+        set: impl FnOnce(&Registry, Builder) -> Result<Builder, BuildError>,
+    ) -> Result<Self, Stop> {
         let registry = Registry::new(topology.clone(), params)
             .map_err(|error| Stop::because("cannot start our pools", error))?;
-        let queue = set(Workqueue::builder("lab"))
-            .build_in(&registry)
+        let queue = set(&registry, Workqueue::builder("lab"))
+            .and_then(|builder| builder.build_in(&registry))
             .map_err(|error| Stop::because("cannot build our workqueue", error))?;
         Ok(Self { queue, pools: Pools(Some(registry)) })
     }
@@ -123,13 +135,13 @@ impl Ours {
     ///
     /// # Panics
     ///
-    /// Never: only `drop` removes the registry.
+    /// Never panics, because only `drop` removes the registry.
     #[must_use]
     pub fn registry(&self) -> &Registry {
         self.pools.0.as_ref().expect("taken only by drop")
     }
 
-    /// Returns the hold times of the pool locks during enqueue since the start.
+    /// Returns the hold times of the pool locks during enqueues since the start.
     #[must_use]
     pub fn lock_hold(&self) -> Histogram {
         self.pools.0.as_ref().map(Registry::lock_hold).unwrap_or_default()
@@ -182,7 +194,7 @@ impl Joins for Ours {
     }
 }
 
-/// Measures items that are created once, queued repeatedly, and waited for with `flush`.
+/// A subject whose items are created once, queued repeatedly, and waited for with `flush`.
 #[derive(Debug)]
 pub struct Reusable(pub Ours);
 
@@ -218,7 +230,7 @@ impl Subject for Reusable {
     }
 }
 
-// If an item is rejected or panics, the bench ends here; otherwise the case would wait forever.
+// If an item is rejected or panics, the bench ends here, because the case would wait forever.
 
 impl Lone for ReusableLone<'_> {
     #[inline]

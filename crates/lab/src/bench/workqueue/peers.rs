@@ -1,4 +1,4 @@
-//! The pools that afterwork is compared with, each used as its documentation recommends.
+//! The pools with which afterwork is compared. Each is used as its documentation recommends.
 
 use std::thread::{self, JoinHandle};
 
@@ -7,28 +7,29 @@ use top::exit::Stop;
 
 use super::subject::{Joins, OneShotPool};
 
-/// Names of the peers, as `--peers` and tables spell them.
+/// The names of the peers, as `--peers` and tables spell them.
 pub const NAMES: [&str; 4] = [Tokio::NAME, Rayon::NAME, ThreadPool::NAME, Crossbeam::NAME];
 
-/// tokio's multi-threaded runtime; each item is a spawned task.
+/// tokio's multi-threaded runtime. Each item is a spawned task.
 #[derive(Debug)]
-pub struct Tokio(tokio::runtime::Runtime);
+pub struct Tokio(pub tokio::runtime::Runtime);
 
-/// tokio's threads for blocking calls; each item is a `spawn_blocking`.
+/// tokio's threads for blocking calls. Each item is a `spawn_blocking` call.
 #[derive(Debug)]
 pub struct SpawnBlocking(tokio::runtime::Runtime);
 
-/// A separate rayon pool; each item is a `spawn`.
+/// A separate rayon pool. Each item is a `spawn` call.
 #[derive(Debug)]
-pub struct Rayon(rayon::ThreadPool);
+pub struct Rayon(pub rayon::ThreadPool);
 
-/// The crate threadpool; each item is an `execute`.
+/// A pool of the crate threadpool. Each item is an `execute` call.
 #[derive(Debug)]
 pub struct ThreadPool(threadpool::ThreadPool);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A typical hand-written pool: boxed closures through an unbounded crossbeam channel.
+/// A typical hand-written pool, which receives boxed closures through an unbounded crossbeam
+/// channel.
 #[derive(Debug)]
 pub struct Crossbeam {
     /// `None` only during `drop`.
@@ -37,7 +38,7 @@ pub struct Crossbeam {
 }
 
 impl Tokio {
-    /// Name in tables and options.
+    /// The name in tables and options.
     pub const NAME: &str = "tokio";
 
     /// Starts a runtime with `workers` threads.
@@ -73,7 +74,7 @@ impl Joins for Tokio {
 }
 
 impl SpawnBlocking {
-    /// Name in tables and options.
+    /// The name in tables and options.
     pub const NAME: &str = "spawn_blocking";
 
     /// Starts a runtime with at most `most` threads for blocking calls.
@@ -93,7 +94,7 @@ impl OneShotPool for SpawnBlocking {
 }
 
 impl Rayon {
-    /// Name in tables and options.
+    /// The name in tables and options.
     pub const NAME: &str = "rayon";
 
     /// Starts a pool with `workers` threads.
@@ -116,7 +117,7 @@ impl OneShotPool for Rayon {
 impl Joins for Rayon {
     type Handle = ();
 
-    /// Does nothing: `join` submits the item and waits for it in one call.
+    /// Does nothing, because `join` submits the item and waits for it in one call.
     #[inline]
     fn submit_joined(&self) {}
 
@@ -127,7 +128,7 @@ impl Joins for Rayon {
 }
 
 impl ThreadPool {
-    /// Name in tables and options.
+    /// The name in tables and options.
     pub const NAME: &str = "threadpool";
 
     /// Starts a pool with `workers` threads.
@@ -145,14 +146,15 @@ impl OneShotPool for ThreadPool {
 
 impl Drop for ThreadPool {
     fn drop(&mut self) {
-        // The crate does not join its threads, so they would exit during the next variant.
+        // The crate does not join its threads, so they would otherwise exit during the next
+        // variant.
         self.0.join();
         self.0.set_num_threads(1);
     }
 }
 
 impl Crossbeam {
-    /// Name in tables and options.
+    /// The name in tables and options.
     pub const NAME: &str = "crossbeam";
 
     /// Starts a pool with `workers` threads and an unbounded channel.
@@ -186,7 +188,7 @@ impl OneShotPool for Crossbeam {
     #[inline]
     fn submit(&self, work: impl FnOnce() + Send + 'static) {
         let sender = self.sender.as_ref().expect("taken only by drop");
-        // Fails only if all workers have exited, and then the waiter would hang.
+        // This fails only if all workers have exited. The waiter would then hang.
         sender.send(Box::new(work)).expect("workers live as long as the sender");
     }
 }
@@ -199,7 +201,7 @@ impl Joins for Crossbeam {
     fn submit_joined(&self) -> Self::Handle {
         let (answer, answered) = bounded(1);
         self.submit(move || {
-            // Fails if the waiter has dropped the receiver.
+            // This fails if the waiter has dropped the receiver.
             let _ = answer.send(());
         });
         answered

@@ -8,34 +8,34 @@ use sync::time::now_ns;
 use top::exit::{Exit, Stop};
 use topology::{CpuId, CpuSet};
 
-use crate::harness::switches::{Spent, Usage};
+use crate::harness::switches::Usage;
 
-/// Measurements between the start of the first producer and the end of the last.
+/// The measurements between the start of the first producer and the end of the last one.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// Wall-clock time from the first start to the last end.
+    /// The wall-clock time from the first start to the last end.
     pub wall_ns: u64,
-    /// CPU time and context switches of all threads of this process.
-    pub spent: Spent,
+    /// The CPU time and context switches of all threads of this process.
+    pub spent: Usage,
     /// Difference of the pool's counts, if it has any.
     pub counts: Option<Counts>,
 }
 
-/// Counts of a pool since its start.
+/// The counts of a pool since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Number of workers woken.
+    /// The number of workers woken.
     pub wakeups: u64,
-    /// CPU time of waits for the pool lock; 0 if the pool does not measure it.
+    /// The CPU time of waits for the pool lock. It is 0 if the pool does not measure it.
     pub lock_wait_ns: u64,
 }
 
-/// Separates the measured work of each producer from its set-up, warm-up and tear-down.
+/// A gate that separates the measured work of each producer from its set-up, warm-up and tear-down.
 pub struct Gate<'g> {
     barrier: &'g Barrier,
 }
 
-/// Start and end of the measured work of one producer.
+/// The start and end of the measured work of one producer.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretch {
     start_ns: u64,
@@ -56,9 +56,9 @@ impl Gate<'_> {
     }
 }
 
-/// Runs `body(index, gate)` on each of `producers` threads; each must pass the gate once.
+/// Runs `body(index, gate)` on each of `producers` threads. Each of them must pass the gate once.
 ///
-/// Producer `i` is pinned to `pins[i % pins.len()]`, or not pinned if `pins` is empty.
+/// Producer `i` is pinned to `pins[i % pins.len()]`. It is not pinned if `pins` is empty.
 ///
 /// # Panics
 ///
@@ -85,7 +85,8 @@ pub fn run<T: Send>(
             });
             match handle {
                 Ok(handle) => handles.push(handle),
-                // Earlier producers already wait at the gate for this one.
+                // Earlier producers are already waiting at the gate for this one, so the process
+                // ends.
                 Err(error) => die(&format!("cannot start producer {index}: {error}")),
             }
         }
@@ -103,10 +104,9 @@ pub fn run<T: Send>(
             last = last.max(stretch.end_ns);
             results.push(result);
         }
-        let failed = |error| Stop::because("cannot read the context switches", error);
         let window = Window {
             wall_ns: last.saturating_sub(first).max(1),
-            spent: usage_after.map_err(failed)?.since(&usage.map_err(failed)?),
+            spent: usage_after.since(usage),
             counts: counted.zip(counted_after).map(|(before, after)| Counts {
                 wakeups: after.wakeups - before.wakeups,
                 lock_wait_ns: after.lock_wait_ns - before.lock_wait_ns,
@@ -130,7 +130,7 @@ pub(in crate::bench) fn die(reason: &str) -> ! {
     process::exit(i32::from(Exit::CouldNotRun.code()))
 }
 
-/// Ends the process if the thread that owns it panics.
+/// Ends the process if the thread that owns this value panics.
 pub(in crate::bench) struct ExitOnPanic;
 
 impl Drop for ExitOnPanic {

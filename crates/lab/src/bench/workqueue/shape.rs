@@ -12,10 +12,12 @@ use super::subject::{Load, Lone, Subject};
 use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 
-/// In one-at-a-time, one of this many items is timed: reading the clock costs as much as an item.
+/// The sampling interval of one-at-a-time: one item in this number is timed, because reading the
+/// clock costs as much as an item.
 const LONE_SAMPLE_EVERY: usize = 8;
 
-/// One untimed warm-up item for this many timed items, so that threads are awake and caches warm.
+/// The number of timed items for each untimed warm-up item. Warm-up items ensure that threads are
+/// awake and caches are warm.
 const WARM_UP_SHARE: usize = 10;
 
 /// The producers and their task.
@@ -23,25 +25,27 @@ const WARM_UP_SHARE: usize = 10;
 pub struct Shape {
     /// The task of each producer.
     pub task: Task,
-    /// CPUs to which producers are pinned in turn; empty if they are not pinned.
+    /// The CPUs to which producers are pinned in turn. It is empty if they are not pinned.
     pub pins: Vec<CpuId>,
-    /// Interrupt flag, checked at least ten times a second.
+    /// The interrupt flag, checked at least ten times a second.
     pub interrupt: Interrupt,
 }
 
 /// The task of each producer. Its completions and batches are created once for all runs.
 #[derive(Clone, Debug)]
 pub enum Task {
-    /// Queues `items` one at a time and waits for each. There is one producer per completion.
+    /// Each producer queues `items` items one at a time and waits for each. There is one producer
+    /// per completion.
     OneAtATime {
-        /// Items of each producer.
+        /// The number of items of each producer.
         items: usize,
         /// The completion of each producer.
         completions: Vec<&'static Completion>,
     },
-    /// Queues a batch and waits for all its items, repeatedly. There is one producer per batch.
+    /// Each producer repeatedly queues a batch and waits for all of its items. There is one
+    /// producer per batch.
     Batches {
-        /// Number of times that each producer queues its batch.
+        /// The number of times that each producer queues its batch.
         rounds: usize,
         /// The batch of each producer.
         batches: Vec<&'static Batch>,
@@ -86,7 +90,8 @@ impl Shape {
                 producers::run(batches.len(), &self.pins, counts, |index, gate| {
                     let batch = batches[index];
                     let mut load = subject.load(batch.items());
-                    // Run at least one whole batch, so that pools that grow on demand have grown.
+                    // This runs at least one whole batch, so that pools that grow on demand have
+                    // grown.
                     self.batches(batch, &mut load, rounds.div_ceil(WARM_UP_SHARE));
                     gate.pass(|| self.batches(batch, &mut load, *rounds))
                 })?

@@ -1,12 +1,12 @@
 //! The interface that the cases use to measure a pool.
 //!
-//! All calls in timed loops are static: each case is compiled once for each subject.
+//! All calls in timed loops are static, because each case is compiled once for each subject.
 
 use super::batch::Item;
 use super::completion::{Completion, Waiting};
 use super::producers::Counts;
 
-/// A pool under measurement, used in one particular way.
+/// A pool that is measured, in one particular way of using it.
 pub trait Subject: Sync {
     /// The state of a producer that queues one item and waits for it.
     type Lone<'s>: Lone
@@ -37,7 +37,7 @@ pub trait Lone {
     /// Queues the item.
     fn queue(&mut self);
 
-    /// Waits until the item has run. Called once after each [`queue`](Self::queue).
+    /// Waits until the item has run. It is called once after each [`queue`](Self::queue).
     fn wait(&mut self);
 }
 
@@ -47,7 +47,8 @@ pub trait Load {
     fn queue(&mut self, index: usize);
 }
 
-/// A pool that runs closures once each: all peers, and workqueues through `spawn`.
+/// A pool that runs each closure once. All peers are such pools, and so are workqueues through
+/// `spawn`.
 pub trait OneShotPool: Sync {
     /// Submits `work` to the workers and returns.
     fn submit(&self, work: impl FnOnce() + Send + 'static);
@@ -60,7 +61,7 @@ pub trait OneShotPool: Sync {
 
 /// A pool with its own way to wait for an item.
 pub trait Joins: OneShotPool {
-    /// Handle to wait for an item.
+    /// A handle with which to wait for an item.
     type Handle;
 
     /// Submits an empty item that can be waited for.
@@ -70,11 +71,12 @@ pub trait Joins: OneShotPool {
     fn join(&self, handle: Self::Handle);
 }
 
-/// Measures a pool with one-shot closures, and waits for a common [`Completion`] in the given way.
+/// A subject that uses one-shot closures on a pool, and waits for a common [`Completion`] in the
+/// given way.
 #[derive(Debug)]
 pub struct OneShot<P>(pub P, pub Waiting);
 
-/// Measures a pool with one-shot closures, and waits for each with the pool's own handle.
+/// A subject that uses one-shot closures on a pool, and waits for each with the pool's own handle.
 #[derive(Debug)]
 pub struct Joined<P>(pub P);
 
@@ -182,7 +184,7 @@ impl<P: OneShotPool> Load for OneShotLoad<'_, P> {
     }
 }
 
-/// Runs lone items and batches on a subject. Hangs if an item does not run.
+/// Runs lone items and batches on a subject. It hangs if an item does not run.
 #[cfg(test)]
 pub(in crate::bench) fn runs_lone_items_and_batches(subject: &impl Subject) {
     use super::batch::Batch;

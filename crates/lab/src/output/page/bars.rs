@@ -1,7 +1,7 @@
-//! Plots of one number per variant, with whiskers of one MAD above an axis with ticks. Peers have
-//! their own color.
+//! Plots of one number per variant, with whiskers of one MAD above an axis with ticks. Peers have a
+//! color of their own.
 //!
-//! Bars are HTML boxes and not a picture, so that a narrow screen and a screen reader can show
+//! Bars are HTML boxes instead of a picture, so that narrow screens and screen readers can present
 //! them. A logarithmic axis has dots instead of bars, because the length of a bar would suggest a
 //! proportion.
 
@@ -12,17 +12,17 @@ use super::number;
 use crate::harness::metric::Better;
 use crate::output::record::{MetricHead, Record};
 
-/// Ratio of the longest to the shortest bar above which the axis is logarithmic. On a linear axis
-/// the short bars would be invisible.
+/// The ratio of the longest to the shortest bar above which the axis is logarithmic. On a linear
+/// axis, the short bars would be invisible.
 const LINEAR_UP_TO: f64 = 50.0;
 
-/// Length of the shortest bar in percent of the axis, so that it is visible.
+/// The length of the shortest bar in percent of the axis. It is chosen so that the bar is visible.
 const SHORTEST: f64 = 1.0;
 
-/// Length of the longest bar in percent of the axis, so that its whisker fits.
+/// The length of the longest bar in percent of the axis. It is chosen so that the whisker fits.
 const LONGEST: f64 = 90.0;
 
-/// Draws the bars of one metric. Returns empty markup if there are none.
+/// Draws the bars of one metric. Returns empty markup if there are no bars.
 pub fn bars(name: &str, metric: &MetricHead, records: &[&Record]) -> Markup {
     let scale = Scale::of(records.iter().map(|record| record.median));
     let best = match (metric.better, scale.is_log) {
@@ -78,7 +78,7 @@ pub fn bars(name: &str, metric: &MetricHead, records: &[&Record]) -> Markup {
     }
 }
 
-/// Returns the label of a tick: a round number and the scaled part of its unit.
+/// Returns the label of a tick, which is a round number with the scaled part of its unit.
 fn label(tick: f64, unit: &str) -> String {
     let short = match unit {
         "ns" | "bytes" | "share" | "ratio" => unit,
@@ -100,14 +100,14 @@ fn label(tick: f64, unit: &str) -> String {
     format!("{digits}{}", rest.trim_end())
 }
 
-/// Returns a name that a narrow screen breaks at its joints, not within a word.
+/// Returns a name that narrow screens break at its joints, not within a word.
 pub fn breakable(name: &str) -> Markup {
     html! {
         @for part in name.split_inclusive(['+', '_']) { (part) wbr; }
     }
 }
 
-/// Formats the number of repetitions behind the values.
+/// Formats the number of repetitions from which the values were computed.
 fn repetitions(records: &[&Record]) -> String {
     let counts = || records.iter().map(|record| record.n);
     match (counts().min(), counts().max()) {
@@ -146,7 +146,8 @@ impl Scale {
         (share * LONGEST).clamp(if value > 0.0 { SHORTEST } else { 0.0 }, 100.0)
     }
 
-    /// Returns at most three round values, so that labels do not overlap. Narrow screens show two.
+    /// Returns at most three round values, so that labels do not overlap. Narrow screens show only
+    /// two.
     fn ticks(&self) -> Vec<f64> {
         if self.most <= 0.0 {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! The command `report`: reads runs and writes a page.
+//! The command `report`, which reads a run and writes a page.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Write};
@@ -23,7 +23,7 @@ pub fn write_page(path: &Path, lines: Vec<Line>) -> Result<(), Stop> {
     write(path, &one::page(&run))
 }
 
-/// Checks, before the measurement, that the page can be written.
+/// Checks that the page can be written. It is called before the measurement.
 pub fn may_write(path: &Path) -> Result<(), Stop> {
     if path.as_os_str() == "-" {
         return Ok(());

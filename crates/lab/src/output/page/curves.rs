@@ -1,4 +1,5 @@
-//! Plots of distributions: for each variant the share of samples that are no larger (ECDF).
+//! Plots of distributions. For each variant, a curve shows the share of samples that do not exceed
+//! a value (ECDF).
 
 use std::fmt::Write;
 
@@ -11,13 +12,14 @@ use crate::output::words;
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 240.0;
 
-/// Maximum numbers of distinguishable lines, ours and peers'. The table has the rest.
+/// The maximum numbers of lines that can be distinguished, for our variants and for peers. The
+/// table contains the others.
 const MOST_OURS: usize = 6;
 const MOST_PEERS: usize = 4;
 
 /// Draws the curves of one quantity over a logarithmic axis.
 ///
-/// Variants in `claimed` are drawn before others.
+/// Variants in `claimed` are drawn before other variants.
 pub fn curves(curves: &[&Curve], claimed: &[&str]) -> Markup {
     let mut sorted = curves.to_vec();
     sorted.sort_by_key(|curve| !claimed.contains(&curve.variant.as_str()));
@@ -59,10 +61,11 @@ pub fn curves(curves: &[&Curve], claimed: &[&str]) -> Markup {
     }
 }
 
-/// Ticks of the axis of shares, from the top.
+/// The ticks of the axis of shares, from the top.
 const PERCENTS: [u8; 5] = [100, 75, 50, 25, 0];
 
-/// Our variants use the first colors. Peers use the last colors and dashes.
+/// Returns the index of a color. Our variants use the first colors. Peers use the last colors and
+/// dashes.
 fn color(index: usize, peer: bool) -> usize {
     if peer { MOST_OURS + index % MOST_PEERS } else { index }
 }
@@ -73,14 +76,15 @@ struct Axis {
 }
 
 impl Axis {
-    /// Returns an axis from the 1st percentile of the fastest variant to the 99.9th of the slowest.
+    /// Returns an axis from the 1st percentile of the fastest variant to the 99.9th percentile of
+    /// the slowest.
     fn of(curves: &[&Curve]) -> Option<Self> {
         let inner = curves.iter().flat_map(|curve| &curve.points);
         let inner = inner.filter(|(percent, value)| (1.0..=99.9).contains(percent) && *value > 0.0);
         let values = inner.map(|&(_, value)| value);
         let least = values.clone().reduce(f64::min)?;
         let most = values.reduce(f64::max)?;
-        // Widens the axis if there is only a single value.
+        // The axis is widened if there is only a single value.
         let most = if most > least { most } else { least * 2.0 };
         Some(Self { least, most })
     }
@@ -111,7 +115,7 @@ impl Axis {
         let mut grid = String::new();
         for percent in PERCENTS {
             let y = Self::y(percent.into());
-            // Writing to a String cannot fail.
+            // Writing to a `String` cannot fail.
             let _ =
                 write!(grid, r#"<line class="grid" x1="0" x2="{WIDTH}" y1="{y:.1}" y2="{y:.1}"/>"#);
         }

@@ -1,4 +1,4 @@
-//! The parts of every page: head, style, raw numbers.
+//! The parts that every page has: head, style and raw numbers.
 
 use std::fmt::Write;
 
@@ -16,7 +16,8 @@ pub fn page(title: &str, body: &Markup) -> String {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                // Forbids loading and running anything, even if the names in a run contain HTML.
+                // This forbids loading or running anything, even if the names in a run contain
+                // HTML.
                 meta http-equiv="Content-Security-Policy"
                     content="default-src 'none'; style-src 'unsafe-inline'; img-src data:";
                 title { (title) }
@@ -29,7 +30,7 @@ pub fn page(title: &str, body: &Markup) -> String {
     page.into_string()
 }
 
-/// Returns a link that downloads lines as the original file.
+/// Returns a link that downloads the lines as the original file.
 pub fn download<'a>(name: &str, lines: impl IntoIterator<Item = &'a Line>) -> Markup {
     let mut data = String::from("data:application/x-ndjson;charset=utf-8,");
     for line in lines {
@@ -46,7 +47,7 @@ fn push_encoded(url: &mut String, text: &str) {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' | b',' => {
                 url.push(char::from(byte));
             }
-            // Writing to a String cannot fail.
+            // Writing to a `String` cannot fail.
             _ => {
                 let _ = write!(url, "%{byte:02X}");
             }

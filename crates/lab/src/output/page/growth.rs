@@ -1,7 +1,7 @@
-//! Growth of costs: plots of the cost of one thing for each number of things, on logarithmic axes,
-//! and a table of all growths.
+//! The growth of costs: plots of the cost of one thing for each number of things, on logarithmic
+//! axes, and a table of all growth factors.
 //!
-//! The numbers are the metrics `ns@N` and `bytes@N` of a case, and `growth`, of any bench.
+//! They use the metrics `ns@N`, `bytes@N` and `growth` of the cases of any bench.
 
 use std::fmt::Write;
 
@@ -14,20 +14,20 @@ use crate::output::words;
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 240.0;
 
-/// The metric with the factor by which a time grows when the number doubles.
+/// The metric for the factor by which a time grows when the number of things doubles.
 pub const GROWTH: &str = "growth";
 
-/// Prefix of metrics of memory.
+/// The prefix of the metrics of memory.
 pub const BYTES_AT: &str = "bytes@";
 
-/// Minimum distance of two labels, as a share of the axis.
+/// The minimum distance of two labels, as a share of the axis.
 const LABELS_APART: f64 = 0.07;
 
 /// A quantity that is drawn.
 struct Quantity {
-    /// Prefix of its metrics.
+    /// The prefix of its metrics.
     start: &'static str,
-    /// Units of labels with their sizes, in ascending order.
+    /// The units of labels with their sizes, in ascending order.
     units: &'static [(f64, &'static str)],
 }
 
@@ -35,13 +35,13 @@ const TIME: Quantity =
     Quantity { start: "ns@", units: &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")] };
 const BYTES: Quantity =
     Quantity { start: BYTES_AT, units: &[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB")] };
-/// Units for numbers of things.
+/// The units for numbers of things.
 const NUMBERS: &[(f64, &str)] = &[(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G")];
 
 /// A number of things, and the cost of one of them.
 type Point = (f64, f64);
 
-/// A variant and its points, in the order of the numbers.
+/// A variant and its points, in ascending order of the numbers.
 type Grown<'a> = (&'a str, Vec<Point>);
 
 /// Returns `true` for the name of a limit, which is not an implementation.
@@ -49,7 +49,8 @@ pub fn is_limit(variant: &str) -> bool {
     variant.starts_with('(')
 }
 
-/// Draws the growth of time and bytes. Returns empty markup without metrics for two numbers.
+/// Draws the growth of time and bytes. Returns empty markup if there are no metrics for two
+/// numbers.
 pub fn growth(case: &CaseRun) -> Markup {
     let (_, one) = words::of_axis(&case.head.case);
     html! {
@@ -123,7 +124,7 @@ fn lines<'a>(case: &'a CaseRun, quantity: &Quantity) -> Vec<Grown<'a>> {
     lines.filter(|(_, points)| points.len() > 1).collect()
 }
 
-/// Returns `true` if a claim bounds the growth. Other claims only show the limit.
+/// Returns `true` if a claim of the case bounds the growth. Other claims only show the limit.
 fn is_claimed(case: &CaseRun) -> bool {
     let mut claims = case.claims.iter();
     claims.any(|claim| claim.metric == GROWTH && claim.bound.is_some())
@@ -199,7 +200,7 @@ fn grid(numbers: &[f64], x: &Range, y: &Range) -> String {
     let mut grid = String::new();
     for &number in numbers {
         let at = x.share(number) * WIDTH;
-        // Writing to a String cannot fail.
+        // Writing to a `String` cannot fail.
         let _ =
             write!(grid, r#"<line class="grid" x1="{at:.1}" x2="{at:.1}" y1="0" y2="{HEIGHT}"/>"#);
     }
@@ -220,7 +221,7 @@ fn drawn(points: &[Point], x: &Range, y: &Range) -> String {
     text
 }
 
-/// Returns the table of all growths, or empty markup if there are none.
+/// Returns the table of all growth factors, or empty markup if there are none.
 pub fn growths(cases: &[&CaseRun]) -> Markup {
     let grown = |case: &&&CaseRun| case.of_metric(GROWTH).next().is_some();
     let cases: Vec<&CaseRun> = cases.iter().filter(grown).copied().collect();
@@ -240,7 +241,7 @@ pub fn growths(cases: &[&CaseRun]) -> Markup {
                 tbody {
                     @for case in cases {
                         tr {
-                            td { (words::of_case(&case.head.bench, &case.head.case)) " " code.quiet { (case.head.case) } }
+                            td { (words::of_case(&case.head.bench, &case.head.case, &case.head.about)) " " code.quiet { (case.head.case) } }
                             td { (growth_of(case, |name, peer| !peer && !is_limit(name))) }
                             td { (growth_of(case, |_, peer| peer)) }
                             td { (growth_of(case, |name, peer| !peer && is_limit(name))) }
@@ -252,7 +253,7 @@ pub fn growths(cases: &[&CaseRun]) -> Markup {
     }
 }
 
-/// Returns the growth of the selected variants, one per line.
+/// Returns the growth factors of the selected variants, one per line.
 fn growth_of(case: &CaseRun, which: impl Fn(&str, bool) -> bool) -> Markup {
     let records = case.of_metric(GROWTH);
     html! {
@@ -340,7 +341,6 @@ mod tests {
             ratio: None,
             verdict: Verdict::Shown,
             close: false,
-            source: None,
         }];
         scaled
     }
@@ -351,7 +351,7 @@ mod tests {
         for part in ["time of an item", "queues", "10\u{a0}ns", "100\u{a0}ns"] {
             assert!(page.contains(part), "{part} in {page}");
         }
-        // At the top right the limit is ten times our first value.
+        // At the top right, the limit is ten times our first value.
         let limit = r#"class="line limit" points="0.0,"#;
         assert!(page.contains(limit), "{page}");
         assert!(!page.contains("the steepest that ours may be"), "{page}");

@@ -1,16 +1,18 @@
-//! `afterwork-lab report`: makes a page for people from the JSON that a bench printed.
+//! `afterwork-lab report`: creates a page for people from the JSON that a bench printed.
 //!
-//! The page is one HTML file without scripts and without external resources. It is made only from
+//! The page is a single HTML file without scripts and external resources. It is created only from
 //! the lines of a run (`run.rs`), so that it can show runs of other machines.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `one.rs` | the page of one run |
+//! | `standings.rs` | the first plot: ours compared with the best peer of each case |
 //! | `bars.rs`, `curves.rs`, `growth.rs` | a plot each; `palette_tests.rs` checks their colors |
 //! | `number.rs` | numbers with their units |
 //!
-//! The crate `plotters` (0.3, four crates) is not used: its SVG has black lines and text in pixels,
-//! which is unreadable on a dark or narrow page. Ten curves take 17 kB with it and 3 kB here.
+//! The crate `plotters` (0.3, four crates) is not used, because its SVG has black lines and text in
+//! pixels, which are unreadable on a dark or narrow page. Ten curves take 17 kB with `plotters` and
+//! 3 kB here.
 
 mod args;
 mod bars;
@@ -22,6 +24,7 @@ mod number;
 pub mod one;
 #[cfg(test)]
 mod palette_tests;
+mod standings;
 
 pub use args::ReportArgs;
 pub use command::{may_write, run, write_page};

@@ -1,12 +1,12 @@
-//! Checks of the colors in `style.css`: series are legible and can be distinguished, even under
+//! Checks that the colors in `style.css` are legible and can be distinguished, even under
 //! deuteranopia.
 
 const STYLE: &str = include_str!("style.css");
 
-/// Minimum difference between two series under deuteranopia (CIE76; a difference of 2 is just
-/// visible).
+/// The minimum difference between two series under deuteranopia (CIE76, in which a difference of 2
+/// is just visible).
 const APART: f64 = 15.0;
-/// Minimum contrast of text and lines to their background, as WCAG requires for text.
+/// The minimum contrast of text and lines against their background, as WCAG requires for text.
 const CONTRAST: f64 = 4.5;
 
 type Triple = [f64; 3];
@@ -84,7 +84,8 @@ fn any_two_series_differ_for_all_kinds_of_color_vision() {
     }
 }
 
-/// Minimum hue difference in degrees of the first four colors. Black and white have no hue.
+/// The minimum difference in hue between the first four colors, in degrees. Black and white have no
+/// hue.
 const HUES_APART: f64 = 45.0;
 
 #[test]

@@ -20,7 +20,6 @@ fn case(bound: Bound) -> Case {
             metric: "rate",
             against: Against::BestPeer,
             bound: Some(bound),
-            source: None,
             surely: false,
         }],
         ..Case::new("test", "example", METRICS, "rate")
@@ -36,7 +35,7 @@ fn series(variant: &str, peer: bool, rates: &[f64]) -> Series {
     Series { variant: variant.into(), peer, samples: samples.collect() }
 }
 
-/// Our rate, and half of it.
+/// Returns a series with our rate, and one with half of it.
 fn both() -> [Series; 2] {
     [series("ours", false, &[2e6, 4e6, 6e6]), series("theirs", true, &[1e6, 2e6, 3e6])]
 }
@@ -177,7 +176,7 @@ fn run_without_a_peer_is_summarized_by_its_claims() {
         .map(|(name, peer)| series(name, peer, &[2e6, 4e6, 6e6]));
     let whole = || (Ended::Complete, Why::Complete);
     for (series, words) in [
-        (&[ours.clone(), theirs][..], "our best against the best peer"),
+        (&[ours.clone(), theirs][..], "ours against the best peer"),
         (&[ours], "what became of the claims"),
     ] {
         let text = run_of(&case, series, whole());

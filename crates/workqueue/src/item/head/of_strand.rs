@@ -1,4 +1,4 @@
-//! The mark by which a closure finds its strand, and the bulk cancels since its spawn.
+//! The mark by which a closure finds its strand, and detects bulk cancels since it was spawned.
 
 use super::Head;
 

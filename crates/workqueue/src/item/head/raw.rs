@@ -22,7 +22,8 @@
 
 use super::{CLAIMED, HANDOFF, LINKED, PENDING, RULES, Rules, State, WAKER};
 
-/// Set while the item's timer is armed. No task waits for such an item, so the flag is free.
+/// Set while the item's timer is armed. No task waits for such an item, so `WAKER` is free for
+/// this.
 const ARMED: u64 = WAKER;
 
 /// The action of a worker that popped an item.
@@ -37,7 +38,7 @@ pub enum Start {
 }
 
 impl State {
-    /// Pops the item; `runs` is set if a run of it is under way.
+    /// Pops the item. `runs` is set if the item is already executing.
     #[inline]
     pub fn start(self, runs: bool) -> (State, Start) {
         if self.has(CLAIMED) {
@@ -74,7 +75,7 @@ impl State {
         self.has(ARMED)
     }
 
-    /// Queues an armed item whose home pwq is written.
+    /// Queues an armed item whose home pwq has been written.
     pub(crate) fn fire(self, rules: Rules) -> State {
         let next = self.without(CLAIMED | ARMED | RULES);
         next.with(PENDING | LINKED | rules.bits())

@@ -20,7 +20,7 @@ use super::{Completion, DISABLE_ONE, LINKED, PENDING, RUNNING, SEQ_MASK, State};
 const CANCELLED: u64 = DISABLE_ONE;
 /// Set if the handle has been dropped, so that the result is not needed.
 const DETACHED: u64 = DISABLE_ONE << 1;
-/// Set at the end of the first poll, if the future is not ready: it is pinned.
+/// Set at the end of the first poll, if the future is not ready. From then on the future is pinned.
 const POLLED: u64 = DISABLE_ONE << 2;
 
 /// Set if the item has a token (`token.rs`). Closures use this flag too, and those that have it set
@@ -55,7 +55,7 @@ impl State {
     /// Wakes a future. The flag is set if the caller must push it. Returns `None` if the future has
     /// ended.
     ///
-    /// Waking a pending future is a transition, too, so that the coming poll sees everything
+    /// Waking a pending future is a transition, too, so that the next poll sees everything that was
     /// written before this wake.
     pub(crate) fn wake(self) -> Option<(State, bool)> {
         if self.has_ended() {

@@ -1,11 +1,11 @@
-//! Rare operations on a gate: changing the number of seats, pausing, and waiting for helpers; also
-//! the operations of a group's gate, which many queues share.
+//! Rare operations on a gate: changing the number of seats, pausing, and waiting for helpers. Also
+//! contains the operations of a group's gate, which many queues share.
 //!
 //! # Queues take turns
 //!
 //! At the gate of a group, a queue with many pwqs must not get more seats than one with a single
 //! pwq. Each entry of the wait queue therefore has a *turn*, and the lowest is served first. An
-//! entry's turn is one more than the last turn of its queue, but at least the turn of the entry
+//! entry's turn is one more than the last turn of its queue. It is at least the turn of the entry
 //! that was served last, so that a queue cannot save up turns. This is start-time fair queueing, in
 //! which each seat costs 1.
 
@@ -46,7 +46,7 @@ impl<S> WaitQueue<S> {
     /// Adds an entry; see the top of this file.
     pub(super) fn add(&mut self, waiter: S, node: usize, last_turn: Option<&AtomicU64>) {
         let turn = last_turn.map_or(0, |last| {
-            // Relaxed: `last` is guarded by the lock of this wait queue.
+            // Relaxed suffices, because `last` is guarded by the lock of this wait queue.
             let turn = self.turn.max(last.load(Ordering::Relaxed) + 1);
             last.store(turn, Ordering::Relaxed);
             turn
@@ -56,7 +56,7 @@ impl<S> WaitQueue<S> {
         self.entries.insert(at, entry);
     }
 
-    /// Removes an entry, which gets a seat.
+    /// Removes an entry whose waiter gets a seat.
     pub(super) fn serve(&mut self, at: usize) -> Option<Entry<S>> {
         let entry = self.entries.remove(at)?;
         self.turn = self.turn.max(entry.turn);
@@ -178,8 +178,8 @@ impl<S> Gate<S> {
     /// Otherwise the last of them notifies `core.settled`. Call it while the stocks are
     /// [`closed`](Self::closed), so that the helpers counted in a stock are earlier ones.
     ///
-    /// Phases wrap. A flush that sleeps through 256 others may take the current phase for its own
-    /// and wait for later helpers. It never ends too early.
+    /// Phase numbers wrap. A flush that sleeps through 256 others may mistake the current phase for
+    /// its own and wait for later helpers. It never ends too early.
     pub(crate) fn has_helped(&self, phase: Phase) -> bool {
         let of_stocks = self.stocks.iter().any(|stock| stock.nr_helpers() > 0);
         let mut from = self.load();

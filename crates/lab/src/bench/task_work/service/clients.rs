@@ -1,5 +1,5 @@
-//! The client ends of the connections. A few threads keep one request in progress on each, or send
-//! without a pause.
+//! The client ends of the connections. A few threads keep one request in progress on each
+//! connection, or send without a pause.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -12,18 +12,19 @@ use rustix::event::epoll;
 use super::worker::answer;
 use crate::harness::beside::{Attendant, Attended};
 
-/// Maximum wait for a response. After that, the service is considered hung.
+/// The maximum wait for a response. After that, the service is considered to be hung.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Maximum wait for space in a buffer, which shows that a client gets its CPU.
+/// The maximum wait for space in a buffer. It is short, so that a client shows that it gets its
+/// CPU.
 const FULL: Duration = Duration::from_millis(5);
 
-/// Maximum number of connections handled after one wait.
+/// The maximum number of connections that are handled after one wait.
 const NR_EVENTS: usize = 128;
 
 struct Client {
     stream: TcpStream,
-    /// Bytes of the response received so far.
+    /// The number of bytes of the response that were received so far.
     received: usize,
 }
 
@@ -32,7 +33,7 @@ struct Client {
 ///
 /// # Errors
 ///
-/// If a system call fails.
+/// Returns an error if a system call fails.
 pub fn stream(
     streams: Vec<TcpStream>,
     size: usize,
@@ -66,7 +67,7 @@ pub fn stream(
 ///
 /// # Errors
 ///
-/// If a system call fails, or none occurs within `limit`.
+/// Returns an error if a system call fails, or no event occurs within `limit`.
 fn wait<'e>(
     epoll: &impl AsFd,
     events: &'e mut Vec<epoll::Event>,
@@ -93,7 +94,8 @@ fn wait<'e>(
 ///
 /// # Errors
 ///
-/// If a system call fails, a response does not match its request, or none arrives for ten seconds.
+/// Returns an error if a system call fails, a response does not match its request, or no response
+/// arrives for ten seconds.
 pub fn ask(
     streams: Vec<TcpStream>,
     size: usize,
@@ -136,7 +138,7 @@ pub fn ask(
 
 impl Client {
     /// Sends a request. It is the only one in progress, so the socket buffer has space, or will
-    /// have after the service has read more.
+    /// have space after the service has read more.
     fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.stream.write(bytes) {
@@ -173,7 +175,8 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Checks only the first and last byte: checking all would take as long as the service.
+/// Checks only the first and the last byte, because checking all bytes would take as long as the
+/// service.
 fn check(bytes: &[u8], asked: u8) -> io::Result<()> {
     let mut wanted = asked;
     answer(&mut wanted);

@@ -1,17 +1,17 @@
-//! Measures the time of short sections of a thread, which may be preempted in any section.
+//! Measures the time of short sections of a thread. The thread may be preempted in any section.
 
 use sync::time::{cycles, cycles_per_us};
 
-/// Maximum time of a section in microseconds, including the system call that wakes the owner.
+/// The maximum time of a section in microseconds, including the system call that wakes the owner.
 const BASE_US: u64 = 10;
 
-/// Additional microseconds for each item: ten cache misses.
+/// The additional microseconds for each item, which are enough for ten cache misses.
 const ITEM_US: u64 = 1;
 
 /// Sums the cycles of sections.
 ///
-/// A section that took longer than the maximum was preempted. It is counted as the mean of the
-/// others, because one time slice of another thread would outweigh thousands of sections.
+/// A section that took longer than the maximum was preempted. It is counted with the mean time of
+/// the others, because one time slice of another thread would outweigh thousands of sections.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Meter {
     cycles: u64,
@@ -40,7 +40,7 @@ impl Meter {
         }
     }
 
-    /// Adds the measurements of another thread's meter.
+    /// Adds the measurements of the meter of another thread.
     pub fn absorb(&mut self, other: &Self) {
         self.cycles += other.cycles;
         self.items += other.items;
@@ -71,7 +71,8 @@ impl Meter {
         self.lost
     }
 
-    /// Returns the nanoseconds of all sections. The result is not finite if all were preempted.
+    /// Returns the nanoseconds of all sections. The result is not finite if all sections were
+    /// preempted.
     #[must_use]
     pub fn ns(&self) -> f64 {
         let mean = self.cycles as f64 / self.sections as f64;

@@ -10,38 +10,38 @@ use sync::time::now_ns;
 use super::meter::Meter;
 use super::ring::{Event, Ring};
 use super::worker::Message;
-use crate::bench::task_work::thread_usage::{ThreadSpent, ThreadUsage};
+use crate::harness::switches::Usage;
 
-/// Maximum number of items drained before completions are handled.
+/// The maximum number of items that are drained before completions are handled.
 const DRAIN: usize = 256;
 
-/// Phase before the measurement.
+/// The phase before the measurement.
 pub const WARMING_UP: u8 = 0;
-/// Phase of the measurement.
+/// The phase of the measurement.
 pub const MEASURING: u8 = 1;
-/// Phase after the measurement.
+/// The phase after the measurement.
 pub const ENDING: u8 = 2;
 
 /// The owner's results between [`MEASURING`] and [`ENDING`].
 #[derive(Clone, Copy, Debug)]
 pub struct Served {
-    /// Requests whose responses were passed to the ring.
+    /// The number of requests whose responses were passed to the ring.
     pub requests: u64,
-    /// Time to drain (and reverse) the mailbox, and to arm, disarm and check the owner waker.
+    /// The time to drain (and reverse) the mailbox, and to arm, disarm and check the owner waker.
     pub task_work: Meter,
-    /// Usage of the owner thread.
-    pub spent: ThreadSpent,
-    /// Number of wake-ups by posters.
+    /// The usage of the owner thread.
+    pub spent: Usage,
+    /// The number of wake-ups by posters.
     pub rung: u64,
-    /// Number of drains that found items.
+    /// The number of drains that found items.
     pub drains: u64,
-    /// Duration of the measurement.
+    /// The duration of the measurement.
     pub wall_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    usage: ThreadUsage,
+    usage: Usage,
     at_ns: u64,
     counts: Counts,
 }
@@ -54,12 +54,12 @@ struct Counts {
     task_work: Meter,
 }
 
-/// Serves `streams` until the clients have closed all of them: receives `size` bytes, and sends the
-/// response if `answers`.
+/// Serves `streams` until the clients have closed all of them. Receives `size` bytes at a time, and
+/// sends a response if `answers` is `true`.
 ///
 /// # Errors
 ///
-/// If a system call fails.
+/// Returns an error if a system call fails.
 pub fn serve(
     streams: Vec<TcpStream>,
     (size, answers): (usize, bool),
@@ -83,8 +83,8 @@ pub fn serve(
         counts.rung += u64::from(may_sleep && rung);
 
         match phase.load(Ordering::Relaxed) {
-            MEASURING if begin.is_none() => begin = Some(mark(&counts)?),
-            ENDING if end.is_none() => end = Some(mark(&counts)?),
+            MEASURING if begin.is_none() => begin = Some(mark(&counts)),
+            ENDING if end.is_none() => end = Some(mark(&counts)),
             _ => {}
         }
         while let Some(event) = ring.event()? {
@@ -116,8 +116,8 @@ pub fn serve(
     Ok(begin.zip(end).map(|(begin, end)| Served::between(&begin, &end)))
 }
 
-fn mark(counts: &Counts) -> io::Result<Mark> {
-    Ok(Mark { usage: ThreadUsage::now()?, at_ns: now_ns(), counts: *counts })
+fn mark(counts: &Counts) -> Mark {
+    Mark { usage: Usage::of_thread(), at_ns: now_ns(), counts: *counts }
 }
 
 fn worker_gone() -> io::Error {
@@ -130,7 +130,7 @@ impl Served {
         Self {
             requests: after.requests - before.requests,
             task_work: after.task_work.since(&before.task_work),
-            spent: end.usage.since(&begin.usage),
+            spent: end.usage.since(begin.usage),
             rung: after.rung - before.rung,
             drains: after.drains - before.drains,
             wall_ns: end.at_ns - begin.at_ns,

@@ -1,4 +1,5 @@
-//! A safe interface to sockets driven by an io_uring ring: the only unsafe code of the lab.
+//! A safe interface to sockets that are driven by an io_uring ring. It contains the only unsafe
+//! code of the lab.
 //!
 //! A submission entry contains a raw pointer to the buffer that the kernel reads or writes.
 //! Submitting it is therefore unsafe, and the crate `io-uring` has no safe wrapper. Here, a request
@@ -16,10 +17,10 @@ use std::os::fd::AsRawFd;
 use afterwork::mailbox::{Mailbox, uring};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
-/// `user_data` of the mailbox's owner waker; requests use the number of their connection.
+/// The `user_data` of the mailbox's owner waker. Requests use the number of their connection.
 const BELL: u64 = u64::MAX;
 
-/// Maximum number of entries of a ring; the kernel's limit is 32768.
+/// The maximum number of entries of a ring. The kernel's limit is 32768.
 const MAX_ENTRIES: usize = 4096;
 
 /// The bytes of a message.
@@ -41,9 +42,9 @@ struct Connection {
 #[derive(Debug)]
 struct Request {
     kind: Kind,
-    /// Result of `Box::into_raw`; only the kernel accesses the memory.
+    /// The result of `Box::into_raw`. Only the kernel accesses the memory.
     buffer: *mut [u8],
-    /// Number of bytes transferred.
+    /// The number of bytes transferred.
     done: usize,
 }
 
@@ -62,7 +63,7 @@ pub enum Event {
     Sent(usize, Buffer),
     /// The peer has closed the connection.
     Ended(usize),
-    /// The owner waker was notified. If `over`, call [`Ring::watch`] again.
+    /// The owner waker was notified. If `over` is `true`, call [`Ring::watch`] again.
     Bell {
         /// `true` if this is the last notification.
         over: bool,
@@ -74,7 +75,8 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// If a system call fails, for example because io_uring is missing or not permitted.
+    /// Returns an error if a system call fails, for example because io_uring is missing or not
+    /// permitted.
     pub fn new(streams: Vec<TcpStream>) -> io::Result<Self> {
         let entries = (streams.len() + 1).next_power_of_two().min(MAX_ENTRIES);
         let ring =
@@ -87,7 +89,7 @@ impl Ring {
     ///
     /// # Panics
     ///
-    /// If the connection already has a request.
+    /// Panics if the connection already has a request.
     pub fn receive(&mut self, connection: usize, buffer: Buffer) -> io::Result<()> {
         self.begin(connection, Kind::Receive, buffer)
     }
@@ -96,19 +98,20 @@ impl Ring {
     ///
     /// # Panics
     ///
-    /// If the connection already has a request.
+    /// Panics if the connection already has a request.
     pub fn send(&mut self, connection: usize, buffer: Buffer) -> io::Result<()> {
         self.begin(connection, Kind::Send, buffer)
     }
 
-    /// Starts reporting notifications of the mailbox's owner waker. Dropping the mailbox ends that.
+    /// Starts reporting notifications of the mailbox's owner waker. Dropping the mailbox stops
+    /// this.
     pub fn watch<T>(&mut self, mailbox: &Mailbox<T>) -> io::Result<()> {
         let entry = uring::poll_entry(mailbox, BELL)?;
         // SAFETY: (1): the entry polls a file descriptor and refers to no memory.
         unsafe { self.push(&entry) }
     }
 
-    /// Submits new requests to the kernel. With `sleep`, waits until a request completes.
+    /// Submits new requests to the kernel. If `sleep` is `true`, waits until a request completes.
     pub fn submit(&mut self, sleep: bool) -> io::Result<()> {
         match self.ring.submit_and_wait(usize::from(sleep)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
@@ -120,7 +123,7 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// If a request or its continuation fails.
+    /// Returns an error if a request or its continuation fails.
     pub fn event(&mut self) -> io::Result<Option<Event>> {
         loop {
             let completion = self.ring.completion().next();
@@ -150,15 +153,16 @@ impl Ring {
         let request = connection.request.as_ref().expect("the caller has one");
         let fd = types::Fd(connection.stream.as_raw_fd());
         let left = (request.buffer.len() - request.done) as u32;
-        // In bounds: bytes of the buffer remain. This only computes an address and reads nothing.
+        // The address is in bounds, because bytes of the buffer remain. This only computes an
+        // address and reads nothing.
         let start = request.buffer.cast::<u8>().wrapping_add(request.done);
         let entry = match request.kind {
             Kind::Receive => opcode::Recv::new(fd, start, left).build(),
             Kind::Send => opcode::Send::new(fd, start, left).build(),
         };
         // SAFETY: (1): `Box::into_raw` gave up the buffer, and only `completed` frees it, after the
-        // kernel has completed the request. Until then, `begin` rejects other requests of this
-        // connection. The ring owns the stream of the descriptor.
+        // kernel has completed the request. Until then, `begin` rejects other requests on this
+        // connection. The ring owns the stream that the descriptor belongs to.
         unsafe { self.push(&entry.user_data(index as u64)) }
     }
 
@@ -181,7 +185,7 @@ impl Ring {
         let index = completion.user_data() as usize;
         let request = self.connections[index].request.as_mut();
         let request = request.expect("only requests of connections complete with their number");
-        // A reset connection has ended too.
+        // A connection that was reset has also ended.
         let moved = usize::try_from(completion.result()).unwrap_or(0);
         request.done += moved;
         if moved > 0 && request.done < request.buffer.len() {
@@ -190,8 +194,8 @@ impl Ring {
         }
         let Request { kind, buffer, .. } =
             self.connections[index].request.take().expect("it was checked above");
-        // SAFETY: `begin` created it with `Box::into_raw`. Its request has completed, is not
-        // submitted again, and was removed from its connection, so it is freed once.
+        // SAFETY: `begin` created the pointer with `Box::into_raw`. Its request has completed, is
+        // not submitted again, and was removed from its connection, so the buffer is freed once.
         let buffer = unsafe { Box::from_raw(buffer) };
         Ok(Some(match kind {
             _ if moved == 0 => Event::Ended(index),

@@ -21,43 +21,44 @@ use crate::harness::beside::{Beside, Span};
 
 const NR_WORKERS: usize = 2;
 
-/// Number of client threads, which share the CPUs with the service.
+/// The number of client threads, which share the CPUs with the service.
 const NR_CLIENT_THREADS: usize = 2;
 
-/// Messages that the buffers of a connection without responses hold at each end.
+/// The number of messages that the buffers of a connection without responses hold at each end.
 const BUFFERED: usize = 4;
 
-/// Interval between checks for SIGINT.
+/// The interval between checks for SIGINT.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Descriptors besides two per connection: rings, epoll sets, eventfds, standard streams.
+/// The number of descriptors in addition to two per connection: rings, epoll sets, eventfds,
+/// standard streams.
 const SPARE_FDS: u64 = 64;
 
 /// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct Service {
-    /// Path of task work to the owner.
+    /// The path of task work to the owner.
     pub backlog: Backlog,
-    /// Number of connections.
+    /// The number of connections.
     pub clients: usize,
-    /// Set if clients send without a pause and get no response. Otherwise each connection has one
-    /// request in progress.
+    /// `true` if clients send without a pause and get no response. Otherwise each connection has
+    /// one request in progress.
     pub streams: bool,
-    /// Bytes of a request and of its response.
+    /// The number of bytes of a request and of its response.
     pub size: usize,
-    /// Duration of the warm-up.
+    /// The duration of the warm-up.
     pub warm_up: Duration,
-    /// Duration of the measurement.
+    /// The duration of the measurement.
     pub measured: Duration,
-    /// Interrupt flag, checked regularly.
+    /// The interrupt flag, checked regularly.
     pub interrupt: Interrupt,
 }
 
-/// Checks whether this process can use a ring.
+/// Checks that this process can use a ring.
 ///
 /// # Errors
 ///
-/// If it cannot, returns the reason.
+/// Returns the reason if it cannot.
 pub fn ring_works() -> io::Result<()> {
     let mut home = Mailbox::<()>::new();
     let poster = home.poster();
@@ -70,7 +71,7 @@ pub fn ring_works() -> io::Result<()> {
 
 impl Service {
     /// Serves, and returns the owner's results and the workers' cost of posting. Returns `None` if
-    /// interrupted, and [`Absent`](crate::harness::beside::Absent) if clients paused too long.
+    /// interrupted, and [`Absent`](crate::harness::beside::Absent) if clients paused for too long.
     pub fn run(&self) -> Result<Beside<Option<(Served, Meter)>>, Stop> {
         let failed = |error| Stop::because("the loopback service failed", error);
         allow_descriptors(2 * self.clients as u64 + SPARE_FDS).map_err(failed)?;
@@ -115,13 +116,13 @@ impl Service {
             span.begin();
             self.sleep(self.measured);
             phase.store(ENDING, Ordering::Relaxed);
-            // Let the owner run its loop once more, so that it sees the end first.
+            // This lets the owner run its loop once more, so that it sees the end first.
             thread::sleep(STEP);
             span.end();
 
             let panicked = |_| io::Error::other("a thread of the service panicked");
             let clients: Vec<_> = clients.into_iter().map(thread::ScopedJoinHandle::join).collect();
-            // Check the owner's error first, because its exit makes the clients fail too.
+            // The owner's error is checked first, because its exit makes the clients fail too.
             let served = owner.join().map_err(panicked)??;
             let mut attended = Vec::with_capacity(NR_CLIENT_THREADS);
             for client in clients {
@@ -144,7 +145,7 @@ impl Service {
         }
     }
 
-    /// Creates connections over loopback, and returns both ends of each.
+    /// Creates connections over the loopback interface, and returns both ends of each.
     fn connect(&self) -> io::Result<(Vec<TcpStream>, Vec<TcpStream>)> {
         let count = self.clients;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -153,7 +154,7 @@ impl Service {
         for _ in 0..count {
             let near = TcpStream::connect(address)?;
             let (far, from) = listener.accept()?;
-            // Any program of this machine may connect to the port. Such a connection is an error.
+            // Any program on this machine may connect to the port. Such a connection is an error.
             if from != near.local_addr()? {
                 return Err(io::Error::other("a stranger connected to the service"));
             }
@@ -205,7 +206,7 @@ mod tests {
                 measured: STEP,
                 interrupt: Interrupt::default(),
             };
-            // On a busy machine, owner or clients may not run during a short measurement.
+            // On a busy machine, the owner or the clients may not run during a short measurement.
             let (served, posts) = loop {
                 match service.run().unwrap() {
                     Ok(Some((served, posts))) if served.requests > 0 => break (served, posts),

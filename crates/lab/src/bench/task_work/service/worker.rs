@@ -5,24 +5,25 @@ use afterwork::mailbox::{Mailbox, Poster};
 use super::meter::Meter;
 use super::ring::Buffer;
 
-/// A message of a connection, on its way to a worker or to the owner.
+/// A message of a connection, which is sent to a worker or to the owner.
 #[derive(Debug)]
 pub struct Message {
-    /// Number of the connection.
+    /// The number of the connection.
     pub connection: usize,
-    /// Content of the message.
+    /// The content of the message.
     pub bytes: Buffer,
 }
 
 /// Processes requests until their posters are dropped, and returns the cost of posting.
 pub fn work(mut requests: Mailbox<Message>, home: &Poster<Message>) -> Meter {
-    /// Maximum number of requests taken at once. Finished ones wait for these.
+    /// The maximum number of requests that are drained at once.
     const DRAIN: usize = 16;
     let mut posts = Meter::default();
     while requests.wait(1).is_ok() {
         for mut message in requests.drain(DRAIN) {
             message.bytes.iter_mut().for_each(answer);
-            // Fails if the owner has exited early. Then the response is not needed.
+            // The post fails if the owner has exited early. In that case the response is not
+            // needed.
             posts.time(|| (1, home.post(message).is_ok()));
         }
     }

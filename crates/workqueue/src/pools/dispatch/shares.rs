@@ -1,0 +1,175 @@
+//! The part of a pool that applies shares of CPU time. `limit/tree.rs` has the accounts.
+
+use sync::{atomic::Ordering, twin};
+
+use super::{Dispatch, Worker};
+use crate::{
+    limit::{
+        account::Account,
+        tree::{Paid, Tree},
+    },
+    pools::{pwq::PwqState, seats::GroupGate},
+};
+
+impl Dispatch {
+    /// Returns `true` if pwqs are served in the order of the time that they and their groups have
+    /// used.
+    #[inline]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.nr_with_shares > 0
+    }
+
+    /// Adds a new pwq to the tree.
+    pub(super) fn add_account(&mut self, slot: usize) {
+        let pwq = self.pwqs[slot].as_mut().expect("a pwq in use");
+        let shares = pwq.core.shares.load(Ordering::Relaxed);
+        let of_group = pwq.core.group_shares.load(Ordering::Relaxed);
+        let key = pwq.group.as_ref().map(|group| GroupGate::as_ptr(group).addr());
+        self.tree.add(&mut pwq.account, key.map(|key| (key, of_group)));
+        if shares > 0 {
+            self.tree.set_shares(&mut pwq.account, shares);
+        }
+        self.count_shares(slot, true);
+    }
+
+    /// Removes a pwq from the tree.
+    pub(super) fn remove_account(&mut self, slot: usize) {
+        if !self.pwq(slot).retired {
+            self.count_shares(slot, false);
+        }
+        let paid = self.workers.iter_mut().flatten().map(|it| &mut it.paid);
+        self.tree.remove(account(&mut self.pwqs, slot), paid);
+    }
+
+    /// Sets the shares of a pwq in the pool's time, or in that of its group.
+    pub(crate) fn set_shares(&mut self, slot: usize, shares: u32) {
+        let pwq = self.pwqs[slot].as_mut().expect("a pwq in use");
+        if self.tree.set_shares(&mut pwq.account, shares) && !pwq.retired {
+            self.set_nr_with_shares(self.nr_with_shares + 1);
+        }
+    }
+
+    /// Sets the shares of the group of a pwq in the pool's time.
+    pub(crate) fn set_group_shares(&mut self, slot: usize, shares: u32) {
+        if self.tree.set_group_shares(account(&mut self.pwqs, slot), shares) {
+            let account = &self.pwq(slot).account;
+            let its = |it: &&PwqState| !it.retired && Tree::are_siblings(&it.account, account);
+            let nr_more = self.pwqs().filter(its).count();
+            self.set_nr_with_shares(self.nr_with_shares + nr_more);
+        }
+    }
+
+    /// Adds or subtracts the shares of a pwq and of its group.
+    pub(super) fn count_shares(&mut self, slot: usize, more: bool) {
+        let nr = self.tree.nr_with_shares(&self.pwq(slot).account);
+        let before = self.nr_with_shares;
+        self.set_nr_with_shares(if more { before + nr } else { before - nr });
+    }
+
+    /// When the first shares are set, orders all waiting items by use. When no shares are left,
+    /// resets all accounts.
+    fn set_nr_with_shares(&mut self, nr: usize) {
+        let before = std::mem::replace(&mut self.nr_with_shares, nr);
+        if before == 0 && nr > 0 {
+            for &slot in &self.ready {
+                self.tree.wait(account(&mut self.pwqs, slot));
+            }
+            let pending = std::mem::take(&mut self.pending);
+            self.sort(pending);
+        } else if before > 0 && nr == 0 {
+            self.tree.close();
+            for pwq in self.pwqs.iter_mut().flatten() {
+                pwq.account.close();
+            }
+            for enlisted in self.workers.iter_mut().flatten() {
+                enlisted.paid = Paid::default();
+            }
+        }
+    }
+
+    /// Records that a worker took no item. If no worker holds a seat, nothing is owed from now on.
+    pub(crate) fn rest(&mut self) {
+        if self.is_shared() && self.workers().all(|it| it.seat.is_none()) {
+            self.tree.rest();
+        }
+    }
+
+    /// Records that a worker released its seat of a pwq. If no pwq of its group waits or runs,
+    /// nothing is owed within the group from now on.
+    pub(crate) fn rest_group(&mut self, slot: usize) {
+        if !self.is_shared() {
+            return;
+        }
+        let its = &self.pwq(slot).account;
+        let runs = |slot| Tree::are_siblings(&self.pwq(slot).account, its);
+        if !self.tree.group_waits(its) && !self.workers().filter_map(|it| it.seat).any(runs) {
+            self.tree.rest_group(account(&mut self.pwqs, slot));
+        }
+    }
+
+    /// Records that a pwq has all seats for the items in its own lists.
+    pub(crate) fn seat(&mut self, slot: usize) {
+        if self.is_shared() {
+            self.tree.wait(account(&mut self.pwqs, slot));
+        }
+        self.ready.push_back(slot);
+    }
+
+    /// Removes the pwq whose turn it is from `ready`.
+    pub(crate) fn next_ready(&mut self) -> Option<usize> {
+        if !self.is_shared() {
+            return self.ready.pop_front();
+        }
+        // A pwq whose items were all cancelled releases its seat at once, so that no other pwq
+        // waits for its turn.
+        let has_none = |&slot: &usize| !self.pwq(slot).has_waiting();
+        if let Some(at) = self.ready.iter().position(has_none)
+            && !twin::armed("shares: an emptied pwq waits for its turn")
+        {
+            return self.take_ready(at);
+        }
+        let order = |&(_, &slot): &(usize, &usize)| self.tree.order(&self.pwq(slot).account);
+        let (at, &slot) = self.ready.iter().enumerate().min_by_key(order)?;
+        self.tree.pick(account(&mut self.pwqs, slot));
+        self.take_ready(at)
+    }
+
+    /// Removes the pwq at position `at` from `ready`.
+    pub(crate) fn take_ready(&mut self, at: usize) -> Option<usize> {
+        let slot = self.ready.remove(at)?;
+        if self.is_shared() {
+            self.tree.leave(account(&mut self.pwqs, slot));
+        }
+        Some(slot)
+    }
+
+    /// Charges the last batch of `worker` to its pwq and group, and advances the clocks. The pwq
+    /// may have been removed since.
+    pub(crate) fn charge(&mut self, worker: &Worker, nr_items: u64, took_ns: u64) {
+        let enlisted = self.enlisted_mut(worker);
+        let (its, paid) = (enlisted.seat, std::mem::take(&mut enlisted.paid));
+        let Self { pwqs, workers, ready, tree, .. } = self;
+        let of_its = its.map(|slot| account(pwqs, slot));
+        let mut service = tree.settle(of_its, paid, nr_items, took_ns);
+        if nr_items == 0 {
+            return;
+        }
+        // A worker that sleeps in an item uses no CPU time. If its pwq were counted, each such
+        // worker would slow down the clock.
+        let awake = workers.iter().flatten().filter(|it| !it.away.sleeps());
+        for slot in ready.iter().copied().chain(awake.filter_map(|it| it.seat)).chain(its) {
+            service.add(tree, account(pwqs, slot));
+        }
+        tree.serve(&service, took_ns);
+    }
+
+    /// Makes the pwq pay in advance for the batch that `worker` takes.
+    pub(crate) fn pay(&mut self, worker: &Worker, slot: usize, nr_taken: usize) {
+        let paid = self.tree.pay(account(&mut self.pwqs, slot), nr_taken as u64);
+        self.enlisted_mut(worker).paid = paid;
+    }
+}
+
+fn account(pwqs: &mut [Option<PwqState>], slot: usize) -> &mut Account {
+    &mut pwqs[slot].as_mut().expect("a pwq in use").account
+}
