@@ -321,6 +321,18 @@ mod tests {
     }
 
     #[test]
+    fn models_of_the_facade_are_not_optimized() {
+        let packages = vec![package(FACADE, &["loom", "shuttle"])];
+        let metadata = Metadata { packages, target_directory: "t".into() };
+        for layer in LAYERS.iter().filter(|row| [LOOM, SHUTTLE].contains(&row.name)) {
+            let steps = steps(layer, &metadata, |_| None);
+            let args = steps[0].args.as_slice();
+            assert!(args.ends_with(&["--config".to_string(), TESTS_ARE_NOT_OPTIMIZED.to_string()]));
+            assert!(TESTS_ARE_NOT_OPTIMIZED.contains(&format!(".{FACADE}.")));
+        }
+    }
+
+    #[test]
     fn flags_of_the_user_are_kept() {
         let plain = |name: &str| (name == "RUSTFLAGS").then(|| "-C opt-level=1".to_string());
         assert_eq!(with_cfg("loom", &plain).1, "-C opt-level=1 --cfg loom");
