@@ -63,10 +63,10 @@ const FLOODED_P99: Metric = lower("flooded_p99", "ns", ("flooded us", "p99"), NS
 
 /// Duration of a run of `parts`. The longest item takes 10 ms.
 const TIME: Duration = Duration::from_secs(2);
-const TIME_QUICK: Duration = Duration::from_millis(250);
+const TIME_QUICK: Duration = Duration::from_millis(200);
 /// Time for which items are timed, each alone and during the flood.
 const REQUESTS: Duration = Duration::from_millis(500);
-const REQUESTS_QUICK: Duration = Duration::from_millis(80);
+const REQUESTS_QUICK: Duration = Duration::from_millis(50);
 /// Items of the one producer: one at a time, and batches.
 const LONE_ITEMS: usize = 20_000;
 const LONE_ITEMS_QUICK: usize = 4_000;
