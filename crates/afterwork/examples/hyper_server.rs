@@ -29,7 +29,7 @@ use hyper::{
 /// Any error of the example.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// The number of polls of each side that run at once.
+/// The maximum number of polls that run at once on each side.
 const MAX_ACTIVE: u32 = 8;
 
 fn main() -> Result<(), Failure> {

@@ -46,7 +46,7 @@ fn main() -> Result<(), Failure> {
     run(Duration::from_millis(4900)) // so that it ends within five seconds
 }
 
-/// Tests each event of the table, with `grace` as the limit of the shutdown.
+/// Tests each event in the table, with `grace` as the time limit for the shutdown.
 pub fn run(grace: Duration) -> Result<(), Failure> {
     let runtime = Runtime::new()?;
     let tests = async {

@@ -469,7 +469,8 @@ const DEEDS: [Deed; 5] = [
     }),
 ];
 
-/// Lets the subscriber do each deed at the first `event` of a queue, while `uses` uses the queue.
+/// Makes the subscriber perform each action at the first `event` of a queue, while `uses` uses that
+/// queue.
 fn at_each_deed(
     how: &str,
     event: &'static str,

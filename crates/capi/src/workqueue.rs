@@ -411,8 +411,9 @@ const _: () = assert!(
 ///
 /// # Safety
 ///
-/// 1. `queue` is null or points to a queue. `work` is memory of the size of such an item, and stays
-///    valid until its function has been called or it has been flushed.
+/// 1. `queue` is null or points to a queue. `work` points to memory of the size of such an item.
+///    The memory stays valid until the item's function has been called or the item has been
+///    flushed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_queue_rcu_work(queue: *const Queue, work: *mut RcuWork) -> bool {
     const NAME: &str = "queue_rcu_work";
@@ -461,7 +462,7 @@ unsafe fn grace_period_is_over(head: *mut rcu::Head) {
 ///
 /// # Safety
 ///
-/// 1. `work` is memory of such an item's size.
+/// 1. `work` points to memory of the size of such an item.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_flush_rcu_work(work: *mut RcuWork) -> bool {
     checked("flush_rcu_work", work, false, |work| {

@@ -101,7 +101,7 @@ impl<T: Linked> Queue<T> {
     /// # Blocking
     ///
     /// Never blocks. Costs one swap and one store, no matter what other threads do. Safe in a
-    /// signal handler, even if the signal interrupts a push or a pop of its thread, at any
+    /// signal handler, even if the signal interrupts a push or a pop on the same thread, at any
     /// instruction. An interrupted pop may return [`Pop::MidPush`] although the push has completed.
     #[inline]
     pub fn push(&self, item: T::Handle) -> bool {

@@ -249,7 +249,7 @@ impl<T: Linked> RawQueue<T> {
     /// 1. [`peek`](Self::peek) or this function returned `item`, which has not been popped since.
     #[inline(always)]
     pub unsafe fn after(&self, item: NonNull<T>) -> Pop<NonNull<T>> {
-        // ORDER(mpscq-link): the acquire end; see `push_chain`. Without a link `is_newest`
+        // ORDER(mpscq-link): the acquire end; see `push_chain`. If there is no link, `is_newest`
         // distinguishes the end from a mid-push.
         // Test: loom after_load_needs_acquire
         //

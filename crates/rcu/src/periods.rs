@@ -333,7 +333,8 @@ pub(super) fn scan(ctr: u64, gp_seq: u64) -> ScanResult {
 /// Returns `true` if a reader with this word is in a section that the grace period `gp_seq` has to
 /// wait for.
 ///
-/// A section that has the number of this grace period sees everything that was removed before it.
+/// A section that has the number of this grace period sees every removal that came before the grace
+/// period.
 pub(super) fn holds_up(ctr: u64, gp_seq: u64) -> bool {
     is_in_section(ctr) && age(ctr, gp_seq) != 0
 }

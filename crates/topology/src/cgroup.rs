@@ -4,8 +4,8 @@
 //! All of its threads are then stopped until the next period begins, so more running threads than
 //! the quota can sustain bring no gain.
 //!
-//! The tightest quota of all cgroups around the process counts, in any hierarchy, because the
-//! kernel enforces each of them. Cgroups that a container cannot see are ignored.
+//! The tightest quota of all cgroups that contain the process applies, whatever their hierarchy,
+//! because the kernel enforces each of them. Cgroups that a container cannot see are ignored.
 
 use std::path::Path;
 

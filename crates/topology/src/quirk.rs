@@ -27,7 +27,8 @@ pub enum Quirk {
         /// The CPUs that share the cache.
         cpus: CpuSet,
     },
-    /// The siblings of a core do not share a cache and a node. An SMT pod is a subset that does.
+    /// The siblings of a core are not all on one cache and one node. Each SMT pod is a subset of
+    /// siblings that are.
     CoreSpansCaches {
         /// The siblings.
         cpus: CpuSet,

@@ -69,8 +69,8 @@ impl Topology {
     /// [`save_snapshot`](crate::save_snapshot).
     ///
     /// The bounds of this process are ignored. If `root` contains a file `allowed` with a CPU list,
-    /// only these CPUs are allowed. If it contains a file `quota` like `cpu.max`, that is the
-    /// quota.
+    /// only these CPUs are allowed. If it contains a file `quota` in the format of `cpu.max`, the
+    /// quota is read from that file.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ pub(crate) struct Mismatch {
     pub(crate) found: String,
 }
 
-/// A position in a text that moves forward.
+/// A cursor that moves forward through a text.
 pub(crate) struct Cursor<'a> {
     text: &'a str,
     at: usize,

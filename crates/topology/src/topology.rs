@@ -57,7 +57,7 @@ impl Topology {
         &self.online
     }
 
-    /// Returns the CPUs that are online and that this process may use, at least one.
+    /// Returns the online CPUs that this process may use. The set is never empty.
     #[must_use]
     pub fn allowed(&self) -> &CpuSet {
         &self.allowed

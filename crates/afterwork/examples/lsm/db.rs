@@ -108,7 +108,8 @@ impl Db {
     }
 
     pub fn get(&self, key: u64) -> io::Result<Option<u64>> {
-        // The active table is checked first: a table enters the version before it is replaced.
+        // The active table is checked first, because a full table is added to the version before a
+        // new active table replaces it.
         if let Some(value) = self.active.lock().unwrap().records.get(&key) {
             return Ok(Some(*value));
         }

@@ -4,8 +4,8 @@
  *
  * This header is for code in C11 and C++17 that was written for the kernel or follows its rules. An
  * item is part of the caller's structure. It has a fixed size, needs no destruction, and is queued
- * without an allocation. Its function receives its address, from which container_of derives the
- * address of the structure, and may free it.
+ * without an allocation. The item's function receives the item's address. container_of derives the
+ * structure's address from it, and the function may free the structure.
  *
  * Threads need no registration. Functions that wait may be called wherever a thread may sleep. The
  * other functions do not wait for workers. A child of fork has no workers. If it uses a queue of
@@ -820,19 +820,19 @@ static inline bool cancel_delayed_work(struct delayed_work *dwork)
 	return aw_cancel_delayed_work(dwork);
 }
 
-/* cancel_delayed_work_sync - cancel_work_sync, including the timer. */
+/* cancel_delayed_work_sync - cancel_work_sync that also stops the timer. */
 static inline bool cancel_delayed_work_sync(struct delayed_work *dwork)
 {
 	return aw_cancel_delayed_work_sync(dwork);
 }
 
-/* disable_delayed_work - disable_work, including the timer. */
+/* disable_delayed_work - disable_work that also stops the timer. */
 static inline bool disable_delayed_work(struct delayed_work *dwork)
 {
 	return aw_disable_delayed_work(dwork);
 }
 
-/* disable_delayed_work_sync - disable_work_sync, including the timer. */
+/* disable_delayed_work_sync - disable_work_sync that also stops the timer. */
 static inline bool disable_delayed_work_sync(struct delayed_work *dwork)
 {
 	return aw_disable_delayed_work_sync(dwork);

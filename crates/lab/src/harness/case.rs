@@ -109,7 +109,7 @@ impl Variant {
         Self { name: name.into(), peer: false, run: Box::new(run) }
     }
 
-    /// Creates a variant of third-party code.
+    /// Creates a variant that measures third-party code.
     pub fn peer(
         name: impl Into<String>,
         run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static,

@@ -224,7 +224,8 @@ pub fn ours<'a, I: Iterator<Item = &'a str>>(
     default.or_else(|| variants().next())
 }
 
-/// Returns the thing that an axis counts, and the unit of a time: `("producers", "an item")`.
+/// Returns the thing that an axis counts, and the operation that a time is given for:
+/// `("producers", "an item")`.
 #[must_use]
 pub fn of_axis(case: &str) -> (&'static str, &'static str) {
     let found = AXES.iter().find(|(known, ..)| *known == case);

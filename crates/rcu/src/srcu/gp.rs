@@ -152,10 +152,10 @@ impl Shared {
     fn drive(&self, drain: impl Fn(Parity) -> bool) -> bool {
         let phase = self.phase();
         if phase.load(Ordering::Relaxed) == NONE {
-            // ORDER(srcu-enter): other end in `enter`. The reader's answer keeps the order if it
-            // was asked, ORDER(parked) if it is parked, and otherwise the heavy barrier. If our
-            // barrier comes first, the section sees the unlinking. If the reader's comes first, our
-            // sums see the section.
+            // ORDER(srcu-enter): other end in `enter`. If the reader was asked, its answer ensures
+            // the order. If it is parked, ORDER(parked) does. Otherwise the heavy barrier does. If
+            // our barrier comes first, the section sees the unlinking. If the reader's comes first,
+            // our sums see the section.
             // Test: srcu_section_needs_its_fence
             let seq = self.periods.start();
             trace::gp_start("srcu", seq);

@@ -78,7 +78,8 @@ pub fn bars(name: &str, metric: &MetricHead, records: &[&Record]) -> Markup {
     }
 }
 
-/// Returns the label of a tick, which is a round number with the scaled part of its unit.
+/// Returns the label of a tick: a round number, with the part of its unit that is scaled (`ns` for
+/// `ns/item`).
 fn label(tick: f64, unit: &str) -> String {
     let short = match unit {
         "ns" | "bytes" | "share" | "ratio" => unit,
