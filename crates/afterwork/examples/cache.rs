@@ -1,4 +1,4 @@
-//! A cache of limited size, whose readers take no lock and share no count.
+//! A cache of limited size, whose readers take no lock and share no counter.
 //!
 //! | promise | kept by |
 //! |---|---|

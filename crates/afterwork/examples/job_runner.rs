@@ -2,7 +2,7 @@
 //!
 //! | promise | kept by |
 //! |---|---|
-//! | a tenant has a limit of jobs at once, and of starts in a period | `max_active`, `RateLimit` |
+//! | a tenant has limits on concurrent jobs and on starts in a period | `max_active`, `RateLimit` |
 //! | a job that fails is tried again, after pauses that grow and vary | `retry`, `Backoff` |
 //! | a job that fails on every attempt is added to a list | `strand` |
 //! | a tenant does not wait behind the jobs of another one | `shares` |

@@ -61,7 +61,7 @@ pub fn run(nr_packets: u64, nr_interrupts: u64) -> Result<(), Failure> {
             let listener = Listener::new();
             nic.add_listener(&listener);
             nic.remove_listener(&listener);
-            // No receiver that may have seen the listener still uses it.
+            // Every receiver that saw the listener has finished with it.
             listener.has_gone.store(true, Relaxed);
         }
         for (mtu, command) in commands.into_iter().enumerate() {

@@ -147,7 +147,7 @@ fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
         }
         let each = (NR_BYTES.load(Ordering::Relaxed) - bytes) / COUNT as isize;
         println!("{each} bytes a queue of {} pools", registry.pool_stats().len());
-        // There may be fewer threads, because those of the previous registry may just be exiting.
+        // There may be fewer threads now, because threads of the previous registry may have exited.
         assert!(nr_threads() <= threads, "a queue has a thread");
         assert!(each <= limit, "{each} bytes each");
         drop(queues);

@@ -179,7 +179,7 @@ fn threads_started_by_a_boosted_reader_are_not_boosted() {
             })
         };
         let ordinary = (libc::SCHED_OTHER, libc::SCHED_OTHER);
-        // This runs more than once, because the first boost must restore the thread's settings.
+        // This runs twice, because the first boost must restore the thread's settings.
         assert_eq!(waited_for(started_by_boosted), ordinary);
         assert_eq!(waited_for(started_by_boosted), ordinary);
     });
@@ -196,7 +196,7 @@ fn no_reader_is_boosted_where_the_kernel_limits_real_time() {
         // SAFETY: the call reads the structure.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_RTTIME, &limit) }, 0);
         let start = Instant::now();
-        // This is longer than the limit on time without a sleep.
+        // This is longer than the limit on CPU time without a sleep.
         let enough = move || (start.elapsed().as_millis() > 200).then_some(());
         waited_for(enough);
     });

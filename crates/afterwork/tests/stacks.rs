@@ -139,8 +139,8 @@ fn unanswered_stack_request_is_reported() {
 
 #[test]
 fn unusable_signal_is_rejected() {
-    // These are SIGSEGV, SIGPIPE, which the standard library ignores, and a number that is not a
-    // signal.
+    // The signals are SIGSEGV, SIGPIPE (which the standard library ignores), and a number that is
+    // not a signal.
     for (signal, why) in [
         (11, "without a meaning to the kernel"),
         (13, "neither handles"),

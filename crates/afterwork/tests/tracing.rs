@@ -322,7 +322,7 @@ fn span_of_the_enqueuer_follows_all_kinds_of_work() {
         queue.drain().unwrap();
         let inside: Vec<_> = seen.try_iter().collect();
         assert_eq!(inside, [Some("request"); 8], "3 runs, 3 polls, helped, and from inside");
-        // An item that is queued outside of any span runs in none.
+        // An item that is queued outside of any span runs outside of any span.
         queue.enqueue(&work);
         queue.spawn_detached(send_span).unwrap();
         queue.drain().unwrap();

@@ -16,7 +16,7 @@ use crate::file;
 use crate::list;
 use crate::text::Mismatch;
 
-/// The thread's own file comes first, so that a pinned thread builds for its own CPUs.
+/// The thread's own file comes first, so that a pinned thread finds its own mask.
 const STATUS: [&str; 2] = ["proc/thread-self/status", "proc/self/status"];
 const AFFINITY: &str = "Cpus_allowed_list:";
 

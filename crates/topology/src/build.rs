@@ -1,4 +1,4 @@
-//! Builds the parts of a machine from the reports of its CPUs, by pure functions over sets.
+//! Builds the parts of a machine from the reports of its CPUs, with pure functions on sets.
 //!
 //! Cores and caches must be partitions of the online CPUs; otherwise pods could not be a partition.
 //! However, each CPU reports for itself, and the reports of firmware, hypervisors and CPUs that
@@ -245,7 +245,7 @@ fn spans(
     wide_llcs.chain(wide_cores).chain(no_node).collect()
 }
 
-/// The index of each CPU's part, by the CPU's number; empty if no part has a CPU.
+/// The index of each CPU's part, by CPU number. It is empty if no part has a CPU.
 struct ByCpu(Vec<Option<usize>>);
 
 impl ByCpu {

@@ -1,4 +1,4 @@
-//! Reads the small files in which the kernel publishes one fact each. Unless stated otherwise, the
+//! Reads the kernel's small files, each of which contains one fact. Unless stated otherwise, the
 //! functions return `None` if the file does not exist.
 
 use std::fs::{self, File, OpenOptions};

@@ -33,7 +33,7 @@ pub enum Quirk {
         /// The siblings.
         cpus: CpuSet,
     },
-    /// Some files of this machine are missing, unreadable, malformed or contradict others. The
+    /// Some files of this machine are missing, unreadable or malformed, or contradict others. The
     /// topology is built as if they did not exist: a CPU without files is a core of its own, and
     /// shares one cache with the other CPUs without files.
     Ignored {

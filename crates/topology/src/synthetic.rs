@@ -42,7 +42,7 @@ pub struct SyntheticError {
 }
 
 impl SyntheticError {
-    /// Returns the column, in characters, from 1.
+    /// Returns the column, counted in characters from 1.
     #[must_use]
     pub fn column(&self) -> usize {
         self.column

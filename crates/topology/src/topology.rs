@@ -63,7 +63,7 @@ impl Topology {
         &self.allowed
     }
 
-    /// Returns the CPUs that are reserved from general work (`isolcpus=`, isolated cpusets).
+    /// Returns the CPUs that are excluded from general work (`isolcpus=`, isolated cpusets).
     #[must_use]
     pub fn isolated(&self) -> &CpuSet {
         &self.isolated

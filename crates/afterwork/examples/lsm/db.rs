@@ -213,7 +213,7 @@ impl Db {
             let tables = iter::once(table.clone()).chain(newer).collect();
             Version { frozen, tables }
         });
-        // Readers may still use the tables. The last one deletes the files.
+        // Readers may still use the tables. The last reader deletes the files.
         inputs.iter().for_each(|table| table.retire());
         Ok(())
     }

@@ -95,8 +95,8 @@ fn waiting_for_a_seat_of_a_group_needs_a_second_check() {
     must_fail("active: no second check", || bounded(1, both_climb));
 }
 
-/// Waits until an item of `queue` runs, without exploring its start. The item ends once the returned
-/// gate is opened.
+/// Waits until an item of `queue` runs, without exploring its start. The item ends once the
+/// returned gate is opened.
 fn occupy(queue: &Workqueue) -> Arc<Barred> {
     loom::stop_exploring();
     let (started, may_end) = (Arc::new(Barred::default()), Arc::new(Barred::default()));
@@ -195,7 +195,7 @@ fn a_refused_helper_must_leave_the_group() {
     });
 }
 
-/// An item waits for one of another queue of its group. Then a third item gets the only seat,
+/// An item waits for an item of another queue in its group. Then a third item gets the only seat,
 /// and blocks until the first has returned from its wait.
 fn lends_and_comes_back() {
     let (_machine, group, [first, second]) = one_seat();
@@ -258,7 +258,7 @@ fn joins_beside_a_pause() {
     let queue = build(plain(), &group, &machine);
     machine.start_workers(1);
     pauser.join().unwrap();
-    // A lock, because a resume need not publish this thread's earlier writes.
+    // This is a lock, because resuming a queue need not publish this thread's earlier writes.
     let is_paused = Arc::new(Mutex::new(true));
     let after = queue.spawn({
         let is_paused = is_paused.clone();

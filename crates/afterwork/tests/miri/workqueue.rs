@@ -1,4 +1,4 @@
-//! Items from queueing to their end, in every way that frees them.
+//! Items from enqueue to destruction, in every way in which an item is freed.
 
 use afterwork::workqueue::{self, Builder};
 

@@ -1,4 +1,4 @@
-//! Hostile user code, at random: `--hostile`.
+//! Random hostile user code, which `--hostile` enables.
 //!
 //! Closures, destructors, wakers and handlers do anything that safe code may do. They panic, even
 //! in destructors and with payloads whose drop panics. They sleep, change their CPU, drop the last

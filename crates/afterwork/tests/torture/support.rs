@@ -43,7 +43,7 @@ const PATIENCE: u32 = 120;
 const PATIENCE_WITH_BUSY: u32 = 1800;
 /// Both limits if a bug is injected: a twin must be found within a minute, even if it hangs.
 const PATIENCE_WITH_TWIN: u32 = 20;
-/// The unit of waiting. A suspension of the machine, for any time, costs one nap.
+/// The unit of waiting. A suspension of the machine costs one nap, however long it lasts.
 const NAP: Duration = Duration::from_secs(1);
 /// CPU time per nap below which the process counts as making no progress.
 const NOTHING: Duration = Duration::from_millis(1);
@@ -165,7 +165,7 @@ fn program_name() -> String {
     name.rsplit_once('-').map_or(name, |(name, _)| name).to_string()
 }
 
-/// Injects a bug, if the build has any.
+/// Injects a bug, if the build can inject bugs.
 fn put_back(twin: &str) -> Result<(), String> {
     let names = options::twins().map_err(|e| format!("--twin: the sources that name bugs: {e}"))?;
     let names: Vec<_> = names.iter().map(String::as_str).collect();

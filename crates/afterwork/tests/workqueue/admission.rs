@@ -334,7 +334,7 @@ fn drain_keeps_the_capacity_and_rejects_waiters() {
     let inner = queue.clone();
     queue.detach(move || {
         may_go.recv().unwrap();
-        // Items that the queue's own items queue have the same bound.
+        // The same bound applies to items that are queued by the queue's own items.
         drop(inner.try_spawn(|| ()).unwrap());
         assert!(inner.try_spawn(|| ()).unwrap_err().is_full());
     });

@@ -135,7 +135,7 @@ pub fn waiting(queue: &Workqueue) -> usize {
     queue.stats().nr_inactive
 }
 
-/// Drains the queue, whose item blocks, on another thread.
+/// Begins to drain the queue on another thread, while an item of the queue blocks.
 pub fn drain_begun(queue: &Workqueue) -> thread::JoinHandle<()> {
     let drainer = beside(queue, |queue| queue.drain().unwrap());
     wait_until(|| queue.try_spawn(|| ()).is_err());

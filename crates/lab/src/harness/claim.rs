@@ -54,9 +54,9 @@ pub enum Bound {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The median keeps the bound.
+    /// The median meets the bound.
     Holds,
-    /// The median breaks the bound.
+    /// The median violates the bound.
     Fails,
     /// Only one repetition was measured. Its ratio does not predict the next one.
     OneRun,

@@ -56,7 +56,8 @@ pub const fn lower(
     Metric { name, unit, better: Better::Lower, group, head, scale }
 }
 
-/// Creates a metric that is better if it is higher. Its column in the table has `(group, head)`.
+/// Creates a metric for which higher is better. `(group, head)` is the heading of its column in the
+/// table.
 #[must_use]
 pub const fn higher(
     name: &'static str,
