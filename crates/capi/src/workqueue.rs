@@ -633,7 +633,7 @@ macro_rules! of_one {
     ($($name:ident = $kernel:literal: $type:ty => |$work:ident| $call:expr;)*) => { $(
         /// # Safety
         ///
-        /// 1. `work` is memory of an item's size.
+        /// 1. `work` points to memory of an item's size.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(work: *mut $type) -> bool {
             // SAFETY: (1).
@@ -663,7 +663,7 @@ of_one! {
 ///
 /// # Safety
 ///
-/// 1. `work` is memory of an item's size.
+/// 1. `work` points to memory of an item's size.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_work_busy(work: *mut RawWork) -> c_uint {
     checked("work_busy", work, 0, |work| {

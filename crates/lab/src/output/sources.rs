@@ -5,8 +5,7 @@
 //! dash, and a line below the block states the reason.
 //!
 //! The lines of a run are JSON values, because xtask includes this file and reads the lines of a
-//! record.
-//! `text.rs` draws the blocks for a terminal, and xtask draws them for docs/figures.md.
+//! record. `text.rs` draws the blocks for a terminal, and xtask draws them for docs/figures.md.
 
 use serde_json::Value;
 

@@ -202,7 +202,8 @@ const OTHERS: &[(&str, &str)] = &[
 /// The prefixes of the scale bench's metrics, such as `ns@1000`, with their words.
 const AT: [(&str, &str); 2] = [("ns@", "time"), ("bytes@", "bytes")];
 
-/// The axes of the scale bench: the case, the thing that it counts, and the unit of a time.
+/// The axes of the scale bench: the case, the thing that it counts, and the operation that a time
+/// is given for.
 const AXES: &[(&str, &str, &str)] = &[
     ("producers", "producers", "an item"),
     ("queues", "queues", "an item"),
