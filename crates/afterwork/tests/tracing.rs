@@ -49,7 +49,7 @@ static AGAIN: Mutex<Option<Workqueue>> = Mutex::new(None);
 static ACTS: Mutex<BTreeMap<(String, &'static str), Act>> = Mutex::new(BTreeMap::new());
 static NR_INNER: AtomicU64 = AtomicU64::new(0);
 
-/// Metadata and reference count of every span, at the index of its number less 1.
+/// The metadata and reference count of every span. The index of a span is its number minus 1.
 static SPANS: Mutex<Vec<(&'static Metadata<'static>, i64)>> = Mutex::new(Vec::new());
 
 type Act = Box<dyn FnOnce() + Send>;

@@ -63,7 +63,7 @@ impl Topology {
         sysfs::possible(Path::new("/sys"))
     }
 
-    /// Does the same as [`detect`](Self::detect), with a known affinity mask of the thread.
+    /// Does the same as [`detect`](Self::detect), with an affinity mask that the caller provides.
     ///
     /// Use it if you got the mask from a system call, so that detection also works without procfs.
     /// If sysfs reports no CPU of the mask as online, sysfs is wrong, and the CPUs of the mask
@@ -125,7 +125,7 @@ impl Topology {
         Ok(build(Facts { allowed: online.clone(), online, cpus, ..Facts::default() }))
     }
 
-    /// Detects under `root` instead of `/`, with a mask that the caller knows or that procfs shows.
+    /// Detects the machine below `root`, with a mask that the caller knows or that procfs shows.
     fn detect_in(root: &Path, affinity: Option<&CpuSet>) -> Result<Self, Error> {
         let sys = root.join("sys");
         let read = || {

@@ -149,7 +149,7 @@ pub(crate) fn parsed<T>(
     parse(&text).map(Some).map_err(|mismatch| Error::malformed(path, text.as_bytes(), mismatch))
 }
 
-/// Parses a text that holds one value and nothing else.
+/// Parses text that must contain exactly one value.
 pub(crate) fn lone<T>(
     text: &str,
     read: impl FnOnce(&mut Cursor<'_>) -> Result<T, Mismatch>,

@@ -143,7 +143,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Creates a case without a text, variants or claims.
+    /// Creates a case without a description, variants or claims.
     #[must_use]
     pub const fn new(
         bench: &'static str,
