@@ -23,7 +23,7 @@ use afterwork::{
     workqueue::{Periodic, Registry, Work, Workqueue},
 };
 
-/// Any error of the example.
+/// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 const NR_PARTS: u64 = 64;

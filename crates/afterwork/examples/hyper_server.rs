@@ -26,7 +26,7 @@ use hyper::{
     service::service_fn,
 };
 
-/// Any error of the example.
+/// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// The maximum number of polls that run at once on each side.

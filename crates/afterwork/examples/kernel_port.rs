@@ -31,7 +31,7 @@ use afterwork::{
     workqueue::{DelayedWork, JoinHandle, Work, Workqueue},
 };
 
-/// Any error of the example.
+/// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// The number of packets that a run of the receiver takes before it yields, as in NAPI.

@@ -25,7 +25,7 @@ use mio::{
     unix::SourceFd,
 };
 
-/// Any error of the example.
+/// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// Tokens of the sources that are not clients.

@@ -36,7 +36,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-/// Any error of the example.
+/// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// The number of requests that may wait, and the time that each of them may wait.

@@ -1,5 +1,5 @@
-//! Tests of the pages of runs. They are created as a user creates them, and opened in a browser if
-//! there is one.
+//! Tests of the pages of runs. The pages are created as a user creates them, and opened in a
+//! browser if there is one.
 
 use std::fs;
 use std::path::Path;

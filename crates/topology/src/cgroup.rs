@@ -1,8 +1,8 @@
 //! The CPU time that this process may use: the quota of its cgroup and of that cgroup's ancestors.
 //!
 //! A process with a quota may use all its CPUs at once until the quota of the period is used up.
-//! All of its threads are then stopped until the next period begins, so more running threads than
-//! the quota can sustain bring no gain.
+//! All of its threads are then stopped until the next period begins, so running more threads than
+//! the quota can sustain gains nothing.
 //!
 //! The tightest quota of all cgroups that contain the process applies, whatever their hierarchy,
 //! because the kernel enforces each of them. Cgroups that a container cannot see are ignored.

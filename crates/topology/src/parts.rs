@@ -49,17 +49,17 @@ pub struct Llc {
 /// have one cache, or each node if the packages are not known either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LlcSource {
-    /// The machine reports it. The level is usually 2 or 3.
+    /// The machine reports the sharing. The level is usually 2 or 3.
     Cache {
         /// The highest level that has a unified or data cache.
         level: u32,
     },
-    /// The machine does not report it. It is assumed to be the package.
+    /// The machine does not report the sharing. The CPUs of a package are assumed to share a cache.
     Package,
-    /// The machine does not report it. It is assumed to be the node.
+    /// The machine does not report the sharing. The CPUs of a node are assumed to share a cache.
     Node,
-    /// The machine does not report it, and no package or node is known. All such CPUs are assumed
-    /// to share one cache.
+    /// The machine does not report the sharing, and no package or node is known. All such CPUs are
+    /// assumed to share one cache.
     System,
 }
 

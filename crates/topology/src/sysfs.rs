@@ -87,7 +87,7 @@ impl Topology {
     }
 }
 
-/// Reads the facts about the CPUs `online` from a tree. All of them are allowed.
+/// Reads the facts about the CPUs in `online` from a tree. All of them are allowed.
 pub(crate) fn facts(root: &Path, online: CpuSet, faults: &mut Faults) -> Result<Facts, Error> {
     let dir = root.join(CPU_DIR);
     let mut cpus = Sorted::new();

@@ -20,7 +20,7 @@ use std::{error::Error, sync::Arc, thread};
 
 use db::Db;
 
-/// Any error of the example.
+/// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 const NR_ROUNDS: u64 = 3;

@@ -19,8 +19,7 @@ use base::internal::page::publisher;
 /// - The cost is a sleeping thread, with 2 MiB of address space for its stack. Each request of a
 ///   reader costs a [`snapshot`](super::snapshot) on that thread.
 /// - No modification of the file can harm the process.
-/// - A second call changes nothing. A child of `fork` is not visible until it calls `publish`
-///   itself.
+/// - A second call has no effect. A child of `fork` is not visible until it calls `publish` itself.
 ///
 /// # Blocking
 ///

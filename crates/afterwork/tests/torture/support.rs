@@ -39,7 +39,7 @@ const DEFAULT: Duration = Duration::from_secs(5);
 /// Number of [`NAP`]s without progress after which a step counts as hung. A good step takes
 /// milliseconds. On a very busy machine it may take minutes, but then makes some progress.
 const PATIENCE: u32 = 120;
-/// Number of naps after which a step counts as hung in any case.
+/// Number of naps after which a step counts as hung even if it makes progress.
 const PATIENCE_WITH_BUSY: u32 = 1800;
 /// Both limits if a bug is injected: a twin must be found within a minute, even if it hangs.
 const PATIENCE_WITH_TWIN: u32 = 20;
