@@ -58,7 +58,7 @@ fn nr_threads() -> usize {
     fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// Returns a guard. While it exists, no other test of this program counts.
+/// Serializes the tests of this program, because they measure the memory of the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -707,7 +707,7 @@ unsafe extern "C" fn aw_on_worker_start(hook: Option<HookOfC>) -> Option<HookOfC
     unsafe { raw::set_hook_of_c(Moment::Start, hook) }
 }
 
-/// Makes worker threads call `hook` when they have ended their work. Returns the previous hook.
+/// Makes worker threads call `hook` when they have finished their work. Returns the previous hook.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! Items from enqueue to destruction, in every way in which an item is freed.
+//! Items from enqueue to destruction, freed in every possible way.
 
 use afterwork::workqueue::{self, Builder};
 

@@ -38,8 +38,8 @@ thread_local! {
     static DEPTH_HERE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A run of an item. An item that runs inside another one uses the seat of that one, even if the
-/// group is full.
+/// A run of an item. An item that runs inside another one uses the seat of the outer item, even if
+/// the group is full.
 struct Run {
     is_outermost: bool,
 }
