@@ -68,7 +68,7 @@ pub fn shut_down(registry: Registry) {
     });
 }
 
-/// Creates a registry without a monitor: only reports of waiting workers bring another worker.
+/// Creates a registry without a monitor: only reports from waiting workers bring another worker.
 pub fn unwatched(machine: &str) -> Registry {
     tuned(machine, |it| it.watch_tick_us = 3_600_000_000)
 }
@@ -324,7 +324,7 @@ pub fn stuck_uncounted(queue: &Workqueue) -> (Work, Plug, Count) {
     (work, plug, over)
 }
 
-/// Blocks an item that owns a handle of its queue. The item drops the handle when the plug is
+/// Blocks an item that owns a handle to its queue. The item drops the handle when the plug is
 /// released.
 pub fn plug_of_owner(queue: &Workqueue) -> Plug {
     let (own, (plug, hole)) = (queue.clone(), stopper());
