@@ -72,7 +72,8 @@ struct Options<'a> {
     is_filtered: bool,
 }
 
-/// Runs rounds until the time is over. A fault ends the process and prints the round's seed.
+/// Runs rounds until the time limit is reached. A fault ends the process and prints the round's
+/// seed.
 ///
 /// `configs` are the values of `--config`, the default first. On any thread, a panic is a fault
 /// unless its payload is [`Planned`].

@@ -617,7 +617,7 @@ pub fn mapped_bytes() -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-/// Limits the address space to its present size and `spare`. Returns the former limit.
+/// Limits the address space to its current size plus `spare` bytes. Returns the former limit.
 pub fn leave_bytes(spare: u64) -> Rlimit {
     let before = getrlimit(Resource::As);
     let current = Some(mapped_bytes() + spare);
