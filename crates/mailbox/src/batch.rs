@@ -88,7 +88,7 @@ impl<'p, T> Batch<'p, T> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`post`](Self::post).
+    /// Returns the same errors as [`post`](Self::post).
     pub fn post_lazy(&mut self) -> Result<(), PostError<()>> {
         self.send(false)
     }

@@ -287,7 +287,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of `wait`.
+    /// Returns the same errors as `wait`.
     ///
     /// # Examples
     ///
@@ -353,7 +353,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`wait`](Self::wait).
+    /// Returns the same errors as [`wait`](Self::wait).
     ///
     /// # Examples
     ///

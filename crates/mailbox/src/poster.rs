@@ -105,7 +105,7 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`post`](Self::post).
+    /// Returns the same errors as [`post`](Self::post).
     #[inline]
     #[doc(alias = "IOU_F_TWQ_LAZY_WAKE")]
     pub fn post_lazy(&self, item: T) -> Result<(), PostError<T>> {

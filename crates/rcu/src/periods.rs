@@ -241,7 +241,7 @@ impl Drop for Driver<'_> {
     }
 }
 
-/// Identifies a moment. A later call of [`poll_state`](super::poll_state) returns `true` if a full
+/// Identifies a moment. A later call to [`poll_state`](super::poll_state) returns `true` if a full
 /// grace period has passed since that moment.
 ///
 /// Created by [`get_state`](super::get_state). Two cookies are equal if the same grace period

@@ -70,7 +70,7 @@
 //! reader in between (twin `rcu: park is tested first`).
 //!
 //! The driver sets `PARK`, passes the heavy barrier, and sets `OFF` by compare-exchange if `PARK`
-//! is still set. The reader clears both flags in one transition. All of these are changes of one
+//! is still set. The reader clears both flags in one transition. All of these are changes to one
 //! word, so either the reader finds `OFF` and counts itself in, or the driver finds `PARK` clear.
 //!
 //! A reader that leaves its parking passes a full fence before it reads. A driver that skips it

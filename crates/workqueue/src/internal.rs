@@ -291,7 +291,7 @@ pub unsafe fn help(
 ///
 /// # Errors
 ///
-/// Returns the errors of [`Registry::global`].
+/// Returns the same errors as [`Registry::global`].
 #[cfg(not(any(loom, shuttle)))]
 pub fn timers() -> Result<&'static Timers, RegistryError> {
     Registry::global().map(|registry| &**registry.timers())

@@ -188,7 +188,7 @@ impl Db {
         if nr_tables >= MANY {
             let db = self.clone();
             let compact = move || db.compact().expect("the disk takes a table");
-            // The queue is full if a compaction already waits. It will include this table.
+            // The queue is full if a compaction is already waiting. It will include this table.
             let _ = self.compacting.try_spawn(compact);
         }
         Ok(())

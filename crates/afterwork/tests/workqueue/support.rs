@@ -324,7 +324,7 @@ pub fn stuck_uncounted(queue: &Workqueue) -> (Work, Plug, Count) {
     (work, plug, over)
 }
 
-/// Blocks an item that owns a handle of its queue. The item drops the handle when the plug is
+/// Blocks an item that owns a handle to its queue. The item drops the handle when the plug is
 /// released.
 pub fn plug_of_owner(queue: &Workqueue) -> Plug {
     let (own, (plug, hole)) = (queue.clone(), stopper());
@@ -630,7 +630,7 @@ pub fn resident_kib() -> usize {
     status("VmRSS:")
 }
 
-/// Checks that one of five calls of `act` leaves less than `limit_kib` behind. Memory that is
+/// Checks that one of five calls to `act` leaves less than `limit_kib` behind. Memory that is
 /// cached once, such as a thread's stack, counts in one call only.
 pub fn retains_less_than(limit_kib: usize, what: &str, mut act: impl FnMut()) {
     let grown_kib = (0..5).map(|_| {

@@ -74,7 +74,7 @@ pub struct Absent(pub String);
 pub type Beside<T> = Result<T, Absent>;
 
 impl Span {
-    /// Creates the handle of an attendant.
+    /// Creates the handle to an attendant.
     #[must_use]
     pub fn attend(&self) -> Attendant<'_> {
         Attendant { span: self, phase: GATHERING, last: cycles(), longest: 0, nr_pieces: 0 }

@@ -79,7 +79,7 @@ impl Column {
 pub enum Show {
     /// A metric of the variant at this index, divided by a scale.
     Value(usize, &'static str, f64),
-    /// The change of a metric from the first variant to the last one, in percent of the first.
+    /// The change in a metric from the first variant to the last one, in percent of the first.
     Change(&'static str),
     /// The increase of a metric from the first variant to the last one.
     Increase(&'static str),

@@ -14,8 +14,8 @@ use super::join::JoinHandle;
 /// [`cancel_on_drop`](JoinHandle::cancel_on_drop).
 ///
 /// A closure that has started continues, and can call [`is_cancelled`](crate::is_cancelled). A
-/// worker drops a future that has been polled. The thread that drops the handle drops an item that
-/// has been neither started nor polled; see [`JoinHandle::cancel`].
+/// worker drops a future that has been polled. An item that has been neither started nor polled is
+/// dropped by the thread that drops the handle; see [`JoinHandle::cancel`].
 ///
 /// # Examples
 ///

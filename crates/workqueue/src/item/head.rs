@@ -28,12 +28,12 @@
 //!   and the cancel is counted when that run ends. If it were counted immediately, it would be
 //!   mistaken for the end of that run.
 //! - **Freeing.** An item without handles (`ORPHAN`) is freed after the transition that leaves it
-//!   neither linked, nor running, nor claimed. The drop of the last handle of an idle item and the
+//!   neither linked, nor running, nor claimed. The drop of the last handle to an idle item and the
 //!   end of a run omit that transition if no other thread can change the state.
 //!
 //! # Handles
 //!
-//! [`Handles`] counts the handles of an item that can gain handles while it runs.
+//! [`Handles`] counts the handles to an item that can gain handles while it runs.
 //!
 //! The count determines which handle is the last; the item's state determines which thread frees
 //! the item. The thread that drops the last handle sets `ORPHAN` in the state. The item is freed
@@ -169,8 +169,8 @@ pub(crate) struct HandleTable {
 }
 
 impl HandleTable {
-    /// Returns the location of the item's task slot. The handle writes it before it sets the flag
-    /// that a task waits.
+    /// Returns the location of the item's task slot. The handle writes the slot before it sets the
+    /// flag `WAKER`, which records that a task waits.
     ///
     /// # Safety
     ///
@@ -184,7 +184,7 @@ impl HandleTable {
     ///
     /// # Safety
     ///
-    /// 1. The same as [`slot`](Self::slot), and the flag that a task waits is set.
+    /// 1. The same as [`slot`](Self::slot), and the flag `WAKER` is set.
     pub(crate) unsafe fn awaited_slot(&self, item: NonNull<Head>) -> Arc<TaskSlot> {
         // SAFETY: (1): the flag was set after the slot was written, and the slot is not written
         // again.
@@ -204,7 +204,7 @@ pub(crate) struct Expiry {
     /// therefore never will.
     pub(crate) expire: unsafe fn(NonNull<Head>) -> bool,
     /// Registers the waker to be woken at the deadline, in place of an earlier one; returns `false`
-    /// if the deadline has passed. Called only by the handle.
+    /// if the deadline has passed. Only the handle calls this.
     pub(crate) wake_then: unsafe fn(NonNull<Head>, &Waker) -> bool,
 }
 
@@ -412,7 +412,7 @@ impl Head {
     }
 }
 
-/// The number of handles of an item.
+/// The number of handles to an item.
 #[derive(Debug)]
 pub(crate) struct Handles(AtomicUsize);
 
@@ -476,7 +476,7 @@ impl Handles {
 ///
 /// # Safety
 ///
-/// 1. The caller owns the last handle of `item`, which it does not use again.
+/// 1. The caller owns the last handle to `item`, which it does not use again.
 pub(crate) unsafe fn orphan(item: NonNull<Head>) {
     // SAFETY: (1).
     drop(unsafe { orphaned(item) });

@@ -1,5 +1,5 @@
-//! Tokens. A token is a flag that is set once, together with its children and the tasks that wait
-//! for it.
+//! Tokens. A token is a flag that is set once. It records its children and the tasks that wait for
+//! it.
 //!
 //! # The protocol
 //!
@@ -51,7 +51,7 @@ use crate::cleanups;
 pub(crate) struct Token {
     /// A: written under the lock of `list`.
     is_set: AtomicBool,
-    /// This is a leaf in the lock order.
+    /// This lock is a leaf in the lock order.
     list: Mutex<Waiting>,
     /// I: the parent, whose cancel also cancels this token.
     parent: Option<Arc<Token>>,

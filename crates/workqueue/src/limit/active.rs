@@ -588,7 +588,8 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Acquires a seat, or joins the wait queue for one. Call it with the waiter's pool locked.
+    /// Acquires a seat, or joins the wait queue for one. The caller must have locked the waiter's
+    /// pool.
     pub(crate) fn enter_or_queue(&self, node: usize, waiter: impl FnOnce() -> S) -> bool {
         self.enter_or_queue_at(node, None, waiter)
     }
@@ -856,7 +857,7 @@ pub(crate) enum Refusal {
 pub(crate) struct ReleaseResult {
     /// `true` if the stock keeps the seat. Otherwise the caller still has it.
     pub(crate) is_kept: bool,
-    /// `true` if the stock has no helper left, and a flush may wait for that.
+    /// `true` if the stock has no helper left and a flush may be waiting for that.
     pub(crate) must_notify: bool,
 }
 

@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// The number of consecutive ticks without waiting work after which the monitor is disarmed. The
-/// value is a guess. With a smaller one, the monitor is armed again more often, and this wakes the
+/// value is a guess. With a smaller value, the monitor is rearmed more often, which wakes the
 /// manager each time.
 const QUIET_TICKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 /// The first and the longest pause before a new attempt to start a thread.

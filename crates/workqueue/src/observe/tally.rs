@@ -50,8 +50,8 @@ const TICK_US: u64 = 1_000;
 /// last record: the items taken are counted with the wait of this batch, and the items run with the
 /// duration of its first item. The moment of recording does not depend on any measured value, so
 /// each batch is equally likely to be sampled. If the worker changes to another pwq, the pwq keeps
-/// the state for the next worker. Counts that are not recorded when the statistics are read are
-/// recorded with the last wait.
+/// the state for the next worker. If some counts have not been recorded when the statistics are
+/// read, they are recorded with the last wait.
 #[derive(Debug, Default)]
 pub(crate) struct Sampling {
     slot: usize,
@@ -226,7 +226,7 @@ impl Tally {
         self.nr_not_run.store(nr_not_run, Ordering::Relaxed);
     }
 
-    /// Returns the number of items that have been taken and not run since the last report.
+    /// Returns the number of items that have been taken but not run since the last report.
     pub(crate) fn nr_not_run(&self) -> u32 {
         self.nr_not_run.load(Ordering::Relaxed)
     }
@@ -323,7 +323,7 @@ impl Arrivals {
         self.nr_spans -= 1;
     }
 
-    /// Records that `count` of `nr_listed` items leave the list at any position.
+    /// Records that `count` of `nr_listed` items leave the list, from arbitrary positions.
     pub(crate) fn cut(&mut self, nr_listed: usize, count: usize) {
         let front = self.front(nr_listed);
         let left = nr_listed.saturating_sub(count) as u64;

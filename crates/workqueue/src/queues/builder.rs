@@ -221,8 +221,8 @@ impl Builder {
     ///
     /// # Cost
     ///
-    /// In such a pool, a worker that takes a batch inspects each waiting queue once, and releases
-    /// its seat afterwards.
+    /// In a pool to which shares apply, a worker that takes a batch inspects each waiting queue
+    /// once, and releases its seat afterwards.
     #[doc(alias("weight", "cpu_weight", "stride", "scheduling_group"))]
     pub fn shares(mut self, shares: u32) -> Self {
         self.shares = Some(shares);
@@ -297,7 +297,7 @@ impl Builder {
         self
     }
 
-    /// Calls `handler` with a description of each panic of an item that no joiner receives.
+    /// Calls `handler` with a description of each panic in an item that no joiner receives.
     ///
     /// # Examples
     ///
