@@ -619,7 +619,7 @@ fn a_drain_ends_with_its_budget_and_leaves_the_rest() {
 
 #[test]
 fn the_length_counts_all_that_is_inside_eager_or_not() {
-    let nr_posts = miri_or(15, 40);
+    let nr_posts = miri_or(15, 40_usize);
     let nr_items = nr_posts + nr_posts.div_ceil(7);
     for mut mailbox in mailboxes() {
         let poster = mailbox.poster();
