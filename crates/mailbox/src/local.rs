@@ -513,7 +513,7 @@ impl<T> Drop for LocalSet<T> {
         let entries = mem::take(&mut tasks.places);
         let poster = tasks.keeps_open.take();
         drop(tasks);
-        // All futures are marked first, so that the drop of one future does not wake another.
+        // All futures are marked first, so that dropping one future does not wake another.
         for entry in entries.iter().flatten() {
             entry.target.mark.end();
         }

@@ -10,7 +10,7 @@ use topology::{CpuId, CpuSet};
 use super::choice::Choice;
 use super::remote::PerCpu;
 
-/// Keeps the slots of CPUs that go offline drained until it is dropped. Created by
+/// Keeps the slots of CPUs that go offline drained until it is dropped; created by
 /// [`PerCpu::drain_when_absent`].
 #[must_use = "slots are drained until this is dropped"]
 pub struct DrainedWhenAbsent {

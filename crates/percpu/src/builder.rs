@@ -11,7 +11,7 @@ use super::remote::{PanicHandler, PerCpu};
 use super::slot::Slot;
 use super::table::Table;
 
-/// Builds a [`PerCpu`]. Created by [`PerCpu::builder`].
+/// Builds a [`PerCpu`]; created by [`PerCpu::builder`].
 ///
 /// # Examples
 ///

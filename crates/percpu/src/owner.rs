@@ -68,7 +68,7 @@ pub struct Owner<'p, T, C: Choice = AtStart> {
     _choice: PhantomData<(*mut (), C)>,
 }
 
-/// An owner that has given up its slot, so that any thread may take it. Created by [`Owner::park`].
+/// An owner that has given up its slot, so that any thread may take it; created by [`Owner::park`].
 ///
 /// Dropping it leaves the slot without an owner.
 pub struct Parked<'p, T, C: Choice = AtStart> {

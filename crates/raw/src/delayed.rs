@@ -2,10 +2,11 @@
 //!
 //! # The protocol
 //!
-//! The wheel of the process-wide registry holds all these timers, whatever their queues, so one
-//! lock guards them. While a timer is armed, it holds the claim on its item. The item's state word
-//! records this: a producer finds the item pending, and no canceller can claim it. Only the thread
-//! that removes the timer from the wheel may change an armed item, and it does so under that lock:
+//! The wheel of the process-wide registry holds all these timers, regardless of their queues, so
+//! one lock guards them. While a timer is armed, it holds the claim on its item. The item's state
+//! word records this: a producer finds the item pending, and no canceller can claim it. Only the
+//! thread that removes the timer from the wheel may change an armed item, and it does so under that
+//! lock:
 //!
 //! ```text
 //! arm:     lock:  transition from idle to armed;  insert the timer;  unlock;  wake the manager if

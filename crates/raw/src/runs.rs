@@ -285,9 +285,8 @@ impl Shard {
     fn note_alone(&self, run: *mut Run) -> bool {
         // ORDER(raw-alone): publish and consume, other end in `lock`, `strike_alone` and the drop
         // of `Locked`.
-        //   end:  writes of the function;  run → null  Release
-        //   here: run.name;  null → run  AcqRel;  next run
-        //   lock: run → BUSY  Acquire;  read run.name
+        //   end: writes by the function; run → null Release here: run.name; null → run AcqRel; next
+        //   run lock: run → BUSY Acquire; read run.name
         // If the exchange of the other end comes first, ours fails and we acquire the lock. If ours
         // comes first, the other end finds the run.
         // Test: raw_item_runs_once_for_each_enqueue_without_overlap
@@ -494,7 +493,7 @@ impl Shard {
         //   asker: a transition or load after that of the start;  load the word  Acquire
         // The asker's transition acquired the publication of the run, so the load cannot come
         // before it. If the load comes before the exchange of the end, it finds the run, or `BUSY`.
-        // If it comes after, it sees the writes of the function.
+        // If it comes after, it sees the writes by the function.
         // Test: raw_item_is_not_helped_during_its_run, run_must_be_recorded_before_its_start
         let word = self.alone.load(Ordering::Acquire);
         !word.is_null() && !self.lock().run_of(name).is_null()

@@ -343,7 +343,7 @@ pub fn nr_panicked() -> u64 {
 /// All callbacks of the process.
 pub(super) struct Callbacks {
     lists: [CachePadded<List>; NR_LISTS],
-    /// Written by the sweeper.
+    /// The sequence number of sweeps, which is odd while a sweep runs. Only the sweeper writes it.
     sweep_seq: CachePadded<AtomicU64>,
     /// A: `true` if a caller requests a sweep with its grace period, even if the lists are empty.
     is_wanted: AtomicBool,

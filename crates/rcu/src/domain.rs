@@ -72,7 +72,7 @@ pub(super) fn drives() -> bool {
 #[derive(Debug)]
 pub(super) struct Domain {
     periods: Periods,
-    /// Written by the driver: the word that an outermost section stores. It is on a cache line that
+    /// The word that an outermost section stores. The driver writes it. It is on a cache line that
     /// readers only read.
     first_level: CachePadded<AtomicU64>,
     /// A: the bits of the latest cookie that a user may poll. The value never decreases.

@@ -1,4 +1,4 @@
-//! One reader's cache line: the state of its sections, and the requests of drivers.
+//! One reader's cache line: the state of its sections, and the requests from drivers.
 //!
 //! # The words
 //!
@@ -654,7 +654,7 @@ impl Flags {
         twin::fence("rcu: no fence after parking");
     }
 
-    /// Clears the requests of drivers. Returns the previous flags.
+    /// Clears the requests from drivers. Returns the previous flags.
     pub(super) fn answer(&self) -> u32 {
         // ORDER(ask): publish and consume both ways, other end in `ask` and `has_answered`.
         //   driver: (saw the removal);  flags |= ASK  Release

@@ -8,7 +8,7 @@
 //! | `PARKED` | the owner sleeps or is about to | waker → `TOKEN`, and then wakes the futex |
 //! | `TOKEN` | a token waits | owner → `EMPTY` |
 //!
-//! All transitions are read-modify-writes of one word, so they have one order. The proof needs
+//! All transitions are read-modify-writes on one word, so they have one order. The proof needs
 //! nothing else:
 //!
 //! - A waker that finds `EMPTY` stores a token. The owner's next attempt to park finds it and does

@@ -70,7 +70,7 @@ pub struct Domain {
 /// The state that the handles to a domain share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// Read by every section.
+    /// The fields that every section reads.
     front: CachePadded<Front>,
     /// I: the process that created the domain.
     process: Process,

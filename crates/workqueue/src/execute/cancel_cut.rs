@@ -57,7 +57,7 @@ struct Part {
 #[derive(Default)]
 #[must_use = "tasks wait until it has been called"]
 pub(crate) struct Aftermath {
-    /// Called before anything is dropped.
+    /// The wakers, which are called before anything is dropped.
     pub(crate) wakers: Vec<Foreign<Waker>>,
     pub(crate) dropped: Vec<Box<dyn Cleanup>>,
 }

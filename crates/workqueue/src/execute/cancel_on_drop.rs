@@ -10,7 +10,7 @@ use base::internal::panics::{contain, join_error::JoinError};
 
 use super::join::JoinHandle;
 
-/// Waits for an item as a [`JoinHandle`] does, and cancels the item when it is dropped. Created by
+/// Waits for an item as a [`JoinHandle`] does, and cancels the item when it is dropped; created by
 /// [`cancel_on_drop`](JoinHandle::cancel_on_drop).
 ///
 /// A closure that has started continues, and can call [`is_cancelled`](crate::is_cancelled). A

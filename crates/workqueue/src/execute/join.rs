@@ -89,7 +89,7 @@ struct Joinable<F, T, S> {
     head: Head,
     /// I, except for the parts that only the handle writes.
     start_by: S,
-    /// Written by the handle before it sets the flag that reports a waiting task.
+    /// The awaiting task. The handle writes it before it sets the flag that reports a waiting task.
     task: UnsafeCell<Option<Arc<TaskSlot>>>,
     /// `func` until the item runs or is cancelled, `outcome` from then on.
     content: UnsafeCell<Content<F, T>>,

@@ -28,8 +28,8 @@
 //!   and the cancel is counted when that run ends. If it were counted immediately, it would be
 //!   mistaken for the end of that run.
 //! - **Freeing.** An item without handles (`ORPHAN`) is freed after the transition that leaves it
-//!   neither linked, nor running, nor claimed. The drop of the last handle to an idle item and the
-//!   end of a run omit that transition if no other thread can change the state.
+//!   neither linked, nor running, nor claimed. Dropping the last handle to an idle item and ending
+//!   a run omit that transition if no other thread can change the state.
 //!
 //! # Handles
 //!
@@ -304,8 +304,8 @@ impl Head {
 
     /// Applies one transition. Returns `false` if the word has changed since `from` was read.
     ///
-    /// Every transition acquires and releases: a run sees all writes of the enqueuer, a second run
-    /// those of the first, and a flusher those of the run that it waited for.
+    /// Every transition acquires and releases: a run sees all writes by the enqueuer, a second run
+    /// those by the first, and a flusher those by the run that it waited for.
     #[inline]
     pub fn transition(&self, from: State, to: State) -> bool {
         // ORDER(item): publish and consume; both ends are transitions of this word.
@@ -456,7 +456,7 @@ impl Handles {
     /// 1. The same as [`remove`](Self::remove).
     pub(crate) unsafe fn leave(&self, item: NonNull<Head>) -> Option<Dead> {
         // If the decrement of another handle comes last, its Acquire below sees our uses of the
-        // item. If ours comes last, we see the uses of all others, and the item is ours to free.
+        // item. If ours comes last, we see the uses by all others, and the item is ours to free.
         if self.0.fetch_sub(1, Ordering::Release) != 1 {
             return None;
         }
@@ -493,7 +493,7 @@ unsafe fn orphaned(item: NonNull<Head>) -> Option<Dead> {
     let vtable = head.vtable();
     // If the item is idle, no other thread can change the state. A thread needs a handle to make an
     // idle item pending, and we see the transitions of all handles that were dropped. `load`
-    // acquires the writes of the last run.
+    // acquires the writes by the last run.
     let mut state = head.load().orphan();
     if state.frees() && sync::twin::armed("item: the last handle leaves an idle item") {
         return None;

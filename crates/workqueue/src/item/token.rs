@@ -128,7 +128,7 @@ impl Token {
             let mut list = token.lock();
             token.is_set.store(true, Ordering::Relaxed);
             wakers.extend(list.wakers.take_all());
-            // The children are dropped in the loop, because the drop of a child's last reference
+            // The children are dropped in the loop, because dropping a child's last reference
             // acquires the lock of its parent.
             left.extend(list.children.iter().filter_map(Weak::upgrade));
         }
@@ -217,7 +217,7 @@ impl Head {
         token
     }
 
-    /// Records the cancel of a closure that a thread runs, or is about to run.
+    /// Records the cancellation of a closure that a thread runs, or is about to run.
     #[cold]
     pub(crate) fn cancel_started(&self) {
         if self.update(State::cancel_started).is_some() {

@@ -805,7 +805,7 @@ impl<S> Gate<S> {
     }
 
     fn load(&self) -> Word {
-        // Acquire pairs with `transition`: if no seat is in use, we see all writes of the last
+        // Acquire pairs with `transition`: if no seat is in use, we see all writes by the last
         // holder.
         Word(self.word.load(Ordering::Acquire))
     }

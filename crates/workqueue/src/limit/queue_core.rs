@@ -40,8 +40,8 @@ pub(crate) struct QueueCore {
     pub(crate) nr_helped_seen: AtomicU64,
     /// A: the highest number of started items that has been reported. Reports never decrease.
     pub(crate) nr_shown_started: AtomicU64,
-    /// Called after a panic that no joiner receives. Removed when the queue is destroyed, possibly
-    /// before this value is dropped. This is a leaf lock.
+    /// The handler for panics that no joiner receives. It is removed when the queue is destroyed,
+    /// possibly before this value is dropped. The lock is a leaf in the lock order.
     pub(crate) on_panic: Mutex<Option<Handler>>,
     /// A: the parent of its items' tokens, cancelled when the queue is shut down.
     pub(crate) token: OnceLock<Arc<Token>>,
@@ -71,7 +71,7 @@ pub(crate) struct QueueCore {
     pub(crate) waits: Mutex<Vec<Box<str>>>,
 }
 
-/// Called after an item has panicked.
+/// A handler that is called after an item has panicked.
 pub(crate) type PanicHandler = Box<dyn Fn(&ItemPanic<'_>) + Send + Sync>;
 
 pub(crate) type Unseen<'a> = (&'static str, &'a (dyn Any + Send));

@@ -279,9 +279,9 @@ impl ManagerLoop {
         self.next_tick_ns = now_ns.saturating_add(self.pause_ns);
     }
 
-    /// Refreshes the machine's topology. Called only on ticks, so that an idle program performs no
-    /// refreshes. A late refresh is harmless, because the kernel moves a worker whose CPUs went
-    /// offline.
+    /// Refreshes the machine's topology. This is called only on ticks, so that an idle program
+    /// performs no refreshes. A late refresh is harmless, because the kernel moves a worker whose
+    /// CPUs went offline.
     fn refresh_topology_if_due(&mut self, machine: &Machine, now_ns: u64) {
         if self.params.topology_refresh_ms > 0 && now_ns >= self.next_refresh_ns {
             let pause_ns = self.params.topology_refresh_ms.saturating_mul(1_000_000);

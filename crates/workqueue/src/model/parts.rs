@@ -30,7 +30,8 @@ pub struct Injected {
 struct Numbered {
     head: Head,
     from: usize,
-    /// Written before the push; a model checks that the thread that takes the item sees it.
+    /// A number that is written before the push. A model checks that the thread that takes the item
+    /// sees it.
     number: UnsafeCell<usize>,
 }
 

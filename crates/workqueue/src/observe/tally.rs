@@ -113,7 +113,7 @@ impl Sampling {
         self.slot
     }
 
-    /// Stores the state in `kept`. Called by a worker with an empty local batch.
+    /// Stores the state in `kept`. A worker with an empty local batch calls this.
     pub(crate) fn keep(&mut self, kept: &mut Kept) {
         kept.add(Kept { at: self.at, rest: self.take_rest() });
     }
@@ -124,7 +124,7 @@ impl Sampling {
         *self = Self { slot, at, nr_taken, waited, ran, ..Self::default() };
     }
 
-    /// Takes the counts that have not been recorded. Called by a worker with an empty local batch.
+    /// Takes the counts that have not been recorded. A worker with an empty local batch calls this.
     pub(crate) fn take_rest(&mut self) -> Rest {
         Rest {
             nr_taken: std::mem::take(&mut self.nr_taken),

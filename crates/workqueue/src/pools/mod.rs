@@ -10,9 +10,9 @@
 //! `worker.rs` contains the loop of a worker's thread and the part of a worker that other threads
 //! use. `pace.rs` decides how a worker waits for work. `blocking.rs` and `sampler.rs` notice that a
 //! worker sleeps, `watchdog.rs` reports stalls, and `upkeep.rs` culls idle workers. `manager.rs`
-//! contains the requests of pools to the manager. `mayday.rs` decides when a rescuer is called, and
-//! `rescuer.rs` is the rescuer's thread. `tombstones.rs` removes cancelled items, `cut.rs` removes
-//! all waiting items of a queue, and `recall.rs` puts a worker's local batch back.
+//! contains the requests from pools to the manager. `mayday.rs` decides when a rescuer is called,
+//! and `rescuer.rs` is the rescuer's thread. `tombstones.rs` removes cancelled items, `cut.rs`
+//! removes all waiting items of a queue, and `recall.rs` puts a worker's local batch back.
 
 pub(crate) mod anchors;
 pub(crate) mod blocking;

@@ -248,8 +248,8 @@ impl PoolGuard<'_> {
         }
     }
 
-    /// If a pwq waits for its group, takes a seat in the group for it, even if none is free. Called
-    /// by a rescuer.
+    /// If a pwq waits for its group, takes a seat in the group for it, even if none is free. A
+    /// rescuer calls this.
     pub(crate) fn seat_for_rescuer(&mut self, slot: usize) {
         if self.withdraw(slot) {
             if let Some(group) = &self.pwq(slot).group {

@@ -251,7 +251,7 @@ impl Dispatch {
         self.enlisted_mut(worker).seat = Some(slot);
     }
 
-    /// Adds the worker's counters to its pwq. Called by the worker, between two batches.
+    /// Adds the worker's counters to its pwq. The worker calls this between two batches.
     pub(crate) fn record(&mut self, worker: &Worker) {
         let counts = worker.tally.take(ThreadId(worker.thread.load(Ordering::Relaxed)));
         if counts.nr_not_run > 0 {

@@ -172,7 +172,7 @@ impl Worker {
         self.slims.store(true, Ordering::Relaxed);
     }
 
-    /// Returns this thread's stack memory to the system, if requested. Called by the owner before
+    /// Returns this thread's stack memory to the system, if requested. The owner calls this before
     /// it searches.
     pub(crate) fn slim_if_asked(&self) {
         let slims = self.slims.load(Ordering::Relaxed);
@@ -188,12 +188,13 @@ impl Worker {
         self.lean.load(Ordering::Relaxed)
     }
 
-    /// Stores an item in the local batch that the owner fills, with the pool locked.
+    /// Stores an item in the local batch. The owner calls this with the pool locked, to fill the
+    /// batch.
     pub(crate) fn hold(&self, place: usize, item: NonNull<Head>) {
         self.items[place].store(item.as_ptr(), Ordering::Relaxed);
     }
 
-    /// Publishes the local batch. Called by the owner, with the pool locked.
+    /// Publishes the local batch. The owner calls this with the pool locked.
     pub(crate) fn publish(&self, len: usize) {
         // This pairs with the Acquire in `disown`: a thread that sees this batch sees its items.
         self.local_batch.store(LocalBatch::new(0, len as u32).0, Ordering::Release);

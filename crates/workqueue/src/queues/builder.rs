@@ -155,9 +155,9 @@ impl Builder {
     ///   [`Full`](crate::JoinError::Full).
     /// - [`spawn_detached_all`](crate::TaskOptions::spawn_detached_all) drops the work, and counts
     ///   it as `refused`.
-    /// - [`enqueue`](Workqueue::enqueue) and its variants, delayed and RCU work, wakes of futures,
-    ///   and scopes queue the work without counting it: its amount is bounded by the items, futures
-    ///   and scopes that the callers keep.
+    /// - [`enqueue`](Workqueue::enqueue) and its variants, delayed and RCU work, woken futures, and
+    ///   scopes queue the work without counting it: its amount is bounded by the items, futures and
+    ///   scopes that the callers keep.
     ///
     /// The same holds inside the queue's own items, even during a drain, except that
     /// `wait_for_capacity` does not wait there. During a drain the work of other callers is
@@ -165,7 +165,7 @@ impl Builder {
     ///
     /// # Cost
     ///
-    /// Each item costs two atomic updates of a shared word. A queue without a capacity pays
+    /// Each item costs two atomic updates to a shared word. A queue without a capacity pays
     /// nothing.
     #[doc(alias("bounded", "queue_depth", "max_queue"))]
     pub fn capacity(mut self, capacity: usize) -> Self {

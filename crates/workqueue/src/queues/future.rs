@@ -4,7 +4,7 @@
 //! poll. Queueing a work item does the same. A poll is therefore a run, and a wake is an enqueue:
 //!
 //! - **Polls never overlap.** A wake during a poll only sets `PENDING`; the end of that poll queues
-//!   the future again. A wake of a pending future queues nothing.
+//!   the future again. Waking a pending future queues nothing.
 //! - **No wake is lost.** The wake and the end of the poll update one word. A wake that finds the
 //!   future pending updates the word, too, so that the next poll sees the waker's earlier writes.
 //! - **Cancelling** a future that was polled is a wake with a flag: the next run drops the future

@@ -172,7 +172,7 @@ impl Ceiling {
     }
 }
 
-/// Configures a group and builds it. Created by [`Group::builder`].
+/// Configures a group and builds it; created by [`Group::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct GroupBuilder {

@@ -124,7 +124,7 @@ impl Builder {
     ///
     /// # Panics
     ///
-    /// A wait of this library inside such an item panics instead of sleeping, as does
+    /// A wait in this library inside such an item panics instead of sleeping, as does
     /// [`blocking`](crate::blocking). An item that blocks in another way delays the other
     /// bottom-half items of its CPU, because no other worker replaces it. Dropping the last handle
     /// to a queue does not wait in such an item.

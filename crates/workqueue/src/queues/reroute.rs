@@ -73,8 +73,8 @@ impl Workqueue {
     /// already queued run on the pools where they wait. No item is lost.
     ///
     /// An ordered queue is drained first, as [`drain`](Self::drain) does: while the call waits,
-    /// items of other threads are rejected and counted. A thread that changes the attributes again
-    /// and again therefore leaves producers little time. A call that changes nothing does not
+    /// items of other threads are rejected and counted. A thread that changes the attributes
+    /// repeatedly therefore leaves producers little time. A call that changes nothing does not
     /// drain. If another thread queues an item while the call begins, that item may start after
     /// items that the thread queues later.
     ///

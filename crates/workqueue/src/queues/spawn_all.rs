@@ -28,7 +28,7 @@ impl TaskOptions<'_> {
     /// does, on the options' CPU and in their lane. Returns the number of closures that were queued
     /// and not rejected.
     ///
-    /// The closures are pushed in chains of up to 64, with one atomic update of shared memory for
+    /// The closures are pushed in chains of up to 64, with one atomic update to shared memory for
     /// each chain instead of each closure. A closure may therefore still be waiting to be queued
     /// when the iterator is asked for the next one. On return, all closures are queued. If `funcs`
     /// panics, all closures that it has returned are queued. If the queue is closed during the

@@ -20,7 +20,7 @@
 //!   subtracts down to 0 ends without a following run. A closure is counted before it is pushed, so
 //!   a run can find fewer closures than are counted. It then waits for the push, which takes a few
 //!   instructions without user code. Twin `strand: forgets a late push`.
-//! - **After its spawn, a closure is in flight**: a flush of any thread waits for it. If the spawn
+//! - **After its spawn, a closure is in flight**: a flush by any thread waits for it. If the spawn
 //!   that finds 0 has not queued the item yet, no flush can find the item. Each other spawn
 //!   therefore waits until it is queued. `QUEUEING` is set for a few steps without user code, so
 //!   that no thread can wait for itself. Twins `strand: returns before it is queued`, `strand:
@@ -96,7 +96,7 @@ const QUEUEING: usize = 1;
 /// One closure in `Base::nr`.
 const ONE: usize = 2;
 
-/// Runs closures on a queue one after the other, and passes a state to each of them. Created by
+/// Runs closures on a queue one after the other, and passes a state to each of them; created by
 /// [`Workqueue::strand`].
 ///
 /// A strand is for state that has one user at a time and no thread of its own: a connection, a
@@ -595,7 +595,7 @@ impl<S: Send + 'static> Item<S> {
     unsafe fn skip(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) {
         // SAFETY: the caller runs the item, which begins with its `Base`.
         let base = unsafe { item.cast::<Base>().as_ref() };
-        // The strand itself does not count as an item of the user.
+        // The strand itself does not count as a user item.
         deferred_drops.nr_more -= 1;
         // SAFETY: as above.
         while let Some(closure) = unsafe { base.next_cancelled() } {

@@ -150,7 +150,7 @@ impl<'a> TaskOptions<'a> {
     ///
     /// # Cost
     ///
-    /// The item takes 40 more bytes. It costs two atomic updates of a word that all CPUs share, and
+    /// The item takes 40 more bytes. It costs two atomic updates to a word that all CPUs share, and
     /// two reads of the clock (35 ns each). A timer is used only if a task awaits the handle.
     ///
     /// # Examples

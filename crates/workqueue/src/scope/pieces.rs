@@ -1,7 +1,7 @@
 //! Work on a range that is cut into pieces as threads take them.
 //!
 //! A participant takes the next piece from the front of the untaken elements, with one atomic
-//! update of a counter. Each element is therefore in one piece, and the participant that took a
+//! update to a counter. Each element is therefore in one piece, and the participant that took a
 //! piece works on it. The owner sends one ticket. Each guest that finds untaken elements sends
 //! another one, up to the number of workers. A guest that finds none returns to its pool.
 //!

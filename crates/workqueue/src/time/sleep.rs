@@ -88,8 +88,8 @@ pub(super) fn global() -> &'static Registry {
 ///
 /// A sleep takes one allocation of 48 bytes while it waits. The first poll, each further poll and
 /// the drop briefly acquire a lock and perform a constant number of operations, independent of the
-/// number of sleeps. Threads on different CPUs acquire different locks. The drop of a sleep that
-/// has ended acquires none. Only a sleep that becomes the first to expire on its CPU wakes the
+/// number of sleeps. Threads on different CPUs acquire different locks. Dropping a sleep that has
+/// ended acquires none. Only a sleep that becomes the first to expire on its CPU wakes the
 /// registry's thread.
 ///
 /// The registry's thread itself fires a waker of a [queue's future](crate::Workqueue::spawn_async),

@@ -73,7 +73,7 @@ impl<S> Gate<S> {
         self.enter_or_queue_at(0, last_turn, waiter)
     }
 
-    /// Acquires a seat even if none is free. Called by a thread that must not wait for a seat.
+    /// Acquires a seat even if none is free. Threads that must not wait for a seat call this.
     ///
     /// The count does not overflow: there are fewer than 65,536 threads, as in the pool's census.
     pub(crate) fn count(&self) {
