@@ -285,8 +285,9 @@ impl Shard {
     fn note_alone(&self, run: *mut Run) -> bool {
         // ORDER(raw-alone): publish and consume, other end in `lock`, `strike_alone` and the drop
         // of `Locked`.
-        //   end: writes by the function; run → null Release here: run.name; null → run AcqRel; next
-        //   run lock: run → BUSY Acquire; read run.name
+        //   end:  writes by the function;  run → null  Release
+        //   here: run.name;  null → run  AcqRel;  next run
+        //   lock: run → BUSY  Acquire;  read run.name
         // If the exchange of the other end comes first, ours fails and we acquire the lock. If ours
         // comes first, the other end finds the run.
         // Test: raw_item_runs_once_for_each_enqueue_without_overlap

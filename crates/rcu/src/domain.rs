@@ -56,7 +56,7 @@ use super::{
 };
 
 /// The number of checks for answers before the driver pays for the barrier. The checks take about a
-/// microsecond, which is a tenth of the time of the barrier.
+/// microsecond, which is a tenth of the barrier's time.
 pub(super) const ANSWER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 60 };
 /// The number of asked readers above which the driver does not wait for answers, because some of
 /// them are probably not running. This value is a guess.

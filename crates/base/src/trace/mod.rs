@@ -46,7 +46,7 @@ pub use spans::{enter, forget, remember};
 pub struct Item<'a> {
     /// Its address, which distinguishes it from other existing items.
     pub address: usize,
-    /// A function that returns the name of the type of the item's function.
+    /// A function that returns the type name of the item's function.
     pub func: fn() -> &'static str,
     pub queue: &'a str,
     /// The number of its pool, which is part of the names of workers.

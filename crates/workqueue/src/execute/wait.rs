@@ -21,7 +21,7 @@
 //! Differs from Linux: awaiting a handle is not checked, because it blocks no thread. A cancel is
 //! not checked either, as in Linux.
 //!
-//! ## An item that needs the seat of its waiter
+//! ## An item that needs its waiter's seat
 //!
 //! A queue with one seat, such as every ordered queue, starts nothing while one of its items runs.
 //! If that item waits for a later item of the same queue, neither ever ends. The waiter checks for

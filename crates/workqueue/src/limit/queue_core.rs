@@ -45,8 +45,8 @@ pub(crate) struct QueueCore {
     pub(crate) on_panic: Mutex<Option<Handler>>,
     /// A: the parent of its items' tokens, cancelled when the queue is shut down.
     pub(crate) token: OnceLock<Arc<Token>>,
-    /// I: the limit on waiting items; `None` without a capacity. Boxed, because it has cache lines
-    /// of its own.
+    /// I: the limit on waiting items; `None` without a capacity. It is boxed, because it has cache
+    /// lines of its own.
     pub(crate) capacity: Option<Box<Capacity>>,
     /// I: set if its items do not count against the workers that a pool runs at once.
     pub(crate) cpu_intensive: bool,
@@ -55,7 +55,7 @@ pub(crate) struct QueueCore {
     /// The queue's shares of its pools' CPU time; 0 if not set. It is written under the plan's
     /// lock.
     pub(crate) shares: AtomicU32,
-    /// The shares of the queue's group; 0 if not set. Written under the plan's lock.
+    /// The shares of the queue's group; 0 if not set. It is written under the plan's lock.
     pub(crate) group_shares: AtomicU32,
     /// The queue's last turn at the gate of its group, guarded by the lock of the gate's wait
     /// queue.

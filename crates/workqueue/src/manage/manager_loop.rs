@@ -46,7 +46,7 @@ const QUIET_TICKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 const RETRY_NS: u64 = 10_000_000;
 const RETRY_MAX_NS: u64 = 1_000_000_000;
 
-/// State of the manager's thread.
+/// The state of the manager's thread.
 pub(crate) struct ManagerLoop {
     manager: Arc<Manager>,
     params: Params,

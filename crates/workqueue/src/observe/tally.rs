@@ -82,7 +82,7 @@ pub(crate) struct Rest {
     pub(crate) ran: Ran,
 }
 
-/// The state of sampling a pwq, which no worker has taken.
+/// The sampling state of a pwq that no worker has taken over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Kept {
     at: u64,
@@ -194,7 +194,7 @@ pub(crate) struct Tally {
 pub(crate) struct Counts {
     pub(crate) nr_run: u32,
     pub(crate) nr_not_run: u32,
-    /// CPU time; 0 if the CPU clock was not read.
+    /// The CPU time; 0 if the CPU clock was not read.
     pub(crate) cpu_ns: u64,
     pub(crate) cycles: u64,
     pub(crate) first_cycles: u64,
@@ -271,7 +271,7 @@ struct Span {
     to: u64,
 }
 
-/// The arrival times of a pending list. Protected by the pool lock. There are usually two spans,
+/// The arrival times of a pending list. The pool lock guards them. There are usually two spans,
 /// which are next to the counts in memory.
 #[derive(Debug, Default)]
 #[repr(C)]

@@ -14,8 +14,8 @@
 //!
 //! A visit is not a handle: it neither keeps the queue open nor prevents a handle from being the
 //! last. The end waits for visitors as it waits for items. No visitor may push after the end has
-//! found the queue drained, because the item would point to freed pwqs. Twin `queue: a lease
-//! without its queue`.
+//! found the queue drained, because the item would point to freed pwqs. Twin
+//! `queue: a lease without its queue`.
 //!
 //! # Which thread destroys the queue
 //!

@@ -1,5 +1,5 @@
-//! Rare operations on a gate: changing the number of seats, pausing, and waiting for helpers. Also
-//! contains the operations of a group's gate, which many queues share.
+//! Rare operations on a gate: changing the number of seats, pausing, and waiting for helpers. This
+//! file also contains the operations of a group's gate, which many queues share.
 //!
 //! # Queues take turns
 //!
@@ -124,7 +124,8 @@ impl<S> Gate<S> {
         if !gate.stocks.is_empty() {
             let mut wait_queue = gate.wait_queue.lock();
             wait_queue.nr_closers += 1;
-            // Relaxed, as in `Closed::drop`: the flag is read under the lock of the wait queue.
+            // Relaxed suffices, as in `Closed::drop`: the flag is read under the lock of the wait
+            // queue.
             gate.word.fetch_or(STAY_CLOSED, Ordering::Relaxed);
             if !twin::armed("stock: a flush leaves it open") {
                 gate.close(&mut wait_queue);

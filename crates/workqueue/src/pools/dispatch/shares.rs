@@ -49,7 +49,7 @@ impl Dispatch {
         }
     }
 
-    /// Sets the shares of the group of a pwq in the pool's time.
+    /// Sets the shares of a pwq's group in the pool's time.
     pub(crate) fn set_group_shares(&mut self, slot: usize, shares: u32) {
         if self.tree.set_group_shares(account(&mut self.pwqs, slot), shares) {
             let account = &self.pwq(slot).account;
