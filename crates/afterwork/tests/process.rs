@@ -28,7 +28,7 @@ use children::{LIMIT_S, alone, in_child, spawn, succeeds_in_child};
 use sync::thread::ThreadId;
 use topology::CpuSet;
 
-/// Makes all later calls of `membarrier` in this process fail.
+/// Makes all later calls to `membarrier` in this process fail.
 fn reject_membarrier() {
     const fn step(code: u32, k: u32, jump_if_false: u8) -> libc::sock_filter {
         libc::sock_filter { code: code as u16, jt: 0, jf: jump_if_false, k }

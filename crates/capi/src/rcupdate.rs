@@ -61,7 +61,7 @@ extern "C" fn aw_synchronize_rcu_expedited() {
     });
 }
 
-/// Waits until all callbacks of earlier calls of [`aw_call_rcu`] have run.
+/// Waits until all callbacks of earlier calls to [`aw_call_rcu`] have run.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_rcu_barrier() {
     within("rcu_barrier", || {

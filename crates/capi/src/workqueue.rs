@@ -351,7 +351,8 @@ unsafe extern "C" fn aw_workqueue_set_max_active(queue: *const Queue, max_active
 ///
 /// # Safety
 ///
-/// 1. `queue` is null or points to a queue. `work` is null or points to memory of an item's size.
+/// 1. `queue` is null or points to a queue. `work` is null or points to memory that is large enough
+///    for an item.
 /// 2. The item stays valid until its function has been called, or until it has been cancelled or
 ///    flushed.
 #[unsafe(no_mangle)]
@@ -522,7 +523,7 @@ unsafe extern "C" fn aw_apply_workqueue_attrs(
         let wanted = Attrs {
             affinity,
             strict: attrs.affn_strict,
-            // A full mask is treated as no mask, so that the queue follows changes of the machine.
+            // A full mask is treated as no mask, so that the queue follows changes to the machine.
             cpus: (cpus.len() < 16 * 64).then_some(cpus),
             nice,
         };

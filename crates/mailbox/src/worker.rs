@@ -111,7 +111,7 @@ impl From<Woken> for Message {
     }
 }
 
-/// Builds a [`Worker`]. Created by [`Worker::builder`].
+/// Builds a [`Worker`]; created by [`Worker::builder`].
 ///
 /// # Examples
 ///

@@ -9,7 +9,7 @@
 //!
 //! # States
 //!
-//! The *stub* is an item that is never handed out. It has a link, `first`, and no address. A null
+//! The *stub* is an item that is never handed out. It has a link, `first`, but no address. A null
 //! `tail` means that the stub is the newest item. A null cursor means that the consumer is at the
 //! stub. An empty queue is therefore all zeroes, can be a constant, and may be moved.
 //!

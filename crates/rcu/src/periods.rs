@@ -77,7 +77,8 @@ const ASK_BELOW: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 3 };
 /// The grace periods of one set of readers.
 #[derive(Debug)]
 pub(super) struct Periods {
-    /// Written by the driver. It is even while no grace period runs, and odd while one runs.
+    /// The sequence number, which the driver writes. It is even while no grace period runs, and odd
+    /// while one runs.
     gp_seq: CachePadded<AtomicU64>,
     /// A: `true` while a thread drives.
     is_driven: CachePadded<AtomicBool>,
@@ -241,7 +242,7 @@ impl Drop for Driver<'_> {
     }
 }
 
-/// Identifies a moment. A later call of [`poll_state`](super::poll_state) returns `true` if a full
+/// Identifies a moment. A later call to [`poll_state`](super::poll_state) returns `true` if a full
 /// grace period has passed since that moment.
 ///
 /// Created by [`get_state`](super::get_state). Two cookies are equal if the same grace period

@@ -6,9 +6,9 @@
 //! (`sync::fault`). Each of these is an *act* with a name, which `--without` disables.
 //!
 //! Handles move between threads through the [`loot`](hide): a thread hides its last handle there,
-//! and any other thread drops it. The drop of a *queue* waits for its items, so it happens only
-//! where waiting is allowed. Items of such a queue neither wait nor drop a queue. All other drops
-//! do not wait.
+//! and any other thread drops it. Dropping a *queue* waits for its items, so it happens only where
+//! waiting is allowed. Items of such a queue neither wait nor drop a queue. All other drops do not
+//! wait.
 //!
 //! An act that cannot be undone, such as a leaked guard, runs in a forked child, which then exits.
 

@@ -37,7 +37,7 @@ pub fn torture(dice: &mut Dice) {
     thread::scope(|scope| {
         for from in 0..NR_POSTERS {
             let (poster, mut dice) = (mailbox.poster(), Dice::new(dice.bits()));
-            // The drop of the last poster wakes the owner.
+            // Dropping the last poster wakes the owner.
             let life = move || {
                 let mut poster = poster;
                 if dice.below(3) == 0 {

@@ -1,6 +1,6 @@
 //! The parts of every torture program: a command line, random rounds, and a watchdog for each.
 //!
-//! A program is a test target named `torture_NAME`, without a harness. Its `main` is one call of
+//! A program is a test target named `torture_NAME`, without a harness. Its `main` is one call to
 //! [`torture`]. The seed of a round determines its random choices and those of its threads, but not
 //! the interleaving of the threads.
 

@@ -630,7 +630,7 @@ pub fn resident_kib() -> usize {
     status("VmRSS:")
 }
 
-/// Checks that one of five calls of `act` leaves less than `limit_kib` behind. Memory that is
+/// Checks that one of five calls to `act` leaves less than `limit_kib` behind. Memory that is
 /// cached once, such as a thread's stack, counts in one call only.
 pub fn retains_less_than(limit_kib: usize, what: &str, mut act: impl FnMut()) {
     let grown_kib = (0..5).map(|_| {

@@ -1,4 +1,4 @@
-//! One call of `afterwork-lab bench`: runs each case and prints its results.
+//! One run of `afterwork-lab bench`: runs each case and prints its results.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -256,7 +256,7 @@ fn is_of_case(line: &Value, row: &Row) -> bool {
     (word(line, "bench"), word(line, "case")) == row.case
 }
 
-/// Returns `true` if a line is the record of a variant of a row.
+/// Returns `true` if a line is the record of a row's variant.
 fn is_of(line: &Value, row: &Row) -> bool {
     line["median"].is_f64()
         && is_of_case(line, row)

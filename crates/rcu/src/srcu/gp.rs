@@ -33,7 +33,7 @@ use super::{domain::Shared, slots::Parity};
 /// total, it spins for a few tens of microseconds if no other thread needs the CPU.
 const EXPEDITED_SPINS: u32 = 8;
 
-/// Identifies a grace period of one domain. Created by
+/// Identifies a grace period of one domain; created by
 /// [`Domain::get_state`](super::Domain::get_state).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Cookie(GpCookie);

@@ -50,8 +50,8 @@ const TICK_US: u64 = 1_000;
 /// last record: the items taken are counted with the wait of this batch, and the items run with the
 /// duration of its first item. The moment of recording does not depend on any measured value, so
 /// each batch is equally likely to be sampled. If the worker changes to another pwq, the pwq keeps
-/// the state for the next worker. Counts that are not recorded when the statistics are read are
-/// recorded with the last wait.
+/// the state for the next worker. If some counts have not been recorded when the statistics are
+/// read, they are recorded with the last wait.
 #[derive(Debug, Default)]
 pub(crate) struct Sampling {
     slot: usize,
@@ -82,7 +82,7 @@ pub(crate) struct Rest {
     pub(crate) ran: Ran,
 }
 
-/// The state of sampling a pwq, which no worker has taken.
+/// The sampling state of a pwq that no worker has taken over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Kept {
     at: u64,
@@ -113,7 +113,7 @@ impl Sampling {
         self.slot
     }
 
-    /// Stores the state in `kept`. Called by a worker with an empty local batch.
+    /// Stores the state in `kept`. A worker with an empty local batch calls this.
     pub(crate) fn keep(&mut self, kept: &mut Kept) {
         kept.add(Kept { at: self.at, rest: self.take_rest() });
     }
@@ -124,7 +124,7 @@ impl Sampling {
         *self = Self { slot, at, nr_taken, waited, ran, ..Self::default() };
     }
 
-    /// Takes the counts that have not been recorded. Called by a worker with an empty local batch.
+    /// Takes the counts that have not been recorded. A worker with an empty local batch calls this.
     pub(crate) fn take_rest(&mut self) -> Rest {
         Rest {
             nr_taken: std::mem::take(&mut self.nr_taken),
@@ -194,7 +194,7 @@ pub(crate) struct Tally {
 pub(crate) struct Counts {
     pub(crate) nr_run: u32,
     pub(crate) nr_not_run: u32,
-    /// CPU time; 0 if the CPU clock was not read.
+    /// The CPU time; 0 if the CPU clock was not read.
     pub(crate) cpu_ns: u64,
     pub(crate) cycles: u64,
     pub(crate) first_cycles: u64,
@@ -226,7 +226,7 @@ impl Tally {
         self.nr_not_run.store(nr_not_run, Ordering::Relaxed);
     }
 
-    /// Returns the number of items that have been taken and not run since the last report.
+    /// Returns the number of items that have been taken but not run since the last report.
     pub(crate) fn nr_not_run(&self) -> u32 {
         self.nr_not_run.load(Ordering::Relaxed)
     }
@@ -271,7 +271,7 @@ struct Span {
     to: u64,
 }
 
-/// The arrival times of a pending list. Protected by the pool lock. There are usually two spans,
+/// The arrival times of a pending list. The pool lock guards them. There are usually two spans,
 /// which are next to the counts in memory.
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -323,7 +323,7 @@ impl Arrivals {
         self.nr_spans -= 1;
     }
 
-    /// Records that `count` of `nr_listed` items leave the list at any position.
+    /// Records that `count` of `nr_listed` items leave the list, from arbitrary positions.
     pub(crate) fn cut(&mut self, nr_listed: usize, count: usize) {
         let front = self.front(nr_listed);
         let left = nr_listed.saturating_sub(count) as u64;
