@@ -35,7 +35,7 @@ pub use std::{
 use topology::CpuId;
 
 /// Default duration of a program, long enough to find an obvious fault in every test run.
-const DEFAULT: Duration = Duration::from_secs(5);
+const DEFAULT: Duration = Duration::from_secs(2);
 /// Number of [`NAP`]s without progress after which a step counts as hung. A good step takes
 /// milliseconds. On a very busy machine it may take minutes, but then makes some progress.
 const PATIENCE: u32 = 120;

@@ -1,6 +1,6 @@
 //! Torture of the workqueue: many threads perform random operations of all kinds on a few queues.
 //!
-//! `cargo xtask torture workqueue --minutes 5 --seed 7`. The default is five seconds.
+//! `cargo xtask torture workqueue --minutes 5 --seed 7`. The default is two seconds.
 //!
 //! The acts on reusable and delayed items, and the times of their runs, are recorded and checked
 //! against a model after the round (`history.rs`). All other checks run during the round.

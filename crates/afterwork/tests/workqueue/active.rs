@@ -8,7 +8,7 @@ fn crowd(queue: &Workqueue) -> usize {
     let gauge = Gauge::default();
     threads(8, |i| {
         pin(i);
-        for n in 0..500 {
+        for n in 0..250 {
             let gauge = gauge.clone();
             let handle = queue.spawn(move || gauge.within(thread::yield_now));
             if n % 3 == 0 {

@@ -339,7 +339,11 @@ impl WorkerPool {
         // must not wait for that item.
         guard.recall_local_batches(slot);
         let found = guard.unlink(slot, item);
-        guard.pick_if_needed();
+        // The caller repeats this until the worker has popped the item. A worker that was woken for
+        // no item would repeat its search as often.
+        if guard.has_work() {
+            guard.pick_if_needed();
+        }
         found
     }
 
