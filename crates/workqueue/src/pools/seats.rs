@@ -39,6 +39,8 @@
 //!
 //! `execute/lend.rs` returns the group's seat while the thread that holds it waits.
 
+use std::mem;
+
 use sync::{twin, unmodelled::Arc};
 
 use super::{
@@ -142,7 +144,19 @@ impl Pwq {
 
 impl HelperLeft {
     /// Applies the effects. Call it with no lock held.
+    #[inline]
     pub(crate) fn apply(self) {
+        let Self { of_queue: ReleaseEffects { waiter, settled }, of_group } = &self;
+        if waiter.is_some() || settled.is_some() || of_group.is_some() {
+            self.apply_any();
+        } else {
+            // There is nothing to drop either.
+            mem::forget(self);
+        }
+    }
+
+    #[cold]
+    fn apply_any(self) {
         if let Some(core) = self.of_queue.settled {
             core.settled.notify_all();
         }
