@@ -1,13 +1,13 @@
-//! Compares the tables of README and docs/figures.md with the runs that they show.
+//! Compares the tables in README and docs/figures.md with the runs that they show.
 //!
 //! README shows the answers of `afterwork-lab try`, as ranges over several runs
-//! (`docs/figures/try.jsonl`); docs/figures.md shows each comparison of one run of all benches
-//! (`docs/figures/bench.jsonl`), and the tables of the sources (`docs/figures/seeds.jsonl`).
-//! `cargo xtask figures` checks the tables, `--write` writes them. `docs/figures/measure` measures
-//! all of them.
+//! (`docs/figures/try.jsonl`). docs/figures.md shows each comparison of one run of all benches
+//! (`docs/figures/bench.jsonl`), and the tables of the sources (`docs/figures/seeds.jsonl`). `cargo
+//! xtask figures` checks the tables, and `--write` writes them. `docs/figures/measure` performs all
+//! measurements.
 
-/// The lab's rule, wording and tables, included as files so that xtask does not depend on the lab's
-/// crates.
+/// The lab's rules, wording and tables. They are included as files, so that xtask does not depend
+/// on the lab's crates.
 #[path = "../../crates/lab/src/output/outcome.rs"]
 #[allow(dead_code, reason = "only the lab uses the rest")]
 mod outcome;
@@ -31,7 +31,7 @@ use crate::workspace::Workspace;
 
 type Render = fn(&[Value]) -> String;
 
-/// Pages, with each run that they show and the function that makes its tables.
+/// The pages, with the runs that they show. Each run has a function that creates its tables.
 const PAGES: [(&str, &[(&str, Render)]); 2] = [
     ("README.md", &[("docs/figures/try.jsonl", answers)]),
     (
@@ -48,7 +48,8 @@ fn begin(run: &str) -> String {
 
 const STALE: &str = "differs from its record: run cargo xtask figures --write";
 
-/// Metrics that docs/figures.md omits: other percentiles of what it shows, and details.
+/// The metrics that docs/figures.md omits: details, and further percentiles of figures that it
+/// shows.
 const OMITTED: [&str; 18] = [
     "enqueue_p50",
     "enqueue_p95",
@@ -70,7 +71,7 @@ const OMITTED: [&str; 18] = [
     "hand_over",
 ];
 
-/// Answers that README omits: their throughput shows the same.
+/// The answers that README omits, because their throughput shows the same.
 const SAME: [(&str, &str); 1] = [("1000 small closures at once", "CPU per closure")];
 
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
@@ -109,7 +110,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     Ok(report::exit_code(found.is_empty()))
 }
 
-/// Finds ratios in the text of a page (`4.2 ×`) that its table does not have.
+/// Finds ratios (`4.2 ×`) in the text of a page that its table does not contain.
 fn unknown_ratios(page: &str, text: &str, table: &str) -> Vec<Finding> {
     let ratios = text.match_indices(" ×").filter_map(|(at, _)| {
         let word = text[..at].rsplit([' ', '\n']).next().unwrap_or_default();
@@ -119,8 +120,8 @@ fn unknown_ratios(page: &str, text: &str, table: &str) -> Vec<Finding> {
     ratios.map(|number| Finding::new(page, 0, format!("{number} × is not in its table"))).collect()
 }
 
-/// Returns README's table: the gains of each question, with the ranges of the runs' medians, and
-/// next to the first gain its price: the comparisons that ours loses.
+/// Returns README's table. It shows the gains of each question, with the ranges of the runs'
+/// medians. Next to the first gain it shows the price, which is the comparisons that ours loses.
 fn answers(lines: &[Value]) -> String {
     let heads: Vec<&Value> = lines.iter().filter(|it| it["fingerprint"].is_object()).collect();
     let answers: Vec<&Value> = lines.iter().filter(|it| it["question"].is_string()).collect();
@@ -158,7 +159,7 @@ fn answers(lines: &[Value]) -> String {
     text
 }
 
-/// A comparison, over all runs of `try`.
+/// A comparison over all runs of `try`.
 struct Compared<'a> {
     row: &'a str,
     ours: String,
@@ -172,7 +173,7 @@ impl Compared<'_> {
         self.outcomes.contains(&outcome::WORSE)
     }
 
-    /// Returns the number of runs without a gain, in words; empty if there are none.
+    /// Returns the number of runs without a gain, in words. The text is empty if there are none.
     fn undecided(&self) -> String {
         let nr_all = self.outcomes.len();
         match self.outcomes.iter().filter(|&&it| it != outcome::BETTER).count() {
@@ -273,7 +274,7 @@ struct Row {
     outcome: &'static str,
 }
 
-/// Returns a row for each metric that our variant of the case and a peer have.
+/// Returns a row for each metric that both our variant of the case and a peer have.
 fn rows(case: &Value, lines: &[Value]) -> Vec<Row> {
     let is_of = |it: &&Value| it["bench"] == case["bench"] && it["case"] == case["case"];
     let records: Vec<&Value> = lines

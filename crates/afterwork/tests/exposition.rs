@@ -124,7 +124,10 @@ fn a_snapshot_without_queues_is_written_as_well() {
     let mut now = snapshot_of(&registry);
     now.others.clear();
     assert_eq!(now.to_prometheus(), "");
-    assert_eq!(now.to_json(), r#"{"queues":[],"pools":[],"rcu":[],"mailboxes":[],"percpu":[]}"#);
+    assert_eq!(
+        now.to_json(),
+        r#"{"queues":[],"groups":[],"pools":[],"rcu":[],"mailboxes":[],"percpu":[]}"#
+    );
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn open_sections_of_other_threads_delay_nothing_in_a_child() {
 fn a_section_of_the_thread_that_forks_is_open_in_the_child_too() {
     let _alone = alone();
     let guard = rcu::read();
-    // The section is older than a grace period or has its number.
+    // The section began before the grace period, or has its number.
     let waiter = thread::spawn(rcu::synchronize);
     for _ in 0..20 {
         let guard = &guard;
@@ -265,8 +265,8 @@ fn stall_handler_that_forks_continues_in_both_processes() {
             for _ in 0..100 {
                 thread::yield_now();
                 if waiter.is_finished() {
-                    // Two threads drive the grace period at the same time. SAFETY: the call exits
-                    // the process at once.
+                    // Two threads drive the grace period at the same time.
+                    // SAFETY: the call exits the process at once.
                     unsafe { libc::_exit(9) };
                 }
             }
@@ -415,7 +415,7 @@ fn a_srcu_callback_that_forks_drops_no_version_in_the_child() {
         pid.store(child, Ordering::Release);
     });
     wait_for(&has_begun);
-    // The callback waits until that batch has run.
+    // The callback that drops the old version waits until the running batch has ended.
     cell.replace(ours());
     may_go.store(1, Ordering::Release);
     let pid = wait_for(&pid);

@@ -54,7 +54,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/fork.rs", "GENERATION", Reset("GENERATION.fetch_add")),
     ("sync/fork.rs", "HANDLERS", Word),
     ("sync/fork.rs", "HELD", Reset("HELD.swap")),
-    // This is the ID of the process in use, so a child takes over.
+    // This is the ID of the process that registers the handlers, so a child registers them itself.
     ("sync/fork.rs", "WATCHED", Word),
     ("sync/identity.rs", "HELD", Thread),
     ("sync/identity.rs", "MINE", Thread),

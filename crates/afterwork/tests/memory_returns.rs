@@ -13,7 +13,7 @@ use afterwork::workqueue::{JoinHandle, Workqueue};
 
 /// Number of items of each of four bursts, which use 4 MiB each.
 const NR_ITEMS: usize = 32 * 1024;
-/// The size of other memory of the program. A tenth of it is more than a thread or a list uses.
+/// The size of the program's other memory. A tenth of it is more than a thread or a list uses.
 const BESIDE: usize = 8 << 20;
 /// The documented limit.
 const WITHIN: Duration = Duration::from_secs(10);

@@ -19,7 +19,7 @@ use afterwork::{
     page::{self, ASKED_AT, Kind, Page},
     percpu::PerCpu,
     rcu,
-    workqueue::Workqueue,
+    workqueue::{Group, Workqueue},
 };
 use children::succeeds_in_child;
 use sync::shared_file::SharedFile;
@@ -53,7 +53,8 @@ fn every_subsystem_is_on_the_page_while_it_exists() {
     let again = observe::publish().unwrap();
     assert_eq!(path, again);
 
-    let queue = Workqueue::builder("shown").max_active(1).build().unwrap();
+    let group = Group::builder("tenant").max_active(2).shares(300).build().unwrap();
+    let queue = Workqueue::builder("shown").max_active(1).group(&group).build().unwrap();
     let (inside, is_inside) = mpsc::channel();
     let (go, may_go) = mpsc::channel::<()>();
     let item = move || {
@@ -80,6 +81,10 @@ fn every_subsystem_is_on_the_page_while_it_exists() {
     let shown = find(Kind::Queue, "shown");
     assert_eq!(shown.figure("nr_active"), Some(1));
     assert_eq!(shown.figure("max_active"), Some(1));
+    assert!(shown.detail.ends_with(", tenant"), "{}", shown.detail);
+    let tenant = find(Kind::Group, "tenant");
+    let figures = ["nr_active", "nr_waiting", "max_active", "shares", "nr_queues"];
+    assert_eq!(figures.map(|name| tenant.figure(name).unwrap()), [1, 0, 2, 300, 1]);
     assert_eq!(find(Kind::Mailbox, "letters").figure("received"), Some(1));
     assert_eq!(find(Kind::PerCpu, "counts").figure("drains"), Some(1));
     assert!(find(Kind::Rcu, "rcu").figure("callbacks") >= Some(1));
@@ -88,9 +93,9 @@ fn every_subsystem_is_on_the_page_while_it_exists() {
 
     go.send(()).unwrap();
     waits.join().unwrap();
-    drop((queue, mailbox, counts));
+    drop((queue, group, mailbox, counts));
     let page = ask(&path, 2);
-    let gone = ["shown", "letters", "counts"];
+    let gone = ["shown", "tenant", "letters", "counts"];
     let is_gone = |name: &str| !gone.contains(&name);
     assert!(page.records.iter().all(|record| is_gone(&record.name)));
 
@@ -285,7 +290,7 @@ fn next_publisher_removes_the_page_of_a_killed_process() {
 
 const CHILD: &str = "AFTERWORK_TEST_CHILD";
 
-/// Not a test: the code of the child that must not write files.
+/// This is not a test, but the code of the child that must not write files.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_some() {

@@ -88,7 +88,8 @@ fn membarrier_that_starts_to_fail_ends_the_process() {
             rcu::synchronize();
             quiet_reader(|| drop(rcu::read()));
             if !sync::asym::init() {
-                // Without `membarrier` in the kernel there is nothing to test, so end as expected.
+                // If the kernel has no `membarrier`, there is nothing to test, so the process ends
+                // as expected.
                 std::process::abort();
             }
             reject_membarrier();

@@ -13,7 +13,7 @@ use afterwork::{
 
 const SIGURG: u32 = 23;
 
-/// Creates a registry with one worker that reports stalls early.
+/// Creates a registry that has one worker and reports stalls early.
 fn impatient() -> (Registry, mpsc::Receiver<Stall>) {
     let params = Params {
         max_workers: 1,
@@ -31,7 +31,7 @@ fn impatient() -> (Registry, mpsc::Receiver<Stall>) {
     (registry, stalls)
 }
 
-/// Serializes the tests, because another registry that captures stacks would be refused.
+/// Serializes the tests, because a second registry that captures stacks would be rejected.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -68,7 +68,7 @@ pub fn contain(body: impl FnOnce()) -> bool {
 }
 
 /// The number of payload drops that are attempted. Each of them may panic with another payload that
-/// also panics when dropped. A guess; even one is rare.
+/// also panics when dropped. This value is a guess: even one is rare.
 const NR_DROPS: u32 = 16;
 
 /// Drops the payload of a panic, and the payloads of panics in these drops. After `NR_DROPS` drops,

@@ -68,7 +68,7 @@ impl Cli {
     ///
     /// # Errors
     ///
-    /// The text to print, if the line requests help or is invalid.
+    /// Returns the text to print if the line requests help or is invalid.
     pub fn read<T: Into<OsString> + Clone>(
         line: impl IntoIterator<Item = T>,
     ) -> Result<Self, Answer> {
@@ -96,6 +96,7 @@ fn case_hint(error: &clap::Error) -> String {
     let bench = match () {
         () if Which::all().iter().any(has_it) => "bench",
         () if has_it(&Which::Scale) => "bench scale",
+        () if has_it(&Which::Groups) => "bench groups",
         () => return String::new(),
     };
     format!("it is a case: afterwork-lab {bench} --cases {typed}; ")

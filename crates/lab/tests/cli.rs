@@ -40,7 +40,7 @@ fn bad_input_is_reported_in_one_line_with_valid_values() {
     // spaces or without text.
     let bad = r#"
         nosuch | ; commands: try, bench, report
-        bench nosuch | benches: workqueue, blocking, mpscq, task-work, rcu, percpu, everyday, scale, max-active
+        bench nosuch | benches: workqueue, blocking, mpscq, task-work, rcu, percpu, everyday, groups, scale, max-active
         bench workqueue --only 'deferred, producers: 1, nosuch' | --only nosuch
         bench lock-hold | it is a case: afterwork-lab bench --cases lock-hold; benches:
         bench --nosuch | --nosuch
@@ -48,6 +48,7 @@ fn bad_input_is_reported_in_one_line_with_valid_values() {
         bench percpu --only parkd | nearest: 'parked';
         bench --cases one-at-a-tim | nearest: 'one-at-a-time';
         bench --cases producers | --cases producers: it is a case of `bench scale`,
+        bench --cases flood | --cases flood: it is a case of `bench groups`,
         bench scale --peers nope | --peers nope: unknown name; nearest: 'none';
         bench percpu --only '' | --only '': unknown variant
         bench producers | it is a case: afterwork-lab bench scale --cases producers;

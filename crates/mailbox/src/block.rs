@@ -143,7 +143,7 @@ impl State {
 pub(super) enum Kind {
     /// Posted items, which count toward the capacity of a bounded mailbox.
     Item,
-    /// Wake-ups of local futures, which do not count toward the capacity.
+    /// The wake-ups of local futures, which do not count toward the capacity.
     WakeUps,
 }
 
@@ -446,9 +446,9 @@ fn layout<T>(nr_slots: usize) -> Layout {
     layout.align_to(align).expect("a power of two").pad_to_align()
 }
 
-// SAFETY: 1: the handle owns an allocation that does not move. 2: there is only one handle. 3: the
-// link is a field, whose address is computed without a reference to the block. 4: it is private and
-// used only here. 5: nothing here panics.
+// SAFETY: (1): the handle owns an allocation that does not move. (2): there is only one handle.
+// (3): the link is a field, whose address is computed without a reference to the block. (4): it is
+// private and used only here. (5): nothing here panics.
 unsafe impl<T> Linked for Block<T> {
     type Handle = Blank<T>;
 

@@ -41,7 +41,7 @@ use super::shared::Shared;
 /// Posting never blocks. It is allowed in a work item, under a lock, and on the owner itself. It
 /// allocates if no emptied block is available, and makes a system call if it wakes the owner, so it
 /// must not be used in signal handlers. If there is a [capacity](super::Builder::capacity), it may
-/// take a lock for a few instructions.
+/// hold a lock for a few instructions.
 pub struct Poster<T> {
     /// The poster's blocks. This field is dropped first, because blocks that were pushed must be
     /// sealed before `shared` frees the queue.
@@ -74,8 +74,8 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// [`PostError`] with the item. It is `Closed` if the mailbox is closed or dropped, and `Full`
-    /// if the capacity is used up or senders wait for capacity.
+    /// Returns [`PostError`] with the item. It is `Closed` if the mailbox is closed or dropped, and
+    /// `Full` if the capacity is used up or senders wait for capacity.
     ///
     /// # Examples
     ///
@@ -105,7 +105,7 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`post`](Self::post).
+    /// Returns the errors of [`post`](Self::post).
     #[inline]
     #[doc(alias = "IOU_F_TWQ_LAZY_WAKE")]
     pub fn post_lazy(&self, item: T) -> Result<(), PostError<T>> {
@@ -201,7 +201,7 @@ impl<T> Poster<T> {
     ///
     /// # Blocking
     ///
-    /// Never blocks. Takes a lock for a few instructions if there is a capacity.
+    /// Never blocks. Holds a lock for a few instructions if there is a capacity.
     ///
     /// # Examples
     ///

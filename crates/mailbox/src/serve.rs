@@ -18,7 +18,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Panics
     ///
-    /// If `serve` panics. The other items stay in the mailbox.
+    /// Panics if `serve` panics. The other items stay in the mailbox.
     ///
     /// # Examples
     ///

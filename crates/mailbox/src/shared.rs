@@ -96,7 +96,7 @@ pub(super) struct Waiting<T> {
 /// A queue without an owner.
 #[derive(Debug)]
 struct Dead<T> {
-    /// The owner's reader; `None` while the owner lives.
+    /// The owner's reader, or `None` while the owner exists.
     reader: Option<Reader<T>>,
     /// The threads that are dropping items, by their [`identity`].
     dropping: Vec<u64>,

@@ -150,7 +150,8 @@ impl<T> Post<T> {
         self.owner.store(thread::current().0, Ordering::Relaxed);
     }
 
-    /// Returns `true` on the set's thread. Always `false` in a model, where threads have no IDs.
+    /// Returns `true` on the set's thread. Always returns `false` in a model, where threads have no
+    /// IDs.
     pub(super) fn is_owner(&self) -> bool {
         let owner = ThreadId(self.owner.load(Ordering::Relaxed));
         owner != ThreadId(0) && owner == thread::current()

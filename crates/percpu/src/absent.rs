@@ -67,7 +67,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// The same as [`drain_cpus`](Self::drain_cpus).
+    /// Panics in the same cases as [`drain_cpus`](Self::drain_cpus).
     pub fn drain_absent(&self, online: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
         self.drain_cpus(&self.cpus().difference(online), f);
     }

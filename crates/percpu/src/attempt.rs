@@ -48,7 +48,7 @@ pub(super) struct Attempt<'p, T, F, R> {
 /// A held slot. Dropping it releases the slot, even during a panic.
 struct Held<'p, T> {
     slot: &'p Slot<T>,
-    /// Set if the call has slept. The owner or another caller may then be waiting for its end.
+    /// `true` if the call has slept. The owner or another caller may then be waiting for its end.
     is_awaited: bool,
 }
 
@@ -312,7 +312,7 @@ impl<T, F, R> Drop for Attempt<'_, T, F, R> {
             Stage::Asked(..) => self.slot.unask(),
             Stage::Queued(call) => {
                 // This code runs if a drain panicked on another slot.
-                // FOREIGN(percpu-drain): the drop of a closure or of its result, on the caller; a
+                // FOREIGN(percpu-drain): the drop of a closure or of its result, on the caller. A
                 // panic is caught.
                 panics::contain(|| drop(recall(&call)));
             }

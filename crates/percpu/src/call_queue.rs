@@ -97,7 +97,7 @@ impl<T> Drop for CallQueue<T> {
     fn drop(&mut self) {
         if !twin::torn_down() {
             for call in self.calls.take_all() {
-                // FOREIGN(percpu-unread): work that never ran, on the thread that drops the data; a
+                // FOREIGN(percpu-unread): work that never ran, on the thread that drops the data. A
                 // panic of its drop is caught.
                 panics::contain(|| drop(call));
             }

@@ -257,7 +257,7 @@ impl<'p, T, C: Choice> Parked<'p, T, C> {
     ///
     /// # Panics
     ///
-    /// If this thread is inside the slot through a call. In that case the slot has no owner.
+    /// Panics if this thread is inside the slot through a call. In that case the slot has no owner.
     pub fn unpark(mut self) -> Owner<'p, T, C> {
         let owner = self.owner.take().expect("taken by unparking alone");
         owner.slot.check_not_called_here();

@@ -210,8 +210,8 @@ pub(super) struct Slot<T> {
     /// it.
     pub(super) busy: AtomicU32,
     /// A: the time at which the next caller or owner began to wait, as
-    /// [`Turn`](super::backoff::Turn) measures time; 0 if none of them sleeps. In slots that queue,
-    /// only an owner that takes its slot back announces itself.
+    /// [`Turn`](super::backoff::Turn) measures time, or 0 if none of them sleeps. In slots that
+    /// queue, only an owner that takes its slot back announces itself.
     pub(super) eldest: AtomicU32,
     /// A: the number of the thread that is inside the slot through a call or runs queued calls, or
     /// 0. Written by that thread. A thread compares this value only with its own number, to detect
@@ -316,7 +316,7 @@ impl<T> Slot<T> {
     ///
     /// # Panics
     ///
-    /// If the slot is lost.
+    /// Panics if the slot is lost.
     pub(super) fn must_not_be_lost(&self) {
         assert_ne!(
             self.word.load(Ordering::Relaxed),
@@ -483,7 +483,7 @@ impl<T> Slot<T> {
     fn run_all_calls(&self) {
         self.far.call_queue.run_all(|call| {
             // FOREIGN(percpu-queued-call): queued work or a queued call, on the thread that holds
-            // the slot; contained in the call.
+            // the slot. A panic is contained in the call.
             // SAFETY: our caller holds the slot.
             unsafe { self.touch_as_caller(call) }
         });

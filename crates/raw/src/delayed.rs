@@ -411,8 +411,8 @@ impl RawDelayed {
 }
 
 /// Disarms all timers that are armed for `queue`, which makes their items idle. Returns the number
-/// of these timers. Call this function before the queue is destroyed, after its last item that can
-/// arm a timer has ended.
+/// of these timers. Call this function after the queue's last item that can arm a timer has ended,
+/// and before the queue is destroyed.
 ///
 /// # Blocking
 ///

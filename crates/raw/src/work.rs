@@ -637,7 +637,7 @@ impl fmt::Debug for RawWork {
 const _: () = assert!(mem::offset_of!(RawWork, func) == 24 && size_of::<RawWork>() == 64);
 
 /// Starts an item that the caller has just removed from a list, and runs it unless it is claimed or
-/// already executing. If `calls` is not set, the run does not call the function, which cancels the
+/// already executing. If `calls` is not set, the run does not call the function. This cancels the
 /// item.
 ///
 /// # Safety
@@ -708,7 +708,7 @@ unsafe fn carry_out(
     put_back_left(unsafe { shard.end(run) });
 }
 
-/// Puts an item that was handed to a run, and is linked again, back on its list.
+/// Puts back on its list an item that was handed to a run and has been linked again.
 fn put_back_left(left: Option<NonNull<Head>>) {
     if let Some(left) = left {
         // SAFETY: the item is linked again and counted in flight.

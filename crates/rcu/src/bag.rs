@@ -475,7 +475,7 @@ impl Deferred {
     }
 }
 
-/// Bags that belong to no thread.
+/// The bags that belong to no thread.
 #[derive(Debug)]
 pub(super) struct Spares(CachePadded<[AtomicPtr<Bag>; MOST_SPARES]>);
 

@@ -28,7 +28,7 @@
 //! 10 to 20 µs. No barrier is needed for a reader that answers, and a running reader answers in a
 //! tenth of a microsecond. If all readers are parked, neither an answer nor a barrier is needed.
 //!
-//! The driver is not in a section, so it skips its own slot; driving the grace period is its
+//! The driver is not in a section, so it skips its own slot. Driving the grace period is its
 //! quiescent state. The kernel's grace-period thread has done the same since 7.1, which halved the
 //! wait on an idle machine.
 
@@ -59,7 +59,7 @@ use super::{
 /// microsecond, which is a tenth of the time of the barrier.
 pub(super) const ANSWER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 60 };
 /// The number of asked readers above which the driver does not wait for answers, because some of
-/// them are probably not running. A guess.
+/// them are probably not running. This value is a guess.
 pub(super) const ANSWERS_AT_ONCE: usize = 16;
 
 /// Returns `true` if this thread drives a grace period. User code that it calls must then not wait
@@ -295,7 +295,7 @@ fn wait_as_the_kernel(first_fqs_ms: u32) {
     }
 }
 
-/// Readers that a grace period may have to wait for.
+/// The readers for which a grace period may have to wait.
 #[derive(Debug, Default)]
 struct Candidates<'a> {
     asked: Vec<&'a Slot>,

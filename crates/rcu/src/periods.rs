@@ -67,8 +67,8 @@ const NEST_BITS: u32 = 16;
 
 /// The growth of `gp_seq` (two per grace period) after which a thread that has begun no section is
 /// parked. With 2, a reader that pauses for a moment would be parked and would pay a locked
-/// instruction. With hundreds, each grace period would cost a membarrier because of idle threads. A
-/// guess.
+/// instruction. With hundreds, each grace period would cost a membarrier because of idle threads.
+/// This value is a guess.
 const PARK_FROM: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 17 };
 /// A limit for the growth of `gp_seq` since a thread's latest section. Below it, the thread is
 /// probably running and is asked.

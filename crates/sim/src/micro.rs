@@ -152,7 +152,8 @@ fn pair(topology: &Topology, cost: &str) -> Option<[CpuId; 2]> {
     Some([first.id, other.id])
 }
 
-/// Returns the measurements that a machine allows, in order of dependency; none for one CPU.
+/// Returns the measurements that a machine allows, in order of dependency. With one CPU there are
+/// none.
 pub fn micros(topology: &Topology) -> Vec<Micro> {
     let ids: Vec<_> = topology.cpus().map(|cpu| cpu.id).collect();
     let &[first, second, ..] = &ids[..] else {

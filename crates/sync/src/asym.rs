@@ -144,7 +144,7 @@ mod real {
         })
     }
 
-    /// Not inlined, because it is not used if `membarrier` works.
+    /// This is not inlined, because it is not used if `membarrier` works.
     #[cold]
     #[inline(never)]
     pub fn full_fence() {

@@ -20,7 +20,7 @@ pub enum Point {
     Sleep,
 }
 
-/// Returns `true` if `point` must fail this time. Always `false` except in a torture build.
+/// Returns `true` if `point` must fail this time. Always returns `false` except in a torture build.
 #[cfg(not(all(torture, not(any(loom, shuttle)))))]
 #[inline(always)]
 pub const fn fails(_point: Point) -> bool {
@@ -31,7 +31,7 @@ pub const fn fails(_point: Point) -> bool {
 ///
 /// # Errors
 ///
-/// The error `code`.
+/// Returns the error `code`.
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 #[inline(always)]
 pub fn check(point: Point, code: i32) -> std::io::Result<()> {

@@ -108,7 +108,7 @@ futex! {
     Futex, u32, AtomicU32
 }
 futex! {
-    /// A 64-bit word to sleep on, only the low 32 bits of which are compared.
+    /// A 64-bit word on which threads sleep. Only its low 32 bits are compared.
     Futex64, u64, AtomicU64
 }
 

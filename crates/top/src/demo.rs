@@ -1,4 +1,4 @@
-//! `afterwork demo`: a load of every kind, to watch in `afterwork top`.
+//! `afterwork demo`: a load of every kind, which can be watched in `afterwork top`.
 
 use std::io::{self, Write};
 use std::thread;
@@ -30,11 +30,12 @@ fn seconds(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| "not a whole number from 1 to 86400".to_owned())
 }
 
-/// Time between two rounds of the load; also the maximum delay before Ctrl-C takes effect.
+/// The time between two rounds of the load. This is also the maximum delay before Ctrl-C takes
+/// effect.
 const ROUND: Duration = Duration::from_millis(20);
-/// Time for which delayed items wait.
+/// The time for which delayed items wait.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Number of items in the queue that is always at its limit.
+/// The number of items in the queue that is always at its limit.
 const BACKLOG: usize = 100;
 
 /// Runs the load until it must end.
@@ -68,15 +69,15 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
     let end = args.seconds.map(|s| Instant::now() + Duration::from_secs(s));
     let mut round = 0_u64;
     while !interrupt.requested() && end.is_none_or(|end| Instant::now() < end) {
-        // The load rises and falls in waves of some seconds.
+        // The load rises and falls in waves of a few seconds.
         let wave = 1 + (round / 50) % 5;
         for _ in 0..wave {
             drop(fetch.spawn(fetch_page));
             drop(log.spawn(write_line));
-            // The owner lives as long as this poster.
+            // The owner outlives this poster.
             let _ = poster.post_lazy(round);
         }
-        // No thread waits for these: two run at a time, and the others stay in the queue.
+        // No thread waits for these items. Two run at a time, and the others stay in the queue.
         for _ in thumbnails.stats().nr_inactive..BACKLOG {
             thumbnails.spawn_detached(draw_thumbnail).expect("it is open");
         }
@@ -95,7 +96,7 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
     Ok(if interrupt.requested() { Exit::Interrupted } else { Exit::Good })
 }
 
-// The items are named functions, so that `top` shows their names.
+// The items are functions with names, so that `top` shows these names.
 
 /// Sleeps for a round.
 fn fetch_page() {

@@ -9,7 +9,9 @@
 //! | versions | `Rcu`, whose readers may sleep; the last reader of a table deletes its file |
 //!
 //! `db.rs` is the engine. `table.rs` reads and writes files of sorted records, and does not use the
-//! library. `cargo run --release --example lsm -- [KEYS [WRITERS]]`
+//! library.
+//!
+//! `cargo run --release --example lsm -- [KEYS [WRITERS]]`
 
 mod db;
 mod table;

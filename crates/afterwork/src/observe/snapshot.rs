@@ -36,7 +36,8 @@ pub struct Snapshot {
     pub queues: Vec<QueueReport>,
     /// The pools.
     pub pools: Vec<PoolStats>,
-    /// The process's records of RCU, named mailboxes and per-CPU data, if it has used them.
+    /// The records of the registry's groups, and the process's records of RCU, named mailboxes and
+    /// per-CPU data, if it has used them.
     pub others: Vec<Record>,
 }
 
@@ -73,7 +74,9 @@ pub fn snapshot() -> Result<Snapshot, RegistryError> {
 ///
 /// The same as for [`snapshot`].
 pub fn snapshot_of(registry: &Registry) -> Snapshot {
-    Snapshot { queues: registry.queue_reports(), pools: registry.pool_stats(), others: others() }
+    let mut others = others();
+    others.extend(registry.group_records());
+    Snapshot { queues: registry.queue_reports(), pools: registry.pool_stats(), others }
 }
 
 fn others() -> Vec<Record> {
@@ -133,13 +136,14 @@ fn row<const N: usize>(named: [(&'static str, Value); N], record: &Record) -> Ro
 }
 
 impl Snapshot {
-    fn tables(&self) -> [(&'static str, Vec<Row>); 5] {
+    fn tables(&self) -> [(&'static str, Vec<Row>); 6] {
         let of = |kind| {
             let records = self.others.iter().filter(|it| it.kind == kind);
             records.map(other_row).collect()
         };
         [
             ("queues", self.queues.iter().map(queue_row).collect()),
+            ("groups", of(Kind::Group)),
             ("pools", self.pools.iter().map(pool_row).collect()),
             ("rcu", of(Kind::Rcu)),
             ("mailboxes", of(Kind::Mailbox)),
@@ -147,12 +151,13 @@ impl Snapshot {
         ]
     }
 
-    /// Writes the snapshot as JSON: the arrays `queues`, `pools`, `rcu`, `mailboxes`, `percpu`.
+    /// Writes the snapshot as JSON: the arrays `queues`, `groups`, `pools`, `rcu`,
+    /// `mailboxes`, `percpu`.
     ///
     /// Figures are named after the fields of `QueueStats` and `PoolStats`, as in `afterwork top
     /// --fields`. The suffix of a name is the unit. `wait` and `run` of a queue are histograms with
     /// `count`, `total_ns` and `buckets`. A bucket is a pair: its upper end in nanoseconds, and the
-    /// number of values between it and the previous one.
+    /// number of values from the previous bucket's end to this one.
     #[doc(alias("serialize", "serde"))]
     pub fn to_json(&self) -> String {
         let mut json = String::from("{");

@@ -10,8 +10,8 @@ fn full(capacity: usize) -> Arc<Permits> {
     permits
 }
 
-/// A capacity permit is released while one thread waits for it and another tries to acquire it. One
-/// of them acquires it at a time, and no thread waits while it is free.
+/// A capacity permit is released while one thread waits for it and another tries to acquire it.
+/// Only one of them holds it at a time, and neither waits while it is free.
 fn one_permit() {
     let permits = full(1);
     let inside = Arc::new(AtomicBool::new(false));
@@ -97,8 +97,8 @@ fn a_task() {
     assert_eq!(permits.nr_free(), 1);
 }
 
-/// An item of a queue with capacity 1 is cancelled while a worker reaches it. This thread is the
-/// worker, which takes few steps. Only an ordered queue has a worker's thread.
+/// An item of a queue with capacity 1 is cancelled while a worker reaches it. If the queue is not
+/// ordered, this thread acts as the worker, which saves the model a thread.
 fn an_item(ordered: bool) {
     let machine = machine(1 + usize::from(ordered), 1);
     let queue = plain().capacity(1);
@@ -128,8 +128,9 @@ fn an_item(ordered: bool) {
     wind_up(queue);
 }
 
-/// Cancels a future of a queue with capacity 1, also from another thread if `others`, while a
-/// worker may poll it for the first time. Its capacity permit is released once, without delay.
+/// Cancels a future of a queue with capacity 1 while a worker may poll it for the first time. If
+/// `others` is set, another thread cancels it, too. Its capacity permit is released once, without
+/// delay.
 fn a_future(worker_first: bool, others: bool) {
     let machine = machine(2, 1);
     let queue = plain().capacity(1).build_in(machine.registry()).unwrap();

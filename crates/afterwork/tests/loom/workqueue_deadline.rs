@@ -7,7 +7,8 @@ use crate::support::*;
 /// A deadline that does not expire by itself.
 const LATER: Duration = Duration::from_secs(3600);
 
-/// Counts runs. Leaked so that the closure has nothing to drop: a twin moves it out twice.
+/// Returns a counter of runs. It is leaked so that the closure has nothing to drop, because a twin
+/// moves the closure out twice.
 fn counter() -> &'static AtomicU32 {
     Box::leak(Box::new(AtomicU32::new(0)))
 }

@@ -61,7 +61,7 @@ fn turns_of_pwqs_instead_of_queues_are_found() {
 }
 
 /// One queue waits at its own gate, because it was paused. It is resumed while an item of the other
-/// one has the seat of the group, or waits for it. The items never run at the same time.
+/// one is queued, has the seat of the group, or has ended. The items never run at the same time.
 fn both_climb() {
     let (_machine, _group, [first, second]) = one_seat();
     let plain = Arc::new(Plain::default());
@@ -72,13 +72,9 @@ fn both_climb() {
     first.pause();
     let of_first = first.spawn(item(1));
     let of_second = second.spawn(item(2));
-    let resumer = spawn({
-        let first = first.clone();
-        move || first.resume()
-    });
+    first.resume();
     of_second.join().unwrap();
     of_first.join().unwrap();
-    resumer.join().unwrap();
     end([first, second]);
 }
 
@@ -99,8 +95,10 @@ fn waiting_for_a_seat_of_a_group_needs_a_second_check() {
     must_fail("active: no second check", || bounded(1, both_climb));
 }
 
-/// Waits until an item of `queue` runs. The item ends once the result is opened.
+/// Waits until an item of `queue` runs, without exploring its start. The item ends once the
+/// returned gate is opened.
 fn occupy(queue: &Workqueue) -> Arc<Barred> {
+    loom::stop_exploring();
     let (started, may_end) = (Arc::new(Barred::default()), Arc::new(Barred::default()));
     let item = {
         let (started, may_end) = (started.clone(), may_end.clone());
@@ -111,6 +109,7 @@ fn occupy(queue: &Workqueue) -> Arc<Barred> {
     };
     queue.spawn_detached(item).unwrap();
     started.pass();
+    loom::explore();
     may_end
 }
 
@@ -216,10 +215,10 @@ fn lends_and_comes_back() {
         }
     });
     assert_eq!(outer.join().unwrap(), 7);
+    loom::stop_exploring();
     first.drain().unwrap();
     second.drain().unwrap();
     assert_eq!(group.stats().nr_active, 0);
-    end([first, second]);
 }
 
 #[test]

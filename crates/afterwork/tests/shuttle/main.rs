@@ -10,6 +10,7 @@ mod srcu;
 mod task_work;
 mod wake;
 mod workqueue;
+mod workqueue_group;
 mod workqueue_strand;
 
 use std::{

@@ -33,7 +33,7 @@ impl Managed {
         Self::with(Params::default(), max_active, nr_workers)
     }
 
-    fn with(params: Params, max_active: &[u32], nr_workers: usize) -> (Self, Vec<Workqueue>) {
+    pub fn with(params: Params, max_active: &[u32], nr_workers: usize) -> (Self, Vec<Workqueue>) {
         let topology = Topology::synthetic(&format!("{nr_workers} core")).unwrap();
         let params = Params { max_workers: nr_workers, ..params };
         let mut machine = Machine::new(&topology, params);
@@ -59,6 +59,11 @@ impl Managed {
         });
         let managed = Self { registry, wake_flag, is_over, manager, culler };
         (managed, queues)
+    }
+
+    /// Returns the registry, to build more queues in.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
     }
 
     /// Drops the queues, which waits for their remaining items, and ends the manager.

@@ -1,4 +1,4 @@
-//! Parses Prometheus text by the rules of its "Exposition formats" and "Metric and label naming".
+//! Parses Prometheus text according to its "Exposition formats" and "Metric and label naming".
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -60,7 +60,7 @@ impl Victim {
         Self { queue, nr_items, nr_ran }
     }
 
-    /// Drops the last handle where the drop waits.
+    /// Drops the last handle on a thread where the drop waits.
     fn end(self) {
         let (nr_ran, nr_items) = (self.nr_ran.clone(), self.nr_items);
         drop(self.queue);
@@ -313,7 +313,7 @@ impl Lair {
         }
     }
 
-    /// Starts periodic work that misbehaves in each run, and ends it here or in another thread.
+    /// Starts periodic work that misbehaves in each run, and ends it on this or another thread.
     fn come_again(&self, dice: &mut Dice) {
         let (grenade, mut own) = (Grenade::new(dice), Dice::new(dice.bits()));
         let victim = (dice.below(2) == 0).then(|| self.victim(dice));

@@ -1,4 +1,4 @@
-//! The values of a torture command line, and near matches for a misspelt value.
+//! The values of a torture command line, and near matches for a misspelled value.
 
 use std::{
     collections::BTreeSet,

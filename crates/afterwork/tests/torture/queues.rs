@@ -1,7 +1,7 @@
 //! Queues of every kind under torture, while their attributes change, until their destruction.
 
 use afterwork::workqueue::{
-    AffinityScope, Builder, DelayedWork, JoinError, Registry, Strand, Work, Workqueue,
+    AffinityScope, Builder, DelayedWork, Group, JoinError, Registry, Strand, Work, Workqueue,
 };
 use topology::Topology;
 
@@ -43,8 +43,14 @@ pub struct Place {
 }
 
 impl Place {
-    /// Creates the queue `number`; the first is ordered.
-    pub fn new(registry: &Registry, number: usize, lives: &Arc<Lives>, dice: &mut Dice) -> Self {
+    /// Creates the queue `number`, in `group` or in none; the first is ordered.
+    pub fn new(
+        registry: &Registry,
+        number: usize,
+        group: &Group,
+        lives: &Arc<Lives>,
+        dice: &mut Dice,
+    ) -> Self {
         let kind = match (number, dice.below(6)) {
             (0, _) => Kind::Ordered,
             (_, 0) => Kind::PerCpu,
@@ -55,7 +61,9 @@ impl Place {
         let before = dice.clone();
         let queue = insist(|| {
             *dice = before.clone();
-            builder(number, kind, limit, dice).build_in(registry)
+            let builder = builder(number, kind, limit, dice);
+            let joins = kind != Kind::Bh && dice.below(2) == 0;
+            if joins { builder.group(group) } else { builder }.build_in(registry)
         });
         Self {
             strand: strands::strand(&queue, lives),
@@ -163,7 +171,7 @@ impl Place {
         self.queue.resume();
     }
 
-    /// Lends data to the queue's workers. Those of a bottom half must not wait.
+    /// Lends data to the queue's workers. Workers of a bottom half must not wait.
     pub fn lend(&self, dice: &mut Dice) {
         scopes::torture(&self.lane(dice), self.kind != Kind::Bh, dice);
     }
@@ -251,7 +259,7 @@ pub fn judge(outcome: Result<Life, JoinError>, panics: bool) {
     }
 }
 
-/// Creates a queue for a few items, whose last handle is dropped anywhere.
+/// Creates a queue for a few items. Its last handle is dropped on any thread.
 pub fn brief(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
     let (max_active, rescues) = (1 + dice.below(3) as u32, dice.below(8) == 0);
     let queue = insist(|| {

@@ -54,7 +54,7 @@ const OPTIONS: &[&str] = &["--minutes", "--seed", "--config", "--twin", "--hosti
 /// Options of the standard test runner, accepted so that these programs can run among its tests.
 const OF_THE_RUNNER: &[&str] = &["--nocapture", "--show-output", "--quiet", "-q", "--exact"];
 
-/// The current round, for messages.
+/// The seed of the current round, for messages.
 static SEED: AtomicU64 = AtomicU64::new(0);
 static HAS_TWIN: AtomicBool = AtomicBool::new(false);
 

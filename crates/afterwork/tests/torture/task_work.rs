@@ -2,7 +2,8 @@
 //!
 //! `cargo xtask torture task-work --minutes 5 --seed 7`. The default is five seconds.
 //!
-//! With `--hostile`, users of other mailboxes do anything safe code can (`hostile_task_work.rs`).
+//! With `--hostile`, users of other mailboxes do anything that safe code can do:
+//! `hostile_task_work.rs`.
 //!
 //! Items are numbered by their poster. No item may be lost while the owner receives. None may be
 //! duplicated, out of its poster's order, or alive at the end. Panics end posters, and owners are

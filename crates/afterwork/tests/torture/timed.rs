@@ -47,7 +47,7 @@ fn sleep(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice: &mut 
     }
     match handle.join() {
         Ok(slept) => assert!(slept >= span, "too early"),
-        // Refused if the queue was being drained.
+        // The queue was being drained.
         Err(JoinError::Cancelled | JoinError::Closed) => {}
         Err(error) => panic!("{error}"),
     }

@@ -9,11 +9,12 @@
 //! anything that safe code can do (`hostile_workqueue.rs`).
 //!
 //! It finds these twins (`--twin`): `let go: still asleep`, `cancel: overlooks a claim`, `rescue:
-//! mixes colors`, with `--hostile` also `queue: an end unwinds`, and with `--asan` `queue: a lease
-//! without its queue`.
+//! mixes colors`. With `--hostile` it also finds `queue: an end unwinds`, and with `--asan` `queue:
+//! a lease without its queue`.
 
 mod admission;
 mod futures;
+mod groups;
 mod history;
 mod hostile_workqueue;
 mod items;
@@ -29,7 +30,7 @@ use admission::Crowded;
 use afterwork::{
     observe,
     params::{Params, WakeMode},
-    workqueue::Registry,
+    workqueue::{Group, GroupStats, Registry},
 };
 use futures::WakeCounter;
 use history::Log;
@@ -81,6 +82,8 @@ impl Totals {
 
 struct Scene {
     registry: Registry,
+    /// The group of some of the places.
+    group: Group,
     places: Arc<[Place]>,
     subjects: Vec<Subject>,
     crowded: Crowded,
@@ -96,8 +99,10 @@ fn round(round: &Round<'_>) -> Totals {
     let mut dice = Dice::new(round.seed);
     let registry = registry(round.config, &mut dice);
     let lives = Arc::new(Lives::default());
-    let places: Arc<[Place]> =
-        (0..3 + dice.below(3)).map(|i| Place::new(&registry, i, &lives, &mut dice)).collect();
+    let group = Group::builder("torture").build_in(&registry).unwrap();
+    let places: Arc<[Place]> = (0..3 + dice.below(3))
+        .map(|i| Place::new(&registry, i, &group, &lives, &mut dice))
+        .collect();
     let nr_panics = Arc::new(AtomicU64::new(0));
     let subjects = (0..NR_ITEMS).map(|i| Subject::new(i, &places, &lives, &nr_panics, &mut dice));
     let scene = Scene {
@@ -105,6 +110,7 @@ fn round(round: &Round<'_>) -> Totals {
         crowded: Crowded::new(&registry, &mut dice),
         yard: Yard::new(&places, &lives),
         registry,
+        group,
         places,
         lives,
         wakes: Arc::default(),
@@ -187,6 +193,10 @@ fn round(round: &Round<'_>) -> Totals {
                 thread::yield_now();
             }
         }
+        let is_at_rest = |stats: GroupStats| (stats.nr_active, stats.nr_waiting) == (0, 0);
+        while !is_at_rest(scene.group.stats()) {
+            thread::yield_now();
+        }
     });
     let (nr_runs, nr_acts) = watched("checking", || items::check(scene.subjects, log));
     watched("dropping", || {
@@ -217,7 +227,7 @@ impl Scene {
         while !self.stop.load(Ordering::Relaxed) {
             let place = &self.places[dice.below(self.places.len())];
             let spawned = || self.nr_spawned.fetch_add(1, Ordering::Relaxed);
-            match dice.below(228) {
+            match dice.below(231) {
                 200..210 => {
                     spawned();
                     self.crowded.torture(&self.lives, dice);
@@ -242,6 +252,7 @@ impl Scene {
                     place.spawn(&self.lives, dice);
                 }
                 182..186 => place.change(&self.registry, dice),
+                230 => self.change_group(dice),
                 186..188 => place.settle(false, &self.subjects, &mut log),
                 188..189 => place.settle(dice.below(4) == 0, &self.subjects, &mut log),
                 189..191 => place.hold(&self.lives, dice),
@@ -250,6 +261,7 @@ impl Scene {
                 195..197 => self.registry.refuse_threads(dice.below(2) == 0),
                 197 => place.lend(dice),
                 198 if dice.below(2) == 0 => shutdown::torture(&self.registry, &self.lives, dice),
+                228..230 => groups::torture(&self.lives, dice),
                 198 => drop(observe::snapshot_of(&self.registry)),
                 222..228 => {
                     spawned();
@@ -260,6 +272,19 @@ impl Scene {
             }
         }
         self.log.lock().unwrap().0.append(&mut log.0);
+    }
+
+    /// Changes the group of some of the places.
+    fn change_group(&self, dice: &mut Dice) {
+        match dice.below(4) {
+            0 => self.group.set_shares(dice.pick(&[1, 100, 10_000])).unwrap(),
+            1 => {
+                self.group.pause();
+                thread::yield_now();
+                self.group.resume();
+            }
+            _ => self.group.set_max_active(dice.pick(&[None, Some(1), Some(3)])).unwrap(),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 
-/// Checks that the items of each of `nr_producers` producers ran in their order.
+/// Checks that the items of each of `nr_producers` producers ran in order.
 fn assert_each_in_order(log: &Log<(usize, usize)>, nr_producers: usize, nr_each: usize) {
     let log = log.take();
     assert_eq!(log.len(), nr_producers * nr_each);

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 
-/// The number of items in the flood. They take some tens of milliseconds.
+/// The number of items in the flood. They take a few tens of milliseconds.
 const FLOOD: usize = 200;
 
 fn burn(us: u64) {
@@ -150,9 +150,9 @@ fn cpu_time_is_divided_by_shares() {
 }
 
 #[test]
-fn cpu_time_is_divided_between_groups_and_then_between_their_queues() {
+fn cpu_time_is_divided_by_shares_of_groups_then_of_queues() {
     let registry = unwatched("1 core");
-    // Both have the same shares, and one has three queues.
+    // Both groups have the same shares, and one of them has three queues.
     let [wide, narrow] = ["wide", "narrow"]
         .map(|name| Group::builder(name).shares(100).build_in(&registry).unwrap());
     let of_wide = [(); 3].map(|()| single("wide").group(&wide).on(&registry));
@@ -167,7 +167,8 @@ fn cpu_time_is_divided_between_groups_and_then_between_their_queues() {
     wide.drain_timeout(PATIENCE).unwrap();
     narrow.drain_timeout(PATIENCE).unwrap();
     assert_eq!(of_flood.get() + floods.iter().map(Count::get).sum::<usize>(), 4 * FLOOD);
-    // A third of `FLOOD` is expected of each queue. Without groups it would be all of it.
+    // Each queue of `wide` should start a third of `FLOOD`. Without groups it would start all of
+    // it.
     for nr_started in at_end.join().unwrap() {
         assert!(nr_started < FLOOD * 2 / 3, "{nr_started} of a third");
     }
@@ -189,7 +190,7 @@ fn shares_of_a_group_hold_until_its_last_queue_leaves_a_pool() {
     before(FLOOD);
     group.set_shares(300).unwrap();
     before(0);
-    // A queue that joins later has the shares of its group, too.
+    // A queue that joins later also has the shares of its group.
     drop(member);
     before(FLOOD);
     let member = queue("member").group(&group).on(&registry);

@@ -68,7 +68,7 @@ pub fn shut_down(registry: Registry) {
     });
 }
 
-/// Creates a registry without monitor: only reports of waiting workers bring another worker.
+/// Creates a registry without a monitor: only reports of waiting workers bring another worker.
 pub fn unwatched(machine: &str) -> Registry {
     tuned(machine, |it| it.watch_tick_us = 3_600_000_000)
 }
@@ -101,7 +101,7 @@ impl On for Builder {
     }
 }
 
-/// Queues closures that are accepted.
+/// Queues closures, and panics if one is rejected.
 pub trait Detach {
     fn detach(&self, func: impl FnOnce() + Send + 'static);
 }
@@ -148,7 +148,7 @@ pub fn queue(name: &str) -> Builder {
     Workqueue::builder(name)
 }
 
-/// Ends the process with the name of the test if the calling thread lives for too long.
+/// If the calling thread lives for too long, prints the name of the test and ends the process.
 pub fn must_end() {
     thread_local!(static LIFE: Option<Sender<()>> = watched());
     fn watched() -> Option<Sender<()>> {
@@ -169,7 +169,8 @@ pub fn must_end() {
     LIFE.with(|_| ());
 }
 
-/// Runs a test that creates its queues on other threads.
+/// Runs a test, and ends the process if it hangs. Use this if the queues are created on other
+/// threads.
 pub fn ends<T>(test: impl FnOnce() -> T) -> T {
     must_end();
     test()
@@ -323,7 +324,8 @@ pub fn stuck_uncounted(queue: &Workqueue) -> (Work, Plug, Count) {
     (work, plug, over)
 }
 
-/// Blocks an item that owns a handle of its queue, and drops it when the plug is released.
+/// Blocks an item that owns a handle of its queue. The item drops the handle when the plug is
+/// released.
 pub fn plug_of_owner(queue: &Workqueue) -> Plug {
     let (own, (plug, hole)) = (queue.clone(), stopper());
     queue.detach(move || {

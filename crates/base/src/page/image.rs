@@ -15,7 +15,7 @@ pub struct Image {
     /// All records of this round.
     pub records: Vec<Record>,
     round: u64,
-    /// Set if queues and pools must not add records.
+    /// `true` if queues and pools must not add records.
     is_for_others: bool,
 }
 
@@ -63,8 +63,8 @@ impl Image {
         self.records.push(record);
     }
 
-    /// Moves histograms and then the records of items to the end, so that they are omitted first if
-    /// the file is full.
+    /// Moves the histograms and then the records of items to the end, so that they are omitted
+    /// first if the file is full.
     pub(super) fn sort(&mut self) {
         self.records.sort_by_key(|it| (it.kind.is_transient(), it.kind.is_histogram()));
     }

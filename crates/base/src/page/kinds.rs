@@ -26,7 +26,7 @@ pub struct Field {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Kind {
-    /// A workqueue. Its detail is the affinity scope.
+    /// A workqueue. Its detail is the affinity scope, and the name of its group if it is in one.
     Queue = 1,
     /// A worker pool, named by its CPUs. Its detail lists unusual properties.
     Pool = 2,
@@ -40,10 +40,12 @@ pub enum Kind {
     QueueWait = 6,
     /// A histogram of the run times of a queue's items. Its name and detail are the queue's.
     QueueRun = 7,
-    /// A worker that runs an item. Its name is the item's function, its detail the queue.
-    Worker = 8,
-    /// Items of one function. Its detail is their queue.
-    Function = 9,
+    /// A group of workqueues.
+    Group = 8,
+    /// A worker that runs an item. Its name is the item's function, and its detail is the queue.
+    Worker = 9,
+    /// The items of one function. The detail is their queue.
+    Function = 10,
 }
 
 /// The figures of one subject.
@@ -170,6 +172,21 @@ const POOL: &[Field] = pool_figures!(fields! {} {
 });
 
 #[rustfmt::skip]
+const GROUP: &[Field] = &[
+    gauge("nr_active", "Threads that run items of its queues now, except those that wait inside an item"),
+    gauge("nr_over", "Those above the limit, which have returned from a wait"),
+    gauge("nr_waiting", "Waits of its queues for a seat of the group, one for each pool"),
+    gauge("max_active", "Threads that may run items of its queues; 0 if there is no limit"),
+    gauge("shares", "Shares of CPU time; 0 if none were set"),
+    gauge("nr_queues", "Its queues"),
+    gauge("nr_inactive", "Items of its queues that wait, for a worker or for a seat"),
+    counter("started", "Items that workers started"),
+    counter("completed", "Items that workers completed"),
+    counter("helped", "Items that their joiner ran"),
+    counter("cpu_time_us", "CPU time of its items, microseconds"),
+];
+
+#[rustfmt::skip]
 const RCU: &[Field] = &[
     counter("grace_periods", "Grace periods that ended"),
     gauge("gp_running", "1 while a grace period runs"),
@@ -237,8 +254,9 @@ const TIMES: &[Field] = &[
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Queue,
+        Self::Group,
         Self::Pool,
         Self::Rcu,
         Self::Mailbox,
@@ -259,6 +277,7 @@ impl Kind {
             Self::PerCpu => "percpu",
             Self::QueueWait => "queue_wait",
             Self::QueueRun => "queue_run",
+            Self::Group => "group",
             Self::Worker => "worker",
             Self::Function => "function",
         }
@@ -273,6 +292,7 @@ impl Kind {
             Self::Mailbox => MAILBOX,
             Self::PerCpu => PER_CPU,
             Self::QueueWait | Self::QueueRun => TIMES,
+            Self::Group => GROUP,
             Self::Worker => WORKER,
             Self::Function => FUNCTION,
         }
@@ -284,8 +304,8 @@ impl Kind {
         matches!(self, Self::QueueWait | Self::QueueRun)
     }
 
-    /// Returns `true` if its records exist only while items run or wait. Such records have no
-    /// metrics.
+    /// Returns `true` if the records of this kind exist only while items run or wait. Such records
+    /// have no metrics.
     pub fn is_transient(self) -> bool {
         matches!(self, Self::Worker | Self::Function)
     }

@@ -53,7 +53,7 @@ pub(super) mod head {
     pub const END: usize = 104;
 }
 
-/// The largest length of a record's name, in bytes.
+/// The maximum length of a record's name, in bytes.
 pub const NAME_BYTES: usize = record::NAME.end - record::NAME.start;
 
 pub(super) mod record {

@@ -56,7 +56,7 @@ pub fn describe_all(image: &mut Image) {
     let all: Vec<_> = sources().lock().iter().cloned().collect();
     for source in all {
         // FOREIGN(page-source): the source may drop the last handle of a registry or of another
-        // part, on the page's thread; a panic of that drop is caught.
+        // part, on the page's thread. A panic of that drop is caught.
         panics::contain(|| {
             source(image);
             drop(source);

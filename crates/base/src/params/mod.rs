@@ -8,8 +8,8 @@
 //! # Ok::<(), afterwork::params::ParamError>(())
 //! ```
 //!
-//! [`Params`] has the tunables as fields. The environment variable `AFTERWORK` sets them by name
-//! for the whole process, like the kernel's command line:
+//! The fields of [`Params`] are the tunables. The environment variable `AFTERWORK` sets them by
+//! name for the whole process, like the kernel's command line:
 //!
 //! ```text
 //! AFTERWORK=workqueue.default_affinity_scope=cache,workqueue.max_active=16 my-program
@@ -265,7 +265,7 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// [`ParamError::UnknownKey`], with the most similar name, if there is no such tunable.
+    /// Returns [`ParamError::UnknownKey`], with the most similar name, if there is no such tunable.
     /// [`ParamError::BadValue`], with the expected values, if the value is invalid. In both cases
     /// nothing has changed.
     ///
@@ -308,8 +308,8 @@ fn pairs(text: &str) -> impl Iterator<Item = &str> {
 }
 
 impl Params {
-    /// Sets the tunables that `text` names. An invalid pair changes nothing; `on_error` is called
-    /// for it, and its error ends the parsing.
+    /// Sets the tunables that `text` names. An invalid pair changes nothing. `on_error` is called
+    /// for it, and an error that this returns ends the parsing.
     fn set_all(
         &mut self,
         text: &str,

@@ -26,7 +26,7 @@ sync::process_wide! {
 
 static HANDLER: Handler = Handler { before: |held| held.lock(watchers()), ..Handler::IDLE };
 
-/// Keeps a watcher registered until dropped.
+/// Keeps a watcher registered until it is dropped.
 pub struct Watch {
     /// The number of the watcher in the list.
     number: u64,

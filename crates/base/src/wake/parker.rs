@@ -145,8 +145,8 @@ impl Parker {
             let passed_ns = time::now_ns() - start_ns;
             let Some(left_ns) = limit_ns.checked_sub(passed_ns).filter(|&left| left > 0) else {
                 // The timeout has expired. If a waker's swap comes first, we take its token here:
-                // Acquire as in `take`. If our swap comes first, the waker finds `EMPTY` and wakes
-                // no thread, and its token remains for the next park.
+                // This acquires as in `take`. If our swap comes first, the waker finds `EMPTY` and
+                // wakes no thread, and its token remains for the next park.
                 return self.token.word.word().swap(EMPTY, Ordering::Acquire) == TOKEN;
             };
             self.token.word.wait_timeout(PARKED, Duration::from_nanos(left_ns));
@@ -345,16 +345,17 @@ mod tests {
 
     #[test]
     fn threads_take_turns_by_tokens() {
+        let nr_turns = if cfg!(miri) { 50 } else { 1000 };
         let mut here = Parker::with_spin_limit(8);
         let mut there = Parker::with_spin_limit(0);
         let (wake_here, wake_there) = (here.unparker(), there.unparker());
         let thread = std::thread::spawn(move || {
-            for _ in 0..1000 {
+            for _ in 0..nr_turns {
                 there.park();
                 wake_here.unpark();
             }
         });
-        for _ in 0..1000 {
+        for _ in 0..nr_turns {
             wake_there.unpark();
             here.park();
         }

@@ -7,7 +7,8 @@ use top::exit::Stop;
 
 use super::settings::{Menu, Pick, Settings, count, seed};
 use super::{
-    blocking, everyday, kept, max_active, mpscq, percpu, rcu, scale, seeds, task_work, workqueue,
+    blocking, everyday, groups, kept, max_active, mpscq, percpu, rcu, scale, seeds, task_work,
+    workqueue,
 };
 use crate::harness::case::Case;
 
@@ -55,6 +56,10 @@ pub enum Which {
     #[command(after_help = everyday::MENU.help())]
     Everyday,
 
+    /// Divide a machine between tenants, and show the cost of groups; runs only if named
+    #[command(after_help = groups::MENU.help())]
+    Groups,
+
     /// Show how costs grow with the number of producers, queues, items, readers, …; runs only if
     /// named
     #[command(after_help = scale::MENU.help())]
@@ -71,8 +76,9 @@ pub enum Which {
 }
 
 impl Which {
-    /// Returns all benches with default options, except [`Which::Scale`], which takes minutes,
-    /// and [`Which::Seeds`], which measures cases of the others.
+    /// Returns all benches with default options, except [`Which::Groups`] and [`Which::Scale`],
+    /// which run only if they are named, and [`Which::Seeds`], which measures cases of the other
+    /// benches.
     #[must_use]
     pub fn all() -> Vec<Self> {
         vec![
@@ -99,6 +105,7 @@ impl Which {
             Self::Percpu(_) => percpu::MENU,
             Self::MaxActive(_) => max_active::MENU,
             Self::Everyday => everyday::MENU,
+            Self::Groups => groups::MENU,
             Self::Scale => scale::MENU,
             Self::Seeds(_) => seeds::MENU,
         }
@@ -121,6 +128,7 @@ impl Which {
             Self::Percpu(args) => Ok(percpu::cases(args, settings)),
             Self::MaxActive(args) => max_active::cases(args, settings),
             Self::Everyday => everyday::cases(settings),
+            Self::Groups => groups::cases(settings),
             Self::Scale => scale::cases(settings),
             Self::Seeds(args) => seeds::cases(args, settings),
         }

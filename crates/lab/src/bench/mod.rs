@@ -14,6 +14,7 @@ pub mod args;
 pub mod blocking;
 pub mod child;
 pub mod everyday;
+pub mod groups;
 pub mod kept;
 pub mod max_active;
 pub mod mpscq;

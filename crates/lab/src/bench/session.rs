@@ -18,7 +18,7 @@ use super::kept::Shelf;
 use super::questions::{self, QUESTIONS, TryArgs};
 use super::seeds::Part;
 use super::settings::{Menu, NONE as NO_PEERS, Settings, nearest, quoted};
-use super::{rcu, scale, seeds};
+use super::{groups, rcu, scale, seeds};
 use crate::harness::case::Case;
 use crate::harness::date;
 use crate::harness::fingerprint::Fingerprint;
@@ -309,10 +309,12 @@ fn page(args: &BenchArgs) -> Option<PathBuf> {
 fn cases(args: &BenchArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     let benches = args.which.clone().map_or_else(Which::all, |one| vec![one]);
     let menus: Vec<Menu> = benches.iter().map(Which::menu).collect();
-    if let (None, Some(case)) = (&args.which, settings.pick.first_of(&scale::MENU)) {
-        return Err(Stop::CouldNotRun(format!(
-            "--cases {case}: it is a case of `bench scale`, which runs only if named: afterwork-lab bench scale --cases {case}"
-        )));
+    for (bench, menu) in [("scale", scale::MENU), ("groups", groups::MENU)] {
+        if let (None, Some(case)) = (&args.which, settings.pick.first_of(&menu)) {
+            return Err(Stop::CouldNotRun(format!(
+                "--cases {case}: it is a case of `bench {bench}`, which runs only if named: afterwork-lab bench {bench} --cases {case}"
+            )));
+        }
     }
     settings.pick.check(&menus)?;
     if matches!(args.which, Some(Which::Seeds(_)))
@@ -372,8 +374,8 @@ fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
     Ok(cases)
 }
 
-/// Splits a list at its commas, except those inside known names. If the list, or its remainder,
-/// does not start with a known name, returns it as the error.
+/// Splits a list at its commas, except those inside known names. If the list, or what remains of
+/// it, does not start with a known name, returns that text as the error.
 fn split_names(list: &str, known: &[&str]) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     let mut rest = list;
@@ -467,8 +469,9 @@ fn budget(common: &CommonArgs) -> Option<Duration> {
     asked.or_else(|| common.quick.then_some(QUICK))
 }
 
-/// The average number of seconds that one run of a variant takes on two CPUs, in full size and with
-/// `--quick`. Measured on a virtual machine; only the estimate of the duration depends on them.
+/// The seconds that one run of a variant takes on two CPUs, in full size and with `--quick`. They
+/// are averages over each bench, from a virtual machine. Only the estimate of the duration depends
+/// on them.
 const RUN_SECONDS: [(&str, [f64; 2]); 9] = [
     ("workqueue", [0.44, 0.18]),
     ("blocking", [0.08, 0.07]),
@@ -491,7 +494,7 @@ fn estimate(cases: &[Case], parts: &[Part], quick: bool, budget: Option<Duration
         });
         Duration::from_secs_f64(seconds.sum())
     };
-    // Each case has one repetition, even if the time is up.
+    // Each case has at least one repetition, even if the time is up.
     let most = budget.map(|it| it.max(runs(|_| 1)));
     let all = runs(|part| part.repeat);
     let nr_cases = cases.len();
@@ -500,7 +503,7 @@ fn estimate(cases: &[Case], parts: &[Part], quick: bool, budget: Option<Duration
     format!("{nr_cases} {cases}, about {time} on two CPUs")
 }
 
-/// The time that all repetitions of a case need.
+/// The time that all repetitions of a case take.
 struct Needed {
     case: &'static str,
     time: Duration,
@@ -508,8 +511,8 @@ struct Needed {
     is_cut: bool,
 }
 
-/// Returns the shortest limit with which every case has time for all repetitions: until a case has
-/// ended, it has its share of the time that is left.
+/// Returns the shortest time limit with which every case has enough time for all repetitions. Each
+/// case gets its share of the time that is left when the case begins.
 fn enough(needed: &[Needed]) -> Duration {
     let mut before = Duration::ZERO;
     let mut enough = Duration::ZERO;

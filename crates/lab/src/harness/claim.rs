@@ -22,7 +22,7 @@ pub struct Claim {
     pub against: Against,
     /// The bound of the ratio, or `None` if the ratio is only shown.
     pub bound: Option<Bound>,
-    /// Set if the claim fails only when the ratio breaks the bound by more than one MAD.
+    /// `true` if the claim fails only when the ratio breaks the bound by more than one MAD.
     pub surely: bool,
 }
 

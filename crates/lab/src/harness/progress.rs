@@ -130,7 +130,7 @@ fn in_words(left: Option<Duration>) -> String {
     }
 }
 
-/// Formats a time as seconds, or as minutes and tens of seconds, rounded up.
+/// Formats a time as seconds, or as minutes and tens of seconds. Rounds it up.
 #[must_use]
 pub fn rounded(time: Duration) -> String {
     match time.as_secs_f64().ceil() as u64 {

@@ -30,7 +30,7 @@ pub struct Block {
     pub source: &'static str,
     /// The head of the first column.
     pub head: &'static str,
-    /// Set if the block shows a row for each run of its only row, and one for all runs.
+    /// `true` if the block shows a row for each run of its only row, and one for all runs.
     pub each_run: bool,
     /// The rows.
     pub rows: &'static [Row],
@@ -138,11 +138,11 @@ impl Source {
 pub struct Filled {
     /// The block.
     pub block: &'static Block,
-    /// Lines above it: the workload here, and the source's.
+    /// The lines above the block: the workload here, and the workload of the source.
     pub above: Vec<String>,
-    /// Its rows.
+    /// The rows of the block.
     pub rows: Vec<Vec<String>>,
-    /// Lines below it: the reason of dashes, and the number of runs.
+    /// The lines below the block: the reasons for dashes, and the number of runs.
     pub below: Vec<String>,
     has_records: bool,
 }
@@ -252,7 +252,7 @@ impl Block {
 
 const ABSENT: &str = "-";
 
-/// Returns `true` if a line is of the case of a row.
+/// Returns `true` if a line belongs to the case of a row.
 fn is_of_case(line: &Value, row: &Row) -> bool {
     (word(line, "bench"), word(line, "case")) == row.case
 }

@@ -29,23 +29,23 @@ use crate::harness::summary::{Row, best_peer, summarize};
 pub enum Form {
     /// Tables, which are colored if `color` is set.
     Text {
-        /// Set if the output is a terminal that supports colors.
+        /// `true` if the output is a terminal that supports colors.
         color: bool,
-        /// Set if the claims, which are targets of the project, are printed.
+        /// `true` if the claims, which are targets of the project, are printed.
         claims: bool,
     },
     /// One record per line.
     Json,
     /// The tables of sources, which are colored if `color` is set.
     Sources {
-        /// Set if the output is a terminal that supports colors.
+        /// `true` if the output is a terminal that supports colors.
         color: bool,
-        /// Set if only some cases were selected.
+        /// `true` if only some cases were selected.
         some: bool,
     },
     /// The answers to questions, which are colored if `color` is set.
     Answers {
-        /// Set if the output is a terminal that supports colors.
+        /// `true` if the output is a terminal that supports colors.
         color: bool,
     },
 }
@@ -72,7 +72,7 @@ pub struct Finished<'a> {
     pub repeat: usize,
     /// The noise while the case ran.
     pub noise: Noise,
-    /// Set if every run is also printed.
+    /// `true` if every run is also printed.
     pub runs: bool,
     /// The question that the case answers.
     pub asked: Option<&'a Question>,
@@ -196,7 +196,8 @@ impl<W: Write> Report<W> {
         self.put(&text)
     }
 
-    /// Prints warnings with the results in text form, and to standard error in JSON form.
+    /// Prints warnings along with the results if the output is text, and to standard error if it is
+    /// JSON.
     fn warn(&mut self, warnings: &[String]) -> Result<(), Stop> {
         match self.form {
             Form::Json => {

@@ -1,4 +1,5 @@
-//! The verdict of a run in words: each case against its best peer, and the outcomes of the claims.
+//! The verdict of a run in words: each case compared with its best peer, and the outcomes of the
+//! claims.
 
 use super::outcome::{self, OUTCOMES, three_digits};
 use super::record::CaseHead;
@@ -10,7 +11,7 @@ use crate::harness::metric::Better;
 /// The maximum number of programs that are named. If there are more, only their number is printed.
 const MOST_NAMED: usize = 6;
 
-/// Our default variant of a case compared with the best peer, by the headline metric.
+/// The comparison of our default variant of a case with the best peer, by the headline metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing<'a> {
     /// The name of our variant.
@@ -26,7 +27,7 @@ pub struct Standing<'a> {
     pub spread: f64,
     /// The number of repetitions.
     pub n: usize,
-    /// Set if the metric is a time or a rate.
+    /// `true` if the metric is a time or a rate.
     is_speed: bool,
 }
 

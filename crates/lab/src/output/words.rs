@@ -3,7 +3,7 @@
 //! The chore that writes docs/figures.md also compiles this file.
 
 /// The operation that each case measures. A line contains the bench, the case and the operation.
-/// `{n}` is the size that ran: the first number of the description of the case.
+/// `{n}` stands for the size that ran, which is the first number in the description of the case.
 const WORDS: &str = "\
 workqueue one-at-a-time: queue one item and wait
 workqueue batch-1000: queue batches of 1000 items
@@ -46,6 +46,10 @@ everyday timeouts: arm and cancel timeouts that never fire
 everyday strands: keep {n} states, each with one user at a time
 everyday locked: hold a lock while waiting for own work
 everyday save-soon: save soon after the last of {n} changes
+groups parts: divide a machine between tenants
+groups flood: serve seven tenants while another one floods
+groups one-at-a-time-grouped: queue one item in a group and wait
+groups batch-1000-grouped: queue batches of 1000 items in a group
 scale producers: queue from many threads at once
 scale queues: queue to many queues
 scale pending: have many items pending
@@ -158,10 +162,22 @@ everyday ended: runs that ended
 everyday until_end: time until all requests ended
 everyday saves: saves
 everyday per_change: time of a change
+groups worst: distance from the due
+groups of_due_1: part of the due of the tenant with 1 share
+groups of_due_2: part of the due of the tenant with 2 shares
+groups of_due_3: part of the due of the tenant with 3 shares
+groups of_due_4: part of the due of the tenant with 4 shares
+groups of_due_5: part of the due of the tenant with 5 shares
+groups of_due_6: part of the due of the tenant with 6 shares
+groups of_due_7: part of the due of the tenant with 7 shares
+groups of_due_8: part of the due of the tenant with 8 shares
+groups alone_p99: p99 without a flood
+groups flooded_p50: p50 during a flood
+groups flooded_p99: p99 during a flood
 scale growth: growth for each doubling
 ";
 
-/// Cases whose default variant is not our first one.
+/// The cases whose default variant is not our first variant.
 const DEFAULTS: [(&str, &str); 5] = [
     ("one-at-a-time", "cache_shard+spawn"),
     ("batch-1000", "cache_shard+spawn"),
@@ -197,8 +213,8 @@ const AXES: &[(&str, &str, &str)] = &[
     ("timers", "sleeps", "a sleep"),
 ];
 
-/// Returns our default variant of a case, which is compared with the peers, or the first one if it
-/// was not measured.
+/// Returns our default variant of a case, which is compared with the peers. If it was not measured,
+/// returns our first variant.
 #[must_use]
 pub fn ours<'a, I: Iterator<Item = &'a str>>(
     case: &str,
@@ -223,7 +239,7 @@ fn found(table: &'static str, place: &str, name: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the operation of a case with this description, or the name of an unknown case.
+/// Returns the operation of a case with this description. For an unknown case, returns its name.
 #[must_use]
 pub fn of_case(bench: &str, case: &str, about: &str) -> String {
     let words = found(WORDS, bench, case).unwrap_or(case);

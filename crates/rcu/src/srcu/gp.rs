@@ -78,7 +78,7 @@ impl Shared {
     ///
     /// # Panics
     ///
-    /// The same as [`must_be_free_to_wait`](Self::must_be_free_to_wait).
+    /// Panics in the same cases as [`must_be_free_to_wait`](Self::must_be_free_to_wait).
     pub(super) fn synchronize(&self, mode: WaitMode) {
         self.wait_for(self.state(), mode);
     }
@@ -87,7 +87,8 @@ impl Shared {
     ///
     /// # Panics
     ///
-    /// The same as [`must_be_free_to_wait`](Self::must_be_free_to_wait), if it has to wait.
+    /// Panics in the same cases as [`must_be_free_to_wait`](Self::must_be_free_to_wait), if it has
+    /// to wait.
     pub(super) fn wait_for(&self, cookie: Cookie, mode: WaitMode) {
         if !self.is_over(cookie) {
             self.must_be_free_to_wait();

@@ -1,4 +1,4 @@
-//! The command: selects processes, interval and output format.
+//! The command: selects the processes, the interval and the output format.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::exit::Stop;
 use crate::interrupt::Interrupt;
 use crate::talk;
 
-/// Maximum delay of a request to stop during a pause.
+/// The maximum delay until a request to stop takes effect during a pause.
 const NAP: Duration = Duration::from_millis(50);
 
 /// Runs the command.
@@ -70,7 +70,7 @@ fn cannot_show(path: &Path, no_look: &NoSnapshot) -> Stop {
     Stop::because(&format!("cannot read {}", plain(&path)), reason)
 }
 
-/// Reads the page again and again until the process ends or the user quits.
+/// Reads the page repeatedly until the process ends or the user quits.
 fn watch(watched: &mut Watched, first: Snapshot, args: &TopArgs) -> Result<(), Stop> {
     let color = talk::may_color(&io::stdout());
     let interrupt =
@@ -99,7 +99,7 @@ fn watch(watched: &mut Watched, first: Snapshot, args: &TopArgs) -> Result<(), S
     }
 }
 
-/// Waits. Returns `true` if the command must continue.
+/// Waits for `pause` or for an interrupt. Returns `true` if the command must continue.
 fn rest(pause: Duration, interrupt: &Interrupt) -> bool {
     let start = Instant::now();
     while !interrupt.requested() {

@@ -1,4 +1,5 @@
-//! Chooses the columns, and computes how fast figures change, by plain functions over pages.
+//! Chooses the columns, and computes how fast the figures change. These are plain functions of
+//! pages.
 
 use afterwork::page::{Field, Kind, Measure, Record};
 
@@ -7,12 +8,12 @@ use super::snapshot::Snapshot;
 /// A cell of a table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cell {
-    /// Its text.
+    /// The text of the cell.
     pub text: String,
-    /// `true` if it reports a problem.
+    /// `true` if the cell reports a problem.
     pub is_alarm: bool,
-    /// The sort key; less than all numbers if the cell is not a number. For a name: the index of
-    /// the row's record in its kind.
+    /// The sort key. It is less than all numbers if the cell is not a number. For a name, it is the
+    /// index of the row's record within its kind.
     pub value: f64,
 }
 
@@ -23,12 +24,13 @@ impl Cell {
     }
 }
 
-/// A table of all records of a kind: the first row is the header, the first column the names.
+/// A table of all records of a kind. The first row is the header, and the first column contains the
+/// names.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Table {
-    /// The kind of its records.
+    /// The kind of the records.
     pub kind: Kind,
-    /// Its rows.
+    /// The rows of the table.
     pub rows: Vec<Vec<Cell>>,
 }
 
@@ -41,13 +43,13 @@ pub fn kinds() -> impl Iterator<Item = Kind> {
 #[derive(Clone, Copy)]
 enum Shows {
     Figure,
-    /// Its increase per second.
+    /// The increase of the figure per second.
     Rate,
 }
 
 type Column = (&'static str, &'static str, Shows);
 
-/// Returns the columns of a kind: header, figure, and how it is shown.
+/// Returns the columns of a kind: the header, the figure, and how it is shown.
 fn columns(kind: Kind) -> &'static [Column] {
     use Shows::{Figure, Rate};
     match kind {
@@ -65,6 +67,19 @@ fn columns(kind: Kind) -> &'static [Column] {
             ("wait p99 ms", "wait_p99_ns", Figure),
             ("oldest ms", "oldest_ns", Figure),
             ("run p99 ms", "run_p99_ns", Figure),
+        ],
+        Kind::Group => &[
+            ("active", "nr_active", Figure),
+            ("over", "nr_over", Figure),
+            ("waiting", "nr_waiting", Figure),
+            ("max", "max_active", Figure),
+            ("shares", "shares", Figure),
+            ("queues", "nr_queues", Figure),
+            ("inactive", "nr_inactive", Figure),
+            ("done/s", "completed", Rate),
+            ("done", "completed", Figure),
+            ("helped", "helped", Figure),
+            ("cpu ms", "cpu_time_us", Figure),
         ],
         Kind::Pool => &[
             ("workers", "nr_workers", Figure),
@@ -112,10 +127,12 @@ fn columns(kind: Kind) -> &'static [Column] {
     }
 }
 
-/// The header, empty, of the detail column: a queue's scope, a pool's CPUs.
+/// The header of the detail column, which is empty. The column contains a queue's scope and group,
+/// or a pool's properties.
 const DETAIL: &str = "";
 
-/// Returns the headers of the columns that a narrow screen omits, the least important first.
+/// Returns the headers of the columns that a narrow screen omits, with the least important one
+/// first.
 #[must_use]
 pub fn dropped_first(kind: Kind) -> &'static [&'static str] {
     match kind {
@@ -132,6 +149,7 @@ pub fn dropped_first(kind: Kind) -> &'static [&'static str] {
             "done/s",
             "wait p99 ms",
         ],
+        Kind::Group => &["helped", "done", "cpu ms", "queues", "over", "shares"],
         Kind::Pool => &["culled", "created", "maydays", "refused", "kicks/s", "stalls", "idle"],
         Kind::Rcu => &["gps", "callbacks", "readers", "panicked"],
         Kind::Mailbox => &["received", "wake-ups", "sleeps/s"],
@@ -140,7 +158,8 @@ pub fn dropped_first(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// Returns the counter that shows how busy a record of this kind is; empty if it has none.
+/// Returns the counter that shows how busy a record of this kind is. The name is empty if there is
+/// no such counter.
 #[must_use]
 pub fn main_counter(kind: Kind) -> &'static str {
     match kind {
@@ -153,7 +172,7 @@ pub fn main_counter(kind: Kind) -> &'static str {
     }
 }
 
-/// Returns the header under which a table shows the rate of that counter.
+/// Returns the header under which a table shows the rate of [`main_counter`].
 #[must_use]
 pub fn main_rate(kind: Kind) -> &'static str {
     let is_it =
@@ -161,7 +180,7 @@ pub fn main_rate(kind: Kind) -> &'static str {
     columns(kind).iter().find(is_it).map_or("", |column| column.0)
 }
 
-/// Returns a table for each kind that has records; rates are since `before`.
+/// Returns a table for each kind that has records. The rates are those since `before`.
 #[must_use]
 pub fn tables(now: &Snapshot, before: Option<&Snapshot>) -> Vec<Table> {
     let tables = kinds().map(|kind| Table { kind, rows: rows(kind, now, before) });
@@ -191,8 +210,8 @@ fn rows(kind: Kind, now: &Snapshot, before: Option<&Snapshot>) -> Vec<Vec<Cell>>
     rows
 }
 
-/// Pairs each record of a kind with its earlier state: the record of the same name and detail, in
-/// order.
+/// Pairs each record of a kind with its earlier state, which is the record with the same name and
+/// detail. If several records have the same name and detail, they are paired in order.
 pub fn pairs<'l>(
     kind: Kind,
     now: &'l Snapshot,
@@ -206,27 +225,28 @@ pub fn pairs<'l>(
     })
 }
 
-/// Returns the seconds between two snapshots, by the times at which their figures were gathered.
+/// Returns the seconds between two snapshots. The times are those at which their figures were
+/// gathered.
 #[must_use]
 pub fn span_s(now: &Snapshot, before: Option<&Snapshot>) -> f64 {
     let since_ns = before.map_or(0, |before| before.page.written_ns);
     now.page.written_ns.saturating_sub(since_ns) as f64 / 1e9
 }
 
-/// Returns the increase of a counter per second. `None` without an earlier state, or if the counter
-/// fell because another record took its name.
+/// Returns the increase of a counter per second, or `None` if there is no earlier state, or if the
+/// counter fell because another record took its name.
 #[must_use]
 pub fn rate(record: &Record, past: Option<&Record>, name: &str, span_s: f64) -> Option<f64> {
     let risen = record.figure(name)?.checked_sub(past?.figure(name)?)?;
     (span_s > 0.0).then(|| risen as f64 / span_s)
 }
 
-/// Milliseconds without progress below which work is only waiting its turn: a busy machine is not a
-/// stall. A guess between the milliseconds that a worker may wait for a CPU and the 30 s of the
-/// watchdog.
+/// The number of milliseconds without progress from which on a pool counts as stalled. Below it,
+/// the work may only be waiting for a CPU of a busy machine. This is an estimate. It is between the
+/// milliseconds for which a worker may wait for a CPU and the 30 s of the watchdog.
 const STALLED_MS: u64 = 1000;
 
-/// Returns the seconds for which the work of a pool has made no progress; `None` if it makes
+/// Returns the seconds for which the work of a pool has made no progress, or `None` if it makes
 /// progress.
 #[must_use]
 pub fn stalled_s(record: &Record) -> Option<u64> {
@@ -254,7 +274,8 @@ fn figure_text(name: &str, figure: u64) -> String {
     }
 }
 
-/// Returns a time in milliseconds with at least two digits, so that a column has one unit.
+/// Returns a time in milliseconds with at least two digits, so that all times of a column have the
+/// same unit.
 fn ms_text(ns: u64) -> String {
     match ns {
         0 => "-".to_owned(),

@@ -12,7 +12,7 @@ use super::run::while_blocking;
 /// Polls `future` on this thread until it is ready, and returns its output.
 ///
 /// Between two polls the thread sleeps. It neither spins nor runs other items, so it can wait for
-/// any future. Inside a work item, the pool may start another worker.
+/// any future. If a work item calls this, its pool may start another worker.
 ///
 /// # Blocking
 ///

@@ -7,9 +7,9 @@
 //!
 //! 1. *Begin.* Each item makes the transition that begins a run, so that no worker or joiner starts
 //!    it.
-//! 2. *End.* Each item makes the transition that ends a run. Threads that wait for it wake.
+//! 2. *End.* Each item makes the transition that ends a run. Threads that wait for it are woken.
 //! 3. *Release.* The items' capacity and their in-flight counts are released. Threads that wait for
-//!    capacity, a flush or a drain wake.
+//!    capacity, for a flush or for a drain are woken.
 //! 4. *Wake.* The wakers of tasks that waited for any of these are called. Wakers that never
 //!    block come first: those of futures, of task sets, and of threads in `block_on`.
 //! 5. *Drop.* Closures, futures and items without handles are dropped.
@@ -124,7 +124,7 @@ impl Cancelled {
 impl Part {
     fn release_capacity(&mut self) {
         let nr_places = std::mem::take(&mut self.deferred_drops.nr_places);
-        if let Some(capacity) = self.pwq.core.capacity.as_ref() {
+        if let Some(capacity) = self.pwq.core.capacity.as_deref() {
             capacity.release(nr_places);
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! # The protocol
 //!
-//! An item whose deadline has passed never starts. The first thread that finds the deadline passed
-//! records this in the item's outcome:
+//! An item whose deadline has passed never starts. The first thread that finds that the deadline
+//! has passed records this in the item's outcome:
 //!
 //! ```text
 //! runner: transition to running, as for any item;  deadline passed? drop the closure
@@ -12,8 +12,8 @@
 //!
 //! Both are transitions of the item's state word, as are a start and a cancel. The item therefore
 //! either starts or expires, and its closure is moved out exactly once. If no thread joins the
-//! item, the worker that pops it finds the deadline passed. A task that awaits the item is woken at
-//! the deadline, and polls (`queues/expiry.rs`).
+//! item, the worker that pops it finds that the deadline has passed. A task that awaits the item is
+//! woken at the deadline, and polls (`queues/expiry.rs`).
 
 use std::task::Waker;
 

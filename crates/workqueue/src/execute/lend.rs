@@ -1,4 +1,4 @@
-//! Lends the seats of groups while a thread waits inside an item.
+//! Lends a thread's group seats while the thread waits inside an item.
 //!
 //! # The protocol
 //!
@@ -55,7 +55,7 @@ static HANDLER: Handler = Handler {
     ..Handler::IDLE
 };
 
-/// Makes all threads lend their seats of groups.
+/// Makes all threads lend their group seats.
 pub(crate) fn begin() {
     fork::register(&HANDLER);
     report::lend_by(lend);
@@ -77,7 +77,7 @@ pub(crate) fn try_help(home: &Pwq, lent: bool) -> Option<HelperSeats> {
     })
 }
 
-/// Releases this thread's seats of groups if it `lends` them, and otherwise reacquires them.
+/// Releases this thread's group seats if `lends` is set; otherwise reacquires them.
 fn lend(lends: bool) {
     if twin::armed("group: a waiter keeps its seats") {
         return;
@@ -86,7 +86,7 @@ fn lend(lends: bool) {
     let mut known: Vec<*const Pwq> = Vec::new();
     own_homes(|home| {
         let Some(group) = &home.group else { return };
-        // SAFETY: the runs on this stack keep their homes.
+        // SAFETY: the runs on this stack keep their homes alive.
         if known.iter().any(|it| unsafe { &**it }.is_in(group)) {
             return;
         }

@@ -1,4 +1,5 @@
-//! Runs an item that has a state, on a worker that has popped it or on a joiner that helps.
+//! Runs an item that has a state. The thread is a worker that has popped the item, or a joiner that
+//! helps.
 //!
 //! A thread records the runs that it is in. Runs nest: a run may wait for an item, and the same
 //! thread may run that item.
@@ -177,8 +178,7 @@ impl Rest {
     }
 }
 
-/// Ends a run. The only user code that it calls is the wakers of drains, which the caller can set
-/// aside.
+/// Ends a run. Calls no user code except the wakers of drains, which the caller can set aside.
 ///
 /// # Safety
 ///
@@ -399,7 +399,7 @@ impl CountToRelease {
     }
 }
 
-/// Unlinks an item that the caller has claimed from its list. Runs no user code, because that code
+/// Removes from its list an item that the caller has claimed. Runs no user code, because that code
 /// may wait for the claim to end.
 pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
@@ -484,7 +484,7 @@ pub(crate) fn cancel_and(
     if wakes {
         key.wake(u32::MAX);
     }
-    let capacity = counted_by.as_ref().and_then(|core| core.capacity.as_ref());
+    let capacity = counted_by.as_ref().and_then(|core| core.capacity.as_deref());
     if left.is_some() || capacity.is_some() {
         // A waker may wait for capacity or for the count, so both are released first.
         let ((), woken) = cleanups::with_wakers_aside(|| {
@@ -643,7 +643,7 @@ pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
 }
 
 fn is_of(frame: Frame, core: &Arc<QueueCore>) -> bool {
-    // SAFETY: the run keeps a home that is not null alive: see `with_current`.
+    // SAFETY: the run keeps its home alive, if that is not null: see `with_current`.
     let home = unsafe { frame.home.as_ref() };
     home.is_some_and(|home| Arc::ptr_eq(&home.core, core))
 }
@@ -721,14 +721,14 @@ pub(crate) fn is_cancelled() -> bool {
             state.is_cancelled() || state.is_watched() && has_cancelled_token(frame, head)
         }
     });
-    // SAFETY: the run keeps a home that is not null alive.
+    // SAFETY: the run keeps its home alive, if that is not null.
     let home = unsafe { frame.home.as_ref() };
     let queue = home.and_then(|home| home.core.token.get());
     is_cancelled || queue.is_some_and(|token| token.is_set())
 }
 
-/// Returns `true` if the token of `item`, which has one and is the item of `frame`, has been
-/// cancelled, even by the item itself.
+/// Returns `true` if the token of `item` has been cancelled, even by the item itself. The item has
+/// a token, and is the item of `frame`.
 fn has_cancelled_token(frame: Frame, item: &Head) -> bool {
     // SAFETY: the run of an item has a record: see `inside`.
     let token = unsafe { &(*frame.record).token };
@@ -736,15 +736,15 @@ fn has_cancelled_token(frame: Frame, item: &Head) -> bool {
         // An earlier poll of the future has requested the token.
         token.set(item.token());
     }
-    // SAFETY: the table keeps the token until the item is freed, and the item is alive.
+    // SAFETY: the table keeps the token alive until the item is freed, and the item is alive.
     unsafe { token.get().as_ref() }.is_some_and(Token::is_set)
 }
 
-/// Returns the token of the innermost run of this thread, which is a child of the token of its
-/// queue. Outside of runs, returns a new token.
+/// Returns the token of the innermost run of this thread. The token is a child of its queue's
+/// token. Outside of runs, returns a new token.
 pub(crate) fn current_token() -> Arc<Token> {
     let frame = INNERMOST.with(Cell::get);
-    // SAFETY: the run keeps a home that is not null alive.
+    // SAFETY: the run keeps its home alive, if that is not null.
     let Some(home) = (unsafe { frame.home.as_ref() }) else {
         return Token::new();
     };
@@ -841,7 +841,7 @@ pub(crate) unsafe fn with_current<R>(
 }
 
 /// Calls `body`, which frees `item`. The pwq `home` still has an in-flight count for the item, but
-/// this thread has no seat for it, so any item that `body` waits for needs a seat of its own.
+/// this thread has no seat for it, so any item that `body` waits for needs its own seat.
 ///
 /// # Safety
 ///

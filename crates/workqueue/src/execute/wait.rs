@@ -28,8 +28,8 @@
 //! this before it sleeps, and returns an error instead:
 //!
 //! - The waiter compares the address of the item's home with the addresses of all pwqs whose gate
-//!   has a single seat that this thread holds. It does not dereference the home, which may have
-//!   been freed.
+//!   has a single seat, held by this thread. It does not dereference the home, which may have been
+//!   freed.
 //! - Such an item can start only on the waiter's own thread. If joiners may help with the item, the
 //!   waiter tries again to help.
 //! - If the item is running, is being cancelled by a thread or has a deadline, it ends without the
@@ -98,7 +98,7 @@ pub fn must_have_workers() {
     );
 }
 
-/// Checks an item that this process may have inherited from its parent, before a use of the item.
+/// Checks an item that this process may have inherited from its parent, before the item is used.
 ///
 /// # Panics
 ///
@@ -171,7 +171,7 @@ fn polling_pays_off(head: &Head, seq: u64) -> bool {
 /// rare, so this is a guess: a shorter sleep costs CPU time, and a longer one delays the waiter.
 const NAP: Duration = Duration::from_millis(1);
 
-/// The error of a wait for an item that cannot start before the waiter itself has ended.
+/// The error returned by a wait for an item that cannot start before the waiter itself has ended.
 pub(crate) struct NeedsOurSeat;
 
 /// Reports the `error` of an item that was about to wait for itself, and returns it.
@@ -203,7 +203,7 @@ pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> 
             return Ok(false);
         }
         // Another thread is queueing, cancelling or helping with the item, or runs it from another
-        // queue. While this worker sleeps, it returns the items that it took and did not start,
+        // queue. Before this worker sleeps, it returns the items that it took and did not start,
         // because a canceller may wait for one of them.
         until_completed_within(head, state.completion_seq() + 1, NAP);
     }
@@ -239,7 +239,7 @@ fn is_of_our_strand(item: NonNull<Head>) -> bool {
     let Some(strand) = head.vtable().handle.as_ref().and_then(|it| it.strand) else {
         return false;
     };
-    // SAFETY: the caller holds a handle, and the table is the item's.
+    // SAFETY: the caller holds a handle, and the table belongs to the item.
     let strand = unsafe { strand(item) }.item;
     let state = head.load();
     let has_to_start = state.is_pending() && !state.is_claimed();
@@ -272,7 +272,7 @@ pub(crate) fn before_flushing(core: &QueueCore) {
     });
 }
 
-/// Calls `body` with the pwq from which this thread runs an item with a rescuer, if any.
+/// If this thread runs an item of a queue with a rescuer, calls `body` with that item's pwq.
 fn reclaiming(body: impl FnOnce(&Pwq)) {
     innermost_home(|home| home.core.reclaim, body);
 }

@@ -31,8 +31,8 @@ use crate::item::{
 ///
 /// # Guarantees
 ///
-/// - Writes before [`enqueue`](crate::Workqueue::enqueue) are visible to the run. Writes
-///   of a run are visible to the next run and to a thread that flushed it.
+/// - Writes made before [`enqueue`](crate::Workqueue::enqueue) are visible to the run. Writes made
+///   by a run are visible to the next run and to a thread that has flushed it.
 /// - Each call of `enqueue` that returns `true` is followed by exactly one run, unless the item is
 ///   cancelled before it starts. An item still runs if all its handles are dropped.
 ///
@@ -73,19 +73,19 @@ unsafe impl Sync for Work {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Busy {
-    /// `true` if the item is queued, and that run has not started.
+    /// `true` if the item is queued, and the queued run has not started.
     pub pending: bool,
     /// `true` if the item is running.
     pub executing: bool,
 }
 
-/// The error of [`Work::flush`].
+/// The error returned by [`Work::flush`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FlushError {
     /// The item flushed itself, and would wait for its own end.
     OwnItem,
-    /// The item needs the only seat of its queue, which the item that flushed it holds.
+    /// The item needs the only seat of its queue, but the item that flushed it holds that seat.
     OwnQueue,
     /// The last run that ended panicked.
     Panicked,
@@ -327,8 +327,8 @@ impl Work {
 
     /// Cancels the item, and waits until it is not running. Returns `true` if it was pending.
     ///
-    /// On return the item is idle, and only a later `enqueue` can change that. During the wait
-    /// every enqueue is rejected, including those by the item itself.
+    /// On return the item is idle, and only a later `enqueue` can change that. During the wait all
+    /// enqueues are rejected, including those by the item itself.
     ///
     /// # Blocking
     ///
@@ -468,7 +468,7 @@ impl Work {
     /// Drops the handle without running user code. Returns the item if the caller must free it.
     pub(crate) fn leave(self) -> Option<Dead> {
         let this = ManuallyDrop::new(self);
-        // SAFETY: the handle is one of the item's, and is not used again.
+        // SAFETY: the handle belongs to the item, and is not used again.
         unsafe { this.handles().leave(this.item) }
     }
 
@@ -591,7 +591,7 @@ impl Drop for Work {
         if sync::twin::torn_down() {
             return;
         }
-        // SAFETY: the dropped handle is one of the item's.
+        // SAFETY: the dropped handle belongs to the item.
         unsafe { self.handles().remove(self.item) };
     }
 }

@@ -18,8 +18,8 @@
 //! - If a cancel comes before the call that queues the item, that call reads its number, so the
 //!   item is not cancelled.
 //! - A thread that loses the transition to another thread may have recorded the larger number. It
-//!   read that number before it saw the state that the other transition replaced, so the number is
-//!   not larger than that of a cancel before that transition.
+//!   read that number before it saw the state that the winning transition replaced. The number
+//!   therefore does not exceed the number of the last cancel before the winning transition.
 //!
 //! No model fails without the Acquire and the Release, because a failure requires a run, a
 //! canceller and two enqueuers. Models check that the recorded number is compared.

@@ -1,12 +1,13 @@
 //! `max_active`, which limits the threads that run items of a queue at once; the capacity, which
-//! limits the waiting items; and a queue's shares of CPU time.
+//! limits the waiting items; and shares of CPU time.
 //!
 //! `active.rs` describes the protocol: for each batch, a worker acquires a *seat* at the queue's
 //! gate or joins the gate's wait queue. The gate is generic over its waiters. CPUs cache seats
 //! between runs. `share.rs` selects the next waiter if there are several NUMA nodes. `capacity.rs`
-//! manages the permits of waiting items and the wait queue of producers. `account.rs` selects the
-//! next pwq in a pool whose queues have shares of CPU time. `queue_core.rs` contains the state that
-//! the pwqs of a queue share. `settled.rs` notifies threads and tasks that wait for items to end.
+//! manages the permits of waiting items and the wait queue of producers. `account.rs` and `tree.rs`
+//! select the next pwq in a pool whose queues or groups have shares of CPU time. `queue_core.rs`
+//! contains the state that the pwqs of a queue share. `settled.rs` notifies threads and tasks that
+//! wait for items to end.
 
 pub(crate) mod account;
 pub(crate) mod active;

@@ -2,9 +2,10 @@
 //!
 //! `pool.rs` describes how a parking worker and a producer avoid missing each other. `dispatch.rs`
 //! contains the state that the pool lock guards: `take.rs` takes batches from it and releases
-//! in-flight counts, and `seats.rs` acquires and releases the seats that they need. The decisions
-//! are plain functions in `policy.rs`. `pwq.rs` contains the pool workqueue, which connects a queue
-//! to a pool, `anchors.rs` counts its waiting futures, and `pwqs.rs` adds and removes pwqs.
+//! in-flight counts, `seats.rs` acquires and releases the seats that they need, and
+//! `dispatch/shares.rs` divides CPU time. The decisions are plain functions in `policy.rs`.
+//! `pwq.rs` contains the pool workqueue, which connects a queue to a pool, `anchors.rs` counts its
+//! waiting futures, and `pwqs.rs` adds and removes pwqs.
 //!
 //! `worker.rs` contains the loop of a worker's thread and the part of a worker that other threads
 //! use. `pace.rs` decides how a worker waits for work. `blocking.rs` and `sampler.rs` notice that a

@@ -96,7 +96,7 @@ pub(crate) struct WorkerPool {
     pub(crate) counters: Counters,
     #[cfg(feature = "baselines")]
     pub(crate) hold: Mutex<crate::observe::tally::Cycles>,
-    /// A: the CPU time that threads used to wait for the pool lock.
+    /// A: the CPU time that threads have spent waiting for the pool lock.
     #[cfg(feature = "baselines")]
     lock_wait_ns: unmodelled::AtomicU64,
 }

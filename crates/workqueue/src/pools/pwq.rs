@@ -27,7 +27,7 @@ use crate::{
         list::{Colors, List},
     },
     limit::{account::Account, active::Gate, queue_core::QueueCore},
-    observe::tally::{Arrivals, Cycles, Ran, Rest},
+    observe::tally::{Arrivals, Cycles, Kept, Ran, Rest},
 };
 
 /// Connects a queue to one of its pools.
@@ -116,6 +116,7 @@ pub(crate) struct Observed {
 pub(crate) struct PwqTimes {
     pub(crate) wait: Cycles,
     pub(crate) run: Cycles,
+    pub(crate) kept: Kept,
 }
 
 impl PwqTimes {

@@ -131,13 +131,9 @@ impl PoolGuard<'_> {
         nr_taken: usize,
         every_us: u64,
     ) {
+        self.sample_from(worker, slot);
         let sampling = &mut self.enlisted_mut(worker).sampling;
-        if sampling.slot() != slot {
-            let (before, rest) = (sampling.slot(), sampling.take_rest());
-            self.record_rest(before, rest);
-        }
-        let sampling = &mut self.enlisted_mut(worker).sampling;
-        if !sampling.takes(slot, nr_taken as u64, now, every_us) {
+        if !sampling.takes(nr_taken as u64, now, every_us) {
             return;
         }
         // The item in the middle represents the batch, or the nearest one that was not cancelled or
@@ -155,8 +151,8 @@ impl PoolGuard<'_> {
         }
     }
 
-    /// Acquires the seats for `worker` to run items of `slot`, and returns `true`. If a seat is
-    /// missing, the pwq joins the wait queue of that gate.
+    /// Acquires the seats for `worker` to run items of `slot`, and returns `true`. If a gate has no
+    /// free seat, the pwq joins the wait queue of that gate.
     pub(crate) fn find_seat(&mut self, worker: &Worker, slot: usize) -> bool {
         let pwq = self.pwq(slot);
         if !pwq.inactive.is_empty() {

@@ -23,7 +23,7 @@ pub struct CancelHandle {
 }
 
 impl CancelHandle {
-    /// Creates the handle of the future of `waker`.
+    /// Creates a handle that cancels the future of `waker`.
     pub(super) fn of(waker: Waker) -> Self {
         let waker = Some(waker);
         Self { waker }

@@ -138,10 +138,11 @@ impl Inner {
         let attrs = self.plan.lock().attrs().clone();
         let (stats, gathered) = self.gather();
         let shares = self.core.shares.load(Ordering::Relaxed);
-        let capacity = self.core.capacity.as_ref();
+        let capacity = self.core.capacity.as_deref();
         QueueReport {
             name: self.core.name.to_string(),
             attrs,
+            group: self.group.as_ref().map(|group| group.name.to_string()),
             stats,
             wait: gathered.times.wait.recorded(),
             run: gathered.times.run.recorded(),
@@ -196,9 +197,12 @@ fn risen(shown: &AtomicU64, count: u64) -> u64 {
 impl Machine {
     pub(crate) fn describe(&self, image: &mut Image) {
         if image.wants_queues() {
-            for queue in self.queues().iter().filter_map(|queue| queue.report()) {
-                image.push(queue.record());
-                queue.times().into_iter().for_each(|it| image.push(it));
+            for follower in self.queues() {
+                if let Some(queue) = follower.report() {
+                    image.push(queue.record());
+                    queue.times().into_iter().for_each(|it| image.push(it));
+                }
+                follower.group_record().into_iter().for_each(|it| image.push(it));
             }
             let pools = self.pools();
             pools.iter().for_each(|it| image.push(it.stats().record()));

@@ -86,8 +86,8 @@ const CLOSED: u32 = 1 << 31;
 #[derive(Clone, Debug)]
 pub(crate) struct WeakQueue(Weak<Inner>, Lane);
 
-/// A short-lived use of a queue, which delays the end of the queue. No user code runs during a
-/// visit; events are emitted after it.
+/// A short-lived use of a queue. It delays the end of the queue. No user code runs during a visit;
+/// events are emitted after it.
 pub(crate) struct Visit<'a> {
     inner: &'a Inner,
     _held: trace::Held,
@@ -203,7 +203,7 @@ impl Cleanup for End {
     }
 }
 
-// The cleanup of a handler is its drop.
+// The cleanup of a handler only drops it.
 impl Cleanup for Handler {}
 
 impl Visits {
@@ -272,7 +272,8 @@ impl Inner {
         visit
     }
 
-    /// Waits for a moment without visitors. Later visitors see the caller's earlier writes.
+    /// Waits until there are no visitors for a moment. Later visitors see the caller's earlier
+    /// writes.
     pub(crate) fn outlast_visitors(&self) {
         // ORDER(outlast): other end in `Visits::enter`.
         // Test: armed_timer_is_cancelled_or_has_fired

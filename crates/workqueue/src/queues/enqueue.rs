@@ -162,7 +162,8 @@ impl Workqueue {
 
     /// Queues each of `works` that is not pending, in order, and returns the number queued.
     ///
-    /// The items go to one pool in one chain, which is about twice as fast for tiny items.
+    /// The items go to one pool in one chain. For tiny items, this is about twice as fast as
+    /// queueing them one by one.
     ///
     /// # Blocking
     ///
@@ -273,8 +274,8 @@ impl Inner {
         }
     }
 
-    /// Returns `true` if queueing `work` in `lane` must wait until its list link was removed from
-    /// the list of another queue or lane.
+    /// Returns `true` if queueing `work` in `lane` must wait until its list link has been removed
+    /// from the list of another queue or lane.
     pub(crate) fn must_cut_out(&self, work: &Work, lane: Lane) -> bool {
         let head = work.head();
         let home = head.home.load(Ordering::Relaxed).cast_const();

@@ -8,8 +8,8 @@
 //!
 //! The twin is `deadline: the wheel wakes no task`.
 //!
-//! An item with a hard deadline has another timer, which exists while it runs. Its waker cancels
-//! the token of the item (`item/token.rs`).
+//! An item with a hard deadline has another timer, which exists while the item runs. Its waker
+//! cancels the token of the item (`item/token.rs`).
 
 use std::{
     cell::RefCell,

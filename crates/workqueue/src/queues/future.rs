@@ -23,11 +23,11 @@
 //!   Other wakes do not access the queue. A drain waits for futures.
 //! - **Memory.** The handle and each waker are counted (`head.rs`). A poll lends an uncounted
 //!   waker, so that a poll that keeps no waker updates no count. The last owner, run or handle,
-//!   frees the item. A suspended future without wakers and handle can never be polled again; the
-//!   thread that dropped the last of them drops it.
+//!   frees the item. A suspended future that has neither wakers nor a handle can never be polled
+//!   again; the thread that dropped the last of them drops it.
 //!
 //! The state transitions are in `head/task.rs`. Differs from Linux: the kernel has no counterpart.
-//! The closest is a work item that queues itself again.
+//! The closest equivalent is a work item that queues itself again.
 
 use std::{
     cell::UnsafeCell,
@@ -75,7 +75,7 @@ struct Base {
     /// The pwq on which the future holds an in-flight count. The thread that runs the item writes
     /// it, and the thread that frees the item reads it.
     held_pwq: UnsafeCell<HeldPwq>,
-    /// The awaiting task. The handle writes it before it sets the flag that a task waits.
+    /// The awaiting task. The handle writes it before it sets the flag that reports a waiting task.
     task: UnsafeCell<Option<Arc<TaskSlot>>>,
 }
 
@@ -92,7 +92,7 @@ struct Task<F: Future, S> {
     base: Base,
     /// I, except for the parts that only the handle writes.
     start_by: S,
-    /// The run accesses it, then the handle, then the thread that frees the item.
+    /// Accessed by the run, then by the handle, then by the thread that frees the item.
     stage: UnsafeCell<Stage<F>>,
 }
 
@@ -374,7 +374,7 @@ where
         });
         // The future may own the last handle of its queue, whose drop must not wait for this count.
         let home = held_pwq.map_or(ptr::null(), |(held_pwq, _)| ptr::from_ref(held_pwq));
-        // SAFETY: the count keeps the held pwq until it is released below.
+        // SAFETY: the count keeps the held pwq alive until it is released below.
         // FOREIGN(future-drop): the drop of the future or its outcome, on the thread that made it
         // unreachable, with no lock held; a panic is contained.
         unsafe { with_freed(item.as_ptr(), home, || contain(|| *stage = Stage::Gone)) };
@@ -449,17 +449,18 @@ impl Base {
     unsafe fn held_pwq(&self) -> Option<(&Pwq, Color)> {
         // SAFETY: (1): no other thread writes it.
         let held_pwq = unsafe { *self.held_pwq.get() };
-        // SAFETY: (2): the count keeps the pwq.
+        // SAFETY: (2): the count keeps the pwq alive.
         let pwq = unsafe { held_pwq.pwq.as_ref() }?;
         Some((pwq, held_pwq.color))
     }
 }
 
-/// Applies a transition that may require pushing the item. Returns `false` if the future has ended.
+/// Applies a transition after which the item may have to be pushed. Returns `false` if the future
+/// has ended.
 ///
 /// # Safety
 ///
-/// 1. `item` is a future's, and the caller has a handle of it.
+/// 1. `item` belongs to a future, and the caller has a handle of it.
 unsafe fn transition(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State, bool)>) -> bool {
     // SAFETY: (1).
     let base = unsafe { base(item) };
@@ -483,14 +484,16 @@ unsafe fn transition(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State,
 ///
 /// # Safety
 ///
-/// 1. The caller made `item`, which is a future's, pending and linked. Until it is pushed, it stays
-///    allocated and cannot end.
+/// 1. `item` belongs to a future, and the caller made it pending and linked. Until it is pushed, it
+///    stays allocated and cannot end.
 unsafe fn push(item: NonNull<Head>) {
-    // SAFETY: (1). The clone keeps the queue's state until the push, even if the future is freed.
+    // SAFETY: (1). The clone keeps the queue's state alive until the push, even if the future is
+    // freed.
     let queue = unsafe { base(item) }.queue.clone();
     // SAFETY: (1).
     let at = unsafe { &item.as_ref().home };
-    // SAFETY: the held pwq keeps the queue until the push, and the queue keeps all its pwqs.
+    // SAFETY: the held pwq keeps the queue alive until the push, and the queue keeps all its pwqs
+    // alive.
     let lane = unsafe { &*at.load(Ordering::Relaxed) }.lane;
     let home = queue.route_table.here().in_lane(lane);
     at.store(home.as_home(), Ordering::Relaxed);
@@ -499,7 +502,7 @@ unsafe fn push(item: NonNull<Head>) {
 
 /// # Safety
 ///
-/// 1. `item` is a future's, and stays allocated while the result is used.
+/// 1. `item` belongs to a future, and stays allocated while the result is used.
 unsafe fn base<'a>(item: NonNull<Head>) -> &'a Base {
     // SAFETY: (1): a `Task` begins with its `Base`.
     unsafe { item.cast::<Base>().as_ref() }
@@ -523,7 +526,7 @@ fn waker(item: NonNull<Head>) -> Waker {
 ///
 /// # Safety
 ///
-/// 1. `item` is a future's, and the caller has a handle of it.
+/// 1. `item` belongs to a future, and the caller has a handle of it.
 pub(crate) unsafe fn counted_waker(item: NonNull<Head>) -> Waker {
     // SAFETY: (1).
     let base = unsafe { base(item) };
@@ -552,7 +555,7 @@ pub(crate) fn cancel_by(waker: &Waker) -> bool {
     // SAFETY: the borrowed waker keeps the item alive.
     let table = unsafe { item.as_ref() }.vtable().handle.as_ref();
     let table = table.expect("a future has a table for its handle");
-    // SAFETY: the table is the item's, and the waker is a handle.
+    // SAFETY: the table belongs to the item, and the waker is a handle.
     unsafe { (table.cancel)(item) }
 }
 

@@ -13,16 +13,18 @@
 //! joiner: lock members: add, close if nr_drains > 0;  stop if paused;  lock shares: set
 //! ```
 //!
-//! If the copy of a pause comes before the addition, the joiner finds `paused`. Otherwise the pause
+//! If a pause copies the list before the addition, the joiner finds `paused`. Otherwise the pause
 //! finds the joiner. The same holds for shares. The lock of the shares is held until all members
-//! have them, so that the last change is the last one for each member. Twins `group: a pause
-//! overlooks who joins`, `group: shares overlook who joins` and `group drain: overlooks who joins`.
+//! have them, so that the last change is also the last one that each member receives. Twins `group:
+//! a pause overlooks who joins`, `group: shares overlook who joins` and `group drain: overlooks who
+//! joins`.
 //!
 //! A queue that is being destroyed ignores the pauses of its group, as it ignores its own, because
 //! the thread that drops its last handle waits for its items.
 
 use std::fmt;
 
+use base::internal::page::Record;
 use sync::{
     Mutex,
     atomic::{AtomicBool, Ordering},
@@ -43,7 +45,7 @@ use crate::{
     },
 };
 
-/// A group of queues, which share a ceiling and can be paused, drained and cancelled together.
+/// A group of queues that share a ceiling and can be paused, drained and cancelled together.
 ///
 /// ```
 /// use afterwork::workqueue::{Group, Workqueue};
@@ -64,7 +66,7 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A `Group` is a handle. The group exists as long as a handle or a queue of it does. Dropping a
+/// A `Group` is a handle. The group exists as long as one of its handles or queues does. Dropping a
 /// handle never waits.
 ///
 /// # Guarantees
@@ -73,15 +75,15 @@ use crate::{
 ///   threads run items of the group, in the whole process. The `max_active` of each queue also
 ///   applies.
 /// - If the group is full, its queues take turns, whatever the number of pools in which they have
-///   items. A queue that waits for a seat of the group holds one of its own, which counts in
+///   items. A queue that waits for a seat of the group holds a seat of its own, which counts in
 ///   `nr_active` of its [`stats`](crate::Workqueue::stats).
 /// - While an item waits in this library (in a join, a flush, a drain, for capacity, in
 ///   [`block_on`](crate::block_on), in a scope, in a mailbox or a grace period), it does not count
 ///   toward the group's `max_active`. Items of one group may therefore wait for each other. When
 ///   the wait has ended, the item continues at once, even if the group is full. More than
 ///   `max_active` threads may then run items. The excess is at most the number of threads that have
-///   waited, and no other item starts until it is gone.
-/// - An item that blocks otherwise counts: on I/O, on a lock, or in
+///   waited, and no other item starts until the excess is gone.
+/// - An item that blocks in any other way still counts: on I/O, on a lock, or in
 ///   [`blocking`](crate::blocking). If the holders of all seats block until an item of the group
 ///   has run, none of them makes progress.
 /// - A joiner runs its item on its own thread only if the group has a free seat, or if the joiner
@@ -96,7 +98,7 @@ use crate::{
 ///
 /// # Panics
 ///
-/// In a child of `fork`, each call panics, as for a queue.
+/// In a child of `fork`, each call panics, as it does for a queue.
 #[derive(Clone)]
 #[doc(alias("cgroup", "scheduling_group", "tenant", "resource_group"))]
 pub struct Group {
@@ -187,7 +189,7 @@ impl GroupBuilder {
     }
 
     /// Sets how many threads run items of the group at once: `factor` times the number of CPUs that
-    /// the process may use, or of the CPU quota if that is less, rounded up. The factor must be
+    /// the process may use, or times the CPU quota if that is less, rounded up. The factor must be
     /// above 0 and at most 64.
     ///
     /// The ceiling follows changes of the machine and of the quota.
@@ -204,7 +206,7 @@ impl GroupBuilder {
     /// compete with each other for the group's time, by their own shares. A tenant therefore gets
     /// no more time if it builds more queues.
     ///
-    /// As soon as a queue or a group of a pool has set shares, this holds for all groups of the
+    /// As soon as a queue or a group of a pool has set shares, shares apply to all groups of the
     /// pool. The default is 100.
     ///
     /// ```
@@ -235,8 +237,9 @@ impl GroupBuilder {
     ///
     /// # Errors
     ///
-    /// [`BuildError::GroupMaxActive`] and [`BuildError::GroupPerCpu`] if the ceiling is out of
-    /// range; [`BuildError::Shares`] if the shares are; [`BuildError::Registry`].
+    /// Returns [`BuildError::GroupMaxActive`] or [`BuildError::GroupPerCpu`] if the ceiling is out
+    /// of range, [`BuildError::Shares`] if the shares are out of range, and
+    /// [`BuildError::Registry`] if the registry cannot be created.
     pub fn build(self) -> Result<Group, BuildError> {
         let registry = Registry::global().map_err(BuildError::Registry)?;
         self.build_in(registry)
@@ -323,7 +326,7 @@ impl Group {
 
     /// Sets the group's share of the CPU time of its pools; see [`GroupBuilder::shares`].
     ///
-    /// It also applies to items that wait already.
+    /// The new share also applies to items that already wait.
     ///
     /// # Blocking
     ///
@@ -332,8 +335,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// [`BuildError::Shares`] if `shares` is not between 1 and [`MAX_SHARES`](crate::MAX_SHARES).
-    /// In that case nothing has changed.
+    /// Returns [`BuildError::Shares`] if `shares` is not between 1 and
+    /// [`MAX_SHARES`](crate::MAX_SHARES). In that case nothing has changed.
     pub fn set_shares(&self, shares: u32) -> Result<(), BuildError> {
         check_shares(shares)?;
         let inner = &*self.inner;
@@ -342,13 +345,13 @@ impl Group {
         *its = shares;
         let queues = inner.queues();
         queues.iter().for_each(|queue| queue.set_group_shares(shares));
-        // This comes before the queues, one of which may be the last reference.
+        // Unlock before the queues are dropped, because one of them may be the last reference.
         drop(its);
         Ok(())
     }
 
-    /// Starts no items of the group's queues until [`resume`](Self::resume). Returns `true` if the
-    /// group was not paused.
+    /// Starts no items of the group's queues until [`resume`](Self::resume) is called. Returns
+    /// `true` if the group was not paused.
     ///
     /// Each queue is paused as if by [`Workqueue::pause`](crate::Workqueue::pause), even one that
     /// joins the group later. A queue that was paused on its own stays paused when the group is
@@ -356,8 +359,8 @@ impl Group {
     ///
     /// # Blocking
     ///
-    /// Briefly acquires locks of each queue. A waiter for a queued item waits until the group is
-    /// resumed.
+    /// Briefly acquires locks of each queue. A thread that waits for a queued item waits until the
+    /// group is resumed.
     ///
     /// # Examples
     ///
@@ -403,27 +406,30 @@ impl Group {
     ///
     /// Briefly acquires the lock of each pool of each queue.
     pub fn stats(&self) -> GroupStats {
-        let inner = &*self.inner;
-        inner.must_be_at_home();
-        let queues = inner.queues();
-        let ceiling = *inner.ceiling.lock();
-        let shares = *inner.shares.lock();
-        let (nr_active, max) = (inner.gate.nr_active(), inner.gate.max());
+        self.inner.must_be_at_home();
+        self.inner.stats()
+    }
+}
+
+impl GroupInner {
+    fn stats(&self) -> GroupStats {
+        let queues = self.queues();
+        let ceiling = *self.ceiling.lock();
+        let shares = *self.shares.lock();
+        let (nr_active, max) = (self.gate.nr_active(), self.gate.max());
         let mut stats = GroupStats {
             max_active: (ceiling != Ceiling::None).then_some(max),
             shares: (shares > 0).then_some(shares),
             nr_active,
             nr_over: nr_active.saturating_sub(max),
-            nr_waiting: inner.gate.nr_waiting(),
+            nr_waiting: self.gate.nr_waiting(),
             nr_queues: queues.len(),
             ..GroupStats::default()
         };
         queues.iter().for_each(|queue| stats.add(&queue.stats()));
         stats
     }
-}
 
-impl GroupInner {
     pub(crate) fn is_paused(&self) -> bool {
         // Relaxed: see `set_paused`.
         self.paused.load(Ordering::Relaxed)
@@ -434,7 +440,7 @@ impl GroupInner {
         runs_in_group(&self.gate)
     }
 
-    /// Adds a queue that was just built.
+    /// Adds a queue that has just been built.
     pub(super) fn add(&self, queue: &Arc<Inner>) {
         let mut members = self.members.lock();
         members.queues.add(Arc::<Inner>::downgrade(queue));
@@ -529,6 +535,10 @@ impl Follower for GroupInner {
 
     fn report(&self) -> Option<QueueReport> {
         None
+    }
+
+    fn group_record(&self) -> Option<Record> {
+        Some(self.stats().record(&self.name))
     }
 }
 

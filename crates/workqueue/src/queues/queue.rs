@@ -42,16 +42,17 @@ use crate::{
 ///
 /// # Guarantees
 ///
-/// - Workers pop the items that one thread queued on one pod in the order of queueing. Several
-///   workers pop at the same time, and a joiner may run its own item, so items can start and end in
-///   a different order. An ordered queue keeps the order of queueing.
+/// - Workers pop the items that one thread queued on one pod in the order in which they were
+///   queued. Several workers pop at the same time, and a joiner may run its own item, so items can
+///   start and end in a different order. An ordered queue keeps the order of queueing.
 /// - At most `max_active` threads run items of the queue at once, in the whole process.
 /// - A panic in an item reaches its joiner, and the worker keeps running.
 ///
 /// # Blocking
 ///
-/// Queueing never waits for a worker or for memory from the system. It waits at most for a short
-/// lock, and may wake a worker (a system call). Work items may queue; signal handlers may not.
+/// Queueing never waits for a worker or for memory from the system. It waits at most for a lock
+/// that is held briefly, and may wake a worker (a system call). Work items may queue; signal
+/// handlers may not.
 ///
 /// Dropping the last handle drops the items held by timers, and drains the queue: the drop blocks
 /// until all items have run and all futures have ended. It does not block where that could
@@ -102,7 +103,7 @@ pub struct Workqueue {
 pub(crate) struct Inner {
     /// I
     pub(crate) core: Arc<QueueCore>,
-    /// I: the group, if it is in one.
+    /// I: the group, if the queue is in one.
     pub(crate) group: Option<Arc<GroupInner>>,
     /// A, rarely written: set while the queue rejects items.
     pub(crate) closed: Closed,
@@ -116,7 +117,7 @@ pub(crate) struct Inner {
     pub(crate) route_table: RouteTable,
     /// W: the attributes behind the routes, and the former routes.
     pub(crate) plan: Mutex<Plan>,
-    /// I: the manager of the registry, which the queue keeps alive until it is destroyed.
+    /// I: the registry's manager. The queue keeps it alive until the queue is destroyed.
     pub(crate) manager: Arc<Manager>,
     pub(crate) timers: OwnTimers,
     pub(crate) rescuer: Mutex<Option<Rescuer>>,
@@ -210,7 +211,7 @@ impl Workqueue {
             bh: parts.bh,
             hidden: parts.hidden,
             reclaim: parts.rescuer.is_some(),
-            capacity: parts.capacity.map(capacity),
+            capacity: parts.capacity.map(capacity).map(Box::new),
             shares: AtomicU32::new(parts.shares.unwrap_or(0)),
             ..QueueCore::new(name, parts.on_panic.take())
         });
@@ -242,7 +243,7 @@ impl Workqueue {
 
     /// Changes the number of threads that may run items of this queue at once.
     ///
-    /// A higher limit starts more items at once. A lower limit lets local batches finish.
+    /// A higher limit starts more items at once. With a lower limit, local batches still finish.
     ///
     /// # Errors
     ///

@@ -70,11 +70,11 @@ impl Workqueue {
     /// modifies are affected.
     ///
     /// Items that are queued from now on go to the pools of the new attributes. Items that are
-    /// queued already run where they are. No item is lost.
+    /// already queued run on the pools where they wait. No item is lost.
     ///
     /// An ordered queue is drained first, as [`drain`](Self::drain) does: while the call waits,
     /// items of other threads are rejected and counted. A thread that changes the attributes again
-    /// and again therefore leaves its producers little time. A call that changes nothing does not
+    /// and again therefore leaves producers little time. A call that changes nothing does not
     /// drain. If another thread queues an item while the call begins, that item may start after
     /// items that the thread queues later.
     ///

@@ -3,8 +3,8 @@
 //! # The protocol
 //!
 //! There are several wheels, the *shards*, so that threads of different CPUs arm and cancel at the
-//! same time. A sleep owns its timer, which holds the waker, and is in the shard of the CPU that
-//! armed it. The shard's lock guards all decisions:
+//! same time. A sleep owns its timer. The timer holds the waker, and is in the shard of the CPU
+//! that armed it. The shard's lock guards all decisions:
 //!
 //! ```text
 //! poll:     no timer yet?  lock: insert one with the waker;  if it is the shard's first, wake the
@@ -60,7 +60,7 @@ const MAX_SHARDS: usize = 16;
 /// the wake-ups of the manager cost less than a hundredth of a CPU.
 const MANY: usize = 8;
 
-/// The maximum number of timers that expire under one hold of a shard's lock, 64 times 50 ns.
+/// The maximum number of timers that expire while a shard's lock is held once: 64 times 50 ns.
 const MAX_AT_ONCE: usize = 64;
 
 /// The wheels of a registry's sleeps.

@@ -24,9 +24,9 @@ struct Gathered<'a> {
 }
 
 impl TaskOptions<'_> {
-    /// Queues each of `funcs` to run once, in their order, as
-    /// [`spawn_detached`](Self::spawn_detached) does, on the options' CPU and in their lane.
-    /// Returns the number of closures that were queued and not rejected.
+    /// Queues each of `funcs` to run once, in order, as [`spawn_detached`](Self::spawn_detached)
+    /// does, on the options' CPU and in their lane. Returns the number of closures that were queued
+    /// and not rejected.
     ///
     /// The closures are pushed in chains of up to 64, with one atomic update of shared memory for
     /// each chain instead of each closure. A closure may therefore not be queued yet when the

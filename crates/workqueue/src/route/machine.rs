@@ -4,6 +4,7 @@ use std::{collections::HashMap, fmt};
 
 use base::internal::{
     numbered::Numbered,
+    page::Record,
     panics::{Foreign, discard, guarded},
     params::Params,
     wake::hotplug,
@@ -27,6 +28,11 @@ pub(crate) trait Follower: Send + Sync {
 
     /// Returns a report of the queue, unless the queue is hidden or has been destroyed.
     fn report(&self) -> Option<QueueReport>;
+
+    /// Returns the record of the group, if this is one.
+    fn group_record(&self) -> Option<Record> {
+        None
+    }
 }
 
 /// A function that returns the current topology if that has changed.
@@ -233,7 +239,7 @@ impl Machine {
         topology.quota().filter(|_| self.params.cpu_quota)
     }
 
-    /// Removes a user from a pool's count. Without users, the pool is destroyed.
+    /// Decrements a pool's count of users. If no user is left, the pool is destroyed.
     pub(crate) fn release(&self, pool: &Arc<WorkerPool>) {
         let mut roster = self.manager.roster.lock();
         let at =

@@ -1,10 +1,10 @@
-//! The errors of creating a registry.
+//! Errors that can occur when a registry is created.
 
 use std::fmt;
 
 use base::internal::params::{ParamError, VARIABLE};
 
-/// The error of creating a registry.
+/// The error returned if a registry cannot be created.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RegistryError {

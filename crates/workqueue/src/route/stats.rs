@@ -70,14 +70,18 @@ impl PoolStats {
 }
 
 impl QueueReport {
-    /// Returns the queue's record. Its detail is the affinity scope.
+    /// Returns the queue's record. Its detail is the affinity scope and the group.
     #[doc(hidden)]
     pub fn record(&self) -> Record {
         self.record_of(Kind::Queue, self.figures())
     }
 
     fn record_of(&self, kind: Kind, figures: Vec<u64>) -> Record {
-        let detail = self.attrs.affinity.as_str().to_owned();
+        let scope = self.attrs.affinity.as_str();
+        let detail = match &self.group {
+            Some(group) => format!("{scope}, {group}"),
+            None => scope.to_owned(),
+        };
         Record::new(kind, self.name.clone(), detail, figures)
     }
 
@@ -143,6 +147,24 @@ impl GroupStats {
         self.helped += queue.helped;
         self.cpu_time_us += queue.cpu_time_us;
     }
+
+    /// Returns the record of the group called `name`.
+    pub(crate) fn record(&self, name: &str) -> Record {
+        let figures = vec![
+            self.nr_active.into(),
+            self.nr_over.into(),
+            self.nr_waiting as u64,
+            self.max_active.unwrap_or(0).into(),
+            self.shares.unwrap_or(0).into(),
+            self.nr_queues as u64,
+            self.nr_inactive as u64,
+            self.started,
+            self.completed,
+            self.helped,
+            self.cpu_time_us,
+        ];
+        Record::new(Kind::Group, name.to_owned(), String::new(), figures)
+    }
 }
 
 /// A report of one queue.
@@ -153,6 +175,8 @@ pub struct QueueReport {
     pub name: String,
     /// The attributes.
     pub attrs: Attrs,
+    /// The name of the [group](crate::Group), if the queue is in one.
+    pub group: Option<String>,
     /// The counters.
     pub stats: QueueStats,
     /// The times for which items waited, from their enqueue until a worker took them.

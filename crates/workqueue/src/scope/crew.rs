@@ -65,12 +65,12 @@ impl Word {
     }
 }
 
-/// Admits workers to work on its owner's stack. Only the owner waits on it, closes it and reopens
-/// it.
+/// Admits workers to the work that is on its owner's stack. Only the owner waits on it, closes it
+/// and reopens it.
 pub(crate) struct Crew {
     /// A: a `Word`.
     word: Futex,
-    /// A: the number of tickets that have been sent and not been released by `count_off`.
+    /// A: the number of tickets that have been sent but not yet released by `count_off`.
     nr_tickets: AtomicU32,
     /// I: accessed by guests only.
     work: *const (),

@@ -1,7 +1,7 @@
 //! Runs two closures, the second of which a worker may take.
 //!
-//! Joins nest, and most are small. A join that begins therefore only adds a node to its thread's
-//! *chain*, which is on the stack and costs a few nanoseconds. One join of a chain at a time is
+//! Joins nest, and most are small. Beginning a join therefore only adds a node to its thread's
+//! *chain*, which is on the stack. This costs a few nanoseconds. One join of a chain at a time is
 //! *offered* to workers, through a crew with one ticket. It is the outermost join that has not been
 //! offered yet, because that one has the most work. When a worker has used the ticket, the next
 //! join that begins offers the next one:

@@ -118,7 +118,7 @@ pub fn is_cancelled() -> bool {
 #[derive(Clone)]
 pub struct CancellationToken(Arc<Token>);
 
-/// A future that waits for the cancel of a token; created by [`CancellationToken::cancelled`].
+/// A future that waits until a token is cancelled; created by [`CancellationToken::cancelled`].
 #[must_use = "a future does nothing until it is polled"]
 pub struct Cancelled {
     token: Arc<Token>,

@@ -48,8 +48,8 @@ use crate::{
 ///
 /// # Guarantees
 ///
-/// - Each result is taken once, in the order in which the items ended. Items that end at the same
-///   time on different threads are in either order.
+/// - Each result is taken once, in the order in which the items ended. The results of items that
+///   end at the same time on different threads may be taken in either order.
 /// - Dropping the set cancels all items in it, as [`cancel_all`](Self::cancel_all) does. The drop
 ///   does not wait: closures that have started continue.
 /// - The set keeps its queue open, as a handle of the queue does.

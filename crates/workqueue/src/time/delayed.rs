@@ -139,7 +139,8 @@ impl<U: 'static> Deferred<U> {
     ///
     /// # Blocking
     ///
-    /// Blocks until a run that has started has ended. Inside the item's own run it does not wait.
+    /// Blocks until the current run, if there is one, has ended. Inside the item's own run it does
+    /// not wait.
     ///
     /// # Panics
     ///
@@ -173,7 +174,8 @@ impl<U: 'static> Deferred<U> {
     ///
     /// # Blocking
     ///
-    /// Blocks until a run that has started has ended. Inside the item's own run it does not wait.
+    /// Blocks until the current run, if there is one, has ended. Inside the item's own run it does
+    /// not wait.
     ///
     /// # Panics
     ///

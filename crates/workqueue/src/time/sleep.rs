@@ -58,7 +58,8 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
     Sleep::of(Owner::Process(registry), at_ns)
 }
 
-/// Returns the registry whose thread wakes sleeps that name no registry.
+/// Returns the registry whose thread wakes the tasks of sleeps that were created without a
+/// registry.
 pub(super) fn global() -> &'static Registry {
     match Registry::global() {
         Ok(registry) => registry,

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use afterwork::params::{Params, WakeMode};
-use afterwork::workqueue::{Builder, Histogram, JoinHandle, MAX_ACTIVE, Registry, Work, Workqueue};
+use afterwork::workqueue::{
+    BuildError, Builder, Histogram, JoinHandle, MAX_ACTIVE, Registry, Work, Workqueue,
+};
 use top::exit::Stop;
 use topology::{AffinityScope, Topology};
 
@@ -19,9 +21,9 @@ pub struct Way {
     pub scope: AffinityScope,
     /// The time at which a selected worker is woken.
     pub wake: WakeMode,
-    /// Set if the waiter may run its own item.
+    /// `true` if the waiter may run its own item.
     pub help: bool,
-    /// Set if items are one-shot closures.
+    /// `true` if items are one-shot closures.
     pub spawn: bool,
 }
 
@@ -112,10 +114,19 @@ impl Ours {
         params: Params,
         set: impl FnOnce(Builder) -> Builder,
     ) -> Result<Self, Stop> {
+        Self::build_with(topology, params, |_, builder| Ok(set(builder)))
+    }
+
+    /// Starts a workqueue with other parameters. `set` configures the queue with the registry.
+    pub fn build_with(
+        topology: &Topology,
+        params: Params,
+        set: impl FnOnce(&Registry, Builder) -> Result<Builder, BuildError>,
+    ) -> Result<Self, Stop> {
         let registry = Registry::new(topology.clone(), params)
             .map_err(|error| Stop::because("cannot start our pools", error))?;
-        let queue = set(Workqueue::builder("lab"))
-            .build_in(&registry)
+        let queue = set(&registry, Workqueue::builder("lab"))
+            .and_then(|builder| builder.build_in(&registry))
             .map_err(|error| Stop::because("cannot build our workqueue", error))?;
         Ok(Self { queue, pools: Pools(Some(registry)) })
     }
@@ -124,7 +135,7 @@ impl Ours {
     ///
     /// # Panics
     ///
-    /// Never, because only `drop` removes the registry.
+    /// Never panics, because only `drop` removes the registry.
     #[must_use]
     pub fn registry(&self) -> &Registry {
         self.pools.0.as_ref().expect("taken only by drop")

@@ -6,7 +6,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `one.rs` | the page of one run |
-//! | `standings.rs` | the first plot: ours against the best peer of each case |
+//! | `standings.rs` | the first plot: ours compared with the best peer of each case |
 //! | `bars.rs`, `curves.rs`, `growth.rs` | a plot each; `palette_tests.rs` checks their colors |
 //! | `number.rs` | numbers with their units |
 //!

@@ -61,7 +61,7 @@ fn title(head: &Head) -> String {
     format!("Deferred work on {cpu}")
 }
 
-/// Returns each warning once, with the cases that have it.
+/// Returns each warning once, with the cases to which it applies.
 fn warnings(run: &Run) -> Markup {
     let of_cases = run.cases.iter().flat_map(|case| {
         case.head.warnings.iter().map(move |warning| (warning.as_str(), Some(case)))
@@ -106,7 +106,8 @@ fn claims_of(run: &Run) -> impl Iterator<Item = (&CaseRun, &Claimed)> {
     run.cases.iter().flat_map(|case| case.claims.iter().map(move |claim| (case, claim)))
 }
 
-/// Returns all claims in a section per outcome. All are folded except those that do not hold.
+/// Returns all claims, in one section per outcome. All sections are folded except that of the
+/// claims that do not hold.
 fn claims(run: &Run) -> Markup {
     let of = |verdict| claims_of(run).filter(move |(_, claim)| claim.verdict == verdict);
     html! {

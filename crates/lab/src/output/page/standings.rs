@@ -1,5 +1,5 @@
-//! The first plot of a page: a bar per case, from the line of equality to the factor by which ours
-//! is better than the best peer.
+//! The first plot of a page. It has one bar per case, from the line of equality to the factor by
+//! which ours is better than the best peer.
 
 use maud::{Markup, html};
 
@@ -8,14 +8,14 @@ use crate::output::outcome::{BETTER, EVEN, UNDECIDED, WORSE, three_digits};
 use crate::output::run::{CaseRun, Run};
 use crate::output::verdict::Standing;
 
-/// Possible ends of the axis: the first that no factor and no inverse of one exceeds, otherwise the
-/// last. A longer bar ends there.
+/// The possible ends of the axis. The axis ends at the first one that no factor and no inverse of a
+/// factor exceeds, or at the last one. A longer bar is cut off there.
 const ENDS: [f64; 3] = [2.0, 10.0, 100.0];
 
 type Row<'a> = (&'a CaseRun, Standing<'a>);
 
-/// Draws the standings of all cases with a peer, the greatest factor first. Undecided cases are
-/// folded.
+/// Draws the standings of all cases that have a peer. The greatest factor is first. Undecided cases
+/// are folded.
 pub fn standings(run: &Run) -> Markup {
     let standing = |case| Some((case, Standing::of(case)?));
     let mut all: Vec<Row<'_>> = run.cases.iter().filter_map(standing).collect();
@@ -78,7 +78,7 @@ fn bar((case, standing): &Row<'_>, end: f64) -> Markup {
     }
 }
 
-/// Returns the position of a factor on the logarithmic axis, in percent; 50 for equality.
+/// Returns the position of a factor on the logarithmic axis, in percent. Equality is at 50.
 fn percent(times: f64, end: f64) -> f64 {
     50.0 + 50.0 * (times.ln() / end.ln()).clamp(-1.0, 1.0)
 }

@@ -12,7 +12,8 @@ use crate::{
 };
 
 impl Dispatch {
-    /// Returns `true` if pwqs are served in the order of what they and their groups have used.
+    /// Returns `true` if pwqs are served in the order of the time that they and their groups have
+    /// used.
     #[inline]
     pub(crate) fn is_shared(&self) -> bool {
         self.nr_with_shares > 0

@@ -1,0 +1,60 @@
+//! Groups: items that wait for each other three deep, and then need a lock.
+
+use std::sync::Arc;
+
+use afterwork::workqueue::{AffinityScope, Group, Workqueue};
+use shuttle::{
+    rand::{Rng, thread_rng},
+    sync::Mutex,
+    thread,
+};
+use sync::{
+    models,
+    twin::{must_deadlock, must_fail},
+};
+
+use crate::workqueue::{Managed, explore};
+
+/// Two threads wait for items of a group of one seat. Each of these items waits for an item of the
+/// next queue, three deep, and locks a counter afterwards.
+fn joins_three_deep() {
+    let (managed, mut queues) = Managed::new(&[1], 2);
+    let group = Group::builder("group").max_active(1).build_in(managed.registry()).unwrap();
+    for _ in 0..3 {
+        let builder = Workqueue::builder("model").affinity(AffinityScope::System).max_active(2);
+        let builder = builder.help(thread_rng().gen_range(0..2) == 0).group(&group);
+        queues.push(builder.build_in(managed.registry()).unwrap());
+    }
+    let counter = Arc::new(Mutex::new(0));
+    let roots = [(); 2].map(|()| {
+        let [_, first, second, third] = &queues[..] else { unreachable!() };
+        let (first, second, third) = (first.clone(), second.clone(), third.clone());
+        let counters = [(); 3].map(|()| counter.clone());
+        thread::spawn(move || {
+            let [of_first, of_second, of_third] = counters;
+            let outer = first.spawn(move || {
+                let middle = second.spawn(move || {
+                    let inner = third.spawn(move || *of_third.lock().unwrap() += 1);
+                    inner.join().unwrap();
+                    *of_second.lock().unwrap() += 1;
+                });
+                middle.join().unwrap();
+                *of_first.lock().unwrap() += 1;
+            });
+            outer.join().unwrap();
+        })
+    });
+    roots.into_iter().for_each(|root| root.join().unwrap());
+    managed.end(queues);
+    assert_eq!(*counter.lock().unwrap(), 6);
+    let stats = group.stats();
+    assert_eq!((stats.nr_active, stats.nr_over, stats.nr_waiting), (0, 0, 0));
+}
+
+models! {
+    fn items_of_one_seat_may_wait_for_each_other_three_deep() = explore(1_000, joins_three_deep);
+    fn waiters_that_keep_their_seats_would_be_detected() =
+        must_deadlock("group: a waiter keeps its seats", || explore(1_000, joins_three_deep));
+    fn threads_that_return_and_count_twice_would_be_detected() =
+        must_fail("group: a returning thread counts twice", || explore(1_000, joins_three_deep));
+}

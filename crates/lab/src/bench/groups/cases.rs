@@ -1,0 +1,259 @@
+//! The cases: sizes, variants and claims.
+
+use std::time::Duration;
+
+use afterwork::params::Params;
+use afterwork::workqueue::{Group, MAX_GROUP_ACTIVE};
+use top::exit::Stop;
+use topology::Topology;
+
+use super::tenants::{self, NR_TENANTS, PoolEach, Queues, Semaphores, Tenants};
+use crate::bench::settings::{Menu, Settings};
+use crate::bench::workqueue::metrics::{self, ITEMS_PER_S};
+use crate::bench::workqueue::ours::{Ours, Reusable};
+use crate::bench::workqueue::peers::{Rayon, Tokio};
+use crate::bench::workqueue::shape::{Shape, Task};
+use crate::harness::case::{Case, RunFn, Sample, Variant};
+use crate::harness::claim::{Against, Bound, Claim};
+use crate::harness::metric::{Metric, NS_PER_US, PERCENT, higher, lower};
+
+const BENCH: &str = "groups";
+const PARTS: &str = "parts";
+const FLOOD: &str = "flood";
+const ONE_AT_A_TIME: &str = "one-at-a-time-grouped";
+const BATCH: &str = "batch-1000-grouped";
+
+/// The names of the cases and peers.
+pub const MENU: Menu =
+    Menu { cases: &[PARTS, FLOOD, ONE_AT_A_TIME, BATCH], peers: &[Tokio::NAME, Rayon::NAME] };
+
+/// A group with shares for each tenant.
+const GROUPS: &str = "groups";
+/// Queues without groups or shares.
+const NO_GROUPS: &str = "no groups";
+const SEMAPHORES: &str = "tokio+semaphores";
+const POOL_EACH: &str = "rayon+each";
+
+const NO_GROUP: &str = "no group";
+const IN_GROUP: &str = "group";
+const IN_SHARES: &str = "group with shares";
+const FAR_CEILING: &str = "group with a far ceiling";
+
+/// The distance of the tenant that is farthest from its due share, divided by this share.
+const WORST: Metric = lower("worst", "share", ("% of due", "worst off"), PERCENT);
+/// Each tenant's part of the CPU time, divided by its due part.
+const OF_DUE: [Metric; NR_TENANTS] = [
+    higher("of_due_1", "share", ("% of due", "1"), PERCENT),
+    higher("of_due_2", "share", ("% of due", "2"), PERCENT),
+    higher("of_due_3", "share", ("% of due", "3"), PERCENT),
+    higher("of_due_4", "share", ("% of due", "4"), PERCENT),
+    higher("of_due_5", "share", ("% of due", "5"), PERCENT),
+    higher("of_due_6", "share", ("% of due", "6"), PERCENT),
+    higher("of_due_7", "share", ("% of due", "7"), PERCENT),
+    higher("of_due_8", "share", ("% of due", "8"), PERCENT),
+];
+const PARTS_METRICS: &[Metric] = &{
+    let [a, b, c, d, e, f, g, h] = OF_DUE;
+    [WORST, a, b, c, d, e, f, g, h]
+};
+
+const ALONE_P99: Metric = lower("alone_p99", "ns", ("alone us", "p99"), NS_PER_US);
+const FLOODED_P50: Metric = lower("flooded_p50", "ns", ("flooded us", "p50"), NS_PER_US);
+const FLOODED_P99: Metric = lower("flooded_p99", "ns", ("flooded us", "p99"), NS_PER_US);
+
+/// The duration of a run of `parts`. The longest item takes 10 ms.
+const TIME: Duration = Duration::from_secs(2);
+const TIME_QUICK: Duration = Duration::from_millis(250);
+/// The number of items that are timed, both without the flood and during it.
+const REQUESTS: usize = 1000;
+const REQUESTS_QUICK: usize = 200;
+/// The numbers of items of the single producer, one at a time and in batches.
+const LONE_ITEMS: usize = 20_000;
+const LONE_ITEMS_QUICK: usize = 4_000;
+const BATCH_SIZE: usize = 1000;
+const BATCHES: usize = 300;
+const BATCHES_QUICK: usize = 60;
+
+/// Creates the selected cases.
+pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
+    let topology =
+        Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
+    let setting = Setting { settings, topology };
+    Ok(settings.make(MENU, |name| match name {
+        PARTS => setting.parts(),
+        FLOOD => setting.flood(),
+        ONE_AT_A_TIME => {
+            let items = setting.size(LONE_ITEMS, LONE_ITEMS_QUICK, 10);
+            let about = format!("a producer queues {items} items, waiting for every one");
+            setting.cost(name, about, Task::one_at_a_time(1, items))
+        }
+        _ => {
+            let rounds = setting.size(BATCHES, BATCHES_QUICK, 1);
+            let about = format!("a producer queues {rounds} batches of {BATCH_SIZE}");
+            setting.cost(name, about, Task::batches(1, BATCH_SIZE, rounds))
+        }
+    }))
+}
+
+struct Setting<'a> {
+    settings: &'a Settings,
+    topology: Topology,
+}
+
+impl Setting<'_> {
+    /// Returns `test` in unit tests, which measure nothing. Otherwise returns the long or the quick
+    /// size.
+    fn size<T>(&self, long: T, quick: T, test: T) -> T {
+        match (cfg!(test), self.settings.quick) {
+            (true, _) => test,
+            (false, true) => quick,
+            (false, false) => long,
+        }
+    }
+
+    fn parts(&self) -> Case {
+        let time = self.size(TIME, TIME_QUICK, Duration::from_millis(20));
+        let least = 4 + 2 * self.settings.cpus.len();
+        let measure = Parts { time, least };
+        Case {
+            about: format!(
+                "{NR_TENANTS} tenants with 1 to {NR_TENANTS} shares and items of 10 us to 10 ms always have work, \
+                 and the first floods; {} ms",
+                time.as_millis()
+            ),
+            variants: self.variants(measure),
+            claims: vec![
+                Claim::of(GROUPS, "distance from the due", WORST, Against::BestPeer)
+                    .keeps(Bound::AtMost(1.0)),
+            ],
+            ..Case::new(BENCH, PARTS, PARTS_METRICS, WORST.name)
+        }
+    }
+
+    fn flood(&self) -> Case {
+        let count = self.size(REQUESTS, REQUESTS_QUICK, 8);
+        Case {
+            about: format!(
+                "one tenant floods with items of 1 ms; {count} items of the other tenants, of 10 us"
+            ),
+            variants: self.variants(Flood { count }),
+            claims: vec![
+                Claim::of(GROUPS, "p99", FLOODED_P99, NO_GROUPS).keeps(Bound::AtMost(0.5)),
+                Claim::of(GROUPS, "p99", FLOODED_P99, Against::BestPeer),
+            ],
+            ..Case::new(BENCH, FLOOD, &[ALONE_P99, FLOODED_P50, FLOODED_P99], FLOODED_P99.name)
+        }
+    }
+
+    fn variants(&self, measure: impl Measure) -> Vec<Variant> {
+        let workers = self.settings.cpus.len();
+        let queues = |grouped| {
+            let topology = self.topology.clone();
+            run(measure, move || Queues::start(&topology, grouped))
+        };
+        let semaphores = run(measure, move || Semaphores::start(workers));
+        vec![
+            Variant::ours(GROUPS, queues(true)),
+            Variant::ours(NO_GROUPS, queues(false)),
+            Variant::peer(SEMAPHORES, semaphores),
+            Variant::peer(POOL_EACH, run(measure, || PoolEach::start(Rayon::start))),
+        ]
+    }
+
+    /// Measures the same items on a queue without a group and in groups that limit nothing.
+    fn cost(&self, name: &'static str, about: String, task: Task) -> Case {
+        let variant = |name: &str, make: Option<fn(&str) -> afterwork::workqueue::GroupBuilder>| {
+            let shape = Shape {
+                task: task.clone(),
+                pins: self.settings.pins.clone(),
+                interrupt: self.settings.interrupt.clone(),
+            };
+            let topology = self.topology.clone();
+            let run = move || {
+                let start = Ours::build_with(&topology, Params::default(), |registry, builder| {
+                    let Some(make) = make else { return Ok(builder) };
+                    Ok(builder.group(&make("lab").build_in(registry)?))
+                });
+                shape.run(&Reusable(start?))
+            };
+            Variant::ours(name, run)
+        };
+        let far = |name: &str| Group::builder(name).max_active(MAX_GROUP_ACTIVE);
+        let claim =
+            |variant, least| Claim::of(variant, "items/s", ITEMS_PER_S, NO_GROUP).keeps(least);
+        let least = Bound::AtLeast(0.9);
+        Case {
+            about,
+            variants: vec![
+                Variant::ours(NO_GROUP, variant(NO_GROUP, None).run),
+                variant(IN_GROUP, Some(Group::builder)),
+                variant(FAR_CEILING, Some(far)),
+                variant(IN_SHARES, Some(|name| Group::builder(name).shares(100))),
+            ],
+            claims: vec![
+                claim(IN_GROUP, Some(least)),
+                claim(FAR_CEILING, Some(least)),
+                claim(IN_SHARES, None),
+            ],
+            ..Case::new(BENCH, name, metrics::ALL, ITEMS_PER_S)
+        }
+    }
+}
+
+/// A measurement of tenants.
+trait Measure: Copy + 'static {
+    fn measure<T: Tenants>(self, tenants: T) -> Sample;
+}
+
+#[derive(Clone, Copy)]
+struct Parts {
+    time: Duration,
+    least: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Flood {
+    count: usize,
+}
+
+impl Measure for Parts {
+    fn measure<T: Tenants>(self, tenants: T) -> Sample {
+        let parts = tenants::parts(tenants, self.time, self.least);
+        let mut sample = Sample::default();
+        sample.set(WORST, parts.iter().map(|part| (part - 1.0).abs()).fold(0.0, f64::max));
+        for (metric, part) in OF_DUE.into_iter().zip(parts) {
+            sample.set(metric, part);
+        }
+        sample
+    }
+}
+
+impl Measure for Flood {
+    fn measure<T: Tenants>(self, tenants: T) -> Sample {
+        let measured = tenants::flood(tenants, self.count);
+        let mut sample = Sample::default();
+        sample.set_percentiles(measured.alone, [(99.0, ALONE_P99)]);
+        sample.set_percentiles(measured.flooded, [(50.0, FLOODED_P50), (99.0, FLOODED_P99)]);
+        sample
+    }
+}
+
+fn run<T: Tenants>(measure: impl Measure, start: impl Fn() -> Result<T, Stop> + 'static) -> RunFn {
+    Box::new(move || Ok(Some(measure.measure(start()?))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_variant_of_every_case_is_measured() {
+        for case in &mut cases(&Settings::of_tests(&[])).unwrap() {
+            for variant in &mut case.variants {
+                let sample = (variant.run)().unwrap().unwrap();
+                let headline = sample.value(case.headline);
+                assert!(headline.is_some(), "{} of {}", case.name, variant.name);
+            }
+        }
+    }
+}
