@@ -163,7 +163,7 @@ pub fn dropped_first(kind: Kind) -> &'static [&'static str] {
 #[must_use]
 pub fn main_counter(kind: Kind) -> &'static str {
     match kind {
-        Kind::Queue => "completed",
+        Kind::Queue | Kind::Group => "completed",
         Kind::Pool => "kicks",
         Kind::Rcu => "grace_periods",
         Kind::Mailbox => "received",

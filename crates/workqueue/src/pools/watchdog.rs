@@ -194,7 +194,7 @@ fn short(func: &str) -> &str {
     ends.find(|it| it.len() <= NAME_BYTES).unwrap_or(func)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 
