@@ -15,7 +15,7 @@
 //! AFTERWORK=workqueue.default_affinity_scope=cache,workqueue.max_active=16 my-program
 //! ```
 //!
-//! [`keys`] returns all tunables with their names. An invalid pair is ignored and reported by one
+//! `docs/troubleshooting.md` lists all tunables. An invalid pair is ignored and reported by one
 //! line on stderr. If the word `strict` is among the pairs, an invalid pair is an error. A program
 //! that has more rights than the user who started it (set-user-ID, file capabilities) ignores the
 //! variable.

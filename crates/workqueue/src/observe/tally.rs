@@ -541,25 +541,52 @@ mod tests {
         let counts =
             |nr_run, cycles| Counts { nr_run, nr_not_run: 0, cpu_ns: 0, cycles, first_cycles: 1 };
         let mut sampling = Sampling::default();
-        let takes = |sampling: &mut Sampling, slot, nr_taken, at_us| {
-            let is_due = sampling.takes(slot, nr_taken, at_us * us, 64);
+        let takes = |sampling: &mut Sampling, nr_taken, at_us| {
+            let is_due = sampling.takes(nr_taken, at_us * us, 64);
             is_due.then(|| sampling.record(7, at_us * us))
         };
         let ran = |count, cycles| Some(Ran { count, cycles });
-        assert_eq!(takes(&mut sampling, 3, 2, 1000), Some(2), "the first");
+        let [mut of_3, mut of_4] = [Kept::default(); 2];
+        sampling.resume(3, &mut of_3);
+        assert_eq!(takes(&mut sampling, 2, 1000), Some(2), "the first");
         assert_eq!(sampling.ran(3, &counts(2, 10)), ran(2, 10));
-        assert_eq!(takes(&mut sampling, 3, 5, 1063), None);
+        assert_eq!(takes(&mut sampling, 5, 1063), None);
         assert_eq!(sampling.ran(3, &counts(5, 20)), None);
-        assert_eq!(takes(&mut sampling, 3, 1, 1064), Some(6));
+        assert_eq!(takes(&mut sampling, 1, 1064), Some(6));
         assert_eq!(sampling.ran(3, &counts(0, 0)), None, "nothing ran");
         assert_eq!(sampling.ran(3, &counts(1, 30)), ran(6, 50));
-        assert_eq!(takes(&mut sampling, 3, 4, 1065), None);
+        assert_eq!(takes(&mut sampling, 4, 1065), None);
         assert_eq!(sampling.ran(3, &counts(4, 8)), None);
-        let ran = Ran { count: 4, cycles: 8 };
-        let rest = Rest { nr_taken: 4, waited: Some(7), ran };
-        assert_eq!(sampling.take_rest(), rest);
-        assert_eq!(takes(&mut sampling, 4, 7, 1065), Some(7), "another pwq");
+        sampling.keep(&mut of_3);
+        let rest = Rest { nr_taken: 4, waited: Some(7), ran: Ran { count: 4, cycles: 8 } };
+        assert_eq!(of_3.rest, rest);
+        sampling.resume(4, &mut of_4);
+        assert_eq!(takes(&mut sampling, 7, 1065), Some(7), "another pwq");
         assert_eq!(sampling.ran(3, &counts(1, 30)), None, "of the previous pwq");
+        sampling.keep(&mut of_4);
+        sampling.resume(3, &mut of_3);
+        assert_eq!(takes(&mut sampling, 1, 1127), None, "as if it had stayed");
+        assert_eq!(takes(&mut sampling, 1, 1128), Some(6));
+        assert_eq!(sampling.ran(3, &counts(2, 2)), ran(6, 10));
+        assert_eq!(of_3.take_rest(), Rest { waited: Some(7), ..Rest::default() });
+    }
+
+    #[test]
+    fn pwq_keeps_the_counts_of_two_workers_and_the_later_sample() {
+        let sampled = |at, waited, nr_taken| Sampling {
+            at,
+            waited: Some(waited),
+            nr_taken,
+            ran: Ran { count: nr_taken, cycles: at },
+            ..Sampling::default()
+        };
+        let (mut kept, mut next) = (Kept::default(), Sampling::default());
+        sampled(20, 5, 2).keep(&mut kept);
+        sampled(10, 9, 3).keep(&mut kept);
+        next.resume(1, &mut kept);
+        assert_eq!(next.at, 20);
+        let ran = Ran { count: 5, cycles: 30 };
+        assert_eq!(next.take_rest(), Rest { nr_taken: 5, waited: Some(5), ran });
     }
 
     #[test]
