@@ -37,6 +37,13 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
 
+    // Not by `alloc`, which would write to pages that are never used.
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        NR_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller guarantees the conditions.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         NR_BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed);
         // SAFETY: the caller guarantees the conditions.
@@ -57,10 +64,11 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the number of bytes that the process has allocated, and of bytes that it occupies.
+/// Returns the number of bytes that the process has allocated, and of bytes of resident memory
+/// without program code.
 fn in_use() -> [isize; 2] {
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     let kib: isize = line.split_whitespace().next().unwrap().parse().unwrap();
     [NR_BYTES.load(Ordering::Relaxed), kib << 10]
 }

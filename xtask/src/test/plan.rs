@@ -4,7 +4,7 @@
 //! or `tests/loom/main.rs`, and joins `shuttle` and `sim` in the same way. Tests called `prop` or
 //! `prop_…` belong to `property`, and all others to `integration`.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use super::miri;
 use crate::sim;
@@ -24,6 +24,11 @@ pub struct Layer {
     /// one CPU.
     pub at_once: usize,
 }
+
+/// The crate whose models are calls of other crates.
+const FACADE: &str = "afterwork";
+/// Optimizing the models takes longer than building them without, and they do not run faster.
+const TESTS_ARE_NOT_OPTIMIZED: &str = "profile.release.package.afterwork.opt-level=1";
 
 const UNIT: &str = "unit";
 const PROPERTY: &str = "property";
@@ -150,14 +155,16 @@ fn package_steps(
     variable: &impl Fn(&str) -> Option<String>,
 ) -> Vec<Step> {
     let tests = package.targets.iter().filter(|target| target.is_test());
-    let mut alike: BTreeMap<&[String], Vec<&str>> = BTreeMap::new();
-    for test in tests.filter(|test| layer_of(&test.name) == layer) {
-        let same = alike.entry(&test.required_features).or_default();
-        same.push(&test.name);
-    }
-    let steps = alike
-        .into_iter()
-        .map(|(features, names)| step_of(layer, package, features, &names, metadata, variable));
+    let tests: Vec<_> = tests.filter(|test| layer_of(&test.name) == layer).collect();
+    let with_features = [false, true].into_iter().map(|needs_features| {
+        tests.iter().filter(move |test| test.required_features.is_empty() != needs_features)
+    });
+    let steps = with_features.filter_map(|tests| {
+        let names: Vec<_> = tests.clone().map(|test| test.name.as_str()).collect();
+        let features: BTreeSet<_> = tests.flat_map(|test| &test.required_features).collect();
+        let features: Vec<_> = features.into_iter().map(String::as_str).collect();
+        (!names.is_empty()).then(|| step_of(layer, package, &features, &names, metadata, variable))
+    });
     steps.collect()
 }
 
@@ -166,7 +173,7 @@ fn package_steps(
 fn step_of(
     layer: &str,
     package: &Package,
-    features: &[String],
+    features: &[&str],
     names: &[&str],
     metadata: &Metadata,
     variable: &impl Fn(&str) -> Option<String>,
@@ -186,6 +193,9 @@ fn step_of(
         // folder, because their `--cfg` affects every crate.
         let apart = metadata.target_directory.join(layer).display().to_string();
         args.extend(["--release".to_string(), "--target-dir".to_string(), apart]);
+        if package.name == FACADE {
+            args.extend(["--config".to_string(), TESTS_ARE_NOT_OPTIMIZED.to_string()]);
+        }
         env.push(match layer {
             SIM => sim::flags(variable),
             _ => with_cfg(layer, variable),
@@ -284,9 +294,10 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_needs_a_feature_is_run_with_it_apart() {
-        let mut one = package("one", &["cli", "events"]);
+    fn tests_that_need_features_are_run_with_them_apart() {
+        let mut one = package("one", &["cli", "events", "tasks"]);
         one.targets[1].required_features = vec!["tracing".into()];
+        one.targets[2].required_features = vec!["tokio".into()];
         let metadata = Metadata { packages: vec![one], target_directory: "t".into() };
         let layer = LAYERS.iter().find(|row| row.name == INTEGRATION).unwrap();
         let steps = steps(layer, &metadata, |_| None);
@@ -294,7 +305,7 @@ mod tests {
             steps.iter().map(Step::shown).collect::<Vec<_>>(),
             [
                 "cargo test --no-fail-fast -p one --test cli",
-                "cargo test --no-fail-fast -p one --features tracing --test events"
+                "cargo test --no-fail-fast -p one --features tokio,tracing --test events --test tasks"
             ]
         );
     }

@@ -95,8 +95,8 @@ fn waiting_for_a_seat_of_a_group_needs_a_second_check() {
     must_fail("active: no second check", || bounded(1, both_climb));
 }
 
-/// Waits until an item of `queue` runs, without exploring its start. The item ends once the returned
-/// gate is opened.
+/// Waits until an item of `queue` runs, without exploring its start. The item ends once the
+/// returned gate is opened.
 fn occupy(queue: &Workqueue) -> Arc<Barred> {
     loom::stop_exploring();
     let (started, may_end) = (Arc::new(Barred::default()), Arc::new(Barred::default()));

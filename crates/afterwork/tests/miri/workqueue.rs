@@ -4,11 +4,16 @@ use afterwork::workqueue::{self, Builder};
 
 use crate::*;
 
-/// Builds a queue on two CPUs with one pool, whose workers park without a busy-poll.
-fn build(builder: Builder) -> Workqueue {
+/// Creates a registry on two CPUs with one pool, whose workers park without a busy-poll.
+fn registry() -> Registry {
     let params = Params { worker_spin_limit: 0, ..Params::default() };
-    let registry = Registry::new(Topology::synthetic("2 core").unwrap(), params).unwrap();
-    builder.build_in(&registry).unwrap()
+    Registry::new(Topology::synthetic("2 core").unwrap(), params).unwrap()
+}
+
+/// Builds a queue in a registry that most tests share, because Miri takes long to create one.
+fn build(builder: Builder) -> Workqueue {
+    static REGISTRY: OnceLock<Registry> = OnceLock::new();
+    builder.build_in(REGISTRY.get_or_init(registry)).unwrap()
 }
 
 pub fn queue() -> Workqueue {
@@ -260,7 +265,8 @@ fn queues_are_created_and_destroyed_with_their_items() {
         for _ in 0..2 {
             scope.spawn(|| {
                 for _ in 0..2 {
-                    let queue = queue();
+                    // The registry ends with its queue.
+                    let queue = Workqueue::builder("miri").build_in(&registry()).unwrap();
                     let (again, theirs) = (queue.clone(), count.clone());
                     // An item of a queue may drop the queue's last handle.
                     queue

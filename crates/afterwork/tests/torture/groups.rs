@@ -3,7 +3,11 @@
 
 use std::{cell::Cell, sync::RwLock};
 
-use afterwork::workqueue::{Group, JoinError, Registry, Workqueue};
+use afterwork::{
+    params::Params,
+    workqueue::{Group, JoinError, Registry, Workqueue},
+};
+use topology::Topology;
 
 use crate::support::*;
 
@@ -66,8 +70,26 @@ impl Drop for Ticket {
     }
 }
 
-/// Creates a group, lets some threads use it, and checks that it is at rest in the end.
-pub fn torture(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
+/// Creates a registry with enough workers for all items that wait, and a group. Lets some threads
+/// use the group, and checks that it is at rest in the end.
+pub fn torture(lives: &Arc<Lives>, dice: &mut Dice) {
+    let machine = dice.pick(&["1 core", "4 core", "2 llc x 2 core"]);
+    let params = Params {
+        max_workers: 512,
+        max_batch: dice.pick(&[1, 4, 64]),
+        watch_tick_us: dice.pick(&[50, 1000]),
+        ..Params::default()
+    };
+    let registry = insist(|| Registry::new(Topology::synthetic(machine).unwrap(), params.clone()));
+    use_group(&registry, lives, dice);
+    let mut shut = registry.shutdown();
+    while let Err(still) = shut {
+        thread::yield_now();
+        shut = still.registry.shutdown();
+    }
+}
+
+fn use_group(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
     let max = dice.pick(&CEILINGS);
     let builder = Group::builder("torture").max_active(max);
     let builder = if dice.below(2) == 0 { builder.shares(300) } else { builder };

@@ -261,7 +261,7 @@ impl Scene {
                 195..197 => self.registry.refuse_threads(dice.below(2) == 0),
                 197 => place.lend(dice),
                 198 if dice.below(2) == 0 => shutdown::torture(&self.registry, &self.lives, dice),
-                228..230 => groups::torture(&self.registry, &self.lives, dice),
+                228..230 => groups::torture(&self.lives, dice),
                 198 => drop(observe::snapshot_of(&self.registry)),
                 222..228 => {
                     spawned();

@@ -345,16 +345,17 @@ mod tests {
 
     #[test]
     fn threads_take_turns_by_tokens() {
+        let nr_turns = if cfg!(miri) { 50 } else { 1000 };
         let mut here = Parker::with_spin_limit(8);
         let mut there = Parker::with_spin_limit(0);
         let (wake_here, wake_there) = (here.unparker(), there.unparker());
         let thread = std::thread::spawn(move || {
-            for _ in 0..1000 {
+            for _ in 0..nr_turns {
                 there.park();
                 wake_here.unpark();
             }
         });
-        for _ in 0..1000 {
+        for _ in 0..nr_turns {
             wake_there.unpark();
             here.park();
         }

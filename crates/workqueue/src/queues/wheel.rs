@@ -447,7 +447,7 @@ mod tests {
             start_ns in 0..u64::MAX / 4,
             steps in prop::collection::vec(
                 (0u8..6, 0u32..46, any::<u64>(), any::<prop::sample::Index>()),
-                1..200,
+                1..if cfg!(miri) { 50 } else { 200 },
             ),
         ) {
             let mut numbers = Numbers::default();

@@ -1,5 +1,8 @@
 use super::*;
 
+/// The key and the shares of a group, if a pwq is in one.
+type GroupOf = Option<(usize, u32)>;
+
 /// Pwqs that always have work, with their shares and the times that their items take.
 struct Pool {
     pwqs: Vec<(Account, u64)>,
@@ -15,10 +18,10 @@ impl Pool {
         Self::with_groups(&groups)
     }
 
-    /// Creates pwqs, each with the key and the shares of its group.
-    fn with_groups(pwqs: &[(Option<(usize, u32)>, u32, u64)]) -> Self {
+    /// Creates pwqs, each with its group, its shares and the time that its items take.
+    fn with_groups(pwqs: &[(GroupOf, u32, u64)]) -> Self {
         let mut tree = Tree::default();
-        let account = |&(group, shares, item_ns): &(Option<(usize, u32)>, u32, u64)| {
+        let account = |&(group, shares, item_ns): &(GroupOf, u32, u64)| {
             let mut account = Account::default();
             tree.add(&mut account, group);
             if shares > 0 {
