@@ -43,8 +43,6 @@ struct Recorded {
 static RECORDED: Mutex<Vec<Recorded>> = Mutex::new(Vec::new());
 /// A queue on which the subscriber queues an item at every event of the queue "outer".
 static INNER: Mutex<Option<Workqueue>> = Mutex::new(None);
-/// A queue on which the subscriber joins once, when an item is queued on "again".
-static AGAIN: Mutex<Option<Workqueue>> = Mutex::new(None);
 /// Acts that run once, keyed by the queue and the event that triggers them.
 static ACTS: Mutex<BTreeMap<(String, &'static str), Act>> = Mutex::new(BTreeMap::new());
 static NR_INNER: AtomicU64 = AtomicU64::new(0);
@@ -143,12 +141,6 @@ impl Subscriber for Scribe {
                             NR_INNER.fetch_add(1, Ordering::SeqCst);
                         })
                         .unwrap();
-                }
-            }
-            "again" if event.metadata().name() == "queue_work" => {
-                let again = AGAIN.lock().unwrap().take();
-                if let Some(again) = again {
-                    again.join(|| (), || ());
                 }
             }
             "panics" => panic!("subscriber"),
@@ -438,9 +430,11 @@ fn a_subscriber_may_join_where_a_join_is_being_offered() {
         let registry = registry(Params::default());
         let again = Workqueue::builder("again").build_in(&registry).unwrap();
         again.pause();
-        *AGAIN.lock().unwrap() = Some(again.clone());
+        let (theirs, key) = (again.clone(), ("again".to_string(), "queue_work"));
+        let act = Box::new(move || _ = theirs.join(|| (), || ()));
+        ACTS.lock().unwrap().insert(key.clone(), act);
         again.join(|| (), || ());
-        assert!(AGAIN.lock().unwrap().is_none());
+        assert!(!ACTS.lock().unwrap().contains_key(&key));
         again.resume();
         again.drain().unwrap();
         // A ticket that is not cancelled would bring a worker to a join that has ended.

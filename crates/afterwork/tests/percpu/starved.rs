@@ -65,12 +65,6 @@ fn call_next_to_a_busy_owner(slots: &PerCpu<u64>, nr_callers: usize) {
 }
 
 #[test]
-fn an_owner_that_takes_its_slot_each_time_starves_no_caller() {
-    let slots = builder(Qpw::EveryOp).build(|_| 0).unwrap();
-    call_next_to_a_busy_owner(&slots, 1);
-}
-
-#[test]
 fn owner_that_yields_on_demand_starves_no_caller() {
     for how in [Escalate::Never, Escalate::Quietly] {
         let builder = builder(Qpw::OnDemand).escalate(how, Duration::from_secs(60));

@@ -40,7 +40,7 @@ use std::{
     process::{Command, Output},
     sync::{
         Arc, Barrier, Mutex, MutexGuard, OnceLock,
-        atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
         mpsc::{self, Sender},
     },
     task::{Context, Wake},
