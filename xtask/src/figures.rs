@@ -141,7 +141,8 @@ fn answers(lines: &[Value]) -> String {
         let of_question = answers.iter().copied().filter(|it| word(it, "question") == question);
         let rows = compared(&of_question.collect::<Vec<_>>());
         let (lost, won): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.is_lost());
-        let prices = lost.iter().map(|it| format!("{}: {}, against {}", it.row, it.ours, it.others));
+        let prices =
+            lost.iter().map(|it| format!("{}: {}, against {}", it.row, it.ours, it.others));
         let mut prices = prices.collect::<Vec<_>>().join("<br>");
         let mut question = question;
         for row in won {
@@ -443,7 +444,10 @@ mod tests {
     #[test]
     fn a_question_without_a_gain_is_shown_with_its_price() {
         let table = answers(&values(&answer("median", "9 ns", "worse")));
-        assert!(table.ends_with("| q |  |  |  | median: 9 ns, against 7 ns (tokio) |\n"), "{table}");
+        assert!(
+            table.ends_with("| q |  |  |  | median: 9 ns, against 7 ns (tokio) |\n"),
+            "{table}"
+        );
         let table = answers(&values(&answer("median", "9 ns", "undecided")));
         assert!(table.ends_with("| q | median | 9 ns | 7 ns (tokio) | undecided |\n"), "{table}");
     }
