@@ -1,4 +1,4 @@
-//! Names the shared library, and keeps it from being unloaded, because its threads keep running.
+//! Names the shared library, and prevents it from being unloaded, because its threads keep running.
 
 fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libafterwork.so.0");

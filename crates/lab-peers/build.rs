@@ -1,7 +1,7 @@
 //! Compiles the shim of liburcu if its headers are installed, and sets `cfg(liburcu)`.
 //!
-//! The read side of liburcu is inlined from its headers, as in its users' programs, so it needs a C
-//! compiler. As function calls it would cost ten times as much.
+//! The read side of liburcu is inlined from its headers, as in the programs of its users, so this
+//! needs a C compiler. As function calls, the read side would cost ten times as much.
 
 /// The flavors. Each has a file in the shim and a library.
 const FLAVORS: [&str; 4] = ["memb", "qsbr", "mb", "bp"];

@@ -1,9 +1,10 @@
-//! Checks the rules in docs/conformance.md: each has a test of its own, and the test exists.
+//! Checks the rules in docs/conformance.md: each rule must have a test of its own, and the test
+//! must exist.
 //!
-//! A rule is a row of a table whose last column is headed `test`. This column names at least one
-//! test in backticks. A test is named only once, so that its failure identifies the rule. Rust
-//! tests are functions. C tests are rows of a table of the suite, or misuses in it. Each case of
-//! `rules.c` must be named.
+//! A rule is a row of a table whose last column is called `test`. This column names at least one
+//! test in backticks. Each test is named only once, so that its failure identifies the rule. Rust
+//! tests are functions. C tests are rows in a table of the suite, or kinds of misuse in it. Each
+//! case of `rules.c` must be named.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +16,7 @@ const TABLE: &str = "docs/conformance.md";
 /// The folder of the C tests.
 const SUITE: &str = "crates/capi/tests/c/";
 
-/// Finds rules without a test, missing tests, and tests of two rules.
+/// Finds rules without a test, missing tests, and tests that two rules name.
 pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     let text = workspace.page(TABLE)?;
     let rules = rules(&text);
@@ -44,14 +45,14 @@ fn cases(text: &str) -> Vec<(u32, &str)> {
         if let Some(case) = row.strip_prefix("T(") {
             return Some((line, case.strip_suffix("),")?));
         }
-        // A misuse: its name and the expected message.
+        // This row is a misuse, with its name and the expected message.
         let misuse = row.strip_prefix("M(").or_else(|| row.strip_prefix("E("))?;
         Some((line, misuse.split_once(", \"")?.0))
     });
     rows.collect()
 }
 
-/// Finds cases of C that no rule names.
+/// Finds C cases that no rule names.
 fn unnamed(file: &str, cases: &[(u32, &str)], rules: &[Rule<'_>]) -> Vec<Finding> {
     let is_named = |case: &str| rules.iter().any(|rule| rule.tests.contains(&case));
     let unnamed = cases.iter().filter(|(_, case)| !is_named(case));

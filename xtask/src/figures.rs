@@ -1,13 +1,13 @@
-//! Compares the tables of README and docs/figures.md with the runs that they show.
+//! Compares the tables in README and docs/figures.md with the runs that they show.
 //!
 //! README shows the answers of `afterwork-lab try`, as ranges over several runs
-//! (`docs/figures/try.jsonl`); docs/figures.md shows each comparison of one run of all benches
-//! (`docs/figures/bench.jsonl`), and the tables of the sources (`docs/figures/seeds.jsonl`).
-//! `cargo xtask figures` checks the tables, `--write` writes them. `docs/figures/measure` measures
-//! all of them.
+//! (`docs/figures/try.jsonl`). docs/figures.md shows each comparison of one run of all benches
+//! (`docs/figures/bench.jsonl`), and the tables of the sources (`docs/figures/seeds.jsonl`). `cargo
+//! xtask figures` checks the tables, and `--write` writes them. `docs/figures/measure` performs all
+//! measurements.
 
-/// The lab's rule, wording and tables, included as files so that xtask does not depend on the lab's
-/// crates.
+/// The lab's rules, wording and tables. They are included as files, so that xtask does not depend
+/// on the lab's crates.
 #[path = "../../crates/lab/src/output/outcome.rs"]
 #[allow(dead_code, reason = "only the lab uses the rest")]
 mod outcome;
@@ -31,7 +31,7 @@ use crate::workspace::Workspace;
 
 type Render = fn(&[Value]) -> String;
 
-/// Pages, with each run that they show and the function that makes its tables.
+/// The pages, with the runs that they show. Each run has a function that creates its tables.
 const PAGES: [(&str, &[(&str, Render)]); 2] = [
     ("README.md", &[("docs/figures/try.jsonl", answers)]),
     (
@@ -48,7 +48,8 @@ fn begin(run: &str) -> String {
 
 const STALE: &str = "differs from its record: run cargo xtask figures --write";
 
-/// Metrics that docs/figures.md omits: other percentiles of what it shows, and details.
+/// The metrics that docs/figures.md omits: details, and further percentiles of figures that it
+/// shows.
 const OMITTED: [&str; 18] = [
     "enqueue_p50",
     "enqueue_p95",
@@ -70,17 +71,8 @@ const OMITTED: [&str; 18] = [
     "hand_over",
 ];
 
-/// Answers that README omits: their throughput shows the same.
+/// The answers that README omits, because their throughput shows the same.
 const SAME: [(&str, &str); 1] = [("1000 small closures at once", "CPU per closure")];
-
-/// The variant that docs/figures.md compares: the default one where a case has several. In other
-/// cases it is our first variant.
-const DEFAULTS: [(&str, &str); 4] = [
-    ("one-at-a-time", "cache_shard+spawn"),
-    ("batch-1000", "cache_shard+spawn"),
-    ("fan-out", "cache_shard+spawn"),
-    ("wake", "wait-32"),
-];
 
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let writes = match args {
@@ -118,7 +110,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     Ok(report::exit_code(found.is_empty()))
 }
 
-/// Finds ratios in the text of a page (`4.2 ×`) that its table does not have.
+/// Finds ratios (`4.2 ×`) in the text of a page that its table does not contain.
 fn unknown_ratios(page: &str, text: &str, table: &str) -> Vec<Finding> {
     let ratios = text.match_indices(" ×").filter_map(|(at, _)| {
         let word = text[..at].rsplit([' ', '\n']).next().unwrap_or_default();
@@ -128,13 +120,13 @@ fn unknown_ratios(page: &str, text: &str, table: &str) -> Vec<Finding> {
     ratios.map(|number| Finding::new(page, 0, format!("{number} × is not in its table"))).collect()
 }
 
-/// Returns README's table: the gains of each question, with the ranges of the runs' medians, and
-/// next to the first gain its price: the comparisons that ours loses.
+/// Returns README's table. It shows the gains of each question, with the ranges of the runs'
+/// medians. Next to the first gain it shows the price, which is the comparisons that ours loses.
 fn answers(lines: &[Value]) -> String {
     let heads: Vec<&Value> = lines.iter().filter(|it| it["fingerprint"].is_object()).collect();
     let answers: Vec<&Value> = lines.iter().filter(|it| it["question"].is_string()).collect();
     let mut text = format!(
-        "{}; {} runs of `cargo run --release -- try`. A value is the range of the runs' medians.\n\n\
+        "{}; {} runs of `cargo run --release -- try`. A cell has the lowest and the highest result of the runs, and the peer that was best at it.\n\n\
          | | | afterwork | others | price |\n|---|---|---|---|---|\n",
         machine(heads.first().copied()),
         heads.len()
@@ -149,7 +141,8 @@ fn answers(lines: &[Value]) -> String {
         let of_question = answers.iter().copied().filter(|it| word(it, "question") == question);
         let rows = compared(&of_question.collect::<Vec<_>>());
         let (lost, won): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.is_lost());
-        let prices = lost.iter().map(|it| format!("{}: {}; {}", it.row, it.ours, it.others));
+        let prices =
+            lost.iter().map(|it| format!("{}: {}, against {}", it.row, it.ours, it.others));
         let mut prices = prices.collect::<Vec<_>>().join("<br>");
         let mut question = question;
         for row in won {
@@ -167,7 +160,7 @@ fn answers(lines: &[Value]) -> String {
     text
 }
 
-/// A comparison, over all runs of `try`.
+/// A comparison over all runs of `try`.
 struct Compared<'a> {
     row: &'a str,
     ours: String,
@@ -181,7 +174,7 @@ impl Compared<'_> {
         self.outcomes.contains(&outcome::WORSE)
     }
 
-    /// Returns the number of runs without a gain, in words; empty if there are none.
+    /// Returns the number of runs without a gain, in words. The text is empty if there are none.
     fn undecided(&self) -> String {
         let nr_all = self.outcomes.len();
         match self.outcomes.iter().filter(|&&it| it != outcome::BETTER).count() {
@@ -230,9 +223,9 @@ fn comparisons(lines: &[Value]) -> String {
             bench = word(case, "bench");
             let _ = write!(all, "\n### {bench}\n\n{TABLE}");
         }
-        let name = words::of_case(bench, word(case, "case"));
+        let name = words::of_case(bench, word(case, "case"), word(case, "about"));
         for (index, row) in rows.iter().enumerate() {
-            let cell = if index == 0 { name } else { "" };
+            let cell = if index == 0 { &name } else { "" };
             let _ = writeln!(all, "| {cell} | {} |", row.text);
             if row.outcome == outcome::WORSE {
                 let _ = writeln!(worse, "| {name} | {} |", row.text);
@@ -282,7 +275,7 @@ struct Row {
     outcome: &'static str,
 }
 
-/// Returns a row for each metric that our variant of the case and a peer have.
+/// Returns a row for each metric that both our variant of the case and a peer have.
 fn rows(case: &Value, lines: &[Value]) -> Vec<Row> {
     let is_of = |it: &&Value| it["bench"] == case["bench"] && it["case"] == case["case"];
     let records: Vec<&Value> = lines
@@ -290,9 +283,8 @@ fn rows(case: &Value, lines: &[Value]) -> Vec<Row> {
         .filter(is_of)
         .filter(|it| it["mad"].is_number() && it["peer"].is_boolean())
         .collect();
-    let default = DEFAULTS.iter().find(|it| it.0 == word(case, "case"));
-    let first = || records.iter().find(|it| it["peer"] == false).map(|it| word(it, "variant"));
-    let Some(ours) = default.map(|it| it.1).or_else(first) else {
+    let ours = || records.iter().filter(|it| it["peer"] == false).map(|it| word(it, "variant"));
+    let Some(ours) = words::ours(word(case, "case"), ours) else {
         return Vec::new();
     };
     let metrics = case["metrics"].as_array().map_or(&[][..], Vec::as_slice);
@@ -444,7 +436,7 @@ mod tests {
             answer("threads", "3", "undecided"),
         ];
         let table = answers(&values(&runs.join("\n")));
-        let rows = "| q | p99 | 2.4 to 2.5 ns | 7 ns (tokio) | median: 8 to 9 ns; 7 ns (tokio) |\n\
+        let rows = "| q | p99 | 2.4 to 2.5 ns | 7 ns (tokio) | median: 8 to 9 ns, against 7 ns (tokio) |\n\
                     |  | threads | 3 | 7 ns (tokio) | no gain in 1 of 2 runs |\n";
         assert!(table.ends_with(rows), "{table}");
     }
@@ -452,7 +444,10 @@ mod tests {
     #[test]
     fn a_question_without_a_gain_is_shown_with_its_price() {
         let table = answers(&values(&answer("median", "9 ns", "worse")));
-        assert!(table.ends_with("| q |  |  |  | median: 9 ns; 7 ns (tokio) |\n"), "{table}");
+        assert!(
+            table.ends_with("| q |  |  |  | median: 9 ns, against 7 ns (tokio) |\n"),
+            "{table}"
+        );
         let table = answers(&values(&answer("median", "9 ns", "undecided")));
         assert!(table.ends_with("| q | median | 9 ns | 7 ns (tokio) | undecided |\n"), "{table}");
     }

@@ -1,9 +1,10 @@
 //! Checks the list of foreign code: each place that may run a user's closure, destructor, waker,
-//! handler or source has a tag.
+//! handler or source must have a tag.
 //!
-//! A place is a call of `contain`, `guarded` or `Foreign::new` of `panics.rs`. A tag `FOREIGN(tag)`
-//! is on the line of the call or in the four lines above it. The table in FOREIGN.md has a row for
-//! each tag, and no other rows. In debug builds, `panics.rs` asserts that no lock is held there.
+//! Such a place is a call to `contain`, `guarded` or `Foreign::new` of `panics.rs`. The tag
+//! `FOREIGN(tag)` is on the line of the call or in the four lines above it. The table in FOREIGN.md
+//! has a row for each tag, and no other rows. In debug builds, `panics.rs` asserts that no lock is
+//! held during these calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ const LEDGER: &str = "FOREIGN.md";
 /// The file that defines these functions.
 const HOME: &str = "/panics.rs";
 const CALLS: &[&str] = &["contain(", "guarded(", "Foreign::new("];
-/// Maximum distance of a tag above its call, in lines.
+/// The maximum distance of a tag from the call below it, in lines.
 const NEAR: usize = 4;
 
 /// Finds calls without a tag, tags without a row, and rows without a tag.
@@ -54,7 +55,7 @@ fn in_source(
     used: &mut BTreeSet<String>,
 ) -> Vec<Finding> {
     let mut found = Vec::new();
-    // Number of lines since the last tag.
+    // The number of lines since the last tag.
     let mut since_tag = usize::MAX;
     let code = source::code(text);
     for ((number, line), code) in (1..).zip(text.lines()).zip(code.lines()) {
@@ -80,7 +81,8 @@ fn tags(line: &str) -> impl Iterator<Item = &str> {
     after.filter_map(|rest| rest.split_once(')').map(|(tag, _)| tag))
 }
 
-/// Returns `true` if `code` calls the function. Definitions, imports and longer names do not count.
+/// Returns `true` if `code` calls the function. Definitions, imports and longer names are not
+/// calls.
 fn is_called(code: &str, call: &str) -> bool {
     code.match_indices(call).any(|(at, _)| {
         let before = &code[..at];

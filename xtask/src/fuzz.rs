@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: tests the parsers of untrusted bytes with random input.
 //!
 //! The targets are in `fuzz/`, which no other build includes. They need rustup's nightly toolchain
-//! and cargo-fuzz. If these are not available, the chore reports that and succeeds.
+//! and cargo-fuzz. If either is not available, the chore reports this and succeeds.
 
 use std::process::{Command, ExitCode};
 
@@ -9,7 +9,7 @@ use crate::report::{Failure, talk};
 use crate::sanitize::rustup;
 use crate::workspace::{NIGHTLY, Workspace, output, status};
 
-/// Targets, each with a file as initial input.
+/// The targets, each with a file as initial input.
 const TARGETS: &[(&str, &str)] = &[("page", "crates/top/src/top/stalled.page")];
 const DEFAULT_MINUTES: f64 = 1.0;
 
@@ -50,7 +50,7 @@ fn can_fuzz(workspace: &Workspace) -> bool {
     output(nightly(workspace).args(["fuzz", "--version"])).is_ok()
 }
 
-/// Creates a command that uses Cargo of the nightly toolchain.
+/// Creates a command that runs Cargo from the nightly toolchain.
 fn nightly(workspace: &Workspace) -> Command {
     let mut command = rustup(workspace);
     command.args(["run", NIGHTLY, "cargo"]);

@@ -1,14 +1,15 @@
-//! Checks that a crate above `sync` uses atomics, locks, threads, clocks and system calls only
-//! through `sync`. A model does not see a direct use.
+//! Checks that the crates above `sync` use atomics, locks, threads, clocks and system calls only
+//! through `sync`. Models do not see a direct use.
 //!
-//! The check reads the text of each source file up to its unit tests, without comments. Unit tests
-//! and the programs in `tests/`, `benches/` and `examples/` may start threads of their own.
+//! The check reads each source file up to its unit tests, without comments. Unit tests and the
+//! programs in `tests/`, `benches/` and `examples/` may start threads of their own.
 
 use crate::report::{Failure, Finding, Findings};
 use crate::source;
 use crate::workspace::Workspace;
 
-/// The crates that may use the machine: those next to `sync`, and programs that measure it.
+/// The crates that may use the machine directly: those on the level of `sync`, and programs that
+/// measure the machine.
 const FREE: &[&str] =
     &["topology", "sync", "simachine", "stacks", "lab", "lab-peers", "top", "probes", "sim"];
 
@@ -27,7 +28,7 @@ const STD: &[(&str, &str)] = &[
 /// The crates that only `sync` may name.
 const CRATES: &[&str] = &["libc", "rustix", "nix", "loom", "shuttle", "parking_lot"];
 
-/// The back ends of `sync`, which are for the models in `tests/`.
+/// The back ends of `sync`, which only the models in `tests/` may use.
 const PRIVATE: &[&str] = &["sync::__loom", "sync::__shuttle"];
 
 /// Finds every place that names a forbidden path.
@@ -80,7 +81,8 @@ fn named(text: &str) -> Vec<(u32, &'static str, &'static str)> {
     found
 }
 
-/// Returns the paths that a group in braces begins with, or `rest` itself.
+/// Returns the beginnings of the paths in a group in braces. If `rest` is not a group, returns
+/// `rest`.
 fn leaves(rest: &str) -> Vec<&str> {
     if !rest.starts_with('{') {
         return vec![rest];
@@ -99,7 +101,8 @@ fn leaves(rest: &str) -> Vec<&str> {
     leaves
 }
 
-/// Returns the row for a path below `std`, if it is forbidden. A `Duration` is only a number.
+/// Returns the row for a path below `std`, if the path is forbidden. `Duration` is allowed, because
+/// it is only a number.
 fn forbidden(path: &str) -> Option<&'static (&'static str, &'static str)> {
     STD.iter().find(|(name, _)| {
         path.strip_prefix(name).is_some_and(|rest| {
@@ -109,7 +112,7 @@ fn forbidden(path: &str) -> Option<&'static (&'static str, &'static str)> {
     })
 }
 
-/// Returns the rest of `code` after each path that begins with `name`.
+/// For each path that begins with `name`, returns the rest of `code` after the name.
 fn paths<'a>(code: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
     code.match_indices(name).filter_map(move |(at, _)| {
         let before = &code[..at];

@@ -1,7 +1,7 @@
 //! The chores of the workspace: its tests, and the rules that no compiler checks.
 //!
-//! `cargo xtask` lists them. A chore exits with 0 (good), 1 (something is wrong, reported line by
-//! line as `file:line: rule`) or 2 (the chore could not run).
+//! `cargo xtask` lists them. A chore exits with 0 (good), 1 (something is wrong and was reported
+//! line by line as `file:line: rule`) or 2 (the chore could not run).
 
 mod asm;
 mod book;
@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use report::{Failure, Findings};
 use workspace::Workspace;
 
-/// The name of a chore, its purpose, and the function.
+/// The name of a chore, its purpose, and its function.
 type Chore = (&'static str, &'static str, Run);
 
 enum Run {

@@ -1,14 +1,14 @@
 //! Checks the comments that explain memory orderings.
 //!
 //! A memory ordering is one end of an argument. Its comment is a block of `//` lines that begins
-//! with `ORDER(tag):`, and every end of the argument has the same tag. Each tag must have
+//! with `ORDER(tag):`. All ends of an argument have the same tag. Each tag must have
 //!
-//! - at least two ends, unless the only one contains `both ends on this line` (a read-modify-write
-//!   that pairs with itself on another thread) or `other end in crate NAME` (NAME is a dependency
-//!   of the workspace or a folder of `crates/`);
-//! - at least one `Test:` line. Each such line must name an existing test function. The names end
-//!   at the first full stop. Text in parentheses is ignored. A word with an underscore that is not
-//!   a test is an error, because it may be the name of a deleted test.
+//! - at least two ends, unless the only end contains `both ends on this line` (a read-modify-write
+//!   that pairs with itself on another thread) or `other end in crate NAME` (where NAME is a
+//!   dependency of the workspace or a folder of `crates/`);
+//! - at least one `Test:` line. Each such line must name an existing test function. The list of
+//!   names ends at the first full stop. Text in parentheses is ignored. A word with an underscore
+//!   that is not a test is an error, because it may be the name of a deleted test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,7 @@ struct End {
     text: String,
 }
 
-/// Finds tags with one end, without a test, or with a missing test.
+/// Finds tags that have only one end, that have no test, or whose test does not exist.
 pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     let mut ends = Vec::new();
     for file in workspace.rust_files()? {
@@ -58,7 +58,8 @@ pub fn tests(workspace: &Workspace) -> Result<BTreeSet<String>, Failure> {
     let mut tests = BTreeSet::new();
     for file in workspace.rust_files()? {
         let text = workspace.text(&file)?.unwrap_or_default();
-        // In tests/, a macro may turn a function into a test, or several tests may share it.
+        // In tests/, a macro may turn a function into a test, or several tests may share a
+        // function.
         let is_test_tree = file.starts_with("tests/") || file.contains("/tests/");
         let names = source::functions(&text, !is_test_tree);
         tests.extend(names.into_iter().map(str::to_string));
@@ -155,7 +156,7 @@ fn other_crate(text: &str) -> Option<&str> {
     Some(rest[..end].trim_matches('`'))
 }
 
-/// Returns the words of the `Test:` line that may be names; `None` if there is no such line.
+/// Returns the words of the `Test:` line that may be names, or `None` if there is no such line.
 fn test_names(text: &str) -> Option<Vec<String>> {
     let (_, rest) = text.split_once("Test:").or_else(|| text.split_once("Tests:"))?;
     let mut depth = 0;
@@ -171,7 +172,7 @@ fn test_names(text: &str) -> Option<Vec<String>> {
         }
     }
     let words = sentence.split(|c: char| c.is_whitespace() || ",;".contains(c));
-    // A path to a file is not a name. Of `module::name`, the last part is the name.
+    // A path to a file is not a name. In `module::name`, the last part is the name.
     let names = words.filter(|word| !word.contains('/')).map(|word| {
         let last = word.rsplit("::").next().unwrap_or(word);
         last.trim_matches(|c: char| !(c.is_alphanumeric() || c == '_')).to_string()

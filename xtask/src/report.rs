@@ -14,7 +14,7 @@ pub fn talk(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
 
-/// Returns the exit status of a chore that found nothing wrong, or something.
+/// Returns the exit status of a chore. `is_good` is `true` if it found nothing wrong.
 pub fn exit_code(is_good: bool) -> ExitCode {
     match is_good {
         true => ExitCode::SUCCESS,
@@ -34,9 +34,9 @@ pub struct Findings {
 /// A place where a rule is broken.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// Path from the root of the workspace.
+    /// The path from the root of the workspace.
     pub file: String,
-    /// Line, from 1; 0 for the whole file.
+    /// The line, counted from 1. 0 means the whole file.
     pub line: u32,
     /// The rule, and the remedy.
     pub rule: String,

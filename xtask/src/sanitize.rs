@@ -1,18 +1,20 @@
 //! `cargo xtask sanitize`: runs tests and tortures under ThreadSanitizer and AddressSanitizer, and
-//! the C suite and examples under the former. (`cargo xtask capi` runs them under the latter.)
+//! the C suite and the C examples under ThreadSanitizer. (`cargo xtask capi` runs the C programs
+//! under AddressSanitizer.)
 //!
 //! The sanitizers need a nightly toolchain. ThreadSanitizer also needs the sources of the standard
-//! library, in order to rebuild it. Both are installed once if possible. Otherwise the chore
-//! reports that and succeeds, because the rest of the workspace needs only the stable toolchain.
+//! library, in order to rebuild it. If the sources are missing, the chore installs them. If a
+//! requirement is not available, the chore reports this and succeeds, because the rest of the
+//! workspace needs only the stable toolchain.
 //!
-//! ThreadSanitizer does not model fences, so it reports data that only a fence publishes as a race.
-//! There are no suppressions. Data passes between threads by a release and an acquire of one
-//! atomic. In places where a fence would suffice, such as the drop of the last handle of an item,
+//! ThreadSanitizer does not model fences, so it reports a race if only a fence publishes data. This
+//! chore needs no suppressions: data passes between threads by a release and an acquire of one
+//! atomic. In places where a fence would suffice, such as the drop of the last handle to an item,
 //! the code reads that atomic again. Fences only order the atomics of wake-ups, drains and grace
-//! periods. The models check these, because the sanitizer cannot.
+//! periods. The models check these fences, because the sanitizer cannot.
 //!
-//! AddressSanitizer detects memory that is used after it was freed. Leaks are checked only in tests
-//! without intended leaks, such as statics and the data of rejected callbacks.
+//! AddressSanitizer detects uses of freed memory. It checks for leaks only in tests that do not
+//! leak on purpose. Statics and the data of rejected callbacks are leaked on purpose.
 
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -21,7 +23,8 @@ use crate::report::{Failure, data, exit_code, talk};
 use crate::torture::{self, Asked};
 use crate::workspace::{Metadata, NIGHTLY, OF_OUR_TOOLCHAIN, Workspace, output, status};
 
-/// Packages, the test programs to run besides unit tests, and `true` if leaks are checked.
+/// The packages, the test programs to run in addition to the unit tests, and `true` if leaks are
+/// checked.
 const SUITES: &[(&str, &[&str], bool)] = &[
     ("afterwork-mpscq", &[], true),
     ("afterwork-base", &[], false),
@@ -33,7 +36,8 @@ const SUITES: &[(&str, &[&str], bool)] = &[
     ("afterwork", &["workqueue", "percpu", "rcu"], false),
 ];
 
-/// Tests that are skipped under a sanitizer: its name, the test, the reason.
+/// The tests that are skipped under a sanitizer: the name of the sanitizer, the test, and the
+/// reason.
 const WITHOUT: &[(&str, &str, &str)] = &[
     (
         "asan",
@@ -47,25 +51,27 @@ const WITHOUT: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Exit status of a sanitized program that reported an error.
+/// The exit status of a program whose sanitizer reported an error.
 pub const REPORTED: i32 = 66;
 
 #[derive(Debug, PartialEq)]
 pub struct Sanitizer {
-    /// Name of the command-line option and of the build folder.
+    /// The name of the command-line option and of the build folder.
     pub name: &'static str,
     title: &'static str,
     rustflag: &'static str,
-    /// Set if the standard library must be rebuilt.
+    /// `true` if the standard library must be rebuilt.
     builds_std: bool,
-    /// The environment variable with its options.
+    /// The environment variable for the options of the sanitizer.
     variable: &'static str,
     options: &'static str,
 }
 
-/// The first report ends the program with [`REPORTED`]. A child of `fork` may start threads.
+/// The sanitizers. The first report ends the program with [`REPORTED`]. A child of `fork` may start
+/// threads.
 pub const SANITIZERS: [Sanitizer; 2] = [
-    // A dropped registry does not join its threads, which exit by themselves. This is no error.
+    // A registry that is dropped does not join its threads, which exit by themselves. This is not
+    // an error.
     Sanitizer {
         name: "tsan",
         title: "ThreadSanitizer",
@@ -87,7 +93,7 @@ pub const SANITIZERS: [Sanitizer; 2] = [
 #[derive(Debug, PartialEq)]
 struct Options {
     only: Option<&'static Sanitizer>,
-    /// Arguments of each torture.
+    /// The arguments of each torture.
     words: Vec<String>,
 }
 
@@ -145,9 +151,11 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     Ok(exit_code(is_good))
 }
 
-/// Builds and runs the C suite and examples under ThreadSanitizer. Returns `true` if all succeed.
+/// Builds and runs the C suite and the C examples under ThreadSanitizer. Returns `true` if all
+/// succeed.
 ///
-/// The runtime of Rust's compiler is linked, because that of the C compiler may lack functions.
+/// This links the runtime of the Rust compiler, because the runtime of the C compiler may lack
+/// functions.
 fn in_c(
     workspace: &Workspace,
     metadata: &Metadata,
@@ -160,7 +168,7 @@ fn in_c(
         "-O1",
         "-fsanitize=thread",
         "-Icrates/capi/include",
-        // Must match the build of the library.
+        // This must match the build of the library.
         "-DAW_DEBUG=1",
     ];
     const SYSTEM: &[&str] = &["-lstdc++", "-lpthread", "-ldl", "-lm", "-lrt"];
@@ -247,7 +255,7 @@ fn options(args: &[String]) -> Result<Options, Failure> {
 }
 
 impl Sanitizer {
-    /// Returns the value of its variable.
+    /// Returns the value of the sanitizer's environment variable.
     fn options(&self, looks_for_leaks: bool) -> String {
         let leaks = u32::from(looks_for_leaks);
         format!("{} detect_leaks={leaks}", self.options)
@@ -291,7 +299,7 @@ pub fn host_that_has(workspace: &Workspace, sources: bool) -> Option<String> {
     host.filter(|_| !sources || library.is_dir()).map(String::from)
 }
 
-/// Creates a command that tests under a sanitizer, with the given `--cfg` names.
+/// Creates a command that runs tests under a sanitizer, with the given `--cfg` names.
 pub fn sanitized(
     workspace: &Workspace,
     metadata: &Metadata,

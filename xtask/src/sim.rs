@@ -1,7 +1,7 @@
-//! `cargo xtask sim`: builds the program of crates/sim for the simulated machine, and runs it.
+//! `cargo xtask sim`: builds the program in crates/sim for the simulated machine, and runs it.
 //!
-//! A nightly compiler can also show plain accesses to the machine. It instruments them as for
-//! ThreadSanitizer, and the machine provides the runtime (`plain.rs`).
+//! With a nightly compiler, the machine can also see plain accesses. The compiler instruments them
+//! as for ThreadSanitizer, and the machine provides the runtime (`plain.rs`).
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use crate::sanitize::{host_that_has, rustup};
 use crate::test::with_cfg;
 use crate::workspace::{NIGHTLY, Workspace};
 
-/// The crates that run on the machine. The machine's own accesses are not instrumented.
+/// The crates that run on the machine. The accesses of the machine itself are not instrumented.
 const SHOWN: [&str; 8] = [
     "afterwork",
     "afterwork-base",
@@ -22,7 +22,7 @@ const SHOWN: [&str; 8] = [
     "afterwork-sim",
     "afterwork-workqueue",
 ];
-/// Name of the target folder of instrumented builds.
+/// The name of the target folder of instrumented builds.
 pub const PLAIN: &str = "sim-plain";
 
 /// Returns the flags for the simulated machine. A fixed address makes runs reproducible.
@@ -32,19 +32,19 @@ pub fn flags(variable: &impl Fn(&str) -> Option<String>) -> (String, String) {
     (name, format!("{flags}{separator}-Crelocation-model=static"))
 }
 
-/// Returns the arguments with which nightly's Cargo instruments plain accesses in a release build.
+/// Returns the arguments that make nightly's Cargo instrument plain accesses in a release build.
 pub fn shows_plain() -> impl Iterator<Item = String> {
     const FLAGS: &str = r#"["-Zsanitizer=thread","-Zexternal-clangrt","-Cunsafe-allow-abi-mismatch=sanitizer","-Cllvm-args=-tsan-instrument-func-entry-exit=0"]"#;
     let of = |name| format!("--config=profile.release.package.{name}.rustflags={FLAGS}");
     ["-Zprofile-rustflags".into()].into_iter().chain(SHOWN.map(of))
 }
 
-/// Returns `true` if such a toolchain is installed.
+/// Returns `true` if a nightly toolchain is installed.
 pub fn can_show_plain(workspace: &Workspace) -> bool {
     host_that_has(workspace, false).is_some()
 }
 
-/// Builds the program, natively if `env` is `None`, and returns its path.
+/// Builds the program, and returns its path. If `env` is `None`, this is a native build.
 fn build(
     workspace: &Workspace,
     target: &Path,
@@ -66,7 +66,7 @@ fn build(
     Ok(target.join("release/afterwork-sim"))
 }
 
-/// Measures this machine with a native build of the program. Returns the file of results.
+/// Measures this machine with a native build of the program. Returns the path of the results.
 fn measure(workspace: &Workspace, target: &Path) -> Result<PathBuf, Failure> {
     let program = build(workspace, target, None, false)?;
     let name = program.display().to_string();

@@ -1,18 +1,18 @@
-//! A line-based parser of Rust source that suffices for the checks of this crate.
+//! A line-based parser for Rust source, which is sufficient for the checks of this crate.
 //!
-//! It relies on the format of `cargo fmt`: attributes, comments and function heads each begin a
-//! line, and unit tests are last in a file.
+//! It relies on the format of `cargo fmt`: attributes, comments and function heads each begin on a
+//! new line, and unit tests are at the end of a file.
 
 /// A `//` comment that is not documentation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comment {
-    /// Line, from 1.
+    /// The line, counted from 1.
     pub line: u32,
-    /// Text after the slashes.
+    /// The text after the slashes.
     pub text: String,
 }
 
-/// Returns the line comments of `text` that begin a line.
+/// Returns the line comments of `text` that begin at the start of a line.
 pub fn comments(text: &str) -> Vec<Comment> {
     let lines = (1..).zip(text.lines());
     let comments = lines.filter_map(|(line, text)| {
@@ -23,10 +23,10 @@ pub fn comments(text: &str) -> Vec<Comment> {
     comments.collect()
 }
 
-/// Returns the shipped code of `text`: the same lines, but empty for comments and tests.
+/// Returns the code of `text` without comments and tests, which become empty lines.
 pub fn code(text: &str) -> String {
     let mut code = String::new();
-    // Indentation of the test-only item that is being skipped.
+    // The indentation of the test-only item that is being skipped.
     let mut test_item = None;
     for line in text.lines() {
         let item = line.trim_start();
@@ -48,7 +48,7 @@ pub fn is_test(file: &str) -> bool {
     file.ends_with("tests.rs") || file.starts_with("tests/") || file.contains("/tests/")
 }
 
-/// Returns the names of the functions of `text`: all, or only those with `#[test]`.
+/// Returns the names of all functions in `text`, or only of those with `#[test]`.
 pub fn functions(text: &str, only_tests: bool) -> Vec<&str> {
     let mut is_test = false;
     let mut found = Vec::new();
@@ -64,7 +64,7 @@ pub fn functions(text: &str, only_tests: bool) -> Vec<&str> {
     found
 }
 
-/// Returns the name of the function that begins in this line.
+/// Returns the name of the function that begins on this line.
 fn function(line: &str) -> Option<&str> {
     let (before, rest) = line.split_once("fn ")?;
     let is_head = before.is_empty() || before.ends_with(' ') && !before.contains("//");

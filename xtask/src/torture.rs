@@ -1,8 +1,8 @@
 //! `cargo xtask torture NAME`: runs one torture program for the requested time.
 //!
-//! Programs are discovered: a test target called `torture_NAME` that parses its own arguments. A
-//! program is built for speed or for a sanitizer. With `--cfg torture`, in a separate folder, it
-//! can also reintroduce bugs and inject system errors.
+//! Programs are discovered by their names: a program is a test target called `torture_NAME` that
+//! parses its own arguments. It is built for speed or for a sanitizer. If it is built with `--cfg
+//! torture`, in a separate folder, it can also reintroduce bugs and inject system errors.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitCode, ExitStatus, Stdio};
@@ -15,25 +15,25 @@ use crate::sanitize::{self, REPORTED, SANITIZERS, Sanitizer};
 use crate::test::with_cfg;
 use crate::workspace::{Metadata, Workspace, output, status};
 
-/// Prefix of the test targets of torture programs.
+/// The prefix of the test targets of torture programs.
 const PREFIX: &str = "torture_";
 
-/// Exit status after a fault, which must match `tests/torture/support.rs`.
+/// The exit status after a fault. It must match `tests/torture/support.rs`.
 const FAULT: i32 = 70;
 
-/// Exit status after invalid arguments.
+/// The exit status after invalid arguments.
 const REFUSED: i32 = 2;
 
-/// Signals that a fault can raise: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
+/// The signals that a fault can raise: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
 const FATAL: &[i32] = &[4, 5, 6, 7, 8, 11];
 
-/// The calls that name a bug that can be reintroduced.
+/// The calls whose argument names a bug that can be reintroduced.
 const NAMING: &[&str] = &["armed(", "linger(", "twin::order(", "twin::fence("];
 
 /// A torture program.
 #[derive(Debug, PartialEq)]
 pub struct Program {
-    /// Name on the command line.
+    /// The name on the command line.
     pub name: String,
     pub package: String,
     pub target: String,
@@ -45,7 +45,7 @@ pub struct Asked {
     sanitizer: Option<&'static Sanitizer>,
     twin: Option<String>,
     is_hostile: bool,
-    /// Arguments of the program itself.
+    /// The arguments of the program itself.
     words: Vec<String>,
 }
 
@@ -103,7 +103,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
 }
 
 impl Asked {
-    /// Parses `words`, with `sanitizer` as default.
+    /// Parses `words`. `sanitizer` is the default.
     pub fn of(words: &[String], sanitizer: Option<&'static Sanitizer>) -> Self {
         let mut asked = Self { sanitizer, ..Self::default() };
         for (i, word) in words.iter().enumerate() {
@@ -138,7 +138,7 @@ impl End {
     }
 }
 
-/// Returns an error unless the sources name the bug `twin`.
+/// Returns an error unless the sources contain the name of the bug `twin`.
 fn must_be_named(workspace: &Workspace, twin: &str) -> Result<(), Failure> {
     for file in workspace.rust_files()? {
         if file.contains("/src/") && !file.starts_with("xtask/") {
@@ -151,7 +151,7 @@ fn must_be_named(workspace: &Workspace, twin: &str) -> Result<(), Failure> {
     Err(Failure::new(format!("unknown twin `{twin}`; `git grep 'armed(\"'` lists them")))
 }
 
-/// Returns the bugs that a source can reintroduce, without comments.
+/// Returns the names of the bugs that a source can reintroduce. Ignores comments.
 fn names_of_twins(text: &str) -> impl Iterator<Item = &str> {
     let lines = text.lines().map(str::trim_start);
     let code = lines.filter(|line| !line.starts_with("//"));
@@ -184,7 +184,7 @@ pub fn run(
             let mut build = workspace.command("cargo");
             build.args(["test", "--quiet", "--release"]);
             for cfg in cfgs {
-                // A separate folder, because the flag affects every crate.
+                // This uses a separate folder, because the flag affects every crate.
                 let (name, flags) = with_cfg(cfg, &|name| std::env::var(name).ok());
                 let apart = metadata.target_directory.join(cfg);
                 build.env(name, flags).arg("--target-dir").arg(apart);
@@ -208,7 +208,7 @@ pub fn run(
     Ok(End::of(status))
 }
 
-/// Returns the path of the program from the messages of Cargo.
+/// Finds the path of the program in the messages of Cargo.
 fn executable(messages: &[u8], target: &str) -> Result<String, Failure> {
     #[derive(Deserialize)]
     struct Named {
@@ -261,7 +261,7 @@ fn help(programs: &[Program]) -> String {
     text += "
   --tsan       use ThreadSanitizer; needs a nightly toolchain with rust-src, and minutes to build
   --asan       use AddressSanitizer; needs a nightly toolchain
-  --minutes M  minutes to run, also a fraction [default: 5 seconds]
+  --minutes M  minutes to run, also a fraction [default: 2 seconds]
   --seed S     seed of the first round [default: from the clock, printed]
   --config C   a configuration of the torture; an unknown name lists them
   --hostile    add hostile user code: it panics, also in destructors, sleeps, waits, drops the last handles
@@ -335,12 +335,12 @@ mod tests {
     fn only_a_fault_is_a_fault() {
         let end = |raw| End::of(ExitStatus::from_raw(raw));
         assert_eq!(end(0), End::Good);
-        // SIGSEGV and SIGABRT, then the exit statuses of the program and of the sanitizers.
+        // These are SIGSEGV, SIGABRT, and the exit statuses of the program and of the sanitizers.
         for raw in [11, 6, FAULT << 8, REPORTED << 8] {
             assert_eq!(end(raw), End::Faulty);
         }
         assert_eq!(end(REFUSED << 8), End::Refused);
-        // Another panic; SIGINT, SIGKILL.
+        // These are another panic, SIGINT, and SIGKILL.
         for raw in [101 << 8, 2, 9] {
             assert!(matches!(end(raw), End::Other(_)), "{raw}");
         }

@@ -1,4 +1,5 @@
-//! Follows docs/tutorial.md in an empty folder next to this workspace: commands, programs, output.
+//! Follows docs/tutorial.md in an empty folder next to this workspace: runs its commands and
+//! programs, and compares their output.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,15 +11,15 @@ use crate::workspace::Workspace;
 const PAGE: &str = "docs/tutorial.md";
 /// The file that a program of the page replaces.
 const PROGRAM: &str = "src/main.rs";
-/// The page's name for a clone of this workspace.
+/// The name that the page uses for a clone of this workspace.
 const CLONE: &str = "afterwork";
 
-/// A block of the page, with its first line.
+/// A block of the page, with the number of its first line.
 #[derive(Debug, PartialEq)]
 enum Step<'a> {
-    /// Replaces the program.
+    /// Replace the program.
     Write(u32, String),
-    /// Runs a command with this output.
+    /// Run a command, which must print this output.
     Run(u32, &'a str, String),
 }
 
@@ -35,7 +36,8 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     let done = std::os::unix::fs::symlink(workspace.root(), root.join(CLONE))
         .map_err(failed)
         .and_then(|()| follow(workspace, &steps, &root, &target));
-    // The page has the sources, and the build is in the target directory.
+    // The folder is no longer needed: the page contains the sources, and the build is in the target
+    // directory.
     let _ = fs::remove_dir_all(&root);
     match done? {
         None => {
@@ -94,7 +96,7 @@ fn follow(
     Ok(None)
 }
 
-/// Removes the caller's flags, which a reader of the page does not have.
+/// Removes the caller's flags, because readers of the page do not have them.
 fn plain(mut command: Command) -> Command {
     command.env_remove("RUSTFLAGS");
     command

@@ -10,7 +10,7 @@ use crate::report::Failure;
 /// The rustup name of the toolchain for unstable features.
 pub const NIGHTLY: &str = "nightly";
 
-/// Variables that the stable toolchain sets, which another toolchain must not see.
+/// The variables that the stable toolchain sets. Another toolchain must not see them.
 pub const OF_OUR_TOOLCHAIN: &[&str] = &["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC", "RUSTDOC"];
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Workspace {
 pub struct Metadata {
     /// The workspace's own packages.
     pub packages: Vec<Package>,
-    /// The folder of builds.
+    /// The folder for builds.
     pub target_directory: PathBuf,
 }
 
@@ -31,10 +31,10 @@ pub struct Metadata {
 pub struct Package {
     pub name: String,
     pub version: String,
-    /// Path of its Cargo.toml.
+    /// The path of the package's Cargo.toml.
     pub manifest_path: PathBuf,
     pub dependencies: Vec<Dependency>,
-    /// Targets that can be built.
+    /// The targets that can be built.
     pub targets: Vec<Target>,
 }
 
@@ -50,7 +50,7 @@ pub struct Target {
     pub name: String,
     /// `lib`, `bin`, `test`, …
     pub kind: Vec<String>,
-    /// Features that the target requires.
+    /// The features that the target requires.
     #[serde(default, rename = "required-features")]
     pub required_features: Vec<String>,
 }
@@ -63,9 +63,10 @@ impl Target {
 }
 
 impl Workspace {
-    /// Finds the workspace that this program belongs to.
+    /// Finds the workspace to which this program belongs.
     pub fn find() -> Result<Self, Failure> {
-        // The location at run time. The compiled-in one may be that of another clone.
+        // This uses the location at run time, because the location at compile time may be that of
+        // another clone.
         let package = std::env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
         let root = package.parent().unwrap_or(&package).to_path_buf();
@@ -100,7 +101,8 @@ impl Workspace {
         })
     }
 
-    /// Returns the files that git tracks or would track, sorted, as paths from the root.
+    /// Returns the files that git tracks or would track. The result is sorted, and its paths are
+    /// relative to the root.
     pub fn files(&self) -> Result<Vec<String>, Failure> {
         const LIST: &str = "ls-files -z --cached --others --exclude-standard";
         let list = output(self.command("git").args(LIST.split(' ')))?;

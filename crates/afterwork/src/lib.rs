@@ -37,12 +37,12 @@
 //! |---|---|
 //! | `workqueue`, `mailbox`, `rcu`, `percpu` | the subsystem |
 //! | `observe` | the counters of the process, for itself and for `afterwork top`: [`observe`] |
-//! | `params` | tunables, and the variable that sets them: [`params`]; only `rcu` can do without |
+//! | `params` | tunables, and the variable that sets them: [`params`]; all but `rcu` need it |
 //! | `synthetic` | machines described by a string, for tests: `workqueue::Topology::synthetic` |
 //! | `io-uring` | mailboxes whose owner sleeps in an io_uring ring: `mailbox::uring` |
 //! | `stacks` | stall reports with the stacks of the workers: `Params::stall_signal` |
 //! | `tokio` | futures on queues that use tokio's timers and I/O: `workqueue::in_tokio` |
-//! | `tracing` | `tracing` events of workqueues and grace periods: docs/observing.md |
+//! | `tracing` | events of workqueues and grace periods for subscribers of the crate `tracing` |
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 #[cfg(feature = "observe")]

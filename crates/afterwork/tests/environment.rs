@@ -26,7 +26,7 @@ use afterwork::{
 };
 use children::alone;
 
-/// Set in a process that runs one test; the value is its name.
+/// Set in a process that runs one test; the value is the test's name.
 const INNER: &str = "AFTERWORK_TEST_INNER";
 
 fn is_inner(test: &str) -> bool {
@@ -56,7 +56,7 @@ fn this_program() -> std::path::PathBuf {
     env::current_exe().unwrap()
 }
 
-/// Uses each part that reads tunables.
+/// Uses each part of the library that reads tunables.
 fn use_everything() {
     assert_eq!(system().unwrap().spawn(|| 1).join().unwrap(), 1);
     block_on(sleep(Duration::from_millis(1)));
@@ -135,7 +135,7 @@ fn a_program_with_more_rights_ignores_the_environment() {
     fs::copy(this_program(), &program).unwrap();
     let mut outcomes = Vec::new();
     for mode in [0o755, 0o4755, 0o2755] {
-        // Without the right to change the owner of files, the mode bits have no effect.
+        // If this process may not change the owner of files, the mode bits have no effect.
         let given = chown(&program, Some(0), Some(0));
         fs::set_permissions(&program, PermissionsExt::from_mode(mode)).unwrap();
         let mut command = command(&program, TEST, text);

@@ -54,7 +54,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/fork.rs", "GENERATION", Reset("GENERATION.fetch_add")),
     ("sync/fork.rs", "HANDLERS", Word),
     ("sync/fork.rs", "HELD", Reset("HELD.swap")),
-    // This is the ID of the process in use, so a child takes over.
+    // This is the ID of the process that registers the handlers, so a child registers them itself.
     ("sync/fork.rs", "WATCHED", Word),
     ("sync/identity.rs", "HELD", Thread),
     ("sync/identity.rs", "MINE", Thread),
@@ -266,7 +266,7 @@ fn all_state_of_a_process_is_on_the_list() {
     let sources = sources();
     let mut found = BTreeSet::new();
     for (file, text) in &sources {
-        // The file that defines the macros.
+        // This is the file that defines the macros.
         let is_macro = file == "sync/lib.rs";
         let names = kept_in(text).into_iter().filter(|_| !is_macro);
         // `$name` in a macro that declares them.

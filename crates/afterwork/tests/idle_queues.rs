@@ -37,6 +37,13 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
 
+    // Not by `alloc`, which would write to pages that are never used.
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        NR_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller guarantees the conditions.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         NR_BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed);
         // SAFETY: the caller guarantees the conditions.
@@ -51,16 +58,17 @@ fn nr_threads() -> usize {
     fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// Returns a guard. While it exists, no other test of this program counts.
+/// Serializes the tests of this program, because they measure the memory of the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Bytes that the process has allocated, and bytes of memory that it occupies.
+/// Returns the number of bytes that the process has allocated, and of bytes of resident memory
+/// without program code.
 fn in_use() -> [isize; 2] {
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     let kib: isize = line.split_whitespace().next().unwrap().parse().unwrap();
     [NR_BYTES.load(Ordering::Relaxed), kib << 10]
 }
@@ -135,7 +143,7 @@ fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
     const COUNT: usize = 1000;
     /// The seat cache of a CPU has its own cache lines.
     const EACH_CPU: usize = 128;
-    // Each further pool costs some 800 bytes per queue.
+    // Each further pool costs about 800 bytes per queue.
     for machine in ["2 core", "4 llc x 8 core"] {
         let machine = Topology::synthetic(machine).unwrap();
         let limit = 4096 + (EACH_CPU * machine.allowed().len()) as isize;
@@ -147,7 +155,7 @@ fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
         }
         let each = (NR_BYTES.load(Ordering::Relaxed) - bytes) / COUNT as isize;
         println!("{each} bytes a queue of {} pools", registry.pool_stats().len());
-        // There may be fewer threads, because those of the previous registry may just be exiting.
+        // There may be fewer threads now, because threads of the previous registry may have exited.
         assert!(nr_threads() <= threads, "a queue has a thread");
         assert!(each <= limit, "{each} bytes each");
         drop(queues);

@@ -290,7 +290,7 @@ fn next_publisher_removes_the_page_of_a_killed_process() {
 
 const CHILD: &str = "AFTERWORK_TEST_CHILD";
 
-/// Not a test: the code of the child that must not write files.
+/// This is not a test, but the code of the child that must not write files.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_some() {

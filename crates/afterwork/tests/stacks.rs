@@ -13,7 +13,7 @@ use afterwork::{
 
 const SIGURG: u32 = 23;
 
-/// Creates a registry with one worker that reports stalls early.
+/// Creates a registry that has one worker and reports stalls early.
 fn impatient() -> (Registry, mpsc::Receiver<Stall>) {
     let params = Params {
         max_workers: 1,
@@ -31,13 +31,14 @@ fn impatient() -> (Registry, mpsc::Receiver<Stall>) {
     (registry, stalls)
 }
 
-/// Serializes the tests, because another registry that captures stacks would be refused.
+/// Serializes the tests, because a second registry that captures stacks would be rejected.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Blocks the only worker in `item` until the flag is set. Returns the first stall that is `good`.
+/// Blocks the only worker in `item` until the flag is set. Returns the first stall for which `good`
+/// returns `true`.
 fn stall_of(item: fn(&AtomicBool), good: impl Fn(&Stall) -> bool) -> Stall {
     let (registry, stalls) = impatient();
     let queue = Workqueue::builder("stuck").help(false).build_in(&registry).unwrap();
@@ -139,8 +140,8 @@ fn unanswered_stack_request_is_reported() {
 
 #[test]
 fn unusable_signal_is_rejected() {
-    // These are SIGSEGV, SIGPIPE, which the standard library ignores, and a number that is not a
-    // signal.
+    // The signals are SIGSEGV, SIGPIPE (which the standard library ignores), and a number that is
+    // not a signal.
     for (signal, why) in [
         (11, "without a meaning to the kernel"),
         (13, "neither handles"),

@@ -14,7 +14,7 @@ use afterwork::{
 };
 use topology::Topology;
 
-/// Counts what workers allocate while they hold a lock.
+/// Counts the allocations that workers make while they hold a lock.
 struct Counting;
 
 static NR_UNDER_LOCK: AtomicUsize = AtomicUsize::new(0);

@@ -18,6 +18,7 @@ pub mod page {
         count::{Count, Tally},
         image::Image,
         kinds::TIMES_LOG2,
+        layout::NAME_BYTES,
         sources::{Joined, join},
         *,
     };

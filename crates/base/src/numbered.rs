@@ -7,10 +7,11 @@
 
 use std::mem;
 
-/// The number of slots whose memory is kept when all are empty. A guess: a few hundred bytes.
+/// The number of slots whose memory is kept when all are empty. This is a guess: a few hundred
+/// bytes.
 const FEW: usize = 16;
 
-/// Values, each found by the number that [`add`](Self::add) returned.
+/// The values, each found by the number that [`add`](Self::add) returned.
 #[derive(Debug)]
 pub struct Numbered<T> {
     /// The number of the next value.

@@ -1,11 +1,12 @@
-//! The cost of an item: compares `queue_work` and `flush_work` in C with `enqueue` and `flush`.
+//! Measures the cost of an item: compares `queue_work` and `flush_work` in C with `enqueue` and
+//! `flush` in Rust.
 //!
 //! ```console
 //! $ cargo run --release -p afterwork-capi --example through_c
 //! ```
 //!
-//! Prints the ratio of the rate through C to that of Rust: median, minimum, maximum. The library is
-//! linked, and not inlined into its callers.
+//! Prints the median, the minimum and the maximum of the ratio between the rate through C and the
+//! rate in Rust. The library is linked, and not inlined into its callers.
 
 use std::{
     env,
@@ -23,7 +24,7 @@ const NR_ITEMS: u32 = 200_000;
 const WQ_UNBOUND: c_uint = 1 << 1;
 const WORK_CPU_UNBOUND: c_int = -1;
 
-// The same declarations as in the headers.
+// These are the same declarations as in the headers.
 unsafe extern "C" {
     fn aw_alloc_workqueue(name: *const c_char, flags: c_uint, max_active: c_int) -> *mut c_void;
     fn aw_queue_work(cpu: c_int, queue: *const c_void, work: *mut c_void) -> bool;
@@ -33,7 +34,7 @@ unsafe extern "C" {
 
 unsafe extern "C-unwind" fn nothing(_: *mut RawWork) {}
 
-/// Returns the time of each call of `step` in nanoseconds.
+/// Returns the time of each call to `step` in nanoseconds.
 fn timed(mut step: impl FnMut()) -> f64 {
     let start = Instant::now();
     for _ in 0..NR_ITEMS {
@@ -46,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let nr_turns: usize = env::args().nth(1).map_or(Ok(21), |turns| turns.parse())?;
     let queue = Workqueue::builder("rust").build()?;
     let work = Work::new(|| ());
-    // SAFETY: the name is a string.
+    // SAFETY: the name is a C string.
     let queue_of_c = unsafe { aw_alloc_workqueue(c"c".as_ptr(), WQ_UNBOUND, 0) };
     let queue_of_c = NonNull::new(queue_of_c).ok_or("no queue")?.as_ptr();
     // SAFETY: the function may be called on any thread.
@@ -56,14 +57,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         assert!(work.flush().is_ok());
     };
     let mut by_c = || {
-        // SAFETY: the queue is alive, and the item stays valid.
+        // SAFETY: the queue has not been destroyed, and the item stays valid.
         assert!(unsafe { aw_queue_work(WORK_CPU_UNBOUND, queue_of_c, work_of_c) });
         // SAFETY: as above.
         unsafe { aw_flush_work(work_of_c) };
     };
     let mut turns = Vec::new();
     for turn in 0..=nr_turns {
-        // The first one alternates.
+        // The two take turns at being first.
         let (c, rust) = if turn % 2 == 0 {
             (timed(&mut by_c), timed(&mut by_rust))
         } else {

@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Volumes that are added and removed during I/O, like those of a block driver of the kernel. It is
- * an example of ported code, and a test.
+ * Volumes that are added and removed during I/O, like those of a block driver in the kernel. This
+ * is an example of ported code, and a test.
  *
- * - An item of the volume's queue (WQ_MEM_RECLAIM) executes a bio, and again after a delay if the
- *   disk rejects it. The bio's own timer ends it otherwise. The first of them claims the bio;
- *   timer, execution and submitter each hold a reference.
- * - Task work reports the end to the submitter, on its own thread.
+ * - An item of the volume's queue (WQ_MEM_RECLAIM) executes a bio, and retries it after a delay if
+ *   the disk rejects it. If the bio takes too long, its timer ends it. The first of the two claims
+ *   the bio. The timer, the execution and the submitter each hold a reference.
+ * - Task work reports the end of a bio to the submitter, on the submitter's thread.
  * - Items of an ordered queue log the writes, and free themselves. A delayed item of that queue
- *   commits the log, after a while or, if the log is long, at once.
- * - The list of volumes is read under RCU. Each has limits that are replaced while they are read.
+ *   commits the log after some time, or at once if the log is long.
+ * - The list of volumes is read under RCU. Each volume has limits, which are replaced while they
+ *   are read.
  * - An item of another WQ_MEM_RECLAIM queue reclaims dirty blocks. I/O waits for it if necessary.
- * - A scrubber checks each volume every few milliseconds. Its item rearms itself until the removal.
- * - Listeners are called inside an SRCU section, and may sleep.
- * - After the last reference, an item frees a volume and its queues, after a grace period.
- * - Counters are per-CPU data.
+ * - A scrubber checks each volume every few milliseconds. Its item rearms itself until the volume
+ *   is removed.
+ * - The listeners are called inside an SRCU section, and may sleep.
+ * - When the last reference to a volume has been dropped, an item frees the volume and its queues
+ *   after a grace period.
+ * - The counters are per-CPU data.
  */
 #include <afterwork/percpu.h>
 #include <afterwork/jiffies.h>
@@ -138,7 +141,7 @@ static void list_add_tail_rcu(struct list_head *entry, struct list_head *head)
 	head->prev = entry;
 }
 
-/* Current readers continue from the removed entry. */
+/* Current readers can still continue from the removed entry. */
 static void list_del_rcu(struct list_head *entry)
 {
 	entry->next->prev = entry->prev;
@@ -276,7 +279,7 @@ static void log_write(struct log *log)
 
 	INIT_WORK(&record->work, record_work);
 	record->log = log;
-	/* Numbers and queueing must have the same order. */
+	/* The records must be queued in the order of their numbers. */
 	mutex_lock(&log->lock);
 	record->seq = ++log->next_seq;
 	WARN_ON(!queue_work(log->wq, &record->work));
@@ -291,7 +294,7 @@ static void log_init(struct log *log, unsigned int number)
 	INIT_DELAYED_WORK(&log->commit, commit_work);
 }
 
-/* No thread writes to the log any more. */
+/* Ends a log to which no thread writes any more. */
 static void log_end(struct log *log)
 {
 	/* Flush the records first, because the last one arms the commit. */
@@ -306,7 +309,7 @@ static void log_end(struct log *log)
 
 /* ---- volumes ---- */
 
-/* The limits, which are replaced as a whole while they are read. */
+/* The limits of a volume, which are replaced as a whole while they are read. */
 struct limits {
 	unsigned int max_sectors, generation, check;
 	struct rcu_head rcu;
@@ -357,7 +360,7 @@ static void replace_limits(struct volume *volume, unsigned int generation)
 	limits->check = ~generation;
 	old = rcu_replace_pointer(volume->limits, limits, true);
 	if (old) {
-		/* A state that readers must not see. */
+		/* Readers must not see this state. */
 		if (generation % 8 == 0) {
 			synchronize_rcu();
 			old->check = old->generation;
@@ -401,11 +404,11 @@ static void scrub_work(struct work_struct *work)
 		WARN_ON(!is_whole(&volume->sectors[i]));
 	mutex_unlock(&volume->lock);
 	replace_limits(volume, ++volume->nr_scrubs);
-	/* Rejected once the volume is being removed. */
+	/* This is rejected once the volume is being removed. */
 	queue_delayed_work(system_unbound_wq, &volume->scrub, SCRUB_PERIOD);
 }
 
-/* The last reference is dropped, and no reader of the list can see the volume. */
+/* Called when the last reference has been dropped, and no reader of the list can see the volume. */
 static void release_work(struct work_struct *work)
 {
 	struct volume *volume = container_of(to_rcu_work(work), struct volume, release);
@@ -476,13 +479,13 @@ static void volume_remove(unsigned int number)
 	mutex_lock(&volumes_lock);
 	list_del_rcu(&volume->node);
 	mutex_unlock(&volumes_lock);
-	/* The item arms itself. That is rejected during the wait and afterwards. */
+	/* The item arms itself. This is rejected during the wait and afterwards. */
 	disable_delayed_work_sync(&volume->scrub);
 	WARN_ON(cancel_delayed_work_sync(&volume->scrub));
-	/* Current I/O continues without it. */
+	/* Current I/O continues without the item. */
 	disable_work_sync(&volume->reclaim);
 	notify(VOLUME_GONE);
-	/* This function's reference, and that of the list. */
+	/* Drop the reference of this function and that of the list. */
 	volume_put(volume);
 	volume_put(volume);
 }
@@ -569,7 +572,7 @@ static void write_sector(struct bio *bio)
 	log_write(&volume->log);
 	if (nr_dirty > RECLAIM_ABOVE)
 		queue_work(reclaim_wq, &volume->reclaim);
-	/* Both queues make progress without memory. */
+	/* Both queues make progress even if no memory is available. */
 	if (nr_dirty > WAIT_ABOVE)
 		flush_work(&volume->reclaim);
 }
@@ -581,7 +584,7 @@ static void io_work(struct work_struct *work)
 	if (bio->nr_refusals > 0) {
 		bio->nr_refusals--;
 		count(RETRIED);
-		/* The retry keeps the reference of this run. */
+		/* The retry keeps this run's reference. */
 		WARN_ON(!queue_delayed_work(bio->volume->io_wq, &bio->io, RETRY_DELAY));
 		return;
 	}
@@ -619,7 +622,7 @@ static void submit_bio(struct submitter *submitter, struct volume *volume, unsig
 	bio->is_stuck = dice % 67 == 0;
 	bio->nr_refusals = dice % 11 == 0 ? 2 : 0;
 	get_task_struct(submitter->task);
-	/* References of the submitter, the execution and the timer. */
+	/* The references of the submitter, the execution and the timer. */
 	refcount_set(&bio->refs, 1);
 	refcount_inc(&bio->refs);
 	refcount_inc(&bio->refs);
@@ -679,7 +682,7 @@ static void *manage(void *unused)
 		unsigned long before = sum_of(SUBMITTED) + sum_of(NO_DEVICE);
 		const unsigned long all = (unsigned long)NR_SUBMITTERS * NR_BIOS;
 
-		/* The changes are spread over the whole I/O. */
+		/* Spread the changes over the whole I/O. */
 		while (before < all && sum_of(SUBMITTED) + sum_of(NO_DEVICE) < before + all / NR_VOLUMES &&
 		       sum_of(SUBMITTED) + sum_of(NO_DEVICE) < all)
 			sched_yield();
@@ -726,7 +729,7 @@ static void volumes_exit(void)
 		volume_remove(number);
 	WARN_ON(!list_empty(&volumes));
 	/*
-	 * Timers and items drop the last references. Each release is queued behind a grace period.
+	 * Timers and items drop the last references. Each release is queued after a grace period.
 	 */
 	while (__atomic_load_n(&nr_released, __ATOMIC_ACQUIRE) < NR_VOLUMES) {
 		rcu_barrier();
@@ -738,7 +741,7 @@ static void volumes_exit(void)
 	WARN_ON(always.nr_heard != nr_events);
 	srcu_barrier(&chain_srcu);
 	cleanup_srcu_struct(&chain_srcu);
-	/* Waits until kfree_rcu has freed everything. */
+	/* Wait until kfree_rcu has freed everything. */
 	rcu_barrier();
 }
 

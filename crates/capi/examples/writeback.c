@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * A block cache like those of the kernel. It is an example of ported code, and a test.
+ * A block cache like those of the kernel. This is an example of ported code, and a test.
  *
  * - Many threads dirty buffers. A delayed item inside the buffer writes it back some time later.
- *   Dirtying it again in the meantime changes nothing, except that a hurried thread brings the item
- *   forward.
- * - Write-back logs to a journal, whose commits are items of an ordered queue that free themselves.
- * - Each commit reads a list of listeners under RCU. Removed ones are freed after a grace period.
- * - A monitor checks the cache every few milliseconds, by an item that queues itself again.
- * - Teardown ends these in the required order: monitor, write-back, journal, listeners.
+ *   Dirtying the buffer again in the meantime does not change the delay, unless the thread is in a
+ *   hurry: it then shortens the delay.
+ * - The write-back is logged in a journal. Its commits are items of an ordered queue, which free
+ *   themselves.
+ * - Each commit reads a list of listeners under RCU. Removed listeners are freed after a grace
+ *   period.
+ * - A monitor checks the cache every few milliseconds. It is an item that queues itself again.
+ * - The teardown ends these in the required order: monitor, write-back, journal, listeners.
  */
 #include <afterwork/jiffies.h>
 #include <afterwork/rcupdate.h>
@@ -111,7 +113,7 @@ struct journal {
 	struct workqueue_struct *wq;
 	pthread_mutex_t lock;
 	unsigned long next_seq;
-	/* Only items of the ordered queue access it, and they run one at a time. */
+	/* Only items of the ordered queue access this, and they run one at a time. */
 	unsigned long committed_seq;
 };
 
@@ -129,7 +131,7 @@ static void commit_work(struct work_struct *work)
 	require(commit->seq == journal->committed_seq + 1, "commits are out of order");
 	journal->committed_seq = commit->seq;
 	notify_listeners();
-	/* Callers wait for all commits, never for a single one. */
+	/* This is allowed, because callers wait for all commits, and never for a single one. */
 	free(commit);
 }
 
@@ -139,7 +141,7 @@ static void journal_commit(struct journal *journal)
 
 	INIT_WORK(&commit->work, commit_work);
 	commit->journal = journal;
-	/* Numbers and queueing must have the same order. */
+	/* The commits must be queued in the order of their numbers. */
 	pthread_mutex_lock(&journal->lock);
 	commit->seq = ++journal->next_seq;
 	require(queue_work(journal->wq, &commit->work), "a fresh commit was pending");
@@ -174,7 +176,7 @@ struct buffer {
 	enum buffer_state state;
 	unsigned char data[BUFFER_SIZE];
 	unsigned long nr_dirtied, nr_written;
-	/* The contents on the disk. */
+	/* The contents of the disk. */
 	unsigned char disk[BUFFER_SIZE];
 	struct delayed_work writeback;
 };
@@ -227,7 +229,7 @@ static void watch_work(struct work_struct *work)
 
 static struct cache *cache_new(void)
 {
-	/* The cache is one large allocation, which contains all parts of its items. */
+	/* The cache is one large allocation, which contains all of its items. */
 	struct cache *cache = must_alloc(sizeof(*cache));
 
 	cache->wq = alloc_workqueue("%s-writeback", WQ_UNBOUND | WQ_MEM_RECLAIM, 8, "cache");
@@ -246,13 +248,13 @@ static struct cache *cache_new(void)
 }
 
 /*
- * Writes back and frees the cache, which is no longer used. Returns the number of writes.
+ * Writes back and frees a cache that is no longer used. Returns the number of writes.
  */
 static unsigned long cache_free(struct cache *cache)
 {
 	unsigned long nr_written = 0;
 
-	/* The item queues itself again. That is rejected during the wait. */
+	/* The item queues itself again. This is rejected during the wait. */
 	cancel_delayed_work_sync(&cache->watch);
 	for (int i = 0; i < NR_BUFFERS; i++) {
 		struct buffer *buffer = &cache->buffers[i];
@@ -290,7 +292,7 @@ static void *use_cache(void *data)
 		dice = dice * 1103515245u + 12345u;
 		buffer = &user->cache->buffers[(dice >> 16) % NR_BUFFERS];
 		dirty_buffer(buffer, (unsigned char)(dice >> 8), i % 16 == 0);
-		/* Registers and unregisters while commits read the list. */
+		/* Register and unregister a listener while commits read the list. */
 		if (i % 50 == 0) {
 			if (listener)
 				stop_listening(listener);

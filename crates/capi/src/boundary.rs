@@ -14,7 +14,8 @@ pub(crate) const EPERM: i32 = 1;
 pub(crate) const EBUSY: i32 = 16;
 pub(crate) const ENOMEM: i32 = 12;
 
-/// Runs `body`, the function `name` for C. If it panics, the process ends with a line about it.
+/// Runs `body`, which is the implementation of the C function `name`. If it panics, the process
+/// ends with a line about the panic.
 #[inline]
 pub(crate) fn within<R>(name: &str, body: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panicked| failed(name, &*panicked))
@@ -32,9 +33,9 @@ fn sources() -> &'static str {
     file!().split("capi/src/").next().unwrap_or_default()
 }
 
-/// Keeps panics of the library from printing anything, because the line with which the process ends
-/// contains their message. With `RUST_BACKTRACE=full` they print the usual message and a trace. In
-/// a program with parts in Rust, panics in other source files print as usual.
+/// Prevents panics in the library from printing anything, because the line with which the process
+/// ends contains their message. With `RUST_BACKTRACE=full` they print the usual message and a
+/// trace. In a program that is partly written in Rust, panics in other source files print as usual.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static SILENCE: extern "C" fn() = silence;
@@ -51,7 +52,8 @@ extern "C" fn silence() {
     }));
 }
 
-/// Reports misuse of the function `name`. Ends the process in a debug build, or returns `answer`.
+/// Reports misuse of the function `name`. Ends the process in a debug build. Otherwise returns
+/// `answer`.
 #[cold]
 pub(crate) fn misuse<R>(name: &str, what: &dyn std::fmt::Display, answer: R) -> R {
     let line = format!("{name}: {what}");

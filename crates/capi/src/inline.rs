@@ -1,7 +1,7 @@
-//! `afterwork/rcu_inline.h`: the read side as compiled by a C compiler, and its slow paths.
+//! `afterwork/rcu_inline.h`: the read side, which a C compiler compiles, and its slow paths.
 //!
-//! C itself reads and writes this thread's slot (see `afterwork::rcu::raw`). It finds the slot
-//! through one thread-local variable, which C reads and this module writes:
+//! C code reads and writes this thread's slot directly (see `afterwork::rcu::raw`). It finds the
+//! slot through one thread-local variable, which C reads and this module writes:
 //!
 //! | variable | set by | until |
 //! |---|---|---|
@@ -9,10 +9,11 @@
 //! | the thread's slot | `adopt` | the thread ends |
 //! | the stand-in | the destructor below | forever |
 //!
-//! The destructor runs before the library's own destructor frees the slot. Later sections make
-//! calls.
+//! The destructor runs before the library's own destructor frees the slot. Later sections call the
+//! library.
 //!
-//! The stand-in stays if a section requires a fence, or if the program has another layout.
+//! The variable keeps the stand-in if a section requires a fence, or if the program has a different
+//! layout.
 
 use std::{
     cell::Cell,
@@ -38,23 +39,24 @@ const _: () = assert!(raw::AT_UNLOCK == 0x7 && raw::ASKED == 0x3);
 /// `struct afterwork_reader`. Only C reads it, on its own thread. Writers receive its address.
 ///
 /// The section's name makes the variable thread-local for the linker and for C. Stable Rust cannot
-/// declare a thread-local variable that C can name. No Rust code may therefore use this name, which
-/// would be the address of the initial value.
+/// declare a thread-local variable that C can name. Rust code must therefore not use this name: it
+/// would refer to the initial value.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = ".tdata")]
 #[allow(non_upper_case_globals, reason = "as C names it")]
 pub static aw_rcu_reader: Place = Place::STAND_IN;
 
-/// The address of the current grace period's number, in the form that sections record.
+/// The address of the current grace period's number, in the form in which sections record it.
 ///
-/// It is a constant, so that a compiler reads it once for a whole loop of sections. A program that
-/// is linked at a fixed address may have a copy of it, which is equivalent.
+/// This is a constant, so that a compiler reads it only once for a whole loop of sections. A
+/// program that is linked at a fixed address may have a copy of it, which is equivalent.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "as C names it")]
 pub static aw_rcu_first_level: Place = Place::FIRST_LEVEL;
 
 sync::thread_local! {
-    /// The address of this thread's variable, once it is not the stand-in.
+    /// The address of this thread's variable once the variable no longer contains the stand-in, and
+    /// null before that.
     static READER: Cell<*mut Place> = Cell::new(ptr::null_mut())
 }
 
@@ -69,15 +71,16 @@ impl Drop for AtExit {
     fn drop(&mut self) {
         let reader = READER.try_with(Cell::take).unwrap_or(ptr::null_mut());
         if !reader.is_null() {
-            // SAFETY: this is the thread's variable, by (1) of `adopt`. It lives as long as the
-            // thread.
+            // SAFETY: this is the thread's variable, by (1) of `adopt`. It stays valid until the
+            // thread ends.
             unsafe { reader.write(Place::STAND_IN) };
         }
         qsbr::leave_at_exit();
     }
 }
 
-/// Resets C's variable when this thread ends. Returns `false` if the thread is already ending.
+/// Ensures that C's variable is reset when this thread ends. Returns `false` if the thread is
+/// already ending.
 pub(crate) fn watch_exit() -> bool {
     AT_EXIT.try_with(|_| ()).is_ok()
 }
@@ -91,7 +94,8 @@ pub(crate) unsafe fn adopt(reader: *mut Place, layout: c_uint) {
     if reader.is_null() || layout != LAYOUT {
         return;
     }
-    // The library's destructor is already registered. Ours is registered later, so it runs first.
+    // The library's destructor is already registered. This one is registered later, so it runs
+    // first.
     if let Some(place) = raw::place()
         && watch_exit()
     {

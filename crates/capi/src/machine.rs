@@ -12,7 +12,7 @@ use crate::percpu::nr_cpu_ids;
 ///
 /// # Safety
 ///
-/// 1. `list` is null or a string.
+/// 1. `list` is null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_set_cpus(list: *const c_char) -> c_int {
     within("afterwork_set_cpus", || {

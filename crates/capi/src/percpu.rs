@@ -1,8 +1,8 @@
 //! `afterwork/percpu.h`.
 //!
-//! [`aw_alloc_percpu`] returns the part of CPU 0. The part of each next CPU is `stride` bytes after
-//! the previous one, and the stride is stored before the first. There is therefore no table to
-//! lock, and none that a child of `fork` could find half-updated.
+//! [`aw_alloc_percpu`] returns the part of CPU 0. The part of each further CPU is `stride` bytes
+//! after the previous part, and the stride is stored before the first part. Therefore there is no
+//! table that must be locked, or that a child of `fork` could find half-updated.
 
 use std::{
     alloc::{self, Layout},
@@ -20,8 +20,8 @@ use topology::Topology;
 
 use crate::boundary::{misuse, within};
 
-/// The alignment of a part, so that the parts of two CPUs share neither a cache line nor a pair of
-/// lines that is fetched together.
+/// The alignment of a part. It prevents the parts of two CPUs from sharing a cache line, or a pair
+/// of lines that is fetched together.
 const LINE: usize = 128;
 /// Distinguishes per-CPU data from other memory.
 const MAGIC: usize = 0xf770_6572_6370_7521;
@@ -38,7 +38,8 @@ struct Before {
 
 /// Returns one more than the highest possible CPU number.
 ///
-/// The number stays the same for the life of the process, because parts are located by it.
+/// The number does not change while the process runs, because the layout of the parts depends on
+/// it.
 pub(crate) fn nr_cpu_ids() -> u32 {
     let known = aw_nr_cpu_ids.load(Ordering::Relaxed);
     if known != 0 {
@@ -55,14 +56,15 @@ pub(crate) fn nr_cpu_ids() -> u32 {
     }
 }
 
-/// The value of [`nr_cpu_ids`], for C; 0 before the loader has called [`set_nr_cpu_ids`]. A program
-/// may have a copy of it, which the loader makes the library use as well.
+/// The value of [`nr_cpu_ids`], for C. It is 0 before the loader has called [`set_nr_cpu_ids`]. A
+/// program may have a copy of it. The loader then makes the library use this copy as well.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "as C names it")]
 pub static aw_nr_cpu_ids: AtomicU32 = AtomicU32::new(0);
 
 /// Makes the loader call [`set_nr_cpu_ids`] before the program begins. The section has the highest
-/// priority for programs, so that their constructors find the number, even with a static library.
+/// priority that programs may use, so that their constructors find the number, even with a static
+/// library.
 #[used]
 #[unsafe(link_section = ".init_array.00101")]
 static SET_NR_CPU_IDS: extern "C" fn() = set_nr_cpu_ids;
@@ -89,7 +91,7 @@ extern "C" fn aw_cpu_online(cpu: c_uint) -> bool {
     })
 }
 
-/// Allocates zeroed data for each CPU. Returns null if there is no memory, or if an argument is
+/// Allocates zeroed data for each CPU. Returns null if there is no memory or if an argument is
 /// invalid.
 #[unsafe(no_mangle)]
 extern "C" fn aw_alloc_percpu(size: usize, align: usize) -> *mut c_void {
@@ -122,7 +124,7 @@ extern "C" fn aw_alloc_percpu(size: usize, align: usize) -> *mut c_void {
 ///
 /// # Safety
 ///
-/// 1. `data` came from [`aw_alloc_percpu`] and is no longer used.
+/// 1. [`aw_alloc_percpu`] returned `data`, which is no longer used.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_free_percpu(data: *mut c_void) {
     within("free_percpu", || {
@@ -140,8 +142,8 @@ unsafe extern "C" fn aw_free_percpu(data: *mut c_void) {
         }
         // SAFETY: (1): the header was written when the data was allocated.
         let (align, size) = unsafe { ((*before).align, (*before).size) };
-        // This lets a second free be detected. A plain store before the free would be optimized
-        // away.
+        // This makes it possible to detect a second free. The compiler would remove a plain store
+        // before the free.
         // SAFETY: (1).
         unsafe { (&raw mut (*before).magic).write_volatile(0) };
         let layout = Layout::from_size_align(size, align).expect("it was made of this");
@@ -157,10 +159,11 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 /// The lock is held, and threads may sleep.
 const WAITED: u32 = 2;
-/// The number of polls before a waiter sleeps. A guess: sections are some tens of instructions.
+/// The number of polls before a waiter sleeps. This is an estimate: a section takes a few dozen
+/// instructions.
 const NR_LOOKS: u32 = 100;
 
-/// A lock with the layout of C's `pw_lock_t`. All zeroes is an unlocked lock.
+/// A lock with the layout of C's `pw_lock_t`. A lock of all zeroes is unlocked.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PwLock(Futex);
@@ -172,8 +175,9 @@ impl PwLock {
         // ORDER(pw-lock): publish and consume, other end in `release`.
         //   release: writes of the section;  word = FREE  Release
         //   here:    word = HELD  Acquire;   the next section
-        // If the release comes first, we acquire the lock and see everything that its section
-        // wrote. If our exchange comes first, it fails, and this returns `false`.
+        // If the release comes first, we acquire the lock and see everything that the releasing
+        // thread wrote in its section. If our exchange comes first, it fails, and this returns
+        // `false`.
         // Test: the_suite_passes
         let (taken, failed) = (Ordering::Acquire, Ordering::Relaxed);
         let word = self.0.word();
@@ -199,7 +203,7 @@ impl PwLock {
 
     /// Releases the lock. Returns `false` if it was not held.
     fn release(&self) -> bool {
-        // After the release the lock's memory may be freed, so take the key first.
+        // After the release the lock's memory may be freed, so this takes the key first.
         let key = self.0.key();
         // ORDER(pw-lock): the release end; see `try_take`.
         // Test: the_suite_passes
@@ -211,12 +215,12 @@ impl PwLock {
     }
 }
 
-/// Defines the functions of a lock.
+/// Defines the functions that take a lock.
 macro_rules! of_lock {
     ($($name:ident = $kernel:literal -> $answer:ty = $none:expr => |$lock:ident| $call:expr;)*) => { $(
         /// # Safety
         ///
-        /// 1. `lock` is null, or a lock.
+        /// 1. `lock` is null or points to a lock.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(lock: *const PwLock) -> $answer {
             // SAFETY: (1).
@@ -238,7 +242,8 @@ of_lock! {
     };
 }
 
-/// Returns 1 if the caller runs work for another CPU itself, and 0 if it queues the work there.
+/// Returns 1 if the caller must run work for another CPU itself, and 0 if it must queue the work
+/// there.
 #[unsafe(no_mangle)]
 extern "C" fn aw_pw_runs_here() -> c_int {
     /// 0 if the answer is not known yet, otherwise one more than the answer.

@@ -1,7 +1,7 @@
 //! The flavor `qsbr` of `afterwork/urcu.h`: threads that are always readers and report quiescent
 //! states.
 //!
-//! An online thread is in a section from one report to the next. All flavors share grace periods.
+//! An online thread is in a section from each report to the next. All flavors share grace periods.
 //!
 //! | thread | in a section | a report |
 //! |---|---|---|
@@ -60,8 +60,8 @@ pub(crate) fn leave_at_exit() {
     }
 }
 
-/// Runs `body`, which may wait for readers, as `name`. An online thread is offline during the call.
-/// A thread in a section reports misuse instead.
+/// Runs `body`, which may wait for readers, for the function `name`. An online thread is offline
+/// during the call. If the thread is in a section, this reports misuse instead.
 pub(crate) fn while_offline(name: &str, body: impl FnOnce()) {
     within(name, || {
         let was_online = state() == State::Online;
@@ -80,8 +80,8 @@ pub(crate) fn while_offline(name: &str, body: impl FnOnce()) {
     });
 }
 
-/// Runs a callback with this thread registered and online, like liburcu's threads. Sections do
-/// nothing in it.
+/// Runs a callback while this thread is registered and online, like liburcu's threads. In the
+/// callback, sections do nothing.
 fn as_reader(body: impl FnOnce()) {
     let before = state();
     if before != State::Online {
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn aw_qsbr_call_rcu(head: *mut RcuHead, func: Option<RcuFn
     within("call_rcu", || match func {
         Some(func) if !head.is_null() => {
             let called = Called(head, func);
-            // SAFETY: (1), and a callback runs once.
+            // SAFETY: (1). A callback runs once.
             rcu::call(move || as_reader(|| unsafe { called.run("callback of call_rcu") }));
         }
         _ => misuse("call_rcu", &"the head or the function is NULL", ()),
@@ -136,7 +136,7 @@ pub extern "C" fn aw_qsbr_unregister_thread() {
     });
 }
 
-/// Makes this thread online: grace periods wait for it again.
+/// Makes this thread online, so that grace periods wait for it again.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_thread_online() {
     within("rcu_thread_online", || match state() {
@@ -146,8 +146,8 @@ pub extern "C" fn aw_qsbr_thread_online() {
     });
 }
 
-/// Makes this thread offline, so that grace periods do not wait for it. The thread must hold no
-/// values that it has read.
+/// Makes this thread offline, so that grace periods do not wait for it. The thread must not hold
+/// any values that it has read.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_thread_offline() {
     within("rcu_thread_offline", || match state() {
@@ -190,13 +190,13 @@ extern "C" fn aw_qsbr_answer() {
     unsafe { raw::answer() };
 }
 
-/// Waits until all current sections have ended, and all other readers have reported.
+/// Waits until all current sections have ended and all other online readers have reported.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_synchronize_rcu() {
     while_offline("synchronize_rcu", rcu::synchronize);
 }
 
-/// Waits until all callbacks of earlier calls of `call_rcu` have run.
+/// Waits until all callbacks of earlier calls to `call_rcu` have run.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_barrier() {
     while_offline("rcu_barrier", rcu::barrier);

@@ -9,22 +9,22 @@ use crate::boundary::{misuse, within};
 /// The head of a callback: `struct rcu_head`.
 pub type RcuHead = rcu::Head;
 
-/// A callback, which is called with the address of its head.
+/// A callback, which receives the address of its head.
 pub type RcuFn = unsafe extern "C-unwind" fn(*mut RcuHead);
 
 // These are the sizes that the header also asserts. Cookies have 64 bits, like C's `unsigned long`.
 const _: () = assert!(size_of::<RcuHead>() == 16 && align_of::<RcuHead>() == 8);
 
-/// A head and its callback, which a closure can move to another thread.
+/// A head and its callback. A closure can move them to another thread.
 pub(crate) struct Called(pub(crate) *mut RcuHead, pub(crate) RcuFn);
 
-// SAFETY: C passed the callback to be called on any thread.
+// SAFETY: C passed the callback so that any thread may call it.
 unsafe impl Send for Called {}
 
 impl Called {
     /// # Safety
     ///
-    /// 1. The grace period of the callback is over, and this is called once.
+    /// 1. The grace period of the callback is over, and this is called only once.
     pub(crate) unsafe fn run(self, what: &str) {
         let Self(head, func) = self;
         // SAFETY: (1).
@@ -61,7 +61,7 @@ extern "C" fn aw_synchronize_rcu_expedited() {
     });
 }
 
-/// Waits until all callbacks of earlier calls of [`aw_call_rcu`] have run.
+/// Waits until all callbacks of earlier calls to [`aw_call_rcu`] have run.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_rcu_barrier() {
     within("rcu_barrier", || {
@@ -75,7 +75,8 @@ pub extern "C" fn aw_rcu_barrier() {
 ///
 /// # Safety
 ///
-/// 1. `head` is memory for a head, which the library owns until it calls `func`, on any thread.
+/// 1. `head` points to memory for a head, which the library owns until it calls `func`, on any
+///    thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aw_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) {
     within("call_rcu", || {
@@ -87,12 +88,12 @@ pub unsafe extern "C" fn aw_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) {
     });
 }
 
-/// Does the same as [`aw_call_rcu`], unless `rcu.qhimark` callbacks or more wait. Returns `true` if
-/// `func` will be called.
+/// Does the same as [`aw_call_rcu`], unless `rcu.qhimark` callbacks or more are pending. Returns
+/// `true` if `func` will be called.
 ///
 /// # Safety
 ///
-/// 1. The same as [`aw_call_rcu`], if it returns `true`.
+/// 1. The same as for [`aw_call_rcu`], if this returns `true`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_try_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) -> bool {
     within("try_call_rcu", || match func {
@@ -106,8 +107,8 @@ unsafe extern "C" fn aw_try_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) ->
 ///
 /// # Safety
 ///
-/// 1. `head` is memory with the size and alignment of a head. The library owns it from now on, and
-///    may pass the address `offset` bytes before it to `free`.
+/// 1. `head` points to memory with the size and alignment of a head. The library owns it from this
+///    call on, and may pass the address `offset` bytes before it to `free`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_kfree_rcu(head: *mut RcuHead, offset: usize) {
     within("kfree_rcu", || {

@@ -13,7 +13,7 @@ use crate::{
     rcupdate::{Called, RcuFn, RcuHead},
 };
 
-/// A domain with the layout of `struct srcu_struct`. All zeroes is a domain that has not been used.
+/// A domain with the layout of `struct srcu_struct`. A domain of all zeroes has not been used.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Srcu {
@@ -23,11 +23,11 @@ pub struct Srcu {
 
 const _: () = assert!(size_of::<Srcu>() == 8 && align_of::<Srcu>() == 8);
 
-/// Returns the domain of an `srcu_struct`, and creates it at the first use.
+/// Returns the domain of an `srcu_struct`. Creates the domain at the first use.
 ///
 /// # Safety
 ///
-/// 1. `srcu` is null, or was initialized and not cleaned up.
+/// 1. `srcu` is null, or was initialized and has not been cleaned up.
 #[inline]
 unsafe fn known<'a>(name: &str, srcu: *const Srcu) -> Option<&'a Domain> {
     // SAFETY: (1).
@@ -41,7 +41,7 @@ unsafe fn known<'a>(name: &str, srcu: *const Srcu) -> Option<&'a Domain> {
     // and we call `make`.
     // Test: the_suite_passes
     let domain = srcu.domain.load(Ordering::Acquire);
-    // SAFETY: the pointer is null, or its domain was leaked by `make` and is alive until the
+    // SAFETY: the pointer is null, or `make` leaked its domain, which stays valid until the
     // cleanup.
     Some(unsafe { domain.as_ref() }.unwrap_or_else(|| make(srcu)))
 }
@@ -50,13 +50,14 @@ unsafe fn known<'a>(name: &str, srcu: *const Srcu) -> Option<&'a Domain> {
 fn make(srcu: &Srcu) -> &Domain {
     let ours = Box::into_raw(Box::new(Domain::new()));
     let null = ptr::null_mut();
-    // ORDER(srcu-made): the other end; see `known`. A failure acquires another thread's domain.
+    // ORDER(srcu-made): the other end; see `known`. A failed exchange acquires another thread's
+    // domain.
     let (made, failed) = (Ordering::AcqRel, Ordering::Acquire);
     match srcu.domain.compare_exchange(null, ours, made, failed) {
         // SAFETY: the domain was leaked above.
         Ok(_) => unsafe { &*ours },
         Err(theirs) => {
-            // SAFETY: the box was created above, and not published.
+            // SAFETY: the box was created above, and has not been published.
             drop(unsafe { Box::from_raw(ours) });
             // SAFETY: the thread whose exchange came first leaked the domain.
             unsafe { &*theirs }
@@ -66,7 +67,7 @@ fn make(srcu: &Srcu) -> &Domain {
 
 /// # Safety
 ///
-/// 1. `srcu` is memory with the size and alignment of an [`Srcu`] that is not in use.
+/// 1. `srcu` points to memory with the size and alignment of an [`Srcu`] that is not in use.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_init_srcu_struct(srcu: *mut Srcu) -> c_int {
     within("init_srcu_struct", || {
@@ -82,7 +83,7 @@ unsafe extern "C" fn aw_init_srcu_struct(srcu: *mut Srcu) -> c_int {
 
 /// # Safety
 ///
-/// 1. `srcu` was initialized and is no longer used.
+/// 1. `srcu` is null, or was initialized and is no longer used.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_cleanup_srcu_struct(srcu: *mut Srcu) {
     within("cleanup_srcu_struct", || {
@@ -92,7 +93,7 @@ unsafe extern "C" fn aw_cleanup_srcu_struct(srcu: *mut Srcu) {
         };
         let domain = srcu.domain.swap(ptr::null_mut(), Ordering::AcqRel);
         if !domain.is_null() {
-            // SAFETY: the domain was leaked from a box, and only one caller takes it out.
+            // SAFETY: the domain was leaked from a box, and only one caller takes it.
             drop(unsafe { Box::from_raw(domain) });
         }
     });
@@ -100,7 +101,7 @@ unsafe extern "C" fn aw_cleanup_srcu_struct(srcu: *mut Srcu) {
 
 /// # Safety
 ///
-/// 1. `srcu` was initialized and not cleaned up.
+/// 1. `srcu` was initialized and has not been cleaned up.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_srcu_read_lock(srcu: *const Srcu) -> c_int {
     within("srcu_read_lock", || {
@@ -112,8 +113,8 @@ unsafe extern "C" fn aw_srcu_read_lock(srcu: *const Srcu) -> c_int {
 
 /// # Safety
 ///
-/// 1. `srcu` was initialized and not cleaned up.
-/// 2. `index` was returned for a section that has not ended.
+/// 1. `srcu` was initialized and has not been cleaned up.
+/// 2. [`aw_srcu_read_lock`] returned `index` for a section that has not ended.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_srcu_read_unlock(srcu: *const Srcu, index: c_int) {
     within("srcu_read_unlock", || {
@@ -133,7 +134,7 @@ macro_rules! waits {
     ($($name:ident = $kernel:literal: $wait:expr;)*) => { $(
         /// # Safety
         ///
-        /// 1. `srcu` was initialized and not cleaned up.
+        /// 1. `srcu` was initialized and has not been cleaned up.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(srcu: *const Srcu) {
             within($kernel, || {
@@ -157,7 +158,7 @@ macro_rules! cookies {
     ($($name:ident = $kernel:literal: $take:expr;)*) => { $(
         /// # Safety
         ///
-        /// 1. `srcu` was initialized and not cleaned up.
+        /// 1. `srcu` was initialized and has not been cleaned up.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(srcu: *const Srcu) -> c_ulong {
             within($kernel, || {
@@ -176,7 +177,7 @@ cookies! {
 
 /// # Safety
 ///
-/// 1. `srcu` was initialized and not cleaned up.
+/// 1. `srcu` was initialized and has not been cleaned up.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_poll_state_synchronize_srcu(srcu: *const Srcu, cookie: c_ulong) -> bool {
     within("poll_state_synchronize_srcu", || {
@@ -190,8 +191,9 @@ unsafe extern "C" fn aw_poll_state_synchronize_srcu(srcu: *const Srcu, cookie: c
 ///
 /// # Safety
 ///
-/// 1. `srcu` was initialized and not cleaned up.
-/// 2. The library owns `head` until it calls `func`, on any thread.
+/// 1. `srcu` was initialized and has not been cleaned up.
+/// 2. `head` points to memory for a head, which the library owns until it calls `func`, on any
+///    thread.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_call_srcu(srcu: *const Srcu, head: *mut RcuHead, func: Option<RcuFn>) {
     within("call_srcu", || {

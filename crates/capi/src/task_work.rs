@@ -1,8 +1,8 @@
 //! `afterwork/task_work.h`.
 //!
-//! A thread that requests its own `task_struct` gets a list of callbacks, whose memory belongs to
-//! the callers. A lock guards the list, because a callback can be removed from its middle. The lock
-//! is held for a few instructions, and never during a call.
+//! A thread that requests its own `task_struct` gets a list of callbacks. The callers provide the
+//! memory of the callbacks. A lock guards the list, because a callback can be removed from its
+//! middle. The lock is held for a few instructions, and never while a callback is called.
 //!
 //! ```text
 //! add:     lock: has the thread ended? -ESRCH;  append;  then, if requested, notify the owner
@@ -11,7 +11,8 @@
 //! end:     run;  lock: if the list is empty, set the end flag, which rejects later adds
 //! ```
 //!
-//! The owner waits on an event count. A lazy add notifies no thread; the next wait finds it.
+//! The owner waits on an event count. An add without a notification does not end the owner's wait,
+//! but the next wait finds the callback.
 
 use std::{
     cell::Cell,
@@ -35,7 +36,7 @@ use crate::boundary::{EINVAL, ESRCH, misuse, within};
 pub struct CallbackHead {
     /// Guarded by the lock of the task.
     next: *mut CallbackHead,
-    /// Guarded by the lock of the task: the task whose list it is on, or null.
+    /// The task whose list contains this callback, or null. Guarded by the lock of the task.
     task: *const Task,
     func: Option<TaskWorkFn>,
 }
@@ -62,12 +63,12 @@ struct List {
     has_ended: bool,
 }
 
-// SAFETY: callers passed the callbacks to be accessed by any thread under the lock.
+// SAFETY: callers passed the callbacks so that any thread may access them under the lock.
 unsafe impl Send for List {}
 
 sync::thread_local! {
-    /// This thread's task, for which it holds a count. Null before the first request, and once the
-    /// thread ends.
+    /// This thread's task. The thread holds a reference to it. Null before the first request, and
+    /// after the destructor has run.
     static MINE: Cell<*const Task> = Cell::new(ptr::null())
 }
 
@@ -86,15 +87,15 @@ impl Drop for AtExit {
             task.run();
         }
         MINE.with(|mine| mine.set(ptr::null()));
-        // SAFETY: this is the thread's own count, which `make` leaked.
+        // SAFETY: this is the thread's own reference, which `make` leaked.
         unsafe { Arc::decrement_strong_count(ptr::from_ref(task)) };
     }
 }
 
 /// Returns this thread's task, if it has one in this process.
 fn mine() -> Option<&'static Task> {
-    // SAFETY: the pointer is null, or is this thread's task, which the thread keeps alive until it
-    // ends.
+    // SAFETY: the pointer is null or points to this thread's task, which the thread keeps valid
+    // until it ends.
     let task = unsafe { MINE.with(Cell::get).as_ref() };
     task.filter(|task| task.process.is_this())
 }
@@ -120,7 +121,7 @@ impl Task {
     ///
     /// # Safety
     ///
-    /// 1. `work` is on no list, and belongs to the library until it is called or cancelled.
+    /// 1. `work` is not on a list, and belongs to the library until it is called or cancelled.
     unsafe fn add(&self, work: *mut CallbackHead) -> bool {
         let mut list = self.list.lock();
         if list.has_ended {
@@ -170,19 +171,19 @@ impl Task {
     fn run(&self) {
         loop {
             let work = self.take_out(|_| true);
-            // SAFETY: the callback is no longer on the list, so it is exclusively ours, and it is
-            // valid by (1) of `add`.
+            // SAFETY: the callback is no longer on the list, so this thread has exclusive access to
+            // it. It is valid by (1) of `add`.
             let Some(func) = unsafe { work.as_ref() }.and_then(|work| work.func) else {
                 return;
             };
             sync::lock::assert_none_held();
-            // A panic or exception of the callback ends the process.
-            // SAFETY: C passed the callback to be called once. The call may free `work`.
+            // A panic or an exception that leaves the callback ends the process.
+            // SAFETY: C passed the callback so that it is called once. The call may free `work`.
             raw::of_c("callback of task_work_add", func as usize, || unsafe { func(work) });
         }
     }
 
-    /// Rejects later callbacks, if the list is empty. Returns `true` if it is.
+    /// If the list is empty, rejects later callbacks and returns `true`.
     fn end(&self) -> bool {
         let mut list = self.list.lock();
         list.has_ended = list.first.is_null();
@@ -198,7 +199,7 @@ impl Task {
 ///
 /// # Safety
 ///
-/// 1. `task` is null, or a task that the caller holds a count of, or whose thread has not ended.
+/// 1. `task` is null, or the caller holds a reference to it, or its thread has not ended.
 unsafe fn known<'a>(name: &str, task: *const Task) -> Option<&'a Task> {
     // SAFETY: (1).
     let task = unsafe { task.as_ref() };
@@ -216,7 +217,7 @@ extern "C" fn aw_get_current() -> *const Task {
 
 /// # Safety
 ///
-/// 1. `task` is null, or a task.
+/// 1. `task` is null or points to a task.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_get_task_struct(task: *const Task) -> *const Task {
     // SAFETY: (1).
@@ -229,7 +230,7 @@ unsafe extern "C" fn aw_get_task_struct(task: *const Task) -> *const Task {
 
 /// # Safety
 ///
-/// 1. `task` is null, or a task for which the caller gives up a count.
+/// 1. `task` is null, or points to a task to which the caller releases a reference.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_put_task_struct(task: *const Task) {
     // SAFETY: (1).
@@ -243,7 +244,7 @@ unsafe extern "C" fn aw_put_task_struct(task: *const Task) {
 ///
 /// # Safety
 ///
-/// 1. `task` is null, or a task.
+/// 1. `task` is null or points to a task.
 /// 2. `work` was initialized, and stays valid until it is called or cancelled.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_task_work_add(
@@ -272,12 +273,12 @@ unsafe extern "C" fn aw_task_work_add(
         let keeps = ptr::from_ref(task);
         // SAFETY: (1).
         unsafe { Arc::increment_strong_count(keeps) };
-        // SAFETY: (2), and the callback is on no list.
+        // SAFETY: (2), and the callback is not on a list.
         let is_added = unsafe { task.add(work) };
         if is_added && notify != 0 {
             task.changed.notify_all();
         }
-        // SAFETY: the count was incremented above.
+        // SAFETY: the reference was acquired above.
         unsafe { Arc::decrement_strong_count(keeps) };
         if is_added { 0 } else { -ESRCH }
     })
@@ -287,7 +288,7 @@ unsafe extern "C" fn aw_task_work_add(
 ///
 /// # Safety
 ///
-/// 1. `task` is null, or a task.
+/// 1. `task` is null or points to a task.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_task_work_cancel(task: *const Task, work: *mut CallbackHead) -> bool {
     within("task_work_cancel", || {
@@ -301,7 +302,7 @@ unsafe extern "C" fn aw_task_work_cancel(task: *const Task, work: *mut CallbackH
 ///
 /// # Safety
 ///
-/// 1. `task` is null, or a task.
+/// 1. `task` is null or points to a task.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_task_work_cancel_func(
     task: *const Task,
@@ -332,8 +333,8 @@ extern "C" fn aw_task_work_pending() -> bool {
     mine().is_some_and(|task| !task.is_empty())
 }
 
-/// Waits until this thread has callbacks, for at most `timeout_ms`, or without a limit if that is
-/// negative.
+/// Waits until this thread has callbacks, but for at most `timeout_ms`. A negative value means no
+/// limit. Returns `true` if the thread has callbacks.
 #[unsafe(no_mangle)]
 extern "C" fn aw_task_work_wait(timeout_ms: c_long) -> bool {
     within("afterwork_task_work_wait", || {

@@ -1,8 +1,9 @@
 //! `afterwork/urcu.h`: liburcu's names.
 //!
-//! All flavors use this library's RCU: `memb`, `mb` and `bp` have sections (`inline.rs`), `qsbr`
-//! has readers that report (`qsbr.rs`), and a grace period waits for all of them. Helper threads
-//! exist only as objects that are stored and returned; one thread runs all callbacks.
+//! All flavors use this library's RCU. The readers of `memb`, `mb` and `bp` use sections
+//! (`inline.rs`), and the readers of `qsbr` report (`qsbr.rs`). A grace period waits for all of
+//! them. Helper threads exist only as objects that are stored and returned. One thread runs all
+//! callbacks.
 
 use std::{
     cell::Cell,
@@ -31,7 +32,7 @@ unsafe extern "C" {
 
 // ---- threads ----
 
-/// Makes this thread a reader before its first section, so that sections do not allocate.
+/// Makes this thread a reader before its first section, so that its sections do not allocate.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_urcu_register_thread() {
     within("rcu_register_thread", || {
@@ -50,7 +51,7 @@ pub extern "C" fn aw_urcu_unregister_thread() {
     raw::park();
 }
 
-/// Does nothing. It serves as the function for operations that a flavor does not need.
+/// Does nothing. A flavor uses it for operations that it does not need.
 extern "C" fn nothing() {}
 
 // ---- defer_rcu ----
@@ -64,7 +65,7 @@ unsafe impl Send for Deferred {}
 impl Deferred {
     /// # Safety
     ///
-    /// 1. The grace period of the function is over, and this is called once.
+    /// 1. The grace period of the function is over, and this is called only once.
     unsafe fn run(self) {
         // SAFETY: (1).
         raw::of_c("function of defer_rcu", self.0 as usize, || unsafe {
@@ -77,7 +78,7 @@ impl Deferred {
 ///
 /// # Safety
 ///
-/// 1. `func` may be called with `p`, on any thread.
+/// 1. `func` may be called with `p` on any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aw_defer_rcu(
     func: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
@@ -86,7 +87,7 @@ pub unsafe extern "C" fn aw_defer_rcu(
     within("defer_rcu", || match func {
         Some(func) => {
             let deferred = Deferred(func, p);
-            // SAFETY: (1), and a callback runs once.
+            // SAFETY: (1). A callback runs once.
             rcu::call(move || unsafe { deferred.run() });
         }
         None => misuse("defer_rcu", &"the function is NULL", ()),
@@ -101,7 +102,7 @@ pub extern "C" fn aw_rcu_defer_barrier() {
 
 // ---- call_rcu_data ----
 
-/// `struct call_rcu_data`: the identity of a helper. One thread serves all of them.
+/// `struct call_rcu_data`: the identity of a helper. One thread serves all helpers.
 #[derive(Debug)]
 pub struct Helper {
     /// Gives the type a size, so that each helper has a distinct address.
@@ -110,7 +111,7 @@ pub struct Helper {
 
 static DEFAULT: Helper = Helper { _flags: 0 };
 
-/// The number of CPUs that can have a helper: as many as any kernel supports.
+/// The number of CPUs that can have a helper. No kernel supports more CPUs.
 const NR_CPUS: usize = 8192;
 
 /// A: the helper of each CPU, or null.
@@ -131,11 +132,12 @@ pub extern "C" fn aw_create_call_rcu_data(flags: c_ulong, _cpu_affinity: c_int) 
     Box::into_raw(Box::new(Helper { _flags: flags }))
 }
 
-/// Frees a helper. `NULL` and the default one are ignored.
+/// Frees a helper. Ignores `NULL` and the default helper.
 ///
 /// # Safety
 ///
-/// 1. [`aw_create_call_rcu_data`] returned `helper`, which is no longer used.
+/// 1. `helper` is null, or is the default helper, or came from [`aw_create_call_rcu_data`] and is
+///    no longer used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aw_call_rcu_data_free(helper: *mut Helper) {
     if !helper.is_null() && !ptr::eq(helper, &DEFAULT) {
@@ -163,7 +165,8 @@ pub extern "C" fn aw_get_thread_call_rcu_data() -> *mut Helper {
     MINE.try_with(Cell::get).unwrap_or(ptr::null_mut())
 }
 
-/// Returns this thread's helper, otherwise that of its CPU, otherwise the default one.
+/// Returns this thread's helper. If it has none, returns the helper of its CPU or else the default
+/// one.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_get_call_rcu_data() -> *mut Helper {
     let mine = aw_get_thread_call_rcu_data();
@@ -174,13 +177,14 @@ pub extern "C" fn aw_get_call_rcu_data() -> *mut Helper {
     if of_cpu.is_null() { aw_get_default_call_rcu_data() } else { of_cpu }
 }
 
-/// Sets this thread's helper; `NULL` removes it.
+/// Sets this thread's helper. `NULL` removes it.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_set_thread_call_rcu_data(helper: *mut Helper) {
     MINE.try_with(|mine| mine.set(helper)).ok();
 }
 
-/// Sets or removes (`NULL`) a CPU's helper. Returns 0, `-EINVAL` (invalid CPU), or `-EEXIST`.
+/// Sets a CPU's helper, or removes it if `helper` is `NULL`. Returns 0, `-EINVAL` for an invalid
+/// CPU, or `-EEXIST` if the CPU already has a helper.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_set_cpu_call_rcu_data(cpu: c_int, helper: *mut Helper) -> c_int {
     let Some(place) = of_cpu(cpu) else {
@@ -207,7 +211,7 @@ pub extern "C" fn aw_create_all_cpu_call_rcu_data(flags: c_ulong) -> c_int {
         for cpu in 0..nr_cpus as c_int {
             let helper = aw_create_call_rcu_data(flags, cpu);
             if aw_set_cpu_call_rcu_data(cpu, helper) != 0 {
-                // SAFETY: the helper was created above, and not published.
+                // SAFETY: the helper was created above, and has not been published.
                 unsafe { aw_call_rcu_data_free(helper) };
             }
         }
@@ -225,13 +229,13 @@ pub extern "C" fn aw_free_all_cpu_call_rcu_data() {
     }
     qsbr::while_offline("free_all_cpu_call_rcu_data", rcu::synchronize);
     for helper in taken {
-        // SAFETY: callers guarantee that `aw_create_call_rcu_data` created the helper. Only this
-        // thread took it out, above, and all sections that found it have ended.
+        // SAFETY: callers guarantee that `aw_create_call_rcu_data` created the helper. This thread
+        // alone took it, above, and all sections that found it have ended.
         unsafe { aw_call_rcu_data_free(helper) };
     }
 }
 
-/// Returns the thread that runs callbacks, which is the same for each helper. Waits for a grace
+/// Returns the thread that runs callbacks. It is the same for all helpers. Waits for a grace
 /// period. Returns 0 if it cannot wait.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_get_call_rcu_thread(_helper: *mut Helper) -> c_ulong {
@@ -257,16 +261,17 @@ pub struct AtFork {
     private: *mut c_void,
 }
 
-/// A: the handler of the hash tables, which is the same for all of them, or null.
+/// A: the handler of the hash tables, or null. All tables have the same handler.
 static AT_FORK: AtomicPtr<AtFork> = AtomicPtr::new(ptr::null_mut());
-/// A: the number of tables that registered it. liburcu-cds changes it under its own lock.
+/// A: the number of tables that have registered the handler. liburcu-cds calls the functions that
+/// change this under its own lock.
 static NR_AT_FORK: AtomicU32 = AtomicU32::new(0);
 
 /// Registers `handler`, which the three functions below call.
 ///
 /// # Safety
 ///
-/// 1. `handler` is valid until all registrations have ended.
+/// 1. `handler` stays valid until all registrations have ended.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aw_urcu_register_rculfhash_atfork(handler: *mut AtFork) {
     if NR_AT_FORK.fetch_add(1, Ordering::AcqRel) == 0 {
@@ -274,7 +279,7 @@ pub unsafe extern "C" fn aw_urcu_register_rculfhash_atfork(handler: *mut AtFork)
     }
 }
 
-/// Ends one registration that [`aw_urcu_register_rculfhash_atfork`] began.
+/// Ends one registration by [`aw_urcu_register_rculfhash_atfork`].
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_urcu_unregister_rculfhash_atfork(_handler: *mut AtFork) {
     if NR_AT_FORK.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -295,7 +300,7 @@ fn at_fork(part: impl FnOnce(&AtFork) -> Option<unsafe extern "C-unwind" fn(*mut
     }
 }
 
-/// A program calls this before it forks. The library itself does not need the call.
+/// A program calls this before it forks. The library itself does not need this call.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_call_rcu_before_fork() {
     within("call_rcu_before_fork", || at_fork(|handler| handler.before));
@@ -319,7 +324,7 @@ pub extern "C" fn aw_call_rcu_after_fork_child() {
 
 // ---- flavors ----
 
-/// `struct rcu_flavor_struct`: the functions of a flavor that liburcu's hash table calls.
+/// `struct rcu_flavor_struct`: the functions of a flavor, which liburcu's hash table calls.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Flavor {

@@ -78,7 +78,7 @@ impl Queue {
         Self { magic: MAGIC, kind, nr_held: AtomicUsize::new(0) }
     }
 
-    /// Waits until all items that wait for a grace period are queued.
+    /// Waits until all items that wait for a grace period have been queued.
     fn release_held(&self) {
         // ORDER(rcu-work): publish and consume, other end in `grace_period_is_over`.
         //   callback: queues the item;  nr_held -= 1  Release
@@ -99,7 +99,7 @@ static UNBOUND: Queue = Queue::system(workqueue::system_unbound);
 
 /// A process-wide queue, identified for C by its address: `system_wq` and similar ones.
 ///
-/// The address is a constant, so it exists before any constructor of the program runs.
+/// The address is a constant, so programs can use it even before their constructors run.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct SystemQueue(*const Queue);
@@ -133,7 +133,7 @@ system_queues! {
 ///
 /// # Safety
 ///
-/// 1. `queue` is null, or points to a readable word.
+/// 1. `queue` is null or points to a readable word.
 #[inline]
 unsafe fn known<'a>(name: &str, queue: *const Queue) -> Option<&'a Workqueue> {
     // SAFETY: (1).
@@ -153,7 +153,7 @@ fn none<'a>(name: &str) -> Option<&'a Workqueue> {
     misuse(name, &what, None)
 }
 
-/// Returns a process-wide queue.
+/// Returns a process-wide queue. If it cannot be built, reports misuse and returns `None`.
 #[inline(never)]
 fn system(name: &str, build: Build) -> Option<&'static Workqueue> {
     match build() {
@@ -162,7 +162,7 @@ fn system(name: &str, build: Build) -> Option<&'static Workqueue> {
     }
 }
 
-/// Runs a call on an item. Returns its result, or `answer` if it reports misuse.
+/// Calls a function with an item. Returns its result, or reports misuse and returns `answer`.
 fn checked<T, R>(
     name: &str,
     work: *mut T,
@@ -181,12 +181,12 @@ fn cpu_of(cpu: c_int) -> Option<CpuId> {
     u32::try_from(cpu).ok().map(CpuId::new)
 }
 
-/// Converts jiffies, which are milliseconds, because `HZ` is 1000 in the header.
+/// Converts jiffies. They are milliseconds, because `HZ` is 1000 in the header.
 fn delay_of(jiffies: c_ulong) -> Duration {
     Duration::from_millis(jiffies)
 }
 
-/// Returns the builder for the header's flags.
+/// Returns the builder for the flags of the header.
 fn described(name: &str, flags: c_uint, max_active: c_int) -> Option<Builder> {
     let max_active = u32::try_from(max_active).ok()?;
     let has = |flag| flags & flag != 0;
@@ -222,7 +222,7 @@ fn described(name: &str, flags: c_uint, max_active: c_int) -> Option<Builder> {
 ///
 /// # Safety
 ///
-/// 1. `name` is a string.
+/// 1. `name` is a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_alloc_workqueue(
     name: *const c_char,
@@ -240,8 +240,8 @@ unsafe extern "C" fn aw_alloc_workqueue(
             if flags & WQ_HIGHPRI != 0 && flags & WQ_BH == 0 { builder.highpri() } else { builder }
         });
         let built = match first.map(Builder::build) {
-            // If the process may not raise priorities, use ordinary workers, like the system's
-            // queues.
+            // If the process may not raise priorities, the queue has ordinary workers, like the
+            // system queues.
             Some(Err(BuildError::NicePermission(..))) => described().map(Builder::build),
             built => built,
         };
@@ -259,7 +259,7 @@ unsafe extern "C" fn aw_alloc_workqueue(
 ///
 /// # Safety
 ///
-/// 1. `queue` came from `aw_alloc_workqueue` and is not used from now on.
+/// 1. `queue` is null, or came from `aw_alloc_workqueue` and is not used after this call begins.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
     const NAME: &str = "destroy_workqueue";
@@ -276,31 +276,33 @@ unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
             return misuse(NAME, &"a system queue cannot be destroyed", ());
         }
         raw::take_back_timers(inner);
-        // Destroy the queue in two rounds. The last items of a round may arm timers until they have
-        // ended. An item that such a timer queues after the first round is in the queue by the
-        // second one, and no timer queues an item after that.
+        // This destroys the queue in two rounds. The last items of a round may arm timers until
+        // they have ended. If such a timer queues an item after the first round, the second round
+        // finds that item in the queue. After the second round, no timer queues an item.
         for _ in 0..2 {
             // SAFETY: (1), and the word has the magic number of a queue.
             unsafe { &*queue }.release_held();
             if let Err(error) = inner.destroy() {
-                // Continuing is impossible: items, timers and callers would use a freed queue.
+                // The process cannot continue, because items, timers and callers would use a freed
+                // queue.
                 die(&format!("{NAME}: {error}"));
             }
             raw::take_back_timers(inner);
         }
         // SAFETY: as above.
         unsafe { &*queue }.release_held();
-        // SAFETY: (1): the queue was created from a box.
+        // SAFETY: (1). The queue was created from a box.
         let mut queue = unsafe { Box::from_raw(queue) };
-        // This lets later use be detected. A plain store before the free would be optimized away.
-        // SAFETY: the queue is exclusively ours.
+        // This makes it possible to detect a later use. The compiler would remove a plain store
+        // before the free.
+        // SAFETY: this thread has exclusive access to the queue.
         unsafe { (&raw mut queue.magic).write_volatile(0) };
     });
 }
 
 /// # Safety
 ///
-/// 1. `queue` is a queue.
+/// 1. `queue` is null or points to a queue.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_flush_workqueue(queue: *const Queue) {
     within("flush_workqueue", || {
@@ -314,7 +316,7 @@ unsafe extern "C" fn aw_flush_workqueue(queue: *const Queue) {
 
 /// # Safety
 ///
-/// 1. `queue` is a queue.
+/// 1. `queue` is null or points to a queue.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_drain_workqueue(queue: *const Queue) {
     within("drain_workqueue", || {
@@ -328,7 +330,7 @@ unsafe extern "C" fn aw_drain_workqueue(queue: *const Queue) {
 
 /// # Safety
 ///
-/// 1. `queue` is a queue.
+/// 1. `queue` is null or points to a queue.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_workqueue_set_max_active(queue: *const Queue, max_active: c_int) -> c_int {
     const NAME: &str = "workqueue_set_max_active";
@@ -345,12 +347,14 @@ unsafe extern "C" fn aw_workqueue_set_max_active(queue: *const Queue, max_active
     })
 }
 
-/// Queues an item, on `cpu` unless that is negative.
+/// Queues an item, on `cpu` unless it is negative.
 ///
 /// # Safety
 ///
-/// 1. `queue` is a queue, and `work` is memory of an item's size.
-/// 2. The item stays valid until its function has been called, or it was cancelled or flushed.
+/// 1. `queue` is null or points to a queue. `work` is null or points to memory that is large enough
+///    for an item.
+/// 2. The item stays valid until its function has been called, or until it has been cancelled or
+///    flushed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_queue_work(cpu: c_int, queue: *const Queue, work: *mut RawWork) -> bool {
     const NAME: &str = "queue_work";
@@ -408,8 +412,9 @@ const _: () = assert!(
 ///
 /// # Safety
 ///
-/// 1. `queue` is a queue. `work` is memory of the size of such an item, and stays valid until its
-///    function has been called or it was flushed.
+/// 1. `queue` is null or points to a queue. `work` points to memory of the size of such an item.
+///    The memory stays valid until the item's function has been called or the item has been
+///    flushed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_queue_rcu_work(queue: *const Queue, work: *mut RcuWork) -> bool {
     const NAME: &str = "queue_rcu_work";
@@ -422,13 +427,13 @@ unsafe extern "C" fn aw_queue_rcu_work(queue: *const Queue, work: *mut RcuWork) 
         let holds = unsafe { RawWork::hold(work.cast(), inner) }?;
         if holds {
             let work = work.as_ptr();
-            // SAFETY: (1). We hold the item, so only this thread uses its head.
+            // SAFETY: (1). This thread holds the item, so only this thread uses its head.
             let head = unsafe {
                 (&raw mut (*work).queue).write(queue);
                 (*queue).nr_held.fetch_add(1, Ordering::Relaxed);
                 &raw mut (*work).head
             };
-            // SAFETY: (1), and the callback finds the item from the head.
+            // SAFETY: (1). The callback derives the item's address from the head.
             unsafe { rcu::call_head(head.cast(), grace_period_is_over) };
         }
         Ok(holds)
@@ -440,7 +445,7 @@ unsafe extern "C" fn aw_queue_rcu_work(queue: *const Queue, work: *mut RcuWork) 
 /// 1. `head` belongs to a held [`RcuWork`] whose grace period is over.
 unsafe fn grace_period_is_over(head: *mut rcu::Head) {
     let work = head.wrapping_byte_sub(offset_of!(RcuWork, head)).cast::<RcuWork>();
-    // SAFETY: (1), and a queue is not freed before `nr_held` is 0.
+    // SAFETY: (1). A queue is not freed before `nr_held` is 0.
     let queue = unsafe { &*(*work).queue };
     // SAFETY: as above.
     let inner = unsafe { known("queue_rcu_work", queue) };
@@ -453,11 +458,12 @@ unsafe fn grace_period_is_over(head: *mut rcu::Head) {
     queue.nr_held.fetch_sub(1, Ordering::Release);
 }
 
-/// Waits until the item is idle. This covers all earlier enqueues, including their grace periods.
+/// Waits until the item is idle. This includes the runs of all earlier enqueues and their grace
+/// periods.
 ///
 /// # Safety
 ///
-/// 1. `work` is memory of such an item's size.
+/// 1. `work` points to memory of the size of such an item.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_flush_rcu_work(work: *mut RcuWork) -> bool {
     checked("flush_rcu_work", work, false, |work| {
@@ -487,7 +493,7 @@ const _: () = assert!(size_of::<QueueAttrs>() == 144);
 ///
 /// # Safety
 ///
-/// 1. `queue` is a queue, and `attrs` is null or valid attributes.
+/// 1. `queue` is null or points to a queue. `attrs` is null or points to valid attributes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_apply_workqueue_attrs(
     queue: *const Queue,
@@ -517,7 +523,7 @@ unsafe extern "C" fn aw_apply_workqueue_attrs(
         let wanted = Attrs {
             affinity,
             strict: attrs.affn_strict,
-            // A full mask counts as no mask, so that the queue follows changes of the machine.
+            // A full mask is treated as no mask, so that the queue follows changes to the machine.
             cpus: (cpus.len() < 16 * 64).then_some(cpus),
             nice,
         };
@@ -545,8 +551,8 @@ unsafe extern "C" fn aw_schedule_on_each_cpu(func: Option<WorkFn>) -> c_int {
         let (Ok(queue), Ok(registry)) = (workqueue::system(), Registry::global()) else {
             return -ENOMEM;
         };
-        // Use only the CPUs of the queue, because an item for another CPU would run on one of them,
-        // too.
+        // This uses only the CPUs of the queue, because an item for another CPU would run on one of
+        // them as well.
         let topology = registry.topology();
         let mut works = Vec::new();
         if works.try_reserve_exact(topology.allowed().len()).is_err() {
@@ -565,7 +571,7 @@ unsafe extern "C" fn aw_schedule_on_each_cpu(func: Option<WorkFn>) -> c_int {
             // SAFETY: as above.
             if let Err(error) = unsafe { RawWork::flush(at(work)) } {
                 misuse(NAME, &error, ());
-                // The item is freed below, so it must not stay queued.
+                // The item is freed below, so it must not remain queued.
                 // SAFETY: as above.
                 let _ = unsafe { RawWork::cancel_sync(at(work)) };
             }
@@ -628,7 +634,7 @@ macro_rules! of_one {
     ($($name:ident = $kernel:literal: $type:ty => |$work:ident| $call:expr;)*) => { $(
         /// # Safety
         ///
-        /// 1. `work` is memory of an item's size.
+        /// 1. `work` points to memory of an item's size.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(work: *mut $type) -> bool {
             // SAFETY: (1).
@@ -658,7 +664,7 @@ of_one! {
 ///
 /// # Safety
 ///
-/// 1. `work` is memory of an item's size.
+/// 1. `work` points to memory of an item's size.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_work_busy(work: *mut RawWork) -> c_uint {
     checked("work_busy", work, 0, |work| {
@@ -679,7 +685,7 @@ extern "C" fn aw_current_work() -> *const RawWork {
 ///
 /// # Safety
 ///
-/// 1. `what` is null or a string.
+/// 1. `what` is null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_set_worker_desc(what: *const c_char) {
     within("set_worker_desc", || {
@@ -695,14 +701,14 @@ unsafe extern "C" fn aw_set_worker_desc(what: *const c_char) {
 ///
 /// # Safety
 ///
-/// 1. `hook` may be called on any thread, until the process ends.
+/// 1. `hook` may be called on any thread until the process ends.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_on_worker_start(hook: Option<HookOfC>) -> Option<HookOfC> {
     // SAFETY: (1).
     unsafe { raw::set_hook_of_c(Moment::Start, hook) }
 }
 
-/// Makes worker threads call `hook` when they have ended their work. Returns the previous hook.
+/// Makes worker threads call `hook` when they have finished their work. Returns the previous hook.
 ///
 /// # Safety
 ///
@@ -713,7 +719,7 @@ unsafe extern "C" fn aw_on_worker_stop(hook: Option<HookOfC>) -> Option<HookOfC>
     unsafe { raw::set_hook_of_c(Moment::Stop, hook) }
 }
 
-/// Calls `func`, after informing the pool that the caller may sleep.
+/// Calls `func` after informing the pool that the caller may sleep.
 ///
 /// # Safety
 ///

@@ -1,8 +1,9 @@
-//! Compiles and runs C: single headers, the suite in `tests/c`, the examples, the book's snippets.
+//! Compiles and runs C code: single headers, the suite in `tests/c`, the examples, and the snippets
+//! of the book.
 //!
-//! `cargo xtask capi` runs this. Each missing tool is named and its tests are skipped. Without a C
-//! compiler, all tests are skipped. The programs are linked with the library that Cargo built for
-//! this test.
+//! `cargo xtask capi` runs this. If a tool is missing, its name is printed and its tests are
+//! skipped. Without a C compiler, all tests are skipped. The programs are linked with the library
+//! that Cargo built for this test.
 
 mod support;
 
@@ -13,7 +14,7 @@ use support::{
     root, shared, shown, succeeds, tool, tools, under_valgrind,
 };
 
-/// Compilers for C. The tests use those that are installed.
+/// The compilers for C. The tests use those that are installed.
 const C: &[&str] = &["cc", "clang"];
 const CPP: &[&str] = &["c++", "clang++"];
 
@@ -26,12 +27,13 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Compiles `sources` against the static library, if there is a compiler.
+/// Compiles `sources` and links them with the static library. Returns `None` if there is no
+/// compiler.
 fn compiled(name: &str, sources: &[PathBuf], flags: &[&str]) -> Option<PathBuf> {
     Some(compiled_by(tool("cc")?, name, sources, flags))
 }
 
-/// Compiles `sources` against the static library, in the language of the compiler.
+/// Compiles `sources` in the language of the compiler, and links them with the static library.
 fn compiled_by(compiler: &str, name: &str, sources: &[PathBuf], flags: &[&str]) -> PathBuf {
     let standard = if CPP.contains(&compiler) { "-std=c++17" } else { "-std=gnu11" };
     let program = place(&format!("{name}-{compiler}"));
@@ -50,7 +52,7 @@ fn compiled_by(compiler: &str, name: &str, sources: &[PathBuf], flags: &[&str]) 
     program
 }
 
-/// Compiles `sources` with the sanitizers of each of `compilers` that has them.
+/// Compiles `sources` with sanitizers, with each of `compilers` that has them.
 fn sanitized(compilers: &[&str], name: &str, sources: &[PathBuf]) -> Vec<PathBuf> {
     let name = format!("{name}-asan");
     let has = compilers.iter().filter(|it| has_sanitizers(it));
@@ -165,7 +167,7 @@ fn has_liburcu(compiler: &str) -> bool {
 fn srcu_works_with_the_names_of_liburcu() {
     let Some(compiler) = tool("cc") else { return };
     let source = [apart("beside_urcu.c")];
-    // Our headers in either order, with liburcu's own header before SRCU.
+    // This includes our headers in either order, with liburcu's own header before SRCU.
     let ours = format!("{}/include/afterwork/urcu.h", root().display());
     let after = root().join("include/afterwork/liburcu");
     let program = compiled("beside-ours", &source, &["-include", &ours]).unwrap();
@@ -262,7 +264,7 @@ fn escaping_exception_ends_the_process_with_a_message() {
     for compiler in tools(CPP) {
         let program = compiled_by(compiler, "throws", &[apart("throws.cpp")], &[]);
         for (place, named) in places {
-            // An exception, or the exit of the thread, leaves the function.
+            // An exception or the exit of the thread leaves the function.
             for way in ["throw", "exit"] {
                 let mut command = Command::new(&program);
                 aborts_with_one_line(command.args([place, way]), named);
@@ -315,7 +317,7 @@ fn forbidden_nice_value_is_reported_and_workers_are_ordinary() {
 /// `CAPI_QUEUES` sets the number of queues.
 #[test]
 fn very_many_queues_take_bounded_memory() {
-    // A debug build takes a hundred times as long for each queue.
+    // A debug build takes a hundred times as long per queue.
     let number = if cfg!(debug_assertions) { 2_000 } else { 100_000 };
     let number = env::var("CAPI_QUEUES").unwrap_or_else(|_| number.to_string());
     if let Some(program) = compiled("queues", &[apart("queues.c")], &[]) {
@@ -356,7 +358,7 @@ fn two_copies_of_the_library_that_are_in_use_are_reported_once() {
     }
 }
 
-/// Returns the library's own symbols that a text mentions.
+/// Returns the library's own symbols that appear in `text`.
 fn names(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
     let is_ours = |word: &&str| word.starts_with("aw_");
@@ -371,8 +373,8 @@ fn shared_library_exports_exactly_the_symbols_of_the_headers() {
     let mut declared = BTreeSet::new();
     for header in files("include/afterwork", "h") {
         let text = fs::read_to_string(header).unwrap();
-        // A declaration begins at the start of its line. No other line with a symbol and a
-        // parenthesis does, except inline functions.
+        // A declaration begins at the start of its line. Among the lines with a symbol and a
+        // parenthesis, only inline functions begin there as well.
         let prototypes = text.lines().filter(|line| {
             let is_data = line.starts_with("extern ") && line.ends_with(';');
             (is_data || line.ends_with(");"))
@@ -380,7 +382,7 @@ fn shared_library_exports_exactly_the_symbols_of_the_headers() {
                 && line.contains(" ")
         });
         for line in prototypes {
-            // The declaration of an object is a line that ends with the name of its symbol.
+            // The line that declares an object ends with the name of its symbol.
             let is_data = line.starts_with("extern ");
             let name = line.split('(').next().filter(|_| !is_data).unwrap_or(line);
             declared.extend(names(name));

@@ -1,7 +1,8 @@
-//! Tests of liburcu's names: the suite in `tests/urcu` for each flavor, liburcu's hash table over
-//! the library, and the unmodified programs that Debian ships with liburcu.
+//! Tests of liburcu's names: the suite in `tests/urcu` for each flavor, liburcu's hash table on top
+//! of the library, and the unmodified programs that Debian ships with liburcu.
 //!
-//! Tests are skipped, and the tool named, without `liburcu-dev`, C++, sanitizers or valgrind.
+//! Without `liburcu-dev`, C++, sanitizers or valgrind, the tests that need them are skipped, and a
+//! message names the missing tool.
 
 mod support;
 
@@ -16,7 +17,7 @@ use support::{
     root, shared, succeeds, tool, under_valgrind,
 };
 
-/// Each flavor with the compiler flag that selects it.
+/// The flavors, each with the compiler flag that selects it.
 const FLAVORS: &[(&str, &str)] = &[
     ("memb", "-DRCU_MEMBARRIER"),
     ("mb", "-DRCU_MB"),
@@ -41,7 +42,7 @@ fn has_liburcu() -> bool {
     has
 }
 
-/// Compiles a program against the static library.
+/// Compiles a program and links it with the static library.
 fn compiled(compiler: &str, name: &str, source: &Path, flags: &[&str]) -> PathBuf {
     let program = place(&format!("urcu-{name}"));
     let mut command = Command::new(compiler);
@@ -122,7 +123,8 @@ fn called_and_inlined_sections_are_the_same() {
     if !is_there("cc") {
         return;
     }
-    // Link the shared library, in which C finds its thread-local variable.
+    // This links the shared library, so that the inlined C code uses the library's thread-local
+    // variable.
     for (flavor, choice) in FLAVORS {
         let name = format!("urcu-{flavor}");
         let program = shared("cc", &name, &[suite()], &["-O2", choice]);

@@ -11,7 +11,7 @@ void AW(online)(void) { rcu_thread_online(); }
 void AW(synchronize)(void) { synchronize_rcu(); }
 void AW(barrier)(void) { rcu_barrier(); }
 
-/* Reads the value that *place points to, count times, each in its own section. */
+/* Reads the value to which *place points, count times, each time in its own section. */
 uint64_t AW(read)(uint64_t *const *place, size_t count)
 {
 	uint64_t sum = 0;
@@ -25,7 +25,7 @@ uint64_t AW(read)(uint64_t *const *place, size_t count)
 	return sum;
 }
 
-/* The same for a value that only look() can read. */
+/* Does the same for a value that only look() can read. */
 uint64_t AW(look)(void *const *place, size_t count, uint64_t (*look)(const void *value, size_t turn))
 {
 	uint64_t sum = 0;

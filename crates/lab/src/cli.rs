@@ -68,7 +68,7 @@ impl Cli {
     ///
     /// # Errors
     ///
-    /// The text to print, if the line requests help or is invalid.
+    /// Returns the text to print if the line requests help or is invalid.
     pub fn read<T: Into<OsString> + Clone>(
         line: impl IntoIterator<Item = T>,
     ) -> Result<Self, Answer> {

@@ -1,5 +1,5 @@
-//! Tests of the pages of runs. They are created as a user creates them, and opened in a browser if
-//! there is one.
+//! Tests of the pages of runs. The pages are created as a user creates them, and opened in a
+//! browser if there is one.
 
 use std::fs;
 use std::path::Path;
@@ -86,7 +86,7 @@ fn page_on_standard_output_is_the_only_output() {
     assert_eq!(output.status.code(), Some(0));
     let page = text(output.stdout);
     assert!(page.starts_with("<!DOCTYPE html>") && page.trim_end().ends_with("</html>"));
-    assert!(text(output.stderr).contains("in words: our best"));
+    assert!(text(output.stderr).contains("in words: ours against"));
 }
 
 #[test]
@@ -124,7 +124,7 @@ async function look(width) {
   frame.width = width; frame.height = 3000; frame.src = "run.html";
   await new Promise(done => { frame.onload = done; document.body.append(frame); });
   const inside = frame.contentDocument;
-  const verdict = inside.querySelector(".verdict")?.getBoundingClientRect();
+  const verdict = inside.querySelector(".standings")?.getBoundingClientRect();
   inside.querySelectorAll("details").forEach(it => it.open = true);
   const bars = [...inside.querySelectorAll("figure.bars")];
   const empty = bars.filter(plot => ![...plot.querySelectorAll(".fill")].some(bar => bar.getBoundingClientRect().width > 1));
@@ -228,8 +228,8 @@ fn browsed(root: &Path, how: &[&str]) -> Option<String> {
     }
 }
 
-/// Opens each diagram on a narrow screen. Reports texts that are cut off, too small, covered or too
-/// pale.
+/// Opens each diagram on a narrow screen. Reports any text that is cut off, too small, covered or
+/// too pale.
 const DIAGRAMS: &str = r#"<!DOCTYPE html><meta charset="utf-8"><body><script>
 const said = [];
 addEventListener("error", event => said.push("error " + event.message));

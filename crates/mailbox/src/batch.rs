@@ -11,10 +11,10 @@ use super::block::{self, Blank, Block};
 use super::error::PostError;
 use super::poster::Poster;
 
-/// Items that one thread gathers and posts with one swap. Created by [`Poster::batch`].
+/// The items that one thread gathers and posts with one swap; created by [`Poster::batch`].
 ///
-/// Items that were not posted are dropped with the batch; a panic of such a drop is caught. As an
-/// iterator, a batch returns its items.
+/// Items that were not posted are dropped with the batch. If such a drop panics, the panic is
+/// caught. As an iterator, a batch returns its items.
 pub struct Batch<'p, T> {
     poster: &'p Poster<T>,
     /// The sealed blocks, which are older than `open`.
@@ -25,8 +25,8 @@ pub struct Batch<'p, T> {
     nr_open: usize,
     /// The number of items in all blocks.
     nr_packed: usize,
-    /// Items that the iterator has taken out of the blocks. While this is not empty, the batch has
-    /// no blocks.
+    /// The items that the iterator has taken out of the blocks. While this is not empty, the batch
+    /// has no blocks.
     back: VecDeque<T>,
 }
 
@@ -46,8 +46,8 @@ impl<'p, T> Batch<'p, T> {
     ///
     /// # Errors
     ///
-    /// [`PostError::Full`] with the item, if there is no capacity or if other items wait for it. A
-    /// closed mailbox is reported later, by [`post`](Self::post).
+    /// Returns [`PostError::Full`] with the item, if there is no capacity or if other items wait
+    /// for it. A closed mailbox is reported later, by [`post`](Self::post).
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), PostError<T>> {
         if !self.poster.shared.take_capacity() {
@@ -79,7 +79,7 @@ impl<'p, T> Batch<'p, T> {
     ///
     /// # Errors
     ///
-    /// [`PostError::Closed`], with the items still in the batch.
+    /// Returns [`PostError::Closed`], with the items still in the batch.
     pub fn post(&mut self) -> Result<(), PostError<()>> {
         self.send(true)
     }
@@ -88,7 +88,7 @@ impl<'p, T> Batch<'p, T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`post`](Self::post).
+    /// Returns the same errors as [`post`](Self::post).
     pub fn post_lazy(&mut self) -> Result<(), PostError<()>> {
         self.send(false)
     }

@@ -27,7 +27,7 @@
 //! - `CLOSED`: no more items will be read, and the owner no longer uses the block. The owner sets
 //!   it with a compare-exchange that expects the state whose items it has all read.
 //!
-//! Both flags are set by read-modify-writes of one word, so one of them is set second. The side
+//! Both flags are set by read-modify-writes on one word, so one of them is set second. The side
 //! that sets the second flag owns the block: an owner that finds `SEALED` moves the block to the
 //! free list, and a poster that finds `CLOSED` uses the block again.
 //!
@@ -143,7 +143,7 @@ impl State {
 pub(super) enum Kind {
     /// Posted items, which count toward the capacity of a bounded mailbox.
     Item,
-    /// Wake-ups of local futures, which do not count toward the capacity.
+    /// The wake-ups of local futures, which do not count toward the capacity.
     WakeUps,
 }
 
@@ -446,9 +446,9 @@ fn layout<T>(nr_slots: usize) -> Layout {
     layout.align_to(align).expect("a power of two").pad_to_align()
 }
 
-// SAFETY: 1: the handle owns an allocation that does not move. 2: there is only one handle. 3: the
-// link is a field, whose address is computed without a reference to the block. 4: it is private and
-// used only here. 5: nothing here panics.
+// SAFETY: (1): the handle owns an allocation that does not move. (2): there is only one handle.
+// (3): the link is a field, whose address is computed without a reference to the block. (4): it is
+// private and used only here. (5): nothing here panics.
 unsafe impl<T> Linked for Block<T> {
     type Handle = Blank<T>;
 

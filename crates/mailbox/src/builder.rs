@@ -8,9 +8,9 @@ use base::internal::wake::Parker;
 use super::inbox::Backlog;
 use super::mailbox::Mailbox;
 
-/// The default of [`Builder::keep`]. A guess: with small items, this is about as much memory as the
-/// stack of a thread uses. With a smaller value, bursts allocate. With a larger value, the mailbox
-/// keeps memory that only a single burst needed.
+/// The default of [`Builder::keep`]. This is a guess: with small items, this is about as much
+/// memory as the stack of a thread uses. With a smaller value, bursts allocate. With a larger
+/// value, the mailbox keeps memory that only a single burst needed.
 const DEFAULT_KEEP: usize = if cfg!(any(loom, shuttle)) { 1 } else { 1024 };
 
 /// The default of [`Builder::spin_limit`]. The rounds take about as much CPU time as the owner's
@@ -19,7 +19,7 @@ const DEFAULT_KEEP: usize = if cfg!(any(loom, shuttle)) { 1 } else { 1024 };
 /// a few µs per item. With a smaller one, each item that arrives after a few µs costs a sleep.
 const DEFAULT_SPIN_LIMIT: u32 = 16;
 
-/// Builds a [`Mailbox`]. Created by [`Mailbox::builder`].
+/// Builds a [`Mailbox`]; created by [`Mailbox::builder`].
 ///
 /// # Examples
 ///
@@ -62,7 +62,7 @@ impl<T> Builder<T> {
     /// holds at most one for each future.
     ///
     /// A bound costs one locked instruction for each post and one for each receipt. If senders wait
-    /// for capacity, a receipt also takes a lock, moves an item into the mailbox, and wakes its
+    /// for capacity, a receipt also acquires a lock, moves an item into the mailbox, and wakes its
     /// sender. [`Poster`](super::Poster) documents the order of senders.
     pub fn capacity(mut self, items: usize) -> Self {
         self.capacity = Some(items);
@@ -115,7 +115,7 @@ impl<T> Builder<T> {
     ///
     /// # Panics
     ///
-    /// If the capacity is 0 or above 2³¹ - 1.
+    /// Panics if the capacity is 0 or above 2³¹ - 1.
     pub fn build(self) -> Mailbox<T> {
         if let Some(capacity) = self.capacity {
             assert!(

@@ -14,14 +14,14 @@ impl<T> Mailbox<T> {
     /// so before it calls this. Once the program has closed the eventfd, posts do not access a file
     /// that reuses its number. They print a message to stderr and do not wake the owner.
     ///
-    /// Register it once, for reading, and edge-triggered if the loop supports that. Each call of
+    /// Register it once, for reading, and edge-triggered if the loop supports that. Each call to
     /// [`arm`](Self::arm) causes at most one signal on the eventfd. While the owner is not armed,
     /// there are no signals.
     ///
     /// # Errors
     ///
-    /// The system's error if it cannot create an eventfd. [`NotFound`](io::ErrorKind::NotFound) if
-    /// the program has closed it.
+    /// Returns the system's error if it cannot create an eventfd. Returns
+    /// [`NotFound`](io::ErrorKind::NotFound) if the program has closed it.
     pub fn eventfd(&self) -> io::Result<BorrowedFd<'_>> {
         let eventfd = self.shared().owner.owner_waker.eventfd()?;
         if eventfd.is_lost() {
@@ -48,7 +48,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// The system's error if there is no eventfd yet and it cannot be created.
+    /// Returns the system's error if there is no eventfd yet and it cannot be created.
     pub fn arm(&mut self, count: usize) -> io::Result<bool> {
         self.shared().owner.owner_waker.eventfd()?;
         Ok(self.prepare_sleep(count, Sleep::EventFd) == PrepareSleep::Sleep)

@@ -186,8 +186,8 @@ impl<T> Inbox<T> {
             self.aside.lifo.push(unsafe { Block::from_raw(block) });
             return;
         }
-        // SAFETY: 1, 2: as above. 3: `self` is in the allocation that owner and posters share, and
-        // is freed after the last of them.
+        // SAFETY: (1), (2): as above. (3): `self` is in the allocation that owner and posters
+        // share, and is freed after the last of them.
         unsafe { self.queue(lane).push(block) };
     }
 
@@ -197,7 +197,7 @@ impl<T> Inbox<T> {
             blocks.reverse();
             self.aside.lifo.push_chain(blocks);
         } else if let Some((first, last, _)) = blocks.into_raw_parts() {
-            // SAFETY: 1: a chain's links lead from its first item to its last. 2: the chain no
+            // SAFETY: (1): a chain's links lead from its first item to its last. (2): the chain no
             // longer owns them. The rest is as in `push`.
             unsafe { self.queue(lane).push_chain(first, last) };
         }
@@ -460,8 +460,8 @@ impl<T> Place<T> {
     ) -> Result<(), Nothing> {
         let block = match self.block {
             Some(block) => block,
-            // SAFETY: 1: (1). 2: there is one reader, borrowed by `&mut`, and threads that transfer
-            // it to each other synchronize its use.
+            // SAFETY: (1) of this function is (1) of the call. (2): there is one reader, borrowed
+            // by `&mut`, and threads that transfer it to each other synchronize its use.
             None => match unsafe { queue.peek(&mut self.cursor) } {
                 Pop::Item(block) => *self.block.insert(block),
                 Pop::Empty => return Err(Nothing::Empty),
@@ -494,7 +494,7 @@ impl<T> Place<T> {
         if state.is_sealed() {
             // SAFETY: neither side uses the block after this, and its items were taken.
             blank = Some(unsafe { Blank::from_raw(block) });
-        // SAFETY: 1: the block is not used below. 2: `at` items were taken, which is all of
+        // SAFETY: (1): the block is not used below. (2): `at` items were taken, which is all of
         // `state`, and the block was popped.
         } else if !unsafe { block::close(block, state) } {
             // The block's poster has added an item or sealed the block, so the state must be loaded

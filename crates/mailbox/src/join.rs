@@ -63,31 +63,32 @@ impl<R> JoinHandle<R> {
         Self { reply, target, cancels: false }
     }
 
-    /// Creates the handle of work that was rejected.
+    /// Creates the handle to work that was rejected.
     pub(super) fn refused() -> Self {
         let (to, reply) = reply();
         answer(to, Err(JoinError::Closed));
         Self::new(reply, None)
     }
 
-    /// Waits for the end, and returns the result of the future or closure.
+    /// Waits until the future or closure has ended, and returns its result.
     ///
     /// # Blocking
-    /// Blocks until the end. A future that has not ended is dropped with its
-    /// [`LocalSet`](super::LocalSet). If the mailbox is dropped first, the future is no longer
+    /// Blocks until the future or closure has ended. A future that has not ended is dropped with
+    /// its [`LocalSet`](super::LocalSet). If the mailbox is dropped first, the future is no longer
     /// polled, and this call waits until the set is dropped. A closure or future that was spawned
     /// on a [`Worker`](super::Worker) ends with the worker's thread at the latest.
     ///
     /// # Errors
     ///
-    /// [`JoinError::Panicked`] if the future or closure, or the drop of the future, panicked.
-    /// [`JoinError::Cancelled`] if it was cancelled, if the set was dropped or the worker was shut
-    /// down in the background before it ended, or in a child of `fork`. [`JoinError::Closed`] if it
-    /// was rejected. [`JoinError::OwnItem`] if called on the thread that would have to run it.
+    /// Returns [`JoinError::Panicked`] if the future or closure, or the drop of the future,
+    /// panicked. Returns [`JoinError::Cancelled`] if it was cancelled, if the set was dropped or
+    /// the worker was shut down in the background before it ended, or in a child of `fork`. Returns
+    /// [`JoinError::Closed`] if it was rejected, and [`JoinError::OwnItem`] if this is called on
+    /// the thread that would have to run it.
     ///
     /// # Panics
     ///
-    /// If called in an item of a bottom-half queue.
+    /// Panics if called in an item of a bottom-half queue.
     pub fn join(mut self) -> Result<R, JoinError> {
         if self.is_own() {
             return Err(JoinError::OwnItem);
@@ -103,12 +104,12 @@ impl<R> JoinHandle<R> {
     ///
     /// # Errors
     ///
-    /// The errors of [`join`](Self::join). Also [`JoinError::Cancelled`] if the result has already
-    /// been returned.
+    /// Returns the same errors as [`join`](Self::join). Also returns [`JoinError::Cancelled`] if
+    /// the result has already been returned.
     ///
     /// # Panics
     ///
-    /// The same as `join`.
+    /// Panics in the same cases as `join`.
     pub fn join_timeout(&mut self, timeout: Duration) -> Option<Result<R, JoinError>> {
         if self.is_own() {
             return Some(Err(JoinError::OwnItem));
@@ -123,7 +124,7 @@ impl<R> JoinHandle<R> {
     ///
     /// # Errors
     ///
-    /// The errors of [`join_timeout`](Self::join_timeout).
+    /// Returns the same errors as [`join_timeout`](Self::join_timeout).
     pub fn try_join(&mut self) -> Option<Result<R, JoinError>> {
         // This does not wait, because the work has ended.
         self.is_finished().then(|| outcome(self.reply.take_ready()))

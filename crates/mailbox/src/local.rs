@@ -61,7 +61,7 @@ sync::thread_local! {
 ///   neither blocks nor fails, and futures never keep other items out, however many there are.
 /// - Wakers may be kept and called by any thread, even after the future, the set and the mailbox
 ///   were dropped.
-/// - A panic of a future's poll or drop is caught and reported to the future's handle.
+/// - A panic in a future's poll or drop is caught and reported to the future's handle.
 /// - While a future has not ended, the mailbox counts as having a poster. [`Mailbox::close`] still
 ///   closes it.
 /// - Dropping the set drops its futures, and their handles return
@@ -139,9 +139,9 @@ struct Tasks<T> {
     /// A counted poster, which is present while there is a future.
     keeps_open: Option<Poster<T>>,
     is_closed: bool,
-    /// Rejected futures that have not been dropped yet.
+    /// The rejected futures that have not been dropped yet.
     refused: Vec<Box<dyn Task>>,
-    /// Set while an outer call on this stack drops `refused`.
+    /// `true` while an outer call on this stack drops `refused`.
     drops_refused: bool,
 }
 
@@ -149,7 +149,7 @@ struct Entry<T> {
     target: Arc<Target<T>>,
     /// `None` while the future is polled.
     body: Option<Body>,
-    /// Set if a wake-up arrived while the future was being polled.
+    /// `true` if a wake-up arrived while the future was being polled.
     is_woken: bool,
 }
 
@@ -186,7 +186,7 @@ trait Spawn {
 ///
 /// # Panics
 ///
-/// If this thread is not running the work of a set. The future is then dropped.
+/// Panics if this thread is not running the work of a set. The future is then dropped.
 ///
 /// # Examples
 ///
@@ -229,7 +229,7 @@ impl<F: Future> Task for Local<F> {
         let Some(future) = &mut self.future else {
             return true;
         };
-        // FOREIGN(local-poll): the future's poll, on the set's thread, with nothing borrowed; a
+        // FOREIGN(local-poll): the future's poll, on the set's thread, with nothing borrowed. A
         // panic becomes its outcome.
         let outcome = match panics::guarded(|| future.as_mut().poll(cx)) {
             Ok(Poll::Pending) => return false,
@@ -252,10 +252,10 @@ impl<F: Future> Task for Local<F> {
 }
 
 impl<F: Future> Local<F> {
-    /// Drops the future. Reports its outcome, or the panic of the drop.
+    /// Drops the future. Reports its outcome, or the panic from the drop.
     fn settle(&mut self, mut outcome: Outcome<F::Output>) {
         let future = self.future.take();
-        // FOREIGN(local-drop): the future's drop, on the set's thread, with nothing borrowed; a
+        // FOREIGN(local-drop): the future's drop, on the set's thread, with nothing borrowed. A
         // panic becomes its outcome.
         if let Err(payload) = panics::guarded(|| drop(future)) {
             let before = mem::replace(&mut outcome, Err(JoinError::panicked(payload)));
@@ -513,7 +513,7 @@ impl<T> Drop for LocalSet<T> {
         let entries = mem::take(&mut tasks.places);
         let poster = tasks.keeps_open.take();
         drop(tasks);
-        // All futures are marked first, so that the drop of one future does not wake another.
+        // All futures are marked first, so that dropping one future does not wake another.
         for entry in entries.iter().flatten() {
             entry.target.mark.end();
         }

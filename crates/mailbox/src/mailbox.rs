@@ -19,11 +19,11 @@ use super::shared::Shared;
 use super::tally::{RECEIVED, SLEEPS, tally};
 
 /// The number of times that a wait yields its CPU to a poster in mid-push before it sleeps between
-/// checks. A guess: the poster needs two instructions, so after this number of yields it must have
-/// been preempted.
+/// checks. This is a guess: the poster needs two instructions, so after this number of yields it
+/// must have been preempted.
 const NR_YIELDS: u32 = 32;
 
-/// The length of that sleep in microseconds, which is about that of a wake-up. A longer sleep
+/// The length of that sleep in microseconds: about as long as a wake-up takes. A longer sleep
 /// delays the items behind that poster. A shorter one uses the CPU that the poster may need.
 const MID_PUSH_SLEEP_US: u64 = 50;
 
@@ -44,8 +44,8 @@ const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 ///   two posts one of which ended before the other began. [Urgent](Poster::urgent) items overtake
 ///   ordinary ones.
 /// - The owner is woken at most once each time it goes to sleep, and never while it is awake.
-/// - Dropping the mailbox drops the items in it; a panic of such a drop is caught. Later posts are
-///   rejected, with the item in the error.
+/// - Dropping the mailbox drops the items in it. If such a drop panics, the panic is caught. Later
+///   posts are rejected, with the item in the error.
 ///
 /// A mailbox grows with the posted items, unless it is built with a [capacity](Builder::capacity).
 /// With a capacity, posts are rejected or wait until capacity is free. Emptied blocks are kept for
@@ -84,14 +84,14 @@ pub struct Mailbox<T> {
     parker: Parker,
 }
 
-/// An iterator that receives items up to a bound. Created by [`Mailbox::drain`].
+/// An iterator that receives items up to a bound; created by [`Mailbox::drain`].
 #[derive(Debug)]
 pub struct Drain<'m, T> {
     mailbox: &'m mut Mailbox<T>,
     left: usize,
 }
 
-/// An iterator that receives items while a budget lasts. Created by [`Mailbox::drain_while`].
+/// An iterator that receives items while a budget lasts; created by [`Mailbox::drain_while`].
 #[must_use = "an iterator does nothing until it is asked"]
 pub struct DrainWhile<'m, T, B> {
     drain: Drain<'m, T>,
@@ -170,7 +170,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// [`TryRecvError`], with the reason why there is no item.
+    /// Returns [`TryRecvError`], with the reason why there is no item.
     #[inline(always)]
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         match self.read() {
@@ -206,7 +206,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Panics
     ///
-    /// If `budget` panics. All items that were not received stay in the mailbox.
+    /// Panics if `budget` panics. All items that were not received stay in the mailbox.
     ///
     /// # Examples
     ///
@@ -263,7 +263,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] if no item is in the mailbox and none will arrive.
+    /// Returns [`Closed`] if no item is in the mailbox and none will arrive.
     pub fn wait(&mut self, count: usize) -> Result<(), Closed> {
         let mut nr_held = 0;
         loop {
@@ -287,7 +287,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// The errors of `wait`.
+    /// Returns the same errors as `wait`.
     ///
     /// # Examples
     ///
@@ -353,7 +353,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`wait`](Self::wait).
+    /// Returns the same errors as [`wait`](Self::wait).
     ///
     /// # Examples
     ///
@@ -395,7 +395,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] if the mailbox is empty and no item will arrive.
+    /// Returns [`Closed`] if the mailbox is empty and no item will arrive.
     ///
     /// # Examples
     ///
@@ -425,7 +425,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// [`TryRecvError`], with the reason why there was no item when the timeout expired.
+    /// Returns [`TryRecvError`], with the reason why there was no item when the timeout expired.
     ///
     /// # Examples
     ///

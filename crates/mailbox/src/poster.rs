@@ -41,7 +41,7 @@ use super::shared::Shared;
 /// Posting never blocks. It is allowed in a work item, under a lock, and on the owner itself. It
 /// allocates if no emptied block is available, and makes a system call if it wakes the owner, so it
 /// must not be used in signal handlers. If there is a [capacity](super::Builder::capacity), it may
-/// take a lock for a few instructions.
+/// hold a lock for a few instructions.
 pub struct Poster<T> {
     /// The poster's blocks. This field is dropped first, because blocks that were pushed must be
     /// sealed before `shared` frees the queue.
@@ -63,8 +63,8 @@ impl<T> Poster<T> {
         Self { shared, cache: Cache::new(), lane, kind: Kind::Item }
     }
 
-    /// Creates a poster of wake-ups, which is not counted. An item that it posts after the drop of
-    /// the last counted poster may or may not be received.
+    /// Creates a poster of wake-ups, which is not counted. An item that it posts after the last
+    /// counted poster was dropped may or may not be received.
     pub(super) fn of_wake_ups(shared: Arc<Shared<T>>) -> Self {
         Self { shared, cache: Cache::new(), lane: Lane::Ordinary, kind: Kind::WakeUps }
     }
@@ -74,8 +74,8 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// [`PostError`] with the item. It is `Closed` if the mailbox is closed or dropped, and `Full`
-    /// if the capacity is used up or senders wait for capacity.
+    /// Returns [`PostError`] with the item. It is `Closed` if the mailbox is closed or dropped, and
+    /// `Full` if the capacity is used up or senders wait for capacity.
     ///
     /// # Examples
     ///
@@ -105,7 +105,7 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`post`](Self::post).
+    /// Returns the same errors as [`post`](Self::post).
     #[inline]
     #[doc(alias = "IOU_F_TWQ_LAZY_WAKE")]
     pub fn post_lazy(&self, item: T) -> Result<(), PostError<T>> {
@@ -145,7 +145,8 @@ impl<T> Poster<T> {
     /// # Cost
     ///
     /// After the first call, the owner checks two queues for each receipt, which takes a few
-    /// nanoseconds. In a mailbox without such a call, each post costs less than a nanosecond more.
+    /// nanoseconds. In a mailbox on which this is never called, the check adds less than a
+    /// nanosecond to each post.
     ///
     /// # Blocking
     ///
@@ -192,16 +193,16 @@ impl<T> Poster<T> {
         self.shared.admission.as_ref().map(|admission| admission.nr_inside())
     }
 
-    /// Closes the mailbox. From now on, posts of all posters are rejected. The owner is woken,
+    /// Closes the mailbox. From now on, posts by all posters are rejected. The owner is woken,
     /// still receives the items in the mailbox, including all that this thread has posted, and then
     /// gets [`Closed`](super::Closed). Senders that wait for capacity get their items back.
     ///
-    /// A post of another thread that overlaps this call may be accepted; see
+    /// A post by another thread that overlaps this call may be accepted; see
     /// [`Mailbox::close`](super::Mailbox::close).
     ///
     /// # Blocking
     ///
-    /// Never blocks. Takes a lock for a few instructions if there is a capacity.
+    /// Never blocks. Holds a lock for a few instructions if there is a capacity.
     ///
     /// # Examples
     ///

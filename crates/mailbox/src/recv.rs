@@ -34,7 +34,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] if no item is in the mailbox and none will arrive.
+    /// Returns [`Closed`] if no item is in the mailbox and none will arrive.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>, count: usize) -> Poll<Result<(), Closed>> {
         match self.prepare_sleep(count, Sleep::Task(cx.waker())) {
             PrepareSleep::Ready => Poll::Ready(Ok(())),
@@ -59,7 +59,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`poll_ready`](Self::poll_ready).
+    /// Returns the same errors as [`poll_ready`](Self::poll_ready).
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Closed>> {
         if let Ok(item) = self.try_recv() {
             return Poll::Ready(Ok(item));
@@ -77,7 +77,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// [`Closed`] if no item is in the mailbox and none will arrive.
+    /// Returns [`Closed`] if no item is in the mailbox and none will arrive.
     pub fn recv(&mut self) -> Recv<'_, T> {
         Recv(self)
     }
@@ -87,7 +87,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`recv`](Self::recv).
+    /// Returns the same errors as [`recv`](Self::recv).
     pub fn ready(&mut self, count: usize) -> Ready<'_, T> {
         Ready { mailbox: self, count }
     }

@@ -36,8 +36,8 @@ use super::inbox::Inbox;
 const CHAIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 /// The number of blocks that a poster remembers after leaving them. Further ones belong to the
-/// owner. A guess: with a smaller number, posters that alternate use the free list as soon as the
-/// owner is slightly behind. With a larger one, each idle poster keeps more than 8 KiB.
+/// owner. This is a guess: with a smaller number, posters that alternate use the free list as soon
+/// as the owner is slightly behind. With a larger one, each idle poster keeps more than 8 KiB.
 const MAX_LEFT: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 /// The blocks of a poster: its current block, the blocks that it left, and blocks without items.

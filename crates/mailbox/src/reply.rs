@@ -110,11 +110,11 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// The errors of `post`, with the item.
+    /// Returns the same errors as `post`, with the item.
     ///
     /// # Panics
     ///
-    /// If `make` panics. In that case nothing was posted.
+    /// Panics if `make` panics. In that case nothing was posted.
     ///
     /// # Examples
     ///
@@ -163,11 +163,11 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// The errors of [`call`](Self::call).
+    /// Returns the same errors as [`call`](Self::call).
     ///
     /// # Panics
     ///
-    /// The same as [`call`](Self::call).
+    /// Panics in the same cases as [`call`](Self::call).
     ///
     /// # Examples
     ///
@@ -210,7 +210,7 @@ impl<T> Poster<T> {
     ///
     /// # Panics
     ///
-    /// If `make` panics, in the first poll. In that case nothing was sent.
+    /// Panics if `make` panics, in the first poll. In that case nothing was sent.
     ///
     /// # Examples
     ///
@@ -257,7 +257,7 @@ impl<T> Poster<T> {
     ///
     /// # Panics
     ///
-    /// If `make` or `send_blocking` panics. In that case nothing was sent.
+    /// Panics if `make` or `send_blocking` panics. In that case nothing was sent.
     pub fn call_blocking<R>(&self, make: impl FnOnce(ReplyTo<R>) -> T) -> Result<R, CallError<T>> {
         let (to, reply) = reply();
         // FOREIGN(call): as above.
@@ -335,13 +335,13 @@ impl<R> ReplyTo<R> {
     /// Sends the answer, and wakes the caller if it waits.
     ///
     /// # Blocking
-    /// Never sleeps, but takes a lock for a few instructions. Makes a system call if it wakes a
+    /// Never sleeps, but holds a lock for a few instructions. Makes a system call if it wakes a
     /// thread.
     ///
     /// # Errors
     ///
-    /// The value, if the caller has dropped its end, or if the call belongs to the parent of this
-    /// child of `fork`.
+    /// Returns the value if the caller has dropped its end, or if the call belongs to the parent of
+    /// this child of `fork`.
     #[doc(alias = "complete")]
     pub fn reply(mut self, value: R) -> Result<(), R> {
         let slot = self.slot.take().expect("it answers once");
@@ -369,12 +369,12 @@ impl<R> Reply<R> {
     ///
     /// # Errors
     ///
-    /// [`ReplyError::Lost`] if there is no answer. In a child of `fork`, this is the error of every
-    /// call that belongs to the parent.
+    /// Returns [`ReplyError::Lost`] if there is no answer. In a child of `fork`, this is the error
+    /// of every call that belongs to the parent.
     ///
     /// # Panics
     ///
-    /// If called in an item of a bottom-half queue, even if the answer has arrived.
+    /// Panics if called in an item of a bottom-half queue, even if the answer has arrived.
     pub fn wait(mut self) -> Result<R, ReplyError> {
         self.wait_within(None)
     }
@@ -387,11 +387,11 @@ impl<R> Reply<R> {
     ///
     /// # Errors
     ///
-    /// The errors of [`wait`](Self::wait), and [`ReplyError::TimedOut`].
+    /// Returns the same errors as [`wait`](Self::wait), and [`ReplyError::TimedOut`].
     ///
     /// # Panics
     ///
-    /// The same as `wait`.
+    /// Panics in the same cases as `wait`.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<R, ReplyError> {
         self.wait_within(Some(timeout))
     }

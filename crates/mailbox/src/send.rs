@@ -50,12 +50,12 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// [`PostError::Closed`] with the item, if the mailbox is closed before there is capacity. In a
-    /// child of `fork`, a full mailbox of the parent counts as closed.
+    /// Returns [`PostError::Closed`] with the item, if the mailbox is closed before there is
+    /// capacity. In a child of `fork`, a full mailbox of the parent counts as closed.
     ///
     /// # Panics
     ///
-    /// If it is polled after it has ended.
+    /// Panics if it is polled after it has ended.
     ///
     /// # Examples
     ///
@@ -90,12 +90,12 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// The errors of `send`.
+    /// Returns the same errors as `send`.
     ///
     /// # Panics
     ///
-    /// If called in an item of a bottom-half queue, even if the mailbox is not full. The item is
-    /// then dropped.
+    /// Panics if called in an item of a bottom-half queue, even if the mailbox is not full. The
+    /// item is then dropped.
     pub fn send_blocking(&self, item: T) -> Result<(), PostError<T>> {
         self.send_within(item, None)
     }
@@ -108,11 +108,12 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// The errors of `send_blocking`, and [`PostError::Full`] with the item if the timeout expired.
+    /// Returns the same errors as `send_blocking`, and [`PostError::Full`] with the item if the
+    /// timeout expired.
     ///
     /// # Panics
     ///
-    /// The same as `send_blocking`.
+    /// Panics in the same cases as `send_blocking`.
     ///
     /// # Examples
     ///
@@ -152,7 +153,7 @@ impl<T> Sending<'_, T> {
     ///
     /// # Blocking
     ///
-    /// Never sleeps, but takes a lock for a few instructions.
+    /// Never sleeps, but holds a lock for a few instructions.
     pub fn take_back(&mut self) -> Option<T> {
         match mem::replace(&mut self.at, At::Ended) {
             At::Outside(item) => Some(item),
@@ -233,7 +234,7 @@ impl<T> Future for Sending<'_, T> {
 
 impl<T> Drop for Sending<'_, T> {
     fn drop(&mut self) {
-        // A panic of the item's drop propagates to the caller, as with any item that was not
+        // A panic in the item's drop propagates to the caller, as with any item that was not
         // posted.
         if !sync::twin::torn_down() {
             drop(self.take_back());

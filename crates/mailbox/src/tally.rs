@@ -2,7 +2,7 @@
 
 use base::internal::page::{self, Kind};
 
-/// Counts of one mailbox; see [`Kind::Mailbox`].
+/// The counts of one mailbox; see [`Kind::Mailbox`].
 pub(super) type Tally = page::Tally<3>;
 
 /// The number of received items, counted by the owner.

@@ -435,7 +435,7 @@ fn posters_that_take_turns_use_the_blocks_that_they_left_again() {
 fn alternating_posters_keep_few_blocks() {
     let mut mailbox = Mailbox::builder().keep(100).build();
     let posters = [mailbox.poster(), mailbox.poster()];
-    let nr_items: usize = miri_or(150, 10_000);
+    let nr_items: usize = miri_or(110, 10_000);
     for number in 0..nr_items {
         posters[number % 2].post(number).unwrap();
     }
@@ -619,11 +619,13 @@ fn a_drain_ends_with_its_budget_and_leaves_the_rest() {
 
 #[test]
 fn the_length_counts_all_that_is_inside_eager_or_not() {
+    let nr_posts = miri_or(15, 40_usize);
+    let nr_items = nr_posts + nr_posts.div_ceil(7);
     for mut mailbox in mailboxes() {
         let poster = mailbox.poster();
         let other = mailbox.poster();
         assert_eq!(mailbox.len(), 0);
-        for number in 0..40 {
+        for number in 0..nr_posts {
             poster.post_lazy(number).unwrap();
             if number % 7 == 0 {
                 other.post(number).unwrap();
@@ -631,7 +633,7 @@ fn the_length_counts_all_that_is_inside_eager_or_not() {
         }
         let mut batch = poster.batch();
         batch.push(1).unwrap();
-        for left in (0..=46).rev() {
+        for left in (0..=nr_items).rev() {
             assert_eq!(mailbox.len(), left);
             assert_eq!(mailbox.try_recv().is_ok(), left > 0);
         }

@@ -111,7 +111,7 @@ impl From<Woken> for Message {
     }
 }
 
-/// Builds a [`Worker`]. Created by [`Worker::builder`].
+/// Builds a [`Worker`]; created by [`Worker::builder`].
 ///
 /// # Examples
 ///
@@ -227,11 +227,11 @@ impl WorkerBuilder {
     ///
     /// # Errors
     ///
-    /// [`WorkerError`], with the reason. In that case there is no thread.
+    /// Returns [`WorkerError`], with the reason. In that case there is no thread.
     ///
     /// # Panics
     ///
-    /// If called in an item of a bottom-half queue.
+    /// Panics if called in an item of a bottom-half queue.
     pub fn build(self) -> Result<Worker, WorkerError> {
         report::must_be_free_to_sleep();
         self.params.check_threads().map_err(WorkerError::Params)?;
@@ -309,7 +309,7 @@ fn serve(mut mailbox: Mailbox<Message>, post: Arc<Post<Message>>) {
 
 /// Calls a closure on the worker's thread.
 fn call<R>(func: impl FnOnce() -> R) -> Outcome<R> {
-    // FOREIGN(worker-item): a user's closure, on the worker's thread; a panic becomes its outcome.
+    // FOREIGN(worker-item): a user's closure, on the worker's thread. A panic becomes its outcome.
     panics::guarded(func).map_err(JoinError::panicked)
 }
 
@@ -404,8 +404,8 @@ impl Worker {
                 return skip(make, to);
             }
             match call(make) {
-                // If the future was cancelled before this point, the cancel is seen before the
-                // first poll.
+                // If the future was cancelled before this point, the cancellation is seen before
+                // the first poll.
                 Ok(future) => set.start(target, task(future, to)),
                 Err(error) => answer(to, Err(error)),
             }
@@ -421,12 +421,12 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// [`JoinError::OwnItem`] on the worker's own thread, [`JoinError::Closed`] in a child of
-    /// `fork`.
+    /// Returns [`JoinError::OwnItem`] on the worker's own thread, and [`JoinError::Closed`] in a
+    /// child of `fork`.
     ///
     /// # Panics
     ///
-    /// If called in an item of a bottom-half queue.
+    /// Panics if called in an item of a bottom-half queue.
     #[doc(alias = "kthread_flush_worker")]
     pub fn flush(&self) -> Result<(), JoinError> {
         report::must_be_free_to_sleep();

@@ -51,7 +51,7 @@
 //! Differs from Linux: the stub is a null pointer instead of an item, so an empty queue is a
 //! constant and may be moved. A pop distinguishes a producer in mid-push from an empty queue. The
 //! orderings are those that the C11 model requires, instead of full barriers and address
-//! dependencies (see `docs/orderings.md`).
+//! dependencies.
 #![cfg_attr(not(any(loom, shuttle)), no_std)]
 
 #[cfg(feature = "alloc")]

@@ -37,7 +37,7 @@ enum Wait {
     Endless,
 }
 
-/// A call of `f` on the data of a slot.
+/// A call to `f` on the data of a slot.
 pub(super) struct Attempt<'p, T, F, R> {
     slot: &'p Slot<T>,
     escalation: Escalation,
@@ -48,7 +48,7 @@ pub(super) struct Attempt<'p, T, F, R> {
 /// A held slot. Dropping it releases the slot, even during a panic.
 struct Held<'p, T> {
     slot: &'p Slot<T>,
-    /// Set if the call has slept. The owner or another caller may then be waiting for its end.
+    /// `true` if the call has slept. The owner or another caller may then be waiting for its end.
     is_awaited: bool,
 }
 
@@ -155,7 +155,7 @@ where
     /// Tries to run the call, and returns its result if it has run. First performs the check that
     /// is due.
     ///
-    /// A panic of a queued call is resumed here.
+    /// A panic in a queued call is resumed here.
     pub(super) fn check(&mut self, due: Due) -> Option<R> {
         self.slot.check_owner(due);
         if let Stage::Queued(call) = &self.stage {
@@ -312,7 +312,7 @@ impl<T, F, R> Drop for Attempt<'_, T, F, R> {
             Stage::Asked(..) => self.slot.unask(),
             Stage::Queued(call) => {
                 // This code runs if a drain panicked on another slot.
-                // FOREIGN(percpu-drain): the drop of a closure or of its result, on the caller; a
+                // FOREIGN(percpu-drain): the drop of a closure or of its result, on the caller. A
                 // panic is caught.
                 panics::contain(|| drop(recall(&call)));
             }

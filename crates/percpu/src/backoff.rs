@@ -237,8 +237,8 @@ impl Turn {
 }
 
 impl HandoffWait {
-    /// Returns `true` if the owner has waited for long enough. Always `false` in a model, where no
-    /// time passes.
+    /// Returns `true` if the owner has waited for long enough. Always returns `false` in a model,
+    /// where no time passes.
     pub(super) fn is_over(&mut self) -> bool {
         #[cfg(not(any(loom, shuttle)))]
         return self.deadline.get_or_insert_with(|| Deadline::after(HANDOFF_WAIT)).is_over();

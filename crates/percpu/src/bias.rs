@@ -157,8 +157,8 @@ impl<T> Slot<T> {
         match kind {
             Kind::Queue => false,
             Kind::OnDemand => {
-                // Relaxed, because while `want` is zero, the owner has kept the slot since its last
-                // operation.
+                // Relaxed is sufficient, because while `want` is zero, the owner has kept the slot
+                // since its last operation.
                 self.want.load(Ordering::Relaxed) != 0 && self.enter_asked()
             }
             Kind::EveryOp => {
@@ -279,7 +279,7 @@ impl<T> Slot<T> {
         self.want.fetch_add(Want::ONE, Ordering::Relaxed);
     }
 
-    /// Withdraws the request of `ask`.
+    /// Withdraws the request made by `ask`.
     pub(super) fn unask(&self) {
         self.want.fetch_sub(Want::ONE, Ordering::Relaxed);
     }

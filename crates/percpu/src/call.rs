@@ -20,7 +20,7 @@ pub(super) type Outcome<R> = Result<R, Payload>;
 /// The closure, and later its result.
 pub(super) struct Call<F, R> {
     state: AtomicU32,
-    /// The closure, used by the side that moved `state` from `PENDING`; `None` afterwards.
+    /// The closure, which the side that moved `state` from `PENDING` uses. It is `None` afterwards.
     f: UnsafeCell<Option<F>>,
     /// The outcome, written by the runner before `DONE`, and taken by the caller after it.
     outcome: UnsafeCell<Option<Outcome<R>>>,
@@ -81,7 +81,7 @@ impl<F, R> Call<F, R> {
 
     /// Returns `true` if the call has run.
     pub(super) fn is_done(&self) -> bool {
-        // Relaxed, because this is a hint; `outcome` acquires.
+        // Relaxed is sufficient, because this is a hint. `outcome` acquires.
         self.state.load(Ordering::Relaxed) == DONE
     }
 

@@ -97,8 +97,8 @@ impl<T> Drop for CallQueue<T> {
     fn drop(&mut self) {
         if !twin::torn_down() {
             for call in self.calls.take_all() {
-                // FOREIGN(percpu-unread): work that never ran, on the thread that drops the data; a
-                // panic of its drop is caught.
+                // FOREIGN(percpu-unread): work that never ran, on the thread that drops the data. A
+                // panic in its drop is caught.
                 panics::contain(|| drop(call));
             }
         }

@@ -8,7 +8,7 @@ use super::absent::DrainedWhenAbsent;
 use super::builder::{BuildError, Builder};
 use super::remote::PerCpu;
 
-/// A counter with a part for each CPU. Adding and reading an approximate value are cheap; reading
+/// A counter with a part for each CPU. Adding and reading an approximate value are cheap. Reading
 /// the exact value is slower.
 ///
 /// A CPU adds to its own part. When the part reaches the batch size, it is moved to the common
@@ -56,7 +56,7 @@ impl SloppyCounter {
     ///
     /// # Errors
     ///
-    /// The errors of [`Builder::build`].
+    /// Returns the same errors as [`Builder::build`].
     pub fn new(builder: Builder, batch: u32) -> Result<Self, BuildError> {
         let parts = Arc::new(builder.build(|_| 0)?);
         let common = Arc::new(AtomicU64::new(0));

@@ -22,7 +22,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// The same as [`drain_cpus`](Self::drain_cpus).
+    /// Panics in the same cases as [`drain_cpus`](Self::drain_cpus).
     #[doc(alias("on_each_cpu", "for_each_possible_cpu"))]
     pub fn drain_all(&self, f: impl Fn(CpuId, &mut T) + Sync) {
         self.drain_slots(self.table.slots.iter(), f);
@@ -39,9 +39,9 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// If the calling thread owns one of the slots and has not parked, or is inside one. In that
-    /// case no call has run. If a call panics, its panic is resumed, and the other calls may or may
-    /// not have run.
+    /// Panics if the calling thread owns one of the slots and has not parked, or is inside one. In
+    /// that case no call has run. If a call panics, its panic is resumed, and the other calls may
+    /// or may not have run.
     #[doc(alias = "per_cpu_ptr")]
     pub fn drain_cpus(&self, cpus: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
         self.drain_slots(cpus.iter().filter_map(|cpu| self.table.slot(cpu)), f);
@@ -55,7 +55,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// The same as [`drain_all`](Self::drain_all).
+    /// Panics in the same cases as [`drain_all`](Self::drain_all).
     pub fn sum_over(&self, f: impl Fn(&T) -> u64 + Sync) -> u64 {
         let sum = AtomicU64::new(0);
         self.drain_all(|_, data| {

@@ -31,12 +31,13 @@ use sync::{thread, twin};
 
 use super::slot::{HELD, LOST, OWNED, OwnerWord, Slot, Want, take_order};
 
-/// The time between two checks of the owner's thread by a waiting remote caller. A guess: a check
-/// is one system call, and no program relies on a takeover.
+/// The time between two checks of the owner's thread by a waiting remote caller. This is a guess: a
+/// check is one system call, and no program relies on a takeover.
 const CHECK_NS: u64 = 100_000_000;
 
-/// The time after which a waiting remote caller reports the owner. A guess: a lock that is held for
-/// this long is considered stuck. A shorter time would report owners that sleep on purpose.
+/// The time after which a waiting remote caller reports the owner. This is a guess: a lock that is
+/// held for this long is considered stuck. A shorter time would report owners that sleep on
+/// purpose.
 const REPORT_NS: u64 = 10_000_000_000;
 
 /// The check that a waiting remote caller makes in addition to its attempt.
@@ -109,7 +110,7 @@ impl<T> Slot<T> {
             return false;
         }
         let mine = OwnerWord::mine();
-        // Acquire, as in `claim`. The owner's writes come before the kernel's report that its
+        // This acquires as in `claim`. The owner's writes come before the kernel's report that its
         // thread has ended.
         let taken =
             self.far.owner.compare_exchange(owner.0, mine.0, Ordering::Acquire, Ordering::Relaxed);

@@ -62,7 +62,7 @@ pub struct PerCpu<T, C: Choice = AtStart> {
     choice: PhantomData<fn() -> C>,
 }
 
-/// The count and the handler of panics of queued work.
+/// The count of panics in queued work, and their handler.
 pub(super) struct Panics {
     nr: AtomicU64,
     handler: Option<Foreign<PanicHandler>>,
@@ -110,7 +110,7 @@ impl<T, C: Choice> PerCpu<T, C> {
         &self.table.cpus
     }
 
-    /// Returns the number of panics of queued work, and of [drains](Self::drain_when_absent), that
+    /// Returns the number of panics in queued work, and in [drains](Self::drain_when_absent), that
     /// have been caught.
     pub fn nr_panics(&self) -> u64 {
         self.panics.nr.load(Ordering::Relaxed)
@@ -131,7 +131,7 @@ impl<T, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// If the calling thread is inside the slot.
+    /// Panics if the calling thread is inside the slot.
     pub fn attach(&self, cpu: CpuId) -> Result<Owner<'_, T, C>, AttachError> {
         let slot = self.table.slot(cpu).ok_or(AttachError::NoSuchCpu(cpu))?;
         slot.check_not_called_here();
@@ -149,7 +149,7 @@ impl<T, C: Choice> PerCpu<T, C> {
 impl<T: Send, C: Choice> PerCpu<T, C> {
     /// Calls `f` on the data of `cpu`, and returns its result.
     ///
-    /// `f` runs on the calling thread, or in [`Qpw::Queue`](super::Qpw) on the owner. A panic of
+    /// `f` runs on the calling thread, or in [`Qpw::Queue`](super::Qpw) on the owner. A panic in
     /// `f` is resumed on the caller in either case.
     ///
     /// # Blocking
@@ -158,8 +158,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// If `cpu` has no slot, or if the calling thread owns the slot and has not parked, or is
-    /// inside it. In that case `f` has not run.
+    /// Panics if `cpu` has no slot, or if the calling thread owns the slot and has not parked, or
+    /// is inside it. In that case `f` has not run.
     ///
     /// # Examples
     ///
@@ -188,7 +188,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// The same as [`run_on`](Self::run_on) for that CPU.
+    /// Panics in the same cases as [`run_on`](Self::run_on) for that CPU.
     #[inline]
     #[doc(alias("get_cpu_ptr", "put_cpu_ptr"))]
     pub fn with_current<R: Send>(&self, f: impl FnOnce(&mut T) -> R + Send) -> R {
@@ -207,11 +207,12 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Errors
     ///
-    /// [`NotRun`], with `f`.
+    /// Returns [`NotRun`], with `f`.
     ///
     /// # Panics
     ///
-    /// The same as [`run_on`](Self::run_on), except that a CPU without a slot is an error.
+    /// Panics in the same cases as [`run_on`](Self::run_on), except that a CPU without a slot is an
+    /// error.
     ///
     /// # Examples
     ///
@@ -276,7 +277,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///   work.
     /// - Otherwise `work` runs on the calling thread before this returns.
     ///
-    /// A panic of `work` is caught, counted, and reported to
+    /// A panic in `work` is caught, counted, and reported to
     /// [`Builder::on_panic`](super::Builder::on_panic).
     ///
     /// # Blocking
@@ -286,8 +287,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// If `cpu` has no slot, or if the calling thread owns the slot and has not parked. It does not
-    /// panic inside work of that slot.
+    /// Panics if `cpu` has no slot, or if the calling thread owns the slot and has not parked. It
+    /// does not panic inside work of that slot.
     ///
     /// Differs from Linux: there a work item is queued once until it runs; here each call queues a
     /// separate unit of work.
@@ -326,7 +327,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// The same as [`run_on`](Self::run_on).
+    /// Panics in the same cases as [`run_on`](Self::run_on).
     pub fn flush(&self, cpu: CpuId) {
         let slot = self.not_mine(self.slot(cpu));
         let nr_posted = slot.call_queue().nr_posted();

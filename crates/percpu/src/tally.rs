@@ -5,7 +5,7 @@ use base::internal::{
     params::Qpw,
 };
 
-/// Counts of one table of slots; see [`Kind::PerCpu`].
+/// The counts of one table of slots; see [`Kind::PerCpu`].
 pub(super) type Tally = page::Tally<4>;
 
 pub(super) const DRAINS: usize = 0;

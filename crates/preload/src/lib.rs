@@ -49,11 +49,11 @@ pub unsafe extern "C" fn urcu_memb_read_unlock() {
 #[unsafe(no_mangle)]
 pub extern "C" fn urcu_memb_init() {}
 
-/// Does nothing: [`aw_rcu_defer_barrier`](urcu::aw_rcu_defer_barrier) waits.
+/// Does nothing: [`aw_rcu_defer_barrier`](urcu::aw_rcu_defer_barrier) waits for deferred functions.
 #[unsafe(no_mangle)]
 pub extern "C" fn urcu_memb_defer_exit() {}
 
-/// Returns 0, because any thread may defer.
+/// Returns 0, because any thread may defer a function.
 #[unsafe(no_mangle)]
 pub extern "C" fn urcu_memb_defer_register_thread() -> c_int {
     0
@@ -107,7 +107,7 @@ forward! {
     urcu_memb_unregister_rculfhash_atfork(handler: *mut AtFork) = urcu::aw_urcu_unregister_rculfhash_atfork;
 }
 
-/// `struct urcu_gp_poll_state`, since liburcu 0.14.
+/// The `struct urcu_gp_poll_state` of liburcu 0.14 and later.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PollState {
@@ -134,13 +134,14 @@ pub static urcu_memb_flavor: Flavor = urcu::FLAVOR;
 /// Returns `p`, a pointer that the caller has loaded.
 #[unsafe(no_mangle)]
 pub extern "C" fn rcu_dereference_sym(p: *mut c_void) -> *mut c_void {
-    // Pairs with the Release of `rcu_set_pointer_sym`: reads through `p` come after the load of
-    // `p`. (In liburcu the data dependency orders them.) No model: both ends are in C programs.
+    // Pairs with the Release of `rcu_set_pointer_sym`: reads through `p` are ordered after the load
+    // of `p`. (In liburcu the data dependency orders them.) No model: both ends are in C programs.
     sync::atomic::fence(Ordering::Acquire);
     p
 }
 
-/// Loads a pointer that readers follow. `rcu_dereference` calls it in releases after 0.15.
+/// Loads a pointer that readers follow. In releases of liburcu after 0.15, `rcu_dereference` calls
+/// this function.
 ///
 /// # Safety
 ///

@@ -55,8 +55,8 @@ static struct node *new_node(void)
 }
 
 /*
- * Calls the functions by name, because the installed headers may be older. A grace period is not
- * over inside a section, and ends after it.
+ * Looks the functions up by name, because the installed headers may be older. Checks that a grace
+ * period does not end inside a section, and ends after it.
  */
 static bool polls(void)
 {
@@ -79,7 +79,7 @@ static bool polls(void)
 	return true;
 }
 
-/* Calls the function by name, as above. The library loads the pointer. */
+/* Looks the function up by name, as above, and checks that it loads the pointer. */
 static bool loads(void)
 {
 	void *(*load)(void **place);

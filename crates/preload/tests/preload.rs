@@ -1,4 +1,4 @@
-//! Runs programs that use liburcu with this library instead. The tests are skipped without
+//! Runs programs that use liburcu, with this library in its place. The tests are skipped without
 //! `liburcu-dev` or a C compiler.
 
 use std::{
@@ -36,7 +36,8 @@ fn link() -> PathBuf {
     let beside = beside.parent().unwrap().read_dir().unwrap().flatten();
     let is_ours = |name: &str| name.starts_with("libafterwork_preload") && name.ends_with(".a");
     let ours = beside.filter(|file| file.file_name().to_str().is_some_and(is_ours));
-    // The newest archive, because Cargo's names contain a hash.
+    // There may be several archives, because Cargo's names contain a hash. The newest is the right
+    // one.
     let archive = ours.max_by_key(|file| file.metadata().unwrap().modified().unwrap());
     let archive = archive.expect("built with this program").path();
     let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("liburcu-memb.so.8");

@@ -31,7 +31,7 @@ pub fn any_mode(owner: &mut Owner<'_, u64>) {
     owner.with(add);
 }
 
-/// Defines the operation of one mode, whose code contains no other modes.
+/// Defines the operation of one mode. Its code contains no other mode.
 macro_rules! of_mode {
     ($(#[$meta:meta])* $name:ident, $mode:pat) => {
         $(#[$meta])*

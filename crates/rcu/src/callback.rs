@@ -96,7 +96,7 @@ use super::{
 /// The number of lists, a power of two. CPU `n` uses list `n` modulo this number.
 const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 /// The time between a failed thread creation and the next attempt. An attempt costs the caller
-/// about 50 µs. A guess.
+/// about 50 µs. This value is a guess.
 pub(super) const RETRY_NS: u64 = 10_000_000;
 
 /// The length of a wait above the first mark. If no reader delays it, a sweep takes the list within
@@ -129,12 +129,12 @@ const THERE: u32 = 2;
 ///
 /// # Blocking
 ///
-/// Does not block while fewer than `rcu.qhimark` ([`Tunables`](super::Tunables)) callbacks wait on
-/// this CPU. A thread that adds to a longer list waits until a sweep takes the list, for at most 10
-/// ms. If the list keeps growing because a reader or a callback delays the callbacks, the thread
-/// waits for up to a second. This is reported on stderr, once per stall timeout. It never waits in
-/// an RCU section, in a callback, in an item of a bottom-half queue, or while the thread is
-/// exiting.
+/// Does not block while fewer than `rcu.qhimark` ([`Tunables`](super::Tunables)) callbacks are
+/// pending on this CPU. A thread that adds to a longer list waits until a sweep takes the list, for
+/// at most 10 ms. If the list keeps growing because a reader or a callback delays the callbacks,
+/// the thread waits for up to a second. This is reported on stderr, once per stall timeout. It
+/// never waits in an RCU section, in a callback, in an item of a bottom-half queue, or while the
+/// thread is exiting.
 ///
 /// It may be called in a section, in a work item, in a callback, and under a lock that a callback
 /// acquires. The first call starts the thread. If thread creation fails, later calls try again, and
@@ -155,7 +155,7 @@ pub fn call(callback: impl FnOnce() + Send + 'static) {
     callbacks().add(callback);
 }
 
-/// Runs `callback` as [`call`] does, unless too many callbacks wait. Never blocks.
+/// Runs `callback` as [`call`] does, unless too many callbacks are pending. Never blocks.
 ///
 /// Use it on a thread that has an alternative: for example, to free the memory later, to shed load,
 /// or to wait outside of its locks.
@@ -170,7 +170,7 @@ pub fn call(callback: impl FnOnce() + Send + 'static) {
 ///
 /// # Errors
 ///
-/// [`Full`] with `callback`, which has not been queued.
+/// Returns [`Full`] with `callback`, which has not been queued.
 ///
 /// # Examples
 ///
@@ -192,8 +192,8 @@ pub fn try_call<F: FnOnce() + Send + 'static>(callback: F) -> Result<(), Full<F>
     Ok(())
 }
 
-/// The error of a callback that was rejected because too many callbacks wait. It contains the
-/// closure, or the value that was to be stored.
+/// The error of a callback that was rejected because too many callbacks are pending. It contains
+/// the closure, or the value that was to be stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Full<T>(pub T);
 
@@ -276,8 +276,9 @@ pub(super) unsafe fn call_function(head: *mut Head, function: Function) {
 ///
 /// # Panics
 ///
-/// If this thread is in a section, in a callback, in the executor of [`run_callbacks_on`], or in a
-/// stall handler, where it would wait for itself. Also if called in an item of a bottom-half queue.
+/// Panics if this thread is in a section, in a callback, in the executor of [`run_callbacks_on`],
+/// or in a stall handler, where it would wait for itself. Also panics if called in an item of a
+/// bottom-half queue.
 #[doc(alias = "rcu_barrier")]
 pub fn barrier() {
     assert!(!in_callback(), "barrier inside a callback waits for itself");
@@ -304,7 +305,7 @@ pub fn start_poll() -> GpCookie {
 /// item calls [`Batch::run`]. It receives the next batch after the previous one has run. The change
 /// applies to the whole process, from the next grace period on.
 ///
-/// A panic of `executor` is caught, and counted like a panic of a callback ([`nr_panicked`]).
+/// A panic in `executor` is caught, and counted like a panic in a callback ([`nr_panicked`]).
 ///
 /// The library reclaims a batch that has not begun and runs it on its own thread in two cases:
 /// `executor` has been replaced, or the batch has waited for as long as a reader may stall
@@ -333,7 +334,7 @@ pub fn run_callbacks_on(executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
     place().set(executor);
 }
 
-/// Returns the number of panics of callbacks and executors that have been caught.
+/// Returns the number of panics in callbacks and executors that have been caught.
 #[doc(hidden)]
 pub fn nr_panicked() -> u64 {
     place().nr_panicked()
@@ -342,7 +343,7 @@ pub fn nr_panicked() -> u64 {
 /// All callbacks of the process.
 pub(super) struct Callbacks {
     lists: [CachePadded<List>; NR_LISTS],
-    /// Written by the sweeper.
+    /// The sequence number of sweeps, which is odd while a sweep runs. Only the sweeper writes it.
     sweep_seq: CachePadded<AtomicU64>,
     /// A: `true` if a caller requests a sweep with its grace period, even if the lists are empty.
     is_wanted: AtomicBool,
@@ -602,7 +603,8 @@ impl Callbacks {
             // Test: barrier_waits_for_every_earlier_callback
             fence(Ordering::SeqCst);
             let is_empty = self.is_empty();
-            // Acquire as in `is_swept`: with an even number and empty lists we return at once.
+            // This acquires as in `is_swept`: with an even number and empty lists we return at
+            // once.
             let seq = self.sweep_seq.load(Ordering::Acquire);
             if is_empty && seq & 1 == 0 {
                 return;
@@ -624,8 +626,8 @@ impl Callbacks {
     ///
     /// # Panics
     ///
-    /// If this thread has to sweep but a callback has left a section open on it. The sweep would
-    /// wait for itself.
+    /// Panics if this thread has to sweep but a callback has left a section open on it. The sweep
+    /// would wait for itself.
     pub(super) fn wait_until(&self, what: &str, is_done: impl Fn() -> bool) {
         while !is_done() {
             if self.has_no_thread() {
@@ -639,13 +641,13 @@ impl Callbacks {
     }
 
     /// Returns `true` if the sweeping thread has been started. A start that another thread has
-    /// begun does not count, because it may fail. Always `true` in a model.
+    /// begun does not count, because it may fail. Always returns `true` in a model.
     fn has_thread(&self) -> bool {
         cfg!(any(loom, shuttle)) || self.thread.load(Ordering::Relaxed) == THERE
     }
 
-    /// Returns `true` if there is no sweeping thread and no thread is starting it. Always `false`
-    /// in a model, where a thread of the model sweeps.
+    /// Returns `true` if there is no sweeping thread and no thread is starting it. Always returns
+    /// `false` in a model, where a thread of the model sweeps.
     fn has_no_thread(&self) -> bool {
         !cfg!(any(loom, shuttle)) && self.thread.load(Ordering::Relaxed) == NONE
     }
@@ -739,7 +741,7 @@ fn sweep_for_ever() {
 pub(super) struct Backlog {
     /// A: the number of marks at which threads have waited without success.
     nr_passed: AtomicU32,
-    /// A: the end of the current wait, by `time::now_ns`; 0 if no thread waits.
+    /// A: the end of the current wait, by `time::now_ns`, or 0 if no thread waits.
     until_ns: AtomicU64,
 }
 
@@ -753,8 +755,8 @@ impl Backlog {
         }
     }
 
-    /// Returns `true` if [`try_call`] must not add to a list of `nr` callbacks. Always `false` in a
-    /// model.
+    /// Returns `true` if [`try_call`] must not add to a list of `nr` callbacks. Always returns
+    /// `false` in a model.
     pub(super) fn is_full(nr: usize) -> bool {
         let mark = tunables::QHIMARK.get() as usize;
         nr >= mark && mark > 0 && !cfg!(any(loom, shuttle))

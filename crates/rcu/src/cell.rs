@@ -1,6 +1,6 @@
 //! A cell whose value readers read without a lock while writers replace it.
 //!
-//! A cell points at a box. A writer swaps the pointer. The old box is freed after a grace period of
+//! A cell points to a box. A writer swaps the pointer. The old box is freed after a grace period of
 //! the cell's [flavor](Flavor), when every section that could have loaded it has ended.
 //!
 //! # Why safe code cannot keep a reference too long
@@ -154,7 +154,7 @@ impl<T, F: Flavor> Rcu<T, F> {
     ///
     /// # Panics
     ///
-    /// If the guard belongs to a different domain than the cell.
+    /// Panics if the guard belongs to a different domain than the cell.
     #[doc(alias = "rcu_dereference")]
     #[inline(always)]
     #[doc(alias("list_for_each_entry_rcu", "hlist_for_each_entry_rcu"))]
@@ -191,7 +191,7 @@ impl<T, F: Flavor> Rcu<T, F> {
     ///
     /// # Panics
     ///
-    /// If the flavor's `synchronize` panics. In that case the cell has not changed.
+    /// Panics if the flavor's `synchronize` panics. In that case the cell has not changed.
     #[inline]
     pub fn replace_sync(&self, value: T) -> T {
         let swap = || self.swap(Box::into_raw(Box::new(value)));
@@ -219,7 +219,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Panics
     ///
-    /// If the flavor's `call` panics. In that case the cell has not changed.
+    /// Panics if the flavor's `call` panics. In that case the cell has not changed.
     #[doc(alias("rcu_assign_pointer", "rcu_xchg_pointer"))]
     #[doc(alias = "rcu_replace_pointer")]
     pub fn replace(&self, value: T) {
@@ -228,16 +228,16 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         self.retire(old);
     }
 
-    /// Stores `value` as [`replace`](Self::replace) does, unless so many callbacks wait that
+    /// Stores `value` as [`replace`](Self::replace) does, unless so many callbacks are pending that
     /// [`try_call`](super::try_call) would reject another one. Never blocks.
     ///
     /// # Errors
     ///
-    /// [`Full`] with `value`. The cell has not changed.
+    /// Returns [`Full`] with `value`. The cell has not changed.
     ///
     /// # Panics
     ///
-    /// The same as [`replace`](Self::replace).
+    /// Panics in the same cases as [`replace`](Self::replace).
     ///
     /// # Examples
     ///
@@ -272,12 +272,12 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Errors
     ///
-    /// [`Replaced`], with the current version and `new`, if the cell holds another version.
+    /// Returns [`Replaced`], with the current version and `new`, if the cell holds another version.
     ///
     /// # Panics
     ///
-    /// If the guard belongs to a different domain than the cell, or if [`replace`](Self::replace)
-    /// panics.
+    /// Panics if the guard belongs to a different domain than the cell, or if
+    /// [`replace`](Self::replace) panics.
     ///
     /// # Examples
     ///
@@ -306,8 +306,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     /// Replaces the value with the result of `change`. Calls `change` again if another writer has
     /// replaced the value in between.
     ///
-    /// `change` returns a whole new value. For maps that change entry by entry, see "Maps" in
-    /// docs/rcu.md.
+    /// `change` returns a complete new value. If the entries of a map change one by one, split the
+    /// map into several cells, so that each change copies only one part.
     ///
     /// # Blocking
     ///
@@ -316,7 +316,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Panics
     ///
-    /// If `change` or [`replace`](Self::replace) panics. In that case the cell has not changed.
+    /// Panics if `change` or [`replace`](Self::replace) panics. In that case the cell has not
+    /// changed.
     ///
     /// # Examples
     ///
@@ -337,8 +338,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
             let new = Box::new(change(seen));
             if let Ok(old) = self.exchange(seen, new, &guard) {
                 drop(guard);
-                // The old version is retired outside of the section, because `call` may block
-                // during a flood of updates.
+                // The old version is retired outside the section, because `call` may block during a
+                // flood of updates.
                 return self.retire(old);
             }
         }
@@ -369,8 +370,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     /// panic.
     fn retire(&self, old: *mut T) {
         let old = Old(old);
-        // FOREIGN(rcu-old-version): the destructor of a version, in a callback; it is contained
-        // like any callback.
+        // FOREIGN(rcu-old-version): the destructor of a version, in a callback. A panic is
+        // contained, as in any callback.
         self.flavor.call(move || drop(old));
     }
 }

@@ -28,7 +28,7 @@
 //! 10 to 20 µs. No barrier is needed for a reader that answers, and a running reader answers in a
 //! tenth of a microsecond. If all readers are parked, neither an answer nor a barrier is needed.
 //!
-//! The driver is not in a section, so it skips its own slot; driving the grace period is its
+//! The driver is not in a section, so it skips its own slot. Driving the grace period is its
 //! quiescent state. The kernel's grace-period thread has done the same since 7.1, which halved the
 //! wait on an idle machine.
 
@@ -56,10 +56,10 @@ use super::{
 };
 
 /// The number of checks for answers before the driver pays for the barrier. The checks take about a
-/// microsecond, which is a tenth of the time of the barrier.
+/// microsecond, which is a tenth of the barrier's time.
 pub(super) const ANSWER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 60 };
 /// The number of asked readers above which the driver does not wait for answers, because some of
-/// them are probably not running. A guess.
+/// them are probably not running. This value is a guess.
 pub(super) const ANSWERS_AT_ONCE: usize = 16;
 
 /// Returns `true` if this thread drives a grace period. User code that it calls must then not wait
@@ -72,7 +72,7 @@ pub(super) fn drives() -> bool {
 #[derive(Debug)]
 pub(super) struct Domain {
     periods: Periods,
-    /// Written by the driver: the word that an outermost section stores. It is on a cache line that
+    /// The word that an outermost section stores. The driver writes it. It is on a cache line that
     /// readers only read.
     first_level: CachePadded<AtomicU64>,
     /// A: the bits of the latest cookie that a user may poll. The value never decreases.
@@ -295,7 +295,7 @@ fn wait_as_the_kernel(first_fqs_ms: u32) {
     }
 }
 
-/// Readers that a grace period may have to wait for.
+/// The readers for which a grace period may have to wait.
 #[derive(Debug, Default)]
 struct Candidates<'a> {
     asked: Vec<&'a Slot>,

@@ -102,7 +102,7 @@ impl Drop for Guard {
 ///
 /// # Guarantees
 ///
-/// A [`synchronize`](super::synchronize) that is called while the guard lives returns after the
+/// A [`synchronize`](super::synchronize) that is called while the guard exists returns after the
 /// guard is dropped. Costs a few plain loads and stores, no locked instruction and no fence.
 ///
 /// # Blocking
@@ -113,7 +113,7 @@ impl Drop for Guard {
 ///
 /// # Panics
 ///
-/// If sections nest 65,534 deep.
+/// Panics if sections nest 65,534 deep.
 ///
 /// # Examples
 ///
@@ -233,7 +233,7 @@ pub(super) fn left_open() -> Option<&'static Slot> {
 ///
 /// # Panics
 ///
-/// If `what` would wait for this thread itself, or if the thread must not sleep.
+/// Panics if `what` would wait for this thread itself, or if the thread must not sleep.
 #[inline]
 pub(super) fn outside_of_sections(what: &str) -> Option<&'static Slot> {
     let me = mine();

@@ -35,8 +35,8 @@ use super::{
 ///
 /// # Panics
 ///
-/// If this thread is in a section or in a stall handler, where it would wait for itself. Also if
-/// called in an item of a bottom-half queue.
+/// Panics if this thread is in a section or in a stall handler, where it would wait for itself.
+/// Also panics if called in an item of a bottom-half queue.
 ///
 /// # Examples
 ///
@@ -104,7 +104,7 @@ fn synchronize_by_callback() {
 ///
 /// # Panics
 ///
-/// The same as [`synchronize`].
+/// Panics in the same cases as [`synchronize`].
 #[doc(alias = "synchronize_rcu_expedited")]
 pub fn synchronize_expedited() {
     global().synchronize(outside_of_sections("synchronize_expedited"));
@@ -141,9 +141,9 @@ pub fn get_state() -> GpCookie {
 ///
 /// # Guarantees
 ///
-/// - If this returns `true`, the guarantees are the same as if a call of [`synchronize`] had begun
+/// - If this returns `true`, the guarantees are the same as if a call to [`synchronize`] had begun
 ///   after the cookie was created and had returned.
-/// - After such a call of [`synchronize`], this returns `true`, and so does every later call with
+/// - After such a call to [`synchronize`], this returns `true`, and so does every later call with
 ///   that cookie.
 ///
 /// Differs from Linux: this also returns `true` while no other thread can be in a section, even if
@@ -169,7 +169,7 @@ pub fn poll_state(cookie: GpCookie) -> bool {
 ///
 /// # Panics
 ///
-/// The same as [`synchronize`], if it has to wait.
+/// Panics in the same cases as [`synchronize`], if it has to wait.
 #[doc(alias = "cond_synchronize_rcu")]
 pub fn cond_synchronize(cookie: GpCookie) {
     if !poll_state(cookie) {

@@ -126,7 +126,7 @@ impl Reader {
     ///
     /// # Panics
     ///
-    /// The same as [`read`](super::read).
+    /// Panics in the same cases as [`read`](super::read).
     #[inline]
     pub fn new() -> Self {
         Self { slot: online(), _not_send: PhantomData }
@@ -159,8 +159,8 @@ impl Reader {
     ///
     /// # Panics
     ///
-    /// If `body` panics. The process is aborted if this reader cannot go online again because
-    /// `body` left too many sections open.
+    /// Panics if `body` panics. The process is aborted if this reader cannot go online again
+    /// because `body` left too many sections open.
     #[doc(alias = "urcu_qsbr_thread_offline")]
     #[doc(alias("rcu_thread_offline", "rcu_thread_online"))]
     pub fn offline<R>(&mut self, body: impl FnOnce() -> R) -> R {
@@ -179,7 +179,7 @@ impl Reader {
     ///
     /// # Panics
     ///
-    /// If this thread is in another section, or has another reader.
+    /// Panics if this thread is in another section, or has another reader.
     #[doc(alias = "urcu_qsbr_synchronize_rcu")]
     pub fn synchronize(&mut self) {
         let _online = Offline::go(self);
@@ -235,7 +235,7 @@ impl Drop for Abort {
     }
 }
 
-/// Makes this thread an online reader, until [`end`] is called with the slot.
+/// Makes this thread an online reader until [`end`] is called on the slot.
 pub(super) fn online() -> &'static Slot {
     let slot = enter();
     slot.count_loops(1);

@@ -51,7 +51,7 @@ pub use super::batch::{NR_OFFSETS, of_c, run_c};
 ///
 /// # Panics
 ///
-/// The same as [`read`](super::read).
+/// Panics in the same cases as [`read`](super::read).
 #[inline(always)]
 pub fn read_lock() {
     enter();
@@ -90,7 +90,7 @@ pub fn is_reading() -> bool {
 ///
 /// # Panics
 ///
-/// If `offset` is not below [`NR_OFFSETS`].
+/// Panics if `offset` is not below [`NR_OFFSETS`].
 ///
 /// # Safety
 ///
@@ -200,7 +200,7 @@ pub unsafe fn answer() {
 ///
 /// # Panics
 ///
-/// The same as [`qsbr::Reader::new`].
+/// Panics in the same cases as [`qsbr::Reader::new`].
 pub fn online() {
     qsbr::online();
 }
@@ -261,8 +261,8 @@ pub unsafe fn call_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head
     unsafe { call_function(head, Function::C(run)) };
 }
 
-/// Calls `run` as [`call_c`] does, unless too many callbacks wait. Returns `true` if `run` will be
-/// called.
+/// Calls `run` as [`call_c`] does, unless too many callbacks are pending. Returns `true` if `run`
+/// will be called.
 ///
 /// # Blocking
 ///

@@ -90,7 +90,7 @@ fn handler() -> &'static Mutex<Option<Shared>> {
 ///
 /// The handler is called once for each reader whenever `rcu.stall_timeout` passes. It runs on the
 /// thread that drives the grace period, so any function that waits for a grace period panics in it.
-/// A panic of the handler is caught.
+/// A panic in the handler is caught.
 ///
 /// # Blocking
 ///
@@ -129,7 +129,8 @@ fn report(stall: &Stall) {
 #[cold]
 pub(super) fn report_batch(waited: Duration) {
     NR_REPORTED.add(1);
-    // FOREIGN(rcu-stderr): no user code runs, but the write panics if stderr is closed; contained.
+    // FOREIGN(rcu-stderr): no user code runs, but the write panics if stderr is closed. A panic is
+    // contained.
     panics::contain(|| {
         eprintln!(
             "afterwork: the executor has not begun a batch of RCU callbacks for {waited:.1?}; the batch runs on a library thread now"
@@ -162,7 +163,8 @@ pub(super) fn report_flood(nr: usize) {
     let thread = thread::current();
     let name = thread::name(thread);
     let (thread, name) = (thread.0, name.as_deref().unwrap_or("?"));
-    // FOREIGN(rcu-stderr): no user code runs, but the write panics if stderr is closed; contained.
+    // FOREIGN(rcu-stderr): no user code runs, but the write panics if stderr is closed. A panic is
+    // contained.
     panics::contain(|| {
         eprintln!(
             "afterwork: {nr} RCU callbacks wait in one list, to which thread {thread} ({name}) adds: callbacks are queued faster \

@@ -29,7 +29,7 @@ pub(super) static BOOST: Tunable = Tunable::new(1);
 pub(super) static STALL_TIMEOUT_MS: Tunable = Tunable::new(21_000);
 pub(super) static QHIMARK: Tunable = Tunable::new(10_000);
 
-/// Set once the environment has been read.
+/// This is set once the environment has been read.
 #[cfg(feature = "params")]
 static FROM_ENV: OnceLock<()> = OnceLock::new();
 
@@ -57,8 +57,8 @@ fn settle_now() {
     FROM_ENV.get_or_init(|| match Params::from_env() {
         Ok(params) => store(params.rcu),
         Err(error) => {
-            // FOREIGN(rcu-stderr): no user code runs, but the write panics if stderr is closed;
-            // contained.
+            // FOREIGN(rcu-stderr): no user code runs, but the write panics if stderr is closed. A
+            // panic is contained.
             panics::contain(|| eprintln!("afterwork: {VARIABLE}: {error}; RCU keeps its defaults"));
         }
     });

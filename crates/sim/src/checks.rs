@@ -327,7 +327,7 @@ fn mail_arrives(job: &Job) {
 }
 
 fn grace_periods_hold(job: &Job, flavor: impl Flavor + Send + Sync + 'static) {
-    // A version records whether it was retired.
+    // A version, which records whether it was retired.
     type Version = Arc<AtomicBool>;
     let cell = Arc::new(Rcu::new_in(Version::default(), flavor));
     let (nr_periods, nr_done) = (job.nr_items, Arc::new(AtomicU64::new(0)));

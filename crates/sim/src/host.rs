@@ -21,7 +21,7 @@ pub fn timed(took_ns: &mut Vec<u32>, step: impl FnOnce()) {
     unseen(|| took_ns.push((took_ps / 1000) as u32));
 }
 
-/// Runs `step` without recording its duration, because that would take time.
+/// Runs `step` without recording its duration, because recording it would take time.
 #[cfg(not(sim))]
 pub fn timed(_: &mut Vec<u32>, step: impl FnOnce()) {
     step();

@@ -1,7 +1,7 @@
 //! Scenarios of the shipped library on a simulated machine of 2 to 1024 CPUs: `cargo xtask sim`.
 //!
 //! Each run of one scenario, machine, number of CPUs and seed is a separate process (`once.rs`),
-//! because the contents of statics remain after a simulation. `sweep.rs` starts the runs, over
+//! because the contents of statics remain after a simulation. `sweep.rs` starts the runs for all
 //! CPUs, seeds and guesses, and `table.rs` prints the results. `machine.rs` reads machine files.
 //! `scenarios.rs` has the measured programs, `kernel.rs` a model of the kernel's workqueue for
 //! comparison, and `checks.rs` the programs that check results.

@@ -278,7 +278,6 @@ fn mailbox(job: &Job, measured: &Arc<Measured>) {
 fn readers(job: &Job, measured: &Arc<Measured>) {
     let cell = Arc::new(Rcu::new(1_u64));
     let (nr_items, measured2) = (job.nr_items, measured.clone());
-    // The writer checks after each thousandth of the time of an item.
     let nr_readers = (job.topology.nr_cpus() - 1) as u64;
     let nr_done = Arc::new(AtomicU64::new(0));
     on_cpus(measured, job.producers(), move |index, ready| {

@@ -51,7 +51,8 @@ impl Arena {
     }
 
     fn with<R>(&self, step: impl FnOnce(&mut State) -> R) -> R {
-        // Acquire pairs with the Release below, which publishes the changes of the previous holder.
+        // Acquire pairs with the Release below, which publishes the changes made by the previous
+        // holder.
         while self.is_held.swap(true, Ordering::Acquire) {
             std::hint::spin_loop();
         }
@@ -74,7 +75,7 @@ impl Arena {
                 )
             };
             if at as usize != HEAP_AT {
-                // A panic would allocate, and this is the allocator.
+                // Do not panic here, because a panic would call this allocator.
                 eprintln!("afterwork: the simulation's addresses are taken");
                 std::process::abort();
             }
@@ -171,7 +172,7 @@ unsafe impl GlobalAlloc for Arena {
         self.with(|state| {
             let class = class_of(layout).0;
             let owner = state.owner();
-            // SAFETY: the block was freed, and every block can hold a pointer.
+            // SAFETY: the caller no longer uses the block, and every block can hold a pointer.
             unsafe { block.cast::<*mut u8>().write(owner.free[class]) };
             owner.free[class] = block;
         });
@@ -183,7 +184,7 @@ unsafe impl GlobalAlloc for Arena {
         if class_of(wanted).0 == class_of(layout).0 {
             return block;
         }
-        // SAFETY: both blocks are at least as large as the smaller one.
+        // SAFETY: both blocks are at least as large as the smaller of the two layouts.
         unsafe {
             let other = self.alloc(wanted);
             if !other.is_null() {

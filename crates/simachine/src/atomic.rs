@@ -21,7 +21,7 @@ fn store_access(order: Ordering) -> Access {
     if order == Ordering::SeqCst { Access::Rmw } else { Access::Store }
 }
 
-// The words themselves are accessed `Relaxed`, because one OS thread runs all tasks.
+// The words themselves are accessed with `Relaxed`, because one OS thread runs all tasks.
 const ORDER: Ordering = Ordering::Relaxed;
 
 macro_rules! word {

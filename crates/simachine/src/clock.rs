@@ -9,7 +9,7 @@ pub const NEVER: u64 = u64::MAX;
 pub struct Clock {
     nr_leaves: usize,
     times: Vec<u64>,
-    /// The winner of each inner node, the root at 1.
+    /// The winner at each inner node. The root has index 1.
     winners: Vec<u32>,
 }
 

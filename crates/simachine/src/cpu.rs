@@ -39,7 +39,7 @@ impl Engine {
         self.cpus[cpu].runq.len() + usize::from(self.cpus[cpu].cur.is_some())
     }
 
-    /// Moves the current task to its CPU's run queue, which leaves the CPU without a task.
+    /// Moves the current task to its CPU's run queue. The CPU then has no current task.
     pub fn requeue_current(&mut self) {
         self.account();
         let current = self.current();
@@ -51,7 +51,7 @@ impl Engine {
         self.nr_queued += 1;
     }
 
-    /// Starts the next task on this CPU, which has none, or lets the CPU go idle.
+    /// Starts the next task on this CPU, which has no current task, or lets the CPU go idle.
     pub fn pick_next(&mut self) {
         let c = self.cpu;
         self.cpus[c].resched = false;
@@ -151,15 +151,15 @@ impl Engine {
         self.wake_on(c, task, waker, at);
     }
 
-    /// Returns `true` if the waker is a kernel thread that is bound to this CPU, which has no other
-    /// task. A task that slept on this CPU then wakes here.
+    /// Returns `true` if the waker is a kernel thread bound to this CPU, and this CPU has no other
+    /// task. In that case, a task that slept on this CPU wakes here.
     fn is_bound_kernel_thread_alone(&mut self) -> bool {
         let is_alone = self.cpus[self.cpu].runq.is_empty();
         let task = self.task();
         is_alone && task.is_kernel && task.allowed.len() == 1
     }
 
-    /// Makes a sleeping task run or wait on CPU `c`.
+    /// Makes a sleeping task runnable on CPU `c`.
     pub fn wake_on(&mut self, c: usize, task: usize, waker: Option<usize>, at: u64) {
         // The sleep earns the task a credit of at most half a slice.
         let floor = self.cpus[c].min_vruntime.saturating_sub(self.costs.slice / 2);
@@ -197,7 +197,7 @@ impl Engine {
         }
         let now = waker.map_or(at, |me| self.cpus[me].now);
         let exit = self.around(exit);
-        // The CPU may still be on its way to idle.
+        // The CPU may still be going idle.
         let start = (now + exit).max(self.cpus[c].now);
         self.cpus[c].now = start;
         self.counts.switches += 1;
@@ -241,7 +241,7 @@ impl Engine {
         }
     }
 
-    /// Interrupts CPU `c`, which delays it until at least `when`.
+    /// Interrupts CPU `c`. This delays it until at least `when`.
     pub fn interrupt(&mut self, c: usize, when: u64) {
         let cpu = &mut self.cpus[c];
         cpu.now = cpu.now.max(when);
@@ -251,7 +251,7 @@ impl Engine {
         }
     }
 
-    /// Starts the timer at which idle CPUs check for waiting tasks, if it is not running.
+    /// Starts the timer that makes idle CPUs check for waiting tasks, if it is not running.
     fn keep_balance(&mut self, now: u64) {
         if !self.is_balancing && self.costs.balance > 0 {
             self.is_balancing = true;
@@ -288,8 +288,8 @@ impl Engine {
         }
     }
 
-    /// Returns the CPU for a new task that the current task starts: the least loaded CPU, and among
-    /// equals preferably a near one.
+    /// Returns the CPU for a new task that the current task starts: the least loaded CPU. If
+    /// several are equally loaded, a near one is preferred.
     pub fn place_new(&self, allowed: &Mask) -> usize {
         let (me, nr_cpus) = (self.cpu, self.cpus.len());
         let key = |cpu: usize| {

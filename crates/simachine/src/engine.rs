@@ -1,8 +1,8 @@
 //! The simulated machine: CPUs with clocks, and the tasks that take turns on them.
 //!
-//! The simulation is conservative: a task makes a step that others can observe only when no CPU has
-//! an earlier clock. Until then it yields. Everything runs on one OS thread. [`with`] gives access
-//! to the engine for one step that does not suspend. A longer operation consists of several steps,
+//! The simulation is conservative: before a task takes a step that others can observe, it yields
+//! until no CPU has an earlier clock. Everything runs on one OS thread. [`with`] gives access to
+//! the engine for one step that does not suspend. A longer operation consists of several steps,
 //! with [`suspend`] in between, so no reference to the engine exists while another task runs.
 
 use std::any::Any;
@@ -27,8 +27,8 @@ use super::{
 /// endless loop. The library's own waits spin only for microseconds.
 const SPIN_LIMIT: u64 = 20_000_000;
 const LONGEST_TURN_PS: u64 = 1_000_000_000;
-/// The number of turns between two checks of the budget, which take a few milliseconds. A debug
-/// build checks the consistency of the tasks' places less often.
+/// The number of turns between two checks of the budget. This number of turns takes a few
+/// milliseconds.
 const BUDGET_EVERY: u64 = 64;
 const CHECK_EVERY: u64 = 1 << 16;
 
@@ -50,7 +50,7 @@ pub struct Machine {
     pub takes_stacks: bool,
     /// Set if a line is reserved when it is requested. This is a deliberate mistake, for a twin.
     pub reserves_ahead: bool,
-    /// The time limit of the run, which fails if it takes longer.
+    /// The time limit. If the run takes longer, it fails.
     pub budget: Option<Duration>,
 }
 
@@ -89,7 +89,7 @@ pub struct Cpu {
     pub drain: u64,
     /// The time at which the CPU's run queue is unlocked.
     pub rq_free: u64,
-    /// The time at which the CPU gets the line for which it waits, if it waits for one.
+    /// The time at which the CPU gets the line that it waits for, if any.
     pub parked: Option<u64>,
     pub is_kept: bool,
 }
@@ -162,7 +162,7 @@ pub fn with<R>(step: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     Some(result)
 }
 
-/// Returns `true` inside a step, whose accesses are made by the engine.
+/// Returns `true` inside a step. Accesses made there are not simulated.
 pub fn is_inside() -> bool {
     IS_INSIDE.try_with(Cell::get).unwrap_or(true)
 }
@@ -206,7 +206,7 @@ pub fn sync() {
     }
 }
 
-/// Yields until the task may make its step. It may have to give up its CPU first.
+/// Yields until the task may take its step. It may have to give up its CPU first.
 #[cold]
 #[inline(never)]
 pub fn give_way() {
@@ -330,7 +330,7 @@ impl Engine {
             () if cpu.runq.is_empty() => NEVER,
             () => cpu.slice_end,
         };
-        // Even the turn of a task that is alone ends, so that the budget is checked.
+        // Even if no other task can run, the turn ends, so that the budget is checked.
         self.limit = self.clock.min().0.min(slice).min(self.now() + LONGEST_TURN_PS);
     }
 
@@ -339,7 +339,7 @@ impl Engine {
         self.clock.set(player, self.timers.next());
     }
 
-    /// Asserts that no CPU is behind this one, which is about to make an observable step.
+    /// Asserts that no CPU is behind this one, which is about to take an observable step.
     pub fn check_step(&mut self) {
         if cfg!(debug_assertions) {
             let now = self.now();
@@ -384,12 +384,13 @@ impl Engine {
 
 /// Runs `main` on CPU 0 of a simulated machine until it returns.
 ///
-/// A process can run only one simulation, because statics and stacks of unfinished threads remain.
+/// A process can run only one simulation, because statics, and the stacks of unfinished threads,
+/// remain afterwards.
 ///
 /// # Errors
 ///
-/// If all threads wait without a pending wake-up, a thread spins forever, `main` panics, or the
-/// budget is exceeded.
+/// If all threads wait and no wake-up is pending, if a thread spins forever, if `main` panics, or
+/// if the budget is exceeded.
 pub fn run(machine: Machine, main: impl FnOnce() + 'static) -> Result<Outcome, Failure> {
     run_boxed(machine, Box::new(main))
 }

@@ -7,7 +7,7 @@ use super::{
     memory::Access,
 };
 
-/// Sleeps while the word is `expected`, for at most `timeout`.
+/// If the word is `expected`, sleeps until another task wakes this one, for at most `timeout`.
 ///
 /// # Safety
 ///

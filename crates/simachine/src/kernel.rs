@@ -27,7 +27,7 @@ pub fn disable_preemption() {
     });
 }
 
-/// Ends [`disable_preemption`]. The thread may lose its CPU here.
+/// Ends the effect of [`disable_preemption`]. The thread may lose its CPU here.
 pub fn enable_preemption() {
     let is_simulated = with(|e| {
         e.cpus[e.cpu].is_kept = false;
@@ -39,13 +39,13 @@ pub fn enable_preemption() {
 }
 
 /// Returns the CPU from which the scheduler starts when it wakes `thread`: the CPU that
-/// [`set_wake_cpu`] has set, or otherwise the one on which `thread` last ran.
+/// [`set_wake_cpu`] has set, or else the CPU on which `thread` last ran.
 pub fn wake_cpu(thread: u32) -> Option<CpuId> {
     let task = super::thread::task_of(thread)?;
     with(|e| CpuId::new(e.tasks[task].cpu as u32))
 }
 
-/// If `thread` sleeps, sets the CPU that [`wake_cpu`] returns. The scheduler may choose another
+/// If `thread` is asleep, sets the CPU that [`wake_cpu`] returns. The scheduler may choose another
 /// CPU.
 pub fn set_wake_cpu(thread: u32, cpu: CpuId) {
     let Some(task) = super::thread::task_of(thread) else {

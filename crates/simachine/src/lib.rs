@@ -1,4 +1,4 @@
-//! A simulated machine of 1 to 1024 CPUs, which runs the code above the facade `afterwork-sync`.
+//! A simulated machine with 1 to 1024 CPUs. It runs the code above the facade `afterwork-sync`.
 //!
 //! ```
 //! # #[cfg(sim)] {
@@ -15,13 +15,13 @@
 //! transfer. `Costs` contains the costs of sleeps, wake-ups, switches and interrupts. Random
 //! numbers come from a seed, so equal seeds give equal runs.
 //!
-//! The simulation is a profiler of scaling: it shows which line saturates first, and which threads
+//! The simulation is a scalability profiler: it shows which line saturates first, and which threads
 //! wait for it. Its absolute figures depend on the costs, many of which are guesses.
 //!
 //! # Limits
 //!
-//! The simulation does not cover full caches, the bandwidth of memory and mesh, prefetching, or
-//! other programs on the machine. All accesses have one total order; loom checks orderings.
+//! The simulation does not model the size of caches, the bandwidth of memory and mesh, prefetching,
+//! or other programs on the machine. All accesses have one total order; loom checks orderings.
 //! `time::Instant` reads the host's clock. Plain accesses and the counts of `Arc`s are visible only
 //! in a build by a nightly compiler that instruments them (`sees_plain`). In other builds, the only
 //! visible plain accesses are those to the first lines of the data that a lock guards.
@@ -105,7 +105,7 @@ pub fn pause() {
     }
 }
 
-/// Fetches a line for a write, like a store whose completion no instruction awaits.
+/// Fetches a line for a write, like a store that no later instruction waits for.
 #[track_caller]
 pub fn prefetch_write(addr: usize) {
     memory::touch(addr, memory::Access::Store, std::panic::Location::caller());

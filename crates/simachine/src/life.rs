@@ -11,7 +11,7 @@ use super::{
     task::{Stack, State, Task},
 };
 
-/// Starts a task, as if the running one called `clone`.
+/// Starts a task, as if the running task called `clone`.
 pub fn spawn(name: &str, body: Box<dyn FnOnce()>) -> usize {
     engine(|e| {
         e.counts.spawns += 1;
@@ -142,7 +142,7 @@ pub fn sleep(span: Duration) {
     suspend();
 }
 
-/// Sets the CPUs on which a task may run. `None` means the running one.
+/// Sets the CPUs on which a task may run. `None` means the running task.
 pub fn set_affinity(task: Option<usize>, allowed: Mask) {
     engine(|e| e.advance(e.costs.set_affinity));
     sync();
@@ -153,7 +153,7 @@ pub fn set_affinity(task: Option<usize>, allowed: Mask) {
         if at != me || allowed.has(e.cpu) {
             return false;
         }
-        // The task loses its CPU and starts again on one that it may use.
+        // The task loses its CPU and continues on one that it may use.
         e.account();
         e.tasks[me].state = State::Asleep;
         let at = e.now() + e.costs.ipi_busy + e.costs.switch;

@@ -1,7 +1,7 @@
 //! The state of each cache line: its owner, its sharers, and the CPUs that wait for it.
 //!
 //! A line has one owner that may write it (`exclusive`), or sharers that may read it. A CPU that
-//! misses waits until the line is free (`busy`), first come, first served, and then for the
+//! misses first waits until the line is free (`busy`), in order of arrival, and then waits for the
 //! transfer. Two details determine whether contended words behave as on a real machine:
 //!
 //! - *The line is not reserved in advance.* A waiter joins the queue, and is granted the line when

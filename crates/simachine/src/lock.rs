@@ -1,5 +1,5 @@
-//! A mutex that is a word with a futex, like the standard library's on Linux. Contention therefore
-//! shows in the costs of the word.
+//! A mutex that consists of one futex word, like the standard library's on Linux. Contention
+//! therefore shows in the costs of accessing the word.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};

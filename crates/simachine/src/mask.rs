@@ -42,7 +42,7 @@ impl Mask {
         rest.0.iter().zip(&other.0).any(|(a, b)| a & !b != 0)
     }
 
-    /// Returns `true` if it has no member other than `but`.
+    /// Returns `true` if the set has no member other than `but`.
     pub fn is_empty_but(&self, but: usize) -> bool {
         !self.leaves(&Self::EMPTY, but)
     }

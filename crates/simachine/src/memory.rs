@@ -48,7 +48,7 @@ pub fn touch(addr: usize, access: Access, site: Site) {
     }
 }
 
-/// Charges for a line of plain accesses, if the CPU does not have the line.
+/// Charges for plain accesses to a line, if the CPU does not have the line.
 ///
 /// The first check does not wait for CPUs whose clocks are behind; most accesses of a turn need no
 /// other check.
@@ -89,7 +89,7 @@ fn fetch(place: usize, access: Access, site: Site) {
     }
 }
 
-/// Passes a full fence: waits until the store buffer is empty.
+/// Executes a full fence: waits until the store buffer is empty.
 pub fn fence() {
     with(|e| {
         let fence = e.costs.fence;
@@ -199,7 +199,7 @@ impl Engine {
         cpu.now = cpu.now.max(line.busy);
     }
 
-    /// Moves a line to this CPU, and sets the time at which the next CPU of the queue gets it.
+    /// Moves a line to this CPU, and sets the time at which the next CPU in the queue gets it.
     fn transfer(&mut self, place: usize, access: Access) {
         let c = self.cpu;
         let writes = access != Access::Load;
@@ -274,7 +274,7 @@ impl Engine {
     }
 }
 
-/// Charges for the lines that a lock guards, which move with the lock.
+/// Charges for the lines that a lock guards. These lines move with the lock.
 pub fn touch_guarded(addr: usize, bytes: usize, site: Site) {
     let Some(most) = with(|e| e.machine.guarded_lines) else {
         return;

@@ -1,4 +1,4 @@
-//! A cell that is written once. Tasks wait while another one writes it.
+//! A cell that is written once. Tasks wait while another task writes it.
 //!
 //! The standard library's cell would block the OS thread, and with it the writing task.
 
@@ -32,7 +32,7 @@ impl<T> OnceLock<T> {
         if !self.is_made.load(Relaxed) {
             return None;
         }
-        // SAFETY: the value is written, and will not be written again.
+        // SAFETY: the value has been written, and is not written again.
         unsafe { (*self.value.get()).as_ref() }
     }
 

@@ -1,4 +1,4 @@
-//! Decides where a woken thread runs. The decision is a function of facts, so the engine and a
+//! Decides where a woken thread runs. The decision depends only on its inputs, so the engine and a
 //! property test can call the same function.
 //!
 //! The rules summarize Linux's `select_task_rq_fair`. The previous CPU is chosen if it is idle.
@@ -7,7 +7,7 @@
 
 use super::mask::Mask;
 
-/// The facts of the decision.
+/// The inputs of the placement decision.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
     /// The CPU on which the thread ran before.
@@ -56,7 +56,7 @@ pub fn place(facts: Facts) -> usize {
 mod tests {
     use super::*;
 
-    /// The machine has 2 caches with 4 cores of 2 threads each. The other facts are random.
+    /// The machine has 2 caches with 4 cores of 2 threads each. The other inputs are random.
     #[test]
     fn thread_is_placed_on_an_allowed_idle_core_near_its_target() {
         let nr_cpus = 16;

@@ -30,11 +30,11 @@ pub struct Counts {
     pub wakes_busy: u64,
     /// The number of waits on a futex.
     pub futex_waits: u64,
-    /// The number of calls that wake sleepers of a futex.
+    /// The number of futex wake calls.
     pub futex_wakes: u64,
-    /// The number of calls that found no sleeper.
+    /// The number of futex wake calls that found no sleeper.
     pub wakes_of_none: u64,
-    /// The number of calls of `sched_yield`.
+    /// The number of calls to `sched_yield`.
     pub yields: u64,
     /// The number of threads that were preempted.
     pub preempts: u64,
@@ -66,7 +66,7 @@ pub struct LockStat {
 pub struct HotLine {
     /// The number of transfers of the line.
     pub nr_moves: u64,
-    /// The time for which all CPUs waited for the line, including transfers.
+    /// The total time that CPUs waited for the line, including transfers.
     pub waited_ns: u64,
     /// The source locations that waited, longest first: location, number of waits, nanoseconds.
     pub sites: Vec<(String, u64, u64)>,
@@ -90,7 +90,7 @@ pub struct Outcome {
     pub hot: Vec<HotLine>,
 }
 
-/// The reason for which a run did not complete.
+/// The reason why a run did not complete.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Failure {
@@ -100,11 +100,11 @@ pub enum Failure {
     Spin(String),
     /// The program panicked.
     Panic(String),
-    /// The run exceeded its budget of time.
+    /// The run exceeded its time budget.
     Budget {
         /// The budget.
         budget: Duration,
-        /// The time that had been simulated.
+        /// The simulated time that had passed.
         simulated_ns: u64,
     },
 }

@@ -1,4 +1,5 @@
-//! Records whether plain accesses are visible, which `plain.rs` detects, and describes locations.
+//! Records whether plain accesses are visible (`plain.rs` detects this), and describes source
+//! locations.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -36,8 +36,8 @@ pub struct Task {
     pub on_since: u64,
     /// The time since which the task has been waiting for a CPU.
     pub ready_at: u64,
-    /// The number of the current sleep. A timer compares it, so that it wakes only the sleep for
-    /// which it was set.
+    /// The number of the current sleep. A timer compares this number, so that it ends only the
+    /// sleep for which it was set.
     pub sleep_seq: u64,
     /// The word on which the task sleeps, or 0.
     pub asleep_on: usize,

@@ -1,4 +1,4 @@
-//! Timers in the order of their times. If two times are equal, the timer that was set first comes
+//! Timers, ordered by expiry time. If two times are equal, the timer that was set first comes
 //! first.
 
 use std::cmp::Reverse;
@@ -43,7 +43,7 @@ impl Engine {
     pub fn set_alarm(&mut self, span: std::time::Duration) {
         let task = self.current();
         let ps = u64::try_from(span.as_nanos()).unwrap_or(NEVER).saturating_mul(1000);
-        // A timer that is too far away never fires.
+        // A timer that is too far in the future never fires.
         let when = self.now().saturating_add(ps);
         if when < NEVER {
             let sleep_seq = self.tasks[task].sleep_seq;

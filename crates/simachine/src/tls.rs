@@ -19,7 +19,7 @@ pub struct LocalKey<T: 'static> {
     place: AtomicUsize,
 }
 
-/// The error of an access to a destroyed thread-local.
+/// The error returned by an access to a destroyed thread-local.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccessError;
 
@@ -35,8 +35,9 @@ fn with_slots<R>(step: impl Fn(&mut Vec<Slot>, bool) -> R) -> R {
     .unwrap_or_else(|| OF_HOST.with_borrow_mut(|slots| step(slots, false)))
 }
 
-/// Returns the index of a key, which its first use assigns. No task can be suspended in between,
-/// because this function is never compiled into an instrumented crate.
+/// Returns the index of a key. The first use of the key assigns it. No task can be suspended
+/// between the check and the assignment, because this function is never compiled into an
+/// instrumented crate.
 #[inline(never)]
 fn placed(place: &AtomicUsize) -> usize {
     if place.load(Ordering::Relaxed) == 0 {

@@ -11,11 +11,11 @@
 //! ```
 //!
 //! The asked thread answers from a signal handler. The handler may run late, after the asking
-//! thread has given up and another thread was asked. *Two threads must never write at the same
+//! thread has given up and another thread has been asked. *Two threads must never write at the same
 //! time, and no thread may write while another reads.* A thread therefore begins with a
-//! compare-exchange that expects the word that asks this thread (twin `answer slot: begun without a
-//! claim`). A thread that gives up frees the slot only if the asked thread has not begun; otherwise
-//! the writer frees it (twin `answer slot: taken from its writer`).
+//! compare-exchange that succeeds only if the word still holds a request for this thread (twin
+//! `answer slot: begun without a claim`). A thread that gives up frees the slot only if the asked
+//! thread has not begun; otherwise the writer frees it (twin `answer slot: taken from its writer`).
 
 use sync::atomic::{AtomicU64, Ordering};
 use sync::cell::UnsafeCell;
@@ -33,11 +33,11 @@ const ABANDONED: u64 = 4 << 32;
 pub struct AnswerSlot<T> {
     /// A: see the diagram at the top of the file.
     state: AtomicU64,
-    /// Accessed only by the thread that `state` allows to do so.
+    /// The answer. Only the thread to which `state` grants access may access it.
     answer: UnsafeCell<T>,
 }
 
-// SAFETY: only one thread at a time accesses the answer, by the protocol.
+// SAFETY: the protocol lets only one thread at a time access the answer.
 unsafe impl<T: Send> Sync for AnswerSlot<T> {}
 
 impl<T> AnswerSlot<T> {
@@ -54,7 +54,8 @@ impl<T> AnswerSlot<T> {
     /// Asks `thread`. Returns `false` if another request is in progress, or if the writer of an
     /// abandoned request has not finished.
     pub fn ask(&self, thread: u32) -> bool {
-        // Acquire pairs with the Release of the writer of an abandoned request, which has finished.
+        // Acquire pairs with the Release with which the writer of an abandoned request frees the
+        // slot.
         let (from, to) = (FREE, ASKED | u64::from(thread));
         self.exchange(from, to, Ordering::Acquire)
     }
@@ -79,7 +80,7 @@ impl<T> AnswerSlot<T> {
 
     /// If there is an answer, passes it to `read` and returns the result. The asking thread calls
     /// this until it returns a value or [`give_up`](Self::give_up) has been called. `read` must not
-    /// unwind, because the slot would never become free.
+    /// unwind, because otherwise the slot would never become free.
     pub fn read<R>(&self, read: impl FnOnce(&T) -> R) -> Option<R> {
         if self.state.load(Ordering::Acquire) != WRITTEN {
             return None;

@@ -27,9 +27,9 @@ const NR_BYTES: usize = 128 << 10;
 const TIMEOUT_NS: u64 = 100_000_000;
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// The time in nanoseconds for which no thread is asked after a thread did not answer. If a program
-/// blocks all signals before it starts threads, no thread ever answers. The caller has other
-/// duties; with this pause, it loses at most a hundredth of its time.
+/// The time in nanoseconds for which no thread is asked after one has failed to answer. If a
+/// program blocks all signals before it starts threads, no thread ever answers. The caller has
+/// other duties; with this pause, it loses at most a hundredth of its time.
 const SILENCE_NS: u64 = 100 * TIMEOUT_NS;
 
 /// The time, by `time::now_ns`, until which no thread is asked.
@@ -63,8 +63,8 @@ static HANDLER: Handler = Handler { child: || ANSWER_SLOT.reset(), ..Handler::ID
 ///
 /// # Errors
 ///
-/// If the signal cannot be used, returns the requirement that it does not meet. Nothing has
-/// changed.
+/// If the signal cannot be used, returns the requirement that it does not meet. In that case
+/// nothing has changed.
 pub fn enable(signal: u32) -> Result<(), &'static str> {
     if signal == 0 {
         return Ok(());
@@ -96,7 +96,7 @@ pub fn capture(
         return stacks;
     };
     let mut kept = None;
-    // A walker that panics is not used again.
+    // A walker that has panicked is not used again.
     let mut walk = |seen: &Seen| {
         let mut walker = kept.take().unwrap_or_else(Walker::new);
         let stack = walker.walk(seen, root);
@@ -123,7 +123,7 @@ fn take(
     signal: i32,
     mut walk: impl FnMut(&Seen) -> Stack,
 ) -> Result<Stack, &'static str> {
-    // Otherwise the signal might kill the process.
+    // If the signal is not handled, it might kill the process.
     if !signal::is_handled(signal) {
         return Err("the program now handles the signal itself");
     }
@@ -154,8 +154,8 @@ fn take(
     })
 }
 
-/// Calls `walk` and catches its panics. A misleading unwind table must not end the caller, and the
-/// slot must become free.
+/// Calls `walk` and catches its panics. A misleading unwind table must not make the caller panic or
+/// leave the slot occupied.
 fn contained(walk: impl FnOnce() -> Stack) -> Result<Stack, &'static str> {
     catch_unwind(AssertUnwindSafe(walk)).map_err(|_| "the walk up the stack panicked")
 }

@@ -19,7 +19,7 @@
 //! Sampling profilers work in this way, too. In contrast, seastar's stall detector walks the stack
 //! in the handler.
 
-/// This module is public for models.
+/// This module is public so that models can use it.
 #[doc(hidden)]
 pub mod answer_slot;
 #[cfg(not(any(loom, shuttle, sim)))]

@@ -29,7 +29,7 @@ pub(crate) struct Registers {
 /// The reason why a signal cannot be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
-    /// The number is no signal, or the machine or the C library uses the signal itself.
+    /// The number is not that of a signal, or the machine or the C library uses the signal itself.
     Unfit,
     /// The process handles or ignores the signal.
     Taken,
@@ -57,7 +57,7 @@ pub(crate) fn handle(signal: i32) -> Result<(), Refused> {
     if action(signal, None).ok_or(Refused::Unfit)?.sa_sigaction != libc::SIG_DFL {
         return Err(Refused::Taken);
     }
-    // SAFETY: all zeroes is a valid action: the default one, with an empty mask.
+    // SAFETY: all zeros form a valid action: the default one, with an empty mask.
     let mut ours: libc::sigaction = unsafe { mem::zeroed() };
     ours.sa_sigaction = handler_address();
     // The handler runs on the alternate stack if there is one, because the thread's own may be
@@ -73,10 +73,10 @@ pub(crate) fn is_handled(signal: i32) -> bool {
 }
 
 /// Sends `signal` to a thread of this process. Returns `true` if the thread exists. Must be called
-/// only while the signal [is handled](is_handled): otherwise it may kill the process.
+/// only while the signal [is handled](is_handled): otherwise the signal may kill the process.
 ///
-/// A system call of the thread may end early, with `EINTR`, if it has a timeout, or if the system
-/// never restarts it.
+/// A system call of the thread may fail early with `EINTR` if it has a timeout or is one that the
+/// kernel never restarts.
 pub(crate) fn interrupt(thread: u32, signal: i32) -> bool {
     // SAFETY: the arguments of the call are numbers.
     unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread, signal) == 0 }
@@ -101,7 +101,7 @@ pub(crate) fn read_memory(from: u64, into: &mut [u8]) -> usize {
         at = at.wrapping_add(length);
     }
     let place = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-    // SAFETY: the call writes only into `into`, and returns an error if the pieces are not memory.
+    // SAFETY: the call writes only into `into`, and returns an error if the pieces are not mapped.
     let nr_read = unsafe {
         let process = libc::getpid();
         libc::process_vm_readv(process, &place, 1, pieces.as_ptr(), nr_pieces as _, 0)
@@ -160,8 +160,8 @@ fn tables(info: &libc::dl_phdr_info) -> Option<Loaded> {
         unsafe { slice::from_raw_parts((base + range.start) as *const u8, length) }.to_vec()
     };
     let head = bytes(&index);
-    // This is version 1, with the address of `.eh_frame` as a signed distance of 32 bits. All
-    // linkers write this format.
+    // This is version 1, in which the address of `.eh_frame` is a signed 32-bit offset. All linkers
+    // write this format.
     let [1, 0x1b, _, _, a, b, c, d, ..] = head[..] else {
         return None;
     };
@@ -191,7 +191,7 @@ fn handler_address() -> usize {
 /// Sets the process's action for a signal. Returns the previous action.
 fn action(signal: i32, new: Option<&libc::sigaction>) -> Option<libc::sigaction> {
     let new = new.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: all zeroes is a valid action; `new` is an action, or null for no change.
+    // SAFETY: all zeros form a valid action; `new` is an action, or null for no change.
     unsafe {
         let mut old: libc::sigaction = mem::zeroed();
         (libc::sigaction(signal, new, &mut old) == 0).then_some(old)
@@ -205,7 +205,7 @@ extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void)
     // SAFETY: as above.
     let before = unsafe { *errno };
     if !context.is_null() {
-        // SAFETY: the context contains the interrupted thread's registers, by `SA_SIGINFO`.
+        // SAFETY: the context contains the interrupted thread's registers, because of `SA_SIGINFO`.
         answer(registers(unsafe { &*context.cast() }));
     }
     // SAFETY: as above.

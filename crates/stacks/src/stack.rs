@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::walk::write_place;
 
-/// The stack of a thread at the moment at which [`capture`](crate::capture) interrupted it.
+/// The stack of a thread at the moment when [`capture`](crate::capture) interrupted it.
 ///
 /// The display has a line for each function up to the root, innermost first, followed by a line
 /// with its source location if that is known. The names are resolved when the stack is displayed.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::thread;
 
-/// The number of yields before a sleep. A guess: about the number of threads that share a CPU.
+/// The number of yields before a sleep. This is a guess: about the number of threads that share a
+/// CPU.
 const NR_YIELDS: u32 = 32;
 /// The duration of one sleep. It is about the cost of a wake-up, which the sleep replaces.
 const SHORT_SLEEP: Duration = Duration::from_micros(50);

@@ -34,8 +34,8 @@ pub fn current() -> CpuId {
 ///
 /// # Errors
 ///
-/// The system's error. The call fails if the machine has more than 1024 CPUs, because the mask is
-/// too small.
+/// Returns the system's error. The call fails if the machine has more than 1024 CPUs, because the
+/// mask is too small.
 pub fn affinity() -> io::Result<CpuSet> {
     #[cfg(sim)]
     if let Some(cpus) = crate::sim::affinity() {
@@ -64,8 +64,8 @@ fn affinity_of(thread: Option<ThreadId>) -> io::Result<CpuSet> {
 ///
 /// # Errors
 ///
-/// `InvalidInput` if `cpus` is empty or contains a CPU above 1023. Otherwise the system's error,
-/// for example if none of the CPUs is online or the thread does not exist.
+/// Returns `InvalidInput` if `cpus` is empty or contains a CPU above 1023. Otherwise returns the
+/// system's error, for example if none of the CPUs is online or the thread does not exist.
 pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
     let mut mask = Mask::default();
     for cpu in cpus.iter() {
@@ -114,7 +114,7 @@ pub fn nr_configured() -> usize {
 ///
 /// # Errors
 ///
-/// The errors of [`Topology::detect`].
+/// Returns the same errors as [`Topology::detect`].
 #[cfg(feature = "machine")]
 pub fn topology() -> Result<Topology, topology::Error> {
     #[cfg(sim)]

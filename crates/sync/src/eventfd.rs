@@ -33,7 +33,7 @@ impl EventFd {
     ///
     /// # Errors
     ///
-    /// The system's error, for example if too many files are open.
+    /// Returns the system's error, for example if too many files are open.
     pub fn new() -> io::Result<Self> {
         static NR_MADE: AtomicU32 = AtomicU32::new(0);
         fault::check(fault::Point::Eventfd, libc::EMFILE)?;

@@ -20,7 +20,7 @@ pub enum Point {
     Sleep,
 }
 
-/// Returns `true` if `point` must fail this time. Always `false` except in a torture build.
+/// Returns `true` if `point` must fail this time. Always returns `false` except in a torture build.
 #[cfg(not(all(torture, not(any(loom, shuttle)))))]
 #[inline(always)]
 pub const fn fails(_point: Point) -> bool {
@@ -31,7 +31,7 @@ pub const fn fails(_point: Point) -> bool {
 ///
 /// # Errors
 ///
-/// The error `code`.
+/// Returns the error `code`.
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 #[inline(always)]
 pub fn check(point: Point, code: i32) -> std::io::Result<()> {
@@ -59,7 +59,7 @@ mod torture {
 
     std::thread_local!(static DICE: Cell<u64> = const { Cell::new(0) });
 
-    /// Makes one call of `point` in `one_in` fail from now on, or none if `one_in` is 0.
+    /// Makes one call to `point` in `one_in` fail from now on, or none if `one_in` is 0.
     pub fn set(point: Point, one_in: u32) {
         ONE_IN[point as usize].store(one_in, Ordering::Relaxed);
     }

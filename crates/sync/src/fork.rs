@@ -51,7 +51,7 @@ impl Handler {
 pub struct Held(Vec<Box<dyn Any>>);
 
 impl Held {
-    /// Takes `lock`, which must be a leaf: its holder neither waits nor forks.
+    /// Acquires `lock`, which must be a leaf: its holder neither waits nor forks.
     pub fn lock<T: 'static>(&mut self, lock: &'static Mutex<T>) {
         self.0.push(Box::new(lock.lock()));
     }
@@ -232,7 +232,7 @@ impl Default for Inherited {
 ///
 /// # Panics
 ///
-/// If there are more than 16 handlers.
+/// Panics if there are more than 16 handlers.
 pub fn register(handler: &'static Handler) {
     backend::watch();
     backend::register(handler);

@@ -108,7 +108,7 @@ futex! {
     Futex, u32, AtomicU32
 }
 futex! {
-    /// A 64-bit word to sleep on, only the low 32 bits of which are compared.
+    /// A 64-bit word on which threads sleep. Only its low 32 bits are compared.
     Futex64, u64, AtomicU64
 }
 
@@ -174,8 +174,8 @@ mod backend {
             let _punctual = timeout.and_then(crate::punctual::Punctual::for_span);
             let timeout = timeout.map(crate::time::timespec);
             let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-            // SAFETY: `word` points at a live atomic, which the caller borrows for the whole wait.
-            // `timeout` points at a timespec on this stack, or is null.
+            // SAFETY: `word` points to a live atomic, which the caller borrows for the whole wait.
+            // `timeout` points to a timespec on this stack, or is null.
             unsafe {
                 libc::syscall(
                     libc::SYS_futex,

@@ -3,7 +3,7 @@
 use std::num::{NonZeroU32, NonZeroU64};
 
 crate::thread_local! {
-    /// This thread's number; 0 before the first request.
+    /// This thread's number, or 0 before the first request.
     static MINE: std::cell::Cell<u64> = std::cell::Cell::new(0)
 }
 
@@ -31,7 +31,7 @@ fn first(mine: &std::cell::Cell<u64>) -> NonZeroU64 {
 const GONE: u32 = u32::MAX;
 
 crate::thread_local! {
-    /// This thread's index in tables; 0 before the first request. Reading it is a load.
+    /// This thread's index in tables, or 0 before the first request. Reading it is a load.
     static SEAT: std::cell::Cell<u32> = std::cell::Cell::new(0)
 }
 

@@ -17,7 +17,7 @@ use shuttle::sync as backend;
 #[cfg(not(any(loom, shuttle, sim)))]
 use std::sync as backend;
 
-/// A mutual-exclusion lock. It stays usable after a panic of its holder.
+/// A mutual-exclusion lock. It stays usable after its holder panics.
 ///
 /// # Blocking
 ///
@@ -40,7 +40,8 @@ pub fn assert_none_held() {
     assert!(!is_any_held(), "foreign code runs under a lock");
 }
 
-/// Returns `true` if this thread holds a [`Mutex`]; `false` in a release build and in a model.
+/// Returns `true` if this thread holds a [`Mutex`]. Always returns `false` in a release build and
+/// in a model.
 #[inline(always)]
 pub fn is_any_held() -> bool {
     count::nr_held() > 0

@@ -59,7 +59,7 @@ pub fn user() -> u32 {
 ///
 /// # Errors
 ///
-/// An error of the kind `OutOfMemory`, if the function cannot be registered.
+/// Returns an error of the kind `OutOfMemory`, if the function cannot be registered.
 pub fn at_exit(run: extern "C" fn()) -> io::Result<()> {
     // SAFETY: a function lives as long as the process, and an `extern "C"` one does not unwind.
     let refused = unsafe { libc::atexit(run) };

@@ -14,7 +14,7 @@ const LONG: Duration = Duration::from_millis(5);
 /// The minimum slack. Setting zero would select the default.
 const NONE: NonZeroU64 = NonZeroU64::MIN;
 
-/// Keeps this thread's slack at its minimum until dropped.
+/// Keeps this thread's slack at its minimum until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Punctual {
     /// The previous slack, which is restored.

@@ -10,7 +10,8 @@
 //! their numbers. The writer therefore compares the inode before each use of the descriptor, and
 //! before closing it.
 //!
-//! The writer keeps the file locked while it lives, so that other processes detect a stale file.
+//! The writer keeps the file locked as long as it runs, so that other processes detect a stale
+//! file.
 
 use std::{
     fs::{File, OpenOptions},
@@ -80,7 +81,8 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// `AlreadyExists` if the path exists, even as a symbolic link. Otherwise the system's error.
+    /// Returns `AlreadyExists` if the path exists, even as a symbolic link. Otherwise returns the
+    /// system's error.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -102,7 +104,8 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// If the path is a symbolic link or is not a regular file. Otherwise the system's error.
+    /// Returns an error if the path is a symbolic link or is not a regular file. Otherwise returns
+    /// the system's error.
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         // Without O_NONBLOCK, opening a pipe waits for its other end.
@@ -147,7 +150,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system's error.
     pub fn lock(&self) -> io::Result<bool> {
         self.flock(libc::LOCK_EX | libc::LOCK_NB)
     }
@@ -156,7 +159,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system's error.
     pub fn is_locked(&self) -> io::Result<bool> {
         if !self.flock(libc::LOCK_SH | libc::LOCK_NB)? {
             return Ok(true);
@@ -217,7 +220,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system's error.
     pub fn remove(path: &Path) -> io::Result<()> {
         std::fs::remove_file(path)
     }
@@ -226,7 +229,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system's error.
     pub fn len(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }
@@ -235,7 +238,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system's error.
     pub fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -244,7 +247,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system's error.
     pub fn owner_and_mode(&self) -> io::Result<(u32, u32)> {
         let metadata = self.metadata()?;
         Ok((metadata.uid(), metadata.mode() & 0o7777))
@@ -259,7 +262,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system's error.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut nr_read = 0;
         while nr_read < buffer.len() {
@@ -277,7 +280,8 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// The system's error, for example if there is no space left or the size limit is exceeded.
+    /// Returns the system's error, for example if there is no space left or the size limit is
+    /// exceeded.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.metadata()?;
         without_signal(|| self.file.write_all_at(bytes, offset))
@@ -287,7 +291,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// The system's error.
+    /// Returns the system's error.
     pub fn set_len(&self, len: u64) -> io::Result<()> {
         self.metadata()?;
         without_signal(|| self.file.set_len(len))
@@ -318,7 +322,8 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// If the file is too short. Otherwise the system's error of the write.
+    /// Returns an error if the file is too short. Otherwise returns the system's error of the
+    /// write.
     pub fn notify(&self, offset: usize, value: u32) -> io::Result<()> {
         if self.len()? < offset as u64 + 4 {
             return Err(io::Error::other("it is too short"));

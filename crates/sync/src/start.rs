@@ -23,9 +23,9 @@
 //!
 //! # In a child of `fork`
 //!
-//! In a child, the C library starts the threads, because the standard library takes a lock to start
-//! one. A thread of the parent may have held that lock at the fork, and the child would wait for it
-//! forever.
+//! In a child, the C library starts the threads, because the standard library acquires a lock to
+//! start one. A thread of the parent may have held that lock at the fork, and the child would wait
+//! for it forever.
 
 use std::{
     cell::Cell,
@@ -73,7 +73,7 @@ pub enum Cpus {
 ///
 /// # Errors
 ///
-/// If thread creation fails, or if the name contains a NUL.
+/// Returns an error if thread creation fails, or if the name contains a NUL.
 pub fn spawn(
     name: &str,
     cpus: Cpus,

@@ -14,14 +14,14 @@ use std::thread as backend;
 #[cfg(not(loom))]
 pub use backend::panicking;
 
-/// Returns `true` if this thread is unwinding. Always `false` in loom, which stops at the first
-/// panic.
+/// Returns `true` if this thread is unwinding. Always returns `false` in loom, which stops at the
+/// first panic.
 #[cfg(loom)]
 pub fn panicking() -> bool {
     false
 }
 
-/// The kernel's number for a thread; 0 in a model.
+/// The kernel's number for a thread, or 0 in a model.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct ThreadId(pub u32);
 
@@ -49,7 +49,7 @@ pub struct JoinHandle(Handle);
 ///
 /// # Errors
 ///
-/// The system's error if thread creation fails. In that case `body` is dropped.
+/// Returns the system's error if thread creation fails. In that case `body` is dropped.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle> {
     #[cfg(not(any(loom, shuttle, sim)))]
     return spawn_sized(name, crate::start::STACK_BYTES, body);
@@ -61,7 +61,7 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Joi
 ///
 /// # Errors
 ///
-/// The errors of [`spawn`].
+/// Returns the same errors as [`spawn`].
 pub fn spawn_sized(
     name: &str,
     stack_size: usize,
@@ -87,7 +87,7 @@ pub fn spawn_sized(
 ///
 /// # Errors
 ///
-/// The errors of [`spawn`].
+/// Returns the same errors as [`spawn`].
 pub fn spawn_on_same_cpus(
     name: &str,
     body: impl FnOnce() + Send + 'static,
@@ -134,7 +134,7 @@ pub(crate) fn is_ours() -> bool {
 }
 
 impl JoinHandle {
-    /// Returns `true` if the thread has ended or is about to. Always `false` in a model.
+    /// Returns `true` if the thread has ended or is about to. Always returns `false` in a model.
     pub fn is_finished(&self) -> bool {
         #[cfg(not(any(loom, shuttle)))]
         return self.0.is_finished();
@@ -149,7 +149,7 @@ impl JoinHandle {
     ///
     /// # Errors
     ///
-    /// The handle, if the thread has not ended.
+    /// Returns the handle if the thread has not ended.
     pub fn try_join(self) -> Result<(), Self> {
         #[cfg(not(any(loom, shuttle, sim)))]
         return self.0.try_join().map_err(Self);
@@ -161,7 +161,7 @@ impl JoinHandle {
     ///
     /// # Errors
     ///
-    /// The payload of the panic that ended the thread.
+    /// Returns the payload of the panic that ended the thread.
     pub fn join(self) -> std::thread::Result<()> {
         self.0.join()
     }
@@ -184,7 +184,7 @@ pub fn sleep(span: std::time::Duration) {
     }
 }
 
-/// Returns the kernel's number for this thread; 0 in a model.
+/// Returns the kernel's number for this thread, or 0 in a model.
 pub fn current() -> ThreadId {
     #[cfg(sim)]
     return ThreadId(backend::current());
@@ -220,8 +220,8 @@ pub fn exists(thread: ThreadId) -> bool {
 ///
 /// # Errors
 ///
-/// An error of the kind `PermissionDenied` if the value is below the current one and the process
-/// lacks the permission.
+/// Returns an error of the kind `PermissionDenied` if the value is below the current one and the
+/// process lacks the permission.
 pub fn set_nice(nice: i8) -> io::Result<()> {
     if IS_REAL {
         policy::set_nice(0, nice.into())?;
@@ -235,8 +235,8 @@ pub fn set_nice(nice: i8) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// An error of the kind `PermissionDenied` if the process lacks the permission, or `InvalidInput`
-/// if the priority is out of range.
+/// Returns an error of the kind `PermissionDenied` if the process lacks the permission, or
+/// `InvalidInput` if the priority is out of range.
 pub fn set_fifo(priority: u8) -> io::Result<()> {
     if IS_REAL && !policy::set(0, libc::SCHED_FIFO, priority.into()) {
         return Err(io::Error::last_os_error());
@@ -251,7 +251,7 @@ pub fn set_fifo(priority: u8) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// The system's error if it rejects the value.
+/// Returns the system's error if it rejects the value.
 pub fn may_set_nice(nice: i8) -> io::Result<()> {
     if !IS_REAL {
         return Ok(());
@@ -317,12 +317,13 @@ pub(crate) mod policy {
         sync::atomic::{AtomicBool, Ordering},
     };
 
-    /// Flag of a policy: threads and processes that the thread starts do not inherit the policy.
+    /// The flag of a policy with which threads and processes that the thread starts do not inherit
+    /// the policy.
     pub const RESET_ON_FORK: libc::c_int = libc::SCHED_RESET_ON_FORK;
 
     /// `true` if the system failed to clear `RESET_ON_FORK`, as it does if the permission to boost
-    /// is only `RLIMIT_RTPRIO`. If set, a thread's flag may come from an earlier boost, so the
-    /// thread may be boosted again. If clear, the thread set the flag itself.
+    /// is only `RLIMIT_RTPRIO`. If this is `true`, a thread's flag may come from an earlier boost,
+    /// so the thread may be boosted again. If it is `false`, the thread set the flag itself.
     static KEEPS_RESET: AtomicBool = AtomicBool::new(false);
 
     pub fn may_boost(thread: u32) -> bool {

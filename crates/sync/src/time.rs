@@ -62,7 +62,7 @@ pub fn ns_of(at: Instant) -> u64 {
     now_ns().saturating_add(left_ns)
 }
 
-/// Returns the CPU's cycle counter (TSC on x86-64, the virtual counter on aarch64); it is 0 in a
+/// Returns the CPU's cycle counter (TSC on x86-64, the virtual counter on aarch64). It is 0 in a
 /// model.
 ///
 /// It ticks at a constant rate, and is not ordered with other instructions. [`cycles_per_us`] is
@@ -110,7 +110,7 @@ pub fn known_cycles_per_us() -> u64 {
     RATE.load(Ordering::Relaxed).max(1)
 }
 
-/// Returns the number of [`cycles`] per microsecond, at least 1; 1 in a model.
+/// Returns the number of [`cycles`] per microsecond, which is at least 1. It is 1 in a model.
 ///
 /// # Blocking
 ///

@@ -34,7 +34,7 @@ pub fn fence(name: &str) {
     }
 }
 
-/// Returns `true` if the bug `name` is armed. Always `false` on the real machine.
+/// Returns `true` if the bug `name` is armed. Always returns `false` on the real machine.
 #[cfg(not(any(loom, shuttle, torture, sim)))]
 #[inline(always)]
 pub const fn armed(_name: &str) -> bool {
@@ -50,7 +50,7 @@ pub const fn armed(_name: &str) -> bool {
 #[inline(always)]
 pub const fn linger(_name: &str, _one_in: u32, _span_us: u64) {}
 
-/// Returns `true` if a failed model is being torn down. Always `false` on the real machine.
+/// Returns `true` if a failed model is being torn down. Always returns `false` on the real machine.
 ///
 /// The threads of a failed run are unwound one by one, after the model's objects have become
 /// unusable. A destructor that would change an atomic, or wait, must then do nothing.
@@ -82,13 +82,13 @@ mod model {
         })
     }
 
-    /// Runs `model` with the bug `name` armed; `a + b` arms both.
+    /// Runs `model` with the bug `name` armed. `a + b` arms both bugs.
     ///
     /// Use it for a model that passes even with the bug, because other code has the same effect.
     ///
     /// # Panics
     ///
-    /// If the model passes and never reaches one of the bugs, so that it tested nothing.
+    /// Panics if the model passes and never reaches one of the bugs, so that it tested nothing.
     pub fn with<R>(name: &'static str, model: impl FnOnce() -> R) -> R {
         MET.with(|met| met.set(0));
         let result = run(name, model);
@@ -115,7 +115,7 @@ mod model {
     ///
     /// # Panics
     ///
-    /// If the model passes, which means that it does not find the bug.
+    /// Panics if the model passes, which means that it does not find the bug.
     pub fn must_fail(name: &'static str, model: impl FnOnce()) -> String {
         let contained = || std::panic::catch_unwind(std::panic::AssertUnwindSafe(model));
         let outcome = run(name, contained);
@@ -135,7 +135,7 @@ mod model {
     ///
     /// # Panics
     ///
-    /// If the model passes, or fails for another reason.
+    /// Panics if the model passes, or fails for another reason.
     pub fn must_deadlock(name: &'static str, model: impl FnOnce()) {
         let failure = must_fail(name, model);
         assert!(failure.contains("deadlock"), "{failure}");

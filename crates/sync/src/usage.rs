@@ -11,7 +11,7 @@ use crate::thread::{IS_REAL, ThreadId};
 /// Returns the CPU time of `thread` of this process in nanoseconds. Returns `None` if it does not
 /// exist.
 ///
-/// Always 0 in a model, where time does not pass.
+/// Always returns 0 in a model, where time does not pass.
 pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
     #[cfg(sim)]
     if crate::sim::is_running() {
@@ -37,7 +37,7 @@ pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
 
 /// Returns `true` if `thread` of this process is runnable, or `None` if procfs does not show it.
 ///
-/// Always `false` in a model, where a thread that makes no progress is assumed to sleep.
+/// Always returns `false` in a model, where a thread that makes no progress is assumed to sleep.
 pub fn is_runnable(thread: ThreadId) -> Option<bool> {
     #[cfg(sim)]
     if crate::sim::is_running() {

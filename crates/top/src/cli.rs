@@ -1,4 +1,4 @@
-//! The command line: its grammar, and the answers to a wrong line.
+//! The command line: its grammar, and the answers to an incorrect line.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,7 +12,7 @@ use crate::demo::DemoArgs;
 use crate::top::TopArgs;
 use crate::topology::TopologyArgs;
 
-/// The text for a newcomer, which the command prints if it has no arguments.
+/// The text for newcomers, which the command prints if it has no arguments.
 pub const TEACHING: &str = "\
 afterwork: shows what programs that use afterwork do, and the machine that they run on.
 
@@ -22,9 +22,8 @@ defers it as the Linux kernel does; a process that allows it can be watched from
 Try:
   afterwork topology                   the CPUs of this machine, and which of them share a pool
   afterwork demo &
-  afterwork top --tui                  a load worth watching, and every other process that allows it
   AFTERWORK=observe.publish=on my-program &
-  afterwork top                        a list of the processes that can be watched
+  afterwork top                        select one of these, and of all others that can be watched
 
 Results go to standard output, warnings to standard error.
 
@@ -73,7 +72,7 @@ impl Cli {
     ///
     /// # Errors
     ///
-    /// Returns the answer if the line asks for help or is wrong.
+    /// Returns the answer if the line asks for help or is incorrect.
     pub fn read<T: Into<OsString> + Clone>(
         line: impl IntoIterator<Item = T>,
     ) -> Result<Self, Answer> {
@@ -81,18 +80,18 @@ impl Cli {
     }
 }
 
-/// Parses the line of a command.
+/// Parses a command line.
 ///
 /// # Errors
 ///
-/// As clap reports them; [`Answer::of`] converts them to an answer.
+/// Returns the errors that clap reports. [`Answer::of`] converts an error to an answer.
 pub fn parse<C: CommandFactory + FromArgMatches, T: Into<OsString> + Clone>(
     line: impl IntoIterator<Item = T>,
 ) -> Result<C, clap::Error> {
     C::from_arg_matches(&with_numbers(C::command()).try_get_matches_from(line)?)
 }
 
-/// Accepts a negative number as a value, so that the option rejects it by name.
+/// Makes the parser accept a negative number as a value, so that the error for it names the option.
 fn with_numbers(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|arg| match arg.get_action().takes_values() {
         true => arg.allow_negative_numbers(true),
@@ -101,7 +100,7 @@ fn with_numbers(command: clap::Command) -> clap::Command {
     command.mut_subcommands(with_numbers)
 }
 
-/// Returns the completion script of the command for `shell`.
+/// Returns the command's completion script for `shell`.
 #[must_use]
 pub fn completions(shell: clap_complete::Shell) -> Vec<u8> {
     let mut text = Vec::new();
@@ -122,7 +121,7 @@ pub fn man() -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The sections of the manual page that are not part of the parser.
+/// The sections of the manual page that do not come from the parser.
 const MAN_END: &str = r#".SH "EXIT STATUS"
 .TP
 0
@@ -139,16 +138,16 @@ Ctrl\-C ended the command.
 Runs a load worth watching. At the same time, in another terminal:
 .TP
 \fBafterwork top\fR
-Lists the processes that can be watched.
+Lists the processes that can be watched, and shows the selected one full screen.
 .TP
-\fBafterwork top \-\-tui\fR
-Shows one of them, full screen.
+\fBafterwork top 4711 \-\-plain\fR
+Shows one of them as text, every second.
 .TP
 \fBafterwork topology\fR
 Shows the CPUs of this machine.
 "#;
 
-/// The answer to a line that runs nothing.
+/// The answer to a line that runs no command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Help or the version, for standard output.
@@ -158,7 +157,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Converts an error of command `C` to an answer; `name` is the word for its subcommands.
+    /// Converts an error of the command `C` to an answer. `name` is the word for its subcommands.
     #[must_use]
     pub fn of<C: CommandFactory>(error: &clap::Error, name: &str) -> Self {
         let text = error.render().to_string();
@@ -185,7 +184,7 @@ impl Answer {
     }
 }
 
-/// Returns the requested command, as spelled in its usage.
+/// Returns the requested command, as it is spelled in its usage.
 fn asked(text: &str) -> String {
     let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "));
     let words = usage.unwrap_or_default().split_whitespace();
@@ -193,7 +192,7 @@ fn asked(text: &str) -> String {
     names.collect::<Vec<_>>().join(" ")
 }
 
-/// Joins clap's paragraphs into one line, without those that are always the same.
+/// Joins clap's paragraphs into one line. Omits the paragraphs that are always the same.
 fn one_line(text: &str) -> String {
     let paragraphs = text.split("\n\n").filter(|paragraph| {
         let start = paragraph.trim_start();
@@ -221,7 +220,7 @@ mod tests {
         }
         let man = String::from_utf8(man().unwrap()).unwrap();
         assert!(man.contains(".TH afterwork") && man.contains("demo"), "{man}");
-        // The manual's examples are command lines, one each.
+        // Each example of the manual is one command line.
         let (_, examples) = man.split_once(".SH EXAMPLES").unwrap();
         let heads = examples.split("\\fB").skip(1);
         let lines = heads.map(|it| it.split("\\fR").next().unwrap().replace("\\-", "-"));
@@ -260,7 +259,7 @@ mod tests {
             );
             assert!(!said.contains("Usage") && !said.contains("more information"), "{said}");
         }
-        // The command rejects a process only when it opens the page.
+        // The command rejects a process only when it opens the process's page.
         assert!(Cli::read(["afterwork", "top", "-5"]).is_ok());
     }
 

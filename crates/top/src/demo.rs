@@ -1,4 +1,4 @@
-//! `afterwork demo`: a load of every kind, to watch in `afterwork top`.
+//! `afterwork demo`: a load of every kind, which can be watched in `afterwork top`.
 
 use std::io::{self, Write};
 use std::thread;
@@ -15,7 +15,7 @@ use crate::exit::{Exit, Stop};
 use crate::interrupt::Interrupt;
 
 /// Runs a load worth watching: a queue at its limit with waiting items, a queue with blocking
-/// items, delayed items, an ordered queue, a mailbox whose owner sometimes falls behind, RCU
+/// items, delayed items, an ordered queue, a mailbox whose owner takes its items in batches, RCU
 /// callbacks, and per-CPU data that is drained.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
@@ -30,11 +30,12 @@ fn seconds(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| "not a whole number from 1 to 86400".to_owned())
 }
 
-/// Time between two rounds of the load; also the maximum delay before Ctrl-C takes effect.
+/// The time between two rounds of the load. This is also the maximum delay before Ctrl-C takes
+/// effect.
 const ROUND: Duration = Duration::from_millis(20);
-/// Time for which the mailbox's owner is away, and for which delayed items wait.
+/// The time for which delayed items wait.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Number of items in the queue that is always at its limit.
+/// The number of items in the queue that is always at its limit.
 const BACKLOG: usize = 100;
 
 /// Runs the load until it must end.
@@ -56,39 +57,29 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
     let mut mailbox = Mailbox::builder().name("loop").build();
     let poster = mailbox.poster();
     let owner = thread::spawn(move || {
-        let mut round = 0_u64;
-        while mailbox.wait_timeout(8, ROUND).is_ok() {
-            // The owner pauses now and then, so that a backlog grows and shrinks.
-            if round % 100 == 99 {
-                thread::sleep(PAUSE);
-            }
+        while mailbox.wait(8).is_ok() {
             mailbox.drain(32).for_each(drop::<u64>);
-            round += 1;
         }
     });
     say(&format!(
-        "process {0} runs the load; watch it from another terminal:\n  afterwork top {0} --tui\nCtrl-C ends it\n",
+        "process {0} runs the load; watch it from another terminal:\n  afterwork top {0}\nCtrl-C ends it\n",
         std::process::id()
     ))?;
 
     let end = args.seconds.map(|s| Instant::now() + Duration::from_secs(s));
     let mut round = 0_u64;
     while !interrupt.requested() && end.is_none_or(|end| Instant::now() < end) {
-        // The load rises and falls in waves of some seconds.
+        // The load rises and falls in waves of a few seconds.
         let wave = 1 + (round / 50) % 5;
         for _ in 0..wave {
-            drop(fetch.spawn(|| workqueue::blocking(|| thread::sleep(ROUND))));
-            drop(log.spawn(|| drop(rcu::read())));
-            // The owner lives as long as this poster.
+            drop(fetch.spawn(fetch_page));
+            drop(log.spawn(write_line));
+            // The owner outlives this poster.
             let _ = poster.post_lazy(round);
         }
-        // No thread waits for these: two run at a time, and the others stay in the queue.
+        // No thread waits for these items. Two run at a time, and the others stay in the queue.
         for _ in thumbnails.stats().nr_inactive..BACKLOG {
-            let thumbnail = || {
-                burn(Duration::from_millis(1));
-                workqueue::blocking(|| thread::sleep(2 * ROUND));
-            };
-            thumbnails.spawn_detached(thumbnail).expect("it is open");
+            thumbnails.spawn_detached(draw_thumbnail).expect("it is open");
         }
         later.enqueue_after(&delayed[round as usize % delayed.len()], PAUSE);
         counts.with_current(|count| *count += wave);
@@ -105,12 +96,25 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
     Ok(if interrupt.requested() { Exit::Interrupted } else { Exit::Good })
 }
 
-/// Uses a CPU for `time`.
-fn burn(time: Duration) {
+// The items are functions with names, so that `top` shows these names.
+
+/// Sleeps for a round.
+fn fetch_page() {
+    workqueue::blocking(|| thread::sleep(ROUND));
+}
+
+/// Reads under RCU.
+fn write_line() {
+    drop(rcu::read());
+}
+
+/// Uses a CPU for a millisecond, and sleeps for two rounds.
+fn draw_thumbnail() {
     let start = Instant::now();
-    while start.elapsed() < time {
+    while start.elapsed() < Duration::from_millis(1) {
         std::hint::spin_loop();
     }
+    workqueue::blocking(|| thread::sleep(2 * ROUND));
 }
 
 fn say(text: &str) -> Result<(), Stop> {

@@ -8,11 +8,11 @@ use std::process::ExitCode;
 pub enum Exit {
     /// The command did its task.
     Good,
-    /// With `--check`: a claim was measured and does not hold.
+    /// With `--check`, a claim was measured and does not hold.
     ClaimNotMet,
-    /// The command could not run: bad input, or an error of the machine.
+    /// The command could not run, because of bad input or an error of the machine.
     CouldNotRun,
-    /// SIGINT ended it; the results up to then were printed.
+    /// SIGINT ended the command. The results up to that point were printed.
     Interrupted,
 }
 
@@ -29,7 +29,7 @@ impl Exit {
     }
 }
 
-/// 128 + SIGINT, as shells report a program that this signal killed.
+/// The exit status 128 + SIGINT, with which shells report a program that this signal killed.
 pub const INTERRUPTED_CODE: u8 = 130;
 
 impl From<Exit> for ExitCode {
@@ -40,23 +40,24 @@ impl From<Exit> for ExitCode {
 
 /// The reason why the command stopped early.
 ///
-/// Its creator describes the failed operation in one line for the user. No caller repeats that.
+/// The function that returns it describes the failed operation in one line for the user. Callers
+/// add nothing to this line.
 #[derive(Debug)]
 pub enum Stop {
-    /// The reader closed standard output: not an error.
+    /// The reader closed standard output. This is not an error.
     ClosedPipe,
-    /// The command cannot continue; the text is one line for the user.
+    /// The command cannot continue. The text is one line for the user.
     CouldNotRun(String),
 }
 
 impl Stop {
-    /// Creates a [`Stop::CouldNotRun`] from the attempted operation and the reason of its failure.
+    /// Creates a [`Stop::CouldNotRun`] from the attempted operation and the reason for its failure.
     pub fn because(tried: &str, reason: impl std::fmt::Display) -> Self {
         Self::CouldNotRun(format!("{tried}: {reason}"))
     }
 }
 
-/// For an error while writing to standard output.
+/// Converts an error that occurred while writing to standard output.
 impl From<io::Error> for Stop {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {

@@ -1,4 +1,4 @@
-//! SIGINT as a flag, so that the results up to then can be printed.
+//! Turns SIGINT into a flag, so that the results up to that point can be printed.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::exit::INTERRUPTED_CODE;
 
 /// A flag that is set when the user asks to stop.
 ///
-/// A run checks it at least once in a hundred milliseconds, so that the command stops within a
+/// A run checks it at least once every hundred milliseconds, so that the command stops within a
 /// second.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
@@ -21,10 +21,11 @@ impl Interrupt {
     ///
     /// # Errors
     ///
-    /// The system's error if the handler cannot be installed.
+    /// Returns the system's error if the handler cannot be installed.
     pub fn install() -> io::Result<Self> {
         let interrupt = Self::default();
-        // In this order: at the first signal, the flag is not yet set when the shutdown checks it.
+        // The order matters: at the first signal, the flag is not set yet when the shutdown checks
+        // it.
         flag::register_conditional_shutdown(
             SIGINT,
             i32::from(INTERRUPTED_CODE),
@@ -34,7 +35,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Returns `true` if the user has asked to stop. Costs a load.
+    /// Returns `true` if the user has asked to stop. The cost is one load.
     #[inline]
     #[must_use]
     pub fn requested(&self) -> bool {

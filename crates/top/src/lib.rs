@@ -1,11 +1,12 @@
-//! The command `afterwork`, which shows the deferred work of a process, and the machine.
+//! The command `afterwork`, which shows the deferred work of a process and the machine on which it
+//! runs.
 //!
-//! - [`top`] shows a process, [`topology`](mod@topology) the machine, [`demo`] is a process to
-//!   watch.
-//! - [`cli`] has the grammar of the command line, [`exit`] the exit status, [`talk`] the lines for
-//!   standard error.
+//! - [`top`] shows a process, [`topology`](mod@topology) shows the machine, and [`demo`] is a
+//!   process to watch.
+//! - [`cli`] contains the grammar of the command line, [`exit`] the exit status, and [`talk`] the
+//!   messages for standard error.
 //!
-//! The binary is a call of [`main`]. `afterwork-lab` shares the parser and the exit status.
+//! The binary only calls [`main`]. `afterwork-lab` uses the same parser and exit status.
 
 #![deny(unsafe_code)]
 
@@ -31,7 +32,8 @@ pub fn main() -> ExitCode {
     end(Cli::read(std::env::args_os()), run)
 }
 
-/// Runs a command, if its line could be parsed, and reports on standard error why it stopped.
+/// Runs a command if its line could be parsed. If it stops early, reports the reason on standard
+/// error.
 pub fn end<C>(read: Result<C, Answer>, run: fn(C) -> Result<Exit, Stop>) -> ExitCode {
     let done = match read {
         Ok(cli) => run(cli),
@@ -42,7 +44,7 @@ pub fn end<C>(read: Result<C, Answer>, run: fn(C) -> Result<Exit, Stop>) -> Exit
         }
     };
     let exit = done.unwrap_or_else(|stop| match stop {
-        // The reader that closed the pipe has read enough.
+        // The reader closed the pipe because it has read enough.
         Stop::ClosedPipe => Exit::Good,
         Stop::CouldNotRun(reason) => {
             talk::say(format_args!("error: {reason}"));
@@ -74,7 +76,7 @@ fn run(cli: Cli) -> Result<Exit, Stop> {
 ///
 /// # Errors
 ///
-/// If the stream is closed, or the write fails.
+/// Returns an error if the stream is closed or the write fails.
 pub fn print(bytes: &[u8]) -> Result<Exit, Stop> {
     let mut out = std::io::stdout();
     out.write_all(bytes)?;

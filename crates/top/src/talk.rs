@@ -1,4 +1,4 @@
-//! Messages for standard error, never data.
+//! Prints messages to standard error. Data never goes there.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -8,14 +8,15 @@ pub fn say(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Returns `true` if output to a stream may be colored: it is a terminal, and the user did not set
-/// `NO_COLOR`.
+/// Returns `true` if the output to a stream may be colored: the stream is a terminal, and the user
+/// has not set `NO_COLOR`.
 #[must_use]
 pub fn may_color(stream: &impl IsTerminal) -> bool {
     color_allowed(stream.is_terminal(), std::env::var_os("NO_COLOR").as_deref())
 }
 
-/// `NO_COLOR` counts if it is set and not empty, as <https://no-color.org> specifies.
+/// Returns `true` if colors are allowed. `NO_COLOR` has an effect if it is set and not empty, as
+/// <https://no-color.org> specifies.
 fn color_allowed(terminal: bool, no_color: Option<&std::ffi::OsStr>) -> bool {
     terminal && no_color.is_none_or(std::ffi::OsStr::is_empty)
 }

@@ -1,4 +1,4 @@
-//! The answers of the command to lines that people type.
+//! Tests the answers of the command to lines that people type.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! `afterwork top --tui` in a terminal: signals that end or stop it, and a terminal that vanishes.
+//! Tests `afterwork top` in a terminal: signals that end or stop it, and a terminal that vanishes.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -31,20 +31,21 @@ const HEADER: &str = "AFTERWORK=observe";
 /// The relation between the command and its terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Tie {
-    /// The command is started as from a shell: the end of the terminal sends SIGHUP.
+    /// The command is started as from a shell. When the terminal ends, the command receives SIGHUP.
     Controlling,
-    /// The command is in no session of the terminal, and ignores SIGHUP.
+    /// The command does not belong to the session of the terminal, and ignores SIGHUP.
     Loose,
     /// The command is a job of this process, which can continue it.
     Job,
-    /// The command is the first process of a namespace of process IDs, in a session from outside.
+    /// The command is the first process of a namespace of process IDs. Its session was created
+    /// outside the namespace.
     Namespace,
 }
 
 /// A command on a terminal of its own.
 struct OnTerminal {
     child: Child,
-    /// The other end of the terminal; `None` once the terminal has vanished.
+    /// The other end of the terminal, or `None` once the terminal has vanished.
     master: Option<OwnedFd>,
     /// Keeps the terminal open after the command has ended.
     slave: Option<OwnedFd>,
@@ -63,7 +64,7 @@ fn has_namespaces() -> bool {
     unshare.is_ok_and(|it| it.status.success())
 }
 
-/// Waits until `is_so` returns `true`; panics after minutes.
+/// Waits until `is_so` returns `true`. Panics after some minutes.
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..12_000 {
         if is_so() {
@@ -98,7 +99,7 @@ impl OnTerminal {
         words.push(env!("CARGO_BIN_EXE_afterwork"));
         let mut command = Command::new(words[0]);
         command.args(&words[1..]);
-        command.args(["top", "--tui", "--every", "100", "--directory"]);
+        command.args(["top", "--every", "100", "--directory"]);
         command.arg(place.path()).env("TERM", "xterm");
         command.stdin(slave.try_clone().unwrap());
         command.stdout(slave.try_clone().unwrap());
@@ -160,7 +161,7 @@ impl OnTerminal {
         }));
     }
 
-    /// Closes all descriptors of the terminal that this process has open.
+    /// Closes all of this process's descriptors for the terminal.
     fn vanish(&mut self) {
         self.vanishes.store(true, Ordering::Relaxed);
         self.reader.take().unwrap().join().unwrap();
@@ -191,7 +192,8 @@ impl OnTerminal {
         assert!(self.is_raw());
     }
 
-    /// Asserts that the screen was left `nr_times` times, and that the terminal is restored.
+    /// Waits until the screen has been left `nr_times` times. Asserts that the terminal is
+    /// restored.
     fn assert_restored(&self, nr_times: usize) {
         eventually("the screen was not left", || {
             let output = self.output.lock().unwrap();
@@ -254,7 +256,7 @@ fn a_terminal_that_vanishes_ends_the_full_screen() {
         let mut top = OnTerminal::start(tie);
         top.vanish();
         let status = top.ends();
-        // The command is killed by the signal, or exits because of a failed write.
+        // The signal kills the command, or the command exits because of a failed write.
         let is_hang_up = status.signal() == Some(Signal::SIGHUP as i32);
         assert!(is_hang_up || status.code() == Some(2), "{status}");
     }
@@ -275,7 +277,7 @@ fn a_stop_restores_the_terminal_and_a_continue_takes_it_again() {
             kill(top.pid(), Signal::SIGCONT).unwrap();
             top.shows(nr_stops + 1);
         }
-        // A stop that cannot be caught, after which the terminal is acquired again.
+        // SIGSTOP cannot be caught. After it, the command acquires the terminal again.
         kill(top.pid(), Signal::SIGSTOP).unwrap();
         top.stops();
         kill(top.pid(), Signal::SIGCONT).unwrap();

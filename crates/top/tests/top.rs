@@ -1,4 +1,4 @@
-//! `afterwork top` as a user runs it, on a child that works.
+//! Tests `afterwork top` as a user runs it, on a child that does some work.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,10 +20,10 @@ use sync::shared_file::SharedFile;
 #[path = "../../afterwork/tests/support/prometheus.rs"]
 mod prometheus;
 
-/// Set for the child.
+/// The environment variable that is set for the child.
 const CHILD: &str = "AFTERWORK_TEST_CHILD";
 
-/// Not a test: the code of the child, which runs until its input ends.
+/// This is not a test. It is the code of the child, which runs until its input ends.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_none() {
@@ -58,7 +58,7 @@ fn child() {
     std::process::exit(0);
 }
 
-/// A child that works, killed when dropped.
+/// A child that does some work. It is killed when this is dropped.
 struct Busy(Child);
 
 impl Busy {
@@ -88,7 +88,8 @@ impl Busy {
         Path::new(DIRECTORY).join(format!("afterwork-{}", self.0.id()))
     }
 
-    /// Returns its page with contents: the page shrinks when no reader has asked for a while.
+    /// Returns the child's page with contents. This asks the child first, because the page shrinks
+    /// when no reader has asked for some time.
     fn written(&self) -> Vec<u8> {
         loop {
             good(&[&self.pid(), "--once"]);
@@ -103,7 +104,7 @@ impl Busy {
         kill(Pid::from_raw(self.0.id() as i32), signal).unwrap();
     }
 
-    /// Lets the child end by itself.
+    /// Lets the child end by itself. Returns the path of its page.
     fn end(mut self) -> PathBuf {
         let page = self.page();
         drop(self.0.stdin.take());
@@ -116,7 +117,7 @@ impl Drop for Busy {
     fn drop(&mut self) {
         self.0.kill().ok();
         self.0.wait().ok();
-        // A process that is killed leaves its page.
+        // A process that is killed leaves its page behind.
         fs::remove_file(self.page()).ok();
     }
 }
@@ -144,7 +145,8 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("the command speaks UTF-8")
 }
 
-/// Repeats until every process has answered in time: a busy machine may need several snapshots.
+/// Repeats the command until every process has answered in time. A busy machine may need several
+/// attempts.
 fn answered(args: &[&str]) -> String {
     let mut snapshots = (0..100).map(|_| good(args));
     let look = snapshots.find(|it| !it.contains("does not answer"));
@@ -163,7 +165,7 @@ fn write_page(path: &Path, page: &[u8]) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// Returns the line in which the command reports why it does not run.
+/// Returns the line in which the command reports why it cannot run.
 fn wrong(args: &[&str]) -> String {
     let output = top(args);
     let line = text(&output.stderr).to_owned();
@@ -207,7 +209,7 @@ fn load(look: &Value) -> Option<&Value> {
 #[test]
 fn each_snapshot_is_a_line_of_json_with_rates_from_the_second() {
     let busy = Busy::start();
-    // On a busy machine the process may answer late: then all of them are read again.
+    // On a busy machine the process may answer too late. In this case all snapshots are read again.
     let live =
         |look: &Value| look["state"] == "live" && look["whole"] == true && load(look).is_some();
     let mut tries = (0..100).map(|_| four_snapshots(&busy));
@@ -296,7 +298,8 @@ fn page_ends_with_its_process_and_is_stale_after_a_kill() {
     assert!(!page.exists());
     let mut busy = Busy::start();
     let pid = busy.pid();
-    // In another directory: the next process that publishes removes stale pages in the common one.
+    // This uses another directory, because the next process that publishes removes stale pages from
+    // the common directory.
     let folder = tempfile::tempdir().unwrap();
     let left = folder.path().join(busy.page().file_name().unwrap());
     fs::copy(busy.page(), &left).unwrap();
@@ -311,7 +314,7 @@ fn page_ends_with_its_process_and_is_stale_after_a_kill() {
     let mut list = list.as_array().unwrap().iter();
     let found = list.find(|it| it["pid"] == busy.0.id()).unwrap();
     assert_eq!(found["state"], "stale");
-    // A locked page is not stale: its process is in another container.
+    // A locked page is not stale, because its process is in another container.
     let file = SharedFile::open(&left).unwrap();
     assert!(file.lock().unwrap());
     let line = wrong(&once);
@@ -337,7 +340,7 @@ fn page_truncated_while_shown_is_rejected_without_a_crash() {
     let busy = Busy::start();
     good(&[&busy.pid(), "--once"]);
     let file = File::options().write(true).open(busy.page()).unwrap();
-    // The process may still answer an earlier request, which completes its page again.
+    // The process may still answer an earlier request, and so make its page complete again.
     let refused = (0..100).find_map(|_| {
         file.set_len(100).unwrap();
         let output = top(&[&busy.pid(), "--once"]);
@@ -368,7 +371,7 @@ fn invalid_page_is_rejected_with_the_reason() {
         bytes[at] = byte;
         bytes
     };
-    // A valid copy works like the page itself, except for the answer.
+    // A valid copy works like the page itself, except that the process does not answer.
     let copy = good(&[&make("copy", &honest, 0o600), "--once"]);
     assert!(copy.contains("load") && copy.contains("does not answer"), "{copy}");
     let link = place.path().join("link");
@@ -400,7 +403,7 @@ fn invalid_page_is_rejected_with_the_reason() {
     assert!(list.contains("it claims to be of process"), "{list}");
 }
 
-/// The length of a page's head, and of a record.
+/// The length of the head of a page, and of a record.
 const HEAD: usize = 256;
 const RECORD: usize = 320;
 
@@ -436,7 +439,8 @@ fn a_hostile_page_of_a_living_process_ends_in_an_answer() {
         seal(page);
         write_page(&path, page);
         ["--once", "--json", "--prometheus"].map(|how| {
-            // One snapshot of each kind; JSON needs `--once` to end by itself.
+            // This prints one snapshot in each format. With JSON, the command ends by itself only
+            // with `--once`.
             let args = [path.to_str().unwrap(), how, "--once"];
             let shown = good(&args[..2 + usize::from(how == "--json")]);
             assert!(
@@ -448,13 +452,14 @@ fn a_hostile_page_of_a_living_process_ends_in_an_answer() {
             shown
         })
     };
-    // A round that never ends, and the last rounds.
+    // These are a round that never ends, and the last two rounds.
     for round in [7, u64::MAX, u64::MAX - 1] {
         let mut page = honest.clone();
         set_round(&mut page, round);
         shows(&mut page);
     }
-    // Every record of another round, and the largest page.
+    // In the first page, every record is of another round. The second page is the largest possible
+    // one.
     let mut page = honest.clone();
     page[32] ^= 2;
     shows(&mut page);
@@ -463,7 +468,7 @@ fn a_hostile_page_of_a_living_process_ends_in_an_answer() {
     page.extend(std::iter::repeat_n(record, 2048).flatten());
     page[20..24].copy_from_slice(&2048_u32.to_le_bytes());
     shows(&mut page);
-    // The largest figures, and names that reverse the line or contain syntax.
+    // This page contains the largest figures, and names that reverse the line or contain syntax.
     let mut page = honest.clone();
     for record in page[HEAD..].chunks_exact_mut(RECORD) {
         record[120..312].fill(0xff);
@@ -472,7 +477,7 @@ fn a_hostile_page_of_a_living_process_ends_in_an_answer() {
             record[at..at + name.len()].copy_from_slice(name.as_bytes());
         }
     }
-    // The counts of histograms may fall, too.
+    // The counts of histograms may also fall.
     for (nth, record) in page[HEAD..].chunks_exact_mut(RECORD).enumerate() {
         if record[0] >= 6 {
             let small = (100 + nth as u64).to_le_bytes();
@@ -490,7 +495,7 @@ fn a_directory_full_of_strange_pages_is_listed_all_the_same() {
     let busy = Busy::start();
     let honest = busy.written();
     let place = tempfile::tempdir().unwrap();
-    // Pages of processes that have exited, with PIDs that no process has.
+    // These are pages of processes that have exited, with PIDs that no process has.
     for pid in 5_000_000..5_000_200_u32 {
         let mut page = honest.clone();
         page[16..20].copy_from_slice(&pid.to_le_bytes());
@@ -507,7 +512,7 @@ fn a_directory_full_of_strange_pages_is_listed_all_the_same() {
     assert_eq!(nr_stale, 200, "{list:?}");
     assert!(good(&["--directory", directory]).contains("5000199"));
     good(&["--directory", directory, "--prometheus"]);
-    // The page of a living process stays when the others are removed.
+    // The page of a running process stays when the others are removed.
     let live = place.path().join(format!("afterwork-{}", busy.pid()));
     write_page(&live, &honest);
     let gone = good(&["--directory", directory, "--prune"]);
@@ -537,6 +542,28 @@ fn every_page_that_does_not_answer_is_listed() {
     busy.end();
 }
 
+/// Returns `true` if a snapshot of the demo shows two workers that draw thumbnails, and the items
+/// that wait, of which at most 128 are counted.
+fn runs_and_waits(look: &Value) -> bool {
+    let records = |kind: &str| {
+        let records = look["records"][kind].as_array().unwrap().iter();
+        let of_function = records.filter(|it| {
+            it["name"] == "afterwork_top::demo::draw_thumbnail" && it["detail"] == "thumbnails"
+        });
+        of_function.collect::<Vec<_>>()
+    };
+    let workers = records("worker");
+    let [function] = records("function")[..] else {
+        return false;
+    };
+    assert!(function["nr_pending"].as_u64() <= Some(128), "{function}");
+    assert!(workers.iter().all(|it| it["thread"].as_u64() > Some(0)), "{workers:?}");
+    workers.len() == 2
+        && function["nr_running"] == 2
+        && function["nr_pending"].as_u64() > Some(10)
+        && workers.iter().any(|it| it["sleeps"] == 1)
+}
+
 #[test]
 fn demo_publishes_itself_and_ends_on_request() {
     let mut demo = Command::new(env!("CARGO_BIN_EXE_afterwork"))
@@ -563,6 +590,7 @@ fn demo_publishes_itself_and_ends_on_request() {
             && of("mailbox", "loop")["received"].as_u64() > Some(0)
             && of("percpu", "counts")["drains"].as_u64() > Some(0)
             && of("rcu", "rcu")["callbacks"].as_u64() > Some(0)
+            && runs_and_waits(&look)
     });
     kill(Pid::from_raw(demo.id() as i32), Signal::SIGINT).unwrap();
     assert_eq!(demo.wait().unwrap().code(), Some(130));
@@ -572,7 +600,7 @@ fn demo_publishes_itself_and_ends_on_request() {
 }
 
 #[test]
-fn figures_are_explained_and_a_pipe_gets_no_full_screen() {
+fn figures_are_explained() {
     let about = "Threads that run its items";
     assert!(good(&["--fields"]).contains(about));
     let fields: Value = serde_json::from_str(&good(&["--fields", "--json"])).unwrap();
@@ -580,18 +608,16 @@ fn figures_are_explained_and_a_pipe_gets_no_full_screen() {
     let active = queue.iter().find(|it| it["name"] == "nr_active").unwrap();
     assert_eq!(active["measure"], "now");
     assert!(active["about"].as_str().unwrap().contains(about));
-    let busy = Busy::start();
-    assert!(wrong(&[&busy.pid(), "--tui"]).contains("needs a terminal"));
 }
 
-/// A tmux terminal that runs `afterwork top --tui`; `None` without tmux.
+/// A tmux terminal that runs `afterwork top`.
 struct Terminal(PathBuf);
 
 impl Terminal {
     fn start(place: &Path, (width, height): (usize, usize)) -> Option<Self> {
         let terminal = Self(place.join(format!("tmux-{width}")));
         let top = format!(
-            "'{}' top --tui --every 100 --directory '{}'",
+            "'{}' top --every 100 --directory '{}'",
             env!("CARGO_BIN_EXE_afterwork"),
             place.display()
         );
@@ -604,14 +630,14 @@ impl Terminal {
     fn tmux(&self, args: &[&str]) -> Option<String> {
         let mut command = Command::new("tmux");
         command.arg("-S").arg(&self.0).args(["-f", "/dev/null"]);
-        // The terminal shows wide letters only in a UTF-8 locale.
+        // The terminal shows wide letters only with a UTF-8 locale.
         command.env("LC_ALL", "C.UTF-8").env("TERM", "screen");
         let output = command.args(args).output().ok()?;
         assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
         Some(text(&output.stdout).to_owned())
     }
 
-    /// Waits until all of these are on the screen.
+    /// Waits until all of `words` are on the screen.
     fn shows(&self, words: &[&str]) -> String {
         let mut screen = String::new();
         for _ in 0..1200 {
@@ -667,7 +693,7 @@ fn three_processes_are_shown_in_a_terminal_of_any_size() {
             assert!(screen.lines().all(|line| line.chars().count() <= size.0), "{screen}");
         };
         fits(terminal.shows(&["3 processes", first, second, third]));
-        // Each is selected from the list, which the user then returns to.
+        // The user selects each process from the list, and then returns to the list.
         for pid in [first, second, third] {
             terminal.press("Enter");
             fits(terminal.shows(&[&format!("process {pid}"), "queue", "active"]));

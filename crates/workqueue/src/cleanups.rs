@@ -1,9 +1,9 @@
 //! Deferred cleanup: destroys queues and drops user values on threads that may block.
 //!
-//! Threads that must not block queue *deferred cleanup* here: the manager, a rescuer, an item of
-//! the queue being destroyed, a canceller that finds items cancelled by other threads. Short-lived
-//! *reaper* threads run the cleanups one at a time and exit when none is left. The manager starts
-//! them:
+//! Some threads must not block: the manager, a rescuer, an item of the queue being destroyed, and a
+//! canceller that finds items cancelled by other threads. These threads queue *deferred cleanup*
+//! here. Short-lived *reaper* threads run the cleanups one at a time and exit when none is left.
+//! The manager starts them:
 //!
 //! ```text
 //! add:      push;  wake the manager if the list was empty
@@ -16,19 +16,20 @@
 //!
 //! A blocked cleanup must never keep another one from being popped, because a destructor that
 //! blocks may wait for the effect of the next cleanup. If no reaper pops a cleanup for 10 ms while
-//! some wait, the manager therefore starts another reaper.
+//! some are queued, the manager therefore starts another reaper.
 //!
-//! If no thread can be started, the manager tries again with growing pauses. In between it runs the
-//! cleanups that neither block nor run user code. A dedicated thread, the *fallback reaper*, runs
-//! the others, except those that wait for items, because they would delay all cleanups behind them.
-//! The rescuer does not do this, because a destructor that blocks would then stop all rescues.
+//! If no thread can be started, the manager tries again after increasingly long pauses. In between,
+//! it runs the cleanups that neither block nor run user code. A dedicated thread, the *fallback
+//! reaper*, runs the others, except those that wait for items, because they would delay all
+//! cleanups behind them. The rescuer does not do this, because a destructor that blocks would then
+//! stop all rescues.
 //!
-//! When the manager's registry has ended, the manager continues until no cleanup waits, and then
-//! exits. The registry has no pools at this point. While thread creation keeps failing, the rescuer
-//! runs cleanups too, and the manager runs the last one. A chain of three cleanups, each of which
-//! waits for the next one, therefore ends without another thread. A longer chain ends once a thread
-//! can be started. After the manager has exited, a thread that adds a cleanup runs it itself; an
-//! example is an RCU callback for a queue that was destroyed long ago.
+//! When its registry has ended, the manager continues until no cleanup is left, and then exits. The
+//! registry has no pools at this point. While thread creation keeps failing, the rescuer runs
+//! cleanups too, and the manager runs the last one. A chain of three cleanups, each of which waits
+//! for the next one, therefore ends without another thread. A longer chain ends once a thread can
+//! be started. After the manager has exited, a thread that adds a cleanup runs it itself, for
+//! example in an RCU callback for a queue that was destroyed long ago.
 
 use std::{
     cell::{Cell, RefCell},
@@ -50,8 +51,8 @@ const STUCK_NS: u64 = 10_000_000;
 /// same pauses for workers.
 const RETRY_NS: u64 = 10_000_000;
 const RETRY_MAX_NS: u64 = 1_000_000_000;
-/// The maximum number of reapers. It equals the maximum number of workers of a pool, because all of
-/// them may be blocked.
+/// The maximum number of reapers. It equals the maximum number of workers of a pool, because all
+/// reapers may be blocked.
 const MAX_REAPERS: usize = 512;
 
 sync::thread_local! {
@@ -70,8 +71,8 @@ sync::thread_local! {
     static PUT_ASIDE: RefCell<Option<Vec<Foreign<Waker>>>> = RefCell::new(None)
 }
 
-/// Sets whether [`fire`] sets wakers aside on this thread, which then runs no user code. Returns
-/// the wakers that were set aside before.
+/// Sets whether [`fire`] sets wakers aside on this thread, so that the thread runs no user code.
+/// Returns the wakers that were set aside before.
 pub(crate) fn put_wakers_aside(puts: bool) -> Vec<Foreign<Waker>> {
     let aside = PUT_ASIDE.with(|place| place.replace(puts.then(Vec::new)));
     aside.unwrap_or_default()
@@ -115,8 +116,8 @@ pub(crate) fn fire(waker: Foreign<Waker>) {
     }
 }
 
-/// The user code that remains to be run for a waker. Each is a separate cleanup, because one waker
-/// may wait for the effect of the next one.
+/// User code that remains to be run for a waker. Each value is a separate cleanup, because one
+/// waker may wait for the effect of the next one.
 pub(crate) enum Left {
     /// A waker that may block.
     Waker(Foreign<Waker>),
@@ -140,7 +141,7 @@ impl Cleanup for Left {
 }
 
 /// Fires the wakers that never block: those of threads in `block_on`, of dedicated workers, of
-/// futures and of task sets. Returns the rest for threads that may block.
+/// futures and of task sets. Returns the other wakers, which only a thread that may block can fire.
 pub(crate) fn fire_known(wakers: impl IntoIterator<Item = Foreign<Waker>>) -> Vec<Left> {
     let mut left = Vec::new();
     // FOREIGN(task-set-wake): wakers that run no user code; the waker of a task that awaits a set
@@ -160,8 +161,8 @@ pub(crate) fn fire_known(wakers: impl IntoIterator<Item = Foreign<Waker>>) -> Ve
 /// Fires wakers, or sets them aside. If a waker forks and returns in the child, the remaining
 /// wakers belong to the parent, and this function returns `false` in the child.
 ///
-/// Wakers that never block are fired first. A waker that blocks may therefore wait for one of
-/// these.
+/// Wakers that never block are fired first. A waker that blocks may therefore wait for the effect
+/// of one of these.
 pub(crate) fn fire_all(wakers: Vec<Foreign<Waker>>) -> bool {
     let here = Process::now();
     let mut wakers = wakers.into_iter();
@@ -177,7 +178,7 @@ pub(crate) fn fire_all(wakers: Vec<Foreign<Waker>>) -> bool {
     true
 }
 
-/// Calls `body`. On a worker, returns wakers that may block as cleanups instead of firing them.
+/// Calls `body`. On a worker, does not fire wakers that may block, but returns them as cleanups.
 /// Between two items a worker counts as searching, so producers would wake no other worker while a
 /// waker blocks this one.
 pub(crate) fn without_blocking(body: impl FnOnce()) -> Vec<Left> {
@@ -195,18 +196,19 @@ pub(crate) trait Reapers: Send + Sync {
     fn leave(&self, left: Vec<Left>);
 }
 
-/// Sets whether other threads depend on this thread while it runs no item, as on a worker.
+/// Sets whether other threads depend on this thread while it runs no item, as they do on a worker.
 pub(crate) fn note_serving(serves: bool) {
     SERVES.with(|place| place.set(serves));
 }
 
-/// Records that other threads depend on this thread, so that it must never wait for the end of a
-/// queue.
+/// Records that other threads depend on this thread, which must therefore never wait for the end of
+/// a queue.
 pub(crate) fn note_depended_on() {
     IS_DEPENDED_ON.with(|place| place.set(true));
 }
 
-/// Returns `true` if other threads depend on this thread. `in_item` is `true` if it runs an item.
+/// Returns `true` if other threads depend on this thread. `in_item` is set if the thread runs an
+/// item.
 pub(crate) fn others_depend(in_item: bool) -> bool {
     let serves = || !in_item && SERVES.try_with(Cell::get).unwrap_or(false);
     IS_DEPENDED_ON.try_with(Cell::get).unwrap_or(false) || serves()
@@ -218,8 +220,8 @@ pub(crate) trait Cleanup: Send {
     /// Runs the cleanup, which may block and run user code.
     fn run(self: Box<Self>) {}
 
-    /// Runs a cleanup that waits for items, if it can now run without blocking and without user
-    /// code. Returns `true` if it did.
+    /// Runs a cleanup that waits for items, if it can now run without blocking and without running
+    /// user code. Returns `true` if it did.
     fn try_run(&mut self) -> bool {
         false
     }
@@ -284,14 +286,14 @@ impl CleanupQueue {
         self.0.lock().due_ns()
     }
 
-    /// Returns `true` if no cleanup waits or runs.
+    /// Returns `true` if no cleanup is queued or running.
     #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn are_done(&self) -> bool {
         let list = self.0.lock();
         list.waiting.is_empty() && list.nr_reapers == 0
     }
 
-    /// Runs cleanups until none is left. The caller is a reaper that was counted.
+    /// Runs cleanups until none is left. The caller is a reaper that has been counted.
     pub(crate) fn serve(&self) {
         while let Some(cleanup) = self.take() {
             cleanup.run();
@@ -323,7 +325,7 @@ impl CleanupQueue {
     }
 
     /// Returns `true` if no reaper can be started and [`run_fallback`](Self::run_fallback) could
-    /// run a waiting cleanup.
+    /// run a queued cleanup.
     pub(crate) fn wants_fallback(&self) -> bool {
         let list = self.0.lock();
         list.pause_ns > 0 && list.fallback_index().is_some()
@@ -339,8 +341,8 @@ impl CleanupQueue {
         cleanup.map(Cleanup::run).is_some()
     }
 
-    /// Runs the only waiting cleanup, if it does not wait for items. The calling thread is not a
-    /// reaper. Returns `true` if there was such a cleanup.
+    /// If only one cleanup is queued, and it does not wait for items, runs it. The calling thread
+    /// is not a reaper. Returns `true` if there was such a cleanup.
     pub(crate) fn run_last_fallback(&self) -> bool {
         let mut list = self.0.lock();
         let is_last = list.waiting.len() == 1 && list.fallback_index().is_some();
@@ -397,7 +399,7 @@ mod tests {
 
     impl Cleanup for Nothing {}
 
-    /// A cleanup that succeeds at the second attempt.
+    /// A cleanup that succeeds on the second attempt.
     struct Second(bool);
 
     impl Cleanup for Second {

@@ -45,16 +45,16 @@ pub struct Place<'a>(&'a Pwq);
 #[derive(Clone, Copy, Debug)]
 pub struct Origin(*const Pwq);
 
-/// A queue whose memory stays valid, but which may be destroyed.
+/// A queue whose memory stays valid even after the queue has been destroyed.
 pub struct Held(Arc<Inner>);
 
-/// Returns `true` if the queue accepts items from the caller. Otherwise counts the rejection.
+/// Returns `true` if the queue accepts items from the caller. If it does not, counts the rejection.
 #[inline]
 pub fn admits(queue: &Workqueue) -> bool {
     queue.admits()
 }
 
-/// Returns `true` if the queue was created in this process, not in a parent.
+/// Returns `true` if the queue was created in this process, and not in a parent process.
 pub fn is_at_home(queue: &Workqueue) -> bool {
     queue.inner.is_at_home()
 }
@@ -82,8 +82,8 @@ impl<'a> Place<'a> {
         Self(queue.inner.route_table.at_node(node))
     }
 
-    /// Makes an item, which has no tombstone in any list, pending here. Returns `true` if the
-    /// caller must [`push`](Self::push) it.
+    /// Makes an item pending here. The item must not have a tombstone in any list. Returns `true`
+    /// if the caller must [`push`](Self::push) it.
     #[inline]
     pub fn enqueue(self, head: &Head) -> bool {
         match head.enqueue(self.0, |_| false, false, None) {
@@ -127,8 +127,8 @@ impl Origin {
         Self(Pwq::of(head.home.load(Ordering::Relaxed)))
     }
 
-    /// Calls `func` as the run of an item from here, and then `before_end`. `helps` is set if a
-    /// joiner runs the item, which also removes it from the queue. `func` may free the item,
+    /// Runs an item that was queued at this place: calls `func`, then `before_end`. `helps` is set
+    /// if a joiner runs the item after removing it from the queue. `func` may free the item,
     /// because only the item's address is used afterwards.
     ///
     /// # Safety
@@ -157,7 +157,8 @@ impl Origin {
             drop(within);
             before_end();
         };
-        // SAFETY: (1). The frame does not name the item, which its function may free.
+        // SAFETY: (1). The frame does not refer to the item, because the item's function may free
+        // it.
         unsafe { with_current(ptr::null(), self.0, call) };
     }
 }
@@ -181,19 +182,20 @@ impl Held {
 ///
 /// # Safety
 ///
-/// 1. The caller has claimed the item, which was pending, and keeps it alive.
+/// 1. The item was pending. The caller has claimed it, and keeps it alive.
 pub unsafe fn cut_out(item: NonNull<Head>) {
     // SAFETY: (1).
     let head = unsafe { item.as_ref() };
-    // SAFETY: (1), while linked. Its in-flight count is not released before the claim ends, and
-    // keeps the home pwq alive.
+    // SAFETY: (1). The item is linked, and its in-flight count keeps the home pwq alive until the
+    // claim ends.
     let home: &Pwq = unsafe { &*Origin::of(head).0 };
-    // This is a separate reference, because queue and pool can be destroyed once the item is
-    // unlinked.
+    // This is a separate reference, because the queue and the pool can be destroyed once the item
+    // is unlinked.
     let (pool, slot) = (home.pool.clone(), home.slot);
     let mut backoff = Backoff::new();
     loop {
-        // The newest item of the injector is not counted yet, and is removed without a walk.
+        // The newest item of the injector is not counted yet, and is removed without walking the
+        // list.
         if pool.injector.take_back(item) {
             head.update(|state| Some(state.unlink()));
             return;
@@ -222,10 +224,10 @@ pub unsafe fn put_back(item: NonNull<Head>) {
     }
 }
 
-/// Calls `run` to run a pending item on this thread. This requires that the queue allows helping
-/// and has a free seat, that no worker has taken the item, and that `is_free` returns `true`.
-/// Returns `true` if the item ran. `run` receives the place from which the item runs, and a
-/// function that it calls before the end of the run.
+/// Calls `run` to run a pending item on this thread if the queue allows helping and has a free
+/// seat, no worker has taken the item, and `is_free` returns `true`. Returns `true` if the item
+/// ran. `run` receives the place from which the item runs, and a function that it calls before the
+/// end of the run.
 ///
 /// `execute/run.rs` does the same for items with handles. This function leaves no tombstone.
 ///
@@ -253,13 +255,13 @@ pub unsafe fn help(
     // The item is claimed, so no further run can begin. The seat is acquired before the item is
     // unlinked: see `take_back`.
     let seats = is_free().then(|| lend::try_help(home, lent)).flatten();
-    // SAFETY: our claim keeps the queue alive, and later the seat, until it is released.
+    // SAFETY: first our claim and then our seat keeps the queue alive.
     let leave = |seats| unsafe { Pwq::leave_last(place, seats) };
     let seats = match seats {
         Some(seats) if home.pool.injector.take_back(item) => seats,
         others => {
-            // This is a separate reference, because queue and pool can be destroyed once the claim
-            // is released.
+            // This is a separate reference, because the queue and the pool can be destroyed once
+            // the claim is released.
             let pool = home.pool.clone();
             if let Some(seats) = others {
                 leave(seats).apply();
@@ -289,7 +291,7 @@ pub unsafe fn help(
 ///
 /// # Errors
 ///
-/// Returns the errors of [`Registry::global`].
+/// Returns the same errors as [`Registry::global`].
 #[cfg(not(any(loom, shuttle)))]
 pub fn timers() -> Result<&'static Timers, RegistryError> {
     Registry::global().map(|registry| &**registry.timers())
@@ -302,7 +304,7 @@ impl Timers {
         self.wheel.lock()
     }
 
-    /// Wakes the manager, because the first timer to expire is a new one.
+    /// Wakes the manager, because a new timer is the first to expire.
     pub fn wake_manager(&self) {
         self.manager.wake();
     }

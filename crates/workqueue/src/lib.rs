@@ -19,10 +19,8 @@
 //! reusable items ([`Work`]) and runs them on a worker pool near the caller's CPU. Queues are cheap
 //! and own no threads. Queues with equal attributes share their pools. A pool runs one worker for
 //! each CPU, and starts another one when a worker blocks.
-//!
-//! docs/workqueue.md contains diagrams, proofs and costs.
 
-// Each folder names only the folders above it. Its `mod.rs` lists its files and protocols.
+// Code in each folder refers only to folders above it. Its `mod.rs` lists its files and protocols.
 //
 // | folder | content |
 // |---|---|

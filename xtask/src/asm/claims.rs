@@ -1,10 +1,11 @@
-//! Claims about the generated code. To add one, add a function to `crates/probes` and a row here.
+//! Claims about the generated code. To add a claim, add a function to `crates/probes` and a row
+//! here.
 
 use super::listing::Function;
 
 /// A claim about one function.
 pub struct Claim {
-    /// Suffix of the function's path.
+    /// The suffix of the function's path.
     function: &'static str,
     is: Is,
 }
@@ -13,10 +14,10 @@ pub struct Claim {
 enum Is {
     /// The function has the same instructions as another one.
     Like(&'static str),
-    /// The function accesses memory of other threads by plain loads and stores, except for this
-    /// number of locked instructions. Out-of-line calls for rare cases do not count.
+    /// The function accesses the memory of other threads only by plain loads and stores, and by
+    /// this number of locked instructions. Out-of-line calls for rare cases do not count.
     Locking(usize),
-    /// Like `Locking`, and the function makes no calls.
+    /// Like `Locking`, but the function also makes no calls.
     LockingAlone(usize),
 }
 

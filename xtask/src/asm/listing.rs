@@ -4,16 +4,17 @@ use std::fmt;
 
 /// The code of a function.
 pub struct Function<'a> {
-    /// More than one name if the compiler merged equal functions.
+    /// The names of the function. There is more than one if the compiler merged equal functions.
     names: Vec<&'a str>,
-    /// Offsets from the start of the function, with instructions. Jumps inside it go to an offset.
+    /// The instructions, each with its offset from the start of the function. Jumps inside the
+    /// function go to an offset.
     lines: Vec<(u64, String)>,
 }
 
 /// Returns the functions of a listing whose paths begin with `prefix`.
 ///
-/// Functions are separated by empty lines. The head is `address <path>:`, the other lines are
-/// `address:\tinstruction`.
+/// Functions are separated by empty lines. The first line of a function is `address <path>:`, and
+/// the other lines are `address:\tinstruction`.
 pub fn functions<'a>(listing: &'a str, prefix: &str) -> Vec<Function<'a>> {
     let all = listing.split("\n\n").filter_map(Function::read);
     all.filter(|function| function.names.iter().any(|name| name.starts_with(prefix))).collect()
@@ -33,7 +34,7 @@ impl<'a> Function<'a> {
                 lines.push((at.checked_sub(begin?)?, tidy(rest, &names)));
             }
         }
-        // Padding between functions.
+        // Removes the padding between functions.
         let is_padding =
             |line: &str| line == "int3" || line.starts_with("nop") || line == "xchg %ax,%ax";
         while lines.last().is_some_and(|(_, line)| is_padding(line)) {
@@ -42,8 +43,8 @@ impl<'a> Function<'a> {
         (!names.is_empty()).then_some(Self { names, lines })
     }
 
-    /// Returns `true` for a probe: a function in a module of the crate, not in a nested module.
-    /// Nested modules contain the callers of probes.
+    /// Returns `true` for a probe. A probe is a function in a module of the crate, but not in a
+    /// nested module. Nested modules contain the callers of probes.
     pub fn is_probe(&self) -> bool {
         let is_below = |name: &&str| name.split("::").count() == 3 && !name.contains(['{', '<']);
         self.names.iter().any(is_below)
@@ -74,7 +75,7 @@ impl<'a> Function<'a> {
     /// Returns the number of locked instructions and fences.
     pub fn nr_locked(&self) -> usize {
         let locks = |line: &str| match line.split_once(' ').unwrap_or((line, "")) {
-            // An exchange with memory locks implicitly. An exchange of registers does not lock.
+            // An exchange with memory locks implicitly. An exchange of two registers does not.
             ("xchg", operands) => operands.contains('('),
             (name, _) => matches!(name, "lock" | "mfence" | "lfence" | "sfence" | "cpuid"),
         };
@@ -94,7 +95,8 @@ fn head(line: &str) -> Option<(u64, &str)> {
     Some((u64::from_str_radix(at, 16).ok()?, name.strip_suffix(">:")?))
 }
 
-/// Removes addresses, repeated blanks and path prefixes. Jumps inside the function become `+0x…`.
+/// Removes addresses, repeated blanks and path prefixes. Writes the targets of jumps inside the
+/// function as `+0x…`.
 fn tidy(instruction: &str, own: &[&str]) -> String {
     // After `#`, objdump prints the address of a memory operand.
     let (instruction, target) = match instruction.split_once('#') {

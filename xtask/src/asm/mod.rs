@@ -1,7 +1,7 @@
-//! `cargo xtask asm`: the machine code of the functions of `crates/probes`.
+//! `cargo xtask asm`: shows or checks the machine code of the functions of `crates/probes`.
 //!
-//! `asm NAME` shows the code, and `asm --check` checks the table of `claims.rs`. Both read the
-//! output of `objdump` for the release build. The claims are about x86-64.
+//! `asm NAME` shows the code, and `asm --check` checks the claims in the table of `claims.rs`. Both
+//! read the output of `objdump` for the release build. The claims apply to x86-64.
 
 mod claims;
 mod listing;
@@ -40,7 +40,8 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     let program = workspace.metadata()?.target_directory;
     let mut objdump = Command::new("objdump");
     objdump
-        // Shows all symbols, because functions that the compiler merged share one piece of code.
+        // This lists all symbols, because functions that the compiler merged share one piece of
+        // code.
         .args(["--disassemble", "--demangle", "--no-show-raw-insn"])
         .arg("--show-all-symbols")
         .arg(program.join("release").join(PACKAGE))

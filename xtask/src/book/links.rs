@@ -1,6 +1,6 @@
-//! Checks the links of Markdown pages: the target file must exist, and so must the heading in it.
+//! Checks the links of Markdown pages: the target file must exist, and must contain the heading.
 //!
-//! Links to the network are not checked.
+//! External links are not checked.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::report::Finding;
 /// The links and anchors of a page.
 #[derive(Debug)]
 pub struct Page {
-    /// Path from the root of the workspace.
+    /// The path from the root of the workspace.
     pub file: String,
     /// The links to files.
     pub links: Vec<Link>,
@@ -20,11 +20,12 @@ pub struct Page {
 /// A link to a file of this repository.
 #[derive(Debug, PartialEq)]
 pub struct Link {
-    /// Line of the link.
+    /// The line of the link.
     pub line: u32,
-    /// Text of the target.
+    /// The text of the target.
     pub text: String,
-    /// Path of the target from the root of the workspace; `None` if it is outside.
+    /// The path of the target from the root of the workspace, or `None` if the target is outside
+    /// the workspace.
     pub file: Option<String>,
     anchor: Option<String>,
 }
@@ -51,7 +52,8 @@ impl Page {
         links.any(|link| link.file.as_deref() == Some(file))
     }
 
-    /// Headings with the same words get a number as suffix.
+    /// Adds an anchor. If several headings have the same words, the later ones get a number as a
+    /// suffix.
     fn add_anchor(&mut self, slug: &str) {
         let numbered = (1..).map(|number| format!("{slug}-{number}"));
         let mut names = std::iter::once(slug.to_string()).chain(numbered);
@@ -94,7 +96,7 @@ pub fn broken(pages: &[Page], files: &[String]) -> Vec<Finding> {
     found
 }
 
-/// Returns the lines outside of fenced blocks, numbered from 1.
+/// Returns the lines outside fenced blocks, numbered from 1.
 fn prose(text: &str) -> impl Iterator<Item = (u32, &str)> {
     let mut fenced = false;
     (1..).zip(text.lines()).filter(move |(_, line)| {
@@ -120,9 +122,9 @@ fn slug(heading: &str) -> String {
     kept.flat_map(char::to_lowercase).collect()
 }
 
-/// Returns the link targets of a line, outside of code.
+/// Returns the link targets of a line, except those in code.
 fn targets(line: &str) -> Vec<&str> {
-    // Every second part is between backticks. No target in this repository has a backtick.
+    // Every second part is between backticks. No target in this repository contains a backtick.
     let mut targets = Vec::new();
     let mut at = 0;
     let mut in_code = false;
@@ -141,7 +143,8 @@ fn targets(line: &str) -> Vec<&str> {
     targets
 }
 
-/// Appends a relative path to the folder of a file. Returns `None` if it leaves the workspace.
+/// Appends a relative path to the folder of a file. Returns `None` if the result is outside the
+/// workspace.
 fn join(from: &str, path: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();

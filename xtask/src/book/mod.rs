@@ -1,4 +1,5 @@
-//! The book: checks that its pages are listed and tested and that its links work, then builds it.
+//! The book: checks that its pages are listed and tested and that its links work, and then builds
+//! it.
 
 mod links;
 
@@ -12,12 +13,12 @@ use crate::workspace::{Workspace, status};
 const PAGES: &str = "docs/";
 /// The list of the pages.
 const SUMMARY: &str = "docs/SUMMARY.md";
-/// The file that turns their snippets into tests.
+/// The file that turns the snippets of the pages into tests.
 const TESTS: &str = "crates/lab/src/book.rs";
 /// The program that builds the book.
 const BUILDER: &str = "mdbook";
 
-/// Pages about a part of the library, and the headings that each page must have.
+/// The pages about a part of the library. Each must have the headings below.
 const PARTS: &[&str] = &[
     "docs/workqueue.md",
     "docs/mpscq.md",
@@ -55,7 +56,7 @@ fn check(workspace: &Workspace) -> Result<(Vec<Finding>, String), Failure> {
             pages.push(links::Page::new(file, &text));
         }
     }
-    // A link may lead to a folder.
+    // Links may lead to folders.
     let folders: Vec<String> = files
         .iter()
         .flat_map(|file| file.match_indices('/').map(|(at, _)| file[..at].to_string()))
@@ -84,7 +85,7 @@ fn check(workspace: &Workspace) -> Result<(Vec<Finding>, String), Failure> {
     Ok((broken, format!("{count} links of {} pages", pages.len())))
 }
 
-/// Returns lines of Rust snippets that rustdoc would hide.
+/// Returns the lines of Rust snippets that rustdoc would hide.
 fn hidden(text: &str) -> Vec<u32> {
     let mut is_rust = false;
     let mut found = Vec::new();
@@ -104,7 +105,7 @@ fn has_section(text: &str, head: &str) -> bool {
         .any(|line| line.ends_with(head) || line.starts_with(head))
 }
 
-/// Finds pages that the summary omits, and links to files outside of the book.
+/// Finds pages that the summary omits, and links in pages to files outside the book.
 fn unlisted(pages: &[links::Page]) -> Vec<Finding> {
     let Some(summary) = pages.iter().find(|page| page.file == SUMMARY) else {
         return vec![Finding::new(SUMMARY, 0, "missing: the list of the book's pages")];

@@ -1,7 +1,7 @@
-//! Builds and runs the examples as users do, with the installed library.
+//! Builds and runs the examples with the installed library, as users do.
 //!
-//! Each available compiler builds each example with pkg-config and with CMake against the shared
-//! library, and with CMake against the static library. Missing tools are reported and skipped.
+//! Each available compiler builds each example: with pkg-config and with CMake for the shared
+//! library, and with CMake for the static library. Missing tools are reported and skipped.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use super::install::{URCU, URCU_FOLDER};
 use crate::report::{Failure, data};
 use crate::workspace::Workspace;
 
-/// Compilers for C, each with its compiler for C++.
+/// The compilers for C, each with its compiler for C++.
 const COMPILERS: &[(&str, &str)] = &[("gcc", "g++"), ("clang", "clang++")];
 const WARNINGS: &[&str] = &["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
 /// A program in C++. The examples are in C.
@@ -48,8 +48,8 @@ pub fn build(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, Failure> 
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds a liburcu program with each name by which pkg-config knows liburcu, and runs it.
-/// pkg-config can find nothing else.
+/// Builds a program that uses liburcu, once for each name by which pkg-config knows liburcu, and
+/// runs it. pkg-config can find no other files during the builds.
 fn by_liburcus_names(
     workspace: &Workspace,
     compiler: &str,
@@ -156,7 +156,7 @@ fn by_cmake(
     }
     let folder = place.join("cmake");
     let build = folder.join("build");
-    // Removes the build directory, which another version may have configured.
+    // This removes the build directory, because another version may have configured it.
     let _ = fs::remove_dir_all(&build);
     fs::create_dir_all(&build)
         .and_then(|()| fs::write(folder.join("CMakeLists.txt"), text))

@@ -1,7 +1,7 @@
 //! Installs headers, libraries, and the files for pkg-config and CMake.
 //!
-//! The shared libraries are linked here from the static ones, because Cargo cannot assign versions
-//! to symbols or give a library two names.
+//! This links the shared libraries from the static ones, because Cargo cannot assign versions to
+//! symbols or give a library two names.
 
 use std::{
     env, fs,
@@ -21,16 +21,17 @@ const VERSIONS: &str = "crates/capi/afterwork.map";
 /// The sonames of the preloaded library, which are those of liburcu.
 const PRELOADED: &[&str] = &["liburcu.so.8", "liburcu-memb.so.8"];
 const PRELOADED_SYMBOLS: &str = "crates/preload/liburcu.map";
-/// The names by which programs ask pkg-config for liburcu. They are in a separate folder that a
-/// program must name to find them.
+/// The names by which programs ask pkg-config for liburcu. Their files are in a separate folder. A
+/// program finds them only if it names this folder.
 pub const URCU: &[&str] =
     &["liburcu", "liburcu-memb", "liburcu-mb", "liburcu-signal", "liburcu-bp", "liburcu-qsbr"];
 pub const URCU_FOLDER: &str = "afterwork/pkgconfig";
 /// The liburcu release whose functions the library provides.
 const URCU_VERSION: &str = "0.14.0";
-/// The file that lists all installed files, below the folder of libraries.
+/// The file that lists all installed files. Its path is relative to the folder of libraries.
 const LIST: &str = "afterwork/files";
-/// The libraries that a program needs with the static library. `cc` adds the unwinding support.
+/// The libraries that a program needs in addition to the static library. `cc` adds the unwinding
+/// support.
 const PRIVATE: &str = "-lpthread -ldl -lm";
 /// The libraries that a static library of Rust needs.
 const SYSTEM: &[&str] = &["-lgcc_s", "-lpthread", "-ldl", "-lm"];
@@ -38,11 +39,11 @@ const SYSTEM: &[&str] = &["-lgcc_s", "-lpthread", "-ldl", "-lm"];
 /// The location and kind of an installation.
 #[derive(Debug)]
 pub struct Plan<'a> {
-    /// The folder in which the files will be used. They are written below `DESTDIR` if that is set.
+    /// The folder in which the files will be used. If `DESTDIR` is set, they are written below it.
     pub prefix: &'a Path,
     /// The folder of libraries below the prefix.
     pub libraries: &'a str,
-    /// Set if the library must end the process at each misuse, and keep its debug information.
+    /// `true` if the library must end the process at each misuse, and keep its debug information.
     pub debug: bool,
 }
 
@@ -90,7 +91,8 @@ fn root(prefix: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Installs according to the plan. Returns `false` if Cargo failed, which has printed the reason.
+/// Installs according to the plan. Returns `false` if Cargo failed. Cargo has then printed the
+/// reason.
 pub fn into(workspace: &Workspace, plan: &Plan<'_>) -> Result<bool, Failure> {
     let (profile, folder): (&[&str], _) = match plan.debug {
         true => (&[], "debug"),
@@ -159,7 +161,7 @@ pub fn into(workspace: &Workspace, plan: &Plan<'_>) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// Removes the files that `into` installed with the same plan, and folders that are then empty.
+/// Removes the files that `into` installed with the same plan, and the folders that are then empty.
 pub fn remove(prefix: &Path, libraries: &str) -> Result<(), Failure> {
     let root = root(prefix)?;
     let list = root.join(libraries.trim_matches('/')).join(LIST);
@@ -171,7 +173,7 @@ pub fn remove(prefix: &Path, libraries: &str) -> Result<(), Failure> {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(&path, &error)),
             _ => {}
         }
-        // Removes folders up to the first one that has other contents.
+        // This removes folders up to the first one that has other contents.
         let folders = path.ancestors().skip(1).take_while(|it| *it != root);
         for folder in folders {
             if fs::remove_dir(folder).is_err() {
@@ -208,12 +210,13 @@ fn link(
         .arg("-Wl,--whole-archive")
         .arg(archive)
         .args(["-Wl,--no-whole-archive", "-Wl,--gc-sections"])
-        // The library is never unloaded, because its threads keep running. The rest is as in Cargo.
+        // The library must never be unloaded, because its threads keep running. Cargo uses the
+        // other options as well.
         .args(["-Wl,-z,nodelete", "-Wl,-z,relro,-z,now", "-Wl,--as-needed"])
         .arg(format!("-Wl,-soname,{name}"))
         .arg(format!("-Wl,--version-script={symbols}"));
     if !debug {
-        // A debugger then shows frames inside the library as addresses, except for exports.
+        // A debugger then shows the frames inside the library as addresses, except for exports.
         command.arg("-Wl,--strip-all");
     }
     match status(command.args(SYSTEM))?.success() {
@@ -278,7 +281,8 @@ Libs.private: {PRIVATE}
     )
 }
 
-/// Returns the file for CMake's `find_package`, whose relative paths allow moving the folder.
+/// Returns the file for CMake's `find_package`. Its paths are relative, so that the folder can be
+/// moved.
 fn cmake(libraries: &str) -> String {
     // The path from the folder of this file to the prefix.
     let up = "/..".repeat(libraries.split('/').filter(|part| !part.is_empty()).count() + 2);

@@ -1,9 +1,9 @@
 //! `cargo xtask capi`: tests or installs the C interface.
 //!
 //! The tests in `crates/capi/tests` and `crates/preload/tests` are Rust programs that call the C
-//! compiler. `cargo xtask test` runs them too; this chore also shows their output. It then installs
-//! the library below `target`, and builds the examples with each available compiler, with
-//! pkg-config and with CMake. `--install` and `--uninstall` use any folder.
+//! compiler. `cargo xtask test` runs them as well, but this chore also shows their output. It then
+//! installs the library below `target`, and builds the examples with each available compiler, with
+//! pkg-config and with CMake. `--install` and `--uninstall` accept any folder.
 
 mod examples;
 mod install;

@@ -1,4 +1,5 @@
-//! Runs one command, with its output line by line, a time limit, and a clean end on an interrupt.
+//! Runs one command. Reads its output line by line, and ends it cleanly at a time limit or an
+//! interrupt.
 
 use std::io::{BufRead, BufReader, PipeReader};
 use std::os::unix::process::CommandExt;
@@ -13,12 +14,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::report::Failure;
 
-/// Interval between checks of the clock and the signals.
+/// The interval between checks of the clock and the signals.
 const TICK: Duration = Duration::from_millis(100);
-/// Time that a child has to exit after SIGTERM, before it is killed.
+/// The time within which a child must exit after SIGTERM. After this time it is killed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Set when a signal asks this program to exit.
+/// A flag that is set when a signal asks this program to exit.
 #[derive(Debug)]
 pub struct Signals(Arc<AtomicBool>);
 
@@ -42,18 +43,19 @@ impl Signals {
 #[derive(Debug, PartialEq)]
 pub enum End {
     Good,
-    /// Exited without success.
+    /// The command exited without success.
     Bad(ExitStatus),
-    /// Stopped at the time limit.
+    /// The command was stopped at the time limit.
     OverLimit,
-    /// Stopped because a signal arrived.
+    /// The command was stopped because a signal arrived.
     Interrupted,
 }
 
-/// Runs `command` until it ends, `deadline` passes or a signal arrives.
+/// Runs `command` until it ends, `deadline` passes, or a signal arrives.
 ///
-/// Calls `on` with each line of stdout and stderr, in the order written, and with `None` every 100
-/// ms without a line. All processes in the command's process group have ended when this returns.
+/// Calls `on` with each line of stdout and stderr, in the order in which they were written. If no
+/// line arrives for 100 ms, calls `on` with `None`. When this returns, all processes in the
+/// command's process group have ended.
 pub fn run(
     mut command: Command,
     deadline: Instant,
@@ -63,7 +65,7 @@ pub fn run(
     let program = command.get_program().to_string_lossy().into_owned();
     let cannot = |error: std::io::Error| Failure::new(format!("cannot run {program}: {error}"));
     let (reader, writer) = std::io::pipe().map_err(cannot)?;
-    // One pipe for both, so that the name of a test program precedes its results.
+    // Both use the same pipe, so that the name of a test program precedes its results.
     command.stdout(writer.try_clone().map_err(cannot)?).stderr(writer);
     command.env("CARGO_TERM_COLOR", "never").process_group(0);
     let mut child = command.spawn().map_err(cannot)?;
@@ -104,7 +106,7 @@ fn read_lines(reader: PipeReader, sender: &Sender<String>) {
     }
 }
 
-/// Ends the child's process group: first SIGTERM, then SIGKILL.
+/// Ends the child's process group: sends SIGTERM first, and SIGKILL later.
 fn stop(child: &mut Child, lines: &Receiver<String>, on: &mut impl FnMut(Option<String>)) {
     let group = Pid::from_child(child);
     // Both calls may fail because the group has already exited.
@@ -147,7 +149,7 @@ mod tests {
 
     #[test]
     fn command_over_its_limit_is_stopped_with_its_children() {
-        // The shell's child holds the pipe, so the reader ends only when this child is killed.
+        // The shell's child holds the pipe open, so the reader ends only when this child is killed.
         let (end, lines) = shell("echo a; sleep 600 & wait", Duration::ZERO, &quiet());
         assert_eq!(end, End::OverLimit);
         assert!(lines.len() <= 1);

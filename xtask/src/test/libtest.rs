@@ -6,7 +6,7 @@ use std::ops::AddAssign;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Count {
     pub passed: u64,
-    /// Tests that failed or did not end.
+    /// The number of tests that failed or did not end.
     pub failed: u64,
     pub skipped: u64,
 }
@@ -24,7 +24,7 @@ impl AddAssign for Count {
 pub struct Reader {
     /// The sum of the results.
     pub count: Count,
-    /// Names of failed tests.
+    /// The names of failed tests.
     pub failures: Vec<String>,
     prefix: Option<String>,
     running: Option<Running>,
@@ -35,7 +35,7 @@ pub struct Reader {
 #[derive(Debug)]
 struct Running {
     name: String,
-    /// The results of single tests. Used if a program prints no sum.
+    /// The results of single tests. They are used if a program does not print a sum.
     seen: Count,
     has_result: bool,
 }
@@ -80,7 +80,7 @@ impl Reader {
         None
     }
 
-    /// Ends the parsing of an interrupted command. Results before the interrupt count.
+    /// Ends the parsing for an interrupted command. Results from before the interrupt count.
     pub fn interrupt(&mut self) {
         if let Some(running) = self.running.take()
             && !running.has_result
@@ -89,7 +89,7 @@ impl Reader {
         }
     }
 
-    /// Ends the parsing; `why` is the error of the command, if any.
+    /// Ends the parsing. `why` is the error of the command, if there is one.
     pub fn finish(&mut self, why: Option<&str>) {
         self.end_running(why.unwrap_or("ended without a result"));
         if let Some(why) = why
@@ -104,7 +104,8 @@ impl Reader {
         }
     }
 
-    /// A program without a result crashed or was stopped. It counts as one failure without a name.
+    /// If a program has no result, it crashed or was stopped. It then counts as one failure without
+    /// a name.
     fn end_running(&mut self, why: &str) {
         if let Some(running) = self.running.take()
             && !running.has_result
@@ -116,7 +117,7 @@ impl Reader {
     }
 }
 
-/// Formats a count. Zeros are omitted, except for the number of passed tests.
+/// Formats a count. Omits zeros, except for the number of passed tests.
 pub fn in_words(count: Count) -> String {
     let mut text = format!("{} passed", count.passed);
     for (number, word) in [(count.failed, "failed"), (count.skipped, "skipped")] {
@@ -139,7 +140,7 @@ fn parse(line: &str) -> Option<Line> {
         };
     }
     let cargo = line.trim_start();
-    // Cargo indents its own lines. A test that prints the same word does not.
+    // Cargo indents its own lines. A test that prints the same words does not.
     if cargo.len() == line.len() {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The layer that interprets the code and checks every memory access.
+//! The layer that runs the code in an interpreter, which checks every memory access.
 //!
 //! Miri needs a nightly toolchain. If it is not available, the layer is skipped with a message,
 //! because the rest of the workspace needs only the stable toolchain.
@@ -11,29 +11,32 @@ use crate::workspace::{NIGHTLY, OF_OUR_TOOLCHAIN, Workspace, output};
 struct Row {
     package: &'static str,
     target: &'static str,
-    /// Skipped tests, or parts of their names, separated by blanks, with the reason.
+    /// The skipped tests, or parts of their names, separated by blanks, each with the reason.
     without: &'static [(&'static str, &'static str)],
-    /// Flags of the interpreter.
+    /// The flags of the interpreter.
     flags: &'static str,
 }
 
-/// Isolation rejects system calls that Miri does not emulate, such as opening procfs, and time
-/// advances with the interpreted code. The machine has two CPUs.
+/// With isolation, Miri rejects system calls that it does not emulate, such as opening procfs, and
+/// time advances with the interpreted code. The emulated machine has two CPUs.
 const COMMON: &str = "-Zmiri-isolation-error=hide -Zmiri-num-cpus=2";
 
 /// The two aliasing models. The code must satisfy both.
 const MODELS: [&str; 2] = ["", "-Zmiri-tree-borrows"];
 
-/// RCU's threads never exit, so Miri cannot distinguish their memory from a leak.
+/// RCU's threads never exit, so Miri cannot distinguish their memory from leaked memory.
 const THREADS_STAY: &str = "-Zmiri-ignore-leaks";
 
-/// Ten times the default preemption rate, so that threads are preempted between any two lines.
+/// This is ten times the default preemption rate, so that threads may be preempted between any two
+/// lines.
 const OFTEN: &str = "-Zmiri-ignore-leaks -Zmiri-preemption-rate=0.1";
 
-/// Tests of texts, large machines and properties of safe code, which would take minutes.
+/// The reason for skipping tests of texts, of large machines and of properties of safe code. They
+/// would take minutes.
 const WITHOUT_POINTERS: &str = "long, in code without threads and pointers";
 
-/// Many tests panic on purpose, and each backtrace takes the interpreter seconds.
+/// Disables backtraces. Many tests panic on purpose, and the interpreter needs seconds for each
+/// backtrace.
 const NO_BACKTRACES: (&str, &str) = ("RUST_BACKTRACE", "0");
 
 const fn row(
@@ -45,7 +48,7 @@ const fn row(
     Row { package, target, without, flags }
 }
 
-/// The programs. To interpret more, add a row.
+/// The test programs. To interpret another one, add a row.
 const ROWS: &[Row] = &[
     row("afterwork-mpscq", "--lib", "", &[]),
     row(
@@ -97,11 +100,11 @@ const ROWS: &[Row] = &[
     row("afterwork", "--test miri", OFTEN, &[]),
 ];
 
-/// Returns a command for each row and model; `variable` reads the environment.
+/// Returns a command for each row and model. `variable` reads the environment.
 pub fn steps(variable: &impl Fn(&str) -> Option<String>) -> Vec<Step> {
     let own = variable("MIRIFLAGS").unwrap_or_default();
     let step = |row: &Row, model: &str| {
-        // The user's own flags are last and take precedence.
+        // The user's own flags come last, so that they take precedence.
         let flags = [COMMON, row.flags, model, &own];
         let flags: Vec<_> = flags.into_iter().filter(|part| !part.is_empty()).collect();
         let words = format!(
@@ -123,7 +126,7 @@ pub fn steps(variable: &impl Fn(&str) -> Option<String>) -> Vec<Step> {
     rows.flat_map(|row| MODELS.map(|model| step(row, model))).collect()
 }
 
-/// Ensures that Miri can run, and installs it once if possible.
+/// Ensures that Miri can run. Installs it if it is missing.
 ///
 /// # Errors
 ///

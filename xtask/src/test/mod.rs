@@ -1,9 +1,9 @@
-//! `cargo xtask test`: runs every layer of tests and counts them.
+//! `cargo xtask test`: runs all layers of tests, and counts the tests.
 //!
 //! Progress goes to stderr: a line when a test program ends, and a live line on a terminal. The
-//! final table goes to stdout. Its last line is `N passed, N failed`, possibly with `, N skipped`.
-//! The output of failed tests is shown. An interrupt stops the running command, prints the partial
-//! table, and ends with exit code 130.
+//! final table goes to stdout. Its last line is `N passed, N failed`, possibly followed by `, N
+//! skipped`. The output of failed tests is shown. On an interrupt, the chore stops the running
+//! command, prints the partial table, and exits with code 130.
 //!
 //! ```text
 //!   options ─► plan (layer ─► steps) ─► child (one step) ─► libtest (lines ─► counts) ─► tally
@@ -33,7 +33,7 @@ use plan::{Layer, Step};
 use progress::Progress;
 use tally::{LayerTally, Tally};
 
-/// Exit code of an interrupted program, as in shells: 128 plus the number of the signal.
+/// The exit code of an interrupted program. As in shells, it is 128 plus the number of the signal.
 const EXIT_INTERRUPTED: u8 = 130;
 
 /// Runs the layers in `args`.

@@ -7,11 +7,11 @@ use crate::report::Failure;
 pub struct Options {
     /// The layers to run, in the order of the table.
     pub layers: Vec<&'static Layer>,
-    /// Set to list the commands without running them.
+    /// `true` to list the commands without running them.
     pub list: bool,
-    /// Set to print records in place of a table.
+    /// `true` to print records instead of a table.
     pub json: bool,
-    /// Set to print the usage.
+    /// `true` to print the usage.
     pub help: bool,
 }
 

@@ -1,10 +1,10 @@
 //! The commands of each layer.
 //!
-//! Test programs are discovered: a crate joins `loom` with `tests/loom.rs` or `tests/loom/main.rs`,
-//! and `shuttle` and `sim` likewise. Tests called `prop` or `prop_…` belong to `property`, all
-//! others to `integration`.
+//! Test programs are discovered by their names. A crate joins the layer `loom` with `tests/loom.rs`
+//! or `tests/loom/main.rs`, and joins `shuttle` and `sim` in the same way. Tests called `prop` or
+//! `prop_…` belong to `property`, and all others to `integration`.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use super::miri;
 use crate::sim;
@@ -12,16 +12,23 @@ use crate::workspace::{Metadata, NIGHTLY, OF_OUR_TOOLCHAIN, Package};
 
 #[derive(Debug)]
 pub struct Layer {
-    /// Name for `--only` and in the table.
+    /// The name for `--only` and in the table.
     pub name: &'static str,
     /// The question that the layer answers.
     pub asks: &'static str,
-    /// Time limit of one command. Guess: several times the need of a slow machine with two CPUs,
-    /// including the build. It is meant to end a hang, not to judge speed.
+    /// The time limit of one command. This is an estimate: a slow machine with two CPUs needs only
+    /// a fraction of it, including the build. The limit ends commands that hang. It does not judge
+    /// speed.
     pub limit: Duration,
-    /// Number of commands that run at the same time. More than one if a command uses only one CPU.
+    /// The number of commands that run at the same time. It is more than one if a command uses only
+    /// one CPU.
     pub at_once: usize,
 }
+
+/// The crate whose models are calls of other crates.
+const FACADE: &str = "afterwork";
+/// Optimizing the models takes longer than building them without, and they do not run faster.
+const TESTS_ARE_NOT_OPTIMIZED: &str = "profile.release.package.afterwork.opt-level=1";
 
 const UNIT: &str = "unit";
 const PROPERTY: &str = "property";
@@ -54,11 +61,11 @@ pub const LAYERS: &[Layer] = &[
 pub struct Step {
     /// The program and its arguments.
     pub args: Vec<String>,
-    /// Variables that are added to the environment.
+    /// The variables that are added to the environment.
     pub env: Vec<(String, String)>,
-    /// Variables that are removed from the environment.
+    /// The variables that are removed from the environment.
     pub without: &'static [&'static str],
-    /// Prefix of test programs' names in progress lines.
+    /// The prefix of the names of test programs in progress lines.
     pub prefix: Option<String>,
 }
 
@@ -79,7 +86,7 @@ impl Step {
     }
 }
 
-/// Returns the commands of `layer`; `variable` reads the environment.
+/// Returns the commands of `layer`. `variable` reads the environment.
 pub fn steps(
     layer: &Layer,
     metadata: &Metadata,
@@ -104,7 +111,8 @@ pub fn steps(
     }
 }
 
-/// Returns the command that compares the simulated machine with closed forms, with assertions.
+/// Returns the command that compares the simulated machine with closed-form solutions, with
+/// assertions enabled.
 fn machine_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>) -> Step {
     let apart = metadata.target_directory.join(SIM).display().to_string();
     let args = ["--target-dir", &apart, "--", "simulated::", "placement::", "clock::"];
@@ -120,7 +128,8 @@ fn machine_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>)
     }
 }
 
-/// Returns the command that runs some tests with instrumented plain accesses, on nightly.
+/// Returns the command that runs some tests with instrumented plain accesses. It uses the nightly
+/// toolchain.
 fn plain_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>) -> Step {
     let apart = metadata.target_directory.join(sim::PLAIN);
     let words = format!("rustup run {NIGHTLY} cargo test --release -p afterwork-sim --test sim");
@@ -135,9 +144,10 @@ fn plain_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>) -
     }
 }
 
-/// Returns the commands for the test programs of `package` in `layer`, by set of features.
+/// Returns the commands for the test programs of `package` in `layer`. There is one command per set
+/// of features.
 ///
-/// A package is tested alone, so that it has the same features as for its users.
+/// Each package is tested alone, so that it has the same features as for its users.
 fn package_steps(
     layer: &str,
     package: &Package,
@@ -145,22 +155,25 @@ fn package_steps(
     variable: &impl Fn(&str) -> Option<String>,
 ) -> Vec<Step> {
     let tests = package.targets.iter().filter(|target| target.is_test());
-    let mut alike: BTreeMap<&[String], Vec<&str>> = BTreeMap::new();
-    for test in tests.filter(|test| layer_of(&test.name) == layer) {
-        let same = alike.entry(&test.required_features).or_default();
-        same.push(&test.name);
-    }
-    let steps = alike
-        .into_iter()
-        .map(|(features, names)| step_of(layer, package, features, &names, metadata, variable));
+    let tests: Vec<_> = tests.filter(|test| layer_of(&test.name) == layer).collect();
+    let with_features = [false, true].into_iter().map(|needs_features| {
+        tests.iter().filter(move |test| test.required_features.is_empty() != needs_features)
+    });
+    let steps = with_features.filter_map(|tests| {
+        let names: Vec<_> = tests.clone().map(|test| test.name.as_str()).collect();
+        let features: BTreeSet<_> = tests.flat_map(|test| &test.required_features).collect();
+        let features: Vec<_> = features.into_iter().map(String::as_str).collect();
+        (!names.is_empty()).then(|| step_of(layer, package, &features, &names, metadata, variable))
+    });
     steps.collect()
 }
 
-/// Returns the command for `names`, test programs of `package` in `layer` that need `features`.
+/// Returns the command for the test programs `names` of `package` in `layer`, which need
+/// `features`.
 fn step_of(
     layer: &str,
     package: &Package,
-    features: &[String],
+    features: &[&str],
     names: &[&str],
     metadata: &Metadata,
     variable: &impl Fn(&str) -> Option<String>,
@@ -172,14 +185,17 @@ fn step_of(
     args.extend(names.iter().flat_map(|name| ["--test".to_string(), name.to_string()]));
     let mut env = Vec::new();
     if layer == SIM {
-        // The unit tests of these packages are only for the simulated machine.
+        // The unit tests of these packages run only on the simulated machine.
         args.push("--bins".into());
     }
     if matches!(layer, LOOM | SHUTTLE | SIM) {
-        // A model is optimized, because it runs millions of times. It is built in a separate
-        // folder, because its `--cfg` affects every crate.
+        // Models are optimized, because they run millions of times. They are built in a separate
+        // folder, because their `--cfg` affects every crate.
         let apart = metadata.target_directory.join(layer).display().to_string();
         args.extend(["--release".to_string(), "--target-dir".to_string(), apart]);
+        if package.name == FACADE {
+            args.extend(["--config".to_string(), TESTS_ARE_NOT_OPTIMIZED.to_string()]);
+        }
         env.push(match layer {
             SIM => sim::flags(variable),
             _ => with_cfg(layer, variable),
@@ -189,7 +205,7 @@ fn step_of(
     Step { env, prefix, ..Step::new("cargo test --no-fail-fast", args) }
 }
 
-/// Returns the layer of a test program, by its name.
+/// Returns the layer to which a test program belongs, based on its name.
 fn layer_of(test: &str) -> &'static str {
     match test {
         "loom" => LOOM,
@@ -201,11 +217,11 @@ fn layer_of(test: &str) -> &'static str {
     }
 }
 
-/// Adds `--cfg NAME` to the user's flags, in the same form.
+/// Adds `--cfg NAME` to the user's flags, in the form that the user chose.
 pub fn with_cfg(cfg: &str, variable: &impl Fn(&str) -> Option<String>) -> (String, String) {
     const ENCODED: &str = "CARGO_ENCODED_RUSTFLAGS";
     const PLAIN: &str = "RUSTFLAGS";
-    // Cargo reads the encoded form first. Its parts have a unit separator between them.
+    // The encoded form takes precedence in Cargo. A unit separator is between its parts.
     let (name, separator, own) = match variable(ENCODED) {
         Some(own) => (ENCODED, "\x1f", own),
         None => (PLAIN, " ", variable(PLAIN).unwrap_or_default()),
@@ -278,9 +294,10 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_needs_a_feature_is_run_with_it_apart() {
-        let mut one = package("one", &["cli", "events"]);
+    fn tests_that_need_features_are_run_with_them_apart() {
+        let mut one = package("one", &["cli", "events", "tasks"]);
         one.targets[1].required_features = vec!["tracing".into()];
+        one.targets[2].required_features = vec!["tokio".into()];
         let metadata = Metadata { packages: vec![one], target_directory: "t".into() };
         let layer = LAYERS.iter().find(|row| row.name == INTEGRATION).unwrap();
         let steps = steps(layer, &metadata, |_| None);
@@ -288,7 +305,7 @@ mod tests {
             steps.iter().map(Step::shown).collect::<Vec<_>>(),
             [
                 "cargo test --no-fail-fast -p one --test cli",
-                "cargo test --no-fail-fast -p one --features tracing --test events"
+                "cargo test --no-fail-fast -p one --features tokio,tracing --test events --test tasks"
             ]
         );
     }

@@ -8,9 +8,10 @@ use super::plan::Layer;
 use super::tally::LayerTally;
 use crate::report::talk;
 
-/// Interval of progress lines in a log.
+/// The interval between progress lines in a log.
 const HEARTBEAT: Duration = Duration::from_secs(30);
-/// Width of the live line, which cannot be erased if it wraps. Every terminal has 80 columns.
+/// The width of the live line. A line that wraps could not be erased. Every terminal has at least
+/// 80 columns.
 const LIVE_COLUMNS: usize = 79;
 
 /// Prints the progress of one layer.
@@ -51,7 +52,7 @@ impl Progress {
         self.tick();
     }
 
-    /// Refreshes the live line or, in a log, prints a line every `HEARTBEAT`.
+    /// Refreshes the live line. In a log, prints a line every `HEARTBEAT` instead.
     pub fn tick(&mut self) {
         if self.is_live {
             let text = format!("  {:>6.1} s  {}", self.seconds(), self.doing);

@@ -7,7 +7,7 @@ use super::libtest::{Count, Reader};
 /// The results of all layers.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// The layers in the order of their runs.
+    /// The layers, in the order in which they ran.
     pub layers: Vec<LayerTally>,
 }
 
@@ -15,9 +15,9 @@ pub struct Tally {
 #[derive(Debug)]
 pub struct LayerTally {
     name: &'static str,
-    /// Number of tests for each outcome.
+    /// The number of tests for each outcome.
     pub count: Count,
-    /// Duration in seconds, including builds.
+    /// The duration in seconds, including builds.
     pub seconds: f64,
     failures: Vec<String>,
 }
@@ -67,7 +67,7 @@ impl Tally {
         text + "\n"
     }
 
-    /// Formats one JSON record per layer, and one for the sum.
+    /// Formats a JSON record for each layer, and one for the sum.
     pub fn json(&self) -> String {
         let record = |name: &str, count: Count, seconds: f64, failures: Vec<&String>| {
             let record = json!({

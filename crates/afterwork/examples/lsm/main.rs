@@ -9,7 +9,9 @@
 //! | versions | `Rcu`, whose readers may sleep; the last reader of a table deletes its file |
 //!
 //! `db.rs` is the engine. `table.rs` reads and writes files of sorted records, and does not use the
-//! library. `cargo run --release --example lsm -- [KEYS [WRITERS]]`
+//! library.
+//!
+//! `cargo run --release --example lsm -- [KEYS [WRITERS]]`
 
 mod db;
 mod table;
@@ -18,7 +20,7 @@ use std::{error::Error, sync::Arc, thread};
 
 use db::Db;
 
-/// Any error of the example.
+/// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 const NR_ROUNDS: u64 = 3;
@@ -76,7 +78,7 @@ fn value(key: u64, round: u64) -> u64 {
 fn write(db: &Arc<Db>, keys: impl Iterator<Item = u64> + Clone) -> Result<(), Failure> {
     for round in 1..=NR_ROUNDS {
         for key in keys.clone() {
-            // Each hundredth record is on disk before the next one is written.
+            // Every hundredth record is on disk before the next one is written.
             db.put(key, value(key, round), key % 100 == 0)?;
         }
     }

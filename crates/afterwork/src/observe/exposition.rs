@@ -1,7 +1,7 @@
 //! Text for Prometheus, in its exposition format, version 0.0.4.
 //!
 //! A metric is named `afterwork_KIND_FIGURE`. Counts end in `_total`. Times are in seconds,
-//! whatever the unit of the figure is. All samples of a metric are in one block, below its `HELP`
+//! regardless of the unit of the figure. All samples of a metric are in one block, below its `HELP`
 //! and `TYPE`, and no two of them have the same labels.
 
 use std::{
@@ -85,7 +85,8 @@ impl Exposition {
         self.add_records(labels, all.chain(&times));
     }
 
-    /// Adds the figures of records of one process. The figures of a kind that [is a
+    /// Adds the figures of records of one process, except
+    /// [transient](crate::page::Kind::is_transient) ones. The figures of a kind that [is a
     /// histogram](crate::page::Kind::is_histogram) become one histogram.
     pub fn add_records<'r>(
         &mut self,
@@ -96,6 +97,9 @@ impl Exposition {
         for (labels, record) in labeled(labels, records.iter().copied()).iter().zip(&records) {
             if record.kind.is_histogram() {
                 self.histogram(labels, record);
+                continue;
+            }
+            if record.kind.is_transient() {
                 continue;
             }
             for (field, figure) in record.figures() {
@@ -110,8 +114,8 @@ impl Exposition {
         }
     }
 
-    /// Adds a histogram, unless the record is incomplete. The result is a valid histogram whatever
-    /// the figures are, because another process may have written them.
+    /// Adds a histogram, unless the record is incomplete. The result is a valid histogram
+    /// regardless of the figures, because another process may have written them.
     fn histogram(&mut self, labels: &str, record: &Record) {
         let figures: Vec<_> = record.figures().map(|(_, figure)| figure).collect();
         let [count, total_ns, below @ ..] = &*figures else {

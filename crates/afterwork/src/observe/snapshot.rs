@@ -157,7 +157,7 @@ impl Snapshot {
     /// Figures are named after the fields of `QueueStats` and `PoolStats`, as in `afterwork top
     /// --fields`. The suffix of a name is the unit. `wait` and `run` of a queue are histograms with
     /// `count`, `total_ns` and `buckets`. A bucket is a pair: its upper end in nanoseconds, and the
-    /// number of values between it and the previous one.
+    /// number of values from the previous bucket's end to this one.
     #[doc(alias("serialize", "serde"))]
     pub fn to_json(&self) -> String {
         let mut json = String::from("{");

@@ -38,7 +38,7 @@ pub fn warm_up() {
     drop(rcu::read());
 }
 
-/// Starts a reader that reads once, after the earlier sections of `before`.
+/// Starts a reader that calls `before`, which may open and end sections, and then reads once.
 pub fn reader(versions: &Arc<Versions>, before: fn()) -> JoinHandle<()> {
     spawn_with(versions.clone(), move |versions| {
         before();
@@ -156,7 +156,7 @@ models! {
         must_fail("rcu: no fence before the cookie", || bounded(3, a_cookie));
 }
 
-/// Two updaters wait for grace periods because of a third thread, which no longer reads.
+/// Two updaters wait for grace periods. A third thread has read before, so they need to scan.
 fn two_updaters() {
     warm_up();
     let updaters = [(), ()].map(|()| spawn(rcu::synchronize));

@@ -17,7 +17,8 @@ fn beside(body: fn(&Versions)) {
     reader.join().unwrap();
 }
 
-/// One thread removes the version and notifies another, which waits and frees.
+/// One thread removes the version and notifies another, which waits for a grace period and frees
+/// it.
 fn removed_by_another(before: fn()) {
     rcu::synchronize();
     let versions = Arc::new(Versions::default());
@@ -36,7 +37,8 @@ fn removed_by_another(before: fn()) {
     reader.join().unwrap();
 }
 
-/// One thread removes and records a cookie. Another polls it, or waits for it, and frees.
+/// One thread removes the version and records a cookie. Another polls the cookie, or waits for it,
+/// and frees the version.
 fn cookie_of_another(before: fn()) {
     rcu::synchronize();
     let versions = Arc::new(Versions::default());

@@ -48,20 +48,24 @@ models! {
         must_deadlock("capacity: no check after joining", || bounded(3, one_waits));
 }
 
-/// Two threads wait. Each receipt frees capacity for one of them.
+/// A thread joins the wait queue behind a task, while each receipt frees capacity for one of them.
 fn two_wait() {
     let (mut mailbox, poster) = full(1);
-    let senders = [1, 2].map(|number| {
-        let poster = another(&poster);
-        spawn(move || poster.send_blocking(number).unwrap())
+    let mut first = poster.send(1);
+    assert!(poll(&mut first).is_pending());
+    let other = another(&poster);
+    let sender = spawn(move || {
+        other.send_blocking(2).unwrap();
+        other
     });
-    let sum: usize = (0..3).map(|_| receive(&mut mailbox)).sum();
-    assert_eq!(sum, 3);
-    senders.into_iter().for_each(|it| it.join().unwrap());
+    let received = [(); 3].map(|()| receive(&mut mailbox));
+    assert_eq!(received, [0, 1, 2]);
+    assert_eq!(poll(&mut first), Poll::Ready(Ok(())));
+    drop(sender.join().unwrap());
 }
 
 models! {
-    fn capacity_passes_from_one_waiter_to_the_next() = bounded(1, two_wait);
+    fn capacity_passes_from_one_waiter_to_the_next() = bounded(2, two_wait);
 }
 
 /// One of two waiters cancels, possibly too late.

@@ -1,4 +1,4 @@
-//! Urgent and ordinary posts: each wakes the owner, no lane hides the other or loses its order.
+//! Urgent and ordinary posts: each wakes the owner, and no lane hides the other or loses its order.
 
 use crate::support::*;
 

@@ -2,13 +2,14 @@
 
 use crate::support::*;
 
-/// An item blocks until another has run, on a pool that runs one worker at once. The other item is
-/// queued just before, and needs a worker that only the blocking report requests.
+/// An item blocks until another has run, on a pool that runs one worker at a time. The other item
+/// is queued just before, and needs a worker that only the blocking report requests.
 fn blocks_for_another() {
     first_waits_for_second(1, |gate| workqueue::blocking(|| gate.pass()));
 }
 
-/// The monitor finds the only worker asleep. It wakes, takes an item, and is needed again.
+/// The monitor finds the only worker asleep. The worker then wakes, takes an item, and is needed
+/// again.
 fn sampled_asleep_then_awake() {
     let machine = machine(1, 1);
     let queue = plain().build_in(machine.registry()).unwrap();

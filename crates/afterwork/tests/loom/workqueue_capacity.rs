@@ -10,8 +10,8 @@ fn full(capacity: usize) -> Arc<Permits> {
     permits
 }
 
-/// A capacity permit is released while one thread waits for it and another tries to acquire it. One
-/// of them acquires it at a time, and no thread waits while it is free.
+/// A capacity permit is released while one thread waits for it and another tries to acquire it.
+/// Only one of them holds it at a time, and neither waits while it is free.
 fn one_permit() {
     let permits = full(1);
     let inside = Arc::new(AtomicBool::new(false));
@@ -97,8 +97,9 @@ fn a_task() {
     assert_eq!(permits.nr_free(), 1);
 }
 
-/// An item of a queue with capacity 1 is cancelled while a worker reaches it. This thread is the
-/// worker, which takes few steps. Only an ordered queue has a worker's thread.
+/// An item of a queue with capacity 1 is cancelled while a worker reaches it. If the queue is not
+/// ordered, this thread acts as the worker, which saves the model a thread. Otherwise the enqueue
+/// requests the worker.
 fn an_item(ordered: bool) {
     let machine = machine(1 + usize::from(ordered), 1);
     let queue = plain().capacity(1);
@@ -111,7 +112,7 @@ fn an_item(ordered: bool) {
     assert_eq!(queue.try_enqueue(&work), Ok(true));
     assert_eq!(queue.report().free_capacity, Some(0));
     if ordered {
-        machine.start_workers(1);
+        machine.make_workers();
     } else {
         machine.pretend_busy(false);
     }
@@ -128,8 +129,9 @@ fn an_item(ordered: bool) {
     wind_up(queue);
 }
 
-/// Cancels a future of a queue with capacity 1, also from another thread if `others`, while a
-/// worker may poll it for the first time. Its capacity permit is released once, without delay.
+/// Cancels a future of a queue with capacity 1 while a worker may poll it for the first time. If
+/// `others` is set, another thread cancels it, too. Its capacity permit is released once, without
+/// delay.
 fn a_future(worker_first: bool, others: bool) {
     let machine = machine(2, 1);
     let queue = plain().capacity(1).build_in(machine.registry()).unwrap();
@@ -163,7 +165,7 @@ models! {
     fn leaving_waiter_passes_its_permit_on() = exhaustive(waiter_that_leaves);
     fn task_that_waits_for_capacity_is_woken() = exhaustive(a_task);
     fn item_releases_its_permit_once() =
-        bounded(2, || an_item(false)), bounded(1, || an_item(true));
+        bounded(2, || an_item(false)), bounded(2, || an_item(true));
     fn joining_the_capacity_queue_needs_a_recheck() =
         must_fail("capacity: no check after joining", || bounded(3, one_permit));
     fn release_that_overlooks_the_wait_queue_is_detected() =

@@ -7,7 +7,8 @@ use crate::support::*;
 /// A deadline that does not expire by itself.
 const LATER: Duration = Duration::from_secs(3600);
 
-/// Counts runs. Leaked so that the closure has nothing to drop: a twin moves it out twice.
+/// Returns a counter of runs. It is leaked so that the closure has nothing to drop, because a twin
+/// moves the closure out twice.
 fn counter() -> &'static AtomicU32 {
     Box::leak(Box::new(AtomicU32::new(0)))
 }
@@ -30,7 +31,7 @@ fn due_at(cancels: bool, has_handle: bool) {
     let has_expired = handle.expire_now();
     is_cancelled |= other.is_some_and(|it| it.join().unwrap());
     match handle.join() {
-        // A cancel of a future during its poll comes too late.
+        // Cancelling a future during its poll comes too late.
         Ok(()) => assert!(!has_expired && runs.load(Ordering::Relaxed) == 1),
         Err(JoinError::Expired) => assert!(has_expired && runs.load(Ordering::Relaxed) == 0),
         Err(JoinError::Cancelled) => assert!(is_cancelled && runs.load(Ordering::Relaxed) == 0),

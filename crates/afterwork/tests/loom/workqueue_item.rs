@@ -76,20 +76,22 @@ models! {
         must_fail("item: pending is no transition", || bounded(2, enqueue_of_a_pending_item));
 }
 
-/// A cancel races with the worker; afterwards the item is queued again.
-fn cancel_races_with_pop() {
+/// A cancel races with the worker. If `requeues`, the item is queued again afterwards.
+fn cancel_races_with_pop(requeues: bool) {
     let (_machine, queue) = queue(1, false);
     let (work, count) = counting();
     assert!(queue.enqueue(&work));
     let cancelled = work.cancel();
-    let again = queue.enqueue(&work);
-    assert!(!cancelled || again, "a cancelled item can be queued");
-    drop(queue);
+    let again = requeues && queue.enqueue(&work);
+    assert!(!requeues || !cancelled || again, "a cancelled item can be queued");
+    work.flush().unwrap();
     assert_eq!(count.get(), u32::from(!cancelled) + u32::from(again));
+    wind_up(queue);
 }
 
 models! {
-    fn item_is_either_cancelled_or_runs() = bounded(3, cancel_races_with_pop);
+    fn item_is_either_cancelled_or_runs() =
+        bounded(3, || cancel_races_with_pop(false)), bounded(2, || cancel_races_with_pop(true));
 }
 
 /// Two items are cancelled, which removes tombstones, and one of them is queued again.
@@ -167,25 +169,33 @@ models! {
         must_fail("cancel: overlooks a claim", || bounded(2, disable_races_with_enqueue));
 }
 
-/// Flushes a run that queues its own item and cancels it again.
+/// Flushes a run that queues its own item and cancels it again. This thread is the worker. The run
+/// starts the flusher, so that the model has no flush before the run.
 fn flush_races_with_a_cancel() {
-    let (_machine, queue) = queue(1, false);
-    let (started, ended) = (Arc::new(Barred::default()), Arc::new(AtomicBool::new(false)));
+    let machine = machine(1, 1);
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.pretend_busy(true);
+    let flusher = Arc::new(Mutex::new(None));
     let work = Work::with_handle({
-        let (started, ended) = (started.clone(), ended.clone());
-        let queue = Mutex::new(Some(queue.clone()));
+        let (queue, flusher) = (queue.clone(), flusher.clone());
         move |this| {
-            started.open();
-            let queue = queue.lock().unwrap().take().expect("it runs once");
+            let ended = Arc::new(AtomicBool::new(false));
+            let thread = spawn_with((this.clone(), ended.clone()), |(work, ended)| {
+                work.flush().unwrap();
+                assert!(ended.load(Ordering::Relaxed), "flushed before the end of the run");
+            });
+            let previous = flusher.lock().unwrap().replace(thread);
+            assert!(previous.is_none(), "it runs once");
             assert!(queue.enqueue(this));
             assert!(this.cancel());
             ended.store(true, Ordering::Relaxed);
         }
     });
     queue.enqueue(&work);
-    started.pass();
-    work.flush().unwrap();
-    assert!(ended.load(Ordering::Relaxed), "flushed before the end of the run");
+    machine.pretend_busy(false);
+    machine.help_out();
+    let flusher = flusher.lock().unwrap().take().expect("it has run");
+    flusher.join().unwrap();
     wind_up(queue);
 }
 
@@ -246,7 +256,7 @@ models! {
         bounded(3, || spawn_and_join(false)), bounded(3, || spawn_and_join(true));
 }
 
-/// The handle is dropped, or cancels, before, during or after the run of the closure.
+/// The handle is dropped or cancels the closure, before, during or after the run.
 fn handle_is_dropped(cancel: bool) {
     let (_machine, queue) = queue(1, false);
     let dropped = Arc::new(AtomicUsize::new(0));

@@ -79,8 +79,8 @@ models! {
         must_fail("stack: relaxed take", || exhaustive(inject));
 }
 
-/// A thread learns of an item before its push, for example from its state, and takes it back from
-/// above another one. That thread starts last: see `inject`.
+/// A thread that knows an item before its push, for example from its state, takes it back while it
+/// is pushed above another one. That thread starts last: see `inject`.
 fn recall_races_with_the_push() {
     let injected = Arc::new(Injected::default());
     injected.push(0, 0);
@@ -119,7 +119,7 @@ fn one_seat() {
     assert_eq!(gates.nr_active(), 1);
 }
 
-/// Does the same as `one_seat`, while the limit is lowered and raised.
+/// The same as `one_seat`, while the limit is lowered and raised.
 fn seats_that_change() {
     let gates = Arc::new(Gates::new(2));
     assert!(gates.try_enter() && gates.try_enter());

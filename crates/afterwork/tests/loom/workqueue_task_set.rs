@@ -48,7 +48,8 @@ models! {
     fn every_result_of_a_set_is_taken_once() = bounded(1, two_ends_race_with_join_next);
 }
 
-/// An item starts or ends while all are cancelled. The set still returns cancelled items.
+/// An item starts or ends while all items are being cancelled. The set still returns cancelled
+/// items.
 fn end_races_with_abort() {
     let (machine, queue) = queue(1, false);
     let nr_dropped = Arc::new(AtomicUsize::new(0));

@@ -12,7 +12,7 @@ use std::{
     future::{pending, poll_fn},
     pin::pin,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     },
     task::{Context, Poll, Wake, Waker},

@@ -1,14 +1,19 @@
-//! Items from queueing to their end, in every way that frees them.
+//! Items from enqueue to destruction, freed in every possible way.
 
 use afterwork::workqueue::{self, Builder};
 
 use crate::*;
 
-/// Builds a queue on two CPUs with one pool, whose workers park without a busy-poll.
-fn build(builder: Builder) -> Workqueue {
+/// Creates a registry on two CPUs with one pool, whose workers park without a busy-poll.
+fn registry() -> Registry {
     let params = Params { worker_spin_limit: 0, ..Params::default() };
-    let registry = Registry::new(Topology::synthetic("2 core").unwrap(), params).unwrap();
-    builder.build_in(&registry).unwrap()
+    Registry::new(Topology::synthetic("2 core").unwrap(), params).unwrap()
+}
+
+/// Builds a queue in a registry that most tests share, because Miri takes long to create one.
+fn build(builder: Builder) -> Workqueue {
+    static REGISTRY: OnceLock<Registry> = OnceLock::new();
+    builder.build_in(REGISTRY.get_or_init(registry)).unwrap()
 }
 
 pub fn queue() -> Workqueue {
@@ -227,7 +232,8 @@ fn delayed_item_runs_when_due_or_flushed_or_is_cancelled() {
     let theirs = count.clone();
     let work = DelayedWork::new(move || theirs.add());
     queue.enqueue_after(&work, Duration::from_millis(1));
-    // The count does not reflect the state of the item, which may still be an old one here.
+    // The count is read without an ordering, so the state that is read next may still be the old
+    // one.
     while count.get() == 0 || !queue.enqueue_after(&work, Duration::from_secs(3600)) {
         thread::sleep(Duration::from_millis(1));
     }
@@ -259,7 +265,8 @@ fn queues_are_created_and_destroyed_with_their_items() {
         for _ in 0..2 {
             scope.spawn(|| {
                 for _ in 0..2 {
-                    let queue = queue();
+                    // The registry ends with its queue.
+                    let queue = Workqueue::builder("miri").build_in(&registry()).unwrap();
                     let (again, theirs) = (queue.clone(), count.clone());
                     // An item of a queue may drop the queue's last handle.
                     queue

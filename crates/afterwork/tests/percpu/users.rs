@@ -39,7 +39,7 @@ fn parts_of_absent_cpus_are_added_to_the_common_count() {
         let counter = SloppyCounter::new(builder(qpw), 32).unwrap();
         counter.add(7);
         assert_eq!(counter.rough(), 0, "{qpw}");
-        // The part is drained, whichever slot holds it.
+        // The counter's part is drained, whichever slot holds it.
         set_online_cpus(&cpus(&[]));
         assert_eq!(counter.rough(), 7, "{qpw}");
     }

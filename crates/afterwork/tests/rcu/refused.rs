@@ -48,7 +48,7 @@ fn failed_thread_start_is_retried_by_a_later_call() {
     while run.nr() == 0 && nr_calls < 60 {
         rcu::call(run.callback());
         nr_calls += 1;
-        // After a failed attempt, the next one is made some milliseconds later.
+        // After a failed attempt, the next one is made a few milliseconds later.
         thread::sleep(Duration::from_millis(5));
     }
     while run.nr() < nr_calls {
@@ -70,7 +70,7 @@ fn callback_flood_regains_a_thread_and_runs_without_a_barrier() {
     flood(100_000);
     assert_eq!(run.nr(), 0, "run by who calls");
     drop(no_threads);
-    // The loop does not pause, because a call retries some milliseconds after the last failure.
+    // The loop does not pause, because a call retries a few milliseconds after the last failure.
     while run.nr() == 0 {
         flood(100);
     }
@@ -130,7 +130,7 @@ fn callback_forking_on_a_waiter_leaves_the_rest_to_the_parent() {
             pid.store(unsafe { fork() } as usize, Ordering::Relaxed);
         }));
         (0..100).for_each(|_| call(Box::new(run.callback())));
-        // In the child, a domain of the parent rejects the call, and RCU does not.
+        // In the child, a domain of the parent rejects the call, but RCU does not.
         let waited = match &domain {
             Some(domain) => catch_unwind(AssertUnwindSafe(|| domain.barrier())),
             None => catch_unwind(rcu::barrier),
@@ -253,7 +253,7 @@ fn a_domain_called_during_a_failed_start_is_served_later() {
     drop(no_threads);
     let mut nr_calls = 4;
     while run.nr() < nr_calls {
-        // The next attempt is made some milliseconds after a failed one.
+        // The next attempt is made a few milliseconds after a failed one.
         thread::sleep(Duration::from_millis(5));
         if nr_calls < 1000 {
             call();

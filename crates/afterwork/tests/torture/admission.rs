@@ -10,7 +10,8 @@ pub struct Crowded {
     capacity: usize,
 }
 
-/// Wakes no thread. The next poll finds a granted permit, or the permit is transferred.
+/// A waker that wakes no thread. The next poll finds a granted permit, or the permit is
+/// transferred.
 struct Deaf;
 
 impl Wake for Deaf {

@@ -115,7 +115,7 @@ pub fn spawn(
 fn judge(outcome: Result<Life, JoinError>, panics: bool) {
     match outcome {
         Ok(_) => assert!(!panics),
-        // Refused if the queue was being drained.
+        // The queue was being drained.
         Err(JoinError::Cancelled | JoinError::Closed) => {}
         Err(JoinError::Panicked(payload))
             if panics && payload.downcast_ref::<Planned>().is_some() => {}

@@ -60,7 +60,7 @@ impl Victim {
         Self { queue, nr_items, nr_ran }
     }
 
-    /// Drops the last handle where the drop waits.
+    /// Drops the last handle on a thread where the drop waits.
     fn end(self) {
         let (nr_ran, nr_items) = (self.nr_ran.clone(), self.nr_items);
         drop(self.queue);
@@ -202,7 +202,7 @@ impl Lair {
         }
     }
 
-    /// Drops the last handles of queues while their timers are flushed.
+    /// Drops the last handles to queues while their timers are flushed.
     fn end_under_flushes(&self, dice: &mut Dice) {
         let grenade = Grenade::new(dice);
         let work = DelayedWork::new(move || grenade.check());
@@ -230,7 +230,7 @@ impl Lair {
     fn arm(&self, dice: &mut Dice) {
         let (grenade, seed) = (Grenade::new(dice), dice.bits());
         let mut own = Dice::new(seed);
-        // This handle of a queue is dropped with the last handle of the item.
+        // This handle to a queue is dropped with the last handle to the item.
         let queue = (may(Act::Drop) && dice.below(2) == 0).then(|| self.victim(dice).queue);
         let owns_queue = queue.is_some();
         let work = DelayedWork::new(move || {
@@ -313,7 +313,7 @@ impl Lair {
         }
     }
 
-    /// Starts periodic work that misbehaves in each run, and ends it here or in another thread.
+    /// Starts periodic work that misbehaves in each run, and ends it on this or another thread.
     fn come_again(&self, dice: &mut Dice) {
         let (grenade, mut own) = (Grenade::new(dice), Dice::new(dice.bits()));
         let victim = (dice.below(2) == 0).then(|| self.victim(dice));

@@ -84,7 +84,7 @@ impl Place {
         }
     }
 
-    /// Returns a handle of one of the queue's lanes.
+    /// Returns a handle to one of the queue's lanes.
     pub fn lane(&self, dice: &mut Dice) -> Workqueue {
         if self.kind != Kind::Ordered && dice.below(4) == 0 {
             self.queue.urgent().unwrap()
@@ -171,7 +171,7 @@ impl Place {
         self.queue.resume();
     }
 
-    /// Lends data to the queue's workers. Those of a bottom half must not wait.
+    /// Lends data to the queue's workers. Workers of a bottom half must not wait.
     pub fn lend(&self, dice: &mut Dice) {
         scopes::torture(&self.lane(dice), self.kind != Kind::Bh, dice);
     }
@@ -259,7 +259,7 @@ pub fn judge(outcome: Result<Life, JoinError>, panics: bool) {
     }
 }
 
-/// Creates a queue for a few items, whose last handle is dropped anywhere.
+/// Creates a queue for a few items. Its last handle is dropped on any thread.
 pub fn brief(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
     let (max_active, rescues) = (1 + dice.below(3) as u32, dice.below(8) == 0);
     let queue = insist(|| {

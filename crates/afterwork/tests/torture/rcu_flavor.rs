@@ -25,7 +25,7 @@ pub trait Flavor: Clone + Send + Sync + 'static {
     }
 }
 
-/// Implements waiting for both flavors of the process, which differ only in their readers.
+/// Implements waiting for the two process-wide flavors, which differ only in their readers.
 macro_rules! grace_periods_of_the_process {
     () => {
         fn read_owned(&self) -> Option<OwnedGuard> {
@@ -74,7 +74,7 @@ thread_local! {
     static NR_OPEN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// No quiescent state takes effect before this is dropped.
+/// A round of an online reader. No quiescent state takes effect until it is dropped.
 pub struct Round {
     /// The guard of a nested section. It prevents an early report from taking effect.
     inner: Option<rcu::Guard>,

@@ -1,8 +1,9 @@
-//! Torture of mailboxes, at random: posters, owners and ends of every kind.
+//! Random torture of mailboxes, with posters, owners and ends of every kind.
 //!
-//! `cargo xtask torture task-work --minutes 5 --seed 7`. The default is five seconds.
+//! `cargo xtask torture task-work --minutes 5 --seed 7`. The default is two seconds.
 //!
-//! With `--hostile`, users of other mailboxes do anything safe code can (`hostile_task_work.rs`).
+//! With `--hostile`, users of other mailboxes do anything that safe code can do:
+//! `hostile_task_work.rs`.
 //!
 //! Items are numbered by their poster. No item may be lost while the owner receives. None may be
 //! duplicated, out of its poster's order, or alive at the end. Panics end posters, and owners are

@@ -1,4 +1,4 @@
-//! Changes of attributes, and of the machine, while a queue is in use.
+//! Changes to attributes, and to the machine, while a queue is in use.
 
 use crate::support::*;
 
@@ -297,7 +297,7 @@ fn setting_attributes_moves_an_ordered_queue_to_new_cpus() {
     assert_eq!(used(&registry), ["0-3", "0-7"]);
 }
 
-/// Creates a registry whose source reports once that only the CPUs 1 and 2 remain.
+/// Creates a registry whose source reports once that only CPUs 1 and 2 remain.
 fn with_source(change: impl FnOnce(&mut Params)) -> Registry {
     let machine = Topology::synthetic("4 core").unwrap();
     let mut news = vec![machine.restricted_to(&set("1-2")).unwrap()];

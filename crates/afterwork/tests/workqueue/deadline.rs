@@ -100,7 +100,7 @@ fn the_deadline_wakes_an_awaiting_task_without_a_worker() {
     });
     assert!(outcome.join().unwrap());
     lives.all_dropped(1);
-    // The second poll registers a different waker from the first.
+    // The second poll registers a different waker.
     let mut handle = stuck.task().deadline(Instant::now() + SOON).spawn(|| ());
     // On a loaded machine the deadline may have passed.
     let outcome = poll(&mut handle).unwrap_or_else(|| block_on(handle));

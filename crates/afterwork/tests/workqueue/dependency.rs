@@ -1,4 +1,4 @@
-//! Reports of items of queues with a rescuer that wait for queues without one.
+//! Reports of waits: an item waits for a queue without a rescuer, although its own queue has one.
 
 use crate::support::*;
 

@@ -6,7 +6,7 @@ fn thread_name() -> String {
     thread::current().name().unwrap_or_default().to_owned()
 }
 
-/// Returns the name of the worker, and so of the pool, that runs the item.
+/// Returns the name of the worker that runs the item, which names its pool.
 fn pool_of(enqueue: impl FnOnce(&Work)) -> String {
     let (send, receive) = mpsc::channel();
     let work = Work::new(move || send.send(thread_name()).unwrap());

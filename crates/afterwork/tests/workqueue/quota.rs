@@ -12,7 +12,7 @@ fn machine(millicpus: Option<u64>) -> Topology {
     Topology::synthetic("4 core").unwrap().with_quota(quota)
 }
 
-/// Creates a registry without monitor, so that no worker is replaced, however long its item runs.
+/// Creates a registry without a monitor, so that no worker is replaced, however long its item runs.
 fn limited(millicpus: u64, cpu_quota: bool) -> Registry {
     let params = Params { watch_tick_us: 3_600_000_000, cpu_quota, ..Params::default() };
     Registry::new(machine(Some(millicpus)), params).unwrap()
@@ -89,7 +89,7 @@ fn unbound_queues_keep_to_the_cpus_that_a_parameter_names() {
     assert_eq!(registry.unbound_cpus(), None);
 }
 
-/// A temporary cgroup, of the version that has the controller `cpu`.
+/// A temporary cgroup, in whichever cgroup version has the `cpu` controller.
 struct Cgroup {
     dir: PathBuf,
     is_v2: bool,

@@ -90,7 +90,7 @@ fn a_destructor_does_not_wait_for_the_end_of_its_own_thread() {
 }
 
 /// Creates `nr` values. The destructor of each one calls `begin`, waits for the next destructor,
-/// and counts its end.
+/// and increments the count when it ends.
 fn chain(nr: usize, begin: impl Fn() + Clone + Send + 'static) -> (Vec<Box<dyn Send>>, Count) {
     let (count, mut last) = (Count::default(), None::<Sender<()>>);
     let mut owned: Vec<Box<dyn Send>> = Vec::new();
@@ -109,8 +109,8 @@ fn chain(nr: usize, begin: impl Fn() + Clone + Send + 'static) -> (Vec<Box<dyn S
 }
 
 /// Defers `nr` destructors, each of which waits for the next one, in a registry that cannot create
-/// threads. Shuts the registry down when the fallback reaper blocks in the first one. From then on
-/// the registry can create threads if `relents`.
+/// threads. Shuts the registry down when the fallback reaper blocks in the first one. From then on,
+/// the registry can create threads if `relents` is set.
 fn chain_of_destructors_at_the_end(nr: usize, relents: bool) {
     let registry = registry("2 core");
     let full = Full::new(&registry);

@@ -2,7 +2,7 @@
 
 use crate::support::*;
 
-/// The number of items in the flood. They take some tens of milliseconds.
+/// The number of items in the flood. They take a few tens of milliseconds.
 const FLOOD: usize = 200;
 
 fn burn(us: u64) {
@@ -152,7 +152,7 @@ fn cpu_time_is_divided_by_shares() {
 #[test]
 fn cpu_time_is_divided_by_shares_of_groups_then_of_queues() {
     let registry = unwatched("1 core");
-    // Both have the same shares, and one has three queues.
+    // Both groups have the same shares, and one of them has three queues.
     let [wide, narrow] = ["wide", "narrow"]
         .map(|name| Group::builder(name).shares(100).build_in(&registry).unwrap());
     let of_wide = [(); 3].map(|()| single("wide").group(&wide).on(&registry));
@@ -167,7 +167,8 @@ fn cpu_time_is_divided_by_shares_of_groups_then_of_queues() {
     wide.drain_timeout(PATIENCE).unwrap();
     narrow.drain_timeout(PATIENCE).unwrap();
     assert_eq!(of_flood.get() + floods.iter().map(Count::get).sum::<usize>(), 4 * FLOOD);
-    // A third of `FLOOD` is expected of each queue. Without groups it would be all of it.
+    // Each queue of `wide` should start a third of `FLOOD`. Without groups it would start all of
+    // it.
     for nr_started in at_end.join().unwrap() {
         assert!(nr_started < FLOOD * 2 / 3, "{nr_started} of a third");
     }
@@ -189,7 +190,7 @@ fn shares_of_a_group_hold_until_its_last_queue_leaves_a_pool() {
     before(FLOOD);
     group.set_shares(300).unwrap();
     before(0);
-    // A queue that joins later has the shares of its group, too.
+    // A queue that joins later also has the shares of its group.
     drop(member);
     before(FLOOD);
     let member = queue("member").group(&group).on(&registry);
@@ -198,15 +199,15 @@ fn shares_of_a_group_hold_until_its_last_queue_leaves_a_pool() {
     assert_eq!(group.stats().shares, Some(300));
 }
 
-/// Builds a queue with one share, and one with all others.
+/// Builds a queue with one share, and one with the maximum number of shares.
 fn few_and_many(registry: &Registry) -> [Workqueue; 2] {
     [1, MAX_SHARES].map(|shares| single("shares").shares(shares).on(registry))
 }
 
 /// Runs two queues on a pool of one worker. `few` has one share, owes much CPU time, and has one
-/// item waiting. `many` has all the shares and a flood, whose tenth item calls `at_tenth` with
-/// `few`. Returns the number of started items of the flood when the waiting item starts. If that
-/// item is cancelled, returns the number at which `seen` first returned `true`.
+/// item waiting. `many` has the maximum number of shares and a flood, whose tenth item calls
+/// `at_tenth` with `few`. Returns the number of flood items that have started when the waiting item
+/// starts. If that item is cancelled, returns the number at which `seen` first returned `true`.
 fn owing(at_tenth: fn(&Workqueue), seen: fn(&Workqueue) -> bool) -> usize {
     let registry = unwatched("1 core");
     let plugged = single("plug").on(&registry);

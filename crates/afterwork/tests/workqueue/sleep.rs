@@ -177,7 +177,7 @@ fn sleeps_of_our_own_tasks_need_no_thread_but_the_registry_s() {
     block_on(registry.sleep(SHORT));
     let task = queue.spawn_async(async move { inside.sleep(SHORT).await });
     block_on(task).unwrap();
-    // The fallback reaper wakes wakers that are not the library's own.
+    // The fallback reaper calls wakers that are not the library's own.
     let (send, receive) = mpsc::channel();
     let _slept = sleeping(&registry, SHORT, &sender_waker(&send, "late"));
     assert_eq!(receive.recv_timeout(PATIENCE), Ok("late"));

@@ -258,8 +258,8 @@ fn no_closure_is_queued_after_its_iterator_destroys_the_queue() {
         let life = census.life();
         move || drop(life)
     });
-    // The first chain was queued before the queue was destroyed. The items that were collected
-    // since are rejected, as later ones are.
+    // The first chain was queued before the queue was destroyed. Items collected after that are
+    // rejected, as are later ones.
     assert_eq!(queue.task().spawn_detached_all(funcs), 64);
     let stats = queue.stats();
     assert_eq!((stats.completed, stats.refused), (64, 36));

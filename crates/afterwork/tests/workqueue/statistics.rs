@@ -162,22 +162,24 @@ fn wait_times_and_starts_never_fall() {
 
 #[test]
 fn items_of_alternating_queues_all_count_in_the_times() {
-    let registry = registry("1 core");
-    let queues = ["a", "b"].map(|name| queue(name).help(false).on(&registry));
-    let plugs = queues.each_ref().map(plug_into);
-    // The worker alternates between the queues before it records the times of either again.
-    for _ in 0..500 {
-        for queue in &queues {
-            queue.detach(|| ());
-            queue.detach(|| ());
+    for wait_sample in [1, 1_000_000_000] {
+        let registry = tuned("1 core", |it| it.wait_sample = wait_sample);
+        let queues = ["a", "b"].map(|name| queue(name).help(false).on(&registry));
+        let plugs = queues.each_ref().map(plug_into);
+        // The worker alternates between the queues before it records the times of either again.
+        for _ in 0..500 {
+            for queue in &queues {
+                queue.detach(|| ());
+                queue.detach(|| ());
+            }
         }
-    }
-    plugs.iter().for_each(Plug::release);
-    for queue in &queues {
-        queue.drain().unwrap();
-        wait_until(|| queue.stats().completed == 1001);
-        let (waits, runs) = (queue.report().wait, queue.report().run);
-        assert_eq!((waits.count, runs.count), (1001, 1001));
+        plugs.iter().for_each(Plug::release);
+        for queue in &queues {
+            queue.drain().unwrap();
+            wait_until(|| queue.stats().completed == 1001);
+            let (waits, runs) = (queue.report().wait, queue.report().run);
+            assert_eq!((waits.count, runs.count), (1001, 1001));
+        }
     }
 }
 

@@ -69,7 +69,7 @@ fn objects_that_are_dropped_leave_no_memory_behind() {
                 (0..10_000).for_each(|_| makes(queue));
                 idle.drain().unwrap();
             };
-            // The first round creates what is cached for later.
+            // The first round creates the objects that are cached for later rounds.
             make();
             // A leak of 40 bytes for each of the 40,000 would be 1600 KiB.
             retains_less_than(1024, name, || (0..4).for_each(|_| make()));
@@ -131,7 +131,7 @@ fn queues_that_are_dropped_leave_no_memory_behind() {
                 wait_until(is_alone);
             };
             makes(count);
-            // The limit allows for some thread stacks.
+            // The limit allows for a few thread stacks.
             retains_less_than(2048, name, || {
                 makes(4 * count);
                 wait_until(|| nr_threads() <= 12);

@@ -226,7 +226,7 @@ fn a_flush_waits_for_all_closures_that_were_spawned_before() {
     let queue = queue("strand").alone();
     for round in 0..50 {
         let nr_run = Count::default();
-        // The closures are several batches, the last of which is not full.
+        // The closures make several batches, the last of which is not full.
         count_runs(&queue.strand(0), 100 + round, &nr_run);
         queue.flush().unwrap();
         assert_eq!(nr_run.get(), 100 + round);

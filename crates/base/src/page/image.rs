@@ -15,7 +15,7 @@ pub struct Image {
     /// All records of this round.
     pub records: Vec<Record>,
     round: u64,
-    /// Set if queues and pools must not add records.
+    /// `true` if queues and pools must not add records.
     is_for_others: bool,
 }
 
@@ -63,13 +63,10 @@ impl Image {
         self.records.push(record);
     }
 
-    /// Moves histograms to the end, so that they are omitted first if the file is full.
+    /// Moves the histograms and then the records of items to the end, so that they are omitted
+    /// first if the file is full.
     pub(super) fn sort(&mut self) {
-        let records = std::mem::take(&mut self.records);
-        let (histograms, mut others): (Vec<_>, Vec<_>) =
-            records.into_iter().partition(|it| it.kind.is_histogram());
-        others.extend(histograms);
-        self.records = others;
+        self.records.sort_by_key(|it| (it.kind.is_transient(), it.kind.is_histogram()));
     }
 
     /// Returns the bytes of all records that fit, which follow the head.

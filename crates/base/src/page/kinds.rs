@@ -42,6 +42,10 @@ pub enum Kind {
     QueueRun = 7,
     /// A group of workqueues.
     Group = 8,
+    /// A worker that runs an item. Its name is the item's function, and its detail is the queue.
+    Worker = 9,
+    /// The items of one function. The detail is their queue.
+    Function = 10,
 }
 
 /// The figures of one subject.
@@ -211,6 +215,18 @@ const PER_CPU: &[Field] = &[
     fault("panicked", "Queued calls that panicked"),
 ];
 
+#[rustfmt::skip]
+const WORKER: &[Field] = &[
+    gauge("thread", "The kernel's ID of its thread"),
+    gauge("sleeps", "1 if it sleeps inside the item, by its report or by a sample"),
+];
+
+#[rustfmt::skip]
+const FUNCTION: &[Field] = &[
+    gauge("nr_running", "Workers that run an item of it now"),
+    gauge("nr_pending", "Items of it among the first 128 that wait in each pool"),
+];
+
 /// The upper bounds of a histogram's buckets, as base-2 logarithms of nanoseconds, from 1 µs to 4.6
 /// minutes. They are constant, because monitoring systems require that.
 pub const TIMES_LOG2: [u32; 15] = [10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38];
@@ -238,7 +254,7 @@ const TIMES: &[Field] = &[
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Queue,
         Self::Group,
         Self::Pool,
@@ -247,6 +263,8 @@ impl Kind {
         Self::PerCpu,
         Self::QueueWait,
         Self::QueueRun,
+        Self::Worker,
+        Self::Function,
     ];
 
     /// Returns its name.
@@ -260,6 +278,8 @@ impl Kind {
             Self::QueueWait => "queue_wait",
             Self::QueueRun => "queue_run",
             Self::Group => "group",
+            Self::Worker => "worker",
+            Self::Function => "function",
         }
     }
 
@@ -273,6 +293,8 @@ impl Kind {
             Self::PerCpu => PER_CPU,
             Self::QueueWait | Self::QueueRun => TIMES,
             Self::Group => GROUP,
+            Self::Worker => WORKER,
+            Self::Function => FUNCTION,
         }
     }
 
@@ -280,6 +302,12 @@ impl Kind {
     /// record.
     pub fn is_histogram(self) -> bool {
         matches!(self, Self::QueueWait | Self::QueueRun)
+    }
+
+    /// Returns `true` if the records of this kind exist only while items run or wait. Such records
+    /// have no metrics.
+    pub fn is_transient(self) -> bool {
+        matches!(self, Self::Worker | Self::Function)
     }
 
     /// Returns the kind with this number, if it is known.

@@ -53,6 +53,9 @@ pub(super) mod head {
     pub const END: usize = 104;
 }
 
+/// The maximum length of a record's name, in bytes.
+pub const NAME_BYTES: usize = record::NAME.end - record::NAME.start;
+
 pub(super) mod record {
     use std::ops::Range;
 

@@ -16,9 +16,9 @@
 //! A reader *asks* for a round through a number and a futex in the file's head. The thread wakes,
 //! calls each subsystem to write its records, and sleeps again. The page therefore costs nothing
 //! while no reader asks, and an idle process responds in the same way as a busy one.
-//!
-//! docs/observing.md describes the format and the guarantees.
 
+// docs/observing.md describes the format and the guarantees.
+//
 // | file | contents |
 // |---|---|
 // | `layout.rs` | the layout of the file, byte by byte |
@@ -37,7 +37,7 @@ pub(crate) mod count;
 #[doc(hidden)]
 pub(crate) mod image;
 pub(crate) mod kinds;
-mod layout;
+pub(crate) mod layout;
 #[cfg(all(feature = "page", not(any(loom, shuttle))))]
 pub(crate) mod publisher;
 #[cfg(all(feature = "page", not(any(loom, shuttle))))]
@@ -63,7 +63,7 @@ pub const DIRECTORY: &str = "/dev/shm";
 pub const NAME_PREFIX: &str = "afterwork-";
 
 /// The number of processes with the same PID, each in its own container, that can have a page in
-/// the same directory. A guess.
+/// the same directory. This value is a guess.
 pub const MAX_NAMES: u32 = 16;
 
 /// Returns the `nth` name, counted from 0, that the page of a process may have.

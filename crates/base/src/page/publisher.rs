@@ -41,7 +41,7 @@
 //! A process that was killed, or that exited through `_exit`, leaves its file behind. The next
 //! process that publishes removes, in the same way, each file of its user that is not locked and
 //! whose process does not exist. A process in another container is not visible either, but its file
-//! is locked while it lives.
+//! is locked as long as the process runs.
 
 use std::{
     ffi::OsStr,
@@ -70,12 +70,13 @@ use super::{
 };
 
 /// The length of the sleep after a round. It limits rounds to a thousand per second, so that
-/// readers cannot keep a process busy. A guess.
+/// readers cannot keep a process busy. This value is a guess.
 const REST: Duration = Duration::from_millis(1);
 /// The length of the sleep after a failed wait on the file.
 const NO_REQUEST_REST: Duration = Duration::from_secs(1);
 
-/// The number of attempts to get a name that other processes request at the same time. A guess.
+/// The number of attempts to get a name that other processes request at the same time. This value
+/// is a guess.
 const NR_TRIES: u32 = 8;
 
 /// The round of a file that contains only a head. Later rounds are also even.

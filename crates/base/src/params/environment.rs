@@ -17,8 +17,8 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// If the variable contains the word `strict`: the [`ParamError`] of the first invalid pair, or
-    /// [`NotUnicode`](ParamError::NotUnicode).
+    /// If the variable contains the word `strict`, returns the [`ParamError`] of the first invalid
+    /// pair, or [`NotUnicode`](ParamError::NotUnicode).
     pub fn from_env() -> Result<Self, ParamError> {
         /// 1 once the invalid pairs have been reported.
         static IS_REPORTED: AtomicU32 = AtomicU32::new(0);

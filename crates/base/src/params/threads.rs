@@ -10,7 +10,8 @@ use sync::{
 use super::{ParamError, Params};
 use crate::panics::{Foreign, contain, guarded, of_c};
 
-/// The smallest stack. The library and the standard library use less than half of it. A guess.
+/// The smallest stack. The library and the standard library use less than half of it. This value is
+/// a guess.
 const MIN_STACK: usize = 64 << 10;
 const MAX_STACK: usize = 1 << 30;
 
@@ -53,7 +54,7 @@ impl ThreadHook {
 
     fn call(&self) {
         // FOREIGN(thread-hook): the program's code, on a starting or exiting thread of a registry,
-        // with no lock held; contained.
+        // with no lock held. A panic is contained.
         contain(|| (self.0)());
     }
 }
@@ -125,7 +126,7 @@ fn call_hook_of_c(moment: Moment) {
         Moment::Start => "function of afterwork_on_worker_start",
         Moment::Stop => "function of afterwork_on_worker_stop",
     };
-    // FOREIGN(thread-hook): as above, a C function; unwinding aborts the process.
+    // FOREIGN(thread-hook): as above, a C function. Unwinding aborts the process.
     // SAFETY: (1) of `set_hook_of_c`.
     _ = guarded(|| of_c(what, hook as usize, || unsafe { hook() }));
 }
@@ -178,7 +179,7 @@ impl Params {
         }
     }
 
-    /// Returns a copy for pools, which call no hooks, and must not own the last handle of a hook.
+    /// Returns a copy for pools, which call no hooks, and must not own the last handle to a hook.
     #[doc(hidden)]
     pub fn without_hooks(&self) -> Self {
         Self { on_thread_start: None, on_thread_stop: None, ..self.clone() }

@@ -8,7 +8,7 @@ use tracing::{Span, level_filters::LevelFilter};
 use super::{Item, on::contained};
 
 sync::thread_local! {
-    /// The events and spans that this thread keeps, or `None` outside of a stay.
+    /// The events and spans that this thread keeps, or `None` outside a stay.
     static KEPT: RefCell<Option<Kept>> = RefCell::new(None)
 }
 
@@ -18,7 +18,7 @@ struct Kept {
     /// The span in which the thread was when the stay began.
     span: Option<Arc<Span>>,
     events: Vec<Event>,
-    /// Spans to drop after the stay, because dropping a span calls its subscriber.
+    /// The spans to drop after the stay, because dropping a span calls its subscriber.
     dropped: Vec<Arc<Span>>,
 }
 

@@ -20,7 +20,7 @@ fn is_on(level: Level) -> bool {
 }
 
 sync::thread_local! {
-    /// Set while this thread runs a subscriber that the library has called.
+    /// `true` while this thread runs a subscriber that the library has called.
     static IS_EMITTING: Cell<bool> = Cell::new(false)
 }
 
@@ -35,7 +35,7 @@ pub fn is_emitting() -> bool {
 #[inline(always)]
 pub(super) fn contained(event: impl FnOnce()) {
     let before = IS_EMITTING.try_with(|is_emitting| is_emitting.replace(true));
-    // FOREIGN(subscriber): the subscriber, on the thread on which the event occurs; a panic is
+    // FOREIGN(subscriber): the subscriber, on the thread on which the event occurs. A panic is
     // caught.
     panics::contain(event);
     if let Ok(before) = before {
@@ -81,7 +81,7 @@ step! {
     queue_work, "a work item is queued"
 }
 step! {
-    /// An item has a seat of its queue, and is in the local batch of the thread that will run it.
+    /// An item has a seat in its queue, and is in the local batch of the thread that will run it.
     activate_work, "a work item has a seat of its queue"
 }
 step! {
@@ -93,7 +93,7 @@ step! {
     execute_end, "a work item has run"
 }
 
-/// Steps that were recorded under a lock.
+/// The steps that were recorded under a lock.
 #[derive(Debug, Default)]
 pub struct Noted(Vec<Event>);
 

@@ -28,7 +28,7 @@ use super::{
     on::contained,
 };
 
-/// Spans by the item's address.
+/// The spans, by the addresses of the items.
 type Spans = HashMap<usize, Arc<Span>>;
 
 static SPANS: OnceLock<Mutex<Spans>> = OnceLock::new();

@@ -8,7 +8,7 @@
 //! | `PARKED` | the owner sleeps or is about to | waker → `TOKEN`, and then wakes the futex |
 //! | `TOKEN` | a token waits | owner → `EMPTY` |
 //!
-//! All transitions are read-modify-writes of one word, so they have one order. The proof needs
+//! All transitions are read-modify-writes on one word, so they have one order. The proof needs
 //! nothing else:
 //!
 //! - A waker that finds `EMPTY` stores a token. The owner's next attempt to park finds it and does
@@ -55,7 +55,7 @@ struct Token {
 /// # Guarantees
 ///
 /// - A token stored at any time ends the current or the next [`park`](Self::park).
-/// - Tokens do not add up: several calls of [`Unparker::unpark`] may leave one token.
+/// - Tokens do not add up: several calls to [`Unparker::unpark`] may leave one token.
 /// - Everything that the waker wrote before `unpark` is visible after `park` returns.
 /// - `park` never returns without a token. The token may be older than the condition that the owner
 ///   now waits for, so check the condition again.
@@ -145,8 +145,8 @@ impl Parker {
             let passed_ns = time::now_ns() - start_ns;
             let Some(left_ns) = limit_ns.checked_sub(passed_ns).filter(|&left| left > 0) else {
                 // The timeout has expired. If a waker's swap comes first, we take its token here:
-                // Acquire as in `take`. If our swap comes first, the waker finds `EMPTY` and wakes
-                // no thread, and its token remains for the next park.
+                // This acquires as in `take`. If our swap comes first, the waker finds `EMPTY` and
+                // wakes no thread, and its token remains for the next park.
                 return self.token.word.word().swap(EMPTY, Ordering::Acquire) == TOKEN;
             };
             self.token.word.wait_timeout(PARKED, Duration::from_nanos(left_ns));
@@ -345,16 +345,17 @@ mod tests {
 
     #[test]
     fn threads_take_turns_by_tokens() {
+        let nr_turns = if cfg!(miri) { 50 } else { 1000 };
         let mut here = Parker::with_spin_limit(8);
         let mut there = Parker::with_spin_limit(0);
         let (wake_here, wake_there) = (here.unparker(), there.unparker());
         let thread = std::thread::spawn(move || {
-            for _ in 0..1000 {
+            for _ in 0..nr_turns {
                 there.park();
                 wake_here.unpark();
             }
         });
-        for _ in 0..1000 {
+        for _ in 0..nr_turns {
             wake_there.unpark();
             here.park();
         }

@@ -1,14 +1,14 @@
 //! Reports that a thread is about to sleep.
 //!
 //! A worker pool counts the workers that run. When a worker is about to sleep inside an item,
-//! another one must replace it. Every wait of the library that may sleep therefore calls
+//! another one must replace it. Every wait in the library that may sleep therefore calls
 //! [`while_asleep`], which calls the observer that the thread has set with [`report_to`]. A thread
 //! without an observer, as most are, pays for one read of a thread-local.
 //!
 //! If waits are nested, only the outermost wait calls the observer, because the thread must be
 //! replaced only once.
 //!
-//! Workqueues register a function with [`lend_by`]: a thread that sleeps in a wait of the library
+//! Workqueues register a function with [`lend_by`]: a thread that sleeps in a wait in the library
 //! lends the seats that it holds in groups of queues. In [`while_blocked`], it keeps them.
 //!
 //! RCU registers a function with [`before_sleep`]. It is called before each wait, nested or not,
@@ -30,7 +30,7 @@ use sync::{
 pub trait BlockingObserver: Send + Sync {
     /// # Panics
     ///
-    /// If the thread must not sleep.
+    /// Panics if the thread must not sleep.
     fn falls_asleep(&self);
     fn is_back(&self);
     /// Returns `true` if the thread may sleep in the code that it runs.
@@ -56,8 +56,8 @@ sync::thread_local! {
     static NR_WAITS: Cell<u32> = Cell::new(0)
 }
 sync::thread_local! {
-    /// Set while this thread lends its seats. This thread-local has no destructor, so that it can
-    /// be accessed at any time.
+    /// `true` while this thread lends its seats. This thread-local has no destructor, so that it
+    /// can be accessed at any time.
     static LENDS: Cell<bool> = Cell::new(false)
 }
 
@@ -112,7 +112,7 @@ pub fn doubts() -> u32 {
     DOUBTS.try_with(Cell::get).unwrap_or(ENDS)
 }
 
-/// Adds a reason to [`doubts`] if `stands` is `true`; otherwise removes it.
+/// Adds a reason to [`doubts`] if `stands` is `true`. Otherwise removes it.
 #[inline]
 pub fn doubt(reason: u32, stands: bool) {
     let change = |doubts: &Cell<u32>| {
@@ -154,7 +154,7 @@ pub fn may_wait_for_users() -> bool {
 ///
 /// # Panics
 ///
-/// If this thread must not sleep in the code that it runs.
+/// Panics if this thread must not sleep in the code that it runs.
 #[inline]
 pub fn must_be_free_to_sleep() {
     assert!(may_sleep(), "{ABOUT_TO_SLEEP}");
@@ -215,7 +215,7 @@ struct Reported {
 }
 
 impl Reported {
-    /// Not inlined, so that it is compiled once.
+    /// This is not inlined, so that it is compiled only once.
     #[inline(never)]
     fn begin() -> Self {
         about_to_sleep();

@@ -11,7 +11,7 @@ use sync::{
 const HINTS_PER_ROUND: u32 = 4;
 
 /// After failed spins, one wait in this number still spins, to detect when spinning becomes useful
-/// again. A guess: at the default limit this costs a third of a microsecond per wait.
+/// again. This is a guess: at the default limit this costs a third of a microsecond per wait.
 const PROBE_EVERY: u32 = 64;
 
 /// The longest busy-poll. A round trip of an item to a worker on another CPU takes 0.3 µs, or 2 µs

@@ -57,7 +57,7 @@ impl Wakeup {
         }
     }
 
-    /// Fires the wake-up. A panic of a task's waker is caught.
+    /// Fires the wake-up. A panic in a task's waker is caught.
     #[doc(alias = "wake_up_q")]
     #[inline]
     pub fn fire(self) {
@@ -65,7 +65,7 @@ impl Wakeup {
             Kind::Unpark(unparker) => unparker.unpark(),
             Kind::WakeAll(key) => key.wake(u32::MAX),
             Kind::Waker(waker) => {
-                // FOREIGN(wake-queue): an executor's waker, on the thread that fires; a panic is
+                // FOREIGN(wake-queue): an executor's waker, on the thread that fires. A panic is
                 // caught.
                 panics::contain(|| waker.wake());
             }

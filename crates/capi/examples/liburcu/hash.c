@@ -2,8 +2,8 @@
 /*
  * liburcu's lock-free hash table over afterwork: threads look up, add and remove sessions.
  *
- * The table is that of liburcu-cds, from Debian's liburcu-dev. A flavor makes it use afterwork's
- * RCU. No other part of liburcu is linked:
+ * The table comes from liburcu-cds, which is in Debian's liburcu-dev. The flavor that the program
+ * passes to it makes it use afterwork's RCU. No other part of liburcu is linked:
  *
  *     cc hash.c $(pkg-config --cflags --libs afterwork) -lurcu-cds
  */
@@ -28,7 +28,7 @@ static struct cds_lfht *sessions;
 static unsigned long nr_found, nr_freed;
 static int is_over;
 
-/* Distributes consecutive numbers. */
+/* Spreads consecutive numbers over the table. */
 static unsigned long hash(unsigned long id)
 {
 	return id * 0x9e3779b97f4a7c15UL;
@@ -112,7 +112,7 @@ int main(void)
 	pthread_t readers[NR_READERS];
 
 	rcu_register_thread();
-	/* The table grows on its own thread, which registers itself with the flavor. */
+	/* The table grows on a thread of its own, which registers itself with the flavor. */
 	sessions = cds_lfht_new_flavor(1, 1, 0, CDS_LFHT_AUTO_RESIZE | CDS_LFHT_ACCOUNTING, &rcu_flavor, NULL);
 	if (!sessions)
 		return 1;

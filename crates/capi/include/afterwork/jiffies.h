@@ -2,7 +2,8 @@
 /*
  * Conversions of jiffies, which are milliseconds: HZ is 1000.
  *
- * A separate header, as in the kernel, because ports often define these functions already.
+ * This is a separate header, as in the kernel, because ports often define these functions
+ * themselves.
  */
 #ifndef AFTERWORK_JIFFIES_H
 #define AFTERWORK_JIFFIES_H
@@ -21,7 +22,7 @@ static inline unsigned long msecs_to_jiffies(unsigned int msecs)
 	return msecs;
 }
 
-/* jiffies_to_msecs - convert jiffies to milliseconds. Only the lower half of the word is used. */
+/* jiffies_to_msecs - convert jiffies to milliseconds. Uses only the lower half of the word. */
 static inline unsigned int jiffies_to_msecs(unsigned long jiffies)
 {
 	return (unsigned int)(jiffies & UINT_MAX);

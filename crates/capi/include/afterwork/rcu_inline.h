@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The read side of the library's RCU, inlined, for rcupdate.h and urcu.h. All names are prefixed.
+ * The inlined read side of the library's RCU, for rcupdate.h and urcu.h. All names have a prefix.
  *
- * The library asserts the same layout (src/inline.rs). A program passes the layout that it was
- * compiled for (AFTERWORK_RCU_LAYOUT). A library with another layout makes the program use calls.
+ * The library asserts that it has the same layout (src/inline.rs). A program passes the version of
+ * the layout for which it was compiled (AFTERWORK_RCU_LAYOUT). If the library has a different
+ * layout, the program calls the library's functions instead.
  */
 #ifndef AFTERWORK_RCU_INLINE_H
 #define AFTERWORK_RCU_INLINE_H
@@ -21,7 +22,8 @@ extern "C" {
 /**
  * struct rcu_head - a callback that waits for its grace period
  *
- * A part of the caller's structure. Needs no initialization. Owned by the library from call_rcu on.
+ * It is part of the caller's structure, and needs no initialization. The library owns it from the
+ * call of call_rcu until the callback is called.
  */
 struct rcu_head {
 	struct rcu_head *next;
@@ -33,14 +35,17 @@ AFTERWORK_ASSERT(sizeof(struct rcu_head) == 16, "an rcu_head has 16 bytes");
 /* The version of the following layout. */
 #define AFTERWORK_RCU_LAYOUT 2
 
-/* In afterwork_slot.ctr: the nesting depth of sections. */
+/* The bits of afterwork_slot.ctr that contain the nesting depth of sections. */
 #define AFTERWORK_RCU_NEST UINT64_C(0xffff)
-/* In afterwork_slot.flags: a section's begin, its end, or a report must make a call. */
+/*
+ * The bits of afterwork_slot.flags that require a call when a section begins, when it ends, and at
+ * a report.
+ */
 #define AFTERWORK_RCU_PARK UINT32_C(0x8)
 #define AFTERWORK_RCU_AT_UNLOCK UINT32_C(0x7)
 #define AFTERWORK_RCU_ASKED UINT32_C(0x3)
 
-/* The state of a reader thread. More fields follow, which are private to the library. */
+/* The state of a reader thread. The library has more fields after these, which are private. */
 struct afterwork_slot {
 	uint64_t ctr;
 	uint32_t flags;
@@ -48,7 +53,7 @@ struct afterwork_slot {
 };
 
 /*
- * This thread's slot, or a stand-in, which makes every operation a call.
+ * Points to this thread's slot, or to a stand-in that turns every operation into a call.
  */
 struct afterwork_reader {
 	struct afterwork_slot *slot;
@@ -61,10 +66,13 @@ AFTERWORK_ASSERT(sizeof(struct afterwork_reader) == sizeof(void *), "a pointer")
 
 extern __thread struct afterwork_reader aw_rcu_reader __attribute__((tls_model("initial-exec")));
 
-/* The address at which a section begins to read its state: constant, and equal for all threads. */
+/*
+ * The address at which a section begins to read its state. It is constant, and the same for all
+ * threads.
+ */
 extern const uint64_t *const aw_rcu_first_level;
 
-/* The library's own symbols, documented at their callers in rcupdate.h and urcu.h. */
+/* The library's own symbols, which are documented at their callers in rcupdate.h and urcu.h. */
 void aw_rcu_lock_slowly(struct afterwork_reader *reader, unsigned int layout);
 void aw_rcu_read_unlock(void);
 void aw_rcu_leave_parking(void);
@@ -76,12 +84,16 @@ void aw_qsbr_report_slowly(struct afterwork_reader *reader, unsigned int layout)
 #define AFTERWORK_UNLIKELY(cond) __builtin_expect(!!(cond), 0)
 
 /*
- * Keeps the compiler from reordering. The other side orders the CPU: it makes every thread of the
- * process pass a barrier. If the kernel does not support that, slots are stand-ins.
+ * Prevents reordering by the compiler. The other side prevents reordering by the CPU: it makes
+ * every thread of the process execute a barrier. If the kernel does not support this, threads use
+ * the stand-in.
  */
 #define AFTERWORK_LIGHT_BARRIER() __asm__ __volatile__("" : : : "memory")
 
-/* True if any of these flags, in the lowest byte, is set. An atomic load would take longer. */
+/*
+ * True if any of the flags in MASK is set. They are all in the lowest byte. An atomic load would
+ * take longer.
+ */
 #if defined(__x86_64__) && defined(__GCC_ASM_FLAG_OUTPUTS__)
 #define AFTERWORK_HAS_FLAG(slot, mask)                                           \
 	__extension__({                                                          \
@@ -97,8 +109,9 @@ void aw_qsbr_report_slowly(struct afterwork_reader *reader, unsigned int layout)
 #endif
 
 /*
- * Stores a pointer, and exchanges one. The value is converted as in an assignment, even to a base
- * class, with the same warnings. gcc's own functions would take the address unconverted.
+ * AFTERWORK_STORE stores a pointer, and AFTERWORK_EXCHANGE exchanges one. The value is converted as
+ * in an assignment, even to a base class, and with the same warnings. gcc's own functions would use
+ * the address without converting it.
  */
 #define AFTERWORK_STORE(place, value, order)                          \
 	__extension__({                                               \
@@ -111,7 +124,10 @@ void aw_qsbr_report_slowly(struct afterwork_reader *reader, unsigned int layout)
 		__atomic_exchange_n((place), afterwork_given, (order));     \
 	})
 
-/* Begins a section. Compares the nesting depth as 16 bits, so that the compiler needs no mask. */
+/*
+ * Begins a section. Compares the nesting depth as a 16-bit value, so that the compiler needs no
+ * mask.
+ */
 static inline void afterwork_read_lock(void)
 {
 	struct afterwork_slot *slot = aw_rcu_reader.slot;
@@ -131,8 +147,8 @@ static inline void afterwork_read_lock(void)
 }
 
 /*
- * Ends the section that this thread began most recently. In a thread without a section, and in a
- * stand-in, subtracting one gives the two largest depths.
+ * Ends the section that this thread began most recently. If the thread is not in a section, or uses
+ * the stand-in, subtracting one from the depth gives one of the two largest depths.
  */
 static inline void afterwork_read_unlock(void)
 {
@@ -151,7 +167,7 @@ static inline void afterwork_read_unlock(void)
 	}
 }
 
-/* Reports that this thread, an online reader, holds no values that it has read. */
+/* Reports that this thread, which is an online reader, holds no values that it has read. */
 static inline void afterwork_quiescent_state(void)
 {
 	struct afterwork_slot *slot = aw_rcu_reader.slot;

@@ -2,13 +2,13 @@
 /*
  * Read-copy-update with the kernel's names, implemented by the library afterwork.
  *
- * Threads need no registration. Sections nest, and belong to their thread. liburcu has the same
- * names, so a file includes one of the two. workqueue.h describes how misuse is reported. Misuse
- * here is an unlock without a lock, which does nothing, and a wait inside a section, which does not
- * wait.
+ * Threads need no registration. Sections nest, and belong to their thread. liburcu uses the same
+ * names, so a file must include only one of the two. workqueue.h describes how misuse is reported.
+ * Misuse in this header means an unlock without a lock, which does nothing, and a wait inside a
+ * section, which returns at once.
  */
 #ifdef AFTERWORK_RCUPDATE_H
-/* The file includes this header itself, after afterwork/srcu.h has included it. */
+/* The program includes this header itself, after afterwork/srcu.h has included it. */
 #undef AFTERWORK_RCUPDATE_BY_SRCU
 #else
 #define AFTERWORK_RCUPDATE_H
@@ -28,14 +28,14 @@ extern "C" {
 
 /*
  * The number of distinct cookies of get_state_synchronize_rcu and start_poll_synchronize_rcu that
- * may be unfinished at one time: those of the current and of the next grace period.
+ * can be unfinished at the same time: those of the current and of the next grace period.
  */
 #define NUM_ACTIVE_RCU_POLL_OLDSTATE 2
 
 /* rcu_callback_t - a callback, which may free its head and the structure around it. */
 typedef void (*rcu_callback_t)(struct rcu_head *head);
 
-/* The library's own symbols, documented at the functions below that call them. */
+/* The library's own symbols, which are documented at the functions below that call them. */
 void aw_rcu_read_lock(void);
 int aw_rcu_read_lock_held(void);
 void aw_synchronize_rcu(void);
@@ -52,15 +52,19 @@ void aw_cond_synchronize_rcu(unsigned long cookie);
 /**
  * rcu_read_lock - begin a read-side critical section
  *
- * Objects read by rcu_dereference in it are not freed before rcu_read_unlock. Never waits; a first
- * section allocates. Not for signal handlers. Nesting deeper than 65534 ends the process.
+ * Objects that rcu_dereference reads in the section are not freed before rcu_read_unlock. Never
+ * waits. A thread's first section allocates memory. Must not be called in signal handlers. Nesting
+ * deeper than 65534 ends the process.
  */
 static inline void rcu_read_lock(void)
 {
 	afterwork_read_lock();
 }
 
-/* rcu_read_unlock - end the most recent section. Without a section: misuse, does nothing. */
+/*
+ * rcu_read_unlock - end the most recent section. Without a section this is misuse, and does
+ * nothing.
+ */
 static inline void rcu_read_unlock(void)
 {
 	afterwork_read_unlock();
@@ -72,7 +76,7 @@ static inline int rcu_read_lock_held(void)
 	return aw_rcu_read_lock_held();
 }
 
-/* Marks a pointer that readers load by rcu_dereference, for readers of the source. */
+/* Marks a pointer that readers load by rcu_dereference. It only informs readers of the source. */
 #ifndef __rcu
 #define __rcu
 #endif
@@ -97,14 +101,17 @@ static inline int rcu_read_lock_held(void)
 /**
  * synchronize_rcu - wait until all current sections have ended
  *
- * Inside a section this is misuse, and does not wait.
+ * Inside a section this is misuse, and returns at once.
  */
 static inline void synchronize_rcu(void)
 {
 	aw_synchronize_rcu();
 }
 
-/* synchronize_rcu_expedited - synchronize_rcu, faster and at a higher cost for other threads. */
+/*
+ * synchronize_rcu_expedited - like synchronize_rcu, but faster and at a higher cost for other
+ * threads.
+ */
 static inline void synchronize_rcu_expedited(void)
 {
 	aw_synchronize_rcu_expedited();
@@ -112,12 +119,12 @@ static inline void synchronize_rcu_expedited(void)
 
 /**
  * call_rcu - call a function after a grace period
- * @head: a part of the structure to free
+ * @head: a part of the structure to be freed
  * @func: the function, which a thread of the library calls
  *
- * Does not allocate. Waits for a moment if more than rcu.qhimark callbacks wait, but not inside a
- * section or a callback. May be called there. The function may call
- * call_rcu, and must not wait for callbacks. If an exception leaves it, the process ends.
+ * Does not allocate. Waits for a moment if more than rcu.qhimark callbacks are pending. May be
+ * called inside a section or a callback, where it does not wait. The function may call call_rcu,
+ * but must not wait for callbacks. If an exception leaves the function, the process ends.
  */
 static inline void call_rcu(struct rcu_head *head, rcu_callback_t func)
 {
@@ -125,12 +132,12 @@ static inline void call_rcu(struct rcu_head *head, rcu_callback_t func)
 }
 
 /**
- * try_call_rcu - call a function after a grace period, if not too many callbacks wait
- * @head: a part of the structure to free
+ * try_call_rcu - call a function after a grace period, unless too many callbacks are pending
+ * @head: a part of the structure to be freed
  * @func: the function, which a thread of the library calls
  *
- * Returns false, and has done nothing, if this CPU's list holds rcu.qhimark callbacks or more. A
- * caller that may wait then calls synchronize_rcu and frees the structure itself. Never waits.
+ * If this CPU's list contains rcu.qhimark callbacks or more, this does nothing and returns false. A
+ * caller that may wait can then call synchronize_rcu and free the structure itself. Never waits.
  *
  * Differs from Linux: the kernel has only call_rcu.
  */
@@ -139,7 +146,7 @@ static inline bool try_call_rcu(struct rcu_head *head, rcu_callback_t func)
 	return aw_try_call_rcu(head, func);
 }
 
-/* call_rcu_hurry - the same as call_rcu, which never delays callbacks. */
+/* call_rcu_hurry - the same as call_rcu, because call_rcu never delays callbacks. */
 static inline void call_rcu_hurry(struct rcu_head *head, rcu_callback_t func)
 {
 	aw_call_rcu(head, func);
@@ -148,10 +155,12 @@ static inline void call_rcu_hurry(struct rcu_head *head, rcu_callback_t func)
 /*
  * kfree_rcu - free a structure after a grace period
  * kvfree_rcu - the same
- * kfree_rcu_mightsleep, kvfree_rcu_mightsleep - the same without a head: wait for the grace period
+ * kfree_rcu_mightsleep, kvfree_rcu_mightsleep - the same without a head; these wait for the grace
+ * period
  *
- * P is a pointer for free(). F is its member of type struct rcu_head, at an offset below 4096; a
- * larger one is misuse, and ignored, like NULL. The first two never wait, and do not allocate.
+ * P is a pointer that may be passed to free(). F is its member of type struct rcu_head, at an
+ * offset below 4096. A larger offset is misuse, and is ignored. NULL is ignored as well. The first
+ * two macros never wait, and do not allocate.
  */
 #define kfree_rcu(p, f)                                                                            \
 	do {                                                                                       \
@@ -170,49 +179,58 @@ static inline void call_rcu_hurry(struct rcu_head *head, rcu_callback_t func)
 	} while (0)
 #define kvfree_rcu_mightsleep(p) kfree_rcu_mightsleep(p)
 
-/* rcu_barrier - wait until all earlier callbacks have run. Inside a section: misuse, no wait. */
+/*
+ * rcu_barrier - wait until all earlier callbacks have run. Inside a section this is misuse, and
+ * returns at once.
+ */
 static inline void rcu_barrier(void)
 {
 	aw_rcu_barrier();
 }
 
-/* get_state_synchronize_rcu - a cookie of this moment; starts no grace period. */
+/* get_state_synchronize_rcu - return a cookie for this moment, without starting a grace period. */
 static inline unsigned long get_state_synchronize_rcu(void)
 {
 	return aw_get_state_synchronize_rcu();
 }
 
-/* start_poll_synchronize_rcu - a cookie of this moment; ensures that a grace period starts. */
+/*
+ * start_poll_synchronize_rcu - return a cookie for this moment, and ensure that a grace period
+ * starts.
+ */
 static inline unsigned long start_poll_synchronize_rcu(void)
 {
 	return aw_start_poll_synchronize_rcu();
 }
 
-/* poll_state_synchronize_rcu - whether a grace period has ended since the cookie's moment. */
+/* poll_state_synchronize_rcu - whether a full grace period has passed since the cookie's moment. */
 static inline bool poll_state_synchronize_rcu(unsigned long cookie)
 {
 	return aw_poll_state_synchronize_rcu(cookie);
 }
 
-/* cond_synchronize_rcu - wait until that is so. Inside a section: misuse, does not wait. */
+/*
+ * cond_synchronize_rcu - wait until poll_state_synchronize_rcu returns true. Inside a section this
+ * is misuse, and returns at once.
+ */
 static inline void cond_synchronize_rcu(unsigned long cookie)
 {
 	aw_cond_synchronize_rcu(cookie);
 }
 
-/* get_completed_synchronize_rcu - a cookie whose grace period has already ended. */
+/* get_completed_synchronize_rcu - return a cookie whose grace period has already ended. */
 static inline unsigned long get_completed_synchronize_rcu(void)
 {
 	return 0;
 }
 
-/* same_state_synchronize_rcu - whether two cookies are of one grace period. */
+/* same_state_synchronize_rcu - whether two cookies belong to the same grace period. */
 static inline bool same_state_synchronize_rcu(unsigned long one, unsigned long other)
 {
 	return one == other;
 }
 
-/* These do nothing, because heads need no initialization or destruction. */
+/* These functions do nothing, because heads need no initialization or destruction. */
 static inline void init_rcu_head(struct rcu_head *head)
 {
 	(void)head;

@@ -3,9 +3,9 @@
  * Sleepable read-copy-update with the kernel's names, implemented by the library afterwork.
  *
  * Each domain has its own readers, which may sleep. A slow reader delays only the grace periods of
- * its domain. A section may end on another thread than the one that began it.
+ * its domain. A section may end on a different thread from the one that began it.
  *
- * This header includes rcupdate.h, as the kernel's does, unless the file has already included
+ * This header includes rcupdate.h, as the kernel's does, unless the program has already included
  * afterwork/urcu.h or liburcu's own headers. In that case rcu_head, rcu_dereference and similar
  * names are those of liburcu. A file that uses both must include liburcu's headers first.
  */
@@ -19,7 +19,7 @@
 struct rcu_head;
 #else
 #ifndef AFTERWORK_RCUPDATE_H
-/* Only this header needs RCU's names, so afterwork/urcu.h may replace them. */
+/* Only this header needs the names from rcupdate.h, so afterwork/urcu.h may replace them. */
 #define AFTERWORK_RCUPDATE_BY_SRCU
 #endif
 #include <afterwork/rcupdate.h>
@@ -32,21 +32,22 @@ extern "C" {
 /**
  * struct srcu_struct - a domain
  *
- * Initialized by init_srcu_struct or DEFINE_SRCU; after the latter its first use allocates. A child
- * of fork must initialize it again: waiting for its parent's domain ends the child with a message.
+ * It is initialized by init_srcu_struct or DEFINE_SRCU. With DEFINE_SRCU, its first use allocates
+ * memory. A child of fork must initialize it again. Waiting for a domain of its parent ends the
+ * child with a message.
  */
 struct srcu_struct {
 	void *aw_private;
 };
 
-/* The number of distinct values of a domain's cookies that may be unfinished at one time. */
+/* The number of distinct cookies of a domain that can be unfinished at the same time. */
 #define NUM_ACTIVE_SRCU_POLL_OLDSTATE 2
 
 /* DEFINE_SRCU - define a domain. */
 #define DEFINE_SRCU(name) struct srcu_struct name = { NULL }
 #define DEFINE_STATIC_SRCU(name) static struct srcu_struct name = { NULL }
 
-/* The library's own symbols, documented at the functions below that call them. */
+/* The library's own symbols, which are documented at the functions below that call them. */
 int aw_init_srcu_struct(struct srcu_struct *ssp);
 void aw_cleanup_srcu_struct(struct srcu_struct *ssp);
 int aw_srcu_read_lock(struct srcu_struct *ssp);
@@ -59,7 +60,10 @@ unsigned long aw_start_poll_synchronize_srcu(struct srcu_struct *ssp);
 bool aw_poll_state_synchronize_srcu(struct srcu_struct *ssp, unsigned long cookie);
 void aw_call_srcu(struct srcu_struct *ssp, struct rcu_head *head, void (*func)(struct rcu_head *head));
 
-/* init_srcu_struct - initialize a domain; allocates. Returns 0, or -ENOMEM for NULL (misuse). */
+/*
+ * init_srcu_struct - initialize a domain. Allocates. Returns 0, or -ENOMEM for NULL, which is
+ * misuse.
+ */
 static inline int init_srcu_struct(struct srcu_struct *ssp)
 {
 	return aw_init_srcu_struct(ssp);
@@ -69,7 +73,7 @@ static inline int init_srcu_struct(struct srcu_struct *ssp)
  * cleanup_srcu_struct - destroy a domain that is no longer used
  * @ssp: the domain; NULL is ignored
  *
- * Pending callbacks of call_srcu run afterwards, on a thread of the library. To wait for them, call
+ * Pending callbacks of call_srcu run later, on a thread of the library. To wait for them, call
  * srcu_barrier first, as in the kernel.
  */
 static inline void cleanup_srcu_struct(struct srcu_struct *ssp)
@@ -94,13 +98,16 @@ static inline void srcu_read_unlock(struct srcu_struct *ssp, int idx)
 
 #define srcu_dereference(p, ssp) ((void)(ssp), __atomic_load_n(&(p), __ATOMIC_ACQUIRE))
 
-/* synchronize_srcu - wait until all current sections of a domain end. Deadlocks in a section. */
+/*
+ * synchronize_srcu - wait until all current sections of a domain end. Deadlocks inside a section of
+ * the same domain.
+ */
 static inline void synchronize_srcu(struct srcu_struct *ssp)
 {
 	aw_synchronize_srcu(ssp);
 }
 
-/* synchronize_srcu_expedited - synchronize_srcu, faster and at a higher cost. */
+/* synchronize_srcu_expedited - like synchronize_srcu, but faster and at a higher cost. */
 static inline void synchronize_srcu_expedited(struct srcu_struct *ssp)
 {
 	aw_synchronize_srcu_expedited(ssp);
@@ -109,35 +116,44 @@ static inline void synchronize_srcu_expedited(struct srcu_struct *ssp)
 /**
  * call_srcu - call a function after a grace period of a domain
  * @ssp: the domain
- * @head: a part of the structure to free
+ * @head: a part of the structure to be freed
  * @func: the function
  *
- * Differs from Linux: it allocates.
+ * Differs from Linux: this allocates memory.
  */
 static inline void call_srcu(struct srcu_struct *ssp, struct rcu_head *head, void (*func)(struct rcu_head *head))
 {
 	aw_call_srcu(ssp, head, func);
 }
 
-/* get_state_synchronize_srcu - a cookie of this moment of a domain; starts no grace period. */
+/*
+ * get_state_synchronize_srcu - return a cookie of a domain for this moment, without starting a
+ * grace period.
+ */
 static inline unsigned long get_state_synchronize_srcu(struct srcu_struct *ssp)
 {
 	return aw_get_state_synchronize_srcu(ssp);
 }
 
-/* start_poll_synchronize_srcu - the same; ensures that a grace period starts. */
+/* start_poll_synchronize_srcu - the same, but ensure that a grace period starts. */
 static inline unsigned long start_poll_synchronize_srcu(struct srcu_struct *ssp)
 {
 	return aw_start_poll_synchronize_srcu(ssp);
 }
 
-/* poll_state_synchronize_srcu - whether a grace period of the domain has ended since the cookie. */
+/*
+ * poll_state_synchronize_srcu - whether a full grace period of the domain has passed since the
+ * cookie's moment.
+ */
 static inline bool poll_state_synchronize_srcu(struct srcu_struct *ssp, unsigned long cookie)
 {
 	return aw_poll_state_synchronize_srcu(ssp, cookie);
 }
 
-/* srcu_down_read, srcu_up_read - srcu_read_lock and srcu_read_unlock, also on two threads. */
+/*
+ * srcu_down_read, srcu_up_read - srcu_read_lock and srcu_read_unlock, which may be called on
+ * different threads.
+ */
 static inline int srcu_down_read(struct srcu_struct *ssp)
 {
 	return aw_srcu_read_lock(ssp);

@@ -2,13 +2,13 @@
 /*
  * Task work (callbacks for one thread) with the kernel's names, implemented by afterwork.
  *
- * In the kernel a task calls them on its way back to user space. A thread has no such moment, so it
- * chooses one: it calls task_work_run in its loop. When the thread ends, the library calls the
- * remaining callbacks. A callback is in the memory of the thread that adds it. Only a task_struct
- * is allocated, once for each thread that requests its own.
+ * In the kernel a task calls its callbacks before it returns to user space. A thread has no such
+ * moment, so it chooses one itself: it calls task_work_run in its loop. When the thread ends, the
+ * library calls the remaining callbacks. The caller provides the memory of a callback. The library
+ * allocates only a task_struct for each thread that requests its own.
  *
- * workqueue.h describes how misuse is reported. Misuse here is NULL, a callback that is not
- * initialized, and one that was already added.
+ * workqueue.h describes how misuse is reported. Misuse in this header means NULL, a callback that
+ * is not initialized, and one that was already added.
  */
 #ifndef AFTERWORK_TASK_WORK_H
 #define AFTERWORK_TASK_WORK_H
@@ -30,8 +30,8 @@ typedef void (*task_work_func_t)(struct callback_head *work);
 /**
  * struct callback_head - a callback
  *
- * A part of the caller's structure. Initialized by init_task_work. The library owns it from
- * task_work_add until it is called or cancelled.
+ * It is part of the caller's structure, and is initialized by init_task_work. The library owns it
+ * from the call of task_work_add until it is called or cancelled.
  */
 struct callback_head {
 	void *aw_private[2];
@@ -50,7 +50,7 @@ enum task_work_notify_mode {
 	TWA_SIGNAL = 2  /* the same as TWA_RESUME: no system call is interrupted */
 };
 
-/* The library's own symbols, documented at the functions below that call them. */
+/* The library's own symbols, which are documented at the functions below that call them. */
 struct task_struct *aw_get_current(void);
 struct task_struct *aw_get_task_struct(struct task_struct *task);
 void aw_put_task_struct(struct task_struct *task);
@@ -62,18 +62,19 @@ bool aw_task_work_pending(void);
 bool aw_task_work_wait(long timeout_ms);
 
 /**
- * get_current - the caller's own task_struct
+ * get_current - return the caller's own task_struct
  *
- * Valid until the thread ends. A thread that has called get_task_struct may use it until it calls
- * put_task_struct. The first call of a thread allocates. Returns NULL when the thread is about to end. A
- * child of fork gets a different one. Code that uses `current` must define that macro.
+ * The task_struct is valid until the thread ends. A thread that has called get_task_struct may use
+ * it until it calls put_task_struct. The first call on a thread allocates memory. Returns NULL when
+ * the thread is about to end. A child of fork gets a different task_struct. Code that uses
+ * `current` must define that macro.
  */
 static inline struct task_struct *get_current(void)
 {
 	return aw_get_current();
 }
 
-/* get_task_struct - acquire a reference to a task_struct; returns it. */
+/* get_task_struct - acquire a reference to a task_struct, and return the task_struct. */
 static inline struct task_struct *get_task_struct(struct task_struct *task)
 {
 	return aw_get_task_struct(task);
@@ -85,7 +86,7 @@ static inline void put_task_struct(struct task_struct *task)
 	aw_put_task_struct(task);
 }
 
-/* init_task_work - initialize a callback that calls FUNC. It must not be on a list. */
+/* init_task_work - initialize a callback that calls FUNC. The callback must not be on a list. */
 static inline void init_task_work(struct callback_head *work, task_work_func_t func)
 {
 	work->aw_private[0] = NULL;
@@ -99,9 +100,10 @@ static inline void init_task_work(struct callback_head *work, task_work_func_t f
  * @work: the callback
  * @notify: whether to end the thread's wait
  *
- * Returns 0 if the callback will be called, once, unless it is cancelled. Returns -ESRCH if the
- * thread has ended or belongs to the parent process. Misuse returns -EINVAL. Never waits; not for
- * signal handlers. Callbacks are called in the order of adding, which Linux does not document.
+ * Returns 0 if the callback will be called once, unless it is cancelled. Returns -ESRCH if the
+ * thread has ended or belongs to the parent process. Misuse returns -EINVAL. Never waits. Must not
+ * be called in signal handlers. Callbacks are called in the order in which they were added. Linux
+ * does not document an order.
  */
 static inline int task_work_add(struct task_struct *task, struct callback_head *work,
 				enum task_work_notify_mode notify)
@@ -114,15 +116,16 @@ static inline int task_work_add(struct task_struct *task, struct callback_head *
  * @task: the thread
  * @work: the callback
  *
- * Returns true if it will not be called and belongs to the caller again. Returns false if it is
- * being called, was called, or was not added. Visits all callbacks before it on the list.
+ * Returns true if the callback will not be called and belongs to the caller again. Returns false if
+ * the callback is being called, was called, or was not added. Visits all callbacks before it on the
+ * list.
  */
 static inline bool task_work_cancel(struct task_struct *task, struct callback_head *work)
 {
 	return aw_task_work_cancel(task, work);
 }
 
-/* task_work_cancel_func - cancel and return the oldest callback with FUNC, or NULL. */
+/* task_work_cancel_func - cancel the oldest callback with FUNC. Returns the callback, or NULL. */
 static inline struct callback_head *task_work_cancel_func(struct task_struct *task, task_work_func_t func)
 {
 	return aw_task_work_cancel_func(task, func);
@@ -131,9 +134,9 @@ static inline struct callback_head *task_work_cancel_func(struct task_struct *ta
 /**
  * task_work_run - call all callbacks of this thread, including those that the calls add
  *
- * A callback may add itself again; this does not return before it stops doing so. If a C++
- * exception leaves a callback, or a callback returns with a different number of open read-side
- * critical sections than it started with, the process ends.
+ * A callback may add itself again. This function does not return before the callback stops doing
+ * so. If a C++ exception leaves a callback, or a callback returns with a different number of open
+ * read-side critical sections than it started with, the process ends.
  */
 static inline void task_work_run(void)
 {
@@ -150,8 +153,9 @@ static inline bool task_work_pending(void)
  * afterwork_task_work_wait - wait until this thread has callbacks
  * @timeout_ms: the maximum wait in milliseconds; negative for no limit
  *
- * Returns true if it has callbacks. Callbacks of TWA_NONE added before the call are found, but
- * later ones do not end the wait. The kernel needs no such function, because tasks are interrupted.
+ * Returns true if the thread has callbacks. A callback that was added with TWA_NONE ends the wait
+ * only if it was added before this call. The kernel needs no such function, because it interrupts
+ * tasks.
  */
 static inline bool afterwork_task_work_wait(long timeout_ms)
 {

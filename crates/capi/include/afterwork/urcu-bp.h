@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* liburcu's <urcu/urcu-bp.h> over afterwork: urcu_bp_…, and the common names with URCU_API_MAP. */
+/*
+ * liburcu's <urcu/urcu-bp.h>, implemented by afterwork: urcu_bp_…. With URCU_API_MAP, also the
+ * common names.
+ */
 #include "urcu-flavors.h"
 
 #ifdef URCU_API_MAP

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * All flavors of liburcu with their own names (urcu_memb_read_lock, …), implemented by afterwork.
- * urcu.h and the headers of flavors include it, and map the common names to one flavor.
+ * urcu.h and the headers of the flavors include this header, and map the common names to one
+ * flavor.
  *
- * memb, mb, signal and bp are the same: sections of threads that need no registration. qsbr has
- * readers that report. All share their grace periods: a grace period waits for the sections of all
- * flavors, and for the reports of all online readers.
+ * memb, mb, signal and bp are the same: their readers use sections, and need no registration. The
+ * readers of qsbr report quiescent states instead. All flavors share their grace periods: a grace
+ * period waits for the sections of all flavors, and for the reports of all online readers.
  */
 #ifndef AFTERWORK_URCU_FLAVORS_H
 #define AFTERWORK_URCU_FLAVORS_H
@@ -22,7 +23,7 @@
 #include "rcu_inline.h"
 
 #ifdef AFTERWORK_RCUPDATE_BY_SRCU
-/* afterwork/srcu.h included these names, but does not need them. A flavor redefines them. */
+/* afterwork/srcu.h has defined these names, but no longer needs them. A flavor redefines them. */
 #undef rcu_dereference
 #undef rcu_assign_pointer
 #undef AFTERWORK_RCUPDATE_BY_SRCU
@@ -34,7 +35,10 @@
 #endif
 #define AFTERWORK_URCU_H
 
-/* Include guards: liburcu's headers with the same declarations count as included. */
+/*
+ * These are include guards of liburcu. They make its headers with the same declarations count as
+ * included.
+ */
 #define _URCU_CALL_RCU_H
 #define _URCU_DEFER_H
 #define _URCU_FLAVOR_H
@@ -44,8 +48,9 @@
 #endif
 
 /*
- * The headers that liburcu's headers include: atomics, barriers, container_of, a queue. liburcu's
- * own are used if installed; otherwise the most common parts are defined here.
+ * The headers that liburcu's headers include: atomics, barriers, container_of, a queue. If
+ * liburcu's own headers are installed, they are used. Otherwise the most common parts are defined
+ * here.
  */
 #ifdef __has_include
 #if __has_include(<urcu/uatomic.h>) && __has_include(<urcu/tls-compat.h>)
@@ -87,12 +92,15 @@
 extern "C" {
 #endif
 
-/* The identity of a callback thread. One thread runs all callbacks, whatever flags and CPU. */
+/*
+ * The identity of a callback thread. One thread runs all callbacks, whatever the flags and the CPU
+ * are.
+ */
 struct call_rcu_data;
 
 #define URCU_CALL_RCU_RT (1U << 0)
 
-/* The functions of liburcu's hash table that call_rcu_before_fork and its counterparts call. */
+/* The functions of liburcu's hash table that call_rcu_before_fork and its two counterparts call. */
 struct urcu_atfork {
 	void (*before_fork)(void *priv);
 	void (*after_fork_parent)(void *priv);
@@ -100,7 +108,7 @@ struct urcu_atfork {
 	void *priv;
 };
 
-/* The type of flavor that cds_lfht_new_flavor takes. */
+/* The type of the flavor that cds_lfht_new_flavor takes. */
 struct rcu_flavor_struct {
 	void (*read_lock)(void);
 	void (*read_unlock)(void);
@@ -125,7 +133,7 @@ struct urcu_gp_poll_state {
 	unsigned long grace_period_id;
 };
 
-/* The library's own symbols, documented at the functions below that call them. */
+/* The library's own symbols, which are documented at the functions below that call them. */
 extern const struct rcu_flavor_struct aw_urcu_flavor;
 extern const struct rcu_flavor_struct aw_qsbr_flavor;
 int aw_rcu_read_lock_held(void);
@@ -167,19 +175,19 @@ void aw_qsbr_barrier(void);
 /*
  * The names of one flavor. liburcu's documentation applies, with these differences:
  *
- * read_lock, read_unlock: nest up to 65534 deep. Not for signal handlers.
- * register_thread: optional, except for qsbr. Without it the first section of a thread allocates.
- * synchronize_rcu, barrier, defer_barrier: misuse inside a section, and then do not wait. In qsbr
- *   they take the thread offline, as in liburcu. In the others they are misuse if the thread is an
- *   online reader.
- * call_rcu, defer_rcu: allowed in a section, on any thread, registered or not. Callbacks run on a
- *   thread of the library. A child of fork does not have this thread, and drops pending callbacks.
- *   In qsbr the thread is an online reader during a callback of call_rcu, like liburcu's helpers,
- *   and about one call_rcu in sixty allocates.
- * defer_register_thread, defer_unregister_thread: the second waits for deferred functions.
- * create_call_rcu_data and similar: store their arguments only. get_call_rcu_thread waits for a
- *   grace period.
- * call_rcu_before_fork and similar: optional; they serve liburcu's hash table.
+ * read_lock, read_unlock: sections nest up to 65534 deep. Must not be called in signal handlers.
+ * register_thread: optional, except for qsbr. Without it, a thread's first section allocates.
+ * synchronize_rcu, barrier, defer_barrier: inside a section these are misuse, and return at once.
+ *   In qsbr they take the thread offline during the wait, as in liburcu. In the other flavors they
+ *   are misuse if the thread is an online reader of qsbr.
+ * call_rcu, defer_rcu: may be called inside a section and on any thread, registered or not.
+ *   Callbacks run on a thread of the library. A child of fork does not have this thread, and drops
+ *   pending callbacks. In qsbr that thread is an online reader during a callback of call_rcu, like
+ *   liburcu's helpers, and about one call of call_rcu in sixty allocates memory.
+ * defer_register_thread, defer_unregister_thread: the latter waits for deferred functions.
+ * create_call_rcu_data and similar: these only store their arguments. get_call_rcu_thread waits for
+ *   a grace period.
+ * call_rcu_before_fork and similar: optional. They serve liburcu's hash table.
  */
 #define AFTERWORK_URCU_COMMON(f)                                                                                      \
 	static inline void urcu_##f##_init(void)                                                                      \
@@ -288,7 +296,7 @@ void aw_qsbr_barrier(void);
 		aw_urcu_unregister_rculfhash_atfork(atfork);                                                          \
 	}
 
-/* The names of a flavor with sections, whose threads have nothing to report. */
+/* The names of a flavor with sections. Its threads have nothing to report. */
 #define AFTERWORK_URCU_SECTIONS(f)                                                                                    \
 	static inline void urcu_##f##_read_lock(void)                                                                 \
 	{                                                                                                             \
@@ -345,7 +353,7 @@ AFTERWORK_URCU_COMMON(qsbr)
 #define urcu_bp_flavor aw_urcu_flavor
 #define urcu_qsbr_flavor aw_qsbr_flavor
 
-/* Names of bp only. The library itself detects forks. */
+/* Only bp has these names. The library itself detects forks. */
 static inline void urcu_bp_before_fork(void)
 {
 }
@@ -412,7 +420,9 @@ static inline void urcu_qsbr_barrier(void)
 	aw_qsbr_barrier();
 }
 
-/* Pointers that readers load and writers change. The exchanges are full barriers. */
+/*
+ * The operations on pointers that readers load and writers change. The exchanges are full barriers.
+ */
 #ifdef AFTERWORK_URCU_POINTERS
 #define rcu_dereference(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
 #define rcu_set_pointer(p, v) AFTERWORK_STORE((p), (v), __ATOMIC_RELEASE)
@@ -425,7 +435,7 @@ static inline void urcu_qsbr_barrier(void)
 						  __ATOMIC_SEQ_CST);                                                  \
 		afterwork_seen;                                                                                       \
 	})
-/* The names of the variants that programs inline by choice. */
+/* The names of the variants that programs can choose to inline. */
 #define _rcu_dereference(p) rcu_dereference(p)
 #define _rcu_set_pointer(p, v) rcu_set_pointer((p), (v))
 #define _rcu_assign_pointer(p, v) rcu_assign_pointer(p, (v))
@@ -433,8 +443,8 @@ static inline void urcu_qsbr_barrier(void)
 #define _rcu_cmpxchg_pointer(p, old, _new) rcu_cmpxchg_pointer((p), (old), (_new))
 
 /*
- * Function variants, for callers that cannot use macros. rcu_dereference_sym takes a pointer that
- * was already read, which orders later reads.
+ * The functions for callers that cannot use macros. rcu_dereference_sym takes a pointer that was
+ * already read, which orders later reads.
  */
 static inline void *rcu_dereference_sym(void *p)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Maps liburcu's common names to the flavor in AFTERWORK_URCU_FLAVOR, by default memb. */
+/* Maps liburcu's common names to the flavor in AFTERWORK_URCU_FLAVOR. The default is memb. */
 #ifndef AFTERWORK_URCU_MAP_H
 #define AFTERWORK_URCU_MAP_H
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* liburcu's <urcu/urcu-mb.h> over afterwork: urcu_mb_…, and the common names with URCU_API_MAP. */
+/*
+ * liburcu's <urcu/urcu-mb.h>, implemented by afterwork: urcu_mb_…. With URCU_API_MAP, also the
+ * common names.
+ */
 #include "urcu-flavors.h"
 
 #ifdef URCU_API_MAP

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* liburcu's <urcu/urcu-memb.h> over afterwork: urcu_memb_…; with URCU_API_MAP common names. */
+/*
+ * liburcu's <urcu/urcu-memb.h>, implemented by afterwork: urcu_memb_…. With URCU_API_MAP, also the
+ * common names.
+ */
 #include "urcu-flavors.h"
 
 #ifdef URCU_API_MAP

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Additional names of liburcu: variants that programs inline by choice, and names with the flavor
- * last (rcu_read_lock_memb), which were current before liburcu 0.11. As in liburcu,
+ * Additional names of liburcu: the variants that programs can choose to inline, and the names that
+ * end with the flavor (rcu_read_lock_memb), which were current before liburcu 0.11. As in liburcu,
  * URCU_NO_COMPAT_IDENTIFIERS removes the latter. urcu-flavors.h includes this header.
  */
 #ifndef AFTERWORK_URCU_OLDER_H

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* liburcu's <urcu/urcu-qsbr.h> over afterwork: urcu_qsbr_…; with URCU_API_MAP common names. */
+/*
+ * liburcu's <urcu/urcu-qsbr.h>, implemented by afterwork: urcu_qsbr_…. With URCU_API_MAP, also the
+ * common names.
+ */
 #include "urcu-flavors.h"
 
 #ifdef URCU_API_MAP

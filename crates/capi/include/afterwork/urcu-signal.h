@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* liburcu's <urcu/urcu-signal.h> over afterwork: urcu_signal_…; with URCU_API_MAP common names. */
+/*
+ * liburcu's <urcu/urcu-signal.h>, implemented by afterwork: urcu_signal_…. With URCU_API_MAP, also
+ * the common names.
+ */
 #include "urcu-flavors.h"
 
 #ifdef URCU_API_MAP

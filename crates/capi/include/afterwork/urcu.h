@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * liburcu's <urcu.h> over the library afterwork: its common names map to the flavor memb, or to
- * mb or signal if RCU_MB or RCU_SIGNAL is defined. The three are the same here.
+ * liburcu's <urcu.h>, implemented by the library afterwork. The common names map to the flavor
+ * memb, or to mb or signal if RCU_MB or RCU_SIGNAL is defined. These three flavors are the same
+ * here.
  *
  * Sections are inlined, whether or not _LGPL_SOURCE is defined: this header is not part of liburcu,
- * and its license is above. urcu-flavors.h and the book's page "From C and C++" list differences.
+ * and the first line states its license. urcu-flavors.h and the book's page "From C and C++" list
+ * the differences.
  */
 #include "urcu-flavors.h"
 

@@ -2,23 +2,25 @@
 /*
  * Workqueues with the kernel's names, implemented by the library afterwork.
  *
- * For code in C11 and C++17 that was written for the kernel or follows its rules. An item is part
- * of the caller's structure. It has a fixed size, needs no destruction, and is queued without an
- * allocation. Its function receives its address, which container_of converts, and may free it.
+ * This header is for code in C11 and C++17 that was written for the kernel or follows its rules. An
+ * item is part of the caller's structure. It has a fixed size, needs no destruction, and is queued
+ * without an allocation. The item's function receives the item's address. container_of derives the
+ * structure's address from it, and the function may free the structure.
  *
- * Threads need no registration. Functions that wait may be called wherever a thread may sleep; the
- * others do not wait for workers. A child of fork has no workers. If it uses a queue of its parent,
- * it ends with a message. Items that were not idle at the fork are lost in the child and must be
- * initialized again. An armed timer is idle in the child, and cancelling it does nothing.
+ * Threads need no registration. Functions that wait may be called wherever a thread may sleep. The
+ * other functions do not wait for workers. A child of fork has no workers. If it uses a queue of
+ * its parent, it ends with a message. Items that were not idle at the time of the fork are lost in
+ * the child and must be initialized again. A timer that was armed is idle in the child, and
+ * cancelling it does nothing.
  *
  * Misuse
  *
- * The library reports misuse that it can detect on stderr, with the name of the function: NULL, an
- * item that is not initialized, not aligned or without a function, a queue that was destroyed, an
- * item that flushes itself, more enables than disables, a queue that is flushed or drained from one
- * of its own items. A debug build of the library then ends the process by abort; another build
- * returns what the comment of the function documents. Some misuse cannot be detected, and corrupts
- * memory as it does in the kernel: freeing a pending item, initializing a pending item again,
+ * The library reports detectable misuse on stderr, with the name of the function: NULL, an item
+ * that is not initialized, not aligned or without a function, a queue that was destroyed, an item
+ * that flushes itself, more enables than disables, and a queue that is flushed or drained from one
+ * of its own items. A debug build of the library then aborts the process. Another build returns the
+ * value that the comment of the function documents. Some misuse cannot be detected, and corrupts
+ * memory as it does in the kernel: freeing a pending item, initializing a pending item again, and
  * leaving a function by longjmp. In any build, the process ends with one line if a C++ exception or
  * pthread_exit leaves a function, or if a function returns with a different number of open
  * read-side critical sections than it started with.
@@ -44,9 +46,9 @@ extern "C" {
 #endif
 
 /*
- * The number of jiffies per second, the unit of delays. <sys/param.h> defines an HZ of 100, which
- * nothing here uses. The header from which it takes that HZ is included first, so that this
- * definition remains, whichever of the two headers a program includes first.
+ * The number of jiffies per second. Delays are measured in jiffies. <sys/param.h> defines an HZ of
+ * 100, which nothing here uses. The header from which <sys/param.h> takes its HZ is included first,
+ * so that the definition below prevails, whichever of the two headers a program includes first.
  */
 #if defined(HZ) && !defined(EXEC_PAGESIZE) && HZ != 1000
 #error "afterwork counts delays in milliseconds: HZ is 1000"
@@ -60,7 +62,7 @@ extern "C" {
 #define HZ 1000
 
 #ifndef container_of
-/* The structure whose MEMBER is at PTR. */
+/* container_of - return the structure whose MEMBER is at PTR. */
 #ifdef __cplusplus
 #define container_of(ptr, type, member) \
 	(reinterpret_cast<type *>(reinterpret_cast<char *>(ptr) - offsetof(type, member)))
@@ -70,7 +72,8 @@ extern "C" {
 #endif
 
 /*
- * Gives an object the kernel's name. Its symbol begins with aw_, so programs may reuse the name.
+ * Gives an object the kernel's name. The object's symbol begins with aw_, so programs may use the
+ * name themselves.
  */
 #define AW_SYMBOL(name) __asm__(#name)
 
@@ -88,9 +91,9 @@ typedef void (*work_func_t)(struct work_struct *work);
 /**
  * struct work_struct - a work item
  *
- * A part of the caller's structure. After INIT_WORK or DECLARE_WORK it belongs to the library. An
- * item is identified by its address and its function, which has the same offset as in the kernel.
- * It needs the alignment of a pointer.
+ * It is part of the caller's structure. After INIT_WORK or DECLARE_WORK it belongs to the library.
+ * An item is identified by its address and its function, which has the same offset as in the
+ * kernel. An item needs the alignment of a pointer.
  */
 struct work_struct {
 	void *aw_unused[2];
@@ -149,17 +152,17 @@ static inline void aw_init_work(struct work_struct *work, work_func_t func)
 /*
  * INIT_WORK - initialize an item that calls F
  *
- * May be repeated whenever the item is not pending, even inside its own run.
+ * An item may be initialized again whenever it is not pending, even inside its own run.
  */
 #define INIT_WORK(work, f) aw_init_work((work), (f))
 #define INIT_WORK_ONSTACK(work, f) aw_init_work((work), (f))
-/* INIT_DELAYED_WORK - INIT_WORK of a delayed item. */
+/* INIT_DELAYED_WORK - INIT_WORK for a delayed item. */
 #define INIT_DELAYED_WORK(dwork, f) aw_init_work(&(dwork)->work, (f))
 #define INIT_DELAYED_WORK_ONSTACK(dwork, f) aw_init_work(&(dwork)->work, (f))
-/* INIT_RCU_WORK - INIT_WORK of an item that waits for a grace period. */
+/* INIT_RCU_WORK - INIT_WORK for an item that waits for a grace period. */
 #define INIT_RCU_WORK(rwork, f) aw_init_work(&(rwork)->work, (f))
 #define INIT_RCU_WORK_ONSTACK(rwork, f) aw_init_work(&(rwork)->work, (f))
-/* These do nothing, because items need no destruction. */
+/* These functions do nothing, because items need no destruction. */
 static inline void destroy_work_on_stack(struct work_struct *work)
 {
 	(void)work;
@@ -247,7 +250,10 @@ struct workqueue_attrs {
 
 AW_STATIC_ASSERT(sizeof(struct workqueue_attrs) == 144, "workqueue_attrs have 144 bytes");
 
-/* alloc_workqueue_attrs - allocate attributes that change nothing; NULL without memory. */
+/*
+ * alloc_workqueue_attrs - allocate attributes that change nothing. Returns NULL if there is no
+ * memory.
+ */
 static inline struct workqueue_attrs *alloc_workqueue_attrs(void)
 {
 	struct workqueue_attrs *attrs = (struct workqueue_attrs *)calloc(1, sizeof(struct workqueue_attrs));
@@ -257,14 +263,14 @@ static inline struct workqueue_attrs *alloc_workqueue_attrs(void)
 	return attrs;
 }
 
-/* free_workqueue_attrs - free attributes; NULL is ignored. */
+/* free_workqueue_attrs - free attributes. Ignores NULL. */
 static inline void free_workqueue_attrs(struct workqueue_attrs *attrs)
 {
 	free(attrs);
 }
 
 enum wq_flags {
-	/* A worker for each CPU, at high priority if the process may set it. */
+	/* One worker for each CPU, at high priority if the process may set it. */
 	WQ_BH = 1 << 0,            /* items must not sleep; only with WQ_HIGHPRI and WQ_PERCPU */
 	WQ_UNBOUND = 1 << 1,       /* workers serve a pod of CPUs instead of one CPU */
 	WQ_FREEZABLE = 1 << 2,     /* accepted; nothing freezes */
@@ -294,7 +300,7 @@ enum work_busy_flags {
 /* afterwork_hook_t - a hook that worker threads call when they start or end. */
 typedef void (*afterwork_hook_t)(void);
 
-/* The library's own symbols, documented at the functions below that call them. */
+/* The library's own symbols, which are documented at the functions below that call them. */
 struct workqueue_struct *aw_alloc_workqueue(const char *name, unsigned int flags, int max_active);
 void aw_destroy_workqueue(struct workqueue_struct *wq);
 void aw_flush_workqueue(struct workqueue_struct *wq);
@@ -331,12 +337,12 @@ long aw_blocking(long (*func)(void *data), void *data);
  * @fmt: its name, as for printf; cut off after WQ_NAME_LEN bytes
  * @flags: values of enum wq_flags
  * @max_active: the number of items that may run at once, on each CPU or, with WQ_UNBOUND, in the
- *   process (in the kernel: on each NUMA node); 0 for the default. Larger values than WQ_MAX_ACTIVE
- *   mean WQ_MAX_ACTIVE
+ *   process (in the kernel: on each NUMA node); 0 for the default. Values above WQ_MAX_ACTIVE mean
+ *   WQ_MAX_ACTIVE
  *
- * Without WQ_UNBOUND an item runs on the CPU where it was queued. Returns NULL if flags contradict
- * each other or are unknown, if @max_active is negative, or if no memory or thread is available. An
- * invalid AFTERWORK in the environment is misuse and also returns NULL. May sleep.
+ * Without WQ_UNBOUND, an item runs on the CPU on which it was queued. Returns NULL if flags
+ * contradict each other or are unknown, if @max_active is negative, or if no memory or thread is
+ * available. An invalid AFTERWORK in the environment is misuse and also returns NULL. May sleep.
  */
 #if defined(__GNUC__)
 __attribute__((format(printf, 1, 4)))
@@ -381,7 +387,8 @@ static inline struct workqueue_struct *alloc_ordered_workqueue(const char *fmt, 
  * @wq: the queue, which is no longer used; NULL is ignored
  *
  * Cancels armed timers: their items do not run, and become idle. Waits until the last item has
- * ended. An item of the queue would deadlock: the process then ends with a message, in any build.
+ * ended. If an item of the queue calls this, it would deadlock, so the process ends with a message,
+ * in any build.
  */
 static inline void destroy_workqueue(struct workqueue_struct *wq)
 {
@@ -389,10 +396,10 @@ static inline void destroy_workqueue(struct workqueue_struct *wq)
 }
 
 /**
- * flush_workqueue - wait for all items that were queued before
+ * flush_workqueue - wait for all items that were queued before this call
  * @wq: the queue
  *
- * In one of the queue's own items this is misuse, and does not wait.
+ * In one of the queue's own items this is misuse, and returns at once.
  */
 static inline void flush_workqueue(struct workqueue_struct *wq)
 {
@@ -403,8 +410,8 @@ static inline void flush_workqueue(struct workqueue_struct *wq)
  * drain_workqueue - wait until a queue is empty
  * @wq: the queue
  *
- * During the wait only the queue's own items may queue to it. In one of these it is misuse, and
- * does not wait.
+ * During the wait, only the queue's own items may queue items to it. In one of the queue's own
+ * items this is misuse, and returns at once.
  */
 static inline void drain_workqueue(struct workqueue_struct *wq)
 {
@@ -416,7 +423,7 @@ static inline void drain_workqueue(struct workqueue_struct *wq)
  * @wq: the queue
  * @max_active: 1 to WQ_MAX_ACTIVE; larger values mean WQ_MAX_ACTIVE. Must be 1 for an ordered queue
  *
- * Any other value is misuse, and changes nothing. Differs from Linux: returns 0 or -EINVAL.
+ * Any other value is misuse, and changes nothing. Differs from Linux: this returns 0 or -EINVAL.
  */
 static inline int workqueue_set_max_active(struct workqueue_struct *wq, int max_active)
 {
@@ -430,8 +437,9 @@ static inline int workqueue_set_max_active(struct workqueue_struct *wq, int max_
  *
  * Applies to items that are queued later. Returns 0 on success. Otherwise nothing changes, and the
  * result is -EINVAL for invalid attributes or a queue with WQ_BH, -EPERM for a nice value that the
- * process may not set, or -EBUSY if an item of an ordered queue calls this for that queue, which is
- * drained first. A system queue is misuse and returns -EINVAL. May sleep.
+ * process may not set, or -EBUSY if an item of an ordered queue calls this for its own queue,
+ * because this drains an ordered queue first. Passing a system queue is misuse, and returns
+ * -EINVAL. May sleep.
  */
 static inline int apply_workqueue_attrs(struct workqueue_struct *wq, const struct workqueue_attrs *attrs)
 {
@@ -441,8 +449,9 @@ static inline int apply_workqueue_attrs(struct workqueue_struct *wq, const struc
 #define create_freezable_workqueue(name) alloc_workqueue("%s", WQ_FREEZABLE | WQ_UNBOUND | WQ_MEM_RECLAIM, 1, (name))
 
 /*
- * Process-wide queues, built on first use, even in a child of fork. A program must not flush,
- * drain, destroy or replace them. The last three equal system_wq or system_unbound_wq.
+ * The process-wide queues. They are built on first use, even in a child of fork. A program must not
+ * flush, drain, destroy or replace them. The last three are the same as system_wq or
+ * system_unbound_wq.
  */
 extern struct workqueue_struct *system_wq AW_SYMBOL(aw_system_wq);
 extern struct workqueue_struct *system_percpu_wq AW_SYMBOL(aw_system_percpu_wq);
@@ -461,11 +470,11 @@ extern struct workqueue_struct *system_freezable_power_efficient_wq AW_SYMBOL(aw
  * @wq: the queue
  * @work: the item
  *
- * Returns true if this call makes the item run, once. Returns false if the item is already pending
- * or disabled, or if another thread is draining @wq. The run sees all earlier writes of the caller,
- * even if this returns false because the item is pending. A running item may be queued, and runs
- * again afterwards. The item must stay valid until its function has been called, or until it was
- * cancelled or flushed. Misuse returns false.
+ * Returns true if this call makes the item run once. Returns false if the item is already pending
+ * or is disabled, or if another thread is draining @wq. The run sees all earlier writes of the
+ * caller, even if this call returns false because the item is pending. A running item may be
+ * queued, and then runs again afterwards. The item must stay valid until its function has been
+ * called, or until it has been cancelled or flushed. Misuse returns false.
  *
  * Never waits for a worker or for memory. Must not be called in signal handlers.
  */
@@ -505,16 +514,20 @@ static inline bool queue_work_node(int node, struct workqueue_struct *wq, struct
  * @wq: the queue; its destruction waits for the grace period
  * @rwork: the item
  *
- * Returns true if this call makes the item run, after all current sections have ended; false as in
- * queue_work. Until the grace period is over, the item cannot be cancelled; disable_work keeps it
- * from being queued. Its memory may be freed only after flush_rcu_work. Never waits or allocates.
+ * Returns true if this call makes the item run after all current sections have ended. Returns false
+ * in the same cases as queue_work. Until the grace period is over, the item cannot be cancelled,
+ * but disable_work prevents it from being queued. Its memory may be freed only after
+ * flush_rcu_work. Never waits or allocates.
  */
 static inline bool queue_rcu_work(struct workqueue_struct *wq, struct rcu_work *rwork)
 {
 	return aw_queue_rcu_work(wq, rwork);
 }
 
-/* flush_rcu_work - flush_work, including the grace period. Not inside a section of RCU. */
+/*
+ * flush_rcu_work - flush_work that also waits for the grace period. Must not be called inside a
+ * section of RCU.
+ */
 static inline bool flush_rcu_work(struct rcu_work *rwork)
 {
 	return aw_flush_rcu_work(rwork);
@@ -524,34 +537,36 @@ static inline bool flush_rcu_work(struct rcu_work *rwork)
  * schedule_on_each_cpu - run a function on each CPU that the process may use, and wait for all
  * @func: the function
  *
- * Uses system_wq. Returns 0, or -ENOMEM. Differs from Linux: leaves out isolated and other CPUs.
+ * Uses system_wq. Returns 0 or -ENOMEM. Differs from Linux: this leaves out isolated CPUs, and CPUs
+ * that the process may not use.
  */
 static inline int schedule_on_each_cpu(work_func_t func)
 {
 	return aw_schedule_on_each_cpu(func);
 }
 
-/* schedule_work - queue_work to system_wq. */
+/* schedule_work - queue_work with system_wq. */
 static inline bool schedule_work(struct work_struct *work)
 {
 	return queue_work(system_wq, work);
 }
 
-/* schedule_work_on - queue_work_on to system_wq. */
+/* schedule_work_on - queue_work_on with system_wq. */
 static inline bool schedule_work_on(int cpu, struct work_struct *work)
 {
 	return queue_work_on(cpu, system_wq, work);
 }
 
 /**
- * flush_work - wait until an item is idle; covers all earlier enqueues
+ * flush_work - wait until an item is idle, which includes the runs of all earlier enqueues
  * @work: the item
  *
  * Returns true if it had to wait. The caller then sees all effects of the item's function. Does not
  * wait for an armed timer. If the queue has WQ_UNBOUND and is not ordered, and no worker has taken
- * the item yet, this thread runs the item itself. An item that flushes another item of its own
- * queue may still deadlock at @max_active, as in the kernel: a worker that has taken the other item
- * waits for the caller to end. An item that flushes itself is misuse. Misuse returns false.
+ * the item yet, the calling thread runs the item itself. An item that flushes another item of its
+ * own queue may still deadlock if the queue is at its limit (max_active), as in the kernel: a
+ * worker that has taken the other item waits for the caller to end. An item that flushes itself is
+ * misuse. Misuse returns false.
  */
 static inline bool flush_work(struct work_struct *work)
 {
@@ -562,7 +577,8 @@ static inline bool flush_work(struct work_struct *work)
  * cancel_work - remove an item from its queue
  * @work: the item
  *
- * Returns true if it was pending, and will not run. It may still be running. Visits earlier items.
+ * Returns true if the item was pending. It will not run again, but may still be running. Visits the
+ * items that were queued before it.
  */
 static inline bool cancel_work(struct work_struct *work)
 {
@@ -573,9 +589,9 @@ static inline bool cancel_work(struct work_struct *work)
  * cancel_work_sync - remove an item from its queue, and wait until it does not run
  * @work: the item
  *
- * Returns true if it was pending. On return the item is idle, and its memory may be freed. During
- * the wait it cannot be queued, not even by itself. Inside the item's own run this does not wait
- * (differs from Linux, where it never returns).
+ * Returns true if the item was pending. On return the item is idle, and its memory may be freed.
+ * During the wait it cannot be queued, not even by itself. Inside the item's own run this does not
+ * wait, whereas on Linux it never returns.
  */
 static inline bool cancel_work_sync(struct work_struct *work)
 {
@@ -583,18 +599,18 @@ static inline bool cancel_work_sync(struct work_struct *work)
 }
 
 /**
- * disable_work - keep an item from being queued, and cancel it
+ * disable_work - prevent an item from being queued, and cancel it
  * @work: the item
  *
- * Lasts until enable_work has been called equally often. Returns true if the item was pending. More
- * than 65535 calls at a time are misuse.
+ * The item stays disabled until enable_work has been called as often as disable_work. Returns true
+ * if the item was pending. More than 65535 calls without an enable_work are misuse.
  */
 static inline bool disable_work(struct work_struct *work)
 {
 	return aw_disable_work(work);
 }
 
-/* disable_work_sync - disable_work, and wait like cancel_work_sync. */
+/* disable_work_sync - disable_work, and then wait like cancel_work_sync. */
 static inline bool disable_work_sync(struct work_struct *work)
 {
 	return aw_disable_work_sync(work);
@@ -604,14 +620,18 @@ static inline bool disable_work_sync(struct work_struct *work)
  * enable_work - undo one disable_work
  * @work: the item
  *
- * Returns true if the item may be queued again. If it was not disabled: misuse, and false.
+ * Returns true if the item may be queued again. If the item was not disabled, this is misuse, and
+ * returns false.
  */
 static inline bool enable_work(struct work_struct *work)
 {
 	return aw_enable_work(work);
 }
 
-/* enable_and_queue_work - enable_work, and queue_work if the item may be queued; true if queued. */
+/*
+ * enable_and_queue_work - enable_work, and queue_work if the item may be queued. Returns true if
+ * this call queued the item.
+ */
 static inline bool enable_and_queue_work(struct workqueue_struct *wq, struct work_struct *work)
 {
 	return enable_work(work) && queue_work(wq, work);
@@ -652,13 +672,13 @@ static inline long work_on_cpu(int cpu, long (*func)(void *arg), void *arg)
 	return it.answer;
 }
 
-/* work_busy - the states of an item, as enum work_busy_flags. May be outdated on return. */
+/* work_busy - return the states of an item, as enum work_busy_flags. The result may be outdated. */
 static inline unsigned int work_busy(struct work_struct *work)
 {
 	return aw_work_busy(work);
 }
 
-/* work_pending - whether an item or its timer is pending. May be outdated on return. */
+/* work_pending - whether an item or its timer is pending. The result may be outdated. */
 static inline bool work_pending(struct work_struct *work)
 {
 	return (work_busy(work) & WORK_BUSY_PENDING) != 0;
@@ -671,11 +691,12 @@ enum {
 };
 
 /*
- * work_data_bits - the word that contains this bit. Read only: the library changes it atomically.
+ * work_data_bits - the word that contains this bit. It must only be read, because the library
+ * changes it atomically.
  */
 #define work_data_bits(work) (&(work)->aw_data)
 
-/* current_work - the item that the caller runs, or NULL. The item may have been freed. */
+/* current_work - return the item that the caller runs, or NULL. The item may have been freed. */
 static inline struct work_struct *current_work(void)
 {
 	return aw_current_work();
@@ -685,8 +706,8 @@ static inline struct work_struct *current_work(void)
  * set_worker_desc - describe the running item in the name of its thread
  * @fmt: a few words, as for printf
  *
- * In an item, the words follow the thread's name until the item ends. The kernel keeps 15 bytes.
- * Outside of an item this does nothing.
+ * The words are appended to the thread's name until the item ends. The kernel keeps only 15 bytes
+ * of a name. Outside an item this does nothing.
  */
 #if defined(__GNUC__)
 __attribute__((format(printf, 1, 2)))
@@ -706,8 +727,9 @@ static inline void set_worker_desc(const char *fmt, ...)
  * afterwork_on_worker_start - set a function that worker threads call before their first item
  * @hook: the function; NULL for none
  *
- * Threads that start later call it. To reach all threads, set it before creating the first queue.
- * Returns the previous hook, which a hook that extends it must call. Not in the kernel.
+ * Threads that start later call the hook. To reach all threads, set it before creating the first
+ * queue. Returns the previous hook. A hook that extends the previous one must call it. The kernel
+ * has no such function.
  */
 static inline afterwork_hook_t afterwork_on_worker_start(afterwork_hook_t hook)
 {
@@ -718,8 +740,8 @@ static inline afterwork_hook_t afterwork_on_worker_start(afterwork_hook_t hook)
  * afterwork_on_worker_stop - set a function that worker threads call after their last item
  * @hook: the function; NULL for none
  *
- * The same as afterwork_on_worker_start. Threads end after they have been idle for a long time, but
- * not at process exit.
+ * Otherwise like afterwork_on_worker_start. Threads end after they have been idle for a long time,
+ * but not at process exit.
  */
 static inline afterwork_hook_t afterwork_on_worker_stop(afterwork_hook_t hook)
 {
@@ -734,9 +756,10 @@ static inline afterwork_hook_t afterwork_on_worker_stop(afterwork_hook_t hook)
  * @dwork: the item
  * @delay: in jiffies, which are milliseconds; 0 means at once
  *
- * Returns true if this call makes the item run; false as in queue_work, or if the timer is armed.
- * The item is never queued early. The first call in a process starts a thread for timers. If that
- * fails, the process ends with an error message.
+ * Returns true if this call makes the item run. Returns false in the same cases as queue_work, and
+ * if the timer is already armed. The item is never queued before the delay has passed. The first
+ * call in a process starts a thread for timers. If that fails, the process ends with an error
+ * message.
  */
 static inline bool queue_delayed_work(struct workqueue_struct *wq, struct delayed_work *dwork, unsigned long delay)
 {
@@ -756,8 +779,8 @@ static inline bool queue_delayed_work_on(int cpu, struct workqueue_struct *wq, s
  * @dwork: the item
  * @delay: in jiffies; 0 means at once
  *
- * Returns true if the item was pending. It then stays pending throughout, so other threads cannot
- * queue it in between. A disabled item is cancelled.
+ * Returns true if the item was pending. It then stays pending during the whole call, so other
+ * threads cannot queue it in between. A disabled item is cancelled.
  */
 static inline bool mod_delayed_work(struct workqueue_struct *wq, struct delayed_work *dwork, unsigned long delay)
 {
@@ -771,43 +794,45 @@ static inline bool mod_delayed_work_on(int cpu, struct workqueue_struct *wq, str
 	return aw_mod_delayed_work(cpu, wq, dwork, delay);
 }
 
-/* schedule_delayed_work - queue_delayed_work to system_wq. */
+/* schedule_delayed_work - queue_delayed_work with system_wq. */
 static inline bool schedule_delayed_work(struct delayed_work *dwork, unsigned long delay)
 {
 	return queue_delayed_work(system_wq, dwork, delay);
 }
 
-/* schedule_delayed_work_on - queue_delayed_work_on to system_wq. */
+/* schedule_delayed_work_on - queue_delayed_work_on with system_wq. */
 static inline bool schedule_delayed_work_on(int cpu, struct delayed_work *dwork, unsigned long delay)
 {
 	return queue_delayed_work_on(cpu, system_wq, dwork, delay);
 }
 
-/* flush_delayed_work - queue an item at once if its timer is armed, and wait as in flush_work. */
+/*
+ * flush_delayed_work - queue an item at once if its timer is armed, and then wait like flush_work.
+ */
 static inline bool flush_delayed_work(struct delayed_work *dwork)
 {
 	return aw_flush_delayed_work(dwork);
 }
 
-/* cancel_delayed_work - cancel_work, including the timer. */
+/* cancel_delayed_work - cancel_work that also stops the timer. */
 static inline bool cancel_delayed_work(struct delayed_work *dwork)
 {
 	return aw_cancel_delayed_work(dwork);
 }
 
-/* cancel_delayed_work_sync - cancel_work_sync, including the timer. */
+/* cancel_delayed_work_sync - cancel_work_sync that also stops the timer. */
 static inline bool cancel_delayed_work_sync(struct delayed_work *dwork)
 {
 	return aw_cancel_delayed_work_sync(dwork);
 }
 
-/* disable_delayed_work - disable_work, including the timer. */
+/* disable_delayed_work - disable_work that also stops the timer. */
 static inline bool disable_delayed_work(struct delayed_work *dwork)
 {
 	return aw_disable_delayed_work(dwork);
 }
 
-/* disable_delayed_work_sync - disable_work_sync, including the timer. */
+/* disable_delayed_work_sync - disable_work_sync that also stops the timer. */
 static inline bool disable_delayed_work_sync(struct delayed_work *dwork)
 {
 	return aw_disable_delayed_work_sync(dwork);
@@ -826,13 +851,14 @@ static inline bool delayed_work_pending(struct delayed_work *dwork)
 }
 
 /**
- * afterwork_blocking - call a function that may sleep unseen by the library, in files or locks
+ * afterwork_blocking - call a function that may sleep without the library's knowledge, such as on a
+ * file or a lock
  * @func: the function
  * @data: its argument
  *
- * Inside an item, another worker runs during the call. Elsewhere this only calls @func. The kernel
- * has no such function, because its scheduler notices the sleep; the library notices it some
- * milliseconds later. Returns the result of @func.
+ * Inside an item, this lets another worker run during the call. Elsewhere it only calls @func. The
+ * kernel has no such function, because its scheduler notices the sleep at once. Without this call,
+ * the library notices the sleep only some milliseconds later. Returns the result of @func.
  */
 static inline long afterwork_blocking(long (*func)(void *data), void *data)
 {

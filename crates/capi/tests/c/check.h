@@ -15,7 +15,11 @@
 #include <string.h>
 
 #ifdef REFUSES
-/* `apart/refused.c` makes only the library's allocations fail, and observes the functions below. */
+/*
+ * `apart/refused.c` makes only the library's allocations fail. The tests use the first three
+ * functions below, which do not fail. The other three end the case if the library reports that
+ * there is no memory.
+ */
 void *own_malloc(size_t size);
 void *own_calloc(size_t nr, size_t size);
 int own_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*func)(void *), void *arg);
@@ -39,11 +43,14 @@ struct test {
 extern const struct test workqueue_tests[], delayed_tests[], rcu_tests[], srcu_tests[], percpu_tests[];
 extern const struct test task_work_tests[], names_tests[], misuse_tests[], rules_tests[];
 
-/* Records a failed check of the present case. */
+/* Records a failed check of the current case. */
 extern int nr_failed_checks;
 void failed(const char *file, int line, const char *what);
 
-/* Runs this program again as the misuse NAME. False unless it ended, in any build if ENDS. */
+/*
+ * Runs this program again as the misuse NAME. Returns false unless the program ended as expected.
+ * If ENDS is true, it must end in any build.
+ */
 bool misuse_is_reported(const char *name, const char *line, bool ends);
 /* Runs the misuse NAME, in a program that misuse_is_reported started. */
 int run_misuse(const char *name);
@@ -59,7 +66,7 @@ int run_misuse(const char *name);
 		}                                                                                    \
 	} while (0)
 
-/* A gate that opens once for each post. */
+/* A gate, which opens once for each post. */
 static inline void gate_init(sem_t *gate)
 {
 	sem_init(gate, 0, 0);

@@ -179,7 +179,9 @@ static void timers_fire_in_the_order_of_their_times(void)
 		init_tick(&ticks[i]);
 		ticks[i].ran = &ran;
 	}
-	/* The order of arming differs from that of the times. The time of a run identifies its item. */
+	/*
+	 * The timers are not armed in the order in which they fire. The time of a run identifies its item.
+	 */
 	for (int i = 0; i < 20; i++) {
 		int nth = i * 7 % 20;
 
@@ -233,7 +235,7 @@ static void *notify_end(void *data)
 	struct ending *ending = data;
 	struct work_struct probe;
 
-	/* A queue that is being destroyed rejects others' items; this one still exists. */
+	/* A queue that is being destroyed rejects the items of other threads. This queue still exists. */
 	INIT_WORK(&probe, nothing);
 	while (queue_work(ending->it.wq, &probe))
 		cancel_work_sync(&probe);
@@ -351,7 +353,7 @@ static void an_item_that_is_moved_is_pending_throughout(void)
 	struct plug_here plug;
 	pthread_t thread;
 
-	/* Items that are queued later stay behind this one. */
+	/* Items that are queued later stay behind this item. */
 	gate_init(&plug.gate);
 	INIT_WORK(&plug.work, block_on_gate);
 	queue_work(it.wq, &plug.work);
@@ -402,7 +404,10 @@ static void an_item_that_is_disabled_while_it_is_moved_is_not_pending(void)
 
 /* ---- fork ---- */
 
-/* Uses timers that its parent armed, and arms them itself. Returns the exit code of the child. */
+/*
+ * Runs in a child. Uses timers that the parent armed, and arms them itself. Returns the exit code
+ * of the child.
+ */
 static int timers_in_child(struct delayed_work *dworks, int nr)
 {
 	struct workqueue_struct *wq = alloc_workqueue("child", WQ_UNBOUND, 2);

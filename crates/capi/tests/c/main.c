@@ -1,4 +1,4 @@
-/* Runs the tests in C: all, or those whose name contains an argument. Prints the failures. */
+/* Runs all tests in C, or those whose name contains the argument. Prints the failures. */
 #include "check.h"
 
 #include <unistd.h>
@@ -22,7 +22,7 @@ int main(int argc, char **argv)
 
 	if (argc > 2 && strcmp(part, "--misuse") == 0)
 		return run_misuse(argv[2]);
-	/* A case that never ends has failed. */
+	/* This ends a case that would never end. */
 	alarm(300);
 	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
 		for (const struct test *test = tables[i]; test->name; test++) {

@@ -1,4 +1,4 @@
-/* Detectable misuse. Each kind runs in a separate program, which prints a line. */
+/* Tests misuse that can be detected. Each kind runs in a separate program, which prints a line. */
 #include "check.h"
 
 #include <afterwork/percpu.h>
@@ -61,7 +61,7 @@ static void inside(work_func_t func, bool destroys)
 static pthread_t helper;
 static bool is_helped;
 
-/* Returns true if this thread is the one that waits for the running item. */
+/* Returns true if the current thread is the one that waits for the running item. */
 static bool am_helped(void)
 {
 	is_helped = pthread_equal(pthread_self(), helper);
@@ -81,7 +81,10 @@ static void drain_with_helper(struct work_struct *work)
 		drain_own_queue(work);
 }
 
-/* Waits for items of FUNC until this thread runs one itself, because no worker was faster. */
+/*
+ * Waits for items that call FUNC until this thread runs one of them itself, because no worker was
+ * faster.
+ */
 static void help(work_func_t func)
 {
 	helper = pthread_self();
@@ -317,8 +320,8 @@ static struct workqueue_struct *parents;
 DEFINE_STATIC_SRCU(parents_domain);
 
 /*
- * Runs FUNC in a child, which ends by abort in any build, because the function has no return value
- * for this. Then this program aborts.
+ * Runs FUNC in a child, which aborts in any build, because the function has no return value for
+ * this case. Then this program aborts.
  */
 static void in_child(void (*func)(void))
 {
@@ -670,9 +673,9 @@ static void cancel_func_of_null_task(void) { CHECK(!task_work_cancel_func(NULL, 
 static const struct misuse {
 	const char *name;
 	void (*run)(void);
-	/* Part of the line on stderr. */
+	/* A part of the line on stderr. */
 	const char *line;
-	/* True if the process ends in any build. */
+	/* True if the process must end in any build. */
 	bool ends;
 } misuses[] = {
 #define M(name, line) { #name, name, line, false }
@@ -804,7 +807,7 @@ bool misuse_is_reported(const char *name, const char *line, bool ends)
 		char flag[] = "--misuse", *args[] = { self, flag, NULL, NULL };
 
 		args[2] = strdup(name);
-		/* A trace would precede the line. The library ignores this request for one. */
+		/* A backtrace would precede the line. The library ignores this request for a backtrace. */
 		setenv("RUST_BACKTRACE", "1", 1);
 		dup2(fds[1], 2);
 		close(fds[0]);
@@ -815,7 +818,7 @@ bool misuse_is_reported(const char *name, const char *line, bool ends)
 	while (len < sizeof(said) - 1 && (got = read(fds[0], said + len, sizeof(said) - 1 - len)) > 0)
 		len += (size_t)got;
 	said[len] = 0;
-	/* Reads the rest, so that the child can finish writing. */
+	/* Read the rest, so that the child can finish writing. */
 	while (read(fds[0], rest, sizeof(rest)) > 0)
 		;
 	close(fds[0]);
@@ -830,7 +833,7 @@ bool misuse_is_reported(const char *name, const char *line, bool ends)
 		fprintf(stderr, "    %s said: %s\n", name, said);
 		return false;
 	}
-	/* AW_DEBUG: set if the library is a debug build. */
+	/* AW_DEBUG is 1 if the library is a debug build. */
 	if (ends || AW_DEBUG ? !(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT) : status != 0) {
 		fprintf(stderr, "    %s ended with %#x: %s\n", name, (unsigned int)status, said);
 		return false;

@@ -1,4 +1,4 @@
-/* Additional names that ported code uses. */
+/* Tests additional names that ported code uses. */
 #include "check.h"
 
 #include <afterwork/percpu.h>
@@ -114,7 +114,10 @@ static void a_queue_keeps_to_the_cpus_of_its_attributes(void)
 	cpumask_set_cpu(cpu, attrs->cpumask);
 	attrs->affn_strict = true;
 	CHECK_EQ(apply_workqueue_attrs(wq, attrs), 0);
-	/* Only if a worker runs it: the flushing thread may run it itself, on another CPU. */
+	/*
+	 * This holds only if a worker runs the item. The flushing thread may run it itself, on
+	 * another CPU.
+	 */
 	for (int i = 0; i < 10; i++) {
 		seen_cpu = -1;
 		queue_work(wq, &work);
@@ -315,7 +318,7 @@ static void cookie_of_a_domain_ends_after_its_grace_period(void)
 	cookie = start_poll_synchronize_srcu(&domain);
 	CHECK(!poll_state_synchronize_srcu(&domain, cookie));
 	srcu_up_read(&domain, idx);
-	/* If the thread could not be created, the next call tries again. */
+	/* If the library's thread could not be created, the next call tries again. */
 	while (!poll_state_synchronize_srcu(&domain, cookie)) {
 		(void)start_poll_synchronize_srcu(&domain);
 		usleep(500);
@@ -385,7 +388,7 @@ static void nr_unfinished_cookies_is_bounded_as_documented(void)
 	unsigned long cookies[NUM_ACTIVE_RCU_POLL_OLDSTATE];
 	int nr_kept = 0;
 
-	/* A new cookie replaces a kept one whose grace period is over. */
+	/* A new cookie replaces a stored one whose grace period is over. */
 	for (int i = 0; i < 20000; i++) {
 		unsigned long cookie = i % 2 ? get_state_synchronize_rcu() : start_poll_synchronize_rcu();
 		int nth = 0;
@@ -445,7 +448,7 @@ static void a_worker_is_described_until_the_item_ends(void)
 	CHECK(strncmp(described[0], described[1], strlen(described[0])) == 0);
 	CHECK(strncmp(described[1] + strlen(described[0]), "-flush-7", 15 - strlen(described[0])) == 0);
 	destroy_workqueue(wq);
-	/* The item runs on this thread, which helps, or on a worker. */
+	/* The item runs on a worker, or on this thread, which helps. */
 	wq = alloc_workqueue("helped", WQ_UNBOUND, 1);
 	pthread_getname_np(pthread_self(), before, sizeof(before));
 	for (int i = 0; i < 50; i++) {
@@ -454,13 +457,13 @@ static void a_worker_is_described_until_the_item_ends(void)
 		pthread_getname_np(pthread_self(), after, sizeof(after));
 		CHECK(strcmp(before, after) == 0);
 	}
-	/* A worker that described an item has its original name again when it runs the next item. */
+	/* If a worker has described an item, it has its original name again when it runs the next item. */
 	for (int i = 0; i < 10000 && nr_same < 50; i++) {
 		queue_work(wq, &first);
 		flush_workqueue(wq);
 		queue_work(wq, &second);
 		flush_workqueue(wq);
-		/* Another worker may run the next item, or this thread. */
+		/* Another worker or this thread may run the next item. */
 		if (!pthread_equal(describer, seer) || pthread_equal(describer, pthread_self()))
 			continue;
 		nr_same++;

@@ -98,7 +98,7 @@ static void each_operation_has_the_effect_of_its_name(void)
 	cpu_set_t before, one;
 	unsigned int cpu = raw_smp_processor_id();
 
-	/* On one CPU, so that each operation sees the previous one. */
+	/* Run on one CPU, so that each operation sees the previous one. */
 	sched_getaffinity(0, sizeof(before), &before);
 	CPU_ZERO(&one);
 	CPU_SET(cpu, &one);

@@ -1,4 +1,4 @@
-/* The headers from C++: a class whose items are its members. */
+/* Uses the headers from C++: a class has items as members. */
 #include <afterwork/rcupdate.h>
 #include <afterwork/srcu.h>
 #include <afterwork/workqueue.h>
@@ -54,7 +54,7 @@ struct both : first, second {
 
 second *published;
 
-// A base class that is not the first has another address than the whole object.
+// A base class that is not the first one has a different address from the whole object.
 bool pointers_to_bases_are_converted()
 {
 	both it;

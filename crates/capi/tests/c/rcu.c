@@ -16,7 +16,7 @@ static void reclaim(struct rcu_head *head)
 {
 	struct node *node = container_of(head, struct node, rcu);
 
-	/* A reader that still uses the node would see this. */
+	/* A reader that still used the node would see this. */
 	node->value = node->twice = -1;
 	free(node);
 	__atomic_fetch_add(&nr_reclaimed, 1, __ATOMIC_RELAXED);
@@ -84,7 +84,7 @@ static void full_list_rejects_a_callback(void)
 	free(node);
 	rcu_read_unlock();
 	rcu_barrier();
-	/* The default of rcu.qhimark, at most for each CPU and twice. */
+	/* The default of rcu.qhimark is 10000. The limit applies to each CPU, and may be reached twice. */
 	CHECK(nr >= 10000 && nr < 1000000);
 	CHECK_EQ(nr_reclaimed, nr);
 }

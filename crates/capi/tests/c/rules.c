@@ -1,4 +1,4 @@
-/* The rules of docs/conformance.md that C can observe. The table there names each case. */
+/* Tests the rules of docs/conformance.md that C can observe. The table there names each case. */
 #include "check.h"
 
 #include <afterwork/percpu.h>
@@ -10,11 +10,11 @@
 #include <sched.h>
 #include <sys/resource.h>
 
-/* An item that counts its runs, with its parameters. */
+/* An item that counts its runs, and its parameters. */
 struct counted {
 	struct delayed_work dwork;
 	int nr_runs, inside, nr_overlaps;
-	/* The run queues the item again on this queue, this number of times. */
+	/* The run queues the item again on the queue `on`, `nr_again` times. */
 	struct workqueue_struct *on;
 	int nr_again;
 	struct counted *next;
@@ -264,7 +264,7 @@ static void a_queue_that_is_not_used_costs_no_thread(void)
 	struct counted it;
 	int before;
 
-	/* Creates everything that all queues share. */
+	/* Create everything that all queues share. */
 	init(&it, run);
 	schedule_work(WORK(&it));
 	flush_work(WORK(&it));
@@ -387,7 +387,7 @@ static void a_limit_of_a_per_cpu_queue_is_for_each_cpu(void)
 	most_inside = 0;
 	queue_counted(wq, items, 40);
 	CHECK(most_inside <= nr_cpus);
-	/* At most one at a time runs on one of the queues. */
+	/* On one of the queues, at most one item runs at a time. */
 	most_inside = 0;
 	for (int i = 0; i < 40; i++)
 		CHECK(queue_work_on(0, wq, WORK(&items[i])));
@@ -463,7 +463,7 @@ static void ordered_queue_keeps_its_order_during_cancels(void)
 	for (int i = 0; i < 60; i++)
 		queue_work(stuck.wq, WORK(&items[i]));
 	sem_post(&stuck.go);
-	/* Cancels from the end while the queue runs. */
+	/* Cancel items from the end while the queue runs. */
 	for (int i = 59; i >= 0; i -= 3)
 		nr_cancelled += cancel_work(WORK(&items[i]));
 	destroy_workqueue(stuck.wq);
@@ -545,7 +545,7 @@ static void new_items_have_the_nice_value_of_new_attributes(void)
 	for (int nice = 17; nice < 20; nice++) {
 		apply_to(wq, nice);
 		CHECK(queue_work(wq, WORK(&it)));
-		/* Waits before the flush, which might run the item on this thread. */
+		/* Wait before the flush, because the flush might run the item on this thread. */
 		gate_wait(&started);
 		flush_work(WORK(&it));
 		CHECK(it.seen == nice || (may_be_rescued && it.seen == getpriority(PRIO_PROCESS, 0)));
@@ -882,7 +882,7 @@ static void drain_rejects_items_of_other_threads(void)
 	stick(&stuck);
 	init(&it, run);
 	CHECK(pthread_create(&drainer, NULL, drain_stuck, &stuck) == 0);
-	/* Retries until the queue is being drained. Earlier items are cancelled. */
+	/* Retry until the queue is being drained. Earlier items are cancelled. */
 	while (queue_work(stuck.wq, WORK(&it)) && ++nr_queued) {
 		cancel_work_sync(WORK(&it));
 		sched_yield();
@@ -1206,7 +1206,7 @@ static void nothing_runs_after_a_cancel_that_waits(void)
 
 	init(&it, run_again);
 	it.on = system_unbound_wq;
-	/* The cancel rejects the requeue. It may also find the item queued again. */
+	/* The cancellation rejects the requeue. It may also find that the item has been queued again. */
 	it.nr_again = 0;
 	for (int i = 0; i < 50; i++) {
 		queue_work(it.on, WORK(&it));
@@ -1282,7 +1282,7 @@ static void sleeping_items_are_woken_by_a_later_one(void)
 	for (int i = 0; i < 6; i++) {
 		init(&sleepers[i], run);
 		sleepers[i].go = &gate;
-		/* The queue has one CPU, whose workers all sleep unless more are started. */
+		/* The queue uses one CPU, whose workers all sleep unless more workers are started. */
 		queue_work_on(0, wq, WORK(&sleepers[i]));
 	}
 	for (int i = 0; i < 6; i++) {

@@ -47,7 +47,7 @@ static void sections_of_domains_nest(void)
 	other = srcu_read_lock(&lazy);
 	srcu_read_unlock(&domain, outer);
 	srcu_read_unlock(&lazy, other);
-	/* A reader of one domain delays no other domain. */
+	/* A reader of one domain does not delay any other domain. */
 	synchronize_srcu(&lazy);
 	srcu_read_unlock(&domain, inner);
 	synchronize_srcu(&domain);

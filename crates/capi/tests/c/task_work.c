@@ -118,7 +118,7 @@ static void cancelled_work_is_not_called(void)
 	CHECK(task_work_cancel(me, &notes[3].head));
 	CHECK(task_work_cancel(me, &notes[1].head));
 	CHECK(!task_work_cancel(me, &notes[1].head));
-	/* Appended after the new last callback. */
+	/* This is appended after the new last callback. */
 	CHECK_EQ(task_work_add(me, &notes[3].head, TWA_NONE), 0);
 	CHECK(task_work_cancel(me, &notes[0].head));
 	task_work_run();

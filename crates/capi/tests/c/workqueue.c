@@ -1,4 +1,4 @@
-/* Queues and items. */
+/* Tests queues and items. */
 #include "check.h"
 
 #include <afterwork/workqueue.h>
@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* An item like a user's: at some offset in a structure. */
+/* A structure that contains an item at some offset, as the structures of users do. */
 struct job {
 	char before[3];
 	struct work_struct work;
@@ -46,7 +46,7 @@ static void init_job(struct job *job, work_func_t func)
 	INIT_WORK(&job->work, func);
 }
 
-/* A queue of one worker, with an item that blocks it until it is released. */
+/* A queue with one worker, and an item that blocks the queue until it is released. */
 struct plugged {
 	struct workqueue_struct *wq;
 	struct job plug;
@@ -227,7 +227,9 @@ static void item_has_the_documented_size(void)
 	CHECK_EQ(_Alignof(struct delayed_work), 8);
 }
 
-/* A kernel pool lays these out by their common tail, so items are aligned to 8 bytes only. */
+/*
+ * A pool in the kernel lays these out by their common tail, so items are aligned only to 8 bytes.
+ */
 struct packed {
 	void *first;
 	struct work_struct work;
@@ -256,7 +258,7 @@ static void count_packed_read(struct work_struct *work)
 	__atomic_add_fetch(&it->nr_runs, 1, __ATOMIC_RELAXED);
 }
 
-/* Places items of all kinds at each multiple of 8, while flushes color the items of the queue. */
+/* Places items of all kinds at each multiple of 8, while flushes color the queue's items. */
 static void item_needs_only_the_alignment_of_a_pointer(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("packed", WQ_UNBOUND, 0);
@@ -571,7 +573,7 @@ static void a_flush_ends_when_its_item_is_cancelled(void)
 	init_job(&job, count);
 	queue_work(p.wq, &job.work);
 	pthread_create(&thread, NULL, flush_from_thread, &job.work);
-	/* The flush returns, whether or not it is already waiting. */
+	/* The flush returns whether or not it is already waiting. */
 	usleep(1000);
 	CHECK(cancel_work(&job.work));
 	pthread_join(thread, &waited);
@@ -924,7 +926,7 @@ static void thousands_of_queues_are_created_and_destroyed(void)
 
 /* ---- fork ---- */
 
-/* Uses all functions again. Returns the exit code of the child. */
+/* Runs in a child. Uses all functions again. Returns the exit code of the child. */
 static int work_in_child(void)
 {
 	struct workqueue_struct *wq = alloc_workqueue("child", WQ_UNBOUND, 2);
@@ -956,7 +958,7 @@ static void a_child_of_fork_has_queues_of_its_own(void)
 	int fds[2];
 	pid_t child;
 
-	/* Forks with a run in progress, an item behind it, and an armed timer. */
+	/* Fork while an item runs, another is queued behind it, and a timer is armed. */
 	plug(&p);
 	INIT_DELAYED_WORK(&dwork, count_declared);
 	queue_delayed_work(p.wq, &dwork, 1000 * HZ);
@@ -965,7 +967,7 @@ static void a_child_of_fork_has_queues_of_its_own(void)
 	if (child == 0) {
 		answer = (char)work_in_child();
 		CHECK(write(fds[1], &answer, 1) == 1);
-		/* The child does not free its parent's objects, so a leak checker must not run. */
+		/* The child does not free the objects of its parent, so a leak checker must not run. */
 		raise(SIGKILL);
 	}
 	close(fds[1]);

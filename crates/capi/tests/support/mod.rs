@@ -10,7 +10,7 @@ use std::{
 /// The warnings that headers must not cause.
 pub const STRICT: &[&str] =
     &["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"];
-/// Sanitizers that end the program at the first report.
+/// The sanitizers, which end the program at the first report.
 pub const SANITIZE: &[&str] = &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 /// The system libraries that a static library of Rust needs.
 pub const SYSTEM: &[&str] = &["-lpthread", "-ldl", "-lm"];
@@ -36,7 +36,7 @@ pub fn place(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// Returns the command if it can be run.
+/// Returns `name` if it is a command that can be run. Otherwise prints that it is missing.
 pub fn tool(name: &str) -> Option<&str> {
     let there = Command::new(name).arg("--version").output();
     if there.is_err() {
@@ -57,7 +57,7 @@ pub fn succeeds(command: &mut Command) -> String {
     shown
 }
 
-/// Runs a command that must abort after printing a line.
+/// Runs a command, which must abort after printing a line.
 pub fn aborts_with_a_line(command: &mut Command) {
     use std::os::unix::process::ExitStatusExt;
     let output = command.output().unwrap();
@@ -66,7 +66,7 @@ pub fn aborts_with_a_line(command: &mut Command) {
     assert!(said.contains('\n'), "{command:?} ends without a line");
 }
 
-/// Runs a command that must abort with one line that contains `named`.
+/// Runs a command, which must abort with one line that contains `named`.
 pub fn aborts_with_one_line(command: &mut Command, named: &str) {
     use std::os::unix::process::ExitStatusExt;
     let output = command.env("RUST_BACKTRACE", "1").output().unwrap();
@@ -76,12 +76,12 @@ pub fn aborts_with_one_line(command: &mut Command, named: &str) {
     assert!(is_line && said.contains(named), "{command:?}: {said}");
 }
 
-/// Returns the flag that states how the library was built.
+/// Returns the compiler flag that states how the library was built.
 pub fn debug() -> String {
     format!("-DAW_DEBUG={}", u8::from(cfg!(debug_assertions)))
 }
 
-/// Returns the compilers among `names` that can be run.
+/// Returns the compilers in `names` that can be run.
 pub fn tools<'a>(names: &[&'a str]) -> Vec<&'a str> {
     names.iter().filter_map(|name| tool(name)).collect()
 }
@@ -104,7 +104,7 @@ pub fn has_sanitizers(compiler: &str) -> bool {
     has
 }
 
-/// Compiles a suite against the shared library, like an installed one.
+/// Compiles a suite and links it with the shared library, as with an installed library.
 pub fn shared(compiler: &str, name: &str, sources: &[PathBuf], flags: &[&str]) -> PathBuf {
     let folder = place(&format!("shared-{name}"));
     fs::create_dir_all(&folder).unwrap();
@@ -126,7 +126,7 @@ pub fn shared(compiler: &str, name: &str, sources: &[PathBuf], flags: &[&str]) -
     program
 }
 
-/// Runs the program under valgrind, if that is installed.
+/// Runs the program under valgrind, if valgrind is installed.
 pub fn under_valgrind(program: &Path) {
     if tool("valgrind").is_some() {
         let mut command = Command::new("valgrind");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Names of liburcu that no flavor needs: names with the flavor last, names with an underscore
- * first, functions; and two flavors in alternation.
+ * Tests names of liburcu that no flavor needs: names that end with the flavor, names that begin
+ * with an underscore, and functions. Also tests two flavors in alternation.
  */
 #include <urcu/urcu-memb.h>
 #include <urcu/urcu-mb.h>
@@ -45,7 +45,7 @@ static void must(int holds, const char *what, int line)
 }
 #define MUST(cond) must(!!(cond), #cond, __LINE__)
 
-/* One update and one read with the names from before 0.11. */
+/* Performs one update and one read, with the names from before liburcu 0.11. */
 #define BY_OLDER_NAMES(flavor)                                                       \
 	static void by_names_of_##flavor(void)                                       \
 	{                                                                            \
@@ -107,7 +107,7 @@ static void by_functions(void)
 	MUST(rcu_cmpxchg_pointer_sym(&place, &two, NULL) == &two && !place);
 }
 
-/* The common names, mapped to one flavor and then to the other. */
+/* The common names are mapped to one flavor, and then to the other. */
 #define URCU_API_MAP
 #include <urcu/urcu-memb.h>
 

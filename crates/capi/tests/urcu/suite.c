@@ -1,4 +1,4 @@
-/* liburcu's names, one flavor at a time: SUITE_QSBR, SUITE_BP, RCU_MB, or the default. */
+/* Tests liburcu's names, one flavor at a time: SUITE_QSBR, SUITE_BP, RCU_MB, or the default. */
 #if defined(SUITE_QSBR)
 #define URCU_API_MAP
 #include <afterwork/urcu-qsbr.h>
@@ -202,7 +202,7 @@ static void a_callback_may_read(void)
 	node = rcu_xchg_pointer(&shared, NULL);
 	synchronize_rcu();
 	__atomic_store_n(&was_freed_in_callback, 1, __ATOMIC_RELAXED);
-	/* The memory is still valid, so the check fails instead of crashing. */
+	/* The memory is still valid, so a failing check does not crash. */
 	rcu_barrier();
 	poison(node);
 }
@@ -236,7 +236,10 @@ static int has_entered, may_leave, has_left;
 
 static void *hold(void *is_parked)
 {
-	/* Registering would end parking, so a parked reader skips it, unless qsbr requires it. */
+	/*
+	 * Registering would end the parking, so a parked reader does not register unless qsbr
+	 * requires it.
+	 */
 	if (!is_parked || IS_QSBR)
 		rcu_register_thread();
 	rcu_read_lock();
@@ -321,7 +324,7 @@ static void *answer(void *unused)
 		rcu_read_unlock();
 		rcu_quiescent_state();
 	}
-	/* From here on this thread reports only for a second grace period after the current one. */
+	/* From here on, this thread reports only for a second grace period after the current one. */
 	while (!__atomic_load_n(&is_answered, __ATOMIC_ACQUIRE)) {
 		if (__atomic_load_n(aw_rcu_first_level, __ATOMIC_RELAXED) != aw_rcu_reader.slot->ctr)
 			rcu_quiescent_state();
@@ -350,7 +353,10 @@ static void a_driver_that_sleeps_is_woken_by_the_end_of_a_section(void)
 	while (!(slot = __atomic_load_n(&asked, __ATOMIC_ACQUIRE)))
 		sched_yield();
 	CHECK(pthread_create(&waiter, NULL, wait_for_all, NULL) == 0);
-	/* Waits for the second flag: the driver relies on an answer. A stand-in has no flags. */
+	/*
+	 * Wait for the second flag, which means that the driver relies on an answer. The stand-in
+	 * has no flags.
+	 */
 	if ((slot->ctr & AFTERWORK_RCU_NEST) != AFTERWORK_RCU_NEST)
 		while (!(__atomic_load_n(&slot->flags, __ATOMIC_ACQUIRE) & 2))
 			sched_yield();
@@ -431,7 +437,7 @@ static void *slot_of_another(void *seen)
 	return NULL;
 }
 
-/* The read side is inlined from the second section on, where the kernel has membarrier. */
+/* If the kernel supports membarrier, the read side is inlined from the second section on. */
 static void a_thread_has_a_slot_of_its_own(void)
 {
 	struct afterwork_slot *other = NULL, *mine;
@@ -563,7 +569,7 @@ static void child_continues(void)
 	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* Calls misuse in a child, which must abort in a debug build, and return otherwise. */
+/* Calls MISUSE in a child. In a debug build the child must abort. Otherwise MISUSE must return. */
 static void is_reported(void (*misuse)(void))
 {
 	int status = -1;
@@ -598,7 +604,9 @@ static void defer_nothing(void)
 	defer_rcu(NULL, NULL);
 }
 
-/* Runs for all flavors. Calls that print no diagnostic report the error in their return value. */
+/*
+ * Runs for all flavors. Calls that do not print a message report the error in their return value.
+ */
 static void bad_input_is_reported(void)
 {
 	is_reported(call_null);

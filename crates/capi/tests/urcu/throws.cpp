@@ -1,4 +1,4 @@
-// If a C++ exception leaves a callback, the process ends, also with liburcu's names:
+// If a C++ exception leaves a callback, the process ends. This is also true with liburcu's names:
 // `throws PLACE`, for each flavor.
 #ifdef SUITE_QSBR
 #define URCU_API_MAP

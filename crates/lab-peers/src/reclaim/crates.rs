@@ -1,6 +1,6 @@
 //! Crates that reclaim memory by epochs, by batches, by hazard pointers, or by counts.
 //!
-//! None of them has a grace period that a thread can wait for. To free a replaced value, a thread
+//! None of them has a grace period for which a thread can wait. To free a replaced value, a thread
 //! defers it and then helps the crate make progress, until the value is freed.
 
 use std::sync::Arc;
@@ -66,9 +66,10 @@ impl<T: Value> Flavor<T> for Epoch<T> {
             let guard = epoch::pin();
             let old =
                 self.place.swap(epoch::Owned::new(Flagged::new(value)), Ordering::AcqRel, &guard);
-            // SAFETY: pinned, and freed only by this thread, below.
+            // SAFETY: this thread is pinned, and only this thread frees the value, below.
             let is_freed = unsafe { old.deref() }.is_freed.clone();
-            // SAFETY: only this thread took it out of `place`, and no new reader can reach it.
+            // SAFETY: only this thread took the value out of `place`, and no new reader can reach
+            // it.
             unsafe { guard.defer_destroy(old) };
             guard.flush();
             is_freed
@@ -102,7 +103,8 @@ impl<T: Value> Reader for &Epoch<T> {
         for turn in 0..count {
             let guard = epoch::pin();
             let current = self.place.load(Ordering::Acquire, &guard);
-            // SAFETY: pinned, never null, and destroyed only after the epoch.
+            // SAFETY: this thread is pinned. The pointer is never null, and the value is destroyed
+            // only after the epoch.
             sum += unsafe { current.deref() }.value.look(turn);
         }
         sum
@@ -111,7 +113,7 @@ impl<T: Value> Reader for &Epoch<T> {
 
 impl<T> Drop for Epoch<T> {
     fn drop(&mut self) {
-        // SAFETY: readers borrow the flavor, so there are none.
+        // SAFETY: readers borrow the flavor, so there are no readers.
         let guard = unsafe { epoch::unprotected() };
         let last = self.place.load(Ordering::Relaxed, guard);
         // SAFETY: as above. `replace` freed the earlier values.
@@ -127,7 +129,7 @@ pub(super) struct Seize<T> {
 impl<T> Seize<T> {
     pub(super) fn new(value: T) -> Self {
         Self {
-            // A batch of one, so that a retired value is checked at once.
+            // The size of a batch is one, so that a retired value is checked at once.
             collector: Collector::new().batch_size(1),
             place: AtomicPtr::new(Box::into_raw(Box::new(Flagged::new(value)))),
         }
@@ -144,9 +146,9 @@ impl<T: Value> Flavor<T> for Seize<T> {
         let is_freed = {
             let guard = self.collector.enter();
             let old = guard.swap(&self.place, new, Ordering::AcqRel);
-            // SAFETY: protected by the guard, and freed only by this thread, below.
+            // SAFETY: the guard protects the value, and only this thread frees it, below.
             let is_freed = unsafe { &*old }.is_freed.clone();
-            // SAFETY: only this thread took it out of `place`, and it came from `into_raw`.
+            // SAFETY: only this thread took the pointer out of `place`. It came from `into_raw`.
             unsafe { guard.defer_retire(old, seize::reclaim::boxed) };
             guard.flush();
             is_freed
@@ -155,9 +157,11 @@ impl<T: Value> Flavor<T> for Seize<T> {
             || is_freed.load(Ordering::Acquire),
             || {
                 // A batch needs an entry for each thread that has a guard, so it grows until it has
-                // enough. If many threads replace values, a batch of one might never be retired.
+                // enough entries. If many threads replace values, a batch with one entry might
+                // never be retired.
                 let filler = Box::into_raw(Box::new(0_u8));
-                // SAFETY: exclusively ours, and from `into_raw`. The full batch is then retired.
+                // SAFETY: this thread has exclusive access to the filler, which came from
+                // `into_raw`. The full batch is then retired.
                 unsafe { (self.collector.enter()).defer_retire(filler, seize::reclaim::boxed) };
             },
         );
@@ -170,7 +174,7 @@ impl<T: Value> Reader for &Seize<T> {
         for turn in 0..count {
             let guard = self.collector.enter();
             let current = guard.protect(&self.place, Ordering::Acquire);
-            // SAFETY: protected by the guard; never null.
+            // SAFETY: the guard protects the value, and the pointer is never null.
             sum += unsafe { &*current }.value.look(turn);
         }
         sum
@@ -179,7 +183,8 @@ impl<T: Value> Reader for &Seize<T> {
 
 impl<T> Drop for Seize<T> {
     fn drop(&mut self) {
-        // SAFETY: from `into_raw`; readers borrow the flavor, so there are none.
+        // SAFETY: the pointer came from `into_raw`. Readers borrow the flavor, so there are no
+        // readers.
         drop(unsafe { Box::from_raw(*self.place.get_mut()) });
     }
 }
@@ -204,9 +209,11 @@ impl<T: Value> Flavor<T> for Hazard<T> {
             return;
         };
         let old = old.into_inner();
-        // SAFETY: only this thread took it out. The domain frees it after the retirement below.
+        // SAFETY: only this thread took the value out. The domain frees it after the retirement
+        // below.
         let is_freed = unsafe { old.as_ref() }.is_freed.clone();
-        // SAFETY: from a box; every reader loads it through a hazard pointer of the same domain.
+        // SAFETY: the pointer came from a box. Every reader loads it through a hazard pointer of
+        // the same domain.
         unsafe {
             Domain::<Global>::global().retire_ptr::<Flagged<T>, Box<Flagged<T>>>(old.as_ptr())
         };
@@ -239,7 +246,7 @@ impl<T: Value> Reader for Hazarded<'_, T> {
 impl<T> Drop for Hazard<T> {
     fn drop(&mut self) {
         let last = self.place.load_ptr();
-        // SAFETY: from `Box`; readers borrow the flavor, so there are none.
+        // SAFETY: the pointer came from a box. Readers borrow the flavor, so there are no readers.
         drop(unsafe { Box::from_raw(last) });
     }
 }

@@ -1,8 +1,8 @@
-//! Ways to free values that readers may still use, behind one interface.
+//! Several ways to free values that readers may still use, with a common interface.
 //!
-//! Each *flavor* publishes one [`Value`]. A reader reads it in its own read-side critical sections.
-//! A thread that replaces the value returns when the old one has been freed. This makes flavors
-//! with and without a grace period comparable.
+//! Each *flavor* publishes one [`Value`]. A reader reads it in read-side critical sections of its
+//! own. A call that replaces the value returns when the old value has been freed. This makes
+//! flavors with and without a grace period comparable.
 
 mod crates;
 #[cfg(liburcu)]
@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 
 /// The value that readers read.
 pub trait Value: Send + Sync + 'static {
-    /// Reads the value in a section, the `turn`th one. The result must depend on the whole value.
+    /// Reads the value in the `turn`th section. The result must depend on the whole value.
     fn look(&self, turn: usize) -> u64;
 }
 
@@ -23,12 +23,13 @@ impl Value for u64 {
     }
 }
 
-/// Publishes a value, which threads read while others replace it.
+/// Publishes a value, which some threads read while others replace it.
 pub trait Flavor<T = u64>: Send + Sync {
     /// Makes this thread a reader.
     fn reader(&self) -> Box<dyn Reader + '_>;
 
-    /// Publishes another value, and waits until the old one is freed. Not for reader threads.
+    /// Publishes another value, and waits until the old one has been freed. Must not be called on
+    /// reader threads.
     fn replace(&self, value: T);
 
     /// Returns the interface to callbacks, if the flavor has them.
@@ -37,26 +38,28 @@ pub trait Flavor<T = u64>: Send + Sync {
     }
 }
 
-/// Reads the value. A reader is dropped before its flavor.
+/// Reads the value. A reader must be dropped before its flavor.
 pub trait Reader {
-    /// Reads `count` times, each in its own section, and returns the sum. If readers of the flavor
-    /// report quiescent states, it reports one at the end.
+    /// Reads the value `count` times, each time in its own section, and returns the sum. If readers
+    /// of the flavor report quiescent states, this reports one at the end.
     fn read(&mut self, count: usize) -> u64;
 
-    /// Reports that this thread will not read for some time, before it blocks.
+    /// Reports that this thread will not read for some time. A thread calls this before it blocks.
     fn rest(&mut self) {}
 }
 
 /// Runs callbacks after a grace period.
 pub trait Calls {
-    /// Queues `count` callbacks, each of which adds one to `counter`. Not for reader threads.
+    /// Queues `count` callbacks, each of which adds one to `counter`. Must not be called on reader
+    /// threads.
     fn call(&self, counter: &'static AtomicU64, count: usize);
 
-    /// Waits until all queued callbacks have run. Returns `None` if the flavor cannot wait.
+    /// Waits until all queued callbacks have run. Returns `None` if the flavor cannot wait for
+    /// callbacks.
     fn barrier(&self) -> Option<()>;
 }
 
-/// The flavors' names.
+/// The names of the flavors.
 pub const NAMES: [&str; 8] = [
     "urcu-memb",
     "urcu-qsbr",
@@ -74,11 +77,12 @@ pub const fn has_liburcu() -> bool {
     cfg!(liburcu)
 }
 
-/// Creates the named flavor, which publishes `value`. Returns `None` if it needs a missing liburcu.
+/// Creates the named flavor, which publishes `value`. Returns `None` if the flavor needs liburcu,
+/// which was not found.
 ///
 /// # Panics
 ///
-/// If `name` is not in [`NAMES`].
+/// Panics if `name` is not in [`NAMES`].
 #[must_use]
 pub fn flavor<T: Value>(name: &str, value: T) -> Option<Box<dyn Flavor<T>>> {
     match name {

@@ -1,4 +1,4 @@
-//! liburcu's flavors, through the shim in `liburcu/`.
+//! liburcu's flavors, which this module calls through the shim in `liburcu/`.
 
 use std::any::TypeId;
 use std::ffi::c_void;
@@ -55,7 +55,7 @@ struct Urcu<T> {
     place: AtomicPtr<T>,
 }
 
-/// A registered thread. The raw pointer keeps it from being sent to another thread.
+/// A registered thread. The raw pointer prevents this value from being sent to another thread.
 struct Registered<'a, T> {
     urcu: &'a Urcu<T>,
     place: *const c_void,
@@ -81,7 +81,7 @@ pub(super) fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
     Box::new(Urcu { functions, place: AtomicPtr::new(Box::into_raw(Box::new(value))) })
 }
 
-/// Reads the value that `value` points to.
+/// Reads the value to which `value` points.
 ///
 /// # Safety
 ///
@@ -94,8 +94,8 @@ unsafe extern "C" fn look<T: Value>(value: *const c_void, turn: usize) -> u64 {
 
 impl<T> Urcu<T> {
     fn register(&self) -> Registered<'_, T> {
-        // SAFETY: registers the calling thread. `Registered` is `!Send`, and `reader` and `call`,
-        // which do not nest, create one per thread.
+        // SAFETY: this registers the calling thread. `Registered` is `!Send`. `reader` and `call`
+        // do not nest, so they create only one `Registered` per thread.
         unsafe { (self.functions.register)() };
         Registered { urcu: self, place: (&raw const self.place).cast(), is_resting: false }
     }
@@ -109,9 +109,9 @@ impl<T: Value> Flavor<T> for Urcu<T> {
     fn replace(&self, value: T) {
         let new = Box::into_raw(Box::new(value));
         let old = self.place.swap(new, Ordering::AcqRel);
-        // SAFETY: the thread is in no section, because sections begin and end within `read`.
+        // SAFETY: the thread is not in a section, because sections begin and end within `read`.
         unsafe { (self.functions.synchronize)() };
-        // SAFETY: only this thread took it out, and all sections that saw it have ended.
+        // SAFETY: only this thread took the value out, and all sections that saw it have ended.
         drop(unsafe { Box::from_raw(old) });
     }
 
@@ -123,7 +123,7 @@ impl<T: Value> Flavor<T> for Urcu<T> {
 impl<T: Value> Calls for Urcu<T> {
     fn call(&self, counter: &'static AtomicU64, count: usize) {
         let registered = self.register();
-        // SAFETY: the thread is registered, as `call_rcu` requires; the counter is static.
+        // SAFETY: the thread is registered, as `call_rcu` requires. The counter is static.
         let failed = unsafe { (self.functions.call)(counter, count) };
         assert_eq!(failed, 0, "out of memory");
         drop(registered);
@@ -131,7 +131,7 @@ impl<T: Value> Calls for Urcu<T> {
 
     fn barrier(&self) -> Option<()> {
         let registered = self.register();
-        // SAFETY: the thread is registered and in no section.
+        // SAFETY: the thread is registered and not in a section.
         unsafe { (self.functions.barrier)() };
         drop(registered);
         Some(())
@@ -140,7 +140,8 @@ impl<T: Value> Calls for Urcu<T> {
 
 impl<T> Drop for Urcu<T> {
     fn drop(&mut self) {
-        // SAFETY: `flavor` or `replace` leaked it; readers borrow the flavor, so there are none.
+        // SAFETY: `flavor` or `replace` leaked the value. Readers borrow the flavor, so there are
+        // no readers.
         drop(unsafe { Box::from_raw(*self.place.get_mut()) });
     }
 }
@@ -152,18 +153,19 @@ impl<T: Value> Reader for Registered<'_, T> {
             unsafe { (self.urcu.functions.online)() };
         }
         if TypeId::of::<T>() == TypeId::of::<u64>() {
-            // The shim itself reads a number, so that the compiler sees the whole read.
+            // If the value is a number, the shim reads it itself, so that the C compiler sees the
+            // whole read.
             // SAFETY: the thread is registered. `place` belongs to the flavor, which is borrowed,
             // and points to a number that `replace` frees only after a grace period.
             return unsafe { (self.urcu.functions.read)(self.place, count) };
         }
-        // SAFETY: as above. The shim passes the `T` to `look` within a section.
+        // SAFETY: as above. The shim passes the `T` to `look` inside a section.
         unsafe { (self.urcu.functions.look)(self.place, count, look::<T>) }
     }
 
     fn rest(&mut self) {
         if !std::mem::replace(&mut self.is_resting, true) {
-            // SAFETY: the thread is registered, online and in no section.
+            // SAFETY: the thread is registered, online and not in a section.
             unsafe { (self.urcu.functions.offline)() };
         }
     }
@@ -175,7 +177,8 @@ impl<T> Drop for Registered<'_, T> {
             // SAFETY: as in `read`. Unregistering requires a thread that is online.
             unsafe { (self.urcu.functions.online)() };
         }
-        // SAFETY: `Urcu::register` registered this thread, and a raw pointer keeps `self` on it.
+        // SAFETY: `Urcu::register` registered this thread, and a raw pointer in `self` prevents it
+        // from moving to another thread.
         unsafe { (self.urcu.functions.unregister)() };
     }
 }

@@ -97,7 +97,7 @@ fn compared(case: Case, programs: &Programs, args: &[OsString]) -> Case {
     }
 }
 
-/// Reaction to a program that cannot measure.
+/// The reaction to a program that cannot measure.
 enum OnFailure {
     Stops,
     /// The run continues. The failure is counted if the program lists the case.
@@ -111,7 +111,7 @@ struct Side {
     bench: &'static str,
     metrics: &'static [Metric],
     on_failure: OnFailure,
-    /// Set if the program failed. It is not started again.
+    /// `true` if the program failed. It is not started again.
     cannot: bool,
     /// The results of the current repetition. It is `None` before the first repetition, and empty
     /// if the program failed.

@@ -59,7 +59,7 @@ impl From<Failed> for Stop {
 ///
 /// # Errors
 ///
-/// If the program cannot be started, fails, or prints anything other than records.
+/// Returns an error if the program cannot be started, fails, or prints anything other than records.
 pub fn measure(program: &Path, args: &[OsString]) -> Result<Vec<Record>, Failed> {
     let output = printed(program, args)?;
     let mut records = Vec::new();
@@ -101,7 +101,8 @@ impl Known {
 ///
 /// # Errors
 ///
-/// If the program cannot be started, prints no case list, or knows none of `cases`.
+/// Returns an error if the program cannot be started, prints no case list, or knows none of
+/// `cases`.
 pub fn must_know_any(
     program: &Path,
     bench: Option<&str>,
@@ -188,7 +189,7 @@ fn reason(talk: &str) -> String {
 ///
 /// # Errors
 ///
-/// If the parent has already exited, or the system call fails.
+/// Returns an error if the parent has already exited, or the system call fails.
 pub fn end_with(parent: u32) -> Result<(), Stop> {
     set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| Stop::because("cannot request to exit with the parent process", error))?;

@@ -46,7 +46,7 @@ impl Shelf {
     ///
     /// # Errors
     ///
-    /// If neither `XDG_DATA_HOME` nor `HOME` is set.
+    /// Returns an error if neither `XDG_DATA_HOME` nor `HOME` is set.
     pub fn find() -> Result<Self, Stop> {
         let set = |name| env::var_os(name).filter(|value| !value.is_empty());
         Self::of(set("XDG_DATA_HOME"), set("HOME"))
@@ -68,7 +68,7 @@ impl Shelf {
     ///
     /// # Errors
     ///
-    /// If [`find`](Self::find) fails or the folder is not writable.
+    /// Returns an error if [`find`](Self::find) fails or the folder is not writable.
     pub fn for_keeping(name: &str) -> Result<Self, Stop> {
         let shelf = Self::find()?;
         shelf.may_keep(name)?;
@@ -96,7 +96,7 @@ impl Shelf {
     ///
     /// # Errors
     ///
-    /// If a file cannot be written.
+    /// Returns an error if a file cannot be written.
     pub fn keep(&self, name: &str, program: &Path, lines: &[Line]) -> Result<PathBuf, Stop> {
         let folder = self.0.join(name);
         let keep = || {
@@ -129,7 +129,7 @@ impl Shelf {
     ///
     /// # Errors
     ///
-    /// If there is no such program. The message lists the existing names.
+    /// Returns an error if there is no such program. The message lists the existing names.
     pub fn program(&self, name: &str) -> Result<PathBuf, Stop> {
         let program = self.0.join(name).join(PROGRAM);
         if program.is_file() {

@@ -1,4 +1,4 @@
-//! One call of `afterwork-lab bench`: runs each case and prints its results.
+//! One run of `afterwork-lab bench`: runs each case and prints its results.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::harness::date;
 use crate::harness::fingerprint::Fingerprint;
 use crate::harness::handover;
 use crate::harness::noise::{self, Noise, NoiseMeter};
-use crate::harness::progress::Progress;
+use crate::harness::progress::{Progress, rounded};
 use crate::harness::run::{Ended, Plan, run_case};
 use crate::output::page::{may_write, write_page};
 use crate::output::record::{self, End, Head, Listed, SCHEMA, Why};
@@ -83,8 +83,14 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     let shelf = common.save.as_deref().map(Shelf::for_keeping).transpose()?;
 
     let repeats = matches!(args.which, Some(Which::Seeds(_)));
+    let parts: Vec<Part> = cases.iter().map(|it| part(it, common, repeats)).collect();
+    let limit = repeats.then_some(Duration::from_secs(seeds::SECONDS as u64));
+    let budget = budget(common).or(limit);
     let started = Instant::now();
     let mut report = Report::new(results(common)?, form(common, asks, repeats));
+    if !asks && common.inside.is_none() {
+        say(format_args!("{}", estimate(&cases, &parts, common.quick, budget)));
+    }
     let fingerprint = Fingerprint::take()?;
     // The parent process has already checked the machine.
     let before = match common.inside {
@@ -106,14 +112,13 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     };
     report.head(&head)?;
 
-    let parts: Vec<Part> = cases.iter().map(|it| part(it, common, repeats)).collect();
-    let limit = repeats.then_some(Duration::from_secs(seeds::SECONDS as u64));
-    let end = budget(common).or(limit).map(|budget| started + budget);
+    let end = budget.map(|budget| started + budget);
     let planned = parts.iter().zip(&cases);
     let planned = planned.map(|(it, case)| it.repeat * case.variants.len());
     let planned = planned.sum();
     let mut progress = Progress::on_stderr(planned, end);
     let mut why = Why::Complete;
+    let mut needed = Vec::new();
     for index in 0..cases.len() {
         let (case, next) = cases[index..].split_first_mut().expect("it is an index");
         let Part { repeat, weight } = parts[index];
@@ -128,7 +133,13 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
         };
         let before = handover::round_trip_ns(&settings.cpus);
         let meter = NoiseMeter::start()?;
+        let began = Instant::now();
         let (series, ended) = run_case(case, &plan, &interrupt, &mut progress)?;
+        if let Ended::Complete | Ended::OutOfTime(_) = ended {
+            let done = if let Ended::OutOfTime(done) = ended { done } else { repeat };
+            let time = began.elapsed().mul_f64(repeat as f64 / done as f64);
+            needed.push(Needed { case: case.name, time, weight, is_cut: done < repeat });
+        }
         let mut noise = meter.noise()?;
         noise.handover_ns = [before, handover::round_trip_ns(&settings.cpus)];
         let finished = Finished {
@@ -152,6 +163,14 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
         }
     }
     drop(progress);
+    let cut: Vec<&str> = needed.iter().filter(|it| it.is_cut).map(|it| it.case).collect();
+    if !cut.is_empty() && common.inside.is_none() {
+        let seconds = enough(&needed).as_secs_f64().ceil();
+        say(format_args!(
+            "time ran out in {}: give --seconds {seconds} for all repetitions",
+            cut.join(", ")
+        ));
+    }
     let unmet = report.unmet();
     report.end(End { ended: why, seconds: started.elapsed().as_secs_f64() })?;
     let lines = report.into_lines();
@@ -355,8 +374,8 @@ fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
     Ok(cases)
 }
 
-/// Splits a list at its commas, except those inside known names. If the list, or its remainder,
-/// does not start with a known name, returns it as the error.
+/// Splits a list at its commas, except those inside known names. If the list, or what remains of
+/// it, does not start with a known name, returns that text as the error.
 fn split_names(list: &str, known: &[&str]) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     let mut rest = list;
@@ -450,6 +469,61 @@ fn budget(common: &CommonArgs) -> Option<Duration> {
     asked.or_else(|| common.quick.then_some(QUICK))
 }
 
+/// The seconds that one run of a variant takes on two CPUs, in full size and with `--quick`. They
+/// are averages over each bench, from a virtual machine. Only the estimate of the duration depends
+/// on them.
+const RUN_SECONDS: [(&str, [f64; 2]); 9] = [
+    ("workqueue", [0.44, 0.18]),
+    ("blocking", [0.08, 0.07]),
+    ("mpscq", [0.3, 0.18]),
+    ("task-work", [0.1, 0.08]),
+    ("rcu", [0.14, 0.09]),
+    ("percpu", [0.3, 0.16]),
+    ("max-active", [0.29, 0.19]),
+    ("everyday", [0.33, 0.1]),
+    ("scale", [0.5, 0.2]),
+];
+
+/// Returns the estimated duration, in words.
+fn estimate(cases: &[Case], parts: &[Part], quick: bool, budget: Option<Duration>) -> String {
+    let runs = |repeat: fn(&Part) -> usize| {
+        let seconds = cases.iter().zip(parts).map(|(case, part)| {
+            let known = RUN_SECONDS.iter().find(|(bench, _)| *bench == case.bench);
+            let seconds = known.map_or(0.1, |(_, seconds)| seconds[usize::from(quick)]);
+            (repeat(part) * case.variants.len()) as f64 * seconds
+        });
+        Duration::from_secs_f64(seconds.sum())
+    };
+    // Each case has at least one repetition, even if the time is up.
+    let most = budget.map(|it| it.max(runs(|_| 1)));
+    let all = runs(|part| part.repeat);
+    let nr_cases = cases.len();
+    let cases = if nr_cases == 1 { "case" } else { "cases" };
+    let time = rounded(most.map_or(all, |most| all.min(most)));
+    format!("{nr_cases} {cases}, about {time} on two CPUs")
+}
+
+/// The time that all repetitions of a case take.
+struct Needed {
+    case: &'static str,
+    time: Duration,
+    weight: u32,
+    is_cut: bool,
+}
+
+/// Returns the shortest time limit with which every case has enough time for all repetitions. Each
+/// case gets its share of the time that is left when the case begins.
+fn enough(needed: &[Needed]) -> Duration {
+    let mut before = Duration::ZERO;
+    let mut enough = Duration::ZERO;
+    for (index, it) in needed.iter().enumerate() {
+        let all: u32 = needed[index..].iter().map(|it| it.weight).sum();
+        enough = enough.max(before + it.time * all / it.weight.max(1));
+        before += it.time;
+    }
+    enough
+}
+
 /// Returns the share of the remaining time that a case of weight `weight` gets. `all` is the sum of
 /// the weights of the remaining cases. Later cases share the time that a case leaves unused.
 fn share(left: Duration, weight: u32, all: u32) -> Duration {
@@ -486,7 +560,7 @@ mod tests {
 
     fn every_case() -> Vec<Case> {
         let settings = Settings::of_tests(&[]);
-        let benches = Which::all().into_iter().chain([Which::Scale]);
+        let benches = Which::all().into_iter().chain([Which::Scale, Which::Groups]);
         benches.flat_map(|it| it.cases(&settings).unwrap()).collect()
     }
 
@@ -568,6 +642,42 @@ mod tests {
         let asked = CommonArgs { repeat: Some(3), seconds: Some(7), ..quick };
         let seven = Some(Duration::from_secs(7));
         assert_eq!((repeat(&asked), budget(&asked)), (3, seven));
+    }
+
+    #[test]
+    fn an_estimate_is_within_the_limit() {
+        let case = || Case { variants: Vec::new(), ..Case::new("rcu", "read", &[], "") };
+        let cases = [case(), case()];
+        let parts = [Part { repeat: 9, weight: 1 }, Part { repeat: 9, weight: 1 }];
+        assert_eq!(estimate(&cases, &parts, false, None), "2 cases, about 0 s on two CPUs");
+        let all = every_case();
+        let parts = vec![Part { repeat: 9000, weight: 1 }; all.len()];
+        let limited = estimate(&all, &parts, true, Some(Duration::from_secs(10_000)));
+        assert!(limited.ends_with("about 166 min 40 s on two CPUs"), "{limited}");
+    }
+
+    #[test]
+    fn the_limit_for_all_repetitions_gives_each_case_its_time() {
+        let needed = |time, weight| Needed {
+            case: "c",
+            time: Duration::from_secs(time),
+            weight,
+            is_cut: true,
+        };
+        for cases in [
+            [needed(10, 1), needed(90, 1)],
+            [needed(90, 1), needed(10, 1)],
+            [needed(60, 2), needed(30, 1)],
+        ] {
+            let limit = enough(&cases);
+            let mut left = limit;
+            for (index, case) in cases.iter().enumerate() {
+                let all = cases[index..].iter().map(|it| it.weight).sum();
+                assert!(share(left, case.weight, all) >= case.time);
+                left -= case.time;
+            }
+        }
+        assert_eq!(enough(&[needed(10, 1), needed(90, 1)]), Duration::from_secs(100));
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(super) const NONE: &str = "none";
 /// Settings that every bench receives when it creates its cases.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Set if runs must be short.
+    /// `true` if runs must be short.
     pub quick: bool,
     /// The CPUs that this process may use.
     pub cpus: Vec<CpuId>,
@@ -21,7 +21,7 @@ pub struct Settings {
     pub pins: Vec<CpuId>,
     /// The interrupt flag, which runs check at least ten times a second.
     pub interrupt: Interrupt,
-    /// Set if all variants run in this process. Otherwise some run in a process of their own.
+    /// `true` if all variants run in this process. Otherwise some run in a process of their own.
     pub inside: bool,
     /// Selected cases and peers.
     pub pick: Pick,
@@ -194,7 +194,7 @@ pub fn count<const MAX: usize>(text: &str) -> Result<usize, String> {
 
 /// Returns `true` if this process may give its threads a real-time priority.
 pub(super) fn may_set_fifo() -> bool {
-    // Use another thread, so that the priority of this one does not change.
+    // This uses another thread, so that the priority of the current one does not change.
     let tried = std::thread::spawn(|| sync::thread::set_fifo(1).is_ok());
     tried.join().is_ok_and(|may| may)
 }

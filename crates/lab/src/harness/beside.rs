@@ -36,7 +36,7 @@ const RUNNING: u8 = 1;
 /// The phase in which the attendants exit.
 const OVER: u8 = 2;
 
-/// The measured period, which attendants run alongside.
+/// The measured period, during which attendants run.
 #[derive(Debug, Default)]
 pub struct Span {
     phase: AtomicU8,
@@ -74,7 +74,7 @@ pub struct Absent(pub String);
 pub type Beside<T> = Result<T, Absent>;
 
 impl Span {
-    /// Creates the handle of an attendant.
+    /// Creates the handle for an attendant.
     #[must_use]
     pub fn attend(&self) -> Attendant<'_> {
         Attendant { span: self, phase: GATHERING, last: cycles(), longest: 0, nr_pieces: 0 }
@@ -84,7 +84,7 @@ impl Span {
     ///
     /// # Errors
     ///
-    /// If they do not start within ten seconds.
+    /// Returns an error if they do not start within ten seconds.
     pub fn wait_for(&self, count: usize) -> Beside<()> {
         let began = cycles();
         // ORDER(seen): publish, other end in `Attendant::goes_on`.
@@ -122,7 +122,7 @@ impl Span {
     ///
     /// # Errors
     ///
-    /// If one of them paused for more than a tenth of the span.
+    /// Returns an error if one of them paused for more than a tenth of the span.
     pub fn judge(&self, attended: &[Attended]) -> Beside<()> {
         let [began, ended] = [&self.began, &self.ended].map(|at| at.load(Ordering::Relaxed));
         judge(ended.saturating_sub(began), attended)
@@ -219,7 +219,7 @@ pub fn least_ms(threads: usize, cpus: usize) -> u64 {
 ///
 /// # Errors
 ///
-/// If an attendant did not start, or paused for more than a tenth of the run.
+/// Returns an error if an attendant did not start, or paused for more than a tenth of the run.
 pub fn beside<L: Send, R>(
     loads: usize,
     load: impl Fn(usize, &mut Attendant<'_>) -> L + Sync,

@@ -43,8 +43,6 @@ pub struct Fingerprint {
     pub governor: Option<String>,
     /// The driver that scales the frequency.
     pub scaling_driver: Option<String>,
-    /// The load averages over 1, 5 and 15 minutes.
-    pub load: Option<[f64; 3]>,
     /// The version of this program.
     pub version: String,
     /// The commit of the build, with `+changes` if the tree was modified.
@@ -84,7 +82,6 @@ impl Fingerprint {
             hz: ticks_per_second(clock_getres(ClockId::MonotonicCoarse).tv_nsec),
             governor: word(&format!("{cpufreq}/scaling_governor")),
             scaling_driver: word(&format!("{cpufreq}/scaling_driver")),
-            load: word("/proc/loadavg").and_then(|text| load(&text)),
             version: env!("CARGO_PKG_VERSION").into(),
             commit: known(env!("AFTERWORK_COMMIT")),
             profile: env!("AFTERWORK_PROFILE").into(),
@@ -113,9 +110,6 @@ impl Fingerprint {
         let hz = self.hz.map_or_else(unknown, |hz| hz.to_string());
         let governor = self.governor.clone().unwrap_or_else(unknown);
         let driver = self.scaling_driver.clone().unwrap_or_else(unknown);
-        let load = self.load.map_or_else(unknown, |[one, five, fifteen]| {
-            format!("{one:.2} {five:.2} {fifteen:.2}")
-        });
         let commit = self.commit.clone().unwrap_or_else(|| "outside git".into());
         let quota = self.cpu_quota_milli.map_or(String::new(), |milli| {
             format!(", quota {}.{:03} of one", milli / 1000, milli % 1000)
@@ -131,7 +125,7 @@ impl Fingerprint {
                 self.cpus_allowed, self.cpus_online, self.cores, self.caches, self.nodes
             ),
             format!(
-                "system   Linux {}, HZ {hz}, governor {governor}, driver {driver}, load {load}",
+                "system   Linux {}, HZ {hz}, governor {governor}, driver {driver}",
                 self.kernel
             ),
             format!(
@@ -200,12 +194,6 @@ fn ticks_per_second(resolution_ns: i64) -> Option<u64> {
     Some((1_000_000_000 + resolution_ns / 2) / resolution_ns)
 }
 
-fn load(loadavg: &str) -> Option<[f64; 3]> {
-    let numbers: Vec<f64> =
-        loadavg.split(' ').take(3).map(str::parse).collect::<Result<_, _>>().ok()?;
-    numbers.try_into().ok()
-}
-
 /// Returns the trimmed text of a file, or `None` if it is missing, unreadable or empty.
 fn word(path: &str) -> Option<String> {
     known(fs::read_to_string(path).ok()?.trim())
@@ -249,13 +237,6 @@ mod tests {
         let known = [4_000_000, 10_000_000, 3_333_333, 1_000_000].map(ticks_per_second);
         assert_eq!(known, [250, 100, 300, 1000].map(Some));
         assert_eq!(ticks_per_second(0), None);
-    }
-
-    #[test]
-    fn load_is_three_numbers_or_nothing() {
-        assert_eq!(load("0.10 1.00 2.50 1/100 999"), Some([0.1, 1.0, 2.5]));
-        assert_eq!(load("0.10 x"), None);
-        assert_eq!(load("0.10 1.00"), None);
     }
 
     #[test]

@@ -123,13 +123,21 @@ fn time_left(elapsed: Duration, done: usize, planned: usize) -> Option<Duration>
 }
 
 fn in_words(left: Option<Duration>) -> String {
-    match left.map(|left| left.as_secs_f64().ceil() as u64) {
+    match left {
         None => "time left unknown".into(),
-        Some(0) => "nearly done".into(),
-        Some(seconds @ 1..100) => format!("about {seconds} s left"),
-        Some(seconds) => {
+        Some(Duration::ZERO) => "nearly done".into(),
+        Some(left) => format!("about {} left", rounded(left)),
+    }
+}
+
+/// Formats a time as seconds, or as minutes and tens of seconds. Rounds it up.
+#[must_use]
+pub fn rounded(time: Duration) -> String {
+    match time.as_secs_f64().ceil() as u64 {
+        seconds @ 0..100 => format!("{seconds} s"),
+        seconds => {
             let tens = seconds.div_ceil(10);
-            format!("about {} min {:02} s left", tens / 6, tens % 6 * 10)
+            format!("{} min {:02} s", tens / 6, tens % 6 * 10)
         }
     }
 }

@@ -9,11 +9,11 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// The counters at one moment, or their growth between two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Voluntary context switches: one for each sleep, and so for each wake-up.
+    /// The number of voluntary context switches: one for each sleep, and so one for each wake-up.
     pub slept: u64,
-    /// Involuntary context switches.
+    /// The number of involuntary context switches.
     pub preempted: u64,
-    /// CPU time in user space and in the kernel.
+    /// The CPU time in user space and in the kernel.
     pub cpu_ns: u64,
 }
 
@@ -33,7 +33,7 @@ impl Usage {
     /// Reads the counters of the calling thread.
     #[must_use]
     pub fn of_thread() -> Self {
-        // More precise than the times of `getrusage`, which some kernels count in ticks.
+        // This is more precise than the times of `getrusage`, which some kernels count in ticks.
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         let cpu_ns = cpu.tv_sec as u64 * NS_PER_S + cpu.tv_nsec as u64;
         Self { cpu_ns, ..Self::of(UsageWho::RUSAGE_THREAD) }
@@ -59,7 +59,7 @@ impl Usage {
         }
     }
 
-    /// Returns the number of all context switches.
+    /// Returns the total number of context switches.
     #[must_use]
     pub fn switches(self) -> u64 {
         self.slept + self.preempted
@@ -89,7 +89,7 @@ mod tests {
             slept_in_proc = in_proc() - proc;
         }
         let slept = Usage::of_thread().since(usage).slept;
-        // Reading /proc may sleep too, before or after the other reading.
+        // Reading /proc may also sleep, before or after the other reading.
         assert!(slept.abs_diff(slept_in_proc) <= 2, "{slept} sleeps");
     }
 

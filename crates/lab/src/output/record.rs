@@ -1,6 +1,6 @@
 //! The JSON that `--json` prints: one object per line, in the same shapes for every bench.
 //!
-//! `docs/bench-method.md` documents it for readers. A change of these shapes increments [`SCHEMA`].
+//! `docs/bench-method.md` documents it for readers. A change to these shapes increments [`SCHEMA`].
 
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +63,20 @@ pub struct Head {
     /// The share of the CPUs that other programs used just before the start.
     #[serde(default)]
     pub others_cpu: f64,
+}
+
+impl Head {
+    /// Returns the machine, the build and the order of the runs, as lines of text.
+    #[must_use]
+    pub fn text(&self) -> Vec<String> {
+        let mut lines = self.fingerprint.lines();
+        lines.push(format!(
+            "others   used {:.0} % of the CPUs just before the start",
+            self.others_cpu * 100.0
+        ));
+        lines.push(format!("order    shuffled with --seed {}", self.seed));
+        lines
+    }
 }
 
 #[cfg(test)]

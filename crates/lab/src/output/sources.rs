@@ -5,8 +5,7 @@
 //! dash, and a line below the block states the reason.
 //!
 //! The lines of a run are JSON values, because xtask includes this file and reads the lines of a
-//! record.
-//! `text.rs` draws the blocks for a terminal, and xtask draws them for docs/figures.md.
+//! record. `text.rs` draws the blocks for a terminal, and xtask draws them for docs/figures.md.
 
 use serde_json::Value;
 
@@ -30,7 +29,7 @@ pub struct Block {
     pub source: &'static str,
     /// The head of the first column.
     pub head: &'static str,
-    /// Set if the block shows a row for each run of its only row, and one for all runs.
+    /// `true` if the block shows a row for each run of its only row, and one for all runs.
     pub each_run: bool,
     /// The rows.
     pub rows: &'static [Row],
@@ -79,7 +78,7 @@ impl Column {
 pub enum Show {
     /// A metric of the variant at this index, divided by a scale.
     Value(usize, &'static str, f64),
-    /// The change of a metric from the first variant to the last one, in percent of the first.
+    /// The change of a metric from the first variant to the last one, as a percentage of the first.
     Change(&'static str),
     /// The increase of a metric from the first variant to the last one.
     Increase(&'static str),
@@ -138,11 +137,11 @@ impl Source {
 pub struct Filled {
     /// The block.
     pub block: &'static Block,
-    /// Lines above it: the workload here, and the source's.
+    /// The lines above the block: the workload here, and the workload of the source.
     pub above: Vec<String>,
-    /// Its rows.
+    /// The rows of the block.
     pub rows: Vec<Vec<String>>,
-    /// Lines below it: the reason of dashes, and the number of runs.
+    /// The lines below the block: the reasons for dashes, and the number of runs.
     pub below: Vec<String>,
     has_records: bool,
 }
@@ -252,12 +251,12 @@ impl Block {
 
 const ABSENT: &str = "-";
 
-/// Returns `true` if a line is of the case of a row.
+/// Returns `true` if a line belongs to the case of a row.
 fn is_of_case(line: &Value, row: &Row) -> bool {
     (word(line, "bench"), word(line, "case")) == row.case
 }
 
-/// Returns `true` if a line is the record of a variant of a row.
+/// Returns `true` if a line is the record of a row's variant.
 fn is_of(line: &Value, row: &Row) -> bool {
     line["median"].is_f64()
         && is_of_case(line, row)

@@ -29,23 +29,23 @@ use crate::harness::summary::{Row, best_peer, summarize};
 pub enum Form {
     /// Tables, which are colored if `color` is set.
     Text {
-        /// Set if the output is a terminal that supports colors.
+        /// `true` if the output is a terminal that supports colors.
         color: bool,
-        /// Set if the claims, which are targets of the project, are printed.
+        /// `true` if the claims, which are targets of the project, are printed.
         claims: bool,
     },
     /// One record per line.
     Json,
     /// The tables of sources, which are colored if `color` is set.
     Sources {
-        /// Set if the output is a terminal that supports colors.
+        /// `true` if the output is a terminal that supports colors.
         color: bool,
-        /// Set if only some cases were selected.
+        /// `true` if only some cases were selected.
         some: bool,
     },
     /// The answers to questions, which are colored if `color` is set.
     Answers {
-        /// Set if the output is a terminal that supports colors.
+        /// `true` if the output is a terminal that supports colors.
         color: bool,
     },
 }
@@ -72,7 +72,7 @@ pub struct Finished<'a> {
     pub repeat: usize,
     /// The noise while the case ran.
     pub noise: Noise,
-    /// Set if every run is also printed.
+    /// `true` if every run is also printed.
     pub runs: bool,
     /// The question that the case answers.
     pub asked: Option<&'a Question>,
@@ -102,8 +102,7 @@ impl<W: Write> Report<W> {
         let text = match self.form {
             Form::Json => record::line(head) + "\n",
             Form::Text { .. } | Form::Sources { .. } => {
-                let mut lines = head.fingerprint.lines();
-                lines.push(format!("order    shuffled with --seed {}", head.seed));
+                let mut lines = head.text();
                 lines.push(format!("started  {}: {}", head.started, head.command));
                 lines.join("\n") + "\n"
             }
@@ -123,7 +122,8 @@ impl<W: Write> Report<W> {
         let mut warnings = noise::warnings(noise, &format!("during {}", case.name));
         warnings.extend(beside::warnings(series));
         if asked.is_none() {
-            warnings.extend(spread_warnings(case, &rows, series));
+            let is_cut = matches!(finished.ended, Ended::OutOfTime(_));
+            warnings.extend(spread_warnings(case, &rows, series, is_cut));
         }
         let mut lines = record::of_case(case, &rows, series, &judged, &warnings);
         lines.extend(record::of_noise((case.bench, case.name), noise));
@@ -196,7 +196,8 @@ impl<W: Write> Report<W> {
         self.put(&text)
     }
 
-    /// Prints warnings with the results in text form, and to standard error in JSON form.
+    /// Prints warnings along with the results if the output is text, and to standard error if it is
+    /// JSON.
     fn warn(&mut self, warnings: &[String]) -> Result<(), Stop> {
         match self.form {
             Form::Json => {
@@ -296,7 +297,7 @@ fn in_words(run: &Run, end: &End, claims: bool, paint: Paint) -> String {
         text.push_str(&format!("{}\n", paint.bold(bench)));
         for case in cases {
             let name = &case.head.case;
-            let words = words::of_case(bench, name);
+            let words = words::of_case(bench, name, &case.head.about);
             let by = verdict::Standing::of(case).map_or_else(
                 || name.clone(),
                 |it| format!("{name}: {} to {}, n {}", it.ours, it.peer, it.n),
@@ -314,7 +315,7 @@ fn in_words(run: &Run, end: &End, claims: bool, paint: Paint) -> String {
             text.push_str(&paint.in_color("does not hold:", AnsiColor::Red));
             text.push_str(&format!(
                 " {} ({} {}): {}{metric}, against {}: {}, claimed {}\n",
-                words::of_case(&claim.bench, &claim.case),
+                words::of_case(&claim.bench, &claim.case, &case.head.about),
                 claim.bench,
                 claim.case,
                 claim.claim,
@@ -379,7 +380,7 @@ fn conclusion(lines: &[Line], end: &End) -> String {
     };
     format!(
         "\n{noise}{} · {:.0} s{ended}\n\
-         All benches: afterwork-lab bench (about 10 minutes). A page of these: --report FILE.\n\
+         All benches: afterwork-lab bench (about 15 minutes). A page of these: --report FILE.\n\
          A program to watch: cargo run -p afterwork-top demo, and in another terminal top.\n",
         answer::totals(answers),
         end.seconds
@@ -473,7 +474,9 @@ fn holds(judged: &Judged<'_>) -> String {
     if judged.close { format!("{answer}, within the noise") } else { answer.into() }
 }
 
-fn spread_warnings(case: &Case, rows: &[Row], series: &[Series]) -> Vec<String> {
+/// Returns warnings about few repetitions and about large spreads. `is_cut` is `true` if the time
+/// ran out.
+fn spread_warnings(case: &Case, rows: &[Row], series: &[Series], is_cut: bool) -> Vec<String> {
     let Some(headline) = case.metrics.iter().position(|metric| metric.name == case.headline) else {
         return Vec::new();
     };
@@ -497,11 +500,11 @@ fn spread_warnings(case: &Case, rows: &[Row], series: &[Series]) -> Vec<String> 
                 case.name, row.variant
             )
         } else {
-            format!(
-                "{fewest} {times} of {} {show} no spread: --repeat {} or more does",
-                case.name,
-                noise::FEW_REPETITIONS
-            )
+            let hint = match is_cut {
+                true => "the time ran out".into(),
+                false => format!("--repeat {} or more does", noise::FEW_REPETITIONS),
+            };
+            format!("{fewest} {times} of {} {show} no spread: {hint}", case.name)
         });
     }
     let wild: Vec<&str> = spreads()

@@ -1,4 +1,5 @@
-//! The verdict of a run in words: each case against its best peer, and the outcomes of the claims.
+//! The verdict of a run in words: each case compared with its best peer, and the outcomes of the
+//! claims.
 
 use super::outcome::{self, OUTCOMES, three_digits};
 use super::record::CaseHead;
@@ -10,7 +11,7 @@ use crate::harness::metric::Better;
 /// The maximum number of programs that are named. If there are more, only their number is printed.
 const MOST_NAMED: usize = 6;
 
-/// Our best variant of a case compared with the best peer, by the headline metric.
+/// The comparison of our default variant of a case with the best peer, by the headline metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Standing<'a> {
     /// The name of our variant.
@@ -26,7 +27,7 @@ pub struct Standing<'a> {
     pub spread: f64,
     /// The number of repetitions.
     pub n: usize,
-    /// Set if the metric is a time or a rate.
+    /// `true` if the metric is a time or a rate.
     is_speed: bool,
 }
 
@@ -45,27 +46,25 @@ impl<'a> Standing<'a> {
             Better::Higher => median,
             Better::Lower => median.recip(),
         };
-        // A variant without a claim, such as one without a queue, is only a reference.
-        let claimed = |variant: &str| case.claims.iter().any(|claim| claim.variant == variant);
-        let is_meant = |variant: &str| case.claims.is_empty() || claimed(variant);
-        let ours = case.of_metric(&ratio).filter(|it| !it.peer && is_meant(&it.variant));
-        let best = ours.max_by(|a, b| times(a.median).total_cmp(&times(b.median)))?;
-        let times = times(best.median);
+        let ours = || case.of_metric(&ratio).filter(|it| !it.peer);
+        let variant = words::ours(&case.head.case, || ours().map(|it| it.variant.as_str()))?;
+        let measured = ours().find(|it| it.variant == variant)?;
+        let times = times(measured.median);
         let is_positive = |variant: &str| {
             let record = case.record(variant, headline);
             record.is_none_or(|record| record.median > 0.0)
         };
-        if !(is_positive(&best.variant) && is_positive(&peer.variant) && times > 0.0) {
+        if !(is_positive(&measured.variant) && is_positive(&peer.variant) && times > 0.0) {
             return None;
         }
         let rivals = case.of_metric(headline).filter(|it| it.peer);
         times.is_finite().then(|| Self {
-            ours: &best.variant,
+            ours: &measured.variant,
             peer: &peer.variant,
             rivals: words::programs(rivals.map(|it| it.variant.as_str())),
             times,
-            spread: if best.median == 0.0 { 0.0 } else { best.mad / best.median },
-            n: best.n,
+            spread: if measured.median == 0.0 { 0.0 } else { measured.mad / measured.median },
+            n: measured.n,
             is_speed: metric.unit.starts_with("ns") || metric.unit.ends_with("/s"),
         })
     }
@@ -87,7 +86,9 @@ impl<'a> Standing<'a> {
         }
     }
 
-    fn outcome(&self) -> &'static str {
+    /// Returns the outcome of the comparison.
+    #[must_use]
+    pub fn outcome(&self) -> &'static str {
         outcome::of(self.times, self.spread * self.times, self.n)
     }
 
@@ -196,7 +197,7 @@ pub fn benches(run: &Run) -> Vec<(&str, Vec<&CaseRun>)> {
 #[must_use]
 pub fn reported_by(run: &Run) -> &'static str {
     match run.cases.iter().any(|case| Standing::of(case).is_some()) {
-        true => "our best against the best peer, by the metric of the case",
+        true => "ours against the best peer, by the metric of the case",
         false => "what became of the claims of each case",
     }
 }

@@ -3,10 +3,11 @@
 //! The chore that writes docs/figures.md also compiles this file.
 
 /// The operation that each case measures. A line contains the bench, the case and the operation.
+/// `{n}` stands for the size that ran, which is the first number in the description of the case.
 const WORDS: &str = "\
 workqueue one-at-a-time: queue one item and wait
 workqueue batch-1000: queue batches of 1000 items
-workqueue fan-out: queue a million items from one thread
+workqueue fan-out: queue {n} items from one thread
 workqueue lock-hold: hold a pool's lock
 blocking detect: run the next item when one sleeps
 blocking mixed: run items that compute and sleep
@@ -36,15 +37,15 @@ max-active joins: join blocks through a small buffer pool
 max-active subsystems: serve eight subsystems with limits
 max-active shares: serve seven subsystems while another one floods
 everyday admission: queue into a full queue
-everyday scope-sum: sum 64 Mi numbers on borrowed memory
-everyday scope-empty: spawn a million empty items with borrowed data
+everyday scope-sum: sum {n} Mi numbers on borrowed memory
+everyday scope-empty: spawn {n} empty items with borrowed data
 everyday idle-1ms: stay idle except for an item every ms
 everyday idle-10ms: stay idle except for an item every 10 ms
-everyday sleeps: let a million tasks sleep
+everyday sleeps: let {n} tasks sleep
 everyday timeouts: arm and cancel timeouts that never fire
-everyday strands: keep a hundred thousand states, each with one user at a time
+everyday strands: keep {n} states, each with one user at a time
 everyday locked: hold a lock while waiting for own work
-everyday save-soon: save soon after the last of a thousand changes
+everyday save-soon: save soon after the last of {n} changes
 groups parts: divide a machine between tenants
 groups flood: serve seven tenants while another one floods
 groups one-at-a-time-grouped: queue one item in a group and wait
@@ -176,6 +177,16 @@ groups flooded_p99: p99 during a flood
 scale growth: growth for each doubling
 ";
 
+/// The cases whose default variant is not our first variant.
+const DEFAULTS: [(&str, &str); 5] = [
+    ("one-at-a-time", "cache_shard+spawn"),
+    ("batch-1000", "cache_shard+spawn"),
+    ("fan-out", "cache_shard+spawn"),
+    ("wake", "wait-32"),
+    // The first variant is a run without drains.
+    ("isolation", "on_demand"),
+];
+
 /// The names of curves and of machine metrics, in words.
 const OTHERS: &[(&str, &str)] = &[
     ("enqueue", "time of the call that queues"),
@@ -191,7 +202,8 @@ const OTHERS: &[(&str, &str)] = &[
 /// The prefixes of the scale bench's metrics, such as `ns@1000`, with their words.
 const AT: [(&str, &str); 2] = [("ns@", "time"), ("bytes@", "bytes")];
 
-/// The axes of the scale bench: the case, the thing that it counts, and the unit of a time.
+/// The axes of the scale bench: the case, the thing that it counts, and the operation to which a
+/// time applies.
 const AXES: &[(&str, &str, &str)] = &[
     ("producers", "producers", "an item"),
     ("queues", "queues", "an item"),
@@ -202,7 +214,19 @@ const AXES: &[(&str, &str, &str)] = &[
     ("timers", "sleeps", "a sleep"),
 ];
 
-/// Returns the thing that an axis counts, and the unit of a time: `("producers", "an item")`.
+/// Returns our default variant of a case, which is compared with the peers. If it was not measured,
+/// returns our first variant.
+#[must_use]
+pub fn ours<'a, I: Iterator<Item = &'a str>>(
+    case: &str,
+    variants: impl Fn() -> I,
+) -> Option<&'a str> {
+    let default = variants().find(|it| DEFAULTS.contains(&(case, it)));
+    default.or_else(|| variants().next())
+}
+
+/// Returns the thing that an axis counts, and the operation to which a time applies: `("producers",
+/// "an item")`.
 #[must_use]
 pub fn of_axis(case: &str) -> (&'static str, &'static str) {
     let found = AXES.iter().find(|(known, ..)| *known == case);
@@ -217,10 +241,13 @@ fn found(table: &'static str, place: &str, name: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the operation of a case, or the name of an unknown case.
+/// Returns the operation of a case with this description. For an unknown case, returns its name.
 #[must_use]
-pub fn of_case<'a>(bench: &str, case: &'a str) -> &'a str {
-    found(WORDS, bench, case).unwrap_or(case)
+pub fn of_case(bench: &str, case: &str, about: &str) -> String {
+    let words = found(WORDS, bench, case).unwrap_or(case);
+    let mut numbers = about.split(|c: char| !c.is_ascii_digit());
+    let size = numbers.find(|it| !it.is_empty()).map_or_else(|| "many".into(), grouped);
+    words.replace("{n}", &size)
 }
 
 /// Returns the description of a metric. For an unknown metric, returns its name without
@@ -307,8 +334,19 @@ mod tests {
     fn program_is_named_once_for_all_its_variants() {
         let variants = ["tokio", "rayon", "tokio+yield", "rayon+look", "threadpool"];
         assert_eq!(programs(variants), ["tokio", "rayon", "threadpool"]);
-        assert_eq!(of_case("workqueue", "one-at-a-time"), "queue one item and wait");
-        assert_eq!(of_case("workqueue", "nosuch"), "nosuch");
+        assert_eq!(of_case("workqueue", "nosuch", "8 threads"), "nosuch");
+    }
+
+    #[test]
+    fn title_of_a_case_has_the_size_that_ran() {
+        for (about, title) in [
+            ("50000 tasks sleep 300 ms; 2 workers", "let 50,000 tasks sleep"),
+            ("1000 tasks", "let 1,000 tasks sleep"),
+            ("", "let many tasks sleep"),
+        ] {
+            assert_eq!(of_case("everyday", "sleeps", about), title);
+        }
+        assert_eq!(of_case("workqueue", "one-at-a-time", "8 producers"), "queue one item and wait");
     }
 
     #[test]

@@ -67,10 +67,10 @@ pub struct Domain {
     shared: Arc<Shared>,
 }
 
-/// The state that the handles of a domain share.
+/// The state that the handles to a domain share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// Read by every section.
+    /// The fields that every section reads.
     front: CachePadded<Front>,
     /// I: the process that created the domain.
     process: Process,
@@ -291,8 +291,8 @@ impl Domain {
     ///
     /// # Panics
     ///
-    /// If called in a child of `fork` on a domain of the parent. In that case `callback` is leaked,
-    /// because a reader may still see the memory that it would free.
+    /// Panics if called in a child of `fork` on a domain of the parent. In that case `callback` is
+    /// leaked, because a reader may still see the memory that it would free.
     #[doc(alias = "call_srcu")]
     pub fn call(&self, callback: impl FnOnce() + Send + 'static) {
         let nr = Shared::call(&self.shared, callback);
@@ -304,11 +304,11 @@ impl Domain {
     ///
     /// # Errors
     ///
-    /// [`Full`] with `callback`, which has not been queued.
+    /// Returns [`Full`] with `callback`, which has not been queued.
     ///
     /// # Panics
     ///
-    /// The same as [`call`](Self::call).
+    /// Panics in the same cases as [`call`](Self::call).
     ///
     /// # Examples
     ///
@@ -324,7 +324,8 @@ impl Domain {
         Ok(())
     }
 
-    /// Returns `true` if so many callbacks wait that [`try_call`](Self::try_call) must not add one.
+    /// Returns `true` if so many callbacks are pending that [`try_call`](Self::try_call) must not
+    /// add one.
     pub(crate) fn is_full(&self) -> bool {
         // In a child of `fork` the lock may be held forever, and `hand_over` panics.
         let shared = &self.shared;
@@ -345,14 +346,14 @@ impl Domain {
     ///
     /// # Panics
     ///
-    /// If called in a callback of this domain, where it would wait for itself. Also if called in a
-    /// child of `fork` on a domain of the parent.
+    /// Panics if called in a callback of this domain, where it would wait for itself. Also panics
+    /// if called in a child of `fork` on a domain of the parent.
     #[doc(alias = "srcu_barrier")]
     pub fn barrier(&self) {
         Shared::barrier(&self.shared);
     }
 
-    /// Returns the number of panics of callbacks that have been caught.
+    /// Returns the number of panics in callbacks that have been caught.
     pub fn nr_panicked(&self) -> u64 {
         self.shared.callbacks.nr_panicked()
     }
@@ -483,8 +484,8 @@ impl Shared {
     ///
     /// # Panics
     ///
-    /// If [`assert_own_process`](Self::assert_own_process) panics, or if called in an item of a
-    /// bottom-half queue.
+    /// Panics if [`assert_own_process`](Self::assert_own_process) panics, or if called in an item
+    /// of a bottom-half queue.
     pub(super) fn must_be_free_to_wait(&self) {
         self.assert_own_process();
         report::must_be_free_to_sleep();
@@ -495,7 +496,8 @@ impl Shared {
     ///
     /// # Panics
     ///
-    /// If called in a child of `fork`, in which sections may belong to threads that do not exist.
+    /// Panics if called in a child of `fork`, in which sections may belong to threads that do not
+    /// exist.
     pub(super) fn assert_own_process(&self) {
         if !self.is_own_process() {
             refuse();

@@ -71,7 +71,8 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// The time without a turn after which one more thread takes domains. Callbacks rarely run for this
 /// long in one turn, and callbacks of other domains can wait for this long. With a much shorter
-/// time, unnecessary threads would be started on a machine whose threads wait for a CPU. A guess.
+/// time, unnecessary threads would be started on a machine whose threads wait for a CPU. This value
+/// is a guess.
 const STUCK_NS: u64 = 10_000_000;
 
 /// The largest capacity that a list of callbacks keeps while it is served. It takes about 130
@@ -440,7 +441,7 @@ impl Runners {
             }
             let is_alone = state.ready.len() == 1;
             drop(state);
-            // FOREIGN(srcu-callback): callbacks run here if this was the last handle of a domain
+            // FOREIGN(srcu-callback): callbacks run here if this was the last handle to a domain
             // whose thread could not be started.
             drop(ended);
             if let Turn::Ran(nr_run) = turn

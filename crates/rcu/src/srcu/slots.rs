@@ -197,7 +197,7 @@ impl Slots {
     /// Counts the end of a section on a thread without an index. Passes a full fence.
     #[cold]
     pub(super) fn unlock_shared(&self, parity: Parity) {
-        // Release as in `Line::unlock`.
+        // This releases as in `Line::unlock`.
         self.shared.unlocks[parity.index()].fetch_add(1, Ordering::Release);
         // This fence replaces the light barrier in `Shared::leave`.
         fence(Ordering::SeqCst);
@@ -282,7 +282,7 @@ impl Slots {
     /// Returns the line of this thread if its chunk exists.
     fn mine_if_made(&self) -> Option<&Line> {
         let (chunk, at) = place(identity::seat()?.get());
-        // Acquire as in `lines`.
+        // This acquires as in `lines`.
         let first = self.chunks[chunk].load(Ordering::Acquire);
         // SAFETY: as in `line`.
         (!first.is_null()).then(|| unsafe { &**first.add(at) })

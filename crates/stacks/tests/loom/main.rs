@@ -14,7 +14,7 @@ use sync::{models, twin::must_fail};
 const FIRST: u32 = 1;
 const SECOND: u32 = 2;
 
-/// Checks for an answer of `thread` twice, and then gives up.
+/// Checks twice for an answer from `thread`, and then gives up.
 fn ask(answer_slot: &AnswerSlot<u32>, thread: u32) -> bool {
     if !answer_slot.ask(thread) {
         return false;

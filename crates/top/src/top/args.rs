@@ -1,22 +1,24 @@
 //! The options of `afterwork top`.
 
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
 /// Shows the activity of a process that uses the library: queues, pools, RCU, mailboxes, per-CPU
-/// data.
+/// data, workers and the functions that they run.
 ///
 /// The process must allow it: started with AFTERWORK=observe.publish=on, or by a call of
 /// observe::publish(). Without PID this lists the processes that allow it. Each snapshot costs the
-/// process a few microseconds, and stops no thread.
+/// process a few microseconds, and stops no thread. On a terminal the list and the process are
+/// shown full screen, otherwise as text.
 ///
 ///   AFTERWORK=observe.publish=on my-program &
-///   afterwork top            the list of processes
-///   afterwork top 4711       one of them, every second
-///   afterwork top 4711 --tui the same, full screen
-///   afterwork demo           a load worth watching
+///   afterwork top               the list of processes
+///   afterwork top 4711          one of them, every second
+///   afterwork top 4711 --plain  the same, as text
+///   afterwork demo              a load worth watching
 #[derive(Args, Clone, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct TopArgs {
@@ -28,9 +30,9 @@ pub struct TopArgs {
     #[arg(long)]
     pub once: bool,
 
-    /// Full screen: ? shows the keys; without PID, select a process from a list
-    #[arg(long, conflicts_with_all = ["once", "json", "prometheus"])]
-    pub tui: bool,
+    /// Print text on a terminal, too, instead of the full screen
+    #[arg(long)]
+    pub plain: bool,
 
     /// Print one JSON object per snapshot, or an array of processes
     #[arg(long, conflicts_with = "prometheus")]
@@ -41,11 +43,11 @@ pub struct TopArgs {
     pub prometheus: bool,
 
     /// Print the meaning of each figure, as JSON with --json, and exit
-    #[arg(long, conflicts_with_all = ["process", "tui", "once", "prometheus", "prune"])]
+    #[arg(long, conflicts_with_all = ["process", "plain", "once", "prometheus", "prune"])]
     pub fields: bool,
 
     /// Remove the pages of killed processes of this user, and exit
-    #[arg(long, conflicts_with_all = ["process", "tui", "once", "json", "prometheus"])]
+    #[arg(long, conflicts_with_all = ["process", "plain", "once", "json", "prometheus"])]
     pub prune: bool,
 
     /// Milliseconds between two snapshots
@@ -64,6 +66,12 @@ fn pause(text: &str) -> Result<u64, String> {
 }
 
 impl TopArgs {
+    /// Returns `true` if the output is the full screen.
+    pub(super) fn is_full_screen(&self) -> bool {
+        let is_text = self.plain || self.once || self.json || self.prometheus;
+        !is_text && io::stdin().is_terminal() && io::stdout().is_terminal()
+    }
+
     /// Returns the time between two snapshots.
     pub(super) fn pause(&self) -> Duration {
         Duration::from_millis(self.every)

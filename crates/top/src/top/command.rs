@@ -1,6 +1,6 @@
-//! The command: selects processes, interval and output format.
+//! The command: selects the processes, the interval and the output format.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,9 +16,7 @@ use crate::exit::Stop;
 use crate::interrupt::Interrupt;
 use crate::talk;
 
-/// Clears the screen and moves the cursor to its upper left corner.
-const CLEAR: &str = "\x1b[2J\x1b[H";
-/// Maximum delay of a request to stop during a pause.
+/// The maximum delay until a request to stop takes effect during a pause.
 const NAP: Duration = Duration::from_millis(50);
 
 /// Runs the command.
@@ -30,7 +28,7 @@ pub fn run(args: &TopArgs) -> Result<(), Stop> {
         return prune(&args.directory);
     }
     let Some(process) = &args.process else {
-        if args.tui {
+        if args.is_full_screen() {
             return tui::pick(&args.directory, args.pause());
         }
         return all(args);
@@ -41,7 +39,7 @@ pub fn run(args: &TopArgs) -> Result<(), Stop> {
     if args.prometheus {
         return print(&prometheus::text(&[&first]));
     }
-    if args.tui {
+    if args.is_full_screen() {
         return tui::run(&mut watched, first, args.pause()).map(|_| ());
     }
     watch(&mut watched, first, args)
@@ -72,10 +70,9 @@ fn cannot_show(path: &Path, no_look: &NoSnapshot) -> Stop {
     Stop::because(&format!("cannot read {}", plain(&path)), reason)
 }
 
-/// Reads the page again and again until the process ends or the user quits.
+/// Reads the page repeatedly until the process ends or the user quits.
 fn watch(watched: &mut Watched, first: Snapshot, args: &TopArgs) -> Result<(), Stop> {
-    let stdout = io::stdout();
-    let (color, clear) = (talk::may_color(&stdout), stdout.is_terminal() && !args.once);
+    let color = talk::may_color(&io::stdout());
     let interrupt =
         Interrupt::install().map_err(|error| Stop::because("cannot handle signals", error))?;
     let (mut before, mut now) = (None, first);
@@ -85,12 +82,8 @@ fn watch(watched: &mut Watched, first: Snapshot, args: &TopArgs) -> Result<(), S
         } else {
             text::snapshot(&now, before.as_ref(), color)
         };
-        let (clear, end) = match (clear && !args.json, args.json || args.once) {
-            (true, _) => (CLEAR, ""),
-            (false, true) => ("", ""),
-            (false, false) => ("", "\n"),
-        };
-        print(&format!("{clear}{shown}{end}"))?;
+        let end = if args.json || args.once { "" } else { "\n" };
+        print(&format!("{shown}{end}"))?;
         if args.once || !rest(args.pause(), &interrupt) {
             return Ok(());
         }
@@ -106,7 +99,7 @@ fn watch(watched: &mut Watched, first: Snapshot, args: &TopArgs) -> Result<(), S
     }
 }
 
-/// Waits. Returns `true` if the command must continue.
+/// Waits for `pause` or for an interrupt. Returns `true` if the command must continue.
 fn rest(pause: Duration, interrupt: &Interrupt) -> bool {
     let start = Instant::now();
     while !interrupt.requested() {

@@ -1,4 +1,5 @@
-//! Draws the full screen: head, problems, tabs, the table with its header, the foot.
+//! Draws the full screen: the head, the problems, the tabs, the table with its header, and the
+//! foot.
 
 use afterwork::page::{Kind, Measure};
 use ratatui::Frame;
@@ -19,7 +20,7 @@ const FOOT_OF_LIST: &str = " q quit  ↑ ↓ select  Enter show it ";
 
 const HELP: &[&str] = &[
     "q, Ctrl-C     quit                Esc      back to the list",
-    "Tab, 1 … 5    another table       Enter    all figures of a row",
+    "Tab, 1 … 8    another table       Enter    all figures of a row",
     "↑ ↓ PgUp PgDn Home End            select a row",
     "← →           columns to the left and right",
     "In a box over the table, ↑ ↓ scroll, and ← → select the row.",
@@ -31,9 +32,9 @@ const HELP: &[&str] = &[
     "The plot shows the counts of the table over the last minute.",
 ];
 
-/// Minimum width of the column of names, even on a narrow screen.
+/// The minimum width of the column of names, even on a narrow screen.
 const NAME: usize = 12;
-/// Width of a small plot in the table.
+/// The width of a small plot in the table.
 const PLOT: usize = 12;
 const GAP: usize = 2;
 
@@ -54,7 +55,7 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
     let width = usize::from(head.width);
     frame.render_widget(Paragraph::new(cut(&line, width)), head);
     frame.render_widget(problem_line(view, width), problems);
-    frame.render_widget(tab_line(view), tabs);
+    frame.render_widget(tab_line(view, width), tabs);
     draw_table(frame, view, body);
     let foot_text = match (view.over, view.paused, view.filter.is_empty()) {
         (Over::Filter, ..) => {
@@ -81,6 +82,7 @@ pub fn draw_list(frame: &mut Frame<'_>, found: &[Found], selected: usize) {
     let width = usize::from(head.width);
     let text = match found.len() {
         0 => "no process publishes a page: start one with AFTERWORK=observe.publish=on, or `afterwork demo`".to_owned(),
+        1 => "1 process".to_owned(),
         count => format!("{count} processes"),
     };
     frame.render_widget(Paragraph::new(cut(&text, width)), head);
@@ -112,8 +114,8 @@ fn alarm(color: bool) -> Style {
     if color { bold.fg(Color::Red) } else { bold }
 }
 
-/// Returns the problems, the worst first. If the line is too narrow for all of them, also their
-/// number.
+/// Returns the line of problems, with the worst one first. If the line is too narrow for all of
+/// them, it also contains their number.
 fn problem_line(view: &View, width: usize) -> Paragraph<'static> {
     let found = problems(view);
     if found.is_empty() {
@@ -163,18 +165,24 @@ fn problems(view: &View) -> Vec<String> {
     found.into_iter().map(|(_, text)| text).collect()
 }
 
-fn tab_line(view: &View) -> Line<'static> {
-    let mut spans = Vec::new();
-    for (at, (kind, count)) in view.tabs().into_iter().enumerate() {
-        let text = format!(" {} {} {count} ", at + 1, kind.name());
-        let style = if kind == view.tab {
-            Style::new().add_modifier(Modifier::REVERSED | Modifier::BOLD)
-        } else {
-            Style::new()
-        };
-        spans.push(Span::styled(text, style));
-    }
-    Line::from(spans)
+/// Returns the tabs, each with its number of rows if there is space for all of them.
+fn tab_line(view: &View, width: usize) -> Line<'static> {
+    let line = |counts: bool| {
+        let tabs = view.tabs().into_iter().enumerate();
+        Line::from_iter(tabs.map(|(at, (kind, count))| {
+            // There is only one record of RCU.
+            let has_count = counts && kind != Kind::Rcu;
+            let count = if has_count { format!("{count} ") } else { String::new() };
+            let text = format!(" {} {} {count}", at + 1, kind.name());
+            let style = match kind == view.tab {
+                true => Style::new().add_modifier(Modifier::REVERSED | Modifier::BOLD),
+                false => Style::new(),
+            };
+            Span::styled(text, style)
+        }))
+    };
+    let full = line(true);
+    if full.width() <= width { full } else { line(false) }
 }
 
 fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
@@ -183,9 +191,9 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
     };
     let (width, height) = (usize::from(area.width), usize::from(area.height));
     view.selected = view.selected.min(table.rows.len().saturating_sub(2));
-    // The header needs one line.
+    // The header occupies one line.
     let shown = height.saturating_sub(1).max(1);
-    // Scrolls back if the screen has grown, so that no line stays empty.
+    // This scrolls back if the screen has grown, so that no line stays empty.
     view.top = view
         .top
         .min((table.rows.len() - 1).saturating_sub(shown))
@@ -193,8 +201,9 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
         .max((view.selected + 1).saturating_sub(shown));
     let columns = fitting(&table, view.shift, width);
     let used = columns.iter().map(|(_, width)| width + GAP).sum::<usize>() - GAP;
-    // The plot shows the whole minute if it fits.
+    // The plot shows the whole minute if there is enough room.
     let plot = width.saturating_sub(used + GAP).min(REMEMBERED);
+    let has_plot = plot >= PLOT && !main_counter(view.tab).is_empty();
     let mut lines = Vec::new();
     for (at, row) in table.rows.iter().enumerate() {
         if at > 0 && (at <= view.top || at > view.top + shown) {
@@ -224,7 +233,7 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
             let style = if at > 0 && cell.is_alarm { base.patch(alarm(view.color)) } else { base };
             spans.push(Span::styled(padded, style));
         }
-        if plot >= PLOT {
+        if has_plot {
             let text = match at {
                 0 => main_rate(view.tab).into(),
                 _ => sparks(&view.rates(row), plot),
@@ -236,11 +245,11 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-/// Chooses columns with their widths: names first, then figures from the `shift`th on. The less
-/// important ones are omitted.
+/// Chooses the columns that fit, with their widths: names first, then figures from the `shift`th
+/// on. Less important columns are omitted first.
 fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
     let nr_columns = table.rows[0].len();
-    // Reserve one cell for the arrow of a sorted column.
+    // This reserves one cell for the arrow of a sorted column.
     let widest = |column: usize| {
         table.rows.iter().map(|row| wide(&row[column].text)).max().unwrap_or(0)
             + usize::from(column >= 2)
@@ -253,7 +262,7 @@ fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
     let total = |columns: &[(usize, usize)]| {
         columns.iter().map(|(_, width)| width + GAP).sum::<usize>().saturating_sub(GAP)
     };
-    // Names shrink first, down to a width at which they are still distinguishable.
+    // Names are shortened first, down to a width at which they can still be distinguished.
     let shrink = |columns: &mut Vec<(usize, usize)>| {
         for at in [1, 0] {
             let over = total(columns).saturating_sub(room);
@@ -275,8 +284,8 @@ fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
         });
         match next {
             Some(at) => drop(columns.remove(at)),
-            // Columns without a rank are removed from the right, and details before the last
-            // figure.
+            // Columns without a rank are removed from the right. Details are removed before the
+            // last figure.
             None if droppable.len() > 0 => {}
             None if columns.len() > 2 => drop(columns.pop()),
             None => {
@@ -290,8 +299,8 @@ fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
     }
 }
 
-/// Returns a title that names the row of the details, so that it stays visible when their lines
-/// scroll.
+/// Returns the title of the details. It names their row, so that the name stays visible when the
+/// lines scroll.
 fn detail_title(view: &View) -> String {
     let row = view.row().unwrap_or_default();
     match view.record(&row) {
@@ -308,7 +317,7 @@ fn detail(view: &View) -> Vec<String> {
     };
     let mut lines = vec![format!("{} {} {}", record.kind.name(), record.name, record.detail)];
     let rates = view.rates(&row);
-    if !rates.is_empty() {
+    if !rates.is_empty() && !main_counter(view.tab).is_empty() {
         lines.push(format!("{}/s  {}", main_counter(view.tab), sparks(&rates, REMEMBERED)));
     }
     for (field, figure) in record.figures() {
@@ -326,8 +335,8 @@ fn detail(view: &View) -> Vec<String> {
     lines
 }
 
-/// Draws lines in a box over the table, starting at line `top`, or at the last line from which the
-/// box is full.
+/// Draws lines in a box over the table, starting at line `top`. If the box would not be full,
+/// starts at the last line from which it is full.
 fn over(frame: &mut Frame<'_>, title: &str, lines: &[String], top: &mut usize) {
     let area = frame.area();
     let room = usize::from(area.height).saturating_sub(2);
@@ -353,7 +362,7 @@ fn over(frame: &mut Frame<'_>, title: &str, lines: &[String], top: &mut usize) {
     frame.render_widget(Paragraph::new(seen).block(block), place);
 }
 
-/// Breaks lines that are too wide between words.
+/// Wraps lines that are too wide between words.
 fn wrapped(lines: &[String], width: usize) -> Vec<String> {
     let mut broken = Vec::new();
     for line in lines {
@@ -361,7 +370,7 @@ fn wrapped(lines: &[String], width: usize) -> Vec<String> {
         while wide(rest) > width {
             let fits = rest.char_indices().map(|(at, _)| at);
             let fits = fits.take_while(|&at| wide(&rest[..at]) <= width);
-            // Do not break within the indentation and the figures at the front.
+            // This does not break a line within the indentation and the figures at its start.
             let at = fits.filter(|&at| rest[at..].starts_with(' ')).last();
             let Some(at) = at.filter(|&at| !rest[..at].trim().is_empty()) else {
                 break;
@@ -374,7 +383,8 @@ fn wrapped(lines: &[String], width: usize) -> Vec<String> {
     broken
 }
 
-/// Returns a bar for each of the last `most` values, scaled to the greatest of them.
+/// Returns a bar for each of the last `most` values. The bars are scaled to the greatest of these
+/// values.
 fn sparks(values: &[f64], most: usize) -> String {
     const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let last = &values[values.len().saturating_sub(most)..];
@@ -386,7 +396,7 @@ fn sparks(values: &[f64], most: usize) -> String {
     last.iter().copied().map(bar).collect()
 }
 
-/// Cuts a text that is too wide, and marks this by its last character.
+/// Truncates text that is too wide. The last character is then an ellipsis.
 fn cut(text: &str, width: usize) -> String {
     if wide(text) <= width {
         return text.to_owned();
@@ -418,7 +428,7 @@ mod tests {
         drawn(size, |frame| draw(frame, view))
     }
 
-    /// Returns the text on a screen of this size, and the red part of it.
+    /// Returns the text on a screen of this size, and the part of the text that is red.
     fn drawn((width, height): (u16, u16), draw: impl FnOnce(&mut Frame<'_>)) -> (String, String) {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal.draw(draw).unwrap();
@@ -438,7 +448,7 @@ mod tests {
         (lines.collect(), red.map(|cell| cell.symbol()).collect())
     }
 
-    /// Captured screens; `AFTERWORK_CAPTURE=1` writes them again.
+    /// Compares the screens with captured ones. `AFTERWORK_CAPTURE=1` writes them again.
     #[test]
     fn screens_of_three_sizes_are_as_captured() {
         for size in [(80, 24), (40, 10), (200, 50)] {
@@ -471,15 +481,15 @@ mod tests {
             snapshot.page.written_ns += 1_000_000_000 + count;
             view.seen(Ok(snapshot));
         }
-        for (width, bars) in [(250, REMEMBERED), (179, PLOT)] {
+        for (width, bars) in [(250, REMEMBERED), (191, PLOT)] {
             let (shown, _) = screen(&mut view, (width, 10));
             let longest = shown.lines().map(|line| line.matches('▁').count()).max();
             assert_eq!(longest, Some(bars), "{shown}");
         }
     }
 
-    /// Three processes: one with a long name, one whose hostile name was made plain, and one that
-    /// has exited.
+    /// The list contains three processes: one with a long name, one whose hostile name was
+    /// sanitized by `plain`, and one that has exited.
     #[test]
     fn lists_of_processes_with_hostile_names_match_the_captures() {
         let named = |pid, name: &str| {
@@ -504,7 +514,7 @@ mod tests {
             is_as_captured("list-", size, &shown);
             assert!(shown.lines().all(|line| wide(line) <= size.0.into()), "{shown}");
             assert!(red.contains("4194303"), "{red}");
-            // The screen of one process, scrolled to its last queue.
+            // This is the screen of one process, scrolled to its last queue.
             let mut view = View::new(found[1].snapshot.clone().unwrap(), true);
             view.press(Key::End);
             is_as_captured("hostile-", size, &screen(&mut view, size).0);
@@ -540,6 +550,13 @@ mod tests {
     }
 
     #[test]
+    fn tabs_lose_their_counts_if_the_screen_is_narrow() {
+        let view = view();
+        assert_eq!(tab_line(&view, 80).to_string(), " 1 queue 4  2 pool 1 ");
+        assert_eq!(tab_line(&view, 20).to_string(), " 1 queue  2 pool ");
+    }
+
+    #[test]
     fn a_stall_is_red_and_names_are_not() {
         let mut view = view();
         view.press(Key::Tab);
@@ -566,7 +583,7 @@ mod tests {
         assert!(screen(&mut view, (80, 24)).0.contains("filter: w"));
     }
 
-    /// Returns the names of figures on a screen: words with an underscore.
+    /// Returns the names of the figures on a screen, which are the words with an underscore.
     fn view_fields(shown: &str) -> Vec<String> {
         let words = shown.split_whitespace();
         let named = words.filter(|it| {
@@ -603,7 +620,7 @@ mod tests {
         let (whole, _) = screen(&mut view, (120, 60));
         assert!(!whole.contains("more"), "{whole}");
         assert!(named(&whole).is_subset(&seen), "{whole}\n{seen:?}");
-        // The view does not scroll past the end.
+        // The view must not scroll past the end.
         view.press(Key::End);
         view.press(Key::Down);
         assert_eq!(screen(&mut view, (40, 10)).0, shown);

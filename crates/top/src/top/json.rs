@@ -1,8 +1,8 @@
-//! Output as JSON.
+//! The output as JSON.
 //!
-//! A snapshot is one object in one line; a list of processes is an array of them. `records` has an
-//! array for each kind. A record has its name, its detail, its figures by their names, and `per_s`,
-//! the increase of counters per second.
+//! A snapshot is one object in one line. A list of processes is an array of such objects. `records`
+//! contains an array for each kind. A record contains its name, its detail, its figures by their
+//! names, and `per_s`, which is the increase of its counters per second.
 
 use afterwork::page::{Kind, Measure, VERSION};
 use serde_json::{Map, Value, json};
@@ -55,7 +55,7 @@ fn records(kind: Kind, now: &Snapshot, before: Option<&Snapshot>) -> Value {
     Value::Array(records.collect())
 }
 
-/// Returns the measure of a figure, in a word.
+/// Returns a word for the measure of a figure.
 pub fn measure(measure: Measure) -> &'static str {
     match measure {
         Measure::Gauge => "now",

@@ -1,4 +1,5 @@
-//! `afterwork top`: shows the activity of a process that uses the library, from outside.
+//! `afterwork top`: shows the activity of a process that uses the library, from outside the
+//! process.
 //!
 //! ```text
 //! processes.rs   finds the pages
@@ -11,7 +12,7 @@
 //!                command
 //! ```
 //!
-//! docs/observing.md describes the format of the page, and the checks of its contents.
+//! docs/observing.md describes the format of the page and the checks of its contents.
 
 mod args;
 mod command;

@@ -1,12 +1,13 @@
-//! Makes untrusted text safe to print: the names of queues, processes and paths are chosen by other
-//! programs.
+//! Makes untrusted text safe to print. Other programs choose the names of queues, processes and
+//! paths.
 //!
-//! A terminal obeys control characters, reverses text for some characters, and does not show
-//! others, so that two names look alike. All of them are written as numbers.
+//! A terminal obeys control characters, reverses the direction of text at some characters, and does
+//! not show others, so that different names may look the same. This module writes all of these
+//! characters as numbers.
 
 use std::borrow::Cow;
 
-/// Returns `text` without the characters that a terminal would obey or hide.
+/// Returns `text`, with numbers in place of the characters that a terminal would obey or hide.
 #[must_use]
 pub fn plain(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_plain) {
@@ -25,13 +26,14 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 
 fn is_plain(c: char) -> bool {
     let is_hidden = matches!(c,
-        // A soft hyphen, direction marks, joiners, and characters without width.
+        // These are a soft hyphen, direction marks, joiners, and characters without width.
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
         | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
         | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
-        // Ends of lines and paragraphs, and characters that reverse the direction of text.
+        // These are the ends of lines and paragraphs, and characters that reverse the direction of
+        // text.
         | '\u{2028}'..='\u{202e}');
-    // Combining marks would be drawn over the text that we print before the name.
+    // Combining marks would be drawn over the text that precedes the name.
     let is_mark = matches!(c, '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}');
     !(c.is_control() || is_hidden || is_mark)
 }

@@ -10,23 +10,23 @@ use super::snapshot::{NoSnapshot, Snapshot, Watched};
 /// A page that was found, and the result of reading it.
 #[derive(Debug)]
 pub struct Found {
-    /// The PID in its name.
+    /// The PID in the page's name.
     pub pid: u32,
-    /// Its path.
+    /// The path of the page.
     pub path: PathBuf,
-    /// Its contents, or the reason why there are none.
+    /// The contents of the page, or the reason why there are none.
     pub snapshot: Result<Snapshot, NoSnapshot>,
 }
 
-/// Maximum number of pages that are open at the same time.
+/// The maximum number of pages that are open at the same time.
 const AT_ONCE: usize = 256;
 
-/// Reads every page in `directory`, by number. All processes are asked before the first wait, so
-/// that those that do not answer cost the time of one.
+/// Reads every page in `directory`, in the order of the PIDs. Asks all processes before the first
+/// wait, so that any number of processes that do not answer cost a single timeout.
 ///
 /// # Errors
 ///
-/// If the directory cannot be read.
+/// Returns an error if the directory cannot be read.
 pub fn find(directory: &Path) -> io::Result<Vec<Found>> {
     let mut pages = Vec::new();
     for entry in std::fs::read_dir(directory)? {
@@ -55,19 +55,20 @@ pub fn find(directory: &Path) -> io::Result<Vec<Found>> {
 
 /// Removes the pages of processes that have exited, and returns their paths.
 ///
-/// A page is removed if it has the name of a page and belongs to this user, no process here has its
-/// PID with its start time, and it is not locked. So a page of another container is never removed.
+/// A page is removed if it has the name of a page and belongs to this user, if no process here has
+/// its PID and its start time, and if it is not locked. A page of another container is therefore
+/// never removed.
 ///
 /// # Errors
 ///
-/// If the directory cannot be read.
+/// Returns an error if the directory cannot be read.
 pub fn prune(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let stale = find(directory)?.into_iter().filter_map(|found| match found.snapshot {
         Err(NoSnapshot::Stale(_)) => Some(found.path),
         _ => None,
     });
-    // In the meantime another process with that PID may have replaced it, so each page is read once
-    // more.
+    // In the meantime, another process with the same PID may have replaced a page, so this reads
+    // each page once more.
     let is_stale = |path: &PathBuf| {
         let snapshot = Watched::open(path).and_then(|mut watched| watched.snapshot());
         matches!(snapshot, Err(NoSnapshot::Stale(_)))
@@ -75,8 +76,8 @@ pub fn prune(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(stale.filter(is_stale).filter(|path| std::fs::remove_file(path).is_ok()).collect())
 }
 
-/// Returns the path of a process's page: the first of its names that has a live page, otherwise its
-/// first name.
+/// Returns the path of a process's page: the first of its names at which there is a live page. If
+/// there is none, this is the first name.
 pub fn page_of(directory: &Path, pid: u32) -> PathBuf {
     let mut paths = (0..MAX_NAMES).map(|nth| directory.join(name_of(pid, nth)));
     let is_its_own = |path: &PathBuf| Watched::open(path).is_ok_and(|watched| watched.is_live());

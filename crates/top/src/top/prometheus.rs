@@ -1,10 +1,11 @@
-//! Text for Prometheus: the exposition format, version 0.0.4, by the library's own writer.
+//! Text for Prometheus, in version 0.0.4 of the exposition format. The library's own writer
+//! produces it.
 
 use afterwork::observe::Exposition;
 
 use super::snapshot::Snapshot;
 
-/// Writes the figures of some processes.
+/// Returns the figures of the given processes as text.
 #[must_use]
 pub fn text(snapshots: &[&Snapshot]) -> String {
     let mut metrics = Exposition::new();

@@ -1,4 +1,5 @@
-//! Chooses the columns, and computes how fast figures change, by plain functions over pages.
+//! Chooses the columns, and computes how fast the figures change. These are plain functions of
+//! pages.
 
 use afterwork::page::{Field, Kind, Measure, Record};
 
@@ -7,12 +8,12 @@ use super::snapshot::Snapshot;
 /// A cell of a table.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cell {
-    /// Its text.
+    /// The text of the cell.
     pub text: String,
-    /// `true` if it reports a problem.
+    /// `true` if the cell reports a problem.
     pub is_alarm: bool,
-    /// The sort key; less than all numbers if the cell is not a number. For a name: the index of
-    /// the row's record in its kind.
+    /// The sort key. It is less than all numbers if the cell is not a number. For a name, it is the
+    /// index of the row's record within its kind.
     pub value: f64,
 }
 
@@ -23,12 +24,13 @@ impl Cell {
     }
 }
 
-/// A table of all records of a kind: the first row is the header, the first column the names.
+/// A table of all records of a kind. The first row is the header, and the first column contains the
+/// names.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Table {
-    /// The kind of its records.
+    /// The kind of the records.
     pub kind: Kind,
-    /// Its rows.
+    /// The rows of the table.
     pub rows: Vec<Vec<Cell>>,
 }
 
@@ -41,13 +43,13 @@ pub fn kinds() -> impl Iterator<Item = Kind> {
 #[derive(Clone, Copy)]
 enum Shows {
     Figure,
-    /// Its increase per second.
+    /// The increase of the figure per second.
     Rate,
 }
 
 type Column = (&'static str, &'static str, Shows);
 
-/// Returns the columns of a kind: header, figure, and how it is shown.
+/// Returns the columns of a kind: the header, the figure, and how it is shown.
 fn columns(kind: Kind) -> &'static [Column] {
     use Shows::{Figure, Rate};
     match kind {
@@ -61,10 +63,10 @@ fn columns(kind: Kind) -> &'static [Column] {
             ("panicked", "panicked", Figure),
             ("refused", "refused", Figure),
             ("cpu ms", "cpu_time_us", Figure),
-            ("wait p50", "wait_p50_ns", Figure),
-            ("wait p99", "wait_p99_ns", Figure),
-            ("oldest", "oldest_ns", Figure),
-            ("run p99", "run_p99_ns", Figure),
+            ("wait p50 ms", "wait_p50_ns", Figure),
+            ("wait p99 ms", "wait_p99_ns", Figure),
+            ("oldest ms", "oldest_ns", Figure),
+            ("run p99 ms", "run_p99_ns", Figure),
         ],
         Kind::Group => &[
             ("active", "nr_active", Figure),
@@ -119,20 +121,33 @@ fn columns(kind: Kind) -> &'static [Column] {
             ("mailed", "mailed", Figure),
             ("panicked", "panicked", Figure),
         ],
+        Kind::Worker => &[("thread", "thread", Figure), ("sleeps", "sleeps", Figure)],
+        Kind::Function => &[("running", "nr_running", Figure), ("pending", "nr_pending", Figure)],
         _ => &[],
     }
 }
 
-/// The header, empty, of the detail column: a queue's scope and group, a pool's properties.
+/// The header of the detail column, which is empty. The column contains a queue's scope and group,
+/// or a pool's properties.
 const DETAIL: &str = "";
 
-/// Returns the headers of the columns that a narrow screen omits, the least important first.
+/// Returns the headers of the columns that a narrow screen omits, with the least important one
+/// first.
 #[must_use]
 pub fn dropped_first(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Queue => &[
-            "helped", "cpu ms", "refused", "done", "panicked", "wait p50", "run p99", DETAIL,
-            "max", "done/s", "wait p99",
+            "helped",
+            "cpu ms",
+            "refused",
+            "done",
+            "panicked",
+            "wait p50 ms",
+            "run p99 ms",
+            DETAIL,
+            "max",
+            "done/s",
+            "wait p99 ms",
         ],
         Kind::Group => &["helped", "done", "cpu ms", "queues", "over", "shares"],
         Kind::Pool => &["culled", "created", "maydays", "refused", "kicks/s", "stalls", "idle"],
@@ -143,19 +158,21 @@ pub fn dropped_first(kind: Kind) -> &'static [&'static str] {
     }
 }
 
-/// Returns the counter that shows how busy a record of this kind is.
+/// Returns the counter that shows how busy a record of this kind is. The name is empty if there is
+/// no such counter.
 #[must_use]
 pub fn main_counter(kind: Kind) -> &'static str {
     match kind {
+        Kind::Queue | Kind::Group => "completed",
         Kind::Pool => "kicks",
         Kind::Rcu => "grace_periods",
         Kind::Mailbox => "received",
         Kind::PerCpu => "drains",
-        _ => "completed",
+        _ => "",
     }
 }
 
-/// Returns the header under which a table shows the rate of that counter.
+/// Returns the header under which a table shows the rate of [`main_counter`].
 #[must_use]
 pub fn main_rate(kind: Kind) -> &'static str {
     let is_it =
@@ -163,7 +180,7 @@ pub fn main_rate(kind: Kind) -> &'static str {
     columns(kind).iter().find(is_it).map_or("", |column| column.0)
 }
 
-/// Returns a table for each kind that has records; rates are since `before`.
+/// Returns a table for each kind that has records. The rates are those since `before`.
 #[must_use]
 pub fn tables(now: &Snapshot, before: Option<&Snapshot>) -> Vec<Table> {
     let tables = kinds().map(|kind| Table { kind, rows: rows(kind, now, before) });
@@ -193,8 +210,8 @@ fn rows(kind: Kind, now: &Snapshot, before: Option<&Snapshot>) -> Vec<Vec<Cell>>
     rows
 }
 
-/// Pairs each record of a kind with its earlier state: the record of the same name and detail, in
-/// order.
+/// Pairs each record of a kind with its earlier state, which is the record with the same name and
+/// detail. If several records have the same name and detail, they are paired in order.
 pub fn pairs<'l>(
     kind: Kind,
     now: &'l Snapshot,
@@ -208,27 +225,28 @@ pub fn pairs<'l>(
     })
 }
 
-/// Returns the seconds between two snapshots, by the times at which their figures were gathered.
+/// Returns the seconds between two snapshots. The times are those at which their figures were
+/// gathered.
 #[must_use]
 pub fn span_s(now: &Snapshot, before: Option<&Snapshot>) -> f64 {
     let since_ns = before.map_or(0, |before| before.page.written_ns);
     now.page.written_ns.saturating_sub(since_ns) as f64 / 1e9
 }
 
-/// Returns the increase of a counter per second. `None` without an earlier state, or if the counter
-/// fell because another record took its name.
+/// Returns the increase of a counter per second, or `None` if there is no earlier state, or if the
+/// counter fell because another record took its name.
 #[must_use]
 pub fn rate(record: &Record, past: Option<&Record>, name: &str, span_s: f64) -> Option<f64> {
     let risen = record.figure(name)?.checked_sub(past?.figure(name)?)?;
     (span_s > 0.0).then(|| risen as f64 / span_s)
 }
 
-/// Milliseconds without progress below which work is only waiting its turn: a busy machine is not a
-/// stall. A guess between the milliseconds that a worker may wait for a CPU and the 30 s of the
-/// watchdog.
+/// The number of milliseconds without progress from which on a pool counts as stalled. Below it,
+/// the work may only be waiting for a CPU of a busy machine. This is an estimate. It lies between
+/// the few milliseconds that a worker may wait for a CPU and the watchdog's 30 s.
 const STALLED_MS: u64 = 1000;
 
-/// Returns the seconds for which the work of a pool has made no progress; `None` if it makes
+/// Returns the seconds for which the work of a pool has made no progress, or `None` if it makes
 /// progress.
 #[must_use]
 pub fn stalled_s(record: &Record) -> Option<u64> {
@@ -251,8 +269,19 @@ fn is_alarm(record: &Record, name: &str) -> bool {
 fn figure_text(name: &str, figure: u64) -> String {
     match name {
         "cpu_time_us" => (figure / 1000).to_string(),
-        name if name.ends_with("_ns") => duration_text(figure),
+        name if name.ends_with("_ns") => ms_text(figure),
         _ => figure.to_string(),
+    }
+}
+
+/// Returns a time in milliseconds with at least two digits, so that all times of a column have the
+/// same unit.
+fn ms_text(ns: u64) -> String {
+    match ns {
+        0 => "-".to_owned(),
+        ns if ns < 1_000_000 => format!("{:.3}", ns as f64 / 1e6),
+        ns if ns < 100_000_000 => format!("{:.1}", ns as f64 / 1e6),
+        ns => (ns / 1_000_000).to_string(),
     }
 }
 
@@ -313,7 +342,8 @@ mod tests {
                 |head: &&str| *head == DETAIL || columns(kind).iter().any(|(it, ..)| it == head);
             assert!(dropped_first(kind).iter().all(is_head), "{kind:?}");
             let counter = kind.fields().iter().find(|it| it.name == main_counter(kind));
-            assert_eq!(counter.unwrap().measure, Measure::Counter, "{kind:?}");
+            assert_eq!(counter.is_none(), kind.is_transient(), "{kind:?}");
+            assert!(counter.is_none_or(|it| it.measure == Measure::Counter), "{kind:?}");
             for (_, name, shows) in columns(kind) {
                 let field = kind.fields().iter().find(|field| field.name == *name);
                 let measure = field.unwrap_or_else(|| panic!("{kind:?} has no {name}")).measure;
@@ -324,11 +354,19 @@ mod tests {
     }
 
     #[test]
-    fn times_keep_two_or_more_digits() {
-        assert_eq!(figure_text("wait_p50_ns", 9_999), "9999 ns");
-        assert_eq!(figure_text("wait_p50_ns", 10_000), "10 µs");
-        assert_eq!(figure_text("wait_p50_ns", 20_000_000), "20 ms");
-        assert_eq!(figure_text("oldest_ns", 31_000_000_000), "31 s");
+    fn times_of_a_column_are_in_milliseconds() {
+        assert_eq!(figure_text("wait_p50_ns", 0), "-");
+        assert_eq!(figure_text("wait_p50_ns", 65_999), "0.066");
+        assert_eq!(figure_text("wait_p50_ns", 20_000_000), "20.0");
+        assert_eq!(figure_text("oldest_ns", 31_000_000_000), "31000");
         assert_eq!(figure_text("cpu_time_us", 5_999), "5");
+    }
+
+    #[test]
+    fn times_of_details_keep_two_or_more_digits() {
+        assert_eq!(duration_text(9_999), "9999 ns");
+        assert_eq!(duration_text(10_000), "10 µs");
+        assert_eq!(duration_text(20_000_000), "20 ms");
+        assert_eq!(duration_text(31_000_000_000), "31 s");
     }
 }

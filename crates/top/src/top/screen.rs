@@ -1,4 +1,4 @@
-//! The full screen: acquires the terminal, and restores it however the command ends or stops.
+//! The full screen: acquires the terminal, and restores it no matter how the command ends or stops.
 //!
 //! The drawing thread may be inside a write that never returns, or inside a crossterm read that
 //! spins because the terminal has vanished. A separate thread, the *keeper*, therefore waits for
@@ -6,14 +6,14 @@
 //!
 //! | event | action of the keeper |
 //! |---|---|
-//! | SIGINT, SIGTERM, SIGHUP, SIGQUIT | restores the terminal, and ends the process by it |
-//! | the terminal has vanished | the same, by SIGHUP |
-//! | SIGTSTP | restores the terminal, stops the process; ignored if no shell could continue it |
+//! | SIGINT, SIGTERM, SIGHUP, SIGQUIT | restores the terminal, ends the process by that signal |
+//! | the terminal has vanished | does the same, but with SIGHUP |
+//! | SIGTSTP | restores the terminal and stops the process, unless no shell could continue it |
 //! | SIGCONT | acquires the terminal again, and requests a complete redraw |
 //!
-//! One lock guards the terminal: the drawing thread holds it while it draws, and the keeper while
-//! it acquires or restores the terminal. A signal that ends the process waits for the lock for at
-//! most [`LOCK_WAIT`].
+//! One lock guards the terminal. The drawing thread holds it while it draws, and the keeper holds
+//! it while it acquires or restores the terminal. If a signal ends the process, the keeper waits
+//! for the lock for at most [`LOCK_WAIT`].
 
 use std::fs;
 use std::io::{self, IsTerminal, Read};
@@ -39,13 +39,14 @@ use signal_hook::low_level::{self, emulate_default_handler, raise};
 
 const SIGNALS: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGCONT];
 
-/// Time for which the keeper waits for the drawing thread before it ends the process. A guess: a
-/// terminal that accepts nothing for a second was stopped by its user, or has vanished.
+/// The time for which the keeper waits for the drawing thread before it ends the process. This is
+/// an estimate: if a terminal accepts nothing for a second, its user has stopped it, or it has
+/// vanished.
 const LOCK_WAIT: Duration = Duration::from_secs(1);
 const LOCK_RETRY: Duration = Duration::from_millis(10);
 
-/// Interval at which the keeper checks that the terminal exists, for terminals that do not wake a
-/// poll. A guess: two checks a second have no measurable cost.
+/// The interval at which the keeper checks that the terminal exists. Some terminals do not wake a
+/// poll when they vanish. The value is an estimate: two checks a second have no measurable cost.
 const CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 
 /// The current contents of the terminal.
@@ -55,9 +56,9 @@ enum Shown {
     Screen,
     /// The full screen, which must be redrawn completely.
     Fresh,
-    /// The user's shell: the process is about to stop, or is stopped.
+    /// The user's shell. The process is about to stop, or is stopped.
     Away,
-    /// The user's shell: the full screen has not begun, or is over.
+    /// The user's shell. The full screen has not begun, or is over.
     Over,
 }
 
@@ -65,19 +66,19 @@ type State = Arc<Mutex<Shown>>;
 
 /// The terminal while it shows the full screen.
 pub struct Screen {
-    /// Never dropped: if the terminal has vanished, the drop panics, because it writes an error to
-    /// stderr.
+    /// This is never dropped. If the terminal has vanished, the drop would panic, because it writes
+    /// an error to stderr.
     terminal: ManuallyDrop<DefaultTerminal>,
     state: State,
     ids: Vec<SigId>,
-    /// Closed when the screen ends, which ends the keeper.
+    /// Closing this, when the screen ends, ends the keeper.
     _keeper: UnixStream,
 }
 
 impl Screen {
     /// Acquires the terminal.
     pub fn take() -> io::Result<Self> {
-        // The signals are set up first: a signal that arrives before the terminal is acquired only
+        // The signals are set up first. A signal that arrives before the terminal is acquired only
         // ends or stops the process.
         let state = State::new(Mutex::new(Shown::Over));
         let terminals = terminals()?;
@@ -107,7 +108,7 @@ impl Screen {
             Shown::Away | Shown::Over => return Ok(()),
             Shown::Fresh => {
                 // Nothing has been drawn yet. `clear` would ask the terminal for the position of
-                // its cursor, and wait for the answer.
+                // its cursor and wait for the answer.
                 let fresh = Terminal::new(CrosstermBackend::new(io::stdout()))?;
                 mem::forget(mem::replace(&mut *self.terminal, fresh));
             }
@@ -136,7 +137,7 @@ fn lock(state: &State) -> MutexGuard<'_, Shown> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Acquires the lock, if the other thread releases it in time.
+/// Acquires the lock if the other thread releases it in time.
 fn lock_in_time(state: &State) -> Option<MutexGuard<'_, Shown>> {
     let end = Instant::now() + LOCK_WAIT;
     loop {
@@ -149,7 +150,7 @@ fn lock_in_time(state: &State) -> Option<MutexGuard<'_, Shown>> {
     }
 }
 
-/// Returns the descriptors that show the end of the terminal.
+/// Returns the descriptors on which the end of the terminal is visible.
 fn terminals() -> io::Result<Vec<OwnedFd>> {
     let mut terminals = vec![io::stdout().as_fd().try_clone_to_owned()?];
     if io::stdin().is_terminal() {
@@ -163,7 +164,7 @@ fn keep(state: &State, pipes: &[(i32, UnixStream)], terminals: &[OwnedFd], end: 
     loop {
         let mut fds = vec![PollFd::new(end, PollFlags::IN)];
         fds.extend(pipes.iter().map(|it| PollFd::new(&it.1, PollFlags::IN)));
-        // poll always reports a hang-up of these.
+        // For these, poll always reports a hang-up.
         fds.extend(terminals.iter().map(|it| PollFd::new(it, PollFlags::empty())));
         // If a signal interrupted the poll, the next iteration finds the signal.
         poll(&mut fds, Some(&CHECK)).ok();
@@ -207,14 +208,15 @@ fn end_by(state: &State, signal: i32) {
     emulate_default_handler(signal).ok();
 }
 
-/// Returns `true` if a shell watches the process group, and can continue it after a stop.
+/// Returns `true` if a shell watches the process group and can continue it after a stop.
 ///
 /// Otherwise the group is orphaned, and the kernel ignores SIGTSTP by default. This happens if a
-/// terminal runs this command alone, as with `xterm -e` and `ssh -t`. The first ancestor of another
-/// group decides, because the group's other members are its ancestors' other children.
+/// terminal runs only this command, as with `xterm -e` and `ssh -t`. It is sufficient to check the
+/// first ancestor that belongs to another group, because the other members of the group are other
+/// children of the ancestors.
 ///
-/// In a namespace of process IDs, the session and the group may have been created outside. Their ID
-/// is then 0, which `rustix` cannot represent.
+/// In a namespace of process IDs, the session and the group may have been created outside the
+/// namespace. Their ID is then 0, which `rustix` cannot represent.
 fn may_stop() -> bool {
     let Ok(session) = getsid(None) else {
         return false;
@@ -256,18 +258,18 @@ fn stop(state: &State) {
     emulate_default_handler(SIGTSTP).ok();
 }
 
-/// Acquires the terminal again after a stop, even after a stop without SIGTSTP.
+/// Acquires the terminal again after a stop, even if the stop was not caused by SIGTSTP.
 fn go_on(state: &State) {
     let mut shown = lock(state);
     if *shown == Shown::Over {
         return;
     }
-    // The shell may have changed the modes without notice.
+    // The shell may have changed the modes in the meantime.
     disable_raw_mode().ok();
     enable_raw_mode().ok();
     execute!(io::stdout(), EnterAlternateScreen, Clear(ClearType::All)).ok();
     *shown = Shown::Fresh;
     drop(shown);
-    // Wakes the thread that waits for a key, in the same way as a new size does.
+    // This wakes the thread that waits for a key, in the same way as a new size of the terminal.
     raise(SIGWINCH).ok();
 }

@@ -1,6 +1,6 @@
-//! Reads one process: opens its page, verifies whose it is, asks, and reads.
+//! Reads one process: opens its page, verifies its owner, asks for an update, and reads the page.
 //!
-//! The page is not trusted. The reason for rejecting it is one line for the user.
+//! The page is not trusted. If it is rejected, the reason is one line for the user.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use sync::{process, shared_file::SharedFile, time};
 
 use super::plain::plain;
 
-/// Time within which a process must answer. A running process takes tens of microseconds; one that
-/// is short of CPU takes some time slices. A guess.
+/// The time within which a process must answer. A running process takes tens of microseconds. A
+/// process that must wait for a CPU takes a few time slices. The value is an estimate.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(250);
-/// The first pause between two checks for an answer, and the longest.
+/// The first pause between two checks for an answer, and the longest pause.
 const PAUSE: Duration = Duration::from_micros(50);
 const PAUSE_MAX: Duration = Duration::from_millis(5);
-/// Maximum number of reads of a page that is being written.
+/// The maximum number of reads of a page that is being written.
 const NR_TRIES: u32 = 20;
 
 /// A process whose page is open.
@@ -34,7 +34,7 @@ pub struct Watched {
 /// A request that was sent to a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// The round that answers it; `None` if the process cannot be asked.
+    /// The round that answers the request, or `None` if the process cannot be asked.
     wanted: Option<u64>,
     until: Instant,
 }
@@ -44,8 +44,8 @@ pub struct Asked {
 pub struct Snapshot {
     /// The page of the process.
     pub page: Page,
-    /// `true` if the page was written for this request. Otherwise the process did not answer, or
-    /// cannot be asked.
+    /// `true` if the page was written for this request. If it is `false`, the process did not
+    /// answer or cannot be asked.
     pub answered: bool,
     /// The age of the page.
     pub age: Duration,
@@ -79,8 +79,8 @@ impl Watched {
     ///
     /// # Errors
     ///
-    /// The reason why it is rejected: it is a link, not a file, owned by another user, or
-    /// accessible to others.
+    /// Returns the reason why the page is rejected: it is a link, is not a file, belongs to another
+    /// user, or is accessible to other users.
     pub fn open(path: &Path) -> Result<Self, NoSnapshot> {
         let file = SharedFile::open(path).map_err(refused)?;
         let (owner, mode) = file.owner_and_mode().map_err(refused)?;
@@ -96,48 +96,50 @@ impl Watched {
             path: path.to_owned(),
             file,
             pid: name.and_then(pid_of),
-            // One byte more than the largest page, so that a longer file is detected.
+            // The buffer has one byte more than the largest page, so that a longer file is
+            // detected.
             buffer: vec![0; MAX_BYTES + 1],
         })
     }
 
-    /// Returns `true` if it is the page of a process that exists under its PID here.
+    /// Returns `true` if the page belongs to a process that exists here under its PID.
     pub fn is_live(mut self) -> bool {
         self.read().is_ok_and(|page| self.check(&page).is_ok())
     }
 
-    /// Asks the process to write, and returns the new page; or the existing one, if the process
-    /// does not answer in time.
+    /// Asks the process to write its page, and returns the new page. If the process does not answer
+    /// in time, returns the existing page.
     ///
     /// # Errors
     ///
-    /// The reason why the page is rejected, or that its process has exited.
+    /// Returns the reason why the page is rejected, or reports that its process has exited.
     pub fn snapshot(&mut self) -> Result<Snapshot, NoSnapshot> {
         let asked = self.ask()?;
         self.answer(&asked)
     }
 
-    /// Asks for a round that begins after this call, and does not wait for it.
+    /// Asks for a round that begins after this call. Does not wait for it.
     ///
     /// # Errors
     ///
-    /// As [`snapshot`](Self::snapshot).
+    /// Returns the same errors as [`snapshot`](Self::snapshot).
     pub fn ask(&mut self) -> Result<Asked, NoSnapshot> {
         let before = self.read()?;
         self.check(&before)?;
-        // The end of the next round, or, if one is in progress, of the one after it.
+        // This is the end of the next round. If a round is in progress, it is the end of the round
+        // after that.
         let wanted = before.round.wrapping_add(3) & !1;
         let is_asked =
             self.file.is_writable() && self.file.notify(ASKED_AT, fastrand::u32(..)).is_ok();
         Ok(Asked { wanted: is_asked.then_some(wanted), until: Instant::now() + ANSWER_TIMEOUT })
     }
 
-    /// Returns the page that the process wrote for the request, or the existing one if it has not
-    /// answered in time.
+    /// Returns the page that the process wrote for the request. If the process has not answered in
+    /// time, returns the existing page.
     ///
     /// # Errors
     ///
-    /// As [`snapshot`](Self::snapshot).
+    /// Returns the same errors as [`snapshot`](Self::snapshot).
     pub fn answer(&mut self, asked: &Asked) -> Result<Snapshot, NoSnapshot> {
         let (page, answered) = match self.wait(asked) {
             Some(page) => (page, true),
@@ -151,11 +153,11 @@ impl Watched {
         })
     }
 
-    /// Waits for the requested round. Returns `None` if it is not written in time.
+    /// Waits for the requested round. Returns `None` if the round is not written in time.
     fn wait(&mut self, asked: &Asked) -> Option<Page> {
         let wanted = asked.wanted?;
         let mut pause = PAUSE;
-        // If the time was used up while other processes were read, the page is still checked once.
+        // Even if reading other processes used up the time, the page is still checked once.
         let mut is_first = true;
         while is_first || Instant::now() < asked.until {
             is_first = false;
@@ -169,7 +171,7 @@ impl Watched {
         None
     }
 
-    /// Reads the page again while it is being written, at most `NR_TRIES` times.
+    /// Reads the page. While the page is being written, reads it again, at most `NR_TRIES` times.
     fn read(&mut self) -> Result<Page, NoSnapshot> {
         let mut seen = self.read_once();
         for _ in 1..NR_TRIES {
@@ -185,7 +187,8 @@ impl Watched {
     fn read_once(&mut self) -> Result<Page, NoSnapshot> {
         let nr_read = self.file.read_at(&mut self.buffer, 0).map_err(refused)?;
         let mut page = Page::read(&self.buffer[..nr_read]).map_err(refused)?;
-        // Made plain here, so that no caller has to handle the contents of a name.
+        // Names are made plain here, so that callers do not have to consider the contents of a
+        // name.
         let texts = page.records.iter_mut().flat_map(|it| [&mut it.name, &mut it.detail]);
         for text in texts.chain([&mut page.name]) {
             if let Cow::Owned(escaped) = plain(text) {

@@ -24,7 +24,7 @@ pub fn snapshot(now: &Snapshot, before: Option<&Snapshot>, color: bool) -> Strin
     text
 }
 
-/// Returns a line that names the process, and the problems of its page.
+/// Returns a line with the name of the process and the problems of its page.
 #[must_use]
 pub fn headline(snapshot: &Snapshot) -> String {
     let page = &snapshot.page;
@@ -48,7 +48,7 @@ pub fn headline(snapshot: &Snapshot) -> String {
     line
 }
 
-/// Returns the number of terminal cells of a text.
+/// Returns the number of terminal cells that a text occupies.
 pub(super) fn wide(text: &str) -> usize {
     Span::raw(text).width()
 }
@@ -59,7 +59,7 @@ fn widths(rows: &[Vec<Cell>]) -> Vec<usize> {
     (0..nr_columns).map(width).collect()
 }
 
-/// Pads a cell: names and details are aligned left, figures right.
+/// Pads a cell: aligns names and details to the left, and figures to the right.
 fn padded(column: usize, cell: &Cell, width: usize) -> String {
     let (text, room) = (&cell.text, " ".repeat(width - wide(&cell.text).min(width)));
     match column {
@@ -107,7 +107,7 @@ pub fn processes(found: &[Found], color: bool) -> String {
 /// Returns a one-line summary of a process.
 #[must_use]
 pub fn summary(snapshot: &Snapshot) -> String {
-    // Problems come first, because names may be longer than the screen is wide.
+    // Problems come first, because a name may be longer than a line of the screen.
     let mut line = String::new();
     if is_stalled(snapshot) {
         line += "STALLED, ";
@@ -116,10 +116,10 @@ pub fn summary(snapshot: &Snapshot) -> String {
         line += "does not answer, ";
     }
     line += &snapshot.page.name;
-    for table in tables(snapshot, None) {
+    for table in tables(snapshot, None).iter().filter(|it| !it.kind.is_transient()) {
         let (nr, kind) = (table.rows.len() - 1, table.kind);
         let _ = write!(line, ", {nr} {}", kind.name());
-        // The other names have no plural.
+        // The names of the other kinds have no plural.
         if nr > 1 && matches!(kind, Kind::Queue | Kind::Pool | Kind::Mailbox) {
             line.push('s');
         }

@@ -1,6 +1,7 @@
-//! Full screen: the terminal, the keys, the interval. `view.rs` and `draw.rs` produce the contents.
+//! The full screen: the terminal, the keys, and the interval. `view.rs` and `draw.rs` produce the
+//! contents.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use super::view::{Key, View, Wish};
 use crate::exit::Stop;
 use crate::talk;
 
-/// How the full screen ended.
+/// The way in which the full screen ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Left {
     /// The user quits the command.
@@ -29,7 +30,7 @@ pub fn run(watched: &mut Watched, first: Snapshot, pause: Duration) -> Result<Le
     on_terminal(|screen| watch(screen, watched, first, pause))
 }
 
-/// Lets the user select a process, again and again.
+/// Lets the user select processes repeatedly.
 pub fn pick(directory: &Path, pause: Duration) -> Result<(), Stop> {
     on_terminal(|screen| {
         let mut selected = 0;
@@ -42,7 +43,7 @@ pub fn pick(directory: &Path, pause: Duration) -> Result<(), Stop> {
                 continue;
             };
             let opened = Watched::open(&found.path).and_then(|mut it| Ok((it.snapshot()?, it)));
-            // A process that has exited in the meantime is shown as such by the next list.
+            // If a process has exited in the meantime, the next list shows this.
             if let Ok((first, mut watched)) = opened
                 && watch(screen, &mut watched, first, pause)? == Left::Quit
             {
@@ -52,8 +53,8 @@ pub fn pick(directory: &Path, pause: Duration) -> Result<(), Stop> {
     })
 }
 
-/// Lets the user select one of these. Returns `None` if the user quits. After a pause without a key
-/// it returns `found.len()`, so that the caller reads a new list.
+/// Lets the user select a process from `found`. Returns `None` if the user quits. After a pause
+/// without a key, returns `found.len()`, so that the caller reads a new list.
 fn pick_one(
     screen: &mut Screen,
     found: &[Found],
@@ -109,15 +110,15 @@ fn watch(
     }
 }
 
-/// Waits for a known key. A new size of the screen is reported as [`Key::Other`].
+/// Waits for a known key. Reports a new size of the screen as [`Key::Other`].
 fn key(wait: Duration) -> io::Result<Option<Key>> {
     if !event::poll(wait)? {
         return Ok(None);
     }
     Ok(match event::read()? {
         Event::Key(key) if is_stop(key) => {
-            // Acts like the terminal outside of the full screen: the shell waits until the whole
-            // group has stopped.
+            // This does what the terminal does outside the full screen, because the shell waits
+            // until the whole group has stopped.
             kill_current_process_group(Signal::TSTP)?;
             None
         }
@@ -159,11 +160,6 @@ fn known(key: KeyEvent) -> Option<Key> {
 }
 
 fn on_terminal<T>(show: impl FnOnce(&mut Screen) -> io::Result<T>) -> Result<T, Stop> {
-    if !io::stdout().is_terminal() {
-        return Err(Stop::CouldNotRun(
-            "--tui needs a terminal; to write the tables to a pipe, omit --tui".to_owned(),
-        ));
-    }
     let failed = |error| Stop::because("cannot use the terminal", error);
     let mut screen = Screen::take().map_err(failed)?;
     let done = show(&mut screen);

@@ -1,4 +1,5 @@
-//! The state of the full screen, and the effect of each key on it. Does not access the terminal.
+//! The state of the full screen, and the effect of each key on it. This module does not access the
+//! terminal.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,10 +8,10 @@ use afterwork::page::{Kind, Record};
 use super::rows::{Cell, Table, kinds, main_counter, pairs, rate, span_s, tables};
 use super::snapshot::{NoSnapshot, Snapshot};
 
-/// Number of snapshots in a small plot: a minute, at one per second.
+/// The number of snapshots in a small plot. At one snapshot per second, this is a minute.
 pub(super) const REMEMBERED: usize = 60;
 
-/// Number of rows that a page key moves.
+/// The number of rows by which a page key moves.
 const PAGE: usize = 10;
 
 /// A key.
@@ -35,7 +36,7 @@ pub enum Key {
     Other,
 }
 
-/// The request of a key to the main loop.
+/// The request that a key makes to the main loop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wish {
     /// End the command.
@@ -46,7 +47,7 @@ pub enum Wish {
     Stay,
 }
 
-/// The box over the table, or the view that replaces it.
+/// The box over the table, or the view that replaces the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Over {
     /// No box.
@@ -74,11 +75,11 @@ pub struct View {
     pub selected: usize,
     /// The first row on the screen.
     pub top: usize,
-    /// Number of columns of figures omitted from the left.
+    /// The number of columns of figures that are omitted from the left.
     pub shift: usize,
-    /// The column that rows are sorted by, and `true` if the greatest is first.
+    /// The column by which rows are sorted, and `true` if the greatest value is first.
     pub sort: Option<(usize, bool)>,
-    /// Text that names must contain.
+    /// The text that names must contain.
     pub filter: String,
     /// The box over the table.
     pub over: Over,
@@ -88,13 +89,13 @@ pub struct View {
     pub paused: bool,
     /// `true` if alarms are red.
     pub color: bool,
-    /// Rates by kind, name, detail, and the number of earlier records with the same name and
-    /// detail.
+    /// The rates of each record. The key is the kind, the name, the detail, and the number of
+    /// earlier records with the same name and detail.
     rates: HashMap<(Kind, String, String, usize), VecDeque<f64>>,
 }
 
 impl View {
-    /// Starts with the first table that has rows.
+    /// Creates a view that shows the first table that has rows.
     pub fn new(now: Snapshot, color: bool) -> Self {
         let tab = tables(&now, None).first().map_or(Kind::Queue, |table| table.kind);
         Self {
@@ -147,7 +148,7 @@ impl View {
         self.rates = rates;
     }
 
-    /// Returns the rates of a row, the newest last.
+    /// Returns the rates of a row. The newest one is last.
     pub fn rates(&self, row: &[Cell]) -> Vec<f64> {
         let at = record_of(row);
         let Some(record) = at.and_then(|at| self.now.page.of(self.tab).nth(at)) else {
@@ -162,13 +163,13 @@ impl View {
         known.map_or_else(Vec::new, |rates| rates.iter().copied().collect())
     }
 
-    /// Returns the kinds that have rows, in order, with their numbers of rows.
+    /// Returns the kinds that have rows, in order, each with its number of rows.
     pub fn tabs(&self) -> Vec<(Kind, usize)> {
         let tables = tables(&self.now, None).into_iter();
         tables.map(|table| (table.kind, table.rows.len() - 1)).collect()
     }
 
-    /// Returns the table of the tab, filtered and sorted; the header first.
+    /// Returns the table of the current tab, filtered and sorted. The header is first.
     pub fn table(&self) -> Option<Table> {
         let tables = tables(&self.now, self.before.as_ref());
         let mut table = tables.into_iter().find(|table| table.kind == self.tab)?;
@@ -194,7 +195,7 @@ impl View {
         (self.selected + 1 < rows.len()).then(|| rows.swap_remove(self.selected + 1))
     }
 
-    /// Returns the record of a row, as it is in the page, and as it was before.
+    /// Returns the record of a row as it is in the current page, and as it was in the earlier page.
     pub fn record(&self, row: &[Cell]) -> Option<(&Record, Option<&Record>)> {
         pairs(self.tab, &self.now, self.before.as_ref()).nth(record_of(row)?)
     }
@@ -212,7 +213,7 @@ impl View {
         Wish::Stay
     }
 
-    /// Scrolls the box over the table; drawing it limits the position to its end.
+    /// Scrolls the box over the table. Drawing the box limits the position to its end.
     fn press_over(&mut self, key: Key) -> Wish {
         let move_by = |by| self.over_top.saturating_add_signed(by);
         match key {
@@ -274,7 +275,7 @@ impl View {
         Wish::Stay
     }
 
-    /// Sorts by the next column, and after the last one not at all.
+    /// Sorts by the next column. After the last column, ends the sorting.
     fn sort_by_next(&mut self) {
         let next = self.sort.map_or(0, |(column, _)| column + 1);
         self.sort = (next < self.nr_columns()).then_some((next, true));
@@ -308,7 +309,7 @@ impl View {
     }
 }
 
-/// Returns the index of a row's record in its kind.
+/// Returns the index of a row's record within its kind.
 fn record_of(row: &[Cell]) -> Option<usize> {
     let at = row.first()?.value;
     (at >= 0.0).then_some(at as usize)
@@ -319,7 +320,7 @@ pub(super) mod tests {
     use super::*;
     use crate::top::snapshot::stalled_sample;
 
-    /// A view of a process with several queues, one of them with a long name.
+    /// Returns a view of a process with several queues. One of them has a long name.
     pub(in crate::top) fn view() -> View {
         let mut snapshot = stalled_sample();
         let queue = snapshot.page.of(Kind::Queue).next().unwrap().clone();
@@ -399,7 +400,7 @@ pub(super) mod tests {
     fn rows_of_one_name_have_their_own_figures_and_past() {
         let mut snapshot = stalled_sample();
         let queue = snapshot.page.of(Kind::Queue).next().unwrap().clone();
-        // A copy of another kind's record, so that its figures differ.
+        // This copies a record of another kind, so that its figures differ.
         let mut twin = snapshot.page.of(Kind::Pool).next().unwrap().clone();
         (twin.kind, twin.name, twin.detail) =
             (Kind::Queue, queue.name.clone(), queue.detail.clone());

@@ -42,8 +42,8 @@ pub struct TopologyArgs {
 pub fn run(args: &TopologyArgs) -> Result<(), Stop> {
     args.sysfs.as_deref().map_or(Ok(()), must_be_sysfs)?;
     if let Some(dir) = &args.save {
-        // Saved before the machine is parsed, because a machine that cannot be parsed is the most
-        // useful to send.
+        // This saves the files before it parses the machine, because a machine that cannot be
+        // parsed is the most useful one to send.
         return save(args.sysfs.as_deref(), dir);
     }
     let topology = machine(args).map_err(could_not_run)?;
@@ -67,8 +67,8 @@ fn machine(args: &TopologyArgs) -> Result<Topology, topology::Error> {
     }
 }
 
-/// Rejects a directory that is not laid out like `/sys`, before a file in it is reported as
-/// missing.
+/// Rejects a directory that is not laid out like `/sys`. Otherwise a file in it would be reported
+/// as missing.
 fn must_be_sysfs(dir: &Path) -> Result<(), Stop> {
     const CPUS: &str = "devices/system/cpu";
     let what = if !dir.is_dir() {
@@ -85,7 +85,7 @@ fn must_be_sysfs(dir: &Path) -> Result<(), Stop> {
 }
 
 fn save(sysfs: Option<&Path>, dir: &Path) -> Result<(), Stop> {
-    // The allowed CPUs of a saved machine are in its tree; those of this machine are only known to
+    // The allowed CPUs of a saved machine are in its tree. Those of this machine are known only to
     // the process.
     let allowed = match sysfs {
         Some(_) => None,

@@ -1,4 +1,4 @@
-//! The machine, drawn for people.
+//! Draws the machine for people.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,11 +7,11 @@ use topology::{AffinityScope, CpuSet, Llc, LlcSource, Pod, ShardParams, Topology
 
 use super::tree::{self, Branch};
 
-/// Maximum width of a line of CPU sets, in columns.
+/// The maximum width of a line of CPU sets, in columns.
 const WIDTH: usize = 100;
 
-/// Maximum number of sets that are printed: enough for the caches of any machine, and for the cores
-/// of a small one.
+/// The maximum number of sets that are printed. It is sufficient for the caches of any machine, and
+/// for the cores of a small machine.
 const MAX_SETS: usize = 64;
 
 /// Draws a machine: its CPUs, the parts that they share, and the pods of each scope.
@@ -56,7 +56,7 @@ fn head(topology: &Topology) -> String {
 }
 
 /// Builds the tree, package by package. A part that spans several nodes or packages appears in each
-/// of them, with its share.
+/// of them, with the CPUs that it has there.
 fn packages(topology: &Topology) -> Vec<Branch> {
     let mut roots: Vec<Branch> = topology
         .packages()
@@ -157,7 +157,7 @@ fn by_core(topology: &Topology, cpus: &CpuSet) -> Vec<CpuSet> {
     parts.into_values().collect()
 }
 
-/// Prints the first few sets of a run, and the number of the others.
+/// Prints the first few sets of a run, and the number of the remaining ones.
 fn some_of(run: &[CpuSet]) -> String {
     const SHOWN: usize = 8;
     let shown: Vec<String> = run.iter().take(SHOWN).map(CpuSet::to_string).collect();
@@ -173,7 +173,7 @@ fn pods(topology: &Topology, params: &ShardParams) -> String {
         let pods: Vec<Pod> = topology.pods(scope, params).iter().cloned().collect();
         let mark = if scope == default { "  (the default scope)" } else { "" };
         let _ = writeln!(text, "{scope:<11}  {}{mark}", shapes(topology, &pods));
-        // A list of all CPUs one by one would not help.
+        // A list of all single CPUs would not be useful.
         if scope != AffinityScope::Cpu {
             let sets: Vec<String> = pods.iter().map(|pod| pod.cpus.to_string()).collect();
             text += &wrapped(&sets);
@@ -182,7 +182,7 @@ fn pods(topology: &Topology, params: &ShardParams) -> String {
     text
 }
 
-/// Returns the number of pods by size: `3 pods: 2 of 8 cores (16 CPUs), 1 of 4 cores`.
+/// Returns the numbers of pods by size: `3 pods: 2 of 8 cores (16 CPUs), 1 of 4 cores`.
 fn shapes(topology: &Topology, pods: &[Pod]) -> String {
     let mut shapes: Vec<((usize, usize), usize)> = Vec::new();
     for pod in pods {
@@ -198,7 +198,7 @@ fn shapes(topology: &Topology, pods: &[Pod]) -> String {
         false => format!("{} ({})", counted(nr_cores, "core"), counted(nr_cpus, "CPU")),
     };
     match shapes.as_slice() {
-        // Every pod of scope cpu is a part of a core, which need not be printed.
+        // Every pod of the scope `cpu` is part of a core. This need not be printed.
         _ if pods.iter().all(|pod| pod.cpus.len() == 1) => {
             format!("{} of 1 CPU", counted(pods.len(), "pod"))
         }
@@ -211,7 +211,7 @@ fn shapes(topology: &Topology, pods: &[Pod]) -> String {
     }
 }
 
-/// Prints sets next to each other, indented, in lines that fit.
+/// Prints sets next to each other, in indented lines that are not too long.
 fn wrapped(sets: &[String]) -> String {
     const INDENT: &str = "             ";
     const GAP: &str = "  ";

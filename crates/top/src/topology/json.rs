@@ -1,8 +1,8 @@
-//! The machine, for programs.
+//! Describes the machine for programs.
 //!
-//! One object. Sets of CPUs are strings in the kernel's list format. `core`, `llc` and `package` of
-//! a CPU are indices into the arrays of that name, `node` is the kernel's number; unknown values
-//! are `null`.
+//! The output is one object. Sets of CPUs are strings in the kernel's list format. `core`, `llc`
+//! and `package` of a CPU are indices into the arrays `cores`, `llcs` and `packages`. `node` is the
+//! kernel's number. Unknown values are `null`.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ struct Machine {
     allowed: String,
     isolated: String,
     nohz_full: String,
-    /// Thousandths of a CPU.
+    /// The quota, in thousandths of a CPU.
     quota_millicpus: Option<u64>,
     cpus: Vec<Cpu>,
     cores: Vec<String>,
@@ -43,7 +43,7 @@ struct Cpu {
 #[derive(Serialize)]
 struct Llc {
     cpus: String,
-    /// `null` if the machine does not describe its caches; `presumed` then names the substitute.
+    /// `null` if the machine does not describe its caches. `presumed` then names the substitute.
     level: Option<u32>,
     presumed: Option<&'static str>,
     size_bytes: Option<u64>,
@@ -61,11 +61,11 @@ struct Pod {
     node: Option<u32>,
 }
 
-/// Writes a machine as one JSON object, in several lines.
+/// Writes a machine as one JSON object on several lines.
 ///
 /// # Errors
 ///
-/// Returns errors of the serializer. None occur for this object.
+/// Returns the errors of the serializer. None occur for this object.
 pub fn json(topology: &Topology, params: &ShardParams) -> serde_json::Result<String> {
     serde_json::to_string_pretty(&machine(topology, params))
 }

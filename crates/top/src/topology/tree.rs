@@ -3,15 +3,15 @@
 /// A line of a tree and the lines below it.
 pub(super) struct Branch {
     pub(super) label: String,
-    /// Text of the column next to the tree.
+    /// The text in the column next to the tree.
     pub(super) beside: String,
     pub(super) below: Vec<Branch>,
 }
 
-/// Maximum number of branches that are drawn below one.
+/// The maximum number of branches that are drawn below a branch.
 const MAX_BRANCHES: usize = 16;
 
-/// Draws trees below each other, with one aligned column for all of them.
+/// Draws trees below each other. One aligned column is next to all of them.
 pub(super) fn draw(roots: &[Branch]) -> String {
     let mut lines = Vec::new();
     for root in roots {

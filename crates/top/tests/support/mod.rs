@@ -1,4 +1,4 @@
-//! Helpers for the tests of the commands `afterwork` and `afterwork-lab`. Each function gets the
+//! Helpers for the tests of the commands `afterwork` and `afterwork-lab`. Each function takes the
 //! path of the command's binary.
 
 use std::process::{Command, Output, Stdio};
@@ -11,8 +11,8 @@ pub fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("the command speaks UTF-8")
 }
 
-/// Asserts that the command rejects each list of arguments with one line that contains the text
-/// next to it, and prints nothing else.
+/// Asserts that the command rejects each list of arguments: it prints one line that contains the
+/// text next to the list, and nothing else.
 pub fn assert_rejected(command: &str, bad: &[(&[&str], &str)]) {
     for (args, valid) in bad {
         let output = run(command, args);
@@ -24,7 +24,7 @@ pub fn assert_rejected(command: &str, bad: &[(&[&str], &str)]) {
     }
 }
 
-/// Asserts that the command ends well even if no process reads its help.
+/// Asserts that the command succeeds even if no process reads its help.
 pub fn assert_help_into_closed_pipe(command: &str) {
     let mut child = Command::new(command)
         .stdin(Stdio::piped())

@@ -7,9 +7,9 @@
 //!
 //! 1. *Begin.* Each item makes the transition that begins a run, so that no worker or joiner starts
 //!    it.
-//! 2. *End.* Each item makes the transition that ends a run. Threads that wait for it wake.
+//! 2. *End.* Each item makes the transition that ends a run. Threads that wait for it are woken.
 //! 3. *Release.* The items' capacity and their in-flight counts are released. Threads that wait for
-//!    capacity, a flush or a drain wake.
+//!    capacity, for a flush or for a drain are woken.
 //! 4. *Wake.* The wakers of tasks that waited for any of these are called. Wakers that never
 //!    block come first: those of futures, of task sets, and of threads in `block_on`.
 //! 5. *Drop.* Closures, futures and items without handles are dropped.
@@ -57,7 +57,7 @@ struct Part {
 #[derive(Default)]
 #[must_use = "tasks wait until it has been called"]
 pub(crate) struct Aftermath {
-    /// Called before anything is dropped.
+    /// The wakers, which are called before anything is dropped.
     pub(crate) wakers: Vec<Foreign<Waker>>,
     pub(crate) dropped: Vec<Box<dyn Cleanup>>,
 }
@@ -172,8 +172,8 @@ impl std::fmt::Debug for Aftermath {
 }
 
 /// Puts an item that is counted in flight back at the front of its pwq's list. Cancels it instead
-/// if it was queued before the pwq's last bulk cancel. A `revived` item is younger than its list
-/// position. Call it with no lock held.
+/// if it was queued before the pwq's last bulk cancel. A `revived` item was queued more recently
+/// than its list position suggests. Call this function with no lock held.
 pub(crate) fn put_back(
     pool: &Arc<WorkerPool>,
     item: NonNull<Head>,

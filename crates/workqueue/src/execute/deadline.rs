@@ -2,8 +2,8 @@
 //!
 //! # The protocol
 //!
-//! An item whose deadline has passed never starts. The first thread that finds the deadline passed
-//! records this in the item's outcome:
+//! An item whose deadline has passed never starts. The first thread that finds that the deadline
+//! has passed records this in the item's outcome:
 //!
 //! ```text
 //! runner: transition to running, as for any item;  deadline passed? drop the closure
@@ -12,8 +12,8 @@
 //!
 //! Both are transitions of the item's state word, as are a start and a cancel. The item therefore
 //! either starts or expires, and its closure is moved out exactly once. If no thread joins the
-//! item, the worker that pops it finds the deadline passed. A task that awaits the item is woken at
-//! the deadline, and polls (`queues/expiry.rs`).
+//! item, the worker that pops it finds that the deadline has passed. A task that awaits the item is
+//! woken at the deadline, and polls (`queues/expiry.rs`).
 
 use std::task::Waker;
 
@@ -29,7 +29,7 @@ pub(crate) trait StartBy: Send + 'static {
     const IN_STRAND: bool = false;
 
     /// Returns the time until the deadline. If the clock is paused, the deadline may not have
-    /// passed after that time, so the caller asks again.
+    /// passed after that time, so the caller checks again.
     fn left_ns(&self) -> u64 {
         u64::MAX
     }
@@ -44,15 +44,15 @@ pub(crate) trait StartBy: Send + 'static {
         unreachable!("not in a strand")
     }
 
-    /// Returns `true` if all items of the queue have been cancelled since the item was queued.
-    /// Called only by the item's run.
+    /// Returns `true` if all items of the queue have been cancelled since the item was queued. Only
+    /// the item's run calls this.
     #[inline(always)]
     fn is_cancelled(&self) -> bool {
         false
     }
 
     /// Registers `waker` to be fired at the deadline, in place of an earlier one. Returns `false`
-    /// if an earlier one has already been fired. Called only by the handle's poll.
+    /// if an earlier one has already been fired. Only the handle's poll calls this.
     fn wake_then(&self, _waker: &Waker) -> bool {
         true
     }

@@ -89,7 +89,7 @@ struct Joinable<F, T, S> {
     head: Head,
     /// I, except for the parts that only the handle writes.
     start_by: S,
-    /// Written by the handle before it sets the flag that reports a waiting task.
+    /// The awaiting task. The handle writes it before it sets the flag that reports a waiting task.
     task: UnsafeCell<Option<Arc<TaskSlot>>>,
     /// `func` until the item runs or is cancelled, `outcome` from then on.
     content: UnsafeCell<Content<F, T>>,
@@ -132,7 +132,7 @@ where
     (item, unsafe { JoinHandle::of(item) })
 }
 
-/// Drops `work`, and creates the handle of an item that is not queued.
+/// Drops `work`, and creates the handle to an item that is not queued.
 #[cold]
 pub(crate) fn refused<W, T: Send + 'static>(work: W, error: JoinError) -> JoinHandle<T> {
     // FOREIGN(refused-drop): a rejected closure or future, on the spawning thread; it may unwind to
@@ -141,7 +141,7 @@ pub(crate) fn refused<W, T: Send + 'static>(work: W, error: JoinError) -> JoinHa
     ended(error)
 }
 
-/// Drops `work`, and creates the handle of an item whose deadline passed before it was queued.
+/// Drops `work`, and creates the handle to an item whose deadline passed before it was queued.
 #[cold]
 pub(crate) fn expired<W, T: Send + 'static>(work: W) -> JoinHandle<T> {
     // FOREIGN(expired-drop): the closure or future, on the spawning thread; a panic is contained.
@@ -386,8 +386,8 @@ impl<T> JoinHandle<T> {
     /// - [`JoinError::Full`] or [`JoinError::Closed`] if the queue rejected it.
     /// - [`JoinError::OwnItem`] from inside the closure itself.
     /// - [`JoinError::OwnQueue`] from inside another item of a queue with one seat (as every
-    ///   ordered queue has), if the joined item has not started and joiners cannot help: it would
-    ///   wait for the caller. The item stays queued, and its result is dropped.
+    ///   ordered queue has), if the joined item has not started and joiners cannot help: the joined
+    ///   item would wait for the caller. The item stays queued, and its result is dropped.
     ///
     /// # Panics
     ///
@@ -404,7 +404,7 @@ impl<T> JoinHandle<T> {
         self.take()
     }
 
-    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if the time
+    /// Waits at most `timeout` for the closure to end. Returns its result, or `None` if the timeout
     /// has passed.
     ///
     /// The closure is never run on this thread, because that could exceed `timeout`.
@@ -476,8 +476,8 @@ impl<T> JoinHandle<T> {
         (!ends && wait::needs_our_seat(self.item)).then_some(JoinError::OwnQueue)
     }
 
-    /// Returns the error to report if a task that polls for the item's end would never see it,
-    /// because the polling thread stays in another item until that one ends.
+    /// Returns the error to report if a task that polls for the item's end would never see it. This
+    /// can happen in `block_on`, where the polling thread stays inside its own item.
     pub(crate) fn refusal_of_a_poll(&self) -> Option<JoinError> {
         if !is_blocking() {
             return None;
@@ -489,8 +489,7 @@ impl<T> JoinHandle<T> {
         (!ends && wait::needs_our_seat(self.item)).then_some(JoinError::OwnQueue)
     }
 
-    /// Returns a handle that cancels the item when it is dropped, and otherwise works like this
-    /// one.
+    /// Returns a handle that works like this one, but cancels the item when the handle is dropped.
     pub fn cancel_on_drop(self) -> CancelOnDrop<T> {
         CancelOnDrop::new(self)
     }
@@ -520,7 +519,7 @@ impl<T> JoinHandle<T> {
     /// `true`. A poll in progress may still complete the future; [`join`](Self::join) then returns
     /// its result.
     ///
-    /// If the drop panics, the panic is propagated to the caller, and the item is cancelled.
+    /// If the drop panics, the panic is propagated to the caller, and the item is still cancelled.
     ///
     /// # Blocking
     ///
@@ -530,26 +529,26 @@ impl<T> JoinHandle<T> {
         if self.is_lost() {
             return false;
         }
-        // SAFETY: the table is the item's, and we are its only handle.
+        // SAFETY: the table belongs to the item, and we are its only handle.
         unsafe { (self.table().cancel)(self.item) }
     }
 
     /// Returns `true` if the item has ended. Expires it if it has not started by its deadline.
     fn has_ended(&mut self) -> bool {
         let expiry = self.table().expiry.as_ref();
-        // SAFETY: the table is the item's, and we are its only handle.
+        // SAFETY: the table belongs to the item, and we are its only handle.
         let expire = |expiry: &Expiry| unsafe { (expiry.expire)(self.item) };
         self.is_finished()
             || !self.is_lost() && expiry.is_some_and(|it| self.is_over(it) && expire(it))
     }
 
     fn is_over(&self, expiry: &Expiry) -> bool {
-        // SAFETY: the table is the item's.
+        // SAFETY: the table belongs to the item.
         unsafe { (expiry.left_ns)(self.item) == 0 }
     }
 
-    /// Registers `waker`, replacing an earlier one, to be fired when the item ends without a
-    /// cancel, and at its deadline. Returns `false` if the item has ended.
+    /// Registers `waker`, which replaces any earlier one. It is fired at the item's deadline, and
+    /// when the item ends without being cancelled. Returns `false` if the item has ended.
     pub(crate) fn await_end(&mut self, waker: &Waker) -> bool {
         let expiry = self.table().expiry.as_ref();
         // After the deadline, the item has started or ended, and needs no wake-up at the deadline.
@@ -558,22 +557,22 @@ impl<T> JoinHandle<T> {
             return false;
         }
         let Some(expiry) = expiry else { return true };
-        // SAFETY: the table is the item's, and we are its only handle, borrowed by `&mut`.
+        // SAFETY: the table belongs to the item, and we are its only handle, borrowed by `&mut`.
         let is_scheduled = unsafe { (expiry.wake_then)(self.item, waker) };
-        // SAFETY: as above. If not `is_scheduled`, the deadline has just passed.
+        // SAFETY: as above. If `is_scheduled` is `false`, the deadline has just passed.
         is_scheduled || !unsafe { (expiry.expire)(self.item) }
     }
 
-    /// Registers `waker`, replacing an earlier one, to be fired when the item ends without a
-    /// cancel. Returns `false` if the item has ended.
+    /// Registers `waker`, which replaces any earlier one. It is fired when the item ends without
+    /// being cancelled. Returns `false` if the item has ended.
     fn leave_waker(&mut self, waker: &Waker) -> bool {
         must_not_be_lost(self.is_lost());
         // SAFETY: our handle keeps the item alive, and only the slot's address is taken.
         let place = unsafe { self.table().slot(self.item) };
         // SAFETY: only the handle, which is borrowed by `&mut` here, writes the slot.
         if unsafe { (*place).is_none() } {
-            // SAFETY: no thread reads the slot before the flag is set, which follows this only
-            // write.
+            // SAFETY: no thread reads the slot before the flag is set, and this only write comes
+            // before that.
             unsafe { place.write(Some(Arc::new(Mutex::new(None)))) };
         }
         // SAFETY: from here on the slot is only read.
@@ -586,7 +585,7 @@ impl<T> JoinHandle<T> {
         drop(before);
         // Either this transition finds that the run has ended, or the end of the run finds the
         // flag. If the end reads the slot before we replace the waker, the end precedes this
-        // transition, which finds it.
+        // transition, which then finds the end.
         let waits = self.head().update(|state| (!state.has_reached(1)).then(|| state.await_task()));
         waits.is_some()
     }
@@ -598,7 +597,7 @@ impl<T> JoinHandle<T> {
             return;
         };
         loop {
-            // SAFETY: the table is the item's.
+            // SAFETY: the table belongs to the item.
             let left_ns = unsafe { (expiry.left_ns)(self.item) };
             if left_ns == 0 {
                 // SAFETY: as above; we are its only handle. If the item runs, our caller waits.
@@ -617,7 +616,7 @@ impl<T> JoinHandle<T> {
     #[cfg(any(loom, shuttle))]
     pub fn expire_now(&mut self) -> bool {
         let expiry = self.table().expiry.as_ref().expect("it has a deadline");
-        // SAFETY: the table is the item's, and we are its only handle.
+        // SAFETY: the table belongs to the item, and we are its only handle.
         unsafe { (expiry.expire)(self.item) }
     }
 
@@ -647,8 +646,8 @@ impl<T> JoinHandle<T> {
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
-    /// Never runs the closure itself, so that it cannot block the executor. After the handle has
-    /// been ready, polling it again returns [`JoinError::Taken`].
+    /// Never runs the closure itself, so that it cannot block the executor. Once a poll has
+    /// returned the result, further polls return [`JoinError::Taken`].
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if !self.await_end(context.waker()) {
             return Poll::Ready(self.take());
@@ -665,7 +664,7 @@ impl<T> Drop for JoinHandle<T> {
         if sync::twin::torn_down() {
             return;
         }
-        // SAFETY: the table is the item's, and its handle is not used again.
+        // SAFETY: the table belongs to the item, and its handle is not used again.
         unsafe { (self.table().leave)(self.item) };
     }
 }

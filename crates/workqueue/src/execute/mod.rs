@@ -5,8 +5,7 @@
 //! that run once. These can be cancelled by their handle (`cancel_on_drop.rs`) or in bulk
 //! (`cancel_cut.rs`), and can have a deadline (`deadline.rs`). `wait.rs` checks a waiter, lets the
 //! waiter help on another thread if its stack is too small, and puts it to sleep. `lend.rs` lends
-//! the waiter's seats of groups in the meantime. `block_on.rs` polls a future on the waiting
-//! thread.
+//! the waiter's group seats while it sleeps. `block_on.rs` polls a future on the waiting thread.
 
 pub(crate) mod block_on;
 pub(crate) mod cancel_cut;

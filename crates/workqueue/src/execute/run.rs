@@ -1,4 +1,5 @@
-//! Runs an item that has a state, on a worker that has popped it or on a joiner that helps.
+//! Runs an item that has a state. The thread is a worker that has popped the item, or a joiner that
+//! helps.
 //!
 //! A thread records the runs that it is in. Runs nest: a run may wait for an item, and the same
 //! thread may run that item.
@@ -74,7 +75,7 @@ pub(crate) unsafe fn pop_by_and_run(
         Pop::Leave(_) => Popped::Left,
         Pop::Discard(state) => {
             if state.frees() {
-                // Drop it as in a run, because the closure may own the last handle of its queue,
+                // Drop it as in a run, because the closure may own the last handle to its queue,
                 // whose count we still hold.
                 // SAFETY: no handle, list or running thread refers to the item; `home` as above.
                 unsafe {
@@ -101,7 +102,7 @@ unsafe fn run(
     helps: bool,
     before_end: impl FnOnce(),
 ) -> Ending {
-    // Freeing the item is part of the run, because a closure may own the last handle of its queue.
+    // Freeing the item is part of the run, because a closure may own the last handle to its queue.
     // For the same reason, the code of a trace subscriber is part of the run.
     let run = || {
         if helps {
@@ -119,7 +120,8 @@ unsafe fn run(
 
 /// # Safety
 ///
-/// 1. and 2. as for [`run`].
+/// 1. The same as (1) of [`run`].
+/// 2. The same as (2) of [`run`].
 unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl FnOnce()) -> Ending {
     // SAFETY: (1): a running item is alive.
     let head = unsafe { item.as_ref() };
@@ -177,8 +179,7 @@ impl Rest {
     }
 }
 
-/// Ends a run. The only user code that it calls is the wakers of drains, which the caller can set
-/// aside.
+/// Ends a run. Calls no user code except the wakers of drains, which the caller can set aside.
 ///
 /// # Safety
 ///
@@ -399,7 +400,7 @@ impl CountToRelease {
     }
 }
 
-/// Unlinks an item that the caller has claimed from its list. Runs no user code, because that code
+/// Removes from its list an item that the caller has claimed. Runs no user code, because that code
 /// may wait for the claim to end.
 pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
@@ -456,7 +457,7 @@ pub(crate) fn cancel_and(
     note(home);
     // Clone, because the queue may be destroyed when the claim has ended. The count and the
     // capacity permit are released after that, because a waker that is called then may use the same
-    // item, or drop the last handle of its queue.
+    // item, or drop the last handle to its queue.
     let counted_by = claimed.is_counted().then(|| home.core.clone());
     let (mut left, mut wakers) = (None, Vec::new());
     if claimed.is_ordered() {
@@ -526,7 +527,7 @@ pub(crate) unsafe fn note_expired() {
     home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts a panic of the item that this thread runs. `unseen` is set if no joiner receives the
+/// Counts a panic in the item that this thread runs. `unseen` is set if no joiner receives the
 /// panic.
 ///
 /// # Safety
@@ -552,7 +553,7 @@ struct Frame {
     record: *const Record,
     /// The number of runs on this thread's stack, including this one.
     depth: u32,
-    /// `true` if the thread has a seat of the home's queue and of its group, until `forget_seats`.
+    /// `true` if the thread has a seat in the home's queue and in its group, until `forget_seats`.
     has_seat: bool,
     /// Set in [`block_on`](super::block_on::block_on), where a polled future delays the run.
     blocks: bool,
@@ -636,14 +637,14 @@ pub(crate) fn is_inside(core: &Arc<QueueCore>) -> bool {
     inside(|frame| is_of(frame, core))
 }
 
-/// Returns `true` if this thread has a seat of the queue `core`. It may lend the seat to an item
+/// Returns `true` if this thread has a seat in the queue `core`. It may lend the seat to an item
 /// that it waits for.
 pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
     inside(|frame| frame.has_seat && is_of(frame, core))
 }
 
 fn is_of(frame: Frame, core: &Arc<QueueCore>) -> bool {
-    // SAFETY: the run keeps a home that is not null alive: see `with_current`.
+    // SAFETY: the run keeps its home alive, if that is not null: see `with_current`.
     let home = unsafe { frame.home.as_ref() };
     home.is_some_and(|home| Arc::ptr_eq(&home.core, core))
 }
@@ -657,7 +658,7 @@ pub(crate) fn has_seat_of(test: impl Fn(&Pwq) -> bool) -> bool {
     })
 }
 
-/// Returns `true` if this thread is inside a run of a queue of the group with this gate.
+/// Returns `true` if this thread is running an item of any queue in the group with this gate.
 pub(crate) fn runs_in_group(group: &GroupGate) -> bool {
     inside(|frame| {
         // SAFETY: as in `is_of`.
@@ -721,14 +722,14 @@ pub(crate) fn is_cancelled() -> bool {
             state.is_cancelled() || state.is_watched() && has_cancelled_token(frame, head)
         }
     });
-    // SAFETY: the run keeps a home that is not null alive.
+    // SAFETY: the run keeps its home alive, if that is not null.
     let home = unsafe { frame.home.as_ref() };
     let queue = home.and_then(|home| home.core.token.get());
     is_cancelled || queue.is_some_and(|token| token.is_set())
 }
 
-/// Returns `true` if the token of `item`, which has one and is the item of `frame`, has been
-/// cancelled, even by the item itself.
+/// Returns `true` if the token of `item` has been cancelled, even by the item itself. The item has
+/// a token, and is the item of `frame`.
 fn has_cancelled_token(frame: Frame, item: &Head) -> bool {
     // SAFETY: the run of an item has a record: see `inside`.
     let token = unsafe { &(*frame.record).token };
@@ -736,15 +737,15 @@ fn has_cancelled_token(frame: Frame, item: &Head) -> bool {
         // An earlier poll of the future has requested the token.
         token.set(item.token());
     }
-    // SAFETY: the table keeps the token until the item is freed, and the item is alive.
+    // SAFETY: the table keeps the token alive until the item is freed, and the item is alive.
     unsafe { token.get().as_ref() }.is_some_and(Token::is_set)
 }
 
-/// Returns the token of the innermost run of this thread, which is a child of the token of its
-/// queue. Outside of runs, returns a new token.
+/// Returns the token of the innermost run of this thread. The token is a child of its queue's
+/// token. Outside of runs, returns a new token.
 pub(crate) fn current_token() -> Arc<Token> {
     let frame = INNERMOST.with(Cell::get);
-    // SAFETY: the run keeps a home that is not null alive.
+    // SAFETY: the run keeps its home alive, if that is not null.
     let Some(home) = (unsafe { frame.home.as_ref() }) else {
         return Token::new();
     };
@@ -841,11 +842,12 @@ pub(crate) unsafe fn with_current<R>(
 }
 
 /// Calls `body`, which frees `item`. The pwq `home` still has an in-flight count for the item, but
-/// this thread has no seat for it, so any item that `body` waits for needs a seat of its own.
+/// this thread has no seat for it, so any item that `body` waits for needs its own seat.
 ///
 /// # Safety
 ///
-/// 1. and 2. as for [`with_current`].
+/// 1. The same as (1) of [`with_current`].
+/// 2. The same as (2) of [`with_current`].
 pub(crate) unsafe fn with_freed<R>(
     item: *const Head,
     home: *const Pwq,
@@ -857,7 +859,8 @@ pub(crate) unsafe fn with_freed<R>(
 
 /// # Safety
 ///
-/// 1. and 2. as for [`with_current`].
+/// 1. The same as (1) of [`with_current`].
+/// 2. The same as (2) of [`with_current`].
 #[inline]
 unsafe fn within_frame<R>(
     item: *const Head,

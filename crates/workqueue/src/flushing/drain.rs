@@ -90,11 +90,11 @@ impl Workqueue {
     /// # Blocking
     ///
     /// Blocks until the queue is empty. If items keep queueing new items, the drain never ends, and
-    /// is reported ([`Report::LongDrain`]). It does not end either if an item of the queue waits
-    /// for the caller: for example, if it joins an item of another queue, and that item calls
-    /// `drain`. The same holds while a suspended future is not woken;
-    /// [`drain_timeout`](Self::drain_timeout) names that future. A thread that must not block uses
-    /// [`drain_async`](Self::drain_async). See also [`pause`](Self::pause).
+    /// is reported ([`Report::LongDrain`]). Nor does it end if an item of the queue waits for the
+    /// caller, for example by joining an item of another queue that calls `drain`. The same holds
+    /// while a suspended future is not woken; [`drain_timeout`](Self::drain_timeout) names that
+    /// future. A thread that must not block uses [`drain_async`](Self::drain_async). See also
+    /// [`pause`](Self::pause).
     ///
     /// [`Report::LongDrain`]: crate::Report::LongDrain
     ///
@@ -220,7 +220,7 @@ impl Workqueue {
     /// # Blocking
     ///
     /// Never blocks. A waiter for a queued item waits until the queue is resumed. Dropping the last
-    /// handle of the queue resumes it.
+    /// handle to the queue resumes it.
     ///
     /// # Examples
     ///

@@ -9,7 +9,7 @@
 //!
 //! A group also has an account in each pool. Groups, and pwqs whose queues are in no group, compete
 //! with each other; the pwqs of a group compete for the time of their group. Both levels have the
-//! same rule, each with its own clock (`tree.rs`). It is described here for pwqs.
+//! same rule, each with its own clock (`tree.rs`). The rule is described here for pwqs.
 //!
 //! - *Time is paid in advance*, based on the average time of the pwq's items, and settled when the
 //!   actual time is known. Workers that arrive at the same time therefore do not all choose the
@@ -49,8 +49,8 @@ use std::num::NonZeroU32;
 
 use sync::twin;
 
-/// The shares of a queue or group that has set none, if another one in the pool has. The default of
-/// `cpu.weight`.
+/// The shares of a queue or group that has set none, if another one in the pool has. It is the
+/// default of `cpu.weight`.
 const DEFAULT_SHARES: u32 = 100;
 
 /// The maximum distance of the service clock ahead of the average of the pwqs that have work, as a
@@ -104,7 +104,8 @@ pub(super) struct Wanting {
     picked: VirtualTime,
     /// The sum of their weights.
     weight: u128,
-    /// The sum of their distances from the pwq that was picked last, times their weights.
+    /// The sum of their distances from the pwq that was picked last, each multiplied by the pwq's
+    /// weight.
     ahead: u128,
 }
 
@@ -197,9 +198,9 @@ impl Account {
         self.used.0 += price(ns, self.weight()).0;
     }
 
-    /// Replaces the price of `paid_ns`, which was paid in advance if it is `Some`, by the price of
-    /// the time that `nr_items` items took. The prices are those of the present shares, because
-    /// the account was converted when the shares changed.
+    /// Charges for the time that `nr_items` items took, and refunds `paid_ns` if it was paid in
+    /// advance. Both are priced with the current shares, because the account was converted when the
+    /// shares changed.
     pub(super) fn settle(
         &mut self,
         clock: &mut Clock,

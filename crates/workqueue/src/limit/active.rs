@@ -11,14 +11,14 @@
 //! cannot starve the others.
 //!
 //! If the pools span several NUMA nodes, each node has a share of the seats (`share.rs`). The first
-//! waiter whose node holds less than its share is served first, otherwise the first waiter. Each
-//! node counts the seats that it holds in a separate atomic (`Node::nr_active`). With a single node
-//! there is no such counter.
+//! waiter whose node holds less than its share is served next. If there is none, the first waiter
+//! is served. Each node counts the seats that it holds in a separate atomic (`Node::nr_active`).
+//! With a single node there is no such counter.
 //!
 //! A queue has one gate for all of its pwqs. With a [`MaxActiveScope`] other than the default, it
 //! has one gate for each node or for each pool.
 //!
-//! If a queue has many CPUs, they cache seats while few are in use, as described below.
+//! If a queue uses many CPUs, the CPUs cache seats while few seats are in use, as described below.
 //!
 //! Differs from Linux: there an item counts as active from the moment it is put on a worklist. Here
 //! an item counts while a thread runs it.
@@ -43,10 +43,10 @@
 //!
 //! All stocks of a gate are opened and closed together, under the lock of the gate's wait queue.
 //! The thread that closes them returns the cached seats to the gate. They stay closed while a pwq
-//! waits for a seat, a drain waits until no seat is in use, a flush waits for helpers, the queue is
-//! paused, or more than `max_active` seats are in use. *A waiter for a seat, or for the release of
-//! one, therefore finds the gate as if it had no stock.* A thread that acquires a seat when few are
-//! in use opens them again.
+//! waits for a seat, while a drain waits until no seat is in use, while a flush waits for helpers,
+//! while the queue is paused, and while more than `max_active` seats are in use. *A waiter for a
+//! seat, or for the release of one, therefore finds the gate as if it had no stock.* A thread that
+//! acquires a seat when few are in use opens them again.
 //!
 //! One word holds the seats and the open flag. If a release to the stock comes before the close,
 //! the close finds the seat. Otherwise the release finds the stock closed, and goes to the gate.
@@ -213,10 +213,10 @@ pub(crate) struct Gate<S> {
     /// The NUMA nodes; empty if all pwqs are on one node.
     nodes: Box<[Node]>,
     /// The seat caches of the CPUs. The stocks of the first node come first, and also serve pools
-    /// that span several nodes. An equal number of stocks for each other node follows. Empty if the
-    /// word alone serves all CPUs.
+    /// that span several nodes. An equal number of stocks for each other node follows. There are
+    /// none if the word alone serves all CPUs.
     stocks: Box<[CachePadded<Stock>]>,
-    /// I: the number of stocks of the first node, which serve all CPUs.
+    /// I: the number of stocks of the first node. These stocks serve all CPUs.
     nr_stocks: u32,
     /// I: the number of stocks of each other node.
     nr_per_node: u32,
@@ -252,8 +252,8 @@ pub(crate) struct Closed<S>(Arc<Gate<S>>);
 
 /// The minimum number of seats for each stock. With a lower minimum, stocks are often empty; with a
 /// higher one, too many CPUs share a stock's word. In a simulation of 512 CPUs and 256 seats,
-/// values from 2 to 8 perform about equally, and 32 reaches a third of their throughput. 72 CPUs
-/// perform best with 8.
+/// values from 2 to 8 perform about equally, and 32 reaches only a third of that throughput. 72
+/// CPUs perform best with 8.
 const SEATS_PER_STOCK: u32 = if cfg!(any(test, loom, shuttle)) { 2 } else { 8 };
 
 /// Returns the number of stocks for a limit of `max` seats: one per CPU, or as many as `max`
@@ -269,8 +269,8 @@ fn kept_of(nr_stocks: u32) -> Divisor {
     Divisor::new(2 * nr_stocks.max(1))
 }
 
-/// A divisor, applied by a multiplication. A run acquires and releases a seat, and each of the two
-/// would otherwise need three divisions.
+/// A divisor that is applied by multiplication. A run acquires and releases a seat, and each of
+/// these operations would otherwise need three divisions.
 #[derive(Clone, Copy, Debug)]
 struct Divisor {
     /// 2^32 divided by the divisor, rounded up.
@@ -380,7 +380,7 @@ impl<S> Gate<S> {
     /// Returns `true` if the items of the pwq at `home` need a seat here, the gate has a single
     /// seat, and no second thread has a seat.
     ///
-    /// Called by the holder of the only seat. If the result is `true`, the items of that pwq start
+    /// The holder of the only seat calls this. If the result is `true`, the items of that pwq start
     /// only after the caller has released the seat.
     pub(crate) fn is_only_seat_for(&self, home: usize) -> bool {
         self.max() == 1 && self.nr_active() <= 1 && self.wait_queue.lock().homes.contains(&home)
@@ -432,8 +432,8 @@ impl<S> Gate<S> {
         self.kept_of.divide(self.nr_seats())
     }
 
-    /// Opens the stocks if no waiter requires them closed and half of the seats are free, which is
-    /// as many as they can keep. Does nothing if the wait queue is locked.
+    /// Opens the stocks if no waiter requires them closed and at least half of the seats are free,
+    /// because together they can keep half of the seats. Does nothing if the wait queue is locked.
     #[cold]
     fn open(&self) {
         let is_far = || {
@@ -452,7 +452,7 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Closes the stocks, and returns the seats that they kept to the word.
+    /// Closes the stocks, and moves their cached seats back to the word.
     fn close(&self, wait_queue: &mut WaitQueue<S>) {
         if !std::mem::take(&mut wait_queue.is_open) {
             return;
@@ -588,7 +588,8 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Acquires a seat, or joins the wait queue for one. Call it with the waiter's pool locked.
+    /// Acquires a seat, or joins the wait queue for one. The caller must have locked the waiter's
+    /// pool.
     pub(crate) fn enter_or_queue(&self, node: usize, waiter: impl FnOnce() -> S) -> bool {
         self.enter_or_queue_at(node, None, waiter)
     }
@@ -730,7 +731,8 @@ impl<S> Gate<S> {
         // our load comes first, it reads a seat in use, and we wait.
         // Test: queue_is_not_destroyed_before_its_items_have_run
         let order = twin::order("drain: relaxed read of the seats", Ordering::Acquire);
-        // Held until `IDLE_WAITS` is set, so that the stocks are not opened before that.
+        // The lock is held until `IDLE_WAITS` is set, so that the stocks are not opened before
+        // that.
         let _line = (!self.stocks.is_empty()).then(|| {
             let mut wait_queue = self.wait_queue.lock();
             if !twin::armed("stock: a drain leaves it open") {
@@ -796,14 +798,14 @@ impl<S> Gate<S> {
 
     fn note_waiters(&self, wait_queue: &WaitQueue<S>) {
         if wait_queue.entries.is_empty() {
-            // The seats and `HAS_WAITERS` share one word, so this and each `transition` have one
-            // order.
+            // The seats and `HAS_WAITERS` share one word, so this operation and every `transition`
+            // have one order.
             self.word.fetch_and(!HAS_WAITERS, Ordering::AcqRel);
         }
     }
 
     fn load(&self) -> Word {
-        // Acquire pairs with `transition`: if no seat is in use, we see all writes of the last
+        // Acquire pairs with `transition`: if no seat is in use, we see all writes by the last
         // holder.
         Word(self.word.load(Ordering::Acquire))
     }
@@ -855,7 +857,7 @@ pub(crate) enum Refusal {
 pub(crate) struct ReleaseResult {
     /// `true` if the stock keeps the seat. Otherwise the caller still has it.
     pub(crate) is_kept: bool,
-    /// `true` if the stock has no helper left, and a flush may wait for that.
+    /// `true` if the stock has no helper left and a flush may be waiting for that.
     pub(crate) must_notify: bool,
 }
 

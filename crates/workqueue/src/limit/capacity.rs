@@ -76,7 +76,8 @@ impl Capacity {
     /// Blocks until [`release`](Self::release) releases a permit. Models never time out.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
         let (mut sleeper, mut ticket) = (Sleeper::new(timeout), None);
-        // Poll first, because each waiter costs the thread that releases a permit a wake-up.
+        // Poll first, because the thread that releases a permit must spend a wake-up on each
+        // waiter.
         if timeout != Some(Duration::ZERO) && poll_as_waiter(|| self.try_take()) {
             return true;
         }

@@ -1,6 +1,7 @@
 //! The threads and tasks that wait for items of a queue to end.
 //!
-//! A task registers its waker before it checks its condition, as a thread announces itself:
+//! A task registers its waker before it checks its condition, just as a thread announces itself
+//! first:
 //!
 //! ```text
 //! task:   register the waker, nr_tasks = 1;  check: false, notification requested     pending
@@ -8,9 +9,9 @@
 //! ```
 //!
 //! The request is a flag under a pool's lock or in a gate's word. The check sets it and the change
-//! reads it, in one order. A thread that makes a change after the check therefore finds the flag,
-//! and sees everything that the task did before it. Twins `settled: tasks are not woken` and
-//! `drain: registers its waker after the check`.
+//! reads it, and these accesses have one order. A thread that makes a change after the check
+//! therefore finds the flag, and sees everything that the task did before it. Twins `settled: tasks
+//! are not woken` and `drain: registers its waker after the check`.
 
 use std::{fmt, task::Waker};
 
@@ -29,7 +30,7 @@ pub(crate) struct Settled {
     threads: EventCount,
     /// A: the number of `tasks`, written under their lock.
     nr_tasks: AtomicUsize,
-    /// The wakers of the waiting tasks. This is a leaf in the lock order.
+    /// The wakers of the waiting tasks. The lock is a leaf in the lock order.
     tasks: Mutex<Numbered<Foreign<Waker>>>,
 }
 
@@ -77,7 +78,7 @@ impl Settled {
     ///
     /// # Cost
     ///
-    /// The call makes a binary search among the waiting tasks, and a few more operations.
+    /// The call performs a binary search of the waiting tasks, and a few other operations.
     pub(crate) fn leave_waker(
         &self,
         seat: &mut TaskSeat,

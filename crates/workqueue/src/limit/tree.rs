@@ -2,16 +2,16 @@
 //! functions.
 //!
 //! At the top, groups and pwqs without a group compete for the pool's time. Below a group, its pwqs
-//! compete for the time that the group gets. `account.rs` has the rule of a level. A worker takes
-//! the pwq with the lowest account at the top, or of the group with the lowest account there the
-//! pwq with the lowest account. Its time is charged to the pwq and to the group.
+//! compete for the time that the group gets. `account.rs` describes the rule for a level. A worker
+//! takes the pwq or the group with the lowest account at the top. From a group, it takes the pwq
+//! with the lowest account in the group. The pwq's time is charged to the pwq and to the group.
 //!
 //! A group *waits* while one of its pwqs does. When the first one starts to wait, the group starts
-//! to wait as a pwq does, so an idle group saves nothing up either. Twins `shares: idle time of a
-//! group is accumulated` and `shares: a group pays for nothing`. When no pwq of a group waits or
-//! runs, nothing is owed within the group.
+//! to wait as a pwq does, so an idle group accumulates no credit either. Twins `shares: idle time
+//! of a group is accumulated` and `shares: a group pays for nothing`. When no pwq of a group waits
+//! or runs, nothing is owed within the group.
 //!
-//! The accounts of pwqs are stored with the pwqs. The tree has those of groups.
+//! The accounts of pwqs are stored with the pwqs. The tree stores those of groups.
 
 use sync::twin;
 
@@ -20,7 +20,7 @@ use super::account::{Account, Clock, GroupSlot, VirtualTime, Wanting};
 /// The accounts of the groups of one pool, and the clocks of all levels.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
-    /// The clock of the top.
+    /// The clock of the top level.
     clock: Clock,
     /// The groups with pwqs in this pool. The index is the `GroupSlot` minus one.
     groups: Vec<Option<Group>>,
@@ -33,9 +33,9 @@ struct Group {
     account: Account,
     /// The clock of its pwqs.
     clock: Clock,
-    /// Number of its pwqs in this pool.
+    /// The number of its pwqs in this pool.
     nr_pwqs: usize,
-    /// Number of its pwqs that wait for a turn, if the pool has shares.
+    /// The number of its pwqs that wait for a turn, if the pool has shares.
     nr_waiting: usize,
 }
 
@@ -44,7 +44,7 @@ struct Group {
 pub(crate) struct Paid {
     /// `None` if nothing was paid.
     ns: Option<u64>,
-    /// The group that paid too. It is charged even if the pwq is removed before the batch ends.
+    /// The group that also paid. It is charged even if the pwq is removed before the batch ends.
     group: Option<GroupSlot>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Service {
 }
 
 impl Tree {
-    /// Adds a pwq, which belongs to the group with this `key` and these shares, or to none. The
+    /// Adds a pwq, which belongs to the group with this `key` and these shares, or to no group. The
     /// shares are 0 if not set.
     pub(crate) fn add(&mut self, account: &mut Account, group: Option<(usize, u32)>) {
         let Some((key, shares)) = group else { return };
@@ -78,7 +78,7 @@ impl Tree {
         self.group(slot).nr_pwqs += 1;
     }
 
-    /// Removes a pwq, which does not wait. `paid` are the payments in progress.
+    /// Removes a pwq that does not wait. `paid` yields the payments in progress.
     pub(crate) fn remove<'a>(
         &mut self,
         account: &Account,
@@ -99,7 +99,7 @@ impl Tree {
         account.set_shares(shares, clock)
     }
 
-    /// Sets the shares of the group of a pwq. Returns `true` if it had none before.
+    /// Sets the shares of a pwq's group. Returns `true` if it had none before.
     pub(crate) fn set_group_shares(&mut self, account: &Account, shares: u32) -> bool {
         let Some(slot) = account.group else { return false };
         let group = self.groups[at(slot)].as_mut().expect("a group in use");
@@ -157,7 +157,7 @@ impl Tree {
         }
     }
 
-    /// Records that the first pwq in the order is served.
+    /// Records that the first pwq in that order is served.
     pub(crate) fn pick(&mut self, account: &Account) {
         self.clock_mut(account.group).pick(account);
         if let Some(slot) = account.group {
@@ -222,7 +222,7 @@ impl Tree {
         account.group.is_some_and(|slot| self.get(slot).nr_waiting > 0)
     }
 
-    /// Records that no pwq of the group of this one, if there is one, has work any more.
+    /// If this pwq is in a group, records that no pwq of the group has work any more.
     pub(crate) fn rest_group(&mut self, account: &Account) {
         if let Some(slot) = account.group {
             self.group(slot).clock.rest();

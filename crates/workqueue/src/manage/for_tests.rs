@@ -1,8 +1,8 @@
-//! A registry for tests of users' programs, whose clock only the test advances.
+//! A registry for tests of users' programs, with a clock that only the test advances.
 //!
-//! Items run on workers, as always, because an item may block, and a joiner or the destruction of a
-//! queue may wait for it. An executor that ran items on the calling thread would then deadlock. The
-//! test thread fires timers itself, and waits until the workers are at rest.
+//! Items run on workers, as in any registry, because an item may block, and a joiner or the
+//! destruction of a queue may wait for it. An executor that ran items on the calling thread would
+//! then deadlock. The test thread fires timers itself, and waits until the workers are at rest.
 //!
 //! # At rest
 //!
@@ -23,7 +23,7 @@ use crate::{
     route::registry_error::RegistryError,
 };
 
-/// A registry for tests, whose clock advances only when the test advances it; created by
+/// A registry for tests, with a clock that only the test advances; created by
 /// [`Registry::for_tests`].
 ///
 /// Build the queues of the program under test in this registry. It dereferences to its
@@ -32,14 +32,14 @@ use crate::{
 /// # Guarantees
 ///
 /// - The clock governs delayed and periodic items, sleeps, intervals, timeouts and start deadlines
-///   of this registry and its queues. [`advance`](Self::advance) fires them in the order of their
-///   times, exactly when they are due, without waiting for real time to pass.
-/// - If several timers are due at the same time, delayed and periodic items are queued first, then
-///   tasks are woken, each kind in the order in which they were armed.
+///   of this registry and its queues. [`advance`](Self::advance) fires them in order of expiry,
+///   exactly when they are due, without waiting for real time to pass.
+/// - If several timers are due at the same time, delayed and periodic items are queued first, and
+///   then tasks are woken. Timers of the same kind fire in the order in which they were armed.
 /// - The registry has one CPU. Items of queues with equal attributes start in the order in which
 ///   they were queued, one after another, except that an item that blocks lets the next one start.
-/// - Functions that name no registry, such as `workqueue::sleep`, follow the system's clock, as do
-///   waits of threads with a timeout, such as
+/// - Functions that take no registry, such as `workqueue::sleep`, follow the system clock. So do
+///   blocking waits with a timeout, such as
 ///   [`JoinHandle::join_timeout`](crate::JoinHandle::join_timeout).
 ///
 /// # Examples
@@ -91,7 +91,7 @@ impl Registry {
 
 impl TestRegistry {
     /// Advances the clock by `span`, and fires all timers that become due. Whenever timers have
-    /// fired, it waits until the registry is idle.
+    /// fired, the call waits until the registry is idle.
     ///
     /// # Blocking
     ///

@@ -7,9 +7,9 @@
 //! The sampling interval depends on the results (`concurrency.rs`). When no work has waited for a
 //! while, the monitor disarms itself, so an idle program has no ticks.
 //!
-//! If no thread can be started, the manager tries again with growing pauses. It also calls the
-//! registry's rescuer to a pool in which no worker runs (`rescuer.rs`), so that items are delayed
-//! but not lost.
+//! If no thread can be started, the manager tries again after increasingly long pauses. It also
+//! calls the registry's rescuer to a pool in which no worker runs (`rescuer.rs`), so that items are
+//! delayed but not lost.
 //!
 //! # The manager never blocks
 //!
@@ -38,14 +38,15 @@ use crate::{
     route::machine::Machine,
 };
 
-/// The number of ticks without waiting work after which the monitor is disarmed. The value is a
-/// guess: arming it again wakes the manager.
+/// The number of consecutive ticks without waiting work after which the monitor is disarmed. The
+/// value is a guess. With a smaller value, the monitor is rearmed more often, which wakes the
+/// manager each time.
 const QUIET_TICKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 /// The first and the longest pause before a new attempt to start a thread.
 const RETRY_NS: u64 = 10_000_000;
 const RETRY_MAX_NS: u64 = 1_000_000_000;
 
-/// State of the manager's thread.
+/// The state of the manager's thread.
 pub(crate) struct ManagerLoop {
     manager: Arc<Manager>,
     params: Params,
@@ -61,9 +62,9 @@ pub(crate) struct ManagerLoop {
     retry_pause_ns: u64,
 }
 
-/// Starts the manager of a machine. Also starts the rescuer, which is called to pools that need a
-/// worker and cannot get one, and the fallback reaper, which runs deferred cleanups if no reaper
-/// can be started.
+/// Starts the manager of a machine, the rescuer and the fallback reaper. The rescuer is called to
+/// pools that need a worker but cannot get one. The fallback reaper runs deferred cleanups if no
+/// reaper can be started.
 pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Result<()> {
     let manager = &machine.manager;
     let mut parker = manager.take_post();
@@ -77,8 +78,8 @@ pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Re
     let rescuer = set_aside("rescuer")?;
     let reserve = set_aside("reserve").inspect_err(|_| rescuer.quit())?;
     let mayday_queues = [&rescuer, &reserve].map(Rescuer::mayday_queue);
-    // The manager's thread ends these when it exits. If that thread cannot be started, they are
-    // ended below.
+    // The manager's thread ends these threads when it exits. If that thread cannot be started, they
+    // are ended below.
     let set_aside = Arc::new(Mutex::new(vec![rescuer, reserve]));
     let ours = set_aside.clone();
     // The registry reads the available CPUs from the affinity mask of this thread, which keeps the
@@ -110,7 +111,7 @@ fn end(set_aside: &Mutex<Vec<Rescuer>>) {
     set_aside.into_iter().for_each(Rescuer::end);
 }
 
-/// Frees unused memory of items, which takes too long for the manager.
+/// Frees unused memory of items. The manager does not do this itself, because it takes too long.
 struct Scan;
 
 impl Cleanup for Scan {
@@ -125,7 +126,7 @@ impl Manager {
         self.start_thread(&pool.thread_name(), move |_| worker::run(&body))
     }
 
-    /// Creates all requested workers. Returns the pools whose thread could not be started.
+    /// Creates all requested workers. Returns the pools for which no thread could be started.
     pub(crate) fn create_workers(self: &Arc<Self>) -> Vec<Arc<WorkerPool>> {
         let wanted = mem::take(&mut self.inbox.lock().create);
         wanted.into_iter().filter(|pool| !self.spawn_worker(pool)).collect()
@@ -219,7 +220,7 @@ impl ManagerLoop {
         }
     }
 
-    /// Handles pools whose thread could not be started.
+    /// Handles pools for which no thread could be started.
     fn do_without(&mut self, refused: Vec<Arc<WorkerPool>>, rescuer: &MaydayQueue, now_ns: u64) {
         for pool in refused {
             if pool.could_not_create() {
@@ -278,9 +279,9 @@ impl ManagerLoop {
         self.next_tick_ns = now_ns.saturating_add(self.pause_ns);
     }
 
-    /// Refreshes the machine's topology. Called only on ticks, so that an idle program does no
-    /// refreshes. A late refresh is harmless, because the kernel moves a worker whose CPUs went
-    /// offline.
+    /// Refreshes the machine's topology. This is called only on ticks, so that an idle program
+    /// performs no refreshes. A late refresh is harmless, because the kernel moves a worker whose
+    /// CPUs went offline.
     fn refresh_topology_if_due(&mut self, machine: &Machine, now_ns: u64) {
         if self.params.topology_refresh_ms > 0 && now_ns >= self.next_refresh_ns {
             let pause_ns = self.params.topology_refresh_ms.saturating_mul(1_000_000);

@@ -1,5 +1,5 @@
-//! The manager thread of a registry (`manager_loop.rs`), and the creation of registries, which
-//! starts that thread: for programs (`start.rs`) and for their tests (`for_tests.rs`).
+//! The manager thread of a registry (`manager_loop.rs`). Creating a registry starts this thread:
+//! `start.rs` creates registries for programs, and `for_tests.rs` for their tests.
 
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) mod for_tests;

@@ -118,8 +118,8 @@ impl Registry {
     ///
     /// Use this if the machine cannot be detected or is detected incorrectly, as in some sandboxes.
     /// `Topology::flat` builds a topology from the CPUs alone, `from_sysfs` reads a saved one, and
-    /// `synthetic` parses a description. Call this first in `main`. It does not bind threads: a
-    /// pool that serves all CPUs of the topology has the affinity mask of the process's first
+    /// `synthetic` parses a description. Call this first in `main`. The call does not bind threads:
+    /// a pool that serves all CPUs of the topology has the affinity mask of the process's first
     /// thread.
     ///
     /// # Blocking
@@ -128,7 +128,8 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// If the process already has a topology, because one was set or because something has used it.
+    /// If the process already has a topology, because one was set, or because a part of the library
+    /// already uses one.
     ///
     /// # Examples
     ///

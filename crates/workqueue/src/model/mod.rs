@@ -1,9 +1,9 @@
-//! Access for models to internals that users cannot reach; compiled only under `--cfg loom` and
+//! Gives models access to internals that users cannot reach; compiled only under `--cfg loom` and
 //! `--cfg shuttle`.
 //!
 //! A [`Machine`] is a registry without the manager's thread. It creates workers on request, as a
 //! kick would. The owner of the machine calls the manager's other functions itself. A model
-//! therefore has only the threads that it is about, and nothing in it depends on time.
+//! therefore has only the threads under test, and nothing in it depends on time.
 
 mod parts;
 
@@ -59,7 +59,7 @@ impl Machine {
         Self { registry, parker }
     }
 
-    /// Returns the registry, to build queues in.
+    /// Returns the registry in which queues can be built.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
@@ -69,7 +69,7 @@ impl Machine {
         WakeFlag(self.registry.manager().clone())
     }
 
-    /// Starts `count` workers of each pool in use, counted as a kick counts them.
+    /// Starts `count` workers of each pool in use, and counts them as a kick does.
     pub fn start_workers(&self, count: usize) {
         for pool in self.registry.machine().pools() {
             for _ in 0..count {
@@ -122,7 +122,7 @@ impl Machine {
         ManagerLoop::new(self.registry.machine(), self.registry.timers()).tick(0);
     }
 
-    /// Calls the rescuers of each pool that has needed a worker for too long, at the time `now_ns`.
+    /// Calls the rescuers to each pool that has needed a worker for too long, at the time `now_ns`.
     pub fn mayday(&self, now_ns: u64) {
         for pool in self.registry.machine().pools() {
             pool.mayday(now_ns);
@@ -155,7 +155,7 @@ impl Machine {
         self.parker.unparker()
     }
 
-    /// Fires the timers that are due `at` after the clock's zero.
+    /// Fires the timers that are due at the time `at`, measured from the clock's zero.
     pub fn fire_timers(&self, at: std::time::Duration) {
         self.registry.timers().fire(at.as_nanos() as u64);
     }

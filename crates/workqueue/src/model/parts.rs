@@ -30,7 +30,8 @@ pub struct Injected {
 struct Numbered {
     head: Head,
     from: usize,
-    /// Written before the push; a model checks that the thread that takes the item sees it.
+    /// A number that is written before the push. A model checks that the thread that takes the item
+    /// sees it.
     number: UnsafeCell<usize>,
 }
 
@@ -92,12 +93,12 @@ impl Injected {
         Pushed(make(from, number))
     }
 
-    /// Pushes an item of `make`; returns `true` if the injector was empty.
+    /// Pushes an item created by `make`; returns `true` if the injector was empty.
     pub fn push_made(&self, item: Pushed) -> bool {
         self.injector.push(item.0)
     }
 
-    /// Pushes items `0..len` of `from` as one chain.
+    /// Pushes the items `0..len` of the producer `from` as one chain.
     pub fn push_chain(&self, from: usize, len: usize) {
         let items: Vec<_> = (0..len).map(|number| make(from, number)).collect();
         for two in items.windows(2) {
@@ -196,7 +197,7 @@ impl Gates {
         left.settled.is_some()
     }
 
-    /// Returns `true` if no seat is in use; otherwise the last release notifies.
+    /// Returns `true` if no seat is in use; otherwise the last release notifies the waiters.
     pub fn is_idle(&self) -> bool {
         self.gate.is_idle()
     }
@@ -220,7 +221,7 @@ impl Gates {
 }
 
 impl HelpersFlush {
-    /// Returns `true` if all these helpers have ended; otherwise the last one notifies.
+    /// Returns `true` if all these helpers have ended; otherwise the last one notifies the waiters.
     pub fn has_ended(&self) -> bool {
         self.0.has_helped(self.1)
     }
@@ -234,7 +235,7 @@ pub struct Permits(Capacity);
 #[derive(Debug, Default)]
 pub struct Turn(Option<Ticket>);
 
-/// Reapers that run each cleanup at once.
+/// Reapers that run each cleanup immediately.
 struct AtOnce;
 
 impl Reapers for AtOnce {
@@ -292,7 +293,7 @@ pub struct Blocks {
     contents: [UnsafeCell<bool>; 2],
 }
 
-// SAFETY: only the thread that owns a block uses its contents, which the model checks.
+// SAFETY: only the thread that owns a block uses its contents; the model checks this.
 unsafe impl Sync for Blocks {}
 
 impl Blocks {
@@ -341,7 +342,7 @@ impl Blocks {
         self.slab.free(CHUNK, half) && self.wanted.is_set()
     }
 
-    /// Discards the chunk if it is free; returns `true` if it did.
+    /// Discards the chunk if it is free; returns `true` if it was free.
     pub fn scan(&self) -> bool {
         self.wanted.begin();
         let discard = |_| (0..2).for_each(|nth| self.write(nth, false));

@@ -2,8 +2,8 @@
 //!
 //! The kernel's scheduler notifies a pool when one of its workers goes to sleep. In user space,
 //! three mechanisms replace that. Waits in this library and [`blocking`](crate::blocking) report
-//! themselves. Samples of a pool in which work waits find workers that sleep without a report. The
-//! worker of an item that uses a CPU for too long no longer counts as running.
+//! themselves. Samples of a pool in which work waits find workers that sleep without reporting it.
+//! The worker of an item that uses a CPU for too long no longer counts as running.
 
 /// The progress of a worker. Two equal values with a nonempty local batch almost always mean that
 /// the worker has made no progress.
@@ -15,7 +15,8 @@ pub(crate) struct Activity {
     pub(crate) nr_done: u32,
 }
 
-/// The reasons why an executing worker does not count as awake. If there are none, it does.
+/// The reasons why an executing worker does not count as awake. If there are none, the worker
+/// counts as awake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Away {
     /// Set if the worker has reported that it may block.
@@ -72,8 +73,8 @@ pub(crate) enum Verdict {
 /// The time after which a thread that does not run counts as asleep, if the kernel does not report
 /// its state. The value is a guess: longer than the time slice of a busy CPU.
 const STILL_NS: u64 = 5_000_000;
-/// The time for which a runnable thread may wait for its CPU before it may move: slices of 3 to 4
-/// ms.
+/// The time for which a runnable thread must have waited for its CPU before it may move: three or
+/// four time slices of 3 to 4 ms.
 const STARVED_NS: u64 = 12_000_000;
 
 /// Judges a worker by the earlier samples `known` and the sample `now`. `runnable` is called only
@@ -115,7 +116,7 @@ pub(crate) fn judge(
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
 pub(crate) enum ScanResult {
     Quiet,
-    /// Work waits, and all workers that are awake run.
+    /// Work waits, and all workers that are awake are running.
     Calm,
     Unclear,
     /// A sleeping worker was found.
@@ -125,8 +126,9 @@ pub(crate) enum ScanResult {
 /// Returns the pause before the next sample, after a pause of `before_ns`. `tick_ns` is the middle
 /// of the range.
 ///
-/// The pause is short while sleepers are found, because more are likely. It grows while all workers
-/// run. An undecided result requests one early sample, but not a second one right after that.
+/// The pause is short while sleepers are found, because further sleepers are likely. It grows while
+/// all workers run. An undecided result requests one early sample, but not a second one right after
+/// that.
 pub(crate) fn pause_ns(scan: ScanResult, before_ns: u64, tick_ns: u64) -> u64 {
     let (shortest, longest) = (tick_ns / 4, tick_ns.saturating_mul(2));
     let slower = before_ns.saturating_mul(2).clamp(shortest, longest);

@@ -4,8 +4,8 @@ use std::{any::Any, fmt};
 
 use base::internal::panics::text_of;
 
-/// A panic of an item that no joiner receives, as reported to the queue's handler:
-/// [`Builder::on_panic`](crate::Builder::on_panic).
+/// An item's panic that no joiner receives, as passed to the queue's panic handler
+/// ([`Builder::on_panic`](crate::Builder::on_panic)).
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub struct ItemPanic<'a> {
@@ -19,7 +19,7 @@ pub struct ItemPanic<'a> {
 }
 
 impl<'a> ItemPanic<'a> {
-    /// Returns the payload as text if it is a string, as it is for `panic!` with a message.
+    /// Returns the payload as text if it is a string, as for a `panic!` with a message.
     pub fn text(&self) -> Option<&'a str> {
         text_of(self.payload)
     }

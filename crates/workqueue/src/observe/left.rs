@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The error of a drain that did not complete in time. Lists the items that were left in the queue.
+/// The error returned if a drain does not complete in time. Lists the items that were left in the
+/// queue.
 ///
 /// After a drain, the queue accepts items again, and the items that are left continue. After a
 /// shutdown, it stays closed: see [`shutdown_timeout`](crate::Workqueue::shutdown_timeout).

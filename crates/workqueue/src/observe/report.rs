@@ -18,7 +18,8 @@ pub enum Report {
         /// The number of detections of this kind of item. The 1st, 2nd, 4th, 8th, … are reported.
         count: u64,
     },
-    /// A drain or the destruction of a queue does not complete, because items keep queueing items.
+    /// A drain or the destruction of a queue does not complete, because items keep queueing new
+    /// items.
     LongDrain {
         /// The queue.
         queue: String,
@@ -42,7 +43,7 @@ pub enum Report {
 }
 
 impl Report {
-    /// Returns the name of the report's kind in events.
+    /// Returns the name that events use for this kind of report.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Stall(_) => "stall",
@@ -65,8 +66,9 @@ impl Report {
 /// A pool that takes no items even though some are waiting.
 ///
 /// `Display` writes it on one line, followed by the stacks of its workers if they were captured.
-/// Otherwise the line ends with a command that shows the stacks of this process: a debugger that
-/// stops the process for a moment. docs/troubleshooting.md explains how to read them.
+/// Otherwise the line ends with a command that shows the stacks of this process. The command runs a
+/// debugger, which stops the process for a moment. docs/troubleshooting.md explains how to read
+/// them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Stall {

@@ -4,8 +4,8 @@
 //! # The counts of a worker
 //!
 //! The counts cover the runs since the worker last reported to its pwq. The worker adds to the
-//! counts with plain stores after each batch. It takes them when it next acquires the pool lock,
-//! which it needs anyway. Counting therefore writes to no shared cache line.
+//! counts with plain stores after each batch. It hands them over when it next acquires the pool
+//! lock, which it needs anyway. Counting therefore writes to no shared cache line.
 //!
 //! CPU time is read from the thread's own clock (0.3 µs) once the batches together have taken a
 //! millisecond. The CPU time is then charged to the pwq whose batch has just ended, as with a timer
@@ -24,13 +24,13 @@
 //! worker:   takes an item, the nth that arrived            the span of the nth has its time
 //! ```
 //!
-//! Items of one span count as if they had arrived evenly. The error is therefore at most the span,
-//! during which all its items waited in the injector: a wait is accurate to within a factor of two,
-//! and usually much better. A wait is never attributed to the wrong item, because *every* item is
-//! in a span.
+//! Items of one span count as if they had arrived at even intervals. The error is therefore at most
+//! the length of the span, during which its items waited in the injector: a wait is accurate to
+//! within a factor of two, and usually much better. A wait is never attributed to the wrong item,
+//! because *every* item is in a span.
 //!
-//! A pwq keeps a few spans. If it needs more, the two neighbors that are shortest together are
-//! merged. Items that leave the middle of the list because they have been cancelled shorten all
+//! A pwq keeps a few spans. If it needs more, the two adjacent spans with the smallest total length
+//! are merged. Items that leave the middle of the list because they have been cancelled shorten all
 //! spans alike, because it is not known to which spans they belong.
 
 use sync::{
@@ -39,18 +39,19 @@ use sync::{
     time, usage,
 };
 
-/// The time in batches after which the CPU clock is read. The value is a guess: reading it costs
-/// 0.03 % of that.
+/// The time spent in batches after which the CPU clock is read. The value is a guess: reading the
+/// clock costs 0.03 % of this time.
 const TICK_US: u64 = 1_000;
 
-/// The items that a worker has taken and run since it last recorded their times at a pwq.
+/// The items that a worker has taken and run since it last recorded times at a pwq.
 ///
-/// Recording each batch would move the cache lines of the pwq's histograms between workers. A
-/// worker therefore records one batch at intervals, which represents all batches since the last
-/// record: the items taken are counted with the wait of this batch, and the items run with the
-/// duration of its first item. The moment does not depend on any measured value, so each batch is
-/// equally likely to be sampled. Counts that are not recorded when the worker changes to another
-/// pwq, or when the statistics are read, are recorded with the last wait.
+/// Recording each batch would move the cache lines of the pwq's histograms between workers. At
+/// intervals, a worker therefore records one batch. That batch represents all batches since the
+/// last record: the items taken are counted with the wait of this batch, and the items run with the
+/// duration of its first item. The moment of recording does not depend on any measured value, so
+/// each batch is equally likely to be sampled. If the worker changes to another pwq, the pwq keeps
+/// the state for the next worker. If some counts have not been recorded when the statistics are
+/// read, they are recorded with the last wait.
 #[derive(Debug, Default)]
 pub(crate) struct Sampling {
     slot: usize,
@@ -81,12 +82,49 @@ pub(crate) struct Rest {
     pub(crate) ran: Ran,
 }
 
+/// The sampling state of a pwq that no worker has taken over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Kept {
+    at: u64,
+    rest: Rest,
+}
+
+impl Kept {
+    /// Adds the state of another worker.
+    fn add(&mut self, other: Self) {
+        if other.at >= self.at {
+            (self.at, self.rest.waited) = (other.at, other.rest.waited);
+        }
+        self.rest.nr_taken += other.rest.nr_taken;
+        self.rest.ran.count += other.rest.ran.count;
+        self.rest.ran.cycles += other.rest.ran.cycles;
+    }
+
+    /// Takes the counts that have not been recorded.
+    pub(crate) fn take_rest(&mut self) -> Rest {
+        let rest = self.rest;
+        (self.rest.nr_taken, self.rest.ran) = Default::default();
+        rest
+    }
+}
+
 impl Sampling {
     pub(crate) fn slot(&self) -> usize {
         self.slot
     }
 
-    /// Takes the counts that have not been recorded. Called by a worker with an empty local batch.
+    /// Stores the state in `kept`. A worker with an empty local batch calls this.
+    pub(crate) fn keep(&mut self, kept: &mut Kept) {
+        kept.add(Kept { at: self.at, rest: self.take_rest() });
+    }
+
+    /// Continues with the state that pwq `slot` has kept.
+    pub(crate) fn resume(&mut self, slot: usize, kept: &mut Kept) {
+        let (at, Rest { nr_taken, waited, ran }) = (kept.at, kept.take_rest());
+        *self = Self { slot, at, nr_taken, waited, ran, ..Self::default() };
+    }
+
+    /// Takes the counts that have not been recorded. A worker with an empty local batch calls this.
     pub(crate) fn take_rest(&mut self) -> Rest {
         Rest {
             nr_taken: std::mem::take(&mut self.nr_taken),
@@ -95,12 +133,9 @@ impl Sampling {
         }
     }
 
-    /// Adds a batch of pwq `slot` that is taken `now`, in cycles. Returns `true` if its wait must
-    /// be recorded, which is the case after a change of pwq, and every `every_us` microseconds.
-    pub(crate) fn takes(&mut self, slot: usize, nr_taken: u64, now: u64, every_us: u64) -> bool {
-        if self.slot != slot {
-            *self = Self { slot, ..Self::default() };
-        }
+    /// Adds a batch that is taken `now`, in cycles. Returns `true` if its wait must be recorded,
+    /// which is the case every `every_us` microseconds.
+    pub(crate) fn takes(&mut self, nr_taken: u64, now: u64, every_us: u64) -> bool {
         self.nr_taken += nr_taken;
         self.is_recorded = false;
         let passed = now.saturating_sub(self.at);
@@ -159,7 +194,7 @@ pub(crate) struct Tally {
 pub(crate) struct Counts {
     pub(crate) nr_run: u32,
     pub(crate) nr_not_run: u32,
-    /// CPU time; 0 if the CPU clock was not read.
+    /// The CPU time; 0 if the CPU clock was not read.
     pub(crate) cpu_ns: u64,
     pub(crate) cycles: u64,
     pub(crate) first_cycles: u64,
@@ -191,7 +226,7 @@ impl Tally {
         self.nr_not_run.store(nr_not_run, Ordering::Relaxed);
     }
 
-    /// Returns the number of items that have been taken and not run since the last report.
+    /// Returns the number of items that have been taken but not run since the last report.
     pub(crate) fn nr_not_run(&self) -> u32 {
         self.nr_not_run.load(Ordering::Relaxed)
     }
@@ -223,7 +258,8 @@ impl Tally {
     }
 }
 
-/// The number of spans that a pwq keeps. The value is a guess: enough for a list of many adoptions.
+/// The number of spans that a pwq keeps. The value is a guess: enough for a list that was adopted
+/// in many parts.
 const NR_SPANS: usize = 12;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -235,7 +271,7 @@ struct Span {
     to: u64,
 }
 
-/// The arrival times of a pending list. Protected by the pool lock. There are usually two spans,
+/// The arrival times of a pending list. The pool lock guards them. There are usually two spans,
 /// which are next to the counts in memory.
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -267,8 +303,8 @@ impl Arrivals {
         self.nr_spans += 1;
     }
 
-    /// Removes all spans that have passed, except the last, because items of a local batch may be
-    /// returned.
+    /// Removes all spans whose items have left the list. Keeps the last of them, because items of a
+    /// local batch may be returned.
     fn forget(&mut self, nr_listed: usize) {
         let front = self.front(nr_listed);
         let passed = self.spans[..self.nr_spans].partition_point(|span| span.end <= front);
@@ -287,7 +323,7 @@ impl Arrivals {
         self.nr_spans -= 1;
     }
 
-    /// Records that `count` of `nr_listed` items leave the list at any position.
+    /// Records that `count` of `nr_listed` items leave the list, from arbitrary positions.
     pub(crate) fn cut(&mut self, nr_listed: usize, count: usize) {
         let front = self.front(nr_listed);
         let left = nr_listed.saturating_sub(count) as u64;
@@ -396,8 +432,8 @@ impl Histogram {
 
 const BUCKETS: usize = 40;
 
-/// The number of bits that subdivide a power of two, so that a count of cycles falls into about the
-/// right power of two of nanoseconds.
+/// The number of bits that subdivide each power of two of cycles, so that a duration in cycles maps
+/// to approximately the right power of two of nanoseconds.
 const PARTS_LOG2: u32 = 2;
 /// The number of powers of two of cycles: more than 20 minutes at 3 GHz.
 const POWERS: usize = 42;
@@ -406,7 +442,7 @@ const PLACES: usize = (POWERS - 1) << PARTS_LOG2;
 /// A histogram of durations in cycles, under a lock. Counting needs no division and no clock rate.
 #[derive(Debug)]
 pub(crate) struct Cycles {
-    /// The sum in cycles. A million items that wait for two hours exceed a `u64`.
+    /// The sum in cycles. If a million items wait for two hours each, the sum exceeds a `u64`.
     total: u128,
     counts: [u64; PLACES],
 }
@@ -505,25 +541,52 @@ mod tests {
         let counts =
             |nr_run, cycles| Counts { nr_run, nr_not_run: 0, cpu_ns: 0, cycles, first_cycles: 1 };
         let mut sampling = Sampling::default();
-        let takes = |sampling: &mut Sampling, slot, nr_taken, at_us| {
-            let is_due = sampling.takes(slot, nr_taken, at_us * us, 64);
+        let takes = |sampling: &mut Sampling, nr_taken, at_us| {
+            let is_due = sampling.takes(nr_taken, at_us * us, 64);
             is_due.then(|| sampling.record(7, at_us * us))
         };
         let ran = |count, cycles| Some(Ran { count, cycles });
-        assert_eq!(takes(&mut sampling, 3, 2, 1000), Some(2), "the first");
+        let [mut of_3, mut of_4] = [Kept::default(); 2];
+        sampling.resume(3, &mut of_3);
+        assert_eq!(takes(&mut sampling, 2, 1000), Some(2), "the first");
         assert_eq!(sampling.ran(3, &counts(2, 10)), ran(2, 10));
-        assert_eq!(takes(&mut sampling, 3, 5, 1063), None);
+        assert_eq!(takes(&mut sampling, 5, 1063), None);
         assert_eq!(sampling.ran(3, &counts(5, 20)), None);
-        assert_eq!(takes(&mut sampling, 3, 1, 1064), Some(6));
+        assert_eq!(takes(&mut sampling, 1, 1064), Some(6));
         assert_eq!(sampling.ran(3, &counts(0, 0)), None, "nothing ran");
         assert_eq!(sampling.ran(3, &counts(1, 30)), ran(6, 50));
-        assert_eq!(takes(&mut sampling, 3, 4, 1065), None);
+        assert_eq!(takes(&mut sampling, 4, 1065), None);
         assert_eq!(sampling.ran(3, &counts(4, 8)), None);
-        let ran = Ran { count: 4, cycles: 8 };
-        let rest = Rest { nr_taken: 4, waited: Some(7), ran };
-        assert_eq!(sampling.take_rest(), rest);
-        assert_eq!(takes(&mut sampling, 4, 7, 1065), Some(7), "another pwq");
+        sampling.keep(&mut of_3);
+        let rest = Rest { nr_taken: 4, waited: Some(7), ran: Ran { count: 4, cycles: 8 } };
+        assert_eq!(of_3.rest, rest);
+        sampling.resume(4, &mut of_4);
+        assert_eq!(takes(&mut sampling, 7, 1065), Some(7), "another pwq");
         assert_eq!(sampling.ran(3, &counts(1, 30)), None, "of the previous pwq");
+        sampling.keep(&mut of_4);
+        sampling.resume(3, &mut of_3);
+        assert_eq!(takes(&mut sampling, 1, 1127), None, "as if it had stayed");
+        assert_eq!(takes(&mut sampling, 1, 1128), Some(6));
+        assert_eq!(sampling.ran(3, &counts(2, 2)), ran(6, 10));
+        assert_eq!(of_3.take_rest(), Rest { waited: Some(7), ..Rest::default() });
+    }
+
+    #[test]
+    fn pwq_keeps_the_counts_of_two_workers_and_the_later_sample() {
+        let sampled = |at, waited, nr_taken| Sampling {
+            at,
+            waited: Some(waited),
+            nr_taken,
+            ran: Ran { count: nr_taken, cycles: at },
+            ..Sampling::default()
+        };
+        let (mut kept, mut next) = (Kept::default(), Sampling::default());
+        sampled(20, 5, 2).keep(&mut kept);
+        sampled(10, 9, 3).keep(&mut kept);
+        next.resume(1, &mut kept);
+        assert_eq!(next.at, 20);
+        let ran = Ran { count: 5, cycles: 30 };
+        assert_eq!(next.take_rest(), Rest { nr_taken: 5, waited: Some(5), ran });
     }
 
     #[test]
@@ -587,7 +650,7 @@ mod arrival_tests {
     #[test]
     fn long_queue_keeps_its_oldest_and_newest_times() {
         let mut arrivals = Arrivals::default();
-        // The spans are at growing distances.
+        // The distances between the spans grow.
         let start = |i: u64| 1000 * i * i;
         for i in 1..=50 {
             arrivals.add_arrivals(10 * (i as usize - 1), 10, start(i), start(i) + 10);

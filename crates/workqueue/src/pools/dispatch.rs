@@ -1,6 +1,7 @@
 //! State guarded by the pool lock: the lists of items, the pwqs, the workers and the idle list.
 //!
-//! Nothing here wakes a thread, runs an item or blocks; `pool.rs` does that after it has unlocked.
+//! Nothing here wakes a thread, runs an item or blocks; `pool.rs` does all of this after it has
+//! unlocked the pool.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -13,7 +14,7 @@ use sync::{atomic::Ordering, time, twin, unmodelled::Arc};
 use super::{
     mayday::{MaydayQueue, MaydayTimer},
     pace::Pace,
-    pwq::{Counts, Pwq, PwqState},
+    pwq::{Counts, Pwq, PwqState, PwqTimes},
     worker::Worker,
 };
 use crate::{
@@ -29,7 +30,7 @@ use crate::{
     observe::{
         concurrency::{Away, Seen},
         stall::StallDetector,
-        tally::{Rest, Sampling},
+        tally::{Kept, Rest, Sampling},
     },
 };
 
@@ -58,13 +59,13 @@ pub(crate) struct Enlisted {
     pub(crate) color: Color,
     /// The time that was paid in advance for that batch.
     pub(crate) paid: Paid,
-    /// Number of its runs whose in-flight count has been released.
+    /// The number of its runs whose in-flight count has been released.
     pub(crate) nr_retired: u32,
     /// The reasons why the worker does not count as awake, if any.
     pub(crate) away: Away,
     /// The last sample of the worker's item.
     pub(crate) seen: Option<Seen>,
-    /// The state of sampling wait and run times.
+    /// The sampling state for wait times and run times.
     pub(crate) sampling: Sampling,
 }
 
@@ -81,7 +82,7 @@ pub(crate) struct Dispatch {
     pub(crate) nr_taken: u64,
     /// The number of pwqs that have lanes.
     nr_with_lanes: usize,
-    /// `true` if `ready` is served before `pending` next time. They take turns.
+    /// `true` if `ready` is served before `pending` next time. The two lists take turns.
     pub(crate) ready_first: bool,
     /// Set when the pool is being destroyed. Its workers then exit.
     pub(crate) dying: bool,
@@ -90,9 +91,9 @@ pub(crate) struct Dispatch {
     pwqs: Vec<Option<PwqState>>,
     /// The workers, indexed by worker number. Rescuers are included.
     workers: Vec<Option<Enlisted>>,
-    /// Number of pwqs that are not retired and have shares, plus the number of those whose group
-    /// has shares. If there are any, all items wait in the lists of their pwqs, and pwqs are served
-    /// in the order of what they and their groups have used.
+    /// The number of pwqs that are not retired and have shares, plus the number of those whose
+    /// group has shares. If there are any, all items wait in the lists of their pwqs, and pwqs are
+    /// served in the order of the time that they and their groups have used.
     nr_with_shares: usize,
     /// The approximate number of items of all pwqs that were cancelled since tombstones were last
     /// removed from `pending`; see `tombstones.rs`.
@@ -456,14 +457,32 @@ impl Dispatch {
 
     /// Records the remaining samples of a worker, unless the pwq has been removed.
     pub(crate) fn record_rest(&mut self, slot: usize, rest: Rest) {
-        let pwq = self.pwqs.get_mut(slot).and_then(Option::as_mut);
-        if let Some(times) = pwq.and_then(PwqState::times_mut) {
+        if let Some(times) = times_of(&mut self.pwqs, slot) {
             times.add_rest(rest);
         }
     }
 
-    /// Records the remaining samples for a pwq of all workers whose local batch is empty.
+    /// Lets `worker` continue the sampling of pwq `slot`. Its previous pwq keeps the state.
+    pub(crate) fn sample_from(&mut self, worker: &Worker, slot: usize) {
+        let Self { workers, pwqs, .. } = self;
+        let sampling = &mut workers[worker.number].as_mut().expect("an enlisted worker").sampling;
+        if sampling.slot() == slot {
+            return;
+        }
+        if let Some(before) = times_of(pwqs, sampling.slot()) {
+            sampling.keep(&mut before.kept);
+        }
+        let kept = times_of(pwqs, slot).map(|times| &mut times.kept);
+        sampling.resume(slot, kept.unwrap_or(&mut Kept::default()));
+    }
+
+    /// Records the remaining samples for a pwq: those that it keeps, and those of all workers whose
+    /// local batch is empty.
     pub(crate) fn record_rests(&mut self, slot: usize) {
+        if let Some(times) = self.pwq_mut(slot).times_mut() {
+            let rest = times.kept.take_rest();
+            times.add_rest(rest);
+        }
         for number in 0..self.workers.len() {
             let enlisted = self.workers[number].as_mut();
             let idle =
@@ -487,6 +506,11 @@ impl Dispatch {
     pub(crate) fn enlisted_mut(&mut self, worker: &Worker) -> &mut Enlisted {
         self.workers[worker.number].as_mut().expect("an enlisted worker")
     }
+}
+
+/// Returns the wait and run times of a pwq, unless it has been removed.
+fn times_of(pwqs: &mut [Option<PwqState>], slot: usize) -> Option<&mut PwqTimes> {
+    pwqs.get_mut(slot)?.as_mut()?.times_mut()
 }
 
 impl Adopted {

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use base::internal::page::{Kind, NAME_BYTES, Record};
 use sync::atomic::Ordering;
 use topology::CpuSet;
 
@@ -20,6 +21,11 @@ use crate::{
         stall::worth_reporting,
     },
 };
+
+/// The number of waiting items of a pool that are counted by function, as `Kind::Function`
+/// documents. The value is a guess: each item may cost a cache miss under the pool lock, so 128
+/// cost about ten microseconds.
+const LISTED: usize = 128;
 
 impl Dispatch {
     /// Returns the time in nanoseconds for which the pool has taken no item; 0 if it took one since
@@ -131,11 +137,74 @@ impl Dispatch {
         }
     }
 
+    /// Returns a record for each worker that runs an item, and one for each function of an item
+    /// that runs or is among the first that wait.
+    pub(crate) fn records_of_items(&self) -> Vec<Record> {
+        let mut records = Vec::new();
+        let mut functions: Vec<(usize, &'static str, [u64; 2])> = Vec::new();
+        let mut count = |slot, func, state: usize| {
+            let known = functions.iter().position(|it| (it.0, it.1) == (slot, func));
+            let at = known.unwrap_or_else(|| {
+                functions.push((slot, func, [0; 2]));
+                functions.len() - 1
+            });
+            functions[at].2[state] += 1;
+        };
+        let record = |kind, slot, func, figures: &[u64]| {
+            let queue = self.pwq(slot).core.name.to_string();
+            Record::new(kind, short(func).to_owned(), queue, figures.to_vec())
+        };
+        for it in self.workers().filter(|it| it.worker.is_inside()) {
+            if let (Some(slot), Some(table)) = (it.seat, it.worker.running()) {
+                let func = (table.name)();
+                let thread = it.worker.thread.load(Ordering::Relaxed);
+                let figures = [thread.into(), it.away.sleeps().into()];
+                records.push(record(Kind::Worker, slot, func, &figures));
+                count(slot, func, 0);
+            }
+        }
+        let inactive = self.pwqs().flat_map(|pwq| pwq.waiting());
+        for item in self.pending.iter().chain(inactive).take(LISTED) {
+            // SAFETY: the item is linked, so it is alive.
+            let head = unsafe { item.as_ref() };
+            let state = head.load();
+            // See `left`.
+            if state.is_pending() || !state.has_link() {
+                count(home_slot(item), (head.vtable().name)(), 1);
+            }
+        }
+        let functions = functions.iter();
+        records.extend(functions.map(|it| record(Kind::Function, it.0, it.1, &it.2)));
+        records
+    }
+
     /// Returns the name of the item that a worker runs.
     fn name_of(&self, enlisted: &Enlisted) -> Option<ItemName> {
         Some(ItemName {
             queue: self.pwq(enlisted.seat?).core.name.to_string(),
             func: (enlisted.worker.running()?.name)(),
         })
+    }
+}
+
+/// Returns the end of a function's name, without its first modules, so that it fits into a record.
+fn short(func: &str) -> &str {
+    let modules = func.match_indices("::").map(|(at, sep)| &func[at + sep.len()..]);
+    let mut ends = std::iter::once(func).chain(modules);
+    ends.find(|it| it.len() <= NAME_BYTES).unwrap_or(func)
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_name_loses_its_first_modules() {
+        let closure = "run::{{closure}}";
+        assert_eq!(short(closure), closure);
+        let long = format!("{}::{closure}", "module".repeat(10));
+        assert_eq!(short(&long), closure);
+        let word = "w".repeat(100);
+        assert_eq!(short(&word), word);
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! New work is counted: closures, futures, and items queued by [`Workqueue::try_enqueue`]. Each
 //! holds a capacity permit (`limit/capacity.rs`) until it starts or is cancelled. If no permit is
-//! free, the work is rejected, or the caller waits before it queues. Work that cannot be rejected
-//! without loss is not counted, because its number is bounded anyway: items queued by `enqueue`, by
-//! timers and by grace periods, woken futures, and the tickets of a scope, whose work is stored on
-//! its owner's stack.
+//! free, the work is rejected, or the caller waits before it queues. Some work cannot be rejected
+//! without loss. It is not counted, because its amount is bounded anyway: items queued by
+//! `enqueue`, by timers and by grace periods; woken futures; and the tickets of a scope, which
+//! refer to work on the owner's stack.
 
 use std::{
     fmt, io,
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::limit::capacity::Capacity;
 
-/// The error of queueing work that a queue rejects. Contains the work.
+/// The error returned if a queue rejects work. Contains the work.
 ///
 /// # Examples
 ///
@@ -75,7 +75,7 @@ impl<F> TrySpawnError<F> {
         self.is_full
     }
 
-    /// Returns the work, and the error of its handle.
+    /// Returns the work, and the error for its handle.
     pub(super) fn into_parts(self) -> (F, JoinError) {
         let error = if self.is_full { JoinError::Full } else { JoinError::Closed };
         (self.work, error)
@@ -122,8 +122,8 @@ impl<F> From<TrySpawnError<F>> for io::Error {
     }
 }
 
-/// A capacity permit for one item, which its drop releases. It is `None` if the queue has no
-/// capacity.
+/// A capacity permit for one item. Dropping it releases the permit. The field is `None` if the
+/// queue has no capacity.
 pub(super) struct Permit<'a>(Option<&'a Capacity>);
 
 impl<'a> Permit<'a> {
@@ -150,11 +150,11 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// The future of [`TaskOptions::reserve`].
+/// The future returned by [`TaskOptions::reserve`].
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Reserve<'a> {
     queue: &'a Workqueue,
-    /// `None` after the future was ready.
+    /// `None` after the future has completed.
     options: Option<TaskOptions<'a>>,
     /// The waiter ID; `None` while the future does not wait for capacity.
     ticket: Option<Ticket>,
@@ -166,7 +166,7 @@ impl<'a> Future for Reserve<'a> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<TaskOptions<'a>> {
         let queue = self.queue;
         queue.inner.must_be_at_home();
-        // A wait for another permit may need the one that the options hold.
+        // A wait for another permit may depend on the one that the options already hold.
         if self.options.as_ref().is_some_and(TaskOptions::has_permit) {
             return Poll::Ready(self.options.take().expect("present"));
         }
@@ -203,17 +203,20 @@ impl<'a> TaskOptions<'a> {
     /// As with [`wait_for_capacity`](Self::wait_for_capacity), waiters get capacity in order of
     /// arrival. A task that waits here occupies no worker and no seat, so it may be a task of this
     /// queue. A permit counts as a waiting item, and dropping the options releases it. Options that
-    /// hold a permit keep it, and do not wait. On a queue without a capacity nothing is reserved.
+    /// already hold a permit keep it, and do not wait. On a queue without a capacity nothing is
+    /// reserved.
     ///
     /// # Guarantees
     ///
-    /// The future is cancel-safe: dropping it loses only its position in the wait queue. If
-    /// capacity was already granted to it, the drop passes that on to the next waiter. A future
-    /// that was granted capacity and is not polled again keeps it until the future is dropped.
+    /// The future is cancel-safe: dropping it loses only its position in the wait queue. If the
+    /// future has already been granted capacity, dropping it passes the capacity on to the next
+    /// waiter. A future that was granted capacity and is not polled again keeps it until the future
+    /// is dropped.
     ///
     /// # Panics
     ///
-    /// If it is polled in a child of `fork` (see [`Workqueue`]), or after it was ready.
+    /// If the future is polled in a child of `fork` (see [`Workqueue`]), or again after it was
+    /// ready.
     ///
     /// # Examples
     ///
@@ -247,7 +250,8 @@ impl<'a> TaskOptions<'a> {
             return Some(self);
         }
         let capacity = inner.core.capacity.as_deref();
-        // Create the permit only after its capacity was acquired, because its drop releases it.
+        // Create the permit only once its capacity has been acquired, because dropping the permit
+        // releases that capacity.
         let has_permit = capacity.is_none_or(Capacity::try_take);
         has_permit.then(|| self.with_permit(Permit(capacity)))
     }

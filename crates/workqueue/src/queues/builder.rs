@@ -119,19 +119,19 @@ impl Builder {
     }
 
     /// Sets the maximum number of threads that run items of this queue at once, in the whole
-    /// process. It may be at most 512; the default is the registry's
+    /// process. The value may be at most 512; the default is the registry's
     /// [`max_active`](base::params::Params::max_active).
     ///
     /// An item that waits for another item of its own queue keeps its seat while it waits. If
     /// joiners may help, it lends the seat to the item for which it waits, even if that item was
     /// queued on another node or CPU, for which [`max_active_scope`](Self::max_active_scope)
     /// provides separate seats. If joiners may not help, a chain of `max_active` such waits leaves
-    /// no seat for the last one and never ends, as in the kernel; if `max_active` is 1, the wait is
-    /// an error instead: [`JoinError::OwnQueue`](crate::JoinError::OwnQueue). A chain that returns
-    /// to this queue through items of another queue may also never end, because a run lends its
-    /// seat on its own thread only, and a worker may start an item of the chain before the joiner
-    /// does. A destructor that runs outside of an item, such as that of a cancelled closure, has no
-    /// seat to lend, so an item that it waits for acquires a seat of its own.
+    /// no seat for the last one and never ends, as in the kernel. If `max_active` is 1, the wait
+    /// returns an error instead: [`JoinError::OwnQueue`](crate::JoinError::OwnQueue). A chain that
+    /// returns to this queue through items of another queue may also never end, because a run lends
+    /// its seat on its own thread only, and a worker may start an item of the chain before the
+    /// joiner does. A destructor that runs outside of an item, such as that of a cancelled closure,
+    /// has no seat to lend, so an item that it waits for acquires a seat of its own.
     pub fn max_active(mut self, max_active: u32) -> Self {
         self.max_active = Some(max_active);
         self
@@ -141,7 +141,7 @@ impl Builder {
     /// default there is no limit.
     ///
     /// An item waits from the time it is queued until it starts or is cancelled; a future, until it
-    /// is first polled. At most `capacity` items wait, and `max_active` run.
+    /// is first polled. At most `capacity` items wait, and at most `max_active` run.
     ///
     /// If the queue is full:
     ///
@@ -155,9 +155,9 @@ impl Builder {
     ///   [`Full`](crate::JoinError::Full).
     /// - [`spawn_detached_all`](crate::TaskOptions::spawn_detached_all) drops the work, and counts
     ///   it as `refused`.
-    /// - [`enqueue`](Workqueue::enqueue) and its variants, delayed and RCU work, wakes of futures,
-    ///   and scopes queue the work without counting it: its number is bounded by the items, futures
-    ///   and scopes that the callers keep.
+    /// - [`enqueue`](Workqueue::enqueue) and its variants, delayed and RCU work, woken futures, and
+    ///   scopes queue the work without counting it: its amount is bounded by the items, futures and
+    ///   scopes that the callers keep.
     ///
     /// The same holds inside the queue's own items, even during a drain, except that
     /// `wait_for_capacity` does not wait there. During a drain the work of other callers is
@@ -165,7 +165,7 @@ impl Builder {
     ///
     /// # Cost
     ///
-    /// Each item costs two atomic updates of a shared word. A queue without a capacity pays
+    /// Each item costs two atomic updates to a shared word. A queue without a capacity pays
     /// nothing.
     #[doc(alias("bounded", "queue_depth", "max_queue"))]
     pub fn capacity(mut self, capacity: usize) -> Self {
@@ -199,29 +199,30 @@ impl Builder {
     /// # Guarantees
     ///
     /// - Queues with the same scope, CPUs, nice value and strictness share a pool. As soon as one
-    ///   of them, or the group of one, has set shares, shares apply to all queues of the pool; the
-    ///   default is 100. If none has set shares, nothing changes.
+    ///   of them, or the group of one of them, has set shares, shares apply to all queues of the
+    ///   pool; the default is 100. If none has set shares, nothing changes.
     /// - The queues of a [group](Self::group) compete with each other for the time of the group.
     ///   The group competes with other groups and with queues without a group; see
     ///   [`GroupBuilder::shares`](crate::GroupBuilder::shares).
     /// - Of the waiting queues, the queue that has used the least time relative to its shares runs
-    ///   next. A queue that was idle runs next at once, but has not saved up any time. A new queue
-    ///   starts at the average of the queues that have work for the pool, so a program that builds
-    ///   a queue for each item gains no time.
+    ///   next. A queue that was idle runs next as soon as it has work, but has not saved up any
+    ///   time. A new queue starts at the average of the queues that have work for the pool, so a
+    ///   program that builds a queue for each item gains no time.
     /// - Time is measured for each batch that a worker takes. A queue that used more than its share
-    ///   waits longer afterwards. Batches of a millisecond and more, which may sleep, are charged
+    ///   waits longer afterwards. Batches of a millisecond or more, which may sleep, are charged
     ///   their CPU time; shorter ones are charged their elapsed time.
     /// - Items that joiners run on their own threads are not charged.
     /// - A running item is not interrupted, so the next item waits until one ends. If items take
     ///   many milliseconds, `max_active` can keep a worker free.
-    /// - `max_active`, the order of an ordered queue, and [lanes](Workqueue::urgent) hold as
-    ///   before. As in the kernel, an item holds a seat while it waits for a worker of its pool.
-    ///   With a small `max_active`, items in other pools therefore wait for that worker, too.
+    /// - `max_active`, the order of an ordered queue, and [lanes](Workqueue::urgent) work as they
+    ///   do without shares. As in the kernel, an item holds a seat while it waits for a worker of
+    ///   its pool. With a small `max_active`, items in other pools therefore wait for that worker,
+    ///   too.
     ///
     /// # Cost
     ///
-    /// In such a pool, a worker that takes a batch inspects each waiting queue once, and releases
-    /// its seat afterwards.
+    /// In a pool to which shares apply, a worker that takes a batch inspects each waiting queue
+    /// once, and releases its seat afterwards.
     #[doc(alias("weight", "cpu_weight", "stride", "scheduling_group"))]
     pub fn shares(mut self, shares: u32) -> Self {
         self.shares = Some(shares);
@@ -229,7 +230,8 @@ impl Builder {
     }
 
     /// Puts the queue into `group`, which can limit, pause, drain and cancel all its queues
-    /// together, and give them CPU time. The default is no group. A queue stays in its group.
+    /// together, and give them a share of CPU time. The default is no group. A queue stays in its
+    /// group.
     pub fn group(mut self, group: &Group) -> Self {
         self.group = Some(group.clone());
         self
@@ -285,9 +287,9 @@ impl Builder {
 
     /// Makes items run one at a time in the order in which they were queued.
     ///
-    /// Implies `max_active(1)`, one pool for the whole machine, and no help. An item that is queued
-    /// here while it still runs from another queue loses its position in the order. An item that
-    /// waits for a later item of the queue gets an error, such as
+    /// Implies `max_active(1)`, one pool for the whole machine, and that joiners do not help. An
+    /// item that is queued here while it still runs from another queue loses its position in the
+    /// order. An item that waits for a later item of the queue gets an error, such as
     /// [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
     #[doc(alias("alloc_ordered_workqueue", "create_singlethread_workqueue"))]
     pub fn ordered(mut self) -> Self {
@@ -295,7 +297,7 @@ impl Builder {
         self
     }
 
-    /// Calls `handler` with a description of each panic of an item that no joiner receives.
+    /// Calls `handler` with a description of each panic in an item that no joiner receives.
     ///
     /// # Examples
     ///

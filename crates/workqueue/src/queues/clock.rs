@@ -1,7 +1,7 @@
 //! The clock of a registry: the system's monotonic one, or one that only a test advances.
 //!
 //! Timers, sleeps, ticks and start deadlines read the time here and nowhere else, so that a paused
-//! clock governs all of them. Waits of threads with a timeout read the system's clock.
+//! clock governs all of them. Blocking waits with a timeout read the system clock.
 
 use sync::{
     atomic::{AtomicU64, Ordering},
@@ -10,8 +10,8 @@ use sync::{
 
 use super::wheel::TICK_SHIFT;
 
-/// The longest sleep of a thread that waits for a moment of a paused clock, after which it reads
-/// the clock again. The value is a guess: a shorter sleep costs CPU time, and a longer one delays a
+/// The longest sleep of a thread that waits for a time on a paused clock. The thread then reads the
+/// clock again. The value is a guess: a shorter sleep costs CPU time, and a longer one delays a
 /// test.
 const NAP_NS: u64 = 1_000_000;
 
@@ -48,8 +48,8 @@ impl Clock {
     pub(crate) fn now_ns(&self) -> u64 {
         match self {
             Self::System => time::now_ns(),
-            // Relaxed suffices, because the wake-ups that an advance causes order it before the
-            // runs that they start.
+            // Relaxed suffices, because the wake-ups that an advance causes order the advance
+            // before the runs that they start.
             Self::Paused(paused) => paused.now_ns.load(Ordering::Relaxed),
         }
     }

@@ -8,8 +8,8 @@
 //!
 //! The twin is `deadline: the wheel wakes no task`.
 //!
-//! An item with a hard deadline has another timer, which exists while it runs. Its waker cancels
-//! the token of the item (`item/token.rs`).
+//! An item with a hard deadline has another timer, which exists while the item runs. Its waker
+//! cancels the token of the item (`item/token.rs`).
 
 use std::{
     cell::RefCell,
@@ -80,7 +80,7 @@ impl Drop for StartBefore {
 pub(super) struct EndBefore(StartBefore);
 
 impl EndBefore {
-    /// Arranges that the token of the item is cancelled at the deadline. Called by the item's run.
+    /// Arranges that the token of the item is cancelled at the deadline. The item's run calls this.
     pub(super) fn arm(self) -> Self {
         self.0.wake_then(&Arc::new(AtEnd(run::current_token())).into());
         self

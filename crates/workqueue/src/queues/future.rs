@@ -4,7 +4,7 @@
 //! poll. Queueing a work item does the same. A poll is therefore a run, and a wake is an enqueue:
 //!
 //! - **Polls never overlap.** A wake during a poll only sets `PENDING`; the end of that poll queues
-//!   the future again. A wake of a pending future queues nothing.
+//!   the future again. Waking a pending future queues nothing.
 //! - **No wake is lost.** The wake and the end of the poll update one word. A wake that finds the
 //!   future pending updates the word, too, so that the next poll sees the waker's earlier writes.
 //! - **Cancelling** a future that was polled is a wake with a flag: the next run drops the future
@@ -23,11 +23,11 @@
 //!   Other wakes do not access the queue. A drain waits for futures.
 //! - **Memory.** The handle and each waker are counted (`head.rs`). A poll lends an uncounted
 //!   waker, so that a poll that keeps no waker updates no count. The last owner, run or handle,
-//!   frees the item. A suspended future without wakers and handle can never be polled again; the
-//!   thread that dropped the last of them drops it.
+//!   frees the item. A suspended future that has neither wakers nor a handle can never be polled
+//!   again; the thread that dropped the last of them drops it.
 //!
 //! The state transitions are in `head/task.rs`. Differs from Linux: the kernel has no counterpart.
-//! The closest is a work item that queues itself again.
+//! The closest equivalent is a work item that queues itself again.
 
 use std::{
     cell::UnsafeCell,
@@ -75,7 +75,7 @@ struct Base {
     /// The pwq on which the future holds an in-flight count. The thread that runs the item writes
     /// it, and the thread that frees the item reads it.
     held_pwq: UnsafeCell<HeldPwq>,
-    /// The awaiting task. The handle writes it before it sets the flag that a task waits.
+    /// The awaiting task. The handle writes it before it sets the flag that reports a waiting task.
     task: UnsafeCell<Option<Arc<TaskSlot>>>,
 }
 
@@ -92,7 +92,8 @@ struct Task<F: Future, S> {
     base: Base,
     /// I, except for the parts that only the handle writes.
     start_by: S,
-    /// The run accesses it, then the handle, then the thread that frees the item.
+    /// The stage, which the run accesses first, then the handle, and last the thread that frees the
+    /// item.
     stage: UnsafeCell<Stage<F>>,
 }
 
@@ -117,7 +118,7 @@ where
     F::Output: Send + 'static,
     S: StartBy,
 {
-    // Only a worker may run it, and its list link is never removed.
+    // Only a worker may run the item, and its list link is never removed.
     let rules = Rules { help: false, ordered: false, ..home.rules };
     let item = memory::place(Task {
         base: Base {
@@ -307,8 +308,8 @@ where
             unsafe { note_panic(unseen) };
         }
         if detached {
-            // FOREIGN(future-outcome): its drop, on a worker, in the item's run, with no lock held;
-            // a panic is contained.
+            // FOREIGN(future-outcome): the drop of the outcome, on a worker, in the item's run,
+            // with no lock held; a panic is contained.
             contain(|| drop(outcome));
         } else {
             *stage = Stage::Outcome(outcome);
@@ -372,9 +373,9 @@ where
             held_pwq.release(Self::VTABLE);
             (held_pwq.pool.clone(), held_pwq.slot, color)
         });
-        // The future may own the last handle of its queue, whose drop must not wait for this count.
+        // The future may own the last handle to its queue, whose drop must not wait for this count.
         let home = held_pwq.map_or(ptr::null(), |(held_pwq, _)| ptr::from_ref(held_pwq));
-        // SAFETY: the count keeps the held pwq until it is released below.
+        // SAFETY: the count keeps the held pwq alive until it is released below.
         // FOREIGN(future-drop): the drop of the future or its outcome, on the thread that made it
         // unreachable, with no lock held; a panic is contained.
         unsafe { with_freed(item.as_ptr(), home, || contain(|| *stage = Stage::Gone)) };
@@ -402,7 +403,7 @@ fn poll<F: Future>(stage: &mut Stage<F>, context: &mut Context<'_>) -> Poll<F::O
     unsafe { Pin::new_unchecked(future) }.poll(context)
 }
 
-/// Drops the future in place. Returns `outcome`, or the panic of the drop.
+/// Drops the future in place. Returns `outcome`, or the panic from the drop.
 fn dropped<F: Future>(stage: &mut Stage<F>, outcome: Outcome<F::Output>) -> Outcome<F::Output> {
     // FOREIGN(future-drop): the drop, on a worker, in the item's run, with no lock held; a panic is
     // the outcome.
@@ -449,17 +450,18 @@ impl Base {
     unsafe fn held_pwq(&self) -> Option<(&Pwq, Color)> {
         // SAFETY: (1): no other thread writes it.
         let held_pwq = unsafe { *self.held_pwq.get() };
-        // SAFETY: (2): the count keeps the pwq.
+        // SAFETY: (2): the count keeps the pwq alive.
         let pwq = unsafe { held_pwq.pwq.as_ref() }?;
         Some((pwq, held_pwq.color))
     }
 }
 
-/// Applies a transition that may require pushing the item. Returns `false` if the future has ended.
+/// Applies a transition after which the item may have to be pushed. Returns `false` if the future
+/// has ended.
 ///
 /// # Safety
 ///
-/// 1. `item` is a future's, and the caller has a handle of it.
+/// 1. `item` belongs to a future, and the caller has a handle to it.
 unsafe fn transition(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State, bool)>) -> bool {
     // SAFETY: (1).
     let base = unsafe { base(item) };
@@ -483,14 +485,16 @@ unsafe fn transition(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State,
 ///
 /// # Safety
 ///
-/// 1. The caller made `item`, which is a future's, pending and linked. Until it is pushed, it stays
-///    allocated and cannot end.
+/// 1. `item` belongs to a future, and the caller made it pending and linked. Until it is pushed, it
+///    stays allocated and cannot end.
 unsafe fn push(item: NonNull<Head>) {
-    // SAFETY: (1). The clone keeps the queue's state until the push, even if the future is freed.
+    // SAFETY: (1). The clone keeps the queue's state alive until the push, even if the future is
+    // freed.
     let queue = unsafe { base(item) }.queue.clone();
     // SAFETY: (1).
     let at = unsafe { &item.as_ref().home };
-    // SAFETY: the held pwq keeps the queue until the push, and the queue keeps all its pwqs.
+    // SAFETY: the held pwq keeps the queue alive until the push, and the queue keeps all its pwqs
+    // alive.
     let lane = unsafe { &*at.load(Ordering::Relaxed) }.lane;
     let home = queue.route_table.here().in_lane(lane);
     at.store(home.as_home(), Ordering::Relaxed);
@@ -499,7 +503,7 @@ unsafe fn push(item: NonNull<Head>) {
 
 /// # Safety
 ///
-/// 1. `item` is a future's, and stays allocated while the result is used.
+/// 1. `item` belongs to a future, and stays allocated while the result is used.
 unsafe fn base<'a>(item: NonNull<Head>) -> &'a Base {
     // SAFETY: (1): a `Task` begins with its `Base`.
     unsafe { item.cast::<Base>().as_ref() }
@@ -523,7 +527,7 @@ fn waker(item: NonNull<Head>) -> Waker {
 ///
 /// # Safety
 ///
-/// 1. `item` is a future's, and the caller has a handle of it.
+/// 1. `item` belongs to a future, and the caller has a handle to it.
 pub(crate) unsafe fn counted_waker(item: NonNull<Head>) -> Waker {
     // SAFETY: (1).
     let base = unsafe { base(item) };
@@ -552,7 +556,7 @@ pub(crate) fn cancel_by(waker: &Waker) -> bool {
     // SAFETY: the borrowed waker keeps the item alive.
     let table = unsafe { item.as_ref() }.vtable().handle.as_ref();
     let table = table.expect("a future has a table for its handle");
-    // SAFETY: the table is the item's, and the waker is a handle.
+    // SAFETY: the table belongs to the item, and the waker is a handle.
     unsafe { (table.cancel)(item) }
 }
 

@@ -3,8 +3,9 @@
 //! # The protocol
 //!
 //! The ceiling of a group is a gate, like the ceiling of a queue. `pools/seats.rs` describes how a
-//! pwq gets a seat of both. A pause, a drain and new shares concern each queue of the group. They
-//! make their change in the group first, and then in each member. A new member does the opposite:
+//! pwq gets a seat in both. A pause, a drain and a change of shares affect every queue in the
+//! group. Each is applied to the group first, and then to each member. A new member does the
+//! opposite:
 //!
 //! ```text
 //! pause:  paused = true;  lock members: copy;  for each: stop if paused
@@ -13,10 +14,11 @@
 //! joiner: lock members: add, close if nr_drains > 0;  stop if paused;  lock shares: set
 //! ```
 //!
-//! If the copy of a pause comes before the addition, the joiner finds `paused`. Otherwise the pause
+//! If a pause copies the list before the addition, the joiner finds `paused`. Otherwise the pause
 //! finds the joiner. The same holds for shares. The lock of the shares is held until all members
-//! have them, so that the last change is the last one for each member. Twins `group: a pause
-//! overlooks who joins`, `group: shares overlook who joins` and `group drain: overlooks who joins`.
+//! have them, so that the last change is also the last one that each member receives. Twins `group:
+//! a pause overlooks who joins`, `group: shares overlook who joins` and `group drain: overlooks who
+//! joins`.
 //!
 //! A queue that is being destroyed ignores the pauses of its group, as it ignores its own, because
 //! the thread that drops its last handle waits for its items.
@@ -44,7 +46,7 @@ use crate::{
     },
 };
 
-/// A group of queues, which share a ceiling and can be paused, drained and cancelled together.
+/// A group of queues that share a ceiling and can be paused, drained and cancelled together.
 ///
 /// ```
 /// use afterwork::workqueue::{Group, Workqueue};
@@ -65,7 +67,7 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A `Group` is a handle. The group exists as long as a handle or a queue of it does. Dropping a
+/// A `Group` is a handle. The group exists as long as one of its handles or queues does. Dropping a
 /// handle never waits.
 ///
 /// # Guarantees
@@ -73,16 +75,16 @@ use crate::{
 /// - If the group has a ceiling, an item of its queues starts only while fewer than `max_active`
 ///   threads run items of the group, in the whole process. The `max_active` of each queue also
 ///   applies.
-/// - If the group is full, its queues take turns, whatever the number of pools in which they have
-///   items. A queue that waits for a seat of the group holds one of its own, which counts in
-///   `nr_active` of its [`stats`](crate::Workqueue::stats).
+/// - If the group is full, its queues take turns, regardless of the number of pools in which they
+///   have items. A queue that waits for a seat in the group holds a seat of its own, which counts
+///   in `nr_active` of its [`stats`](crate::Workqueue::stats).
 /// - While an item waits in this library (in a join, a flush, a drain, for capacity, in
 ///   [`block_on`](crate::block_on), in a scope, in a mailbox or a grace period), it does not count
 ///   toward the group's `max_active`. Items of one group may therefore wait for each other. When
 ///   the wait has ended, the item continues at once, even if the group is full. More than
 ///   `max_active` threads may then run items. The excess is at most the number of threads that have
-///   waited, and no other item starts until it is gone.
-/// - An item that blocks otherwise counts: on I/O, on a lock, or in
+///   waited, and no other item starts until the excess is gone.
+/// - An item that blocks in any other way still counts: on I/O, on a lock, or in
 ///   [`blocking`](crate::blocking). If the holders of all seats block until an item of the group
 ///   has run, none of them makes progress.
 /// - A joiner runs its item on its own thread only if the group has a free seat, or if the joiner
@@ -92,12 +94,12 @@ use crate::{
 ///
 /// # Cost
 ///
-/// Each batch of items acquires and releases a seat of the group, which costs about as much as a
-/// seat of the queue. A queue without a group pays one comparison per batch.
+/// Each batch of items acquires and releases a seat in the group, which costs about as much as a
+/// seat in the queue. A queue without a group pays one comparison per batch.
 ///
 /// # Panics
 ///
-/// In a child of `fork`, each call panics, as for a queue.
+/// In a child of `fork`, each call panics, as it does for a queue.
 #[derive(Clone)]
 #[doc(alias("cgroup", "scheduling_group", "tenant", "resource_group"))]
 pub struct Group {
@@ -113,7 +115,7 @@ pub(crate) struct GroupInner {
     machine: Arc<Machine>,
     /// I: the process that built the group.
     process: Process,
-    /// A: set between a pause and a resume.
+    /// A: set while the group is paused.
     paused: AtomicBool,
     members: Mutex<Members>,
     ceiling: Mutex<Ceiling>,
@@ -140,8 +142,8 @@ enum Ceiling {
     PerCpu(f64),
 }
 
-/// The seats of a group without a ceiling: half of the number that a gate can count, so that the
-/// gate can also count threads that return from a wait.
+/// The number of seats in a group without a ceiling: half of the number that a gate can count, so
+/// that the gate can also count threads that return from a wait.
 const UNLIMITED: u32 = 1 << 15;
 
 impl Ceiling {
@@ -170,7 +172,7 @@ impl Ceiling {
     }
 }
 
-/// Configures a group and builds it. Created by [`Group::builder`].
+/// Configures a group and builds it; created by [`Group::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct GroupBuilder {
@@ -188,10 +190,10 @@ impl GroupBuilder {
     }
 
     /// Sets how many threads run items of the group at once: `factor` times the number of CPUs that
-    /// the process may use, or of the CPU quota if that is less, rounded up. The factor must be
+    /// the process may use, or times the CPU quota if that is less, rounded up. The factor must be
     /// above 0 and at most 64.
     ///
-    /// The ceiling follows changes of the machine and of the quota.
+    /// The ceiling follows changes to the machine and to the quota.
     pub fn max_active_per_cpu(mut self, factor: f64) -> Self {
         self.ceiling = Ceiling::PerCpu(factor);
         self
@@ -205,7 +207,7 @@ impl GroupBuilder {
     /// compete with each other for the group's time, by their own shares. A tenant therefore gets
     /// no more time if it builds more queues.
     ///
-    /// As soon as a queue or a group of a pool has set shares, this holds for all groups of the
+    /// As soon as a queue or a group in a pool has set shares, shares apply to all groups of the
     /// pool. The default is 100.
     ///
     /// ```
@@ -236,8 +238,9 @@ impl GroupBuilder {
     ///
     /// # Errors
     ///
-    /// [`BuildError::GroupMaxActive`] and [`BuildError::GroupPerCpu`] if the ceiling is out of
-    /// range; [`BuildError::Shares`] if the shares are; [`BuildError::Registry`].
+    /// Returns [`BuildError::GroupMaxActive`] or [`BuildError::GroupPerCpu`] if the ceiling is out
+    /// of range, [`BuildError::Shares`] if the shares are out of range, and
+    /// [`BuildError::Registry`] if the registry cannot be created.
     pub fn build(self) -> Result<Group, BuildError> {
         let registry = Registry::global().map_err(BuildError::Registry)?;
         self.build_in(registry)
@@ -324,7 +327,7 @@ impl Group {
 
     /// Sets the group's share of the CPU time of its pools; see [`GroupBuilder::shares`].
     ///
-    /// It also applies to items that wait already.
+    /// The new share also applies to items that are already waiting.
     ///
     /// # Blocking
     ///
@@ -333,8 +336,8 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// [`BuildError::Shares`] if `shares` is not between 1 and [`MAX_SHARES`](crate::MAX_SHARES).
-    /// In that case nothing has changed.
+    /// Returns [`BuildError::Shares`] if `shares` is not between 1 and
+    /// [`MAX_SHARES`](crate::MAX_SHARES). In that case nothing has changed.
     pub fn set_shares(&self, shares: u32) -> Result<(), BuildError> {
         check_shares(shares)?;
         let inner = &*self.inner;
@@ -343,13 +346,13 @@ impl Group {
         *its = shares;
         let queues = inner.queues();
         queues.iter().for_each(|queue| queue.set_group_shares(shares));
-        // This comes before the queues, one of which may be the last reference.
+        // Unlock before the queues are dropped, because one of them may be the last reference.
         drop(its);
         Ok(())
     }
 
-    /// Starts no items of the group's queues until [`resume`](Self::resume). Returns `true` if the
-    /// group was not paused.
+    /// Pauses the group: no item of its queues starts until [`resume`](Self::resume) is called.
+    /// Returns `true` if the group was not paused.
     ///
     /// Each queue is paused as if by [`Workqueue::pause`](crate::Workqueue::pause), even one that
     /// joins the group later. A queue that was paused on its own stays paused when the group is
@@ -357,8 +360,8 @@ impl Group {
     ///
     /// # Blocking
     ///
-    /// Briefly acquires locks of each queue. A waiter for a queued item waits until the group is
-    /// resumed.
+    /// Briefly acquires locks of each queue. A thread that waits for a queued item waits until the
+    /// group is resumed.
     ///
     /// # Examples
     ///
@@ -386,7 +389,7 @@ impl Group {
         self.inner.set_paused(false)
     }
 
-    /// Returns the counters of the group, and the sums of its current queues.
+    /// Returns the counters of the group, and the sums over its current queues.
     ///
     /// # Examples
     ///
@@ -438,7 +441,7 @@ impl GroupInner {
         runs_in_group(&self.gate)
     }
 
-    /// Adds a queue that was just built.
+    /// Adds a queue that has just been built.
     pub(super) fn add(&self, queue: &Arc<Inner>) {
         let mut members = self.members.lock();
         members.queues.add(Arc::<Inner>::downgrade(queue));

@@ -24,7 +24,7 @@ impl Builder {
     /// Runs workers at the nice value -20, ahead of all other threads. Corresponds to the kernel's
     /// `WQ_HIGHPRI`.
     ///
-    /// It needs a permission that most processes do not have. Without it [`build`](Self::build)
+    /// This needs a permission that most processes do not have. Without it, [`build`](Self::build)
     /// returns [`BuildError::NicePermission`].
     #[doc(alias = "WQ_HIGHPRI")]
     pub fn highpri(self) -> Self {
@@ -63,7 +63,7 @@ impl Builder {
     }
 
     /// Lets all items of the queue block: they do not count toward the workers that a pool runs at
-    /// once. By default [`MAX_ACTIVE`](crate::MAX_ACTIVE) of them run.
+    /// once. By default, at most [`MAX_ACTIVE`](crate::MAX_ACTIVE) of them run at once.
     ///
     /// Use it as a pool for blocking calls, so that no item needs [`blocking`](crate::blocking).
     /// Set [`max_active`](Self::max_active) to bound its threads.
@@ -74,7 +74,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// The same as for [`cpu_intensive`](Self::cpu_intensive), which it includes.
+    /// The same as for [`cpu_intensive`](Self::cpu_intensive), which this includes.
     ///
     /// # Examples
     ///
@@ -98,7 +98,7 @@ impl Builder {
     /// # Guarantees
     ///
     /// While thread creation fails, an item of this queue starts within about 10 ms after the
-    /// rescuer has completed the items before it. One rescuer serves all pods, an item at a time.
+    /// rescuer has completed the items before it. One rescuer serves all pods, one item at a time.
     /// An item that waits for another item of its own queue then waits forever, as in the kernel.
     ///
     /// # Cost
@@ -124,10 +124,10 @@ impl Builder {
     ///
     /// # Panics
     ///
-    /// A wait of this library inside such an item panics instead of sleeping, as does
-    /// [`blocking`](crate::blocking). An item that blocks in another way delays the
-    /// other bottom-half items of its CPU, because no other worker replaces it. Dropping the last
-    /// handle of a queue does not wait in such an item.
+    /// A wait in this library inside such an item panics instead of sleeping, as does
+    /// [`blocking`](crate::blocking). An item that blocks in another way delays the other
+    /// bottom-half items of its CPU, because no other worker replaces it. Dropping the last handle
+    /// to a queue does not wait in such an item.
     ///
     /// The parts of a [`scope`](crate::Workqueue::scope), a join or a range on this
     /// queue may block if their owner may, because the owner runs all of them itself, in turn.

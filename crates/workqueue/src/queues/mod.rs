@@ -9,8 +9,8 @@
 //! contains weak handles. `shares.rs` sets CPU shares. `group.rs` contains groups of queues.
 //! `reroute.rs` changes the routes of a queue in use. `registry.rs` owns the shared pools and the
 //! timers (`timers.rs`), which queue items later and wake tasks (`sleeps.rs`). The timers are in a
-//! `wheel.rs`, and follow the `clock.rs` of the registry. `end.rs` describes the protocol that
-//! destroys a queue. `describe.rs` collects statistics.
+//! wheel (`wheel.rs`), and follow the registry's clock (`clock.rs`). `end.rs` describes the
+//! protocol that destroys a queue. `describe.rs` collects statistics.
 
 // The pages of `Workqueue` and `TaskOptions` list their methods in the order of these lines.
 

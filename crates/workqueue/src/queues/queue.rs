@@ -38,20 +38,22 @@ use crate::{
 /// Runs work items on worker pools that it shares with other queues.
 ///
 /// An item is queued on the pool of the caller's pod: the group of CPUs that the queue's affinity
-/// scope assigns to the caller's CPU. A `Workqueue` is a handle; the last drop destroys the queue.
+/// scope assigns to the caller's CPU. A `Workqueue` is a handle; dropping the last one destroys the
+/// queue.
 ///
 /// # Guarantees
 ///
-/// - Workers pop the items that one thread queued on one pod in the order of queueing. Several
-///   workers pop at the same time, and a joiner may run its own item, so items can start and end in
-///   a different order. An ordered queue keeps the order of queueing.
+/// - Workers pop the items that one thread queued on one pod in the order in which they were
+///   queued. Several workers pop at the same time, and a joiner may run its own item, so items can
+///   start and end in a different order. An ordered queue keeps the order of queueing.
 /// - At most `max_active` threads run items of the queue at once, in the whole process.
 /// - A panic in an item reaches its joiner, and the worker keeps running.
 ///
 /// # Blocking
 ///
-/// Queueing never waits for a worker or for memory from the system. It waits at most for a short
-/// lock, and may wake a worker (a system call). Work items may queue; signal handlers may not.
+/// Queueing never waits for a worker or for memory from the system. It waits at most for a lock
+/// that is held briefly, and may wake a worker (a system call). Work items may queue; signal
+/// handlers may not.
 ///
 /// Dropping the last handle drops the items held by timers, and drains the queue: the drop blocks
 /// until all items have run and all futures have ended. It does not block where that could
@@ -74,7 +76,7 @@ use crate::{
 /// other items are lost in the child: queueing one or waiting for it panics, and cancelling one
 /// does nothing and returns `false`. A waker of a future of the parent does nothing in the child.
 /// An item or a handler that forks must end the child itself, by `_exit` or `exec`. If the child
-/// returns from it, the child prints a line on stderr and exits with status 1.
+/// returns from the item or handler, it prints a line on stderr and exits with status 1.
 ///
 /// # Examples
 ///
@@ -102,7 +104,7 @@ pub struct Workqueue {
 pub(crate) struct Inner {
     /// I
     pub(crate) core: Arc<QueueCore>,
-    /// I: the group, if it is in one.
+    /// I: the group, if the queue is in one.
     pub(crate) group: Option<Arc<GroupInner>>,
     /// A, rarely written: set while the queue rejects items.
     pub(crate) closed: Closed,
@@ -116,7 +118,7 @@ pub(crate) struct Inner {
     pub(crate) route_table: RouteTable,
     /// W: the attributes behind the routes, and the former routes.
     pub(crate) plan: Mutex<Plan>,
-    /// I: the manager of the registry, which the queue keeps alive until it is destroyed.
+    /// I: the registry's manager. The queue keeps it alive until the queue is destroyed.
     pub(crate) manager: Arc<Manager>,
     pub(crate) timers: OwnTimers,
     pub(crate) rescuer: Mutex<Option<Rescuer>>,
@@ -147,7 +149,8 @@ pub(crate) enum Admission<'a> {
     Closed,
 }
 
-/// A drain in progress. Until it is dropped, even by unwinding, the queue rejects other callers.
+/// A drain in progress. Until it is dropped, even by unwinding, the queue rejects the items of
+/// other callers.
 pub(crate) struct Draining<'a>(&'a Closed);
 
 pub(crate) struct Parts {
@@ -242,7 +245,7 @@ impl Workqueue {
 
     /// Changes the number of threads that may run items of this queue at once.
     ///
-    /// A higher limit starts more items at once. A lower limit lets local batches finish.
+    /// A higher limit starts more items at once. With a lower limit, local batches still finish.
     ///
     /// # Errors
     ///

@@ -33,7 +33,7 @@ pub struct Registry {
     inner: Arc<Inner>,
 }
 
-/// The error of shutting down a registry that is still in use. Contains the registry.
+/// The error returned if a registry is shut down while it is still in use. Contains the registry.
 #[derive(Debug)]
 pub struct StillInUse {
     /// The registry.
@@ -83,7 +83,8 @@ impl Registry {
         self.here().topology()
     }
 
-    /// Replaces the topology, after CPUs were added or removed, or the allowed CPUs changed.
+    /// Replaces the topology after CPUs have been added or removed, or the allowed CPUs have
+    /// changed.
     ///
     /// Every queue changes its pools, as with
     /// [`Workqueue::set_attrs`](crate::Workqueue::set_attrs). Items that are already
@@ -123,16 +124,16 @@ impl Registry {
         self.here().refresh()
     }
 
-    /// Returns the CPUs to which unbound queues are restricted, if they are.
+    /// Returns the CPUs to which unbound queues are restricted, or `None` if they are not.
     pub fn unbound_cpus(&self) -> Option<CpuSet> {
         self.here().unbound_cpus()
     }
 
-    /// Restricts unbound queues to `cpus`, or with `None` to all CPUs that the process may use.
-    /// Corresponds to the kernel's `/sys/devices/virtual/workqueue/cpumask`.
+    /// Restricts unbound queues to `cpus`, or, if that is `None`, to all CPUs that the process may
+    /// use. Corresponds to the kernel's `/sys/devices/virtual/workqueue/cpumask`.
     ///
-    /// It takes effect as [`set_topology`](Self::set_topology) does. If none of a queue's own
-    /// [`cpus`](crate::Attrs::cpus) is in the set, the queue uses the whole set. If the
+    /// The restriction takes effect as [`set_topology`](Self::set_topology) does. If none of a
+    /// queue's own [`cpus`](crate::Attrs::cpus) is in the set, the queue uses the whole set. If the
     /// process may use no CPU of the set, the set has no effect.
     #[doc(alias = "workqueue_set_unbound_cpumask")]
     pub fn set_unbound_cpus(&self, cpus: Option<CpuSet>) {
@@ -144,7 +145,7 @@ impl Registry {
         &self.inner.machine.params
     }
 
-    /// Returns a report of each queue, in the order in which the queues were built.
+    /// Returns a report on each queue, in the order in which the queues were built.
     ///
     /// # Blocking
     ///
@@ -170,7 +171,7 @@ impl Registry {
         self.here().pools().iter().map(|pool| pool.stats()).collect()
     }
 
-    /// Returns the times for which kicks held pool locks, if [`Params::lock_stat`] is on.
+    /// Returns how long kicks held pool locks, if [`Params::lock_stat`] is on.
     #[cfg(feature = "baselines")]
     #[doc(hidden)]
     pub fn lock_hold(&self) -> crate::observe::tally::Histogram {
@@ -181,8 +182,8 @@ impl Registry {
         all
     }
 
-    /// Returns the CPU time that threads used to wait for pool locks, if [`Params::lock_stat`] is
-    /// on.
+    /// Returns the CPU time that threads have spent waiting for pool locks, if
+    /// [`Params::lock_stat`] is on.
     #[cfg(feature = "baselines")]
     #[doc(hidden)]
     pub fn lock_wait_ns(&self) -> u64 {
@@ -201,7 +202,7 @@ impl Registry {
     ///
     /// The handler runs with no lock held, on the manager thread or on the thread that causes the
     /// report, and delays that thread. It must not wait for queues of this registry, but it may
-    /// drop the last handle of one. If it panics, the payload is dropped.
+    /// drop the last handle to one. If it panics, the payload is dropped.
     ///
     /// # Examples
     ///
@@ -216,7 +217,7 @@ impl Registry {
         manager.on_report(ReportHandler::new(handler));
     }
 
-    /// Makes the creation of every worker and reaper thread fail until it is called with `false`,
+    /// Makes the creation of every worker and reaper thread fail until this is called with `false`,
     /// to test how a program behaves in that case.
     ///
     /// Work still completes and queues are still destroyed. The existing workers run the items. If
@@ -240,13 +241,13 @@ impl Registry {
     ///
     /// # Blocking
     ///
-    /// It blocks until the workers have exited, which they do as soon as they get CPU time.
+    /// Blocks until the workers have exited, which they do as soon as they get CPU time.
     ///
     /// # Errors
     ///
     /// Returns [`StillInUse`] if queues or clones of the registry remain. Also returns it on a
-    /// thread of the registry, which cannot wait for itself: in destructors that the registry runs,
-    /// in a report handler, and in destructors of a worker's thread-locals.
+    /// thread of the registry, which cannot wait for itself. Destructors that the registry runs,
+    /// report handlers, and destructors of a worker's thread-locals run on such threads.
     pub fn shutdown(self) -> Result<(), StillInUse> {
         let is_own = self.inner.machine.manager.waits_for_this_thread();
         let nr_users = Arc::strong_count(&self.inner) - 1 + usize::from(is_own);

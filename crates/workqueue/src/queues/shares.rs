@@ -1,4 +1,4 @@
-//! The shares of a queue, and of its group, of the CPU time of its pools.
+//! The shares of CPU time that a queue and its group have in the queue's pools.
 
 use sync::atomic::Ordering;
 
@@ -9,7 +9,7 @@ impl Workqueue {
     /// Sets the queue's share of its pools' CPU time while other queues compete for it; see
     /// [`Builder::shares`](crate::Builder::shares).
     ///
-    /// The share also applies to items that already wait.
+    /// The share also applies to items that are already waiting.
     ///
     /// # Blocking
     ///
@@ -47,7 +47,7 @@ impl Workqueue {
 }
 
 impl Inner {
-    /// Sets the shares of the queue's group in the time of the queue's pools.
+    /// Sets the shares that the queue's group has in the CPU time of the queue's pools.
     pub(super) fn set_group_shares(&self, shares: u32) {
         // The lock has the same purpose as in `set_shares`.
         let plan = self.plan.lock();

@@ -3,8 +3,8 @@
 //! # The protocol
 //!
 //! There are several wheels, the *shards*, so that threads of different CPUs arm and cancel at the
-//! same time. A sleep owns its timer, which holds the waker, and is in the shard of the CPU that
-//! armed it. The shard's lock guards all decisions:
+//! same time. A sleep owns its timer. The timer holds the waker, and is in the shard of the CPU
+//! that armed it. The shard's lock guards all decisions:
 //!
 //! ```text
 //! poll:     no timer yet?  lock: insert one with the waker;  if it is the shard's first, wake the
@@ -29,7 +29,8 @@
 //! If many sleeps end one after another, the manager and the workers fall asleep and wake each
 //! time. After the manager has fired at least [`MANY`] wakers, it therefore fires none for the time
 //! given by the tunable `sleep_slack_us`. A sleep is late by at most this time, because its
-//! deadline is not before that firing. Fewer sleeps are exact. A paused clock has no slack.
+//! deadline is not before that firing. If it has fired fewer wakers, it delays no sleep. A paused
+//! clock has no slack.
 //!
 //! # Which thread fires
 //!
@@ -53,14 +54,14 @@ use super::{
 use crate::cleanups;
 
 /// The maximum number of shards. The value is a guess: the manager locks each shard whenever it
-/// wakes (15 ns), and a shard in use has 8 KiB.
+/// wakes (15 ns), and a shard in use takes 8 KiB.
 const MAX_SHARDS: usize = 16;
 
 /// The number of wakers fired at once from which slack applies. The value is a guess: with fewer,
 /// the wake-ups of the manager cost less than a hundredth of a CPU.
 const MANY: usize = 8;
 
-/// The maximum number of timers that expire under one hold of a shard's lock, 64 times 50 ns.
+/// The maximum number of timers that expire while a shard's lock is held once: 64 times 50 ns.
 const MAX_AT_ONCE: usize = 64;
 
 /// The wheels of a registry's sleeps.

@@ -20,21 +20,21 @@
 //!   subtracts down to 0 ends without a following run. A closure is counted before it is pushed, so
 //!   a run can find fewer closures than are counted. It then waits for the push, which takes a few
 //!   instructions without user code. Twin `strand: forgets a late push`.
-//! - **After its spawn, a closure is in flight**: a flush of any thread waits for it. If the spawn
+//! - **After its spawn, a closure is in flight**: a flush by any thread waits for it. If the spawn
 //!   that finds 0 has not queued the item yet, no flush can find the item. Each other spawn
 //!   therefore waits until it is queued. `QUEUEING` is set for a few steps without user code, so
 //!   that no thread can wait for itself. Twins `strand: returns before it is queued`, `strand:
 //!   relaxed count`.
 //! - **The list is owned by the run**, except for its injector. A bulk cancel that removes the
 //!   pending item from its pool owns a run, too (`State::pop_to_cancel`), and cancels the closures
-//!   in it. If it finds the item running and queued again, it leaves the item to that run, which
-//!   cancels it at its end (`pools/cut.rs`, case 2). If the canceller removed it as it removes an
-//!   ordinary item, the closures would wait forever: twin `strand: is unqueued while it runs`. A
-//!   canceller cannot reach the closures of a running strand. Each closure therefore records the
-//!   number of bulk cancels at its spawn, and is cancelled instead of run if that has changed. Twin
-//!   `strand: starts what was cancelled`. The run of a canceller leaves closures with the current
-//!   number, and queues the item again. Models have too few colors to reach that. Test:
-//!   `closures_that_are_spawned_after_a_bulk_cancel_run`.
+//!   in it. If the canceller finds the item running and queued again, it leaves the item to that
+//!   run, at the end of which the item is cancelled (`pools/cut.rs`, case 2). If the canceller
+//!   removed the item as it removes an ordinary one, the closures would wait forever: twin `strand:
+//!   is unqueued while it runs`. A canceller cannot reach the closures of a running strand. Each
+//!   closure therefore records the number of bulk cancels at its spawn, and is cancelled instead of
+//!   run if the number has changed since. Twin `strand: starts what was cancelled`. The run of a
+//!   canceller leaves closures with the current number, and queues the item again. Models have too
+//!   few colors to reach this case. Test: `closures_that_are_spawned_after_a_bulk_cancel_run`.
 //! - **Flushes.** A pending closure is not counted in flight; the item is, from the end of the
 //!   closure's spawn until the closure has run. When a run queues the item again, the new count is
 //!   younger than the remaining closures, and a flush that began in the meantime does not wait for
@@ -46,7 +46,7 @@
 //! - **A single closure is cancelled** by its handle, as any one-shot item is: the canceller claims
 //!   it, and its link stays in the list. A run that finds it claimed waits for the end of the
 //!   claim, which takes a few instructions without user code. It waits because the strand's count
-//!   keeps the pwq that the canceller reads alive. Twin `strand: pops a claimed closure`.
+//!   keeps alive the pwq that the canceller reads. Twin `strand: pops a claimed closure`.
 //!
 //! A joiner does not help, because that would change the order.
 
@@ -96,22 +96,22 @@ const QUEUEING: usize = 1;
 /// One closure in `Base::nr`.
 const ONE: usize = 2;
 
-/// Runs closures on a queue one after the other, and passes a state to each of them. Created by
+/// Runs closures on a queue one after the other, and passes a state to each of them; created by
 /// [`Workqueue::strand`].
 ///
 /// A strand is for state that has one user at a time and no thread of its own: a connection, a
 /// session, an account, an actor. It replaces a mutex around the state, but a closure that waits
 /// for its turn blocks no thread. A program can have hundreds of thousands of strands.
 ///
-/// A `Strand` is a handle; clones are handles of the same strand. It is also a handle of its queue.
+/// A `Strand` is a handle; clones are handles to the same strand. It is also a handle to its queue.
 ///
 /// # Guarantees
 ///
 /// - Closures start in the order in which they were spawned, and never overlap. Each sees the
 ///   writes of the previous one, and those that its spawner made before the spawn.
 /// - If all handles are dropped, the closures still run. The thread that runs the last closure then
-///   drops the state. If the strand is idle, the thread that drops the last handle does.
-/// - A panic of a closure is reported to its joiner, or to the queue's handler, like that of an
+///   drops the state. If the strand is idle, the thread that drops the last handle drops the state.
+/// - A panic in a closure is reported to its joiner, or to the queue's handler, like a panic in any
 ///   item of the queue. The strand continues with the next closure, and with the state as it is.
 /// - After 32 closures, a strand yields to the other items of its queue. If a flush waits for its
 ///   closures, the strand first runs all that remain.
@@ -128,7 +128,8 @@ const ONE: usize = 2;
 ///   when the closure would have run.
 /// - [`cancel_all`](Workqueue::cancel_all) cancels and counts the waiting closures. If the strand
 ///   is running, they are not counted, and are cancelled after the running closure has ended.
-/// - A queue that is full, drained or destroyed rejects closures, except from its own items.
+/// - A queue that is full, being drained or destroyed rejects closures, except those from its own
+///   items.
 /// - A closure that joins a later closure of its strand gets
 ///   [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
 /// - Two closures of different strands that join each other's later closures deadlock, as with two
@@ -137,7 +138,7 @@ const ONE: usize = 2;
 /// # Cost
 ///
 /// A strand has no name, thread, list entry or statistics. It is one allocation of about 130 bytes
-/// and the state, which is created and dropped in about 0.1 µs. A closure costs as much as one of
+/// plus the state. Creating and dropping it takes about 0.1 µs. A closure costs as much as one of
 /// [`Workqueue::spawn`], or less if the strand is busy, because in that case nothing is enqueued. A
 /// joiner never runs the closure.
 ///
@@ -185,7 +186,7 @@ unsafe impl<S: Send> Sync for Strand<S> {}
 #[repr(C)]
 struct Base {
     queued: Revivable,
-    /// I: keeps the memory of the queue.
+    /// I: keeps the queue's memory valid.
     queue: Arc<Inner>,
     /// I
     lane: Lane,
@@ -216,11 +217,11 @@ impl Own {
 #[repr(C)]
 struct Item<S> {
     base: Base,
-    /// The state, which only the run and the thread that frees the item access.
+    /// The state. Only the run and the thread that frees the item access it.
     state: UnsafeCell<S>,
 }
 
-/// The state of a strand, for one closure.
+/// The state of a strand, lent to one closure.
 struct Lent<S>(*mut S);
 
 // SAFETY: the state is `Send`, and the thread that runs the closure owns it.
@@ -254,7 +255,7 @@ impl StartBy for OfStrand {
 }
 
 impl Workqueue {
-    /// Creates a strand with the state `state`, which runs its closures on this queue.
+    /// Creates a strand that has the state `state` and runs its closures on this queue.
     ///
     /// # Blocking
     ///
@@ -325,7 +326,7 @@ impl<S: Send + 'static> Strand<S> {
         self.try_push(func, drop)
     }
 
-    /// Pushes `func`, and before that passes its handle to `keep`. If `keep` drops the handle, each
+    /// Passes `func`'s handle to `keep`, and then pushes `func`. If `keep` drops the handle, each
     /// panic is reported to the queue's handler.
     fn try_push<T, F, K>(
         &self,
@@ -435,7 +436,7 @@ impl Base {
     ///
     /// # Safety
     ///
-    /// 1. `item` is the strand's, and the caller has a handle or runs it.
+    /// 1. `item` belongs to the strand, and the caller has a handle or runs it.
     unsafe fn enqueue(&self, item: NonNull<Head>, home: &Pwq) {
         // SAFETY: (1).
         let work = unsafe { Work::lent(item) };
@@ -456,7 +457,7 @@ impl Base {
         // SAFETY: a linked item is alive.
         let table = unsafe { closure.as_ref() }.vtable().handle.as_ref();
         let mark = table.and_then(|table| table.strand).expect("a closure of a strand");
-        // SAFETY: the table is the closure's.
+        // SAFETY: the table belongs to the closure.
         let mark = unsafe { mark(closure) };
         let nr_cancels = self.queue.core.nr_cancels.load(Ordering::Relaxed);
         let is_cancelled = mark.nr_cancels != nr_cancels;
@@ -529,11 +530,11 @@ impl Base {
     ///
     /// # Safety
     ///
-    /// 1. The caller runs `item`, which is the strand's.
+    /// 1. The caller runs `item`, which belongs to the strand.
     unsafe fn run(&self, item: NonNull<Head>) {
         // SAFETY: (1): the pwq of a running item is alive.
         let home = unsafe { &*run::current_home() };
-        // Read this before the item is queued again, which changes the color.
+        // Read this before the item is queued again, because that changes the color.
         let color = list::color(item);
         let mut nr_run = 0;
         let mut backoff = Backoff::new();
@@ -594,7 +595,7 @@ impl<S: Send + 'static> Item<S> {
     unsafe fn skip(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) {
         // SAFETY: the caller runs the item, which begins with its `Base`.
         let base = unsafe { item.cast::<Base>().as_ref() };
-        // The strand itself does not count as an item of the user.
+        // The strand itself does not count as a user item.
         deferred_drops.nr_more -= 1;
         // SAFETY: as above.
         while let Some(closure) = unsafe { base.next_cancelled() } {
@@ -629,8 +630,8 @@ impl<S> Drop for Strand<S> {
         if twin::torn_down() {
             return;
         }
-        // This comes before the drop of the queue, which waits for the closures.
-        // SAFETY: the handle is one of the item's, and is not used again.
+        // This comes before the queue is dropped, because that drop waits for the closures.
+        // SAFETY: the handle belongs to the item, and is not used again.
         unsafe { self.base().queued.handles.remove(self.item) };
     }
 }

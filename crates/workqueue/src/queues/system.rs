@@ -30,14 +30,14 @@ use crate::{
 /// - [`set_max_active`](Workqueue::set_max_active), [`set_attrs`](Workqueue::set_attrs) and its
 ///   variants, and [`set_shares`](Workqueue::set_shares) return [`BuildError::System`].
 /// - [`pause`](Workqueue::pause) and [`cancel_all`](Workqueue::cancel_all) do nothing, and return
-///   `false` and 0.
+///   `false` and 0, respectively.
 /// - [`shutdown_background`](Workqueue::shutdown_background),
 ///   [`close_in_background`](Workqueue::close_in_background) and a drop only drop that handle.
 ///
 /// # Errors
 ///
-/// Returns the errors of [`Builder::build`](crate::Builder::build) on the process-wide registry.
-/// After an error, the next call tries again.
+/// Returns the same errors as [`Builder::build`](crate::Builder::build) on the process-wide
+/// registry. After an error, the next call tries again.
 ///
 /// # Examples
 ///
@@ -69,7 +69,7 @@ impl Builder {
 ///
 /// # Errors
 ///
-/// Returns the errors of [`system`].
+/// Returns the same errors as [`system`].
 #[doc(alias = "system_highpri_wq")]
 pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -81,11 +81,11 @@ pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
 
 /// Returns the queue for items that may take a long time; the kernel's `system_long_wq`.
 ///
-/// It is like [`system`], and separate from it so that short items do not wait for long ones.
+/// It is like [`system`], but separate from it, so that short items do not wait for long ones.
 ///
 /// # Errors
 ///
-/// Returns the errors of [`system`].
+/// Returns the same errors as [`system`].
 #[doc(alias = "system_long_wq")]
 pub fn system_long() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -94,11 +94,11 @@ pub fn system_long() -> Result<&'static Workqueue, BuildError> {
 
 /// Returns the queue for items that may run on any CPU; the kernel's `system_unbound_wq`.
 ///
-/// Its `max_active` is the maximum, so that blocked items do not keep others from running.
+/// Its `max_active` has the maximum value, so that blocked items do not keep others from running.
 ///
 /// # Errors
 ///
-/// Returns the errors of [`system`].
+/// Returns the same errors as [`system`].
 #[doc(alias("system_unbound_wq", "system_dfl_wq"))]
 pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -110,20 +110,20 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 
 /// Runs `func` on `cpu`, and returns its result; the kernel's `work_on_cpu`.
 ///
-/// It runs on a worker of that CPU, never on the calling thread, and does not wait for [`system`]
-/// items.
+/// `func` runs on a worker of that CPU, never on the calling thread, and does not wait for
+/// [`system`] items.
 ///
 /// # Blocking
 ///
-/// It blocks until `func` has run. It must not be called inside an item of a bottom-half queue, nor
-/// in an RCU read-side critical section.
+/// Blocks until `func` has run. Must not be called inside an item of a bottom-half queue, nor in an
+/// RCU read-side critical section.
 ///
 /// # Errors
 ///
 /// The error contains one of:
 ///
 /// - [`BuildError::NoCpus`], if the CPU does not exist, or this process may not use it.
-/// - An error of [`system`]. Nothing has run in these cases.
+/// - An error returned by [`system`]. Nothing has run in these two cases.
 /// - [`JoinError::Panicked`].
 ///
 /// # Panics
@@ -154,7 +154,7 @@ pub fn work_on_cpu<T: Send + 'static>(
 
 /// Runs `func` once on each CPU that this process may use, and waits for all runs.
 ///
-/// After all runs have ended, returns the error of the first run that panicked.
+/// If runs panic, returns the error of the first one, but only after all runs have ended.
 ///
 /// # Blocking
 ///
@@ -162,7 +162,7 @@ pub fn work_on_cpu<T: Send + 'static>(
 ///
 /// # Errors
 ///
-/// Returns the errors of [`work_on_cpu`].
+/// Returns the same errors as [`work_on_cpu`].
 ///
 /// # Examples
 ///

@@ -92,7 +92,7 @@ impl Workqueue {
 
 /// # Options
 impl<'a> TaskOptions<'a> {
-    /// Queues on the pool of `cpu`'s pod.
+    /// Queues the work on the pool of `cpu`'s pod.
     ///
     /// If the queue may not use the CPU, the item is queued on the first pod. With the affinity
     /// `Cpu` the item normally runs on that CPU; only a [`strict`](crate::Builder::strict) queue
@@ -105,8 +105,8 @@ impl<'a> TaskOptions<'a> {
         self
     }
 
-    /// Queues on a pool of the NUMA node `node`: that of the current CPU's pod if it is in the
-    /// node, otherwise that of the first pod of the node.
+    /// Queues the work on a pool of the NUMA node `node`: the pool of the current CPU's pod if that
+    /// pod is in the node, otherwise the pool of the first pod of the node.
     ///
     /// If the node is unknown or the queue uses none of its CPUs, the item is queued on the first
     /// pod. A pod that spans nodes belongs to each of them.
@@ -116,10 +116,10 @@ impl<'a> TaskOptions<'a> {
         self.on_cpu(cpu)
     }
 
-    /// Starts the work before ordinary items of the queue, as a handle of
+    /// Starts the work before ordinary items of the queue, as a handle returned by
     /// [`urgent`](Workqueue::urgent) does.
     ///
-    /// It has no effect on an ordered queue, whose items start in the order of queueing.
+    /// This has no effect on an ordered queue, because its items start in the order of queueing.
     #[doc(alias("priority", "queue_front"))]
     pub fn urgent(mut self) -> Self {
         if !self.queue.inner.ordered {
@@ -150,7 +150,7 @@ impl<'a> TaskOptions<'a> {
     ///
     /// # Cost
     ///
-    /// The item takes 40 more bytes. It costs two atomic updates of a word that all CPUs share, and
+    /// The item takes 40 more bytes. It costs two atomic updates to a word that all CPUs share, and
     /// two reads of the clock (35 ns each). A timer is used only if a task awaits the handle.
     ///
     /// # Examples
@@ -178,9 +178,9 @@ impl<'a> TaskOptions<'a> {
     /// at `deadline` if it still runs.
     ///
     /// This cancels the item's token: [`is_cancelled`](crate::is_cancelled) returns `true` in the
-    /// item, and waits for its [token](crate::CancellationToken::current) end. The item continues
-    /// until it returns, and its handle then returns the result. A [`timeout`](crate::timeout())
-    /// drops a future instead.
+    /// item, and all waits for the item's [token](crate::CancellationToken::current) end. The item
+    /// continues until it returns, and its handle then returns the result. A
+    /// [`timeout`](crate::timeout()) drops a future instead.
     ///
     /// # Cost
     ///
@@ -243,10 +243,10 @@ impl<'a> TaskOptions<'a> {
     /// # Blocking
     ///
     /// The call that queues blocks until, for each earlier waiter and for the caller, an item has
-    /// started or was cancelled. In a work item of another queue, the pool may start another worker
-    /// while the caller blocks. Items of two full queues that wait for free capacity of each
-    /// other's queue deadlock. Inside an item of this queue the call does not wait, because the
-    /// items that would free capacity may wait for the calling item.
+    /// started or been cancelled. In a work item of another queue, the pool may start another
+    /// worker while the caller blocks. If items of two full queues wait for free capacity in each
+    /// other's queue, they deadlock. Inside an item of this queue the call does not wait, because
+    /// the items that would free capacity may wait for the calling item.
     ///
     /// If a drain begins while the caller waits, the work is rejected when the caller is admitted.
     ///
@@ -310,7 +310,7 @@ impl<'a> TaskOptions<'a> {
         self.try_push(func, |handle| handle)
     }
 
-    /// Queues `func`, and before that passes its handle to `keep`. If `keep` drops the handle, a
+    /// Passes `func`'s handle to `keep`, and then queues `func`. If `keep` drops the handle, a
     /// panic is reported to the queue's handler.
     fn try_push<T, F, K>(
         mut self,
@@ -479,7 +479,7 @@ impl<'a> TaskOptions<'a> {
         (self.queue, weak, self.cpu)
     }
 
-    /// Pushes `func`, and before that passes its handle to `keep`.
+    /// Passes `func`'s handle to `keep`, and then pushes `func`.
     fn push_closure<T: Send + 'static, K>(
         self,
         func: impl FnOnce() -> T + Send + 'static,
@@ -500,7 +500,7 @@ impl<'a> TaskOptions<'a> {
         kept
     }
 
-    /// Pushes `future`, and before that passes its handle to `keep`.
+    /// Passes `future`'s handle to `keep`, and then pushes `future`.
     fn push_future<F, K>(
         self,
         future: F,
@@ -518,7 +518,7 @@ impl<'a> TaskOptions<'a> {
             None => future::task(AnyTime, future, home, queue, has_permit),
         };
         if let Some(cancel) = self.cancel {
-            // SAFETY: the handle keeps the item alive, and the item is a future's.
+            // SAFETY: the handle keeps the item alive, and the item belongs to a future.
             *cancel = CancelHandle::of(unsafe { future::counted_waker(item) });
         }
         let kept = keep(handle);
@@ -527,7 +527,7 @@ impl<'a> TaskOptions<'a> {
     }
 }
 
-/// Drops rejected work, and returns the handle of an item that is not queued.
+/// Drops rejected work, and returns the handle to an item that is not queued.
 #[cold]
 pub(super) fn rejected<F, T: Send + 'static>(error: TrySpawnError<F>) -> JoinHandle<T> {
     let (work, error) = error.into_parts();

@@ -16,17 +16,18 @@
 //! ```
 //!
 //! Claiming the item makes it pending before its lock is released. The item is therefore armed or
-//! pending at every moment, so that no thread can arm it twice or miss it. The push follows.
+//! pending at every moment, so that no thread can arm it twice or miss it. The push comes
+//! afterwards.
 //!
-//! The manager never waits for an item's lock, whose holder may wait for a worker. It retries soon.
-//! It also never cuts a list link out of another queue, which may be paused. Instead, it hands the
-//! item over to a reaper; the item stays armed and is in no wheel. The reaper waits for the item's
-//! lock, and otherwise acts as the manager does.
+//! The manager never waits for an item's lock, because the holder may wait for a worker. Instead,
+//! it retries soon. It also never cuts a list link out of another queue, which may be paused.
+//! Instead, it hands the item over to a reaper; the item stays armed and is in no wheel. The reaper
+//! waits for the item's lock, and otherwise acts as the manager does.
 //!
 //! Destroying the queue removes its timers from the wheel, and drops the items that they would have
 //! queued. If an item has other handles, their next operation finds it disarmed.
 //!
-//! Cancelling everything that is armed for a queue takes no item's lock. The queue counts such
+//! Cancelling everything that is armed for a queue acquires no item's lock. The queue counts such
 //! cancels, and each timer records the count at which it was armed. A timer with an older count is
 //! treated as disarmed and does nothing when it expires. The count is read and changed under the
 //! wheel's lock, so a cancel removes exactly the older timers from the wheel. A timer that was
@@ -93,7 +94,7 @@ pub type Guard<'a> = MutexGuard<'a, Wheel>;
 /// The links of a timer in the wheel.
 pub type Node = wheel::Node<&'static Kind>;
 
-/// The timers by their times.
+/// The timers, ordered by expiry time.
 pub type Wheel = wheel::Wheel<&'static Kind>;
 
 static ITEM: Kind = Kind(expire_item);
@@ -113,7 +114,7 @@ pub struct Timers {
     pub(crate) clock: Clock,
     pub(crate) wheel: Mutex<Wheel>,
     pub(super) sleeps: Sleeps,
-    /// Items whose locks were held at their time, with the time of the next attempt.
+    /// Items whose locks were held when their timers expired, with the time of the next attempt.
     pub(super) late: Mutex<Vec<(u64, Due)>>,
     /// I: the manager, whose thread fires the timers.
     pub(crate) manager: Arc<Manager>,
@@ -135,7 +136,8 @@ pub(crate) struct OwnTimers {
 pub(crate) struct Timer {
     pub(crate) state: Mutex<State>,
     owner: Inherited,
-    /// Guarded by the lock of the wheel that the item is armed in, or was armed in last.
+    /// The timer's place, guarded by the lock of the wheel that the item is armed in, or was armed
+    /// in last.
     place: UnsafeCell<Place>,
 }
 
@@ -186,14 +188,14 @@ pub(crate) enum Until {
 pub(crate) enum Arming {
     /// The timer is armed, or the item was queued because the delay is zero.
     Done,
-    /// The item was armed already. With `again` it is armed again, or disarmed if rejected.
+    /// The item was armed already. If `again` is set, it is armed again, or disarmed if rejected.
     Armed,
     Pending,
     /// The item is disabled, or the queue rejects it.
     Refused,
 }
 
-/// The reason for which the manager does not fire a timer now.
+/// The reason why the manager does not fire a timer now.
 #[derive(Debug)]
 enum Later {
     /// Another thread holds the item's lock.
@@ -205,7 +207,7 @@ enum Later {
 /// An expired item that a reaper queues, because its list link must be cut out first.
 struct Cutting(Due);
 
-/// Values that are removed under an item's lock and may be last handles of user data. They are
+/// Values that are removed under an item's lock and may be last handles to user data. They are
 /// dropped after the lock is released.
 #[derive(Default)]
 pub(crate) struct Dust {
@@ -258,8 +260,8 @@ impl Timer {
         self.lock(&mut dust).armed.is_some()
     }
 
-    /// Arms the timer, to queue the item with `options`. `again` is set if the item may be armed
-    /// already.
+    /// Arms the timer so that it queues the item with `options`. `again` is set if the item may
+    /// already be armed.
     pub(crate) fn arm(
         self: &Arc<Self>,
         work: &Work,
@@ -367,7 +369,8 @@ impl Timer {
     /// or running, or `None` if another thread is disabling the item or destroying the queue.
     pub(crate) fn expedite(&self, work: &Work) -> Option<bool> {
         must_not_be_lost(self.is_lost());
-        // These may be last handles, and are dropped after the lock and the visit.
+        // These may be last handles. They are dropped after the lock is released and the visit has
+        // ended.
         let (queue, disarmed);
         let mut dust = Dust::default();
         let mut state = self.lock(&mut dust);
@@ -394,7 +397,7 @@ impl Timer {
 }
 
 impl State {
-    /// Arms the timer for `inner`, which the caller keeps from being destroyed.
+    /// Arms the timer for `inner`. The caller keeps `inner` from being destroyed.
     fn put(
         &mut self,
         timer: &Arc<Timer>,
@@ -440,7 +443,7 @@ impl State {
     }
 
     /// Disarms the item of `timer`. Returns the content of the timer, which may hold the last
-    /// handle of the item; `None` if the item was not armed.
+    /// handle to the item; `None` if the item was not armed.
     fn disarm(&mut self, timer: &Timer) -> Option<Option<Due>> {
         let armed = self.armed.take()?;
         self.generation += 1;
@@ -483,7 +486,7 @@ impl Timers {
     /// Queues the items and wakes the tasks whose time has come. Reapers run user code.
     pub(crate) fn fire(&self, now_ns: u64) {
         let mut late = self.late.lock();
-        // A paused clock does not pass the time at which to try again.
+        // A paused clock does not reach the time of the next attempt on its own.
         let again = late.extract_if(.., |it| it.0 <= now_ns || self.clock.is_paused());
         let mut expired: Vec<_> = again.map(|(_, due)| due).collect();
         drop(late);
@@ -622,7 +625,8 @@ impl Armed {
 }
 
 impl Due {
-    /// Drops this handle of the item. Returns the item if it must be freed, which runs user code.
+    /// Drops this handle to the item. Returns the item if it must be freed; freeing it runs user
+    /// code.
     pub(crate) fn leave(self) -> Option<Dead> {
         self.work.leave()
     }
@@ -635,8 +639,8 @@ impl Due {
         due.into_iter().for_each(|due| drop(due.leave()));
     }
 
-    /// Queues the item if its generation is current. Returns the item if it must be freed, which
-    /// runs user code.
+    /// Queues the item if its generation is current. Returns the item if it must be freed; freeing
+    /// it runs user code.
     pub(crate) fn fire(self, timers: &Timers, now_ns: u64) -> Option<Dead> {
         match self.try_fire() {
             Ok(left) => {
@@ -673,7 +677,7 @@ impl Due {
         state: MutexGuard<'_, State>,
         may_cut: bool,
     ) -> Result<Option<CountToRelease>, Later> {
-        // These are dropped after the lock and the visit.
+        // These are dropped after the lock is released and the visit has ended.
         let queue;
         let mut state = state;
         let is_ours = state.generation == self.generation;

@@ -6,7 +6,8 @@ use super::queue::{Inner, Workqueue};
 use crate::{item::lane::Lane, route::attrs::BuildError};
 
 impl Workqueue {
-    /// Returns a handle of this queue whose items are *urgent*: they start before ordinary ones.
+    /// Returns a handle to this queue. Items that are queued through it are *urgent*: they start
+    /// before ordinary ones.
     ///
     /// Use it for a few items among many: a read that a user waits for on a queue of prefetches, or
     /// a flush on a queue of compactions. The handle belongs to the same queue, with one
@@ -16,7 +17,8 @@ impl Workqueue {
     ///
     /// - An urgent item starts before all ordinary items of the queue that wait in the same pool,
     ///   and after older urgent ones. Running items are not interrupted.
-    /// - Ordinary items are not starved: while both wait in a pool, every tenth start is ordinary.
+    /// - Ordinary items are not starved: while items of both kinds wait in a pool, every tenth item
+    ///   that starts is ordinary.
     /// - Urgent items do not overtake items of other queues.
     ///
     /// Other operations treat the lanes as follows:
@@ -27,18 +29,19 @@ impl Workqueue {
     ///   urgent item.
     /// - A seat is held, as in the kernel, while an item waits for a worker of its pool. With a
     ///   small `max_active`, items in other pools wait for that worker, too.
-    /// - A capacity counts and rejects both; waiters get free capacity in order of arrival.
+    /// - A capacity counts and rejects items of both lanes; waiters get free capacity in order of
+    ///   arrival.
     /// - [`flush`](Self::flush), [`drain`](Self::drain) and [`cancel_all`](Self::cancel_all) cover
     ///   both lanes, through any handle.
     /// - Delayed, periodic and RCU work, futures and scopes keep the lane of the handle that queued
-    ///   them whenever they are queued.
+    ///   them each time they are queued.
     /// - Joiners help with items of either lane.
     ///
     /// # Cost
     ///
     /// After the first call, workers take the queue's items of both lanes one at a time. This costs
     /// about 100 ns for each item, which is not measurable for items of a microsecond or more. A
-    /// queue on which it is never called pays nothing.
+    /// queue on which this is never called pays nothing.
     ///
     /// # Blocking
     ///

@@ -7,8 +7,8 @@
 //! Insertion and removal take constant time, regardless of the number of timers.
 //!
 //! Timers of a lower level expire before those of a higher one, and within one level in the order
-//! of the slots. The next timer to expire is therefore in the first slot of the lowest level that
-//! has any, and no thread wakes only to move timers down.
+//! of the slots. The next timer to expire is therefore in the first occupied slot of the lowest
+//! occupied level, and no thread wakes only to move timers down.
 //!
 //! A timer is linked through a [`Node`] in the memory of its user, so neither insertion nor removal
 //! allocates. A user can also link its timers into a [`Link`] ring, in order to remove all of them.
@@ -23,7 +23,7 @@ pub(crate) const TICK_SHIFT: u32 = 16;
 /// The number of levels that covers 64 bits of nanoseconds even if a tick is one nanosecond.
 const MAX_LEVELS: usize = u64::BITS.div_ceil(SLOT_BITS) as usize;
 
-/// A link in a ring: that of a member, or the head of the ring.
+/// A link in a ring: either that of a member, or the head of the ring.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Link {
@@ -61,7 +61,8 @@ pub struct Wheel<K> {
 // SAFETY: by (1) of `insert`, only a thread with exclusive access to the wheel uses its nodes.
 unsafe impl<K: Send> Send for Wheel<K> {}
 
-/// Returns the roundest time in `from_ns ..= from_ns + slack_ns`, so that timers coincide.
+/// Returns a time in `from_ns ..= from_ns + slack_ns` with many trailing zero bits, so that timers
+/// coincide.
 pub(crate) fn rounded_ns(from_ns: u64, slack_ns: u64) -> u64 {
     let to_ns = from_ns.saturating_add(slack_ns);
     let differing = from_ns ^ to_ns;
@@ -85,8 +86,8 @@ impl Link {
     ///
     /// 1. The caller has exclusive access to the ring and its members, which do not move until they
     ///    are unlinked.
-    /// 2. The caller has exclusive access to `new`. It is in no ring, and does not move until it is
-    ///    unlinked.
+    /// 2. The caller has exclusive access to `new`, which is in no ring, and does not move until it
+    ///    is unlinked.
     pub(crate) unsafe fn push(ring: *mut Self, new: *mut Self) {
         // SAFETY: (1), (2).
         unsafe {
@@ -199,7 +200,7 @@ impl<K> Wheel<K> {
 
     /// Advances the time to the first timer that expires by `now_ns`, removes that timer and
     /// returns it. If there is none, advances the time to `now_ns` and returns `None`. Timers
-    /// expire in the order of their ticks. Call it until it returns `None`.
+    /// expire in the order of their ticks. Call this function until it returns `None`.
     pub(crate) fn pop(&mut self, now_ns: u64) -> Option<NonNull<Node<K>>> {
         let now_tick = now_ns >> self.shift;
         while let Some((level, slot)) = self.first_slot() {
@@ -243,11 +244,11 @@ impl<K> Wheel<K> {
     }
 
     /// Returns the time at which [`pop`](Self::pop) must be called next. Returns `None` if it need
-    /// not be called until a timer is inserted that becomes the first. The time may be early, never
-    /// late.
+    /// not be called until a timer is inserted that becomes the first. The time may be early, but
+    /// is never late.
     ///
-    /// [`insert`](Self::insert) compares with it even if all timers were removed. Otherwise a timer
-    /// that is not the first would wake no thread, and would stay in the wheel.
+    /// [`insert`](Self::insert) compares with this time even if all timers were removed. Otherwise
+    /// a timer that is not the first would wake no thread, and would stay in the wheel.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.earliest_tick.map(|tick| tick.saturating_mul(1 << self.shift))
     }
@@ -262,7 +263,7 @@ impl<K> Wheel<K> {
         u64::MAX >> self.shift
     }
 
-    /// Returns the lowest level, and the first slot of it, that has timers.
+    /// Returns the lowest level that has timers, and its first slot with timers.
     fn first_slot(&mut self) -> Option<(usize, usize)> {
         loop {
             let level = self.occupied.iter().position(|&slots| slots != 0)?;
@@ -391,7 +392,8 @@ mod tests {
         let mut numbers = Numbers::default();
         numbers.advance(5 * TICK_NS);
         assert_eq!(numbers.insert(9 * TICK_NS), (0, true));
-        // It is removed after a thread has advanced the time, before that thread calls `next_ns`.
+        // The timer is removed after a thread has advanced the time, and before that thread calls
+        // `next_ns`.
         numbers.remove(0);
         let next_ns = numbers.wheel.next_ns();
         let (_, is_first) = numbers.insert(20 * TICK_NS);
@@ -445,7 +447,7 @@ mod tests {
             start_ns in 0..u64::MAX / 4,
             steps in prop::collection::vec(
                 (0u8..6, 0u32..46, any::<u64>(), any::<prop::sample::Index>()),
-                1..200,
+                1..if cfg!(miri) { 50 } else { 200 },
             ),
         ) {
             let mut numbers = Numbers::default();

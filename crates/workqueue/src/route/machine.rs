@@ -21,12 +21,12 @@ use crate::pools::{
     pool::{PoolAttrs, WorkerPool},
 };
 
-/// A queue or a group that follows changes of the machine.
+/// A queue or a group that follows changes to the machine.
 pub(crate) trait Follower: Send + Sync {
-    /// Changes the pools of the queue after a change of the machine.
+    /// Updates the pools of the queue after the machine has changed.
     fn follow(&self, machine: &Machine);
 
-    /// Returns a report of the queue, unless the queue is hidden or has been destroyed.
+    /// Returns a report on the queue, unless the queue is hidden or has been destroyed.
     fn report(&self) -> Option<QueueReport>;
 
     /// Returns the record of the group, if this is one.
@@ -239,7 +239,7 @@ impl Machine {
         topology.quota().filter(|_| self.params.cpu_quota)
     }
 
-    /// Removes a user from a pool's count. Without users, the pool is destroyed.
+    /// Decrements a pool's count of users. If no user is left, the pool is destroyed.
     pub(crate) fn release(&self, pool: &Arc<WorkerPool>) {
         let mut roster = self.manager.roster.lock();
         let at =

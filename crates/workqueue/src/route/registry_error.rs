@@ -1,10 +1,10 @@
-//! The errors of creating a registry.
+//! Errors that can occur when a registry is created.
 
 use std::fmt;
 
 use base::internal::params::{ParamError, VARIABLE};
 
-/// The error of creating a registry.
+/// The error returned if a registry cannot be created.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RegistryError {
@@ -43,8 +43,8 @@ impl std::error::Error for RegistryError {
     }
 }
 
-/// The error of setting the topology of a process that already has one. Contains the rejected
-/// topology.
+/// The error returned by an attempt to set the topology of a process that already has one. Contains
+/// the rejected topology.
 #[derive(Debug)]
 pub struct TopologyInUse(pub Box<topology::Topology>);
 

@@ -1,4 +1,7 @@
-/* SRCU in a program of liburcu: a head waits for a domain, and then for a period of liburcu. */
+/*
+ * SRCU in a program that uses liburcu: a head waits for a domain, and then for a grace period of
+ * liburcu.
+ */
 #ifdef SRCU_AFTER
 #include <urcu.h>
 #endif

@@ -1,6 +1,7 @@
 /*
- * A program that is linked with the static library and opens the shared one, so that it has two
- * copies. Arguments: the shared library, then "s" (static) or "d" for each copy to use, in order.
+ * A program that is linked with the static library and opens the shared one, so that it contains
+ * two copies. The arguments are the shared library, and then "s" (static) or "d" (dynamic) for each
+ * copy to use, in order.
  */
 #include <afterwork/rcupdate.h>
 #include <afterwork/workqueue.h>

@@ -1,4 +1,4 @@
-/* A program that sets the CPUs of the library, before the first use and only once. */
+/* A program that sets the CPUs of the library only once, before the first use. */
 #include "../check.h"
 
 #include <afterwork/machine.h>

@@ -1,4 +1,7 @@
-/* Hooks that each thread that runs items calls when it starts and when it has ended its work. */
+/*
+ * Tests hooks. Each thread that runs items calls them when it starts, and when it has finished its
+ * work.
+ */
 #include "../check.h"
 
 #include <afterwork/workqueue.h>

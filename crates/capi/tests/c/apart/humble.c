@@ -1,4 +1,7 @@
-/* Queues of a process that may not set a negative nice value. Exits with 77 if it may. */
+/*
+ * Tests the queues of a process that may not set a negative nice value. Exits with 77 if the
+ * process may do so.
+ */
 #include "../check.h"
 
 #include <afterwork/workqueue.h>
@@ -15,7 +18,7 @@ static void see(struct work_struct *work)
 	seen = getpriority(PRIO_PROCESS, 0);
 }
 
-/* Returns the nice value at which an item of WQ runs, and destroys WQ. */
+/* Returns the nice value with which an item of WQ runs, and destroys WQ. */
 static int seen_by(struct workqueue_struct *wq)
 {
 	DECLARE_WORK(work, see);
@@ -35,7 +38,7 @@ int main(void)
 	const struct rlimit none = { 0, 0 };
 	struct workqueue_attrs *attrs = alloc_workqueue_attrs();
 	struct workqueue_struct *wq = alloc_workqueue("plain", WQ_UNBOUND, 0);
-	/* The tests may run at another nice value than 0. */
+	/* The tests may run with a nice value other than 0. */
 	const int own = getpriority(PRIO_PROCESS, 0);
 
 	if (setpriority(PRIO_PROCESS, 0, -20) == 0) {

@@ -1,6 +1,7 @@
 /*
- * Failing allocations and thread creations. One walk through all functions that allocate is
- * repeated. Each time the nth allocation fails, or the nth thread creation, or also all later ones.
+ * Tests failing allocations and thread creations. A walk through all functions that allocate is
+ * repeated. Each time, the nth allocation or the nth thread creation fails, and sometimes also all
+ * later thread creations.
  */
 #include "refuse.h"
 

@@ -1,4 +1,7 @@
-/* Kernel names that the program also uses: declared again, as members, and as its own functions. */
+/*
+ * Kernel names that the program also uses itself: it declares them again, as members, and as its
+ * own functions.
+ */
 #include <afterwork/percpu.h>
 #include <afterwork/rcupdate.h>
 #include <afterwork/srcu.h>
@@ -8,7 +11,7 @@
 extern struct workqueue_struct *system_wq, *system_unbound_wq, *system_highpri_wq, *system_long_wq;
 extern unsigned int nr_cpu_ids;
 
-/* The contents of a port's <linux/jiffies.h>. */
+/* The contents of <linux/jiffies.h> in a port. */
 static inline unsigned long msecs_to_jiffies(const unsigned int m) { return m; }
 static unsigned int jiffies_to_msecs(const unsigned long j) { return (unsigned int)j; }
 
@@ -18,7 +21,7 @@ struct names {
 	unsigned long jiffies_to_msecs;
 };
 
-/* These are not the process-wide objects. */
+/* The process-wide queues. */
 static struct workqueue_struct **kin[] = {
 	&system_wq, &system_percpu_wq, &system_highpri_wq, &system_long_wq, &system_unbound_wq, &system_dfl_wq,
 	&system_freezable_wq, &system_power_efficient_wq, &system_freezable_power_efficient_wq,

@@ -1,4 +1,6 @@
-/* Opens the library at run time, and closes it with items in flight. It stays mapped. */
+/*
+ * Opens the library at run time, and closes it while items are pending. The library stays mapped.
+ */
 #include <afterwork/workqueue.h>
 
 #include <dlfcn.h>
@@ -51,7 +53,7 @@ int main(int argc, char **argv)
 		if (!queue(-1, wq, &work))
 			return 4;
 		flush(&work);
-		/* An item that runs while the library is closed; its workers outlive the call. */
+		/* This item runs while the library is closed. The call does not end the workers. */
 		queue(-1, wq, &late);
 		dlclose(library);
 		destroy(wq);

@@ -1,5 +1,6 @@
 /*
- * Many queues at a time, each with an item: the memory of a queue is bounded, and is reused.
+ * Many queues at the same time, each with an item. Checks that the memory of a queue is bounded and
+ * is reused.
  *
  *     queues [NUMBER]
  */
@@ -10,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The maximum memory of a queue, and of everything else. */
+/* The maximum memory of an idle queue, of a used queue, and of everything else. */
 #define MOST_IDLE 4096
 #define MOST_USED 8192
 #define SLACK (8L << 20)
@@ -78,7 +79,7 @@ int main(int argc, char **argv)
 		       (made - start) / (double)number, (used - made) / (double)number, (now() - used) / (double)number,
 		       idle / number, (peak - before) / number);
 		is_good &= idle < number * MOST_IDLE + SLACK && peak - before < number * MOST_USED + SLACK;
-		/* The second round reuses the memory that the first one freed. */
+		/* The second round reuses the memory that the first round freed. */
 		if (round == 0)
 			first_peak = peak;
 		is_good &= peak <= first_peak + first_peak / 20 + SLACK;

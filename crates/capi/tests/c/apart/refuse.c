@@ -1,7 +1,7 @@
 /*
- * Makes allocations and thread creations fail, by the linker's --wrap, and judges how a walk ends.
- * It must complete if the failed call can report an error, and otherwise end by abort with one
- * clear line. It must never hang, corrupt memory, or end silently.
+ * Makes allocations and thread creations fail, using the linker's --wrap, and checks how a walk
+ * ends. If the failed call can report an error, the walk must complete. Otherwise it must abort
+ * with one clear line. It must never hang, corrupt memory, or end silently.
  */
 #define _GNU_SOURCE
 #include "refuse.h"
@@ -68,7 +68,7 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(
 	return is_one ? EAGAIN : __real_pthread_create(thread, attr, func, arg);
 }
 
-/* Allocations of the walks themselves, which do not fail. */
+/* The allocations of the walks themselves do not fail. */
 void *own_malloc(size_t size)
 {
 	return __real_malloc(size);
@@ -109,7 +109,10 @@ _Noreturn void end_of_walk(void)
 static void judge(const struct walk *walk, int status, const char *said)
 {
 	const char *counts = strstr(said, NR_COUNTS);
-	/* A case that fails with its own child may leave the child's line or counts. */
+	/*
+	 * If a case starts a child of its own and fails with it, only the line or the counts of
+	 * that child may remain.
+	 */
 	bool is_reported = (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strchr(said, '\n')) ||
 		       (status != 0 && WIFEXITED(status) && (counts || strstr(said, "memory allocation of")));
 
@@ -139,7 +142,7 @@ static void reap(void)
 
 		if (walk->pid != pid)
 			continue;
-		/* A child of the walk may still have the pipe open. */
+		/* A child of the walk may still hold the pipe open. */
 		fcntl(walk->from, F_SETFL, O_NONBLOCK);
 		while (len < sizeof(said) - 1 && (got = read(walk->from, said + len, sizeof(said) - 1 - len)) > 0)
 			len += (size_t)got;
@@ -176,7 +179,7 @@ void walk_in_child(const char *name, void (*body)(void), long memory, long threa
 		dup2(fds[1], 2);
 		close(fds[0]);
 		close(fds[1]);
-		/* A backtrace would exceed the buffer. */
+		/* A backtrace would not fit into the buffer. */
 		setenv("RUST_BACKTRACE", "0", 1);
 		alarm(60);
 		nth_memory = memory;

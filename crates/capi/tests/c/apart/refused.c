@@ -1,7 +1,8 @@
 /*
- * The cases of the suite with failing allocations and thread creations. `refused SEED` lets a
- * random choice of the first thousand of each case fail, and `refused all` each of them. Those of
- * the case itself do not fail (check.h). If a call reports that there is no memory, the case ends.
+ * Runs the cases of the suite with failing allocations and thread creations. `refused SEED` makes a
+ * random choice of the first thousand of each case fail, and `refused all` makes each of them fail.
+ * Allocations of the case itself do not fail (check.h). If a call reports that there is no memory,
+ * the case ends.
  */
 #include "../check.h"
 

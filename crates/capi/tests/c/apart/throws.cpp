@@ -1,5 +1,5 @@
-// An exception, or the end of the thread, leaves a function that the library calls: `throws PLACE
-// throw`, or `exit`.
+// An exception or the exit of the thread leaves a function that the library calls: `throws PLACE
+// throw` or `throws PLACE exit`.
 #include <afterwork/percpu.h>
 #include <afterwork/rcupdate.h>
 #include <afterwork/srcu.h>

@@ -1,6 +1,6 @@
 /*
- * A queue without a limit of its own, with `workqueue.max_active=1` in the environment variable
- * `AFTERWORK`. Exits with 3 if no queue can be created.
+ * Tests a queue without a limit of its own, with `workqueue.max_active=1` in the environment
+ * variable `AFTERWORK`. Exits with 3 if no queue can be created.
  */
 #include "../check.h"
 
@@ -41,7 +41,7 @@ int main(void)
 	begin(&plug, tuned);
 	gate_wait(&plug.begun);
 	begin(&other, tuned);
-	/* The item of the queue with its own limit does not wait. */
+	/* The item of the queue that has its own limit does not wait. */
 	begin(&last, own);
 	gate_wait(&last.begun);
 	if (sem_trywait(&other.begun) == 0)

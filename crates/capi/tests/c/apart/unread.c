@@ -1,4 +1,7 @@
-/* Per-CPU data where no file can be opened, so that the machine cannot be read. */
+/*
+ * Tests per-CPU data in a process that cannot open any file, so that the library cannot read the
+ * machine.
+ */
 #define _GNU_SOURCE
 #include <afterwork/percpu.h>
 
@@ -7,7 +10,7 @@
 
 static cpu_set_t allowed;
 
-/* Runs before the library reads the machine, as the linker's first object. */
+/* Runs before the library reads the machine, because this is the linker's first object. */
 __attribute__((constructor(101))) static void open_no_file(void)
 {
 	struct rlimit limit = { 0, 0 };

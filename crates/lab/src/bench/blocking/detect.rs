@@ -12,7 +12,7 @@ use topology::Topology;
 
 use crate::harness::latency::Latencies;
 
-/// Ways in which an item sleeps.
+/// The ways in which an item sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sleep {
     /// The item sleeps inside `workqueue::blocking`.

@@ -15,7 +15,7 @@ use top::exit::Stop;
 
 use crate::bench::workqueue::peers;
 
-/// Number of requests.
+/// The number of requests.
 pub const REQUESTS: usize = 8;
 /// The time after which requests that have not ended count as deadlocked. Without a deadlock, they
 /// take tens of milliseconds.

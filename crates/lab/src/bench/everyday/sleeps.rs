@@ -30,7 +30,7 @@ pub enum Clock {
     AsyncIo,
 }
 
-/// State shared by all tasks of a run. It is leaked, so tasks can borrow it.
+/// The state that all tasks of a run share. It is leaked, so tasks can borrow it.
 struct Sleepers {
     awake: Latch,
     late_ns: Vec<AtomicU64>,

@@ -13,13 +13,13 @@ use super::cases::{PER_CHANGE, SAVES};
 use super::sleeps::runtime;
 use crate::harness::case::Sample;
 
-/// Number of changes.
+/// The number of changes.
 pub const CHANGES: usize = 1000;
 /// The delay of the save. It is longer than all changes take together, so that no save runs between
 /// two changes.
 const SOON: Duration = Duration::from_millis(100);
 
-/// Calls `change` [`CHANGES`] times, then `end`, which waits for the saves that are counted.
+/// Calls `change` [`CHANGES`] times, and then `end`, which waits for the saves that are counted.
 fn measured(mut change: impl FnMut(), saves: &AtomicU64, end: impl FnOnce()) -> Sample {
     let begun = Instant::now();
     (0..CHANGES).for_each(|_| change());

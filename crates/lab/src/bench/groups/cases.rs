@@ -23,13 +23,13 @@ const FLOOD: &str = "flood";
 const ONE_AT_A_TIME: &str = "one-at-a-time-grouped";
 const BATCH: &str = "batch-1000-grouped";
 
-/// Names of the cases and peers.
+/// The names of the cases and peers.
 pub const MENU: Menu =
     Menu { cases: &[PARTS, FLOOD, ONE_AT_A_TIME, BATCH], peers: &[Tokio::NAME, Rayon::NAME] };
 
 /// A group with shares for each tenant.
 const GROUPS: &str = "groups";
-/// Queues without groups and shares.
+/// Queues without groups or shares.
 const NO_GROUPS: &str = "no groups";
 const SEMAPHORES: &str = "tokio+semaphores";
 const POOL_EACH: &str = "rayon+each";
@@ -39,9 +39,9 @@ const IN_GROUP: &str = "group";
 const IN_SHARES: &str = "group with shares";
 const FAR_CEILING: &str = "group with a far ceiling";
 
-/// The distance of the tenant that is farthest from its due, as a part of its due.
+/// The distance of the tenant that is farthest from its due share, divided by this share.
 const WORST: Metric = lower("worst", "share", ("% of due", "worst off"), PERCENT);
-/// Each tenant's part of the CPU time, divided by its due.
+/// Each tenant's part of the CPU time, divided by its due part.
 const OF_DUE: [Metric; NR_TENANTS] = [
     higher("of_due_1", "share", ("% of due", "1"), PERCENT),
     higher("of_due_2", "share", ("% of due", "2"), PERCENT),
@@ -61,13 +61,13 @@ const ALONE_P99: Metric = lower("alone_p99", "ns", ("alone us", "p99"), NS_PER_U
 const FLOODED_P50: Metric = lower("flooded_p50", "ns", ("flooded us", "p50"), NS_PER_US);
 const FLOODED_P99: Metric = lower("flooded_p99", "ns", ("flooded us", "p99"), NS_PER_US);
 
-/// Duration of a run of `parts`. The longest item takes 10 ms.
+/// The duration of a run of `parts`. The longest item takes 10 ms.
 const TIME: Duration = Duration::from_secs(2);
 const TIME_QUICK: Duration = Duration::from_millis(200);
-/// Time for which items are timed, each alone and during the flood.
+/// The time for which items are timed, both without the flood and during it.
 const REQUESTS: Duration = Duration::from_millis(500);
 const REQUESTS_QUICK: Duration = Duration::from_millis(50);
-/// Items of the one producer: one at a time, and batches.
+/// The numbers of items of the single producer, one at a time and in batches.
 const LONE_ITEMS: usize = 20_000;
 const LONE_ITEMS_QUICK: usize = 4_000;
 const BATCH_SIZE: usize = 1000;
@@ -106,7 +106,8 @@ struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// Returns `test` in unit tests, which measure nothing; otherwise the long or the quick size.
+    /// Returns `test` in unit tests, which measure nothing. Otherwise returns the long or the quick
+    /// size.
     fn size<T>(&self, long: T, quick: T, test: T) -> T {
         match (cfg!(test), self.settings.quick) {
             (true, _) => test,

@@ -7,7 +7,7 @@
 //! | `one-at-a-time-grouped` | one item at a time, with and without a group |
 //! | `batch-1000-grouped` | batches of 1000 items, with and without a group |
 //!
-//! [tenants] has the scenarios. `docs/bench-method.md` defines the figures.
+//! [tenants] contains the scenarios. `docs/bench-method.md` defines the figures.
 
 mod cases;
 pub mod tenants;

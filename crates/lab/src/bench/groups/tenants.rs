@@ -1,4 +1,4 @@
-//! Tenants with items of different lengths, on one pool or on a pool each.
+//! Tenants with items of different lengths, on one pool or on one pool per tenant.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -17,17 +17,18 @@ use topology::Topology;
 use crate::bench::workqueue::subject::OneShotPool;
 use crate::harness::latency::Latencies;
 
-/// Number of tenants. Tenant `t`, counted from 0, has `t + 1` shares.
+/// The number of tenants. Tenant `t`, counted from 0, has `t + 1` shares.
 pub const NR_TENANTS: usize = 8;
 
-/// Length of each tenant's items in microseconds: from 10 µs to 10 ms, whatever its shares.
+/// The length of each tenant's items in microseconds. It is between 10 µs and 10 ms, and does not
+/// depend on the tenant's shares.
 const LENGTHS_US: [u64; NR_TENANTS] = [1000, 10, 3000, 100, 30, 10_000, 300, 50];
 
 /// The tenant that floods, and the number of its items in flight.
 const FLOODER: usize = 0;
 const FLOOD: usize = 128;
 
-/// Length and interval of the items that are timed.
+/// The length and the interval of the items that are timed.
 const REQUEST_US: u64 = 10;
 const REQUEST_EVERY: Duration = Duration::from_micros(500);
 
@@ -46,14 +47,14 @@ pub trait Tenants: Send + Sync + 'static {
 /// Queues on the pools of one registry, two for each tenant.
 #[derive(Debug)]
 pub struct Queues {
-    // Declared before the registry, so that they are dropped before it.
+    // The queues are declared before the registry, so that they are dropped before it.
     queues: Vec<[Workqueue; 2]>,
     registry: Option<Registry>,
     next: AtomicUsize,
 }
 
 impl Queues {
-    /// Builds the queues, which are in a group with shares for each tenant, or in no group.
+    /// Builds the queues. Each tenant has a group with its shares, or the queues are in no group.
     pub fn start(topology: &Topology, grouped: bool) -> Result<Self, Stop> {
         let failed = |error| Stop::because("cannot build a tenant's queue", error);
         let registry = Registry::new(topology.clone(), Params::default())
@@ -115,7 +116,7 @@ impl Tenants for Semaphores {
     }
 }
 
-/// A pool for each tenant, with a thread for each share.
+/// A pool for each tenant, with one thread per share.
 #[derive(Debug)]
 pub struct PoolEach<P>(Vec<P>);
 
@@ -148,7 +149,7 @@ fn compute(us: u64) {
             rounds(NR);
             start.elapsed()
         };
-        // The shortest of a few attempts was not preempted.
+        // The shortest of a few attempts was probably not preempted.
         let shortest = (0..5).map(timed).min().unwrap_or_default();
         (NR / (shortest.as_micros() as u64).max(1)).max(1)
     });
@@ -159,11 +160,11 @@ fn compute(us: u64) {
 struct Arena<T> {
     tenants: T,
     is_over: AtomicBool,
-    /// Number of completed items of each tenant.
+    /// The number of completed items of each tenant.
     done: [AtomicU64; NR_TENANTS],
 }
 
-/// Number of items that are queued or running. The pools are dropped once it is zero.
+/// The number of items that are queued or running. The pools are dropped once it is zero.
 type InFlight = Arc<AtomicUsize>;
 
 impl<T: Tenants> Arena<T> {
@@ -189,7 +190,7 @@ impl<T: Tenants> Arena<T> {
             } else {
                 arena.add(tenant, in_flight.clone());
             }
-            // The last step of an item, so that no item drops its own pool.
+            // This is the last step of an item, so that no item drops its own pool.
             in_flight.fetch_sub(1, Ordering::Release);
         });
     }
@@ -207,8 +208,8 @@ impl<T: Tenants> Arena<T> {
     }
 }
 
-/// Lets all tenants have work for `time`, at least `least` items each. Returns each tenant's part
-/// of the CPU time, divided by its due part.
+/// Keeps all tenants busy for `time`, and until each has completed at least `least` items. Returns
+/// each tenant's part of the CPU time, divided by its due part.
 pub fn parts<T: Tenants>(tenants: T, time: Duration, least: usize) -> [f64; NR_TENANTS] {
     compute(0);
     let (arena, in_flight) = (Arena::new(tenants), InFlight::default());
@@ -228,16 +229,16 @@ pub fn parts<T: Tenants>(tenants: T, time: Duration, least: usize) -> [f64; NR_T
     std::array::from_fn(|it| used[it] as f64 / all / (shares(it) as f64 / all_shares))
 }
 
-/// The times from queueing to the end of the items of all tenants but one.
+/// The times from queueing to the end, for the items of all tenants except the flooder.
 #[derive(Debug)]
 pub struct Flooded {
-    /// While that one had no items.
+    /// The times while the flooder had no items.
     pub alone: Latencies,
-    /// While that one flooded the pools.
+    /// The times while the flooder flooded the pools.
     pub flooded: Latencies,
 }
 
-/// Times items for `time` without a flood, and for `time` with one.
+/// Times items for `time` without a flood, and for `time` during a flood.
 pub fn flood<T: Tenants>(tenants: T, time: Duration) -> Flooded {
     compute(0);
     let (arena, in_flight) = (Arena::new(tenants), InFlight::default());
@@ -249,8 +250,8 @@ pub fn flood<T: Tenants>(tenants: T, time: Duration) -> Flooded {
 }
 
 impl<T: Tenants> Arena<T> {
-    /// Queues items of all tenants but the flooder in turn for `time`, and returns their times. A
-    /// thread that is woken late queues fewer.
+    /// Queues items of all tenants except the flooder, in turn, for `time`. Returns the times of
+    /// the items. A thread that is woken late queues fewer items.
     fn time(self: &Arc<Self>, time: Duration, in_flight: &InFlight) -> Latencies {
         let most = (time.as_micros() / REQUEST_EVERY.as_micros()).max(1) as usize;
         let times: Arc<[(AtomicU64, AtomicU64)]> = (0..most).map(|_| Default::default()).collect();

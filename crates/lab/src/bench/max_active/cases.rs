@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use afterwork::params::Params;
-use afterwork::workqueue::{self, MAX_ACTIVE, MaxActiveScope, Registry};
+use afterwork::workqueue::{self, Builder, MAX_ACTIVE, MaxActiveScope, Registry};
 use clap::Args;
 use sync::hint::spin_loop;
 use sync::time::{cycles, cycles_per_us};
@@ -121,14 +121,9 @@ impl Setting {
         self.args.dir.clone().unwrap_or_else(std::env::temp_dir)
     }
 
-    /// Returns a drive that keeps more items in flight than the largest limit.
-    fn drive(&self, items: usize) -> Drive {
-        Drive {
-            items,
-            on_their_way: ON_THEIR_WAY,
-            every: None,
-            interrupt: self.settings.interrupt.clone(),
-        }
+    /// Returns a drive of `items` items for each crew.
+    fn drive(&self, items: usize, on_their_way: usize, every: Option<Duration>) -> Drive {
+        Drive { items, on_their_way, every, interrupt: self.settings.interrupt.clone() }
     }
 
     fn registry(&self) -> impl Fn() -> Result<Registry, Stop> + Clone + 'static {
@@ -141,9 +136,18 @@ impl Setting {
         }
     }
 
+    /// Returns a function that creates a queue for each subsystem in one registry.
+    fn queues(&self, describe: fn(Builder) -> Builder) -> impl Fn() -> Crews + 'static {
+        let registry = self.registry();
+        move || {
+            let registry = registry()?;
+            each(|| crew::queue(&registry, LIMIT, describe))
+        }
+    }
+
     fn joins(&self) -> Case {
         let items = self.items(NR_JOINS, NR_JOINS_QUICK);
-        let drive = self.drive(items);
+        let drive = self.drive(items, ON_THEIR_WAY, None);
         let dir = self.dir();
         // The table is written once, before the first run.
         let table = Arc::new(Mutex::new(None));
@@ -194,24 +198,14 @@ impl Setting {
 
     fn subsystems(&self) -> Case {
         let items = self.items(NR_ITEMS, NR_ITEMS_QUICK);
-        let drive = Drive {
-            items,
-            on_their_way: ITEMS_ON_THEIR_WAY,
-            every: None,
-            interrupt: self.settings.interrupt.clone(),
-        };
-        let registry = self.registry();
-        let ours = move || -> Crews {
-            let registry = registry()?;
-            (0..NR_SUBSYSTEMS).map(|_| crew::queue(&registry, LIMIT, |it| it)).collect()
-        };
+        let drive = self.drive(items, ITEMS_ON_THEIR_WAY, None);
         let all = NR_SUBSYSTEMS * LIMIT;
         let peer = |name, hire: fn() -> Crews| Variant::peer(name, run(&drive, mixed, hire));
         let variants = vec![
-            Variant::ours(OURS, run(&drive, mixed, ours)),
-            peer(THREADS_EACH, || (0..NR_SUBSYSTEMS).map(|_| crew::threads(LIMIT)).collect()),
+            Variant::ours(OURS, run(&drive, mixed, self.queues(|it| it))),
+            peer(THREADS_EACH, || each(|| crew::threads(LIMIT))),
             peer(BLOCKING, || Ok(vec![crew::blocking(NR_SUBSYSTEMS * LIMIT)?; NR_SUBSYSTEMS])),
-            peer(RAYON_EACH, || (0..NR_SUBSYSTEMS).map(|_| crew::rayon(LIMIT)).collect()),
+            peer(RAYON_EACH, || each(|| crew::rayon(LIMIT))),
         ];
         let about = format!(
             "{NR_SUBSYSTEMS} subsystems of {items} items and a limit of {LIMIT} (together {all}): {COMPUTE_US} us \
@@ -223,39 +217,22 @@ impl Setting {
 
     fn shares(&self) -> Case {
         let items = self.items(NR_REQUESTS, NR_REQUESTS_QUICK);
-        let drive = Drive {
-            items,
-            on_their_way: FLOOD_ON_ITS_WAY,
-            every: Some(REQUEST_EVERY),
-            interrupt: self.settings.interrupt.clone(),
-        };
+        let drive = self.drive(items, FLOOD_ON_ITS_WAY, Some(REQUEST_EVERY));
         let compute = || -> Result<Body, Stop> {
             Ok(Arc::new(|_| {
                 burn(COMPUTE_US);
                 Ok(())
             }))
         };
-        let plain = |registry: &Registry| crew::queue(registry, LIMIT, |it| it);
         let registry = self.registry();
-        let sharing = move || -> Crews {
-            let registry = registry()?;
-            (0..NR_SUBSYSTEMS).map(|_| crew::queue(&registry, LIMIT, |it| it.shares(100))).collect()
-        };
-        let registry = self.registry();
-        let ours = move || -> Crews {
-            let registry = registry()?;
-            (0..NR_SUBSYSTEMS).map(|_| plain(&registry)).collect()
-        };
-        let registry = self.registry();
-        let pool_each =
-            move || -> Crews { (0..NR_SUBSYSTEMS).map(|_| plain(&registry()?)).collect() };
+        let pool_each = move || each(|| crew::queue(&registry()?, LIMIT, |it| it));
         let peer = |name, hire: fn() -> Crews| Variant::peer(name, run(&drive, compute, hire));
         let variants = vec![
-            Variant::ours(SHARING, run(&drive, compute, sharing)),
-            Variant::ours(OURS, run(&drive, compute, ours)),
+            Variant::ours(SHARING, run(&drive, compute, self.queues(|it| it.shares(100)))),
+            Variant::ours(OURS, run(&drive, compute, self.queues(|it| it))),
             Variant::ours(POOL_EACH, run(&drive, compute, pool_each)),
-            peer(THREADS_EACH, || (0..NR_SUBSYSTEMS).map(|_| crew::threads(LIMIT)).collect()),
-            peer(RAYON_EACH, || (0..NR_SUBSYSTEMS).map(|_| crew::rayon(LIMIT)).collect()),
+            peer(THREADS_EACH, || each(|| crew::threads(LIMIT))),
+            peer(RAYON_EACH, || each(|| crew::rayon(LIMIT))),
         ];
         let about = format!(
             "{NR_SUBSYSTEMS} subsystems with a limit of {LIMIT}, items of {COMPUTE_US} us: one keeps {FLOOD_ON_ITS_WAY} in \
@@ -264,6 +241,11 @@ impl Setting {
         );
         Case { headline: LATENCY_P99.name, ..case(SHARES, about, variants, claims::shares()) }
     }
+}
+
+/// Hires a crew for each subsystem.
+fn each(hire: impl FnMut() -> Result<Arc<dyn Crew>, Stop>) -> Crews {
+    std::iter::repeat_with(hire).take(NR_SUBSYSTEMS).collect()
 }
 
 fn case(name: &'static str, about: String, variants: Vec<Variant>, claims: Vec<Claim>) -> Case {

@@ -14,7 +14,7 @@ const QUARTER: Bound = Bound::AtMost(0.25);
 const HALF: Bound = Bound::AtMost(0.5);
 const NO_LESS: Bound = Bound::AtLeast(1.0);
 
-/// Claims about a pool of blocks that is large enough only for a low limit.
+/// Returns claims about a pool of blocks that is large enough only for a low limit.
 #[must_use]
 pub fn joins() -> Vec<Claim> {
     vec![

@@ -102,7 +102,7 @@ impl BufferPool {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub fn join(&self, number: usize) -> Result<(), Stop> {
         let first = number % self.table.nr_joins * NR_INNER;
         for outer in 0..NR_OUTER {

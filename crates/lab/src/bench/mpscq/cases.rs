@@ -14,7 +14,7 @@ use super::ours::{Chained, Drained, Lifo, Mail, Single};
 use super::peers::{self, Channel, Cordyceps, Seg};
 use super::stock::{Layout, Stock};
 use crate::bench::settings::{Menu, Settings, count};
-use crate::harness::case::{Case, RunFn, Sample, Variant};
+use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::Claim;
 
 const BENCH: &str = "mpscq";
@@ -157,6 +157,7 @@ impl Setting<'_> {
         .map(Variant::as_peer)
     }
 
+    /// Returns a variant whose runs measure each figure once, with a new queue for each.
     fn queue<Q>(
         &self,
         name: &str,
@@ -167,22 +168,9 @@ impl Setting<'_> {
     where
         Q: Fifo<Item: Item> + 'static,
     {
-        Variant::ours(name, self.run(items, layout, make))
-    }
-
-    /// Returns a run that measures each figure once, with a new queue for each.
-    fn run<Q>(
-        &self,
-        items: &Shared<Q::Item>,
-        layout: Layout,
-        make: impl Fn() -> Q + 'static,
-    ) -> RunFn
-    where
-        Q: Fifo<Item: Item> + 'static,
-    {
         let (items, nr_items, settings) = (Rc::clone(items), self.items, self.settings.clone());
         let mut place = 0;
-        Box::new(move || {
+        Variant::ours(name, move || {
             let mut stocks = items.borrow_mut();
             if stocks.len() <= place {
                 stocks.push(Stock::new(MAX_PRODUCERS, layout));

@@ -57,7 +57,7 @@ pub struct Flow {
 struct Ground<I> {
     start: Barrier,
     homes: Vec<CachePadded<Home<I>>>,
-    /// Set to stop the producers.
+    /// A flag that is set to stop the producers.
     stop: AtomicBool,
     nr_pushing: CachePadded<AtomicUsize>,
 }

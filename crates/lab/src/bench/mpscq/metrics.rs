@@ -9,7 +9,7 @@ pub const HEADLINE: &str = FLOWS[1].metric.name;
 /// A figure measured with producer threads.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowMetric {
-    /// Nanoseconds per item.
+    /// The number of nanoseconds per item.
     pub metric: Metric,
     /// The number of producers.
     pub producers: usize,

@@ -25,8 +25,8 @@ use crate::harness::beside::{Attendant, Attended, Beside, Span};
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
-/// The time between drains. A guess: this pace disturbs a victim noticeably, and 2000 drains take
-/// 0.4 s.
+/// The time between drains. This is a guess: this pace disturbs a victim noticeably, and 2000
+/// drains take 0.4 s.
 const PACE_US: u64 = 200;
 
 /// The pause before each run. It is needed because the kernel throttles real-time threads for 50 ms
@@ -59,15 +59,15 @@ pub struct Outcome {
     pub drains: Latencies,
     /// The longest pause of the victim's loop, in cycles.
     pub gap: u64,
-    /// Context switches of the victim.
+    /// The context switches of the victim.
     pub switches: Usage,
-    /// Time that the victim waited for its CPU, in nanoseconds.
+    /// The time that the victim waited for its CPU, in nanoseconds.
     pub waited_ns: u64,
-    /// Interrupts of the victim's CPU.
+    /// The interrupts of the victim's CPU.
     pub interrupts: Interrupts,
 }
 
-/// Measurements of the victim thread.
+/// The measurements of the victim thread.
 struct Suffered {
     attended: Attended,
     switches: Usage,

@@ -20,11 +20,11 @@ pub const INVOLUNTARY: Metric = lower("victim_involuntary", "1", (VICTIM, "invol
 pub const WAITED: Metric = lower("victim_waited", "ns", (VICTIM, "waited us"), NS_PER_US);
 /// The number of interrupts of the victim's CPU, including the timer.
 pub const INTERRUPTS: Metric = lower("victim_interrupts", "1", (VICTIM, "interrupts"), 1.0);
-/// The timer interrupts among them.
+/// The number of timer interrupts among them.
 pub const TIMER: Metric = lower("victim_interrupts_timer", "1", (OF_THESE, "timer"), 1.0);
-/// The requests by another CPU to schedule a different thread, among them.
+/// The number of requests by another CPU to schedule a different thread, among them.
 pub const RESCHED: Metric = lower("victim_interrupts_resched", "1", (OF_THESE, "resched"), 1.0);
-/// The requests by another CPU to call a function, among them.
+/// The number of requests by another CPU to call a function, among them.
 pub const CALL: Metric = lower("victim_interrupts_call", "1", (OF_THESE, "call"), 1.0);
 
 /// The metrics of the case `alloc-warm`.

@@ -200,8 +200,8 @@ impl Setting {
         case((name, about), (BRIDGES, BRIDGE), &ours, first, run, claims)
     }
 
-    /// Returns the maximum duration of a run by the name of its variant. Runs of the kernel's ways
-    /// mostly sleep, and always for the same time, so `--quick` shortens them.
+    /// Returns a function that maps the name of a variant to the maximum duration of its runs. Runs
+    /// of the kernel's ways mostly sleep, and always for the same time, so `--quick` shortens them.
     fn limits(&self) -> impl Fn(&str) -> Duration + 'static {
         let (limit, share) = (self.limit, self.share);
         move |name| {

@@ -71,7 +71,8 @@ pub fn read() -> Vec<Claim> {
     all
 }
 
-/// Claims about the kernel's changes to its fixed waits, and about doing without such waits.
+/// Returns claims about the kernel's changes to its fixed waits, and about doing without such
+/// waits.
 fn kernel_ways(metric: Metric, has_free_cpu: bool) -> Vec<Claim> {
     let claim = |variant: &str, against: &str, bound: Option<Bound>| {
         Claim::of(variant, "mean", metric, against).keeps(bound)
@@ -87,7 +88,7 @@ fn kernel_ways(metric: Metric, has_free_cpu: bool) -> Vec<Claim> {
     ]
 }
 
-/// Claims about single replacements in `case`.
+/// Returns claims about single replacements in `case`.
 #[must_use]
 pub fn replace(case: &str) -> Vec<Claim> {
     let (metric, bound) = match case {

@@ -17,11 +17,11 @@ pub const QSBR: &str = "rcu-qsbr";
 /// The kernel's waits before 7.1: the driver's own quiescent state is late, and a callback wakes
 /// waiters.
 pub const WAITS: &str = "waits";
-/// [`WAITS`], but the driver's quiescent state is reported at once.
+/// The same as [`WAITS`], but the driver's quiescent state is reported at once.
 pub const EARLY_QS: &str = "waits early_qs";
 /// [`WAITS`], but the grace period wakes the waiter.
 pub const WAKE_FROM_GP: &str = "waits wake_from_gp";
-/// [`WAITS`] with both changes, as in the current kernel.
+/// The same as [`WAITS`], with both changes, as in the current kernel.
 pub const BOTH: &str = "waits both";
 
 /// No fixed wait, and a callback wakes the waiter.
@@ -66,7 +66,7 @@ struct Loop<'a, T> {
     online: Option<qsbr::Reader>,
 }
 
-/// A change of the grace periods of this process, which lasts until it is dropped.
+/// A change to the grace periods of this process, which lasts until it is dropped.
 struct Way;
 
 impl Way {
@@ -102,7 +102,7 @@ impl Drop for Way {
 ///
 /// # Panics
 ///
-/// If `name` is not in [`NAMES`] or [`KERNEL_WAYS`], and is not [`NOT_BOOSTED`].
+/// Panics if `name` is not in [`NAMES`] or [`KERNEL_WAYS`], and is not [`NOT_BOOSTED`].
 #[must_use]
 pub fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
     if name == SRCU {

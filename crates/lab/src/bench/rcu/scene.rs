@@ -66,7 +66,7 @@ pub struct Scope {
 ///
 /// # Errors
 ///
-/// If a reader paused for too long; see [`beside`].
+/// Returns an error if a reader paused for too long; see [`beside`].
 pub fn replace_one_by_one(
     flavor: &dyn Flavor,
     readers: Readers,
@@ -101,7 +101,7 @@ pub fn replace_one_by_one(
 ///
 /// # Errors
 ///
-/// If a reader paused for too long; see [`beside`].
+/// Returns an error if a reader paused for too long; see [`beside`].
 pub fn replace_together(
     flavor: &dyn Flavor,
     readers: Readers,
@@ -184,7 +184,7 @@ pub fn barriers(calls: &dyn Calls) -> Latencies {
 ///
 /// # Errors
 ///
-/// If a reader paused for too long; see [`beside`].
+/// Returns an error if a reader paused for too long; see [`beside`].
 pub fn bridges(
     flavor: &dyn Flavor<Routes>,
     readers: Readers,

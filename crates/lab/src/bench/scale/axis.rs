@@ -24,7 +24,7 @@ pub struct Axis {
     pub head: &'static str,
     /// The limit for the growth of the time per thing.
     pub limit: Limit,
-    /// Set if the memory of the things is measured.
+    /// `true` if the memory of the things is measured.
     pub weighs: bool,
 }
 

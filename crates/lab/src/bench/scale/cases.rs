@@ -287,9 +287,9 @@ impl Setting<'_> {
             self.along(axis, move |count| cost(count).map(Some))
         };
         vec![
-            Variant::ours(OURS, at(things::mailboxes::<things::Ours>)),
-            Variant::peer(STD, at(things::mailboxes::<things::Std>)),
-            Variant::peer(Crossbeam::NAME, at(things::mailboxes::<things::Crossbeam>)),
+            Variant::ours(OURS, at(things::mailboxes)),
+            Variant::peer(STD, at(things::std_channels)),
+            Variant::peer(Crossbeam::NAME, at(things::crossbeam_channels)),
         ]
     }
 

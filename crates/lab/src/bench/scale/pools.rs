@@ -17,7 +17,7 @@ use crate::bench::workqueue::subject::{OneShot, OneShotPool};
 
 const NS_PER_S: f64 = 1e9;
 
-/// The number of items in a batch that a producer waits for.
+/// The number of items in a batch for which a producer waits.
 const BATCH: usize = 1_000;
 
 /// The minimum duration of a measurement. Shorter measurements are repeated, because the clock and
@@ -67,7 +67,8 @@ pub fn spread(pools: &[impl OneShotPool], grown: u64, items: usize) -> Cost {
 ///
 /// # Errors
 ///
-/// If the pool has fewer workers, or the memory size of this process cannot be read.
+/// Returns an error if the pool has fewer workers, or the memory size of this process cannot be
+/// read.
 pub fn pending(pool: &impl OneShotPool, workers: usize, items: usize) -> Result<Cost, Stop> {
     let latch: &'static Latch = Box::leak(Box::default());
     let (mut spent, mut nr_done, mut grown) = (Duration::ZERO, 0, None);
@@ -177,8 +178,8 @@ pub fn length(pool: &impl OneShotPool, length_ns: usize, items: usize) -> Cost {
     Cost { ns, bytes: None }
 }
 
-/// Runs `all` once to warm up and then repeatedly for a while. Returns the mean time of one of its
-/// `count` actions.
+/// Runs `all`, which performs `count` operations, once to warm up and then repeatedly for a while.
+/// Returns the mean time of one operation.
 pub fn ns_of_one(count: usize, mut all: impl FnMut()) -> f64 {
     all();
     let (begun, mut nr_done) = (Instant::now(), 0);

@@ -80,73 +80,53 @@ fn has_room_for(count: usize) -> bool {
     has_room
 }
 
-/// A mailbox or channel with both ends on one thread.
-pub trait Letterbox {
-    /// Creates a mailbox or channel.
-    fn open() -> Self;
-    /// Posts a number and receives it.
-    fn send_and_receive(&mut self, number: u64) -> u64;
-}
-
-/// A mailbox with a poster.
-pub type Ours = (Mailbox<u64>, afterwork::mailbox::Poster<u64>);
-/// The standard library's channel.
-pub type Std = (std::sync::mpsc::Receiver<u64>, std::sync::mpsc::Sender<u64>);
-/// crossbeam's unbounded channel.
-pub type Crossbeam = (crossbeam_channel::Receiver<u64>, crossbeam_channel::Sender<u64>);
-
 const OPEN: &str = "both ends are here";
-
-impl Letterbox for Ours {
-    fn open() -> Self {
-        let mailbox = Mailbox::new();
-        let poster = mailbox.poster();
-        (mailbox, poster)
-    }
-
-    fn send_and_receive(&mut self, number: u64) -> u64 {
-        self.1.post(number).expect(OPEN);
-        self.0.try_recv().expect(OPEN)
-    }
-}
-
-impl Letterbox for Std {
-    fn open() -> Self {
-        let (sender, receiver) = std::sync::mpsc::channel();
-        (receiver, sender)
-    }
-
-    fn send_and_receive(&mut self, number: u64) -> u64 {
-        self.1.send(number).expect(OPEN);
-        self.0.try_recv().expect(OPEN)
-    }
-}
-
-impl Letterbox for Crossbeam {
-    fn open() -> Self {
-        let (sender, receiver) = crossbeam_channel::unbounded();
-        (receiver, sender)
-    }
-
-    fn send_and_receive(&mut self, number: u64) -> u64 {
-        self.1.send(number).expect(OPEN);
-        self.0.try_recv().expect(OPEN)
-    }
-}
 
 /// Returns the cost of a post to each of `count` mailboxes and of its receipt, and the bytes per
 /// mailbox.
-pub fn mailboxes<B: Letterbox>(count: usize) -> Result<Cost, Stop> {
+pub fn mailboxes(count: usize) -> Result<Cost, Stop> {
+    let open = || {
+        let mailbox = Mailbox::new();
+        (mailbox.poster(), mailbox)
+    };
+    one_by_one(count, open, |(poster, mailbox), number| {
+        poster.post(number).expect(OPEN);
+        mailbox.try_recv().expect(OPEN)
+    })
+}
+
+/// The same for unbounded channels of std.
+pub fn std_channels(count: usize) -> Result<Cost, Stop> {
+    one_by_one(count, std::sync::mpsc::channel, |(sender, receiver), number| {
+        sender.send(number).expect(OPEN);
+        receiver.try_recv().expect(OPEN)
+    })
+}
+
+/// The same for unbounded channels of crossbeam.
+pub fn crossbeam_channels(count: usize) -> Result<Cost, Stop> {
+    one_by_one(count, crossbeam_channel::unbounded, |(sender, receiver), number| {
+        sender.send(number).expect(OPEN);
+        receiver.try_recv().expect(OPEN)
+    })
+}
+
+/// Passes a number through each of `count` pairs of ends, all on this thread.
+fn one_by_one<E>(
+    count: usize,
+    open: impl Fn() -> E,
+    pass: impl Fn(&mut E, u64) -> u64,
+) -> Result<Cost, Stop> {
     let before = Size::now()?;
-    let mut boxes: Vec<B> = std::iter::repeat_with(B::open).take(count).collect();
-    let all = |boxes: &mut [B]| {
-        for (number, each) in boxes.iter_mut().enumerate() {
-            std::hint::black_box(each.send_and_receive(number as u64));
+    let mut pairs: Vec<E> = std::iter::repeat_with(open).take(count).collect();
+    let all = |pairs: &mut [E]| {
+        for (number, ends) in pairs.iter_mut().enumerate() {
+            std::hint::black_box(pass(ends, number as u64));
         }
     };
-    all(&mut boxes);
+    all(&mut pairs);
     let grown = Size::now()?.resident.saturating_sub(before.resident);
-    Ok(Cost { ns: ns_of_one(count, || all(&mut boxes)), bytes: Some(grown as f64 / count as f64) })
+    Ok(Cost { ns: ns_of_one(count, || all(&mut pairs)), bytes: Some(grown as f64 / count as f64) })
 }
 
 /// Returns the time and bytes per domain to create `count` SRCU domains, queue a callback to each,

@@ -78,7 +78,8 @@ pub struct Part {
     /// The number of repetitions. If time permits, it is that of the source.
     pub repeat: usize,
     /// The share of the time, relative to the shares of the other cases. It is about the number of
-    /// seconds that the repetitions take on two CPUs, so that no case prevents another one.
+    /// seconds that the repetitions take on two CPUs, so that no case prevents another one from
+    /// running.
     pub weight: u32,
 }
 

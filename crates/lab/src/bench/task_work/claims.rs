@@ -22,7 +22,7 @@ const HALF: Bound = Bound::AtMost(0.5);
 /// The bound for requests. CPU time that is saved in task work is available for requests.
 const NOT_FEWER: Bound = Bound::AtLeast(1.0);
 
-/// Claims about one item at a time.
+/// Returns claims about one item at a time.
 #[must_use]
 pub fn wake() -> Vec<Claim> {
     let mut claims = Vec::new();

@@ -2,8 +2,7 @@
 //!
 //! | case | scenario |
 //! |---|---|
-//! | `wake` | one item every 10 µs to an owner that waits for it: the cost of wake-ups for both
-//! sides |
+//! | `wake` | one item every 10 µs to an owner that waits for it: the cost of both wake-ups |
 //! | `wake-burst` | the same items in bursts of 32 |
 //! | `service-8`, `service-1024` | a TCP service on io_uring; requests return as task work |
 //!

@@ -48,9 +48,9 @@ pub struct Wake {
 /// The results of a run.
 #[derive(Debug)]
 pub struct Woken {
-    /// Usage of the owner, from the first timed item to the end.
+    /// The usage of the owner, from the first timed item to the end.
     pub owner: Usage,
-    /// Times from just before each post until the owner has the item.
+    /// The times from just before each post until the owner has the item.
     pub latencies: Latencies,
     /// The number of cycles spent in posts.
     pub post_cycles: u64,

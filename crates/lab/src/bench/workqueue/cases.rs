@@ -68,7 +68,7 @@ const LONE_ITEMS_QUICK: usize = 2_000;
 const BATCH_ITEMS: usize = 100_000;
 const BATCH_ITEMS_QUICK: usize = 25_000;
 
-/// The number of items of fan-out, also with `--quick`, because the case tests how a long queue
+/// The number of fan-out items, even with `--quick`, because the case tests how a long queue
 /// behaves.
 const FAN_OUT_ITEMS: usize = 1_000_000;
 

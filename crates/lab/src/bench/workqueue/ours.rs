@@ -21,9 +21,9 @@ pub struct Way {
     pub scope: AffinityScope,
     /// The time at which a selected worker is woken.
     pub wake: WakeMode,
-    /// Set if the waiter may run its own item.
+    /// `true` if the waiter may run its own item.
     pub help: bool,
-    /// Set if items are one-shot closures.
+    /// `true` if items are one-shot closures.
     pub spawn: bool,
 }
 
@@ -117,7 +117,7 @@ impl Ours {
         Self::build_with(topology, params, |_, builder| Ok(set(builder)))
     }
 
-    /// Starts a workqueue with other parameters, which `set` configures by the registry.
+    /// Starts a workqueue with other parameters. `set` configures the queue with the registry.
     pub fn build_with(
         topology: &Topology,
         params: Params,
@@ -135,7 +135,7 @@ impl Ours {
     ///
     /// # Panics
     ///
-    /// Never, because only `drop` removes the registry.
+    /// Never panics, because only `drop` removes the registry.
     #[must_use]
     pub fn registry(&self) -> &Registry {
         self.pools.0.as_ref().expect("taken only by drop")
@@ -144,7 +144,7 @@ impl Ours {
     /// Returns the hold times of the pool locks during enqueues since the start.
     #[must_use]
     pub fn lock_hold(&self) -> Histogram {
-        self.pools.0.as_ref().map(Registry::lock_hold).unwrap_or_default()
+        self.registry().lock_hold()
     }
 
     /// Returns the queue.
@@ -154,7 +154,7 @@ impl Ours {
     }
 
     fn count(&self) -> Option<Counts> {
-        let registry = self.pools.0.as_ref()?;
+        let registry = self.registry();
         Some(Counts {
             wakeups: registry.pool_stats().iter().map(|pool| pool.kicks).sum(),
             lock_wait_ns: registry.lock_wait_ns(),

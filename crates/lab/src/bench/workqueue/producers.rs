@@ -15,13 +15,13 @@ use crate::harness::switches::Usage;
 pub struct Window {
     /// The wall-clock time from the first start to the last end.
     pub wall_ns: u64,
-    /// CPU time and context switches of all threads of this process.
+    /// The CPU time and context switches of all threads of this process.
     pub spent: Usage,
     /// Difference of the pool's counts, if it has any.
     pub counts: Option<Counts>,
 }
 
-/// Counts of a pool since its start.
+/// The counts of a pool since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// The number of workers woken.
@@ -62,7 +62,7 @@ impl Gate<'_> {
 ///
 /// # Panics
 ///
-/// A panic of a producer ends the process, because the others would wait at the gate forever.
+/// A panic in a producer ends the process, because the others would wait at the gate forever.
 pub fn run<T: Send>(
     producers: usize,
     pins: &[CpuId],

@@ -1,5 +1,5 @@
-//! The growth of costs: plots of the cost of one thing for each number of things, on logarithmic
-//! axes, and a table of all growth factors.
+//! The growth of costs: plots of the cost per thing over the number of things, on logarithmic axes,
+//! and a table of all growth factors.
 //!
 //! They use the metrics `ns@N`, `bytes@N` and `growth` of the cases of any bench.
 
@@ -241,7 +241,7 @@ pub fn growths(cases: &[&CaseRun]) -> Markup {
                 tbody {
                     @for case in cases {
                         tr {
-                            td { (words::of_case(&case.head.bench, &case.head.case)) " " code.quiet { (case.head.case) } }
+                            td { (words::of_case(&case.head.bench, &case.head.case, &case.head.about)) " " code.quiet { (case.head.case) } }
                             td { (growth_of(case, |name, peer| !peer && !is_limit(name))) }
                             td { (growth_of(case, |_, peer| peer)) }
                             td { (growth_of(case, |name, peer| !peer && is_limit(name))) }

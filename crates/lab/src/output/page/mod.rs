@@ -1,11 +1,12 @@
 //! `afterwork-lab report`: creates a page for people from the JSON that a bench printed.
 //!
-//! The page is a single HTML file without scripts and external resources. It is created only from
+//! The page is a single HTML file without scripts or external resources. It is created only from
 //! the lines of a run (`run.rs`), so that it can show runs of other machines.
 //!
 //! | file | contents |
 //! |---|---|
 //! | `one.rs` | the page of one run |
+//! | `standings.rs` | the first plot: ours compared with the best peer of each case |
 //! | `bars.rs`, `curves.rs`, `growth.rs` | a plot each; `palette_tests.rs` checks their colors |
 //! | `number.rs` | numbers with their units |
 //!
@@ -23,6 +24,7 @@ mod number;
 pub mod one;
 #[cfg(test)]
 mod palette_tests;
+mod standings;
 
 pub use args::ReportArgs;
 pub use command::{may_write, run, write_page};

@@ -7,12 +7,13 @@ use super::curves::curves;
 use super::frame;
 use super::growth::{BYTES_AT, GROWTH, growth, growths};
 use super::number;
+use super::standings::standings;
 use crate::harness::claim::Verdict;
 use crate::harness::stats::Spread;
 use crate::output::record::{Claimed, Curve, Head, MetricHead, Record, Why};
 use crate::output::run::{CaseRun, Run};
 use crate::output::verdict::{self, Totals, benches};
-use crate::output::words;
+use crate::output::{table, words};
 
 /// The maximum number of metrics that are shown as bars for a case. The table contains all of them.
 const BARS: usize = 3;
@@ -36,18 +37,17 @@ pub fn page(run: &Run) -> String {
         @if run.end.as_ref().is_none_or(|end| end.ended == Why::Interrupted) {
             p.warning { "Interrupted: the last case has fewer repetitions, and later cases are missing." }
         }
-        (verdict(run))
-        (warnings(&run.head.warnings))
-        (failures(run))
+        h2 { "Verdict" }
+        (standings(run))
         @for (bench, cases) in benches(run) {
             h2 id=(bench) { (bench) }
             (growths(&cases))
             div.cases { @for case in cases { (question(case)) } }
         }
-        h2 id="claims" { "All claims" }
         (claims(run))
+        (warnings(run))
         h2 { "The machine" }
-        (machine(&run.head))
+        pre { (run.head.text().join("\n")) }
         pre { (run.head.drawing) }
         h2 { "Raw numbers" }
         p { "One JSON object per line, as " code { "afterwork-lab bench --json" } " prints it: "
@@ -61,110 +61,91 @@ fn title(head: &Head) -> String {
     format!("Deferred work on {cpu}")
 }
 
-/// Returns the fingerprint and the seed of the run.
-pub fn machine(head: &Head) -> Markup {
+/// Returns each warning once, with the cases to which it applies.
+fn warnings(run: &Run) -> Markup {
+    let of_cases = run.cases.iter().flat_map(|case| {
+        case.head.warnings.iter().map(move |warning| (warning.as_str(), Some(case)))
+    });
+    let mut all: Vec<(&str, Vec<&CaseRun>)> = Vec::new();
+    let of_run = run.head.warnings.iter().map(|warning| (warning.as_str(), None));
+    for (warning, case) in of_run.chain(of_cases) {
+        match all.iter_mut().find(|it| it.0 == warning) {
+            Some((_, cases)) => cases.extend(case),
+            None => all.push((warning, case.into_iter().collect())),
+        }
+    }
     html! {
-        pre { (head.fingerprint.lines().join("\n")) "\norder    shuffled with --seed " (head.seed) }
+        @if !all.is_empty() {
+            h2 { "Warnings" }
+            @for (warning, cases) in all {
+                p.warning {
+                    (warning)
+                    @for case in cases { " " a href=(format!("#{}", anchor(case))) { (case.head.case) } }
+                }
+            }
+        }
     }
 }
 
-/// Returns the warnings of the run.
-pub fn warnings(warnings: &[String]) -> Markup {
-    html! {
-        @for warning in warnings { p.warning { "Warning: " (warning) } }
-    }
+/// Returns the operation of a case.
+pub(super) fn words_of(case: &CaseRun) -> String {
+    words::of_case(&case.head.bench, &case.head.case, &case.head.about)
 }
 
-fn words_of(case: &CaseRun) -> &str {
-    words::of_case(&case.head.bench, &case.head.case)
-}
-
-fn metric_of(case: &CaseRun, metric: &MetricHead) -> String {
+/// Returns the description of a metric.
+pub(super) fn metric_of(case: &CaseRun, metric: &MetricHead) -> String {
     words::of_metric(&case.head.bench, &case.head.case, &metric.metric)
 }
 
 /// Returns the anchor of a case on the page.
-fn anchor(case: &CaseRun) -> String {
+pub(super) fn anchor(case: &CaseRun) -> String {
     format!("{}-{}", case.head.bench, case.head.case)
 }
 
-/// Returns the verdicts, with one line per bench.
-fn verdict(run: &Run) -> Markup {
-    html! {
-        h2 { "Verdict" }
-        p.quiet { "In words: " (verdict::reported_by(run)) "; measured in turns in this run. "
-            "p50 is the median; 99 of 100 stay below p99." }
-        ul.verdict {
-            @for (bench, cases) in benches(run) {
-                li {
-                    b { a href=(format!("#{bench}")) { (bench) } }
-                    ul {
-                        @for case in cases {
-                            li {
-                                a href=(format!("#{}", anchor(case))) { (words_of(case)) } (verdict::of_case(case)) " "
-                                code.quiet { (case.head.case) }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        p { b { (Totals::of(&run.cases).in_words()) } ". " a href="#claims" { "All claims" } }
-    }
+fn claims_of(run: &Run) -> impl Iterator<Item = (&CaseRun, &Claimed)> {
+    run.cases.iter().flat_map(|case| case.claims.iter().map(move |claim| (case, claim)))
 }
 
-/// Returns the claims that do not hold.
-fn failures(run: &Run) -> Markup {
-    let fails = || claims_of(run).filter(|claim| claim.verdict == Verdict::Fails);
-    html! {
-        @if fails().next().is_some() {
-            h3 { "Claims that do not hold" }
-            (rows(fails()))
-        }
-    }
-}
-
-fn claims_of(run: &Run) -> impl Iterator<Item = &Claimed> {
-    run.cases.iter().flat_map(|case| &case.claims)
-}
-
-/// Returns all claims, in one folded section per outcome.
+/// Returns all claims, in one section per outcome. All sections are folded except that of the
+/// claims that do not hold.
 fn claims(run: &Run) -> Markup {
-    let of = |verdict| claims_of(run).filter(move |claim| claim.verdict == verdict);
+    let of = |verdict| claims_of(run).filter(move |(_, claim)| claim.verdict == verdict);
     html! {
+        h2 id="claims" { "All claims" }
+        p { b { (Totals::of(&run.cases).in_words()) } "." }
         p {
             "Each is a ratio of two ways to do the same thing, measured in turns in this run; ± is the median absolute "
             "deviation, n the number of repetitions."
         }
         @for (head, verdict) in [
-            ("hold", Verdict::Holds),
             ("do not hold", Verdict::Fails),
+            ("hold", Verdict::Holds),
             ("have one run: no verdict", Verdict::OneRun),
             ("are shown without a claim", Verdict::Shown),
             ("were not measured", Verdict::NotMeasured),
         ] {
             @let count = of(verdict).count();
             @if count > 0 {
-                details { summary { (count) " " (head) } (rows(of(verdict))) }
+                details open[verdict == Verdict::Fails] { summary { (count) " " (head) } (rows(of(verdict))) }
             }
         }
     }
 }
 
-fn rows<'a>(claims: impl Iterator<Item = &'a Claimed>) -> Markup {
+fn rows<'a>(claims: impl Iterator<Item = (&'a CaseRun, &'a Claimed)>) -> Markup {
     html! {
         table.claims {
             thead { tr {
                 th { "where" } th { "ratio" } th { "against" } th.n { "measured" } th.n { "claimed" } th { "holds?" }
             } }
             tbody {
-                @for claim in claims { (row(claim)) }
+                @for (case, claim) in claims { (row(case, claim)) }
             }
         }
     }
 }
 
-fn row(claim: &Claimed) -> Markup {
+fn row(case: &CaseRun, claim: &Claimed) -> Markup {
     let (class, answer) = match claim.verdict {
         Verdict::Holds => ("good", "yes"),
         Verdict::Fails => ("bad", "no"),
@@ -174,7 +155,7 @@ fn row(claim: &Claimed) -> Markup {
     };
     html! {
         tr {
-            td { (words::of_case(&claim.bench, &claim.case)) " " code.quiet { (claim.bench) " " (claim.case) } }
+            td { (words_of(case)) " " code.quiet { (claim.bench) " " (claim.case) } }
             td {
                 (claim.claim)
                 @let metric = words::of_metric(&claim.bench, &claim.case, &claim.metric);
@@ -190,7 +171,7 @@ fn row(claim: &Claimed) -> Markup {
 }
 
 fn measured(ratio: Spread) -> String {
-    let spread = number::with_spread(ratio);
+    let spread = table::ratio(ratio);
     match ratio.n {
         1 => spread,
         n => format!("{spread}, n {n}"),
@@ -204,7 +185,6 @@ fn question(case: &CaseRun) -> Markup {
         section.case id=(anchor(case)) {
             h3 { (words_of(case)) (verdict::of_case(case)) }
             p.quiet { code { (case.head.case) } ": " (case.head.about) }
-            (warnings(&case.head.warnings))
             @for metric in shown(case) {
                 @let records: Vec<&Record> = case.of_metric(&metric.metric).collect();
                 @if !records.is_empty() { (bars(&metric_of(case, metric), metric, &records)) }

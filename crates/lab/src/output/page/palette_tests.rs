@@ -6,7 +6,7 @@ const STYLE: &str = include_str!("style.css");
 /// The minimum difference between two series under deuteranopia (CIE76, in which a difference of 2
 /// is just visible).
 const APART: f64 = 15.0;
-/// The minimum contrast of text and lines with their background, which WCAG requires for text.
+/// The minimum contrast of text and lines against their background, as WCAG requires for text.
 const CONTRAST: f64 = 4.5;
 
 type Triple = [f64; 3];

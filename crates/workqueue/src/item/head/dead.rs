@@ -29,7 +29,7 @@ impl Dead {
 
     /// Returns `true` if freeing the item drops no user data.
     pub(crate) fn frees_no_user_data(&self) -> bool {
-        // SAFETY: no other thread can reach the item, by `new`.
+        // SAFETY: (1) of `new` guarantees that no other thread can reach the item.
         unsafe { (self.vtable.frees_no_user_data)(self.item) }
     }
 }
@@ -45,7 +45,7 @@ impl Drop for Dead {
         // FOREIGN(item-free): the drop of a closure, future or result, on the thread that held the
         // item last: a worker, the thread that dropped the last handle, or a reaper; a panic is
         // contained, and leaks the item's memory.
-        // SAFETY: no other thread can reach the item, by `new`.
+        // SAFETY: (1) of `new` guarantees that no other thread can reach the item.
         contain(|| unsafe { (self.vtable.free)(self.item) });
     }
 }

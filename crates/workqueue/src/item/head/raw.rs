@@ -75,7 +75,7 @@ impl State {
         self.has(ARMED)
     }
 
-    /// Queues an armed item whose home pwq is written.
+    /// Queues an armed item whose home pwq has been written.
     pub(crate) fn fire(self, rules: Rules) -> State {
         let next = self.without(CLAIMED | ARMED | RULES);
         next.with(PENDING | LINKED | rules.bits())

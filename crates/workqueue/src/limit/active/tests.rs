@@ -143,7 +143,7 @@ impl Model {
     }
 }
 
-/// The number of cases. Under Miri, one case takes as long as hundreds do otherwise.
+/// The number of cases. Under Miri, one case takes as long as hundreds of cases do without it.
 const NR_CASES: u32 = if cfg!(miri) { 2 } else { 500 };
 
 proptest! {

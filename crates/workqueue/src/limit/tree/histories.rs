@@ -2,8 +2,8 @@
 //! shares and are cancelled, compared with a slow and obvious model.
 //!
 //! The model is a fluid: at each moment it divides the time of the workers by weight among the
-//! groups, and the pwqs without a group, that have work for the pool. It divides the time of each
-//! group by weight among the pwqs of the group that have work.
+//! groups and ungrouped pwqs that have work for the pool. It divides the time of each group by
+//! weight among the pwqs of the group that have work.
 
 use super::*;
 use crate::limit::account::SLACK;
@@ -43,7 +43,7 @@ struct Ends {
     /// The amount by which the first pwq, which always waits, falls short of nine tenths of the
     /// time that it is due.
     behind: f64,
-    /// The longest time that a new pwq was due before its first item ended.
+    /// The longest time that was due to a new pwq before its first item ended.
     late: f64,
 }
 

@@ -33,7 +33,7 @@ struct Client {
 ///
 /// # Errors
 ///
-/// If a system call fails.
+/// Returns an error if a system call fails.
 pub fn stream(
     streams: Vec<TcpStream>,
     size: usize,
@@ -67,7 +67,7 @@ pub fn stream(
 ///
 /// # Errors
 ///
-/// If a system call fails, or no event occurs within `limit`.
+/// Returns an error if a system call fails, or no event occurs within `limit`.
 fn wait<'e>(
     epoll: &impl AsFd,
     events: &'e mut Vec<epoll::Event>,
@@ -94,8 +94,8 @@ fn wait<'e>(
 ///
 /// # Errors
 ///
-/// If a system call fails, a response does not match its request, or no response arrives for ten
-/// seconds.
+/// Returns an error if a system call fails, a response does not match its request, or no response
+/// arrives for ten seconds.
 pub fn ask(
     streams: Vec<TcpStream>,
     size: usize,

@@ -29,9 +29,9 @@ pub struct Served {
     pub requests: u64,
     /// The time to drain (and reverse) the mailbox, and to arm, disarm and check the owner waker.
     pub task_work: Meter,
-    /// Usage of the owner thread.
+    /// The usage of the owner thread.
     pub spent: Usage,
-    /// Number of wake-ups by posters.
+    /// The number of wake-ups by posters.
     pub rung: u64,
     /// The number of drains that found items.
     pub drains: u64,
@@ -59,7 +59,7 @@ struct Counts {
 ///
 /// # Errors
 ///
-/// If a system call fails.
+/// Returns an error if a system call fails.
 pub fn serve(
     streams: Vec<TcpStream>,
     (size, answers): (usize, bool),

@@ -75,7 +75,8 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// If a system call fails, for example because io_uring is missing or not permitted.
+    /// Returns an error if a system call fails, for example because io_uring is missing or not
+    /// permitted.
     pub fn new(streams: Vec<TcpStream>) -> io::Result<Self> {
         let entries = (streams.len() + 1).next_power_of_two().min(MAX_ENTRIES);
         let ring =
@@ -88,7 +89,7 @@ impl Ring {
     ///
     /// # Panics
     ///
-    /// If the connection already has a request.
+    /// Panics if the connection already has a request.
     pub fn receive(&mut self, connection: usize, buffer: Buffer) -> io::Result<()> {
         self.begin(connection, Kind::Receive, buffer)
     }
@@ -97,7 +98,7 @@ impl Ring {
     ///
     /// # Panics
     ///
-    /// If the connection already has a request.
+    /// Panics if the connection already has a request.
     pub fn send(&mut self, connection: usize, buffer: Buffer) -> io::Result<()> {
         self.begin(connection, Kind::Send, buffer)
     }
@@ -122,7 +123,7 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// If a request or its continuation fails.
+    /// Returns an error if a request or its continuation fails.
     pub fn event(&mut self) -> io::Result<Option<Event>> {
         loop {
             let completion = self.ring.completion().next();
@@ -160,8 +161,8 @@ impl Ring {
             Kind::Send => opcode::Send::new(fd, start, left).build(),
         };
         // SAFETY: (1): `Box::into_raw` gave up the buffer, and only `completed` frees it, after the
-        // kernel has completed the request. Until then, `begin` rejects other requests of this
-        // connection. The ring owns the stream of the descriptor.
+        // kernel has completed the request. Until then, `begin` rejects other requests on this
+        // connection. The ring owns the stream that the descriptor belongs to.
         unsafe { self.push(&entry.user_data(index as u64)) }
     }
 

@@ -41,8 +41,8 @@ pub struct Service {
     pub backlog: Backlog,
     /// The number of connections.
     pub clients: usize,
-    /// Set if clients send without a pause and get no response. Otherwise each connection has one
-    /// request in progress.
+    /// `true` if clients send without a pause and get no response. Otherwise each connection has
+    /// one request in progress.
     pub streams: bool,
     /// The number of bytes of a request and of its response.
     pub size: usize,
@@ -58,7 +58,7 @@ pub struct Service {
 ///
 /// # Errors
 ///
-/// The reason, if it cannot.
+/// Returns the reason if it cannot.
 pub fn ring_works() -> io::Result<()> {
     let mut home = Mailbox::<()>::new();
     let poster = home.poster();
@@ -171,7 +171,7 @@ impl Service {
     }
 }
 
-/// Raises the soft limit of open descriptors, if permitted.
+/// Raises the soft limit on open descriptors, if permitted.
 fn allow_descriptors(wanted: u64) -> io::Result<()> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_none_or(|current| current >= wanted) {
