@@ -126,7 +126,7 @@ fn answers(lines: &[Value]) -> String {
     let heads: Vec<&Value> = lines.iter().filter(|it| it["fingerprint"].is_object()).collect();
     let answers: Vec<&Value> = lines.iter().filter(|it| it["question"].is_string()).collect();
     let mut text = format!(
-        "{}; {} runs of `cargo run --release -- try`. A value is the range of the runs' medians.\n\n\
+        "{}; {} runs of `cargo run --release -- try`. A cell has the lowest and the highest result of the runs, and the peer that was best at it.\n\n\
          | | | afterwork | others | price |\n|---|---|---|---|---|\n",
         machine(heads.first().copied()),
         heads.len()
@@ -142,7 +142,7 @@ fn answers(lines: &[Value]) -> String {
         let rows = compared(&of_question.collect::<Vec<_>>());
         let (lost, won): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.is_lost());
         let prices =
-            lost.iter().map(|it| format!("{}: {} instead of {}", it.row, it.ours, it.others));
+            lost.iter().map(|it| format!("{}: {}, against {}", it.row, it.ours, it.others));
         let mut prices = prices.collect::<Vec<_>>().join("<br>");
         let mut question = question;
         for row in won {
@@ -439,7 +439,7 @@ mod tests {
             answer("threads", "3", "undecided"),
         ];
         let table = answers(&values(&runs.join("\n")));
-        let rows = "| q | p99 | 2.4 to 2.5 ns | 7 ns (tokio) | median: 8 to 9 ns instead of 7 ns (tokio) |\n\
+        let rows = "| q | p99 | 2.4 to 2.5 ns | 7 ns (tokio) | median: 8 to 9 ns, against 7 ns (tokio) |\n\
                     |  | threads | 3 | 7 ns (tokio) | no gain in 1 of 2 runs |\n";
         assert!(table.ends_with(rows), "{table}");
     }
@@ -448,7 +448,7 @@ mod tests {
     fn a_question_without_a_gain_is_shown_with_its_price() {
         let table = answers(&values(&answer("median", "9 ns", "worse")));
         assert!(
-            table.ends_with("| q |  |  |  | median: 9 ns instead of 7 ns (tokio) |\n"),
+            table.ends_with("| q |  |  |  | median: 9 ns, against 7 ns (tokio) |\n"),
             "{table}"
         );
         let table = answers(&values(&answer("median", "9 ns", "undecided")));

@@ -1,4 +1,4 @@
-//! One call of `afterwork-lab bench`: runs each case and prints its results.
+//! One run of `afterwork-lab bench`: runs each case and prints its results.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -560,7 +560,7 @@ mod tests {
 
     fn every_case() -> Vec<Case> {
         let settings = Settings::of_tests(&[]);
-        let benches = Which::all().into_iter().chain([Which::Scale]);
+        let benches = Which::all().into_iter().chain([Which::Scale, Which::Groups]);
         benches.flat_map(|it| it.cases(&settings).unwrap()).collect()
     }
 

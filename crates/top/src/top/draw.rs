@@ -396,7 +396,7 @@ fn sparks(values: &[f64], most: usize) -> String {
     last.iter().copied().map(bar).collect()
 }
 
-/// Cuts a text that is too wide, and marks the cut by the last character.
+/// Truncates text that is too wide. The last character is then an ellipsis.
 fn cut(text: &str, width: usize) -> String {
     if wide(text) <= width {
         return text.to_owned();
@@ -488,8 +488,8 @@ mod tests {
         }
     }
 
-    /// The list contains three processes: one with a long name, one whose hostile name was made
-    /// plain, and one that has exited.
+    /// The list contains three processes: one with a long name, one whose hostile name was
+    /// sanitized by `plain`, and one that has exited.
     #[test]
     fn lists_of_processes_with_hostile_names_match_the_captures() {
         let named = |pid, name: &str| {
