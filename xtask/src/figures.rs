@@ -200,7 +200,10 @@ fn compared<'a>(answers: &[&'a Value]) -> Vec<Compared<'a>> {
         rows.push(Compared {
             row,
             ours: all("ours_value"),
-            others: format!("{} ({peers})", all("peer_value")),
+            others: match all("peer_value").strip_suffix(')') {
+                Some(value) => format!("{value}; {peers})"),
+                None => format!("{} ({peers})", all("peer_value")),
+            },
             outcomes: of_row().map(|it| word(it, "outcome")).collect(),
         });
     }

@@ -15,8 +15,8 @@
 //! AFTERWORK=workqueue.default_affinity_scope=cache,workqueue.max_active=16 my-program
 //! ```
 //!
-//! `docs/troubleshooting.md` lists all tunables. An invalid pair is ignored and reported by one
-//! line on stderr. If the word `strict` is among the pairs, an invalid pair is an error. A program
+//! The fields document the tunables. An invalid pair is ignored and reported by one line on
+//! stderr. If the word `strict` is among the pairs, an invalid pair is an error. A program
 //! that has more rights than the user who started it (set-user-ID, file capabilities) ignores the
 //! variable.
 

@@ -488,6 +488,10 @@ const RUN_SECONDS: [(&str, [f64; 2]); 9] = [
 fn estimate(cases: &[Case], parts: &[Part], quick: bool, budget: Option<Duration>) -> String {
     let runs = |repeat: fn(&Part) -> usize| {
         let seconds = cases.iter().zip(parts).map(|(case, part)| {
+            if part.weight > 1 && !quick {
+                // The weight of a case of `bench seeds` is its number of seconds.
+                return f64::from(part.weight) * repeat(part) as f64 / part.repeat as f64;
+            }
             let known = RUN_SECONDS.iter().find(|(bench, _)| *bench == case.bench);
             let seconds = known.map_or(0.1, |(_, seconds)| seconds[usize::from(quick)]);
             (repeat(part) * case.variants.len()) as f64 * seconds
@@ -650,6 +654,9 @@ mod tests {
         let cases = [case(), case()];
         let parts = [Part { repeat: 9, weight: 1 }, Part { repeat: 9, weight: 1 }];
         assert_eq!(estimate(&cases, &parts, false, None), "2 cases, about 0 s on two CPUs");
+        let sources = [Part { repeat: 5, weight: 200 }, Part { repeat: 10, weight: 15 }];
+        let known = estimate(&cases, &sources, false, None);
+        assert_eq!(known, "2 cases, about 3 min 40 s on two CPUs");
         let all = every_case();
         let parts = vec![Part { repeat: 9000, weight: 1 }; all.len()];
         let limited = estimate(&all, &parts, true, Some(Duration::from_secs(10_000)));
