@@ -8,23 +8,14 @@ use std::{
     os::fd::AsRawFd,
     process::Command,
     sync::{
-        Barrier,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
         mpsc,
     },
     thread,
     time::Duration,
 };
 
-use afterwork::mailbox::{Closed, Mailbox, PostError, Poster, TryRecvError};
-
-struct Counted<'a>(&'a AtomicUsize);
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
+use afterwork::mailbox::{Mailbox, PostError, Poster, TryRecvError};
 
 #[test]
 fn a_mailbox_may_travel_in_a_mailbox() {
@@ -41,7 +32,7 @@ fn a_mailbox_may_travel_in_a_mailbox() {
         }
         poster.post(Link(None)).unwrap();
     });
-    let mut nr_pwqs = 0;
+    let mut nr_links = 0;
     loop {
         mailbox.wait(1).unwrap();
         match mailbox.try_recv() {
@@ -49,9 +40,9 @@ fn a_mailbox_may_travel_in_a_mailbox() {
             Ok(Link(None)) => break,
             Err(error) => assert!(matches!(error, TryRecvError::MidPush), "{error}"),
         }
-        nr_pwqs += 1;
+        nr_links += 1;
     }
-    assert_eq!(nr_pwqs, 1000);
+    assert_eq!(nr_links, 1000);
     sender.join().unwrap();
 }
 
@@ -120,84 +111,6 @@ fn item_count_never_exceeds_the_capacity() {
         }
         assert_eq!(next, [NR_POSTS; NR_POSTERS]);
     });
-}
-
-#[test]
-fn item_is_received_or_dropped_once_for_any_order_of_ends() {
-    for round in 0..200 {
-        let (nr_made, nr_dropped) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let mut mailbox = Mailbox::new();
-        let (poster, start) = (mailbox.poster(), Barrier::new(4));
-        thread::scope(|scope| {
-            for nth in 0..3 {
-                let poster = poster.clone();
-                let (nr_made, nr_dropped, start) = (&nr_made, &nr_dropped, &start);
-                scope.spawn(move || {
-                    start.wait();
-                    let mut batch = poster.batch();
-                    for number in 0..round {
-                        nr_made.fetch_add(1, Ordering::Relaxed);
-                        let item = Counted(nr_dropped);
-                        if (number + nth) % 5 == 0 {
-                            batch.push(item).ok();
-                        } else if poster.post(item).is_err() {
-                            break;
-                        }
-                        if number % 16 == 0 {
-                            batch.post_lazy().ok();
-                        }
-                    }
-                });
-            }
-            start.wait();
-            for _ in 0..round / 2 {
-                drop(mailbox.try_recv().ok());
-            }
-            drop(mailbox);
-        });
-        let nr_made = nr_made.into_inner();
-        assert_eq!(nr_dropped.load(Ordering::Relaxed), nr_made, "while a poster lives");
-        drop(poster);
-        assert_eq!(nr_dropped.into_inner(), nr_made);
-    }
-}
-
-/// An owner waits for a batch. After its timeout, it waits for a single item.
-#[test]
-fn timed_out_wait_does_not_delay_a_later_wait() {
-    const NR_POSTS: usize = 400;
-    for round in 0..40_usize {
-        let mut mailbox = Mailbox::builder().spin_limit(round as u32 % 3).build();
-        let nr_posters = 1 + round % 4;
-        let posters: Vec<_> = (0..nr_posters).map(|_| mailbox.poster()).collect();
-        thread::scope(|scope| {
-            for (from, poster) in posters.into_iter().enumerate() {
-                scope.spawn(move || {
-                    for number in 0..NR_POSTS {
-                        let is_eager = (number * 7 + from + round).is_multiple_of(16);
-                        let post = if is_eager { Poster::post } else { Poster::post_lazy };
-                        post(&poster, (from, number)).unwrap();
-                        if (number + round).is_multiple_of(40) {
-                            thread::yield_now();
-                        }
-                    }
-                });
-            }
-            let mut next = vec![0; nr_posters];
-            loop {
-                let in_time = mailbox.wait_timeout(32, Duration::from_micros(round as u64 * 2));
-                // After the timeout, all posters may have ended.
-                if in_time == Err(Closed) || in_time == Ok(false) && mailbox.wait(1).is_err() {
-                    break;
-                }
-                for (from, number) in mailbox.drain(8 + round) {
-                    assert_eq!(number, next[from]);
-                    next[from] += 1;
-                }
-            }
-            assert_eq!(next, vec![NR_POSTS; nr_posters]);
-        });
-    }
 }
 
 /// This holds for any sequence of eager and lazy posts.
@@ -316,32 +229,6 @@ fn mailboxes_created_and_dropped_leave_no_memory_behind() {
     }
 }
 
-#[test]
-fn last_poster_wakes_an_owner_that_receives_all_items() {
-    for nr_items in 0..50 {
-        let mut mailbox = Mailbox::builder().spin_limit(0).build();
-        let poster = mailbox.poster();
-        let is_asked = &AtomicBool::new(false);
-        thread::scope(|scope| {
-            let owner = scope.spawn(move || {
-                is_asked.store(true, Ordering::Relaxed);
-                let mut received = Vec::new();
-                while mailbox.wait(100).is_ok() {
-                    received.extend(mailbox.drain(100));
-                }
-                assert_eq!(mailbox.wait(1), Err(Closed));
-                received
-            });
-            while !is_asked.load(Ordering::Relaxed) {
-                thread::yield_now();
-            }
-            (0..nr_items).for_each(|number| poster.post_lazy(number).unwrap());
-            drop(poster);
-            assert!(owner.join().unwrap().into_iter().eq(0..nr_items));
-        });
-    }
-}
-
 /// Returns the number of times that this thread has slept.
 fn nr_sleeps() -> i64 {
     // SAFETY: a zeroed `rusage` is valid, and the call writes to it.
@@ -352,7 +239,8 @@ fn nr_sleeps() -> i64 {
     usage.ru_nvcsw
 }
 
-/// This holds for any time. With a timer of 1 ms the owner would sleep about a hundred times.
+/// This holds for any linger time. With a timer of 1 ms the owner would sleep about a hundred
+/// times.
 #[test]
 fn a_lingering_owner_without_items_is_not_woken() {
     let mut mailbox = Mailbox::builder().spin_limit(0).build();

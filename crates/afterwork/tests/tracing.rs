@@ -43,13 +43,11 @@ struct Recorded {
 static RECORDED: Mutex<Vec<Recorded>> = Mutex::new(Vec::new());
 /// A queue on which the subscriber queues an item at every event of the queue "outer".
 static INNER: Mutex<Option<Workqueue>> = Mutex::new(None);
-/// A queue on which the subscriber joins once, when an item is queued on "again".
-static AGAIN: Mutex<Option<Workqueue>> = Mutex::new(None);
 /// Acts that run once, keyed by the queue and the event that triggers them.
 static ACTS: Mutex<BTreeMap<(String, &'static str), Act>> = Mutex::new(BTreeMap::new());
 static NR_INNER: AtomicU64 = AtomicU64::new(0);
 
-/// Metadata and reference count of every span, at the index of its number less 1.
+/// The metadata and reference count of every span. The index of a span is its number minus 1.
 static SPANS: Mutex<Vec<(&'static Metadata<'static>, i64)>> = Mutex::new(Vec::new());
 
 type Act = Box<dyn FnOnce() + Send>;
@@ -143,12 +141,6 @@ impl Subscriber for Scribe {
                             NR_INNER.fetch_add(1, Ordering::SeqCst);
                         })
                         .unwrap();
-                }
-            }
-            "again" if event.metadata().name() == "queue_work" => {
-                let again = AGAIN.lock().unwrap().take();
-                if let Some(again) = again {
-                    again.join(|| (), || ());
                 }
             }
             "panics" => panic!("subscriber"),
@@ -322,7 +314,7 @@ fn span_of_the_enqueuer_follows_all_kinds_of_work() {
         queue.drain().unwrap();
         let inside: Vec<_> = seen.try_iter().collect();
         assert_eq!(inside, [Some("request"); 8], "3 runs, 3 polls, helped, and from inside");
-        // An item that is queued outside of any span runs in none.
+        // An item that is queued outside of any span runs outside of any span.
         queue.enqueue(&work);
         queue.spawn_detached(send_span).unwrap();
         queue.drain().unwrap();
@@ -438,9 +430,11 @@ fn a_subscriber_may_join_where_a_join_is_being_offered() {
         let registry = registry(Params::default());
         let again = Workqueue::builder("again").build_in(&registry).unwrap();
         again.pause();
-        *AGAIN.lock().unwrap() = Some(again.clone());
+        let (theirs, key) = (again.clone(), ("again".to_string(), "queue_work"));
+        let act = Box::new(move || _ = theirs.join(|| (), || ()));
+        ACTS.lock().unwrap().insert(key.clone(), act);
         again.join(|| (), || ());
-        assert!(AGAIN.lock().unwrap().is_none());
+        assert!(!ACTS.lock().unwrap().contains_key(&key));
         again.resume();
         again.drain().unwrap();
         // A ticket that is not cancelled would bring a worker to a join that has ended.
@@ -469,7 +463,8 @@ const DEEDS: [Deed; 5] = [
     }),
 ];
 
-/// Lets the subscriber do each deed at the first `event` of a queue, while `uses` uses the queue.
+/// Makes the subscriber perform each action at the first `event` of a queue, while `uses` uses that
+/// queue.
 fn at_each_deed(
     how: &str,
     event: &'static str,

@@ -65,12 +65,6 @@ fn call_next_to_a_busy_owner(slots: &PerCpu<u64>, nr_callers: usize) {
 }
 
 #[test]
-fn an_owner_that_takes_its_slot_each_time_starves_no_caller() {
-    let slots = builder(Qpw::EveryOp).build(|_| 0).unwrap();
-    call_next_to_a_busy_owner(&slots, 1);
-}
-
-#[test]
 fn owner_that_yields_on_demand_starves_no_caller() {
     for how in [Escalate::Never, Escalate::Quietly] {
         let builder = builder(Qpw::OnDemand).escalate(how, Duration::from_secs(60));
@@ -87,7 +81,7 @@ fn a_busy_owner_lets_several_callers_take_turns() {
     }
 }
 
-/// The largest number of calls that may begin while the owner makes its operations. If an owner
+/// The largest number of calls that may begin while the owner performs its operations. If an owner
 /// that has waited for a millisecond announces itself, about 10 calls run per operation. Otherwise
 /// thousands of calls run per operation.
 const MOST_CALLS: usize = 5_000;

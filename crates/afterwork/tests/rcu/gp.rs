@@ -2,95 +2,6 @@
 
 use crate::*;
 
-const ALIVE: u64 = 0x5eed;
-
-/// A version that is marked when it is freed.
-struct Version {
-    state: AtomicU64,
-}
-
-/// Readers that check, until `stop` is called, that the current version is alive.
-struct Readers {
-    in_sight: Arc<AtomicPtr<Version>>,
-    stop: Arc<AtomicBool>,
-    threads: Vec<thread::JoinHandle<u64>>,
-}
-
-impl Readers {
-    fn start(nr: usize) -> Self {
-        let in_sight = Arc::new(AtomicPtr::new(new_version()));
-        let stop = Arc::new(AtomicBool::new(false));
-        let threads = (0..nr).map(|_| {
-            let (in_sight, stop) = (in_sight.clone(), stop.clone());
-            thread::spawn(move || {
-                let mut nr_read = 0;
-                while !stop.load(Ordering::Relaxed) {
-                    let guard = rcu::read();
-                    let version = in_sight.load(Ordering::Acquire);
-                    for _ in 0..10 {
-                        // SAFETY: this test leaks versions. A freed version is only marked.
-                        let state = unsafe { &*version }.state.load(Ordering::Relaxed);
-                        assert_eq!(state, ALIVE, "a freed version was seen");
-                    }
-                    drop(guard);
-                    nr_read += 1;
-                }
-                nr_read
-            })
-        });
-        Self { threads: threads.collect(), in_sight, stop }
-    }
-
-    fn replace(&self) -> &'static Version {
-        let old = self.in_sight.swap(new_version(), Ordering::AcqRel);
-        // SAFETY: `new_version` leaks the version.
-        unsafe { &*old }
-    }
-
-    fn stop(self) -> Vec<u64> {
-        self.stop.store(true, Ordering::Relaxed);
-        let ended = self.threads.into_iter().map(|thread| thread.join());
-        ended.map(|ended| ended.unwrap()).collect()
-    }
-}
-
-fn new_version() -> *mut Version {
-    Box::into_raw(Box::new(Version { state: AtomicU64::new(ALIVE) }))
-}
-
-fn free(version: &Version) {
-    version.state.store(0, Ordering::Relaxed);
-}
-
-#[test]
-fn no_reader_sees_a_version_after_its_grace_period() {
-    let readers = Readers::start(3);
-    thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                for _ in 0..300 {
-                    let old = readers.replace();
-                    rcu::synchronize();
-                    free(old);
-                }
-            });
-        }
-    });
-    readers.stop();
-}
-
-#[test]
-fn a_polled_grace_period_protects_as_well() {
-    let readers = Readers::start(2);
-    for _ in 0..200 {
-        let old = readers.replace();
-        let cookie = rcu::get_state();
-        rcu::cond_synchronize(cookie);
-        free(old);
-    }
-    readers.stop();
-}
-
 #[test]
 fn synchronize_waits_for_sections_and_not_for_idle_threads() {
     let (opened, receiver) = mpsc::channel();
@@ -164,34 +75,23 @@ fn a_wait_in_a_section_panics_instead_of_waiting_for_itself() {
 #[test]
 fn many_waiters_are_all_woken() {
     const NR_WAITERS: usize = 200;
-    let readers = Readers::start(1);
-    let together = Arc::new(Barrier::new(NR_WAITERS));
-    let waiters = [(); NR_WAITERS].map(|()| {
-        let together = together.clone();
-        thread::spawn(move || {
-            together.wait();
-            for _ in 0..3 {
-                rcu::synchronize();
-            }
-        })
-    });
-    for waiter in waiters {
-        waiter.join().unwrap();
-    }
-    readers.stop();
-}
-
-#[test]
-fn threads_that_start_and_exit_delay_no_grace_period() {
-    let stop = AtomicBool::new(false);
+    let (together, stop) = (Barrier::new(NR_WAITERS), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                thread::spawn(|| drop(rcu::read())).join().unwrap();
+                drop(rcu::read());
             }
         });
-        for _ in 0..200 {
-            rcu::synchronize();
+        let waiters = [(); NR_WAITERS].map(|()| {
+            scope.spawn(|| {
+                together.wait();
+                for _ in 0..3 {
+                    rcu::synchronize();
+                }
+            })
+        });
+        for waiter in waiters {
+            waiter.join().unwrap();
         }
         stop.store(true, Ordering::Relaxed);
     });

@@ -8,7 +8,7 @@ macro_rules! alone {
     }};
 }
 
-/// Continues in a process of the test's own with these tunables, and returns in this one.
+/// Continues the test in its own process with these tunables, and returns in this one.
 macro_rules! run_alone {
     ($tunables:expr) => {
         if alone!($tunables).is_some() {
@@ -40,7 +40,7 @@ use std::{
     process::{Command, Output},
     sync::{
         Arc, Barrier, Mutex, MutexGuard, OnceLock,
-        atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
         mpsc::{self, Sender},
     },
     task::{Context, Wake},

@@ -1,4 +1,5 @@
-//! Torture of per-CPU data, at random: owners that attach, park and leave, and all callers.
+//! Random torture of per-CPU data, with owners that attach, park and leave, and callers of all
+//! kinds.
 //!
 //! `cargo xtask torture percpu --minutes 5 --seed 7`. The default is two seconds.
 //!

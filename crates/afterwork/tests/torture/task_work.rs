@@ -1,4 +1,4 @@
-//! Torture of mailboxes, at random: posters, owners and ends of every kind.
+//! Random torture of mailboxes, with posters, owners and ends of every kind.
 //!
 //! `cargo xtask torture task-work --minutes 5 --seed 7`. The default is two seconds.
 //!

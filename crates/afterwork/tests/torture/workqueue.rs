@@ -165,7 +165,7 @@ fn round(round: &Round<'_>) -> Totals {
     let mut log = scene.log.into_inner().unwrap();
     watched("ending raw items", || scene.yard.end(&mut dice));
     watched("flushing", || {
-        // A drain does not wait for timers, and the long ones must not elapse.
+        // A drain does not wait for timers, and the test must not wait for the long ones to elapse.
         scene.subjects.iter().for_each(|subject| subject.flush(&mut log));
     });
     watched("draining", || {

@@ -196,11 +196,6 @@ fn found<T>(pop: Pop<T>) -> Option<T> {
 }
 
 #[inline(always)]
-fn handed_out<T>(items: impl Iterator<Item = T>, mut take: impl FnMut(T)) -> usize {
-    let mut popped = 0;
-    for item in items {
-        take(item);
-        popped += 1;
-    }
-    popped
+fn handed_out<T>(items: impl Iterator<Item = T>, take: impl FnMut(T)) -> usize {
+    items.map(take).count()
 }

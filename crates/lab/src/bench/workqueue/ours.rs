@@ -144,7 +144,7 @@ impl Ours {
     /// Returns the hold times of the pool locks during enqueues since the start.
     #[must_use]
     pub fn lock_hold(&self) -> Histogram {
-        self.pools.0.as_ref().map(Registry::lock_hold).unwrap_or_default()
+        self.registry().lock_hold()
     }
 
     /// Returns the queue.
@@ -154,7 +154,7 @@ impl Ours {
     }
 
     fn count(&self) -> Option<Counts> {
-        let registry = self.pools.0.as_ref()?;
+        let registry = self.registry();
         Some(Counts {
             wakeups: registry.pool_stats().iter().map(|pool| pool.kicks).sum(),
             lock_wait_ns: registry.lock_wait_ns(),
