@@ -126,7 +126,7 @@ fn answers(lines: &[Value]) -> String {
     let heads: Vec<&Value> = lines.iter().filter(|it| it["fingerprint"].is_object()).collect();
     let answers: Vec<&Value> = lines.iter().filter(|it| it["question"].is_string()).collect();
     let mut text = format!(
-        "{}; {} runs of `cargo run --release -- try`. A value is the range of the runs' medians.\n\n\
+        "{}; {} runs of `cargo run --release -- try`. A cell has the lowest and the highest result of the runs, and the peer that was best at it.\n\n\
          | | | afterwork | others | price |\n|---|---|---|---|---|\n",
         machine(heads.first().copied()),
         heads.len()
@@ -141,7 +141,8 @@ fn answers(lines: &[Value]) -> String {
         let of_question = answers.iter().copied().filter(|it| word(it, "question") == question);
         let rows = compared(&of_question.collect::<Vec<_>>());
         let (lost, won): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.is_lost());
-        let prices = lost.iter().map(|it| format!("{}: {}; {}", it.row, it.ours, it.others));
+        let prices =
+            lost.iter().map(|it| format!("{}: {}, against {}", it.row, it.ours, it.others));
         let mut prices = prices.collect::<Vec<_>>().join("<br>");
         let mut question = question;
         for row in won {
@@ -199,7 +200,10 @@ fn compared<'a>(answers: &[&'a Value]) -> Vec<Compared<'a>> {
         rows.push(Compared {
             row,
             ours: all("ours_value"),
-            others: format!("{} ({peers})", all("peer_value")),
+            others: match all("peer_value").strip_suffix(')') {
+                Some(value) => format!("{value}; {peers})"),
+                None => format!("{} ({peers})", all("peer_value")),
+            },
             outcomes: of_row().map(|it| word(it, "outcome")).collect(),
         });
     }
@@ -435,7 +439,7 @@ mod tests {
             answer("threads", "3", "undecided"),
         ];
         let table = answers(&values(&runs.join("\n")));
-        let rows = "| q | p99 | 2.4 to 2.5 ns | 7 ns (tokio) | median: 8 to 9 ns; 7 ns (tokio) |\n\
+        let rows = "| q | p99 | 2.4 to 2.5 ns | 7 ns (tokio) | median: 8 to 9 ns, against 7 ns (tokio) |\n\
                     |  | threads | 3 | 7 ns (tokio) | no gain in 1 of 2 runs |\n";
         assert!(table.ends_with(rows), "{table}");
     }
@@ -443,7 +447,10 @@ mod tests {
     #[test]
     fn a_question_without_a_gain_is_shown_with_its_price() {
         let table = answers(&values(&answer("median", "9 ns", "worse")));
-        assert!(table.ends_with("| q |  |  |  | median: 9 ns; 7 ns (tokio) |\n"), "{table}");
+        assert!(
+            table.ends_with("| q |  |  |  | median: 9 ns, against 7 ns (tokio) |\n"),
+            "{table}"
+        );
         let table = answers(&values(&answer("median", "9 ns", "undecided")));
         assert!(table.ends_with("| q | median | 9 ns | 7 ns (tokio) | undecided |\n"), "{table}");
     }

@@ -1,7 +1,7 @@
 //! Checks the list of foreign code: each place that may run a user's closure, destructor, waker,
 //! handler or source must have a tag.
 //!
-//! Such a place is a call of `contain`, `guarded` or `Foreign::new` of `panics.rs`. The tag
+//! Such a place is a call to `contain`, `guarded` or `Foreign::new` of `panics.rs`. The tag
 //! `FOREIGN(tag)` is on the line of the call or in the four lines above it. The table in FOREIGN.md
 //! has a row for each tag, and no other rows. In debug builds, `panics.rs` asserts that no lock is
 //! held during these calls.

@@ -9,7 +9,7 @@
 //!
 //! ThreadSanitizer does not model fences, so it reports a race if only a fence publishes data. This
 //! chore needs no suppressions: data passes between threads by a release and an acquire of one
-//! atomic. In places where a fence would suffice, such as the drop of the last handle of an item,
+//! atomic. In places where a fence would suffice, such as the drop of the last handle to an item,
 //! the code reads that atomic again. Fences only order the atomics of wake-ups, drains and grace
 //! periods. The models check these fences, because the sanitizer cannot.
 //!

@@ -261,7 +261,7 @@ fn help(programs: &[Program]) -> String {
     text += "
   --tsan       use ThreadSanitizer; needs a nightly toolchain with rust-src, and minutes to build
   --asan       use AddressSanitizer; needs a nightly toolchain
-  --minutes M  minutes to run, also a fraction [default: 5 seconds]
+  --minutes M  minutes to run, also a fraction [default: 2 seconds]
   --seed S     seed of the first round [default: from the clock, printed]
   --config C   a configuration of the torture; an unknown name lists them
   --hostile    add hostile user code: it panics, also in destructors, sleeps, waits, drops the last handles

@@ -1,4 +1,4 @@
-//! A cache of limited size, whose readers take no lock and share no count.
+//! A cache of limited size, whose readers take no lock and share no counter.
 //!
 //! | promise | kept by |
 //! |---|---|
@@ -23,7 +23,7 @@ use afterwork::{
     workqueue::{Periodic, Registry, Work, Workqueue},
 };
 
-/// Any error of the example.
+/// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 const NR_PARTS: u64 = 64;

@@ -22,7 +22,7 @@ use afterwork::{
     workqueue::{CancelHandle, JoinError, TaskSet, Workqueue, block_on, interval, sleep, timeout},
 };
 
-/// Any error of the example.
+/// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// Every tenth page has a mirror that never answers.

@@ -26,10 +26,10 @@ use hyper::{
     service::service_fn,
 };
 
-/// Any error of the example.
+/// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// The number of polls of each side that run at once.
+/// The maximum number of polls that run at once on each side.
 const MAX_ACTIVE: u32 = 8;
 
 fn main() -> Result<(), Failure> {

@@ -2,8 +2,8 @@
 //!
 //! | promise | kept by |
 //! |---|---|
-//! | a tenant has a limit of jobs at once, and of starts in a period | `max_active`, `RateLimit` |
-//! | a job that fails is tried again, after pauses that grow and vary | `retry`, `Backoff` |
+//! | a tenant has limits on concurrent jobs and on starts in a period | `max_active`, `RateLimit` |
+//! | a job that fails is retried after pauses that grow and vary | `retry`, `Backoff` |
 //! | a job that fails on every attempt is added to a list | `strand` |
 //! | a tenant does not wait behind the jobs of another one | `shares` |
 //! | a tenant can be cancelled with all its jobs, even waiting ones | `CancellationToken` |
@@ -26,7 +26,7 @@ use afterwork::{
     },
 };
 
-/// Any error of the example.
+/// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;
 type Job = Arc<dyn Fn() -> Result<(), Failure> + Send + Sync>;
 /// The result of the last attempt; `None` if the job was cancelled.

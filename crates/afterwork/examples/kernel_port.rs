@@ -31,7 +31,7 @@ use afterwork::{
     workqueue::{DelayedWork, JoinHandle, Work, Workqueue},
 };
 
-/// Any error of the example.
+/// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// The number of packets that a run of the receiver takes before it yields, as in NAPI.
@@ -61,7 +61,7 @@ pub fn run(nr_packets: u64, nr_interrupts: u64) -> Result<(), Failure> {
             let listener = Listener::new();
             nic.add_listener(&listener);
             nic.remove_listener(&listener);
-            // No receiver that may have seen the listener still uses it.
+            // Every receiver that saw the listener has finished with it.
             listener.has_gone.store(true, Relaxed);
         }
         for (mtu, command) in commands.into_iter().enumerate() {

@@ -18,7 +18,7 @@ use afterwork::{
     workqueue::{DelayedWork, Registry, Workqueue},
 };
 
-/// Any error of the example.
+/// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 const MAX_AGE: Duration = Duration::from_millis(100);

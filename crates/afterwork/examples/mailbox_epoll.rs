@@ -1,7 +1,7 @@
 //! An event loop that owns a socket and receives answers from other threads.
 //!
-//! The loop sleeps in `epoll_wait` for the socket and for posts. The mailbox's eventfd is signaled
-//! only while the loop sleeps. `cargo run --release --example mailbox_epoll`
+//! The loop sleeps in `epoll_wait` until the socket is ready or a post arrives. The mailbox's
+//! eventfd is signaled only while the loop sleeps. `cargo run --release --example mailbox_epoll`
 
 use std::error::Error;
 use std::io::{Read, Write};

@@ -1,6 +1,6 @@
 //! A single-threaded mio server that queues long work and receives the answers in a mailbox.
 //!
-//! The loop sleeps in one call for its sockets and for answers. The mailbox signals an eventfd only
+//! A single call waits for both the sockets and the answers. The mailbox signals an eventfd only
 //! while the loop sleeps, and once for any number of answers. Nothing in the loop blocks. The queue
 //! has capacity for a few questions. If it is full, the client gets *busy* and asks again.
 //!
@@ -25,7 +25,7 @@ use mio::{
     unix::SourceFd,
 };
 
-/// Any error of the example.
+/// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// Tokens of the sources that are not clients.

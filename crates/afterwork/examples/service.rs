@@ -5,7 +5,8 @@
 //! | 64 requests wait | 503 at once | `capacity`, `JoinError::Full` |
 //! | a request has waited for 100 ms | 504, and it never starts | `task().deadline(…)` |
 //! | a client disconnects | its request is cancelled, or stops | `cancel_on_drop`, `is_cancelled` |
-//! | SIGTERM while a client hangs | it ends in time, and names unfinished work | `shutdown_async` |
+//! | SIGTERM while a client hangs | the server ends in time, and names unfinished work |
+//! `shutdown_async` |
 //!
 //! `cargo run --release --example service`
 
@@ -35,7 +36,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-/// Any error of the example.
+/// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 /// The number of requests that may wait, and the time that each of them may wait.
@@ -46,7 +47,7 @@ fn main() -> Result<(), Failure> {
     run(Duration::from_millis(4900)) // so that it ends within five seconds
 }
 
-/// Tests each event of the table, with `grace` as the limit of the shutdown.
+/// Tests each event in the table, with `grace` as the time limit for the shutdown.
 pub fn run(grace: Duration) -> Result<(), Failure> {
     let runtime = Runtime::new()?;
     let tests = async {

@@ -37,7 +37,7 @@
 //! |---|---|
 //! | `workqueue`, `mailbox`, `rcu`, `percpu` | the subsystem |
 //! | `observe` | the counters of the process, for itself and for `afterwork top`: [`observe`] |
-//! | `params` | tunables, and the variable that sets them: [`params`]; only `rcu` can do without |
+//! | `params` | tunables, and the variable that sets them: [`params`]; all but `rcu` need it |
 //! | `synthetic` | machines described by a string, for tests: `workqueue::Topology::synthetic` |
 //! | `io-uring` | mailboxes whose owner sleeps in an io_uring ring: `mailbox::uring` |
 //! | `stacks` | stall reports with the stacks of the workers: `Params::stall_signal` |

@@ -26,7 +26,7 @@ use afterwork::{
 };
 use children::alone;
 
-/// Set in a process that runs one test; the value is its name.
+/// Set in a process that runs one test; the value is the test's name.
 const INNER: &str = "AFTERWORK_TEST_INNER";
 
 fn is_inner(test: &str) -> bool {

@@ -671,7 +671,7 @@ fn queries_in_a_child_wait_for_no_lock_of_the_parent() {
             }
         })
     });
-    for _ in 0..if cfg!(debug_assertions) { 30 } else { 100 } {
+    for _ in 0..10 {
         in_child(|| {
             assert!(!format!("{queue:?} {registry:?}").is_empty());
             refused(|| _ = queue.stats());
@@ -805,7 +805,7 @@ fn child_rejects_parents_timers_and_can_create_new_ones() {
         assert!(catch_unwind(polled).is_err(), "it is never woken");
         assert!(catch_unwind(AssertUnwindSafe(|| set.try_join_next())).is_err());
         assert!(catch_unwind(AssertUnwindSafe(|| set.cancel_all())).is_err());
-        // The drop does not hang at locks that threads of the parent may hold.
+        // The drop does not hang on locks that threads of the parent may hold.
         drop((slept, set, ticks));
         workqueue::block_on(workqueue::sleep(Duration::from_millis(1)));
         let own = Workqueue::builder("own").build().unwrap();

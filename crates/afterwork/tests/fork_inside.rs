@@ -93,7 +93,7 @@ impl Fork {
         std::process::id() != self.0.parent
     }
 
-    /// Exits if this is the child. Called by work that belongs to the parent.
+    /// Exits if this is the child. Work that belongs to the parent calls this.
     fn not_in_child(&self) {
         if self.is_in_child() {
             // SAFETY: the call exits the process at once.

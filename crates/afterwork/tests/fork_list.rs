@@ -266,7 +266,7 @@ fn all_state_of_a_process_is_on_the_list() {
     let sources = sources();
     let mut found = BTreeSet::new();
     for (file, text) in &sources {
-        // The file that defines the macros.
+        // This is the file that defines the macros.
         let is_macro = file == "sync/lib.rs";
         let names = kept_in(text).into_iter().filter(|_| !is_macro);
         // `$name` in a macro that declares them.

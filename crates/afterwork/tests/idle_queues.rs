@@ -58,7 +58,7 @@ fn nr_threads() -> usize {
     fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// Returns a guard. While it exists, no other test of this program counts.
+/// Serializes the tests of this program, because they measure the memory of the whole process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -155,7 +155,7 @@ fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
         }
         let each = (NR_BYTES.load(Ordering::Relaxed) - bytes) / COUNT as isize;
         println!("{each} bytes a queue of {} pools", registry.pool_stats().len());
-        // There may be fewer threads, because those of the previous registry may just be exiting.
+        // There may be fewer threads now, because threads of the previous registry may have exited.
         assert!(nr_threads() <= threads, "a queue has a thread");
         assert!(each <= limit, "{each} bytes each");
         drop(queues);

@@ -239,7 +239,8 @@ fn nr_sleeps() -> i64 {
     usage.ru_nvcsw
 }
 
-/// This holds for any time. With a timer of 1 ms the owner would sleep about a hundred times.
+/// This holds for any linger time. With a timer of 1 ms the owner would sleep about a hundred
+/// times.
 #[test]
 fn a_lingering_owner_without_items_is_not_woken() {
     let mut mailbox = Mailbox::builder().spin_limit(0).build();

@@ -11,7 +11,7 @@ use std::{
 
 use afterwork::workqueue::{JoinHandle, Workqueue};
 
-/// Number of items of each of four bursts, which use 4 MiB each.
+/// The number of items in each of four bursts. A burst uses 4 MiB.
 const NR_ITEMS: usize = 32 * 1024;
 /// The size of the program's other memory. A tenth of it is more than a thread or a list uses.
 const BESIDE: usize = 8 << 20;
@@ -43,7 +43,7 @@ fn four_bursts(nr_items: usize, handles: &mut [Vec<JoinHandle<()>>; 3]) -> usize
     let queue = &Workqueue::builder("burst").max_active(1).build().unwrap();
     let (open, gate) = mpsc::channel::<()>();
     let first = queue.spawn(move || gate.recv().unwrap());
-    // No thread waits for these items. Workers free them for this thread.
+    // No thread waits for these items, so workers free them.
     burst(queue, nr_items).for_each(drop);
     let [own, others, of_ended] = handles;
     own.extend(burst(queue, nr_items));

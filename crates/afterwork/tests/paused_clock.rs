@@ -141,7 +141,7 @@ fn a_shutdown_of_several_queues_ends_exactly_at_its_limit() {
     let ends_early = left.is_finished();
     registry.advance(Duration::from_nanos(1));
     let ends_in_time = left.is_finished();
-    // Ends the items, because the drops of the queues wait for them.
+    // Ends the items, because dropping the queues waits for them.
     registry.advance(YEAR);
     assert_eq!((ends_early, ends_in_time), (false, true));
     assert_eq!(left.join().unwrap(), 1);
@@ -227,7 +227,7 @@ fn the_registry_is_idle_when_all_that_can_run_has_run() {
     assert_eq!(nr_runs.load(Ordering::Relaxed), 1024);
 }
 
-/// The cancelled enqueue leaves the item to a reaper, for which the registry waits.
+/// Because of the cancelled enqueue, a reaper fires the timer. The registry waits for the reaper.
 #[test]
 fn an_item_that_a_reaper_fires_is_not_late() {
     let mut registry = Registry::for_tests().unwrap();

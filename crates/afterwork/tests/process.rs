@@ -28,7 +28,7 @@ use children::{LIMIT_S, alone, in_child, spawn, succeeds_in_child};
 use sync::thread::ThreadId;
 use topology::CpuSet;
 
-/// Makes all later calls of `membarrier` in this process fail.
+/// Makes all later calls to `membarrier` in this process fail.
 fn reject_membarrier() {
     const fn step(code: u32, k: u32, jump_if_false: u8) -> libc::sock_filter {
         libc::sock_filter { code: code as u16, jt: 0, jf: jump_if_false, k }
@@ -179,7 +179,7 @@ fn threads_started_by_a_boosted_reader_are_not_boosted() {
             })
         };
         let ordinary = (libc::SCHED_OTHER, libc::SCHED_OTHER);
-        // This runs more than once, because the first boost must restore the thread's settings.
+        // This runs twice, because the first boost must restore the thread's settings.
         assert_eq!(waited_for(started_by_boosted), ordinary);
         assert_eq!(waited_for(started_by_boosted), ordinary);
     });
@@ -196,7 +196,7 @@ fn no_reader_is_boosted_where_the_kernel_limits_real_time() {
         // SAFETY: the call reads the structure.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_RTTIME, &limit) }, 0);
         let start = Instant::now();
-        // This is longer than the limit on time without a sleep.
+        // This is longer than the limit on CPU time without a sleep.
         let enough = move || (start.elapsed().as_millis() > 200).then_some(());
         waited_for(enough);
     });

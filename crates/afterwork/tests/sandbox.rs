@@ -94,7 +94,7 @@ fn hide(directory: &str) -> io::Result<()> {
     mount("none", directory, "tmpfs", 0)
 }
 
-/// Replaces `file` with a file that has the text `spoilt`.
+/// Replaces `file` with a file that contains `spoilt`.
 fn spoil(file: &str, spoilt: &[u8]) -> io::Result<()> {
     let other = std::env::temp_dir().join(format!("aw-spoilt-{}", std::process::id()));
     fs::write(&other, spoilt)?;

@@ -37,7 +37,8 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Blocks the only worker in `item` until the flag is set. Returns the first stall that is `good`.
+/// Blocks the only worker in `item` until the flag is set. Returns the first stall for which `good`
+/// returns `true`.
 fn stall_of(item: fn(&AtomicBool), good: impl Fn(&Stall) -> bool) -> Stall {
     let (registry, stalls) = impatient();
     let queue = Workqueue::builder("stuck").help(false).build_in(&registry).unwrap();
@@ -139,8 +140,8 @@ fn unanswered_stack_request_is_reported() {
 
 #[test]
 fn unusable_signal_is_rejected() {
-    // These are SIGSEGV, SIGPIPE, which the standard library ignores, and a number that is not a
-    // signal.
+    // The signals are SIGSEGV, SIGPIPE (which the standard library ignores), and a number that is
+    // not a signal.
     for (signal, why) in [
         (11, "without a meaning to the kernel"),
         (13, "neither handles"),

@@ -47,7 +47,7 @@ static INNER: Mutex<Option<Workqueue>> = Mutex::new(None);
 static ACTS: Mutex<BTreeMap<(String, &'static str), Act>> = Mutex::new(BTreeMap::new());
 static NR_INNER: AtomicU64 = AtomicU64::new(0);
 
-/// Metadata and reference count of every span, at the index of its number less 1.
+/// The metadata and reference count of every span. The index of a span is its number minus 1.
 static SPANS: Mutex<Vec<(&'static Metadata<'static>, i64)>> = Mutex::new(Vec::new());
 
 type Act = Box<dyn FnOnce() + Send>;
@@ -314,7 +314,7 @@ fn span_of_the_enqueuer_follows_all_kinds_of_work() {
         queue.drain().unwrap();
         let inside: Vec<_> = seen.try_iter().collect();
         assert_eq!(inside, [Some("request"); 8], "3 runs, 3 polls, helped, and from inside");
-        // An item that is queued outside of any span runs in none.
+        // An item that is queued outside of any span runs outside of any span.
         queue.enqueue(&work);
         queue.spawn_detached(send_span).unwrap();
         queue.drain().unwrap();
@@ -463,7 +463,8 @@ const DEEDS: [Deed; 5] = [
     }),
 ];
 
-/// Lets the subscriber do each deed at the first `event` of a queue, while `uses` uses the queue.
+/// Makes the subscriber perform each action at the first `event` of a queue, while `uses` uses that
+/// queue.
 fn at_each_deed(
     how: &str,
     event: &'static str,

@@ -1,4 +1,4 @@
-//! Dedicated workers and local futures in the system: priorities, and children of `fork`.
+//! Dedicated workers and local futures: their priorities, and children of `fork`.
 
 #![cfg(not(any(loom, shuttle)))]
 
@@ -164,7 +164,7 @@ fn a_child_may_drop_all_that_its_parents_threads_use() {
             });
         }
         stop.store(true, Ordering::Relaxed);
-        // Ends the wait of a thread for capacity or for the owner.
+        // Ends any wait of a thread for capacity or for the owner.
         drop(owned);
     });
 }

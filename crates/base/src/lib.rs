@@ -1,4 +1,4 @@
-//! The parts that the subsystems of afterwork share: waiting, calls of user code, the page of
+//! The parts that the subsystems of afterwork share: waiting, calls to user code, the page of
 //! counters, events, tunables.
 //!
 //! This crate is for the other crates of afterwork. Programs use the crate `afterwork`, which

@@ -1,7 +1,7 @@
 //! Calls of user code: the closures, destructors, wakers, handlers, iterators and `Display`
 //! implementations of users.
 //!
-//! User code may panic, sleep, call back into the library, or drop the last handle of anything. It
+//! User code may panic, sleep, call back into the library, or drop the last handle to anything. It
 //! therefore runs contained, under no lock, and after the protocol that calls it has made its last
 //! change. FOREIGN.md has a table of all call sites. Each call site has a `FOREIGN(…)` comment
 //! *(checked: `foreign`)*, and a debug build asserts that no lock is held there.

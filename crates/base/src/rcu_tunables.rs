@@ -23,8 +23,9 @@ pub struct Tunables {
     /// (`SCHED_FIFO`) for the rest of its section, if the system allows it. Default: `true`.
     pub boost: bool,
     /// `rcu.stall_timeout`, in milliseconds: the time for which a grace period waits for a reader
-    /// before it reports a stall, and the time between reports. 0 disables the reports. While the
-    /// process is stopped, at most one second counts. Default: 21,000, as in the kernel.
+    /// before it reports a stall, and the time between reports. 0 disables the reports. If the
+    /// process is stopped, at most one second of that pause is counted. Default: 21,000, as in the
+    /// kernel.
     pub stall_timeout_ms: u32,
     /// `rcu.qhimark`: the number of callbacks that may wait in one list, of a CPU or of a sleepable
     /// domain, before threads that add more are briefly delayed; see `rcu::call`. A bag of closures

@@ -34,7 +34,7 @@ unsafe extern "C" {
 
 unsafe extern "C-unwind" fn nothing(_: *mut RawWork) {}
 
-/// Returns the time of each call of `step` in nanoseconds.
+/// Returns the time of each call to `step` in nanoseconds.
 fn timed(mut step: impl FnMut()) -> f64 {
     let start = Instant::now();
     for _ in 0..NR_ITEMS {

@@ -4,8 +4,8 @@
  * is an example of ported code, and a test.
  *
  * - An item of the volume's queue (WQ_MEM_RECLAIM) executes a bio, and retries it after a delay if
- *   the disk rejects it. If the bio takes too long, its timer ends it. Whichever of the two is
- *   first claims the bio. The timer, the execution and the submitter each hold a reference.
+ *   the disk rejects it. If the bio takes too long, its timer ends it. The first of the two claims
+ *   the bio. The timer, the execution and the submitter each hold a reference.
  * - Task work reports the end of a bio to the submitter, on the submitter's thread.
  * - Items of an ordered queue log the writes, and free themselves. A delayed item of that queue
  *   commits the log after some time, or at once if the log is long.

@@ -33,7 +33,7 @@ fn sources() -> &'static str {
     file!().split("capi/src/").next().unwrap_or_default()
 }
 
-/// Prevents panics of the library from printing anything, because the line with which the process
+/// Prevents panics in the library from printing anything, because the line with which the process
 /// ends contains their message. With `RUST_BACKTRACE=full` they print the usual message and a
 /// trace. In a program that is partly written in Rust, panics in other source files print as usual.
 #[used]

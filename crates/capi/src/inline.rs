@@ -12,7 +12,7 @@
 //! The destructor runs before the library's own destructor frees the slot. Later sections call the
 //! library.
 //!
-//! The variable keeps the stand-in if a section requires a fence, or if the program has another
+//! The variable keeps the stand-in if a section requires a fence, or if the program has a different
 //! layout.
 
 use std::{
@@ -55,8 +55,8 @@ pub static aw_rcu_reader: Place = Place::STAND_IN;
 pub static aw_rcu_first_level: Place = Place::FIRST_LEVEL;
 
 sync::thread_local! {
-    /// The address of this thread's variable, once that no longer contains the stand-in. Null
-    /// before.
+    /// The address of this thread's variable once the variable no longer contains the stand-in, and
+    /// null before that.
     static READER: Cell<*mut Place> = Cell::new(ptr::null_mut())
 }
 

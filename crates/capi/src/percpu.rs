@@ -159,7 +159,7 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 /// The lock is held, and threads may sleep.
 const WAITED: u32 = 2;
-/// The number of polls before a waiter sleeps. This is an estimate: sections take some tens of
+/// The number of polls before a waiter sleeps. This is an estimate: a section takes a few dozen
 /// instructions.
 const NR_LOOKS: u32 = 100;
 

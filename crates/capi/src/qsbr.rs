@@ -196,7 +196,7 @@ pub extern "C" fn aw_qsbr_synchronize_rcu() {
     while_offline("synchronize_rcu", rcu::synchronize);
 }
 
-/// Waits until all callbacks of earlier calls of `call_rcu` have run.
+/// Waits until all callbacks of earlier calls to `call_rcu` have run.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_qsbr_barrier() {
     while_offline("rcu_barrier", rcu::barrier);

@@ -61,7 +61,7 @@ extern "C" fn aw_synchronize_rcu_expedited() {
     });
 }
 
-/// Waits until all callbacks of earlier calls of [`aw_call_rcu`] have run.
+/// Waits until all callbacks of earlier calls to [`aw_call_rcu`] have run.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_rcu_barrier() {
     within("rcu_barrier", || {
@@ -75,7 +75,8 @@ pub extern "C" fn aw_rcu_barrier() {
 ///
 /// # Safety
 ///
-/// 1. `head` is memory for a head, which the library owns until it calls `func`, on any thread.
+/// 1. `head` points to memory for a head, which the library owns until it calls `func`, on any
+///    thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aw_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) {
     within("call_rcu", || {
@@ -106,8 +107,8 @@ unsafe extern "C" fn aw_try_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) ->
 ///
 /// # Safety
 ///
-/// 1. `head` is memory with the size and alignment of a head. The library owns it from this call
-///    on, and may pass the address `offset` bytes before it to `free`.
+/// 1. `head` points to memory with the size and alignment of a head. The library owns it from this
+///    call on, and may pass the address `offset` bytes before it to `free`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_kfree_rcu(head: *mut RcuHead, offset: usize) {
     within("kfree_rcu", || {

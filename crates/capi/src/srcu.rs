@@ -23,7 +23,7 @@ pub struct Srcu {
 
 const _: () = assert!(size_of::<Srcu>() == 8 && align_of::<Srcu>() == 8);
 
-/// Returns the domain of an `srcu_struct`, which this creates at the first use.
+/// Returns the domain of an `srcu_struct`. Creates the domain at the first use.
 ///
 /// # Safety
 ///
@@ -67,7 +67,7 @@ fn make(srcu: &Srcu) -> &Domain {
 
 /// # Safety
 ///
-/// 1. `srcu` is memory with the size and alignment of an [`Srcu`] that is not in use.
+/// 1. `srcu` points to memory with the size and alignment of an [`Srcu`] that is not in use.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_init_srcu_struct(srcu: *mut Srcu) -> c_int {
     within("init_srcu_struct", || {
@@ -192,7 +192,8 @@ unsafe extern "C" fn aw_poll_state_synchronize_srcu(srcu: *const Srcu, cookie: c
 /// # Safety
 ///
 /// 1. `srcu` was initialized and has not been cleaned up.
-/// 2. `head` is memory for a head, which the library owns until it calls `func`, on any thread.
+/// 2. `head` points to memory for a head, which the library owns until it calls `func`, on any
+///    thread.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_call_srcu(srcu: *const Srcu, head: *mut RcuHead, func: Option<RcuFn>) {
     within("call_srcu", || {

@@ -351,7 +351,8 @@ unsafe extern "C" fn aw_workqueue_set_max_active(queue: *const Queue, max_active
 ///
 /// # Safety
 ///
-/// 1. `queue` is null or points to a queue. `work` is null or points to memory of an item's size.
+/// 1. `queue` is null or points to a queue. `work` is null or points to memory that is large enough
+///    for an item.
 /// 2. The item stays valid until its function has been called, or until it has been cancelled or
 ///    flushed.
 #[unsafe(no_mangle)]
@@ -411,8 +412,9 @@ const _: () = assert!(
 ///
 /// # Safety
 ///
-/// 1. `queue` is null or points to a queue. `work` is memory of the size of such an item, and stays
-///    valid until its function has been called or it has been flushed.
+/// 1. `queue` is null or points to a queue. `work` points to memory of the size of such an item.
+///    The memory stays valid until the item's function has been called or the item has been
+///    flushed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_queue_rcu_work(queue: *const Queue, work: *mut RcuWork) -> bool {
     const NAME: &str = "queue_rcu_work";
@@ -461,7 +463,7 @@ unsafe fn grace_period_is_over(head: *mut rcu::Head) {
 ///
 /// # Safety
 ///
-/// 1. `work` is memory of such an item's size.
+/// 1. `work` points to memory of the size of such an item.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_flush_rcu_work(work: *mut RcuWork) -> bool {
     checked("flush_rcu_work", work, false, |work| {
@@ -521,7 +523,7 @@ unsafe extern "C" fn aw_apply_workqueue_attrs(
         let wanted = Attrs {
             affinity,
             strict: attrs.affn_strict,
-            // A full mask is treated as no mask, so that the queue follows changes of the machine.
+            // A full mask is treated as no mask, so that the queue follows changes to the machine.
             cpus: (cpus.len() < 16 * 64).then_some(cpus),
             nice,
         };
@@ -632,7 +634,7 @@ macro_rules! of_one {
     ($($name:ident = $kernel:literal: $type:ty => |$work:ident| $call:expr;)*) => { $(
         /// # Safety
         ///
-        /// 1. `work` is memory of an item's size.
+        /// 1. `work` points to memory of an item's size.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(work: *mut $type) -> bool {
             // SAFETY: (1).
@@ -662,7 +664,7 @@ of_one! {
 ///
 /// # Safety
 ///
-/// 1. `work` is memory of an item's size.
+/// 1. `work` points to memory of an item's size.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_work_busy(work: *mut RawWork) -> c_uint {
     checked("work_busy", work, 0, |work| {
@@ -706,7 +708,7 @@ unsafe extern "C" fn aw_on_worker_start(hook: Option<HookOfC>) -> Option<HookOfC
     unsafe { raw::set_hook_of_c(Moment::Start, hook) }
 }
 
-/// Makes worker threads call `hook` when they have ended their work. Returns the previous hook.
+/// Makes worker threads call `hook` when they have finished their work. Returns the previous hook.
 ///
 /// # Safety
 ///

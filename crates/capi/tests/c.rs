@@ -358,7 +358,7 @@ fn two_copies_of_the_library_that_are_in_use_are_reported_once() {
     }
 }
 
-/// Returns the library's own symbols that appear in a text.
+/// Returns the library's own symbols that appear in `text`.
 fn names(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
     let is_ours = |word: &&str| word.starts_with("aw_");

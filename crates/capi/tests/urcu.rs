@@ -123,7 +123,8 @@ fn called_and_inlined_sections_are_the_same() {
     if !is_there("cc") {
         return;
     }
-    // This links the shared library, in which C finds its thread-local variable.
+    // This links the shared library, so that the inlined C code uses the library's thread-local
+    // variable.
     for (flavor, choice) in FLAVORS {
         let name = format!("urcu-{flavor}");
         let program = shared("cc", &name, &[suite()], &["-O2", choice]);

@@ -1,8 +1,8 @@
 //! The lab: the command `afterwork-lab`, which measures deferred work on this machine.
 //!
 //! - [`cli`] is the grammar of the command line, and [`top::exit`] is the exit status.
-//! - [`harness`] measures, with interleaved runs, spreads and ratios to peers. [`output`] prints
-//!   the results.
+//! - [`harness`] runs the variants in turn, measures them, and computes spreads and ratios to
+//!   peers. [`output`] prints the results.
 //! - [`bench`](mod@bench) contains the benchmarks.
 //!
 //! The binary only calls [`main`]. The rest is public so that tests can use it.

@@ -75,8 +75,8 @@ fn records(out: &str) -> Vec<Record> {
         .collect()
 }
 
-/// Checks that each variant has a record of each metric, and that it is a peer if and only if `all`
-/// says so.
+/// Checks that each variant has a record of each metric, and that the peers are those that `all`
+/// marks with `true`.
 fn has_records(records: &[Record], case: &str, metrics: &[&str], unit: &str, all: &[(&str, bool)]) {
     for (variant, peer) in all {
         for metric in metrics {

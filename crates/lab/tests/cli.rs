@@ -36,8 +36,8 @@ fn help_and_version_are_data() {
 
 #[test]
 fn bad_input_is_reported_in_one_line_with_valid_values() {
-    // Each line contains a command line and a part of its error. Quotes enclose an argument with
-    // spaces or without text.
+    // Each line contains a command line and a part of its error. Arguments that are empty or
+    // contain spaces are quoted.
     let bad = r#"
         nosuch | ; commands: try, bench, report
         bench nosuch | benches: workqueue, blocking, mpscq, task-work, rcu, percpu, everyday, groups, scale, max-active

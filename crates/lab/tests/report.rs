@@ -1,5 +1,5 @@
-//! Tests of the pages of runs. They are created as a user creates them, and opened in a browser if
-//! there is one.
+//! Tests of the pages of runs. The pages are created as a user creates them, and opened in a
+//! browser if there is one.
 
 use std::fs;
 use std::path::Path;
@@ -228,8 +228,8 @@ fn browsed(root: &Path, how: &[&str]) -> Option<String> {
     }
 }
 
-/// Opens each diagram on a narrow screen. Reports texts that are cut off, too small, covered or too
-/// pale.
+/// Opens each diagram on a narrow screen. Reports any text that is cut off, too small, covered or
+/// too pale.
 const DIAGRAMS: &str = r#"<!DOCTYPE html><meta charset="utf-8"><body><script>
 const said = [];
 addEventListener("error", event => said.push("error " + event.message));

@@ -11,7 +11,7 @@ use super::block::{self, Blank, Block};
 use super::error::PostError;
 use super::poster::Poster;
 
-/// The items that one thread gathers and posts with one swap. Created by [`Poster::batch`].
+/// The items that one thread gathers and posts with one swap; created by [`Poster::batch`].
 ///
 /// Items that were not posted are dropped with the batch. If such a drop panics, the panic is
 /// caught. As an iterator, a batch returns its items.
@@ -88,7 +88,7 @@ impl<'p, T> Batch<'p, T> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`post`](Self::post).
+    /// Returns the same errors as [`post`](Self::post).
     pub fn post_lazy(&mut self) -> Result<(), PostError<()>> {
         self.send(false)
     }

@@ -27,7 +27,7 @@
 //! - `CLOSED`: no more items will be read, and the owner no longer uses the block. The owner sets
 //!   it with a compare-exchange that expects the state whose items it has all read.
 //!
-//! Both flags are set by read-modify-writes of one word, so one of them is set second. The side
+//! Both flags are set by read-modify-writes on one word, so one of them is set second. The side
 //! that sets the second flag owns the block: an owner that finds `SEALED` moves the block to the
 //! free list, and a poster that finds `CLOSED` uses the block again.
 //!

@@ -19,7 +19,7 @@ const DEFAULT_KEEP: usize = if cfg!(any(loom, shuttle)) { 1 } else { 1024 };
 /// a few µs per item. With a smaller one, each item that arrives after a few µs costs a sleep.
 const DEFAULT_SPIN_LIMIT: u32 = 16;
 
-/// Builds a [`Mailbox`]. Created by [`Mailbox::builder`].
+/// Builds a [`Mailbox`]; created by [`Mailbox::builder`].
 ///
 /// # Examples
 ///

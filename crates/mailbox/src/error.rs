@@ -103,7 +103,7 @@ impl<T> Error for CallError<T> {}
 /// The mailbox is empty, and no item will arrive, because it was closed or the last poster was
 /// dropped.
 ///
-/// In a child of `fork`, this is also the error if the next item is behind an unfinished post of
+/// In a child of `fork`, this is also the error if the next item is behind an unfinished post by
 /// another thread of the parent, because that post never ends in the child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed;

@@ -14,7 +14,7 @@ impl<T> Mailbox<T> {
     /// so before it calls this. Once the program has closed the eventfd, posts do not access a file
     /// that reuses its number. They print a message to stderr and do not wake the owner.
     ///
-    /// Register it once, for reading, and edge-triggered if the loop supports that. Each call of
+    /// Register it once, for reading, and edge-triggered if the loop supports that. Each call to
     /// [`arm`](Self::arm) causes at most one signal on the eventfd. While the owner is not armed,
     /// there are no signals.
     ///

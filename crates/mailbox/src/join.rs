@@ -63,7 +63,7 @@ impl<R> JoinHandle<R> {
         Self { reply, target, cancels: false }
     }
 
-    /// Creates the handle of work that was rejected.
+    /// Creates the handle to work that was rejected.
     pub(super) fn refused() -> Self {
         let (to, reply) = reply();
         answer(to, Err(JoinError::Closed));
@@ -104,8 +104,8 @@ impl<R> JoinHandle<R> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`join`](Self::join). Also returns [`JoinError::Cancelled`] if the
-    /// result has already been returned.
+    /// Returns the same errors as [`join`](Self::join). Also returns [`JoinError::Cancelled`] if
+    /// the result has already been returned.
     ///
     /// # Panics
     ///
@@ -124,7 +124,7 @@ impl<R> JoinHandle<R> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`join_timeout`](Self::join_timeout).
+    /// Returns the same errors as [`join_timeout`](Self::join_timeout).
     pub fn try_join(&mut self) -> Option<Result<R, JoinError>> {
         // This does not wait, because the work has ended.
         self.is_finished().then(|| outcome(self.reply.take_ready()))

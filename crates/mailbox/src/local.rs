@@ -61,7 +61,7 @@ sync::thread_local! {
 ///   neither blocks nor fails, and futures never keep other items out, however many there are.
 /// - Wakers may be kept and called by any thread, even after the future, the set and the mailbox
 ///   were dropped.
-/// - A panic of a future's poll or drop is caught and reported to the future's handle.
+/// - A panic in a future's poll or drop is caught and reported to the future's handle.
 /// - While a future has not ended, the mailbox counts as having a poster. [`Mailbox::close`] still
 ///   closes it.
 /// - Dropping the set drops its futures, and their handles return
@@ -252,7 +252,7 @@ impl<F: Future> Task for Local<F> {
 }
 
 impl<F: Future> Local<F> {
-    /// Drops the future. Reports its outcome, or the panic of the drop.
+    /// Drops the future. Reports its outcome, or the panic from the drop.
     fn settle(&mut self, mut outcome: Outcome<F::Output>) {
         let future = self.future.take();
         // FOREIGN(local-drop): the future's drop, on the set's thread, with nothing borrowed. A
@@ -513,7 +513,7 @@ impl<T> Drop for LocalSet<T> {
         let entries = mem::take(&mut tasks.places);
         let poster = tasks.keeps_open.take();
         drop(tasks);
-        // All futures are marked first, so that the drop of one future does not wake another.
+        // All futures are marked first, so that dropping one future does not wake another.
         for entry in entries.iter().flatten() {
             entry.target.mark.end();
         }

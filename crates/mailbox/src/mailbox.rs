@@ -84,14 +84,14 @@ pub struct Mailbox<T> {
     parker: Parker,
 }
 
-/// An iterator that receives items up to a bound. Created by [`Mailbox::drain`].
+/// An iterator that receives items up to a bound; created by [`Mailbox::drain`].
 #[derive(Debug)]
 pub struct Drain<'m, T> {
     mailbox: &'m mut Mailbox<T>,
     left: usize,
 }
 
-/// An iterator that receives items while a budget lasts. Created by [`Mailbox::drain_while`].
+/// An iterator that receives items while a budget lasts; created by [`Mailbox::drain_while`].
 #[must_use = "an iterator does nothing until it is asked"]
 pub struct DrainWhile<'m, T, B> {
     drain: Drain<'m, T>,
@@ -287,7 +287,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of `wait`.
+    /// Returns the same errors as `wait`.
     ///
     /// # Examples
     ///
@@ -353,7 +353,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`wait`](Self::wait).
+    /// Returns the same errors as [`wait`](Self::wait).
     ///
     /// # Examples
     ///

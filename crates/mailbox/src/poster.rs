@@ -63,8 +63,8 @@ impl<T> Poster<T> {
         Self { shared, cache: Cache::new(), lane, kind: Kind::Item }
     }
 
-    /// Creates a poster of wake-ups, which is not counted. An item that it posts after the drop of
-    /// the last counted poster may or may not be received.
+    /// Creates a poster of wake-ups, which is not counted. An item that it posts after the last
+    /// counted poster was dropped may or may not be received.
     pub(super) fn of_wake_ups(shared: Arc<Shared<T>>) -> Self {
         Self { shared, cache: Cache::new(), lane: Lane::Ordinary, kind: Kind::WakeUps }
     }
@@ -105,7 +105,7 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`post`](Self::post).
+    /// Returns the same errors as [`post`](Self::post).
     #[inline]
     #[doc(alias = "IOU_F_TWQ_LAZY_WAKE")]
     pub fn post_lazy(&self, item: T) -> Result<(), PostError<T>> {
@@ -145,7 +145,8 @@ impl<T> Poster<T> {
     /// # Cost
     ///
     /// After the first call, the owner checks two queues for each receipt, which takes a few
-    /// nanoseconds. In a mailbox without such a call, each post costs less than a nanosecond more.
+    /// nanoseconds. In a mailbox on which this is never called, the check adds less than a
+    /// nanosecond to each post.
     ///
     /// # Blocking
     ///
@@ -192,11 +193,11 @@ impl<T> Poster<T> {
         self.shared.admission.as_ref().map(|admission| admission.nr_inside())
     }
 
-    /// Closes the mailbox. From now on, posts of all posters are rejected. The owner is woken,
+    /// Closes the mailbox. From now on, posts by all posters are rejected. The owner is woken,
     /// still receives the items in the mailbox, including all that this thread has posted, and then
     /// gets [`Closed`](super::Closed). Senders that wait for capacity get their items back.
     ///
-    /// A post of another thread that overlaps this call may be accepted; see
+    /// A post by another thread that overlaps this call may be accepted; see
     /// [`Mailbox::close`](super::Mailbox::close).
     ///
     /// # Blocking

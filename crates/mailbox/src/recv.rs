@@ -59,7 +59,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`poll_ready`](Self::poll_ready).
+    /// Returns the same errors as [`poll_ready`](Self::poll_ready).
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Closed>> {
         if let Ok(item) = self.try_recv() {
             return Poll::Ready(Ok(item));
@@ -87,7 +87,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`recv`](Self::recv).
+    /// Returns the same errors as [`recv`](Self::recv).
     pub fn ready(&mut self, count: usize) -> Ready<'_, T> {
         Ready { mailbox: self, count }
     }

@@ -110,7 +110,7 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of `post`, with the item.
+    /// Returns the same errors as `post`, with the item.
     ///
     /// # Panics
     ///
@@ -163,7 +163,7 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`call`](Self::call).
+    /// Returns the same errors as [`call`](Self::call).
     ///
     /// # Panics
     ///
@@ -387,7 +387,7 @@ impl<R> Reply<R> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`wait`](Self::wait), and [`ReplyError::TimedOut`].
+    /// Returns the same errors as [`wait`](Self::wait), and [`ReplyError::TimedOut`].
     ///
     /// # Panics
     ///

@@ -90,7 +90,7 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of `send`.
+    /// Returns the same errors as `send`.
     ///
     /// # Panics
     ///
@@ -108,8 +108,8 @@ impl<T> Poster<T> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of `send_blocking`, and [`PostError::Full`] with the item if the timeout
-    /// expired.
+    /// Returns the same errors as `send_blocking`, and [`PostError::Full`] with the item if the
+    /// timeout expired.
     ///
     /// # Panics
     ///
@@ -234,7 +234,7 @@ impl<T> Future for Sending<'_, T> {
 
 impl<T> Drop for Sending<'_, T> {
     fn drop(&mut self) {
-        // A panic of the item's drop propagates to the caller, as with any item that was not
+        // A panic in the item's drop propagates to the caller, as with any item that was not
         // posted.
         if !sync::twin::torn_down() {
             drop(self.take_back());

@@ -9,7 +9,7 @@ impl<T> Mailbox<T> {
     ///
     /// `serve` also receives an online [`Reader`], with which reading RCU-protected data costs
     /// nothing. The owner reports a quiescent state after at most `max` items, and is offline while
-    /// it sleeps. A grace period therefore waits for at most `max` calls of `serve`. A `max` of 0
+    /// it sleeps. A grace period therefore waits for at most `max` calls to `serve`. A `max` of 0
     /// counts as 1. Requires the feature `rcu`.
     ///
     /// # Blocking

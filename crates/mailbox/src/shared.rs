@@ -24,11 +24,11 @@
 //!
 //! # Drops that post
 //!
-//! The drop of an item may post to the same dead queue. For example, it may drop the last reply
-//! that a local future waits for, which posts the future's wake-up. If that post dropped items too,
-//! a queue of n such items would cause n nested calls. The lock therefore also guards a list of the
+//! Dropping an item may post to the same dead queue. For example, it may drop the last reply that a
+//! local future waits for, which posts the future's wake-up. If that post dropped items too, a
+//! queue of n such items would cause n nested calls. The lock therefore also guards a list of the
 //! threads that are dropping items. A thread that finds itself in the list returns, and its outer
-//! call takes the item next. Other threads do not rely on that call, which may block in the drop of
+//! call takes the item next. Other threads do not rely on that call, which may block while it drops
 //! an item, so each thread drops items itself.
 //!
 //! # In a child of `fork`
@@ -282,7 +282,7 @@ impl<T> Shared<T> {
         Ok(ticket)
     }
 
-    /// Rejects new posts from now on, and wakes the owner. Called by a poster.
+    /// Rejects new posts from now on, and wakes the owner. A poster calls this.
     pub(super) fn close_and_wake(&self) {
         self.close();
         // This is like an eager post: the exchange replaces the push, and the owner reads it after

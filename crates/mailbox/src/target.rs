@@ -17,7 +17,7 @@
 //!
 //! # Properties, and their proofs
 //!
-//! **No wake is lost.** All transitions are read-modify-writes of one word, so they have one order.
+//! **No wake is lost.** All transitions are read-modify-writes on one word, so they have one order.
 //! A wake that finds `POSTED` clear posts. A wake that finds it set precedes the owner's next
 //! clear, so the poll after that clear sees everything written before the wake (twins `local:
 //! relaxed wake`, `local: relaxed clear`). If the owner cleared the bit after the poll, a wake in

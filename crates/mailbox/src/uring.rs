@@ -37,7 +37,7 @@ const POLLIN: u32 = 0x001;
 ///
 /// # Errors
 ///
-/// Returns the errors of [`Mailbox::eventfd`].
+/// Returns the same errors as [`Mailbox::eventfd`].
 pub fn poll_entry<T>(mailbox: &Mailbox<T>, user_data: u64) -> io::Result<squeue::Entry> {
     let fd = types::Fd(mailbox.eventfd()?.as_raw_fd());
     Ok(opcode::PollAdd::new(fd, POLLIN).multi(true).build().user_data(user_data))

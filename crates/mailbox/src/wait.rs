@@ -19,7 +19,7 @@
 //! # Properties, and their proofs
 //!
 //! **One wake-up per arming.** Only the owner makes `nr` positive. All changes are
-//! read-modify-writes of one word, so they have one order. After each arming exactly one change
+//! read-modify-writes on one word, so they have one order. After each arming exactly one change
 //! takes the word from positive to zero or below: that of a poster, which wakes the owner, or the
 //! owner's own disarming. A claim with a compare-exchange would break this: a count in between
 //! would make it fail, and the eager poster would not wake the owner (twin `wait: claim by

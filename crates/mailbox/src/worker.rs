@@ -111,7 +111,7 @@ impl From<Woken> for Message {
     }
 }
 
-/// Builds a [`Worker`]. Created by [`Worker::builder`].
+/// Builds a [`Worker`]; created by [`Worker::builder`].
 ///
 /// # Examples
 ///
@@ -404,8 +404,8 @@ impl Worker {
                 return skip(make, to);
             }
             match call(make) {
-                // If the future was cancelled before this point, the cancel is seen before the
-                // first poll.
+                // If the future was cancelled before this point, the cancellation is seen before
+                // the first poll.
                 Ok(future) => set.start(target, task(future, to)),
                 Err(error) => answer(to, Err(error)),
             }

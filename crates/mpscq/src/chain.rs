@@ -193,7 +193,7 @@ impl<T: Linked> Chain<T> {
     }
 }
 
-// SAFETY: a chain represents the handles of its items.
+// SAFETY: a chain represents the handles to its items.
 unsafe impl<T: Linked> Send for Chain<T> where T::Handle: Send {}
 // SAFETY: a shared reference only gives access to the length.
 unsafe impl<T: Linked> Sync for Chain<T> where T::Handle: Send {}

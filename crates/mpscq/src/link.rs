@@ -19,7 +19,7 @@ pub struct Link<T> {
 /// # Safety
 ///
 /// 1. The item of a pointer from `into_raw` neither moves nor is freed until `from_raw`.
-/// 2. Between `into_raw` and `from_raw` no other handle of the same item exists that `into_raw`
+/// 2. Between `into_raw` and `from_raw` no other handle to the same item exists that `into_raw`
 ///    would accept: a handle is the sole right to push the item.
 /// 3. `link` returns the same link for the same item each time, valid as long as the item. It
 ///    creates no reference to the item, because other threads may access it at the same time.
@@ -83,7 +83,7 @@ pub(crate) unsafe fn next_of<'a, T: Linked>(item: NonNull<T>) -> &'a AtomicPtr<T
     unsafe { &(*link.as_ptr()).next }
 }
 
-/// Drops every handle of `items`. If a drop panics, the other handles are still dropped before the
+/// Drops every handle in `items`. If a drop panics, the other handles are still dropped before the
 /// panic resumes. A second panic ends the process, as in the drop of a `Vec`.
 pub(crate) fn drop_all(items: impl Iterator) {
     struct Rest<I: Iterator>(I);

@@ -52,7 +52,7 @@ impl<T> DerefMut for Node<T> {
 }
 
 // SAFETY: 1: the box owns the allocation, and `into_raw` leaves it in place. 2: a box is the only
-// handle of its node. 3: the link is a field, reached by pointer arithmetic. 4: it is private and
+// handle to its node. 3: the link is a field, reached by pointer arithmetic. 4: it is private and
 // used nowhere else. 5: none of the functions panics.
 unsafe impl<T> Linked for Node<T> {
     type Handle = Box<Self>;

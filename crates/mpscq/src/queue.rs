@@ -46,7 +46,7 @@ pub struct Queue<T: Linked> {
 struct Side<T> {
     /// A: `true` while a [`Consumer`] exists.
     taken: AtomicBool,
-    /// Written by the only [`Consumer`], or through `&mut` of the queue.
+    /// The cursor, which is written by the only [`Consumer`], or through a `&mut` to the queue.
     cursor: UnsafeCell<RawCursor<T>>,
 }
 
@@ -57,7 +57,7 @@ pub struct Consumer<'q, T: Linked> {
     queue: &'q Queue<T>,
 }
 
-/// An iterator that pops items up to a bound. Created by [`Consumer::drain`].
+/// An iterator that pops items up to a bound; created by [`Consumer::drain`].
 pub struct Drain<'c, 'q, T: Linked> {
     consumer: &'c mut Consumer<'q, T>,
     /// A copy of the queue's cursor, which can stay in a register from one item to the next.
@@ -101,7 +101,7 @@ impl<T: Linked> Queue<T> {
     /// # Blocking
     ///
     /// Never blocks. Costs one swap and one store, no matter what other threads do. Safe in a
-    /// signal handler, even if the signal interrupts a push or a pop of its thread, at any
+    /// signal handler, even if the signal interrupts a push or a pop on the same thread, at any
     /// instruction. An interrupted pop may return [`Pop::MidPush`] although the push has completed.
     #[inline]
     pub fn push(&self, item: T::Handle) -> bool {

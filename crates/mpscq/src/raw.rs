@@ -9,7 +9,7 @@
 //!
 //! # States
 //!
-//! The *stub* is an item that is never handed out. It has a link, `first`, and no address. A null
+//! The *stub* is an item that is never handed out. It has a link, `first`, but no address. A null
 //! `tail` means that the stub is the newest item. A null cursor means that the consumer is at the
 //! stub. An empty queue is therefore all zeroes, can be a constant, and may be moved.
 //!
@@ -249,7 +249,7 @@ impl<T: Linked> RawQueue<T> {
     /// 1. [`peek`](Self::peek) or this function returned `item`, which has not been popped since.
     #[inline(always)]
     pub unsafe fn after(&self, item: NonNull<T>) -> Pop<NonNull<T>> {
-        // ORDER(mpscq-link): the acquire end; see `push_chain`. Without a link `is_newest`
+        // ORDER(mpscq-link): the acquire end; see `push_chain`. If there is no link, `is_newest`
         // distinguishes the end from a mid-push.
         // Test: loom after_load_needs_acquire
         //

@@ -257,7 +257,7 @@ impl<T: Linked> Iterator for Taken<T> {
 
 impl<T: Linked> core::iter::FusedIterator for Taken<T> {}
 
-// SAFETY: the value represents the handles of its items.
+// SAFETY: the value represents the handles to its items.
 unsafe impl<T: Linked> Send for Taken<T> where T::Handle: Send {}
 // SAFETY: a shared reference only shows whether items are left.
 unsafe impl<T: Linked> Sync for Taken<T> where T::Handle: Send {}

@@ -25,7 +25,7 @@ type Items = Queue<Node<u32>>;
 static AT: AtomicU32 = AtomicU32::new(NOT_ARMED);
 static STEP: AtomicU32 = AtomicU32::new(0);
 static QUEUE: AtomicPtr<Items> = AtomicPtr::new(ptr::null_mut());
-/// The results of the handler's push and of its call of `is_empty`.
+/// The results of the handler's push and of its call to `is_empty`.
 static WAS_EMPTY: AtomicBool = AtomicBool::new(false);
 static LOOKED_EMPTY: AtomicBool = AtomicBool::new(false);
 

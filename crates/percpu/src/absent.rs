@@ -10,7 +10,7 @@ use topology::{CpuId, CpuSet};
 use super::choice::Choice;
 use super::remote::PerCpu;
 
-/// Keeps the slots of CPUs that go offline drained until it is dropped. Created by
+/// Keeps the slots of CPUs that go offline drained until it is dropped; created by
 /// [`PerCpu::drain_when_absent`].
 #[must_use = "slots are drained until this is dropped"]
 pub struct DrainedWhenAbsent {
@@ -20,7 +20,7 @@ pub struct DrainedWhenAbsent {
 /// Runs the drains registered by [`PerCpu::drain_when_absent`] on the CPUs that are not in
 /// `online`.
 ///
-/// Call this in a program that detects changes of the online CPUs itself. Registries of workqueues
+/// Call this in a program that detects changes to the online CPUs itself. Registries of workqueues
 /// call it automatically.
 ///
 /// # Blocking
@@ -74,7 +74,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
 }
 
 impl<T: Send + 'static, C: Choice> PerCpu<T, C> {
-    /// Calls `drain` on the data of each CPU that is not online, whenever a change of the online
+    /// Calls `drain` on the data of each CPU that is not online, whenever a change to the online
     /// CPUs is detected.
     ///
     /// A registry of workqueues detects a change when it reads the topology again
@@ -83,7 +83,7 @@ impl<T: Send + 'static, C: Choice> PerCpu<T, C> {
     /// a change with [`set_online_cpus`]. A CPU may be drained more than once while it is offline,
     /// and a CPU that was never online is also drained.
     ///
-    /// A panic of `drain` is caught, counted, and reported to
+    /// A panic in `drain` is caught, counted, and reported to
     /// [`Builder::on_panic`](super::Builder::on_panic).
     ///
     /// # Examples

@@ -37,7 +37,7 @@ enum Wait {
     Endless,
 }
 
-/// A call of `f` on the data of a slot.
+/// A call to `f` on the data of a slot.
 pub(super) struct Attempt<'p, T, F, R> {
     slot: &'p Slot<T>,
     escalation: Escalation,
@@ -155,7 +155,7 @@ where
     /// Tries to run the call, and returns its result if it has run. First performs the check that
     /// is due.
     ///
-    /// A panic of a queued call is resumed here.
+    /// A panic in a queued call is resumed here.
     pub(super) fn check(&mut self, due: Due) -> Option<R> {
         self.slot.check_owner(due);
         if let Stage::Queued(call) = &self.stage {

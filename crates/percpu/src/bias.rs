@@ -279,7 +279,7 @@ impl<T> Slot<T> {
         self.want.fetch_add(Want::ONE, Ordering::Relaxed);
     }
 
-    /// Withdraws the request of `ask`.
+    /// Withdraws the request made by `ask`.
     pub(super) fn unask(&self) {
         self.want.fetch_sub(Want::ONE, Ordering::Relaxed);
     }

@@ -11,7 +11,7 @@ use super::remote::{PanicHandler, PerCpu};
 use super::slot::Slot;
 use super::table::Table;
 
-/// Builds a [`PerCpu`]. Created by [`PerCpu::builder`].
+/// Builds a [`PerCpu`]; created by [`PerCpu::builder`].
 ///
 /// # Examples
 ///
@@ -108,7 +108,7 @@ impl Builder {
     /// on the slot of a CPU.
     ///
     /// The panic is caught and counted with or without a handler. The handler runs on the same
-    /// thread, inside the slot. A panic of the handler is caught.
+    /// thread, inside the slot. A panic in the handler is caught.
     pub fn on_panic(mut self, handler: impl Fn(CpuId) + Send + Sync + 'static) -> Self {
         self.on_panic = Some(Box::new(handler));
         self

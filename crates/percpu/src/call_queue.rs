@@ -98,7 +98,7 @@ impl<T> Drop for CallQueue<T> {
         if !twin::torn_down() {
             for call in self.calls.take_all() {
                 // FOREIGN(percpu-unread): work that never ran, on the thread that drops the data. A
-                // panic of its drop is caught.
+                // panic in its drop is caught.
                 panics::contain(|| drop(call));
             }
         }

@@ -56,7 +56,7 @@ impl SloppyCounter {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Builder::build`].
+    /// Returns the same errors as [`Builder::build`].
     pub fn new(builder: Builder, batch: u32) -> Result<Self, BuildError> {
         let parts = Arc::new(builder.build(|_| 0)?);
         let common = Arc::new(AtomicU64::new(0));

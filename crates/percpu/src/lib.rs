@@ -49,8 +49,8 @@
 //!
 //! Differs from Linux: there a thread owns its CPU's data while preemption is off; here a thread
 //! declares that it owns a slot. `Queue` and `EveryOp` are `qpw=0` and `qpw=1` of the kernel's
-//! proposal for remote per-CPU work; the kernel has no `OnDemand`. The names are those of the
-//! proposal's version 3; version 4 calls it PW.
+//! proposal for remote per-CPU work; the kernel has no `OnDemand`. The names are those of version 3
+//! of the proposal. Version 4 renames QPW to PW.
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

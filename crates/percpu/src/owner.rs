@@ -68,7 +68,7 @@ pub struct Owner<'p, T, C: Choice = AtStart> {
     _choice: PhantomData<(*mut (), C)>,
 }
 
-/// An owner that has given up its slot, so that any thread may take it. Created by [`Owner::park`].
+/// An owner that has given up its slot, so that any thread may take it; created by [`Owner::park`].
 ///
 /// Dropping it leaves the slot without an owner.
 pub struct Parked<'p, T, C: Choice = AtStart> {
@@ -162,7 +162,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
     /// Calls `f` with the data.
     ///
     /// Keep `f` short: remote callers wait until it ends, even while this thread is preempted. A
-    /// panic of `f` ends the operation and leaves the data as it is.
+    /// panic in `f` ends the operation and leaves the data as it is.
     ///
     /// Costs nothing, a load, or a locked instruction, depending on the mode: see the
     /// [module](super). To achieve this cost, keep the `Owner` in a local variable of the loop that

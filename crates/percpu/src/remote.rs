@@ -62,7 +62,7 @@ pub struct PerCpu<T, C: Choice = AtStart> {
     choice: PhantomData<fn() -> C>,
 }
 
-/// The count and the handler of panics of queued work.
+/// The count of panics in queued work, and their handler.
 pub(super) struct Panics {
     nr: AtomicU64,
     handler: Option<Foreign<PanicHandler>>,
@@ -110,7 +110,7 @@ impl<T, C: Choice> PerCpu<T, C> {
         &self.table.cpus
     }
 
-    /// Returns the number of panics of queued work, and of [drains](Self::drain_when_absent), that
+    /// Returns the number of panics in queued work, and in [drains](Self::drain_when_absent), that
     /// have been caught.
     pub fn nr_panics(&self) -> u64 {
         self.panics.nr.load(Ordering::Relaxed)
@@ -149,7 +149,7 @@ impl<T, C: Choice> PerCpu<T, C> {
 impl<T: Send, C: Choice> PerCpu<T, C> {
     /// Calls `f` on the data of `cpu`, and returns its result.
     ///
-    /// `f` runs on the calling thread, or in [`Qpw::Queue`](super::Qpw) on the owner. A panic of
+    /// `f` runs on the calling thread, or in [`Qpw::Queue`](super::Qpw) on the owner. A panic in
     /// `f` is resumed on the caller in either case.
     ///
     /// # Blocking
@@ -277,7 +277,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///   work.
     /// - Otherwise `work` runs on the calling thread before this returns.
     ///
-    /// A panic of `work` is caught, counted, and reported to
+    /// A panic in `work` is caught, counted, and reported to
     /// [`Builder::on_panic`](super::Builder::on_panic).
     ///
     /// # Blocking

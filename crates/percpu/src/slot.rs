@@ -58,8 +58,8 @@
 //! of a queued call until the call has run. These threads notify the door, after the transition
 //! that the sleeper waits for:
 //!
-//! - an owner that finds a caller announced when its operation begins. It then sleeps at the door
-//!   itself, so that a caller on the same CPU runs;
+//! - an owner that finds an announced caller at the beginning of an operation (it then sleeps at
+//!   the door itself, so that a caller on the same CPU can run);
 //! - an owner that parks or ends;
 //! - a caller that was announced, when its call has run or it gives up;
 //! - any other caller that releases the slot and finds a thread announced;
@@ -233,7 +233,7 @@ pub(super) struct Far<T> {
     pub(super) owner: AtomicU64,
     /// The event on which threads wait for the slot, or for a queued call.
     pub(super) door: EventCount,
-    /// A: the queued calls. In slots that do not queue, it contains only calls that were queued by
+    /// A: the queued calls. In a slot that does not queue, these are only calls that were queued by
     /// a call on the same slot.
     call_queue: CallQueue<T>,
     /// The thread that is inside the slot, to detect bugs of this crate.
@@ -297,7 +297,7 @@ impl<T> Slot<T> {
             // callers.
             //   release: the data;   word = FREE (or OWNED)   Release
             //   take:    word = HELD  Acquire;                the data
-            // If the release comes first, our exchange succeeds, and we see all earlier changes of
+            // If the release comes first, our exchange succeeds, and we see all earlier changes to
             // the data. If our exchange comes first, it fails, and we find the state of the slot.
             // Test: sections_of_owner_and_remotes_never_overlap, taking_needs_its_acquire
             match self.word.compare_exchange(FREE, HELD, take_order(), Ordering::Relaxed) {
@@ -420,9 +420,8 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Runs the calls that calls on this slot have queued onto it, and the calls that these queue
-    /// in turn. The caller holds the slot. The slot is not of the kind `Queue`, so no other thread
-    /// posts to it.
+    /// Runs the queued calls of this slot, including any that they queue in turn. The caller holds
+    /// the slot. The slot is not of the kind `Queue`, so only calls on this slot queue such calls.
     #[inline]
     pub(super) fn run_own_calls(&self) {
         while !self.far.call_queue.is_empty() && !twin::armed("percpu: leaves its own calls") {

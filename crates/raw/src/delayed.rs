@@ -2,10 +2,11 @@
 //!
 //! # The protocol
 //!
-//! The wheel of the process-wide registry holds all these timers, whatever their queues, so one
-//! lock guards them. While a timer is armed, it holds the claim on its item. The item's state word
-//! records this: a producer finds the item pending, and no canceller can claim it. Only the thread
-//! that removes the timer from the wheel may change an armed item, and it does so under that lock:
+//! The wheel of the process-wide registry holds all these timers, regardless of their queues, so
+//! one lock guards them. While a timer is armed, it holds the claim on its item. The item's state
+//! word records this: a producer finds the item pending, and no canceller can claim it. Only the
+//! thread that removes the timer from the wheel may change an armed item, and it does so under that
+//! lock:
 //!
 //! ```text
 //! arm:     lock:  transition from idle to armed;  insert the timer;  unlock;  wake the manager if
@@ -90,8 +91,8 @@ impl RawDelayed {
     ///
     /// # Safety
     ///
-    /// 1. `func` may be called with the item's address, on any thread, each time the item was
-    ///    queued.
+    /// 1. `func` may be called with the item's address, on any thread, once for each time the item
+    ///    is queued.
     pub const unsafe fn new(func: crate::WorkFn) -> Self {
         Self {
             // SAFETY: (1).
@@ -125,7 +126,7 @@ impl RawDelayed {
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size that may be read and written.
+    /// 1. `this` points to readable and writable memory that is large enough for an item.
     /// 2. The item stays in place until its function is called, or it is cancelled or flushed.
     /// 3. `queue` stays in place until the timer has expired or was disarmed, for example by
     ///    [`take_back_timers`].
@@ -289,7 +290,7 @@ impl RawDelayed {
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size that may be read and written.
+    /// 1. `this` points to readable and writable memory that is large enough for an item.
     pub unsafe fn cancel(this: NonNull<Self>) -> Result<bool, Misuse> {
         // SAFETY: (1).
         unsafe { RawWork::known(Self::work(this)) }?;
@@ -299,7 +300,7 @@ impl RawDelayed {
 
     /// # Safety
     ///
-    /// 1. `this` points at an initialized item.
+    /// 1. `this` points to an initialized item.
     unsafe fn take_back(this: NonNull<Self>) -> bool {
         // SAFETY: (1).
         let work = unsafe { &(*this.as_ptr()).work };
@@ -344,7 +345,7 @@ impl RawDelayed {
         Ok(was_pending)
     }
 
-    /// Cancels the item and disables it. Each call must be matched by a call of [`RawWork::enable`]
+    /// Cancels the item and disables it. Each call must be matched by a call to [`RawWork::enable`]
     /// before the item can be queued again. Returns `true` if the item was pending. If `waits` is
     /// set, this function also waits until the item is not running.
     ///
@@ -488,7 +489,7 @@ unsafe fn put_in(
 ///
 /// # Safety
 ///
-/// 1. `item` points at an initialized item.
+/// 1. `item` points to an initialized item.
 unsafe fn disarm(item: NonNull<RawDelayed>) -> bool {
     // SAFETY: (1).
     let work = unsafe { &(*item.as_ptr()).work };
@@ -556,7 +557,7 @@ unsafe fn expire(wheel: Guard<'_>, item: NonNull<RawDelayed>) -> bool {
 ///
 /// # Safety
 ///
-/// 1. `item` points at an initialized item, and `wheel` is the wheel of the process-wide registry.
+/// 1. `item` points to an initialized item, and `wheel` is the wheel of the process-wide registry.
 unsafe fn take_out(wheel: &mut Wheel, item: NonNull<RawDelayed>) -> bool {
     // SAFETY: (1).
     let work = unsafe { &(*item.as_ptr()).work };

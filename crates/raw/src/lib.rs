@@ -22,7 +22,7 @@
 //! again.
 //!
 //! As in the kernel, an item is identified by its address *and* its function: an item that is
-//! initialized again with another function, inside its own run, is another item.
+//! reinitialized with another function during its own run counts as a different item.
 //!
 //! Differs from [`Work`](workqueue::Work): a flush can run an item on the calling thread only until
 //! a worker has taken the item, and a cancel walks the list that contains the item.

@@ -285,7 +285,7 @@ impl Shard {
     fn note_alone(&self, run: *mut Run) -> bool {
         // ORDER(raw-alone): publish and consume, other end in `lock`, `strike_alone` and the drop
         // of `Locked`.
-        //   end:  writes of the function;  run → null  Release
+        //   end:  writes by the function;  run → null  Release
         //   here: run.name;  null → run  AcqRel;  next run
         //   lock: run → BUSY  Acquire;  read run.name
         // If the exchange of the other end comes first, ours fails and we acquire the lock. If ours
@@ -324,10 +324,10 @@ impl Shard {
         }
     }
 
-    /// Starts an item that the caller has removed from its list and records `run`, or hands the
-    /// item to the run that is executing it. Returns the decision. If the item does not start, also
-    /// returns an item that was handed to `run` in the meantime. That item is linked again, and the
-    /// caller puts it back.
+    /// Starts an item, which the caller has removed from its list, and records `run`. If another
+    /// run is executing the item, hands the item to that run instead. Returns the decision. If the
+    /// item does not start, also returns an item that was handed to `run` in the meantime. That
+    /// item is linked again, and the caller puts it back.
     ///
     /// # Safety
     ///
@@ -486,7 +486,7 @@ impl Shard {
     }
 
     /// Returns `true` if the item is executing. The caller must already have loaded or changed the
-    /// item's state. It then finds every run that had started by that time.
+    /// item's state. This function then finds every run that had started by that time.
     #[inline]
     pub(super) fn runs(&self, name: Name) -> bool {
         // ORDER(raw-alone): other end in `note_alone`, `strike_alone`.
@@ -494,7 +494,7 @@ impl Shard {
         //   asker: a transition or load after that of the start;  load the word  Acquire
         // The asker's transition acquired the publication of the run, so the load cannot come
         // before it. If the load comes before the exchange of the end, it finds the run, or `BUSY`.
-        // If it comes after, it sees the writes of the function.
+        // If it comes after, it sees the writes by the function.
         // Test: raw_item_is_not_helped_during_its_run, run_must_be_recorded_before_its_start
         let word = self.alone.load(Ordering::Acquire);
         !word.is_null() && !self.lock().run_of(name).is_null()
@@ -508,8 +508,8 @@ impl Shard {
     ///
     /// # Blocking
     ///
-    /// Blocks until the run ends or the item is cancelled. The thread that does this wakes the
-    /// caller.
+    /// Blocks until the run ends or the item is cancelled. The thread that ends the run or cancels
+    /// the item wakes the caller.
     pub(super) fn wait(&self, name: Name, pending: impl FnOnce() -> Option<u64>) -> bool {
         let waiter = Waiter {
             name,

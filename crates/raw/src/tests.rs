@@ -41,7 +41,7 @@ fn job(run_it: impl Fn(NonNull<Job>) + Send + Sync + 'static) -> NonNull<Job> {
 
 /// Frees a job, which must be idle.
 fn free(job: NonNull<Job>) {
-    // SAFETY: `job` leaked the box, and the item is idle.
+    // SAFETY: the function `job` leaked the box, and the item is idle.
     drop(unsafe { Box::from_raw(job.as_ptr()) });
 }
 
@@ -54,7 +54,7 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Calls a function of an item that stays alive.
+/// Calls a function on an item that stays alive.
 macro_rules! on {
     ($type:ident::$call:ident($job:expr $(, $arg:expr)*)) => {{
         // SAFETY: the job is alive until the end of the test, when it is idle and freed.
@@ -366,11 +366,11 @@ fn memory_without_an_item_is_recognized() {
     let queue = ordered();
     let mut zeroes = [0u128; 8];
     let work = NonNull::from(&mut zeroes).cast::<RawWork>();
-    // SAFETY: `work` points at memory of an item's size.
+    // SAFETY: `work` points to memory that is large enough for an item.
     let queued = unsafe { RawWork::queue(work, &queue, None) };
     assert_eq!(queued, Err(Misuse::Uninitialized));
     let between = work.map_addr(|address| address | 4);
-    // SAFETY: `between` points at memory of an item's size.
+    // SAFETY: `between` points to memory that is large enough for an item.
     let queued = unsafe { RawWork::queue(between, &queue, None) };
     assert_eq!(queued, Err(Misuse::Misaligned));
 }
@@ -384,7 +384,7 @@ fn item_without_a_function_is_rejected() {
     // SAFETY: the write covers only the function pointer, which is inside the item.
     unsafe { this.as_ptr().byte_add(24).cast::<usize>().write(0) };
     let work = RawDelayed::work(this);
-    // SAFETY: `work` points at memory of an item's size.
+    // SAFETY: `work` points to memory that is large enough for an item.
     let queued = unsafe { RawWork::queue(work, &queue, None) };
     assert_eq!(queued, Err(Misuse::NoFunction));
     // SAFETY: as above.

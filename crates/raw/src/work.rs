@@ -84,7 +84,7 @@ pub enum Misuse {
     /// The item waits for its own run to end.
     OwnItem,
     /// The item cannot start until the item that waits for it has ended, because that item holds
-    /// the only seat of their queue.
+    /// their queue's only seat.
     OwnQueue,
     /// The item is already disabled 65535 times.
     DisabledTooOften,
@@ -126,8 +126,8 @@ impl RawWork {
     ///
     /// # Safety
     ///
-    /// 1. `func` may be called with the item's address, on any thread, each time the item was
-    ///    queued.
+    /// 1. `func` may be called with the item's address, on any thread, once for each time the item
+    ///    is queued.
     #[cfg(not(any(loom, shuttle)))]
     pub const unsafe fn new(func: WorkFn) -> Self {
         Self {
@@ -153,11 +153,11 @@ impl RawWork {
         }
     }
 
-    /// Checks that `this` points at an initialized item, and returns the item.
+    /// Checks that `this` points to an initialized item, and returns the item.
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size that may be read.
+    /// 1. `this` points to readable memory that is large enough for an item.
     pub(super) unsafe fn known<'a>(this: NonNull<Self>) -> Result<&'a Self, Misuse> {
         // The low bits of an item's address are used by list links.
         if !this.is_aligned() {
@@ -186,7 +186,7 @@ impl RawWork {
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size.
+    /// 1. `this` points to memory that is large enough for an item.
     #[inline]
     pub(super) unsafe fn head_of(this: NonNull<Self>) -> NonNull<Head> {
         // SAFETY: (1).
@@ -230,7 +230,7 @@ impl RawWork {
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size that may be read.
+    /// 1. `this` points to readable memory that is large enough for an item.
     /// 2. The item stays in place until its function is called, or it is cancelled or flushed.
     #[inline]
     pub unsafe fn queue(
@@ -312,8 +312,8 @@ impl RawWork {
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size that may be read, and that stays in place until
-    ///    [`queue_held`](Self::queue_held) is called.
+    /// 1. `this` points to readable memory that is large enough for an item and stays in place
+    ///    until [`queue_held`](Self::queue_held) is called.
     #[cfg(not(any(loom, shuttle)))]
     pub unsafe fn hold(this: NonNull<Self>, queue: &Workqueue) -> Result<bool, Misuse> {
         // SAFETY: (1).
@@ -351,7 +351,7 @@ impl RawWork {
         is_queued.get()
     }
 
-    /// Waits until the item has run, or was cancelled, for each enqueue before this call. Returns
+    /// Waits until every enqueue before this call has led to a run or has been cancelled. Returns
     /// `true` if there was a run to wait for.
     ///
     /// # Blocking
@@ -363,8 +363,9 @@ impl RawWork {
     ///
     /// Returns [`Misuse::Uninitialized`], [`Misuse::Misaligned`] or [`Misuse::NoFunction`] if
     /// `this` is not a valid item, and [`Misuse::OwnItem`] inside the item's own run. Returns
-    /// [`Misuse::OwnQueue`] inside another item of a queue with one seat (as every ordered queue
-    /// has), if this item waits there; the item stays queued.
+    /// [`Misuse::OwnQueue`] if the caller is another item of the queue on which this item is
+    /// waiting, and that queue has one seat, as every ordered queue does. The item then stays
+    /// queued.
     ///
     /// # Panics
     ///
@@ -372,7 +373,7 @@ impl RawWork {
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size that may be read.
+    /// 1. `this` points to readable memory that is large enough for an item.
     pub unsafe fn flush(this: NonNull<Self>) -> Result<bool, Misuse> {
         let work = this;
         // SAFETY: (1).
@@ -426,7 +427,7 @@ impl RawWork {
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size that may be read.
+    /// 1. `this` points to readable memory that is large enough for an item.
     pub unsafe fn cancel(this: NonNull<Self>) -> Result<bool, Misuse> {
         // SAFETY: (1).
         Ok(unsafe { Self::known(this) }?.take_back())
@@ -487,7 +488,7 @@ impl RawWork {
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size that may be read.
+    /// 1. `this` points to readable memory that is large enough for an item.
     pub unsafe fn cancel_sync(this: NonNull<Self>) -> Result<bool, Misuse> {
         // SAFETY: (1).
         let was_pending = unsafe { Self::disable_sync(this) }?;
@@ -496,7 +497,7 @@ impl RawWork {
         Ok(was_pending)
     }
 
-    /// Cancels the item and disables it. Each call must be matched by a call of
+    /// Cancels the item and disables it. Each call must be matched by a call to
     /// [`enable`](Self::enable) before the item can be queued again. Returns `true` if the item was
     /// pending.
     ///
@@ -510,7 +511,7 @@ impl RawWork {
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size that may be read.
+    /// 1. `this` points to readable memory that is large enough for an item.
     pub unsafe fn disable(this: NonNull<Self>) -> Result<bool, Misuse> {
         // SAFETY: (1).
         let this = unsafe { Self::known(this) }?;
@@ -539,7 +540,7 @@ impl RawWork {
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size that may be read.
+    /// 1. `this` points to readable memory that is large enough for an item.
     pub unsafe fn disable_sync(this: NonNull<Self>) -> Result<bool, Misuse> {
         // SAFETY: (1).
         let this = unsafe { Self::known(this) }?;
@@ -550,7 +551,7 @@ impl RawWork {
         Ok(was_pending)
     }
 
-    /// Panics if the caller must not wait. Called before the item is disabled, because a later
+    /// Panics if the caller must not wait. Call this before the item is disabled, because a later
     /// panic would leave it disabled.
     pub(super) fn must_be_free_to_wait(&self) {
         let name = self.name();
@@ -583,7 +584,7 @@ impl RawWork {
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size that may be read.
+    /// 1. `this` points to readable memory that is large enough for an item.
     pub unsafe fn enable(this: NonNull<Self>) -> Result<bool, Misuse> {
         // SAFETY: (1).
         let this = unsafe { Self::known(this) }?;
@@ -605,7 +606,7 @@ impl RawWork {
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size that may be read.
+    /// 1. `this` points to readable memory that is large enough for an item.
     pub unsafe fn busy(this: NonNull<Self>) -> Result<Busy, Misuse> {
         // SAFETY: (1).
         let this = unsafe { Self::known(this) }?;
@@ -637,7 +638,7 @@ impl fmt::Debug for RawWork {
 const _: () = assert!(mem::offset_of!(RawWork, func) == 24 && size_of::<RawWork>() == 64);
 
 /// Starts an item that the caller has just removed from a list, and runs it unless it is claimed or
-/// already executing. If `calls` is not set, the run does not call the function. This cancels the
+/// already executing. If `calls` is not set, the run does not call the function, which cancels the
 /// item.
 ///
 /// # Safety
@@ -708,7 +709,7 @@ unsafe fn carry_out(
     put_back_left(unsafe { shard.end(run) });
 }
 
-/// Puts back on its list an item that was handed to a run and has been linked again.
+/// Puts an item that was handed to a run, and is linked again, back on its list.
 fn put_back_left(left: Option<NonNull<Head>>) {
     if let Some(left) = left {
         // SAFETY: the item is linked again and counted in flight.
@@ -728,9 +729,9 @@ fn help(this: NonNull<RawWork>, shard: &Shard) -> bool {
     let run = |home: Origin, before_end: &mut dyn FnMut()| {
         let mut run = Run::new(name);
         let run = &raw mut run;
-        // SAFETY: `internal::help` has claimed and unlinked the item, so it stays until its
-        // function is called. `run` is on this stack, and `carry_out` ends it. The home pwq stays
-        // until `before_end` is called.
+        // SAFETY: `internal::help` has claimed and unlinked the item, so it stays in place until
+        // its function is called. `run` is on this stack, and `carry_out` ends it. The home pwq
+        // stays until `before_end` is called.
         unsafe {
             shard.begin_claimed(item.as_ref(), run);
             carry_out(item, func, home, (shard, run), true, before_end);

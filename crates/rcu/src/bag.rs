@@ -19,7 +19,7 @@
 //! A closure occupies one word for its kind and one for each captured word. It is this compact
 //! because most of the cost is moving cache lines from CPU to CPU.
 //!
-//! All changes are read-modify-writes of one word, so a closure is either counted before `CLOSED`
+//! All changes are read-modify-writes on one word, so a closure is either counted before `CLOSED`
 //! or rejected. The thread that sets the second of `DONE` and `LEFT` finds the first one set. It
 //! then owns the bag, and reuses it, makes it a spare or frees it.
 //!

@@ -205,7 +205,7 @@ impl Place {
         &self.executor
     }
 
-    /// Counts a panic of a callback or of an executor.
+    /// Counts a panic in a callback or an executor.
     fn count_panic(&self) {
         self.nr_panicked.fetch_add(1, Ordering::Relaxed);
     }
@@ -237,7 +237,7 @@ impl Place {
             }
             _ => run(chain),
         };
-        // This may be the last handle of an executor that was replaced. Its destructor must not
+        // This may be the last handle to an executor that was replaced. Its destructor must not
         // wait for callbacks either.
         as_callback(|| drop(executor));
         nr_run

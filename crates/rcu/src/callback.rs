@@ -305,7 +305,7 @@ pub fn start_poll() -> GpCookie {
 /// item calls [`Batch::run`]. It receives the next batch after the previous one has run. The change
 /// applies to the whole process, from the next grace period on.
 ///
-/// A panic of `executor` is caught, and counted like a panic of a callback ([`nr_panicked`]).
+/// A panic in `executor` is caught, and counted like a panic in a callback ([`nr_panicked`]).
 ///
 /// The library reclaims a batch that has not begun and runs it on its own thread in two cases:
 /// `executor` has been replaced, or the batch has waited for as long as a reader may stall
@@ -334,7 +334,7 @@ pub fn run_callbacks_on(executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
     place().set(executor);
 }
 
-/// Returns the number of panics of callbacks and executors that have been caught.
+/// Returns the number of panics in callbacks and executors that have been caught.
 #[doc(hidden)]
 pub fn nr_panicked() -> u64 {
     place().nr_panicked()
@@ -343,7 +343,7 @@ pub fn nr_panicked() -> u64 {
 /// All callbacks of the process.
 pub(super) struct Callbacks {
     lists: [CachePadded<List>; NR_LISTS],
-    /// Written by the sweeper.
+    /// The sequence number of sweeps, which is odd while a sweep runs. Only the sweeper writes it.
     sweep_seq: CachePadded<AtomicU64>,
     /// A: `true` if a caller requests a sweep with its grace period, even if the lists are empty.
     is_wanted: AtomicBool,

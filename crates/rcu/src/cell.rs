@@ -1,6 +1,6 @@
 //! A cell whose value readers read without a lock while writers replace it.
 //!
-//! A cell points at a box. A writer swaps the pointer. The old box is freed after a grace period of
+//! A cell points to a box. A writer swaps the pointer. The old box is freed after a grace period of
 //! the cell's [flavor](Flavor), when every section that could have loaded it has ended.
 //!
 //! # Why safe code cannot keep a reference too long

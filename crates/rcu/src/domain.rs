@@ -56,7 +56,7 @@ use super::{
 };
 
 /// The number of checks for answers before the driver pays for the barrier. The checks take about a
-/// microsecond, which is a tenth of the time of the barrier.
+/// microsecond, which is a tenth of the barrier's time.
 pub(super) const ANSWER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 60 };
 /// The number of asked readers above which the driver does not wait for answers, because some of
 /// them are probably not running. This value is a guess.
@@ -72,7 +72,7 @@ pub(super) fn drives() -> bool {
 #[derive(Debug)]
 pub(super) struct Domain {
     periods: Periods,
-    /// Written by the driver: the word that an outermost section stores. It is on a cache line that
+    /// The word that an outermost section stores. The driver writes it. It is on a cache line that
     /// readers only read.
     first_level: CachePadded<AtomicU64>,
     /// A: the bits of the latest cookie that a user may poll. The value never decreases.

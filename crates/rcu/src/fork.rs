@@ -5,8 +5,8 @@
 //!
 //! - Slots of other threads become free and parked. These threads do not exist, so their sections
 //!   have ended.
-//! - The slot of the thread that forked is unchanged, except that requests of a driver are removed.
-//!   An open section stays open, even one that an exiting thread has left open.
+//! - The slot of the thread that forked is unchanged, except that requests from a driver are
+//!   removed. An open section stays open, even one that an exiting thread has left open.
 //! - A running grace period is treated as if it had not begun: its number is revoked, and a section
 //!   that has the number gets an older one. If the thread that forked drives the grace period, the
 //!   grace period continues.

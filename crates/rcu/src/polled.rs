@@ -141,9 +141,9 @@ pub fn get_state() -> GpCookie {
 ///
 /// # Guarantees
 ///
-/// - If this returns `true`, the guarantees are the same as if a call of [`synchronize`] had begun
+/// - If this returns `true`, the guarantees are the same as if a call to [`synchronize`] had begun
 ///   after the cookie was created and had returned.
-/// - After such a call of [`synchronize`], this returns `true`, and so does every later call with
+/// - After such a call to [`synchronize`], this returns `true`, and so does every later call with
 ///   that cookie.
 ///
 /// Differs from Linux: this also returns `true` while no other thread can be in a section, even if

@@ -1,4 +1,4 @@
-//! One reader's cache line: the state of its sections, and the requests of drivers.
+//! One reader's cache line: the state of its sections, and the requests from drivers.
 //!
 //! # The words
 //!
@@ -70,7 +70,7 @@
 //! reader in between (twin `rcu: park is tested first`).
 //!
 //! The driver sets `PARK`, passes the heavy barrier, and sets `OFF` by compare-exchange if `PARK`
-//! is still set. The reader clears both flags in one transition. All of these are changes of one
+//! is still set. The reader clears both flags in one transition. All of these are changes to one
 //! word, so either the reader finds `OFF` and counts itself in, or the driver finds `PARK` clear.
 //!
 //! A reader that leaves its parking passes a full fence before it reads. A driver that skips it
@@ -654,7 +654,7 @@ impl Flags {
         twin::fence("rcu: no fence after parking");
     }
 
-    /// Clears the requests of drivers. Returns the previous flags.
+    /// Clears the requests from drivers. Returns the previous flags.
     pub(super) fn answer(&self) -> u32 {
         // ORDER(ask): publish and consume both ways, other end in `ask` and `has_answered`.
         //   driver: (saw the removal);  flags |= ASK  Release

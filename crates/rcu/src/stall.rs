@@ -90,7 +90,7 @@ fn handler() -> &'static Mutex<Option<Shared>> {
 ///
 /// The handler is called once for each reader whenever `rcu.stall_timeout` passes. It runs on the
 /// thread that drives the grace period, so any function that waits for a grace period panics in it.
-/// A panic of the handler is caught.
+/// A panic in the handler is caught.
 ///
 /// # Blocking
 ///

@@ -1,5 +1,5 @@
-//! Small measurements, which are the same on a real machine and on a simulated one. Each fits one
-//! cost.
+//! Small measurements, which are the same on a real machine and on a simulated one. Each is used to
+//! fit one cost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use topology::{CpuId, CpuSet, Topology};
 /// A measurement.
 pub struct Micro {
     pub name: &'static str,
-    /// The costs that the measurement fits, which are equal.
+    /// The costs that are fitted to the measurement, which are equal.
     pub costs: &'static [&'static str],
     /// Returns the result in nanoseconds.
     pub run: Box<dyn Fn() -> f64 + Send + Sync>,

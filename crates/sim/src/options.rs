@@ -36,7 +36,7 @@ pub fn programs() -> impl Iterator<Item = &'static Scenario> {
     SCENARIOS.iter().chain(kernel::SCENARIOS).chain(CHECKS)
 }
 
-/// Returns `true` if each CPU creates items of a queue in the scenario.
+/// Returns `true` if, in this scenario, each CPU queues items on a workqueue.
 fn is_of_queue(name: &str) -> bool {
     matches!(name, "one-at-a-time" | "handed-over" | "batches" | "max-active")
         || kernel::SCENARIOS.iter().any(|it| it.name == name)

@@ -51,7 +51,8 @@ impl Arena {
     }
 
     fn with<R>(&self, step: impl FnOnce(&mut State) -> R) -> R {
-        // Acquire pairs with the Release below, which publishes the changes of the previous holder.
+        // Acquire pairs with the Release below, which publishes the changes made by the previous
+        // holder.
         while self.is_held.swap(true, Ordering::Acquire) {
             std::hint::spin_loop();
         }

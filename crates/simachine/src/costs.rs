@@ -78,7 +78,7 @@ costs! {
     deep_exit = 30000.0;
     /// The idle time after which a CPU is in deep idle.
     deep_after = 5000000.0;
-    /// The time from the interrupt of a busy CPU to the switch.
+    /// The time from interrupting a busy CPU to the thread switch on that CPU.
     ipi_busy = 1500.0;
     /// A switch to another thread.
     switch = 900.0;

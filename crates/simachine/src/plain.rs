@@ -6,7 +6,8 @@
 //! would observe itself, but its generic code is compiled into other crates. Costs must have the
 //! same meaning with and without instrumentation:
 //!
-//! - A plain access that hits is free. `instr`, the code around a word of the facade, includes it.
+//! - A plain access that hits is free. Its cost is included in `instr`, the cost of the code around
+//!   an access to a word of the facade.
 //! - An access to a word of the facade has been charged before its instruction reaches this code
 //!   (`Task::paid`).
 //! - Accesses by the engine, to a task's own stack and to the host's memory are not simulated.

@@ -35,8 +35,9 @@ fn with_slots<R>(step: impl Fn(&mut Vec<Slot>, bool) -> R) -> R {
     .unwrap_or_else(|| OF_HOST.with_borrow_mut(|slots| step(slots, false)))
 }
 
-/// Returns the index of a key. The first use of the key assigns it. No task can be suspended in
-/// between, because this function is never compiled into an instrumented crate.
+/// Returns the index of a key. The first use of the key assigns it. No task can be suspended
+/// between the check and the assignment, because this function is never compiled into an
+/// instrumented crate.
 #[inline(never)]
 fn placed(place: &AtomicUsize) -> usize {
     if place.load(Ordering::Relaxed) == 0 {

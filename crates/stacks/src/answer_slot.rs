@@ -33,7 +33,7 @@ const ABANDONED: u64 = 4 << 32;
 pub struct AnswerSlot<T> {
     /// A: see the diagram at the top of the file.
     state: AtomicU64,
-    /// Accessed only by the thread to which `state` grants access.
+    /// The answer. Only the thread to which `state` grants access may access it.
     answer: UnsafeCell<T>,
 }
 

@@ -10,7 +10,7 @@
 //!
 //! If the system call is missing or rejected, both are full fences, as in a model. If the kernel
 //! rejects it *after* the registration succeeded, for example because the process entered a sandbox
-//! late, earlier calls of `light` were not fences. The process then aborts, with a line on stderr.
+//! late, earlier calls to `light` were not fences. The process then aborts, with a line on stderr.
 
 use crate::atomic::{Ordering, fence};
 
@@ -75,7 +75,7 @@ pub fn heavy_quiet() -> bool {
 
 /// Registers this process for expedited membarriers. Returns `true` if [`light`] is now free.
 ///
-/// Call it before [`heavy`]. Earlier calls of `light` are full fences, so a protocol may already be
+/// Call it before [`heavy`]. Earlier calls to `light` are full fences, so a protocol may already be
 /// running.
 pub fn init() -> bool {
     // This call registers the fork handlers, so that a thread that forks in the meantime waits for
@@ -161,7 +161,7 @@ mod real {
 
     pub fn membarrier() {
         if !call(CMD_PRIVATE_EXPEDITED) {
-            // Calls of `light` since the registration were not fences, and callers rely on them.
+            // Calls to `light` since the registration were not fences, and callers rely on them.
             crate::process::die(
                 "the membarrier system call was allowed at first and is rejected now: a sandbox must allow it, or be \
                  entered before the library is used",

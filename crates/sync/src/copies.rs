@@ -93,7 +93,7 @@ pub(crate) fn note_use() {
     }
 }
 
-/// Returns the name of the loaded file `name` for users.
+/// Returns the name under which users see the loaded file `name`.
 fn shown(name: &str) -> &str {
     if name.is_empty() { "the program" } else { name }
 }

@@ -114,7 +114,7 @@ pub fn nr_configured() -> usize {
 ///
 /// # Errors
 ///
-/// Returns the errors of [`Topology::detect`].
+/// Returns the same errors as [`Topology::detect`].
 #[cfg(feature = "machine")]
 pub fn topology() -> Result<Topology, topology::Error> {
     #[cfg(sim)]

@@ -59,7 +59,7 @@ mod torture {
 
     std::thread_local!(static DICE: Cell<u64> = const { Cell::new(0) });
 
-    /// Makes one call of `point` in `one_in` fail from now on, or none if `one_in` is 0.
+    /// Makes one call to `point` in `one_in` fail from now on, or none if `one_in` is 0.
     pub fn set(point: Point, one_in: u32) {
         ONE_IN[point as usize].store(one_in, Ordering::Relaxed);
     }

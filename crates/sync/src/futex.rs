@@ -174,8 +174,8 @@ mod backend {
             let _punctual = timeout.and_then(crate::punctual::Punctual::for_span);
             let timeout = timeout.map(crate::time::timespec);
             let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-            // SAFETY: `word` points at a live atomic, which the caller borrows for the whole wait.
-            // `timeout` points at a timespec on this stack, or is null.
+            // SAFETY: `word` points to a live atomic, which the caller borrows for the whole wait.
+            // `timeout` points to a timespec on this stack, or is null.
             unsafe {
                 libc::syscall(
                     libc::SYS_futex,

@@ -17,7 +17,7 @@ use shuttle::sync as backend;
 #[cfg(not(any(loom, shuttle, sim)))]
 use std::sync as backend;
 
-/// A mutual-exclusion lock. It stays usable after a panic of its holder.
+/// A mutual-exclusion lock. It stays usable after its holder panics.
 ///
 /// # Blocking
 ///

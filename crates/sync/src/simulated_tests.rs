@@ -93,8 +93,8 @@ fn a_ping_pong_costs_two_transfers_each_way() {
     assert_near(took / (2 * rounds) as f64, 2.0 * TRANSFER_NS, 0.1);
 }
 
-/// An owner can add from the line's arrival until the next request arrives, which takes half a
-/// transfer.
+/// An owner can add to a line from its arrival until the next request arrives, half a transfer
+/// later.
 fn fetch_add_form() -> f64 {
     TRANSFER_NS / (TRANSFER_NS / 2.0 / RMW_NS)
 }
@@ -359,7 +359,8 @@ fn plain_access_pays_only_for_a_moving_cache_line() {
         });
         other.unwrap().join().unwrap();
         assert_eq!(took_ps(&|| __tsan_read8(at())), costs.llc_dirty);
-        // The first access is the instruction of the facade's load.
+        // The first call of `load` costs nothing, because it counts as the instruction of the load
+        // above.
         let load = || {
             // SAFETY: the word is never freed.
             unsafe { __tsan_atomic64_load(WORD.0.as_ptr(), 0) };

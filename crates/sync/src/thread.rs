@@ -61,7 +61,7 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Joi
 ///
 /// # Errors
 ///
-/// Returns the errors of [`spawn`].
+/// Returns the same errors as [`spawn`].
 pub fn spawn_sized(
     name: &str,
     stack_size: usize,
@@ -87,7 +87,7 @@ pub fn spawn_sized(
 ///
 /// # Errors
 ///
-/// Returns the errors of [`spawn`].
+/// Returns the same errors as [`spawn`].
 pub fn spawn_on_same_cpus(
     name: &str,
     body: impl FnOnce() + Send + 'static,

@@ -542,6 +542,28 @@ fn every_page_that_does_not_answer_is_listed() {
     busy.end();
 }
 
+/// Returns `true` if a snapshot of the demo shows two workers that draw thumbnails, and the items
+/// that wait, of which at most 128 are counted.
+fn runs_and_waits(look: &Value) -> bool {
+    let records = |kind: &str| {
+        let records = look["records"][kind].as_array().unwrap().iter();
+        let of_function = records.filter(|it| {
+            it["name"] == "afterwork_top::demo::draw_thumbnail" && it["detail"] == "thumbnails"
+        });
+        of_function.collect::<Vec<_>>()
+    };
+    let workers = records("worker");
+    let [function] = records("function")[..] else {
+        return false;
+    };
+    assert!(function["nr_pending"].as_u64() <= Some(128), "{function}");
+    assert!(workers.iter().all(|it| it["thread"].as_u64() > Some(0)), "{workers:?}");
+    workers.len() == 2
+        && function["nr_running"] == 2
+        && function["nr_pending"].as_u64() > Some(10)
+        && workers.iter().any(|it| it["sleeps"] == 1)
+}
+
 #[test]
 fn demo_publishes_itself_and_ends_on_request() {
     let mut demo = Command::new(env!("CARGO_BIN_EXE_afterwork"))
@@ -568,6 +590,7 @@ fn demo_publishes_itself_and_ends_on_request() {
             && of("mailbox", "loop")["received"].as_u64() > Some(0)
             && of("percpu", "counts")["drains"].as_u64() > Some(0)
             && of("rcu", "rcu")["callbacks"].as_u64() > Some(0)
+            && runs_and_waits(&look)
     });
     kill(Pid::from_raw(demo.id() as i32), Signal::SIGINT).unwrap();
     assert_eq!(demo.wait().unwrap().code(), Some(130));

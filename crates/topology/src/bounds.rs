@@ -16,7 +16,7 @@ use crate::file;
 use crate::list;
 use crate::text::Mismatch;
 
-/// The thread's own file comes first, so that a pinned thread builds for its own CPUs.
+/// The thread's own file comes first, so that a pinned thread finds its own mask.
 const STATUS: [&str; 2] = ["proc/thread-self/status", "proc/self/status"];
 const AFFINITY: &str = "Cpus_allowed_list:";
 
@@ -90,7 +90,7 @@ pub(crate) struct Hierarchy {
     pub(crate) is_v2: bool,
 }
 
-/// Returns the hierarchies in which this process has a cgroup that `controller` may bound.
+/// Returns the hierarchies in which `controller` may bound the cgroup of this process.
 pub(crate) fn hierarchies(root: &Path, controller: &str) -> Result<Vec<Hierarchy>, Error> {
     let read = |path| file::text(&root.join(path)).map(Option::unwrap_or_default);
     Ok(visible(&read(CGROUP)?, &read(MOUNTS)?, controller))

@@ -1,11 +1,12 @@
-//! Builds the parts of a machine from the reports of its CPUs, by pure functions over sets.
+//! Builds the parts of a machine from the reports of its CPUs, with pure functions on sets.
 //!
 //! Cores and caches must be partitions of the online CPUs; otherwise pods could not be a partition.
 //! However, each CPU reports for itself, and the reports of firmware, hypervisors and CPUs that
 //! came online late may contradict each other. The CPUs are therefore visited in ascending order.
-//! The first CPU that is in no part yet founds one, with those CPUs of its report that are online
-//! and in no part. If all reports agree, the parts are as reported. If they do not, the result is
-//! still a partition, which is the same each time, and a [`Quirk`] reports the contradiction.
+//! The first CPU that is in no part yet founds one. This part consists of the CPUs in its report
+//! that are online and in no other part. If all reports agree, the parts are as reported. If they
+//! do not, the result is still a partition, which is the same each time, and a [`Quirk`] reports
+//! the contradiction.
 
 use std::sync::Arc;
 
@@ -245,7 +246,7 @@ fn spans(
     wide_llcs.chain(wide_cores).chain(no_node).collect()
 }
 
-/// The index of each CPU's part, by the CPU's number; empty if no part has a CPU.
+/// The index of each CPU's part, by CPU number. It is empty if no part has a CPU.
 struct ByCpu(Vec<Option<usize>>);
 
 impl ByCpu {

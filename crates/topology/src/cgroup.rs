@@ -1,11 +1,11 @@
-//! The CPU time that this process may use: the quota of its cgroup and of the ancestors.
+//! The CPU time that this process may use: the quota of its cgroup and of that cgroup's ancestors.
 //!
 //! A process with a quota may use all its CPUs at once until the quota of the period is used up.
-//! All of its threads are then stopped until the next period begins, so more running threads than
-//! the quota can sustain bring no gain.
+//! All of its threads are then stopped until the next period begins, so running more threads than
+//! the quota can sustain gains nothing.
 //!
-//! The tightest quota of all cgroups around the process counts, in any hierarchy, because the
-//! kernel enforces each of them. Cgroups that a container cannot see are ignored.
+//! The tightest quota of all cgroups that contain the process applies, whatever their hierarchy,
+//! because the kernel enforces each of them. Cgroups that a container cannot see are ignored.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ const PERIOD_V1: &str = "cpu.cfs_period_us";
 ///
 /// # Blocking
 ///
-/// Reads procfs and a file or two for each cgroup around this process.
+/// Reads procfs and a file or two for each cgroup that contains this process.
 ///
 /// # Errors
 ///
@@ -168,7 +168,7 @@ mod tests {
         let root = machine(&[("proc/self/cgroup", "0::/\n"), ("proc/self/mountinfo", V2)]);
         let path = root.path().join("sys/fs/cgroup/cpu.max");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        // The text, the place and the expectation.
+        // Each line has a text, the position of the error, and the error.
         let cases = r#"
              | 1:1: expected a quota or max in microseconds, found the end
             max | 1:4: expected a period in microseconds, found the end

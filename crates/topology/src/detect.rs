@@ -22,7 +22,7 @@ impl Topology {
     ///
     /// A CPU is allowed if it is online, in the calling thread's affinity mask, and in the cpuset
     /// of its cgroup (version 1 or 2). A mask or cpuset that cannot be found sets no bound. The
-    /// [quota](Self::quota) is the tightest among the cgroups around the process.
+    /// [quota](Self::quota) is the tightest among the cgroups that contain the process.
     ///
     /// Sandboxes show only parts of sysfs and procfs, or nothing. Detection ignores each file that
     /// is missing, unreadable or malformed or that contradicts another one, and the result reports
@@ -63,7 +63,7 @@ impl Topology {
         sysfs::possible(Path::new("/sys"))
     }
 
-    /// Does the same as [`detect`](Self::detect), with a known affinity mask of the thread.
+    /// Does the same as [`detect`](Self::detect), with an affinity mask that the caller provides.
     ///
     /// Use it if you got the mask from a system call, so that detection also works without procfs.
     /// If sysfs reports no CPU of the mask as online, sysfs is wrong, and the CPUs of the mask
@@ -108,7 +108,7 @@ impl Topology {
         Self::detect_in(root, affinity).map(Some)
     }
 
-    /// Creates a machine of which only the CPUs are known. Each CPU is a core, and all share one
+    /// Creates a machine from its CPUs alone. Each CPU is a core of its own, and all share one
     /// cache.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ impl Topology {
         Ok(build(Facts { allowed: online.clone(), online, cpus, ..Facts::default() }))
     }
 
-    /// Detects under `root` instead of `/`, with a mask that the caller knows or that procfs shows.
+    /// Detects the machine below `root`, with a mask that the caller knows or that procfs shows.
     fn detect_in(root: &Path, affinity: Option<&CpuSet>) -> Result<Self, Error> {
         let sys = root.join("sys");
         let read = || {
@@ -185,7 +185,7 @@ fn as_many_as_reported() -> CpuSet {
     (0..nr as u32).map(CpuId::new).collect()
 }
 
-/// Returns the CPU quota, or `None` if it cannot be read, because no caller depends on it.
+/// Returns the CPU quota, or `None` if there is none or it cannot be read. No caller depends on it.
 fn seen_quota(root: &Path) -> Option<CpuQuota> {
     cgroup::quota(root).unwrap_or_default()
 }

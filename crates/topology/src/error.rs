@@ -11,7 +11,7 @@ use crate::text::{Mismatch, one_line, position};
 
 /// The error of building a topology: the file, the position in it, and the fault.
 ///
-/// Its text is one line for users.
+/// Its text is a single line.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -33,9 +33,9 @@ pub enum Error {
     Malformed {
         /// The file.
         path: PathBuf,
-        /// The line, from 1.
+        /// The line, counted from 1.
         line: usize,
-        /// The column in that line, in characters, from 1.
+        /// The column in that line, counted in characters from 1.
         column: usize,
         /// The text that would have been valid at that position.
         expected: String,

@@ -1,4 +1,4 @@
-//! Reads the small files in which the kernel publishes one fact each. Unless stated otherwise, the
+//! Reads the kernel's small files, each of which contains one fact. Unless stated otherwise, the
 //! functions return `None` if the file does not exist.
 
 use std::fs::{self, File, OpenOptions};
@@ -149,7 +149,7 @@ pub(crate) fn parsed<T>(
     parse(&text).map(Some).map_err(|mismatch| Error::malformed(path, text.as_bytes(), mismatch))
 }
 
-/// Parses a text that holds one value and nothing else.
+/// Parses text that must contain exactly one value.
 pub(crate) fn lone<T>(
     text: &str,
     read: impl FnOnce(&mut Cursor<'_>) -> Result<T, Mismatch>,

@@ -14,8 +14,8 @@
 //! # Ok::<(), afterwork_topology::Error>(())
 //! ```
 //!
-//! Deferred work runs best near its caller, on a CPU that shares its caches and its memory. This
-//! crate finds these CPUs and divides the machine into *pods*, whose CPUs share a worker pool.
+//! Deferred work runs best near its caller, on a CPU that shares the caller's caches and memory.
+//! This crate finds these CPUs and divides the machine into *pods*, whose CPUs share a worker pool.
 //!
 //! ```text
 //!   /sys, /proc            a saved tree        "2 numa x 4 llc x 8 core x 2 smt"

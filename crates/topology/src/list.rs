@@ -1,7 +1,7 @@
 //! The kernel's list format for sets of CPUs.
 //!
 //! ```text
-//!   list    =  [ region { ","  region } ]          spaces may stand around each region
+//!   list    =  [ region { ","  region } ]          spaces are allowed around each region
 //!   region  =  cpu [ "-" cpu [ ":" used "/" group ] ]
 //! ```
 //!
@@ -29,13 +29,13 @@ pub struct ParseCpuListError {
 }
 
 impl ParseCpuListError {
-    /// Returns the line of the list, from 1.
+    /// Returns the line of the error, counted from 1.
     #[must_use]
     pub fn line(&self) -> usize {
         self.line
     }
 
-    /// Returns the column in that line, in characters, from 1.
+    /// Returns the column in that line, counted in characters from 1.
     #[must_use]
     pub fn column(&self) -> usize {
         self.column
@@ -95,7 +95,8 @@ pub(crate) fn parse(text: &str) -> Result<CpuSet, Mismatch> {
     }
 }
 
-/// Parses one region into `set`. Returns a description of the valid successors, for error messages.
+/// Parses one region into `set`. Returns a description of the text that may follow, for error
+/// messages.
 fn region(cursor: &mut Cursor<'_>, set: &mut CpuSet) -> Result<&'static str, Mismatch> {
     let first = cursor.number("a CPU number", 0, MAX_CPU)?;
     if !cursor.eat(&['-']) {

@@ -5,7 +5,7 @@ use crate::cpuset::CpuSet;
 
 /// The parts of the machine to which one CPU belongs.
 ///
-/// They are known for online CPUs only, because the kernel removes its files about an offline CPU.
+/// They are known for online CPUs only, because the kernel removes the files of an offline CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cpu {
@@ -19,7 +19,7 @@ pub struct Cpu {
     pub llc: Option<usize>,
     /// Its package, an index into [`Topology::packages`](crate::Topology::packages).
     pub package: Option<usize>,
-    /// The kernel's number of its NUMA node; `None` also if the kernel knows no nodes.
+    /// The kernel's number for its NUMA node; `None` if it is in none or the kernel knows no nodes.
     pub node: Option<u32>,
 }
 
@@ -43,23 +43,23 @@ pub struct Llc {
     pub size: Option<u64>,
 }
 
-/// The source of the information which CPUs share a last-level cache.
+/// The source of the information about which CPUs share a last-level cache.
 ///
 /// Some machines, usually small virtual ones, report no caches. Each package is then assumed to
 /// have one cache, or each node if the packages are not known either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LlcSource {
-    /// The machine reports it. The level is usually 2 or 3.
+    /// The machine reports the sharing. The level is usually 2 or 3.
     Cache {
         /// The highest level that has a unified or data cache.
         level: u32,
     },
-    /// The machine does not report it. It is assumed to be the package.
+    /// The machine does not report the sharing. The CPUs of a package are assumed to share a cache.
     Package,
-    /// The machine does not report it. It is assumed to be the node.
+    /// The machine does not report the sharing. The CPUs of a node are assumed to share a cache.
     Node,
-    /// The machine does not report it, and no package or node is known. All such CPUs are assumed
-    /// to share one cache.
+    /// The machine does not report the sharing, and no package or node is known. All such CPUs are
+    /// assumed to share one cache.
     System,
 }
 

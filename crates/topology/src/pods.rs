@@ -29,7 +29,7 @@ pub struct Pod {
 /// # Guarantees
 ///
 /// Each allowed CPU is in exactly one pod, and no other CPU is in any. Pods are in ascending order
-/// of their lowest CPUs. There is at least one.
+/// of their lowest CPUs. There is at least one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pods {
     scope: AffinityScope,

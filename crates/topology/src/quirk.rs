@@ -27,12 +27,13 @@ pub enum Quirk {
         /// The CPUs that share the cache.
         cpus: CpuSet,
     },
-    /// The siblings of a core do not share a cache and a node. An SMT pod is a subset that does.
+    /// The siblings of a core are not all on one cache and one node. Each SMT pod is a subset of
+    /// siblings that are.
     CoreSpansCaches {
         /// The siblings.
         cpus: CpuSet,
     },
-    /// Some files of this machine are missing, unreadable, malformed or contradict others. The
+    /// Some files of this machine are missing, unreadable or malformed, or contradict others. The
     /// topology is built as if they did not exist: a CPU without files is a core of its own, and
     /// shares one cache with the other CPUs without files.
     Ignored {

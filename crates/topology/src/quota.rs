@@ -31,7 +31,7 @@ impl CpuQuota {
 
     /// Returns the number of busy CPUs that use up the quota, rounded up and at least one.
     ///
-    /// Rounding down would waste a share of the quota. Go 1.25 rounds up too, to at least two.
+    /// Rounding down would waste a part of the quota. Go 1.25 rounds up too, to at least two.
     #[must_use]
     pub fn nr_cpus(self) -> u32 {
         u32::try_from(self.quota_us.div_ceil(self.period_us)).unwrap_or(u32::MAX)

@@ -11,7 +11,8 @@ use std::str::FromStr;
 ///
 /// - If a last-level cache spans nodes (sub-NUMA clustering), there is one `cache` pod per node,
 ///   with the CPUs that share the cache *and* the node.
-/// - If the siblings of a core do not share a cache and a node, there is one `smt` pod for each.
+/// - If the siblings of a core are not all on one cache and one node, they are split into one `smt`
+///   pod for each cache and node.
 /// - Siblings that are offline or not allowed are in no pod, so an `smt` pod may be a single CPU.
 /// - If the kernel knows no nodes, the whole machine counts as one.
 ///

@@ -8,8 +8,8 @@ pub struct ShardParams {
 }
 
 impl ShardParams {
-    /// The kernel's default, in cores. Larger shards spread work over more CPUs before it leaves
-    /// its cache; smaller ones have less contention on the lock of a pool.
+    /// The kernel's default, in cores. With larger shards, work spreads over more CPUs before it
+    /// leaves its cache. With smaller ones, there is less contention on a pool's lock.
     pub const DEFAULT_CACHE_SHARD_SIZE: usize = 8;
 }
 

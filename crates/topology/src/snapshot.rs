@@ -12,7 +12,7 @@ use crate::sysfs::{
     TOPOLOGY_DIR, TOPOLOGY_FILES,
 };
 
-/// Copies the files that [`Topology::from_sysfs`](crate::Topology::from_sysfs) reads from `sys` to
+/// Copies the files that [`Topology::from_sysfs`](crate::Topology::from_sysfs) needs from `sys` to
 /// `dir`, byte by byte. Returns the number of files.
 ///
 /// `dir` is created if it does not exist, and must be empty. If `allowed` is given, the copy allows

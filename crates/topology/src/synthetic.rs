@@ -29,7 +29,7 @@ use crate::sorted::Sorted;
 use crate::text::{Cursor, Mismatch};
 use crate::topology::Topology;
 
-/// The level of synthetic last-level caches, which is that of most machines.
+/// The level of synthetic last-level caches. Most real machines have the same level.
 const SYNTHETIC_LLC_LEVEL: u32 = 3;
 
 /// The error of parsing a synthetic machine: the position, and the text expected there.
@@ -42,7 +42,7 @@ pub struct SyntheticError {
 }
 
 impl SyntheticError {
-    /// Returns the column, in characters, from 1.
+    /// Returns the column, counted in characters from 1.
     #[must_use]
     pub fn column(&self) -> usize {
         self.column

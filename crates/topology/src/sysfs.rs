@@ -69,8 +69,8 @@ impl Topology {
     /// [`save_snapshot`](crate::save_snapshot).
     ///
     /// The bounds of this process are ignored. If `root` contains a file `allowed` with a CPU list,
-    /// only these CPUs are allowed. If it contains a file `quota` like `cpu.max`, that is the
-    /// quota.
+    /// only these CPUs are allowed. If it contains a file `quota` in the format of `cpu.max`, the
+    /// quota is read from that file.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Topology {
     }
 }
 
-/// Reads the facts about the CPUs `online` from a tree. All of them are allowed.
+/// Reads the facts about the CPUs in `online` from a tree. All of them are allowed.
 pub(crate) fn facts(root: &Path, online: CpuSet, faults: &mut Faults) -> Result<Facts, Error> {
     let dir = root.join(CPU_DIR);
     let mut cpus = Sorted::new();

@@ -10,7 +10,7 @@ pub(crate) struct Mismatch {
     pub(crate) found: String,
 }
 
-/// A position in a text that moves forward.
+/// A cursor that moves forward through a text.
 pub(crate) struct Cursor<'a> {
     text: &'a str,
     at: usize,
@@ -78,7 +78,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Converts an offset into a line and a column, both from 1, the column in characters.
+/// Converts an offset into a line and a column, both counted from 1. The column is in characters.
 ///
 /// An offset inside a character counts as the start of that character.
 pub(crate) fn position(text: &[u8], at: usize) -> (usize, usize) {
@@ -89,7 +89,7 @@ pub(crate) fn position(text: &[u8], at: usize) -> (usize, usize) {
     (line, 1 + String::from_utf8_lossy(&before[line_start..]).chars().count())
 }
 
-/// Quotes the first word of a text, in one line and shortened.
+/// Quotes the first word of a text on one line, shortened if it is long.
 pub(crate) fn excerpt(text: &str) -> String {
     /// Maximum length of an excerpt: long enough to recognize a word, and short enough to keep a
     /// message on one line.
@@ -110,7 +110,7 @@ pub(crate) fn excerpt(text: &str) -> String {
     }
 }
 
-/// Escapes the characters that would break a message of one line.
+/// Escapes the characters that would break a one-line message.
 #[cfg(feature = "detect")]
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());

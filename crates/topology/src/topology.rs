@@ -57,13 +57,13 @@ impl Topology {
         &self.online
     }
 
-    /// Returns the CPUs that are online and that this process may use, at least one.
+    /// Returns the online CPUs that this process may use. The set is never empty.
     #[must_use]
     pub fn allowed(&self) -> &CpuSet {
         &self.allowed
     }
 
-    /// Returns the CPUs that are reserved from general work (`isolcpus=`, isolated cpusets).
+    /// Returns the CPUs that are excluded from general work (`isolcpus=`, isolated cpusets).
     #[must_use]
     pub fn isolated(&self) -> &CpuSet {
         &self.isolated

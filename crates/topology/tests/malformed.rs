@@ -64,7 +64,8 @@ fn sound_machine_is_sound() {
     assert!(topology.quirks().is_empty());
 }
 
-/// Writes a text to a file, for each line of `cases`: the file, its text, and the expected error.
+/// For each line of `cases` (a file, a text and the expected error), writes the text to the file
+/// and checks the error.
 fn assert_complaints(cases: &str) {
     for case in cases.trim().lines() {
         let mut parts = case.trim().split(" | ");

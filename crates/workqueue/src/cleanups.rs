@@ -201,8 +201,8 @@ pub(crate) fn note_serving(serves: bool) {
     SERVES.with(|place| place.set(serves));
 }
 
-/// Records that other threads depend on this thread, so that it must never wait for the end of a
-/// queue.
+/// Records that other threads depend on this thread, which must therefore never wait for the end of
+/// a queue.
 pub(crate) fn note_depended_on() {
     IS_DEPENDED_ON.with(|place| place.set(true));
 }

@@ -113,7 +113,7 @@ impl<'a> Place<'a> {
         state.fire(self.0.rules)
     }
 
-    /// Pushes to the pool an item that the caller has made pending here.
+    /// Pushes an item, which the caller has made pending here, to the pool.
     #[inline]
     pub fn push(self, item: NonNull<Head>) {
         self.0.push(item);
@@ -291,7 +291,7 @@ pub unsafe fn help(
 ///
 /// # Errors
 ///
-/// Returns the errors of [`Registry::global`].
+/// Returns the same errors as [`Registry::global`].
 #[cfg(not(any(loom, shuttle)))]
 pub fn timers() -> Result<&'static Timers, RegistryError> {
     Registry::global().map(|registry| &**registry.timers())

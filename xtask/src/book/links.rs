@@ -1,6 +1,6 @@
 //! Checks the links of Markdown pages: the target file must exist, and must contain the heading.
 //!
-//! Links to the network are not checked.
+//! External links are not checked.
 
 use std::collections::BTreeSet;
 
@@ -52,7 +52,7 @@ impl Page {
         links.any(|link| link.file.as_deref() == Some(file))
     }
 
-    /// Adds an anchor. If several headings have the same words, the later ones get a number as
+    /// Adds an anchor. If several headings have the same words, the later ones get a number as a
     /// suffix.
     fn add_anchor(&mut self, slug: &str) {
         let numbered = (1..).map(|number| format!("{slug}-{number}"));

@@ -108,7 +108,8 @@ impl Db {
     }
 
     pub fn get(&self, key: u64) -> io::Result<Option<u64>> {
-        // The active table is checked first: a table enters the version before it is replaced.
+        // The active table is checked first, because a full table is added to the version before a
+        // new active table replaces it.
         if let Some(value) = self.active.lock().unwrap().records.get(&key) {
             return Ok(Some(*value));
         }
@@ -188,7 +189,8 @@ impl Db {
         if nr_tables >= MANY {
             let db = self.clone();
             let compact = move || db.compact().expect("the disk takes a table");
-            // The queue is full if a compaction already waits. It will include this table.
+            // The queue is full if a compaction is already waiting. That one will include this
+            // table.
             let _ = self.compacting.try_spawn(compact);
         }
         Ok(())
@@ -212,7 +214,7 @@ impl Db {
             let tables = iter::once(table.clone()).chain(newer).collect();
             Version { frozen, tables }
         });
-        // Readers may still use the tables. The last one deletes the files.
+        // Readers may still use the tables. The last reader deletes the files.
         inputs.iter().for_each(|table| table.retire());
         Ok(())
     }

@@ -20,7 +20,7 @@ use std::{error::Error, sync::Arc, thread};
 
 use db::Db;
 
-/// Any error of the example.
+/// Any error that the example can return.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
 const NR_ROUNDS: u64 = 3;
@@ -78,7 +78,7 @@ fn value(key: u64, round: u64) -> u64 {
 fn write(db: &Arc<Db>, keys: impl Iterator<Item = u64> + Clone) -> Result<(), Failure> {
     for round in 1..=NR_ROUNDS {
         for key in keys.clone() {
-            // Each hundredth record is on disk before the next one is written.
+            // Every hundredth record is on disk before the next one is written.
             db.put(key, value(key, round), key % 100 == 0)?;
         }
     }

@@ -1,7 +1,7 @@
 //! Text for Prometheus, in its exposition format, version 0.0.4.
 //!
 //! A metric is named `afterwork_KIND_FIGURE`. Counts end in `_total`. Times are in seconds,
-//! whatever the unit of the figure is. All samples of a metric are in one block, below its `HELP`
+//! regardless of the unit of the figure. All samples of a metric are in one block, below its `HELP`
 //! and `TYPE`, and no two of them have the same labels.
 
 use std::{
@@ -114,8 +114,8 @@ impl Exposition {
         }
     }
 
-    /// Adds a histogram, unless the record is incomplete. The result is a valid histogram whatever
-    /// the figures are, because another process may have written them.
+    /// Adds a histogram, unless the record is incomplete. The result is a valid histogram
+    /// regardless of the figures, because another process may have written them.
     fn histogram(&mut self, labels: &str, record: &Record) {
         let figures: Vec<_> = record.figures().map(|(_, figure)| figure).collect();
         let [count, total_ns, below @ ..] = &*figures else {

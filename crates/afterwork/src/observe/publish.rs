@@ -16,11 +16,10 @@ use base::internal::page::publisher;
 ///   higher.
 /// - The file is removed by [`unpublish`], and when the process calls `exit` or returns from
 ///   `main`. The next process that calls `publish` removes the file of a killed process.
-/// - The cost is a sleeping thread, with 2 MiB of address space for its stack. Each request of a
+/// - The cost is a sleeping thread, with 2 MiB of address space for its stack. Each request from a
 ///   reader costs a [`snapshot`](super::snapshot) on that thread.
 /// - No modification of the file can harm the process.
-/// - A second call changes nothing. A child of `fork` is not visible until it calls `publish`
-///   itself.
+/// - A second call has no effect. A child of `fork` is not visible until it calls `publish` itself.
 ///
 /// # Blocking
 ///

@@ -23,7 +23,8 @@ pub fn in_child(body: impl FnOnce()) -> (ExitStatus, String) {
     let mut ends = [0; 2];
     // SAFETY: the call writes two file descriptors to the array.
     assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
-    // SAFETY: the child uses memory of the C library and of this library, valid after a fork.
+    // SAFETY: the child uses memory of the C library and of this library, which is valid after a
+    // fork.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         // SAFETY: the arguments are numbers. The signal from `alarm` kills the process.

@@ -164,7 +164,7 @@ fn called_with_a_deadline() {
     assert_eq!(slots.run_on(CPU, |data| *data), nr_ran);
 }
 
-/// A caller announces that it waits during an operation. It must run before the next operation.
+/// During an operation, a caller announces that it waits. It must run before the next operation.
 fn announced_before_the_next_operation(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     let mut owner = slots.attach(CPU).unwrap();
@@ -173,7 +173,7 @@ fn announced_before_the_next_operation(qpw: Qpw) {
     remote.join().unwrap();
 }
 
-/// A caller announces that it waits before the owner parks. It must run before a later caller.
+/// Before the owner parks, a caller announces that it waits. It must run before a later caller.
 fn announced_before_a_later_call(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     let mut owner = slots.attach(CPU).unwrap();
@@ -192,7 +192,7 @@ fn announced_before_a_later_call(qpw: Qpw) {
     later.join().unwrap();
 }
 
-/// The owner announces that it waits during a call. Its operation must run before a later call.
+/// During a call, the owner announces that it waits. Its operation must run before a later call.
 fn announced_owner_before_a_later_call(qpw: Qpw) {
     let slots = slots(qpw, Escalate::Never);
     let mut owner = slots.attach(CPU).unwrap();

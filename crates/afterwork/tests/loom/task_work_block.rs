@@ -58,8 +58,8 @@ models! {
         must_fail("block: relaxed peek", || exhaustive(two_in_a_block));
 }
 
-/// Another poster posts between the posts of the first. The owner closes the block of the first
-/// poster, which adds to it, leaves it and uses it again, or ends.
+/// Another poster posts between the posts of the first. The owner closes the first poster's block,
+/// while that poster adds to it, leaves it and uses it again, or ends.
 fn block_is_released(nr_posts: u32, nr_looks: u32) {
     let mut mailbox = Mailbox::builder().keep(0).build();
     let (one, other) = (mailbox.poster(), mailbox.poster());

@@ -24,7 +24,7 @@ fn hand_over() {
     assert_eq!(written[0].get() + written[1].get(), 2);
 }
 
-/// The token of the only waker alone orders its write before the owner's read.
+/// With a single waker, the token alone orders the waker's write before the owner's read.
 fn token_alone() {
     let mut parker = Parker::new();
     let written = Arc::new(Plain::default());

@@ -98,7 +98,8 @@ fn a_task() {
 }
 
 /// An item of a queue with capacity 1 is cancelled while a worker reaches it. If the queue is not
-/// ordered, this thread acts as the worker, which saves the model a thread.
+/// ordered, this thread acts as the worker, which saves the model a thread. Otherwise the enqueue
+/// requests the worker.
 fn an_item(ordered: bool) {
     let machine = machine(1 + usize::from(ordered), 1);
     let queue = plain().capacity(1);
@@ -111,7 +112,7 @@ fn an_item(ordered: bool) {
     assert_eq!(queue.try_enqueue(&work), Ok(true));
     assert_eq!(queue.report().free_capacity, Some(0));
     if ordered {
-        machine.start_workers(1);
+        machine.make_workers();
     } else {
         machine.pretend_busy(false);
     }
@@ -164,7 +165,7 @@ models! {
     fn leaving_waiter_passes_its_permit_on() = exhaustive(waiter_that_leaves);
     fn task_that_waits_for_capacity_is_woken() = exhaustive(a_task);
     fn item_releases_its_permit_once() =
-        bounded(2, || an_item(false)), bounded(1, || an_item(true));
+        bounded(2, || an_item(false)), bounded(2, || an_item(true));
     fn joining_the_capacity_queue_needs_a_recheck() =
         must_fail("capacity: no check after joining", || bounded(3, one_permit));
     fn release_that_overlooks_the_wait_queue_is_detected() =

@@ -31,7 +31,7 @@ models! {
         must_fail("queue: a lease without its queue", || bounded(2, timer_races_with_end));
 }
 
-/// One thread drops the last handle of a queue. Another drops the last handle of an item whose
+/// One thread drops the last handle to a queue. Another drops the last handle to an item whose
 /// timer is armed on that queue, or cancels it first. The last of them drops the values that the
 /// item owns.
 fn far_timer_races_with_end(cancels: bool) {
@@ -67,7 +67,7 @@ models! {
         must_fail("end: leaves its timers", || bounded(2, || far_timer_races_with_end(false)));
 }
 
-/// A bottom-half item drops the last handle of a queue that has an item, all on one thread.
+/// A bottom-half item drops the last handle to a queue that has an item, all on one thread.
 fn bottom_half_drops_the_last_handle() {
     let machine = machine(1, 1);
     let bh = plain().bh().build_in(machine.registry()).unwrap();
@@ -96,7 +96,7 @@ models! {
         must_fail("queue: an end unwinds", || bounded(2, bottom_half_drops_the_last_handle));
 }
 
-/// An item drops the last handle of its queue on the worker. A reaper then destroys the queue.
+/// An item drops the last handle to its queue on the worker. A reaper then destroys the queue.
 fn item_drops_its_own_queue() {
     let machine = machine(1, 1);
     let queue = plain().build_in(machine.registry()).unwrap();

@@ -96,7 +96,7 @@ models! {
         must_fail("future: pending is no transition", || bounded(1, wake_races_with_wake));
 }
 
-/// One thread wakes, the other cancels.
+/// One thread wakes the future, and the other one cancels it.
 fn wake_races_with_cancel() {
     let (_machine, queue) = queue(1);
     let shared = Arc::new(Shared::default());

@@ -61,7 +61,7 @@ fn turns_of_pwqs_instead_of_queues_are_found() {
 }
 
 /// One queue waits at its own gate, because it was paused. It is resumed while an item of the other
-/// one is queued, has the seat of the group, or has ended. The items never run at the same time.
+/// one is queued, has a seat in the group, or has ended. The items never run at the same time.
 fn both_climb() {
     let (_machine, _group, [first, second]) = one_seat();
     let plain = Arc::new(Plain::default());
@@ -113,7 +113,7 @@ fn occupy(queue: &Workqueue) -> Arc<Barred> {
     may_end
 }
 
-/// The item of a queue is cancelled while the queue waits for a seat of its full group. The queue
+/// The item of a queue is cancelled while the queue waits for a seat in its full group. The queue
 /// is drained, although the group stays full. If the flag is set, the queue waits at its own gate,
 /// and gets a seat there during the drain.
 fn drained_in_a_full_group(is_paused: bool) {
@@ -169,7 +169,7 @@ fn an_emptied_queue_must_not_climb() {
     });
 }
 
-/// A joiner finds a seat of the group and none of the queue, whose item waits for another queue.
+/// A joiner finds a seat in the group and none in the queue, whose item waits for another queue.
 fn refused_helper() {
     let machine = machine(2, 2);
     let group = group_of(2, &machine);
@@ -195,7 +195,7 @@ fn a_refused_helper_must_leave_the_group() {
     });
 }
 
-/// An item waits for one of another queue of its group. Then a third item gets the only seat,
+/// An item waits for an item of another queue in its group. Then a third item gets the only seat,
 /// and blocks until the first has returned from its wait.
 fn lends_and_comes_back() {
     let (_machine, group, [first, second]) = one_seat();
@@ -258,7 +258,7 @@ fn joins_beside_a_pause() {
     let queue = build(plain(), &group, &machine);
     machine.start_workers(1);
     pauser.join().unwrap();
-    // A lock, because a resume need not publish this thread's earlier writes.
+    // This is a lock, because resuming a queue need not publish this thread's earlier writes.
     let is_paused = Arc::new(Mutex::new(true));
     let after = queue.spawn({
         let is_paused = is_paused.clone();

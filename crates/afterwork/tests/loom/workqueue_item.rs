@@ -256,7 +256,7 @@ models! {
         bounded(3, || spawn_and_join(false)), bounded(3, || spawn_and_join(true));
 }
 
-/// The handle is dropped, or cancels, before, during or after the run of the closure.
+/// The handle is dropped or cancels the closure, before, during or after the run.
 fn handle_is_dropped(cancel: bool) {
     let (_machine, queue) = queue(1, false);
     let dropped = Arc::new(AtomicUsize::new(0));

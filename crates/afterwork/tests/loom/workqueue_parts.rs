@@ -119,7 +119,7 @@ fn one_seat() {
     assert_eq!(gates.nr_active(), 1);
 }
 
-/// Does the same as `one_seat`, while the limit is lowered and raised.
+/// The same as `one_seat`, while the limit is lowered and raised.
 fn seats_that_change() {
     let gates = Arc::new(Gates::new(2));
     assert!(gates.try_enter() && gates.try_enter());

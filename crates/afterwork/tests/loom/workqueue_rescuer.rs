@@ -20,7 +20,7 @@ fn called_to_sleep() {
     drop(queue);
 }
 
-/// A worker arrives just after the rescuer was called. There are one seat and two items.
+/// A worker arrives just after the rescuer was called. There is one seat for two items.
 fn late_worker_arrives() {
     let machine = machine(1, 1);
     let queue = plain().with_rescuer().max_active(1);

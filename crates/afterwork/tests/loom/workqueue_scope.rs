@@ -137,7 +137,7 @@ models! {
             || bounded(3, guest_leaves_items_in_the_list));
 }
 
-/// The guest is inside when the owner adds an item. The owner has written the item's data before.
+/// The guest is inside when the owner writes an item's data and then adds the item.
 fn item_is_added_for_a_guest() {
     let scope = OpenScope::new(false);
     let word = Arc::new(Plain::default());

@@ -106,7 +106,7 @@ fn pause_races_with_a_transferred_seat() {
     queue.resume();
     before.cancel();
     queue.pause();
-    // A lock, because a resume need not publish this thread's earlier writes.
+    // This is a lock, because resuming a queue need not publish this thread's earlier writes.
     let is_paused = Arc::new(Mutex::new(true));
     let seen = is_paused.clone();
     let after = queue.spawn(move || *seen.lock().unwrap());

@@ -1,4 +1,4 @@
-//! Items from queueing to their end, in every way that frees them.
+//! Items from enqueue to destruction, freed in every possible way.
 
 use afterwork::workqueue::{self, Builder};
 

@@ -254,7 +254,7 @@ fn an_owner_whose_thread_exists_is_not_taken_over() {
     let (has_leaked, may_end) = (&Barrier::new(2), &Barrier::new(2));
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // The owner counts as in use, because it may poll at any moment.
+            // The slot counts as owned, because its owner may poll at any moment.
             let owner = std::mem::ManuallyDrop::new(hits.attach(cpu(1)).unwrap());
             has_leaked.wait();
             may_end.wait();

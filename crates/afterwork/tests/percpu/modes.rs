@@ -2,7 +2,7 @@
 
 use crate::support::*;
 
-/// Calls `test` with data of each mode, and of each way to break a bias.
+/// Calls `test` with data in each mode, and with each way to break a bias.
 fn in_every_mode(test: impl Fn(PerCpu<u64>)) {
     for qpw in Qpw::ALL {
         println!("{qpw}");
@@ -155,7 +155,7 @@ fn expired_deadline_returns_the_closure() {
             });
             assert_eq!(refused, [true; 2], "{qpw}");
         };
-        // The first operation takes a slot whose mode hands it over on demand.
+        // In mode `on_demand`, the owner keeps the slot after its first operation.
         beside_owner(
             &slots,
             |owner| owner.with(|_| ()),
@@ -181,7 +181,7 @@ fn absent_owner_is_bypassed_on_request() {
             continue;
         }
         let call = || slots.run_on(cpu(1), |data| *data += 1);
-        // The slot is biased from the first operation on.
+        // The first operation biases the slot toward its owner.
         let operate = |owner: &mut Owner<'_, u64>| {
             owner.with(|data| *data += 1);
             owner.with(|data| *data += 1);

@@ -81,7 +81,7 @@ fn a_busy_owner_lets_several_callers_take_turns() {
     }
 }
 
-/// The largest number of calls that may begin while the owner makes its operations. If an owner
+/// The largest number of calls that may begin while the owner performs its operations. If an owner
 /// that has waited for a millisecond announces itself, about 10 calls run per operation. Otherwise
 /// thousands of calls run per operation.
 const MOST_CALLS: usize = 5_000;

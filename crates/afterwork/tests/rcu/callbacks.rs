@@ -2,7 +2,7 @@
 
 use crate::*;
 
-/// Serializes tests that count callbacks or check their threads: all tests share the callbacks.
+/// Serializes tests that count callbacks or check their threads, because all tests share both.
 static ALONE: Mutex<()> = Mutex::new(());
 
 pub fn alone() -> MutexGuard<'static, ()> {

@@ -13,7 +13,7 @@ const NR_CLOSURES: usize = 15 * MARK;
 const NR_HEADS: usize = 8 * MARK;
 const REPORT: &str = "callbacks wait in one list, to which thread";
 
-/// Does the same as `run_alone!`, and asserts the number of reports of a flood.
+/// Does the same as `run_alone!`, and asserts the number of flood reports.
 macro_rules! run_alone_reporting {
     ($tunables:expr, $nr_reports:expr) => {
         if let Some(output) = alone!($tunables) {

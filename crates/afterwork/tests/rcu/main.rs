@@ -8,7 +8,7 @@ macro_rules! alone {
     }};
 }
 
-/// Continues in a process of the test's own with these tunables, and returns in this one.
+/// Continues the test in its own process with these tunables, and returns in this one.
 macro_rules! run_alone {
     ($tunables:expr) => {
         if alone!($tunables).is_some() {

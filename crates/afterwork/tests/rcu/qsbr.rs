@@ -61,7 +61,7 @@ fn grace_period_waits_for_the_report_of_an_online_reader() {
     let cookie = rcu::start_poll();
     assert!(!rcu::poll_state(cookie));
     assert!(!is_dropped.load(Ordering::Acquire));
-    // Only a report of the loop can end the grace period now.
+    // Only a report from the loop can end the grace period now.
     reading.step(Reader::quiescent);
     rcu_has_passed(&reading, cookie);
     reading.step(Reader::quiescent);

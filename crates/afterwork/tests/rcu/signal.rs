@@ -32,7 +32,7 @@ extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
         let nr_asked = NR_ASKED.fetch_add(1, Ordering::SeqCst) + 1;
         let has_waited = || NR_WAITED.load(Ordering::SeqCst) >= nr_asked;
         for _ in 0..16 {
-            // The handler makes no other call here, because this one accesses no memory of the
+            // The handler calls only `yield_now` here, because that call accesses no memory of the
             // library.
             thread::yield_now();
             if has_waited() {

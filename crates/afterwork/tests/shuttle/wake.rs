@@ -3,7 +3,7 @@
 use crate::workqueue::explore;
 use crate::*;
 
-/// Eight threads each wait for their own number. Four others raise the count and wake.
+/// Eight threads each wait for their own number. Four others raise the count and wake them.
 fn turns() {
     const NR_WAITERS: usize = 8;
     let event = Arc::new(EventCount::new());

@@ -2,7 +2,8 @@
 
 use crate::*;
 
-/// Runs `model` under `nr_runs` random schedules, then under `nr_runs` with few thread switches.
+/// Runs `model` under `nr_runs` random schedules, and then under `nr_runs` schedules with few
+/// thread switches.
 ///
 /// Prints the seed; `AFTERWORK_SEED` sets it.
 pub fn explore(nr_runs: usize, model: fn()) {

@@ -1,4 +1,5 @@
-//! Parses Prometheus text according to its "Exposition formats" and "Metric and label naming".
+//! Parses Prometheus text as specified on the Prometheus pages "Exposition formats" and "Metric and
+//! label naming".
 
 use std::collections::{BTreeMap, BTreeSet};
 

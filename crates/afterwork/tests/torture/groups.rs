@@ -11,7 +11,7 @@ use topology::Topology;
 
 use crate::support::*;
 
-/// Number of threads that use a group, and of the acts of each.
+/// The number of threads that use a group, and the number of acts of each thread.
 const NR_USERS: usize = 3;
 const NR_ACTS: usize = 30;
 /// Maximum depth of items that wait for each other.
@@ -23,7 +23,7 @@ const CEILINGS: [u32; 4] = [1, 1, 2, 5];
 struct Club {
     group: Group,
     queues: RwLock<Vec<Workqueue>>,
-    /// Number of items that threads have begun, and in which they have not waited so far.
+    /// Number of items that threads have begun and that have not waited so far.
     nr_inside: AtomicUsize,
     /// The highest ceiling so far.
     most: AtomicUsize,
@@ -34,12 +34,12 @@ struct Club {
 }
 
 thread_local! {
-    /// Number of items of groups that this thread is inside of.
+    /// Number of nested group items that this thread is running.
     static DEPTH_HERE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A run of an item. An item that runs inside another one uses the seat of that one, even if the
-/// group is full.
+/// A run of an item. An item that runs inside another one uses the seat of the outer item, even if
+/// the group is full.
 struct Run {
     is_outermost: bool,
 }
@@ -197,7 +197,8 @@ impl Club {
         }
     }
 
-    /// Spawns an item on a queue at or after `from`, which waits for others, and may wait for it.
+    /// Spawns an item that waits for others, on a queue at or after `from`, and may wait for the
+    /// item.
     fn spawn(
         self: &Arc<Self>,
         from: usize,

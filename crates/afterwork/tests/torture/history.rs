@@ -21,7 +21,7 @@ use std::{
 const SLACK_NS: u64 = 100;
 /// Maximum number of overlapping acts on one item.
 const NR_SLOTS: usize = 16;
-/// Number of acts printed of a bad history.
+/// Number of acts that are printed for a bad history.
 const SHOWN: usize = 40;
 
 /// An act, with its result.
@@ -39,7 +39,7 @@ pub enum Act {
         enables: bool,
     },
     Enable,
-    /// The result of `reschedule`, and whether the queue may have refused the item.
+    /// The result of `reschedule`, and whether the queue may have rejected the item.
     Modify {
         was_pending: bool,
         refused: bool,
@@ -120,7 +120,7 @@ struct Item {
 /// The progress of an act, from 0 to `DONE`.
 type Progress = u8;
 const DONE: Progress = u8::MAX;
-/// The progress of a flush that has read the state, with flags for what it waits for.
+/// The progress of a flush that has read the state. Its flags are the conditions that it waits for.
 const LOOKED: Progress = 4;
 const FOR_PENDING: Progress = 1;
 const FOR_RUN: Progress = 2;

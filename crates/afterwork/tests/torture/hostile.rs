@@ -1,14 +1,14 @@
-//! Hostile user code, at random: `--hostile`.
+//! Random hostile user code, which `--hostile` enables.
 //!
 //! Closures, destructors, wakers and handlers do anything that safe code may do. They panic, even
 //! in destructors and with payloads whose drop panics. They sleep, change their CPU, drop the last
-//! handle of other threads' objects, and fork. In addition, system calls fail at random
+//! handle to other threads' objects, and fork. In addition, system calls fail at random
 //! (`sync::fault`). Each of these is an *act* with a name, which `--without` disables.
 //!
 //! Handles move between threads through the [`loot`](hide): a thread hides its last handle there,
-//! and any other thread drops it. The drop of a *queue* waits for its items, so it happens only
-//! where waiting is allowed. Items of such a queue neither wait nor drop a queue. All other drops
-//! do not wait.
+//! and any other thread drops it. Dropping a *queue* waits for its items, so it happens only where
+//! waiting is allowed. Items of such a queue neither wait nor drop a queue. All other drops do not
+//! wait.
 //!
 //! An act that cannot be undone, such as a leaked guard, runs in a forked child, which then exits.
 
@@ -40,7 +40,7 @@ acts! {
     Queue = "queue",
     /// Code waits for other users' work.
     Wait = "wait",
-    /// Code drops the last handle of another user's object.
+    /// Code drops the last handle to another user's object.
     Drop = "drop",
     /// Guards and handles are leaked.
     Leak = "leak",
@@ -210,7 +210,7 @@ pub fn misbehave(dice: &mut Dice) {
     }
 }
 
-/// Performs a random act that may drop the last handle of a queue. Catches its panics.
+/// Performs a random act that may drop the last handle to a queue. Catches its panics.
 pub fn misbehave_at_length(dice: &mut Dice) {
     if !is_on() {
         return;

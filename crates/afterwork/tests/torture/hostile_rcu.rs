@@ -255,7 +255,7 @@ fn use_all(dice: &mut Dice) {
     hostile::misbehave_at_length(dice);
 }
 
-/// Sets an executor of callbacks that misbehaves, or resets it to the library's own.
+/// Installs a misbehaving callback executor, or restores the library's own.
 fn set_executor(dice: &mut Dice) {
     let (kind, seed, grenade) = (dice.below(4), dice.bits(), Grenade::new(dice));
     if kind == 0 {

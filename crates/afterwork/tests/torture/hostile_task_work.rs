@@ -1,7 +1,7 @@
 //! Hostile users of mailboxes, next to the ordinary torture and with separate mailboxes.
 //!
-//! Wakers misbehave, and so do items when they are dropped, even if the drop of the owner drops
-//! them. An accepted item is received in order or dropped, and never twice.
+//! Wakers misbehave, and so do items when they are dropped, even if they are dropped with their
+//! owner. An accepted item is received in order or dropped, and never twice.
 
 use afterwork::{
     mailbox::{Mailbox, Poster, ReplyTo},
@@ -37,7 +37,7 @@ pub fn torture(dice: &mut Dice) {
     thread::scope(|scope| {
         for from in 0..NR_POSTERS {
             let (poster, mut dice) = (mailbox.poster(), Dice::new(dice.bits()));
-            // The drop of the last poster wakes the owner.
+            // Dropping the last poster wakes the owner.
             let life = move || {
                 let mut poster = poster;
                 if dice.below(3) == 0 {
@@ -68,7 +68,7 @@ impl Parcel {
     /// Fails if the item is duplicated or out of order, then drops it.
     fn open(self, next: &mut [u64; NR_POSTERS]) {
         self.grenade.check();
-        // A panic may have dropped some items, even during their post.
+        // A panic may have dropped some items, even while they were being posted.
         assert!(next[self.from] <= self.number, "doubled or out of order");
         next[self.from] = self.number + 1;
         if let Some(to) = self.to {

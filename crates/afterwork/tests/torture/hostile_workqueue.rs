@@ -202,7 +202,7 @@ impl Lair {
         }
     }
 
-    /// Drops the last handles of queues while their timers are flushed.
+    /// Drops the last handles to queues while their timers are flushed.
     fn end_under_flushes(&self, dice: &mut Dice) {
         let grenade = Grenade::new(dice);
         let work = DelayedWork::new(move || grenade.check());
@@ -230,7 +230,7 @@ impl Lair {
     fn arm(&self, dice: &mut Dice) {
         let (grenade, seed) = (Grenade::new(dice), dice.bits());
         let mut own = Dice::new(seed);
-        // This handle of a queue is dropped with the last handle of the item.
+        // This handle to a queue is dropped with the last handle to the item.
         let queue = (may(Act::Drop) && dice.below(2) == 0).then(|| self.victim(dice).queue);
         let owns_queue = queue.is_some();
         let work = DelayedWork::new(move || {

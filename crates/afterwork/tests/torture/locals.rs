@@ -328,7 +328,7 @@ fn use_worker(worker: &Arc<Worker>, place: &Place, dice: &mut Dice) {
     }
 }
 
-/// Drops a handle of a worker. The last one ends the worker in a random way.
+/// Drops a handle to a worker. The last one ends the worker in a random way.
 fn leave(worker: Arc<Worker>, dice: &mut Dice) {
     if let Some(worker) = Arc::into_inner(worker) {
         match dice.below(3) {

@@ -20,7 +20,8 @@ const MOST_NEAR: usize = 3;
 ///
 /// # Errors
 ///
-/// If there is none, returns a text with the nearest choices, or with all if there are few.
+/// If there is none, returns a message with the nearest choices, or with all choices if there are
+/// few.
 pub fn find<'a>(asked: &str, choices: &[&'a str]) -> Result<&'a str, String> {
     if let Some(found) = choices.iter().find(|choice| **choice == asked) {
         return Ok(found);

@@ -1,6 +1,7 @@
-//! Torture of per-CPU data, at random: owners that attach, park and leave, and all callers.
+//! Random torture of per-CPU data, with owners that attach, park and leave, and callers of all
+//! kinds.
 //!
-//! `cargo xtask torture percpu --minutes 5 --seed 7`. The default is five seconds.
+//! `cargo xtask torture percpu --minutes 5 --seed 7`. The default is two seconds.
 //!
 //! Every operation adds to a slot, and its thread counts the additions. At the end the sum is
 //! exact, including the values saved from CPUs that went offline. Threads change their CPU all the

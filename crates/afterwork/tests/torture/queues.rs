@@ -84,7 +84,7 @@ impl Place {
         }
     }
 
-    /// Returns a handle of one of the queue's lanes.
+    /// Returns a handle to one of the queue's lanes.
     pub fn lane(&self, dice: &mut Dice) -> Workqueue {
         if self.kind != Kind::Ordered && dice.below(4) == 0 {
             self.queue.urgent().unwrap()

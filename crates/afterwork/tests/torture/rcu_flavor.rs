@@ -25,7 +25,7 @@ pub trait Flavor: Clone + Send + Sync + 'static {
     }
 }
 
-/// Implements waiting for both flavors of the process, which differ only in their readers.
+/// Implements waiting for the two process-wide flavors, which differ only in their readers.
 macro_rules! grace_periods_of_the_process {
     () => {
         fn read_owned(&self) -> Option<OwnedGuard> {

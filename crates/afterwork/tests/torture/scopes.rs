@@ -10,7 +10,7 @@ const NR_LENT: usize = 40;
 /// The lent elements: the number of times that each has been processed.
 type Lent<'a> = &'a mut [u32];
 
-/// Lends elements to `queue` at random, and checks them afterwards.
+/// Lends elements to `queue` in a random way, and checks them afterwards.
 pub fn torture(queue: &Workqueue, may_nest: bool, dice: &mut Dice) {
     let mut lent = vec![0; dice.below(NR_LENT)];
     let panics = dice.below(8) == 0 && !lent.is_empty();

@@ -1,6 +1,6 @@
 //! The parts of every torture program: a command line, random rounds, and a watchdog for each.
 //!
-//! A program is a test target named `torture_NAME`, without a harness. Its `main` is one call of
+//! A program is a test target named `torture_NAME`, without a harness. Its `main` is one call to
 //! [`torture`]. The seed of a round determines its random choices and those of its threads, but not
 //! the interleaving of the threads.
 
@@ -35,15 +35,15 @@ pub use std::{
 use topology::CpuId;
 
 /// Default duration of a program, long enough to find an obvious fault in every test run.
-const DEFAULT: Duration = Duration::from_secs(5);
+const DEFAULT: Duration = Duration::from_secs(2);
 /// Number of [`NAP`]s without progress after which a step counts as hung. A good step takes
 /// milliseconds. On a very busy machine it may take minutes, but then makes some progress.
 const PATIENCE: u32 = 120;
-/// Number of naps after which a step counts as hung in any case.
+/// Number of naps after which a step counts as hung even if it makes progress.
 const PATIENCE_WITH_BUSY: u32 = 1800;
 /// Both limits if a bug is injected: a twin must be found within a minute, even if it hangs.
 const PATIENCE_WITH_TWIN: u32 = 20;
-/// The unit of waiting. A suspension of the machine, for any time, costs one nap.
+/// The unit of waiting. A suspension of the machine costs one nap, however long it lasts.
 const NAP: Duration = Duration::from_secs(1);
 /// CPU time per nap below which the process counts as making no progress.
 const NOTHING: Duration = Duration::from_millis(1);
@@ -72,7 +72,8 @@ struct Options<'a> {
     is_filtered: bool,
 }
 
-/// Runs rounds until the time is over. A fault ends the process and prints the round's seed.
+/// Runs rounds until the time limit is reached. A fault ends the process and prints the round's
+/// seed.
 ///
 /// `configs` are the values of `--config`, the default first. On any thread, a panic is a fault
 /// unless its payload is [`Planned`].
@@ -165,7 +166,7 @@ fn program_name() -> String {
     name.rsplit_once('-').map_or(name, |(name, _)| name).to_string()
 }
 
-/// Injects a bug, if the build has any.
+/// Injects a bug, if the build can inject bugs.
 fn put_back(twin: &str) -> Result<(), String> {
     let names = options::twins().map_err(|e| format!("--twin: the sources that name bugs: {e}"))?;
     let names: Vec<_> = names.iter().map(String::as_str).collect();

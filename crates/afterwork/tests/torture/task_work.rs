@@ -1,6 +1,6 @@
-//! Torture of mailboxes, at random: posters, owners and ends of every kind.
+//! Random torture of mailboxes, with posters, owners and ends of every kind.
 //!
-//! `cargo xtask torture task-work --minutes 5 --seed 7`. The default is five seconds.
+//! `cargo xtask torture task-work --minutes 5 --seed 7`. The default is two seconds.
 //!
 //! With `--hostile`, users of other mailboxes do anything that safe code can do:
 //! `hostile_task_work.rs`.

@@ -13,7 +13,7 @@ fn span(dice: &mut Dice) -> Duration {
     Duration::from_micros(dice.pick(&[0, 1, 60, 70, 200, 1000]))
 }
 
-/// Performs one timed operation at random.
+/// Performs a random timed operation.
 pub fn torture(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
     match dice.below(4) {
         0 => sleep(registry, queue, lives, dice),

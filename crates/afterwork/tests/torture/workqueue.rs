@@ -1,6 +1,6 @@
 //! Torture of the workqueue: many threads perform random operations of all kinds on a few queues.
 //!
-//! `cargo xtask torture workqueue --minutes 5 --seed 7`. The default is five seconds.
+//! `cargo xtask torture workqueue --minutes 5 --seed 7`. The default is two seconds.
 //!
 //! The acts on reusable and delayed items, and the times of their runs, are recorded and checked
 //! against a model after the round (`history.rs`). All other checks run during the round.
@@ -165,7 +165,7 @@ fn round(round: &Round<'_>) -> Totals {
     let mut log = scene.log.into_inner().unwrap();
     watched("ending raw items", || scene.yard.end(&mut dice));
     watched("flushing", || {
-        // A drain does not wait for timers, and the long ones must not elapse.
+        // A drain does not wait for timers, and the test must not wait for the long ones to elapse.
         scene.subjects.iter().for_each(|subject| subject.flush(&mut log));
     });
     watched("draining", || {

@@ -2,13 +2,13 @@
 
 use crate::support::*;
 
-/// Queues from all CPUs, joins some items, and returns the maximum number of threads that were in
-/// items at once.
+/// Queues items from all CPUs, joins some of them, and returns the maximum number of threads that
+/// were inside items at once.
 fn crowd(queue: &Workqueue) -> usize {
     let gauge = Gauge::default();
     threads(8, |i| {
         pin(i);
-        for n in 0..500 {
+        for n in 0..250 {
             let gauge = gauge.clone();
             let handle = queue.spawn(move || gauge.within(thread::yield_now));
             if n % 3 == 0 {
@@ -295,7 +295,7 @@ fn nothing_starts_after_a_pause_on_a_seat_from_before_it() {
     }
 }
 
-/// Returns the number of `nr` tiny items that a worker takes at once when it gets a seat for them.
+/// Queues `nr` tiny items. Returns the number that a worker takes at once when it gets a seat.
 fn taken_with_a_seat(nr: usize) -> usize {
     let registry = tuned("1 core", |it| {
         it.max_workers = 1;

@@ -334,7 +334,7 @@ fn drain_keeps_the_capacity_and_rejects_waiters() {
     let inner = queue.clone();
     queue.detach(move || {
         may_go.recv().unwrap();
-        // Items that the queue's own items queue have the same bound.
+        // The same bound applies to items that are queued by the queue's own items.
         drop(inner.try_spawn(|| ()).unwrap());
         assert!(inner.try_spawn(|| ()).unwrap_err().is_full());
     });
@@ -412,7 +412,7 @@ impl Wake for OnTheSpot {
 }
 
 /// Returns a full, paused queue, its item, and a receiver. A task in the wait queue sends to it
-/// after dropping its handle of the queue.
+/// after dropping its handle to the queue.
 fn full_with_a_task_that_drops_its_wait() -> (Workqueue, JoinHandle<u32>, Receiver<()>) {
     let queue = paused(1);
     let item = queue.try_spawn(|| 7).unwrap();

@@ -1,4 +1,4 @@
-//! Changes of attributes, and of the machine, while a queue is in use.
+//! Changes to attributes, and to the machine, while a queue is in use.
 
 use crate::support::*;
 

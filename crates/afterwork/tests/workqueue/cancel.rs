@@ -241,7 +241,7 @@ fn items_cancelled_by_queues_in_turn_leave_a_busy_pool() {
         queues.iter().for_each(|queue| assert!(queue.spawn(|| ()).cancel()));
         most = most.max(registry.pool_stats()[0].nr_pending);
     }
-    // The bound is the number of waiting items plus the cancels of each queue between two checks.
+    // The bound is the number of waiting items plus the cancels in each queue between two checks.
     assert!(most <= 2 * waiting.len() + 3 * 64, "{most} in the list");
     plug.release();
     queues.iter().for_each(|queue| queue.drain().unwrap());

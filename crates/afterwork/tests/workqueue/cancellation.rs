@@ -134,7 +134,7 @@ fn the_token_of_an_item_that_has_ended_is_left_alone() {
     assert!(!CancellationToken::current().is_cancelled());
 }
 
-/// The inner item runs on the thread of the outer one, which has requested its token before.
+/// The inner item runs on the thread of the outer one, which has already requested its token.
 #[test]
 fn each_nested_item_sees_its_own_token() {
     let queue = queue("cancelled").max_active(1).alone();

@@ -136,7 +136,7 @@ fn a_bottom_half_queue_keeps_its_attributes() {
     assert_eq!(queue.attrs(), before);
 }
 
-/// Returns a registry that cannot create threads, and whose own rescuer is in a blocked item.
+/// Returns a registry that cannot create threads and whose own rescuer is blocked in an item.
 fn without_threads(machine: &str) -> (Registry, Workqueue, Plug) {
     let registry = registry(machine);
     registry.refuse_threads(true);

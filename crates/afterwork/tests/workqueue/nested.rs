@@ -101,7 +101,7 @@ fn a_panic_climbs_through_nested_joins() {
 
 #[test]
 fn joining_in_a_pool_of_few_workers_without_help_needs_no_watch() {
-    // The monitor does not run, so only reports of joiners can start more workers.
+    // The monitor does not run, so only reports from joiners can start more workers.
     let queue = queue("report").help(false).on(&unwatched("1 core"));
     let inner = queue.clone();
     assert_eq!(queue.spawn(move || fib(&inner, 6)).join().unwrap(), 8);

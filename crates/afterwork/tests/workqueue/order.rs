@@ -16,10 +16,10 @@ fn one_shots_in_order(queue: &Workqueue) {
     let log = Log::default();
     threads(6, |producer| {
         pin(producer);
-        (0..2000).for_each(|i| queue.detach(log.note((producer, i))));
+        (0..1000).for_each(|i| queue.detach(log.note((producer, i))));
     });
     queue.drain().unwrap();
-    assert_each_in_order(&log, 6, 2000);
+    assert_each_in_order(&log, 6, 1000);
 }
 
 #[test]

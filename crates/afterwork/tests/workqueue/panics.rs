@@ -131,7 +131,7 @@ fn drops_that_panic_cost_no_worker() {
     }
 }
 
-/// Cancels an item, and checks that the canceller gets the panic of a drop.
+/// Cancels an item, and checks that the canceller gets the panic from a drop.
 fn cancel_panics<T>(mut handle: JoinHandle<T>) {
     let cancelled = catch_unwind(AssertUnwindSafe(|| handle.cancel()));
     assert!(cancelled.is_err(), "the canceller gets the panic");

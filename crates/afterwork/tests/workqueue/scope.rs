@@ -240,13 +240,13 @@ fn unused_tickets_do_not_accumulate() {
     }
 }
 
-/// Returns the text of the panic of `body`.
+/// Returns the text of the panic in `body`.
 fn panic_of(body: impl FnOnce()) -> &'static str {
     let payload = catch_unwind(AssertUnwindSafe(body)).expect_err("it panics");
     payload.downcast_ref::<&str>().unwrap()
 }
 
-/// Returns the text of the panic of a join.
+/// Returns the text of the panic in a join.
 fn panic_of_join<T: Send, U: Send>(
     queue: &Workqueue,
     first: impl FnOnce() -> T,

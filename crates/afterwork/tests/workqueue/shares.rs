@@ -199,15 +199,15 @@ fn shares_of_a_group_hold_until_its_last_queue_leaves_a_pool() {
     assert_eq!(group.stats().shares, Some(300));
 }
 
-/// Builds a queue with one share, and one with all others.
+/// Builds a queue with one share, and one with the maximum number of shares.
 fn few_and_many(registry: &Registry) -> [Workqueue; 2] {
     [1, MAX_SHARES].map(|shares| single("shares").shares(shares).on(registry))
 }
 
 /// Runs two queues on a pool of one worker. `few` has one share, owes much CPU time, and has one
-/// item waiting. `many` has all the shares and a flood, whose tenth item calls `at_tenth` with
-/// `few`. Returns the number of started items of the flood when the waiting item starts. If that
-/// item is cancelled, returns the number at which `seen` first returned `true`.
+/// item waiting. `many` has the maximum number of shares and a flood, whose tenth item calls
+/// `at_tenth` with `few`. Returns the number of flood items that have started when the waiting item
+/// starts. If that item is cancelled, returns the number at which `seen` first returned `true`.
 fn owing(at_tenth: fn(&Workqueue), seen: fn(&Workqueue) -> bool) -> usize {
     let registry = unwatched("1 core");
     let plugged = single("plug").on(&registry);

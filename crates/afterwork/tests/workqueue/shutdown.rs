@@ -302,7 +302,7 @@ fn destructors_of_cancelled_items_may_do_anything() {
         again.detach(runs.adder());
     });
     queue.detach(move || drop(spawns));
-    // The item owns a handle of the queue.
+    // The item owns a handle to the queue.
     let own = queue.clone();
     queue.enqueue(&Work::new(move || drop(own.clone())));
     let last = queue.clone();

@@ -68,7 +68,7 @@ pub fn shut_down(registry: Registry) {
     });
 }
 
-/// Creates a registry without a monitor: only reports of waiting workers bring another worker.
+/// Creates a registry without a monitor: only reports from waiting workers bring another worker.
 pub fn unwatched(machine: &str) -> Registry {
     tuned(machine, |it| it.watch_tick_us = 3_600_000_000)
 }
@@ -135,7 +135,7 @@ pub fn waiting(queue: &Workqueue) -> usize {
     queue.stats().nr_inactive
 }
 
-/// Drains the queue, whose item blocks, on another thread.
+/// Begins to drain the queue on another thread, while an item of the queue blocks.
 pub fn drain_begun(queue: &Workqueue) -> thread::JoinHandle<()> {
     let drainer = beside(queue, |queue| queue.drain().unwrap());
     wait_until(|| queue.try_spawn(|| ()).is_err());
@@ -324,7 +324,7 @@ pub fn stuck_uncounted(queue: &Workqueue) -> (Work, Plug, Count) {
     (work, plug, over)
 }
 
-/// Blocks an item that owns a handle of its queue. The item drops the handle when the plug is
+/// Blocks an item that owns a handle to its queue. The item drops the handle when the plug is
 /// released.
 pub fn plug_of_owner(queue: &Workqueue) -> Plug {
     let (own, (plug, hole)) = (queue.clone(), stopper());
@@ -617,7 +617,7 @@ pub fn mapped_bytes() -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-/// Limits the address space to its present size and `spare`. Returns the former limit.
+/// Limits the address space to its current size plus `spare` bytes. Returns the former limit.
 pub fn leave_bytes(spare: u64) -> Rlimit {
     let before = getrlimit(Resource::As);
     let current = Some(mapped_bytes() + spare);
@@ -630,7 +630,7 @@ pub fn resident_kib() -> usize {
     status("VmRSS:")
 }
 
-/// Checks that one of five calls of `act` leaves less than `limit_kib` behind. Memory that is
+/// Checks that one of five calls to `act` leaves less than `limit_kib` behind. Memory that is
 /// cached once, such as a thread's stack, counts in one call only.
 pub fn retains_less_than(limit_kib: usize, what: &str, mut act: impl FnMut()) {
     let grown_kib = (0..5).map(|_| {

@@ -15,7 +15,7 @@ fn an_urgent_item_starts_before_all_ordinary_ones_that_wait() {
     for name in ["a", "b", "c"] {
         queue.detach(order.note(name));
     }
-    // The first call of `urgent` also affects items that already wait.
+    // The first call of `urgent` also affects items that are already waiting.
     let urgent = queue.urgent().unwrap();
     urgent.detach(order.note("U"));
     queue.detach(order.note("d"));

@@ -52,7 +52,7 @@ pub enum Refusal {
     TooLong(usize),
     /// The file does not begin as a page does.
     NoPage,
-    /// The page has another version.
+    /// The page has a different version.
     Version(u32),
     /// The records have a different size than in this version.
     RecordBytes(u32),

@@ -55,8 +55,8 @@ pub fn join(source: impl Fn(&mut Image) + Send + Sync + 'static) -> Joined {
 pub fn describe_all(image: &mut Image) {
     let all: Vec<_> = sources().lock().iter().cloned().collect();
     for source in all {
-        // FOREIGN(page-source): the source may drop the last handle of a registry or of another
-        // part, on the page's thread. A panic of that drop is caught.
+        // FOREIGN(page-source): the source may drop the last handle to a registry or to another
+        // part, on the page's thread. A panic in that drop is caught.
         panics::contain(|| {
             source(image);
             drop(source);
@@ -84,8 +84,8 @@ impl Drop for Joined {
     fn drop(&mut self) {
         if let Some(number) = self.0.take() {
             let source = sources().lock().remove(number);
-            // FOREIGN(page-part): the source may own the last handle of a part, and is dropped on
-            // the thread that drops this value. A panic of the drop is caught.
+            // FOREIGN(page-part): the source may own the last handle to a part, and is dropped on
+            // the thread that drops this value. A panic in the drop is caught.
             panics::contain(|| drop(source));
         }
     }

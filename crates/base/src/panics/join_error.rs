@@ -13,8 +13,8 @@ pub enum JoinError {
     Cancelled,
     /// The item tried to join itself.
     OwnItem,
-    /// The item cannot start before the item that joined it has ended, because that item has the
-    /// only seat of their queue, or because both are closures of one strand.
+    /// The item cannot start before the item that joined it has ended, because that item has their
+    /// queue's only seat, or because both are closures of one strand.
     OwnQueue,
     /// The item had not started by its deadline, and never will.
     Expired,
@@ -32,7 +32,7 @@ impl JoinError {
         Self::Panicked(PanicPayload::new(payload))
     }
 
-    /// Resumes the panic of the closure. For any other error, starts a new panic.
+    /// Resumes the closure's panic. For any other error, starts a new panic.
     pub fn resume_unwind(self) -> ! {
         match self {
             Self::Panicked(payload) => std::panic::resume_unwind(payload.into_inner()),

@@ -15,8 +15,8 @@
 //! AFTERWORK=workqueue.default_affinity_scope=cache,workqueue.max_active=16 my-program
 //! ```
 //!
-//! [`keys`] returns all tunables with their names. An invalid pair is ignored and reported by one
-//! line on stderr. If the word `strict` is among the pairs, an invalid pair is an error. A program
+//! The fields document the tunables. An invalid pair is ignored and reported by one line on
+//! stderr. If the word `strict` is among the pairs, an invalid pair is an error. A program
 //! that has more rights than the user who started it (set-user-ID, file capabilities) ignores the
 //! variable.
 
@@ -148,7 +148,7 @@ pub struct Params {
     /// about 0.3 µs if no other thread needs the CPU.
     pub worker_spin_limit: u32,
     /// The maximum number of items that a worker takes from the list at a time. A larger value
-    /// makes tiny items cheaper. If a worker blocks, the items that it has taken and not started
+    /// makes tiny items cheaper. If a worker blocks, the items that it has taken but not started
     /// are returned to the list at a monitor tick.
     pub max_batch: usize,
     /// The maximum number of workers of a pool. Corresponds to the kernel's `WQ_MAX_ACTIVE`.
@@ -183,8 +183,8 @@ pub struct Params {
     /// few small files.
     pub topology_refresh_ms: u64,
     /// If `true`, limits the number of workers that each pool runs at the same time to the CPU
-    /// quota of the process's cgroup, rounded up to a whole number of at least one. Changes of the
-    /// quota are detected in the same way as changes of the CPUs. See
+    /// quota of the process's cgroup, rounded up to a whole number of at least one. Changes to the
+    /// quota are detected in the same way as changes to the CPUs. See
     /// [`Topology::quota`](topology::Topology::quota).
     pub cpu_quota: bool,
     /// The CPUs that unbound queues may use when the registry is created. `None` means all.

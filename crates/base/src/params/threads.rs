@@ -179,7 +179,7 @@ impl Params {
         }
     }
 
-    /// Returns a copy for pools, which call no hooks, and must not own the last handle of a hook.
+    /// Returns a copy for pools, which call no hooks, and must not own the last handle to a hook.
     #[doc(hidden)]
     pub fn without_hooks(&self) -> Self {
         Self { on_thread_start: None, on_thread_stop: None, ..self.clone() }

@@ -18,7 +18,7 @@
 //!   queue (`route/routes.rs` there). During such a stay, a [`Held`] keeps the events of its thread
 //!   and the spans that it drops, and emits the events after the stay. A subscriber may therefore
 //!   cancel everything, change attributes, or drop last handles.
-//! - It may drop the last handle of a queue or change attributes, because neither waits inside a
+//! - It may drop the last handle to a queue or change attributes, because neither waits inside a
 //!   subscriber. See [`is_emitting`].
 //!
 //! The data of an item's event is read while the item is known to exist: before it is pushed, under
@@ -46,7 +46,7 @@ pub use spans::{enter, forget, remember};
 pub struct Item<'a> {
     /// Its address, which distinguishes it from other existing items.
     pub address: usize,
-    /// A function that returns the name of the type of the item's function.
+    /// A function that returns the type name of the item's function.
     pub func: fn() -> &'static str,
     pub queue: &'a str,
     /// The number of its pool, which is part of the names of workers.

@@ -81,7 +81,7 @@ step! {
     queue_work, "a work item is queued"
 }
 step! {
-    /// An item has a seat of its queue, and is in the local batch of the thread that will run it.
+    /// An item has a seat in its queue, and is in the local batch of the thread that will run it.
     activate_work, "a work item has a seat of its queue"
 }
 step! {

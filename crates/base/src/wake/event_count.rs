@@ -27,7 +27,7 @@ use super::report;
 ///
 /// # Guarantees
 ///
-/// A call of [`notify_all`](Self::notify_all) after the condition became true ends every wait that
+/// A call to [`notify_all`](Self::notify_all) after the condition became true ends every wait that
 /// was prepared while the condition was false. Notifying costs a fence and a load if no thread
 /// waits.
 ///

@@ -11,7 +11,7 @@
 //
 // | file | caller | event | callee |
 // |---|---|---|---|
-// | `report.rs` | every wait of the library | its thread is about to sleep | its worker pool; RCU |
+// | `report.rs` | every wait in the library | its thread is about to sleep | its worker pool; RCU |
 // | `hotplug.rs` | a queue registry, the program | online CPUs have changed | per-CPU data |
 //
 // When a wait is reported, the pool wakes another worker.

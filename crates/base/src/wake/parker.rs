@@ -8,7 +8,7 @@
 //! | `PARKED` | the owner sleeps or is about to | waker → `TOKEN`, and then wakes the futex |
 //! | `TOKEN` | a token waits | owner → `EMPTY` |
 //!
-//! All transitions are read-modify-writes of one word, so they have one order. The proof needs
+//! All transitions are read-modify-writes on one word, so they have one order. The proof needs
 //! nothing else:
 //!
 //! - A waker that finds `EMPTY` stores a token. The owner's next attempt to park finds it and does
@@ -55,7 +55,7 @@ struct Token {
 /// # Guarantees
 ///
 /// - A token stored at any time ends the current or the next [`park`](Self::park).
-/// - Tokens do not add up: several calls of [`Unparker::unpark`] may leave one token.
+/// - Tokens do not add up: several calls to [`Unparker::unpark`] may leave one token.
 /// - Everything that the waker wrote before `unpark` is visible after `park` returns.
 /// - `park` never returns without a token. The token may be older than the condition that the owner
 ///   now waits for, so check the condition again.

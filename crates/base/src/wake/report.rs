@@ -1,14 +1,14 @@
 //! Reports that a thread is about to sleep.
 //!
 //! A worker pool counts the workers that run. When a worker is about to sleep inside an item,
-//! another one must replace it. Every wait of the library that may sleep therefore calls
+//! another one must replace it. Every wait in the library that may sleep therefore calls
 //! [`while_asleep`], which calls the observer that the thread has set with [`report_to`]. A thread
 //! without an observer, as most are, pays for one read of a thread-local.
 //!
 //! If waits are nested, only the outermost wait calls the observer, because the thread must be
 //! replaced only once.
 //!
-//! Workqueues register a function with [`lend_by`]: a thread that sleeps in a wait of the library
+//! Workqueues register a function with [`lend_by`]: a thread that sleeps in a wait in the library
 //! lends the seats that it holds in groups of queues. In [`while_blocked`], it keeps them.
 //!
 //! RCU registers a function with [`before_sleep`]. It is called before each wait, nested or not,

@@ -57,7 +57,7 @@ impl Wakeup {
         }
     }
 
-    /// Fires the wake-up. A panic of a task's waker is caught.
+    /// Fires the wake-up. A panic in a task's waker is caught.
     #[doc(alias = "wake_up_q")]
     #[inline]
     pub fn fire(self) {

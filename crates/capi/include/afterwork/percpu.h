@@ -94,7 +94,7 @@ static inline void *__alloc_percpu(size_t size, size_t align)
 #define AW_ALIGNOF(type) _Alignof(type)
 #endif
 
-/* alloc_percpu - __alloc_percpu of a type. */
+/* alloc_percpu - __alloc_percpu for a type. */
 #define alloc_percpu(type) ((type *)aw_alloc_percpu(sizeof(type), AW_ALIGNOF(type)))
 
 /* free_percpu - free per-CPU data. Ignores NULL. Other memory is misuse, and is ignored. */

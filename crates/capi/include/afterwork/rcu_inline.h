@@ -3,8 +3,8 @@
  * The inlined read side of the library's RCU, for rcupdate.h and urcu.h. All names have a prefix.
  *
  * The library asserts that it has the same layout (src/inline.rs). A program passes the version of
- * the layout for which it was compiled (AFTERWORK_RCU_LAYOUT). If the library has another layout,
- * the program calls the library's functions instead.
+ * the layout for which it was compiled (AFTERWORK_RCU_LAYOUT). If the library has a different
+ * layout, the program calls the library's functions instead.
  */
 #ifndef AFTERWORK_RCU_INLINE_H
 #define AFTERWORK_RCU_INLINE_H
@@ -53,7 +53,7 @@ struct afterwork_slot {
 };
 
 /*
- * Points to this thread's slot, or to a stand-in, with which every operation is a call.
+ * Points to this thread's slot, or to a stand-in that turns every operation into a call.
  */
 struct afterwork_reader {
 	struct afterwork_slot *slot;

@@ -155,7 +155,7 @@ static inline void call_rcu_hurry(struct rcu_head *head, rcu_callback_t func)
 /*
  * kfree_rcu - free a structure after a grace period
  * kvfree_rcu - the same
- * kfree_rcu_mightsleep, kvfree_rcu_mightsleep - the same without a head. They wait for the grace
+ * kfree_rcu_mightsleep, kvfree_rcu_mightsleep - the same without a head; these wait for the grace
  * period
  *
  * P is a pointer that may be passed to free(). F is its member of type struct rcu_head, at an

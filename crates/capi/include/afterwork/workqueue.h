@@ -4,8 +4,8 @@
  *
  * This header is for code in C11 and C++17 that was written for the kernel or follows its rules. An
  * item is part of the caller's structure. It has a fixed size, needs no destruction, and is queued
- * without an allocation. Its function receives its address, from which container_of derives the
- * address of the structure, and may free it.
+ * without an allocation. The item's function receives the item's address. container_of derives the
+ * structure's address from it, and the function may free the structure.
  *
  * Threads need no registration. Functions that wait may be called wherever a thread may sleep. The
  * other functions do not wait for workers. A child of fork has no workers. If it uses a queue of
@@ -15,11 +15,11 @@
  *
  * Misuse
  *
- * The library reports the misuse that it can detect on stderr, with the name of the function: NULL,
- * an item that is not initialized, not aligned or without a function, a queue that was destroyed,
- * an item that flushes itself, more enables than disables, and a queue that is flushed or drained
- * from one of its own items. A debug build of the library then aborts the process. Another build
- * returns what the comment of the function documents. Some misuse cannot be detected, and corrupts
+ * The library reports detectable misuse on stderr, with the name of the function: NULL, an item
+ * that is not initialized, not aligned or without a function, a queue that was destroyed, an item
+ * that flushes itself, more enables than disables, and a queue that is flushed or drained from one
+ * of its own items. A debug build of the library then aborts the process. Another build returns the
+ * value that the comment of the function documents. Some misuse cannot be detected, and corrupts
  * memory as it does in the kernel: freeing a pending item, initializing a pending item again, and
  * leaving a function by longjmp. In any build, the process ends with one line if a C++ exception or
  * pthread_exit leaves a function, or if a function returns with a different number of open
@@ -156,10 +156,10 @@ static inline void aw_init_work(struct work_struct *work, work_func_t func)
  */
 #define INIT_WORK(work, f) aw_init_work((work), (f))
 #define INIT_WORK_ONSTACK(work, f) aw_init_work((work), (f))
-/* INIT_DELAYED_WORK - INIT_WORK of a delayed item. */
+/* INIT_DELAYED_WORK - INIT_WORK for a delayed item. */
 #define INIT_DELAYED_WORK(dwork, f) aw_init_work(&(dwork)->work, (f))
 #define INIT_DELAYED_WORK_ONSTACK(dwork, f) aw_init_work(&(dwork)->work, (f))
-/* INIT_RCU_WORK - INIT_WORK of an item that waits for a grace period. */
+/* INIT_RCU_WORK - INIT_WORK for an item that waits for a grace period. */
 #define INIT_RCU_WORK(rwork, f) aw_init_work(&(rwork)->work, (f))
 #define INIT_RCU_WORK_ONSTACK(rwork, f) aw_init_work(&(rwork)->work, (f))
 /* These functions do nothing, because items need no destruction. */
@@ -525,8 +525,8 @@ static inline bool queue_rcu_work(struct workqueue_struct *wq, struct rcu_work *
 }
 
 /*
- * flush_rcu_work - flush_work, including the grace period. Must not be called inside a section of
- * RCU.
+ * flush_rcu_work - flush_work that also waits for the grace period. Must not be called inside a
+ * section of RCU.
  */
 static inline bool flush_rcu_work(struct rcu_work *rwork)
 {
@@ -545,13 +545,13 @@ static inline int schedule_on_each_cpu(work_func_t func)
 	return aw_schedule_on_each_cpu(func);
 }
 
-/* schedule_work - queue_work to system_wq. */
+/* schedule_work - queue_work with system_wq. */
 static inline bool schedule_work(struct work_struct *work)
 {
 	return queue_work(system_wq, work);
 }
 
-/* schedule_work_on - queue_work_on to system_wq. */
+/* schedule_work_on - queue_work_on with system_wq. */
 static inline bool schedule_work_on(int cpu, struct work_struct *work)
 {
 	return queue_work_on(cpu, system_wq, work);
@@ -602,8 +602,8 @@ static inline bool cancel_work_sync(struct work_struct *work)
  * disable_work - prevent an item from being queued, and cancel it
  * @work: the item
  *
- * This lasts until enable_work has been called equally often. Returns true if the item was pending.
- * More than 65535 calls without an enable_work are misuse.
+ * The item stays disabled until enable_work has been called as often as disable_work. Returns true
+ * if the item was pending. More than 65535 calls without an enable_work are misuse.
  */
 static inline bool disable_work(struct work_struct *work)
 {
@@ -794,13 +794,13 @@ static inline bool mod_delayed_work_on(int cpu, struct workqueue_struct *wq, str
 	return aw_mod_delayed_work(cpu, wq, dwork, delay);
 }
 
-/* schedule_delayed_work - queue_delayed_work to system_wq. */
+/* schedule_delayed_work - queue_delayed_work with system_wq. */
 static inline bool schedule_delayed_work(struct delayed_work *dwork, unsigned long delay)
 {
 	return queue_delayed_work(system_wq, dwork, delay);
 }
 
-/* schedule_delayed_work_on - queue_delayed_work_on to system_wq. */
+/* schedule_delayed_work_on - queue_delayed_work_on with system_wq. */
 static inline bool schedule_delayed_work_on(int cpu, struct delayed_work *dwork, unsigned long delay)
 {
 	return queue_delayed_work_on(cpu, system_wq, dwork, delay);
@@ -814,25 +814,25 @@ static inline bool flush_delayed_work(struct delayed_work *dwork)
 	return aw_flush_delayed_work(dwork);
 }
 
-/* cancel_delayed_work - cancel_work, including the timer. */
+/* cancel_delayed_work - cancel_work that also stops the timer. */
 static inline bool cancel_delayed_work(struct delayed_work *dwork)
 {
 	return aw_cancel_delayed_work(dwork);
 }
 
-/* cancel_delayed_work_sync - cancel_work_sync, including the timer. */
+/* cancel_delayed_work_sync - cancel_work_sync that also stops the timer. */
 static inline bool cancel_delayed_work_sync(struct delayed_work *dwork)
 {
 	return aw_cancel_delayed_work_sync(dwork);
 }
 
-/* disable_delayed_work - disable_work, including the timer. */
+/* disable_delayed_work - disable_work that also stops the timer. */
 static inline bool disable_delayed_work(struct delayed_work *dwork)
 {
 	return aw_disable_delayed_work(dwork);
 }
 
-/* disable_delayed_work_sync - disable_work_sync, including the timer. */
+/* disable_delayed_work_sync - disable_work_sync that also stops the timer. */
 static inline bool disable_delayed_work_sync(struct delayed_work *dwork)
 {
 	return aw_disable_delayed_work_sync(dwork);
@@ -851,8 +851,8 @@ static inline bool delayed_work_pending(struct delayed_work *dwork)
 }
 
 /**
- * afterwork_blocking - call a function that may sleep without the library's knowledge, such as in
- * files or locks
+ * afterwork_blocking - call a function that may sleep without the library's knowledge, such as on a
+ * file or a lock
  * @func: the function
  * @data: its argument
  *

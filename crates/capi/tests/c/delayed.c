@@ -180,8 +180,7 @@ static void timers_fire_in_the_order_of_their_times(void)
 		ticks[i].ran = &ran;
 	}
 	/*
-	 * The timers are armed in a different order from that of their times. The time of a run
-	 * identifies its item.
+	 * The timers are not armed in the order in which they fire. The time of a run identifies its item.
 	 */
 	for (int i = 0; i < 20; i++) {
 		int nth = i * 7 % 20;

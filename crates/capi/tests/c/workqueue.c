@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* An item like those of users, at some offset in a structure. */
+/* A structure that contains an item at some offset, as the structures of users do. */
 struct job {
 	char before[3];
 	struct work_struct work;

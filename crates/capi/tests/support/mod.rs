@@ -81,7 +81,7 @@ pub fn debug() -> String {
     format!("-DAW_DEBUG={}", u8::from(cfg!(debug_assertions)))
 }
 
-/// Returns those of the compilers in `names` that can be run.
+/// Returns the compilers in `names` that can be run.
 pub fn tools<'a>(names: &[&'a str]) -> Vec<&'a str> {
     names.iter().filter_map(|name| tool(name)).collect()
 }

@@ -28,7 +28,7 @@ pub struct BenchArgs {
 /// The benches.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Which {
-    /// Queue items to a pool of workers: one at a time, in batches, a million at once
+    /// Queue items to a pool of workers: one at a time, in batches, all at once
     #[command(after_help = workqueue::MENU.help())]
     Workqueue(workqueue::WorkqueueArgs),
 
@@ -52,7 +52,7 @@ pub enum Which {
     #[command(after_help = percpu::MENU.help())]
     Percpu(percpu::PercpuArgs),
 
-    /// Measure common needs: limited capacity, borrowed data, idle CPUs, a million sleeps
+    /// Measure common needs: limited capacity, borrowed data, idle CPUs, many sleeps
     #[command(after_help = everyday::MENU.help())]
     Everyday,
 

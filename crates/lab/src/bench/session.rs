@@ -1,4 +1,4 @@
-//! One call of `afterwork-lab bench`: runs each case and prints its results.
+//! One run of `afterwork-lab bench`: runs each case and prints its results.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -86,11 +86,11 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     let parts: Vec<Part> = cases.iter().map(|it| part(it, common, repeats)).collect();
     let limit = repeats.then_some(Duration::from_secs(seeds::SECONDS as u64));
     let budget = budget(common).or(limit);
+    let started = Instant::now();
+    let mut report = Report::new(results(common)?, form(common, asks, repeats));
     if !asks && common.inside.is_none() {
         say(format_args!("{}", estimate(&cases, &parts, common.quick, budget)));
     }
-    let started = Instant::now();
-    let mut report = Report::new(results(common)?, form(common, asks, repeats));
     let fingerprint = Fingerprint::take()?;
     // The parent process has already checked the machine.
     let before = match common.inside {
@@ -470,23 +470,28 @@ fn budget(common: &CommonArgs) -> Option<Duration> {
 }
 
 /// The seconds that one run of a variant takes on two CPUs, in full size and with `--quick`. They
-/// are averages over each bench. Only the estimate of the duration depends on them.
+/// are averages over each bench, from a virtual machine. Only the estimate of the duration depends
+/// on them.
 const RUN_SECONDS: [(&str, [f64; 2]); 9] = [
-    ("workqueue", [0.1, 0.1]),
-    ("blocking", [0.1, 0.1]),
-    ("mpscq", [0.1, 0.1]),
-    ("task-work", [0.1, 0.1]),
-    ("rcu", [0.1, 0.1]),
-    ("percpu", [0.1, 0.1]),
-    ("max-active", [0.1, 0.1]),
-    ("everyday", [0.1, 0.1]),
-    ("scale", [0.1, 0.1]),
+    ("workqueue", [0.44, 0.18]),
+    ("blocking", [0.08, 0.07]),
+    ("mpscq", [0.3, 0.18]),
+    ("task-work", [0.1, 0.08]),
+    ("rcu", [0.14, 0.09]),
+    ("percpu", [0.3, 0.16]),
+    ("max-active", [0.29, 0.19]),
+    ("everyday", [0.33, 0.1]),
+    ("scale", [0.5, 0.2]),
 ];
 
 /// Returns the estimated duration, in words.
 fn estimate(cases: &[Case], parts: &[Part], quick: bool, budget: Option<Duration>) -> String {
     let runs = |repeat: fn(&Part) -> usize| {
         let seconds = cases.iter().zip(parts).map(|(case, part)| {
+            if part.weight > 1 && !quick {
+                // The weight of a case of `bench seeds` is its number of seconds.
+                return f64::from(part.weight) * repeat(part) as f64 / part.repeat as f64;
+            }
             let known = RUN_SECONDS.iter().find(|(bench, _)| *bench == case.bench);
             let seconds = known.map_or(0.1, |(_, seconds)| seconds[usize::from(quick)]);
             (repeat(part) * case.variants.len()) as f64 * seconds
@@ -649,6 +654,9 @@ mod tests {
         let cases = [case(), case()];
         let parts = [Part { repeat: 9, weight: 1 }, Part { repeat: 9, weight: 1 }];
         assert_eq!(estimate(&cases, &parts, false, None), "2 cases, about 0 s on two CPUs");
+        let sources = [Part { repeat: 5, weight: 200 }, Part { repeat: 10, weight: 15 }];
+        let known = estimate(&cases, &sources, false, None);
+        assert_eq!(known, "2 cases, about 3 min 40 s on two CPUs");
         let all = every_case();
         let parts = vec![Part { repeat: 9000, weight: 1 }; all.len()];
         let limited = estimate(&all, &parts, true, Some(Duration::from_secs(10_000)));

@@ -36,7 +36,7 @@ const RUNNING: u8 = 1;
 /// The phase in which the attendants exit.
 const OVER: u8 = 2;
 
-/// The measured period, which attendants run alongside.
+/// The measured period, during which attendants run.
 #[derive(Debug, Default)]
 pub struct Span {
     phase: AtomicU8,
@@ -74,7 +74,7 @@ pub struct Absent(pub String);
 pub type Beside<T> = Result<T, Absent>;
 
 impl Span {
-    /// Creates the handle of an attendant.
+    /// Creates the handle for an attendant.
     #[must_use]
     pub fn attend(&self) -> Attendant<'_> {
         Attendant { span: self, phase: GATHERING, last: cycles(), longest: 0, nr_pieces: 0 }

@@ -109,7 +109,7 @@ impl Variant {
         Self { name: name.into(), peer: false, run: Box::new(run) }
     }
 
-    /// Creates a variant of third-party code.
+    /// Creates a variant that measures third-party code.
     pub fn peer(
         name: impl Into<String>,
         run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static,
@@ -143,7 +143,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Creates a case without a text, variants or claims.
+    /// Creates a case without a description, variants or claims.
     #[must_use]
     pub const fn new(
         bench: &'static str,

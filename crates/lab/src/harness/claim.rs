@@ -22,7 +22,7 @@ pub struct Claim {
     pub against: Against,
     /// The bound of the ratio, or `None` if the ratio is only shown.
     pub bound: Option<Bound>,
-    /// `true` if the claim fails only when the ratio breaks the bound by more than one MAD.
+    /// `true` if the claim fails only when the ratio violates the bound by more than one MAD.
     pub surely: bool,
 }
 
@@ -54,9 +54,9 @@ pub enum Bound {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The median keeps the bound.
+    /// The median meets the bound.
     Holds,
-    /// The median breaks the bound.
+    /// The median violates the bound.
     Fails,
     /// Only one repetition was measured. Its ratio does not predict the next one.
     OneRun,
@@ -112,7 +112,7 @@ impl Claim {
         Self { bound: bound.into(), ..self }
     }
 
-    /// Accepts a ratio that breaks the bound by at most one MAD.
+    /// Accepts a ratio that violates the bound by at most one MAD.
     #[must_use]
     pub fn surely(self) -> Self {
         Self { surely: true, ..self }

@@ -15,8 +15,8 @@ use topology::{CpuId, CpuSet};
 /// The number of round trips of one measurement, which take half a millisecond.
 const ROUND_TRIPS: u32 = 2_000;
 
-/// The number of measurements. Only the fastest one counts, because a thread lost its CPU in a
-/// slower one.
+/// The number of measurements. Only the fastest one counts, because in a slower one a thread has
+/// probably lost its CPU.
 const ATTEMPTS: usize = 5;
 
 /// The timeout for a side that was taken off its CPU. The slowest machines need a hundredth of this

@@ -34,7 +34,7 @@ pub struct Metric {
     pub group: &'static str,
     /// The head of the table's column, or "" if only records contain the metric.
     pub head: &'static str,
-    /// The divisor of the recorded value for the table.
+    /// The number by which the recorded value is divided before the table shows it.
     pub scale: f64,
 }
 
@@ -44,7 +44,8 @@ impl From<Metric> for &'static str {
     }
 }
 
-/// Creates a metric that is better if it is lower. Its column in the table has `(group, head)`.
+/// Creates a metric for which lower is better. `(group, head)` is the heading of its column in the
+/// table.
 #[must_use]
 pub const fn lower(
     name: &'static str,
@@ -55,7 +56,8 @@ pub const fn lower(
     Metric { name, unit, better: Better::Lower, group, head, scale }
 }
 
-/// Creates a metric that is better if it is higher. Its column in the table has `(group, head)`.
+/// Creates a metric for which higher is better. `(group, head)` is the heading of its column in the
+/// table.
 #[must_use]
 pub const fn higher(
     name: &'static str,

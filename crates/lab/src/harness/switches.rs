@@ -59,7 +59,7 @@ impl Usage {
         }
     }
 
-    /// Returns the number of all context switches.
+    /// Returns the total number of context switches.
     #[must_use]
     pub fn switches(self) -> u64 {
         self.slept + self.preempted

@@ -36,7 +36,7 @@ pub struct Row {
     pub metric: &'static str,
     /// Our variant.
     pub ours: &'static str,
-    /// The peers. If it is empty, all peers of the case are compared.
+    /// The peers to compare. If the list is empty, all peers of the case are compared.
     pub peers: &'static [&'static str],
     /// The unit of the values.
     pub unit: Unit,

@@ -1,6 +1,7 @@
-//! The formats of results. These are [mod@text] in [tables](table), [JSON](record), a
-//! [page](mod@page), [verdicts](verdict) in [words], the [answers](answer) of `try` by their
-//! [outcome], and the tables of the [sources]. A [`run::Run`] contains the lines of a run in order.
+//! Results are formatted as [text](mod@text) with [tables](table), as [JSON](record) or as a
+//! [page](mod@page). [Verdicts](verdict) are put into [words], and [answers](answer) of `try` are
+//! classified by [outcome]. [sources] has the tables that compare published figures. A [`run::Run`]
+//! contains the lines of a run in order.
 
 pub mod answer;
 pub mod outcome;

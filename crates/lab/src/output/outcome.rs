@@ -16,7 +16,7 @@ pub const OUTCOMES: [&str; 4] = [BETTER, EVEN, WORSE, UNDECIDED];
 
 /// The relative difference up to which two medians count as even.
 const LEAST: f64 = 0.05;
-/// The uncertainty of a factor up to which a difference that is not significant counts as even.
+/// The maximum uncertainty of a factor at which an insignificant difference counts as even.
 const KNOWN: f64 = 0.10;
 /// The uncertainty of a median in units of the MAD, which is two standard errors for nine values.
 const UNCERTAINTY: f64 = 1.25;

@@ -1,6 +1,6 @@
 //! The JSON that `--json` prints: one object per line, in the same shapes for every bench.
 //!
-//! `docs/bench-method.md` documents it for readers. A change of these shapes increments [`SCHEMA`].
+//! `docs/bench-method.md` documents it for readers. A change to these shapes increments [`SCHEMA`].
 
 use serde::{Deserialize, Serialize};
 

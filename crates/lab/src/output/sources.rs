@@ -5,8 +5,7 @@
 //! dash, and a line below the block states the reason.
 //!
 //! The lines of a run are JSON values, because xtask includes this file and reads the lines of a
-//! record.
-//! `text.rs` draws the blocks for a terminal, and xtask draws them for docs/figures.md.
+//! record. `text.rs` draws the blocks for a terminal, and xtask draws them for docs/figures.md.
 
 use serde_json::Value;
 
@@ -79,7 +78,7 @@ impl Column {
 pub enum Show {
     /// A metric of the variant at this index, divided by a scale.
     Value(usize, &'static str, f64),
-    /// The change of a metric from the first variant to the last one, in percent of the first.
+    /// The change of a metric from the first variant to the last one, as a percentage of the first.
     Change(&'static str),
     /// The increase of a metric from the first variant to the last one.
     Increase(&'static str),
@@ -257,7 +256,7 @@ fn is_of_case(line: &Value, row: &Row) -> bool {
     (word(line, "bench"), word(line, "case")) == row.case
 }
 
-/// Returns `true` if a line is the record of a variant of a row.
+/// Returns `true` if a line is the record of a row's variant.
 fn is_of(line: &Value, row: &Row) -> bool {
     line["median"].is_f64()
         && is_of_case(line, row)

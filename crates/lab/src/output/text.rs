@@ -122,7 +122,8 @@ impl<W: Write> Report<W> {
         let mut warnings = noise::warnings(noise, &format!("during {}", case.name));
         warnings.extend(beside::warnings(series));
         if asked.is_none() {
-            warnings.extend(spread_warnings(case, &rows, series));
+            let is_cut = matches!(finished.ended, Ended::OutOfTime(_));
+            warnings.extend(spread_warnings(case, &rows, series, is_cut));
         }
         let mut lines = record::of_case(case, &rows, series, &judged, &warnings);
         lines.extend(record::of_noise((case.bench, case.name), noise));
@@ -379,7 +380,7 @@ fn conclusion(lines: &[Line], end: &End) -> String {
     };
     format!(
         "\n{noise}{} · {:.0} s{ended}\n\
-         All benches: afterwork-lab bench (about 10 minutes). A page of these: --report FILE.\n\
+         All benches: afterwork-lab bench (about 15 minutes). A page of these: --report FILE.\n\
          A program to watch: cargo run -p afterwork-top demo, and in another terminal top.\n",
         answer::totals(answers),
         end.seconds
@@ -473,7 +474,9 @@ fn holds(judged: &Judged<'_>) -> String {
     if judged.close { format!("{answer}, within the noise") } else { answer.into() }
 }
 
-fn spread_warnings(case: &Case, rows: &[Row], series: &[Series]) -> Vec<String> {
+/// Returns warnings about few repetitions and about large spreads. `is_cut` is `true` if the time
+/// ran out.
+fn spread_warnings(case: &Case, rows: &[Row], series: &[Series], is_cut: bool) -> Vec<String> {
     let Some(headline) = case.metrics.iter().position(|metric| metric.name == case.headline) else {
         return Vec::new();
     };
@@ -497,11 +500,11 @@ fn spread_warnings(case: &Case, rows: &[Row], series: &[Series]) -> Vec<String> 
                 case.name, row.variant
             )
         } else {
-            format!(
-                "{fewest} {times} of {} {show} no spread: --repeat {} or more does",
-                case.name,
-                noise::FEW_REPETITIONS
-            )
+            let hint = match is_cut {
+                true => "the time ran out".into(),
+                false => format!("--repeat {} or more does", noise::FEW_REPETITIONS),
+            };
+            format!("{fewest} {times} of {} {show} no spread: {hint}", case.name)
         });
     }
     let wild: Vec<&str> = spreads()

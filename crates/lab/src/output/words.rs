@@ -202,7 +202,8 @@ const OTHERS: &[(&str, &str)] = &[
 /// The prefixes of the scale bench's metrics, such as `ns@1000`, with their words.
 const AT: [(&str, &str); 2] = [("ns@", "time"), ("bytes@", "bytes")];
 
-/// The axes of the scale bench: the case, the thing that it counts, and the unit of a time.
+/// The axes of the scale bench: the case, the thing that it counts, and the operation to which a
+/// time applies.
 const AXES: &[(&str, &str, &str)] = &[
     ("producers", "producers", "an item"),
     ("queues", "queues", "an item"),
@@ -224,7 +225,8 @@ pub fn ours<'a, I: Iterator<Item = &'a str>>(
     default.or_else(|| variants().next())
 }
 
-/// Returns the thing that an axis counts, and the unit of a time: `("producers", "an item")`.
+/// Returns the thing that an axis counts, and the operation to which a time applies: `("producers",
+/// "an item")`.
 #[must_use]
 pub fn of_axis(case: &str) -> (&'static str, &'static str) {
     let found = AXES.iter().find(|(known, ..)| *known == case);

@@ -8,7 +8,8 @@ use sync::cell::UnsafeCell;
 pub struct Item {
     pub from: usize,
     pub number: usize,
-    /// Written by the producer and read by the consumer, so that loom reports a missing ordering.
+    /// A cell that the producer writes and the consumer reads, so that loom reports a missing
+    /// ordering.
     contents: UnsafeCell<usize>,
     _leak: loom::alloc::Track<()>,
 }

@@ -67,10 +67,10 @@ pub struct Domain {
     shared: Arc<Shared>,
 }
 
-/// The state that the handles of a domain share.
+/// The state that the handles to a domain share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// Read by every section.
+    /// The fields that every section reads.
     front: CachePadded<Front>,
     /// I: the process that created the domain.
     process: Process,
@@ -353,7 +353,7 @@ impl Domain {
         Shared::barrier(&self.shared);
     }
 
-    /// Returns the number of panics of callbacks that have been caught.
+    /// Returns the number of panics in callbacks that have been caught.
     pub fn nr_panicked(&self) -> u64 {
         self.shared.callbacks.nr_panicked()
     }

@@ -33,7 +33,7 @@ use super::{domain::Shared, slots::Parity};
 /// total, it spins for a few tens of microseconds if no other thread needs the CPU.
 const EXPEDITED_SPINS: u32 = 8;
 
-/// Identifies a grace period of one domain. Created by
+/// Identifies a grace period of one domain; created by
 /// [`Domain::get_state`](super::Domain::get_state).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Cookie(GpCookie);
@@ -152,10 +152,10 @@ impl Shared {
     fn drive(&self, drain: impl Fn(Parity) -> bool) -> bool {
         let phase = self.phase();
         if phase.load(Ordering::Relaxed) == NONE {
-            // ORDER(srcu-enter): other end in `enter`. The reader's answer keeps the order if it
-            // was asked, ORDER(parked) if it is parked, and otherwise the heavy barrier. If our
-            // barrier comes first, the section sees the unlinking. If the reader's comes first, our
-            // sums see the section.
+            // ORDER(srcu-enter): other end in `enter`. If the reader was asked, its answer ensures
+            // the order. If it is parked, ORDER(parked) does. Otherwise the heavy barrier does. If
+            // our barrier comes first, the section sees the unlinking. If the reader's comes first,
+            // our sums see the section.
             // Test: srcu_section_needs_its_fence
             let seq = self.periods.start();
             trace::gp_start("srcu", seq);

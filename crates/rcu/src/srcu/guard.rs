@@ -20,7 +20,7 @@ pub struct Guard<'domain> {
 
 /// A [`Guard`] that keeps its domain alive, for tasks that outlive their creator.
 ///
-/// It costs one more read-modify-write of a shared count at each end of the section.
+/// It costs one more read-modify-write on a shared count at each end of the section.
 #[must_use = "the section ends where the guard is dropped"]
 #[derive(Debug)]
 pub struct OwnedGuard {

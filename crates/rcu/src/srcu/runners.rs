@@ -441,7 +441,7 @@ impl Runners {
             }
             let is_alone = state.ready.len() == 1;
             drop(state);
-            // FOREIGN(srcu-callback): callbacks run here if this was the last handle of a domain
+            // FOREIGN(srcu-callback): callbacks run here if this was the last handle to a domain
             // whose thread could not be started.
             drop(ended);
             if let Turn::Ran(nr_run) = turn

@@ -20,7 +20,7 @@ const FOOT_OF_LIST: &str = " q quit  ↑ ↓ select  Enter show it ";
 
 const HELP: &[&str] = &[
     "q, Ctrl-C     quit                Esc      back to the list",
-    "Tab, 1 … 7    another table       Enter    all figures of a row",
+    "Tab, 1 … 8    another table       Enter    all figures of a row",
     "↑ ↓ PgUp PgDn Home End            select a row",
     "← →           columns to the left and right",
     "In a box over the table, ↑ ↓ scroll, and ← → select the row.",
@@ -55,7 +55,7 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
     let width = usize::from(head.width);
     frame.render_widget(Paragraph::new(cut(&line, width)), head);
     frame.render_widget(problem_line(view, width), problems);
-    frame.render_widget(tab_line(view), tabs);
+    frame.render_widget(tab_line(view, width), tabs);
     draw_table(frame, view, body);
     let foot_text = match (view.over, view.paused, view.filter.is_empty()) {
         (Over::Filter, ..) => {
@@ -165,20 +165,24 @@ fn problems(view: &View) -> Vec<String> {
     found.into_iter().map(|(_, text)| text).collect()
 }
 
-fn tab_line(view: &View) -> Line<'static> {
-    let mut spans = Vec::new();
-    for (at, (kind, count)) in view.tabs().into_iter().enumerate() {
-        // There is only one record of RCU.
-        let count = if kind == Kind::Rcu { String::new() } else { format!("{count} ") };
-        let text = format!(" {} {} {count}", at + 1, kind.name());
-        let style = if kind == view.tab {
-            Style::new().add_modifier(Modifier::REVERSED | Modifier::BOLD)
-        } else {
-            Style::new()
-        };
-        spans.push(Span::styled(text, style));
-    }
-    Line::from(spans)
+/// Returns the tabs, each with its number of rows if there is space for all of them.
+fn tab_line(view: &View, width: usize) -> Line<'static> {
+    let line = |counts: bool| {
+        let tabs = view.tabs().into_iter().enumerate();
+        Line::from_iter(tabs.map(|(at, (kind, count))| {
+            // There is only one record of RCU.
+            let has_count = counts && kind != Kind::Rcu;
+            let count = if has_count { format!("{count} ") } else { String::new() };
+            let text = format!(" {} {} {count}", at + 1, kind.name());
+            let style = match kind == view.tab {
+                true => Style::new().add_modifier(Modifier::REVERSED | Modifier::BOLD),
+                false => Style::new(),
+            };
+            Span::styled(text, style)
+        }))
+    };
+    let full = line(true);
+    if full.width() <= width { full } else { line(false) }
 }
 
 fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
@@ -392,7 +396,7 @@ fn sparks(values: &[f64], most: usize) -> String {
     last.iter().copied().map(bar).collect()
 }
 
-/// Cuts a text that is too wide, and marks the cut by the last character.
+/// Truncates text that is too wide. The last character is then an ellipsis.
 fn cut(text: &str, width: usize) -> String {
     if wide(text) <= width {
         return text.to_owned();
@@ -484,8 +488,8 @@ mod tests {
         }
     }
 
-    /// The list contains three processes: one with a long name, one whose hostile name was made
-    /// plain, and one that has exited.
+    /// The list contains three processes: one with a long name, one whose hostile name was
+    /// sanitized by `plain`, and one that has exited.
     #[test]
     fn lists_of_processes_with_hostile_names_match_the_captures() {
         let named = |pid, name: &str| {
@@ -543,6 +547,13 @@ mod tests {
         for size in [(1, 1), (3, 2), (10, 5), (12, 6)] {
             screen(&mut view(), size);
         }
+    }
+
+    #[test]
+    fn tabs_lose_their_counts_if_the_screen_is_narrow() {
+        let view = view();
+        assert_eq!(tab_line(&view, 80).to_string(), " 1 queue 4  2 pool 1 ");
+        assert_eq!(tab_line(&view, 20).to_string(), " 1 queue  2 pool ");
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub struct Found {
 const AT_ONCE: usize = 256;
 
 /// Reads every page in `directory`, in the order of the PIDs. Asks all processes before the first
-/// wait, so that all processes that do not answer together take only the time of one.
+/// wait, so that any number of processes that do not answer cost a single timeout.
 ///
 /// # Errors
 ///

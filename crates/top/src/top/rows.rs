@@ -163,7 +163,7 @@ pub fn dropped_first(kind: Kind) -> &'static [&'static str] {
 #[must_use]
 pub fn main_counter(kind: Kind) -> &'static str {
     match kind {
-        Kind::Queue => "completed",
+        Kind::Queue | Kind::Group => "completed",
         Kind::Pool => "kicks",
         Kind::Rcu => "grace_periods",
         Kind::Mailbox => "received",
@@ -242,8 +242,8 @@ pub fn rate(record: &Record, past: Option<&Record>, name: &str, span_s: f64) -> 
 }
 
 /// The number of milliseconds without progress from which on a pool counts as stalled. Below it,
-/// the work may only be waiting for a CPU of a busy machine. This is an estimate. It is between the
-/// milliseconds for which a worker may wait for a CPU and the 30 s of the watchdog.
+/// the work may only be waiting for a CPU of a busy machine. This is an estimate. It lies between
+/// the few milliseconds that a worker may wait for a CPU and the watchdog's 30 s.
 const STALLED_MS: u64 = 1000;
 
 /// Returns the seconds for which the work of a pool has made no progress, or `None` if it makes

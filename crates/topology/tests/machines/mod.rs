@@ -1,7 +1,7 @@
 //! The machines whose sysfs is saved under `tests/fixtures`, described as files.
 //!
 //! `cargo run -p afterwork-topology --example make_fixtures` writes them. They are modeled on real
-//! machines, reduced to the files that are read. Big machines contain only the last-level cache.
+//! machines, reduced to the files that are read. The large ones contain only the last-level cache.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -74,8 +74,8 @@ fn epyc_8ccx() -> Machine {
     machine
 }
 
-/// Six fast cores with SMT (0-11), eight small ones with an L2 for each four (12-19), and two very
-/// small ones that the L3 does not serve (20-21). All caches are kept.
+/// Six fast cores with SMT (0-11), eight small ones with one L2 for every four (12-19), and two
+/// very small ones that the L3 does not serve (20-21). The files of all caches are kept.
 fn laptop_hybrid() -> Machine {
     let mut machine = Machine::new(
         "laptop-hybrid",
@@ -109,8 +109,8 @@ fn laptop_hybrid() -> Machine {
     machine
 }
 
-/// Eight cores with SMT, siblings eight apart, two caches. More CPUs are possible than exist. The
-/// kernel has no files about the CPUs that are offline.
+/// Eight cores with SMT and two caches. The numbers of two siblings differ by eight. More CPUs are
+/// possible than exist. The kernel has no files for offline CPUs.
 fn server_holes() -> Machine {
     let mut machine = Machine::new(
         "server-holes",

@@ -19,12 +19,12 @@ use super::run::while_blocking;
 /// Blocks until the future is ready. A future that waits for the item that calls `block_on` never
 /// becomes ready. Neither does a future that waits for an item that needs this item's seat.
 /// [`JoinHandle::join`](crate::JoinHandle::join) and [`Workqueue::scope`](crate::Workqueue::scope)
-/// can make progress in that case. If this item has the only seat of a queue, a handle of such an
-/// item is ready at once, with [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
+/// can make progress in that case. If this item has a queue's only seat, a handle to such an item
+/// is ready at once, with [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
 ///
 /// # Panics
 ///
-/// If called in an item of a bottom-half queue, before the first poll. A panic of a poll is
+/// If called in an item of a bottom-half queue, before the first poll. A panic in a poll is
 /// propagated to the caller.
 ///
 /// # Examples

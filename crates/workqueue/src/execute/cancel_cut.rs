@@ -57,7 +57,7 @@ struct Part {
 #[derive(Default)]
 #[must_use = "tasks wait until it has been called"]
 pub(crate) struct Aftermath {
-    /// Called before anything is dropped.
+    /// The wakers, which are called before anything is dropped.
     pub(crate) wakers: Vec<Foreign<Waker>>,
     pub(crate) dropped: Vec<Box<dyn Cleanup>>,
 }
@@ -172,8 +172,8 @@ impl std::fmt::Debug for Aftermath {
 }
 
 /// Puts an item that is counted in flight back at the front of its pwq's list. Cancels it instead
-/// if it was queued before the pwq's last bulk cancel. A `revived` item is younger than its list
-/// position. Call it with no lock held.
+/// if it was queued before the pwq's last bulk cancel. A `revived` item was queued more recently
+/// than its list position suggests. Call this function with no lock held.
 pub(crate) fn put_back(
     pool: &Arc<WorkerPool>,
     item: NonNull<Head>,

@@ -10,12 +10,12 @@ use base::internal::panics::{contain, join_error::JoinError};
 
 use super::join::JoinHandle;
 
-/// Waits for an item as a [`JoinHandle`] does, and cancels the item when it is dropped. Created by
+/// Waits for an item as a [`JoinHandle`] does, and cancels the item when it is dropped; created by
 /// [`cancel_on_drop`](JoinHandle::cancel_on_drop).
 ///
 /// A closure that has started continues, and can call [`is_cancelled`](crate::is_cancelled). A
-/// worker drops a future that has been polled. The thread that drops the handle drops an item that
-/// has been neither started nor polled; see [`JoinHandle::cancel`].
+/// worker drops a future that has been polled. An item that has been neither started nor polled is
+/// dropped by the thread that drops the handle; see [`JoinHandle::cancel`].
 ///
 /// # Examples
 ///

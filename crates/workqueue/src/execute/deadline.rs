@@ -29,7 +29,7 @@ pub(crate) trait StartBy: Send + 'static {
     const IN_STRAND: bool = false;
 
     /// Returns the time until the deadline. If the clock is paused, the deadline may not have
-    /// passed after that time, so the caller asks again.
+    /// passed after that time, so the caller checks again.
     fn left_ns(&self) -> u64 {
         u64::MAX
     }
@@ -44,15 +44,15 @@ pub(crate) trait StartBy: Send + 'static {
         unreachable!("not in a strand")
     }
 
-    /// Returns `true` if all items of the queue have been cancelled since the item was queued.
-    /// Called only by the item's run.
+    /// Returns `true` if all items of the queue have been cancelled since the item was queued. Only
+    /// the item's run calls this.
     #[inline(always)]
     fn is_cancelled(&self) -> bool {
         false
     }
 
     /// Registers `waker` to be fired at the deadline, in place of an earlier one. Returns `false`
-    /// if an earlier one has already been fired. Called only by the handle's poll.
+    /// if an earlier one has already been fired. Only the handle's poll calls this.
     fn wake_then(&self, _waker: &Waker) -> bool {
         true
     }

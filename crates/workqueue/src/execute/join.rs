@@ -89,7 +89,7 @@ struct Joinable<F, T, S> {
     head: Head,
     /// I, except for the parts that only the handle writes.
     start_by: S,
-    /// Written by the handle before it sets the flag that reports a waiting task.
+    /// The awaiting task. The handle writes it before it sets the flag that reports a waiting task.
     task: UnsafeCell<Option<Arc<TaskSlot>>>,
     /// `func` until the item runs or is cancelled, `outcome` from then on.
     content: UnsafeCell<Content<F, T>>,
@@ -132,7 +132,7 @@ where
     (item, unsafe { JoinHandle::of(item) })
 }
 
-/// Drops `work`, and creates the handle of an item that is not queued.
+/// Drops `work`, and creates the handle to an item that is not queued.
 #[cold]
 pub(crate) fn refused<W, T: Send + 'static>(work: W, error: JoinError) -> JoinHandle<T> {
     // FOREIGN(refused-drop): a rejected closure or future, on the spawning thread; it may unwind to
@@ -141,7 +141,7 @@ pub(crate) fn refused<W, T: Send + 'static>(work: W, error: JoinError) -> JoinHa
     ended(error)
 }
 
-/// Drops `work`, and creates the handle of an item whose deadline passed before it was queued.
+/// Drops `work`, and creates the handle to an item whose deadline passed before it was queued.
 #[cold]
 pub(crate) fn expired<W, T: Send + 'static>(work: W) -> JoinHandle<T> {
     // FOREIGN(expired-drop): the closure or future, on the spawning thread; a panic is contained.
@@ -476,8 +476,8 @@ impl<T> JoinHandle<T> {
         (!ends && wait::needs_our_seat(self.item)).then_some(JoinError::OwnQueue)
     }
 
-    /// Returns the error to report if a task that polls for the item's end would never see it,
-    /// because the polling thread stays in another item until that one ends.
+    /// Returns the error to report if a task that polls for the item's end would never see it. This
+    /// can happen in `block_on`, where the polling thread stays inside its own item.
     pub(crate) fn refusal_of_a_poll(&self) -> Option<JoinError> {
         if !is_blocking() {
             return None;
@@ -559,7 +559,7 @@ impl<T> JoinHandle<T> {
         let Some(expiry) = expiry else { return true };
         // SAFETY: the table belongs to the item, and we are its only handle, borrowed by `&mut`.
         let is_scheduled = unsafe { (expiry.wake_then)(self.item, waker) };
-        // SAFETY: as above. If not `is_scheduled`, the deadline has just passed.
+        // SAFETY: as above. If `is_scheduled` is `false`, the deadline has just passed.
         is_scheduled || !unsafe { (expiry.expire)(self.item) }
     }
 

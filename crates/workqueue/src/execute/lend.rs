@@ -2,9 +2,9 @@
 //!
 //! # The protocol
 //!
-//! A thread has at most one seat of each group: a worker acquires it for a batch, a helper for the
+//! A thread has at most one seat in each group: a worker acquires it for a batch, a helper for the
 //! outermost run of the group on its stack. The thread releases these seats before it sleeps in a
-//! wait of the library. Afterwards it reacquires them without waiting for them:
+//! wait in the library. Afterwards it reacquires them without waiting for them:
 //!
 //! ```text
 //! wait:  leave each group of the runs on this stack;  sleep;  count in each group again
@@ -22,10 +22,10 @@
 //! because a group limits the threads that use a disk or a device, and such threads block. The seat
 //! of the queue itself is never lent to another thread, as in the kernel.
 //!
-//! The runs on this stack show which seats the thread has: each run that has a seat of its queue
-//! has one of the group, either its own or that of an outer run. A thread may continue the runs of
-//! a thread that waits for it (`wait.rs`). The waiting thread has lent its seats, so a helper
-//! acquires its own.
+//! The runs on this stack show which seats the thread has: each run that has a seat in its queue
+//! also has one in the group, either its own or that of an outer run. A thread may continue the
+//! runs of a thread that waits for it (`wait.rs`). The waiting thread has lent its seats, so a
+//! helper acquires its own.
 
 use std::cell::Cell;
 
@@ -61,13 +61,13 @@ pub(crate) fn begin() {
     report::lend_by(lend);
 }
 
-/// Calls `visit` with the home of each run on this stack that has a seat of that home.
+/// Calls `visit` with the home of each run on this stack that has a seat for its home.
 fn own_homes(visit: impl FnMut(&Pwq)) {
     run::own_homes(NR_OF_PARENT.with(Cell::get), visit);
 }
 
-/// Acquires the seats of a helper of an item of `home`. `lent` is `true` if an outer run of the
-/// queue on this thread lends its seat.
+/// Acquires the seats that a helper needs to run an item of `home`. `lent` is `true` if an outer
+/// run of the queue on this thread lends its seat.
 #[inline]
 pub(crate) fn try_help(home: &Pwq, lent: bool) -> Option<HelperSeats> {
     home.try_help(lent, |group| {

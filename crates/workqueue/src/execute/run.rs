@@ -75,7 +75,7 @@ pub(crate) unsafe fn pop_by_and_run(
         Pop::Leave(_) => Popped::Left,
         Pop::Discard(state) => {
             if state.frees() {
-                // Drop it as in a run, because the closure may own the last handle of its queue,
+                // Drop it as in a run, because the closure may own the last handle to its queue,
                 // whose count we still hold.
                 // SAFETY: no handle, list or running thread refers to the item; `home` as above.
                 unsafe {
@@ -102,7 +102,7 @@ unsafe fn run(
     helps: bool,
     before_end: impl FnOnce(),
 ) -> Ending {
-    // Freeing the item is part of the run, because a closure may own the last handle of its queue.
+    // Freeing the item is part of the run, because a closure may own the last handle to its queue.
     // For the same reason, the code of a trace subscriber is part of the run.
     let run = || {
         if helps {
@@ -120,7 +120,8 @@ unsafe fn run(
 
 /// # Safety
 ///
-/// 1. and 2. as for [`run`].
+/// 1. The same as (1) of [`run`].
+/// 2. The same as (2) of [`run`].
 unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl FnOnce()) -> Ending {
     // SAFETY: (1): a running item is alive.
     let head = unsafe { item.as_ref() };
@@ -456,7 +457,7 @@ pub(crate) fn cancel_and(
     note(home);
     // Clone, because the queue may be destroyed when the claim has ended. The count and the
     // capacity permit are released after that, because a waker that is called then may use the same
-    // item, or drop the last handle of its queue.
+    // item, or drop the last handle to its queue.
     let counted_by = claimed.is_counted().then(|| home.core.clone());
     let (mut left, mut wakers) = (None, Vec::new());
     if claimed.is_ordered() {
@@ -526,7 +527,7 @@ pub(crate) unsafe fn note_expired() {
     home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts a panic of the item that this thread runs. `unseen` is set if no joiner receives the
+/// Counts a panic in the item that this thread runs. `unseen` is set if no joiner receives the
 /// panic.
 ///
 /// # Safety
@@ -552,7 +553,7 @@ struct Frame {
     record: *const Record,
     /// The number of runs on this thread's stack, including this one.
     depth: u32,
-    /// `true` if the thread has a seat of the home's queue and of its group, until `forget_seats`.
+    /// `true` if the thread has a seat in the home's queue and in its group, until `forget_seats`.
     has_seat: bool,
     /// Set in [`block_on`](super::block_on::block_on), where a polled future delays the run.
     blocks: bool,
@@ -649,7 +650,7 @@ pub(crate) fn is_inside(core: &Arc<QueueCore>) -> bool {
     runs_from(|home| Arc::ptr_eq(&home.core, core))
 }
 
-/// Returns `true` if this thread has a seat of the queue `core`. It may lend the seat to an item
+/// Returns `true` if this thread has a seat in the queue `core`. It may lend the seat to an item
 /// that it waits for.
 pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
     has_seat_of(|home| Arc::ptr_eq(&home.core, core))
@@ -660,7 +661,7 @@ pub(crate) fn has_seat_of(test: impl Fn(&Pwq) -> bool) -> bool {
     inside(|frame| frame.has_seat && frame.home().is_some_and(&test))
 }
 
-/// Returns `true` if this thread is inside a run of a queue of the group with this gate.
+/// Returns `true` if this thread is running an item of any queue in the group with this gate.
 pub(crate) fn runs_in_group(group: &GroupGate) -> bool {
     runs_from(|home| home.is_in(group))
 }
@@ -833,7 +834,8 @@ pub(crate) unsafe fn with_current<R>(
 ///
 /// # Safety
 ///
-/// 1. and 2. as for [`with_current`].
+/// 1. The same as (1) of [`with_current`].
+/// 2. The same as (2) of [`with_current`].
 pub(crate) unsafe fn with_freed<R>(
     item: *const Head,
     home: *const Pwq,
@@ -845,7 +847,8 @@ pub(crate) unsafe fn with_freed<R>(
 
 /// # Safety
 ///
-/// 1. and 2. as for [`with_current`].
+/// 1. The same as (1) of [`with_current`].
+/// 2. The same as (2) of [`with_current`].
 #[inline]
 unsafe fn within_frame<R>(
     item: *const Head,

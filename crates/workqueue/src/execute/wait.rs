@@ -21,7 +21,7 @@
 //! Differs from Linux: awaiting a handle is not checked, because it blocks no thread. A cancel is
 //! not checked either, as in Linux.
 //!
-//! ## An item that needs the seat of its waiter
+//! ## An item that needs its waiter's seat
 //!
 //! A queue with one seat, such as every ordered queue, starts nothing while one of its items runs.
 //! If that item waits for a later item of the same queue, neither ever ends. The waiter checks for
@@ -34,7 +34,7 @@
 //!   waiter tries again to help.
 //! - If the item is running, is being cancelled by a thread or has a deadline, it ends without the
 //!   seat, so the waiter sleeps.
-//! - The same holds for a closure of a strand, inside an earlier closure of that strand: the waiter
+//! - The same holds if a closure of a strand waits for a later closure of that strand: the waiter
 //!   compares the address of the strand with those of the items that its thread runs.
 //! - A limit that is raised later, or a later cancel by another thread, is not considered, because
 //!   the waiter cannot know of it.
@@ -167,14 +167,15 @@ fn polling_pays_off(head: &Head, seq: u64) -> bool {
     if head.load().is_on_one_cpu() { yield_as_waiter(ended) } else { poll_as_waiter(ended) }
 }
 
-/// The length of the sleep after which a waiter checks again whether it must help. The case is
-/// rare, so this is a guess: a shorter sleep costs CPU time, and a longer one delays the waiter.
+/// The length of the sleep after which a waiter checks again whether it must help. The value is a
+/// guess, because the case is rare: a shorter sleep costs CPU time, and a longer one delays the
+/// waiter.
 const NAP: Duration = Duration::from_millis(1);
 
 /// The error returned by a wait for an item that cannot start before the waiter itself has ended.
 pub(crate) struct NeedsOurSeat;
 
-/// Reports the `error` of an item that was about to wait for itself, and returns it.
+/// Reports that an item was about to wait for itself, and returns `error`.
 #[cold]
 pub(crate) fn reported<E: fmt::Display>(error: E) -> E {
     innermost_home(|_| true, |home| trace::report("own_wait", &home.core.name, &error));
@@ -287,7 +288,8 @@ fn report(home: &Pwq, queue: Option<String>, func: Option<&'static str>) {
 }
 
 impl Manager {
-    /// Returns the name of an item's queue if this manager has it. Compares only addresses.
+    /// Returns the name of an item's queue if the queue belongs to this manager. Compares only
+    /// addresses.
     fn queue_of(&self, item: *const Head) -> Option<String> {
         let pools = self.pools();
         let mut names = pools.iter().filter_map(|pool| {
@@ -336,7 +338,7 @@ impl HelpRequest {
     }
 }
 
-/// The answer to a [`HelpRequest`], and an event that reports that it has been given.
+/// The answer to a [`HelpRequest`], and an event that is notified when the answer has been given.
 #[derive(Debug, Default)]
 struct Answer {
     answer: Mutex<Option<bool>>,

@@ -25,7 +25,7 @@ use crate::item::{
 
 /// A piece of work that can be queued repeatedly, and whose runs never overlap.
 ///
-/// A `Work` is a handle; clones are handles of the same item. Queueing a pending item has no effect
+/// A `Work` is a handle; clones are handles to the same item. Queueing a pending item has no effect
 /// and returns `false`. Queueing a running item makes it run once more after that run. Because runs
 /// never overlap, the closure is an `FnMut` and need not be `Sync`.
 ///
@@ -33,7 +33,7 @@ use crate::item::{
 ///
 /// - Writes made before [`enqueue`](crate::Workqueue::enqueue) are visible to the run. Writes made
 ///   by a run are visible to the next run and to a thread that has flushed it.
-/// - Each call of `enqueue` that returns `true` is followed by exactly one run, unless the item is
+/// - Each call to `enqueue` that returns `true` is followed by exactly one run, unless the item is
 ///   cancelled before it starts. An item still runs if all its handles are dropped.
 ///
 /// # Cost
@@ -85,7 +85,7 @@ pub struct Busy {
 pub enum FlushError {
     /// The item flushed itself, and would wait for its own end.
     OwnItem,
-    /// The item needs the only seat of its queue, but the item that flushed it holds that seat.
+    /// The item needs its queue's only seat, but the item that flushed it holds that seat.
     OwnQueue,
     /// The last run that ended panicked.
     Panicked,
@@ -242,9 +242,10 @@ impl Work {
     ///
     /// - [`FlushError::OwnItem`] from inside the item's own run.
     /// - [`FlushError::OwnQueue`] from inside another item of a queue with one seat (as every
-    ///   ordered queue has), if this item waits there and joiners do not help. The item stays
-    ///   queued.
-    /// - [`FlushError::Panicked`] if the last run that ended panicked, even before this call.
+    ///   ordered queue has), if this item waits on that queue and joiners do not help. The item
+    ///   stays queued.
+    /// - [`FlushError::Panicked`] if the most recently completed run panicked, even if that was
+    ///   before this call.
     ///
     /// # Panics
     ///
@@ -398,8 +399,8 @@ impl Work {
         was_pending
     }
 
-    /// Checks that this thread may wait for the item, before it disables the item. A later panic
-    /// would leave the item disabled.
+    /// Checks, before the item is disabled, that this thread may wait for it. A later panic would
+    /// leave the item disabled.
     ///
     /// # Panics
     ///
@@ -441,7 +442,7 @@ impl Work {
         enabled.is_some_and(|(_, now)| now.disable_depth() == 0)
     }
 
-    /// Returns an uncounted handle of an item that begins with a [`Revivable`].
+    /// Returns an uncounted handle to an item that begins with a [`Revivable`].
     ///
     /// # Safety
     ///
@@ -500,7 +501,7 @@ pub(crate) fn with_owner<T: Send + Sync + 'static>(
     }
 }
 
-/// Returns a handle of the [`Work`] that this thread is running. Returns `None` outside of a run,
+/// Returns a handle to the [`Work`] that this thread is running. Returns `None` outside of a run,
 /// and in a spawned closure or future.
 ///
 /// If runs are nested, as when an item flushes another one, this is the item of the innermost run.

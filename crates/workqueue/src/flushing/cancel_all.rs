@@ -19,7 +19,7 @@ impl Workqueue {
     /// Joiners get [`JoinError::Cancelled`](crate::JoinError::Cancelled), and flushes end. A
     /// spawned closure is dropped during the call. A [`Work`](crate::Work) continues to exist, and
     /// can be queued again, even by its own run. A running item continues to its end; if it was
-    /// queued again in the meantime, that enqueue is cancelled. Periodic work of
+    /// queued again in the meantime, that enqueue is cancelled. Periodic work started by
     /// [`every`](Self::every) ends permanently: if it is running, this run is its last.
     ///
     /// The result counts the items that were queued or delayed and did not run. Three kinds are
@@ -60,7 +60,7 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// If called in a child of `fork`. A panic of a destructor is caught and dropped.
+    /// If called in a child of `fork`. A panic in a destructor is caught and discarded.
     ///
     /// # Examples
     ///
@@ -135,8 +135,8 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Never waits for an item. It blocks as [`cancel_all`](Self::cancel_all) does, except for the
-    /// drops.
+    /// Never waits for an item. It blocks for the same reasons as [`cancel_all`](Self::cancel_all),
+    /// except that it does not drop the items itself.
     ///
     /// # Panics
     ///

@@ -220,7 +220,7 @@ impl Workqueue {
     /// # Blocking
     ///
     /// Never blocks. A waiter for a queued item waits until the queue is resumed. Dropping the last
-    /// handle of the queue resumes it.
+    /// handle to the queue resumes it.
     ///
     /// # Examples
     ///

@@ -2,8 +2,8 @@
 //!
 //! # The protocol
 //!
-//! Items queued before the flush are in three places. Each place distinguishes them from later
-//! items:
+//! Items queued before the flush can be in three places. For each place, the flush has its own way
+//! to distinguish them from later items:
 //!
 //! 1. *Counted in flight by a pwq*: in a list, in a worker's local batch, running, or popped while
 //!    it ran. Such an item has a color (`list.rs`). The flush closes the current color of each
@@ -114,7 +114,8 @@ impl Workqueue {
     ///
     /// A future counts as one item, from its first poll to its end.
     ///
-    /// The flush does not wait for later items, even those of its own items, with three exceptions:
+    /// The flush does not wait for later items, even if its own items queue them, with three
+    /// exceptions:
     ///
     /// - An item that is queued again into the list position of a cancelled one may be waited for,
     ///   once.
@@ -164,7 +165,7 @@ impl Workqueue {
 }
 
 impl Inner {
-    /// Checks that this thread may wait for the queue. Called before any change.
+    /// Checks that this thread may wait for the queue. Call this before any change.
     ///
     /// # Panics
     ///
@@ -175,7 +176,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Checks that a task may wait for the queue without blocking. Called before any change.
+    /// Checks that a task may wait for the queue without blocking. Call this before any change.
     ///
     /// # Panics
     ///

@@ -11,7 +11,7 @@
 //! A queue that joins during the drain is closed before its builder returns a handle. If an item of
 //! the group builds the queue, that item delays the drain until the queue has joined.
 //!
-//! A queue may be destroyed during the drain, because the drain has no handle of it. Its pwqs no
+//! A queue may be destroyed during the drain, because the drain has no handle to it. Its pwqs no
 //! longer exist in that case, and it counts as drained.
 //!
 //! # Cancelling
@@ -108,7 +108,7 @@ impl Group {
     ///
     /// # Cost
     ///
-    /// The same as one call of [`Workqueue::cancel_all`](crate::Workqueue::cancel_all) for each
+    /// The same as one call to [`Workqueue::cancel_all`](crate::Workqueue::cancel_all) for each
     /// queue.
     ///
     /// # Blocking

@@ -34,8 +34,8 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// The same as [`drain`](Self::drain), for at most `timeout`. With zero, the queue is checked
-    /// once.
+    /// The same as [`drain`](Self::drain), for at most `timeout`. If `timeout` is zero, the queue
+    /// is checked once.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`shutdown_timeout`](Self::shutdown_timeout).
+    /// Returns the same errors as [`shutdown_timeout`](Self::shutdown_timeout).
     ///
     /// # Panics
     ///
@@ -107,7 +107,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`drain_timeout`](Self::drain_timeout).
+    /// Returns the same errors as [`drain_timeout`](Self::drain_timeout).
     ///
     /// # Panics
     ///
@@ -138,8 +138,7 @@ impl Workqueue {
     }
 }
 
-/// Shuts several queues down, one after the other, in at most `timeout`. Returns the remaining
-/// items.
+/// Shuts several queues down, one after the other, within `timeout`. Returns the remaining items.
 ///
 /// Each queue is shut down as if by [`Workqueue::shutdown_timeout`]. It accepts items until the
 /// queues before it in `queues` have been drained. If items of a queue queue work on another one,
@@ -202,7 +201,7 @@ pub fn shutdown_in_order(
 ///
 /// # Errors
 ///
-/// Returns the errors of [`shutdown_in_order`].
+/// Returns the same errors as [`shutdown_in_order`].
 ///
 /// # Panics
 ///
@@ -245,7 +244,7 @@ fn cancel_rest(queues: &[&Workqueue]) -> Vec<StillBusy> {
 
 impl Inner {
     /// Rejects all items from now on, except those that the queue's own items queue, and resumes
-    /// the queue. Returns the cancelled items of timers.
+    /// the queue. Returns the items whose timers were cancelled.
     pub(super) fn close(&self) -> Vec<Due> {
         self.closed.destroy();
         let due = self.timers.cancel();

@@ -8,7 +8,7 @@
 //! | scanning | done, little is in use → idle; a slab was used → due; otherwise → wanted |
 //!
 //! After a program has stopped queueing items, there are therefore at most two more scans: the
-//! first finds that the chunks have been used, and the second discards them. A reaper makes the
+//! first finds that the chunks have been used, and the second discards them. A reaper performs the
 //! scans, because a manager must not block.
 
 use std::{
@@ -28,7 +28,7 @@ use super::slab::{SIZES, SLAB, Scanned, Slab, Wanted, chunk_size};
 
 /// The number of slabs allocated at once, so that their alignment wastes little address space.
 const NR_AT_ONCE: usize = if cfg!(miri) { 1 } else { 4 };
-/// The memory in use up to which there are no scans, because there is little to gain.
+/// The amount of memory in use up to which there are no scans, because little could be gained.
 const KEPT: usize = if cfg!(miri) { 0 } else { 512 << 10 };
 /// The pause between a use and a scan. Memory is returned within twice this time after its last
 /// use. The value is a guess.
@@ -51,7 +51,7 @@ impl Chunk {
         (Self(start), 1 << (in_chunk / SIZES[class]))
     }
 
-    /// Returns the chunk of a slab with this index.
+    /// Returns the chunk with this index in a slab.
     pub(super) fn in_slab(slab: Start, index: usize) -> Self {
         // SAFETY: the chunk is inside the slab.
         Self(unsafe { slab.0.cast().byte_add(index * chunk_size(slab.class)) })
@@ -224,7 +224,7 @@ pub(crate) fn due_ns() -> Option<u64> {
     HOME.lock().due_ns
 }
 
-/// Returns `true` if a scan is due; the caller must then arrange for a call of [`scan`], because no
+/// Returns `true` if a scan is due; the caller must then arrange for a call to [`scan`], because no
 /// other thread will.
 pub(crate) fn begin_scan(now_ns: u64) -> bool {
     let due_ns = &mut HOME.lock().due_ns;

@@ -28,12 +28,12 @@
 //!   and the cancel is counted when that run ends. If it were counted immediately, it would be
 //!   mistaken for the end of that run.
 //! - **Freeing.** An item without handles (`ORPHAN`) is freed after the transition that leaves it
-//!   neither linked, nor running, nor claimed. The drop of the last handle of an idle item and the
-//!   end of a run omit that transition if no other thread can change the state.
+//!   neither linked, nor running, nor claimed. Dropping the last handle to an idle item and ending
+//!   a run omit that transition if no other thread can change the state.
 //!
 //! # Handles
 //!
-//! [`Handles`] counts the handles of an item that can gain handles while it runs.
+//! [`Handles`] counts the handles to an item that can gain handles while it runs.
 //!
 //! The count determines which handle is the last; the item's state determines which thread frees
 //! the item. The thread that drops the last handle sets `ORPHAN` in the state. The item is freed
@@ -169,8 +169,8 @@ pub(crate) struct HandleTable {
 }
 
 impl HandleTable {
-    /// Returns the location of the item's task slot. The handle writes it before it sets the flag
-    /// that a task waits.
+    /// Returns the location of the item's task slot. The handle writes the slot before it sets the
+    /// flag `WAKER`, which records that a task waits.
     ///
     /// # Safety
     ///
@@ -184,7 +184,7 @@ impl HandleTable {
     ///
     /// # Safety
     ///
-    /// 1. The same as [`slot`](Self::slot), and the flag that a task waits is set.
+    /// 1. The same as [`slot`](Self::slot), and the flag `WAKER` is set.
     pub(crate) unsafe fn awaited_slot(&self, item: NonNull<Head>) -> Arc<TaskSlot> {
         // SAFETY: (1): the flag was set after the slot was written, and the slot is not written
         // again.
@@ -204,7 +204,7 @@ pub(crate) struct Expiry {
     /// therefore never will.
     pub(crate) expire: unsafe fn(NonNull<Head>) -> bool,
     /// Registers the waker to be woken at the deadline, in place of an earlier one; returns `false`
-    /// if the deadline has passed. Called only by the handle.
+    /// if the deadline has passed. Only the handle calls this.
     pub(crate) wake_then: unsafe fn(NonNull<Head>, &Waker) -> bool,
 }
 
@@ -304,8 +304,8 @@ impl Head {
 
     /// Applies one transition. Returns `false` if the word has changed since `from` was read.
     ///
-    /// Every transition acquires and releases: a run sees all writes of the enqueuer, a second run
-    /// those of the first, and a flusher those of the run that it waited for.
+    /// Every transition acquires and releases: a run sees all writes by the enqueuer, a second run
+    /// those by the first, and a flusher those by the run that it waited for.
     #[inline]
     pub fn transition(&self, from: State, to: State) -> bool {
         // ORDER(item): publish and consume; both ends are transitions of this word.
@@ -412,7 +412,7 @@ impl Head {
     }
 }
 
-/// The number of handles of an item.
+/// The number of handles to an item.
 #[derive(Debug)]
 pub(crate) struct Handles(AtomicUsize);
 
@@ -456,7 +456,7 @@ impl Handles {
     /// 1. The same as [`remove`](Self::remove).
     pub(crate) unsafe fn leave(&self, item: NonNull<Head>) -> Option<Dead> {
         // If the decrement of another handle comes last, its Acquire below sees our uses of the
-        // item. If ours comes last, we see the uses of all others, and the item is ours to free.
+        // item. If ours comes last, we see the uses by all others, and the item is ours to free.
         if self.0.fetch_sub(1, Ordering::Release) != 1 {
             return None;
         }
@@ -476,7 +476,7 @@ impl Handles {
 ///
 /// # Safety
 ///
-/// 1. The caller owns the last handle of `item`, which it does not use again.
+/// 1. The caller owns the last handle to `item`, which it does not use again.
 pub(crate) unsafe fn orphan(item: NonNull<Head>) {
     // SAFETY: (1).
     drop(unsafe { orphaned(item) });
@@ -493,7 +493,7 @@ unsafe fn orphaned(item: NonNull<Head>) -> Option<Dead> {
     let vtable = head.vtable();
     // If the item is idle, no other thread can change the state. A thread needs a handle to make an
     // idle item pending, and we see the transitions of all handles that were dropped. `load`
-    // acquires the writes of the last run.
+    // acquires the writes by the last run.
     let mut state = head.load().orphan();
     if state.frees() && sync::twin::armed("item: the last handle leaves an idle item") {
         return None;

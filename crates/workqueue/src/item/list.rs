@@ -5,7 +5,7 @@
 //! exception and documents its synchronization.
 //!
 //! The low bits of a link, which are free because of an item's alignment, hold the item's color.
-//! The color is written at the adoption, and kept until the item is queued again.
+//! The color is written when the item is adopted, and kept until the item is queued again.
 //!
 //! # Colors
 //!
@@ -101,8 +101,8 @@ impl List {
         Some(item)
     }
 
-    /// Removes up to `most` items from the front that have the home and color of `like`. Returns
-    /// their number. Calls `hold` with the index and the address of each.
+    /// Removes up to `most` items that have the same home and color as `like` from the front.
+    /// Returns their number. Calls `hold` with the index and the address of each.
     pub(crate) fn pop_alike(
         &mut self,
         like: NonNull<Head>,
@@ -163,7 +163,7 @@ impl List {
         std::iter::successors(self.first(), |item| NonNull::new(next(*item)))
     }
 
-    /// Returns `item`, which is only compared, if it is in this list, after a walk up to it.
+    /// Walks the list up to `item`, which is only compared. Returns `item` if the list contains it.
     pub(crate) fn find(&self, item: *const Head) -> Option<NonNull<Head>> {
         let mut at = self.first();
         while let Some(here) = at.filter(|here| !ptr::eq(here.as_ptr(), item)) {
@@ -240,8 +240,8 @@ impl Injector {
     }
 
     /// Returns approximately when the first of the items that the caller has just taken was pushed,
-    /// in cycles, or `None` if that is not recorded. A push that overlaps the taking may already
-    /// have overwritten the time with its own, slightly later one.
+    /// in cycles, or `None` if that is not recorded. A push that overlaps with that call may
+    /// already have overwritten the time with its own, slightly later one.
     pub(crate) fn since(&self) -> Option<u64> {
         self.is_timed.then(|| self.since.load(Ordering::Relaxed))
     }
@@ -269,8 +269,8 @@ impl Injector {
         before.is_null()
     }
 
-    /// Removes `item` if nothing was pushed after it and it was not taken. Called only by the
-    /// thread that has claimed the item.
+    /// Removes `item` if nothing was pushed after it and it was not taken. Only the thread that has
+    /// claimed the item calls this.
     ///
     /// While `item` is on top, the item below it is still the same: items leave the stack all at
     /// once or, through this function, from the top, and a claimed item is not pushed again. Its
@@ -430,7 +430,7 @@ impl Colors {
         self.present_seq < self.cancelled_seq + nr_behind
     }
 
-    /// Returns `true` if no item is in flight that the flush waits for.
+    /// Returns `true` if no item that the flush waits for is in flight.
     pub(crate) fn has_reached(&mut self, up_to: UpTo) -> bool {
         self.close_for(up_to);
         self.oldest_seq >= up_to.end_seq || self.nr_all == 0
@@ -562,8 +562,8 @@ mod tests {
     }
 
     proptest! {
-        /// Compares with a model that records for each item which flushes wait for it: the flushes
-        /// after it, and the flushes whose color was still open.
+        /// Compares the colors with a model that records, for each item, the flushes that wait for
+        /// it: those that began after it was adopted, and those whose color was still open.
         #[test]
         fn flush_waits_only_for_items_adopted_before_it(
             steps in prop::collection::vec((0u8..3, any::<prop::sample::Index>()), 1..300),

@@ -115,7 +115,7 @@ pub(crate) unsafe fn release<T>(value: NonNull<T>) {
     }
 }
 
-/// The blocks of threads.
+/// The free blocks that each thread keeps.
 #[cfg(not(any(loom, shuttle)))]
 #[cfg_attr(miri, allow(dead_code))]
 pub(super) mod cache {

@@ -12,7 +12,7 @@ static KEPT: PerProcess<Mutex<HashMap<usize, Payload>>> = PerProcess::new();
 /// parent's count but an empty table.
 static NR_KEPT: AtomicUsize = AtomicUsize::new(0);
 
-/// Stores the panic payload of the item at this address. Drops an earlier one; a panic of that drop
+/// Stores the panic payload of the item at this address. Drops an earlier one; a panic in that drop
 /// is contained.
 pub(crate) fn keep(item: usize, payload: Payload) {
     if cfg!(any(loom, shuttle)) {

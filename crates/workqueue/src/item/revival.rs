@@ -1,10 +1,10 @@
 //! Distinguishes items queued before a bulk cancel from later ones, if an item's position in a list
 //! does not show it.
 //!
-//! A position has the color of its adoption (`list.rs`). An item that is queued into the
-//! position of a cancelled item, or that is queued again while its link is handed to a run, is
-//! younger than its position. Each bulk cancel has a number, and such an item records the number of
-//! the latest bulk cancel when it is queued:
+//! A position has the color of its adoption (`list.rs`). An item that is queued into the position
+//! of a cancelled item, or that is queued again while its link is handed to a run, is newer than
+//! its position suggests. Each bulk cancel has a number, and such an item records the number of the
+//! latest bulk cancel when it is queued:
 //!
 //! ```text
 //! enqueue:   n = latest number, Acquire;  is the item's state unchanged?  noted = max(noted, n);
@@ -81,7 +81,7 @@ impl Revivable {
     }
 
     /// If `is_as_it_was` returns `true`, records that the item is about to be queued into an older
-    /// position. Returns its result.
+    /// position. Returns the result of `is_as_it_was`.
     #[cold]
     pub(crate) fn note(&self, is_as_it_was: impl FnOnce() -> bool) -> bool {
         // ORDER(revival): other end in `next_cancel`.

@@ -114,7 +114,8 @@ impl Slab {
         }
     }
 
-    /// Takes the free blocks of the lowest chunk that has some. Only the owner may call it.
+    /// Takes the free blocks of the lowest chunk that has some. Only the owner may call this
+    /// function.
     pub(crate) fn take_lowest(&self) -> Option<Taken> {
         for (nth, ready) in self.ready.iter().enumerate() {
             while let lowest @ ..64 = ready.load(Ordering::Relaxed).trailing_zeros() {
@@ -136,7 +137,7 @@ impl Slab {
         None
     }
 
-    /// Takes the free blocks of a chunk. Only the owner may call it.
+    /// Takes the free blocks of a chunk. Only the owner may call this function.
     pub(crate) fn take(&self, index: usize) -> Option<Taken> {
         // ORDER(chunk-free): message passing, other end in `free`.
         //   freer: use the block;          free |= block   Release
@@ -157,8 +158,8 @@ impl Slab {
             return None;
         }
         let (nth, bit) = (index / 64, bit(index));
-        // The scanner clears both bits before it frees the chunk, so this reads its value if it
-        // discarded the pages.
+        // The scanner clears both bits before it frees the chunk, so this load reads the scanner's
+        // value if the scanner discarded the pages.
         let is_new = self.used[nth].load(Ordering::Relaxed) & bit == 0 && {
             self.used[nth].fetch_or(bit, Ordering::Relaxed);
             self.dirty[nth].fetch_or(bit, Ordering::Relaxed) & bit == 0
@@ -190,7 +191,7 @@ impl Slab {
 
     /// Calls `discard` for each range of chunks that are free, and that have not been used since
     /// the last scan. No thread uses these chunks until `discard` returns. Only the scanner may
-    /// call it.
+    /// call this function.
     pub(crate) fn scan(&self, discard: impl Fn(Range<usize>)) -> Scanned {
         let mut scanned = Scanned::default();
         let idle: [u64; NR_WORDS] = array::from_fn(|nth| {

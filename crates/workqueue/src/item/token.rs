@@ -1,5 +1,5 @@
-//! Tokens. A token is a flag that is set once, together with its children and the tasks that wait
-//! for it.
+//! Tokens. A token is a flag that is set once. It records its children and the tasks that wait for
+//! it.
 //!
 //! # The protocol
 //!
@@ -51,7 +51,7 @@ use crate::cleanups;
 pub(crate) struct Token {
     /// A: written under the lock of `list`.
     is_set: AtomicBool,
-    /// This is a leaf in the lock order.
+    /// This lock is a leaf in the lock order.
     list: Mutex<Waiting>,
     /// I: the parent, whose cancel also cancels this token.
     parent: Option<Arc<Token>>,
@@ -128,7 +128,7 @@ impl Token {
             let mut list = token.lock();
             token.is_set.store(true, Ordering::Relaxed);
             wakers.extend(list.wakers.take_all());
-            // The children are dropped in the loop, because the drop of a child's last reference
+            // The children are dropped in the loop, because dropping a child's last reference
             // acquires the lock of its parent.
             left.extend(list.children.iter().filter_map(Weak::upgrade));
         }
@@ -217,7 +217,7 @@ impl Head {
         token
     }
 
-    /// Records the cancel of a closure that a thread runs, or is about to run.
+    /// Records the cancellation of a closure that a thread runs, or is about to run.
     #[cold]
     pub(crate) fn cancel_started(&self) {
         if self.update(State::cancel_started).is_some() {

@@ -104,7 +104,8 @@ pub(super) struct Wanting {
     picked: VirtualTime,
     /// The sum of their weights.
     weight: u128,
-    /// The sum of their distances from the pwq that was picked last, times their weights.
+    /// The sum of their distances from the pwq that was picked last, each multiplied by the pwq's
+    /// weight.
     ahead: u128,
 }
 
@@ -197,9 +198,9 @@ impl Account {
         self.used.0 += price(ns, self.weight()).0;
     }
 
-    /// Replaces the price of `paid_ns`, which was paid in advance if it is `Some`, with the price
-    /// of the time that `nr_items` items took. The prices are those of the present shares, because
-    /// the account was converted when the shares changed.
+    /// Charges for the time that `nr_items` items took, and refunds `paid_ns` if it was paid in
+    /// advance. Both are priced with the current shares, because the account was converted when the
+    /// shares changed.
     pub(super) fn settle(
         &mut self,
         clock: &mut Clock,

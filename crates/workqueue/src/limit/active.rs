@@ -213,8 +213,8 @@ pub(crate) struct Gate<S> {
     /// The NUMA nodes; empty if all pwqs are on one node.
     nodes: Box<[Node]>,
     /// The seat caches of the CPUs. The stocks of the first node come first, and also serve pools
-    /// that span several nodes. An equal number of stocks for each other node follows. Empty if the
-    /// word alone serves all CPUs.
+    /// that span several nodes. An equal number of stocks for each other node follows. There are
+    /// none if the word alone serves all CPUs.
     stocks: Box<[CachePadded<Stock>]>,
     /// I: the number of stocks of the first node. These stocks serve all CPUs.
     nr_stocks: u32,
@@ -380,7 +380,7 @@ impl<S> Gate<S> {
     /// Returns `true` if the items of the pwq at `home` need a seat here, the gate has a single
     /// seat, and no second thread has a seat.
     ///
-    /// Called by the holder of the only seat. If the result is `true`, the items of that pwq start
+    /// The holder of the only seat calls this. If the result is `true`, the items of that pwq start
     /// only after the caller has released the seat.
     pub(crate) fn is_only_seat_for(&self, home: usize) -> bool {
         self.max() == 1 && self.nr_active() <= 1 && self.wait_queue.lock().homes.contains(&home)
@@ -588,7 +588,8 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Acquires a seat, or joins the wait queue for one. Call it with the waiter's pool locked.
+    /// Acquires a seat, or joins the wait queue for one. The caller must have locked the waiter's
+    /// pool.
     pub(crate) fn enter_or_queue(&self, node: usize, waiter: impl FnOnce() -> S) -> bool {
         self.enter_or_queue_at(node, None, waiter)
     }
@@ -804,7 +805,7 @@ impl<S> Gate<S> {
     }
 
     fn load(&self) -> Word {
-        // Acquire pairs with `transition`: if no seat is in use, we see all writes of the last
+        // Acquire pairs with `transition`: if no seat is in use, we see all writes by the last
         // holder.
         Word(self.word.load(Ordering::Acquire))
     }
@@ -856,7 +857,7 @@ pub(crate) enum Refusal {
 pub(crate) struct ReleaseResult {
     /// `true` if the stock keeps the seat. Otherwise the caller still has it.
     pub(crate) is_kept: bool,
-    /// `true` if the stock has no helper left, and a flush may wait for that.
+    /// `true` if the stock has no helper left and a flush may be waiting for that.
     pub(crate) must_notify: bool,
 }
 

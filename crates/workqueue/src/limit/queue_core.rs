@@ -40,13 +40,13 @@ pub(crate) struct QueueCore {
     pub(crate) nr_helped_seen: AtomicU64,
     /// A: the highest number of started items that has been reported. Reports never decrease.
     pub(crate) nr_shown_started: AtomicU64,
-    /// Called after a panic that no joiner receives. Removed when the queue is destroyed, possibly
-    /// before this value is dropped. This is a leaf lock.
+    /// The handler for panics that no joiner receives. It is removed when the queue is destroyed,
+    /// possibly before this value is dropped. The lock is a leaf in the lock order.
     pub(crate) on_panic: Mutex<Option<Handler>>,
     /// A: the parent of its items' tokens, cancelled when the queue is shut down.
     pub(crate) token: OnceLock<Arc<Token>>,
-    /// I: the limit on waiting items; `None` without a capacity. Boxed, because it has cache lines
-    /// of its own.
+    /// I: the limit on waiting items; `None` without a capacity. It is boxed, because it has cache
+    /// lines of its own.
     pub(crate) capacity: Option<Box<Capacity>>,
     /// I: set if its items do not count against the workers that a pool runs at once.
     pub(crate) cpu_intensive: bool,
@@ -55,7 +55,7 @@ pub(crate) struct QueueCore {
     /// The queue's shares of its pools' CPU time; 0 if not set. It is written under the plan's
     /// lock.
     pub(crate) shares: AtomicU32,
-    /// The shares of the queue's group; 0 if not set. Written under the plan's lock.
+    /// The shares of the queue's group; 0 if not set. It is written under the plan's lock.
     pub(crate) group_shares: AtomicU32,
     /// The queue's last turn at the gate of its group, guarded by the lock of the gate's wait
     /// queue.
@@ -71,7 +71,7 @@ pub(crate) struct QueueCore {
     pub(crate) waits: Mutex<Vec<Box<str>>>,
 }
 
-/// Called after an item has panicked.
+/// A handler that is called after an item has panicked.
 pub(crate) type PanicHandler = Box<dyn Fn(&ItemPanic<'_>) + Send + Sync>;
 
 pub(crate) type Unseen<'a> = (&'static str, &'a (dyn Any + Send));

@@ -30,7 +30,7 @@ pub(crate) struct Settled {
     threads: EventCount,
     /// A: the number of `tasks`, written under their lock.
     nr_tasks: AtomicUsize,
-    /// The wakers of the waiting tasks. This is a leaf in the lock order.
+    /// The wakers of the waiting tasks. The lock is a leaf in the lock order.
     tasks: Mutex<Numbered<Foreign<Waker>>>,
 }
 

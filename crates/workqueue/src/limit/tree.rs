@@ -2,9 +2,9 @@
 //! functions.
 //!
 //! At the top, groups and pwqs without a group compete for the pool's time. Below a group, its pwqs
-//! compete for the time that the group gets. `account.rs` has the rule of a level. A worker takes
-//! the pwq or the group with the lowest account at the top. From a group, it takes the pwq with the
-//! lowest account in the group. The pwq's time is charged to the pwq and to the group.
+//! compete for the time that the group gets. `account.rs` describes the rule for a level. A worker
+//! takes the pwq or the group with the lowest account at the top. From a group, it takes the pwq
+//! with the lowest account in the group. The pwq's time is charged to the pwq and to the group.
 //!
 //! A group *waits* while one of its pwqs does. When the first one starts to wait, the group starts
 //! to wait as a pwq does, so an idle group accumulates no credit either. Twins `shares: idle time
@@ -99,7 +99,7 @@ impl Tree {
         account.set_shares(shares, clock)
     }
 
-    /// Sets the shares of the group of a pwq. Returns `true` if it had none before.
+    /// Sets the shares of a pwq's group. Returns `true` if it had none before.
     pub(crate) fn set_group_shares(&mut self, account: &Account, shares: u32) -> bool {
         let Some(slot) = account.group else { return false };
         let group = self.groups[at(slot)].as_mut().expect("a group in use");

@@ -39,14 +39,14 @@ use crate::{
 };
 
 /// The number of consecutive ticks without waiting work after which the monitor is disarmed. The
-/// value is a guess. With a smaller one, the monitor is armed again more often, and this wakes the
+/// value is a guess. With a smaller value, the monitor is rearmed more often, which wakes the
 /// manager each time.
 const QUIET_TICKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 /// The first and the longest pause before a new attempt to start a thread.
 const RETRY_NS: u64 = 10_000_000;
 const RETRY_MAX_NS: u64 = 1_000_000_000;
 
-/// State of the manager's thread.
+/// The state of the manager's thread.
 pub(crate) struct ManagerLoop {
     manager: Arc<Manager>,
     params: Params,
@@ -279,9 +279,9 @@ impl ManagerLoop {
         self.next_tick_ns = now_ns.saturating_add(self.pause_ns);
     }
 
-    /// Refreshes the machine's topology. Called only on ticks, so that an idle program performs no
-    /// refreshes. A late refresh is harmless, because the kernel moves a worker whose CPUs went
-    /// offline.
+    /// Refreshes the machine's topology. This is called only on ticks, so that an idle program
+    /// performs no refreshes. A late refresh is harmless, because the kernel moves a worker whose
+    /// CPUs went offline.
     fn refresh_topology_if_due(&mut self, machine: &Machine, now_ns: u64) {
         if self.params.topology_refresh_ms > 0 && now_ns >= self.next_refresh_ns {
             let pause_ns = self.params.topology_refresh_ms.saturating_mul(1_000_000);

@@ -30,7 +30,8 @@ pub struct Injected {
 struct Numbered {
     head: Head,
     from: usize,
-    /// Written before the push; a model checks that the thread that takes the item sees it.
+    /// A number that is written before the push. A model checks that the thread that takes the item
+    /// sees it.
     number: UnsafeCell<usize>,
 }
 
@@ -341,7 +342,7 @@ impl Blocks {
         self.slab.free(CHUNK, half) && self.wanted.is_set()
     }
 
-    /// Discards the chunk if it is free; returns `true` if it did.
+    /// Discards the chunk if it is free; returns `true` if it was free.
     pub fn scan(&self) -> bool {
         self.wanted.begin();
         let discard = |_| (0..2).for_each(|nth| self.write(nth, false));

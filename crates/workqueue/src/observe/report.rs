@@ -67,8 +67,7 @@ impl Report {
 ///
 /// `Display` writes it on one line, followed by the stacks of its workers if they were captured.
 /// Otherwise the line ends with a command that shows the stacks of this process. The command runs a
-/// debugger, which stops the process for a moment. docs/troubleshooting.md explains how to read
-/// them.
+/// debugger, which stops the process for a moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Stall {

@@ -1,7 +1,7 @@
 //! Decides when a pool is stalled, and how often to repeat a report.
 //!
 //! A pool is *stalled* if items wait for a worker and none has been taken for `watchdog_thresh_ms`.
-//! The same item has then been first during that time. Items that wait for a seat of their queue do
+//! The same item has then been first during that time. Items that wait for a seat in their queue do
 //! not count, because they wait by design. The manager checks this when it samples pools in which
 //! work waits, so an idle program runs no watchdog.
 //!

@@ -50,8 +50,8 @@ const TICK_US: u64 = 1_000;
 /// last record: the items taken are counted with the wait of this batch, and the items run with the
 /// duration of its first item. The moment of recording does not depend on any measured value, so
 /// each batch is equally likely to be sampled. If the worker changes to another pwq, the pwq keeps
-/// the state for the next worker. Counts that are not recorded when the statistics are read are
-/// recorded with the last wait.
+/// the state for the next worker. If some counts have not been recorded when the statistics are
+/// read, they are recorded with the last wait.
 #[derive(Debug, Default)]
 pub(crate) struct Sampling {
     slot: usize,
@@ -82,7 +82,7 @@ pub(crate) struct Rest {
     pub(crate) ran: Ran,
 }
 
-/// The state of sampling a pwq, which no worker has taken.
+/// The sampling state of a pwq that no worker has taken over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Kept {
     at: u64,
@@ -113,7 +113,7 @@ impl Sampling {
         self.slot
     }
 
-    /// Stores the state in `kept`. Called by a worker with an empty local batch.
+    /// Stores the state in `kept`. A worker with an empty local batch calls this.
     pub(crate) fn keep(&mut self, kept: &mut Kept) {
         kept.add(Kept { at: self.at, rest: self.take_rest() });
     }
@@ -124,7 +124,7 @@ impl Sampling {
         *self = Self { slot, at, nr_taken, waited, ran, ..Self::default() };
     }
 
-    /// Takes the counts that have not been recorded. Called by a worker with an empty local batch.
+    /// Takes the counts that have not been recorded. A worker with an empty local batch calls this.
     pub(crate) fn take_rest(&mut self) -> Rest {
         Rest {
             nr_taken: std::mem::take(&mut self.nr_taken),
@@ -194,7 +194,7 @@ pub(crate) struct Tally {
 pub(crate) struct Counts {
     pub(crate) nr_run: u32,
     pub(crate) nr_not_run: u32,
-    /// CPU time; 0 if the CPU clock was not read.
+    /// The CPU time; 0 if the CPU clock was not read.
     pub(crate) cpu_ns: u64,
     pub(crate) cycles: u64,
     pub(crate) first_cycles: u64,
@@ -226,7 +226,7 @@ impl Tally {
         self.nr_not_run.store(nr_not_run, Ordering::Relaxed);
     }
 
-    /// Returns the number of items that have been taken and not run since the last report.
+    /// Returns the number of items that have been taken but not run since the last report.
     pub(crate) fn nr_not_run(&self) -> u32 {
         self.nr_not_run.load(Ordering::Relaxed)
     }
@@ -271,7 +271,7 @@ struct Span {
     to: u64,
 }
 
-/// The arrival times of a pending list. Protected by the pool lock. There are usually two spans,
+/// The arrival times of a pending list. The pool lock guards them. There are usually two spans,
 /// which are next to the counts in memory.
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -323,7 +323,7 @@ impl Arrivals {
         self.nr_spans -= 1;
     }
 
-    /// Records that `count` of `nr_listed` items leave the list at any position.
+    /// Records that `count` of `nr_listed` items leave the list, from arbitrary positions.
     pub(crate) fn cut(&mut self, nr_listed: usize, count: usize) {
         let front = self.front(nr_listed);
         let left = nr_listed.saturating_sub(count) as u64;
@@ -541,25 +541,52 @@ mod tests {
         let counts =
             |nr_run, cycles| Counts { nr_run, nr_not_run: 0, cpu_ns: 0, cycles, first_cycles: 1 };
         let mut sampling = Sampling::default();
-        let takes = |sampling: &mut Sampling, slot, nr_taken, at_us| {
-            let is_due = sampling.takes(slot, nr_taken, at_us * us, 64);
+        let takes = |sampling: &mut Sampling, nr_taken, at_us| {
+            let is_due = sampling.takes(nr_taken, at_us * us, 64);
             is_due.then(|| sampling.record(7, at_us * us))
         };
         let ran = |count, cycles| Some(Ran { count, cycles });
-        assert_eq!(takes(&mut sampling, 3, 2, 1000), Some(2), "the first");
+        let [mut of_3, mut of_4] = [Kept::default(); 2];
+        sampling.resume(3, &mut of_3);
+        assert_eq!(takes(&mut sampling, 2, 1000), Some(2), "the first");
         assert_eq!(sampling.ran(3, &counts(2, 10)), ran(2, 10));
-        assert_eq!(takes(&mut sampling, 3, 5, 1063), None);
+        assert_eq!(takes(&mut sampling, 5, 1063), None);
         assert_eq!(sampling.ran(3, &counts(5, 20)), None);
-        assert_eq!(takes(&mut sampling, 3, 1, 1064), Some(6));
+        assert_eq!(takes(&mut sampling, 1, 1064), Some(6));
         assert_eq!(sampling.ran(3, &counts(0, 0)), None, "nothing ran");
         assert_eq!(sampling.ran(3, &counts(1, 30)), ran(6, 50));
-        assert_eq!(takes(&mut sampling, 3, 4, 1065), None);
+        assert_eq!(takes(&mut sampling, 4, 1065), None);
         assert_eq!(sampling.ran(3, &counts(4, 8)), None);
-        let ran = Ran { count: 4, cycles: 8 };
-        let rest = Rest { nr_taken: 4, waited: Some(7), ran };
-        assert_eq!(sampling.take_rest(), rest);
-        assert_eq!(takes(&mut sampling, 4, 7, 1065), Some(7), "another pwq");
+        sampling.keep(&mut of_3);
+        let rest = Rest { nr_taken: 4, waited: Some(7), ran: Ran { count: 4, cycles: 8 } };
+        assert_eq!(of_3.rest, rest);
+        sampling.resume(4, &mut of_4);
+        assert_eq!(takes(&mut sampling, 7, 1065), Some(7), "another pwq");
         assert_eq!(sampling.ran(3, &counts(1, 30)), None, "of the previous pwq");
+        sampling.keep(&mut of_4);
+        sampling.resume(3, &mut of_3);
+        assert_eq!(takes(&mut sampling, 1, 1127), None, "as if it had stayed");
+        assert_eq!(takes(&mut sampling, 1, 1128), Some(6));
+        assert_eq!(sampling.ran(3, &counts(2, 2)), ran(6, 10));
+        assert_eq!(of_3.take_rest(), Rest { waited: Some(7), ..Rest::default() });
+    }
+
+    #[test]
+    fn pwq_keeps_the_counts_of_two_workers_and_the_later_sample() {
+        let sampled = |at, waited, nr_taken| Sampling {
+            at,
+            waited: Some(waited),
+            nr_taken,
+            ran: Ran { count: nr_taken, cycles: at },
+            ..Sampling::default()
+        };
+        let (mut kept, mut next) = (Kept::default(), Sampling::default());
+        sampled(20, 5, 2).keep(&mut kept);
+        sampled(10, 9, 3).keep(&mut kept);
+        next.resume(1, &mut kept);
+        assert_eq!(next.at, 20);
+        let ran = Ran { count: 5, cycles: 30 };
+        assert_eq!(next.take_rest(), Rest { nr_taken: 5, waited: Some(5), ran });
     }
 
     #[test]

@@ -32,7 +32,7 @@ use super::{
 /// Calls `body`, which may block, and lets the pool run another worker in the meantime.
 ///
 /// Use it in a work item around an operation that sleeps or waits: file and network I/O, locks that
-/// are held for a long time, or waits for another process. The waits of this library (joining,
+/// are held for a long time, or waits for another process. The waits in this library (joining,
 /// flushing, draining, `Parker`, [`EventCount`](base::wake::EventCount), mailboxes) report
 /// themselves. If an item blocks without reporting it, the pool notices that after a millisecond or
 /// two, as long as work waits.

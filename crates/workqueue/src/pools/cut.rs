@@ -5,21 +5,21 @@
 //! Each item that was queued before the cancel is in one of these states. The canceller takes the
 //! item, or lets it run:
 //!
-//! 1. *In the injector, in a list, or in a local batch.* The canceller removes all of these under
-//!    one hold of the pool lock. They are therefore cancelled together: no item starts after the
-//!    first was removed, and items queued later are not affected. Each stays counted in flight
-//!    until it has been cancelled, so the queue and its drains wait for it.
+//! 1. *In the injector, in a list, or in a local batch.* The canceller removes all of these in one
+//!    critical section of the pool lock. They are therefore cancelled together: no item starts
+//!    after the first was removed, and items queued later are not affected. Each stays counted in
+//!    flight until it has been cancelled, so the queue and its drains wait for it.
 //! 2. *Running and queued again*, and in no list, because the run will put it back; or *claimed by
 //!    a helper* that may find no seat. In both cases, the running or claiming thread puts the item
-//!    back. The canceller closes the current color under the same hold of the lock. If the color of
-//!    an item that is put back is closed, the thread that puts it back cancels it
+//!    back. The canceller closes the current color in the same critical section. If the color of an
+//!    item that is put back is closed, the thread that puts it back cancels it
 //!    (`WorkerPool::put_back`).
 //! 3. *Popped from a local batch but not yet running*, or claimed by a helper that will run it. The
 //!    item runs.
 //!
 //! An item that is queued again on the tombstone of its cancelled enqueue has an old color and the
-//! flag `REVIVED` (`head.rs`). Such an item is compared by the number of the cancel
-//! (`item/revival.rs`), as is an item that was handed to a run and queued once more.
+//! flag `REVIVED` (`head.rs`). The number of the cancel decides whether such an item is cancelled
+//! (`item/revival.rs`). The same holds for an item that was handed to a run and queued once more.
 //!
 //! ```text
 //! canceller: lock: adopt; local batches back to lists; unlist all; close color.  then: begin all;
@@ -79,8 +79,9 @@ impl WorkerPool {
         Cut { pwq: pwq.clone(), items }
     }
 
-    /// Puts an item that is counted in flight back at the front of its list. Returns it instead if
-    /// a cancel of all items covers it. An item that was `revived` is newer than its color.
+    /// Puts an item that is counted in flight back at the front of its list. Returns the item
+    /// instead if a bulk cancel covers it. A `revived` item was queued more recently than its color
+    /// suggests.
     #[must_use = "an item that was not put back is to be cancelled"]
     pub(crate) fn put_back(
         self: &Arc<Self>,

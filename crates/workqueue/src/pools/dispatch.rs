@@ -1,6 +1,7 @@
 //! State guarded by the pool lock: the lists of items, the pwqs, the workers and the idle list.
 //!
-//! Nothing here wakes a thread, runs an item or blocks; `pool.rs` does that after it has unlocked.
+//! Nothing here wakes a thread, runs an item or blocks; `pool.rs` does all of this after it has
+//! unlocked the pool.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -58,13 +59,13 @@ pub(crate) struct Enlisted {
     pub(crate) color: Color,
     /// The time that was paid in advance for that batch.
     pub(crate) paid: Paid,
-    /// Number of its runs whose in-flight count has been released.
+    /// The number of its runs whose in-flight count has been released.
     pub(crate) nr_retired: u32,
     /// The reasons why the worker does not count as awake, if any.
     pub(crate) away: Away,
     /// The last sample of the worker's item.
     pub(crate) seen: Option<Seen>,
-    /// The state of sampling wait and run times.
+    /// The sampling state for wait times and run times.
     pub(crate) sampling: Sampling,
 }
 
@@ -81,7 +82,7 @@ pub(crate) struct Dispatch {
     pub(crate) nr_taken: u64,
     /// The number of pwqs that have lanes.
     nr_with_lanes: usize,
-    /// `true` if `ready` is served before `pending` next time. They take turns.
+    /// `true` if `ready` is served before `pending` next time. The two lists take turns.
     pub(crate) ready_first: bool,
     /// Set when the pool is being destroyed. Its workers then exit.
     pub(crate) dying: bool,

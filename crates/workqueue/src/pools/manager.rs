@@ -89,7 +89,7 @@ impl Manager {
         Self { style, ..Self::default() }
     }
 
-    /// Returns the parker for the manager's thread. Called once.
+    /// Returns the parker for the manager's thread. This is called once.
     pub(crate) fn take_post(&self) -> Parker {
         let parker = Parker::with_spin_limit(0);
         self.unparker.set(parker.unparker()).expect("a manager is started once");
@@ -102,7 +102,7 @@ impl Manager {
         (id != 0).then_some(thread::ThreadId(id))
     }
 
-    /// Ends the manager's thread. Called when all pools have been destroyed.
+    /// Ends the manager's thread. This is called when all pools have been destroyed.
     pub(crate) fn quit(&self) {
         self.inbox.lock().quit = true;
         self.wake();
@@ -164,8 +164,8 @@ impl Manager {
         self.refuse_threads.store(refuse, Ordering::Relaxed);
     }
 
-    /// Waits until the manager's thread has ended. Called after [`quit`](Self::quit), with all
-    /// pools killed.
+    /// Waits until the manager's thread has ended. This is called after [`quit`](Self::quit), when
+    /// all pools have been killed.
     pub(crate) fn wait_for_departures(&self) {
         let thread = self.thread.lock().take();
         if let Some(thread) = thread {
@@ -173,8 +173,8 @@ impl Manager {
         }
     }
 
-    /// Joins the manager's workers and reapers. Called when the registry has ended and no cleanup
-    /// waits.
+    /// Joins the manager's workers and reapers. This is called when the registry has ended and no
+    /// cleanup is waiting.
     pub(crate) fn end(&self) {
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {

@@ -32,7 +32,7 @@ struct Calls {
     quit: bool,
 }
 
-/// The queue of calls of one rescuer.
+/// The queue of calls to one rescuer.
 #[derive(Debug)]
 pub(crate) struct MaydayQueue {
     calls: Mutex<Calls>,

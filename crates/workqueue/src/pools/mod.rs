@@ -2,7 +2,7 @@
 //!
 //! `pool.rs` describes how a parking worker and a producer avoid missing each other. `dispatch.rs`
 //! contains the state that the pool lock guards: `take.rs` takes batches from it and releases
-//! in-flight counts, `seats.rs` acquires and releases the seats that they need, and
+//! in-flight counts, `seats.rs` acquires and releases the seats that the batches need, and
 //! `dispatch/shares.rs` divides CPU time. The decisions are plain functions in `policy.rs`.
 //! `pwq.rs` contains the pool workqueue, which connects a queue to a pool, `anchors.rs` counts its
 //! waiting futures, and `pwqs.rs` adds and removes pwqs.
@@ -10,9 +10,9 @@
 //! `worker.rs` contains the loop of a worker's thread and the part of a worker that other threads
 //! use. `pace.rs` decides how a worker waits for work. `blocking.rs` and `sampler.rs` notice that a
 //! worker sleeps, `watchdog.rs` reports stalls, and `upkeep.rs` culls idle workers. `manager.rs`
-//! contains the requests of pools to the manager. `mayday.rs` decides when a rescuer is called, and
-//! `rescuer.rs` is the rescuer's thread. `tombstones.rs` removes cancelled items, `cut.rs` removes
-//! all waiting items of a queue, and `recall.rs` puts a worker's local batch back.
+//! contains the requests from pools to the manager. `mayday.rs` decides when a rescuer is called,
+//! and `rescuer.rs` is the rescuer's thread. `tombstones.rs` removes cancelled items, `cut.rs`
+//! removes all waiting items of a queue, and `recall.rs` puts a worker's local batch back.
 
 pub(crate) mod anchors;
 pub(crate) mod blocking;

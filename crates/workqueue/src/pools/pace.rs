@@ -24,8 +24,8 @@ const WINDOW_US: u64 = 500;
 /// The number of items in a window below which the pool counts as not loaded, and busy-polling
 /// costs nothing.
 const LOAD: u64 = 64;
-/// The number of windows before one probes the other mode. It doubles whenever a probe does not
-/// complete more items, because threads take a while to settle after a probe.
+/// The number of windows before a window that probes the other mode. It doubles whenever a probe
+/// does not complete more items, because threads take a while to settle after a probe.
 const FIRST_PROBE: u32 = 4;
 const LAST_PROBE: u32 = 64;
 
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     /// Runs `nr_windows` windows in which each mode completes the items that `items` returns.
-    /// Returns the number of windows that yielded.
+    /// Returns the number of windows in which workers yielded.
     fn yielded(pace: &mut Pace, nr_windows: usize, items: impl Fn(Wait) -> u64) -> usize {
         let window = |_: &usize| {
             let wait = pace.wait;
@@ -133,7 +133,7 @@ mod tests {
         let mut pace = Pace::default();
         assert_eq!(yielded(&mut pace, 1, by(1, 1)), 0);
         assert!(yielded(&mut pace, 400, by(300, 500)) > 380);
-        // The preferred mode also follows a change of the load.
+        // The preferred mode also follows a change in the load.
         yielded(&mut pace, 200, by(500, 300));
         assert!(yielded(&mut pace, 400, by(500, 300)) < 20);
     }

@@ -2,8 +2,8 @@
 
 use topology::CpuQuota;
 
-/// The number of workers of a pool that are awake, and of those that are searching. Every decision
-/// reads these numbers.
+/// The number of workers of a pool that are awake, and the number of those that are searching.
+/// Every decision reads these numbers.
 ///
 /// bits 0..16 `nr_awake` | bits 16..32 `nr_searching`
 ///
@@ -39,7 +39,7 @@ pub(crate) enum Need {
     Nothing,
     /// One more worker.
     Worker,
-    /// The monitor, which notices if workers that are awake sleep.
+    /// The monitor, which notices if workers that count as awake are asleep.
     Watch,
 }
 

@@ -183,8 +183,8 @@ impl WorkerPool {
         }
     }
 
-    /// Locks the pool for operations without effects on other threads. In the lock order, a pool is
-    /// before the gate of a queue, and no thread locks two pools.
+    /// Locks the pool for operations without effects on other threads. In the lock order, a pool
+    /// comes before the gate of a queue, and no thread locks two pools.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Dispatch> {
         #[cfg(feature = "baselines")]
         if self.params.lock_stat {
@@ -339,7 +339,11 @@ impl WorkerPool {
         // must not wait for that item.
         guard.recall_local_batches(slot);
         let found = guard.unlink(slot, item);
-        guard.pick_if_needed();
+        // The caller repeats this until the worker has popped the item. A worker that was woken for
+        // no item would repeat its search as often.
+        if guard.has_work() {
+            guard.pick_if_needed();
+        }
         found
     }
 
@@ -377,7 +381,7 @@ impl WorkerPool {
     }
 
     /// Returns `true` once no item up to `up_to` is in flight. Otherwise the queue's `settled` is
-    /// notified when that is the case.
+    /// notified when this becomes true.
     pub(crate) fn has_flushed(&self, slot: usize, up_to: UpTo) -> bool {
         self.lock().pwq_mut(slot).in_flight.has_reached(up_to)
     }
@@ -424,8 +428,8 @@ impl WorkerPool {
     /// Releases the counts and the seat of `worker`, which is searching and takes no further batch.
     pub(crate) fn let_go(self: &Arc<Self>, worker: &Worker) {
         let mut guard = self.lock_to_act();
-        // As in `take`. Otherwise `discharge` would remove the worker from the census a second
-        // time.
+        // This is the same as in `take`. Otherwise `discharge` would remove the worker from the
+        // census a second time.
         if !twin::armed("let go: still asleep") {
             self.recount(&mut guard, worker, |away| *away = Away::default());
         }
@@ -555,8 +559,8 @@ impl WorkerPool {
         }
     }
 
-    /// Applies the pool's affinity to this thread, a rescuer, because items may depend on it. It
-    /// keeps the affinity until it visits another pool.
+    /// Applies the pool's affinity to this thread, a rescuer, because items may depend on the
+    /// affinity. The rescuer keeps it until it visits another pool.
     pub(crate) fn visit(&self) {
         // This may fail, as in `settle`. The nice value is not changed, because it could not be
         // restored.

@@ -32,8 +32,8 @@ use crate::{
 
 /// Connects a queue to one of its pools.
 ///
-/// The module of items, which is a lower layer, does not know this type. Items point to its first
-/// field only.
+/// The item module, which is a lower layer, does not know this type. Items point to its first field
+/// only.
 #[repr(C)]
 pub(crate) struct Pwq {
     /// I
@@ -94,11 +94,11 @@ pub(crate) struct PwqState {
     turns: Turns,
     /// Items that found no seat, and ordinary items that urgent ones may overtake, oldest first.
     /// While this list or `urgent` is not empty, the pwq waits at a gate, or is in the pool's
-    /// `ready` and owns a seat of each.
+    /// `ready` and owns a seat in each.
     pub(crate) inactive: List,
     /// Urgent items, oldest first.
     pub(crate) urgent: List,
-    /// The number of the last cancel of all items of this pwq.
+    /// The number of the last bulk cancel of this pwq.
     pub(crate) last_cancel: u64,
     /// The pool time that the pwq has used, if queues have shares.
     pub(crate) account: Account,
@@ -404,7 +404,7 @@ impl Deref for PwqState {
 }
 
 impl Counts {
-    /// Subtracts items that workers have taken and not started.
+    /// Subtracts items that workers have taken but not started.
     pub(crate) fn leave_out(&mut self, nr_not_started: u64) {
         self.nr_started = self.nr_started.saturating_sub(nr_not_started);
     }

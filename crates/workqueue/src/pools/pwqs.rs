@@ -12,7 +12,7 @@ impl WorkerPool {
         self.lock().add_pwq(pwq)
     }
 
-    /// Makes the items of a pwq wait in their own lists from now on. Items in local batches are put
+    /// Makes the items of a pwq wait in its own lists from now on. Items in local batches are put
     /// back there too.
     pub(crate) fn open_lanes(self: &Arc<Self>, slot: usize) {
         self.add_work(|guard| {

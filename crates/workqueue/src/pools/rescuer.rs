@@ -8,8 +8,8 @@
 //! so the pool keeps requesting a worker.
 //!
 //! The registry has one more rescuer for all queues. It is called if a pool cannot get a worker and
-//! none of its workers runs, because it has no worker, or because each one sleeps in an item or
-//! hogs the CPU. While work waits, the manager tries again with pauses. Each worker that stops
+//! none of its workers runs, because the pool has no worker, or because each worker sleeps in an
+//! item or hogs the CPU. While work waits, the manager retries with pauses. Each worker that stops
 //! running requests another one, so each failure calls the rescuer again. The rescuer is not the
 //! manager's own thread, because an item that it runs may wait for another item of that pool. The
 //! rescuer then blocks, and the manager still starts threads once that is possible.

@@ -1,10 +1,10 @@
-//! The seats that a thread needs to run items of a pwq: one of its queue, and if the queue is in a
-//! group, one of the group.
+//! The seats that a thread needs to run items of a pwq: one in its queue, and if the queue is in a
+//! group, one in the group.
 //!
 //! # The protocol
 //!
 //! Each gate works as `limit/active.rs` describes. A pwq *climbs* from the gate of its queue to
-//! that of its group, and holds the queue's seat while it waits for one of the group:
+//! that of its group, and holds the queue's seat while it waits for one in the group:
 //!
 //! ```text
 //! climb:  enter the queue's gate, or wait there with nothing;
@@ -32,12 +32,14 @@
 //! # Rescuers
 //!
 //! A queue with a rescuer must make progress even if no worker can be started, and the seats of its
-//! group may be held by pwqs that wait for a worker. Its rescuer therefore takes a seat of the
+//! group may be held by pwqs that wait for a worker. Its rescuer therefore takes a seat in the
 //! group even if none is free.
 //!
 //! # Lending
 //!
 //! `execute/lend.rs` returns the group's seat while the thread that holds it waits.
+
+use std::mem;
 
 use sync::{twin, unmodelled::Arc};
 
@@ -63,7 +65,7 @@ pub(crate) type GroupGate = Arc<Gate<WaitingPwq>>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HelperSeats {
     pub(crate) of_queue: Holds,
-    /// `true` if it acquired a seat of the group.
+    /// `true` if the helper acquired a seat in the group.
     pub(crate) of_group: bool,
 }
 
@@ -81,8 +83,8 @@ impl Pwq {
         self.gate.may_stay() && self.group.as_ref().is_none_or(|group| group.may_stay())
     }
 
-    /// Acquires the seats of a helper. `lent` is `true` if an outer run of the queue on this thread
-    /// lends its seat. `counts` returns `true` if this thread has a seat of the group.
+    /// Acquires a helper's seats. `lent` is `true` if an outer run of the queue on this thread
+    /// lends its seat. `counts` returns `true` if this thread has a seat in the group.
     #[inline]
     pub(crate) fn try_help(
         &self,
@@ -105,7 +107,7 @@ impl Pwq {
         of_queue.map(|of_queue| HelperSeats { of_queue, of_group })
     }
 
-    /// Releases the seats of a helper. The queue may be destroyed before this returns.
+    /// Releases a helper's seats. The queue may be destroyed before this returns.
     ///
     /// # Safety
     ///
@@ -128,7 +130,7 @@ impl Pwq {
         self.group.as_ref().is_some_and(|its| Arc::ptr_eq(its, group))
     }
 
-    /// Releases a seat of the group, if the queue is in one. Returns the pwq that gets it.
+    /// Releases a seat in the group, if the queue is in one. Returns the pwq that gets it.
     pub(crate) fn leave_group(&self) -> Option<WaitingPwq> {
         let group = self.group.as_ref()?;
         // No thread waits until a group has no seat in use, so `settled` is never notified.
@@ -142,7 +144,19 @@ impl Pwq {
 
 impl HelperLeft {
     /// Applies the effects. Call it with no lock held.
+    #[inline]
     pub(crate) fn apply(self) {
+        let Self { of_queue: ReleaseEffects { waiter, settled }, of_group } = &self;
+        if waiter.is_some() || settled.is_some() || of_group.is_some() {
+            self.apply_any();
+        } else {
+            // There is nothing to drop either.
+            mem::forget(self);
+        }
+    }
+
+    #[cold]
+    fn apply_any(self) {
         if let Some(core) = self.of_queue.settled {
             core.settled.notify_all();
         }
@@ -169,7 +183,7 @@ impl Dispatch {
         pwq.gate.enter_or_queue(pwq.node as usize, || pwq.waiter(Level::Queue)) && self.climb(slot)
     }
 
-    /// Acquires a seat of the group for a pwq that has one of its queue.
+    /// Acquires a seat in the group for a pwq that has one in its queue.
     fn climb(&self, slot: usize) -> bool {
         let pwq = self.pwq(slot);
         let Some(group) = &pwq.group else {
@@ -178,7 +192,7 @@ impl Dispatch {
         group.enter_in_turn(&pwq.core.turn, || pwq.waiter(Level::Group))
     }
 
-    /// Withdraws a pwq from the wait queue of its group. It keeps the seat of its queue.
+    /// Withdraws a pwq from the wait queue of its group. It keeps its seat in the queue.
     fn withdraw(&self, slot: usize) -> bool {
         let pwq = self.pwq(slot);
         let is_it =
@@ -207,7 +221,7 @@ impl PoolGuard<'_> {
         None
     }
 
-    /// Releases a seat of a queue. Returns the pwq that gets it.
+    /// Releases a seat in a queue. Returns the pwq that gets it.
     #[must_use = "the next waiter must be notified"]
     fn leave_queue(&mut self, slot: usize) -> Option<WaitingPwq> {
         let pwq = self.dispatch.pwq(slot);
@@ -240,7 +254,7 @@ impl PoolGuard<'_> {
         self.rest_group(slot);
     }
 
-    /// Releases the seat that a pwq without items holds while it waits for one of its group.
+    /// Releases the seat that a pwq without items holds while it waits for one in its group.
     fn withdraw_emptied(&mut self, slot: usize) {
         while self.withdraw(slot) {
             let next = self.leave_queue(slot);
@@ -248,8 +262,8 @@ impl PoolGuard<'_> {
         }
     }
 
-    /// If a pwq waits for its group, takes a seat of the group for it, even if none is free. Called
-    /// by a rescuer.
+    /// If a pwq waits for its group, takes a seat in the group for it, even if none is free. A
+    /// rescuer calls this.
     pub(crate) fn seat_for_rescuer(&mut self, slot: usize) {
         if self.withdraw(slot) {
             if let Some(group) = &self.pwq(slot).group {
@@ -262,7 +276,7 @@ impl PoolGuard<'_> {
 
 impl WorkerPool {
     /// If no item of a pwq is in flight, returns how many items it has ever adopted. Otherwise the
-    /// queue's `settled` is notified when that is the case.
+    /// queue's `settled` is notified when no item is in flight any more.
     pub(crate) fn is_drained(self: &Arc<Self>, slot: usize) -> Option<u64> {
         let mut guard = self.lock_to_act();
         guard.adopt(&self.injector);

@@ -1,4 +1,4 @@
-//! Takes batches of items, each with a seat of the queue, and releases their in-flight counts.
+//! Takes batches of items, each with a seat in the queue, and releases their in-flight counts.
 //!
 //! `seats.rs` acquires and releases the seats, which `active.rs` counts.
 
@@ -121,8 +121,8 @@ impl PoolGuard<'_> {
         Batch::Items(nr_taken)
     }
 
-    /// Every `every_us` microseconds, records the time for which the items of the pwq waited. One
-    /// item represents all that `worker` has taken since the last sample.
+    /// Every `every_us` microseconds, records how long the items of the pwq waited. One item
+    /// represents all that `worker` has taken since the last sample.
     fn sample(
         &mut self,
         worker: &Worker,
@@ -156,7 +156,7 @@ impl PoolGuard<'_> {
     pub(crate) fn find_seat(&mut self, worker: &Worker, slot: usize) -> bool {
         let pwq = self.pwq(slot);
         if !pwq.inactive.is_empty() {
-            // Older items of this pwq already wait.
+            // Older items of this pwq are already waiting.
             return false;
         }
         let seat = self.enlisted(worker).seat;
@@ -235,8 +235,9 @@ impl Dispatch {
         if pwq.gate.max() == 1 || pwq.core.cpu_intensive || pwq.has_lanes { 1 } else { limit }
     }
 
-    /// Returns the maximum size of a batch of a pwq in a pool whose pwqs have shares. It depends on
-    /// the average of the pwq's own items only, because those of other pwqs can differ.
+    /// Returns the maximum size of a batch of a pwq in a pool whose pwqs have shares. It depends
+    /// only on the average run time of the pwq's own items, because the run times of other pwqs'
+    /// items can differ.
     fn share_limit(&self, slot: usize, max: usize) -> Option<usize> {
         if !self.is_shared() {
             return None;
@@ -250,7 +251,7 @@ impl Dispatch {
         self.enlisted_mut(worker).seat = Some(slot);
     }
 
-    /// Adds the worker's counters to its pwq. Called by the worker, between two batches.
+    /// Adds the worker's counters to its pwq. The worker calls this between two batches.
     pub(crate) fn record(&mut self, worker: &Worker) {
         let counts = worker.tally.take(ThreadId(worker.thread.load(Ordering::Relaxed)));
         if counts.nr_not_run > 0 {

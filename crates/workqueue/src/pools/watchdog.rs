@@ -22,8 +22,9 @@ use crate::{
     },
 };
 
-/// Number of items that wait in a pool and are counted by function, as `Kind::Function` documents
-/// it. Each may cost a cache miss under the pool lock, so 128 cost about ten microseconds. A guess.
+/// The number of waiting items of a pool that are counted by function, as `Kind::Function`
+/// documents. The value is a guess: each item may cost a cache miss under the pool lock, so 128
+/// cost about ten microseconds.
 const LISTED: usize = 128;
 
 impl Dispatch {
@@ -186,14 +187,14 @@ impl Dispatch {
     }
 }
 
-/// Returns the end of the name of a function that fits into a record, without its first modules.
+/// Returns the end of a function's name, without its first modules, so that it fits into a record.
 fn short(func: &str) -> &str {
     let modules = func.match_indices("::").map(|(at, sep)| &func[at + sep.len()..]);
     let mut ends = std::iter::once(func).chain(modules);
     ends.find(|it| it.len() <= NAME_BYTES).unwrap_or(func)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
 

@@ -126,13 +126,13 @@ impl Worker {
         self.thread.swap(thread::current().0, Ordering::Relaxed) == 0
     }
 
-    /// Records that the worker's affinity was restored. Called by the owner only.
+    /// Records that the worker's affinity was restored. Only the owner calls this.
     pub(crate) fn has_returned(&self) {
         self.returned.store(true, Ordering::Relaxed);
     }
 
     /// Returns `true`, once, if the worker's affinity has been restored since it last took items.
-    /// Called by the owner only.
+    /// Only the owner calls this.
     pub(crate) fn takes_after_return(&self) -> bool {
         let returned = self.returned.load(Ordering::Relaxed);
         if returned {
@@ -172,7 +172,7 @@ impl Worker {
         self.slims.store(true, Ordering::Relaxed);
     }
 
-    /// Returns this thread's stack memory to the system, if requested. Called by the owner before
+    /// Returns this thread's stack memory to the system, if requested. The owner calls this before
     /// it searches.
     pub(crate) fn slim_if_asked(&self) {
         let slims = self.slims.load(Ordering::Relaxed);
@@ -188,12 +188,13 @@ impl Worker {
         self.lean.load(Ordering::Relaxed)
     }
 
-    /// Stores an item in the local batch that the owner fills, with the pool locked.
+    /// Stores an item in the local batch. The owner calls this with the pool locked, to fill the
+    /// batch.
     pub(crate) fn hold(&self, place: usize, item: NonNull<Head>) {
         self.items[place].store(item.as_ptr(), Ordering::Relaxed);
     }
 
-    /// Publishes the local batch. Called by the owner, with the pool locked.
+    /// Publishes the local batch. The owner calls this with the pool locked.
     pub(crate) fn publish(&self, len: usize) {
         // This pairs with the Acquire in `disown`: a thread that sees this batch sees its items.
         self.local_batch.store(LocalBatch::new(0, len as u32).0, Ordering::Release);
@@ -222,9 +223,9 @@ impl Worker {
         local_batch.len().saturating_sub(local_batch.next())
     }
 
-    /// Returns the number of items that it has taken and not started: those left in the local
+    /// Returns the number of items that it has taken but not started: those left in the local
     /// batch, and those found cancelled since they were taken. The batch is read first, so that an
-    /// item that moves between the two counts twice. The item must not be reported as started.
+    /// item that moves between the two counts twice. Such an item must not be reported as started.
     pub(crate) fn nr_not_started(&self) -> u64 {
         let nr_items = u64::from(self.nr_items());
         nr_items + u64::from(self.tally.nr_not_run())
@@ -255,7 +256,7 @@ impl Worker {
         }
     }
 
-    /// Takes the next item of the local batch. Called by the owner only.
+    /// Takes the next item of the local batch. Only the owner calls this.
     fn next(&self) -> Option<NonNull<Head>> {
         // This pairs with `disown` on one word. If our update comes first, the item is ours, and
         // the exchange in `disown` fails and continues behind it. If `disown` comes first, we find
@@ -343,7 +344,7 @@ impl Worker {
     }
 }
 
-/// The path of this module. The stack trace of a worker ends at its first function of this module,
+/// The path of this module. The stack trace of a worker ends at the first function in this module,
 /// because outer frames contain nothing about an item.
 #[cfg(feature = "stacks")]
 pub(super) const PATH: &str = module_path!();

@@ -208,9 +208,10 @@ impl<'a> TaskOptions<'a> {
     ///
     /// # Guarantees
     ///
-    /// The future is cancel-safe: dropping it loses only its position in the wait queue. If
-    /// capacity was already granted to it, the drop passes it on to the next waiter. A future that
-    /// was granted capacity and is not polled again keeps it until the future is dropped.
+    /// The future is cancel-safe: dropping it loses only its position in the wait queue. If the
+    /// future has already been granted capacity, dropping it passes the capacity on to the next
+    /// waiter. A future that was granted capacity and is not polled again keeps it until the future
+    /// is dropped.
     ///
     /// # Panics
     ///

@@ -155,9 +155,9 @@ impl Builder {
     ///   [`Full`](crate::JoinError::Full).
     /// - [`spawn_detached_all`](crate::TaskOptions::spawn_detached_all) drops the work, and counts
     ///   it as `refused`.
-    /// - [`enqueue`](Workqueue::enqueue) and its variants, delayed and RCU work, wakes of futures,
-    ///   and scopes queue the work without counting it: its amount is bounded by the items, futures
-    ///   and scopes that the callers keep.
+    /// - [`enqueue`](Workqueue::enqueue) and its variants, delayed and RCU work, woken futures, and
+    ///   scopes queue the work without counting it: its amount is bounded by the items, futures and
+    ///   scopes that the callers keep.
     ///
     /// The same holds inside the queue's own items, even during a drain, except that
     /// `wait_for_capacity` does not wait there. During a drain the work of other callers is
@@ -165,7 +165,7 @@ impl Builder {
     ///
     /// # Cost
     ///
-    /// Each item costs two atomic updates of a shared word. A queue without a capacity pays
+    /// Each item costs two atomic updates to a shared word. A queue without a capacity pays
     /// nothing.
     #[doc(alias("bounded", "queue_depth", "max_queue"))]
     pub fn capacity(mut self, capacity: usize) -> Self {
@@ -221,8 +221,8 @@ impl Builder {
     ///
     /// # Cost
     ///
-    /// In such a pool, a worker that takes a batch inspects each waiting queue once, and releases
-    /// its seat afterwards.
+    /// In a pool to which shares apply, a worker that takes a batch inspects each waiting queue
+    /// once, and releases its seat afterwards.
     #[doc(alias("weight", "cpu_weight", "stride", "scheduling_group"))]
     pub fn shares(mut self, shares: u32) -> Self {
         self.shares = Some(shares);
@@ -297,7 +297,7 @@ impl Builder {
         self
     }
 
-    /// Calls `handler` with a description of each panic of an item that no joiner receives.
+    /// Calls `handler` with a description of each panic in an item that no joiner receives.
     ///
     /// # Examples
     ///

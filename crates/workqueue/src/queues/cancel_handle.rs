@@ -1,4 +1,4 @@
-//! A handle of a closure or future that can only cancel it.
+//! A handle to a closure or future that can only cancel it.
 //!
 //! The handle contains a waker: a future counts its wakers, so an additional one costs the others
 //! nothing. The item of a closure has a single, uncounted handle, and the canceller writes the
@@ -13,12 +13,12 @@ use super::future;
 /// [`TaskOptions::cancel_handle`](crate::TaskOptions::cancel_handle).
 ///
 /// Dropping the handle does not cancel the item. The handle keeps a future alive, even without
-/// other wakers. The default handle belongs to no item, like the handle of rejected work.
+/// other wakers. The default handle belongs to no item, like the handle to rejected work.
 #[doc(alias = "AbortHandle")]
 #[derive(Clone, Default)]
 #[must_use = "it does nothing by itself"]
 pub struct CancelHandle {
-    /// The waker of the future. `None` without an item.
+    /// The waker of the future; `None` if there is no item.
     waker: Option<Waker>,
 }
 
@@ -32,7 +32,7 @@ impl CancelHandle {
     /// Cancels the item; returns `true` if it had not ended.
     ///
     /// A closure that has not started, or a future that was never polled, is dropped by this call,
-    /// and a panic of the drop is propagated to the caller. A worker of the queue drops a future
+    /// and a panic in the drop is propagated to the caller. A worker of the queue drops a future
     /// that was polled. An item that is executing continues to its end, or to its next `.await`;
     /// [`JoinHandle::join`](crate::JoinHandle::join) returns the outcome.
     ///

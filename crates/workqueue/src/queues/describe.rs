@@ -128,7 +128,7 @@ impl Inner {
         reaped.into_iter().for_each(Reaped::finish);
     }
 
-    /// Returns a report of the queue, unless it is hidden or was destroyed.
+    /// Returns a report on the queue, unless it is hidden or was destroyed.
     pub(crate) fn known(&self) -> Option<QueueReport> {
         let is_dead = self.plan.lock().is_dead();
         (!is_dead && !self.core.hidden).then(|| self.report_all())

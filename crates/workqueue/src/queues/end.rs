@@ -14,7 +14,7 @@
 //!
 //! A visit is not a handle: it neither keeps the queue open nor prevents a handle from being the
 //! last. The end waits for visitors as it waits for items. No visitor may push after the end has
-//! found the queue drained, because the item would point at freed pwqs. Twin
+//! found the queue drained, because the item would point to freed pwqs. Twin
 //! `queue: a lease without its queue`.
 //!
 //! # Which thread destroys the queue
@@ -60,7 +60,7 @@ use crate::{
     limit::queue_core::Handler,
 };
 
-/// The state that the handles of a queue share. Dropping it destroys the queue.
+/// The state that the handles to a queue share. Dropping it destroys the queue.
 pub(crate) struct Lease {
     inner: Arc<Inner>,
     registry: Registry,
@@ -74,7 +74,7 @@ struct End {
     registry: Registry,
 }
 
-/// The number of visitors: threads that push an item without a handle of the queue.
+/// The number of visitors: threads that push an item without a handle to the queue.
 ///
 /// bits 0..31 visitors | bit 31 closed
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl Drop for Lease {
         }
         let end = End { inner: self.inner.clone(), registry: self.registry.clone() };
         if !self.inner.is_at_home() {
-            // The workers exist in the parent only, and their items still point at the queue.
+            // The workers exist in the parent only, and their items still point to the queue.
             return mem::forget(end);
         }
         self.inner.visits.close();
@@ -272,7 +272,7 @@ impl Inner {
         visit
     }
 
-    /// Waits until there are no visitors for a moment. Later visitors see the caller's earlier
+    /// Waits for a moment at which there are no visitors. Later visitors see the caller's earlier
     /// writes.
     pub(crate) fn outlast_visitors(&self) {
         // ORDER(outlast): other end in `Visits::enter`.

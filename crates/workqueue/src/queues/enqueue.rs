@@ -2,8 +2,8 @@
 //!
 //! Claiming and pushing are separate because some callers, such as a timer, claim under their own
 //! lock and push after they release it. If the item held an in-flight count on another pwq, they
-//! also release that count only after they have unlocked, because this can wake tasks that await a
-//! drain.
+//! also release that count only after they have unlocked, because the release can wake tasks that
+//! await a drain.
 
 use std::ptr::NonNull;
 
@@ -70,9 +70,9 @@ impl Claimed<'_> {
     }
 }
 
-/// Pending items that have not been pushed: the newest and the oldest. A thread that needs the list
-/// link of one of them, because the item was cancelled, waits until it is pushed. A thread with a
-/// chain must therefore not wait.
+/// A chain of pending items that have not been pushed: its newest and its oldest item. A thread
+/// that needs the list link of one of them, because the item was cancelled, waits until it is
+/// pushed. A thread with a chain must therefore not wait.
 struct Chain(Option<(NonNull<Head>, NonNull<Head>)>);
 
 impl Chain {
@@ -135,7 +135,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`try_spawn`](Self::try_spawn).
+    /// Returns the same errors as [`try_spawn`](Self::try_spawn).
     ///
     /// # Blocking
     ///

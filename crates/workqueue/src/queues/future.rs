@@ -4,7 +4,7 @@
 //! poll. Queueing a work item does the same. A poll is therefore a run, and a wake is an enqueue:
 //!
 //! - **Polls never overlap.** A wake during a poll only sets `PENDING`; the end of that poll queues
-//!   the future again. A wake of a pending future queues nothing.
+//!   the future again. Waking a pending future queues nothing.
 //! - **No wake is lost.** The wake and the end of the poll update one word. A wake that finds the
 //!   future pending updates the word, too, so that the next poll sees the waker's earlier writes.
 //! - **Cancelling** a future that was polled is a wake with a flag: the next run drops the future
@@ -92,7 +92,8 @@ struct Task<F: Future, S> {
     base: Base,
     /// I, except for the parts that only the handle writes.
     start_by: S,
-    /// Accessed by the run, then by the handle, then by the thread that frees the item.
+    /// The stage, which the run accesses first, then the handle, and last the thread that frees the
+    /// item.
     stage: UnsafeCell<Stage<F>>,
 }
 
@@ -117,7 +118,7 @@ where
     F::Output: Send + 'static,
     S: StartBy,
 {
-    // Only a worker may run it, and its list link is never removed.
+    // Only a worker may run the item, and its list link is never removed.
     let rules = Rules { help: false, ordered: false, ..home.rules };
     let item = memory::place(Task {
         base: Base {
@@ -307,8 +308,8 @@ where
             unsafe { note_panic(unseen) };
         }
         if detached {
-            // FOREIGN(future-outcome): its drop, on a worker, in the item's run, with no lock held;
-            // a panic is contained.
+            // FOREIGN(future-outcome): the drop of the outcome, on a worker, in the item's run,
+            // with no lock held; a panic is contained.
             contain(|| drop(outcome));
         } else {
             *stage = Stage::Outcome(outcome);
@@ -372,7 +373,7 @@ where
             held_pwq.release(Self::VTABLE);
             (held_pwq.pool.clone(), held_pwq.slot, color)
         });
-        // The future may own the last handle of its queue, whose drop must not wait for this count.
+        // The future may own the last handle to its queue, whose drop must not wait for this count.
         let home = held_pwq.map_or(ptr::null(), |(held_pwq, _)| ptr::from_ref(held_pwq));
         // SAFETY: the count keeps the held pwq alive until it is released below.
         // FOREIGN(future-drop): the drop of the future or its outcome, on the thread that made it
@@ -402,7 +403,7 @@ fn poll<F: Future>(stage: &mut Stage<F>, context: &mut Context<'_>) -> Poll<F::O
     unsafe { Pin::new_unchecked(future) }.poll(context)
 }
 
-/// Drops the future in place. Returns `outcome`, or the panic of the drop.
+/// Drops the future in place. Returns `outcome`, or the panic from the drop.
 fn dropped<F: Future>(stage: &mut Stage<F>, outcome: Outcome<F::Output>) -> Outcome<F::Output> {
     // FOREIGN(future-drop): the drop, on a worker, in the item's run, with no lock held; a panic is
     // the outcome.
@@ -460,7 +461,7 @@ impl Base {
 ///
 /// # Safety
 ///
-/// 1. `item` belongs to a future, and the caller has a handle of it.
+/// 1. `item` belongs to a future, and the caller has a handle to it.
 unsafe fn transition(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State, bool)>) -> bool {
     // SAFETY: (1).
     let base = unsafe { base(item) };
@@ -526,7 +527,7 @@ fn waker(item: NonNull<Head>) -> Waker {
 ///
 /// # Safety
 ///
-/// 1. `item` belongs to a future, and the caller has a handle of it.
+/// 1. `item` belongs to a future, and the caller has a handle to it.
 pub(crate) unsafe fn counted_waker(item: NonNull<Head>) -> Waker {
     // SAFETY: (1).
     let base = unsafe { base(item) };

@@ -3,8 +3,9 @@
 //! # The protocol
 //!
 //! The ceiling of a group is a gate, like the ceiling of a queue. `pools/seats.rs` describes how a
-//! pwq gets a seat of both. A pause, a drain and new shares concern each queue of the group. They
-//! make their change in the group first, and then in each member. A new member does the opposite:
+//! pwq gets a seat in both. A pause, a drain and a change of shares affect every queue in the
+//! group. Each is applied to the group first, and then to each member. A new member does the
+//! opposite:
 //!
 //! ```text
 //! pause:  paused = true;  lock members: copy;  for each: stop if paused
@@ -74,9 +75,9 @@ use crate::{
 /// - If the group has a ceiling, an item of its queues starts only while fewer than `max_active`
 ///   threads run items of the group, in the whole process. The `max_active` of each queue also
 ///   applies.
-/// - If the group is full, its queues take turns, whatever the number of pools in which they have
-///   items. A queue that waits for a seat of the group holds a seat of its own, which counts in
-///   `nr_active` of its [`stats`](crate::Workqueue::stats).
+/// - If the group is full, its queues take turns, regardless of the number of pools in which they
+///   have items. A queue that waits for a seat in the group holds a seat of its own, which counts
+///   in `nr_active` of its [`stats`](crate::Workqueue::stats).
 /// - While an item waits in this library (in a join, a flush, a drain, for capacity, in
 ///   [`block_on`](crate::block_on), in a scope, in a mailbox or a grace period), it does not count
 ///   toward the group's `max_active`. Items of one group may therefore wait for each other. When
@@ -93,8 +94,8 @@ use crate::{
 ///
 /// # Cost
 ///
-/// Each batch of items acquires and releases a seat of the group, which costs about as much as a
-/// seat of the queue. A queue without a group pays one comparison per batch.
+/// Each batch of items acquires and releases a seat in the group, which costs about as much as a
+/// seat in the queue. A queue without a group pays one comparison per batch.
 ///
 /// # Panics
 ///
@@ -114,7 +115,7 @@ pub(crate) struct GroupInner {
     machine: Arc<Machine>,
     /// I: the process that built the group.
     process: Process,
-    /// A: set between a pause and a resume.
+    /// A: set while the group is paused.
     paused: AtomicBool,
     members: Mutex<Members>,
     ceiling: Mutex<Ceiling>,
@@ -141,8 +142,8 @@ enum Ceiling {
     PerCpu(f64),
 }
 
-/// The seats of a group without a ceiling: half of the number that a gate can count, so that the
-/// gate can also count threads that return from a wait.
+/// The number of seats in a group without a ceiling: half of the number that a gate can count, so
+/// that the gate can also count threads that return from a wait.
 const UNLIMITED: u32 = 1 << 15;
 
 impl Ceiling {
@@ -171,7 +172,7 @@ impl Ceiling {
     }
 }
 
-/// Configures a group and builds it. Created by [`Group::builder`].
+/// Configures a group and builds it; created by [`Group::builder`].
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct GroupBuilder {
@@ -192,7 +193,7 @@ impl GroupBuilder {
     /// the process may use, or times the CPU quota if that is less, rounded up. The factor must be
     /// above 0 and at most 64.
     ///
-    /// The ceiling follows changes of the machine and of the quota.
+    /// The ceiling follows changes to the machine and to the quota.
     pub fn max_active_per_cpu(mut self, factor: f64) -> Self {
         self.ceiling = Ceiling::PerCpu(factor);
         self
@@ -206,7 +207,7 @@ impl GroupBuilder {
     /// compete with each other for the group's time, by their own shares. A tenant therefore gets
     /// no more time if it builds more queues.
     ///
-    /// As soon as a queue or a group of a pool has set shares, shares apply to all groups of the
+    /// As soon as a queue or a group in a pool has set shares, shares apply to all groups of the
     /// pool. The default is 100.
     ///
     /// ```
@@ -326,7 +327,7 @@ impl Group {
 
     /// Sets the group's share of the CPU time of its pools; see [`GroupBuilder::shares`].
     ///
-    /// The new share also applies to items that already wait.
+    /// The new share also applies to items that are already waiting.
     ///
     /// # Blocking
     ///
@@ -350,8 +351,8 @@ impl Group {
         Ok(())
     }
 
-    /// Starts no items of the group's queues until [`resume`](Self::resume) is called. Returns
-    /// `true` if the group was not paused.
+    /// Pauses the group: no item of its queues starts until [`resume`](Self::resume) is called.
+    /// Returns `true` if the group was not paused.
     ///
     /// Each queue is paused as if by [`Workqueue::pause`](crate::Workqueue::pause), even one that
     /// joins the group later. A queue that was paused on its own stays paused when the group is
@@ -388,7 +389,7 @@ impl Group {
         self.inner.set_paused(false)
     }
 
-    /// Returns the counters of the group, and the sums of its current queues.
+    /// Returns the counters of the group, and the sums over its current queues.
     ///
     /// # Examples
     ///

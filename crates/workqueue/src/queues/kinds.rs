@@ -124,10 +124,10 @@ impl Builder {
     ///
     /// # Panics
     ///
-    /// A wait of this library inside such an item panics instead of sleeping, as does
-    /// [`blocking`](crate::blocking). An item that blocks in another way delays the
-    /// other bottom-half items of its CPU, because no other worker replaces it. Dropping the last
-    /// handle of a queue does not wait in such an item.
+    /// A wait in this library inside such an item panics instead of sleeping, as does
+    /// [`blocking`](crate::blocking). An item that blocks in another way delays the other
+    /// bottom-half items of its CPU, because no other worker replaces it. Dropping the last handle
+    /// to a queue does not wait in such an item.
     ///
     /// The parts of a [`scope`](crate::Workqueue::scope), a join or a range on this
     /// queue may block if their owner may, because the owner runs all of them itself, in turn.

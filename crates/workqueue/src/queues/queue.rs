@@ -38,7 +38,8 @@ use crate::{
 /// Runs work items on worker pools that it shares with other queues.
 ///
 /// An item is queued on the pool of the caller's pod: the group of CPUs that the queue's affinity
-/// scope assigns to the caller's CPU. A `Workqueue` is a handle; the last drop destroys the queue.
+/// scope assigns to the caller's CPU. A `Workqueue` is a handle; dropping the last one destroys the
+/// queue.
 ///
 /// # Guarantees
 ///
@@ -75,7 +76,7 @@ use crate::{
 /// other items are lost in the child: queueing one or waiting for it panics, and cancelling one
 /// does nothing and returns `false`. A waker of a future of the parent does nothing in the child.
 /// An item or a handler that forks must end the child itself, by `_exit` or `exec`. If the child
-/// returns from it, the child prints a line on stderr and exits with status 1.
+/// returns from the item or handler, it prints a line on stderr and exits with status 1.
 ///
 /// # Examples
 ///
@@ -148,7 +149,8 @@ pub(crate) enum Admission<'a> {
     Closed,
 }
 
-/// A drain in progress. Until it is dropped, even by unwinding, the queue rejects other callers.
+/// A drain in progress. Until it is dropped, even by unwinding, the queue rejects the items of
+/// other callers.
 pub(crate) struct Draining<'a>(&'a Closed);
 
 pub(crate) struct Parts {

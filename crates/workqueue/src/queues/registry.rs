@@ -145,7 +145,7 @@ impl Registry {
         &self.inner.machine.params
     }
 
-    /// Returns a report of each queue, in the order in which the queues were built.
+    /// Returns a report on each queue, in the order in which the queues were built.
     ///
     /// # Blocking
     ///
@@ -171,7 +171,7 @@ impl Registry {
         self.here().pools().iter().map(|pool| pool.stats()).collect()
     }
 
-    /// Returns the times for which kicks held pool locks, if [`Params::lock_stat`] is on.
+    /// Returns how long kicks held pool locks, if [`Params::lock_stat`] is on.
     #[cfg(feature = "baselines")]
     #[doc(hidden)]
     pub fn lock_hold(&self) -> crate::observe::tally::Histogram {
@@ -202,7 +202,7 @@ impl Registry {
     ///
     /// The handler runs with no lock held, on the manager thread or on the thread that causes the
     /// report, and delays that thread. It must not wait for queues of this registry, but it may
-    /// drop the last handle of one. If it panics, the payload is dropped.
+    /// drop the last handle to one. If it panics, the payload is dropped.
     ///
     /// # Examples
     ///

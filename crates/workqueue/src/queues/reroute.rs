@@ -73,14 +73,14 @@ impl Workqueue {
     /// already queued run on the pools where they wait. No item is lost.
     ///
     /// An ordered queue is drained first, as [`drain`](Self::drain) does: while the call waits,
-    /// items of other threads are rejected and counted. A thread that changes the attributes again
-    /// and again therefore leaves producers little time. A call that changes nothing does not
+    /// items of other threads are rejected and counted. A thread that changes the attributes
+    /// repeatedly therefore leaves producers little time. A call that changes nothing does not
     /// drain. If another thread queues an item while the call begins, that item may start after
     /// items that the thread queues later.
     ///
-    /// Differs from Linux: an ordered queue does not automatically follow a change of the machine
-    /// or of [`set_unbound_cpus`](crate::Registry::set_unbound_cpus). It follows when
-    /// its attributes are set, even to the same values.
+    /// Differs from Linux: an ordered queue does not automatically follow a change to the machine
+    /// or to [`set_unbound_cpus`](crate::Registry::set_unbound_cpus). It follows when its
+    /// attributes are set, even to the same values.
     ///
     /// # Blocking
     ///
@@ -97,7 +97,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Builder::build`](crate::Builder::build) that the attributes can
+    /// Returns those errors of [`Builder::build`](crate::Builder::build) that the attributes can
     /// cause. Returns [`BuildError::OwnQueue`] for an ordered queue inside one of its items, and in
     /// a `tracing` subscriber. Returns [`BuildError::Bh`] for a bottom-half queue,
     /// [`BuildError::System`] for a process-wide queue, and [`BuildError::Destroyed`] for a

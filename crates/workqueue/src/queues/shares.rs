@@ -9,7 +9,7 @@ impl Workqueue {
     /// Sets the queue's share of its pools' CPU time while other queues compete for it; see
     /// [`Builder::shares`](crate::Builder::shares).
     ///
-    /// The share also applies to items that already wait.
+    /// The share also applies to items that are already waiting.
     ///
     /// # Blocking
     ///

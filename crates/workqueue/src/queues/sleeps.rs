@@ -29,7 +29,8 @@
 //! If many sleeps end one after another, the manager and the workers fall asleep and wake each
 //! time. After the manager has fired at least [`MANY`] wakers, it therefore fires none for the time
 //! given by the tunable `sleep_slack_us`. A sleep is late by at most this time, because its
-//! deadline is not before that firing. Fewer sleeps are exact. A paused clock has no slack.
+//! deadline is not before that firing. If it has fired fewer wakers, it delays no sleep. A paused
+//! clock has no slack.
 //!
 //! # Which thread fires
 //!
@@ -53,7 +54,7 @@ use super::{
 use crate::cleanups;
 
 /// The maximum number of shards. The value is a guess: the manager locks each shard whenever it
-/// wakes (15 ns), and a shard in use has 8 KiB.
+/// wakes (15 ns), and a shard in use takes 8 KiB.
 const MAX_SHARDS: usize = 16;
 
 /// The number of wakers fired at once from which slack applies. The value is a guess: with fewer,

@@ -90,7 +90,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`try_spawn`](Self::try_spawn).
+    /// Returns the same errors as [`try_spawn`](Self::try_spawn).
     #[inline]
     #[doc(alias = "async_schedule")]
     pub fn spawn_detached<F>(&self, func: F) -> Result<(), TrySpawnError<F>>
@@ -117,14 +117,14 @@ impl Workqueue {
     /// # Guarantees
     ///
     /// - Polls never overlap. A poll follows each wake, and sees the waker's earlier writes.
-    /// - Once the future has been polled, it is always a worker that drops it, even if the future
-    ///   is [cancelled](JoinHandle::cancel) or panics. On a paused or full queue, a cancelled
-    ///   future is therefore dropped when its turn comes. Its destructor may block, and counts
-    ///   against `max_active` as its polls do. If the future was never polled, the canceller drops
-    ///   it, as it drops a closure. A suspended future that has neither a handle nor wakers left is
+    /// - Once the future has been polled, a worker drops it, even if the future is
+    ///   [cancelled](JoinHandle::cancel) or panics. On a paused or full queue, a cancelled future
+    ///   is therefore dropped when its turn comes. Its destructor may block, and counts against
+    ///   `max_active` as its polls do. If the future was never polled, the canceller drops it, as
+    ///   it drops a closure. A suspended future that has neither a handle nor wakers left is
     ///   dropped by the thread that dropped the last of them.
     /// - The future is in flight until it has ended: [`drain`](Self::drain), and dropping the last
-    ///   handle of the queue, wait for suspended futures.
+    ///   handle to the queue, wait for suspended futures.
     ///
     /// # Cost
     ///

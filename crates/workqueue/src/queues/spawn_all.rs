@@ -15,7 +15,7 @@ use crate::{
 /// longer chains the workers start later.
 const CHAIN: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
-/// Closures that are pushed together. If the iterator panics, the drop pushes them.
+/// Closures that are pushed together. If the iterator panics, dropping this value pushes them.
 struct Gathered<'a> {
     options: TaskOptions<'a>,
     items: [NonNull<Head>; CHAIN],
@@ -28,11 +28,11 @@ impl TaskOptions<'_> {
     /// does, on the options' CPU and in their lane. Returns the number of closures that were queued
     /// and not rejected.
     ///
-    /// The closures are pushed in chains of up to 64, with one atomic update of shared memory for
-    /// each chain instead of each closure. A closure may therefore not be queued yet when the
-    /// iterator is asked for the next one. On return, all closures are queued. If `funcs` panics,
-    /// all closures that it has returned are queued. If the queue is closed during the call, the
-    /// remaining closures are rejected.
+    /// The closures are pushed in chains of up to 64, with one atomic update to shared memory for
+    /// each chain instead of each closure. A closure may therefore still be waiting to be queued
+    /// when the iterator is asked for the next one. On return, all closures are queued. If `funcs`
+    /// panics, all closures that it has returned are queued. If the queue is closed during the
+    /// call, the remaining closures are rejected.
     ///
     /// # Blocking
     ///

@@ -20,21 +20,21 @@
 //!   subtracts down to 0 ends without a following run. A closure is counted before it is pushed, so
 //!   a run can find fewer closures than are counted. It then waits for the push, which takes a few
 //!   instructions without user code. Twin `strand: forgets a late push`.
-//! - **After its spawn, a closure is in flight**: a flush of any thread waits for it. If the spawn
+//! - **After its spawn, a closure is in flight**: a flush by any thread waits for it. If the spawn
 //!   that finds 0 has not queued the item yet, no flush can find the item. Each other spawn
 //!   therefore waits until it is queued. `QUEUEING` is set for a few steps without user code, so
 //!   that no thread can wait for itself. Twins `strand: returns before it is queued`, `strand:
 //!   relaxed count`.
 //! - **The list is owned by the run**, except for its injector. A bulk cancel that removes the
 //!   pending item from its pool owns a run, too (`State::pop_to_cancel`), and cancels the closures
-//!   in it. If it finds the item running and queued again, it leaves the item to that run, which
-//!   cancels it at its end (`pools/cut.rs`, case 2). If the canceller removed it as it removes an
-//!   ordinary item, the closures would wait forever: twin `strand: is unqueued while it runs`. A
-//!   canceller cannot reach the closures of a running strand. Each closure therefore records the
-//!   number of bulk cancels at its spawn, and is cancelled instead of run if the number has changed
-//!   since. Twin `strand: starts what was cancelled`. The run of a canceller leaves closures with
-//!   the current number, and queues the item again. Models have too few colors to reach this case.
-//!   Test: `closures_that_are_spawned_after_a_bulk_cancel_run`.
+//!   in it. If the canceller finds the item running and queued again, it leaves the item to that
+//!   run, at the end of which the item is cancelled (`pools/cut.rs`, case 2). If the canceller
+//!   removed the item as it removes an ordinary one, the closures would wait forever: twin `strand:
+//!   is unqueued while it runs`. A canceller cannot reach the closures of a running strand. Each
+//!   closure therefore records the number of bulk cancels at its spawn, and is cancelled instead of
+//!   run if the number has changed since. Twin `strand: starts what was cancelled`. The run of a
+//!   canceller leaves closures with the current number, and queues the item again. Models have too
+//!   few colors to reach this case. Test: `closures_that_are_spawned_after_a_bulk_cancel_run`.
 //! - **Flushes.** A pending closure is not counted in flight; the item is, from the end of the
 //!   closure's spawn until the closure has run. When a run queues the item again, the new count is
 //!   younger than the remaining closures, and a flush that began in the meantime does not wait for
@@ -96,22 +96,22 @@ const QUEUEING: usize = 1;
 /// One closure in `Base::nr`.
 const ONE: usize = 2;
 
-/// Runs closures on a queue one after the other, and passes a state to each of them. Created by
+/// Runs closures on a queue one after the other, and passes a state to each of them; created by
 /// [`Workqueue::strand`].
 ///
 /// A strand is for state that has one user at a time and no thread of its own: a connection, a
 /// session, an account, an actor. It replaces a mutex around the state, but a closure that waits
 /// for its turn blocks no thread. A program can have hundreds of thousands of strands.
 ///
-/// A `Strand` is a handle; clones are handles of the same strand. It is also a handle of its queue.
+/// A `Strand` is a handle; clones are handles to the same strand. It is also a handle to its queue.
 ///
 /// # Guarantees
 ///
 /// - Closures start in the order in which they were spawned, and never overlap. Each sees the
 ///   writes of the previous one, and those that its spawner made before the spawn.
 /// - If all handles are dropped, the closures still run. The thread that runs the last closure then
-///   drops the state. If the strand is idle, the thread that drops the last handle does so.
-/// - A panic of a closure is reported to its joiner, or to the queue's handler, like that of an
+///   drops the state. If the strand is idle, the thread that drops the last handle drops the state.
+/// - A panic in a closure is reported to its joiner, or to the queue's handler, like a panic in any
 ///   item of the queue. The strand continues with the next closure, and with the state as it is.
 /// - After 32 closures, a strand yields to the other items of its queue. If a flush waits for its
 ///   closures, the strand first runs all that remain.
@@ -221,7 +221,7 @@ struct Item<S> {
     state: UnsafeCell<S>,
 }
 
-/// The state of a strand, for one closure.
+/// The state of a strand, lent to one closure.
 struct Lent<S>(*mut S);
 
 // SAFETY: the state is `Send`, and the thread that runs the closure owns it.
@@ -326,8 +326,8 @@ impl<S: Send + 'static> Strand<S> {
         self.try_push(func, drop)
     }
 
-    /// Passes the handle of `func` to `keep`, and then pushes `func`. If `keep` drops the handle,
-    /// each panic is reported to the queue's handler.
+    /// Passes `func`'s handle to `keep`, and then pushes `func`. If `keep` drops the handle, each
+    /// panic is reported to the queue's handler.
     fn try_push<T, F, K>(
         &self,
         func: F,
@@ -595,7 +595,7 @@ impl<S: Send + 'static> Item<S> {
     unsafe fn skip(item: NonNull<Head>, deferred_drops: &mut DeferredDrops) {
         // SAFETY: the caller runs the item, which begins with its `Base`.
         let base = unsafe { item.cast::<Base>().as_ref() };
-        // The strand itself does not count as an item of the user.
+        // The strand itself does not count as a user item.
         deferred_drops.nr_more -= 1;
         // SAFETY: as above.
         while let Some(closure) = unsafe { base.next_cancelled() } {

@@ -30,14 +30,14 @@ use crate::{
 /// - [`set_max_active`](Workqueue::set_max_active), [`set_attrs`](Workqueue::set_attrs) and its
 ///   variants, and [`set_shares`](Workqueue::set_shares) return [`BuildError::System`].
 /// - [`pause`](Workqueue::pause) and [`cancel_all`](Workqueue::cancel_all) do nothing, and return
-///   `false` and 0.
+///   `false` and 0, respectively.
 /// - [`shutdown_background`](Workqueue::shutdown_background),
 ///   [`close_in_background`](Workqueue::close_in_background) and a drop only drop that handle.
 ///
 /// # Errors
 ///
-/// Returns the errors of [`Builder::build`](crate::Builder::build) on the process-wide registry.
-/// After an error, the next call tries again.
+/// Returns the same errors as [`Builder::build`](crate::Builder::build) on the process-wide
+/// registry. After an error, the next call tries again.
 ///
 /// # Examples
 ///
@@ -69,7 +69,7 @@ impl Builder {
 ///
 /// # Errors
 ///
-/// Returns the errors of [`system`].
+/// Returns the same errors as [`system`].
 #[doc(alias = "system_highpri_wq")]
 pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -85,7 +85,7 @@ pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
 ///
 /// # Errors
 ///
-/// Returns the errors of [`system`].
+/// Returns the same errors as [`system`].
 #[doc(alias = "system_long_wq")]
 pub fn system_long() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -98,7 +98,7 @@ pub fn system_long() -> Result<&'static Workqueue, BuildError> {
 ///
 /// # Errors
 ///
-/// Returns the errors of [`system`].
+/// Returns the same errors as [`system`].
 #[doc(alias("system_unbound_wq", "system_dfl_wq"))]
 pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
@@ -123,7 +123,7 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 /// The error contains one of:
 ///
 /// - [`BuildError::NoCpus`], if the CPU does not exist, or this process may not use it.
-/// - An error of [`system`]. Nothing has run in these two cases.
+/// - An error returned by [`system`]. Nothing has run in these two cases.
 /// - [`JoinError::Panicked`].
 ///
 /// # Panics
@@ -162,7 +162,7 @@ pub fn work_on_cpu<T: Send + 'static>(
 ///
 /// # Errors
 ///
-/// Returns the errors of [`work_on_cpu`].
+/// Returns the same errors as [`work_on_cpu`].
 ///
 /// # Examples
 ///

@@ -92,7 +92,7 @@ impl Workqueue {
 
 /// # Options
 impl<'a> TaskOptions<'a> {
-    /// Queues on the pool of `cpu`'s pod.
+    /// Queues the work on the pool of `cpu`'s pod.
     ///
     /// If the queue may not use the CPU, the item is queued on the first pod. With the affinity
     /// `Cpu` the item normally runs on that CPU; only a [`strict`](crate::Builder::strict) queue
@@ -105,8 +105,8 @@ impl<'a> TaskOptions<'a> {
         self
     }
 
-    /// Queues on a pool of the NUMA node `node`: the pool of the current CPU's pod if that pod is
-    /// in the node, otherwise the pool of the first pod of the node.
+    /// Queues the work on a pool of the NUMA node `node`: the pool of the current CPU's pod if that
+    /// pod is in the node, otherwise the pool of the first pod of the node.
     ///
     /// If the node is unknown or the queue uses none of its CPUs, the item is queued on the first
     /// pod. A pod that spans nodes belongs to each of them.
@@ -116,7 +116,7 @@ impl<'a> TaskOptions<'a> {
         self.on_cpu(cpu)
     }
 
-    /// Starts the work before ordinary items of the queue, as a handle of
+    /// Starts the work before ordinary items of the queue, as a handle returned by
     /// [`urgent`](Workqueue::urgent) does.
     ///
     /// This has no effect on an ordered queue, because its items start in the order of queueing.
@@ -150,7 +150,7 @@ impl<'a> TaskOptions<'a> {
     ///
     /// # Cost
     ///
-    /// The item takes 40 more bytes. It costs two atomic updates of a word that all CPUs share, and
+    /// The item takes 40 more bytes. It costs two atomic updates to a word that all CPUs share, and
     /// two reads of the clock (35 ns each). A timer is used only if a task awaits the handle.
     ///
     /// # Examples
@@ -310,7 +310,7 @@ impl<'a> TaskOptions<'a> {
         self.try_push(func, |handle| handle)
     }
 
-    /// Passes the handle of `func` to `keep`, and then queues `func`. If `keep` drops the handle, a
+    /// Passes `func`'s handle to `keep`, and then queues `func`. If `keep` drops the handle, a
     /// panic is reported to the queue's handler.
     fn try_push<T, F, K>(
         mut self,
@@ -479,7 +479,7 @@ impl<'a> TaskOptions<'a> {
         (self.queue, weak, self.cpu)
     }
 
-    /// Passes the handle of `func` to `keep`, and then pushes `func`.
+    /// Passes `func`'s handle to `keep`, and then pushes `func`.
     fn push_closure<T: Send + 'static, K>(
         self,
         func: impl FnOnce() -> T + Send + 'static,
@@ -500,7 +500,7 @@ impl<'a> TaskOptions<'a> {
         kept
     }
 
-    /// Passes the handle of `future` to `keep`, and then pushes `future`.
+    /// Passes `future`'s handle to `keep`, and then pushes `future`.
     fn push_future<F, K>(
         self,
         future: F,
@@ -527,7 +527,7 @@ impl<'a> TaskOptions<'a> {
     }
 }
 
-/// Drops rejected work, and returns the handle of an item that is not queued.
+/// Drops rejected work, and returns the handle to an item that is not queued.
 #[cold]
 pub(super) fn rejected<F, T: Send + 'static>(error: TrySpawnError<F>) -> JoinHandle<T> {
     let (work, error) = error.into_parts();

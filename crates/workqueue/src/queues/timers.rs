@@ -136,7 +136,8 @@ pub(crate) struct OwnTimers {
 pub(crate) struct Timer {
     pub(crate) state: Mutex<State>,
     owner: Inherited,
-    /// Guarded by the lock of the wheel that the item is armed in, or was armed in last.
+    /// The timer's place, guarded by the lock of the wheel that the item is armed in, or was armed
+    /// in last.
     place: UnsafeCell<Place>,
 }
 
@@ -187,7 +188,7 @@ pub(crate) enum Until {
 pub(crate) enum Arming {
     /// The timer is armed, or the item was queued because the delay is zero.
     Done,
-    /// The item was armed already. With `again` it is armed again, or disarmed if rejected.
+    /// The item was armed already. If `again` is set, it is armed again, or disarmed if rejected.
     Armed,
     Pending,
     /// The item is disabled, or the queue rejects it.
@@ -206,7 +207,7 @@ enum Later {
 /// An expired item that a reaper queues, because its list link must be cut out first.
 struct Cutting(Due);
 
-/// Values that are removed under an item's lock and may be last handles of user data. They are
+/// Values that are removed under an item's lock and may be last handles to user data. They are
 /// dropped after the lock is released.
 #[derive(Default)]
 pub(crate) struct Dust {
@@ -259,8 +260,8 @@ impl Timer {
         self.lock(&mut dust).armed.is_some()
     }
 
-    /// Arms the timer, to queue the item with `options`. `again` is set if the item may be armed
-    /// already.
+    /// Arms the timer so that it queues the item with `options`. `again` is set if the item may
+    /// already be armed.
     pub(crate) fn arm(
         self: &Arc<Self>,
         work: &Work,
@@ -442,7 +443,7 @@ impl State {
     }
 
     /// Disarms the item of `timer`. Returns the content of the timer, which may hold the last
-    /// handle of the item; `None` if the item was not armed.
+    /// handle to the item; `None` if the item was not armed.
     fn disarm(&mut self, timer: &Timer) -> Option<Option<Due>> {
         let armed = self.armed.take()?;
         self.generation += 1;
@@ -624,7 +625,7 @@ impl Armed {
 }
 
 impl Due {
-    /// Drops this handle of the item. Returns the item if it must be freed; freeing it runs user
+    /// Drops this handle to the item. Returns the item if it must be freed; freeing it runs user
     /// code.
     pub(crate) fn leave(self) -> Option<Dead> {
         self.work.leave()

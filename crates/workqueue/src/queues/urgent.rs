@@ -6,7 +6,7 @@ use super::queue::{Inner, Workqueue};
 use crate::{item::lane::Lane, route::attrs::BuildError};
 
 impl Workqueue {
-    /// Returns a handle of this queue. Items that are queued through it are *urgent*: they start
+    /// Returns a handle to this queue. Items that are queued through it are *urgent*: they start
     /// before ordinary ones.
     ///
     /// Use it for a few items among many: a read that a user waits for on a queue of prefetches, or

@@ -86,8 +86,8 @@ impl Link {
     ///
     /// 1. The caller has exclusive access to the ring and its members, which do not move until they
     ///    are unlinked.
-    /// 2. The caller has exclusive access to `new`. It is in no ring, and does not move until it is
-    ///    unlinked.
+    /// 2. The caller has exclusive access to `new`, which is in no ring, and does not move until it
+    ///    is unlinked.
     pub(crate) unsafe fn push(ring: *mut Self, new: *mut Self) {
         // SAFETY: (1), (2).
         unsafe {
@@ -200,7 +200,7 @@ impl<K> Wheel<K> {
 
     /// Advances the time to the first timer that expires by `now_ns`, removes that timer and
     /// returns it. If there is none, advances the time to `now_ns` and returns `None`. Timers
-    /// expire in the order of their ticks. Call it until it returns `None`.
+    /// expire in the order of their ticks. Call this function until it returns `None`.
     pub(crate) fn pop(&mut self, now_ns: u64) -> Option<NonNull<Node<K>>> {
         let now_tick = now_ns >> self.shift;
         while let Some((level, slot)) = self.first_slot() {
@@ -244,8 +244,8 @@ impl<K> Wheel<K> {
     }
 
     /// Returns the time at which [`pop`](Self::pop) must be called next. Returns `None` if it need
-    /// not be called until a timer is inserted that becomes the first. The time may be early, never
-    /// late.
+    /// not be called until a timer is inserted that becomes the first. The time may be early, but
+    /// is never late.
     ///
     /// [`insert`](Self::insert) compares with this time even if all timers were removed. Otherwise
     /// a timer that is not the first would wake no thread, and would stay in the wheel.

@@ -28,7 +28,7 @@ pub(crate) fn check_shares(shares: u32) -> Result<(), BuildError> {
     is_valid.then_some(()).ok_or(BuildError::Shares(shares))
 }
 
-/// The CPUs and the priority of a queue's workers. They may be changed while the queue is used.
+/// The CPUs and the priority of a queue's workers. They may be changed while the queue is in use.
 ///
 /// See [`Workqueue::set_attrs`](crate::Workqueue::set_attrs).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -111,7 +111,7 @@ pub enum BuildError {
     OrderedUrgent,
     /// The set of CPUs is empty.
     NoCpus,
-    /// A change of an ordered queue's attributes drains the queue first, and the caller is inside
+    /// Changing the attributes of an ordered queue first drains the queue, and the caller is inside
     /// one of its items or in a `tracing` subscriber.
     OwnQueue,
     /// A bottom-half queue cannot be ordered, `cpu_intensive`, `with_rescuer` or in a group, and

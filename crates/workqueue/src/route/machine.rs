@@ -21,12 +21,12 @@ use crate::pools::{
     pool::{PoolAttrs, WorkerPool},
 };
 
-/// A queue or a group that follows changes of the machine.
+/// A queue or a group that follows changes to the machine.
 pub(crate) trait Follower: Send + Sync {
-    /// Changes the pools of the queue after a change of the machine.
+    /// Updates the pools of the queue after the machine has changed.
     fn follow(&self, machine: &Machine);
 
-    /// Returns a report of the queue, unless the queue is hidden or has been destroyed.
+    /// Returns a report on the queue, unless the queue is hidden or has been destroyed.
     fn report(&self) -> Option<QueueReport>;
 
     /// Returns the record of the group, if this is one.

@@ -43,7 +43,7 @@ pub(crate) struct Plan {
     nodes: Box<[u32]>,
     /// Every gate, with the index of its node.
     gates: Vec<(usize, Arc<Gate<WaitingPwq>>)>,
-    /// Set between a pause of the queue and its resume.
+    /// Set from the time the queue is paused until it is resumed.
     paused: bool,
     /// Set while the queue starts no items.
     stopped: bool,
@@ -149,7 +149,7 @@ impl Plan {
         self.gates.iter().map(|(_, gate)| gate.clone()).collect()
     }
 
-    /// Returns the gate of a new pwq to a pool with `nr_cpus` CPUs.
+    /// Returns the gate for a new pwq that connects the queue to a pool with `nr_cpus` CPUs.
     fn gate(&mut self, node: usize, nr_cpus: usize, cpus_by_node: &[u32]) -> Arc<Gate<WaitingPwq>> {
         let found = match self.design.max_active_scope {
             MaxActiveScope::System => self.gates.first(),

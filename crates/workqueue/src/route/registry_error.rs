@@ -43,8 +43,8 @@ impl std::error::Error for RegistryError {
     }
 }
 
-/// The error of setting the topology of a process that already has one. Contains the rejected
-/// topology.
+/// The error returned by an attempt to set the topology of a process that already has one. Contains
+/// the rejected topology.
 #[derive(Debug)]
 pub struct TopologyInUse(pub Box<topology::Topology>);
 

@@ -1,4 +1,4 @@
-//! The map from CPU to pool of a queue, and how it changes while the queue is used.
+//! A queue's map from CPU to pool, and how it changes while the queue is in use.
 //!
 //! # The protocol
 //!
@@ -20,9 +20,9 @@
 //! # Ordered queues
 //!
 //! An item that arrives late on the former pwq of an ordered queue may start after items that its
-//! thread queues on the new pwq. Therefore [`set_attrs`](crate::Workqueue::set_attrs)
-//! drains such a queue before it publishes, and an ordered queue does not follow a change of the
-//! machine. All pwqs of an ordered queue share one gate with one seat, so its runs never overlap.
+//! thread queues on the new pwq. Therefore [`set_attrs`](crate::Workqueue::set_attrs) drains such a
+//! queue before it publishes, and an ordered queue does not follow a change to the machine. All
+//! pwqs of an ordered queue share one gate with one seat, so its runs never overlap.
 
 use std::ptr;
 

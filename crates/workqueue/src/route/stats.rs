@@ -116,16 +116,16 @@ pub struct GroupStats {
     pub max_active: Option<u32>,
     /// The [shares](crate::GroupBuilder::shares), if any were set.
     pub shares: Option<u32>,
-    /// Threads that run items of the group now, excluding those that wait inside an item. Threads
-    /// that are about to run items are included.
+    /// The number of threads that are running items of the group. It excludes threads that wait
+    /// inside an item, and includes threads that are about to run items.
     pub nr_active: u32,
     /// The part of `nr_active` above `max_active`, which exists because threads have returned from
     /// a wait or the ceiling was lowered.
     pub nr_over: u32,
-    /// The number of waits for a seat of the group: one for each queue and each pool in which it
+    /// The number of waits for a seat in the group: one for each queue and each pool in which it
     /// waits.
     pub nr_waiting: usize,
-    /// The number of queues of the group.
+    /// The number of queues in the group.
     pub nr_queues: usize,
     /// The number of items of the group's queues that wait for a seat.
     pub nr_inactive: usize,
@@ -167,7 +167,7 @@ impl GroupStats {
     }
 }
 
-/// A report of one queue.
+/// A report on one queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct QueueReport {
@@ -179,14 +179,14 @@ pub struct QueueReport {
     pub group: Option<String>,
     /// The counters.
     pub stats: QueueStats,
-    /// The times for which items waited, from their enqueue until a worker took them.
+    /// The wait times of items, from their enqueue until a worker took them.
     ///
     /// Counts each item that a worker started, except the last few, which the worker has not
     /// recorded yet (see [`Params::wait_sample`](base::params::Params::wait_sample)). Items that a
     /// joiner ran are not counted. A wait is accurate to within a factor of two, or better if the
     /// queue is short.
     pub wait: Histogram,
-    /// The times for which workers ran the same items. Each poll of a future counts as one run.
+    /// The run times of the same items. Each poll of a future counts as one run.
     ///
     /// For items that a worker took in one batch, the time of the first is recorded for all, and
     /// the total is correct. A run is recorded when its worker next acquires the pool lock.

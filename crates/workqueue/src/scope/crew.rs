@@ -96,7 +96,8 @@ impl Crew {
         Arc::new(Self { word: Futex::new(0), nr_tickets: AtomicU32::new(0), work, visit })
     }
 
-    /// Returns `true` if there are fewer than `limit` tickets for work that the caller has added.
+    /// Returns `true` if the caller, which has added work, should send a ticket, because there are
+    /// fewer than `limit` of them.
     #[inline]
     pub(crate) fn wants_ticket(&self, limit: u32) -> bool {
         let tickets = &self.nr_tickets;
@@ -167,7 +168,7 @@ impl Crew {
         Word(self.word.word().load(Ordering::Acquire))
     }
 
-    /// Waits until no guest is left or `is_called` reports a call of
+    /// Waits until no guest is left or `is_called` reports a call to
     /// [`wake_owner`](Self::wake_owner).
     ///
     /// # Blocking
@@ -209,7 +210,7 @@ impl Crew {
         }
     }
 
-    /// Closes the crew to new guests if it has none now; returns `true` if it did.
+    /// Closes the crew to new guests if it has none now; returns `true` if the crew was closed.
     pub(crate) fn try_close(&self) -> bool {
         let overlooks = twin::armed("crew: the end overlooks guests");
         let close = |word: u32| (Word(word).nr_guests() == 0 || overlooks).then_some(word | CLOSED);

@@ -1,4 +1,4 @@
-//! The first panic of the parts of one scope.
+//! The first panic in the parts of one scope.
 
 use std::panic::resume_unwind;
 
@@ -39,7 +39,7 @@ impl FirstPanic {
             (Ok(value), None) => value,
             (Ok(value), Some(payload)) => {
                 // FOREIGN(scope-run): the drop of the value of the owner's part, on the owner,
-                // which resumes another panic; a panic of the drop is contained.
+                // which resumes another panic; a panic in the drop is contained.
                 contain(|| drop(value));
                 resume_unwind(payload)
             }

@@ -36,9 +36,9 @@ use crate::{execute::join::JoinHandle, limit::queue_core::QueueCore, queues::que
 
 /// The second closure, and its return value.
 struct Pair<'a, B, R> {
-    /// Taken by the guest, or by the owner once there is no guest.
+    /// The closure, which the guest takes, or the owner once there is no guest.
     second: UnsafeCell<Option<B>>,
-    /// Written by a guest, read by the owner.
+    /// The value, which a guest writes and the owner reads.
     returned: UnsafeCell<Option<R>>,
     first_panic: FirstPanic,
     core: &'a QueueCore,
@@ -57,7 +57,7 @@ struct Node {
     offer: Cell<Option<Offer>>,
 }
 
-/// The joins of one queue that this thread is in. The nodes are on its stack.
+/// The joins on one queue that this thread is executing. Their nodes are on its stack.
 struct Chain {
     /// The queue's core, for comparison only. Null if there is no chain.
     core: Cell<*const QueueCore>,
@@ -140,7 +140,7 @@ impl<B, R> Pair<'_, B, R> {
         // SAFETY: as above.
         let returned = self.returned.with_mut(|it| unsafe { (*it).take() });
         // FOREIGN(scope-run): the drop of the second part, or of its value, on the owner, which
-        // resumes the panic of the first.
+        // resumes the panic from the first.
         contain(|| drop((second, returned)));
     }
 
@@ -249,7 +249,8 @@ fn wake_cycles() -> u64 {
 }
 
 impl Node {
-    /// Sends the ticket of this join. Returns its crew, or null if no worker may take it.
+    /// Sends the ticket for this join. Returns the join's crew, or null if no worker may take the
+    /// ticket.
     fn send(&self) -> *const Crew {
         // SAFETY: the caller of the join, in an outer frame, borrows the queue.
         let queue = unsafe { &*self.queue };
@@ -316,8 +317,8 @@ impl Workqueue {
     /// - When this returns or panics, neither closure is running, and neither will run.
     /// - A thread that waits for a worker to complete `b` runs nothing else. It needs no worker and
     ///   no seat: see [`scope`](Self::scope).
-    /// - If `a` panics, `b` is dropped unless a worker took it. If both panic, the panic of `a` is
-    ///   resumed.
+    /// - If `a` panics, `b` is dropped unless a worker took it. If both panic, the panic from `a`
+    ///   is resumed.
     ///
     /// # Cost
     ///
@@ -335,7 +336,7 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// Resumes the panic of `a` or `b`; otherwise the same as [`scope`](Self::scope).
+    /// Resumes a panic from `a` or `b`; otherwise the same as [`scope`](Self::scope).
     ///
     /// # Examples
     ///

@@ -1,4 +1,5 @@
-//! Borrowed data: several threads work on one thread's stack, and stop before it continues.
+//! Borrowed data: several threads work on data on one thread's stack, and stop before that thread
+//! continues.
 //!
 //! `crew.rs` describes the protocol: a ticket, which is an item of the queue, brings a worker to
 //! the owner's work, and no worker is still inside when the owner continues. `scoped.rs` contains
@@ -9,8 +10,9 @@
 //!
 //! The owner runs the items that no worker has started. It needs no seat: to the queue, these runs
 //! are part of the code that the owner executes anyway. While it waits, it runs no other items, so
-//! that it cannot encounter a lock or a seat that it holds itself. None of these three functions
-//! therefore waits for a worker to arrive. They wait only for workers that are already inside:
+//! that it cannot encounter a lock or a seat that it holds itself. A scope, a join or work on
+//! pieces therefore never waits for a worker to arrive. It waits only for workers that are already
+//! inside:
 //!
 //! | the queue | effect on the work |
 //! |---|---|

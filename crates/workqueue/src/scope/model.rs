@@ -127,7 +127,7 @@ impl Once {
 }
 
 impl OpenPair {
-    /// Creates a pair of `func`.
+    /// Creates a pair that runs `func`.
     pub fn new(func: impl FnOnce() + 'static) -> Self {
         let once = Arc::new(Once(sync::cell::UnsafeCell::new(Some(Box::new(func)))));
         // SAFETY: every clone keeps `once` alive.

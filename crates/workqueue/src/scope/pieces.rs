@@ -1,7 +1,7 @@
 //! Work on a range that is cut into pieces as threads take them.
 //!
 //! A participant takes the next piece from the front of the untaken elements, with one atomic
-//! update of a counter. Each element is therefore in one piece, and the participant that took a
+//! update to a counter. Each element is therefore in one piece, and the participant that took a
 //! piece works on it. The owner sends one ticket. Each guest that finds untaken elements sends
 //! another one, up to the number of workers. A guest that finds none returns to its pool.
 //!
@@ -146,8 +146,8 @@ impl Workqueue {
     /// - The caller runs only pieces of this range while it waits. It needs no worker and no seat:
     ///   see [`scope`](Self::scope). The number of helping workers is bounded by `max_active`, and
     ///   by the number of workers that run at once on one pod.
-    /// - If `func` panics, no further piece starts. The first panic is resumed after all others
-    ///   end.
+    /// - If `func` panics, no further piece starts. The first panic is resumed after all other
+    ///   pieces have ended.
     ///
     /// # Blocking
     ///
@@ -156,7 +156,7 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// Resumes the first panic of `func`; otherwise the same as [`scope`](Self::scope).
+    /// Resumes the first panic from `func`; otherwise the same as [`scope`](Self::scope).
     ///
     /// # Examples
     ///
@@ -267,7 +267,7 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// Resumes the first panic of `map` or `reduce`; otherwise the same as
+    /// Resumes the first panic from `map` or `reduce`; otherwise the same as
     /// [`for_each_range`](Self::for_each_range).
     ///
     /// # Examples

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::limit::queue_core::QueueCore;
 
-/// The pending items of a scope, and the first panic of an item.
+/// The pending items of a scope, and the first panic in an item.
 #[derive(Debug)]
 pub(super) struct ScopeState {
     pub(super) pending: PendingItems,

@@ -63,7 +63,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 // SAFETY: the queue, the scope state, the crew and the tickets may be used by several threads.
 unsafe impl Sync for Scope<'_, '_> {}
 
-/// The part of a queue that serves items of one thread.
+/// The part of a queue that serves the items that one thread queues.
 pub(super) struct Reach {
     /// The maximum number of the queue's items that run at once, if this thread queues them.
     pub(super) max_active: u32,
@@ -92,8 +92,8 @@ impl Workqueue {
     ///   ends before the next one starts. An item that the caller runs may overlap with other
     ///   items.
     /// - If an item panics, the others still run. Afterwards the first panic is resumed on this
-    ///   thread. Each other panic is reported to the queue's panic handler and dropped. A panic of
-    ///   `body` takes precedence over those of items.
+    ///   thread. Each other panic is reported to the queue's panic handler and dropped. A panic in
+    ///   `body` takes precedence over panics in items.
     ///
     /// # Cost
     ///
@@ -107,9 +107,9 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// Resumes the panic of `body` or of an item. Panics before calling `body` if called in a child
-    /// of `fork` (see [`Workqueue`]), or inside an item of a bottom-half queue unless this is a
-    /// bottom-half queue as well. A child forked inside `body` exits when `body` returns.
+    /// Resumes a panic from `body` or from an item. Panics before calling `body` if called in a
+    /// child of `fork` (see [`Workqueue`]), or inside an item of a bottom-half queue unless this is
+    /// a bottom-half queue as well. A child forked inside `body` exits when `body` returns.
     ///
     /// # Examples
     ///

@@ -25,11 +25,11 @@ use crate::{
 /// from time to time, and return early. The result is `true` in the innermost item of this thread
 ///
 /// - after [`JoinHandle::cancel`](crate::JoinHandle::cancel) of a spawned closure, a closure of a
-///   strand, or a future. This includes the drop of a [`CancelOnDrop`](crate::CancelOnDrop), even
-///   by a [`timeout()`](crate::timeout()), and the drop of a [`TaskSet`](crate::TaskSet);
-/// - at its [hard deadline](crate::TaskOptions::hard_deadline), and after a cancel of its
-///   [token](CancellationToken::current);
-/// - while a [`Work`](crate::Work) is disabled, which includes
+///   strand, or a future. This includes dropping a [`CancelOnDrop`](crate::CancelOnDrop), even by a
+///   [`timeout()`](crate::timeout()), and dropping a [`TaskSet`](crate::TaskSet);
+/// - at its [hard deadline](crate::TaskOptions::hard_deadline), and after its
+///   [token](CancellationToken::current) has been cancelled;
+/// - while a [`Work`](crate::Work) is disabled, including during
 ///   [`Work::cancel_sync`](crate::Work::cancel_sync);
 /// - after its queue has been shut down: by
 ///   [`shutdown_background`](crate::Workqueue::shutdown_background), or at the time limit of
@@ -76,10 +76,10 @@ pub fn is_cancelled() -> bool {
 
 /// A flag that is set once, and for which threads and tasks can wait.
 ///
-/// A `CancellationToken` is a handle; clones are handles of the same token. A
+/// A `CancellationToken` is a handle; clones are handles to the same token. A
 /// [`child`](Self::child) is cancelled with its parent, and can be cancelled without it.
 ///
-/// [`current`](Self::current) returns the token of the item that runs, so that waits inside an item
+/// [`current`](Self::current) returns the token of the running item, so that waits inside an item
 /// can end when the item is cancelled: [`wait_timeout`](Self::wait_timeout) is a sleep that ends
 /// early, and [`until_cancelled`](Self::until_cancelled) ends any other wait.
 ///
@@ -87,8 +87,8 @@ pub fn is_cancelled() -> bool {
 ///
 /// - A wait ends if the token is cancelled before or during it, and then sees the canceller's
 ///   earlier writes.
-/// - Wakers are fired with no lock held. A panic of one does not prevent the others from being
-///   fired.
+/// - Wakers are fired with no lock held. A panic in one waker does not prevent the others from
+///   being fired.
 ///
 /// # Cost
 ///
@@ -160,7 +160,7 @@ impl CancellationToken {
         Self(run::current_token())
     }
 
-    /// Creates a token that is cancelled with this one. A cancel of the new token does not affect
+    /// Creates a token that is cancelled with this one. Cancelling the new token does not affect
     /// this one.
     #[must_use]
     pub fn child(&self) -> Self {
@@ -182,17 +182,18 @@ impl CancellationToken {
         self.0.is_set()
     }
 
-    /// Returns a future that waits until the token is cancelled. The future owns a handle of the
+    /// Returns a future that waits until the token is cancelled. The future owns a handle to the
     /// token, so it can be spawned or stored.
     #[doc(alias = "cancelled_owned")]
     pub fn cancelled(&self) -> Cancelled {
         Cancelled { token: self.0.clone(), key: None }
     }
 
-    /// Waits for `future` until the token is cancelled. Returns `None` if it was cancelled first.
+    /// Waits for `future` until the token is cancelled. Returns `None` if the token was cancelled
+    /// first.
     ///
-    /// In that case `future` is dropped. A poll that finds it ready returns its output, even if
-    /// the token has been cancelled. The returned future owns a handle of the token.
+    /// In that case `future` is dropped. A poll that finds it ready returns its output, even if the
+    /// token has been cancelled. The returned future owns a handle to the token.
     #[doc(alias("run_until_cancelled", "run_until_cancelled_owned"))]
     pub fn until_cancelled<F: IntoFuture>(
         &self,
@@ -210,7 +211,8 @@ impl CancellationToken {
         }
     }
 
-    /// Waits for at most `timeout` until the token is cancelled. Returns `true` if it is.
+    /// Waits until the token is cancelled, for at most `timeout`. Returns `true` if it was
+    /// cancelled.
     ///
     /// # Blocking
     ///

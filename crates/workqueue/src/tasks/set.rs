@@ -52,7 +52,7 @@ use crate::{
 ///   end at the same time on different threads may be taken in either order.
 /// - Dropping the set cancels all items in it, as [`cancel_all`](Self::cancel_all) does. The drop
 ///   does not wait: closures that have started continue.
-/// - The set keeps its queue open, as a handle of the queue does.
+/// - The set keeps its queue open, as a handle to the queue does.
 ///
 /// # Cost
 ///
@@ -206,7 +206,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Panics
     ///
-    /// If called in a child of `fork` although the set or the item was created before the fork.
+    /// If called in a child of `fork` and the set or the item was created before the fork.
     pub fn add(&mut self, mut handle: JoinHandle<T>) {
         self.must_be_here();
         let reused = self.unused.last().copied();
@@ -249,7 +249,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`JoinHandle::join`]. [`JoinError::OwnItem`] and
+    /// Returns the same errors as [`JoinHandle::join`]. [`JoinError::OwnItem`] and
     /// [`JoinError::OwnQueue`] occur only inside [`block_on`](crate::block_on), and only if every
     /// other item has left the set. The item that caused the error is removed from the set and
     /// stays queued.
@@ -307,7 +307,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`join_next`](Self::join_next).
+    /// Returns the same errors as [`join_next`](Self::join_next).
     pub fn try_join_next(&mut self) -> Option<Result<T, JoinError>> {
         self.must_be_here();
         loop {
@@ -333,7 +333,7 @@ impl<T> TaskSet<T> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`join_next`](Self::join_next).
+    /// Returns the same errors as [`join_next`](Self::join_next).
     ///
     /// # Panics
     ///
@@ -366,7 +366,7 @@ impl<T> TaskSet<T> {
     /// Cancels all items in the set as [`JoinHandle::cancel`] does. [`join_next`](Self::join_next)
     /// returns [`JoinError::Cancelled`] for each cancelled item.
     ///
-    /// A panic of a closure or future that is dropped here is caught.
+    /// If dropping a closure or future panics here, the panic is caught.
     pub fn cancel_all(&mut self) {
         self.must_be_here();
         for (place, handle) in self.handles.iter_mut().enumerate() {

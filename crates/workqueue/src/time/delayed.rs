@@ -22,7 +22,7 @@ use crate::{
 
 /// A work item that is queued after a delay ([`DelayedWork`]) or a grace period ([`RcuWork`]).
 ///
-/// This is a handle; clones are handles of the same item. The item is pending while it waits.
+/// This is a handle; clones are handles to the same item. The item is pending while it waits.
 ///
 /// [`RcuWork`]: crate::RcuWork
 #[derive(Clone)]
@@ -43,8 +43,8 @@ pub struct Deferred<U> {
 ///   [`slack`](Deferred::with_slack).
 /// - The item is queued on the pool of the pod from which it was armed, or on that of the
 ///   [given](TaskOptions::on_cpu) CPU.
-/// - If all handles of the item are dropped, it is still queued when its delay has passed. If the
-///   last handle of its queue is dropped, the timer is disarmed: the item is no longer pending, and
+/// - If all handles to the item are dropped, it is still queued when its delay has passed. If the
+///   last handle to its queue is dropped, the timer is disarmed: the item is no longer pending, and
 ///   does not run. A drain does not wait for timers, and items whose timers fire during a drain are
 ///   queued.
 ///
@@ -82,7 +82,7 @@ impl<U: 'static> Deferred<U> {
         Self::with_handle(move |_| func())
     }
 
-    /// Creates an item that runs `func` with a handle of the item, so that it can queue itself.
+    /// Creates an item that runs `func` with a handle to the item, so that it can queue itself.
     pub fn with_handle(mut func: impl FnMut(&Self) + Send + 'static) -> Self {
         let timer = Arc::new(Timer::default());
         let own = timer.clone();
@@ -135,7 +135,7 @@ impl<U: 'static> Deferred<U> {
     /// Cancels the item and waits until it is not executing; returns `true` if it was pending.
     ///
     /// On return the item is idle. Until this returns, attempts to queue the item are rejected,
-    /// including those of the item itself.
+    /// including those by the item itself.
     ///
     /// # Blocking
     ///
@@ -212,7 +212,7 @@ impl<U: 'static> Deferred<U> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Work::flush`].
+    /// Returns the same errors as [`Work::flush`].
     #[doc(alias("flush_delayed_work", "flush_rcu_work"))]
     pub fn flush(&self) -> Result<bool, FlushError> {
         must_not_be_lost(self.timer.is_lost());
@@ -261,8 +261,8 @@ impl Workqueue {
         self.task().enqueue_after(work, delay)
     }
 
-    /// Queues `work` on this queue after `delay` from now, even if it is already pending. Returns
-    /// `true` if it was pending.
+    /// Queues `work` on this queue `delay` from now, even if it is already pending. Returns `true`
+    /// if it was pending.
     ///
     /// A disabled item is left unchanged, and is not pending.
     ///

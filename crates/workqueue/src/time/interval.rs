@@ -15,7 +15,7 @@ use crate::queues::{registry::Registry, timers::nanos};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MissedTickBehavior {
     /// The missed ticks fire at once, one after another, until the interval has caught up; the task
-    /// yields after every few of them. No tick is lost.
+    /// yields after every few ticks. No tick is lost.
     #[default]
     Burst,
     /// The next tick is due one period after the late one: the grid moves.
@@ -42,7 +42,7 @@ impl MissedTickBehavior {
     }
 }
 
-/// The error of a period of zero length.
+/// The error returned for a period of zero length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZeroPeriod;
 

@@ -1,8 +1,8 @@
 //! Items that are queued at equal intervals.
 //!
 //! Such an item is a delayed one that arms itself at the end of each run, even if the run panicked.
-//! The last handle of its queue may have been dropped by then, so the item upgrades its reference
-//! (`end.rs`), and is not armed if that fails. Dropping the handle of the work disables the item.
+//! The last handle to its queue may have been dropped by then, so the item upgrades its reference
+//! (`end.rs`), and is not armed if that fails. Dropping the handle to the work disables the item.
 //! Arming checks for that under the timer's lock (`timers.rs` describes the protocol and its
 //! models). A run also does not arm the item if the queue has cancelled everything since the item
 //! was created. The queue counts such cancels, and the item keeps the count from its creation.
@@ -24,7 +24,7 @@ use crate::queues::{
     queue::{Inner, Workqueue},
 };
 
-/// Runs a closure at equal intervals until this is dropped; created by [`Workqueue::every`].
+/// Runs a closure at equal intervals until this value is dropped; created by [`Workqueue::every`].
 ///
 /// # Guarantees
 ///
@@ -36,13 +36,13 @@ use crate::queues::{
 /// - Dropping the handle cancels the work: no further run starts. A run that has started continues
 ///   to its end, as with [`CancelOnDrop`](crate::CancelOnDrop); [`cancel_sync`](Self::cancel_sync)
 ///   waits.
-/// - The handle does not keep its queue alive: if the last handle of the queue is dropped, the runs
+/// - The handle does not keep its queue alive: if the last handle to the queue is dropped, the runs
 ///   end. The closure must not own such a handle, because that would keep the queue alive. A drain
 ///   does not wait for the work, and a paused queue runs it once the queue is resumed.
 /// - [`cancel_all`](Workqueue::cancel_all) of its queue ends the work permanently, whether it is
 ///   delayed, queued or executing. A run that has started continues to its end and is the last one.
 ///   [`every`](Workqueue::every) starts the work again.
-/// - A panic of a run is caught, counted and reported to the queue's
+/// - A panic in a run is caught, counted and reported to the queue's
 ///   [`on_panic`](crate::Builder::on_panic), as for other items. The next run starts on schedule.
 ///
 /// # Cost

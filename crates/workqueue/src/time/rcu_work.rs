@@ -1,8 +1,8 @@
 //! Items that are queued after a grace period of RCU.
 //!
 //! Such an item is a delayed one that waits for readers instead of a clock. It is armed under its
-//! lock and fired by an RCU callback, and cancel and disable find it like any other (`timers.rs`
-//! describes the protocol and its models).
+//! lock and fired by an RCU callback. Cancelling and disabling find it as they find any other
+//! delayed item (`timers.rs` describes the protocol and its models).
 //!
 //! The callback is queued after the item's lock is released. A flusher may therefore find the item
 //! armed before the callback is queued; it repeats its barrier until the item is no longer armed.
@@ -33,9 +33,9 @@ use crate::{
 ///   is pending, the item may be waiting for an earlier grace period.
 /// - The item is pending from the call until it starts. It is queued on the pool of the pod from
 ///   which `enqueue_rcu` was called.
-/// - If all handles of the item are dropped, it is still queued. If the last handle of its queue
-///   is dropped, nothing runs. A drain does not wait for grace periods, and items whose grace
-///   periods end during a drain are queued.
+/// - If all handles to the item are dropped, it is still queued. If the last handle to its queue is
+///   dropped, nothing runs. A drain does not wait for grace periods, and items whose grace periods
+///   end during a drain are queued.
 ///
 /// Differs from Linux: it can be cancelled and disabled while it waits for the grace period.
 ///

@@ -100,7 +100,7 @@ where
 /// let mut kinds = [ErrorKind::TimedOut, ErrorKind::PermissionDenied].into_iter();
 /// let outcome: Result<(), Error> = block_on(retry_if(
 ///     policy,
-///     || std::future::ready(Err(kinds.next().unwrap().into())),
+///     || std::future::ready(Err(Error::from(kinds.next().unwrap()))),
 ///     |error| error.kind() == ErrorKind::TimedOut,
 /// ));
 /// assert_eq!(outcome.unwrap_err().kind(), ErrorKind::PermissionDenied);

@@ -77,8 +77,8 @@ pub(super) fn global() -> &'static Registry {
 ///   takes to run the registry's thread and the task, usually 0.1 ms. While eight or more sleeps of
 ///   a registry end at once, further ones end up to half a millisecond later, so that they share
 ///   wake-ups ([`Params::sleep_slack_us`](base::params::Params::sleep_slack_us)).
-/// - A deadline that has passed at the first poll makes it ready at once. A duration that cannot be
-///   represented (584 years or more) never ends.
+/// - If the deadline has passed at the first poll, the sleep is ready at once. A duration that
+///   cannot be represented (584 years or more) never ends.
 /// - Dropping a sleep cancels it, and drops the waker unless the waker is being fired at that
 ///   moment.
 /// - A sleep keeps its registry alive, so the registry cannot be shut down until the sleep is
@@ -88,14 +88,14 @@ pub(super) fn global() -> &'static Registry {
 ///
 /// A sleep takes one allocation of 48 bytes while it waits. The first poll, each further poll and
 /// the drop briefly acquire a lock and perform a constant number of operations, independent of the
-/// number of sleeps. Threads on different CPUs acquire different locks. The drop of a sleep that
-/// has ended acquires none. Only a sleep that becomes the first to expire on its CPU wakes the
+/// number of sleeps. Threads on different CPUs acquire different locks. Dropping a sleep that has
+/// ended acquires none. Only a sleep that becomes the first to expire on its CPU wakes the
 /// registry's thread.
 ///
 /// The registry's thread itself fires a waker of a [queue's future](crate::Workqueue::spawn_async),
 /// of a future of a dedicated worker, or of [`block_on`](crate::block_on). A waker of another
 /// executor is user code, which that thread never runs. Instead, a reaper thread fires it tens of
-/// microseconds later, or the fallback reaper if thread creation fails.
+/// microseconds later. If no thread can be created, the fallback reaper fires it.
 ///
 /// # Panics
 ///
@@ -127,8 +127,8 @@ impl Deref for Owner {
 }
 
 impl Registry {
-    /// Waits for `duration` from this call, as [`sleep()`] does, but this registry's thread wakes
-    /// the task.
+    /// Waits until `duration` has passed since this call. This is like [`sleep()`], except that
+    /// this registry's thread wakes the task.
     ///
     /// # Examples
     ///
@@ -144,7 +144,8 @@ impl Registry {
         self.sleep_until_ns(self.now_ns().saturating_add(nanos(duration)))
     }
 
-    /// Waits until `deadline`, as [`sleep_until`] does, but this registry's thread wakes the task.
+    /// Waits until `deadline`. This is like [`sleep_until`], except that this registry's thread
+    /// wakes the task.
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
         self.sleep_until_ns(self.timers().clock.ns_of(deadline))
     }

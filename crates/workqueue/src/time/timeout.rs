@@ -12,7 +12,7 @@ use sync::time::Instant;
 use super::sleep::{Sleep, sleep, sleep_until};
 use crate::queues::registry::Registry;
 
-/// Waits for `future`, for at most `duration` from this call.
+/// Waits for `future` for at most `duration` from this call.
 ///
 /// # Panics
 ///
@@ -37,7 +37,7 @@ pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoF
     Timeout::of(sleep(duration), future)
 }
 
-/// Waits for `future`, at most until `deadline`.
+/// Waits for `future` until `deadline` at the latest.
 ///
 /// # Panics
 ///
@@ -47,8 +47,8 @@ pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::Int
 }
 
 impl Registry {
-    /// Waits for `future`, for at most `duration` from this call, as [`timeout`] does, but this
-    /// registry's thread wakes the task.
+    /// Waits for `future` for at most `duration` from this call. This is like [`timeout`], except
+    /// that this registry's thread wakes the task.
     pub fn timeout<F: IntoFuture>(&self, duration: Duration, future: F) -> Timeout<F::IntoFuture> {
         Timeout::of(self.sleep(duration), future)
     }
@@ -73,7 +73,7 @@ pub struct Timeout<F> {
     sleep: Sleep,
 }
 
-/// The error of a future that was not ready in time.
+/// The error returned if a future was not ready in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Elapsed;
 

@@ -53,7 +53,7 @@ int main(int argc, char **argv)
 		if (!queue(-1, wq, &work))
 			return 4;
 		flush(&work);
-		/* This item runs while the library is closed. Its workers are not ended by the call. */
+		/* This item runs while the library is closed. The call does not end the workers. */
 		queue(-1, wq, &late);
 		dlclose(library);
 		destroy(wq);

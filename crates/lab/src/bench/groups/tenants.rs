@@ -26,7 +26,7 @@ const LENGTHS_US: [u64; NR_TENANTS] = [1000, 10, 3000, 100, 30, 10_000, 300, 50]
 
 /// The tenant that floods, and the number of its items in flight.
 const FLOODER: usize = 0;
-const FLOOD: usize = 512;
+const FLOOD: usize = 128;
 
 /// The length and the interval of the items that are timed.
 const REQUEST_US: u64 = 10;
@@ -238,25 +238,32 @@ pub struct Flooded {
     pub flooded: Latencies,
 }
 
-/// Times `count` items without a flood, and `count` items during a flood.
-pub fn flood<T: Tenants>(tenants: T, count: usize) -> Flooded {
+/// Times items for `time` without a flood, and for `time` during a flood.
+pub fn flood<T: Tenants>(tenants: T, time: Duration) -> Flooded {
     compute(0);
     let (arena, in_flight) = (Arena::new(tenants), InFlight::default());
-    let alone = arena.time(count, &in_flight);
+    let alone = arena.time(time, &in_flight);
     arena.keep_busy(FLOODER, FLOOD, &in_flight);
-    let flooded = arena.time(count, &in_flight);
+    let flooded = arena.time(time, &in_flight);
     arena.end(&in_flight);
     Flooded { alone, flooded }
 }
 
 impl<T: Tenants> Arena<T> {
-    /// Queues `count` items of all tenants except the flooder, in turn. Returns the times of the
-    /// items.
-    fn time(self: &Arc<Self>, count: usize, in_flight: &InFlight) -> Latencies {
-        let times: Arc<[(AtomicU64, AtomicU64)]> = (0..count).map(|_| Default::default()).collect();
-        let nr_left = InFlight::new(AtomicUsize::new(count));
-        for nth in 0..count {
+    /// Queues items of all tenants except the flooder, in turn, for `time`. Returns the times of
+    /// the items. A thread that is woken late queues fewer items.
+    fn time(self: &Arc<Self>, time: Duration, in_flight: &InFlight) -> Latencies {
+        let most = (time.as_micros() / REQUEST_EVERY.as_micros()).max(1) as usize;
+        let times: Arc<[(AtomicU64, AtomicU64)]> = (0..most).map(|_| Default::default()).collect();
+        let nr_left = InFlight::default();
+        let (start, mut count) = (Instant::now(), 0);
+        for nth in 0..most {
+            if nth > 0 && start.elapsed() >= time {
+                break;
+            }
             sleep(REQUEST_EVERY);
+            count += 1;
+            nr_left.fetch_add(1, Ordering::Relaxed);
             let (times, nr_left, in_flight) = (times.clone(), nr_left.clone(), in_flight.clone());
             in_flight.fetch_add(1, Ordering::Relaxed);
             times[nth].0.store(cycles(), Ordering::Relaxed);
@@ -271,7 +278,7 @@ impl<T: Tenants> Arena<T> {
             sleep(Duration::from_micros(100));
         }
         let mut latencies = Latencies::with_capacity_for(count);
-        for (start, end) in &*times {
+        for (start, end) in &times[..count] {
             latencies.push(start.load(Ordering::Relaxed), end.load(Ordering::Relaxed));
         }
         latencies
@@ -293,7 +300,7 @@ mod tests {
 
     #[test]
     fn every_timed_item_is_counted() {
-        let flooded = flood(Semaphores::start(2).unwrap(), 20);
+        let flooded = flood(Semaphores::start(2).unwrap(), Duration::from_millis(10));
         for latencies in [flooded.alone, flooded.flooded] {
             let [least, most] = latencies.percentiles_ns([0.0, 100.0]).unwrap();
             assert!(0.0 < least && least <= most);

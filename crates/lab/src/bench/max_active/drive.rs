@@ -48,7 +48,7 @@ struct State {
     failed: Option<Stop>,
 }
 
-/// An item in flight. It is dropped after its body, during a panic of the body, or without having
+/// An item in flight. It is dropped after its body, during a panic in the body, or without having
 /// run.
 struct Item {
     traffic: Arc<Traffic>,
@@ -201,7 +201,7 @@ impl Traffic {
     }
 }
 
-/// The handle of a driver thread, or the error if it could not be started.
+/// The handle to a driver thread, or the error if it could not be started.
 type Driver<'scope, T> = Result<thread::ScopedJoinHandle<'scope, Result<T, Stop>>, Stop>;
 
 fn started<'scope, T: Send + 'scope>(

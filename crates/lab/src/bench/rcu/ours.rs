@@ -66,7 +66,7 @@ struct Loop<'a, T> {
     online: Option<qsbr::Reader>,
 }
 
-/// A change of the grace periods of this process, which lasts until it is dropped.
+/// A change to the grace periods of this process, which lasts until it is dropped.
 struct Way;
 
 impl Way {

@@ -56,7 +56,7 @@ impl Item {
             probe.ran.store(cycles(), Ordering::Relaxed);
         }
         // ORDER(group): publish and consume along one word, both ends on this line. If our
-        // decrement is the last one, we acquire the writes of all other items. Otherwise the last
+        // decrement is the last one, we acquire the writes by all other items. Otherwise the last
         // one acquires ours.
         // Test: a_batch_is_done_when_every_item_ran.
         if self.group.missing.fetch_sub(1, Ordering::AcqRel) == 1 {

@@ -78,9 +78,9 @@ impl Completion {
         // The waiter may arm the completion again as soon as it reads DONE. A late wake-up is then
         // spurious, and harmless because the waiter checks the state in a loop.
         let key = self.state.key();
-        // ORDER(completion): publish, other end in `wait`.
-        // If our swap comes first, the waiter acquires the writes of the item. If the waiter's
-        // exchange comes first, we read ASLEEP and wake it.
+        // ORDER(completion): publish, other end in `wait`. If our swap comes first, the waiter
+        // acquires the writes by the item. If the waiter's exchange comes first, we read ASLEEP and
+        // wake it.
         // Test: waiter_sees_writes_before_the_completion.
         if self.state.word().swap(DONE, Ordering::Release) == ASLEEP {
             key.wake(1);
@@ -153,7 +153,7 @@ impl Latch {
     #[inline]
     pub fn arrive(&self) -> bool {
         // ORDER(latch): publish and consume along one word, both ends on this line. The last
-        // arrival acquires the writes of all others and publishes them through
+        // arrival acquires the writes by all others and publishes them through
         // `Completion::complete`.
         // Test: a_latch_waits_for_every_arrival.
         let last = self.missing.fetch_sub(1, Ordering::AcqRel) == 1;

@@ -217,7 +217,7 @@ impl Drop for Crossbeam {
     fn drop(&mut self) {
         self.sender = None;
         for worker in self.workers.drain(..) {
-            // A panic of a worker has already been printed.
+            // A panic in a worker has already been printed.
             let _ = worker.join();
         }
     }

@@ -62,7 +62,7 @@ impl Gate<'_> {
 ///
 /// # Panics
 ///
-/// A panic of a producer ends the process, because the others would wait at the gate forever.
+/// A panic in a producer ends the process, because the others would wait at the gate forever.
 pub fn run<T: Send>(
     producers: usize,
     pins: &[CpuId],

@@ -16,10 +16,12 @@ use crate::output::record::{MetricHead, Record};
 /// axis, the short bars would be invisible.
 const LINEAR_UP_TO: f64 = 50.0;
 
-/// The length of the shortest bar in percent of the axis. It is chosen so that the bar is visible.
+/// The length of the shortest bar, as a percentage of the axis. It is chosen so that the bar is
+/// visible.
 const SHORTEST: f64 = 1.0;
 
-/// The length of the longest bar in percent of the axis. It is chosen so that the whisker fits.
+/// The length of the longest bar, as a percentage of the axis. It is chosen so that the whisker
+/// fits.
 const LONGEST: f64 = 90.0;
 
 /// Draws the bars of one metric. Returns empty markup if there are no bars.
@@ -78,7 +80,8 @@ pub fn bars(name: &str, metric: &MetricHead, records: &[&Record]) -> Markup {
     }
 }
 
-/// Returns the label of a tick, which is a round number with the scaled part of its unit.
+/// Returns the label of a tick: a round number, with the part of its unit that is scaled (`ns` for
+/// `ns/item`).
 fn label(tick: f64, unit: &str) -> String {
     let short = match unit {
         "ns" | "bytes" | "share" | "ratio" => unit,

@@ -1,5 +1,5 @@
-//! The growth of costs: plots of the cost of one thing for each number of things, on logarithmic
-//! axes, and a table of all growth factors.
+//! The growth of costs: plots of the cost per thing over the number of things, on logarithmic axes,
+//! and a table of all growth factors.
 //!
 //! They use the metrics `ns@N`, `bytes@N` and `growth` of the cases of any bench.
 

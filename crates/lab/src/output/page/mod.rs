@@ -1,6 +1,6 @@
 //! `afterwork-lab report`: creates a page for people from the JSON that a bench printed.
 //!
-//! The page is a single HTML file without scripts and external resources. It is created only from
+//! The page is a single HTML file without scripts or external resources. It is created only from
 //! the lines of a run (`run.rs`), so that it can show runs of other machines.
 //!
 //! | file | contents |

@@ -1,8 +1,6 @@
 //! Numbers for people: three digits with a suitable unit.
 
-use crate::harness::stats::Spread;
 use crate::output::outcome::three_digits;
-use crate::output::table::ratio;
 
 /// Formats a value in the unit that leaves one to three digits before the point.
 pub fn with_unit(value: f64, unit: &str) -> String {
@@ -28,11 +26,6 @@ pub fn with_unit(value: f64, unit: &str) -> String {
     };
     let (scale, unit) = step(steps, value);
     format!("{} {unit}", three_digits(value / scale))
-}
-
-/// Formats a ratio with its spread.
-pub fn with_spread(spread: Spread) -> String {
-    ratio(spread)
 }
 
 fn step<'a>(steps: &[(f64, &'a str)], value: f64) -> (f64, &'a str) {

@@ -13,7 +13,7 @@ use crate::harness::stats::Spread;
 use crate::output::record::{Claimed, Curve, Head, MetricHead, Record, Why};
 use crate::output::run::{CaseRun, Run};
 use crate::output::verdict::{self, Totals, benches};
-use crate::output::words;
+use crate::output::{table, words};
 
 /// The maximum number of metrics that are shown as bars for a case. The table contains all of them.
 const BARS: usize = 3;
@@ -171,7 +171,7 @@ fn row(case: &CaseRun, claim: &Claimed) -> Markup {
 }
 
 fn measured(ratio: Spread) -> String {
-    let spread = number::with_spread(ratio);
+    let spread = table::ratio(ratio);
     match ratio.n {
         1 => spread,
         n => format!("{spread}, n {n}"),

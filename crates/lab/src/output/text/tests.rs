@@ -215,16 +215,19 @@ fn discarded_repetitions_are_not_requested_again() {
     for (_, sample) in &mut all[0].samples[..2] {
         *sample = Sample::thrown_away(Absent("one of 2 threads made no progress".into()));
     }
-    let warning = |all: &[Series]| {
-        let warnings = spread_warnings(&case, &summarize(case.metrics, all), all);
+    let warning = |all: &[Series], is_cut| {
+        let warnings = spread_warnings(&case, &summarize(case.metrics, all), all, is_cut);
         warnings.into_iter().next().unwrap_or_default()
     };
     assert_eq!(
-        warning(&all),
+        warning(&all, false),
         "only 1 of 3 repetitions of example counted for ours, too few to show a spread"
     );
     let once = [series("ours", false, &[2e6])];
-    assert_eq!(warning(&once), "1 repetition of example shows no spread: --repeat 3 or more does");
+    for (is_cut, hint) in [(false, "--repeat 3 or more does"), (true, "the time ran out")] {
+        let expected = format!("1 repetition of example shows no spread: {hint}");
+        assert_eq!(warning(&once, is_cut), expected);
+    }
     let found = beside::warnings(&all);
     assert!(
         found[0].starts_with("ours: 2 of 3 runs discarded, because a background thread"),

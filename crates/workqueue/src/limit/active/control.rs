@@ -1,5 +1,5 @@
-//! Rare operations on a gate: changing the number of seats, pausing, and waiting for helpers. Also
-//! contains the operations of a group's gate, which many queues share.
+//! Rare operations on a gate: changing the number of seats, pausing, and waiting for helpers. This
+//! file also contains the operations of a group's gate, which many queues share.
 //!
 //! # Queues take turns
 //!
@@ -73,7 +73,7 @@ impl<S> Gate<S> {
         self.enter_or_queue_at(0, last_turn, waiter)
     }
 
-    /// Acquires a seat even if none is free. Called by a thread that must not wait for a seat.
+    /// Acquires a seat even if none is free. Threads that must not wait for a seat call this.
     ///
     /// The count does not overflow: there are fewer than 65,536 threads, as in the pool's census.
     pub(crate) fn count(&self) {
@@ -124,7 +124,8 @@ impl<S> Gate<S> {
         if !gate.stocks.is_empty() {
             let mut wait_queue = gate.wait_queue.lock();
             wait_queue.nr_closers += 1;
-            // Relaxed, as in `Closed::drop`: the flag is read under the lock of the wait queue.
+            // Relaxed suffices, as in `Closed::drop`: the flag is read under the lock of the wait
+            // queue.
             gate.word.fetch_or(STAY_CLOSED, Ordering::Relaxed);
             if !twin::armed("stock: a flush leaves it open") {
                 gate.close(&mut wait_queue);

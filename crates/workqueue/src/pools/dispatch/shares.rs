@@ -49,7 +49,7 @@ impl Dispatch {
         }
     }
 
-    /// Sets the shares of the group of a pwq in the pool's time.
+    /// Sets the shares of a pwq's group in the pool's time.
     pub(crate) fn set_group_shares(&mut self, slot: usize, shares: u32) {
         if self.tree.set_group_shares(account(&mut self.pwqs, slot), shares) {
             let account = &self.pwq(slot).account;
@@ -94,7 +94,7 @@ impl Dispatch {
         }
     }
 
-    /// Records that a worker released its seat of a pwq. If no pwq of its group waits or runs,
+    /// Records that a worker released its seat for a pwq. If no pwq of its group waits or runs,
     /// nothing is owed within the group from now on.
     pub(crate) fn rest_group(&mut self, slot: usize) {
         if !self.is_shared() {
@@ -115,7 +115,7 @@ impl Dispatch {
         self.ready.push_back(slot);
     }
 
-    /// Removes the pwq whose turn it is from `ready`.
+    /// Takes the pwq whose turn it is out of `ready`.
     pub(crate) fn next_ready(&mut self) -> Option<usize> {
         if !self.is_shared() {
             return self.ready.pop_front();

@@ -171,7 +171,7 @@ impl Service {
     }
 }
 
-/// Raises the soft limit of open descriptors, if permitted.
+/// Raises the soft limit on open descriptors, if permitted.
 fn allow_descriptors(wanted: u64) -> io::Result<()> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_none_or(|current| current >= wanted) {
