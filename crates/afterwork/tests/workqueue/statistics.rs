@@ -321,7 +321,7 @@ fn a_snapshot_has_each_queue_and_pool_as_table_and_as_json() {
     assert!(later.queues.is_empty() && later.pools.is_empty());
     assert!(!later.to_string().contains("queue"), "{later}");
     let json = later.to_json();
-    assert!(json.starts_with(r#"{"queues":[],"pools":[],"rcu":["#), "{json}");
+    assert!(json.starts_with(r#"{"queues":[],"groups":[],"pools":[],"rcu":["#), "{json}");
 }
 
 #[test]
