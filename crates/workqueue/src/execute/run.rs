@@ -559,6 +559,19 @@ struct Frame {
     blocks: bool,
 }
 
+impl Frame {
+    fn item(&self) -> Option<&Head> {
+        // SAFETY: the item of a run is alive until the run ends, and is forgotten before it is
+        // freed.
+        unsafe { self.item.as_ref() }
+    }
+
+    fn home(&self) -> Option<&Pwq> {
+        // SAFETY: the run keeps its home alive, if that is not null: see `with_current`.
+        unsafe { self.home.as_ref() }
+    }
+}
+
 /// The part of a run that stays on the stack of its thread.
 struct Record {
     /// The enclosing run.
@@ -634,46 +647,34 @@ pub(crate) fn is_current(item: NonNull<Head>) -> bool {
 /// Returns `true` if this thread is inside a run of the queue `core`, or is freeing one of its
 /// items that is in flight. The queue is not destroyed before the thread leaves.
 pub(crate) fn is_inside(core: &Arc<QueueCore>) -> bool {
-    inside(|frame| is_of(frame, core))
+    runs_from(|home| Arc::ptr_eq(&home.core, core))
 }
 
 /// Returns `true` if this thread has a seat in the queue `core`. It may lend the seat to an item
 /// that it waits for.
 pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
-    inside(|frame| frame.has_seat && is_of(frame, core))
-}
-
-fn is_of(frame: Frame, core: &Arc<QueueCore>) -> bool {
-    // SAFETY: the run keeps its home alive, if that is not null: see `with_current`.
-    let home = unsafe { frame.home.as_ref() };
-    home.is_some_and(|home| Arc::ptr_eq(&home.core, core))
+    has_seat_of(|home| Arc::ptr_eq(&home.core, core))
 }
 
 /// Returns `true` if this thread is in a run whose pwq passes `test`, and has a seat for it.
 pub(crate) fn has_seat_of(test: impl Fn(&Pwq) -> bool) -> bool {
-    inside(|frame| {
-        // SAFETY: as in `is_of`.
-        let home = unsafe { frame.home.as_ref() };
-        frame.has_seat && home.is_some_and(&test)
-    })
+    inside(|frame| frame.has_seat && frame.home().is_some_and(&test))
 }
 
 /// Returns `true` if this thread is running an item of any queue in the group with this gate.
 pub(crate) fn runs_in_group(group: &GroupGate) -> bool {
-    inside(|frame| {
-        // SAFETY: as in `is_of`.
-        let home = unsafe { frame.home.as_ref() };
-        home.is_some_and(|home| home.is_in(group))
-    })
+    runs_from(|home| home.is_in(group))
+}
+
+fn runs_from(test: impl Fn(&Pwq) -> bool) -> bool {
+    inside(|frame| frame.home().is_some_and(&test))
 }
 
 /// Calls `visit` with the pwq of each run on this thread's own stack that has a seat, innermost
 /// first, except the `nr_outer` outermost runs.
 pub(super) fn own_homes(nr_outer: u32, mut visit: impl FnMut(&Pwq)) {
     inside(|frame| {
-        // SAFETY: as in `is_of`.
-        let home = unsafe { frame.home.as_ref() };
-        if let Some(home) = home.filter(|_| frame.has_seat && frame.depth > nr_outer) {
+        if let Some(home) = frame.home().filter(|_| frame.has_seat && frame.depth > nr_outer) {
             visit(home);
         }
         // The outer runs belong to a thread that waits for this one, or there are none.
@@ -712,9 +713,7 @@ fn set_blocking(blocks: bool) {
 /// Returns `true` if the innermost run of this thread has been cancelled and should end early.
 pub(crate) fn is_cancelled() -> bool {
     let frame = INNERMOST.with(Cell::get);
-    // SAFETY: the item of a run is alive until the run ends, and is forgotten before it is freed.
-    let item = unsafe { frame.item.as_ref() };
-    let is_cancelled = item.is_some_and(|head| {
+    let is_cancelled = frame.item().is_some_and(|head| {
         let state = head.load();
         if head.vtable().is_work {
             state.disable_depth() > 0
@@ -722,9 +721,7 @@ pub(crate) fn is_cancelled() -> bool {
             state.is_cancelled() || state.is_watched() && has_cancelled_token(frame, head)
         }
     });
-    // SAFETY: the run keeps its home alive, if that is not null.
-    let home = unsafe { frame.home.as_ref() };
-    let queue = home.and_then(|home| home.core.token.get());
+    let queue = frame.home().and_then(|home| home.core.token.get());
     is_cancelled || queue.is_some_and(|token| token.is_set())
 }
 
@@ -745,14 +742,11 @@ fn has_cancelled_token(frame: Frame, item: &Head) -> bool {
 /// token. Outside of runs, returns a new token.
 pub(crate) fn current_token() -> Arc<Token> {
     let frame = INNERMOST.with(Cell::get);
-    // SAFETY: the run keeps its home alive, if that is not null.
-    let Some(home) = (unsafe { frame.home.as_ref() }) else {
+    let Some(home) = frame.home() else {
         return Token::new();
     };
     let token = home.core.token().child();
-    // SAFETY: as in `is_cancelled`.
-    let item = unsafe { frame.item.as_ref() };
-    match item.filter(|head| head.vtable().handle.is_some()) {
+    match frame.item().filter(|head| head.vtable().handle.is_some()) {
         Some(head) => head.watch(token),
         None => token,
     }
@@ -765,11 +759,7 @@ pub fn depth() -> u32 {
 }
 
 pub(crate) fn is_bottom_half() -> bool {
-    inside(|frame| {
-        // SAFETY: as in `is_of`.
-        let home = unsafe { frame.home.as_ref() };
-        home.is_some_and(|home| home.core.bh)
-    })
+    runs_from(|home| home.core.bh)
 }
 
 /// Calls `body` with the pwq of this thread's innermost run for which `chosen` returns `true`, if
@@ -777,9 +767,7 @@ pub(crate) fn is_bottom_half() -> bool {
 pub(crate) fn innermost_home(chosen: impl Fn(&Pwq) -> bool, body: impl FnOnce(&Pwq)) {
     let mut body = Some(body);
     inside(|frame| {
-        // SAFETY: as in `is_of`.
-        let home = unsafe { frame.home.as_ref() };
-        let Some(home) = home.filter(|home| chosen(home)) else {
+        let Some(home) = frame.home().filter(|home| chosen(home)) else {
             return false;
         };
         if let Some(body) = body.take() {
