@@ -22,7 +22,7 @@ the thread pools, channels and reclaimers that programs use today.
 
 Try:
   afterwork-lab try                    seven questions in a minute, answered on this machine
-  afterwork-lab bench --quick          every bench in under two minutes, and a page of results:
+  afterwork-lab bench --quick          all benches but scale in two minutes, and a page of results:
                                        afterwork-report.html
   afterwork-lab bench workqueue --json > here.jsonl
                                        one bench, as one JSON object per line, to save

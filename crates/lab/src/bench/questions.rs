@@ -45,8 +45,8 @@ pub const QUESTIONS: [Question; 7] = questions! {
         "8 requests for it", "until_end", "ours", &["rayon"], RUNS;
     }
     "1000 × \"save soon after the last change\"", "everyday" "save-soon": {
-        "saves", "saves", "ours", &["tokio+each"], PLAIN;
-        "time of a change", "per_change", "ours", &["tokio+abort"], NS;
+        "saves, against a timer for each change", "saves", "ours", &["tokio+each"], PLAIN;
+        "time of a change, against an aborted timer", "per_change", "ours", &["tokio+abort"], NS;
     }
     "8 subsystems, each limited to 16 items at once", "max-active" "subsystems": {
         "p99, queued to done", "latency_p99", "afterwork", &[], NS;

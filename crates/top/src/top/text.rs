@@ -120,7 +120,7 @@ pub fn summary(snapshot: &Snapshot) -> String {
         let (nr, kind) = (table.rows.len() - 1, table.kind);
         let _ = write!(line, ", {nr} {}", kind.name());
         // The names of the other kinds have no plural.
-        if nr > 1 && matches!(kind, Kind::Queue | Kind::Pool | Kind::Mailbox) {
+        if nr > 1 && matches!(kind, Kind::Queue | Kind::Group | Kind::Pool | Kind::Mailbox) {
             line.push('s');
         }
     }

@@ -264,7 +264,9 @@ impl Workqueue {
     /// Queues `work` on this queue `delay` from now, even if it is already pending. Returns `true`
     /// if it was pending.
     ///
-    /// A disabled item is left unchanged, and is not pending.
+    /// A disabled item is left unchanged, and is not pending. An item that
+    /// [`enqueue`](Self::enqueue) would reject, for example because the queue is closed, is not
+    /// queued. The result does not show this.
     ///
     /// # Blocking
     ///
