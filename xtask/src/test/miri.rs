@@ -89,7 +89,7 @@ const ROWS: &[Row] = &[
         "--lib",
         THREADS_STAY,
         &[(
-            "item::list::tests:: item::head::tests:: limit::account:: \
+            "item::list::tests:: item::head::tests:: limit::account:: limit::tree:: \
                 limit::active::tests::seats_match_a_model_that_lists_the_holders \
                 observe::tally::histogram_tests:: pools::kick_and_cull:: flushing::rounds:: \
                 time::interval::",
