@@ -38,7 +38,7 @@ fn end([first, second]: [Workqueue; 2]) {
 /// A queue with three pwqs and then one with a single pwq wait for a group. They take turns.
 fn take_turns() {
     let group = Gates::new(1);
-    let (many, single) = (group.of_queue(), group.of_queue());
+    let (many, single) = (group.of_queue(0), group.of_queue(0));
     assert!(many.enter_in_turn(0));
     assert!((1..4).all(|slot| !many.enter_in_turn(slot)));
     assert!(!single.enter_in_turn(10));
@@ -53,6 +53,23 @@ fn take_turns() {
 #[test]
 fn queues_of_a_full_group_take_turns() {
     exhaustive(take_turns);
+}
+
+/// Pwqs of two queues, one with three times the shares of the other, wait for a group.
+fn turns_by_shares() {
+    let group = Gates::new(1);
+    let (heavy, light) = (group.of_queue(300), group.of_queue(100));
+    assert!(light.enter_in_turn(20));
+    assert!((0..6).all(|slot| !heavy.enter_in_turn(slot)));
+    assert!((10..12).all(|slot| !light.enter_in_turn(slot)));
+    let served = std::iter::from_fn(|| light.leave());
+    assert_eq!(served.collect::<Vec<_>>(), [0, 1, 2, 10, 3, 4, 5, 11]);
+}
+
+#[test]
+fn turns_in_a_full_group_follow_shares() {
+    exhaustive(turns_by_shares);
+    must_fail("group: turns overlook shares", || exhaustive(turns_by_shares));
 }
 
 #[test]

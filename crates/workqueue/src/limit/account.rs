@@ -51,7 +51,7 @@ use sync::twin;
 
 /// The shares of a queue or group that has set none, if another one in the pool has. It is the
 /// default of `cpu.weight`.
-const DEFAULT_SHARES: u32 = 100;
+pub(super) const DEFAULT_SHARES: u32 = 100;
 
 /// The maximum distance of the service clock ahead of the average of the pwqs that have work, as a
 /// multiple of the longest service. In random histories of new pwqs the distance reaches 5. With a

@@ -594,12 +594,12 @@ impl<S> Gate<S> {
         self.enter_or_queue_at(node, None, waiter)
     }
 
-    /// Does the same as [`enter_or_queue`](Self::enter_or_queue). If `last_turn`, the last turn of
-    /// the waiter's queue, is given, queues take turns (`control.rs`).
+    /// Does the same as [`enter_or_queue`](Self::enter_or_queue). If `queue`, the waiter's queue, is
+    /// given, queues take turns (`control.rs`).
     fn enter_or_queue_at(
         &self,
         node: usize,
-        last_turn: Option<&AtomicU64>,
+        queue: Option<&QueueCore>,
         waiter: impl FnOnce() -> S,
     ) -> bool {
         if self.try_enter(node) {
@@ -630,7 +630,7 @@ impl<S> Gate<S> {
                 Err(now) => from = now,
             }
         }
-        wait_queue.add(waiter(), node, last_turn);
+        wait_queue.add(waiter(), node, queue);
         false
     }
 

@@ -6,10 +6,11 @@ use base::internal::panics::{Foreign, discard, guarded_in_item};
 use sync::{
     Mutex, OnceLock,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    twin,
     unmodelled::Arc,
 };
 
-use super::{capacity::Capacity, settled::Settled};
+use super::{account::DEFAULT_SHARES, capacity::Capacity, settled::Settled};
 use crate::{item::token::Token, observe::item_panic::ItemPanic};
 
 /// The panic handler of a queue. Dropping it runs user code.
@@ -104,6 +105,17 @@ impl QueueCore {
             reclaim: false,
             waits: Mutex::new(Vec::new()),
         }
+    }
+
+    /// Returns the price of a seat in the queue's group.
+    pub(crate) fn seat_price(&self) -> u64 {
+        // Relaxed suffices: a change of the shares may be late.
+        let shares = match self.shares.load(Ordering::Relaxed) {
+            shares if shares == 0 || twin::armed("group: turns overlook shares") => DEFAULT_SHARES,
+            shares => shares,
+        };
+        // The price of the maximum number of shares is large enough to be exact to 1 %.
+        (1 << 20) / u64::from(shares)
     }
 
     /// Returns the token that is cancelled when the queue is shut down.

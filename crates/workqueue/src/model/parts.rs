@@ -3,7 +3,7 @@
 use std::{ptr::NonNull, task::Context};
 
 use base::internal::{admission::Ticket, wake::sleeper::on_turn_of_task};
-use sync::{cell::UnsafeCell, unmodelled::Arc};
+use sync::{atomic::Ordering, cell::UnsafeCell, unmodelled::Arc};
 
 use super::super::{
     cleanups::{Cleanup, Left, Reapers},
@@ -155,14 +155,16 @@ impl Gates {
         Self { node, ..self.clone() }
     }
 
-    /// Returns the same seats, for use by one queue of a group.
-    pub fn of_queue(&self) -> Self {
-        Self { core: Arc::new(QueueCore::new("queue", None)), ..self.clone() }
+    /// Returns the same seats, for use by one queue of a group; 0 `shares` are the default.
+    pub fn of_queue(&self, shares: u32) -> Self {
+        let core = QueueCore::new("queue", None);
+        core.shares.store(shares, Ordering::Relaxed);
+        Self { core: Arc::new(core), ..self.clone() }
     }
 
     /// Acquires a seat, or adds pwq `slot` to the wait queue, in which queues take turns.
     pub fn enter_in_turn(&self, slot: usize) -> bool {
-        self.gate.enter_in_turn(&self.core.turn, || slot)
+        self.gate.enter_in_turn(&self.core, || slot)
     }
 
     /// Acquires a seat if one is free.

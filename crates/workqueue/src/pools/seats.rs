@@ -189,7 +189,7 @@ impl Dispatch {
         let Some(group) = &pwq.group else {
             return true;
         };
-        group.enter_in_turn(&pwq.core.turn, || pwq.waiter(Level::Group))
+        group.enter_in_turn(&pwq.core, || pwq.waiter(Level::Group))
     }
 
     /// Withdraws a pwq from the wait queue of its group. It keeps its seat in the queue.

@@ -320,13 +320,15 @@ impl Inner {
         }
         let machine = registry.machine();
         machine.remove_queue(Arc::<Inner>::as_ptr(self));
-        if let Some(group) = &self.group {
-            group.remove(Arc::<Inner>::as_ptr(self));
-        }
         let pwqs = self.plan.lock().end();
         for pwq in pwqs {
             pwq.pool.remove_pwq(pwq.slot);
             machine.release(&pwq.pool);
+        }
+        // Last, because a change of the group's shares reaches the accounts of the pools through
+        // the members.
+        if let Some(group) = &self.group {
+            group.remove(Arc::<Inner>::as_ptr(self));
         }
     }
 }

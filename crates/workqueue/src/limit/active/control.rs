@@ -4,23 +4,20 @@
 //! # Queues take turns
 //!
 //! At the gate of a group, a queue with many pwqs must not get more seats than one with a single
-//! pwq. Each entry of the wait queue therefore has a *turn*, and the lowest is served first. An
-//! entry's turn is one more than the last turn of its queue. It is at least the turn of the entry
-//! that was served last, so that a queue cannot save up turns. This is start-time fair queueing, in
-//! which each seat costs 1.
+//! pwq and the same shares. Each entry of the wait queue therefore has a *turn*, and the lowest is
+//! served first. An entry's turn is the last turn of its queue plus the price of a seat, which is
+//! inversely proportional to the queue's shares. It is at least the turn of the entry that was
+//! served last, so that a queue cannot save up turns. This is start-time fair queueing.
 
 use std::ops::Deref;
 
-use sync::{
-    atomic::{AtomicU64, Ordering},
-    thread, twin,
-    unmodelled::Arc,
-};
+use sync::{atomic::Ordering, thread, twin, unmodelled::Arc};
 
 use super::{
     ACTIVE_MASK, ACTIVE_ONE, Closed, Entry, Gate, HELP_WAITS, PAUSED, Phase, STAY_CLOSED,
     WaitQueue, Word,
 };
+use crate::limit::queue_core::QueueCore;
 
 impl<S> Deref for Closed<S> {
     type Target = Gate<S>;
@@ -44,11 +41,12 @@ impl<S> Drop for Closed<S> {
 
 impl<S> WaitQueue<S> {
     /// Adds an entry; see the top of this file.
-    pub(super) fn add(&mut self, waiter: S, node: usize, last_turn: Option<&AtomicU64>) {
-        let turn = last_turn.map_or(0, |last| {
-            // Relaxed suffices, because `last` is guarded by the lock of this wait queue.
-            let turn = self.turn.max(last.load(Ordering::Relaxed) + 1);
-            last.store(turn, Ordering::Relaxed);
+    pub(super) fn add(&mut self, waiter: S, node: usize, queue: Option<&QueueCore>) {
+        let turn = queue.map_or(0, |queue| {
+            // Relaxed suffices, because `turn` is guarded by the lock of this wait queue.
+            let next = queue.turn.load(Ordering::Relaxed) + queue.seat_price();
+            let turn = self.turn.max(next);
+            queue.turn.store(turn, Ordering::Relaxed);
             turn
         });
         let at = self.entries.partition_point(|entry| entry.turn <= turn);
@@ -66,11 +64,11 @@ impl<S> WaitQueue<S> {
 
 /// The gate of a group.
 impl<S> Gate<S> {
-    /// Acquires a seat, or joins the wait queue for a queue whose last turn was `last_turn`. Call
-    /// it with the waiter's pool locked.
-    pub(crate) fn enter_in_turn(&self, last_turn: &AtomicU64, waiter: impl FnOnce() -> S) -> bool {
-        let last_turn = (!twin::armed("group: pwqs take turns")).then_some(last_turn);
-        self.enter_or_queue_at(0, last_turn, waiter)
+    /// Acquires a seat, or joins the wait queue on behalf of `queue`. Call it with the waiter's pool
+    /// locked.
+    pub(crate) fn enter_in_turn(&self, queue: &QueueCore, waiter: impl FnOnce() -> S) -> bool {
+        let queue = (!twin::armed("group: pwqs take turns")).then_some(queue);
+        self.enter_or_queue_at(0, queue, waiter)
     }
 
     /// Acquires a seat even if none is free. Threads that must not wait for a seat call this.
