@@ -594,8 +594,8 @@ impl<S> Gate<S> {
         self.enter_or_queue_at(node, None, waiter)
     }
 
-    /// Does the same as [`enter_or_queue`](Self::enter_or_queue). If `queue`, the waiter's queue, is
-    /// given, queues take turns (`control.rs`).
+    /// Does the same as [`enter_or_queue`](Self::enter_or_queue). If `queue`, the waiter's queue,
+    /// is given, queues take turns (`control.rs`).
     fn enter_or_queue_at(
         &self,
         node: usize,

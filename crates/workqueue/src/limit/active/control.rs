@@ -64,8 +64,8 @@ impl<S> WaitQueue<S> {
 
 /// The gate of a group.
 impl<S> Gate<S> {
-    /// Acquires a seat, or joins the wait queue on behalf of `queue`. Call it with the waiter's pool
-    /// locked.
+    /// Acquires a seat, or joins the wait queue on behalf of `queue`. Call it with the waiter's
+    /// pool locked.
     pub(crate) fn enter_in_turn(&self, queue: &QueueCore, waiter: impl FnOnce() -> S) -> bool {
         let queue = (!twin::armed("group: pwqs take turns")).then_some(queue);
         self.enter_or_queue_at(0, queue, waiter)
