@@ -94,7 +94,7 @@ impl<T> Foreign<T> {
         Self(ManuallyDrop::new(value))
     }
 
-    /// Returns the value, which the caller must consume in contained user code.
+    /// Returns the value. Consuming it may run user code, which the caller must contain.
     pub fn into_inner(self) -> T {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: the value is taken only once, because `this` is not dropped.

@@ -230,7 +230,8 @@ unsafe extern "C" fn aw_get_task_struct(task: *const Task) -> *const Task {
 
 /// # Safety
 ///
-/// 1. `task` is null, or points to a task to which the caller releases a reference.
+/// 1. `task` is null, or points to a task to which the caller holds a reference. The call releases
+///    that reference.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_put_task_struct(task: *const Task) {
     // SAFETY: (1).

@@ -11,7 +11,7 @@ use afterwork_lab::output::record::{Head, Line, Listed, MACHINE, Record, SCHEMA}
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A command line with sizes that are small enough to end at once.
+/// A command line with sizes that are so small that the run ends at once.
 const TINY: &str = "bench workqueue --producers 2 --items 16 --repeat 2";
 const TINY_QUEUES: &str = "bench mpscq --items 64 --repeat 2";
 

@@ -1,4 +1,4 @@
-//! Tests of the pages of runs. The pages are created as a user creates them, and opened in a
+//! Tests of the report pages. The pages are created as a user would create them, and opened in a
 //! browser if there is one.
 
 use std::fs;

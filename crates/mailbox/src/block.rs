@@ -25,7 +25,8 @@
 //! - `SEALED`: no more items will be added, and the poster no longer uses the block. The poster
 //!   sets it with its last addition, or when it abandons the block.
 //! - `CLOSED`: no more items will be read, and the owner no longer uses the block. The owner sets
-//!   it with a compare-exchange that expects the state whose items it has all read.
+//!   it once it has read every item, with a compare-exchange that fails if the poster has changed
+//!   `state` since.
 //!
 //! Both flags are set by read-modify-writes on one word, so one of them is set second. The side
 //! that sets the second flag owns the block: an owner that finds `SEALED` moves the block to the

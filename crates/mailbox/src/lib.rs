@@ -14,9 +14,9 @@
 //! assert_eq!(mailbox.drain(32).sum::<i32>(), 496);
 //! ```
 //!
-//! Any thread posts items to the owner's [`Mailbox`]. The owner receives them in order, in bounded
-//! batches, and sleeps in between. Posters wake it once for the number of items that it requested,
-//! and never while it is awake.
+//! Any thread can post items to the owner's [`Mailbox`]. The owner receives them in order, in
+//! bounded batches, and sleeps in between. Posters wake it once for the number of items that it
+//! requested, and never while it is awake.
 //!
 //! # Eager and lazy posts
 //!

@@ -11,8 +11,8 @@
 //! - **A late wake-up finds nothing.** It identifies the future by its target, which the place
 //!   records. The place may have another future by then, or none.
 //! - **Waiting futures keep the mailbox open.** The set owns one counted poster while it has a
-//!   future. An owner that receives until no item will arrive therefore does not end while a future
-//!   of its set waits.
+//!   future. An owner that receives until no more items can arrive therefore does not stop while a
+//!   future of its set waits.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -71,8 +71,9 @@ sync::thread_local! {
 /// # Cost
 ///
 /// A future costs four allocations. A wake-up costs a locked instruction, plus a post if no wake-up
-/// of the future is in the mailbox. When a sleep of `workqueue` ends, it starts a short-lived
-/// thread, because the waker is user code. On a [`Worker`](super::Worker), no thread is started.
+/// of the future is in the mailbox. If a future awaits a sleep of `workqueue`, a short-lived
+/// thread is started when the sleep ends, because the future's waker is user code. On a
+/// [`Worker`](super::Worker), no thread is started.
 ///
 /// # Examples
 ///

@@ -1,7 +1,7 @@
 //! A thread for work that must stay on one thread. It has a mailbox of closures and a local set.
 //!
-//! There is no protocol here. The thread receives until no item will arrive. That is the case once
-//! the worker, which has the only poster, has been dropped and all local futures have ended
+//! There is no protocol here. The thread receives until no more items can arrive. That is the case
+//! once the worker, which has the only poster, has been dropped and all local futures have ended
 //! (`local.rs`). To cancel everything, an urgent item ends the thread's loop. The thread then drops
 //! the set, and receives and drops the remaining items. By then no thread can post closures, so all
 //! of them are dropped on this thread. Later items are only wake-ups, so a waker never runs user

@@ -233,9 +233,9 @@ where
         self.stage = Stage::Queued(call.clone());
         let queued: Box<dyn FnOnce(&mut T) + Send + '_> = Box::new(move |data| call.run(data));
         // SAFETY: `f` may borrow for less than the queued call's lifetime. That call accesses `f`
-        // and its result only between the transition from `PENDING` and `DONE`; `check`, `cancel`
-        // and the drop of `self` ensure that this access has ended or will never begin before the
-        // borrow ends, and they leave both places empty.
+        // and its result only after it has moved its state from `PENDING` and before it stores
+        // `DONE`. `check`, `cancel` and the drop of `self` ensure that, before the borrow ends,
+        // this access has ended or can no longer begin. They leave both places empty.
         let queued = unsafe {
             std::mem::transmute::<Box<dyn FnOnce(&mut T) + Send + '_>, QueuedCall<T>>(queued)
         };

@@ -98,8 +98,8 @@ impl<T> Slot<T> {
         }
     }
 
-    /// If the owner's thread has exited, makes this thread the owner, parked, in place of the
-    /// leaked one, and returns `true`.
+    /// If the owner's thread has exited, makes this thread the owner in place of the leaked one and
+    /// returns `true`. The new owner is parked.
     #[cold]
     pub(super) fn take_over(&self) -> bool {
         let owner = self.owner();

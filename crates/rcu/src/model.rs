@@ -58,7 +58,7 @@ impl Reports {
         self.0.all_marked()
     }
 
-    /// Reports on `leaf`. Returns `true` if it was the last report.
+    /// Reports at `leaf`. Returns `true` if this was the last report.
     pub fn report(&self, leaf: usize) -> bool {
         self.0.report(leaf)
     }

@@ -1,4 +1,4 @@
-//! The tree on which holdouts report, shaped like the machine.
+//! The tree through which holdouts report. Its shape follows the machine's topology.
 //!
 //! With a single counter, every reporting CPU would contend for one cache line. Instead, a holdout
 //! counts down the *leaf* of its CPU, which represents the CPUs that share a cache. The thread that

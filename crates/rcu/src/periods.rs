@@ -354,7 +354,7 @@ fn age(ctr: u64, gp_seq: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// The values of `gp_seq` around which words wrap, and the start.
+    /// The initial value of `gp_seq`, and values near which words wrap around.
     const ROUNDS: [u64; 4] = [0, 1 << 48, u64::MAX - 9, (1 << 48) - 10];
 
     #[test]

@@ -182,7 +182,7 @@ unsafe fn words<'a>(start: *const u8, len: usize) -> impl Iterator<Item = &'a At
     })
 }
 
-/// Returns the notes of copies among all notes of a file.
+/// Returns those notes of a file that describe copies.
 ///
 /// # Safety
 ///

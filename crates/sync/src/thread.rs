@@ -322,8 +322,8 @@ pub(crate) mod policy {
     pub const RESET_ON_FORK: libc::c_int = libc::SCHED_RESET_ON_FORK;
 
     /// `true` if the system failed to clear `RESET_ON_FORK`, as it does if the permission to boost
-    /// is only `RLIMIT_RTPRIO`. If this is `true`, a thread's flag may come from an earlier boost,
-    /// so the thread may be boosted again. If it is `false`, the thread set the flag itself.
+    /// comes only from `RLIMIT_RTPRIO`. If this is `true`, a thread's flag may come from an earlier
+    /// boost, so the thread may be boosted again. If it is `false`, the thread set the flag itself.
     static KEEPS_RESET: AtomicBool = AtomicBool::new(false);
 
     pub fn may_boost(thread: u32) -> bool {

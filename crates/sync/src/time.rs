@@ -22,8 +22,8 @@ pub fn now_ns() -> u64 {
     0
 }
 
-/// Returns an earlier value of [`now_ns`], usually of the last tick of the kernel's timer, which is
-/// at most 10 ms ago. Costs about 5 ns.
+/// Returns an earlier value of [`now_ns`], usually the one at the last tick of the kernel's timer,
+/// which is at most 10 ms ago. Costs about 5 ns.
 #[inline]
 pub fn coarse_ns() -> u64 {
     #[cfg(any(loom, shuttle, sim, miri))]

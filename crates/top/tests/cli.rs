@@ -1,4 +1,4 @@
-//! Tests the answers of the command to lines that people type.
+//! Tests the command's answers to lines that people type.
 
 mod support;
 

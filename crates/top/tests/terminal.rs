@@ -37,8 +37,8 @@ enum Tie {
     Loose,
     /// The command is a job of this process, which can continue it.
     Job,
-    /// The command is the first process of a namespace of process IDs. Its session was created
-    /// outside the namespace.
+    /// The command is the first process of a PID namespace. Its session was created outside the
+    /// namespace.
     Namespace,
 }
 
@@ -55,7 +55,7 @@ struct OnTerminal {
     _place: tempfile::TempDir,
 }
 
-/// The words that run a command in a namespace of process IDs.
+/// The words that run a command in a PID namespace.
 const NAMESPACE: [&str; 6] =
     ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"];
 

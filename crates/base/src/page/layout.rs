@@ -19,10 +19,10 @@
 /// or for new figures at the end of a kind.
 pub const VERSION: u32 = 2;
 
-/// The largest number of records of a page.
+/// The maximum number of records in a page.
 pub const MAX_RECORDS: usize = 2048;
 
-/// The largest length of a page, in bytes.
+/// The maximum length of a page, in bytes.
 pub const MAX_BYTES: usize = HEAD_BYTES + MAX_RECORDS * RECORD_BYTES;
 
 /// The offset in bytes of the number with which readers ask for a new round.

@@ -20,10 +20,10 @@ const PROBE_EVERY: u32 = 64;
 pub(crate) const MAX_POLL_NS: u64 = 4_000;
 
 /// The longest busy-poll of a worker whose last one found work. Producers that share a CPU take
-/// turns on it, so the next item arrives only after the kernel has switched threads. With eight
-/// producers whose waits busy-poll, on two CPUs, the medians of 7 to 9 runs, in millions of items
-/// per second, are 1.4 to 2.7 for 4 µs, 1.7 to 4.0 for 20 µs, 3.8 to 3.9 for 50 µs, and 2.0 to 3.7
-/// for 100 µs.
+/// turns on it, so the next item arrives only after the kernel has switched threads. On two CPUs,
+/// with eight producers that busy-poll while they wait, the median throughput of 7 to 9 runs (in
+/// millions of items per second) is 1.4 to 2.7 for a limit of 4 µs, 1.7 to 4.0 for 20 µs, 3.8 to
+/// 3.9 for 50 µs, and 2.0 to 3.7 for 100 µs.
 pub const MAX_POLL_AFTER_WORK_NS: u64 = 50_000;
 
 /// The number of busy-polls in a row that may fail before one is skipped.
@@ -283,7 +283,8 @@ pub fn yield_as_waiter(done: impl FnMut() -> bool) -> bool {
     SAME_CPU_WAITER.with(|budget| budget.spin(SAME_CPU_SPIN_LIMIT, done))
 }
 
-/// Returns `true` if this process may use another CPU, on which a thread could end a spin.
+/// Returns `true` if this process may use more than one CPU, so that a thread on another CPU can
+/// end a spin.
 #[inline]
 pub fn machine_may_spin() -> bool {
     if cfg!(any(loom, shuttle)) {

@@ -23,7 +23,7 @@ extern "C" {
  * struct rcu_head - a callback that waits for its grace period
  *
  * It is part of the caller's structure, and needs no initialization. The library owns it from the
- * call of call_rcu until the callback is called.
+ * call to call_rcu until it invokes the callback.
  */
 struct rcu_head {
 	struct rcu_head *next;
@@ -67,8 +67,8 @@ AFTERWORK_ASSERT(sizeof(struct afterwork_reader) == sizeof(void *), "a pointer")
 extern __thread struct afterwork_reader aw_rcu_reader __attribute__((tls_model("initial-exec")));
 
 /*
- * The address at which a section begins to read its state. It is constant, and the same for all
- * threads.
+ * The address of the value that an outermost section copies to its slot when it begins. The
+ * address is constant, and the same for all threads.
  */
 extern const uint64_t *const aw_rcu_first_level;
 

@@ -342,7 +342,8 @@ long aw_blocking(long (*func)(void *data), void *data);
  *
  * Without WQ_UNBOUND, an item runs on the CPU on which it was queued. Returns NULL if flags
  * contradict each other or are unknown, if @max_active is negative, or if no memory or thread is
- * available. An invalid AFTERWORK in the environment is misuse and also returns NULL. May sleep.
+ * available. If the environment variable AFTERWORK is invalid, reports misuse and returns NULL. May
+ * sleep.
  */
 #if defined(__GNUC__)
 __attribute__((format(printf, 1, 4)))
@@ -410,8 +411,8 @@ static inline void flush_workqueue(struct workqueue_struct *wq)
  * drain_workqueue - wait until a queue is empty
  * @wq: the queue
  *
- * During the wait, only the queue's own items may queue items to it. In one of the queue's own
- * items this is misuse, and returns at once.
+ * During the wait, only the queue's own items may queue items to it. A call from one of the queue's
+ * own items is misuse, and returns at once.
  */
 static inline void drain_workqueue(struct workqueue_struct *wq)
 {

@@ -48,8 +48,9 @@ extern int nr_failed_checks;
 void failed(const char *file, int line, const char *what);
 
 /*
- * Runs this program again as the misuse NAME. Returns false unless the program ended as expected.
- * If ENDS is true, it must end in any build.
+ * Runs this program again as the misuse NAME. Returns true if it reported LINE and ended as
+ * expected. If ENDS is true, the misuse must abort the program in every build, otherwise only in
+ * debug builds.
  */
 bool misuse_is_reported(const char *name, const char *line, bool ends);
 /* Runs the misuse NAME, in a program that misuse_is_reported started. */

@@ -457,7 +457,10 @@ static void a_worker_is_described_until_the_item_ends(void)
 		pthread_getname_np(pthread_self(), after, sizeof(after));
 		CHECK(strcmp(before, after) == 0);
 	}
-	/* If a worker has described an item, it has its original name again when it runs the next item. */
+	/*
+	 * If an item has described its worker, the worker has its original name again when it runs
+	 * the next item.
+	 */
 	for (int i = 0; i < 10000 && nr_same < 50; i++) {
 		queue_work(wq, &first);
 		flush_workqueue(wq);

@@ -19,7 +19,7 @@ use sync::time::{cycles, cycles_per_us};
 
 use super::case::Series;
 
-/// The reciprocal of the longest pause that an attendant may make, as a share of the run.
+/// The longest pause that an attendant may make is the length of the run divided by this number.
 const SHARE: u64 = 10;
 
 /// The time for which a runnable thread waits for another one on its CPU, which is a tick of the

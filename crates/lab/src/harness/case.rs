@@ -197,7 +197,7 @@ impl Series {
             .collect()
     }
 
-    /// Returns the reasons of the discarded runs.
+    /// Returns the reasons why runs were discarded.
     pub fn thrown_away(&self) -> impl Iterator<Item = &str> {
         let samples = self.samples.iter();
         samples.filter_map(|(_, sample)| sample.thrown_away.as_deref())

@@ -14,7 +14,7 @@ pub fn utc(moment: SystemTime) -> String {
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02} UTC", second % 60)
 }
 
-/// Returns the year, month and day of the day that is `days` days after 1970-01-01.
+/// Returns the year, month and day of the date that is `days` days after 1970-01-01.
 ///
 /// Years start in March, so that a leap day comes last (H. Hinnant, `civil_from_days`).
 fn civil(days: u64) -> (u64, u64, u64) {

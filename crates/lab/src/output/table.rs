@@ -34,7 +34,7 @@ struct Column {
     align: Align,
 }
 
-/// A table, which has one or two lines of heads and then rows of text.
+/// A table: one or two header lines, followed by rows of text.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     columns: Vec<Column>,
@@ -61,7 +61,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Returns one or two lines of heads, each ended by a newline.
+    /// Returns the one or two header lines, each ended by a newline.
     #[must_use]
     pub fn head(&self) -> String {
         let mut head = String::new();

@@ -46,8 +46,8 @@
 //! Consider a section that a grace period must wait for, because the section may have read a value
 //! that was unlinked before the grace period began. Its light barrier therefore came before H. In
 //! each of the three cases its increment of `locks[p]` is visible to every sum taken after H.
-//! (Threads without an index count with a read-modify-write and pass a full fence, like lines that
-//! leave their parking.)
+//! (A thread without an index counts with a read-modify-write and, like a thread whose line is
+//! parked, then passes a full fence.)
 //!
 //! *If the sum of unlocks includes a section's unlock, the sum of locks includes its lock.* The
 //! unlocks are added up first. An unlock is stored with release after its lock, and loaded with
@@ -190,7 +190,8 @@ impl Slots {
     #[cold]
     pub(super) fn lock_shared(&self, parity: Parity) {
         self.shared.locks[parity.index()].fetch_add(1, Ordering::Relaxed);
-        // This fence replaces the light barrier in `Shared::enter`, and an answer.
+        // This fence replaces both the light barrier in `Shared::enter` and an answer to the
+        // driver.
         fence(Ordering::SeqCst);
     }
 

@@ -16,7 +16,7 @@ use crate::harness::case::Sample;
 use crate::harness::stats::percentile;
 use crate::harness::switches::Usage;
 
-/// The sampling interval: one sleep in this number is timed.
+/// The sampling interval: one in this many sleeps is timed.
 const SAMPLE_EVERY: usize = 16;
 
 /// The timers that wake the tasks.

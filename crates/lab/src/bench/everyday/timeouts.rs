@@ -18,7 +18,7 @@ use crate::harness::switches::Usage;
 /// A timeout that is longer than any run.
 const LIMIT: Duration = Duration::from_secs(3600);
 
-/// Runs `count` operations with a timeout of afterwork on each of `nr_threads` threads.
+/// Runs `count` operations, each with an afterwork timeout, on each of `nr_threads` threads.
 pub fn ours(nr_threads: usize, count: usize) -> Result<Sample, Stop> {
     Registry::global().map_err(|error| Stop::because("cannot create a registry", error))?;
     Ok(measured(nr_threads, count, || {

@@ -15,7 +15,7 @@ pub enum Polling {
     Paused,
 }
 
-/// The duration of a pause in microseconds, which is the time of a few tens of pushes. Shorter
+/// The duration of a pause in microseconds, about as long as a few dozen pushes take. Shorter
 /// pauses amount to tight polling. With longer pauses, producers run out of items.
 const PAUSE_US: u64 = 1;
 

@@ -4,8 +4,8 @@
 //! owner are separate threads, and each reads its own counters.
 //!
 //! They are pinned to different CPUs if there are two. A wake-up on the poster's CPU costs only a
-//! fifth, but delays the poster. The scheduler's choice differs from run to run, and would affect
-//! the result more than the path does.
+//! fifth as much, but delays the poster. The scheduler's choice differs from run to run, and would
+//! affect the result more than the path does.
 
 use std::thread;
 use std::time::Duration;
