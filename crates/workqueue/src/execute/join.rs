@@ -582,7 +582,8 @@ impl<T> JoinHandle<T> {
         // held; it may unwind into the caller of the poll.
         let waker = Foreign::new(waker.clone());
         let before = slot.lock().replace(waker);
-        // This is dropped after the lock is released, because it may own a user's future.
+        // The replaced waker is dropped after the lock is released, because it may own a user's
+        // future.
         drop(before);
         // Either this transition finds that the run has ended, or the end of the run finds the
         // flag. If the end reads the slot before we replace the waker, the end precedes this
@@ -714,7 +715,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
             trace::execute_end(item_info);
             drop(within);
         };
-        // SAFETY: as above.
+        // SAFETY: our caller's in-flight count keeps `home` alive.
         unsafe { with_current(std::ptr::null(), home, body) };
         Popped::Ran
     }

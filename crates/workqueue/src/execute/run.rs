@@ -56,7 +56,7 @@ pub(crate) unsafe fn pop_by_and_run(
 ) -> Popped {
     // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
-    // Read this before the transition, because the item may get another home after it.
+    // Read this before the transition, after which the item may get another home.
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
     let (from, pop) = head.pop_by(plan);
     match pop {
@@ -282,7 +282,7 @@ pub(crate) unsafe fn pop_by_and_cancel(
 ) -> Popped {
     // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
-    // Read this before the transition, because the item may get another home after it.
+    // Read this before the transition, after which the item may get another home.
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
     let vtable = head.vtable();
     let (from, pop) = head.pop_by(plan);
@@ -306,7 +306,7 @@ pub(crate) unsafe fn pop_by_and_cancel(
         }
     }
     if from.is_running() {
-        // Its count may belong to a helper's run, which continues: see `flush.rs`.
+        // The item's count may belong to a helper's run, which continues: see `flush.rs`.
         // SAFETY: our caller keeps the in-flight count.
         unsafe { &*home }.core.nr_cut.fetch_add(1, Ordering::Relaxed);
     }
@@ -412,7 +412,7 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     // Clone the pool, because it and the queue may be destroyed once the item is unlinked.
     let (pool, slot) = (home.pool.clone(), home.slot);
     if head.load().is_running() {
-        // Its count may belong to a helper's run, which continues: see `flush.rs`.
+        // The item's count may belong to a helper's run, which continues: see `flush.rs`.
         home.core.nr_cut.fetch_add(1, Ordering::Relaxed);
     }
     let ((), wakers) = cleanups::with_wakers_aside(|| {

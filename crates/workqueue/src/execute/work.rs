@@ -38,7 +38,7 @@ use crate::item::{
 ///
 /// # Cost
 ///
-/// Queueing a tiny item and running it on another CPU takes some tens of nanoseconds.
+/// Queueing a tiny item and running it on another CPU takes a few tens of nanoseconds.
 ///
 /// # Examples
 ///
