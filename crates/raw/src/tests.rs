@@ -595,7 +595,8 @@ fn item_is_idle_after_cancel_sync_unless_queued_again() {
                 on!(RawWork::queue(job, &queues[round / 2 % 2], None));
             }
             if round % 5 > 0 {
-                // In most rounds, the cancel often meets a run.
+                // In most rounds, wait briefly for the run to begin, so that the cancel is likely
+                // to find the item running.
                 let waits = (0..1000).take_while(|_| !is_inside.load(Ordering::Relaxed));
                 waits.for_each(|_| std::hint::spin_loop());
             }

@@ -23,7 +23,7 @@
 //! The simulation does not model the size of caches, the bandwidth of memory and mesh, prefetching,
 //! or other programs on the machine. All accesses have one total order; loom checks orderings.
 //! `time::Instant` reads the host's clock. Plain accesses and the counts of `Arc`s are visible only
-//! in a build by a nightly compiler that instruments them (`sees_plain`). In other builds, the only
+//! in builds that a nightly compiler has instrumented (`sees_plain`). In other builds, the only
 //! visible plain accesses are those to the first lines of the data that a lock guards.
 
 // An atomic access is charged in `memory.rs`, which consults the ledger of `line.rs` and may

@@ -2,8 +2,9 @@
 //! property test can call the same function.
 //!
 //! The rules summarize Linux's `select_task_rq_fair`. The previous CPU is chosen if it is idle.
-//! Otherwise the target is the less loaded of the waker's CPU and the previous CPU. An idle core in
-//! the target's cache is chosen, or failing that an idle CPU there, or failing that the target.
+//! Otherwise the target is the less loaded of the waker's CPU and the previous CPU. The scheduler
+//! chooses an idle core that shares the target's cache; failing that, an idle CPU that shares it;
+//! failing that, the target itself.
 
 use super::mask::Mask;
 

@@ -63,14 +63,14 @@ pub(crate) struct Aftermath {
 }
 
 impl Cancelled {
-    /// Counts a delayed item that has been removed from the timer wheel. A `dead` item is freed
-    /// later.
+    /// Counts a delayed item that has been removed from the timer wheel. If the item is `dead`, it
+    /// is freed later.
     pub(crate) fn add_due(&mut self, dead: Option<Dead>) {
         self.nr_items += 1;
         self.rest.dropped.extend(dead.map(deferred_drop));
     }
 
-    /// Adds the wakers of tasks that the removal of the items must wake.
+    /// Adds the wakers of the tasks that must be woken because the items were removed.
     pub(crate) fn add_wakers(&mut self, wakers: Vec<Foreign<Waker>>) {
         self.rest.wakers.extend(wakers);
     }
@@ -91,7 +91,7 @@ impl Cancelled {
         self.parts.push(Part { pwq: cut.pwq, deferred_drops, nr_ended });
     }
 
-    /// Returns the number of user items that were pending or delayed and did not run.
+    /// Returns the number of users' pending and delayed items that have been cancelled.
     pub(crate) fn nr_items(&self) -> usize {
         self.nr_items
     }
@@ -129,7 +129,7 @@ impl Part {
         }
     }
 
-    /// Releases the counts. The queue may be destroyed after the last one.
+    /// Releases the counts. The queue may be destroyed once the last one is released.
     fn retire(self) {
         let pwq = &self.pwq;
         let mut guard = pwq.pool.lock_to_act();

@@ -10,8 +10,8 @@ use base::internal::panics::{contain, join_error::JoinError};
 
 use super::join::JoinHandle;
 
-/// Waits for an item as a [`JoinHandle`] does, and cancels the item when it is dropped; created by
-/// [`cancel_on_drop`](JoinHandle::cancel_on_drop).
+/// A handle that waits for an item as a [`JoinHandle`] does, and cancels the item when the handle
+/// is dropped; created by [`cancel_on_drop`](JoinHandle::cancel_on_drop).
 ///
 /// A closure that has started continues, and can call [`is_cancelled`](crate::is_cancelled). A
 /// worker drops a future that has been polled. An item that has been neither started nor polled is
@@ -81,8 +81,8 @@ impl<T> Drop for CancelOnDrop<T> {
             return;
         }
         if let Some(mut handle) = self.handle.take() {
-            // FOREIGN(cancel-drop): the closure or future, on the thread that drops this; a panic
-            // is contained here, because the thread may be unwinding.
+            // FOREIGN(cancel-drop): the closure or future, on the thread that drops this handle; a
+            // panic is contained here, because the thread may be unwinding.
             contain(|| {
                 handle.cancel();
             });

@@ -10,10 +10,11 @@
 //! joiner: deadline passed? cancel, with the outcome `Expired`;  too late? wait for the run
 //! ```
 //!
-//! Both are transitions of the item's state word, as are a start and a cancel. The item therefore
-//! either starts or expires, and its closure is moved out exactly once. If no thread joins the
-//! item, the worker that pops it finds that the deadline has passed. A task that awaits the item is
-//! woken at the deadline, and polls (`queues/expiry.rs`).
+//! Both begin with a transition of the item's state word, as a cancel by the handle does, and only
+//! one of these transitions succeeds. The closure is therefore moved out exactly once, and is
+//! either called or dropped. If no thread joins the item, the worker that pops it finds that the
+//! deadline has passed. A task that awaits the item is woken at the deadline, and polls
+//! (`queues/expiry.rs`).
 
 use std::task::Waker;
 
@@ -65,7 +66,7 @@ impl StartBy for AnyTime {
     const IS_LIMITED: bool = false;
 }
 
-/// The item has no deadline, because it is a ticket of a scope.
+/// The deadline type of the tickets of a scope, which have no deadline.
 #[derive(Debug)]
 pub(crate) struct AsTicket;
 

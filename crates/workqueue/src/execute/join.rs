@@ -44,7 +44,7 @@ use crate::{
     pools::pwq::Pwq,
 };
 
-/// Waits for the result of a spawned closure or future.
+/// A handle that waits for the result of a spawned closure or future.
 ///
 /// If the handle is dropped, the item still runs, and its result is dropped. As a future, the
 /// handle yields the result of [`join`](Self::join).
@@ -101,7 +101,7 @@ union Content<F, T> {
 }
 
 /// Creates an item that runs `func` and keeps its result. The deadline of the item is `start_by`.
-/// `has_permit` is `true` if the caller holds a capacity permit of the queue for it.
+/// `has_permit` is `true` if the caller holds a capacity permit of the queue for the item.
 #[inline]
 pub(crate) fn joinable<F, T, S>(
     start_by: S,
@@ -132,16 +132,16 @@ where
     (item, unsafe { JoinHandle::of(item) })
 }
 
-/// Drops `work`, and creates the handle to an item that is not queued.
+/// Drops `work`, and returns a handle to an item that is not queued.
 #[cold]
 pub(crate) fn refused<W, T: Send + 'static>(work: W, error: JoinError) -> JoinHandle<T> {
-    // FOREIGN(refused-drop): a rejected closure or future, on the spawning thread; it may unwind to
-    // the caller.
+    // FOREIGN(refused-drop): a rejected closure or future, on the spawning thread; a panic may
+    // unwind into the caller.
     drop(work);
     ended(error)
 }
 
-/// Drops `work`, and creates the handle to an item whose deadline passed before it was queued.
+/// Drops `work`, and returns a handle to an item whose deadline passed before it was queued.
 #[cold]
 pub(crate) fn expired<W, T: Send + 'static>(work: W) -> JoinHandle<T> {
     // FOREIGN(expired-drop): the closure or future, on the spawning thread; a panic is contained.
@@ -234,12 +234,12 @@ where
             // SAFETY: the caller runs the item.
             unsafe { run::note_expired() };
             // FOREIGN(expired-drop): a closure whose deadline has passed, on the thread that would
-            // have run it, in its run; a panic is contained.
+            // have run it; a panic is contained.
             contain(|| drop(func));
             Err(JoinError::Expired)
         } else if start_by.is_cancelled() {
-            // FOREIGN(cancel-drop): a closure of a strand that ran during a bulk cancel, on the
-            // thread that would have run the closure, in its run; a panic is contained.
+            // FOREIGN(cancel-drop): a closure whose strand was running during a bulk cancel, on the
+            // thread that would have run the closure; a panic is contained.
             contain(|| drop(func));
             Err(JoinError::Cancelled)
         } else {
@@ -284,7 +284,7 @@ where
         func
     }
 
-    /// Cancels the item and drops its closure, if it has not started.
+    /// If the item has not started, cancels it and drops its closure.
     unsafe fn cancel(item: NonNull<Head>) -> bool {
         if !run::cancel(item) {
             if !S::IS_TICKET {
@@ -295,7 +295,7 @@ where
         }
         // SAFETY: the only handle has cancelled the item, so no other thread accesses the content.
         let func = unsafe { Self::set_failed(item, JoinError::Cancelled) };
-        // FOREIGN(cancel-drop): the closure, on the cancelling thread; it may unwind into the
+        // FOREIGN(cancel-drop): the closure, on the cancelling thread; a panic may unwind into the
         // caller, because the content is already an outcome.
         drop(func);
         true
@@ -312,11 +312,12 @@ where
     }
 
     unsafe fn wake_then(item: NonNull<Head>, waker: &Waker) -> bool {
-        // SAFETY: as in `left_ns`; the caller is the handle, the only writer of its mutable parts.
+        // SAFETY: as in `left_ns`; the caller is the handle, the only writer of the mutable parts
+        // of `start_by`.
         unsafe { (*item.as_ptr().cast::<Self>()).start_by.wake_then(waker) }
     }
 
-    /// Expires the item, whose deadline has passed, and drops its closure, if it has not started.
+    /// If the item has not started, expires it and drops its closure. Its deadline has passed.
     unsafe fn expire(item: NonNull<Head>) -> bool {
         if !run::expire(item) {
             return false;
@@ -494,8 +495,8 @@ impl<T> JoinHandle<T> {
         CancelOnDrop::new(self)
     }
 
-    /// Returns the closure's result if it has ended. If the deadline has passed and the item has
-    /// not started, this call expires the item.
+    /// Returns the closure's result if the closure has ended. If the deadline has passed and the
+    /// item has not started, this call expires the item.
     ///
     /// # Errors
     ///
@@ -571,8 +572,8 @@ impl<T> JoinHandle<T> {
         let place = unsafe { self.table().slot(self.item) };
         // SAFETY: only the handle, which is borrowed by `&mut` here, writes the slot.
         if unsafe { (*place).is_none() } {
-            // SAFETY: no thread reads the slot before the flag is set, and this only write comes
-            // before that.
+            // SAFETY: no thread reads the slot before the flag is set, and this write, the only
+            // one, comes before that.
             unsafe { place.write(Some(Arc::new(Mutex::new(None)))) };
         }
         // SAFETY: from here on the slot is only read.
@@ -581,7 +582,8 @@ impl<T> JoinHandle<T> {
         // held; it may unwind into the caller of the poll.
         let waker = Foreign::new(waker.clone());
         let before = slot.lock().replace(waker);
-        // This is dropped after the lock is released, because it may own a user's future.
+        // The replaced waker is dropped after the lock is released, because it may own a user's
+        // future.
         drop(before);
         // Either this transition finds that the run has ended, or the end of the run finds the
         // flag. If the end reads the slot before we replace the waker, the end precedes this
@@ -600,7 +602,8 @@ impl<T> JoinHandle<T> {
             // SAFETY: the table belongs to the item.
             let left_ns = unsafe { (expiry.left_ns)(self.item) };
             if left_ns == 0 {
-                // SAFETY: as above; we are its only handle. If the item runs, our caller waits.
+                // SAFETY: as above, and we are its only handle. If the item has started, it does
+                // not expire, and our caller waits for its end.
                 unsafe { (expiry.expire)(self.item) };
                 return;
             }
@@ -627,7 +630,8 @@ impl<T> JoinHandle<T> {
         outcome.unwrap_or(Err(JoinError::Taken))
     }
 
-    /// Returns `true` if the item belongs to the parent of this process. No worker runs it here.
+    /// Returns `true` if the item belongs to the parent of this process. In that case, no worker of
+    /// this process runs it.
     fn is_lost(&self) -> bool {
         fork::is_child() && !self.process.is_this()
     }
@@ -711,7 +715,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
             trace::execute_end(item_info);
             drop(within);
         };
-        // SAFETY: as above.
+        // SAFETY: our caller's in-flight count keeps `home` alive.
         unsafe { with_current(std::ptr::null(), home, body) };
         Popped::Ran
     }
@@ -721,7 +725,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         // SAFETY: only we access the item, and the closure is moved out once.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*this).func) });
         trace::forget(item.as_ptr().addr());
-        // SAFETY: the closure has been moved out, and no other thread has the item.
+        // SAFETY: the closure has been moved out, and no other thread accesses the item.
         unsafe { Self::free(item) };
         deferred_drops.defer_drop(func);
         Popped::Ran
@@ -729,7 +733,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
 
     unsafe fn call(item: NonNull<Head>) -> Ending {
         let this = item.as_ptr().cast::<Self>();
-        // SAFETY: the caller holds the item's only link and calls it once.
+        // SAFETY: the caller holds the item's only list link, and calls this function once.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*this).func) });
         // FOREIGN(item-run): as in `Joinable::call`.
         let ending = match guarded_in_item(func) {
@@ -741,13 +745,13 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
                 Ending::Panicked
             }
         };
-        // SAFETY: the closure has been moved out, and no other thread has the item.
+        // SAFETY: the closure has been moved out, and no other thread accesses the item.
         unsafe { Self::free(item) };
         ending
     }
 
     unsafe fn free(item: NonNull<Head>) {
-        // SAFETY: no other thread has the item, and its closure has been moved out.
+        // SAFETY: no other thread accesses the item, and its closure has been moved out.
         unsafe {
             std::ptr::drop_in_place(item.as_ptr());
             memory::release(item.cast::<Self>());

@@ -3,8 +3,8 @@
 //! # The protocol
 //!
 //! A thread has at most one seat in each group: a worker acquires it for a batch, a helper for the
-//! outermost run of the group on its stack. The thread releases these seats before it sleeps in a
-//! wait in the library. Afterwards it reacquires them without waiting for them:
+//! outermost run of the group on its stack. The thread releases these seats before it sleeps in one
+//! of the library's waits. Afterwards it reacquires them without waiting for them:
 //!
 //! ```text
 //! wait:  leave each group of the runs on this stack;  sleep;  count in each group again

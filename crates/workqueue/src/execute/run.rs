@@ -44,7 +44,7 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
     unsafe { pop_by_and_run(item, |state| Some(state.pop())) }
 }
 
-/// Does the same as [`pop_and_run`], but lets `plan` make the decision.
+/// Does the same as [`pop_and_run`], but lets `plan` decide how the item is popped.
 ///
 /// # Safety
 ///
@@ -56,7 +56,7 @@ pub(crate) unsafe fn pop_by_and_run(
 ) -> Popped {
     // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
-    // Read this before the transition, because the item may get another home after it.
+    // Read this before the transition, after which the item may get another home.
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
     let (from, pop) = head.pop_by(plan);
     match pop {
@@ -75,9 +75,10 @@ pub(crate) unsafe fn pop_by_and_run(
         Pop::Leave(_) => Popped::Left,
         Pop::Discard(state) => {
             if state.frees() {
-                // Drop it as in a run, because the closure may own the last handle to its queue,
-                // whose count we still hold.
-                // SAFETY: no handle, list or running thread refers to the item; `home` as above.
+                // Drop it inside a run, because the closure may own the last handle to its queue,
+                // and our caller still holds the queue's in-flight count.
+                // SAFETY: no handle, list or running thread refers to the item, and our caller's
+                // in-flight count keeps `home` alive.
                 unsafe {
                     let dead = Dead::new(item, head.vtable());
                     with_current(ptr::null(), home, || drop(dead));
@@ -94,7 +95,7 @@ pub(crate) unsafe fn pop_by_and_run(
 ///
 /// # Safety
 ///
-/// 1. The caller runs the item, according to its state.
+/// 1. The item's state records that the caller runs it.
 /// 2. `home` stays valid until `before_end` is called.
 unsafe fn run(
     item: NonNull<Head>,
@@ -189,7 +190,7 @@ pub(crate) unsafe fn end(item: NonNull<Head>, ending: Ending) -> Rest {
     unsafe { if end_alone(item, ending) { Rest::default() } else { end_else(item, ending, false) } }
 }
 
-/// If the end of the run needs no further action, ends it and returns `true`.
+/// If ending the run needs no further action, ends the run and returns `true`.
 ///
 /// # Safety
 ///
@@ -203,7 +204,7 @@ unsafe fn end_alone(item: NonNull<Head>, ending: Ending) -> bool {
     ending == Ending::Returned && next.is_some_and(|next| head.transition(from, next))
 }
 
-/// Ends any run. `is_current` is `true` for the innermost run of this thread.
+/// Ends a run of any kind. `is_current` is `true` if it is this thread's innermost run.
 ///
 /// # Safety
 ///
@@ -229,7 +230,7 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
     if done.relink || done.retire_handoff {
         // SAFETY: the entry popped during the run is still counted, which keeps its home alive.
         let home = unsafe { &*Pwq::of(ended.home) };
-        // Clone, because the queue and its pool may be destroyed once the count is released.
+        // Clone the pool, because it and the queue may be destroyed once the count is released.
         let (pool, slot) = (home.pool.clone(), home.slot);
         if done.relink {
             // SAFETY: only a `Work` is queued again, and the item is linked, so it is alive.
@@ -252,8 +253,9 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
     rest
 }
 
-/// Cancels a pending item that the caller has just popped from a list: begins its run, whose
-/// [`end`] is deferred to `deferred_drops`. `skip` moves the user's values to `deferred_drops`.
+/// Cancels a pending item that the caller has just popped from a list. Begins the item's run, and
+/// adds the item to `deferred_drops`, so that the caller can [`end`] the run later. `skip` moves
+/// the user's values to `deferred_drops`.
 ///
 /// # Safety
 ///
@@ -267,7 +269,7 @@ pub(crate) unsafe fn pop_and_cancel(
     unsafe { pop_by_and_cancel(item, deferred_drops, skip, |state| Some(state.pop_to_cancel())) }
 }
 
-/// Does the same as [`pop_and_cancel`], but lets `plan` make the decision.
+/// Does the same as [`pop_and_cancel`], but lets `plan` decide how the item is popped.
 ///
 /// # Safety
 ///
@@ -280,7 +282,7 @@ pub(crate) unsafe fn pop_by_and_cancel(
 ) -> Popped {
     // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
-    // Read this before the transition, because the item may get another home after it.
+    // Read this before the transition, after which the item may get another home.
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
     let vtable = head.vtable();
     let (from, pop) = head.pop_by(plan);
@@ -304,7 +306,7 @@ pub(crate) unsafe fn pop_by_and_cancel(
         }
     }
     if from.is_running() {
-        // Its count may belong to a helper's run, which continues: see `flush.rs`.
+        // The item's count may belong to a helper's run, which continues: see `flush.rs`.
         // SAFETY: our caller keeps the in-flight count.
         unsafe { &*home }.core.nr_cut.fetch_add(1, Ordering::Relaxed);
     }
@@ -340,8 +342,8 @@ fn help_here(item: NonNull<Head>) -> bool {
             && from.unclaim().1
         {
             let pool = home.pool.clone();
-            // For an item with a handle, the flag means that a task may wait. Such an item is
-            // queued only once.
+            // For an item with a handle, the same flag means that a task may wait. Such an item is
+            // queued only once, so it is never revived.
             let is_revived = from.is_revived() && head.vtable().handle.is_none();
             // SAFETY: as in `end_else`.
             let revived = is_revived.then(|| unsafe { item.cast::<Revivable>().as_ref() });
@@ -365,7 +367,7 @@ fn help_here(item: NonNull<Head>) -> bool {
     // This is a raw pointer, because a reference would have to stay valid until the run is over.
     let place = &raw const *home;
     // SAFETY: our transition began the run. The seat is released after the item's own code. After
-    // that the queue is not accessed, nor is the item once it has ended.
+    // that, the queue is not accessed. The item is not accessed once it has ended.
     unsafe {
         run(item, home, true, || {
             left = Some(Pwq::leave_last(place, seats));
@@ -386,7 +388,7 @@ pub(crate) struct CountToRelease {
     pool: Arc<WorkerPool>,
     slot: usize,
     color: Color,
-    /// The wakers of tasks that the removal woke.
+    /// The wakers of the tasks that the removal must wake.
     wakers: Vec<Foreign<Waker>>,
 }
 
@@ -400,45 +402,47 @@ impl CountToRelease {
     }
 }
 
-/// Removes from its list an item that the caller has claimed. Runs no user code, because that code
-/// may wait for the claim to end.
+/// Removes a claimed item from its list. Runs no user code, because that code may wait for the
+/// claim to end.
 pub(crate) fn cut_out(item: NonNull<Head>) -> CountToRelease {
     // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
     let head = unsafe { item.as_ref() };
     // SAFETY: until the claim ends, the in-flight count of the item keeps the home alive.
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-    // Clone, because the queue and its pool may be destroyed once the item is unlinked.
+    // Clone the pool, because it and the queue may be destroyed once the item is unlinked.
     let (pool, slot) = (home.pool.clone(), home.slot);
     if head.load().is_running() {
-        // Its count may belong to a helper's run, which continues: see `flush.rs`.
+        // The item's count may belong to a helper's run, which continues: see `flush.rs`.
         home.core.nr_cut.fetch_add(1, Ordering::Relaxed);
     }
     let ((), wakers) = cleanups::with_wakers_aside(|| {
         let mut backoff = Backoff::new();
-        // If unlinking fails, a worker has popped the item. It then hands the item over to us or to
-        // the run.
+        // If unlinking fails, a worker is popping the item. The worker then hands the item over to
+        // us or to the run.
         while head.update(State::take_handoff).is_none() && !pool.unlink(slot, item) {
-            // A worker is about to pop the item.
+            // The worker has not handed the item over yet.
             backoff.pause();
         }
     });
     CountToRelease { pool, slot, color: list::color(item), wakers }
 }
 
-/// Expires an item if it has not started, and counts the expiry. Returns `true` if it did.
+/// Expires an item if it has not started, and counts the expiry. Returns `true` if the item
+/// expired.
 pub(crate) fn expire(item: NonNull<Head>) -> bool {
     cancel_and(item, State::claim_pending, |home| {
         home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
     }) || sync::twin::armed("deadline: expires a started item")
 }
 
-/// Cancels an item if it has not started. Returns `true` if it did.
+/// Cancels an item if it has not started. Returns `true` if the item was cancelled.
 pub(crate) fn cancel(item: NonNull<Head>) -> bool {
     cancel_and(item, State::claim_pending, |_| ())
 }
 
-/// Cancels an item if the caller can `claim` it. Returns `true` if it did. `note` is called with
-/// the item's home while the item is claimed, before another thread can see that it has ended.
+/// Cancels an item if the caller can `claim` it. Returns `true` if the item was cancelled. `note`
+/// is called with the item's home while the item is claimed, before another thread can see that it
+/// has ended.
 pub(crate) fn cancel_and(
     item: NonNull<Head>,
     claim: fn(State) -> Option<State>,
@@ -455,9 +459,9 @@ pub(crate) fn cancel_and(
     // SAFETY: until the claim ends, the in-flight count of the item keeps the home alive.
     let home = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
     note(home);
-    // Clone, because the queue may be destroyed when the claim has ended. The count and the
-    // capacity permit are released after that, because a waker that is called then may use the same
-    // item, or drop the last handle to its queue.
+    // Clone the core, because the queue may be destroyed once the claim has ended. The count and
+    // the capacity permit are released after the claim, because a waker that their release calls
+    // may use the same item, or drop the last handle to its queue.
     let counted_by = claimed.is_counted().then(|| home.core.clone());
     let (mut left, mut wakers) = (None, Vec::new());
     if claimed.is_ordered() {
@@ -487,7 +491,8 @@ pub(crate) fn cancel_and(
     }
     let capacity = counted_by.as_ref().and_then(|core| core.capacity.as_deref());
     if left.is_some() || capacity.is_some() {
-        // A waker may wait for capacity or for the count, so both are released first.
+        // A waker may wait for capacity or for the count, so both are released before any waker is
+        // called.
         let ((), woken) = cleanups::with_wakers_aside(|| {
             if let Some(capacity) = capacity {
                 capacity.release(1);
@@ -527,7 +532,7 @@ pub(crate) unsafe fn note_expired() {
     home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Counts a panic in the item that this thread runs. `unseen` is set if no joiner receives the
+/// Counts a panic in the item that this thread runs. `unseen` is `Some` if no joiner receives the
 /// panic.
 ///
 /// # Safety
@@ -544,16 +549,17 @@ pub(crate) unsafe fn note_panic(unseen: Option<Unseen<'_>>) {
 /// A run that this thread is in.
 #[derive(Clone, Copy)]
 struct Frame {
-    /// Null for an item without handles, and after the item's end, when it may be freed.
+    /// Null for an item without handles, and once the item has ended, because it may then be freed.
     item: *const Head,
-    /// The pwq from which it runs; null once the run no longer keeps the pwq alive.
+    /// The pwq from which the item runs; null once the run no longer keeps the pwq alive.
     home: *const Pwq,
     /// The record of this run, on this stack or on that of a thread that waits for us; null if
     /// there is no run.
     record: *const Record,
     /// The number of runs on this thread's stack, including this one.
     depth: u32,
-    /// `true` if the thread has a seat in the home's queue and in its group, until `forget_seats`.
+    /// `true` if the thread has a seat in the home's queue and in its group, until `forget_seats`
+    /// is called.
     has_seat: bool,
     /// Set in [`block_on`](super::block_on::block_on), where a polled future delays the run.
     blocks: bool,
@@ -567,7 +573,7 @@ impl Frame {
     }
 
     fn home(&self) -> Option<&Pwq> {
-        // SAFETY: the run keeps its home alive, if that is not null: see `with_current`.
+        // SAFETY: the run keeps its home alive, if the pointer is not null: see `with_current`.
         unsafe { self.home.as_ref() }
     }
 }
@@ -611,7 +617,7 @@ impl Runs {
         Self(INNERMOST.with(Cell::get))
     }
 
-    /// Calls `body`, which must not unwind, with this thread inside these runs.
+    /// Calls `body` as if this thread were inside these runs. `body` must not unwind.
     ///
     /// # Safety
     ///
@@ -631,8 +637,8 @@ fn inside(mut test: impl FnMut(Frame) -> bool) -> bool {
         if test(frame) {
             return true;
         }
-        // SAFETY: `within_frame` keeps the record on its stack, unmoved, until the run is over. A
-        // record of another thread is kept by (1) of `Runs::go_on`.
+        // SAFETY: `within_frame` keeps the record on its stack, unmoved, until the run is over. By
+        // (1) of `Runs::go_on`, another thread's record stays alive, too.
         let Some(record) = (unsafe { frame.record.as_ref() }) else {
             return false;
         };
@@ -645,7 +651,7 @@ pub(crate) fn is_current(item: NonNull<Head>) -> bool {
 }
 
 /// Returns `true` if this thread is inside a run of the queue `core`, or is freeing one of its
-/// items that is in flight. The queue is not destroyed before the thread leaves.
+/// items that is in flight. The queue is not destroyed until the run or the freeing has ended.
 pub(crate) fn is_inside(core: &Arc<QueueCore>) -> bool {
     runs_from(|home| Arc::ptr_eq(&home.core, core))
 }
@@ -677,7 +683,8 @@ pub(super) fn own_homes(nr_outer: u32, mut visit: impl FnMut(&Pwq)) {
         if let Some(home) = frame.home().filter(|_| frame.has_seat && frame.depth > nr_outer) {
             visit(home);
         }
-        // The outer runs belong to a thread that waits for this one, or there are none.
+        // The search ends at the `nr_outer` outermost runs, at a run of a thread that waits for
+        // this one (its depth is 0), or when no run is left.
         frame.depth <= nr_outer
     });
 }
@@ -725,13 +732,14 @@ pub(crate) fn is_cancelled() -> bool {
     is_cancelled || queue.is_some_and(|token| token.is_set())
 }
 
-/// Returns `true` if the token of `item` has been cancelled, even by the item itself. The item has
-/// a token, and is the item of `frame`.
+/// Returns `true` if the token of `item` has been cancelled, even by the item itself. `item` is the
+/// item of `frame`, and has a token.
 fn has_cancelled_token(frame: Frame, item: &Head) -> bool {
     // SAFETY: the run of an item has a record: see `inside`.
     let token = unsafe { &(*frame.record).token };
     if token.get().is_null() {
-        // An earlier poll of the future has requested the token.
+        // An earlier poll of the future requested the token, so this run's record does not have it
+        // yet.
         token.set(item.token());
     }
     // SAFETY: the table keeps the token alive until the item is freed, and the item is alive.

@@ -14,9 +14,9 @@
 //!
 //! A waiter holds a handle, which keeps the item alive but not its queue. Before the waiter reads
 //! the item's home, the run may have ended and the queue may have been destroyed. A flag of the
-//! item's state therefore records whether the queue has a rescuer (`Rules::reclaim`). A report also
-//! names the queue: it searches the pools for the item, and compares addresses without
-//! dereferencing the item.
+//! item's state therefore records whether the queue has a rescuer (`Rules::reclaim`). To name the
+//! queue, a report searches the pools for the item. It compares addresses and does not dereference
+//! the item.
 //!
 //! Differs from Linux: awaiting a handle is not checked, because it blocks no thread. A cancel is
 //! not checked either, as in Linux.
@@ -102,7 +102,7 @@ pub fn must_have_workers() {
 ///
 /// # Panics
 ///
-/// If the item `is_lost`: it was not idle when the process was forked.
+/// If `is_lost` is `true`, which means that the item was not idle when the process was forked.
 #[inline]
 #[track_caller]
 pub(crate) fn must_not_be_lost(is_lost: bool) {
@@ -141,7 +141,7 @@ pub(crate) fn until_completed(head: &Head, seq: u64) {
 /// The same as [`until_completed`], for at most `timeout`.
 pub(crate) fn until_completed_within(head: &Head, seq: u64, timeout: Duration) -> bool {
     let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-    // The end time saturates at more than five hundred years, which means no limit.
+    // If the end time saturates, it is more than five hundred years away, so the wait has no limit.
     let end_ns = time::now_ns().saturating_add(timeout_ns);
     if timeout.is_zero() || polling_pays_off(head, seq) {
         return head.load().has_reached(seq);
@@ -224,7 +224,8 @@ pub fn needs_our_seat(item: NonNull<Head>) -> bool {
                 Some(_) => !state.is_running() && !state.has_ended(),
                 None => state.is_pending() && !state.is_claimed(),
             };
-            // If the item is queued elsewhere between the loads, its sequence number changes.
+            // If the item is queued elsewhere between the loads, its completion sequence number
+            // changes.
             let home = head.home.load(Ordering::Relaxed).addr();
             has_to_start
                 && pwq.gate.is_only_seat_for(home)
@@ -247,7 +248,7 @@ fn is_of_our_strand(item: NonNull<Head>) -> bool {
     has_to_start && NonNull::new(strand.cast_mut()).is_some_and(is_current)
 }
 
-/// Checks this thread before it waits for the end of an item.
+/// If an item with a rescuer is about to wait for an item without one, reports this.
 pub fn before_waiting_for(head: &Head) {
     reclaiming(|home| {
         // The state is loaded only here, because a model explores every possible timing of this
@@ -261,7 +262,7 @@ pub fn before_waiting_for(head: &Head) {
     });
 }
 
-/// Checks this thread before it waits for all items of a queue.
+/// If an item with a rescuer is about to wait for all items of a queue without one, reports this.
 pub(crate) fn before_flushing(core: &QueueCore) {
     if core.reclaim {
         return;
@@ -326,7 +327,7 @@ const RUN_BYTES: usize = (2 << 20) / 128;
 /// query.
 const FEW: u32 = if cfg!(miri) { 2 } else { 4 };
 
-/// An item that another thread runs.
+/// The item that another thread is asked to help with.
 struct HelpRequest(NonNull<Head>);
 
 // SAFETY: the sender has a handle, and waits until the other thread is done with the item.
@@ -346,7 +347,7 @@ struct Answer {
 }
 
 /// Calls `help` for `item`, for which the caller has a handle, and returns its result. If this
-/// thread's stack already has many runs, another thread calls `help`.
+/// thread's stack already contains many runs, another thread calls `help`.
 ///
 /// If no thread can be started, this thread calls `help` after all.
 #[inline]

@@ -38,7 +38,7 @@ use crate::item::{
 ///
 /// # Cost
 ///
-/// Queueing a tiny item and running it on another CPU takes some tens of nanoseconds.
+/// Queueing a tiny item and running it on another CPU takes a few tens of nanoseconds.
 ///
 /// # Examples
 ///
@@ -230,8 +230,9 @@ impl Work {
 
     /// Waits until all runs of the item that were queued before this call have ended.
     ///
-    /// Returns `true` if there was a run to wait for. It does not wait for runs that are queued
-    /// later. If the item has not started and its queue lets joiners help, it runs on this thread.
+    /// Returns `true` if there was a run to wait for. The call does not wait for runs that are
+    /// queued later. If the item has not started and its queue lets joiners help, it runs on this
+    /// thread.
     ///
     /// # Blocking
     ///
@@ -315,8 +316,8 @@ impl Work {
             if run::cancel(self.item) {
                 return true;
             }
-            // While the item was claimed, other threads found it pending. Try again, because the
-            // claim may have ended.
+            // An item that another thread has claimed counts as pending. Try again until the claim
+            // has ended, because the item may still be pending then.
             let state = self.head().load();
             let missed = state.is_claimed() || state.is_pending();
             if !missed || sync::twin::armed("cancel: overlooks a claim") {
@@ -532,7 +533,7 @@ pub fn current_work() -> Option<Work> {
     let item = current_item()?;
     // SAFETY: the item of a run is alive until the run ends, and is forgotten before it is freed.
     let is_work = unsafe { item.as_ref() }.vtable().is_work;
-    // The run lends this handle, which is not counted.
+    // The inner handle is lent by the run and is not counted. The clone is counted.
     is_work.then(|| Work::clone(&ManuallyDrop::new(Work { item })))
 }
 

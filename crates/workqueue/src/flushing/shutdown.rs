@@ -141,9 +141,9 @@ impl Workqueue {
 /// Shuts several queues down, one after the other, within `timeout`. Returns the remaining items.
 ///
 /// Each queue is shut down as if by [`Workqueue::shutdown_timeout`]. It accepts items until the
-/// queues before it in `queues` have been drained. If items of a queue queue work on another one,
-/// put their queue first. At the time limit, all remaining queues are closed and cancelled, and the
-/// result has one entry for each of them that had items.
+/// queues before it in `queues` have been drained. If the items of one queue enqueue work on
+/// another, put their own queue first. At the time limit, all remaining queues are closed and
+/// cancelled, and the result has one entry for each of them that had items.
 ///
 /// # Blocking
 ///

@@ -192,7 +192,7 @@ impl List {
         self.last = kept.map_or(ptr::null_mut(), NonNull::as_ptr);
     }
 
-    /// Removes `item` after a walk up to it; returns `false` if it is not in this list.
+    /// Walks the list to `item` and removes it. Returns `false` if it is not in this list.
     pub(crate) fn remove(&mut self, item: NonNull<Head>) -> bool {
         let mut before: Option<NonNull<Head>> = None;
         let mut at = self.first();

@@ -263,7 +263,7 @@ fn nr_stocks(max: u32, nr_cpus: u32) -> u32 {
     if nr < 2 { 0 } else { nr }
 }
 
-/// Returns the divisor of the number of seats that yields the capacity of one of `nr_stocks`
+/// Returns the divisor that turns the number of seats into the capacity of each of `nr_stocks`
 /// stocks. Together, the stocks keep at most half of the seats.
 fn kept_of(nr_stocks: u32) -> Divisor {
     Divisor::new(2 * nr_stocks.max(1))
@@ -964,7 +964,7 @@ impl Stock {
         //   close: step Acquire finds the seat;  the gate's word has no seat in use;  the queue is
         //   destroyed
         // If the close comes first, the releasing thread finds the stock closed and goes to the
-        // gate. If the seat comes first, the close sees everything that the run wrote.
+        // gate. If the release comes first, the close sees everything that the run wrote.
         // Test: drain_sees_writes_of_holders_of_cached_seats
         let order = twin::order("stock: relaxed transitions", Ordering::AcqRel);
         word.compare_exchange_weak(from, to, order, Ordering::Relaxed).map(drop)

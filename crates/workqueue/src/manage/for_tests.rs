@@ -74,8 +74,8 @@ impl Registry {
     /// Returns [`RegistryError::Thread`] if its thread cannot be started.
     pub fn for_tests() -> Result<TestRegistry, RegistryError> {
         let params = Params {
-            // Workers that park at once make the registry idle sooner. The other defaults would let
-            // a second item run at the same time, or only cost time.
+            // Workers that park at once make the registry idle sooner. The defaults of the other
+            // parameters would let a second item run at the same time, or would only waste time.
             worker_spin_limit: 0,
             cpu_intensive_thresh_us: 60_000_000,
             watchdog_thresh_ms: 0,

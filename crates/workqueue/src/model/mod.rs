@@ -1,9 +1,9 @@
 //! Gives models access to internals that users cannot reach; compiled only under `--cfg loom` and
 //! `--cfg shuttle`.
 //!
-//! A [`Machine`] is a registry without the manager's thread. It creates workers on request, as a
-//! kick would. The owner of the machine calls the manager's other functions itself. A model
-//! therefore has only the threads under test, and nothing in it depends on time.
+//! A [`Machine`] is a registry without the manager's thread. It creates workers on request, as the
+//! manager does after a kick. The owner of the machine calls the manager's other functions itself.
+//! A model therefore has only the threads under test, and nothing in it depends on time.
 
 mod parts;
 

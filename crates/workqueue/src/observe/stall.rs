@@ -69,7 +69,8 @@ mod tests {
     const MS: u64 = 1_000_000;
     const THRESH_NS: u64 = 30_000 * MS;
 
-    /// Samples a pool in which items wait, once a second; returns the seconds with a report.
+    /// Once a second, samples a pool in which items wait. Returns the seconds at which a report was
+    /// due.
     fn reported(
         stall_detector: &mut StallDetector,
         nr_taken: u64,

@@ -49,9 +49,9 @@ const TICK_US: u64 = 1_000;
 /// intervals, a worker therefore records one batch. That batch represents all batches since the
 /// last record: the items taken are counted with the wait of this batch, and the items run with the
 /// duration of its first item. The moment of recording does not depend on any measured value, so
-/// each batch is equally likely to be sampled. If the worker changes to another pwq, the pwq keeps
-/// the state for the next worker. If some counts have not been recorded when the statistics are
-/// read, they are recorded with the last wait.
+/// each batch is equally likely to be sampled. If the worker switches to another pwq, the former
+/// pwq keeps the state for its next worker. If some counts have not been recorded when the
+/// statistics are read, they are recorded with the last wait.
 #[derive(Debug, Default)]
 pub(crate) struct Sampling {
     slot: usize,
@@ -133,8 +133,8 @@ impl Sampling {
         }
     }
 
-    /// Adds a batch that is taken `now`, in cycles. Returns `true` if its wait must be recorded,
-    /// which is the case every `every_us` microseconds.
+    /// Adds a batch that was taken at the time `now`, in cycles. Returns `true` if its wait must be
+    /// recorded, which is the case every `every_us` microseconds.
     pub(crate) fn takes(&mut self, nr_taken: u64, now: u64, every_us: u64) -> bool {
         self.nr_taken += nr_taken;
         self.is_recorded = false;
@@ -143,8 +143,8 @@ impl Sampling {
         self.is_due
     }
 
-    /// Records that the wait of the batch taken `now` is being recorded. Returns the number of its
-    /// items.
+    /// Records that the wait of the batch that was taken at the time `now` is being recorded.
+    /// Returns the number of its items.
     pub(crate) fn record(&mut self, waited: u64, now: u64) -> u64 {
         (self.at, self.waited, self.is_recorded) = (now, Some(waited), true);
         std::mem::take(&mut self.nr_taken)

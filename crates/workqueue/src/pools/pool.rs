@@ -138,8 +138,8 @@ pub(crate) struct PoolGuard<'a> {
 pub(crate) struct DeferredEffects<'a> {
     pool: &'a Arc<WorkerPool>,
     pub(crate) wakeq: WakeQ,
-    /// A worker that `wakeq` wakes, dropped after the lock, because its reference count is in a
-    /// cache line of its own CPU.
+    /// A worker that `wakeq` wakes. It is dropped after the lock is released, because its reference
+    /// count is in a cache line of its own CPU.
     picked: Option<Arc<Worker>>,
     /// The number of workers picked or requested.
     nr_kicks: u64,

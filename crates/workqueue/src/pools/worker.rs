@@ -258,9 +258,9 @@ impl Worker {
 
     /// Takes the next item of the local batch. Only the owner calls this.
     fn next(&self) -> Option<NonNull<Head>> {
-        // This pairs with `disown` on one word. If our update comes first, the item is ours, and
-        // the exchange in `disown` fails and continues behind it. If `disown` comes first, we find
-        // the batch empty.
+        // This pairs with `disown` on one word. If our update comes first, the item is ours; the
+        // exchange in `disown` fails, and `disown` retries from the next item. If `disown` comes
+        // first, we find the batch empty.
         let local_batch = LocalBatch(self.local_batch.fetch_add(1, Ordering::AcqRel));
         if local_batch.next() >= local_batch.len() {
             return None;
@@ -273,8 +273,8 @@ impl Worker {
     pub(crate) fn disown(&self) -> Vec<NonNull<Head>> {
         // This pairs with `next` on one word. If our exchange comes first, the items from `next` on
         // are ours, and the owner finds its batch empty. If the owner's update comes first, our
-        // exchange fails, and we continue behind its item. Acquire pairs with `publish`: `items`
-        // contains the batch.
+        // exchange fails, and we retry from the item after the owner's. Acquire pairs with
+        // `publish`: `items` contains the batch.
         let mut from = LocalBatch(self.local_batch.load(Ordering::Acquire));
         loop {
             if from.next() >= from.len() {

@@ -80,7 +80,7 @@ impl Drop for StartBefore {
 pub(super) struct EndBefore(StartBefore);
 
 impl EndBefore {
-    /// Arranges that the token of the item is cancelled at the deadline. The item's run calls this.
+    /// Arranges for the item's token to be cancelled at the deadline. The item's run calls this.
     pub(super) fn arm(self) -> Self {
         self.0.wake_then(&Arc::new(AtEnd(run::current_token())).into());
         self

@@ -16,10 +16,10 @@
 //! - **Closures never overlap**, because runs of an item do not (`item/head.rs`), and only a run
 //!   takes closures. A run sees the state as the previous run left it.
 //! - **No closure is lost.** While `nr` is positive, the strand's item is pending or running, or a
-//!   spawn is about to queue it. Only the spawn that finds 0 queues the item, and only the run that
-//!   subtracts down to 0 ends without a following run. A closure is counted before it is pushed, so
-//!   a run can find fewer closures than are counted. It then waits for the push, which takes a few
-//!   instructions without user code. Twin `strand: forgets a late push`.
+//!   spawn is about to queue it. Only the spawn that finds `nr` at 0 queues the item, and only the
+//!   run that brings `nr` down to 0 is not followed by another run. A closure is counted before it
+//!   is pushed, so a run can find fewer closures than are counted. It then waits for the push,
+//!   which takes a few instructions without user code. Twin `strand: forgets a late push`.
 //! - **After its spawn, a closure is in flight**: a flush by any thread waits for it. If the spawn
 //!   that finds 0 has not queued the item yet, no flush can find the item. Each other spawn
 //!   therefore waits until it is queued. `QUEUEING` is set for a few steps without user code, so

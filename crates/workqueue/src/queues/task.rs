@@ -175,7 +175,7 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Starts the work by `deadline` or never, as [`deadline`](Self::deadline) does, and cancels it
-    /// at `deadline` if it still runs.
+    /// at `deadline` if it is still running.
     ///
     /// This cancels the item's token: [`is_cancelled`](crate::is_cancelled) returns `true` in the
     /// item, and all waits for the item's [token](crate::CancellationToken::current) end. The item

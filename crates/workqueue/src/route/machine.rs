@@ -199,8 +199,8 @@ impl Machine {
         roster.iter().map(|(pool, _)| pool.clone()).collect()
     }
 
-    /// Returns the pool with these attributes, creating it if necessary, and adds a user to its
-    /// count.
+    /// Returns the pool with these attributes, creating it if necessary, and increments its count
+    /// of users.
     pub(crate) fn pool(&self, attrs: PoolAttrs) -> Arc<WorkerPool> {
         let topology = self.topology();
         let confined = attrs.cpus != *topology.allowed();

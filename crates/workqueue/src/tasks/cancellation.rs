@@ -25,8 +25,8 @@ use crate::{
 /// from time to time, and return early. The result is `true` in the innermost item of this thread
 ///
 /// - after [`JoinHandle::cancel`](crate::JoinHandle::cancel) of a spawned closure, a closure of a
-///   strand, or a future. This includes dropping a [`CancelOnDrop`](crate::CancelOnDrop), even by a
-///   [`timeout()`](crate::timeout()), and dropping a [`TaskSet`](crate::TaskSet);
+///   strand, or a future. This includes dropping a [`CancelOnDrop`](crate::CancelOnDrop), even when
+///   a [`timeout()`](crate::timeout()) drops it, and dropping a [`TaskSet`](crate::TaskSet);
 /// - at its [hard deadline](crate::TaskOptions::hard_deadline), and after its
 ///   [token](CancellationToken::current) has been cancelled;
 /// - while a [`Work`](crate::Work) is disabled, including during

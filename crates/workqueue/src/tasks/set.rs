@@ -56,8 +56,8 @@ use crate::{
 ///
 /// # Cost
 ///
-/// Each item takes two allocations in addition to the item itself. When an item ends, it briefly
-/// holds a lock. The time does not depend on the number of items.
+/// Each item takes two allocations in addition to its own. When an item ends, it briefly holds a
+/// lock. The time does not depend on the number of items.
 ///
 /// # Examples
 ///

@@ -74,9 +74,9 @@ pub(super) fn global() -> &'static Registry {
 ///
 /// - A sleep is never ready early. The clock is monotonic and advances in steps of 65 µs. The task
 ///   is woken at the end of the step that contains the deadline, plus the time that the system
-///   takes to run the registry's thread and the task, usually 0.1 ms. While eight or more sleeps of
-///   a registry end at once, further ones end up to half a millisecond later, so that they share
-///   wake-ups ([`Params::sleep_slack_us`](base::params::Params::sleep_slack_us)).
+///   takes to run the registry's thread and the task, usually 0.1 ms. If eight or more sleeps of a
+///   registry end at once, later ones may be delayed by up to half a millisecond, so that they
+///   share wake-ups ([`Params::sleep_slack_us`](base::params::Params::sleep_slack_us)).
 /// - If the deadline has passed at the first poll, the sleep is ready at once. A duration that
 ///   cannot be represented (584 years or more) never ends.
 /// - Dropping a sleep cancels it, and drops the waker unless the waker is being fired at that
