@@ -210,7 +210,8 @@ fn compared<'a>(answers: &[&'a Value]) -> Vec<Compared<'a>> {
     rows
 }
 
-/// Returns the tables of docs/figures.md: first the comparisons that ours loses, then all.
+/// Returns the tables of docs/figures.md: first the comparisons that afterwork loses,
+/// then all of them.
 fn comparisons(lines: &[Value]) -> String {
     let head = lines.iter().find(|it| it["fingerprint"].is_object());
     let mut text =
