@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* The interface of the measured code of one library. */
+/* The interface to one library's measured code. */
 struct side {
 	void (*begin)(void);
 	void (*end)(void);

@@ -121,7 +121,7 @@ fn unknown_ratios(page: &str, text: &str, table: &str) -> Vec<Finding> {
 }
 
 /// Returns README's table. It shows the gains of each question, with the ranges of the runs'
-/// medians. Next to the first gain it shows the price, which is the comparisons that ours loses.
+/// medians. Next to the first gain it shows the price: the comparisons that afterwork loses.
 fn answers(lines: &[Value]) -> String {
     let heads: Vec<&Value> = lines.iter().filter(|it| it["fingerprint"].is_object()).collect();
     let answers: Vec<&Value> = lines.iter().filter(|it| it["question"].is_string()).collect();
@@ -210,7 +210,8 @@ fn compared<'a>(answers: &[&'a Value]) -> Vec<Compared<'a>> {
     rows
 }
 
-/// Returns the tables of docs/figures.md: first the comparisons that ours loses, then all.
+/// Returns the tables of docs/figures.md: first the comparisons that afterwork loses,
+/// then all of them.
 fn comparisons(lines: &[Value]) -> String {
     let head = lines.iter().find(|it| it["fingerprint"].is_object());
     let mut text =

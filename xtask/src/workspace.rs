@@ -137,14 +137,14 @@ impl Workspace {
     }
 }
 
-/// Runs `command` to its end and returns its status.
+/// Runs `command` to completion and returns its status.
 pub fn status(command: &mut Command) -> Result<ExitStatus, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let failed = |error| Failure::new(format!("cannot run {program}: {error}"));
     command.status().map_err(failed)
 }
 
-/// Runs `command` to its end and returns its stdout.
+/// Runs `command` to completion and returns its stdout.
 pub fn output(command: &mut Command) -> Result<Vec<u8>, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let done =

@@ -91,7 +91,7 @@ pub fn run(nr_packets: u64, nr_interrupts: u64) -> Result<(), Failure> {
 struct Nic {
     /// Packets that have arrived; `None` once the device is off.
     ring: Mutex<Option<VecDeque<u64>>>,
-    /// Receives the packets of the ring.
+    /// Receives packets from the ring.
     rx: Work,
     /// Checks the device periodically.
     watchdog: DelayedWork,

@@ -5,8 +5,7 @@
 //! | 64 requests wait | 503 at once | `capacity`, `JoinError::Full` |
 //! | a request has waited for 100 ms | 504, and it never starts | `task().deadline(…)` |
 //! | a client disconnects | its request is cancelled, or stops | `cancel_on_drop`, `is_cancelled` |
-//! | SIGTERM while a client hangs | the server ends in time, and names unfinished work |
-//! `shutdown_async` |
+//! | SIGTERM while a client hangs | a timely end that names unfinished work | `shutdown_async` |
 //!
 //! `cargo run --release --example service`
 

@@ -338,7 +338,7 @@ pub(super) unsafe fn take_back<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> 
     state.is_closed().then(|| unsafe { Blank::from_raw(block) })
 }
 
-/// Abandons a block. Returns it if the owner no longer uses it either.
+/// Abandons a block. Returns the block if the owner no longer uses it.
 ///
 /// # Safety
 ///

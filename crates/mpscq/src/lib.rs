@@ -11,8 +11,9 @@
 //! assert_eq!(item.into_inner(), 7);
 //! ```
 //!
-//! A push costs one swap and one store, no matter what other threads do. One thread at a time pops,
-//! in the order of the swaps, and never waits either. Items carry their own [`Link`].
+//! A push costs one swap and one store, no matter what other threads do. Only one thread at a time
+//! pops. It receives the items in the order of the swaps, and never waits. Items carry their own
+//! [`Link`].
 //!
 //! # When to use it
 //!

@@ -78,8 +78,8 @@ impl<T> fmt::Debug for Link<T> {
 pub(crate) unsafe fn next_of<'a, T: Linked>(item: NonNull<T>) -> &'a AtomicPtr<T> {
     // SAFETY: (1) of this function is (1) of `link`.
     let link = unsafe { T::link(item) };
-    // SAFETY: `Linked` (3) keeps the link valid as long as the item, and (2) ends the borrow before
-    // that. By (4) the link is reached by shared reference only.
+    // SAFETY: By `Linked` (3) the link is valid as long as the item, and by (2) the borrow ends
+    // before the item can be freed. By `Linked` (4) the link is reached by shared reference only.
     unsafe { &(*link.as_ptr()).next }
 }
 

@@ -114,7 +114,7 @@ pub struct PollState {
     grace_period_id: c_ulong,
 }
 
-/// Starts a grace period. Returns the argument of [`urcu_memb_poll_state_synchronize_rcu`].
+/// Starts a grace period. Returns the argument for [`urcu_memb_poll_state_synchronize_rcu`].
 #[unsafe(no_mangle)]
 pub extern "C" fn urcu_memb_start_poll_synchronize_rcu() -> PollState {
     PollState { grace_period_id: rcupdate::aw_start_poll_synchronize_rcu() }

@@ -76,7 +76,8 @@ fn fitted(
     Ok(best.0)
 }
 
-/// Fits the costs of `machine`. Returns each measurement's name, real and simulated result.
+/// Fits the costs of `machine`. Returns the name, the real result and the simulated result of each
+/// measurement.
 fn fit(
     machine: &mut Machine,
     nr_cpus: usize,

@@ -74,8 +74,8 @@ struct Node {
     next: AtomicU32,
 }
 
-/// A queued spin lock without preemption. The first waiter polls the word, and each other waiter
-/// polls its own line.
+/// A queued spin lock without preemption. The first waiter polls the word, and all others poll
+/// their own cache lines.
 #[derive(Default)]
 struct SpinLock {
     /// 1 if the lock is held, and the CPU number of the last waiter plus 1.

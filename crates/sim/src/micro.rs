@@ -11,7 +11,7 @@ use topology::{CpuId, CpuSet, Topology};
 /// A measurement.
 pub struct Micro {
     pub name: &'static str,
-    /// The costs that are fitted to the measurement, which are equal.
+    /// The costs that are fitted to the measurement. All of them get the same value.
     pub costs: &'static [&'static str],
     /// Returns the result in nanoseconds.
     pub run: Box<dyn Fn() -> f64 + Send + Sync>,

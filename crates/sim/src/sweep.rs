@@ -188,7 +188,7 @@ pub fn run_one(options: &Options, point: &Point) -> Result<Value, String> {
     if let Some((name, factor)) = &point.changed {
         command.args(["--change", &format!("{name}:{factor}")]);
     }
-    // Environment variables of the user must not change the simulated library.
+    // The user's tunables must not change the simulated library.
     command.env_remove("AFTERWORK").stdin(Stdio::null()).stderr(Stdio::piped());
     let output = command.output().map_err(|error| error.to_string())?;
     if !output.status.success() {

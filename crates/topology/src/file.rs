@@ -73,7 +73,8 @@ pub(crate) fn number(path: &Path, what: &str, max: u32) -> Result<Option<u32>, E
     parsed(path, |text| lone(text, |cursor| cursor.number(what, 0, max)))
 }
 
-/// Reads a file with a number. Returns `None` if it does not exist, or is negative (unknown).
+/// Reads a number from a file. Returns `None` if the file does not exist, or if the number is
+/// negative (unknown).
 pub(crate) fn number_or_unknown(path: &Path, what: &str) -> Result<Option<u32>, Error> {
     let number = parsed(path, |text| {
         lone(text, |cursor| {
@@ -85,7 +86,8 @@ pub(crate) fn number_or_unknown(path: &Path, what: &str) -> Result<Option<u32>, 
     Ok(number.flatten())
 }
 
-/// Reads a file with a size such as `32K`, in bytes. Returns `None` if it does not exist.
+/// Reads a size such as `32K` from a file, and returns it in bytes. Returns `None` if the file does
+/// not exist.
 pub(crate) fn size(path: &Path) -> Result<Option<u64>, Error> {
     const UNITS: [(char, u32); 3] = [('K', 10), ('M', 20), ('G', 30)];
     parsed(path, |text| {

@@ -27,7 +27,7 @@ pub struct Layer {
 
 /// The crate whose models are calls of other crates.
 const FACADE: &str = "afterwork";
-/// Optimizing the models takes longer than building them without, and they do not run faster.
+/// Building the models with optimization takes longer, and does not make them run faster.
 const TESTS_ARE_NOT_OPTIMIZED: &str = "profile.release.package.afterwork.opt-level=1";
 
 const UNIT: &str = "unit";

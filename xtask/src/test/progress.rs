@@ -44,7 +44,7 @@ impl Progress {
         self.last_shown = Instant::now();
     }
 
-    /// Stores the last line of the command for the live line.
+    /// Stores the command's latest line of output, which the live line shows.
     pub fn doing(&mut self, line: &str) {
         if !line.trim().is_empty() {
             self.doing = line.trim().to_string();

@@ -74,8 +74,8 @@ impl Exposition {
         self.add(name, about, measure, &line);
     }
 
-    /// Adds all samples of a snapshot. Each sample has `labels`, and labels that name its subject:
-    /// `name`, `detail` and `index`, which `labels` must not contain.
+    /// Adds all samples of a snapshot. Each sample gets `labels`, and the labels `name`, `detail`
+    /// and `index`, which identify its subject. `labels` must not contain any of these three.
     #[cfg(feature = "workqueue")]
     pub fn add_snapshot(&mut self, labels: &[Label<'_>], snapshot: &super::Snapshot) {
         let queues: Vec<_> = snapshot.queues.iter().map(|it| it.record()).collect();

@@ -24,7 +24,7 @@ static STACKS: Mutex<Stacks> = Mutex::new(Stacks { used: Vec::new(), free: Vec::
 
 /// # Safety
 ///
-/// 1. The same as for the function of the C library.
+/// 1. The same as for the C library's `mmap`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mmap(
     address: *mut c_void,
@@ -50,7 +50,7 @@ unsafe extern "C" fn mmap(
 
 /// # Safety
 ///
-/// 1. The same as for the function of the C library.
+/// 1. The same as for the C library's `munmap`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn munmap(address: *mut c_void, size: usize) -> c_int {
     if size == SIZE {

@@ -77,8 +77,9 @@ fn turns_of_pwqs_instead_of_queues_are_found() {
     must_fail("group: pwqs take turns", || exhaustive(take_turns));
 }
 
-/// One queue waits at its own gate, because it was paused. It is resumed while an item of the other
-/// one is queued, has a seat in the group, or has ended. The items never run at the same time.
+/// One queue waits at its own gate, because it was paused. It is resumed while the item of the
+/// other queue is pending, holds a seat of the group, or has completed. The two items never run at
+/// the same time.
 fn both_climb() {
     let (_machine, _group, [first, second]) = one_seat();
     let plain = Arc::new(Plain::default());

@@ -328,7 +328,7 @@ models! {
         must_fail("item: completion forgets its task", || bounded(3, polled));
 }
 
-/// The queue is dropped while a joiner, or one of the workers, runs an item of it.
+/// The queue is dropped while a joiner or a worker runs one of its items.
 fn queue_is_destroyed_during_a_helper(nr_workers: usize) {
     let (_machine, queue) = queue(nr_workers, true);
     let done = Arc::new(AtomicBool::new(false));

@@ -111,8 +111,8 @@ fn drain_that_waits_for_an_owner() {
     drainer.join().unwrap();
 }
 
-/// Two callers fall asleep while an owner operates, or wait for their queued calls. No sleep times
-/// out here, so each of them must be woken.
+/// Two callers sleep until the owner ends an operation, or until their queued calls have run. No
+/// sleep times out here, so each caller must be woken.
 fn callers_asleep_next_to_an_owner(qpw: Qpw) {
     let machine = Topology::synthetic("1 core").unwrap();
     let builder = PerCpu::builder().topology(machine).qpw(qpw);

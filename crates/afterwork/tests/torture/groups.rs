@@ -23,7 +23,7 @@ const CEILINGS: [u32; 4] = [1, 1, 2, 5];
 struct Club {
     group: Group,
     queues: RwLock<Vec<Workqueue>>,
-    /// Number of items that threads have begun and that have not waited so far.
+    /// Number of outermost items that have started and have not waited yet.
     nr_inside: AtomicUsize,
     /// The highest ceiling so far.
     most: AtomicUsize,

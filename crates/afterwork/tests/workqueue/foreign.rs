@@ -221,8 +221,8 @@ fn rejected_closure_may_change_the_attributes_when_dropped() {
     assert!(is_refused(queue.spawn_async(async move { drop(second) }).join()));
 }
 
-/// Makes a task that awaits a drain call `act`. The drain ends when `enqueue` queues an item that
-/// was cancelled on the drained queue.
+/// Calls `act` from the waker of a task that awaits a drain. The drain ends when `enqueue` queues
+/// an item that was cancelled on the drained queue.
 fn awaits_a_drain(enqueue: impl FnOnce(&Work), act: impl FnOnce() + Send + 'static) {
     let other = queue("other").on(&registry("1 core"));
     other.pause();

@@ -502,7 +502,7 @@ pub fn owning(value: impl Send + 'static) -> impl FnMut() + Send + 'static {
     move || _ = &value
 }
 
-/// Records values in their order.
+/// Records values in order.
 pub struct Log<T>(Arc<Mutex<Vec<T>>>);
 
 impl<T> Clone for Log<T> {

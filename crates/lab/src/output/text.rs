@@ -60,7 +60,7 @@ pub struct Report<W> {
     lines: Vec<Line>,
 }
 
-/// A case that has run, possibly not to its end.
+/// A case that has run, possibly not to completion.
 pub struct Finished<'a> {
     /// The case.
     pub case: &'a Case,

@@ -7,9 +7,9 @@
 //! with the lowest account in the group. The pwq's time is charged to the pwq and to the group.
 //!
 //! A group *waits* while one of its pwqs does. When the first one starts to wait, the group starts
-//! to wait as a pwq does, so an idle group accumulates no credit either. Twins `shares: idle time
-//! of a group is accumulated` and `shares: a group pays for nothing`. When no pwq of a group waits
-//! or runs, nothing is owed within the group.
+//! to wait as a pwq does, so an idle group accumulates no credit. Twins `shares: idle time of a
+//! group is accumulated` and `shares: a group pays for nothing`. When no pwq of a group waits or
+//! runs, nothing is owed within the group.
 //!
 //! The accounts of pwqs are stored with the pwqs. The tree stores those of groups.
 

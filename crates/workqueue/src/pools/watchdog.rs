@@ -102,7 +102,7 @@ impl Dispatch {
     }
 
     /// Adds the remaining items of the pwq `slot` to `left`: running, waiting to be woken, and
-    /// queued. Local batches contain no other items of it.
+    /// queued. Local batches contain no other items of this pwq.
     pub(crate) fn left(&self, slot: usize, left: &mut Vec<LeftItems>) {
         let pwq = self.pwq(slot);
         let mut add = |doing, table: Option<&VTable>, count| {
