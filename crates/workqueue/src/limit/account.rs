@@ -51,7 +51,7 @@ use sync::twin;
 
 /// The shares of a queue or group that has set none, if another one in the pool has. It is the
 /// default of `cpu.weight`.
-pub(super) const DEFAULT_SHARES: u32 = 100;
+const DEFAULT_SHARES: u32 = 100;
 
 /// The maximum distance of the service clock ahead of the average of the pwqs that have work, as a
 /// multiple of the longest service. In random histories of new pwqs the distance reaches 5. With a
@@ -223,11 +223,13 @@ impl Account {
     }
 
     fn weight(&self) -> u128 {
-        u128::from(match self.shares {
-            0 => DEFAULT_SHARES,
-            shares => shares,
-        })
+        u128::from(or_default(self.shares))
     }
+}
+
+/// Returns the shares, or the default if they are 0, which means that none are set.
+pub(super) fn or_default(shares: u32) -> u32 {
+    if shares == 0 { DEFAULT_SHARES } else { shares }
 }
 
 /// Returns the price of `ns` nanoseconds at a weight. The time counts as at least a nanosecond,

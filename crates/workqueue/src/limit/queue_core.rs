@@ -10,7 +10,7 @@ use sync::{
     unmodelled::Arc,
 };
 
-use super::{account::DEFAULT_SHARES, capacity::Capacity, settled::Settled};
+use super::{account::or_default, capacity::Capacity, settled::Settled};
 use crate::{item::token::Token, observe::item_panic::ItemPanic};
 
 /// The panic handler of a queue. Dropping it runs user code.
@@ -110,12 +110,10 @@ impl QueueCore {
     /// Returns the price of a seat in the queue's group.
     pub(crate) fn seat_price(&self) -> u64 {
         // Relaxed suffices: a change of the shares may be late.
-        let shares = match self.shares.load(Ordering::Relaxed) {
-            shares if shares == 0 || twin::armed("group: turns overlook shares") => DEFAULT_SHARES,
-            shares => shares,
-        };
+        let shares = self.shares.load(Ordering::Relaxed);
+        let shares = if twin::armed("group: turns overlook shares") { 0 } else { shares };
         // The price of the maximum number of shares is large enough to be exact to 1 %.
-        (1 << 20) / u64::from(shares)
+        (1 << 20) / u64::from(or_default(shares))
     }
 
     /// Returns the token that is cancelled when the queue is shut down.

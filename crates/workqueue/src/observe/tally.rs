@@ -55,14 +55,9 @@ const TICK_US: u64 = 1_000;
 #[derive(Debug, Default)]
 pub(crate) struct Sampling {
     slot: usize,
-    /// The time at which a wait was last recorded, in cycles.
-    at: u64,
-    nr_taken: u64,
-    /// The wait that was recorded last, in cycles.
-    waited: Option<u64>,
+    state: Kept,
     /// Set if the wait was recorded for each item of the local batch.
     is_recorded: bool,
-    ran: Ran,
     /// Set if the local batch is to be recorded after it has run.
     is_due: bool,
 }
@@ -78,13 +73,15 @@ pub(crate) struct Ran {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Rest {
     pub(crate) nr_taken: u64,
+    /// The wait that was recorded last, in cycles.
     pub(crate) waited: Option<u64>,
     pub(crate) ran: Ran,
 }
 
-/// The sampling state of a pwq that no worker has taken over.
+/// The sampling state of a pwq, which the worker has or, between two workers, the pwq.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Kept {
+    /// The time at which a wait was last recorded, in cycles.
     at: u64,
     rest: Rest,
 }
@@ -98,6 +95,11 @@ impl Kept {
         self.rest.nr_taken += other.rest.nr_taken;
         self.rest.ran.count += other.rest.ran.count;
         self.rest.ran.cycles += other.rest.ran.cycles;
+    }
+
+    /// Takes the state, and leaves it without counts.
+    fn take(&mut self) -> Self {
+        Self { at: self.at, rest: self.take_rest() }
     }
 
     /// Takes the counts that have not been recorded.
@@ -115,30 +117,25 @@ impl Sampling {
 
     /// Stores the state in `kept`. A worker with an empty local batch calls this.
     pub(crate) fn keep(&mut self, kept: &mut Kept) {
-        kept.add(Kept { at: self.at, rest: self.take_rest() });
+        kept.add(self.state.take());
     }
 
     /// Continues with the state that pwq `slot` has kept.
     pub(crate) fn resume(&mut self, slot: usize, kept: &mut Kept) {
-        let (at, Rest { nr_taken, waited, ran }) = (kept.at, kept.take_rest());
-        *self = Self { slot, at, nr_taken, waited, ran, ..Self::default() };
+        *self = Self { slot, state: kept.take(), ..Self::default() };
     }
 
     /// Takes the counts that have not been recorded. A worker with an empty local batch calls this.
     pub(crate) fn take_rest(&mut self) -> Rest {
-        Rest {
-            nr_taken: std::mem::take(&mut self.nr_taken),
-            waited: self.waited,
-            ran: std::mem::take(&mut self.ran),
-        }
+        self.state.take_rest()
     }
 
     /// Adds a batch that was taken at the time `now`, in cycles. Returns `true` if its wait must be
     /// recorded, which is the case every `every_us` microseconds.
     pub(crate) fn takes(&mut self, nr_taken: u64, now: u64, every_us: u64) -> bool {
-        self.nr_taken += nr_taken;
+        self.state.rest.nr_taken += nr_taken;
         self.is_recorded = false;
-        let passed = now.saturating_sub(self.at);
+        let passed = now.saturating_sub(self.state.at);
         self.is_due = passed >= every_us.saturating_mul(time::known_cycles_per_us());
         self.is_due
     }
@@ -146,20 +143,20 @@ impl Sampling {
     /// Records that the wait of the batch that was taken at the time `now` is being recorded.
     /// Returns the number of its items.
     pub(crate) fn record(&mut self, waited: u64, now: u64) -> u64 {
-        (self.at, self.waited, self.is_recorded) = (now, Some(waited), true);
-        std::mem::take(&mut self.nr_taken)
+        (self.state.at, self.state.rest.waited, self.is_recorded) = (now, Some(waited), true);
+        std::mem::take(&mut self.state.rest.nr_taken)
     }
 
     /// Returns the wait that was recorded for each item of the local batch, if any.
     pub(crate) fn recorded(&self) -> Option<u64> {
-        self.waited.filter(|_| self.is_recorded)
+        self.state.rest.waited.filter(|_| self.is_recorded)
     }
 
     /// Records that `count` items of the local batch are returned to the pool, or were found
     /// cancelled. Returns the wait that was recorded for them, if any.
     pub(crate) fn gave_back(&mut self, count: u64) -> Option<u64> {
         if !self.is_recorded {
-            self.nr_taken = self.nr_taken.saturating_sub(count);
+            self.state.rest.nr_taken = self.state.rest.nr_taken.saturating_sub(count);
         }
         self.recorded()
     }
@@ -169,9 +166,9 @@ impl Sampling {
         if self.slot != slot || counts.nr_run == 0 {
             return None;
         }
-        self.ran.count += u64::from(counts.nr_run);
-        self.ran.cycles += counts.cycles;
-        std::mem::take(&mut self.is_due).then(|| std::mem::take(&mut self.ran))
+        self.state.rest.ran.count += u64::from(counts.nr_run);
+        self.state.rest.ran.cycles += counts.cycles;
+        std::mem::take(&mut self.is_due).then(|| std::mem::take(&mut self.state.rest.ran))
     }
 }
 
@@ -573,18 +570,16 @@ mod tests {
 
     #[test]
     fn pwq_keeps_the_counts_of_two_workers_and_the_later_sample() {
-        let sampled = |at, waited, nr_taken| Sampling {
-            at,
-            waited: Some(waited),
-            nr_taken,
-            ran: Ran { count: nr_taken, cycles: at },
-            ..Sampling::default()
+        let sampled = |at, waited, nr_taken| {
+            let ran = Ran { count: nr_taken, cycles: at };
+            let rest = Rest { nr_taken, waited: Some(waited), ran };
+            Sampling { state: Kept { at, rest }, ..Sampling::default() }
         };
         let (mut kept, mut next) = (Kept::default(), Sampling::default());
         sampled(20, 5, 2).keep(&mut kept);
         sampled(10, 9, 3).keep(&mut kept);
         next.resume(1, &mut kept);
-        assert_eq!(next.at, 20);
+        assert_eq!(next.state.at, 20);
         let ran = Ran { count: 5, cycles: 30 };
         assert_eq!(next.take_rest(), Rest { nr_taken: 5, waited: Some(5), ran });
     }
