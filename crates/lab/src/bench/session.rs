@@ -9,7 +9,7 @@ use top::exit::{Exit, Stop};
 use top::interrupt::Interrupt;
 use top::talk::{may_color, say};
 use top::topology::draw::draw;
-use topology::{CpuId, ShardParams, Topology};
+use topology::{CpuId, ShardParams};
 
 use super::against::{self, Programs};
 use super::args::{BenchArgs, CommonArgs, Which};
@@ -22,6 +22,7 @@ use super::{groups, rcu, scale, seeds};
 use crate::harness::case::Case;
 use crate::harness::date;
 use crate::harness::fingerprint::Fingerprint;
+use crate::harness::fingerprint::find_cpus;
 use crate::harness::handover;
 use crate::harness::noise::{self, Noise, NoiseMeter};
 use crate::harness::progress::{Progress, rounded};
@@ -374,8 +375,8 @@ fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
     Ok(cases)
 }
 
-/// Splits a list at its commas, except those inside known names. If the list, or what remains of
-/// it, does not start with a known name, returns that text as the error.
+/// Splits a list at its commas, except those inside known names. If the rest of the list does not
+/// start with a known name, returns this rest as the error.
 fn split_names(list: &str, known: &[&str]) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     let mut rest = list;
@@ -412,8 +413,7 @@ fn settings(common: &CommonArgs, interrupt: Interrupt) -> Result<Settings, Stop>
 }
 
 fn drawing() -> Result<String, Stop> {
-    let topology =
-        Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
+    let topology = find_cpus()?;
     Ok(draw(&topology, &ShardParams::default()))
 }
 

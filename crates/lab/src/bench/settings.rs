@@ -149,6 +149,16 @@ impl Settings {
         asked.unwrap_or(if self.quick { quick } else { usual })
     }
 
+    /// Returns `test` in unit tests, which measure nothing. Otherwise returns the long or the quick
+    /// size.
+    pub fn sized<T>(&self, long: T, quick: T, test: T) -> T {
+        match (cfg!(test), self.quick) {
+            (true, _) => test,
+            (false, true) => quick,
+            (false, false) => long,
+        }
+    }
+
     /// Creates the selected cases, and removes peers that were not selected.
     ///
     /// `case` may return `None` if this machine cannot run the case.

@@ -55,11 +55,15 @@ pub struct Fingerprint {
     pub rustc: Option<String>,
 }
 
+/// Finds the CPUs of this machine.
+pub fn find_cpus() -> Result<Topology, Stop> {
+    Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))
+}
+
 impl Fingerprint {
     /// Reads the state of the machine.
     pub fn take() -> Result<Self, Stop> {
-        let topology =
-            Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
+        let topology = find_cpus()?;
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let first = topology.allowed().iter().next().map_or(0, |cpu| cpu.index());
         let cpufreq = format!("/sys/devices/system/cpu/cpu{first}/cpufreq");

@@ -8,8 +8,8 @@ use afterwork::params::Params;
 use afterwork::workqueue::{self, AffinityScope, Registry, Workqueue};
 use top::exit::Stop;
 use top::interrupt::Interrupt;
-use topology::Topology;
 
+use crate::harness::fingerprint::find_cpus;
 use crate::harness::latency::Latencies;
 
 /// The ways in which an item sleeps.
@@ -33,8 +33,7 @@ impl Sleep {
 
 /// Creates a registry for this machine.
 pub fn registry() -> Result<Registry, Stop> {
-    let topology =
-        Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
+    let topology = find_cpus()?;
     Registry::new(topology, Params::default())
         .map_err(|error| Stop::because("cannot start afterwork", error))
 }

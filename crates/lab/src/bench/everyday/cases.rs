@@ -28,6 +28,7 @@ use crate::bench::workqueue::shape::{Shape, Task};
 use crate::bench::workqueue::subject::{OneShot, OneShotPool};
 use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::{Against, Bound, Claim};
+use crate::harness::fingerprint::find_cpus;
 use crate::harness::metric::{MILLION, Metric, NS_PER_MS, NS_PER_US, PERCENT, higher, lower};
 use crate::harness::switches::Usage;
 
@@ -157,8 +158,7 @@ const ORDERED_QUEUES: usize = 10_000;
 
 /// Creates the selected cases.
 pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
-    let topology =
-        Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
+    let topology = find_cpus()?;
     let setting = Setting { settings, topology, workers: settings.cpus.len() };
     Ok(settings.make(MENU, |name| match name {
         ADMISSION => setting.admission(),
@@ -181,23 +181,13 @@ struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// Returns `test` in unit tests, which measure nothing. Otherwise returns the long or the quick
-    /// size.
-    fn size<T>(&self, long: T, quick: T, test: T) -> T {
-        match (cfg!(test), self.settings.quick) {
-            (true, _) => test,
-            (false, true) => quick,
-            (false, false) => long,
-        }
-    }
-
     fn start(&self) -> impl Fn() -> Result<Ours, Stop> + Clone + 'static {
         let (topology, workers) = (self.topology.clone(), self.workers);
         move || Ours::start(&topology, Way::plain(AffinityScope::System), workers, false)
     }
 
     fn admission(&self) -> Case {
-        let items = self.size(FLOOD, FLOOD_QUICK, 2 * ROOM);
+        let items = self.settings.sized(FLOOD, FLOOD_QUICK, 2 * ROOM);
         let shape = Shape {
             task: Task::batches(PRODUCERS, items, 1),
             pins: self.settings.pins.clone(),
@@ -228,7 +218,7 @@ impl Setting<'_> {
     }
 
     fn sum(&self) -> Case {
-        let count = self.size(NUMBERS, NUMBERS_QUICK, 100_000);
+        let count = self.settings.sized(NUMBERS, NUMBERS_QUICK, 100_000);
         let numbers = Numbers { count, made: Rc::default() };
         let ours = |sum: fn(&Workqueue, &[u64]) -> u64| {
             let (start, numbers) = (self.start(), numbers.clone());
@@ -267,7 +257,7 @@ impl Setting<'_> {
     }
 
     fn empty(&self) -> Case {
-        let count = self.size(EMPTY, EMPTY, 2000);
+        let count = self.settings.sized(EMPTY, EMPTY, 2000);
         let ours = |run: fn(&Workqueue, u64) -> u64| {
             let start = self.start();
             move || {
@@ -299,7 +289,7 @@ impl Setting<'_> {
     }
 
     fn idle(&self, name: &'static str, period: Duration) -> Case {
-        let span = self.size(IDLE, IDLE_QUICK, 5 * period);
+        let span = self.settings.sized(IDLE, IDLE_QUICK, 5 * period);
         let (workers, pace) = (self.workers, (period, span));
         let limit = || Ok(Some(Sample::of([(CPU_SHARE, 4.0 * PERCENT)])));
         let [tokio, rayon] = [Tokio::NAME, Rayon::NAME];
@@ -339,7 +329,7 @@ impl Setting<'_> {
     }
 
     fn strands(&self) -> Case {
-        let count = self.size(STATES, STATES_QUICK, 100);
+        let count = self.settings.sized(STATES, STATES_QUICK, 100);
         let nr_queues = count.min(ORDERED_QUEUES);
         let (start, start_ordered) = (self.start(), self.start());
         let ours = move || strands::run::<Strand<usize>>(start()?.queue(), count);
@@ -370,7 +360,7 @@ impl Setting<'_> {
 
     fn sleeps(&self) -> Case {
         let test = (500, Duration::from_millis(2));
-        let (count, shortest) = self.size(SLEEPERS, SLEEPERS_QUICK, test);
+        let (count, shortest) = self.settings.sized(SLEEPERS, SLEEPERS_QUICK, test);
         let workers = self.workers;
         let run = |clock| move || sleeps::run(clock, count, shortest, workers).map(Some);
         let at_most = |what: &str, metric: Metric| {
@@ -399,7 +389,7 @@ impl Setting<'_> {
     }
 
     fn timeouts(&self) -> Case {
-        let count = self.size(TIMEOUTS_EACH, TIMEOUTS_QUICK, 100);
+        let count = self.settings.sized(TIMEOUTS_EACH, TIMEOUTS_QUICK, 100);
         let ours = |nr_threads: usize| move || timeouts::ours(nr_threads, count).map(Some);
         let workers = self.workers;
         let tokio = move || {

@@ -6,13 +6,13 @@ use afterwork::params::Params;
 use sync::atomic::{AtomicU64, Ordering};
 use tokio::runtime::Runtime;
 use top::exit::Stop;
-use topology::Topology;
 
 use super::cases::{BYTES_PER_SLEEP, CPU_PER_SLEEP, HAND_OVER, LATE_P50, LATE_P99};
 use crate::bench::max_active::gauge::Size;
 use crate::bench::workqueue::completion::Latch;
 use crate::bench::workqueue::ours::Ours;
 use crate::harness::case::Sample;
+use crate::harness::fingerprint::find_cpus;
 use crate::harness::stats::percentile;
 use crate::harness::switches::Usage;
 
@@ -62,8 +62,7 @@ pub fn run(clock: Clock, count: usize, shortest: Duration, workers: usize) -> Re
     };
     match clock {
         Clock::Ours => {
-            let topology =
-                Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
+            let topology = find_cpus()?;
             let ours = Ours::build(&topology, Params::default(), |builder| builder)?;
             measured(count, sleepers, |index| {
                 let due = due();

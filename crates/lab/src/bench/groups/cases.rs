@@ -15,6 +15,7 @@ use crate::bench::workqueue::peers::{Rayon, Tokio};
 use crate::bench::workqueue::shape::{Shape, Task};
 use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::{Against, Bound, Claim};
+use crate::harness::fingerprint::find_cpus;
 use crate::harness::metric::{Metric, NS_PER_US, PERCENT, higher, lower};
 
 const BENCH: &str = "groups";
@@ -81,19 +82,18 @@ const BATCH_CLAIM: f64 = 0.9;
 
 /// Creates the selected cases.
 pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
-    let topology =
-        Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
+    let topology = find_cpus()?;
     let setting = Setting { settings, topology };
     Ok(settings.make(MENU, |name| match name {
         PARTS => setting.parts(),
         FLOOD => setting.flood(),
         ONE_AT_A_TIME => {
-            let items = setting.size(LONE_ITEMS, LONE_ITEMS_QUICK, 10);
+            let items = setting.settings.sized(LONE_ITEMS, LONE_ITEMS_QUICK, 10);
             let about = format!("a producer queues {items} items, waiting for every one");
             setting.cost(name, about, Task::one_at_a_time(1, items), HELPED_CLAIM)
         }
         _ => {
-            let rounds = setting.size(BATCHES, BATCHES_QUICK, 1);
+            let rounds = setting.settings.sized(BATCHES, BATCHES_QUICK, 1);
             let about = format!("a producer queues {rounds} batches of {BATCH_SIZE}");
             setting.cost(name, about, Task::batches(1, BATCH_SIZE, rounds), BATCH_CLAIM)
         }
@@ -106,18 +106,8 @@ struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// Returns `test` in unit tests, which measure nothing. Otherwise returns the long or the quick
-    /// size.
-    fn size<T>(&self, long: T, quick: T, test: T) -> T {
-        match (cfg!(test), self.settings.quick) {
-            (true, _) => test,
-            (false, true) => quick,
-            (false, false) => long,
-        }
-    }
-
     fn parts(&self) -> Case {
-        let time = self.size(TIME, TIME_QUICK, Duration::from_millis(20));
+        let time = self.settings.sized(TIME, TIME_QUICK, Duration::from_millis(20));
         let least = 4 + 2 * self.settings.cpus.len();
         let measure = Parts { time, least };
         Case {
@@ -136,7 +126,7 @@ impl Setting<'_> {
     }
 
     fn flood(&self) -> Case {
-        let time = self.size(REQUESTS, REQUESTS_QUICK, Duration::from_millis(4));
+        let time = self.settings.sized(REQUESTS, REQUESTS_QUICK, Duration::from_millis(4));
         Case {
             about: format!(
                 "one tenant floods with items of 1 ms; the others get an item of 10 us every 0.5 ms for {} ms",

@@ -18,6 +18,7 @@ use crate::bench::workqueue::peers::{Crossbeam, Rayon, Tokio};
 use crate::bench::workqueue::subject::OneShotPool;
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::{Bound, Claim};
+use crate::harness::fingerprint::find_cpus;
 
 const BENCH: &str = "scale";
 const PRODUCERS: &str = "producers";
@@ -104,8 +105,7 @@ const ASKED: [Asked; 8] = asked! {
 
 /// Creates the selected cases.
 pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
-    let topology =
-        Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
+    let topology = find_cpus()?;
     let setting = Setting { settings, topology, workers: settings.cpus.len() };
     Ok(settings.make(MENU, |name| {
         let asked = ASKED.iter().find(|asked| asked.name == name);
@@ -121,11 +121,7 @@ struct Setting<'a> {
 
 impl Setting<'_> {
     fn items(&self) -> usize {
-        match (cfg!(test), self.settings.quick) {
-            (true, _) => 2_000,
-            (false, true) => ITEMS_QUICK,
-            (false, false) => ITEMS,
-        }
+        self.settings.sized(ITEMS, ITEMS_QUICK, 2_000)
     }
 
     /// Returns a run that measures with `at` at each place.
@@ -145,11 +141,7 @@ impl Setting<'_> {
 
     /// Creates a case, with the limit as a variant and with claims about our variant.
     fn case(&self, asked: &Asked) -> Case {
-        let left_out = match (cfg!(test), self.settings.quick) {
-            (true, _) => asked.places.len() - 2,
-            (false, true) => asked.left_out,
-            (false, false) => 0,
-        };
+        let left_out = self.settings.sized(0, asked.left_out, asked.places.len() - 2);
         let axis = Axis {
             places: &asked.places[..asked.places.len() - left_out],
             head: asked.head,

@@ -15,6 +15,7 @@ use crate::bench::settings::{Menu, Settings, count};
 use crate::harness::beside::Absent;
 use crate::harness::case::{Case, RunFn, Sample, Variant};
 use crate::harness::claim::{Bound, Claim};
+use crate::harness::fingerprint::find_cpus;
 
 const BENCH: &str = "workqueue";
 const ONE_AT_A_TIME: &str = "one-at-a-time";
@@ -85,8 +86,7 @@ const LOCK_CLAIM: f64 = 0.02;
 
 /// Creates the cases that `args` select.
 pub fn cases(args: &WorkqueueArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
-    let topology =
-        Topology::detect().map_err(|error| Stop::because("cannot find the CPUs", error))?;
+    let topology = find_cpus()?;
     let setting = Setting {
         args,
         settings,
