@@ -360,6 +360,13 @@ fn urgent_before_the_pause_ends() {
     assert_eq!(*order.lock().unwrap(), ["urgent", "ordinary"]);
 }
 
+/// Queues an item on `queue` that blocks until the returned sender sends.
+fn occupy(queue: &Workqueue) -> shuttle::sync::mpsc::Sender<()> {
+    let (release, released) = shuttle::sync::mpsc::channel::<()>();
+    queue.spawn_detached(move || _ = released.recv()).unwrap();
+    release
+}
+
 /// One of two queues with shares was busy alone while the other was idle. Afterwards they
 /// alternate. A worker takes one item at a time.
 fn busy_next_to_idle() {
@@ -372,8 +379,7 @@ fn busy_next_to_idle() {
         busy.spawn_detached(|| ()).unwrap();
     }
     busy.drain().unwrap();
-    let (release, released) = shuttle::sync::mpsc::channel::<()>();
-    plugged.spawn_detached(move || _ = released.recv()).unwrap();
+    let release = occupy(plugged);
     let seen = Arc::new(shuttle::sync::Mutex::new(Vec::new()));
     let producers = [busy, idle].map(|queue| {
         let (queue, seen) = (queue.clone(), seen.clone());
@@ -413,8 +419,7 @@ fn busy_next_to_an_idle_group() {
         busy.spawn_detached(|| ()).unwrap();
     }
     busy.drain().unwrap();
-    let (release, released) = shuttle::sync::mpsc::channel::<()>();
-    plugged.spawn_detached(move || _ = released.recv()).unwrap();
+    let release = occupy(plugged);
     let seen = Arc::new(shuttle::sync::Mutex::new(Vec::new()));
     let members = [(busy, 0, NR_ITEMS), (first, 1, NR_ITEMS / 2), (second, 2, NR_ITEMS / 2)];
     let producers = members.map(|(queue, member, nr_items)| {
@@ -459,8 +464,7 @@ fn old_next_to_new() {
     for queue in &queues[1..] {
         queue.set_shares(100).unwrap();
     }
-    let (release, released) = shuttle::sync::mpsc::channel::<()>();
-    plugged.spawn_detached(move || _ = released.recv()).unwrap();
+    let release = occupy(plugged);
     let nr_left = Arc::new(AtomicU32::new(NR_OLD));
     for _ in 0..NR_OLD {
         let nr_left = nr_left.clone();
@@ -483,8 +487,7 @@ fn emptied_among_shares() {
     let [plugged, few, many] = &queues[..] else { unreachable!() };
     few.set_shares(1).unwrap();
     many.set_shares(MAX_SHARES).unwrap();
-    let (release, released) = shuttle::sync::mpsc::channel::<()>();
-    plugged.spawn_detached(move || _ = released.recv()).unwrap();
+    let release = occupy(plugged);
     let nr_of_few = Arc::new(AtomicU32::new(0));
     for _ in 0..2 {
         let nr_of_few = nr_of_few.clone();
