@@ -60,8 +60,8 @@ pub(crate) fn leave_at_exit() {
     }
 }
 
-/// Runs `body`, which may wait for readers, for the function `name`. An online thread is offline
-/// during the call. If the thread is in a section, this reports misuse instead.
+/// Runs `body`, which may wait for readers, on behalf of the function `name`. An online thread is
+/// offline during the call. If the thread is in a section, this reports misuse instead.
 pub(crate) fn while_offline(name: &str, body: impl FnOnce()) {
     within(name, || {
         let was_online = state() == State::Online;

@@ -334,7 +334,7 @@ extern "C" fn aw_task_work_pending() -> bool {
     mine().is_some_and(|task| !task.is_empty())
 }
 
-/// Waits until this thread has callbacks, but for at most `timeout_ms`. A negative value means no
+/// Waits until this thread has callbacks or `timeout_ms` have elapsed. A negative value means no
 /// limit. Returns `true` if the thread has callbacks.
 #[unsafe(no_mangle)]
 extern "C" fn aw_task_work_wait(timeout_ms: c_long) -> bool {

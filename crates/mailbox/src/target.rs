@@ -193,8 +193,8 @@ impl<T: From<Woken> + Send + 'static> Target<T> {
 
     pub(super) fn post(self: &Arc<Self>) {
         let woken = Woken(self.clone());
-        // FOREIGN(woken-into): a user's conversion, on the waking thread, which has only changed
-        // the word so far. A panic is caught.
+        // FOREIGN(woken-into): a user's conversion, on the waking thread, which has changed only
+        // the word. A panic is caught.
         match panics::guarded(|| T::from(woken)) {
             Ok(item) => self.post.poster.post_wake_up(item),
             Err(payload) => {

@@ -40,7 +40,7 @@ pub(super) struct Backoff {
 pub(super) struct Deadline {
     #[cfg(not(any(loom, shuttle)))]
     limit_ns: u64,
-    /// The number of checks so far, used in a model, where no time passes.
+    /// The number of checks, which replaces the time in a model, where no time passes.
     #[cfg(any(loom, shuttle))]
     nr_asked: u32,
 }

@@ -214,8 +214,8 @@ pub(super) struct Slot<T> {
     /// queue, only an owner that takes its slot back announces itself.
     pub(super) eldest: AtomicU32,
     /// A: the number of the thread that is inside the slot through a call or runs queued calls, or
-    /// 0. Written by that thread. A thread compares this value only with its own number, to detect
-    /// a wait for itself.
+    /// 0. Only that thread writes it. A thread compares this value only with its own number, to
+    /// detect a wait for itself.
     caller: unmodelled::AtomicU64,
     /// H: the user's data.
     data: UnsafeCell<T>,

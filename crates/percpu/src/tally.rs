@@ -1,4 +1,5 @@
-//! Counts of remote calls, for the process's page. Operations of owners are not counted.
+//! The counters of remote calls that the process's page shows. Operations of owners are not
+//! counted.
 
 use base::internal::{
     page::{self, Kind},

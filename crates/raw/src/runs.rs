@@ -486,7 +486,7 @@ impl Shard {
     }
 
     /// Returns `true` if the item is executing. The caller must already have loaded or changed the
-    /// item's state. This function then finds every run that had started by that time.
+    /// item's state. This function then finds every run that started before.
     #[inline]
     pub(super) fn runs(&self, name: Name) -> bool {
         // ORDER(raw-alone): other end in `note_alone`, `strike_alone`.

@@ -228,8 +228,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         self.retire(old);
     }
 
-    /// Stores `value` as [`replace`](Self::replace) does, unless so many callbacks are pending that
-    /// [`try_call`](super::try_call) would reject another one. Never blocks.
+    /// Stores `value` as [`replace`](Self::replace) does, unless [`try_call`](super::try_call)
+    /// would reject another callback. Never blocks.
     ///
     /// # Errors
     ///

@@ -32,7 +32,7 @@ pub trait Flavor: Sized + sealed::Sealed {
     #[doc(hidden)]
     fn call_at_once(&self, callback: impl FnOnce() + Send + 'static);
 
-    /// Returns `true` if so many callbacks are pending that `try_call` must not add one.
+    /// Returns `true` if `try_call` must reject a callback.
     #[doc(hidden)]
     fn is_full(&self) -> bool;
 

@@ -48,7 +48,7 @@ pub struct Machine {
     pub guarded_lines: usize,
     /// Set if the stacks of waiters are captured. Printing them takes a third of a second.
     pub takes_stacks: bool,
-    /// Set if a line is reserved when it is requested. This is a deliberate mistake, for a twin.
+    /// Set if a line is reserved when it is requested, which is the bug of a twin.
     pub reserves_ahead: bool,
     /// The time limit. If the run takes longer, it fails.
     pub budget: Option<Duration>,

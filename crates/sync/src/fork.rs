@@ -11,9 +11,9 @@
 //! ```
 //!
 //! The child continues on the thread that forked, and must not do its parent's work. If foreign
-//! code forks on one of the library's threads and returns in the child, that thread would go on to
-//! serve queues, pages and domains of the parent. The child therefore exits with a line on stderr
-//! and the status [`CAME_BACK`] ([`end_child`]).
+//! code forks on one of the library's threads and returns in the child, that thread would continue
+//! to serve queues, pages and domains of the parent. The child therefore exits with a line on
+//! stderr and the status [`CAME_BACK`] ([`end_child`]).
 //!
 //! Handlers run in the C library's `fork`. They do not run for the bare system call or for
 //! `posix_spawn`, whose child only calls `exec`.

@@ -31,7 +31,7 @@ fn due_at(cancels: bool, has_handle: bool) {
     let has_expired = handle.expire_now();
     is_cancelled |= other.is_some_and(|it| it.join().unwrap());
     match handle.join() {
-        // Cancelling a future during its poll comes too late.
+        // The future was cancelled too late, because its poll was already running.
         Ok(()) => assert!(!has_expired && runs.load(Ordering::Relaxed) == 1),
         Err(JoinError::Expired) => assert!(has_expired && runs.load(Ordering::Relaxed) == 0),
         Err(JoinError::Cancelled) => assert!(is_cancelled && runs.load(Ordering::Relaxed) == 0),

@@ -25,7 +25,7 @@ struct Club {
     queues: RwLock<Vec<Workqueue>>,
     /// Number of outermost items that have started and have not waited yet.
     nr_inside: AtomicUsize,
-    /// The highest ceiling so far.
+    /// The highest ceiling that was ever set.
     most: AtomicUsize,
     nr_queued: AtomicUsize,
     nr_ran: AtomicUsize,

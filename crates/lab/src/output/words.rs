@@ -3,7 +3,8 @@
 //! The chore that writes docs/figures.md also compiles this file.
 
 /// The operation that each case measures. A line contains the bench, the case and the operation.
-/// `{n}` stands for the size that ran, which is the first number in the description of the case.
+/// `{n}` is replaced with the size that ran, which is the first number in the description of the
+/// case.
 const WORDS: &str = "\
 workqueue one-at-a-time: queue one item and wait
 workqueue batch-1000: queue batches of 1000 items

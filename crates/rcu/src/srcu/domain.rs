@@ -324,8 +324,7 @@ impl Domain {
         Ok(())
     }
 
-    /// Returns `true` if so many callbacks are pending that [`try_call`](Self::try_call) must not
-    /// add one.
+    /// Returns `true` if [`try_call`](Self::try_call) must reject a callback.
     pub(crate) fn is_full(&self) -> bool {
         // In a child of `fork` the lock may be held forever, and `hand_over` panics.
         let shared = &self.shared;

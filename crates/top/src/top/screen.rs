@@ -6,7 +6,7 @@
 //!
 //! | event | action of the keeper |
 //! |---|---|
-//! | SIGINT, SIGTERM, SIGHUP, SIGQUIT | restores the terminal, ends the process by that signal |
+//! | SIGINT, SIGTERM, SIGHUP, SIGQUIT | restores the terminal, ends the process with that signal |
 //! | the terminal has vanished | does the same, but with SIGHUP |
 //! | SIGTSTP | restores the terminal and stops the process, unless no shell could continue it |
 //! | SIGCONT | acquires the terminal again, and requests a complete redraw |

@@ -9,7 +9,7 @@
 //!    it.
 //! 2. *End.* Each item makes the transition that ends a run. Threads that wait for it are woken.
 //! 3. *Release.* The items' capacity and their in-flight counts are released. Threads that wait for
-//!    capacity, for a flush or for a drain are woken.
+//!    capacity, a flush or a drain are woken.
 //! 4. *Wake.* The wakers of tasks that waited for any of these are called. Wakers that never
 //!    block come first: those of futures, of task sets, and of threads in `block_on`.
 //! 5. *Drop.* Closures, futures and items without handles are dropped.

@@ -197,7 +197,7 @@ pub(super) mod cache {
                 free = self.refill();
             }
             self.free.set(free & (free - 1));
-            // SAFETY: `free` is not zero, and each of its bits stands for a block of this chunk.
+            // SAFETY: `free` is not zero, and each of its bits represents a block of this chunk.
             unsafe { self.chunk.get().block(free.trailing_zeros(), class) }
         }
 

@@ -229,7 +229,7 @@ pub fn parts<T: Tenants>(tenants: T, time: Duration, least: usize) -> [f64; NR_T
     std::array::from_fn(|it| used[it] as f64 / all / (shares(it) as f64 / all_shares))
 }
 
-/// The times from queueing to the end, for the items of all tenants except the flooder.
+/// The latencies of the items of all tenants except the flooder, from queueing to the end.
 #[derive(Debug)]
 pub struct Flooded {
     /// The times while the flooder had no items.

@@ -29,7 +29,7 @@ pub const RAYON_EACH: &str = "rayon each";
 /// The work that a crew runs.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// A crew that runs jobs, at most as many at once as its limit allows.
+/// A crew that runs jobs. Its limit is the number of jobs that may run at once.
 pub trait Crew: Send + Sync {
     /// Submits a job.
     fn submit(&self, job: Job);

@@ -18,8 +18,7 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// Returns the numbers of interrupts of a CPU so far. They are 0 if the system does not provide
-    /// them.
+    /// Reads the interrupt counters of a CPU. They are 0 if the system does not provide them.
     pub fn now(cpu: CpuId) -> Self {
         let table = fs::read_to_string("/proc/interrupts").unwrap_or_default();
         Self::read(&table, cpu)

@@ -24,7 +24,7 @@ const NR_EVENTS: usize = 128;
 
 struct Client {
     stream: TcpStream,
-    /// The number of bytes of the response that have been received so far.
+    /// The number of response bytes that have been received.
     received: usize,
 }
 
