@@ -37,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
 
-    // Not by `alloc`, which would write to pages that are never used.
+    // This does not call `alloc`, which would write to pages that are never used.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         NR_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
         // SAFETY: the caller guarantees the conditions.
@@ -64,8 +64,8 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the number of bytes that the process has allocated, and of bytes of resident memory
-/// without program code.
+/// Returns the number of bytes that the process has allocated, and the size of its resident memory
+/// without program code, in bytes.
 fn in_use() -> [isize; 2] {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
@@ -143,7 +143,7 @@ fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
     const COUNT: usize = 1000;
     /// The seat cache of a CPU has its own cache lines.
     const EACH_CPU: usize = 128;
-    // Each further pool costs about 800 bytes per queue.
+    // Each additional pool costs about 800 bytes per queue.
     for machine in ["2 core", "4 llc x 8 core"] {
         let machine = Topology::synthetic(machine).unwrap();
         let limit = 4096 + (EACH_CPU * machine.allowed().len()) as isize;

@@ -106,7 +106,7 @@ fn item_count_never_exceeds_the_capacity() {
                 next[from] += 1;
                 nr_received += 1;
             }
-            // Capacity is released at the end of the drain at the latest.
+            // Capacity is released no later than at the end of the drain.
             assert!(nr_inside.load(Ordering::SeqCst) <= nr_received + 16 + 7);
         }
         assert_eq!(next, [NR_POSTS; NR_POSTERS]);

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 /// version of loom uses another size, no stack is kept, and the models take longer.
 const SIZE: usize = 0x8000 + 0x1000;
 
-/// The addresses of the stacks. A test that runs uses at most `loom::MAX_THREADS`.
+/// The addresses of the stacks. A running test uses at most `loom::MAX_THREADS`.
 struct Stacks {
     used: Vec<usize>,
     free: Vec<usize>,

@@ -10,7 +10,8 @@ fn registry() -> Registry {
     Registry::new(Topology::synthetic("2 core").unwrap(), params).unwrap()
 }
 
-/// Builds a queue in a registry that most tests share, because Miri takes long to create one.
+/// Builds a queue in a registry that most tests share, because Miri takes a long time to create
+/// one.
 fn build(builder: Builder) -> Workqueue {
     static REGISTRY: OnceLock<Registry> = OnceLock::new();
     builder.build_in(REGISTRY.get_or_init(registry)).unwrap()

@@ -70,7 +70,8 @@ fn callback_flood_regains_a_thread_and_runs_without_a_barrier() {
     flood(100_000);
     assert_eq!(run.nr(), 0, "run by who calls");
     drop(no_threads);
-    // The loop does not pause, because a call retries a few milliseconds after the last failure.
+    // The loop needs no pause, because a call tries again a few milliseconds after the last
+    // failure.
     while run.nr() == 0 {
         flood(100);
     }

@@ -26,8 +26,7 @@ fn domains_whose_readers_are_slow_share_a_few_threads() {
         domain.barrier();
     }
     assert_eq!(run.nr(), 0, "run under a reader");
-    // Each thread that waits for a CPU for 10 ms during a turn may cause the start of another
-    // thread.
+    // For each thread that waits for a CPU for 10 ms during a turn, another thread may be started.
     assert!(nr_threads() < 30, "{} threads", nr_threads());
     drop(guards);
     domains.iter().for_each(Domain::barrier);

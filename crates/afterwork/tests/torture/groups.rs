@@ -71,7 +71,7 @@ impl Drop for Ticket {
 }
 
 /// Creates a registry with enough workers for all items that wait, and a group. Lets some threads
-/// use the group, and checks that it is at rest in the end.
+/// use the group, and checks that it is at rest at the end.
 pub fn torture(lives: &Arc<Lives>, dice: &mut Dice) {
     let machine = dice.pick(&["1 core", "4 core", "2 llc x 2 core"]);
     let params = Params {

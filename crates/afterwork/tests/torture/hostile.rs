@@ -236,7 +236,8 @@ fn show(dice: &mut Dice) {
     }
 }
 
-/// Publishes this process and hides it again while no other thread does. No file remains.
+/// Publishes this process and hides it again. No other thread may do so at the same time. No file
+/// remains.
 fn show_alone() {
     if !may(Act::Mmap) {
         return;

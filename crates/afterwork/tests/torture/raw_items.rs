@@ -1,5 +1,5 @@
 //! Items in user memory under torture. Some are used by one thread, which frees them as soon as it
-//! may. Some free themselves, and all threads share a few.
+//! can. Some free themselves, and all threads share a few.
 
 use afterwork::workqueue::{CpuId, Workqueue};
 use raw::{Modified, RawDelayed, RawWork};

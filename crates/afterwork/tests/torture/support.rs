@@ -75,8 +75,8 @@ struct Options<'a> {
 /// Runs rounds until the time limit is reached. A fault ends the process and prints the round's
 /// seed.
 ///
-/// `configs` are the values of `--config`, the default first. On any thread, a panic is a fault
-/// unless its payload is [`Planned`].
+/// `configs` are the values of `--config`, with the default first. On any thread, a panic is a
+/// fault unless its payload is [`Planned`].
 pub fn torture<T: Debug + Default>(
     subject: &str,
     configs: &[&str],

@@ -100,8 +100,8 @@ fn a_new_queue_for_each_item_starves_no_other_queue() {
         }
         chain_queues(registry, nr_items.clone(), nr_old);
         plug.release_and_drain(&old);
-        // About one link for each item of the old queue is expected. A preemption adds some
-        // hundreds.
+        // About one link for each item of the old queue is expected. A preemption adds a few
+        // hundred.
         assert!(nr_items.get() < MOST_LINKS, "the old queue waited too long");
     }
 }

@@ -16,7 +16,7 @@ fn all_cancelled<T>(handles: Vec<JoinHandle<T>>) -> bool {
     handles.into_iter().all(|handle| is_cancelled(handle.join()))
 }
 
-/// Waits until a worker has handed the item over to its run.
+/// Waits until a worker has popped the item and handed it off to the running thread.
 fn wait_for_handoff(work: &Work) {
     wait_until(|| format!("{work:?}").contains("handoff"));
 }
@@ -69,7 +69,7 @@ fn cancel_all_wakes_waiters_at_once() {
 fn an_enqueue_behind_a_run_after_cancel_all_runs() {
     let queue = queue("again").alone();
     let (work, plug, count) = stuck_counting(&queue);
-    // A worker pops the item and hands it over to the run. Then it is cancelled twice.
+    // A worker pops the item and hands it off to the running thread. Then it is cancelled twice.
     queue.enqueue(&work);
     wait_for_handoff(&work);
     assert!(work.cancel());
@@ -95,7 +95,7 @@ fn timer_that_recalls_an_item_wakes_tasks_unlocked() {
         });
         let is_handed_over = || format!("{work:?}").contains("handoff");
         let [first, second] = [0, 1].map(CpuId::new);
-        // It runs in one pool. The other one, which a drain checks first, hands it over.
+        // It runs in one pool. The other one, which a drain checks first, hands it off.
         assert!(queue.task().on_cpu(second).enqueue_after(&work, Duration::ZERO));
         plug.wait_until_stuck();
         assert!(queue.task().on_cpu(first).enqueue_after(&work, Duration::ZERO));
@@ -128,8 +128,8 @@ fn timer_that_recalls_an_item_wakes_tasks_unlocked() {
     }
 }
 
-/// Queues an item while it runs, lets a worker hand it over to that run, and cancels all items.
-/// Calls `before` before the handover, and `after` after the cancel. Returns the number of runs.
+/// Queues an item while it runs, lets a worker hand it off to that run, and cancels all items.
+/// Calls `before` before the handoff, and `after` after the cancel. Returns the number of runs.
 fn runs_when_all_is_cancelled(
     before: fn(&Workqueue, &Work),
     after: fn(&Workqueue, &Work),
