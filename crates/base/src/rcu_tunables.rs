@@ -30,7 +30,7 @@ pub struct Tunables {
     /// `rcu.qhimark`: the number of callbacks that may wait in one list, of a CPU or of a sleepable
     /// domain, before threads that add more are briefly delayed; see `rcu::call`. A bag of closures
     /// counts as 63. 0 means that no thread is ever delayed. With a large value, a flood of
-    /// callbacks uses much memory. With a small value, a burst of calls is delayed. Default:
+    /// callbacks uses a lot of memory. With a small value, a burst of calls is delayed. Default:
     /// 10,000, as in the kernel.
     pub qhimark: u32,
 }

@@ -40,9 +40,9 @@
 //!   `CLOSED`, takes its item out of the slot, which no other thread has used, and starts another
 //!   block.
 //! - *A block has two owners.* The two flags prevent this, as described above.
-//! - *Two items of one poster, or of two posts one of which ended before the other began, change
-//!   their order.* A poster adds only to a block that is still the newest after its post has begun.
-//!   A block that is pushed behind it later therefore belongs to a post that overlaps this one.
+//! - *Two items of one poster, or of two posts that do not overlap, change their order.* A poster
+//!   adds only to a block that is still the newest after its post has begun. A block that is pushed
+//!   behind it later therefore belongs to a post that overlaps this one.
 //! - *The owner spins.* The owner closes only a block that has another one behind it, and an
 //!   addition begins with a check that its block is the newest. The compare-exchange therefore
 //!   fails at most once because of an addition in progress, and at most once because the poster

@@ -72,9 +72,9 @@ impl<T> Builder<T> {
     /// Keeps emptied blocks for up to `items` later posts. The default is 1024. With 0, each block
     /// is freed at once.
     ///
-    /// Each poster may keep blocks for the same number of items in addition, and up to 64 blocks of
-    /// 128 bytes to which it can add no more items. Further blocks are freed as the owner empties
-    /// them, a few at a time.
+    /// Each poster may also keep blocks for the same number of items, and up to 64 blocks of 128
+    /// bytes to which it can add no more items. Further blocks are freed as the owner empties them,
+    /// a few at a time.
     pub fn keep(mut self, items: usize) -> Self {
         self.keep = items;
         self

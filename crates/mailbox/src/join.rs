@@ -76,7 +76,7 @@ impl<R> JoinHandle<R> {
     /// Blocks until the future or closure has ended. A future that has not ended is dropped with
     /// its [`LocalSet`](super::LocalSet). If the mailbox is dropped first, the future is no longer
     /// polled, and this call waits until the set is dropped. A closure or future that was spawned
-    /// on a [`Worker`](super::Worker) ends with the worker's thread at the latest.
+    /// on a [`Worker`](super::Worker) ends no later than the worker's thread.
     ///
     /// # Errors
     ///

@@ -40,9 +40,9 @@ const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 ///
 /// # Guarantees
 ///
-/// - Items of one poster are received in the order in which they were posted. So are the items of
-///   two posts one of which ended before the other began. [Urgent](Poster::urgent) items overtake
-///   ordinary ones.
+/// - Items of one poster are received in the order in which they were posted. The same holds for
+///   the items of two posts if one ended before the other began. [Urgent](Poster::urgent) items
+///   overtake ordinary ones.
 /// - The owner is woken at most once each time it goes to sleep, and never while it is awake.
 /// - Dropping the mailbox drops the items in it. If such a drop panics, the panic is caught. Later
 ///   posts are rejected, with the item in the error.

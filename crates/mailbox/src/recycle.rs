@@ -47,7 +47,7 @@ pub(super) struct Store<T> {
     current: Option<NonNull<Block<T>>>,
     /// The number of items in `current`.
     nr_added: usize,
-    /// The blocks that were left for another one, at most [`MAX_LEFT`].
+    /// The blocks that the poster left when it started another one, at most [`MAX_LEFT`].
     left: VecDeque<NonNull<Block<T>>>,
     spare: Taken<Block<T>>,
 }

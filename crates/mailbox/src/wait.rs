@@ -28,9 +28,9 @@
 //! **The owner never sleeps after it missed a post.** If the owner's fence comes first, the
 //! poster's load sees the arming, and the post counts. If the poster's fence comes first, the
 //! owner's count of the queue, after its fence, sees the push. The queue cannot appear empty then,
-//! because *empty* means that every completed push was popped (see `mpscq`). The owner therefore
-//! does not sleep. Twins omit either fence or the second count, or take a missing link for *empty*,
-//! which misses completed pushes behind a push in progress.
+//! because *empty* means that the items of all completed pushes were popped (see `mpscq`). The
+//! owner therefore does not sleep. Twins omit either fence or the second count, or take a missing
+//! link for *empty*, which misses completed pushes behind a push in progress.
 //!
 //! **The owner sleeps only if no producer is in mid-push.** Completed posts may wait uncounted
 //! behind such a producer, so the owner tries again. The producer needs a few more instructions,

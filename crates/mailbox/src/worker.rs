@@ -41,7 +41,7 @@ const BATCH: usize = 32;
 /// # Guarantees
 ///
 /// - Closures run one after the other. Closures that one thread spawned run in the order of their
-///   spawns, and so do closures of two spawns one of which ended before the other began. A running
+///   spawns, and so do the closures of two spawns if one ended before the other began. A running
 ///   closure or future is never moved to another thread.
 /// - Futures are polled between closures, after they are woken.
 /// - Dropping the worker waits until all spawned closures and futures have ended. Where the drop
@@ -448,7 +448,7 @@ impl Worker {
     #[doc(alias = "kthread_destroy_worker")]
     pub fn shutdown(self) {}
 
-    /// Lets everything that was spawned run to its end, but does not wait for that.
+    /// Lets everything that was spawned run to completion, but does not wait for it.
     ///
     /// # Blocking
     ///
@@ -458,7 +458,7 @@ impl Worker {
     }
 
     /// Cancels all closures that have not started and all futures, without waiting. A running
-    /// closure continues to its end.
+    /// closure runs to completion.
     ///
     /// Cancelled work is dropped on the worker's thread, and its handles return
     /// [`Cancelled`](JoinError::Cancelled). Up to one more closure may start.

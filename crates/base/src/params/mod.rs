@@ -158,7 +158,7 @@ pub struct Params {
     /// shorter, a worker that is not culled returns the unused memory of its stack to the system.
     pub idle_timeout_ms: u64,
     /// The maximum time in microseconds by which a sleep may end late while many sleeps end at the
-    /// same time. After at least eight sleeps have ended at once, no further one ends for this
+    /// same time. After eight or more sleeps have ended at once, no other sleep ends during this
     /// time. A larger value uses less CPU time. With 0, each sleep ends in its own step of 65 µs.
     /// Delayed items are not affected.
     pub sleep_slack_us: u64,
@@ -266,8 +266,8 @@ impl Params {
     /// # Errors
     ///
     /// Returns [`ParamError::UnknownKey`], with the most similar name, if there is no such tunable.
-    /// [`ParamError::BadValue`], with the expected values, if the value is invalid. In both cases
-    /// nothing has changed.
+    /// Returns [`ParamError::BadValue`], with the expected values, if the value is invalid. In both
+    /// cases nothing has changed.
     ///
     /// # Examples
     ///

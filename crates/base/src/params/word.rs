@@ -4,7 +4,7 @@ use topology::{AffinityScope, CpuSet};
 
 use super::{MaxActiveScope, Qpw};
 
-/// A type of values of tunables, each written as a word.
+/// A type of tunable values, each of which is written as a word.
 pub(super) trait Word: Sized {
     /// Reads a value. Returns `None` if the type has no such word.
     fn read(word: &str) -> Option<Self>;

@@ -1,9 +1,10 @@
 //! Notifies subsystems of changes to the online CPUs.
 //!
-//! A registry of workqueues detects changes to the online CPUs, and so may a program. Per-CPU data
-//! must be notified of them. Neither side may depend on the other, so this file connects them: the
-//! thread that detects a change calls [`notify`], which calls every [`Watcher`]. A watcher may wait
-//! for slots that other threads own. A caller that must not wait uses [`notify_aside`].
+//! A registry of workqueues detects changes to the online CPUs, and a program may do so, too.
+//! Per-CPU data must be notified of them. Neither side may depend on the other, so this file
+//! connects them: the thread that detects a change calls [`notify`], which calls every [`Watcher`].
+//! A watcher may wait for slots that other threads own. A caller that must not wait uses
+//! [`notify_aside`].
 
 use sync::{
     Mutex,

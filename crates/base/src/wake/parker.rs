@@ -144,9 +144,9 @@ impl Parker {
         loop {
             let passed_ns = time::now_ns() - start_ns;
             let Some(left_ns) = limit_ns.checked_sub(passed_ns).filter(|&left| left > 0) else {
-                // The timeout has expired. If a waker's swap comes first, we take its token here:
-                // This acquires as in `take`. If our swap comes first, the waker finds `EMPTY` and
-                // wakes no thread, and its token remains for the next park.
+                // The timeout has expired. If a waker's swap comes first, we take its token here.
+                // This acquires as `take` does. If our swap comes first, the waker finds `EMPTY`
+                // and wakes no thread, and its token remains for the next park.
                 return self.token.word.word().swap(EMPTY, Ordering::Acquire) == TOKEN;
             };
             self.token.word.wait_timeout(PARKED, Duration::from_nanos(left_ns));
