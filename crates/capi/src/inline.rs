@@ -127,7 +127,7 @@ pub extern "C" fn aw_rcu_read_lock() {
 ///
 /// # Safety
 ///
-/// 1. [`aw_rcu_read_lock`] began the section that ends.
+/// 1. [`aw_rcu_read_lock`] began the section that this call ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aw_rcu_read_unlock() {
     // SAFETY: (1).

@@ -1,6 +1,6 @@
 //! `afterwork/percpu.h`.
 //!
-//! [`aw_alloc_percpu`] returns the part of CPU 0. The part of each further CPU is `stride` bytes
+//! [`aw_alloc_percpu`] returns the part of CPU 0. The part of each other CPU is `stride` bytes
 //! after the previous part, and the stride is stored before the first part. Therefore there is no
 //! table that must be locked, or that a child of `fork` could find half-updated.
 

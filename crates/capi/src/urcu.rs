@@ -165,8 +165,8 @@ pub extern "C" fn aw_get_thread_call_rcu_data() -> *mut Helper {
     MINE.try_with(Cell::get).unwrap_or(ptr::null_mut())
 }
 
-/// Returns this thread's helper. If it has none, returns the helper of its CPU or else the default
-/// one.
+/// Returns this thread's helper. If it has none, returns the helper of its CPU, or the default one
+/// if the CPU has none.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_get_call_rcu_data() -> *mut Helper {
     let mine = aw_get_thread_call_rcu_data();

@@ -859,7 +859,7 @@ static inline bool delayed_work_pending(struct delayed_work *dwork)
  *
  * Inside an item, this lets another worker run during the call. Elsewhere it only calls @func. The
  * kernel has no such function, because its scheduler notices the sleep at once. Without this call,
- * the library notices the sleep only some milliseconds later. Returns the result of @func.
+ * the library notices the sleep only a few milliseconds later. Returns the result of @func.
  */
 static inline long afterwork_blocking(long (*func)(void *data), void *data)
 {

@@ -22,7 +22,7 @@ int main(int argc, char **argv)
 
 	if (argc > 2 && strcmp(part, "--misuse") == 0)
 		return run_misuse(argv[2]);
-	/* This ends a case that would never end. */
+	/* Ends a case that hangs. */
 	alarm(300);
 	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
 		for (const struct test *test = tables[i]; test->name; test++) {

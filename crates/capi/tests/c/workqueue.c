@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A structure that contains an item at some offset, as the structures of users do. */
+/* A structure that contains an item at some offset, as users' structures do. */
 struct job {
 	char before[3];
 	struct work_struct work;

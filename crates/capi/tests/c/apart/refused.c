@@ -1,6 +1,6 @@
 /*
  * Runs the cases of the suite with failing allocations and thread creations. `refused SEED` makes a
- * random choice of the first thousand of each case fail, and `refused all` makes each of them fail.
+ * random selection of each case's first thousand fail, and `refused all` makes each of them fail.
  * Allocations of the case itself do not fail (check.h). If a call reports that there is no memory,
  * the case ends.
  */
