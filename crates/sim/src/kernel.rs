@@ -78,7 +78,7 @@ struct Node {
 /// their own cache lines.
 #[derive(Default)]
 struct SpinLock {
-    /// 1 if the lock is held, and the CPU number of the last waiter plus 1.
+    /// Two words: 1 if the lock is held, and the CPU number of the last waiter plus 1.
     word: Line<(AtomicU32, AtomicU32)>,
     nodes: Arc<[Line<Node>]>,
     is_held: AtomicBool,

@@ -24,7 +24,7 @@ fn equal_seeds_give_equal_bytes_and_others_do_not() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork-sim"));
         let args = format!("{scenario} --cpus 36 --scope system --items 40 --seed {seed}");
         command.args(args.split(' '));
-        // The addresses of the host's stack differ between runs.
+        // The variable changes the addresses on the host's stack.
         command.arg("--machine").arg(machine("grace-72.toml")).env("WORD", word);
         let output = command.output().unwrap();
         assert!(output.status.success(), "{}", said(&output));

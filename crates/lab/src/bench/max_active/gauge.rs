@@ -56,7 +56,7 @@ fn field(status: &str, name: &str) -> u64 {
     number.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// Waits until there are no more threads than at the first call, but at most for [`GOING`].
+/// Waits until there are no more threads than at the first call, but for at most [`GOING`].
 fn settled() -> Result<Size, Stop> {
     static FIRST: OnceLock<u64> = OnceLock::new();
     let mut now = Size::now()?;

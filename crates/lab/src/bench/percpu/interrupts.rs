@@ -64,7 +64,7 @@ impl Interrupts {
         }
     }
 
-    /// Returns the number of all interrupts.
+    /// Returns the total number of interrupts.
     #[must_use]
     pub fn sum(self) -> u64 {
         self.timer + self.resched + self.call + self.other

@@ -28,7 +28,7 @@ pub const BENCH: &str = "rcu";
 const READ_CASE: &str = "read";
 const CALL_CASE: &str = "call";
 const BRIDGE_CASE: &str = "bridge";
-/// A case without the kernel's ways, because two readers show the same effect.
+/// A case without the kernel's methods, because two readers show the same effect.
 pub(super) const ONE_BUSY: &str = "replace-1-busy";
 pub(super) const TWO_BUSY: &str = "replace-2-busy";
 /// A case with more readers than CPUs, so that most of them are preempted in a section.
@@ -201,7 +201,8 @@ impl Setting {
     }
 
     /// Returns a function that maps the name of a variant to the maximum duration of its runs. Runs
-    /// of the kernel's ways mostly sleep, and always for the same time, so `--quick` shortens them.
+    /// of the kernel's methods mostly sleep, and always for the same time, so `--quick` shortens
+    /// them.
     fn limits(&self) -> impl Fn(&str) -> Duration + 'static {
         let (limit, share) = (self.limit, self.share);
         move |name| {

@@ -9,7 +9,7 @@
 //! | `call` | callbacks: rate, delay, and cost of a barrier without pending callbacks |
 //! | `bridge` | a routing table gets and loses bridges while two threads look up routes |
 //!
-//! `replace-…` and `bridge` also measure the kernel's ways: fixed waits of three jiffies, alone
+//! `replace-…` and `bridge` also measure the kernel's methods: fixed waits of three jiffies, alone
 //! (`waits`) and with the changes that shortened them, `early_qs` and `wake_from_gp`.
 //!
 //! Each variant is a [`Flavor`](lab_peers::reclaim::Flavor). The flavors of afterwork are in

@@ -30,7 +30,7 @@ pub const BY_CALLBACK: &str = "by callback";
 /// RCU readers of the process that are not boosted when they are preempted.
 pub const NOT_BOOSTED: &str = "rcu not boosted";
 
-/// The kernel's ways: name, wait in milliseconds, `early_qs`, `wake_from_gp`.
+/// The kernel's methods: name, wait in milliseconds, `early_qs`, `wake_from_gp`.
 pub const KERNEL_WAYS: [(&str, u32, bool, bool); 5] = [
     (WAITS, FQS_MS, false, false),
     (EARLY_QS, FQS_MS, true, false),

@@ -28,25 +28,25 @@ pub struct Way {
 }
 
 impl Way {
-    /// Returns the plain way: reusable items, deferred wake-ups and no helping.
+    /// Returns the plain variant: reusable items, deferred wake-ups and no helping.
     #[must_use]
     pub fn plain(scope: AffinityScope) -> Self {
         Self { scope, wake: WakeMode::Deferred, help: false, spawn: false }
     }
 
-    /// Returns this way with wake-ups under the pool lock.
+    /// Returns this variant with wake-ups under the pool lock.
     #[must_use]
     pub fn under_lock(self) -> Self {
         Self { wake: WakeMode::UnderLock, ..self }
     }
 
-    /// Returns this way with helping waiters.
+    /// Returns this variant with helping waiters.
     #[must_use]
     pub fn helped(self) -> Self {
         Self { help: true, ..self }
     }
 
-    /// Returns this way with one-shot closures.
+    /// Returns this variant with one-shot closures.
     #[must_use]
     pub fn spawned(self) -> Self {
         Self { spawn: true, ..self }
