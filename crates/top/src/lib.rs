@@ -32,8 +32,8 @@ pub fn main() -> ExitCode {
     end(Cli::read(std::env::args_os()), run)
 }
 
-/// Runs a command if its line could be parsed. If it stops early, reports the reason on standard
-/// error.
+/// Runs a command if its command line could be parsed. If it stops early, reports the reason on
+/// standard error.
 pub fn end<C>(read: Result<C, Answer>, run: fn(C) -> Result<Exit, Stop>) -> ExitCode {
     let done = match read {
         Ok(cli) => run(cli),

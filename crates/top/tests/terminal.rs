@@ -64,7 +64,7 @@ fn has_namespaces() -> bool {
     unshare.is_ok_and(|it| it.status.success())
 }
 
-/// Waits until `is_so` returns `true`. Panics after some minutes.
+/// Waits until `is_so` returns `true`. Panics after a few minutes.
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..12_000 {
         if is_so() {

@@ -91,8 +91,7 @@ fn root(prefix: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// Installs according to the plan. Returns `false` if Cargo failed. Cargo has then printed the
-/// reason.
+/// Installs according to the plan. Returns `false` if Cargo failed and printed the reason.
 pub fn into(workspace: &Workspace, plan: &Plan<'_>) -> Result<bool, Failure> {
     let (profile, folder): (&[&str], _) = match plan.debug {
         true => (&[], "debug"),

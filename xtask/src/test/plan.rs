@@ -25,7 +25,7 @@ pub struct Layer {
     pub at_once: usize,
 }
 
-/// The crate whose models are calls of other crates.
+/// The crate whose models only call other crates.
 const FACADE: &str = "afterwork";
 /// Building the models with optimization takes longer, and does not make them run faster.
 const TESTS_ARE_NOT_OPTIMIZED: &str = "profile.release.package.afterwork.opt-level=1";

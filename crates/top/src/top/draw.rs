@@ -448,7 +448,7 @@ mod tests {
         (lines.collect(), red.map(|cell| cell.symbol()).collect())
     }
 
-    /// Compares the screens with captured ones. `AFTERWORK_CAPTURE=1` writes them again.
+    /// Compares the screens with captured ones. `AFTERWORK_CAPTURE=1` rewrites them.
     #[test]
     fn screens_of_three_sizes_are_as_captured() {
         for size in [(80, 24), (40, 10), (200, 50)] {

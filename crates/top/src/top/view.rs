@@ -32,7 +32,7 @@ pub enum Key {
     Home,
     End,
     Interrupt,
-    /// An event that only requires drawing again.
+    /// An event that only requires redrawing.
     Other,
 }
 
