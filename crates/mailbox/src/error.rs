@@ -100,8 +100,8 @@ impl<T> fmt::Display for CallError<T> {
 
 impl<T> Error for CallError<T> {}
 
-/// The mailbox is empty, and no item will arrive, because it was closed or the last poster was
-/// dropped.
+/// The mailbox is empty, and no more items will arrive, because it was closed or the last poster
+/// was dropped.
 ///
 /// In a child of `fork`, this is also the error if the next item is behind an unfinished post by
 /// another thread of the parent, because that post never ends in the child.
@@ -127,7 +127,7 @@ pub enum TryRecvError {
     Empty,
     /// A poster is in the middle of its post. Try again in a moment.
     MidPush,
-    /// The mailbox is empty, and no item will arrive; see [`Closed`].
+    /// The mailbox is empty, and no more items will arrive; see [`Closed`].
     Closed,
 }
 

@@ -35,10 +35,10 @@ impl<T> Mailbox<T> {
     /// counts as 1.
     ///
     /// Returns `true` if the loop may sleep, because the eventfd will be signalled. Returns `false`
-    /// if it must not sleep, because there is an item to receive, no item will arrive, or a poster
-    /// is in the middle of its post. In that case, receive and arm again. Without a poster no item
-    /// will arrive, so a loop that also waits for other events must keep a poster. Otherwise it
-    /// never sleeps.
+    /// if it must not sleep, because there is an item to receive, no more items will arrive, or a
+    /// poster is in the middle of its post. In that case, receive and arm again. Without a poster,
+    /// no more items will arrive, so a loop that also waits for other events must keep a poster.
+    /// Otherwise it never sleeps.
     ///
     /// When the loop wakes, for any reason, call [`disarm`](Self::disarm) first.
     ///

@@ -61,7 +61,7 @@ fn serve(mailbox: &mut Mailbox<Mail>, set: &LocalSet<Mail>) -> u32 {
     nr_polled
 }
 
-/// Serves until no item will arrive.
+/// Serves until no more items will arrive.
 fn serve_all(mailbox: &mut Mailbox<Mail>, set: &LocalSet<Mail>) {
     while mailbox.wait(1).is_ok() {
         serve(mailbox, set);

@@ -121,7 +121,7 @@ pub(super) enum PrepareSleep {
     Ready,
     /// Try again in a moment: a poster is in mid-push.
     Retry,
-    /// End: no item will arrive.
+    /// End: no more items will arrive.
     Closed,
 }
 
@@ -395,7 +395,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// Returns [`Closed`] if the mailbox is empty and no item will arrive.
+    /// Returns [`Closed`] if the mailbox is empty and no more items will arrive.
     ///
     /// # Examples
     ///

@@ -260,9 +260,9 @@ impl<T> Cache<T> {
     }
 
     fn with_common<A, R>(&self, arg: A, body: impl FnOnce(&mut Store<T>, A) -> R) -> Result<R, A> {
-        // ORDER(cache): transfer of the store from one thread to the next, other end below. one:
-        //   last use of `common`; busy = false Release next: busy: false → true Acquire; first use
-        //   of `common`
+        // ORDER(cache): transfer of the store from one thread to the next, other end below.
+        //   one:  last use of `common`;           busy = false   Release
+        //   next: busy: false → true   Acquire;   first use of `common`
         // If the last user's store comes first, the swap returns `false`, and its use precedes
         // ours. If our swap comes first, it returns `true`, and we do not use the store.
         // Test: two_threads_may_share_a_poster, cache_needs_its_acquire

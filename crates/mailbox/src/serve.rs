@@ -5,7 +5,7 @@ use rcu::qsbr::Reader;
 use super::mailbox::Mailbox;
 
 impl<T> Mailbox<T> {
-    /// Calls `serve` for each item, until the mailbox is empty and no item will arrive.
+    /// Calls `serve` for each item, until the mailbox is empty and no more items will arrive.
     ///
     /// `serve` also receives an online [`Reader`], with which reading RCU-protected data costs
     /// nothing. The owner reports a quiescent state after at most `max` items, and is offline while

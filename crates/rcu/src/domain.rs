@@ -104,8 +104,8 @@ impl Domain {
     /// Returns the word that an outermost section stores.
     #[inline(always)]
     pub(super) fn first_level(&self) -> u64 {
-        // ORDER(began-later): publish and consume, other end in `start`. driver: (removals); fence;
-        //   gp_seq into first_level Release;
+        // ORDER(began-later): publish and consume, other end in `start`.
+        //   driver: (removals);  fence;  gp_seq into first_level  Release;
         //           skip readers whose word has this gp_seq
         //   reader: load first_level  Acquire, store it;  load the protected data
         // If the driver's store comes first, the section has its number and sees every removal that
