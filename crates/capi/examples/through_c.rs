@@ -64,7 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let mut turns = Vec::new();
     for turn in 0..=nr_turns {
-        // The two take turns at being first.
+        // The two take turns going first.
         let (c, rust) = if turn % 2 == 0 {
             (timed(&mut by_c), timed(&mut by_rust))
         } else {

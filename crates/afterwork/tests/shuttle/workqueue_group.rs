@@ -18,7 +18,7 @@ use crate::workqueue::{Managed, explore};
 /// Two threads wait for items of a group of one seat. Each of these items waits for an item of the
 /// next queue, three deep, and locks a counter afterwards.
 fn joins_three_deep() {
-    // Four items wait at most, and each occupies a worker.
+    // At most four items wait, and each occupies a worker.
     let (managed, mut queues) = Managed::new(&[1], 5);
     let group = Group::builder("group").max_active(1).build_in(managed.registry()).unwrap();
     for _ in 0..3 {

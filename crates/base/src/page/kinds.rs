@@ -70,7 +70,7 @@ impl Record {
         Self { kind, name, detail, figures }
     }
 
-    /// Returns its figures.
+    /// Returns the record's figures.
     pub fn figures(&self) -> impl Iterator<Item = (&'static Field, u64)> {
         self.kind.fields().iter().zip(self.figures.iter().copied())
     }
@@ -267,7 +267,7 @@ impl Kind {
         Self::Function,
     ];
 
-    /// Returns its name.
+    /// Returns the kind's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Queue => "queue",
@@ -283,7 +283,7 @@ impl Kind {
         }
     }
 
-    /// Returns its figures, in the order in which the file stores them.
+    /// Returns the kind's figures, in the order in which the file stores them.
     pub fn fields(self) -> &'static [Field] {
         match self {
             Self::Queue => QUEUE,

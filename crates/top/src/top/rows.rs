@@ -241,7 +241,7 @@ pub fn rate(record: &Record, past: Option<&Record>, name: &str, span_s: f64) -> 
     (span_s > 0.0).then(|| risen as f64 / span_s)
 }
 
-/// The number of milliseconds without progress from which on a pool counts as stalled. Below it,
+/// The time without progress, in milliseconds, after which a pool counts as stalled. Before that,
 /// the work may only be waiting for a CPU of a busy machine. This is an estimate. It lies between
 /// the few milliseconds that a worker may wait for a CPU and the watchdog's 30 s.
 const STALLED_MS: u64 = 1000;
