@@ -13,7 +13,7 @@ use crate::harness::metric::{Better, Metric};
 use crate::harness::stats::{Spread, paired_ratio};
 use crate::harness::summary::best_of;
 
-/// The usual widths of a value, and of a value with the name of a peer. A longer one shifts the rest
+/// The usual width of a value, and of a value with the name of a peer. A longer one shifts the rest
 /// of its row.
 const VALUE_WIDTH: usize = 8;
 const PEER_WIDTH: usize = 37;
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn each_row_of_each_question_has_its_cells_in_columns_and_fits_a_line() {
+    fn cells_of_every_row_are_apart_and_fit_a_line() {
         let sample = Sample::of([(ENDED, 0.0), (UNTIL_END, 2e9)]);
         let peer = Series { variant: "tokio".into(), peer: true, samples: vec![(0, sample)] };
         let deadlocks = Unit::Ends.value(&peer, UNTIL_END.name).unwrap();
