@@ -171,18 +171,18 @@ impl<T: Linked> RawQueue<T> {
         // comes first, it finds no link and returns MidPush. In this memory model a full barrier in
         // the swap would also need an acquire at the other end; see docs/orderings.md.
         // Test: loom link_store_needs_release
-        match NonNull::new(before) {
-            None => {
-                self.first.store(first.as_ptr(), order::link_store());
-                true
-            }
-            Some(before) => {
-                // SAFETY: `before` was pushed under (2). Only this thread stores its link, and the
-                // consumer hands `before` out only after it has seen that store.
-                unsafe { next_of(before) }.store(first.as_ptr(), order::link_store());
-                false
-            }
-        }
+        //
+        // One store for both cases, so that the address is selected without a branch. A producer
+        // cannot predict whether a busy consumer has emptied the queue.
+        let before = NonNull::new(before);
+        let link = match before {
+            None => &self.first,
+            // SAFETY: `before` was pushed under (2). Only this thread stores its link, and the
+            // consumer hands `before` out only after it has seen that store.
+            Some(before) => unsafe { next_of(before) },
+        };
+        link.store(first.as_ptr(), order::link_store());
+        before.is_none()
     }
 
     /// Pops the oldest item.

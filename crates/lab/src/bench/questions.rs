@@ -11,8 +11,10 @@ use crate::harness::case::{Case, Variant};
 use crate::output::answer::Unit::{Count as PLAIN, Ends as RUNS, Rate as PER_S, Time as NS};
 use crate::output::answer::{Question, Row};
 
-/// The number of turns of each variant.
-const REPEAT: usize = 9;
+/// The number of turns where the outcomes differ by far more than the turns do.
+const FEW: usize = 9;
+/// The number of turns where outcomes are closer. The uncertainty falls with its root.
+const MANY: usize = 31;
 /// The time limit, in seconds.
 const SECONDS: usize = 60;
 
@@ -25,15 +27,16 @@ const AS_SHIPPED: [&str; 3] = ["tokio+join", "rayon+join", "crossbeam+join"];
 const WITH_OUR_WAITER: [&str; 4] =
     ["tokio+look", "rayon+look", "threadpool+look", "crossbeam+look"];
 
-/// Expands to questions with their case and the rows of the answer: label, metric, ours, peers,
-/// unit.
+/// Expands to questions with their case, its number of turns, and the rows of the answer: label,
+/// metric, ours, peers, unit.
 macro_rules! questions {
-    ($($text:literal, $bench:literal $case:literal: {
+    ($($text:literal, $bench:literal $case:literal, $turns:ident: {
         $($label:literal, $metric:literal, $ours:literal, $peers:expr, $unit:expr;)*
     })*) => {
         [$(Question {
             text: $text,
             case: ($bench, $case),
+            turns: $turns,
             rows: &[$(Row { label: $label, metric: $metric, ours: $ours, peers: $peers, unit: $unit }),*],
         }),*]
     };
@@ -41,30 +44,30 @@ macro_rules! questions {
 
 /// The questions, in the order of the output.
 pub const QUESTIONS: [Question; 7] = questions! {
-    "May I hold a lock while I wait for my own work?", "everyday" "locked": {
+    "May I hold a lock while I wait for my own work?", "everyday" "locked", FEW: {
         "8 requests for it", "until_end", "ours", &["rayon"], RUNS;
     }
-    "1000 × \"save soon after the last change\"", "everyday" "save-soon": {
-        "saves, against a timer for each change", "saves", "ours", &["tokio+each"], PLAIN;
-        "time of a change, against an aborted timer", "per_change", "ours", &["tokio+abort"], NS;
+    "1000 × \"save soon after the last change\"", "everyday" "save-soon", MANY: {
+        "saves (peer: a timer for each)", "saves", "ours", &["tokio+each"], PLAIN;
+        "a change (peer: aborted timer)", "per_change", "ours", &["tokio+abort"], NS;
     }
-    "8 subsystems, each limited to 16 items at once", "max-active" "subsystems": {
+    "8 subsystems, each limited to 16 items at once", "max-active" "subsystems", FEW: {
         "p99, queued to done", "latency_p99", "afterwork", &[], NS;
         "median", "latency_p50", "afterwork", &[], NS;
         "threads", "threads", "afterwork", &[], PLAIN;
     }
-    "An owner that waits for 32 messages", "task-work" "wake": {
+    "An owner that waits for 32 messages", "task-work" "wake", FEW: {
         "CPU per message", "owner_cpu_per_item", "wait-32", &[], NS;
         "median wait of a message", "latency_p50", "wait-32", &[], NS;
     }
-    "Reading shared configuration", "rcu" "read": {
+    "Reading shared configuration", "rcu" "read", FEW: {
         "per read", "read_ns", "rcu", &SHARED, NS;
     }
-    "1000 small closures at once", "workqueue" "batch-1000": {
+    "1000 small closures at once", "workqueue" "batch-1000", MANY: {
         "per second", "items_per_s", "cache_shard+spawn", &[], PER_S;
         "CPU per closure", "cpu_per_item", "cache_shard+spawn", &[], NS;
     }
-    "One closure at a time that another thread must run", "workqueue" "one-at-a-time": {
+    "One closure at a time that another thread must run", "workqueue" "one-at-a-time", MANY: {
         "there and back", "completion_p50", "cache_shard+spawn", &AS_SHIPPED, NS;
         "pools given our waiter", "completion_p50", "cache_shard+spawn", &WITH_OUR_WAITER, NS;
         "CPU per closure", "cpu_per_item", "cache_shard+spawn", &AS_SHIPPED, NS;
@@ -74,7 +77,7 @@ pub const QUESTIONS: [Question; 7] = questions! {
 /// Options of `afterwork-lab try`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct TryArgs {
-    /// Turns of each variant [default: 9]
+    /// Turns of each variant [default: 9 or 31, by question]
     #[arg(long, value_name = "N", value_parser = count::<10_000>)]
     pub repeat: Option<usize>,
 
@@ -103,7 +106,7 @@ impl TryArgs {
             which: None,
             common: CommonArgs {
                 quick: true,
-                repeat: Some(self.repeat.unwrap_or(REPEAT)),
+                repeat: self.repeat,
                 seconds: Some(self.seconds.unwrap_or(SECONDS)),
                 seed: self.seed,
                 json: self.json,

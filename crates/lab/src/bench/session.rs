@@ -27,6 +27,7 @@ use crate::harness::handover;
 use crate::harness::noise::{self, Noise, NoiseMeter};
 use crate::harness::progress::{Progress, rounded};
 use crate::harness::run::{Ended, Plan, run_case};
+use crate::output::answer::Question;
 use crate::output::page::{may_write, write_page};
 use crate::output::record::{self, End, Head, Listed, SCHEMA, Why};
 use crate::output::text::{Finished, Form, Report};
@@ -84,7 +85,10 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     let shelf = common.save.as_deref().map(Shelf::for_keeping).transpose()?;
 
     let repeats = matches!(args.which, Some(Which::Seeds(_)));
-    let parts: Vec<Part> = cases.iter().map(|it| part(it, common, repeats)).collect();
+    let asked = |index: usize| QUESTIONS.get(index).filter(|_| asks);
+    let parts = cases.iter().enumerate();
+    let parts = parts.map(|(index, case)| part(case, common, repeats, asked(index)));
+    let parts: Vec<Part> = parts.collect();
     let limit = repeats.then_some(Duration::from_secs(seeds::SECONDS as u64));
     let budget = budget(common).or(limit);
     let started = Instant::now();
@@ -150,7 +154,7 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
             repeat,
             noise,
             runs: common.runs || repeats,
-            asked: QUESTIONS.get(index).filter(|_| asks),
+            asked: asked(index),
             completes: match ended {
                 _ if !repeats => None,
                 Ended::Interrupted => seeds::completed(case, None),
@@ -448,9 +452,12 @@ fn form(common: &CommonArgs, asks: bool, repeats: bool) -> Form {
 }
 
 /// Returns the part of a run that a case gets. If `repeats` is `true`, it is the part that the
-/// source defines.
-fn part(case: &Case, common: &CommonArgs, repeats: bool) -> Part {
-    let repeat = repeat(common);
+/// source defines. The question that the case answers, if any, sets the default of the repetitions.
+fn part(case: &Case, common: &CommonArgs, repeats: bool, asked: Option<&Question>) -> Part {
+    let repeat = match asked {
+        Some(question) => common.repeat.unwrap_or(question.turns),
+        None => repeat(common),
+    };
     match repeats {
         true if common.repeat.is_none() && !common.quick => seeds::part(case),
         true if common.repeat.is_none() => Part { repeat: 1, ..seeds::part(case) },

@@ -7,14 +7,16 @@ use serde::{Deserialize, Serialize};
 use super::outcome::{self, OUTCOMES, three_digits, time};
 use super::words;
 use crate::bench::everyday::{ENDED, PATIENCE};
+use crate::bench::questions::QUESTIONS;
 use crate::harness::case::Series;
 use crate::harness::metric::{Better, Metric};
 use crate::harness::stats::{Spread, paired_ratio};
 use crate::harness::summary::best_of;
 
-const LABEL_WIDTH: usize = 26;
-const VALUE_WIDTH: usize = 12;
-const PEER_WIDTH: usize = 40;
+/// The usual width of a value, and of a value with the name of a peer. A longer one shifts the rest
+/// of its row.
+const VALUE_WIDTH: usize = 8;
+const PEER_WIDTH: usize = 37;
 
 /// A question, the case that answers it, and the rows of the answer.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,8 @@ pub struct Question {
     pub text: &'static str,
     /// The bench and the case.
     pub case: (&'static str, &'static str),
+    /// The number of turns of each variant.
+    pub turns: usize,
     /// The rows.
     pub rows: &'static [Row],
 }
@@ -142,6 +146,8 @@ impl Unit {
 /// Formats the answers to one question.
 #[must_use]
 pub fn block(question: &str, answers: &[Answer], paint: impl Fn(&str, &str) -> String) -> String {
+    let labels = QUESTIONS.iter().flat_map(|it| it.rows).map(|it| it.label);
+    let label_width = labels.map(|it| it.chars().count()).max().unwrap_or(0);
     let mut text = format!("\n  {question}\n");
     for answer in answers {
         let program = words::programs([answer.peer.as_str()]).join("");
@@ -152,7 +158,7 @@ pub fn block(question: &str, answers: &[Answer], paint: impl Fn(&str, &str) -> S
         };
         let _ = writeln!(
             text,
-            "    {:LABEL_WIDTH$}{:VALUE_WIDTH$}{peer:PEER_WIDTH$}{}",
+            "    {:label_width$}  {:VALUE_WIDTH$}  {peer:PEER_WIDTH$}  {}",
             answer.row,
             answer.ours_value,
             paint(&answer.outcome, &verdict)
@@ -171,10 +177,12 @@ pub fn totals<'a>(answers: impl Iterator<Item = &'a Answer> + Clone) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::everyday::UNTIL_END;
+    use crate::harness::case::Sample;
+    use crate::output::table::MAX_WIDTH;
 
-    #[test]
-    fn outcomes_are_counted() {
-        let answer = |outcome: &str| Answer {
+    fn answer(outcome: &str) -> Answer {
+        Answer {
             question: "q".into(),
             row: "r".into(),
             ours: "ours".into(),
@@ -183,10 +191,36 @@ mod tests {
             peer_value: "2 ns".into(),
             times_better: Spread { median: 2.0, mad: 0.0, n: 9 },
             outcome: outcome.into(),
-        };
+        }
+    }
+
+    #[test]
+    fn outcomes_are_counted() {
         let answers = ["better", "worse", "better"].map(answer);
         assert_eq!(totals(answers.iter()), "better 2 · even 0 · worse 1 · undecided 0");
         let text = block("q?", &answers[..1], |_, verdict| verdict.to_owned());
         assert!(text.contains("q?") && text.contains("better, 2.00 ×"), "{text}");
+    }
+
+    #[test]
+    fn cells_of_every_row_are_apart_and_fit_a_line() {
+        let sample = Sample::of([(ENDED, 0.0), (UNTIL_END, 2e9)]);
+        let peer = Series { variant: "tokio".into(), peer: true, samples: vec![(0, sample)] };
+        let deadlocks = Unit::Ends.value(&peer, UNTIL_END.name).unwrap();
+        for row in QUESTIONS.iter().flat_map(|it| it.rows) {
+            let answer = Answer {
+                row: row.label.into(),
+                ours_value: "0.860 ns".into(),
+                peer_value: deadlocks.clone(),
+                times_better: Spread { median: 1000.0, mad: 0.0, n: 9 },
+                ..answer("better")
+            };
+            let text = block("q?", &[answer], |_, verdict| verdict.to_owned());
+            let line = text.lines().last().unwrap();
+            let mut cells = line.split("  ").map(str::trim).filter(|it| !it.is_empty());
+            assert_eq!(cells.next(), Some(row.label));
+            assert_eq!(cells.next(), Some("0.860 ns"), "{line}");
+            assert!(line.chars().count() <= MAX_WIDTH, "{line}");
+        }
     }
 }

@@ -18,14 +18,16 @@ pub const OUTCOMES: [&str; 4] = [BETTER, EVEN, WORSE, UNDECIDED];
 const LEAST: f64 = 0.05;
 /// The maximum uncertainty of a factor at which an insignificant difference counts as even.
 const KNOWN: f64 = 0.10;
-/// The uncertainty of a median in units of the MAD, which is two standard errors for nine values.
-const UNCERTAINTY: f64 = 1.25;
+/// The uncertainty of a median of `n` values, in units of the MAD divided by the root of `n`. It is
+/// two standard errors: one is 1.25 standard deviations of the values divided by that root, and a
+/// standard deviation is about 1.5 MADs.
+const UNCERTAINTY: f64 = 2.0 * 1.25 * 1.5;
 
 /// Returns the outcome for the factor by which our variant is better, given its median, its median
 /// absolute deviation and the number of turns.
 #[must_use]
 pub fn of(median: f64, mad: f64, n: usize) -> &'static str {
-    let (difference, uncertainty) = (median - 1.0, UNCERTAINTY * mad);
+    let (difference, uncertainty) = (median - 1.0, UNCERTAINTY * mad / (n as f64).sqrt());
     match difference.abs() > LEAST.max(uncertainty) {
         _ if n < 2 => UNDECIDED,
         true if difference > 0.0 => BETTER,
@@ -83,6 +85,13 @@ mod tests {
         assert_eq!(of(1.07, 0.07, 9), EVEN);
         assert_eq!(of(1.3, 0.5, 9), UNDECIDED);
         assert_eq!(of(3.0, 0.0, 1), UNDECIDED);
+    }
+
+    #[test]
+    fn more_turns_decide_a_difference_that_few_turns_cannot() {
+        assert_eq!([2, 9, 31].map(|n| of(1.17, 0.14, n)), [UNDECIDED, UNDECIDED, BETTER]);
+        assert_eq!([2, 9, 31].map(|n| of(1.01, 0.14, n)), [UNDECIDED, UNDECIDED, EVEN]);
+        assert_eq!([2, 9].map(|n| of(0.92, 0.04, n)), [UNDECIDED, WORSE]);
     }
 
     #[test]

@@ -40,6 +40,7 @@ max-active shares: serve seven subsystems while another one floods
 everyday admission: queue into a full queue
 everyday scope-sum: sum {n} Mi numbers on borrowed memory
 everyday scope-empty: spawn {n} empty items with borrowed data
+everyday range-empty: run an empty call for each of {n} numbers
 everyday idle-1ms: stay idle except for an item every ms
 everyday idle-10ms: stay idle except for an item every 10 ms
 everyday sleeps: let {n} tasks sleep

@@ -36,6 +36,7 @@ const BENCH: &str = "everyday";
 const ADMISSION: &str = "admission";
 const SCOPE_SUM: &str = "scope-sum";
 const SCOPE_EMPTY: &str = "scope-empty";
+const RANGE_EMPTY: &str = "range-empty";
 const IDLE_1: &str = "idle-1ms";
 const IDLE_10: &str = "idle-10ms";
 const SLEEPS: &str = "sleeps";
@@ -54,6 +55,7 @@ pub const MENU: Menu = Menu {
         ADMISSION,
         SCOPE_SUM,
         SCOPE_EMPTY,
+        RANGE_EMPTY,
         IDLE_1,
         IDLE_10,
         SLEEPS,
@@ -163,7 +165,18 @@ pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
     Ok(settings.make(MENU, |name| match name {
         ADMISSION => setting.admission(),
         SCOPE_SUM => setting.sum(),
-        SCOPE_EMPTY => setting.empty(),
+        SCOPE_EMPTY => setting.empty(
+            name,
+            "empty items that borrow",
+            (SPAWN, scopes::empty_items),
+            (RAYON_SPAWN, scopes::rayon_items),
+        ),
+        RANGE_EMPTY => setting.empty(
+            name,
+            "numbers, each with an empty call",
+            (RANGE, scopes::empty_range),
+            (Rayon::NAME, scopes::rayon_range),
+        ),
         IDLE_1 => setting.idle(name, Duration::from_millis(1)),
         IDLE_10 => setting.idle(name, Duration::from_millis(10)),
         SLEEPS => setting.sleeps(),
@@ -256,35 +269,29 @@ impl Setting<'_> {
         }
     }
 
-    fn empty(&self) -> Case {
-        let count = self.settings.sized(EMPTY, EMPTY, 2000);
-        let ours = |run: fn(&Workqueue, u64) -> u64| {
-            let start = self.start();
-            move || {
-                let ours = start()?;
-                borrowed(count, count, || run(ours.queue(), count))
-            }
+    /// Returns a case in which ours and a peer do the same to a million `things`.
+    fn empty(
+        &self,
+        name: &'static str,
+        things: &str,
+        (ours, run_ours): (&'static str, fn(&Workqueue, u64) -> u64),
+        (peer, run_peer): (&'static str, fn(&RayonPool, u64) -> u64),
+    ) -> Case {
+        let (count, workers) = (self.settings.sized(EMPTY, EMPTY, 2000), self.workers);
+        let start = self.start();
+        let by_ours = move || {
+            let ours = start()?;
+            borrowed(count, count, || run_ours(ours.queue(), count))
         };
-        let theirs = |run: fn(&RayonPool, u64) -> u64| {
-            let workers = self.workers;
-            move || {
-                let pool = Rayon::start(workers)?;
-                borrowed(count, count, || run(&pool.0, count))
-            }
+        let by_peer = move || {
+            let pool = Rayon::start(workers)?;
+            borrowed(count, count, || run_peer(&pool.0, count))
         };
         Case {
-            about: format!("{count} empty items that borrow; {} workers", self.workers),
-            variants: vec![
-                Variant::ours(SPAWN, ours(scopes::empty_items)),
-                Variant::ours(RANGE, ours(scopes::empty_range)),
-                Variant::peer(Rayon::NAME, theirs(scopes::rayon_range)),
-                Variant::peer(RAYON_SPAWN, theirs(scopes::rayon_items)),
-            ],
-            claims: vec![
-                no_slower((SPAWN, "items/s"), RAYON_SPAWN, 1.0),
-                no_slower((RANGE, "items/s"), Rayon::NAME, 1.0),
-            ],
-            ..Case::new(BENCH, SCOPE_EMPTY, SCOPE_METRICS, NUMBERS_PER_S.name)
+            about: format!("{count} {things}; {workers} workers"),
+            variants: vec![Variant::ours(ours, by_ours), Variant::peer(peer, by_peer)],
+            claims: vec![no_slower((ours, "items/s"), peer, 1.0)],
+            ..Case::new(BENCH, name, SCOPE_METRICS, NUMBERS_PER_S.name)
         }
     }
 
@@ -526,6 +533,14 @@ fn borrowed(count: u64, wanted: u64, run: impl Fn() -> u64) -> Result<Option<Sam
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_spawn_is_compared_with_a_spawn_and_a_range_with_a_range() {
+        let cases = cases(&Settings::of_tests(&[SCOPE_EMPTY, RANGE_EMPTY])).unwrap();
+        let names = cases.iter().map(|case| case.variants.iter().map(|it| it.name.as_str()));
+        let names: Vec<Vec<&str>> = names.map(Iterator::collect).collect();
+        assert_eq!(names, [[SPAWN, RAYON_SPAWN], [RANGE, Rayon::NAME]]);
+    }
 
     #[test]
     fn every_variant_of_every_case_is_measured() {

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `admission` | producers flood a pool that holds at most a thousand waiting items |
 //! | `scope-sum` | all CPUs sum the numbers of a borrowed slice |
-//! | `scope-empty` | a million empty items run in a scope |
+//! | `scope-empty` | a million empty items are spawned in a scope |
+//! | `range-empty` | an empty call runs for each number of a range |
 //! | `idle-1ms`, `idle-10ms` | an occasional item in a program that does nothing else |
 //! | `sleeps` | a million tasks sleep |
 //! | `timeouts` | threads arm and cancel timeouts that never fire |
