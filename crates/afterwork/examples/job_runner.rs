@@ -187,7 +187,7 @@ fn cancel() -> Result<(), Failure> {
     (0..LIMIT).try_for_each(|_| starts.recv())?;
     tenant.cancel.cancel();
     // The running jobs see that they are cancelled, and the last one does not start.
-    tenant.queue.shutdown_timeout(MINUTE)?;
+    tenant.queue.shutdown(MINUTE)?;
     assert!(starts.try_recv().is_err());
     registry.run_until_idle();
     for _ in 0..LIMIT + 2 {

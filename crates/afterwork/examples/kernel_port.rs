@@ -219,8 +219,8 @@ impl Nic {
         // Then cancel the item that queues itself, and the item that interrupts queued.
         self.watchdog.cancel_sync();
         self.rx.disable_sync();
-        self.control.destroy()?;
-        self.receiving.destroy()?;
+        self.control.shutdown(Duration::MAX)?;
+        self.receiving.shutdown(Duration::MAX)?;
         Ok(ring.map_or(0, |ring| ring.len() as u64))
     }
 }

@@ -59,7 +59,7 @@ impl Shipper {
             buffer.len()
         });
         if nr_bytes >= MAX_BYTES {
-            self.queue.reschedule(&self.flush, Duration::ZERO);
+            let _ = self.queue.reschedule(&self.flush, Duration::ZERO);
         } else if nr_bytes == line.len() + 1 {
             self.queue.enqueue_after(&self.flush, MAX_AGE);
         }

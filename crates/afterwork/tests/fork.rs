@@ -586,7 +586,7 @@ fn items_of_the_parent_do_not_run_in_a_child_with_own_queues() {
         for work in [runs, waits] {
             assert!(!work.cancel() && work.is_busy());
             refused(|| _ = made.enqueue(work));
-            refused(|| _ = made.enqueue_all(std::slice::from_ref(work)));
+            refused(|| _ = made.task().enqueue_all(std::slice::from_ref(work)));
             refused(|| _ = work.flush());
         }
         refused(|| _ = runs.cancel_sync());

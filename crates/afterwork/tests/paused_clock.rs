@@ -38,7 +38,7 @@ impl SaveSoon {
     }
 
     fn changed(&self) {
-        self.queue.reschedule(&self.save, 60 * SECOND);
+        self.queue.reschedule(&self.save, 60 * SECOND).unwrap();
     }
 
     fn nr_saves(&self) -> u32 {
@@ -234,7 +234,7 @@ fn an_item_that_a_reaper_fires_is_not_late() {
     let document = SaveSoon::new(&registry);
     let paused = Workqueue::builder("paused").build_in(&registry).unwrap();
     paused.pause();
-    paused.reschedule(&document.save, Duration::ZERO);
+    paused.reschedule(&document.save, Duration::ZERO).unwrap();
     assert!(document.save.cancel());
     document.changed();
     registry.advance(60 * SECOND);

@@ -254,7 +254,7 @@ fn events_of_an_item_are_in_order_for_all_kinds_and_threads() {
         queue("detached", true).spawn_detached(|| ()).unwrap();
         let future = queue("a future", true).spawn_async(async {});
         future.join().unwrap();
-        queue("a chain", false).enqueue_all(&[Work::new(|| ())]);
+        queue("a chain", false).task().enqueue_all(&[Work::new(|| ())]);
         drop(helped);
         let kinds = ["by a worker", "by its joiner", "a closure", "detached"];
         for name in kinds.into_iter().chain(["a future", "a chain"]) {
@@ -538,7 +538,7 @@ fn a_subscriber_may_stop_an_ordered_queue_at_each_enqueue() {
         queue.enqueue_after(&work, Duration::ZERO);
     });
     at_each_deed("in order, many", "queue_work", ordered, |queue, _| {
-        queue.enqueue_all(&[Work::new(|| ()), Work::new(|| ())]);
+        queue.task().enqueue_all(&[Work::new(|| ()), Work::new(|| ())]);
         queue.task().spawn_detached_all((0..2).map(|_| || ()));
     });
     at_each_deed("in order, a future", "queue_work", ordered, |queue, _| {
@@ -575,7 +575,7 @@ fn items_of_an_ordered_queue_run_in_the_span_that_queued_them() {
         let span = tracing::trace_span!(target: "afterwork::test", "around");
         let works = [(); 2].map(|()| Work::new(send_span.clone()));
         span.in_scope(|| {
-            queue.enqueue_all(&works);
+            queue.task().enqueue_all(&works);
             queue.spawn_detached(send_span.clone()).unwrap();
         });
         queue.spawn_detached(send_span).unwrap();

@@ -282,7 +282,7 @@ unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
         for _ in 0..2 {
             // SAFETY: (1), and the word has the magic number of a queue.
             unsafe { &*queue }.release_held();
-            if let Err(error) = inner.destroy() {
+            if let Err(error) = inner.shutdown(Duration::MAX) {
                 // The process cannot continue, because items, timers and callers would use a freed
                 // queue.
                 die(&format!("{NAME}: {error}"));
@@ -510,7 +510,7 @@ unsafe extern "C" fn aw_apply_workqueue_attrs(
             return misuse(NAME, &"a system queue cannot be changed", -EINVAL);
         }
         let affinity = match attrs.affn_scope {
-            0 => inner.attrs().affinity,
+            0 => inner.report().attrs.affinity,
             at @ 1..=6 => AffinityScope::ALL[at as usize - 1],
             _ => return -EINVAL,
         };

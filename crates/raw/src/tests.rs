@@ -212,7 +212,7 @@ fn cancelled_raw_item_may_be_freed_at_once_in_any_list() {
                     u32::from(was_pending)
                 })
                 .sum::<u32>();
-            if queue.attrs().affinity == topology::AffinityScope::System {
+            if queue.report().attrs.affinity == topology::AffinityScope::System {
                 assert_eq!(nr_cancelled, nr_before + 1);
             }
             unplug.send(()).unwrap();

@@ -123,6 +123,10 @@ const THERE: u32 = 2;
 ///
 /// If a callback leaves a section open on the library's thread, no later callback runs.
 ///
+/// Differs from Linux: the object that is reclaimed contains no `rcu_head`, because the closure is
+/// stored in a bag of the calling thread. Only C programs embed a head in the object (`call_rcu` in
+/// `afterwork/rcupdate.h`).
+///
 /// A call costs one locked instruction, and an allocation if the closure captures more than three
 /// words. About one call in sixty may also cost an allocation and a system call, and so may each
 /// call from the last destructors of an exiting thread's thread-locals.

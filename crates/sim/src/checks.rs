@@ -144,7 +144,7 @@ fn flush_waits(job: &Job, queue: &Arc<Workqueue>) {
         let visits = Arc::default();
         let works: Vec<_> = (0..4).map(|_| work(&visits, 100)).collect();
         for round in 1..=nr_rounds {
-            assert_eq!(queue.enqueue_all(&works), works.len());
+            assert_eq!(queue.task().enqueue_all(&works), works.len());
             works.iter().for_each(|work| _ = work.flush().expect("another thread's"));
             visits.check(4 * round, 4);
         }
@@ -245,7 +245,7 @@ fn delays_hold(job: &Job, queue: &Arc<Workqueue>) {
                 assert!(queue.enqueue_after(&work, delay), "it was not pending");
             } else {
                 queue.enqueue_after(&work, Duration::from_secs(3600));
-                assert!(queue.reschedule(&work, delay), "it was pending");
+                assert_eq!(queue.reschedule(&work, delay), Ok(false), "it was pending");
             }
             if round % 3 == 2 {
                 thread::sleep(delay);

@@ -208,7 +208,7 @@ fn queue_of(
             for _ in 0..nr_rounds {
                 host::timed(queued_ns, || match &works[..] {
                     [work] => assert!(shared.enqueue(work)),
-                    works => assert_eq!(shared.enqueue_all(works), works.len()),
+                    works => assert_eq!(shared.task().enqueue_all(works), works.len()),
                 });
                 works.iter().for_each(|work| _ = work.flush().expect("another thread's"));
             }
@@ -234,7 +234,7 @@ fn fan_out(job: &Job, measured: &Arc<Measured>) {
     let works: Vec<_> =
         (0..4 * job.topology.nr_cpus()).map(|_| Work::new(|| host::work_ns(1_000))).collect();
     let round = || {
-        assert_eq!(queue.enqueue_all(&works), works.len());
+        assert_eq!(queue.task().enqueue_all(&works), works.len());
         works.iter().for_each(|work| _ = work.flush().expect("another thread's"));
     };
     round();

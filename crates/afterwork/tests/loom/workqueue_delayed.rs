@@ -73,10 +73,10 @@ models! {
 fn mod_races_with_firing() {
     fire_during(
         one_item(),
-        |queue, work| queue.reschedule(work, LATER),
-        |was_pending, work, runs| {
+        |queue, work| queue.reschedule(work, LATER).unwrap(),
+        |is_new, work, runs| {
             assert!(work.is_pending(), "it is not due");
-            assert_eq!(runs(), 1 + u32::from(!was_pending));
+            assert_eq!(runs(), 1 + u32::from(is_new));
         },
     );
 }
@@ -85,6 +85,21 @@ models! {
     fn a_timer_that_was_changed_does_not_fire_at_its_former_time() = bounded(3, mod_races_with_firing);
     fn firing_must_check_for_a_change() =
         must_fail("delayed: fires a changed timer", || bounded(3, mod_races_with_firing));
+}
+
+/// The item is claimed before its timer is disarmed.
+fn mod_to_now_races_with_firing() {
+    fire_during(
+        one_item(),
+        |queue, work| queue.reschedule(work, Duration::ZERO).unwrap(),
+        |is_new, _, runs| assert_eq!(runs(), 1 + u32::from(is_new)),
+    );
+}
+
+models! {
+    fn an_item_that_is_moved_to_now_is_queued_once() = bounded(3, mod_to_now_races_with_firing);
+    fn a_move_to_now_must_find_the_item_armed_or_claimed() =
+        must_fail("delayed: unlocks before it claims", || bounded(3, mod_to_now_races_with_firing));
 }
 
 fn disable_races_with_arming() {
@@ -134,13 +149,13 @@ fn mod_races_with_a_reaper() {
     assert!(other.enqueue_after(&work, SOON));
     machine.fire_timers(2 * SOON);
     let reaper = spawn_with(machine.clone(), move |machine| machine.run_fallback());
-    let was_pending = other.reschedule(&work, LATER);
+    let is_new = other.reschedule(&work, LATER).unwrap();
     assert!(work.is_pending(), "it is not due");
     assert!(reaper.join().unwrap(), "a cleanup was queued");
     machine.pretend_busy(false);
     machine.help_out();
     let nr_runs = count.load(Ordering::Relaxed);
-    assert_eq!(nr_runs, u32::from(!was_pending));
+    assert_eq!(nr_runs, u32::from(is_new));
     work.cancel();
     // Removes the cancelled enqueues, for which the queues would wait.
     machine.pretend_busy(true);

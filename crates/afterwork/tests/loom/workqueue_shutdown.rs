@@ -223,7 +223,7 @@ fn destroy_races_with_arming() {
     let arming = spawn_with((queue.clone(), work.clone()), move |(queue, work)| {
         _ = queue.enqueue_after(&work, soon)
     });
-    queue.destroy().unwrap();
+    queue.shutdown(Duration::MAX).unwrap();
     arming.join().unwrap();
     assert!(!work.is_pending());
     machine.fire_timers(2 * soon);

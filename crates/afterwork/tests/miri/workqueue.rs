@@ -159,7 +159,7 @@ fn items_are_queued_cancelled_and_moved_from_two_threads() {
             }
         });
         for _ in 0..2 {
-            queue.enqueue_all(&works);
+            queue.task().enqueue_all(&works);
             for work in &works {
                 work.cancel();
             }
@@ -241,7 +241,7 @@ fn delayed_item_runs_when_due_or_flushed_or_is_cancelled() {
     work.flush().unwrap();
     assert_eq!(count.get(), 2);
     queue.enqueue_after(&work, Duration::from_secs(3600));
-    queue.reschedule(&work, Duration::from_secs(1800));
+    queue.reschedule(&work, Duration::from_secs(1800)).unwrap();
     assert!(work.cancel_sync());
     queue.enqueue_after(&work, Duration::from_secs(3600));
     drop(work);
@@ -283,7 +283,7 @@ fn queues_are_created_and_destroyed_with_their_items() {
             });
         }
     });
-    keeper.destroy().unwrap();
+    keeper.shutdown(Duration::MAX).unwrap();
     while count.get() < 8 {
         thread::yield_now();
     }

@@ -276,7 +276,7 @@ fn chains_in_opposite_order() {
     let forth: Vec<_> = items.iter().map(|item| item.work.clone()).collect();
     let back: Vec<_> = forth.iter().rev().cloned().collect();
     let enqueuers = [(one.clone(), forth), (other.clone(), back)]
-        .map(|(queue, works)| thread::spawn(move || queue.enqueue_all(&works)));
+        .map(|(queue, works)| thread::spawn(move || queue.task().enqueue_all(&works)));
     for _ in 0..2 {
         for item in items.iter() {
             item.note_cancelled(item.work.cancel());

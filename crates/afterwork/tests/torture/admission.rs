@@ -98,7 +98,7 @@ impl Crowded {
     pub fn end(self) {
         self.queue.drain().unwrap();
         assert_eq!(self.queue.report().free_capacity, Some(self.capacity), "a permit is lost");
-        self.queue.destroy().unwrap();
+        self.queue.shutdown(Duration::MAX).unwrap();
         let refused = self.queue.task().wait_for_capacity().try_spawn(|| ());
         assert!(refused.is_err_and(|error| !error.is_full()));
     }

@@ -39,9 +39,10 @@ pub enum Act {
         enables: bool,
     },
     Enable,
-    /// The result of `reschedule`, and whether the queue may have rejected the item.
+    /// The result of `reschedule`, which is `None` if the item was rejected, and whether the queue
+    /// may have rejected it.
     Modify {
-        was_pending: bool,
+        was_pending: Option<bool>,
         refused: bool,
     },
     /// The state of the item at one moment.
@@ -171,15 +172,15 @@ impl Act {
             Self::Enable if disabled => go(DONE, disabled_by(nr_disables - 1)),
             Self::Modify { was_pending, refused } => {
                 // Other acts may run between the cancel and the enqueue of this call.
-                if pending && was_pending {
+                if pending && was_pending != Some(false) {
                     go(1, taken);
-                    go(DONE, item);
                 }
-                let took = progress == 1;
-                if took == was_pending && (disabled || refused) {
-                    go(DONE, item);
+                match was_pending {
+                    Some(true) if pending => go(DONE, item),
+                    None if disabled || refused => go(DONE, item),
+                    _ => {}
                 }
-                if took == was_pending && !pending && !disabled {
+                if was_pending == Some(progress == 1) && !pending && !disabled {
                     go(DONE, queued);
                 }
             }

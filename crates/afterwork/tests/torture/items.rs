@@ -118,7 +118,7 @@ fn enqueue(item: usize, work: Handle<'_>, place: &Place, dice: &mut Dice, log: &
             let ask = || match way {
                 0 => queue.task().on_cpu(cpu).enqueue(work),
                 1 => queue.task().on_node(cpu.as_u32() % 3).enqueue(work),
-                2 => queue.enqueue_all(std::slice::from_ref(work)) == 1,
+                2 => queue.task().enqueue_all(std::slice::from_ref(work)) == 1,
                 _ => queue.enqueue(work),
             };
             log.note(item, ask, said);
@@ -129,7 +129,8 @@ fn enqueue(item: usize, work: Handle<'_>, place: &Place, dice: &mut Dice, log: &
                 log.note(item, || queue.enqueue_after(work, delay), said);
                 return;
             }
-            let modified = |was_pending| {
+            let modified = |queued: Result<bool, _>| {
+                let was_pending = queued.ok().map(|is_new| !is_new);
                 let refused = place.may_have_rejected(closing);
                 Some(Act::Modify { was_pending, refused })
             };

@@ -321,7 +321,7 @@ fn destroyed(queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
     }
     thread::yield_now();
     resumed.store(true, Ordering::Relaxed);
-    queue.destroy().unwrap();
+    queue.shutdown(Duration::MAX).unwrap();
     assert_eq!(nr_ran.load(Ordering::Relaxed), nr_items);
     assert!(queue.try_spawn(|| ()).is_err(), "a destroyed queue takes one");
     assert!(!queue.enqueue(&Work::new(|| unreachable!())));

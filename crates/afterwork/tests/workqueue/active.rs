@@ -240,7 +240,7 @@ fn queues_without_a_limit_use_that_of_the_registry() {
     });
     let queue = queue("default").on(&registry);
     assert_eq!(queue.stats().max_active, 3);
-    assert_eq!(queue.attrs().affinity, Numa);
+    assert_eq!(queue.report().attrs.affinity, Numa);
 }
 
 #[test]

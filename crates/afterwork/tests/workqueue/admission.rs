@@ -112,7 +112,7 @@ fn a_reusable_item_releases_its_permit_at_start_and_cancel() {
         assert_eq!(free(&queue), Some(1));
     }
     work.disable();
-    assert_eq!(queue.try_enqueue(&work), Ok(false), "disabled");
+    assert!(queue.try_enqueue(&work).unwrap_err().is_disabled());
     assert_eq!(free(&queue), Some(1));
     assert_eq!(count.get(), 10);
 }
@@ -202,7 +202,7 @@ fn items_outside_the_capacity_are_never_rejected() {
     let count = Count::default();
     let works: Vec<_> = (0..5).map(|_| counting(&count)).collect();
     assert!(queue.enqueue(&works[0]));
-    assert_eq!(queue.enqueue_all(&works[1..]), 4);
+    assert_eq!(queue.task().enqueue_all(&works[1..]), 4);
     assert_eq!((free(&queue), waiting(&queue)), (Some(0), 6));
     queue.resume();
     queue.flush().unwrap();
@@ -313,7 +313,7 @@ fn a_permit_queues_every_kind_and_is_released_if_unused() {
     assert!(!reserve().enqueue(&work));
     assert_eq!(free(&queue), Some(1));
     let permit = reserve();
-    queue.destroy().unwrap();
+    queue.shutdown(Duration::MAX).unwrap();
     assert!(is_closed(permit.try_spawn(|| ())));
     assert_eq!(free(&queue), Some(1));
 }
@@ -366,14 +366,14 @@ fn a_refusal_becomes_an_io_error() {
     let queue = paused(1);
     let item = queue.spawn(|| ());
     let full = queue.try_spawn(|| ()).unwrap_err();
-    assert_eq!(format!("{full:?}"), "TrySpawnError { is_full: true, .. }");
+    assert_eq!(format!("{full:?}"), "TrySpawnError { reason: Full, .. }");
     assert_eq!(kind(full), io::ErrorKind::WouldBlock);
     // The error may be shared even if the closure may not.
     let not_sync = std::cell::Cell::new(1);
     let full = queue.try_spawn(move || not_sync.get()).unwrap_err();
     let full: Box<dyn std::error::Error + Send + Sync> = full.into();
     assert_eq!(full.to_string(), "the workqueue is full");
-    queue.destroy().unwrap();
+    queue.shutdown(Duration::MAX).unwrap();
     item.join().unwrap();
     let found = kind(queue.try_spawn(|| ()).unwrap_err());
     assert_eq!(found, io::ErrorKind::BrokenPipe);

@@ -33,7 +33,7 @@ fn new_items_run_with_the_new_nice_value() {
     assert_eq!(queue.spawn(nice_here).join().unwrap(), 7);
     queue.set_attrs(|attrs| attrs.nice = before as i8).unwrap();
     assert_eq!(queue.spawn(nice_here).join().unwrap(), before);
-    assert_eq!(i32::from(queue.attrs().nice), before);
+    assert_eq!(i32::from(queue.report().attrs.nice), before);
 }
 
 #[test]
@@ -133,9 +133,9 @@ fn an_ordered_queue_keeps_all_items_in_order_while_it_changes() {
                 attrs.nice = dice.below(4) as i8;
                 attrs.cpus = [None, Some(set("0-1"))][dice.below(2)].clone();
             };
-            let before = queue.attrs();
+            let before = queue.report().attrs;
             queue.set_attrs(change).unwrap();
-            let changes = before != queue.attrs();
+            let changes = before != queue.report().attrs;
             assert!(!changes || count.get() == i + 1, "not drained");
         }
     }
@@ -156,7 +156,7 @@ fn a_change_of_an_ordered_queue_drains_it_first() {
         changed.add();
     });
     wait_until(|| is_closed(queue.try_spawn(|| ())));
-    assert_eq!(queue.attrs().nice, 0, "changed before it was drained");
+    assert_eq!(queue.report().attrs.nice, 0, "changed before it was drained");
     plug.release();
     changer.join().unwrap();
     assert_eq!(queue.spawn(nice_here).join().unwrap(), 4);
@@ -170,18 +170,18 @@ fn an_item_that_changes_its_own_ordered_queue_gets_an_error() {
     let changes = move || inside.set_attrs(|attrs| attrs.nice = 4);
     let error = queue.spawn(changes).join().unwrap();
     assert!(matches!(error, Err(BuildError::OwnQueue)), "{error:?}");
-    assert_eq!(queue.attrs().nice, 0);
+    assert_eq!(queue.report().attrs.nice, 0);
     queue.set_attrs(|attrs| attrs.nice = 5).unwrap();
 }
 
 #[test]
 fn attributes_out_of_range_are_rejected_and_change_nothing() {
     let plain = queue("wrong").alone();
-    let before = plain.attrs();
+    let before = plain.report().attrs;
     assert!(matches!(plain.set_attrs(|attrs| attrs.nice = 20), Err(BuildError::Nice(20))));
     let refused = plain.set_attrs(|attrs| attrs.cpus = Some(CpuSet::new()));
     assert!(matches!(refused, Err(BuildError::NoCpus)));
-    assert_eq!(plain.attrs(), before);
+    assert_eq!(plain.report().attrs, before);
     let ordered = queue("wrong").ordered().alone();
     let refused = ordered.set_attrs(|attrs| attrs.affinity = Cpu);
     assert!(matches!(refused, Err(BuildError::OrderedScope(Cpu))));
@@ -371,10 +371,10 @@ fn a_destroyed_queue_takes_no_attributes() {
         let builder = queue("destroyed");
         let builder = if ordered { builder.ordered() } else { builder };
         let queue = builder.alone();
-        queue.destroy().unwrap();
+        queue.shutdown(Duration::MAX).unwrap();
         let error = queue.set_attrs(|attrs| attrs.nice = 4).unwrap_err();
         assert!(matches!(error, BuildError::Destroyed), "{error}");
         assert_eq!(io::Error::from(error).kind(), io::ErrorKind::BrokenPipe);
-        assert_eq!(queue.attrs().nice, 0);
+        assert_eq!(queue.report().attrs.nice, 0);
     }
 }

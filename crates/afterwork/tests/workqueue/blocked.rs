@@ -38,7 +38,7 @@ fn a_chain_of_items_each_waiting_for_the_next_ends() {
 fn queue_in_one_local_batch(queue: &Workqueue, blocker: Work, rest: &[Work]) {
     let mut works = vec![Work::new(|| ()), blocker];
     works.extend_from_slice(rest);
-    assert_eq!(queue.enqueue_all(&works), works.len());
+    assert_eq!(queue.task().enqueue_all(&works), works.len());
 }
 
 #[test]

@@ -165,7 +165,7 @@ fn a_queue_drains_although_a_helped_item_moves_during_its_run() {
                 }
             }
         });
-        first.enqueue_all(&[(); 20].map(|()| Work::new(|| ())));
+        first.task().enqueue_all(&[(); 20].map(|()| Work::new(|| ())));
         first.enqueue(&work);
         work.flush().unwrap();
         drop(first);
@@ -235,7 +235,7 @@ fn items_cancelled_by_queues_in_turn_leave_a_busy_pool() {
     let queues = [(); 3].map(|()| queue("turns").on(&registry));
     let (plug, count) = (plug_into(&queues[0]), Count::default());
     let waiting = [(); 30].map(|()| counting(&count));
-    assert_eq!(queues[0].enqueue_all(&waiting), 30);
+    assert_eq!(queues[0].task().enqueue_all(&waiting), 30);
     let mut most = 0;
     for _ in 0..20_000 {
         queues.iter().for_each(|queue| assert!(queue.spawn(|| ()).cancel()));

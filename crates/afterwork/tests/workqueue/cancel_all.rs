@@ -139,7 +139,7 @@ fn a_destructor_waits_for_a_thread_that_flushes_or_drains() {
 #[test]
 fn the_end_of_a_paused_queue_resumes_it_before_dropping_timers() {
     let ways: [fn(Workqueue); 4] = [
-        |queue| queue.destroy().unwrap(),
+        |queue| queue.shutdown(Duration::MAX).unwrap(),
         drop,
         Workqueue::close_in_background,
         |queue| _ = queue.spawn(|| ()).cancel(),

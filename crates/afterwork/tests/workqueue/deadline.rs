@@ -140,7 +140,7 @@ fn a_deadline_combines_with_permits_and_tries() {
     let handle = queue.task().deadline(in_an_hour()).try_spawn(|| 7).unwrap();
     queue.resume();
     assert_eq!(handle.join().unwrap(), 7);
-    queue.destroy().unwrap();
+    queue.shutdown(Duration::MAX).unwrap();
     assert!(is_closed(queue.task().deadline(in_an_hour()).try_spawn(|| ())));
     assert_eq!(queue.stats().expired, 3);
 }

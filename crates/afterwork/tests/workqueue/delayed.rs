@@ -73,15 +73,15 @@ fn many_timers_run_each_item_once() {
 fn mod_delayed_replaces_the_time_earlier_and_later() {
     let queue = queue("mod").alone();
     let (work, count) = counted();
-    assert!(!queue.reschedule(&work, HOUR), "it was not pending");
-    assert!(queue.reschedule(&work, SHORT));
+    assert_eq!(queue.reschedule(&work, HOUR), Ok(true), "it was not pending");
+    assert_eq!(queue.reschedule(&work, SHORT), Ok(false));
     wait_until(|| count.get() == 1);
     work.flush().unwrap();
     assert!(queue.enqueue_after(&work, 250 * SHORT));
-    assert!(queue.reschedule(&work, HOUR));
+    assert_eq!(queue.reschedule(&work, HOUR), Ok(false));
     thread::sleep(260 * SHORT);
     assert_eq!(count.get(), 1, "not at the time that was replaced");
-    assert!(queue.reschedule(&work, Duration::ZERO));
+    assert_eq!(queue.reschedule(&work, Duration::ZERO), Ok(false));
     wait_until(|| count.get() == 2);
 }
 
@@ -91,7 +91,7 @@ fn mod_delayed_takes_a_queued_item_back_into_the_timer() {
         let plug = plug_into(&queue);
         let (work, count) = counted();
         assert!(queue.enqueue_after(&work, Duration::ZERO));
-        assert!(queue.reschedule(&work, HOUR));
+        assert_eq!(queue.reschedule(&work, HOUR), Ok(false));
         plug.release_and_drain(&queue);
         assert_eq!(count.get(), 0);
         assert!(work.cancel());
@@ -136,7 +136,7 @@ fn disabling_removes_an_item_from_its_timer_for_good() {
     assert!(!work.is_pending());
     for delay in [Duration::ZERO, SHORT] {
         assert!(!queue.enqueue_after(&work, delay));
-        assert!(!queue.reschedule(&work, delay));
+        assert!(queue.reschedule(&work, delay).unwrap_err().is_disabled());
     }
     assert!(work.enable());
     assert!(queue.enqueue_after(&work, SHORT));
@@ -240,16 +240,28 @@ fn a_flush_while_the_queue_is_drained_loses_no_item() {
 }
 
 #[test]
-fn rejected_change_reports_that_it_removed_the_timer() {
+fn a_rejected_change_is_an_error_and_leaves_the_timer_armed() {
     let queue = queue("drained").alone();
     let plug = plug_into(&queue);
-    let work = DelayedWork::new(|| unreachable!("refused"));
+    let (work, count) = counted();
+    let idle = counting(&count);
     assert!(queue.enqueue_after(&work, HOUR));
     let drainer = drain_begun(&queue);
-    assert!(queue.reschedule(&work, Duration::ZERO));
-    assert!(!work.is_pending());
+    let nr_refused = queue.stats().refused;
+    for delay in [Duration::ZERO, SHORT] {
+        let refused = queue.reschedule(&work, delay).unwrap_err();
+        assert!(refused.is_closed() && !refused.is_full() && !refused.is_disabled(), "{refused}");
+        assert!(work.is_pending(), "it keeps its time");
+        assert!(queue.reschedule(&idle, delay).is_err() && !idle.is_pending());
+    }
+    assert_eq!(queue.stats().refused, nr_refused + 4);
     plug.release();
     drainer.join().unwrap();
+    assert_eq!(queue.reschedule(&work, Duration::ZERO), Ok(false));
+    wait_until(|| count.get() == 1);
+    queue.shutdown(Duration::MAX).unwrap();
+    assert!(queue.reschedule(&work, SHORT).unwrap_err().is_closed());
+    assert!(!work.is_pending());
 }
 
 #[test]
@@ -261,7 +273,8 @@ fn delays_of_any_length_are_flushed_and_changed() {
         for slack in [Duration::ZERO, Duration::MAX, Duration::from_nanos(1)] {
             let work = counting(&count).with_slack(slack);
             assert!(queue.enqueue_after(&work, delay) && !queue.enqueue_after(&work, SHORT));
-            assert!(queue.reschedule(&work, delay) && work.is_pending());
+            assert_eq!(queue.reschedule(&work, delay), Ok(false));
+            assert!(work.is_pending());
             let before = count.get();
             assert_eq!(work.flush(), Ok(true));
             assert_eq!(count.get(), before + 1);
@@ -290,7 +303,7 @@ fn an_item_cancelled_on_a_paused_queue_fires_on_another() {
     // Disarming also finds an item that is left to a reaper.
     assert!(paused.enqueue_after(&work, Duration::ZERO) && work.cancel());
     assert!(other.enqueue_after(&work, SHORT));
-    other.reschedule(&work, HOUR);
+    assert_eq!(other.reschedule(&work, HOUR), Ok(false));
     assert!(work.is_pending() && work.cancel() && !work.is_pending());
     paused.resume();
 }

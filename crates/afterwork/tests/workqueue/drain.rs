@@ -16,7 +16,7 @@ fn a_drain_admits_items_of_the_queues_items_only() {
     plug.wait_until_stuck();
     let drainer = drain_begun(&queue);
     assert!(!queue.enqueue(&work));
-    assert_eq!(queue.enqueue_all(&[work.clone(), Work::new(|| ())]), 0);
+    assert_eq!(queue.task().enqueue_all(&[work.clone(), Work::new(|| ())]), 0);
     assert!(is_refused(queue.spawn(|| ()).join()));
     let refused = queue.spawn_detached(|| unreachable!("refused"));
     assert!(refused.is_err());
@@ -32,7 +32,7 @@ fn a_drain_admits_items_of_the_queues_items_only() {
 #[test]
 fn rejected_closure_is_returned_or_dropped() {
     let (queue, lives) = (queue("destroyed").alone(), Census::default());
-    queue.destroy().unwrap();
+    queue.shutdown(Duration::MAX).unwrap();
     let [first, second, third] = [(); 3].map(|()| lives.life());
     let refused = queue.try_spawn(move || drop(first)).unwrap_err();
     let text = "the workqueue is being drained, or was destroyed";
@@ -49,13 +49,13 @@ fn destroy_runs_queued_items_and_rejects_later_ones() {
     let queue = queue("destroy").alone();
     let count = Count::default();
     count.spawn(100, &queue);
-    queue.destroy().unwrap();
+    queue.shutdown(Duration::MAX).unwrap();
     assert_eq!(count.get(), 100);
     let work = counting(&count);
     assert!(!queue.enqueue(&work) && !work.is_busy());
     queue.drain().unwrap();
     assert!(!queue.enqueue(&work), "a drain does not bring it back");
-    queue.destroy().unwrap();
+    queue.shutdown(Duration::MAX).unwrap();
 }
 
 fn refused_in_own_item(wait: fn(&Workqueue) -> Result<(), OwnQueueError>) {
@@ -84,8 +84,11 @@ fn flushing_a_queue_from_its_own_item_is_rejected_by_name() {
 }
 
 #[test]
-fn destroying_a_queue_from_its_own_item_is_rejected_by_name() {
-    refused_in_own_item(Workqueue::destroy);
+fn shutting_a_queue_down_from_its_own_item_is_rejected_by_name() {
+    refused_in_own_item(|queue| match queue.shutdown(Duration::MAX) {
+        Err(DrainError::OwnQueue(error)) => Err(error),
+        ended => panic!("{ended:?}"),
+    });
 }
 
 #[test]
@@ -198,7 +201,7 @@ fn destroying_a_queue_cancels_its_delayed_items() {
     let awaits = RcuWork::new(owning(lives.life()));
     assert!(going.task().enqueue_rcu(&awaits));
     drop(gone);
-    going.destroy().unwrap();
+    going.shutdown(Duration::MAX).unwrap();
     assert!(!kept.is_pending());
     assert_eq!(kept.flush(), Ok(false));
     assert!(!kept.cancel());

@@ -77,7 +77,7 @@ fn items_queued_after_a_flush_do_not_delay_it() {
 #[test]
 fn a_stream_of_new_items_does_not_delay_a_flush() {
     let (queue, stop) = (queue("flush").alone(), Count::default());
-    queue.enqueue_all(&[(); 4].map(|()| restless(&queue, &stop)));
+    queue.task().enqueue_all(&[(); 4].map(|()| restless(&queue, &stop)));
     (0..200).for_each(|_| queue.flush().unwrap());
     stop.add();
     queue.drain().unwrap();
@@ -168,7 +168,7 @@ fn a_later_helper_delays_no_flush_that_waits_for_a_helper() {
 fn flush_waits_for_items_that_have_no_seat_yet() {
     let queue = queue("inactive").max_active(1).help(false).alone();
     let (plug, count) = (plug_into(&queue), Count::default());
-    assert_eq!(queue.enqueue_all(&[(); 10].map(|()| counting(&count))), 10);
+    assert_eq!(queue.task().enqueue_all(&[(); 10].map(|()| counting(&count))), 10);
     let flusher = flusher(&queue);
     assert!(!has_ended(&flusher));
     plug.release();

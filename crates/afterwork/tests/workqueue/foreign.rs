@@ -209,7 +209,7 @@ fn the_reserve_drops_items_one_by_one_without_a_reaper() {
 #[test]
 fn rejected_closure_may_change_the_attributes_when_dropped() {
     let queue = queue("shut").ordered().alone();
-    queue.destroy().unwrap();
+    queue.shutdown(Duration::MAX).unwrap();
     let [first, second] = [3, 4].map(|nice| {
         let queue = queue.clone();
         at_drop(move || {
@@ -241,7 +241,7 @@ fn the_waker_of_a_drain_may_change_the_enqueuing_queue() {
         |queue, work| queue.enqueue(work),
         |queue, work| on_cpu(queue, 0).enqueue(work),
         |queue, work| queue.task().on_node(0).enqueue(work),
-        |queue, work| queue.enqueue_all(std::slice::from_ref(work)) == 1,
+        |queue, work| queue.task().enqueue_all(std::slice::from_ref(work)) == 1,
         |queue, work| queue.task().try_reserve().unwrap().enqueue(work),
     ];
     for way in ways {
@@ -250,7 +250,7 @@ fn the_waker_of_a_drain_may_change_the_enqueuing_queue() {
         let change = move || send.send(theirs.set_attrs(|attrs| attrs.nice = 3)).unwrap();
         awaits_a_drain(|work| assert!(way(&ordered, work)), change);
         receive.recv_timeout(PATIENCE).unwrap().unwrap();
-        assert_eq!(ordered.attrs().nice, 3);
+        assert_eq!(ordered.report().attrs.nice, 3);
     }
 }
 
@@ -266,7 +266,7 @@ fn the_waker_of_a_drain_may_requeue_an_item_of_the_same_batch() {
         add();
     };
     let both = |work: &Work| {
-        assert_eq!(all.enqueue_all(&[first.clone(), work.clone()]), 2);
+        assert_eq!(all.task().enqueue_all(&[first.clone(), work.clone()]), 2);
         all.resume();
     };
     awaits_a_drain(both, move_it);

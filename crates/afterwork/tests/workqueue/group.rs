@@ -274,7 +274,7 @@ fn queue_that_ends_passes_the_pause_of_its_group() {
     group.pause();
     let handles = [first.spawn(|| ()), second.spawn(|| ())];
     drop(first);
-    second.destroy().unwrap();
+    second.shutdown(Duration::MAX).unwrap();
     for handle in handles {
         handle.join().unwrap();
     }

@@ -253,7 +253,7 @@ fn an_item_may_queue_other_items_on_any_queue() {
     let (first, second) = (queue("first").alone(), queue("second").ordered().alone());
     let count = Count::default();
     let (to, others) = (second.clone(), [(); 100].map(|()| counting(&count)));
-    first.detach(move || assert_eq!(to.enqueue_all(&others), 100));
+    first.detach(move || assert_eq!(to.task().enqueue_all(&others), 100));
     first.drain().unwrap();
     second.drain().unwrap();
     assert_eq!(count.get(), 100);

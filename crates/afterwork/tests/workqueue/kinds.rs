@@ -131,9 +131,9 @@ fn a_bottom_half_queue_is_of_no_other_kind() {
 #[test]
 fn a_bottom_half_queue_keeps_its_attributes() {
     let queue = queue("bh").bh().on(&registry("2 core"));
-    let before = queue.attrs();
+    let before = queue.report().attrs;
     assert!(matches!(queue.set_attrs(|attrs| attrs.nice = 5), Err(BuildError::Bh)));
-    assert_eq!(queue.attrs(), before);
+    assert_eq!(queue.report().attrs, before);
 }
 
 /// Returns a registry that cannot create threads and whose own rescuer is blocked in an item.
@@ -183,7 +183,7 @@ fn a_rescuer_runs_the_items_of_its_own_queue_alone() {
     let reclaim = queue("reclaim").with_rescuer().help(false).on(&registry);
     let count = Count::default();
     let works: Vec<_> = (0..200).map(|_| counting(&count)).collect();
-    reclaim.enqueue_all(&works);
+    reclaim.task().enqueue_all(&works);
     reclaim.drain().unwrap();
     assert_eq!((count.get(), foreign.get()), (200, 0));
     plug.release_and_drain(&plain);
@@ -292,7 +292,7 @@ fn wait_rejected_in_a_bottom_half_item_changes_nothing() {
     let (queue, paused) = (other.clone(), other.clone());
     is_refused(Box::new(move || _ = queue.drain()));
     paused.pause();
-    is_refused(Box::new(move || _ = paused.destroy()));
+    is_refused(Box::new(move || _ = paused.shutdown(Duration::MAX)));
     let handle = other.try_spawn(|| ()).expect("neither draining nor destroyed");
     assert!(other.resume(), "still paused");
     for work in [&running, &pending] {
@@ -345,7 +345,7 @@ fn no_user_of_a_system_queue_stops_or_changes_it() {
     use workqueue::{system, system_highpri, system_long, system_unbound};
     for queue in [system(), system_highpri(), system_long(), system_unbound()] {
         let queue = queue.unwrap();
-        let attrs = queue.attrs();
+        let attrs = queue.report().attrs;
         for clone in [queue.clone(), WeakWorkqueue::new(queue).upgrade().unwrap()] {
             let works = |after: &str| {
                 assert_eq!(queue.spawn(|| 7).join().unwrap(), 7, "after {after}");
@@ -356,7 +356,7 @@ fn no_user_of_a_system_queue_stops_or_changes_it() {
             assert!(clone.drain().is_err());
             assert!(clone.drain_timeout(Duration::MAX).is_err());
             assert!(block_on(clone.drain_async()).is_err());
-            let error = clone.destroy().unwrap_err().to_string();
+            let error = clone.shutdown(Duration::MAX).unwrap_err().to_string();
             assert!(error.contains("for the whole process"), "{error}");
             works("destroy");
             assert!(!clone.pause() && !clone.resume());
@@ -368,7 +368,7 @@ fn no_user_of_a_system_queue_stops_or_changes_it() {
             assert!(is_refused(clone.set_max_active(1)));
             assert!(is_refused(clone.set_shares(1)));
             assert!(is_refused(clone.set_attrs(|attrs| attrs.nice = 19)));
-            let found = (queue.attrs(), queue.report().shares);
+            let found = (queue.report().attrs, queue.report().shares);
             assert_eq!(found, (attrs.clone(), None));
             clone.clone().close_in_background();
             works("close_in_background");

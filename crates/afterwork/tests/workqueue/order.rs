@@ -41,7 +41,7 @@ fn reusable_items_of_one_producer_run_in_order() {
         let work = |i| Work::new(log.note((producer, i)));
         let works: Vec<_> = (0..500).map(work).collect();
         for chunk in works.chunks(7) {
-            assert_eq!(queue.enqueue_all(chunk), chunk.len());
+            assert_eq!(queue.task().enqueue_all(chunk), chunk.len());
         }
     });
     queue.drain().unwrap();
@@ -54,14 +54,14 @@ fn enqueue_all_queues_only_items_that_are_not_pending() {
     let (plug, count) = (plug_into(&queue), Count::default());
     let works = [(); 10].map(|()| counting(&count));
     assert!(queue.enqueue(&works[3]));
-    assert_eq!(queue.enqueue_all(&works), 9);
-    assert_eq!(queue.enqueue_all(&works), 0);
-    assert_eq!(queue.enqueue_all(&[]), 0);
+    assert_eq!(queue.task().enqueue_all(&works), 9);
+    assert_eq!(queue.task().enqueue_all(&works), 0);
+    assert_eq!(queue.task().enqueue_all(&[]), 0);
     plug.release_and_drain(&queue);
     assert_eq!(count.get(), 10);
     let plug = plug_into(&queue);
     let twice = [works[0].clone(), works[0].clone()];
-    assert_eq!(queue.enqueue_all(&twice), 1);
+    assert_eq!(queue.task().enqueue_all(&twice), 1);
     plug.release_and_drain(&queue);
     assert_eq!(count.get(), 11);
 }
@@ -88,7 +88,7 @@ fn a_requeued_item_goes_to_the_back_of_an_ordered_queue() {
     let queue = queue("ordered").ordered().on(&registry("8 core"));
     let (plug, log) = (plug_into(&queue), Log::default());
     let works = ["a", "b", "c"].map(|name| Work::new(log.note(name)));
-    assert_eq!(queue.enqueue_all(&works), 3);
+    assert_eq!(queue.task().enqueue_all(&works), 3);
     assert!(works[0].cancel());
     assert!(queue.enqueue(&works[0]));
     assert!(!queue.enqueue(&works[1]));

@@ -160,7 +160,7 @@ fn a_drain_does_not_wait_for_periodic_work() {
     let short = queue.every(PERIOD, early.adder()).unwrap();
     wait_until(|| early.get() > 0);
     queue.drain().unwrap();
-    queue.destroy().unwrap();
+    queue.shutdown(Duration::MAX).unwrap();
     let on_destroyed = queue.every(PERIOD, late.adder()).unwrap();
     thread::sleep(5 * PERIOD);
     let then = early.get();

@@ -56,7 +56,7 @@ fn an_item_armed_for_a_cpu_runs_in_the_pool_of_its_pod() {
             assert_eq!(pool(), format!("aw/u{cpu}"));
             let other = CpuId::new((cpu + 1) % 8);
             on_cpu(&queue, cpu).enqueue_after(&work, HOUR);
-            assert!(queue.task().on_cpu(other).reschedule(&work, delay));
+            assert_eq!(queue.task().on_cpu(other).reschedule(&work, delay), Ok(false));
             assert_eq!(pool(), format!("aw/u{}", other.as_u32()));
         }
     }

@@ -123,7 +123,7 @@ fn a_queue_may_be_drained_and_destroyed_inside_its_own_scope() {
         s.spawn(end);
         queue.drain().unwrap();
         s.spawn(end);
-        queue.destroy().unwrap();
+        queue.shutdown(Duration::MAX).unwrap();
         s.spawn(end);
     });
     assert_eq!(nr_ended.load(Ordering::Relaxed), 3);

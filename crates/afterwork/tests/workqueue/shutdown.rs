@@ -33,7 +33,7 @@ fn cancel_all_cancels_all_queued_items() {
         })
         .collect();
     let works: Vec<_> = (0..50).map(|_| counting(&count)).collect();
-    assert_eq!(queue.enqueue_all(&works), 50);
+    assert_eq!(queue.task().enqueue_all(&works), 50);
     drop(queue.spawn(|| unreachable!("it has no joiner, and it is cancelled")));
     assert_eq!(queue.cancel_all(), 151);
     assert_eq!((lives.alive(), lives.dropped()), (0, 100));
@@ -41,7 +41,7 @@ fn cancel_all_cancels_all_queued_items() {
     assert!(all_cancelled(handles));
     assert_eq!(queue.cancel_all(), 0);
     // The queue and its items can be used again.
-    assert_eq!(queue.enqueue_all(&works), 50);
+    assert_eq!(queue.task().enqueue_all(&works), 50);
     queue.resume();
     queue.drain().unwrap();
     assert_eq!(count.get(), 50);

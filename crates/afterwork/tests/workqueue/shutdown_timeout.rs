@@ -21,12 +21,18 @@ fn names_the_remaining_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), Dra
     let queue = one_seat("busy");
     let open = plug_into(&queue);
     let waits = queue.spawn(|| ());
+    let saves = [(); 3].map(|()| DelayedWork::new(|| unreachable!("it is cancelled")));
+    assert!(saves.iter().all(|save| queue.enqueue_after(save, HOUR)));
     let Err(DrainError::StillBusy(busy)) = shutdown(&queue) else {
         panic!("an item runs");
     };
-    assert_eq!((busy.queue.as_str(), busy.nr_left), ("busy", 2));
-    let states: Vec<_> = busy.left.iter().map(|left| left.doing).collect();
-    assert_eq!(states, [Doing::Runs, Doing::IsQueued]);
+    assert_eq!((busy.queue.as_str(), busy.nr_left), ("busy", 5));
+    let states: Vec<_> = busy.left.iter().map(|left| (left.doing, left.count)).collect();
+    assert_eq!(states, [(Doing::Runs, 1), (Doing::IsQueued, 1), (Doing::IsDelayed, 3)]);
+    let func = busy.left[2].func.unwrap();
+    assert!(func.contains("names_the_remaining_items"), "{func}");
+    assert!(busy.to_string().ends_with(&format!("3 of {func} are delayed")), "{busy}");
+    assert!(!saves.iter().any(DelayedWork::is_pending));
     assert!(is_cancelled(waits.join()));
     assert!(queue.try_spawn(|| ()).is_err(), "it stays closed");
     drop(open);
@@ -35,7 +41,7 @@ fn names_the_remaining_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), Dra
 
 #[test]
 fn shutdown_cancels_and_names_the_items_left_at_its_limit() {
-    names_the_remaining_items(|queue| queue.shutdown_timeout(SHORT));
+    names_the_remaining_items(|queue| queue.shutdown(SHORT));
     names_the_remaining_items(|queue| block_on(queue.shutdown_async(SHORT)));
 }
 
@@ -57,7 +63,7 @@ fn waits_for_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), DrainError>) 
 
 #[test]
 fn a_shutdown_waits_for_items_and_for_those_that_they_queue() {
-    waits_for_items(|queue| queue.shutdown_timeout(PATIENCE));
+    waits_for_items(|queue| queue.shutdown(PATIENCE));
     waits_for_items(|queue| block_on(queue.shutdown_async(PATIENCE)));
 }
 
@@ -89,9 +95,11 @@ fn at_the_limit_later_queues_are_closed_and_cancelled_too() {
     let (first, second, third) = (one_seat("first"), one_seat("second"), one_seat("third"));
     let gates = [plug_into(&second), plug_into(&third)];
     let waits = third.spawn(|| ());
+    let delayed = DelayedWork::new(|| unreachable!("it is cancelled"));
+    assert!(third.enqueue_after(&delayed, HOUR));
     let left = shutdown_in_order(&[&first, &second, &third], SHORT).unwrap();
     let names: Vec<_> = left.iter().map(|it| (&*it.queue, it.nr_left)).collect();
-    assert_eq!(names, [("second", 1), ("third", 2)]);
+    assert_eq!(names, [("second", 1), ("third", 3)]);
     assert!(is_cancelled(waits.join()));
     assert!(third.try_spawn(|| ()).is_err());
     drop(gates);
@@ -105,7 +113,7 @@ fn an_item_of_one_of_the_queues_shuts_none_down() {
     assert!(refused.join().unwrap());
     assert_eq!(other.spawn(|| 7).join().unwrap(), 7);
     let system = workqueue::system().unwrap();
-    assert!(system.shutdown_timeout(SHORT).is_err());
+    assert!(system.shutdown(SHORT).is_err());
 }
 
 #[test]
@@ -119,13 +127,15 @@ fn drain_of_a_task_names_the_items_left_at_its_limit() {
     is_polled.recv().unwrap();
     // The poll may still be running.
     wait_until(|| left_of(&queue) == [Doing::Waits]);
-    let Err(DrainError::StillBusy(busy)) = block_on(queue.drain_timeout_async(SHORT)) else {
+    let drained = block_on(workqueue::timeout(SHORT, queue.drain_async()));
+    assert_eq!(drained, Err(workqueue::Elapsed));
+    let Err(DrainError::StillBusy(busy)) = queue.drain_timeout(Duration::ZERO) else {
         panic!("the future is never ready");
     };
     assert_eq!((busy.nr_left, busy.left[0].doing), (1, Doing::Waits));
     assert_eq!(queue.spawn(|| 7).join().unwrap(), 7, "it is open again");
     assert!(handle.cancel());
-    block_on(queue.drain_timeout_async(PATIENCE)).unwrap();
+    block_on(workqueue::timeout(PATIENCE, queue.drain_async())).unwrap().unwrap();
 }
 
 #[test]
@@ -137,7 +147,7 @@ fn the_closures_of_strands_are_cancelled_at_the_limit() {
     let waits = strand.spawn(|()| ());
     let other = queue.strand(()).spawn(|()| ());
     open.wait_until_stuck();
-    assert!(queue.shutdown_timeout(SHORT).is_err());
+    assert!(queue.shutdown(SHORT).is_err());
     assert!(is_cancelled(other.join()));
     assert!(!waits.is_finished());
     drop(open);
@@ -163,7 +173,7 @@ fn a_shutdown_at_its_limit_reaches_the_items_that_run() {
     for _ in 0..2 {
         started.recv_timeout(PATIENCE).unwrap();
     }
-    let busy = queue.shutdown_timeout(Duration::ZERO).unwrap_err();
+    let busy = queue.shutdown(Duration::ZERO).unwrap_err();
     assert!(busy.to_string().contains("still has 2 items"), "{busy}");
     assert!(ends(move || sleeper.join()).unwrap());
     ends(move || drop(queue));

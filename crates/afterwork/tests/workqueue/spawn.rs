@@ -253,7 +253,7 @@ fn no_closure_is_queued_after_its_iterator_destroys_the_queue() {
     let census = Census::default();
     let funcs = (0..100).map(|i| {
         if i == 70 {
-            queue.destroy().unwrap();
+            queue.shutdown(Duration::MAX).unwrap();
         }
         let life = census.life();
         move || drop(life)

@@ -44,7 +44,7 @@ fn a_cancelled_item_counts_neither_as_started_nor_as_completed() {
     let queue = queue("cancelled").help(false).max_active(1).alone();
     let plug = plug_into(&queue);
     let works = [(); 10].map(|()| Work::new(|| ()));
-    assert_eq!(queue.enqueue_all(&works), 10);
+    assert_eq!(queue.task().enqueue_all(&works), 10);
     assert!(queue.report().oldest.is_some());
     assert!(works.iter().all(Work::cancel));
     assert_eq!(queue.report().oldest, None, "a cancelled item waits no more");
@@ -118,7 +118,7 @@ fn a_returned_local_batch_is_counted_once() {
     let plug = plug_into(&queue);
     let sleeps = |i| Work::new(move || thread::sleep(if i == 0 { 20 * MS } else { MS / 100 }));
     let works: Vec<_> = (0..20).map(sleeps).collect();
-    assert_eq!(queue.enqueue_all(&works), 20);
+    assert_eq!(queue.task().enqueue_all(&works), 20);
     plug.release_and_drain(&queue);
     wait_until(|| queue.stats().completed == 21);
     let waits = queue.report().wait;
@@ -132,7 +132,7 @@ fn wait_times_and_starts_never_fall() {
     let queue = queue("hands").help(false).max_active(2).on(&registry);
     // A worker takes a large batch if items are short.
     let works: Vec<_> = (0..200).map(|_| Work::new(|| ())).collect();
-    queue.enqueue_all(&works);
+    queue.task().enqueue_all(&works);
     queue.drain().unwrap();
     // Uses the other seat, so that no worker takes the items that the blocked one returns.
     let plug = plug_into(&queue);
@@ -144,7 +144,7 @@ fn wait_times_and_starts_never_fall() {
         let _ = workqueue::blocking(|| may_go.recv());
     });
     let works: Vec<_> = [first].into_iter().chain(works).collect();
-    queue.enqueue_all(&works);
+    queue.task().enqueue_all(&works);
     wait_until(|| step.load(Ordering::Acquire) == 1);
     let started = || (queue.stats().started, started_by_pools(&registry));
     assert_eq!(started(), (202, 202), "the local batch has not started");
@@ -343,7 +343,7 @@ fn system_queues_exist_once_under_the_kernels_names() {
 fn the_nice_value_of_system_highpri_shows_its_priority() {
     let queue = workqueue::system_highpri().unwrap();
     let may = sync::thread::may_set_nice(-20).is_ok();
-    assert_eq!(queue.attrs().nice, if may { -20 } else { 0 });
+    assert_eq!(queue.report().attrs.nice, if may { -20 } else { 0 });
 }
 
 #[test]

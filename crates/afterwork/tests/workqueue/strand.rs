@@ -198,7 +198,7 @@ fn a_queue_that_is_full_or_destroyed_rejects_closures() {
     assert!(handle.cancel());
     assert_eq!(free(&queue), Some(2));
     let _last = strand.spawn(|_| ());
-    queue.destroy().unwrap();
+    queue.shutdown(Duration::MAX).unwrap();
     assert_eq!(strand.backlog(), 0);
     let late = strand.spawn(|_| ()).join();
     assert!(matches!(late, Err(JoinError::Closed)));

@@ -172,7 +172,7 @@ fn every_error_becomes_an_io_error() {
     assert_eq!(kind(queue.spawn(|| ()).join().unwrap_err()), WouldBlock);
     let busy = queue.drain_timeout(Duration::ZERO).unwrap_err();
     assert_eq!(kind(busy), TimedOut);
-    queue.destroy().unwrap();
+    queue.shutdown(Duration::MAX).unwrap();
     first.join().unwrap();
     assert_eq!(kind(queue.spawn(|| ()).join().unwrap_err()), BrokenPipe);
     let never = queue.every(Duration::ZERO, || ()).unwrap_err();

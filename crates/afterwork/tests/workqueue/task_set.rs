@@ -29,7 +29,7 @@ fn results_arrive_in_the_order_of_the_ends() {
 #[test]
 fn closures_futures_panics_and_refusals_come_out_of_one_set() {
     let [queue, gone] = ["set", "gone"].map(|name| queue(name).alone());
-    gone.destroy().unwrap();
+    gone.shutdown(Duration::MAX).unwrap();
     let mut set = TaskSet::new(&queue);
     set.spawn(|| 1);
     set.spawn_async(async {
@@ -298,7 +298,7 @@ fn an_abort_handle_outlives_the_join_handle() {
 #[test]
 fn abort_handle_of_a_rejected_item_has_no_effect() {
     let queue = queue("abort").alone();
-    queue.destroy().unwrap();
+    queue.shutdown(Duration::MAX).unwrap();
     let (handle, canceller) = cancellable(&queue, |task| task.spawn(|| 7));
     assert!(canceller.is_finished() && !canceller.cancel());
     assert!(is_refused(handle.join()));

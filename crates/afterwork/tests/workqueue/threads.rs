@@ -122,7 +122,7 @@ fn a_queue_has_priority_where_it_may() {
     let queue = queue.build().unwrap();
     assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
     let may = sync::thread::may_set_nice(-20).is_ok();
-    assert_eq!(queue.attrs().nice, if may { -20 } else { 0 });
+    assert_eq!(queue.report().attrs.nice, if may { -20 } else { 0 });
 }
 
 #[test]

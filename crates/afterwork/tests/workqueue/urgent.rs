@@ -33,7 +33,7 @@ fn urgent_items_overtake_a_local_batch() {
     let first = Work::new(move || hole.sit());
     let works: Vec<_> = ["a", "b"].map(|name| Work::new(order.note(name))).into();
     let all: Vec<_> = [first].into_iter().chain(works).collect();
-    assert_eq!(queue.enqueue_all(&all), 3);
+    assert_eq!(queue.task().enqueue_all(&all), 3);
     plug.wait_until_stuck();
     let urgent = queue.urgent().unwrap();
     urgent.detach(order.note("U"));

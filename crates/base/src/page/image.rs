@@ -125,8 +125,19 @@ impl Image {
     }
 }
 
-/// Writes as much of the text as fits, in a form that readers accept.
+/// Writes as much of the text as fits, in a form that readers accept. Names that differ only near
+/// their ends stay different, because the middle is left out.
 fn put_text(bytes: &mut [u8], place: Range<usize>, text: &str) {
-    let text = text.replace(char::is_control, "?");
-    put(bytes, place.start, cut(&text, place.len()).as_bytes());
+    const GAP: &str = "…";
+    let mut text = text.replace(char::is_control, "?");
+    if text.len() > place.len() {
+        let room = place.len() - GAP.len();
+        let mut end = text.len() - room / 2;
+        while !text.is_char_boundary(end) {
+            end += 1;
+        }
+        let start = cut(&text, room - room / 2).len();
+        text.replace_range(start..end, GAP);
+    }
+    put(bytes, place.start, text.as_bytes());
 }

@@ -84,8 +84,22 @@ fn names_are_cut_at_a_letter_and_have_no_control_characters() {
     let long = "ä".repeat(100);
     image.add(Kind::Rcu, &long, "\x1b[31m\n", &figures(Kind::Rcu));
     let page = Page::read(&bytes(&image, true)).unwrap();
-    assert_eq!(page.records[0].name, "ä".repeat(32));
+    let half = "ä".repeat(15);
+    assert_eq!(page.records[0].name, format!("{half}…{half}"));
     assert_eq!(page.records[0].detail, "?[31m?");
+}
+
+#[test]
+fn long_details_that_differ_at_their_ends_stay_different() {
+    let mut image = Image::new(2);
+    let same = "tenants-of-the-third-shard-of-europe";
+    let details = ["1", "2"].map(|end| format!("cache_shard, {same}-{end}"));
+    details.iter().for_each(|it| image.add(Kind::Rcu, "rcu", it, &figures(Kind::Rcu)));
+    let page = Page::read(&bytes(&image, true)).unwrap();
+    let [first, second] = [0, 1].map(|at| page.records[at].detail.as_str());
+    assert_eq!(first, "cache_shard, tenant…-shard-of-europe-1");
+    assert_ne!(first, second);
+    assert!(first.len() <= record::DETAIL.len());
 }
 
 #[test]

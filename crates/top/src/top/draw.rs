@@ -10,7 +10,8 @@ use ratatui::widgets::{Block, Clear, Paragraph};
 
 use super::processes::Found;
 use super::rows::{
-    Table, dropped_first, duration_text, main_counter, main_rate, rate, span_s, stalled_s,
+    DETAIL, Table, dropped_first, duration_text, has_groups, main_counter, main_rate, rate,
+    scope_and_group, span_s, stalled_s,
 };
 use super::text::{headline, is_stalled, summary, wide};
 use super::view::{Over, REMEMBERED, View};
@@ -32,8 +33,8 @@ const HELP: &[&str] = &[
     "The plot shows the counts of the table over the last minute.",
 ];
 
-/// The minimum width of the column of names, even on a narrow screen.
-const NAME: usize = 12;
+/// The minimum widths of the columns of names and details, even on a narrow screen.
+const NAMES: [usize; 2] = [12, 10];
 /// The width of a small plot in the table.
 const PLOT: usize = 12;
 const GAP: usize = 2;
@@ -134,7 +135,10 @@ fn problems(view: &View) -> Vec<String> {
     let mut found = Vec::new();
     for record in &page.records {
         let figure = |name| record.figure(name).unwrap_or(0);
-        let who = format!("{} {}", record.kind.name(), record.name);
+        let mut who = format!("{} {}", record.kind.name(), record.name);
+        if let Some((_, group)) = scope_and_group(record) {
+            who += &format!(" of group {group}");
+        }
         if let Some(stalled_s) = stalled_s(record) {
             found.push((0, format!("{who} stalled for {stalled_s} s")));
         }
@@ -147,12 +151,16 @@ fn problems(view: &View) -> Vec<String> {
                 found.push((1, format!("{who}: {} {verb}", figure(name))));
             }
         }
-        if record.kind == Kind::Queue
-            && figure("nr_inactive") > 0
-            && figure("nr_active") >= figure("max_active")
-        {
-            let (limit, wait) = (figure("max_active"), figure("nr_inactive"));
-            found.push((2, format!("{who} at its limit of {limit}, {wait} wait")));
+        let (limit, wait) = (figure("max_active"), figure("nr_inactive"));
+        let is_full = wait > 0 && figure("nr_active") >= limit;
+        // A group delays all its queues. It may have no limit.
+        let rank = match record.kind {
+            Kind::Group if is_full && limit > 0 && figure("nr_waiting") > 0 => Some(2),
+            Kind::Queue if is_full => Some(3),
+            _ => None,
+        };
+        if let Some(rank) = rank {
+            found.push((rank, format!("{who} at its limit of {limit}, {wait} wait")));
         }
         if record.kind == Kind::Rcu && figure("stalls") > 0 {
             found.push((
@@ -262,18 +270,22 @@ fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
     let total = |columns: &[(usize, usize)]| {
         columns.iter().map(|(_, width)| width + GAP).sum::<usize>().saturating_sub(GAP)
     };
-    // Names are shortened first, down to a width at which they can still be distinguished.
+    // Names and details are shortened first, the longer ones before the others, down to a width at
+    // which they can still be distinguished.
     let shrink = |columns: &mut Vec<(usize, usize)>| {
-        for at in [1, 0] {
-            let over = total(columns).saturating_sub(room);
-            if let Some((column, width)) = columns.get_mut(at)
-                && *column < 2
-            {
-                *width = (*width).saturating_sub(over).max(NAME.min(*width));
-            }
+        while total(columns) > room {
+            let texts =
+                columns.iter_mut().filter(|it| NAMES.get(it.0).is_some_and(|&min| it.1 > min));
+            let Some((_, width)) = texts.max_by_key(|it| it.1) else {
+                return;
+            };
+            *width -= 1;
         }
     };
-    let mut droppable = dropped_first(table.kind).iter();
+    // A group is more important than most figures.
+    let keeps = has_groups(table);
+    let droppable = dropped_first(table.kind).iter().filter(|head| !keeps || **head != DETAIL);
+    let mut droppable = droppable.chain(keeps.then_some(&DETAIL));
     loop {
         shrink(&mut columns);
         if total(&columns) <= room {
@@ -286,7 +298,7 @@ fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
             Some(at) => drop(columns.remove(at)),
             // Columns without a rank are removed from the right. Details are removed before the
             // last figure.
-            None if droppable.len() > 0 => {}
+            None if droppable.clone().next().is_some() => {}
             None if columns.len() > 2 => drop(columns.pop()),
             None => {
                 if let Some((_, width)) = columns.first_mut() {
@@ -419,6 +431,8 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
+    use afterwork::page::Record;
+
     use super::super::plain::plain;
     use super::super::snapshot::NoSnapshot;
     use super::super::view::{Key, tests::view};
@@ -546,6 +560,59 @@ mod tests {
         // Drawing must not panic at any size.
         for size in [(1, 1), (3, 2), (10, 5), (12, 6)] {
             screen(&mut view(), size);
+        }
+    }
+
+    /// Returns a view of three queues, two of which are in a group that is at its limit.
+    fn grouped() -> View {
+        let mut snapshot = view().now.clone();
+        let records = &mut snapshot.page.records;
+        let queue = records.iter().find(|it| it.kind == Kind::Queue).unwrap().clone();
+        records.clear();
+        for (name, detail) in
+            [("index", "cache, tenants"), ("save", "cache, others"), ("log", "cache")]
+        {
+            let mut queue = queue.clone();
+            (queue.name, queue.detail) = (name.into(), detail.into());
+            records.push(queue);
+        }
+        let figures = |waiting, max| vec![2, 0, waiting, max, 0, 1, 9, 0, 0, 0, 0];
+        for (name, waiting, max) in [("tenants", 1, 2), ("others", 0, 2), ("endless", 1, 0)] {
+            records.push(Record::new(
+                Kind::Group,
+                name.into(),
+                String::new(),
+                figures(waiting, max),
+            ));
+        }
+        View::new(snapshot, true)
+    }
+
+    #[test]
+    fn problems_name_groups_and_include_groups_at_their_limit() {
+        let expected = [
+            "group tenants at its limit of 2, 9 wait",
+            "queue index of group tenants at its limit of 1, 40 wait",
+            "queue save of group others at its limit of 1, 40 wait",
+            "queue log at its limit of 1, 40 wait",
+        ];
+        assert_eq!(problems(&grouped()), expected);
+    }
+
+    #[test]
+    fn the_group_of_a_queue_is_shown_whole_on_80_columns() {
+        let (shown, _) = screen(&mut grouped(), (80, 24));
+        let line = |name: &str| shown.lines().find(|it| it.starts_with(name)).unwrap().to_owned();
+        assert!(line("index").contains("  tenants, "), "{shown}");
+        assert!(line("log").contains("  cache  "), "{shown}");
+        let mut long = grouped();
+        for (at, record) in long.now.page.records[..2].iter_mut().enumerate() {
+            record.name = "checkpoint-writer-of-a-shard".into();
+            record.detail = format!("cache_shard, {}-shards", ["third", "fourth"][at]);
+        }
+        let (shown, _) = screen(&mut long, (80, 24));
+        for group in ["third-sha", "fourth-sh"] {
+            assert!(shown.contains(group), "{shown}");
         }
     }
 

@@ -127,9 +127,29 @@ fn columns(kind: Kind) -> &'static [Column] {
     }
 }
 
-/// The header of the detail column, which is empty. The column contains a queue's scope and group,
+/// The header of the detail column, which is empty. The column contains a queue's group and scope,
 /// or a pool's properties.
-const DETAIL: &str = "";
+pub const DETAIL: &str = "";
+
+/// Returns the scope of a queue, and its group if it is in one. A scope contains no comma.
+#[must_use]
+pub fn scope_and_group(record: &Record) -> Option<(&str, &str)> {
+    record.detail.split_once(", ").filter(|_| record.kind == Kind::Queue)
+}
+
+/// Returns the text of the detail column. The group is first, because a narrow screen cuts the end.
+fn detail(record: &Record) -> String {
+    match scope_and_group(record) {
+        Some((scope, group)) => format!("{group}, {scope}"),
+        None => record.detail.clone(),
+    }
+}
+
+/// Returns `true` if the detail column of a table names groups.
+#[must_use]
+pub fn has_groups(table: &Table) -> bool {
+    table.kind == Kind::Queue && table.rows[1..].iter().any(|row| row[1].text.contains(", "))
+}
 
 /// Returns the headers of the columns that a narrow screen omits, with the least important one
 /// first.
@@ -192,7 +212,7 @@ fn rows(kind: Kind, now: &Snapshot, before: Option<&Snapshot>) -> Vec<Vec<Cell>>
     let headers = columns(kind).iter().map(|(header, ..)| plain(header));
     let mut rows = vec![[plain(kind.name()), plain("")].into_iter().chain(headers).collect()];
     for (at, (record, past)) in pairs(kind, now, before).enumerate() {
-        let mut row = vec![plain(&record.name), plain(&record.detail)];
+        let mut row = vec![plain(&record.name), plain(&detail(record))];
         row[0].value = at as f64;
         row.extend(columns(kind).iter().map(|&(_, name, shows)| {
             let shown = match shows {

@@ -45,8 +45,8 @@ impl Workqueue {
     /// On a process-wide queue, such as [`system`](crate::system), this cancels nothing
     /// and returns 0, because the items belong to all users of the queue.
     ///
-    /// The queue accepts new items afterwards. To make it reject them, [`destroy`](Self::destroy)
-    /// it or [shut it down](Self::shutdown_background) instead.
+    /// The queue accepts new items afterwards. To make it reject them,
+    /// [shut it down](Self::shutdown_background) instead.
     ///
     /// # Cost
     ///
@@ -118,7 +118,7 @@ impl Workqueue {
     /// Shuts the queue down without waiting: rejects new items, cancels the items that have not
     /// started, and drops this handle.
     ///
-    /// This combines [`destroy`](Self::destroy), [`cancel_all`](Self::cancel_all) and
+    /// This combines [`shutdown`](Self::shutdown), [`cancel_all`](Self::cancel_all) and
     /// [`close_in_background`](Self::close_in_background), without waiting. When it returns, all
     /// items that had not started have ended, and their joiners get
     /// [`JoinError::Cancelled`](crate::JoinError::Cancelled). Threads of the registry then call the

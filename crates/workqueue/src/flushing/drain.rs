@@ -15,10 +15,7 @@ use crate::{
     execute::wait,
     observe::left::{Doing, Kind, LeftItems, StillBusy},
     pools::pwq::{Pwq, WaitingPwq},
-    queues::{
-        queue::{Inner, Workqueue},
-        timers::Due,
-    },
+    queues::queue::{Inner, Workqueue},
     route::plan::Plan,
 };
 
@@ -165,46 +162,11 @@ impl Workqueue {
         // The end time saturates at more than five hundred years, which means no limit.
         let end_ns = time::now_ns().saturating_add(timeout_ns);
         let _draining = self.inner.closed.while_draining();
-        if self.inner.drain_by(Some(end_ns)) { Ok(()) } else { Err(self.inner.left().into()) }
-    }
-
-    /// Drains the queue and rejects all later enqueues. A paused queue is resumed first.
-    ///
-    /// Items that wait for a timer or a grace period are cancelled: a flush of such an item returns
-    /// `Ok(false)`, and the item can be queued on another queue.
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`drain`](Self::drain).
-    ///
-    /// # Panics
-    ///
-    /// The same as [`drain`](Self::drain).
-    ///
-    /// # Errors
-    ///
-    /// Returns [`OwnQueueError`] from inside an item of this queue, and for a process-wide queue.
-    /// In that case the queue is unchanged.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use afterwork::workqueue::Workqueue;
-    /// let queue = Workqueue::builder("example").build()?;
-    /// let handle = queue.spawn(|| 1);
-    /// queue.destroy()?;
-    /// assert_eq!(handle.join()?, 1);
-    /// let refused = queue.try_spawn(|| 2).unwrap_err();
-    /// assert_eq!(refused.into_inner()(), 2);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[doc(alias = "destroy_workqueue")]
-    pub fn destroy(&self) -> Result<(), OwnQueueError> {
-        self.inner.may_be_stopped()?;
-        self.inner.may_wait()?;
-        Due::drop_all(self.inner.close());
-        self.inner.drain();
-        Ok(())
+        if self.inner.drain_by(Some(end_ns)) {
+            Ok(())
+        } else {
+            Err(self.inner.left_and(Vec::new()).into())
+        }
     }
 
     /// Pauses the queue: no item starts until [`resume`](Self::resume). Returns `true` if the queue
@@ -348,9 +310,10 @@ impl Inner {
         }
     }
 
-    /// Lists the remaining items.
-    pub(super) fn left(&self) -> StillBusy {
-        StillBusy::new(Kind::Workqueue, &self.core.name, self.left_items())
+    /// Lists the remaining items, and the `others`.
+    pub(super) fn left_and(&self, others: Vec<LeftItems>) -> StillBusy {
+        let left = self.left_items().into_iter().chain(others);
+        StillBusy::new(Kind::Workqueue, &self.core.name, left)
     }
 
     pub(super) fn left_items(&self) -> Vec<LeftItems> {

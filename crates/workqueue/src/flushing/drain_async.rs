@@ -38,9 +38,9 @@ impl Workqueue {
     ///
     /// - The future is woken only when the queue may have been drained. It does not spin.
     /// - Dropping the future stops the drain: the queue accepts items again, and its items
-    ///   continue. The same holds if a timeout drops the future;
-    ///   [`drain_timeout`](Self::drain_timeout) with a zero timeout then returns the remaining
-    ///   items.
+    ///   continue. A drain may therefore have a [`timeout`](crate::timeout()). After that,
+    ///   [`drain_timeout`](Self::drain_timeout) with a zero timeout, which never blocks for items,
+    ///   returns the remaining ones.
     ///
     /// # Blocking
     ///
@@ -59,7 +59,8 @@ impl Workqueue {
     /// # Examples
     ///
     /// ```
-    /// # use afterwork::workqueue::Workqueue;
+    /// # use afterwork::workqueue::{Elapsed, Workqueue, block_on, timeout};
+    /// # use std::time::Duration;
     /// let requests = Workqueue::builder("requests").build()?;
     /// let tasks = Workqueue::builder("tasks").build()?;
     /// let answer = requests.spawn(|| 42);
@@ -70,6 +71,14 @@ impl Workqueue {
     /// });
     /// shutdown.join()??;
     /// assert!(answer.is_finished());
+    ///
+    /// // With a time limit, and the names of the remaining items.
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let mut handle = queue.spawn_async(std::future::pending::<()>());
+    /// let drained = block_on(timeout(Duration::from_millis(1), queue.drain_async()));
+    /// assert_eq!(drained, Err(Elapsed));
+    /// println!("{}", queue.drain_timeout(Duration::ZERO).unwrap_err());
+    /// # handle.cancel();
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "drain_workqueue")]

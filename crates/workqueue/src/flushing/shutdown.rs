@@ -12,7 +12,7 @@ use sync::time;
 
 use super::{drain::DrainError, flush::OwnQueueError};
 use crate::{
-    observe::left::StillBusy,
+    observe::left::{Doing, LeftItems, StillBusy},
     queues::{
         queue::{Inner, Workqueue},
         timers::{Due, nanos},
@@ -24,13 +24,19 @@ impl Workqueue {
     /// Shuts the queue down: rejects new items, waits at most `timeout` for the existing ones, and
     /// then cancels those that have not started. Returns the remaining items as an error.
     ///
-    /// The queue is closed as if by [`destroy`](Self::destroy), which waits without a limit: items
-    /// that wait for a timer are cancelled, a paused queue is resumed, and only the queue's own
-    /// items may still queue items there. The error lists the items that remained at the time
-    /// limit. Of these, the ones that had not started are cancelled as if by
-    /// [`shutdown_background`](Self::shutdown_background): they have ended when this returns, and
-    /// threads of the registry drop them. A running item continues, and
+    /// The call first closes the queue, which other handles cannot undo. Only the queue's own items
+    /// may still queue items there. A paused queue is resumed. Items that wait for a timer or a
+    /// grace period are cancelled: a flush of such an item returns `Ok(false)`, and the item can be
+    /// queued on another queue.
+    ///
+    /// The error lists the items that remained at the time limit, and the delayed items that the
+    /// call cancelled. Of the items that remained, the ones that had not started are cancelled as
+    /// if by [`shutdown_background`](Self::shutdown_background): they have ended when this returns,
+    /// and threads of the registry drop them. A running item continues, and
     /// [`is_cancelled`](crate::is_cancelled) returns `true` in it.
+    ///
+    /// If `timeout` is [`Duration::MAX`], there is no time limit: the call waits for all items, and
+    /// drops the cancelled delayed items itself before it waits.
     ///
     /// # Blocking
     ///
@@ -39,7 +45,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// Returns [`DrainError::StillBusy`] if items remained. Returns [`DrainError::OwnQueue`] from
+    /// Returns [`DrainError::StillBusy`] if items remained. If all items have ended in time, the
+    /// result is `Ok`, even if delayed items were cancelled. Returns [`DrainError::OwnQueue`] from
     /// inside an item of this queue, and for a process-wide queue; in that case nothing has
     /// changed.
     ///
@@ -50,24 +57,29 @@ impl Workqueue {
     /// # Examples
     ///
     /// ```
-    /// use afterwork::workqueue::{JoinError, Workqueue};
+    /// use afterwork::workqueue::{DelayedWork, JoinError, Workqueue};
     /// use std::{sync::mpsc, time::Duration};
     ///
     /// let queue = Workqueue::builder("jobs").max_active(1).help(false).build()?;
     /// let (send, receive) = mpsc::channel::<()>();
     /// queue.spawn_detached(move || drop(receive.recv())).unwrap();
     /// let waits = queue.spawn(|| ());
-    /// let left = queue.shutdown_timeout(Duration::from_millis(1)).unwrap_err();
-    /// println!("{left}"); // workqueue "jobs" still has 2 items: …
+    /// let save = DelayedWork::new(|| println!("saved"));
+    /// queue.enqueue_after(&save, Duration::from_secs(60));
+    /// let left = queue.shutdown(Duration::from_millis(1)).unwrap_err();
+    /// println!("{left}"); // workqueue "jobs" still has 3 items: …
+    /// assert!(left.to_string().ends_with("is delayed")); // the function comes first
     /// assert!(matches!(waits.join(), Err(JoinError::Cancelled)));
     /// drop(send);
+    /// queue.shutdown(Duration::MAX)?; // waits for the running item
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn shutdown_timeout(&self, timeout: Duration) -> Result<(), DrainError> {
+    #[doc(alias("shutdown_timeout", "destroy", "destroy_workqueue"))]
+    pub fn shutdown(&self, timeout: Duration) -> Result<(), DrainError> {
         one(shutdown_in_order(&[self], timeout)?)
     }
 
-    /// Shuts the queue down as [`shutdown_timeout`](Self::shutdown_timeout) does, for async tasks.
+    /// Shuts the queue down as [`shutdown`](Self::shutdown) does, for async tasks.
     ///
     /// If the future is dropped, the queue stays closed, and its items continue.
     ///
@@ -77,7 +89,7 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`shutdown_timeout`](Self::shutdown_timeout).
+    /// Returns the same errors as [`shutdown`](Self::shutdown).
     ///
     /// # Panics
     ///
@@ -97,53 +109,14 @@ impl Workqueue {
     pub async fn shutdown_async(&self, timeout: Duration) -> Result<(), DrainError> {
         one(shutdown_in_order_async(&[self], timeout).await?)
     }
-
-    /// Drains the queue as [`drain_async`](Self::drain_async) does, for at most `timeout`. Then it
-    /// returns the remaining items as an error, as [`drain_timeout`](Self::drain_timeout) does.
-    ///
-    /// # Blocking
-    ///
-    /// A poll never waits for an item.
-    ///
-    /// # Errors
-    ///
-    /// Returns the same errors as [`drain_timeout`](Self::drain_timeout).
-    ///
-    /// # Panics
-    ///
-    /// A poll panics in a child of `fork`.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use afterwork::workqueue::{DrainError, Workqueue, block_on};
-    /// # use std::time::Duration;
-    /// let queue = Workqueue::builder("example").build()?;
-    /// let handle = queue.spawn_async(std::future::pending::<()>());
-    /// let drain = queue.drain_timeout_async(Duration::from_millis(1));
-    /// let Err(DrainError::StillBusy(busy)) = block_on(drain) else {
-    ///     unreachable!("the future is never ready");
-    /// };
-    /// assert_eq!(busy.nr_left, 1);
-    /// # let mut handle = handle;
-    /// # handle.cancel();
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub async fn drain_timeout_async(&self, timeout: Duration) -> Result<(), DrainError> {
-        let drain = self.registry().timeout(timeout, self.drain_async());
-        match drain.await {
-            Ok(drained) => Ok(drained?),
-            Err(_) => Err(self.inner.left().into()),
-        }
-    }
 }
 
 /// Shuts several queues down, one after the other, within `timeout`. Returns the remaining items.
 ///
-/// Each queue is shut down as if by [`Workqueue::shutdown_timeout`]. It accepts items until the
-/// queues before it in `queues` have been drained. If the items of one queue enqueue work on
-/// another, put their own queue first. At the time limit, all remaining queues are closed and
-/// cancelled, and the result has one entry for each of them that had items.
+/// Each queue is shut down as if by [`Workqueue::shutdown`]. It accepts items until the queues
+/// before it in `queues` have been drained. If the items of one queue enqueue work on another, put
+/// their own queue first. At the time limit, all remaining queues are closed and cancelled, and the
+/// result has one entry for each of them that had items, pending or delayed.
 ///
 /// # Blocking
 ///
@@ -181,11 +154,17 @@ pub fn shutdown_in_order(
         queue.inner.may_be_stopped()?;
         queue.inner.may_wait()?;
     }
+    if timeout == Duration::MAX {
+        for queue in queues {
+            queue.inner.destroy();
+        }
+        return Ok(Vec::new());
+    }
     let end_ns = time::now_ns().saturating_add(nanos(timeout));
     for (place, queue) in queues.iter().enumerate() {
-        queue.inner.close_in_background();
+        let delayed = queue.inner.close_in_background();
         if !queue.inner.drain_by(Some(end_ns)) {
-            return Ok(cancel_rest(&queues[place..]));
+            return Ok(cancel_rest(&queues[place..], delayed));
         }
     }
     Ok(Vec::new())
@@ -218,10 +197,10 @@ pub async fn shutdown_in_order_async(
     // advances only when the test advances it.
     let limits: Vec<_> = queues.iter().map(|queue| queue.registry().sleep(timeout)).collect();
     for (place, (queue, limit)) in queues.iter().zip(limits).enumerate() {
-        queue.inner.close_in_background();
+        let delayed = queue.inner.close_in_background();
         match Timeout::of(limit, queue.drain_async()).await {
             Ok(drained) => drained?,
-            Err(_) => return Ok(cancel_rest(&queues[place..])),
+            Err(_) => return Ok(cancel_rest(&queues[place..], delayed)),
         }
     }
     Ok(Vec::new())
@@ -231,11 +210,13 @@ fn one(left: Vec<StillBusy>) -> Result<(), DrainError> {
     left.into_iter().next().map_or(Ok(()), |left| Err(left.into()))
 }
 
-/// Closes all queues, cancels their items, and returns the items that remained.
-fn cancel_rest(queues: &[&Workqueue]) -> Vec<StillBusy> {
-    queues.iter().for_each(|queue| queue.inner.close_in_background());
-    let left = queues.iter().map(|queue| {
-        let left = queue.inner.left();
+/// Closes all queues, cancels their items, and returns the items that remained. The first queue is
+/// closed already, and `delayed` are its cancelled timers.
+fn cancel_rest(queues: &[&Workqueue], delayed: Vec<LeftItems>) -> Vec<StillBusy> {
+    let rest = queues[1..].iter().map(|queue| queue.inner.close_in_background());
+    let delayed: Vec<_> = [delayed].into_iter().chain(rest).collect();
+    let left = queues.iter().zip(delayed).map(|(queue, delayed)| {
+        let left = queue.inner.left_and(delayed);
         queue.inner.cancel_in_background();
         left
     });
@@ -245,7 +226,7 @@ fn cancel_rest(queues: &[&Workqueue]) -> Vec<StillBusy> {
 impl Inner {
     /// Rejects all items from now on, except those that the queue's own items queue, and resumes
     /// the queue. Returns the items whose timers were cancelled.
-    pub(super) fn close(&self) -> Vec<Due> {
+    fn close(&self) -> Vec<Due> {
         self.closed.destroy();
         let due = self.timers.cancel();
         // Resume before the drop, because a destructor may wait for an item of the queue.
@@ -253,9 +234,20 @@ impl Inner {
         due
     }
 
-    /// Closes the queue. Threads of the registry run the user code.
-    fn close_in_background(&self) {
-        let due = self.close().into_iter();
-        self.manager.leave_to_reapers(due.filter_map(Due::leave));
+    /// Closes the queue. Threads of the registry run the user code. Returns the items whose timers
+    /// were cancelled.
+    fn close_in_background(&self) -> Vec<LeftItems> {
+        let due = self.close();
+        let delayed = due.iter().map(|due| LeftItems::new(Doing::IsDelayed, Some(due.func()), 1));
+        let delayed = delayed.collect();
+        self.manager.leave_to_reapers(due.into_iter().filter_map(Due::leave));
+        delayed
+    }
+
+    /// Closes the queue and waits until it is drained. This thread runs the user code of the items
+    /// whose timers are cancelled.
+    pub(crate) fn destroy(&self) {
+        Due::drop_all(self.close());
+        self.drain();
     }
 }

@@ -54,7 +54,7 @@ use crate::{
 /// let saves = nr_saves.clone();
 /// let save_soon = DelayedWork::new(move || _ = saves.fetch_add(1, Ordering::Relaxed));
 /// for _ in 0..3 {
-///     queue.reschedule(&save_soon, Duration::from_secs(60));
+///     queue.reschedule(&save_soon, Duration::from_secs(60))?;
 ///     registry.advance(Duration::from_secs(59));
 /// }
 /// assert_eq!(nr_saves.load(Ordering::Relaxed), 0);

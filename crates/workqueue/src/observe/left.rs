@@ -6,13 +6,13 @@ use std::fmt;
 /// queue.
 ///
 /// After a drain, the queue accepts items again, and the items that are left continue. After a
-/// shutdown, it stays closed: see [`shutdown_timeout`](crate::Workqueue::shutdown_timeout).
+/// shutdown, it stays closed: see [`shutdown`](crate::Workqueue::shutdown).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct StillBusy {
     /// The queue or the group.
     pub queue: String,
-    /// The number of items, executing or pending.
+    /// The number of items, executing or pending. After a shutdown, it includes delayed items.
     pub nr_left: usize,
     /// The items, by state and function. Pools are read one after another, so an item that moves or
     /// ends at the same time may be listed twice, or not at all.
@@ -51,6 +51,9 @@ pub enum Doing {
     Waits,
     /// It is queued and has not started.
     IsQueued,
+    /// It waited for its delay, or for its next period, when a shutdown cancelled it. A drain does
+    /// not wait for such items, and does not list them.
+    IsDelayed,
 }
 
 impl StillBusy {
@@ -112,6 +115,8 @@ impl fmt::Display for LeftItems {
             (Doing::Waits, _) => "wait to be woken",
             (Doing::IsQueued, 1) => "is queued",
             (Doing::IsQueued, _) => "are queued",
+            (Doing::IsDelayed, 1) => "is delayed",
+            (Doing::IsDelayed, _) => "are delayed",
         };
         write!(f, "{} of {func} {doing}", self.count)
     }
@@ -124,6 +129,7 @@ mod tests {
     #[test]
     fn equal_items_are_grouped_and_running_ones_come_first() {
         let found = [
+            LeftItems::new(Doing::IsDelayed, Some("a"), 3),
             LeftItems::new(Doing::IsQueued, Some("b"), 2),
             LeftItems::new(Doing::Waits, Some("c"), 1),
             LeftItems::new(Doing::IsQueued, Some("b"), 1),
@@ -131,7 +137,7 @@ mod tests {
         ];
         assert_eq!(
             StillBusy::new(Kind::Workqueue, "q", found).to_string(),
-            "workqueue \"q\" still has 5 items: 1 of an unnamed function runs, 1 of c waits to be woken, 3 of b are queued"
+            "workqueue \"q\" still has 8 items: 1 of an unnamed function runs, 1 of c waits to be woken, 3 of b are queued, 3 of a are delayed"
         );
         assert_eq!(
             StillBusy::new(Kind::Workqueue, "q", []).to_string(),

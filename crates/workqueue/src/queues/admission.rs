@@ -44,21 +44,28 @@ use crate::limit::capacity::Capacity;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct TrySpawnError<F = ()> {
-    is_full: bool,
+    reason: Reason,
     work: F,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reason {
+    Full,
+    Closed,
+    Disabled,
 }
 
 // SAFETY: no function or trait of the error accesses the work by a shared reference.
 unsafe impl<F> Sync for TrySpawnError<F> {}
 
 impl TrySpawnError {
-    pub(super) const FULL: Self = Self { is_full: true, work: () };
-    pub(super) const CLOSED: Self = Self { is_full: false, work: () };
+    pub(super) const FULL: Self = Self { reason: Reason::Full, work: () };
+    pub(super) const CLOSED: Self = Self { reason: Reason::Closed, work: () };
+    pub(super) const DISABLED: Self = Self { reason: Reason::Disabled, work: () };
 
     /// Adds the rejected work.
     pub(super) fn with<F>(self, work: F) -> TrySpawnError<F> {
-        let is_full = self.is_full;
-        TrySpawnError { is_full, work }
+        TrySpawnError { reason: self.reason, work }
     }
 }
 
@@ -69,30 +76,41 @@ impl<F> TrySpawnError<F> {
     }
 
     /// Returns `true` if the number of waiting items equals the queue's
-    /// [`capacity`](crate::Builder::capacity), so that a later call may succeed. Otherwise the
-    /// queue was destroyed, or is being drained and the caller is not one of its items.
+    /// [`capacity`](crate::Builder::capacity), so that a later call may succeed.
     pub fn is_full(&self) -> bool {
-        self.is_full
+        self.reason == Reason::Full
+    }
+
+    /// Returns `true` if the queue was destroyed, or is being drained and the caller is not one of
+    /// its items.
+    pub fn is_closed(&self) -> bool {
+        self.reason == Reason::Closed
+    }
+
+    /// Returns `true` if the item is disabled, for example because a thread is in
+    /// [`Work::cancel_sync`](crate::Work::cancel_sync). Closures and futures are never disabled.
+    pub fn is_disabled(&self) -> bool {
+        self.reason == Reason::Disabled
     }
 
     /// Returns the work, and the error for its handle.
     pub(super) fn into_parts(self) -> (F, JoinError) {
-        let error = if self.is_full { JoinError::Full } else { JoinError::Closed };
+        let error = if self.is_full() { JoinError::Full } else { JoinError::Closed };
         (self.work, error)
     }
 
     fn message(&self) -> &'static str {
-        if self.is_full {
-            "the workqueue is full"
-        } else {
-            "the workqueue is being drained, or was destroyed"
+        match self.reason {
+            Reason::Full => "the workqueue is full",
+            Reason::Closed => "the workqueue is being drained, or was destroyed",
+            Reason::Disabled => "the work item is disabled",
         }
     }
 }
 
 impl PartialEq for TrySpawnError {
     fn eq(&self, other: &Self) -> bool {
-        self.is_full == other.is_full
+        self.reason == other.reason
     }
 }
 
@@ -100,7 +118,7 @@ impl Eq for TrySpawnError {}
 
 impl<F> fmt::Debug for TrySpawnError<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TrySpawnError").field("is_full", &self.is_full).finish_non_exhaustive()
+        f.debug_struct("TrySpawnError").field("reason", &self.reason).finish_non_exhaustive()
     }
 }
 
@@ -113,11 +131,15 @@ impl<F> fmt::Display for TrySpawnError<F> {
 impl<F> std::error::Error for TrySpawnError<F> {}
 
 /// Drops the rejected work. A full queue becomes [`WouldBlock`](io::ErrorKind::WouldBlock), a
-/// closed one [`BrokenPipe`](io::ErrorKind::BrokenPipe).
+/// closed one [`BrokenPipe`](io::ErrorKind::BrokenPipe), and a disabled item
+/// [`Other`](io::ErrorKind::Other).
 impl<F> From<TrySpawnError<F>> for io::Error {
     fn from(error: TrySpawnError<F>) -> Self {
-        let kind =
-            if error.is_full { io::ErrorKind::WouldBlock } else { io::ErrorKind::BrokenPipe };
+        let kind = match error.reason {
+            Reason::Full => io::ErrorKind::WouldBlock,
+            Reason::Closed => io::ErrorKind::BrokenPipe,
+            Reason::Disabled => io::ErrorKind::Other,
+        };
         io::Error::new(kind, error.message())
     }
 }

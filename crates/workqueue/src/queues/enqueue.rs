@@ -34,18 +34,25 @@ enum Planned {
     Push,
     /// The list link is already on the right list.
     InPlace,
-    /// The item must not be queued.
-    Refused,
+    /// The item is pending already.
+    Pending,
+    /// The item is disabled, or the queue was destroyed.
+    Disabled,
 }
 
 impl Planned {
+    #[inline]
+    fn is_queued(self) -> bool {
+        matches!(self, Self::Push | Self::InPlace)
+    }
+
     #[inline]
     fn carry_out(self, work: &Work, home: &Pwq) {
         match self {
             Self::Push => home.push(work.item()),
             // SAFETY: the item was just made pending, and `work` keeps it alive.
             Self::InPlace => unsafe { home.emit_queued(work.item()) },
-            Self::Refused => {}
+            Self::Pending | Self::Disabled => {}
         }
     }
 }
@@ -106,8 +113,8 @@ impl Workqueue {
     /// Queues `work` on the worker pool of the current CPU's pod. Returns `false` if the item is
     /// already pending or is disabled; it is disabled while a thread is in [`Work::cancel_sync`].
     /// Also returns `false` if the queue was destroyed, or if it is being drained and the caller is
-    /// not one of its items. The item does not count toward the queue's capacity; see
-    /// [`try_enqueue`](Self::try_enqueue).
+    /// not one of its items. [`try_enqueue`](Self::try_enqueue) returns an error in these cases.
+    /// The item does not count toward the queue's capacity.
     ///
     /// # Blocking
     ///
@@ -125,17 +132,17 @@ impl Workqueue {
             return false;
         }
         must_not_be_lost(work.is_lost());
-        self.inner.plan_and_push(work, home, false)
+        self.inner.plan_and_push(work, home, false) == Ok(true)
     }
 
     /// Queues `work` as [`enqueue`](Self::enqueue) does, if there is free capacity.
     ///
-    /// Returns `Ok(false)` if the item is already pending, even if the queue is full. For a
-    /// disabled item it returns `Ok(false)` if there is free capacity, and otherwise an error.
+    /// Returns `Ok(false)` if the item is already pending, even if the queue is full.
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`try_spawn`](Self::try_spawn).
+    /// Returns the same errors as [`try_spawn`](Self::try_spawn), and an error if the item is
+    /// [disabled](TrySpawnError::is_disabled).
     ///
     /// # Blocking
     ///
@@ -160,29 +167,6 @@ impl Workqueue {
         self.task().try_enqueue(work)
     }
 
-    /// Queues each of `works` that is not pending, in order, and returns the number queued.
-    ///
-    /// The items go to one pool in one chain. For tiny items, this is about twice as fast as
-    /// queueing them one by one.
-    ///
-    /// # Blocking
-    ///
-    /// The same as [`enqueue`](Self::enqueue).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use afterwork::workqueue::{Work, Workqueue};
-    /// let queue = Workqueue::builder("example").build()?;
-    /// let works: Vec<_> = (0..100).map(|i| Work::new(move || drop(i))).collect();
-    /// assert_eq!(queue.enqueue_all(&works), 100);
-    /// queue.drain()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn enqueue_all(&self, works: &[Work]) -> usize {
-        self.enqueue_all_at(self.here(), works)
-    }
-
     pub(super) fn enqueue_all_at(&self, home: &Pwq, works: &[Work]) -> usize {
         if !self.admits() {
             return 0;
@@ -202,7 +186,7 @@ impl Workqueue {
                 left.push(run::cut_out(item));
             };
             let planned = self.inner.plan(work, home, false, cut);
-            nr_queued += usize::from(planned != Planned::Refused);
+            nr_queued += usize::from(planned.is_queued());
             if planned == Planned::Push {
                 let item = work.item();
                 // SAFETY: the item was just made pending, and `work` keeps it alive.
@@ -220,9 +204,15 @@ impl Workqueue {
 
 impl Inner {
     /// Queues `work` at `home`. `has_permit` is set if the caller holds a capacity permit for the
-    /// item. Returns `true` if the item was queued.
+    /// item. Returns `true` if the item was queued, `false` if it was pending already, or an error
+    /// if it is disabled.
     #[inline]
-    pub(crate) fn plan_and_push(&self, work: &Work, home: &Pwq, has_permit: bool) -> bool {
+    pub(crate) fn plan_and_push(
+        &self,
+        work: &Work,
+        home: &Pwq,
+        has_permit: bool,
+    ) -> Result<bool, TrySpawnError> {
         let mut left = None;
         let cut = |item| left = Some(run::cut_out(item));
         let planned = self.plan(work, home, has_permit, cut);
@@ -230,7 +220,11 @@ impl Inner {
         if let Some(left) = left {
             left.release();
         }
-        planned != Planned::Refused
+        if planned == Planned::Disabled {
+            Err(TrySpawnError::DISABLED)
+        } else {
+            Ok(planned.is_queued())
+        }
     }
 
     /// Queues `work` at `home`, without an event. Calls `pushed` as soon as a flush can find the
@@ -270,7 +264,8 @@ impl Inner {
                 cut(work.item());
                 move_here(work, home)
             }
-            Enqueue::Pending | Enqueue::Disabled => Planned::Refused,
+            Enqueue::Pending => Planned::Pending,
+            Enqueue::Disabled => Planned::Disabled,
         }
     }
 
@@ -297,7 +292,7 @@ impl Inner {
         let cut = |item| left = Some(run::cut_out(item));
         let planned = self.plan(work, home, false, cut);
         let claimed = Claimed { home, work, planned, left };
-        (planned != Planned::Refused).then_some(claimed)
+        planned.is_queued().then_some(claimed)
     }
 
     /// Claims `work`, which is not pending, for queueing on `cpu`, even during a drain. Returns
@@ -314,7 +309,7 @@ impl Inner {
         Some(Claimed {
             home: self.route_table.at_cpu(cpu).in_lane(lane),
             work,
-            planned: Planned::Refused,
+            planned: Planned::Disabled,
             left: None,
         })
     }

@@ -40,7 +40,7 @@ impl Builder {
     /// use afterwork::workqueue::Workqueue;
     ///
     /// let queue = Workqueue::builder("example").highpri_if_permitted().build()?;
-    /// assert!([-20, 0].contains(&queue.attrs().nice));
+    /// assert!([-20, 0].contains(&queue.report().attrs.nice));
     /// # Ok::<(), afterwork::workqueue::BuildError>(())
     /// ```
     pub fn highpri_if_permitted(self) -> Self {

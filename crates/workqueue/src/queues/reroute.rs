@@ -59,15 +59,8 @@ impl Follower for Inner {
 }
 
 impl Workqueue {
-    /// Returns the attributes.
-    #[doc(alias = "workqueue_attrs")]
-    pub fn attrs(&self) -> Attrs {
-        self.inner.must_be_at_home();
-        self.inner.plan.lock().attrs().clone()
-    }
-
     /// Changes the attributes of a queue, which may be in use. Only the attributes that `change`
-    /// modifies are affected.
+    /// modifies are affected. [`report`](Self::report) returns the current ones.
     ///
     /// Items that are queued from now on go to the pools of the new attributes. Items that are
     /// already queued run on the pools where they wait. No item is lost.
@@ -112,13 +105,13 @@ impl Workqueue {
     ///     attrs.nice = 10;
     ///     attrs.affinity = AffinityScope::Cpu;
     /// })?;
-    /// assert_eq!(queue.attrs().nice, 10);
+    /// assert_eq!(queue.report().attrs.nice, 10);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[doc(alias = "apply_workqueue_attrs")]
+    #[doc(alias("apply_workqueue_attrs", "workqueue_attrs"))]
     pub fn set_attrs(&self, change: impl FnOnce(&mut Attrs)) -> Result<(), BuildError> {
         self.inner.must_be_at_home();
-        let before = self.attrs();
+        let before = self.inner.plan.lock().attrs().clone();
         let mut attrs = before.clone();
         // The caller's closure runs with no lock held. It may unwind, because nothing has changed.
         change(&mut attrs);

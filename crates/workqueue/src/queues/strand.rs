@@ -440,7 +440,7 @@ impl Base {
     unsafe fn enqueue(&self, item: NonNull<Head>, home: &Pwq) {
         // SAFETY: (1).
         let work = unsafe { Work::lent(item) };
-        self.queue.plan_and_push(&work, home, false);
+        let _ = self.queue.plan_and_push(&work, home, false);
     }
 
     /// Returns the next closure if it was spawned before the last bulk cancel. Only the run calls

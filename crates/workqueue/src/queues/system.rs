@@ -26,7 +26,7 @@ use crate::{
 /// No user can stop or change a system queue for the others:
 ///
 /// - [`drain`](Workqueue::drain), [`drain_timeout`](Workqueue::drain_timeout),
-///   [`drain_async`](Workqueue::drain_async) and [`destroy`](Workqueue::destroy) return an error.
+///   [`drain_async`](Workqueue::drain_async) and [`shutdown`](Workqueue::shutdown) return an error.
 /// - [`set_max_active`](Workqueue::set_max_active), [`set_attrs`](Workqueue::set_attrs) and its
 ///   variants, and [`set_shares`](Workqueue::set_shares) return [`BuildError::System`].
 /// - [`pause`](Workqueue::pause) and [`cancel_all`](Workqueue::cancel_all) do nothing, and return

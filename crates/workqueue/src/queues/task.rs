@@ -408,7 +408,25 @@ impl<'a> TaskOptions<'a> {
         }
     }
 
-    /// Queues `works` as [`Workqueue::enqueue_all`] does. Returns the number queued.
+    /// Queues each of `works` that is not pending, in order, and returns the number queued.
+    ///
+    /// The items go to one pool in one chain. For tiny items, this is about twice as fast as
+    /// queueing them one by one.
+    ///
+    /// # Blocking
+    ///
+    /// The same as [`Workqueue::enqueue`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::{Work, Workqueue};
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let works: Vec<_> = (0..100).map(|i| Work::new(move || drop(i))).collect();
+    /// assert_eq!(queue.task().enqueue_all(&works), 100);
+    /// queue.drain()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn enqueue_all(self, works: &[Work]) -> usize {
         self.queue.enqueue_all_at(self.home(), works)
     }
@@ -417,7 +435,7 @@ impl<'a> TaskOptions<'a> {
     ///
     /// # Errors
     ///
-    /// If the queue is full or closed.
+    /// If the queue is full or closed, or if the item is disabled.
     pub fn try_enqueue(mut self, work: &Work) -> Result<bool, TrySpawnError> {
         let inner = &self.queue.inner;
         inner.must_be_at_home();
@@ -435,7 +453,7 @@ impl<'a> TaskOptions<'a> {
             return Ok(false);
         }
         let permit = Permit::of(inner, self.admit()?);
-        let is_queued = inner.plan_and_push(work, self.home(), permit.is_some());
+        let is_queued = inner.plan_and_push(work, self.home(), permit.is_some())?;
         if is_queued {
             permit.use_up();
         }

@@ -60,6 +60,7 @@ use sync::{
 use topology::CpuId;
 
 use super::{
+    admission::TrySpawnError,
     clock::Clock,
     end::{Visit, WeakQueue},
     enqueue::Claimed,
@@ -184,15 +185,14 @@ pub(crate) enum Until {
     GracePeriod,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Arming {
     /// The timer is armed, or the item was queued because the delay is zero.
     Done,
-    /// The item was armed already. If `again` is set, it is armed again, or disarmed if rejected.
-    Armed,
+    /// The item is armed or queued already.
     Pending,
     /// The item is disabled, or the queue rejects it.
-    Refused,
+    Refused(TrySpawnError),
 }
 
 /// The reason why the manager does not fire a timer now.
@@ -260,14 +260,14 @@ impl Timer {
         self.lock(&mut dust).armed.is_some()
     }
 
-    /// Arms the timer so that it queues the item with `options`. `again` is set if the item may
-    /// already be armed.
+    /// Arms the timer so that it queues the item with `options`. If `was_armed` is given, an item
+    /// that is armed is moved, and `was_armed` is set.
     pub(crate) fn arm(
         self: &Arc<Self>,
         work: &Work,
         options: &TaskOptions<'_>,
         delay: Duration,
-        again: bool,
+        was_armed: Option<&mut bool>,
     ) -> Arming {
         let (queue, weak, cpu) = options.later();
         queue.inner.must_be_at_home();
@@ -275,40 +275,38 @@ impl Timer {
         // Without a delay the item is claimed under the lock, so its span is captured before that.
         let _held = trace::hold();
         // This is dropped after the lock is released.
-        let mut disarmed = None;
+        let disarmed;
         let mut dust = Dust::default();
         let mut state = self.lock(&mut dust);
-        if again {
-            disarmed = state.disarm(self);
-        }
-        if state.armed.is_some() {
-            return Arming::Armed;
-        }
-        let refused = match disarmed {
-            Some(_) => Arming::Armed,
-            None => Arming::Refused,
-        };
         if work.is_disabled() && !twin::armed("delayed: arming overlooks disable") {
-            return refused;
+            return Arming::Refused(TrySpawnError::DISABLED);
         }
-        if work.is_pending() {
+        if was_armed.is_none() && (state.armed.is_some() || work.is_pending()) {
             return Arming::Pending;
         }
-        let (mut wakes, mut claimed) = (None, None);
-        let done = if !queue.admits() {
-            false
-        } else if delay.is_zero() {
-            claimed = queue.inner.claim(cpu, work, weak.lane());
-            claimed.is_some()
-        } else {
+        // A queue that rejects the item does not disarm it.
+        if !queue.admits() {
+            return Arming::Refused(TrySpawnError::CLOSED);
+        }
+        let is_now = delay.is_zero();
+        let claimed = is_now.then(|| queue.inner.claim(cpu, work, weak.lane())).flatten();
+        // An armed item that cannot be claimed now stays armed.
+        if claimed.is_none() && (is_now || work.is_pending()) {
+            return Arming::Pending;
+        }
+        disarmed = state.disarm(self);
+        if let Some(was_armed) = was_armed {
+            *was_armed |= disarmed.is_some();
+        }
+        let mut wakes = None;
+        if !is_now {
             let now_ns = queue.inner.timers.all.clock.now_ns();
             let at_ns = now_ns.saturating_add(nanos(delay));
             let at_ns = rounded_ns(at_ns, state.slack_ns);
             let place = (weak, cpu.unwrap_or_else(cpu::current));
             let is_first = state.put(self, work, &queue.inner, place, at_ns);
             wakes = is_first.then(|| queue.inner.manager.clone());
-            true
-        };
+        }
         drop(state);
         let left = claimed.and_then(Claimed::push);
         drop(disarmed);
@@ -318,7 +316,7 @@ impl Timer {
         if let Some(manager) = wakes {
             manager.wake();
         }
-        if done && refused == Arming::Refused { Arming::Done } else { refused }
+        Arming::Done
     }
 
     /// Arms the timer for the queue that the caller visits, to expire at `at_ns`. Does nothing if
@@ -625,6 +623,11 @@ impl Armed {
 }
 
 impl Due {
+    /// Returns the name of the item's function.
+    pub(crate) fn func(&self) -> &'static str {
+        (self.work.head().vtable().name)()
+    }
+
     /// Drops this handle to the item. Returns the item if it must be freed; freeing it runs user
     /// code.
     pub(crate) fn leave(self) -> Option<Dead> {

@@ -33,7 +33,7 @@ use crate::{
 ///   [`Work::cancel_sync`](crate::Work::cancel_sync);
 /// - after its queue has been shut down: by
 ///   [`shutdown_background`](crate::Workqueue::shutdown_background), or at the time limit of
-///   [`shutdown_timeout`](crate::Workqueue::shutdown_timeout).
+///   [`shutdown`](crate::Workqueue::shutdown).
 ///
 /// It is `false` outside of items, and on the workers of a [`scope`](crate::Workqueue::scope): pass
 /// a clone of the [token](CancellationToken::current) to the scope's items. A bulk cancel

@@ -14,6 +14,7 @@ use crate::{
         work::{Busy, FlushError, Work, with_owner},
     },
     queues::{
+        admission::TrySpawnError,
         queue::Workqueue,
         task::TaskOptions,
         timers::{Arming, Dust, Timer},
@@ -252,6 +253,8 @@ impl DelayedWork {
 impl Workqueue {
     /// Queues `work` after `delay`, or at once if the delay is zero. Returns `false` if the item is
     /// already pending or is disabled, or if [`enqueue`](Self::enqueue) would reject it.
+    /// [`reschedule`](Self::reschedule) moves a pending item, and returns an error if the item is
+    /// rejected.
     ///
     /// # Blocking
     ///
@@ -261,12 +264,21 @@ impl Workqueue {
         self.task().enqueue_after(work, delay)
     }
 
-    /// Queues `work` on this queue `delay` from now, even if it is already pending. Returns `true`
-    /// if it was pending.
+    /// Queues `work` on this queue `delay` from now, even if it is already pending. Returns
+    /// `Ok(true)` if the item was not pending, and `Ok(false)` if it was and has been moved.
     ///
-    /// A disabled item is left unchanged, and is not pending. An item that
-    /// [`enqueue`](Self::enqueue) would reject, for example because the queue is closed, is not
-    /// queued. The result does not show this.
+    /// `true` therefore has the same meaning as for [`enqueue`](Self::enqueue) and
+    /// [`try_enqueue`](Self::try_enqueue): this call made the item pending.
+    ///
+    /// Differs from Linux: `mod_delayed_work` returns `true` if the item was pending.
+    ///
+    /// # Errors
+    ///
+    /// If the queue was destroyed, if it is being drained and the caller is not one of its items,
+    /// or if the item is disabled. The item has not changed: if it was pending, it still is. Only
+    /// if the queue is closed while this call takes back an item that was already queued, that item
+    /// is cancelled. The error is never [full](TrySpawnError::is_full), because delayed items are
+    /// not counted.
     ///
     /// # Blocking
     ///
@@ -281,15 +293,18 @@ impl Workqueue {
     /// // Runs once, after no call has occurred for a while.
     /// let queue = Workqueue::builder("example").build()?;
     /// let work = DelayedWork::new(|| ());
+    /// assert!(queue.reschedule(&work, Duration::from_secs(3600))?);
     /// for _ in 0..10 {
-    ///     queue.reschedule(&work, Duration::from_secs(3600));
+    ///     let is_first = queue.reschedule(&work, Duration::from_secs(3600))?;
+    ///     assert!(!is_first, "it was moved");
     /// }
-    /// assert!(queue.reschedule(&work, Duration::ZERO));
     /// work.flush()?;
+    /// queue.shutdown(Duration::MAX)?;
+    /// assert!(queue.reschedule(&work, Duration::ZERO).is_err_and(|error| error.is_closed()));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("mod_delayed_work", "mod_delayed", "mod_timer", "debounce"))]
-    pub fn reschedule(&self, work: &DelayedWork, delay: Duration) -> bool {
+    pub fn reschedule(&self, work: &DelayedWork, delay: Duration) -> Result<bool, TrySpawnError> {
         self.task().reschedule(work, delay)
     }
 }
@@ -312,18 +327,22 @@ impl TaskOptions<'_> {
     /// ```
     #[doc(alias("queue_delayed_work_on", "schedule_delayed_work_on"))]
     pub fn enqueue_after(self, work: &DelayedWork, delay: Duration) -> bool {
-        work.timer.arm(&work.work, &self, delay, false) == Arming::Done
+        work.timer.arm(&work.work, &self, delay, None) == Arming::Done
     }
 
     /// Queues `work` after `delay` as [`Workqueue::reschedule`] does, with these options.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`Workqueue::reschedule`].
     #[doc(alias = "mod_delayed_work_on")]
-    pub fn reschedule(self, work: &DelayedWork, delay: Duration) -> bool {
+    pub fn reschedule(self, work: &DelayedWork, delay: Duration) -> Result<bool, TrySpawnError> {
         let mut was_pending = false;
         let mut backoff = Backoff::new();
         loop {
-            match work.timer.arm(&work.work, &self, delay, true) {
-                Arming::Done | Arming::Refused => return was_pending,
-                Arming::Armed => return true,
+            match work.timer.arm(&work.work, &self, delay, Some(&mut was_pending)) {
+                Arming::Done => return Ok(!was_pending),
+                Arming::Refused(error) => return Err(error),
                 // Cancel without the timer's lock, because the item may have to be removed from a
                 // list.
                 Arming::Pending if work.work.cancel() => was_pending = true,
