@@ -34,7 +34,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
-    fmt, mem,
+    mem,
     task::Waker,
 };
 
@@ -376,16 +376,6 @@ impl List {
         let none_is_there = self.nr_reapers == 0 && self.pause_ns == 0;
         let wants = !self.waiting.is_empty() && self.nr_reapers < MAX_REAPERS;
         wants.then_some(if none_is_there { 0 } else { self.next_ns })
-    }
-}
-
-impl fmt::Debug for CleanupQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = self.0.lock();
-        f.debug_struct("Errands")
-            .field("nr_waiting", &list.waiting.len())
-            .field("nr_reapers", &list.nr_reapers)
-            .finish_non_exhaustive()
     }
 }
 

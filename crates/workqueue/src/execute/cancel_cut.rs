@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// Items that are being cancelled, and whose runs have begun. They still count as in flight.
-#[derive(Debug, Default)]
+#[derive(Default)]
 #[must_use = "threads wait for them until they have been ended"]
 pub(crate) struct Cancelled {
     parts: Vec<Part>,
@@ -46,7 +46,6 @@ pub(crate) struct Cancelled {
 }
 
 /// The cancelled items of one pool workqueue.
-#[derive(Debug)]
 struct Part {
     pwq: Arc<Pwq>,
     deferred_drops: DeferredDrops,
@@ -159,15 +158,6 @@ impl Aftermath {
         } else {
             std::mem::forget(self.dropped);
         }
-    }
-}
-
-impl std::fmt::Debug for Aftermath {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Aftermath")
-            .field("nr_wakers", &self.wakers.len())
-            .field("nr_dropped", &self.dropped.len())
-            .finish()
     }
 }
 

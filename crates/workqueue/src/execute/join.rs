@@ -29,7 +29,7 @@ use sync::{
 use super::{
     cancel_on_drop::CancelOnDrop,
     deadline::{AnyTime, StartBy},
-    run::{self, is_blocking, is_current, note_panic, with_current},
+    run::{self, is_blocking, is_current, note_panic, with_current, with_events},
     wait::{self, NeedsOurSeat, must_not_be_lost, reported},
 };
 use crate::{
@@ -705,16 +705,10 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         // SAFETY: the caller holds the item's only list link, so only we access the item.
         let home = unsafe { item.as_ref() }.home.load(sync::atomic::Ordering::Relaxed);
         let home = Pwq::of(home);
-        // SAFETY: our caller holds the in-flight count, which keeps `home` alive.
-        let item_info = || unsafe { &*home }.trace(item.as_ptr(), Self::VTABLE);
-        let body = || {
-            let within = trace::enter(item.as_ptr().addr(), false);
-            trace::execute_start(item_info);
-            // SAFETY: only we access the item, and this is its only run.
-            unsafe { Self::call(item) };
-            trace::execute_end(item_info);
-            drop(within);
-        };
+        // SAFETY: only we access the item, and this is its only run.
+        let call = || unsafe { Self::call(item) };
+        // SAFETY: our caller's in-flight count keeps `home` alive.
+        let body = || unsafe { with_events(item.as_ptr(), Self::VTABLE, home, call) };
         // SAFETY: our caller's in-flight count keeps `home` alive.
         unsafe { with_current(std::ptr::null(), home, body) };
         Popped::Ran

@@ -55,13 +55,3 @@ impl DeferredDrops {
         self.dropped.extend(dead.map(deferred_drop));
     }
 }
-
-impl std::fmt::Debug for DeferredDrops {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Remains")
-            .field("nr_taken", &self.taken.len())
-            .field("nr_places", &self.nr_places)
-            .field("nr_dropped", &self.dropped.len())
-            .finish_non_exhaustive()
-    }
-}

@@ -88,7 +88,6 @@ pub(crate) struct Home {
 ///
 /// After a transition of the state, another thread may free the item, so all fields are cells.
 #[repr(C, align(8))]
-#[derive(Debug)]
 pub struct Head {
     /// The next item of this item's list, and this item's color; guarded like that list.
     pub(crate) next: AtomicPtr<Head>,
@@ -102,7 +101,6 @@ pub struct Head {
 }
 
 /// The functions of an item's type.
-#[derive(Debug)]
 pub struct VTable {
     /// Pops the item, which the caller has just taken off a list, and runs it if it is pending.
     pub(crate) run: unsafe fn(NonNull<Head>) -> Popped,
@@ -152,7 +150,6 @@ impl VTable {
 }
 
 /// The functions that a join handle needs without knowing the closure's type.
-#[derive(Debug)]
 pub(crate) struct HandleTable {
     /// Moves the outcome into the `Option<Outcome<T>>` that the pointer refers to.
     pub(crate) take: unsafe fn(NonNull<Head>, *mut ()),
@@ -194,7 +191,6 @@ impl HandleTable {
 }
 
 /// The functions that a join handle needs for an item that is to start by a deadline.
-#[derive(Debug)]
 pub(crate) struct Expiry {
     /// Returns the time until the deadline, as [`StartBy::left_ns`] does.
     ///
@@ -236,7 +232,6 @@ impl Popped {
 pub(crate) type TaskSlot = Mutex<Option<Foreign<Waker>>>;
 
 /// The work that remains after a run has ended.
-#[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) completion: Completion,
     /// The home pwq of the item, and the color in which the item is counted there.
@@ -413,7 +408,6 @@ impl Head {
 }
 
 /// The number of handles to an item.
-#[derive(Debug)]
 pub(crate) struct Handles(AtomicUsize);
 
 impl Handles {

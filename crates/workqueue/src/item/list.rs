@@ -40,7 +40,6 @@ const COLOR_MASK: usize = align_of::<Head>() - 1;
 const _: () = assert!(NR_COLORS <= align_of::<Head>());
 
 /// A first-in, first-out list of items that is not shared between threads.
-#[derive(Debug)]
 pub(crate) struct List {
     first: *mut Head,
     last: *mut Head,
@@ -221,7 +220,6 @@ impl List {
 /// A push is one compare-exchange. Taking swaps the stack for an empty one and reverses it, so
 /// items are returned in push order. Items are not popped one by one, so a top that changes and
 /// changes back (ABA) is harmless: a push only needs the old top as its `next`.
-#[derive(Debug)]
 pub(crate) struct Injector {
     newest: RawStack<Head>,
     /// The time of the last push to an empty injector, in cycles. Used only for statistics.

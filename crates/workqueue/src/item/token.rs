@@ -31,7 +31,7 @@
 //! The first check in a run stores the address of the token in the record of the run
 //! (`execute/run.rs`), so that later checks acquire no lock.
 
-use std::{collections::HashMap, fmt, ptr, task::Waker};
+use std::{collections::HashMap, ptr, task::Waker};
 
 use base::internal::{numbered::Numbered, panics::Foreign};
 #[cfg(not(any(loom, shuttle)))]
@@ -188,12 +188,6 @@ impl Drop for Token {
             let ended = Arc::into_inner(parent);
             next = ended.and_then(|mut it| Some((it.parent.take()?, number(&it))));
         }
-    }
-}
-
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token").field("is_set", &self.is_set()).finish_non_exhaustive()
     }
 }
 

@@ -124,10 +124,6 @@ impl TestRegistry {
         let mut backoff = Backoff::new();
         let mut before = None;
         loop {
-            let timers = self.timers();
-            if !timers.are_fired() {
-                timers.fire(timers.clock.now_ns());
-            }
             let nr_taken = self.at_rest();
             if nr_taken.is_some() && nr_taken == before {
                 return;
@@ -142,7 +138,7 @@ impl TestRegistry {
     /// If all pools and reapers are at rest, returns the number of items that the pools have taken.
     fn at_rest(&self) -> Option<u64> {
         let manager = &self.machine().manager;
-        if !self.timers().are_fired() || !manager.cleanups.are_done() {
+        if !manager.cleanups.are_done() {
             return None;
         }
         let pools = manager.pools();

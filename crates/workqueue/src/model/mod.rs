@@ -21,7 +21,6 @@ use super::{
 };
 
 /// A registry whose manager is the model itself.
-#[derive(Debug)]
 pub struct Machine {
     registry: Registry,
     parker: Parker,

@@ -20,7 +20,6 @@ use super::super::{
 };
 
 /// Numbered items in an injector.
-#[derive(Debug)]
 pub struct Injected {
     injector: Injector,
 }
@@ -128,11 +127,9 @@ pub struct Gates {
 }
 
 /// The count that a helper holds at the gate.
-#[derive(Debug)]
 pub struct Helps(Holds);
 
 /// A flush of the helpers.
-#[derive(Debug)]
 pub struct HelpersFlush(Closed<usize>, Phase);
 
 impl Gates {
@@ -230,7 +227,6 @@ impl HelpersFlush {
 }
 
 /// The capacity of a single queue.
-#[derive(Debug)]
 pub struct Permits(Capacity);
 
 /// A producer's wait for a capacity permit.
@@ -287,7 +283,6 @@ impl Permits {
 const CHUNK: usize = 1;
 
 /// A slab with one chunk of two blocks: its lower and its upper half.
-#[derive(Debug)]
 pub struct Blocks {
     slab: Slab,
     wanted: Wanted,

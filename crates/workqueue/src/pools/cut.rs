@@ -53,7 +53,6 @@ use crate::item::{
 
 /// Items that are in no list and still counted in flight. The owner must cancel them at once,
 /// because another thread may wait for one of their list links.
-#[derive(Debug)]
 #[must_use = "they are waited for until they have been cancelled"]
 pub(crate) struct Cut {
     pub(crate) pwq: Arc<Pwq>,

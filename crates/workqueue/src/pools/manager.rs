@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Requests to the manager, and the pools that it manages.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Manager {
     pub(crate) inbox: Mutex<Inbox>,
     /// A: set while the monitor is armed.
@@ -67,13 +67,7 @@ impl ReportHandler {
     }
 }
 
-impl std::fmt::Debug for ReportHandler {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ReportHandler")
-    }
-}
-
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Inbox {
     pub(crate) create: Vec<Arc<WorkerPool>>,
     pub(crate) quit: bool,

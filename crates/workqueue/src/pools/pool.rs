@@ -72,7 +72,6 @@ pub(crate) struct PoolAttrs {
 }
 
 /// Workers that share a list of items.
-#[derive(Debug)]
 pub(crate) struct WorkerPool {
     /// A: items that producers have pushed and no thread has adopted.
     pub(crate) injector: CachePadded<Injector>,
@@ -126,7 +125,6 @@ pub(crate) enum ParkDecision {
 
 /// A locked pool, with the effects on other threads that are decided under the lock. Dropping it
 /// unlocks the pool and then applies the effects, because fields are dropped in declaration order.
-#[derive(Debug)]
 pub(crate) struct PoolGuard<'a> {
     pub(crate) dispatch: MutexGuard<'a, Dispatch>,
     pub(crate) effects: DeferredEffects<'a>,
@@ -134,7 +132,6 @@ pub(crate) struct PoolGuard<'a> {
 
 /// Effects that were decided under the lock of a pool. Dropping this applies them, with no lock
 /// held.
-#[derive(Debug)]
 pub(crate) struct DeferredEffects<'a> {
     pool: &'a Arc<WorkerPool>,
     pub(crate) wakeq: WakeQ,

@@ -41,7 +41,6 @@ use crate::{cleanups, item::list};
 pub(crate) const BATCH: usize = 16;
 
 /// A rescuer's thread. It must be [ended](Self::end).
-#[derive(Debug)]
 pub(crate) struct Rescuer {
     mayday_queue: Arc<MaydayQueue>,
     thread: thread::JoinHandle,

@@ -63,7 +63,6 @@ impl LocalBatch {
 }
 
 /// The part of a worker that other threads use.
-#[derive(Debug)]
 pub(crate) struct Worker {
     /// I: the worker's number in the pool.
     pub(crate) number: usize,
@@ -350,7 +349,6 @@ impl Worker {
 pub(super) const PATH: &str = module_path!();
 
 /// State that only the worker's thread uses.
-#[derive(Debug)]
 struct Private {
     parker: Parker,
     spin: SpinBudget,

@@ -3,16 +3,15 @@
 use std::fmt;
 
 use base::internal::params::MaxActiveScope;
+use sync::atomic::AtomicU32;
 use topology::{AffinityScope, CpuSet};
 
-use super::{
-    future,
-    group::Group,
-    queue::{Parts, Workqueue},
-    registry::Registry,
-};
+use super::{future, group::Group, queue::Workqueue, registry::Registry};
 use crate::{
-    limit::queue_core::PanicHandler,
+    limit::{
+        capacity::Capacity,
+        queue_core::{PanicHandler, QueueCore},
+    },
     observe::item_panic::ItemPanic,
     pools::rescuer::Rescuer,
     route::{
@@ -401,20 +400,19 @@ impl Builder {
             mayday_queue: rescuer.as_ref().map(Rescuer::mayday_queue),
             group: group.as_ref().map(|group| group.gate.clone()),
         };
-        let parts = Parts {
-            design,
+        let manager = &registry.machine().manager;
+        let capacity = |capacity| Box::new(Capacity::new(capacity, manager.clone()));
+        let core = QueueCore {
             cpu_intensive: self.cpu_intensive,
             bh: self.bh,
             hidden: self.hidden,
-            rescuer,
-            on_panic: self.on_panic,
-            for_all: self.for_all,
-            capacity: self.capacity,
-            shares: self.shares,
-            group,
+            reclaim: rescuer.is_some(),
+            capacity: self.capacity.map(capacity),
+            shares: AtomicU32::new(self.shares.unwrap_or(0)),
+            ..QueueCore::new(&self.name, self.on_panic)
         };
         future::note_wakers();
-        Ok(Workqueue::new(&self.name, parts, registry))
+        Ok(Workqueue::new(core, design, group, rescuer, self.for_all, registry))
     }
 
     fn check_ordered(&self) -> Result<(), BuildError> {

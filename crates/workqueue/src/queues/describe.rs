@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The counters and times of all pwqs of a queue.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Gathered {
     counts: Counts,
     nr_inactive: usize,

@@ -40,7 +40,7 @@
 //! The end does not unwind, because a partly destroyed queue would be freed while its items still
 //! use it. Twin `queue: an end unwinds`.
 
-use std::{fmt, mem, ops::Deref};
+use std::{mem, ops::Deref};
 
 use base::internal::{panics::or_abort, trace, wake::report};
 use sync::{
@@ -77,7 +77,6 @@ struct End {
 /// The number of visitors: threads that push an item without a handle to the queue.
 ///
 /// bits 0..31 visitors | bit 31 closed
-#[derive(Debug)]
 pub(crate) struct Visits(AtomicU32);
 
 const CLOSED: u32 = 1 << 31;
@@ -134,12 +133,6 @@ impl Drop for Lease {
             let manager = self.inner.manager.clone();
             manager.leave_to_reapers([end]);
         }
-    }
-}
-
-impl fmt::Debug for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("End").field(&self.inner.core.name).finish()
     }
 }
 

@@ -13,7 +13,6 @@
 
 use std::{
     cell::RefCell,
-    fmt,
     task::{Wake, Waker},
 };
 
@@ -93,12 +92,6 @@ struct AtEnd(Arc<Token>);
 impl Wake for AtEnd {
     fn wake(self: Arc<Self>) {
         self.0.cancel();
-    }
-}
-
-impl fmt::Debug for StartBefore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("StartBefore").field(&self.at_ns).finish()
     }
 }
 

@@ -28,7 +28,7 @@ use crate::{
 ///
 /// Queues with equal pods and attributes share pools, so eight queues need no more threads than
 /// one.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Registry {
     inner: Arc<Inner>,
 }
@@ -42,7 +42,6 @@ pub struct StillInUse {
     pub nr_users: usize,
 }
 
-#[derive(Debug)]
 struct Inner {
     machine: Arc<Machine>,
     /// I
@@ -299,6 +298,12 @@ impl Drop for Inner {
         }
         // Every queue held a reference, so all pools have been killed.
         self.machine.manager.quit();
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").field("params", self.params()).finish_non_exhaustive()
     }
 }
 

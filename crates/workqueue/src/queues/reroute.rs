@@ -144,7 +144,7 @@ impl Workqueue {
             // runs.
             self.inner.may_wait().map_err(|_| BuildError::OwnQueue)?;
         }
-        if self.inner.is_destroyed() {
+        if self.inner.closed.is_destroyed() {
             return Err(BuildError::Destroyed);
         }
         let machine = self.registry().machine();

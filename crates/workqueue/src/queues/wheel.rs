@@ -24,7 +24,6 @@ pub(crate) const TICK_SHIFT: u32 = 16;
 const MAX_LEVELS: usize = u64::BITS.div_ceil(SLOT_BITS) as usize;
 
 /// A link in a ring: either that of a member, or the head of the ring.
-#[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Link {
     next: *mut Link,
@@ -32,7 +31,6 @@ pub(crate) struct Link {
 }
 
 /// The links of a timer in a wheel, with the kind of the timer.
-#[derive(Debug)]
 #[repr(C)]
 pub struct Node<K> {
     /// The link in the ring of its slot.
@@ -42,7 +40,6 @@ pub struct Node<K> {
 }
 
 /// A timer wheel. Its time begins at 0.
-#[derive(Debug)]
 pub struct Wheel<K> {
     /// The tick up to which all timers have expired.
     now_tick: u64,

@@ -1,6 +1,6 @@
 //! A registry's view of the machine, and the queues that follow its changes.
 
-use std::{collections::HashMap, fmt};
+use std::collections::HashMap;
 
 use base::internal::{
     numbered::Numbered,
@@ -276,12 +276,6 @@ pub(crate) fn placed(wish: Option<&CpuSet>, unbound: Option<&CpuSet>, allowed: &
     match within(&common, wish) {
         none if none.is_empty() => common,
         some => some,
-    }
-}
-
-impl fmt::Debug for Machine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Machine").field("topology", &self.topology()).finish_non_exhaustive()
     }
 }
 

@@ -19,7 +19,6 @@ use crate::{
 };
 
 /// The settings of a queue that determine its routes and pwqs.
-#[derive(Debug)]
 pub(crate) struct Design {
     pub(crate) attrs: Attrs,
     pub(crate) max_active: u32,
@@ -36,7 +35,6 @@ pub(crate) struct Design {
 }
 
 /// The plan of a queue's routes, and all former routes.
-#[derive(Debug)]
 pub(crate) struct Plan {
     design: Design,
     /// I: the NUMA nodes, in the order in which gates index them.

@@ -31,8 +31,6 @@
 //! is set and cleared by transitions of the word that counts guests. The waking thread therefore
 //! either sees the flag, or its transition precedes the one that sets it.
 
-use std::fmt;
-
 use base::internal::{
     panics::or_abort,
     wake::{report, spin_as_waiter, yield_as_waiter},
@@ -225,18 +223,7 @@ impl Crew {
     }
 }
 
-impl fmt::Debug for Crew {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = self.load();
-        f.debug_struct("Crew")
-            .field("nr_guests", &word.nr_guests())
-            .field("closed", &word.has(CLOSED))
-            .finish_non_exhaustive()
-    }
-}
-
 /// The content of the item that brings a worker to a crew.
-#[derive(Debug)]
 pub(crate) struct Ticket {
     pub(super) crew: Arc<Crew>,
     is_counted: bool,
@@ -298,7 +285,6 @@ pub(super) fn take_back(mut ticket: JoinHandle<()>) {
     ticket.cancel();
 }
 
-#[derive(Debug)]
 pub(super) struct Tickets {
     sent: Mutex<Vec<JoinHandle<()>>>,
     /// I: the maximum number of tickets at a time, not counting those of concurrent senders.

@@ -1,6 +1,6 @@
 //! Scopes for models: a scope without a queue, whose guests are threads of the model.
 
-use std::{fmt, ptr::NonNull};
+use std::ptr::NonNull;
 
 use base::internal::panics::guarded_in_item;
 use sync::unmodelled::Arc;
@@ -89,12 +89,6 @@ impl OpenScope {
     }
 }
 
-impl fmt::Debug for OpenScope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OpenScope")
-    }
-}
-
 /// A crew whose work is one closure, as in a join: a guest or the owner runs it.
 #[derive(Clone)]
 pub struct OpenPair {
@@ -147,12 +141,6 @@ impl OpenPair {
     }
 }
 
-impl fmt::Debug for OpenPair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OpenPair")
-    }
-}
-
 /// A range on which participants work, in pieces of one element.
 #[derive(Clone)]
 pub struct OpenRange(Arc<Untaken>);
@@ -166,11 +154,5 @@ impl OpenRange {
     /// Calls `work` with elements until none is left.
     pub fn serve(&self, work: impl FnMut(usize)) {
         std::iter::from_fn(|| self.0.take(1)).flatten().for_each(work);
-    }
-}
-
-impl fmt::Debug for OpenRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OpenRange")
     }
 }

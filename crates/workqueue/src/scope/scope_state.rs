@@ -11,7 +11,6 @@ use super::{
 use crate::limit::queue_core::QueueCore;
 
 /// The pending items of a scope, and the first panic in an item.
-#[derive(Debug)]
 pub(super) struct ScopeState {
     pub(super) pending: PendingItems,
     pub(super) first_panic: FirstPanic,

@@ -222,6 +222,6 @@ impl<'scope> Scope<'scope, '_> {
 
 impl fmt::Debug for Scope<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Scope").field(&self.crew).finish()
+        f.debug_tuple("Scope").field(&self.queue.name()).finish()
     }
 }

@@ -128,7 +128,7 @@ impl Inner {
     /// Arms `work` to be queued here at `due_ns`, unless the queue has lost its last handle, been
     /// destroyed, or cancelled everything more than `nr_cancels` times.
     fn arm_at(&self, work: &DelayedWork, due_ns: u64, weak: WeakQueue, nr_cancels: u64) {
-        let visit = self.visit().filter(|_| !self.is_destroyed());
+        let visit = self.visit().filter(|_| !self.closed.is_destroyed());
         if let Some(visit) = visit {
             work.timer.arm_at(&work.work, &visit, weak, due_ns, nr_cancels);
         }
