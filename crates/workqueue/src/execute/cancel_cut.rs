@@ -41,8 +41,9 @@ use crate::{
 #[must_use = "threads wait for them until they have been ended"]
 pub(crate) struct Cancelled {
     parts: Vec<Part>,
-    rest: Aftermath,
-    nr_items: usize,
+    pub(crate) rest: Aftermath,
+    /// The number of users' pending and delayed items that have been cancelled.
+    pub(crate) nr_items: usize,
 }
 
 /// The cancelled items of one pool workqueue.
@@ -69,11 +70,6 @@ impl Cancelled {
         self.rest.dropped.extend(dead.map(deferred_drop));
     }
 
-    /// Adds the wakers of the tasks that must be woken because the items were removed.
-    pub(crate) fn add_wakers(&mut self, wakers: Vec<Foreign<Waker>>) {
-        self.rest.wakers.extend(wakers);
-    }
-
     /// Begins the cancellation of items. None of them starts after this. Runs no user code.
     pub(crate) fn add(&mut self, mut cut: Cut) {
         let mut deferred_drops = DeferredDrops::default();
@@ -88,11 +84,6 @@ impl Cancelled {
         }
         self.nr_items = self.nr_items.saturating_add_signed(deferred_drops.nr_more);
         self.parts.push(Part { pwq: cut.pwq, deferred_drops, nr_ended });
-    }
-
-    /// Returns the number of users' pending and delayed items that have been cancelled.
-    pub(crate) fn nr_items(&self) -> usize {
-        self.nr_items
     }
 
     /// Ends the items and releases their capacity and counts. Runs no user code. Call it with no

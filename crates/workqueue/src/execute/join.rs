@@ -400,7 +400,7 @@ impl<T> JoinHandle<T> {
         if !is_finished && !self.help_or_refuse()? {
             wait::before_waiting_for(self.head());
             self.wait_until_expired(u64::MAX);
-            wait::until_completed(self.head(), 1);
+            wait::until_completed(self.head(), 1, None);
         }
         self.take()
     }
@@ -444,10 +444,10 @@ impl<T> JoinHandle<T> {
                 return Some(Err(reported(error)));
             }
             wait::before_waiting_for(self.head());
-            let end_ns = time::now_ns().saturating_add(nanos(timeout));
+            let end_ns = time::ns_after(timeout);
             self.wait_until_expired(end_ns);
             let left = Duration::from_nanos(end_ns.saturating_sub(time::now_ns()));
-            if !wait::until_completed_within(self.head(), 1, left) {
+            if !wait::until_completed(self.head(), 1, Some(left)) {
                 return None;
             }
         }
@@ -609,7 +609,7 @@ impl<T> JoinHandle<T> {
             }
             let left_ns = left_ns.min(end_ns.saturating_sub(time::now_ns()));
             let left = Duration::from_nanos(left_ns);
-            if wait::until_completed_within(self.head(), 1, left) || left_ns == 0 {
+            if wait::until_completed(self.head(), 1, Some(left)) || left_ns == 0 {
                 return;
             }
         }
@@ -684,10 +684,6 @@ impl<T> fmt::Debug for JoinHandle<T> {
 fn unclaimed(state: State, pop: fn(State) -> Pop) -> Option<Pop> {
     let waits = state.is_claimed() && !twin::armed("strand: pops a claimed closure");
     (!waits).then(|| pop(state))
-}
-
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A closure without a handle. Its state is never read.

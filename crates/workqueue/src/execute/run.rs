@@ -24,7 +24,7 @@ use super::{
 use crate::{
     cleanups,
     item::{
-        deferred_drops::DeferredDrops,
+        deferred_drops::{DeferredDrops, deferred_drop},
         head::{Dead, Ending, Head, Pop, Popped, State, VTable},
         list::{self, Color},
         revival::Revivable,
@@ -318,8 +318,8 @@ pub(crate) unsafe fn pop_by_and_cancel(
         Pop::Leave(_) => return Popped::Left,
         Pop::Discard(state) => {
             // SAFETY: no handle, list or running thread refers to the item.
-            deferred_drops
-                .defer_drop_of_dead(state.frees().then(|| unsafe { Dead::new(item, vtable) }));
+            let dead = state.frees().then(|| unsafe { Dead::new(item, vtable) });
+            deferred_drops.dropped.extend(dead.map(deferred_drop));
         }
     }
     if from.is_running() {

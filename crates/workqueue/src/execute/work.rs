@@ -265,7 +265,7 @@ impl Work {
                 .map_err(|NeedsOurSeat| reported(FlushError::OwnQueue))?;
         if !helped {
             wait::before_waiting_for(head);
-            wait::until_completed(head, head.load().last_completion_seq());
+            wait::until_completed(head, head.load().last_completion_seq(), None);
         }
         if head.load().has_panicked() { Err(FlushError::Panicked) } else { Ok(is_busy) }
     }
@@ -423,7 +423,7 @@ impl Work {
         // The item can no longer be queued, so there is at most one run to wait for.
         let state = head.load();
         if state.is_running() && !is_current(self.item) {
-            wait::until_completed(head, state.completion_seq() + 1);
+            wait::until_completed(head, state.completion_seq() + 1, None);
         }
     }
 

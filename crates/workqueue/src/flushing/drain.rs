@@ -13,7 +13,7 @@ use super::{flush::OwnQueueError, rounds::Rounds};
 use crate::{
     cleanups,
     execute::wait,
-    observe::left::{Doing, Kind, LeftItems, StillBusy},
+    observe::left::{Doing, LeftItems, StillBusy},
     pools::pwq::{Pwq, WaitingPwq},
     queues::{
         queue::{Inner, Workqueue},
@@ -161,9 +161,7 @@ impl Workqueue {
     pub fn drain_timeout(&self, timeout: Duration) -> Result<(), DrainError> {
         self.inner.may_be_stopped()?;
         self.inner.may_wait()?;
-        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        // The end time saturates at more than five hundred years, which means no limit.
-        let end_ns = time::now_ns().saturating_add(timeout_ns);
+        let end_ns = time::ns_after(timeout);
         let _draining = self.inner.closed.while_draining();
         if self.inner.drain_by(Some(end_ns)) { Ok(()) } else { Err(self.inner.left().into()) }
     }
@@ -278,7 +276,7 @@ impl Inner {
     /// Calls `body` for each pwq. The plan's lock keeps the pwqs alive, even if the queue has no
     /// handle. Returns the wakers that `body` would have fired, to be called with no lock held.
     pub(super) fn for_each_pwq(&self, body: impl FnMut(&Arc<Pwq>)) -> Vec<Foreign<Waker>> {
-        let for_each = || self.plan.lock().pwqs().iter().for_each(body);
+        let for_each = || self.plan.lock().pwqs.iter().for_each(body);
         cleanups::with_wakers_aside(for_each).1
     }
 
@@ -350,7 +348,7 @@ impl Inner {
 
     /// Lists the remaining items.
     pub(super) fn left(&self) -> StillBusy {
-        StillBusy::new(Kind::Workqueue, &self.core.name, self.left_items())
+        StillBusy::new("workqueue", &self.core.name, self.left_items())
     }
 
     pub(super) fn left_items(&self) -> Vec<LeftItems> {

@@ -15,7 +15,7 @@ use crate::{
     observe::left::StillBusy,
     queues::{
         queue::{Inner, Workqueue},
-        timers::{Due, nanos},
+        timers::Due,
     },
     time::timeout::Timeout,
 };
@@ -181,7 +181,7 @@ pub fn shutdown_in_order(
         queue.inner.may_be_stopped()?;
         queue.inner.may_wait()?;
     }
-    let end_ns = time::now_ns().saturating_add(nanos(timeout));
+    let end_ns = time::ns_after(timeout);
     for (place, queue) in queues.iter().enumerate() {
         queue.inner.close_in_background();
         if !queue.inner.drain_by(Some(end_ns)) {

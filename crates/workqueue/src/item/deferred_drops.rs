@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use base::internal::panics::{discard, guarded_in_item};
 
-use super::head::{Dead, Head};
+use super::head::Head;
 use crate::cleanups::Cleanup;
 
 /// The items of a bulk cancel in progress, and the user values that they held.
@@ -48,10 +48,5 @@ impl DeferredDrops {
     /// Defers the drop of a user value.
     pub(crate) fn defer_drop(&mut self, what: impl Send + 'static) {
         self.dropped.push(deferred_drop(what));
-    }
-
-    /// Adds an item that is to be freed.
-    pub(crate) fn defer_drop_of_dead(&mut self, dead: Option<Dead>) {
-        self.dropped.extend(dead.map(deferred_drop));
     }
 }

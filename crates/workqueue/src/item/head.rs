@@ -744,10 +744,6 @@ impl State {
     pub(crate) fn is_counted(self) -> bool {
         self.has(COUNTED)
     }
-    fn is_free(self) -> bool {
-        self.has(ORPHAN) && !self.has(LINKED | RUNNING | CLAIMED | PENDING | HANDOFF)
-    }
-
     /// Gives a pending item a capacity permit of its queue if `has_permit` is set.
     #[inline]
     pub(crate) fn counted(self, has_permit: bool) -> State {
@@ -810,7 +806,7 @@ impl State {
     /// Returns `true` if the item must be freed, after it has been discarded or has lost its last
     /// handle.
     pub(crate) fn frees(self) -> bool {
-        self.is_free()
+        self.has(ORPHAN) && !self.has(LINKED | RUNNING | CLAIMED | PENDING | HANDOFF)
     }
 
     /// Ends a run that returned, if no other work is left: no thread waits, and the item was not
@@ -862,7 +858,7 @@ impl State {
             retire_handoff: handed_over && !relink,
             wake: self.has(WAITED),
             wake_task: self.has(WAKER),
-            free: next.is_free() && !sync::twin::armed("item: completion never frees"),
+            free: next.frees() && !sync::twin::armed("item: completion never frees"),
         }
     }
 

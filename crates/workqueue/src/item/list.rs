@@ -137,11 +137,22 @@ impl List {
         &mut self,
         mut chosen: impl FnMut(NonNull<Head>) -> bool,
     ) -> Option<NonNull<Head>> {
+        let mut before: Option<NonNull<Head>> = None;
         let mut at = self.first();
         while let Some(item) = at.filter(|&item| !chosen(item)) {
+            before = at;
             at = NonNull::new(next(item));
         }
-        at.filter(|&item| self.remove(item))
+        let after = next(at?);
+        match before {
+            Some(before) => set_next(before, after),
+            None => self.first = after,
+        }
+        if after.is_null() {
+            self.last = before.map_or(ptr::null_mut(), NonNull::as_ptr);
+        }
+        self.len -= 1;
+        at
     }
 
     /// Moves all items of `other` to the end of this list.
@@ -160,15 +171,6 @@ impl List {
     /// Returns the items, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = NonNull<Head>> {
         std::iter::successors(self.first(), |item| NonNull::new(next(*item)))
-    }
-
-    /// Walks the list up to `item`, which is only compared. Returns `item` if the list contains it.
-    pub(crate) fn find(&self, item: *const Head) -> Option<NonNull<Head>> {
-        let mut at = self.first();
-        while let Some(here) = at.filter(|here| !ptr::eq(here.as_ptr(), item)) {
-            at = NonNull::new(next(here));
-        }
-        at
     }
 
     /// Removes the items for which `keep` returns `false`; `keep` may add these to another list.
@@ -193,25 +195,7 @@ impl List {
 
     /// Walks the list to `item` and removes it. Returns `false` if it is not in this list.
     pub(crate) fn remove(&mut self, item: NonNull<Head>) -> bool {
-        let mut before: Option<NonNull<Head>> = None;
-        let mut at = self.first();
-        while let Some(here) = at {
-            let after = next(here);
-            if here == item {
-                match before {
-                    Some(before) => set_next(before, after),
-                    None => self.first = after,
-                }
-                if after.is_null() {
-                    self.last = before.map_or(ptr::null_mut(), NonNull::as_ptr);
-                }
-                self.len -= 1;
-                return true;
-            }
-            before = at;
-            at = NonNull::new(after);
-        }
-        false
+        self.pop_first(|other| other == item).is_some()
     }
 }
 

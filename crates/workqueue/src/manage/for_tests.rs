@@ -19,7 +19,7 @@ use sync::Backoff;
 use topology::{CpuId, Topology};
 
 use crate::{
-    queues::{clock::Clock, registry::Registry, timers::nanos},
+    queues::{clock::Clock, registry::Registry},
     route::registry_error::RegistryError,
 };
 
@@ -100,7 +100,7 @@ impl TestRegistry {
     pub fn advance(&mut self, span: Duration) {
         let timers = self.timers();
         let clock = &timers.clock;
-        let end_ns = clock.now_ns().saturating_add(nanos(span));
+        let end_ns = clock.now_ns().saturating_add(sync::time::nanos(span));
         self.run_until_idle();
         while let Some(next_ns) = timers.next_ns().filter(|&next_ns| next_ns <= end_ns) {
             // A timer that is overdue fires now.

@@ -153,7 +153,7 @@ impl ManagerLoop {
     fn run(&mut self, parker: &mut Parker, [rescuer, reserve]: &[Arc<MaydayQueue>; 2]) {
         loop {
             let refused = self.manager.create_workers();
-            let mut now_ns = time::now_ns();
+            let now_ns = time::now_ns();
             self.do_without(refused, rescuer, now_ns);
             if self.manager.inbox.lock().quit {
                 return;
@@ -168,7 +168,7 @@ impl ManagerLoop {
             if self.manager.serve_cleanups(now_ns) {
                 reserve.call_for_cleanups(&self.manager);
             }
-            now_ns = self.ask_again(now_ns);
+            self.ask_again(now_ns);
             if self.manager.armed.load(Ordering::Relaxed) && now_ns >= self.next_tick_ns {
                 self.tick(now_ns);
             }

@@ -77,9 +77,7 @@ impl Rescuer {
         self.quit();
         self.thread.join().expect("a rescuer does not panic");
     }
-}
 
-impl Rescuer {
     /// Makes the thread end after it has served its calls.
     pub(crate) fn quit(&self) {
         self.mayday_queue.quit();

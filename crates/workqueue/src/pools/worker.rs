@@ -78,9 +78,9 @@ pub(crate) struct Worker {
     /// A, written by the owner: the average run time of an item.
     item_ns: AtomicU32,
     /// A, written under the pool lock: a parked worker that finds it set exits.
-    culled: AtomicBool,
+    pub(super) culled: AtomicBool,
     /// A, set under the pool lock: a parked worker that finds it set returns its stack's memory.
-    slims: AtomicBool,
+    pub(super) slims: AtomicBool,
     /// A, written by the owner: set if it has returned its stack's memory and has run no item
     /// since.
     lean: AtomicBool,
@@ -93,7 +93,7 @@ pub(crate) struct Worker {
     /// A: set when the manager lets it run outside its pod.
     pub(crate) strays: AtomicBool,
     /// A, written by the owner: set if its affinity has been restored since it last took items.
-    returned: AtomicBool,
+    pub(super) returned: AtomicBool,
 }
 
 impl Worker {
@@ -125,11 +125,6 @@ impl Worker {
         self.thread.swap(thread::current().0, Ordering::Relaxed) == 0
     }
 
-    /// Records that the worker's affinity was restored. Only the owner calls this.
-    pub(crate) fn has_returned(&self) {
-        self.returned.store(true, Ordering::Relaxed);
-    }
-
     /// Returns `true`, once, if the worker's affinity has been restored since it last took items.
     /// Only the owner calls this.
     pub(crate) fn takes_after_return(&self) -> bool {
@@ -153,22 +148,6 @@ impl Worker {
 
     pub(crate) fn item_ns(&self) -> u64 {
         u64::from(self.item_ns.load(Ordering::Relaxed))
-    }
-
-    /// Makes the worker exit when it wakes. The caller has locked the pool and removed the worker
-    /// from the idle list.
-    pub(crate) fn cull(&self) {
-        self.culled.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_culled(&self) -> bool {
-        self.culled.load(Ordering::Relaxed)
-    }
-
-    /// Makes the worker return its stack's memory when it wakes. The caller has locked the pool and
-    /// removed the worker from the idle list.
-    pub(crate) fn slim(&self) {
-        self.slims.store(true, Ordering::Relaxed);
     }
 
     /// Returns this thread's stack memory to the system, if requested. The owner calls this before
@@ -388,7 +367,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
         if sync::twin::armed("kick: no claim") {
             pool.leave_idle(&worker);
         }
-        if worker.is_culled() {
+        if worker.culled.load(Ordering::Relaxed) {
             return discharge(pool, &worker, false);
         }
         worker.slim_if_asked();
@@ -423,7 +402,7 @@ pub(crate) fn rescue(pool: &Arc<WorkerPool>, slot: usize, go_on: impl Fn() -> bo
         leaves = !go_on();
     }
     report::report_to(None);
-    pool.discharge_rescuer(&worker);
+    pool.lock().discharge(&worker);
     !leaves
 }
 

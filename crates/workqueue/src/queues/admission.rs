@@ -43,6 +43,7 @@ use crate::limit::capacity::Capacity;
 /// assert_eq!(first.join()?, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(PartialEq, Eq)]
 pub struct TrySpawnError<F = ()> {
     is_full: bool,
     work: F,
@@ -89,14 +90,6 @@ impl<F> TrySpawnError<F> {
         }
     }
 }
-
-impl PartialEq for TrySpawnError {
-    fn eq(&self, other: &Self) -> bool {
-        self.is_full == other.is_full
-    }
-}
-
-impl Eq for TrySpawnError {}
 
 impl<F> fmt::Debug for TrySpawnError<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

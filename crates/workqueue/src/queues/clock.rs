@@ -73,7 +73,7 @@ impl Clock {
             Self::System => time::ns_of(at),
             Self::Paused(paused) => {
                 let since = at.saturating_duration_since(paused.start);
-                u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+                time::nanos(since)
             }
         }
     }

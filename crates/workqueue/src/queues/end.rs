@@ -315,7 +315,7 @@ impl Inner {
         machine.remove_queue(Arc::<Inner>::as_ptr(self));
         let pwqs = self.plan.lock().end();
         for pwq in pwqs {
-            pwq.pool.remove_pwq(pwq.slot);
+            pwq.pool.lock().remove_pwq(pwq.slot);
             machine.release(&pwq.pool);
         }
         // Last, because a change of the group's shares reaches the accounts of the pools through

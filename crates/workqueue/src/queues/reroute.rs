@@ -17,10 +17,10 @@ impl Inner {
     /// `false` if the queue was destroyed.
     pub(super) fn reroute(&self, machine: &Machine, change: &dyn Fn(&mut Attrs)) -> bool {
         let mut plan = self.plan.lock();
-        if plan.is_dead() {
+        if plan.dead {
             return false;
         }
-        change(plan.attrs_mut());
+        change(&mut plan.design.attrs);
         let before = self.route_table.routes();
         let routes = plan.draw(&self.core, machine);
         if std::ptr::eq(before, &*routes) {
@@ -39,10 +39,10 @@ impl Inner {
     /// machine.
     fn is_routed(&self, machine: &Machine, change: &dyn Fn(&mut Attrs)) -> bool {
         let plan = self.plan.lock();
-        let mut attrs = plan.attrs().clone();
+        let mut attrs = plan.design.attrs.clone();
         change(&mut attrs);
         let (topology, pods) = machine.pods(&attrs);
-        attrs == *plan.attrs() && self.route_table.routes().is_of(&topology, &pods)
+        attrs == plan.design.attrs && self.route_table.routes().is_of(&topology, &pods)
     }
 }
 
@@ -63,7 +63,7 @@ impl Workqueue {
     #[doc(alias = "workqueue_attrs")]
     pub fn attrs(&self) -> Attrs {
         self.inner.must_be_at_home();
-        self.inner.plan.lock().attrs().clone()
+        self.inner.plan.lock().design.attrs.clone()
     }
 
     /// Changes the attributes of a queue, which may be in use. Only the attributes that `change`

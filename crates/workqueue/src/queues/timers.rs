@@ -54,6 +54,7 @@ use sync::{
     atomic::{AtomicU64, Ordering},
     cpu,
     fork::Inherited,
+    time::nanos,
     twin,
     unmodelled::Arc,
 };
@@ -678,10 +679,6 @@ impl Cleanup for CountToRelease {
     fn run(self: Box<Self>) {
         self.release();
     }
-}
-
-pub(crate) fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

@@ -8,8 +8,10 @@ use std::{
     time::Duration,
 };
 
+use sync::time::nanos;
+
 use super::sleep::{Sleep, global};
-use crate::queues::{registry::Registry, timers::nanos};
+use crate::queues::registry::Registry;
 
 /// The rule for a missed tick, which is one so late that the next tick is already due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

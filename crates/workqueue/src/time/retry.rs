@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use sync::time::nanos;
+
 use super::sleep::global;
-use crate::queues::{registry::Registry, timers::nanos};
+use crate::queues::registry::Registry;
 
 /// The number of attempts and the pauses between them: each pause is twice as long as the previous
 /// one, up to a limit.

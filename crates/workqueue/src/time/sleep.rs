@@ -8,13 +8,12 @@ use std::{
     time::Duration,
 };
 
-use sync::{time::Instant, twin};
-
-use crate::queues::{
-    registry::Registry,
-    sleeps::SleepTimer,
-    timers::{Timers, nanos},
+use sync::{
+    time::{Instant, nanos},
+    twin,
 };
+
+use crate::queues::{registry::Registry, sleeps::SleepTimer, timers::Timers};
 
 /// Waits until `duration` has passed since this call.
 ///

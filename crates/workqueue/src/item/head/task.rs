@@ -102,7 +102,7 @@ impl State {
             wake: false,
             wake_task: false,
             // Without a handle and a waker, no thread can ever wake the future.
-            free: next.is_free() && !sync::twin::armed("future: suspend never frees"),
+            free: next.frees() && !sync::twin::armed("future: suspend never frees"),
         }
     }
 }
