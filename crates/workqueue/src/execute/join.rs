@@ -36,8 +36,8 @@ use crate::{
     item::{
         deferred_drops::DeferredDrops,
         head::{
-            self, Ending, Expiry, HandleTable, Head, Home, OfStrand, Pop, Popped, Rules, State,
-            TaskSlot, VTable,
+            self, Ending, Expiry, HandleTable, Head, Home, Pop, Popped, Rules, State, TaskSlot,
+            VTable,
         },
         memory,
     },
@@ -207,14 +207,15 @@ where
             slot_at: std::mem::offset_of!(Joinable<F, T, S>, task),
             expiry: if S::IS_LIMITED {
                 Some(Expiry {
-                    left_ns: Self::left_ns,
+                    left_ns: |item| Self::start_by(item).left_ns(),
                     expire: Self::expire,
-                    wake_then: Self::wake_then,
+                    // The caller is the handle, the only writer of the mutable parts of `start_by`.
+                    wake_then: |item, waker| Self::start_by(item).wake_then(waker),
                 })
             } else {
                 None
             },
-            strand: if S::IN_STRAND { Some(Self::strand) } else { None },
+            strand: if S::IN_STRAND { Some(|item| Self::start_by(item).strand()) } else { None },
         }),
     };
 
@@ -223,13 +224,17 @@ where
         unsafe { (*item.as_ptr().cast::<Self>()).content.get() }
     }
 
+    fn start_by<'a>(item: NonNull<Head>) -> &'a S {
+        // SAFETY: only items of this type have this table, and the field is never written.
+        unsafe { &(*item.as_ptr().cast::<Self>()).start_by }
+    }
+
     unsafe fn call(item: NonNull<Head>) -> Ending {
         let content = Self::content(item);
         // SAFETY: the caller runs the item for the first and only time, so the content is the
         // closure, and only we access it.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
-        // SAFETY: only items of this type have this table, and the field is never written.
-        let start_by = unsafe { &(*item.as_ptr().cast::<Self>()).start_by };
+        let start_by = Self::start_by(item);
         let mut outcome = if start_by.is_over() && !twin::armed("deadline: starts after it") {
             // SAFETY: the caller runs the item.
             unsafe { run::note_expired() };
@@ -299,22 +304,6 @@ where
         // caller, because the content is already an outcome.
         drop(func);
         true
-    }
-
-    unsafe fn left_ns(item: NonNull<Head>) -> u64 {
-        // SAFETY: only items of this type have this table, and the field is never written.
-        unsafe { (*item.as_ptr().cast::<Self>()).start_by.left_ns() }
-    }
-
-    unsafe fn strand(item: NonNull<Head>) -> OfStrand {
-        // SAFETY: as in `left_ns`.
-        unsafe { (*item.as_ptr().cast::<Self>()).start_by.strand() }
-    }
-
-    unsafe fn wake_then(item: NonNull<Head>, waker: &Waker) -> bool {
-        // SAFETY: as in `left_ns`; the caller is the handle, the only writer of the mutable parts
-        // of `start_by`.
-        unsafe { (*item.as_ptr().cast::<Self>()).start_by.wake_then(waker) }
     }
 
     /// If the item has not started, expires it and drops its closure. Its deadline has passed.

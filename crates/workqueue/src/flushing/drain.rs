@@ -1,6 +1,6 @@
 //! Drains, pauses and destroys a queue.
 
-use std::{fmt, task::Waker, time::Duration};
+use std::{fmt, mem, task::Waker, time::Duration};
 
 use base::internal::panics::Foreign;
 use sync::{
@@ -253,12 +253,12 @@ impl Workqueue {
 
 impl Inner {
     pub(crate) fn set_paused(&self, paused: bool) -> bool {
-        self.change_pauses(|plan| plan.set_paused(paused))
+        self.change_pauses(|plan| mem::replace(&mut plan.paused, paused) != paused)
     }
 
     /// Resumes a queue that is being destroyed. From now on it ignores pauses of its group.
     pub(crate) fn pass_pauses(&self) {
-        self.change_pauses(Plan::pass_pauses);
+        self.change_pauses(|plan| (plan.paused, plan.ends) = (false, true));
     }
 
     /// Applies `change`, and then pauses or resumes the queue. A group changes its own pause before

@@ -186,27 +186,15 @@ impl ManagerLoop {
     /// Runs the deferred cleanups that remain when the registry has ended. Continues until the last
     /// one has begun, because a cleanup may wait for the next one. Only then is the fallback reaper
     /// joined.
-    ///
-    /// The registry has no pools at this point, so the rescuer may block in a cleanup too. This
-    /// thread may block only in the last cleanup. If it blocked in an earlier one, it could not try
-    /// to start threads again, and the cleanups behind that one would wait forever.
-    fn finish(&mut self, parker: &mut Parker, [rescuer, reserve]: &[Arc<MaydayQueue>; 2]) {
+    fn finish(&mut self, parker: &mut Parker, [_, reserve]: &[Arc<MaydayQueue>; 2]) {
         self.timers.fire_put_aside();
         // From here on no other thread depends on this one, so it may run user code.
         let aside = cleanups::put_wakers_aside(false);
         debug_assert!(aside.is_empty(), "they are deferred cleanups");
         let cleanups = &self.manager.cleanups;
         while !cleanups.close() {
-            let now_ns = time::now_ns();
-            if self.manager.serve_cleanups(now_ns) {
+            if self.manager.serve_cleanups(time::now_ns()) {
                 reserve.call_for_cleanups(&self.manager);
-                // The fallback reaper may have begun a cleanup that waits for the next one.
-                if cleanups.cannot_start() {
-                    rescuer.call_for_cleanups(&self.manager);
-                    if cleanups.run_last_fallback() {
-                        continue;
-                    }
-                }
             }
             // The thread that finishes the last cleanup wakes this one.
             match cleanups.next_ns() {
@@ -236,7 +224,7 @@ impl ManagerLoop {
         }
     }
 
-    fn ask_again(&mut self, now_ns: u64) -> u64 {
+    fn ask_again(&mut self, now_ns: u64) {
         if !self.retry.is_empty() && now_ns >= self.next_retry_ns {
             for pool in mem::take(&mut self.retry) {
                 pool.ask_again();
@@ -244,7 +232,6 @@ impl ManagerLoop {
         } else if self.retry.is_empty() {
             self.retry_pause_ns = RETRY_NS;
         }
-        now_ns
     }
 
     pub(crate) fn tick(&mut self, now_ns: u64) {

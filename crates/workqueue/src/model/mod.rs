@@ -187,14 +187,6 @@ impl Machine {
         }
     }
 
-    /// Does the same as [`help_out`](Self::help_out), from the most recently created pool to the
-    /// oldest.
-    pub fn help_out_last_first(&self) {
-        for pool in self.registry.machine().pools().iter().rev() {
-            super::pools::worker::help_out(pool, || true);
-        }
-    }
-
     /// Returns `true` if a queue or a group has shares in each pool in use.
     pub fn has_shares(&self) -> bool {
         self.registry.machine().pools().iter().all(|pool| pool.lock().is_shared())

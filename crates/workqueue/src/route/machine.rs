@@ -195,8 +195,7 @@ impl Machine {
     }
 
     pub(crate) fn pools(&self) -> Vec<Arc<WorkerPool>> {
-        let roster = self.manager.roster.lock();
-        roster.iter().map(|(pool, _)| pool.clone()).collect()
+        self.manager.pools()
     }
 
     /// Returns the pool with these attributes, creating it if necessary, and increments its count

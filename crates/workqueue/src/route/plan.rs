@@ -42,11 +42,11 @@ pub(crate) struct Plan {
     /// Every gate, with the index of its node.
     gates: Vec<(usize, Arc<Gate<WaitingPwq>>)>,
     /// Set from the time the queue is paused until it is resumed.
-    paused: bool,
+    pub(crate) paused: bool,
     /// Set while the queue starts no items.
     stopped: bool,
     /// Set once the queue ignores pauses of its group, because it is being destroyed.
-    ends: bool,
+    pub(crate) ends: bool,
     /// Every table that has been published. Enqueuers may still read any of them.
     tables: Vec<Arc<Routes>>,
     /// Every pwq that is, or was, in a table. Items may still arrive on any of them.
@@ -99,16 +99,6 @@ impl Plan {
         self.design.max_active = max_active;
         let gates = self.gates.iter();
         gates.flat_map(|(_, gate)| gate.set_max(max_active)).collect()
-    }
-
-    /// Pauses or resumes the queue. Returns `true` if this is a change.
-    pub(crate) fn set_paused(&mut self, paused: bool) -> bool {
-        std::mem::replace(&mut self.paused, paused) != paused
-    }
-
-    /// Resumes the queue, and makes it ignore pauses of its group, because it is being destroyed.
-    pub(crate) fn pass_pauses(&mut self) {
-        (self.paused, self.ends) = (false, true);
     }
 
     /// Withdraws all seats if the queue or its group is paused, and otherwise restores them.
