@@ -27,7 +27,7 @@ pub struct Machine {
 }
 
 /// Culls idle workers.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Culler(Vec<Arc<WorkerPool>>);
 
 impl Culler {
@@ -40,7 +40,7 @@ impl Culler {
 }
 
 /// Makes [`Machine::serve_until`] check its condition again.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct WakeFlag(Arc<Manager>);
 
 impl WakeFlag {

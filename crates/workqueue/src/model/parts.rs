@@ -43,7 +43,7 @@ const INERT: &VTable = &VTable::plain(
 );
 
 /// An item that has been pushed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Pushed(NonNull<Head>);
 
 // SAFETY: the fields of an item are atomic, or checked by the model.
@@ -119,7 +119,7 @@ impl Injected {
 }
 
 /// The seats of a single queue, for threads of one node.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Gates {
     gate: Arc<Gate<usize>>,
     core: Arc<QueueCore>,
