@@ -24,9 +24,11 @@
 //! cleanups behind them. The rescuer does not do this, because a destructor that blocks would then
 //! stop all rescues.
 //!
-//! When its registry has ended, the manager continues until no cleanup is left, and then exits. While
-//! thread creation keeps failing, a cleanup that waits for a later one waits until a thread can be
-//! started. After the manager has exited, a thread that adds a cleanup runs it itself, for
+//! When its registry has ended, the manager continues until no cleanup is left, and then exits. The
+//! registry has no pools at this point. While thread creation keeps failing, the rescuer runs
+//! cleanups too, and the manager runs the last one. A chain of three cleanups, each of which waits
+//! for the next one, therefore ends without another thread. A longer chain ends once a thread can
+//! be started. After the manager has exited, a thread that adds a cleanup runs it itself, for
 //! example in an RCU callback for a queue that was destroyed long ago.
 
 use std::{
@@ -337,6 +339,22 @@ impl CleanupQueue {
         let cleanup = at.and_then(|at| list.waiting.remove(at));
         drop(list);
         cleanup.map(Cleanup::run).is_some()
+    }
+
+    /// If only one cleanup is queued, and it does not wait for items, runs it. The calling thread
+    /// is not a reaper. Returns `true` if there was such a cleanup.
+    pub(crate) fn run_last_fallback(&self) -> bool {
+        let mut list = self.0.lock();
+        let is_last = list.waiting.len() == 1 && list.fallback_index().is_some();
+        let cleanup = is_last.then(|| list.waiting.pop_front()).flatten();
+        drop(list);
+        cleanup.map(Cleanup::run).is_some()
+    }
+
+    /// Returns `true` if thread creation has failed for so long that the pause has reached its
+    /// maximum.
+    pub(crate) fn cannot_start(&self) -> bool {
+        self.0.lock().pause_ns == RETRY_MAX_NS
     }
 
     /// Closes the list if it is empty. Returns `true` if the list is closed. A thread that adds a

@@ -98,36 +98,24 @@ impl Cancelled {
                     rest.add(unsafe { run::end(item, Ending::Returned) });
                 }
             }
-            for part in &mut parts {
-                part.release_capacity();
+            for Part { pwq, deferred_drops, .. } in &parts {
+                if let Some(capacity) = pwq.core.capacity.as_deref() {
+                    capacity.release(deferred_drops.nr_places);
+                }
             }
             memory::flush();
-            for part in parts {
-                part.retire();
+            // The queue may be destroyed once the last count of a part is released.
+            for Part { pwq, nr_ended, .. } in parts {
+                let mut guard = pwq.pool.lock_to_act();
+                for (place, count) in nr_ended.into_iter().enumerate() {
+                    if count > 0 {
+                        guard.retire_from(pwq.slot, Color(place as u8), count);
+                    }
+                }
             }
         });
         rest.wakers.extend(wakers);
         rest
-    }
-}
-
-impl Part {
-    fn release_capacity(&mut self) {
-        let nr_places = std::mem::take(&mut self.deferred_drops.nr_places);
-        if let Some(capacity) = self.pwq.core.capacity.as_deref() {
-            capacity.release(nr_places);
-        }
-    }
-
-    /// Releases the counts. The queue may be destroyed once the last one is released.
-    fn retire(self) {
-        let pwq = &self.pwq;
-        let mut guard = pwq.pool.lock_to_act();
-        for (place, count) in self.nr_ended.into_iter().enumerate() {
-            if count > 0 {
-                guard.retire_from(pwq.slot, Color(place as u8), count);
-            }
-        }
     }
 }
 

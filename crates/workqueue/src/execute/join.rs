@@ -429,7 +429,7 @@ impl<T> JoinHandle<T> {
     pub fn join_timeout(&mut self, timeout: Duration) -> Option<Result<T, JoinError>> {
         if !self.is_finished() {
             must_not_be_lost(self.is_lost());
-            if let Some(error) = self.refusal() {
+            if let Some(error) = self.refusal(self.head().load().lets_help()) {
                 return Some(Err(reported(error)));
             }
             wait::before_waiting_for(self.head());
@@ -456,27 +456,20 @@ impl<T> JoinHandle<T> {
     }
 
     /// Returns the error to report if waiting for this unfinished item without helping would never
-    /// end.
-    fn refusal(&self) -> Option<JoinError> {
+    /// end, unless another thread may help.
+    fn refusal(&self, may_be_helped: bool) -> Option<JoinError> {
         if is_current(self.item) {
             return Some(JoinError::OwnItem);
         }
         // An item with a deadline ends at the deadline.
-        let ends = self.table().expiry.is_some() || self.head().load().lets_help();
+        let ends = may_be_helped || self.table().expiry.is_some();
         (!ends && wait::needs_our_seat(self.item)).then_some(JoinError::OwnQueue)
     }
 
     /// Returns the error to report if a task that polls for the item's end would never see it. This
     /// can happen in `block_on`, where the polling thread stays inside its own item.
     pub(crate) fn refusal_of_a_poll(&self) -> Option<JoinError> {
-        if !is_blocking() {
-            return None;
-        }
-        if is_current(self.item) {
-            return Some(JoinError::OwnItem);
-        }
-        let ends = self.table().expiry.is_some();
-        (!ends && wait::needs_our_seat(self.item)).then_some(JoinError::OwnQueue)
+        is_blocking().then(|| self.refusal(false)).flatten()
     }
 
     /// Returns a handle that works like this one, but cancels the item when the handle is dropped.

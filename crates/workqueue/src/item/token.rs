@@ -241,14 +241,9 @@ impl Head {
     #[inline]
     pub(crate) fn unwatch(&self) {
         if self.load().is_watched() {
-            self.remove_token();
+            let token = table().lock().remove(&self.address());
+            drop(token);
         }
-    }
-
-    #[cold]
-    fn remove_token(&self) {
-        let token = table().lock().remove(&self.address());
-        drop(token);
     }
 
     fn address(&self) -> usize {

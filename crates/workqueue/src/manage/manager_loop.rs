@@ -186,15 +186,27 @@ impl ManagerLoop {
     /// Runs the deferred cleanups that remain when the registry has ended. Continues until the last
     /// one has begun, because a cleanup may wait for the next one. Only then is the fallback reaper
     /// joined.
-    fn finish(&mut self, parker: &mut Parker, [_, reserve]: &[Arc<MaydayQueue>; 2]) {
+    ///
+    /// The registry has no pools at this point, so the rescuer may block in a cleanup too. This
+    /// thread may block only in the last cleanup. If it blocked in an earlier one, it could not try
+    /// to start threads again, and the cleanups behind that one would wait forever.
+    fn finish(&mut self, parker: &mut Parker, [rescuer, reserve]: &[Arc<MaydayQueue>; 2]) {
         self.timers.fire_put_aside();
         // From here on no other thread depends on this one, so it may run user code.
         let aside = cleanups::put_wakers_aside(false);
         debug_assert!(aside.is_empty(), "they are deferred cleanups");
         let cleanups = &self.manager.cleanups;
         while !cleanups.close() {
-            if self.manager.serve_cleanups(time::now_ns()) {
+            let now_ns = time::now_ns();
+            if self.manager.serve_cleanups(now_ns) {
                 reserve.call_for_cleanups(&self.manager);
+                // The fallback reaper may have begun a cleanup that waits for the next one.
+                if cleanups.cannot_start() {
+                    rescuer.call_for_cleanups(&self.manager);
+                    if cleanups.run_last_fallback() {
+                        continue;
+                    }
+                }
             }
             // The thread that finishes the last cleanup wakes this one.
             match cleanups.next_ns() {

@@ -327,18 +327,12 @@ impl Worker {
 #[cfg(feature = "stacks")]
 pub(super) const PATH: &str = module_path!();
 
-/// State that only the worker's thread uses.
-struct Private {
-    parker: Parker,
-    spin: SpinBudget,
-}
-
 /// Makes this thread a worker of `pool` until it is culled or the pool dies.
 ///
 /// The pool counted the worker as awake and searching when it requested it.
 pub(crate) fn run(pool: &Arc<WorkerPool>) {
-    let mut private = Private { parker: Parker::with_spin_limit(0), spin: SpinBudget::new() };
-    let worker = enlist(pool, &private.parker, true).expect("a requested worker is admitted");
+    let (mut parker, spin) = (Parker::with_spin_limit(0), SpinBudget::new());
+    let worker = enlist(pool, &parker, true).expect("a requested worker is admitted");
     pool.settle(&worker);
     loop {
         serve(pool, &worker, || true);
@@ -349,7 +343,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
             pool.has_hint_of_work()
         } else {
             let hint = || pool.has_hint_of_work();
-            let (spin, limit) = (&private.spin, pool.worker_spin_limit());
+            let limit = pool.worker_spin_limit();
             match pool.waits() {
                 Wait::Polls => spin.poll_and_spin(limit, MAX_POLL_AFTER_WORK_NS, hint),
                 Wait::Yields => spin.spin(limit, hint),
@@ -361,7 +355,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
         match pool.try_park(&worker) {
             ParkDecision::Work => continue,
             ParkDecision::Leave => return discharge(pool, &worker, true),
-            ParkDecision::Park => report::unreported(|| private.parker.park()),
+            ParkDecision::Park => report::unreported(|| parker.park()),
         }
         #[cfg(any(loom, shuttle))]
         if sync::twin::armed("kick: no claim") {

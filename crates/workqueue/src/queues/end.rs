@@ -62,7 +62,7 @@ use crate::{
 
 /// The state that the handles to a queue share. Dropping it destroys the queue.
 pub(crate) struct Lease {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
     registry: Registry,
     /// Set if the thread that drops the lease must not wait.
     in_background: bool,

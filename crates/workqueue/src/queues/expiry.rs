@@ -43,6 +43,15 @@ impl StartBefore {
     }
 }
 
+impl StartBefore {
+    /// Makes this a hard deadline: the item's token is cancelled at that time. The item's run calls
+    /// this, and its code owns the value, so that its drop ends the timer.
+    pub(super) fn arm(self) -> Self {
+        self.wake_then(&Arc::new(AtEnd(run::current_token())).into());
+        self
+    }
+}
+
 impl StartBy for StartBefore {
     const IS_LIMITED: bool = true;
 
@@ -75,17 +84,6 @@ impl Drop for StartBefore {
     }
 }
 
-/// A hard deadline. The code of the item owns it, so that its drop ends the timer.
-pub(super) struct EndBefore(StartBefore);
-
-impl EndBefore {
-    /// Arranges for the item's token to be cancelled at the deadline. The item's run calls this.
-    pub(super) fn arm(self) -> Self {
-        self.0.wake_then(&Arc::new(AtEnd(run::current_token())).into());
-        self
-    }
-}
-
 /// The waker of a hard deadline.
 struct AtEnd(Arc<Token>);
 
@@ -107,8 +105,8 @@ impl Workqueue {
         Some(start_by)
     }
 
-    pub(super) fn end_before(&self, deadline: Instant) -> EndBefore {
+    pub(super) fn end_before(&self, deadline: Instant) -> StartBefore {
         let at_ns = self.inner.timers.all.clock.ns_of(deadline);
-        EndBefore(StartBefore::new(self, at_ns))
+        StartBefore::new(self, at_ns)
     }
 }

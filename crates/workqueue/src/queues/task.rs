@@ -9,7 +9,7 @@ use super::{
     admission::{Permit, TrySpawnError},
     cancel_handle::CancelHandle,
     end::WeakQueue,
-    expiry::{EndBefore, StartBefore},
+    expiry::StartBefore,
     future,
     queue::Workqueue,
 };
@@ -451,7 +451,7 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Returns the deadline at which running work is cancelled.
-    fn end_by(&self) -> Option<EndBefore> {
+    fn end_by(&self) -> Option<StartBefore> {
         let deadline = self.deadline.filter(|_| self.is_hard)?;
         Some(self.queue.end_before(deadline))
     }

@@ -262,15 +262,6 @@ impl Drop for Ticket {
     }
 }
 
-/// Returns `true` if workers of `queue` may be guests.
-///
-/// Workers of a bottom-half queue may not: such a worker must not block, but the work may block if
-/// its owner may. With this rule, the behavior does not depend on the thread that runs a part.
-#[inline]
-pub(super) fn may_have_guests(queue: &Workqueue) -> bool {
-    !queue.inner.core.bh && queue.inner.is_at_home()
-}
-
 /// Sends a ticket. Returns `None` if `queue` rejects items or its workers may not be guests.
 pub(super) fn send(queue: &Workqueue, crew: &Arc<Crew>) -> Option<JoinHandle<()>> {
     if queue.inner.core.bh || !queue.admits() {
@@ -278,11 +269,6 @@ pub(super) fn send(queue: &Workqueue, crew: &Arc<Crew>) -> Option<JoinHandle<()>
     }
     let ticket = Ticket::new(crew.clone());
     Some(queue.spawn_ticket(move || ticket.use_up()))
-}
-
-/// Cancels a ticket, if no worker has run it.
-pub(super) fn take_back(mut ticket: JoinHandle<()>) {
-    ticket.cancel();
 }
 
 pub(super) struct Tickets {
@@ -324,7 +310,9 @@ impl Tickets {
         // Take the newest ticket first: if no worker has taken a batch yet, the newest is on top of
         // the injector.
         let sent = std::mem::take(&mut *self.sent.lock());
-        sent.into_iter().rev().for_each(take_back);
+        for mut ticket in sent.into_iter().rev() {
+            ticket.cancel();
+        }
     }
 }
 
