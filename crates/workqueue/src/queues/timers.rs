@@ -79,6 +79,7 @@ use crate::{
 /// The function that expires a timer of this kind. The manager calls it with the lock of the wheel,
 /// from which it has just removed the timer. The function either adds the item of the timer to the
 /// vector and returns the lock, or it completes the expiry itself and has unlocked the wheel.
+#[derive(Debug)]
 pub struct Kind(pub Expire);
 
 /// The function of a [`Kind`].

@@ -24,6 +24,7 @@ pub(crate) const TICK_SHIFT: u32 = 16;
 const MAX_LEVELS: usize = u64::BITS.div_ceil(SLOT_BITS) as usize;
 
 /// A link in a ring: either that of a member, or the head of the ring.
+#[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Link {
     next: *mut Link,
@@ -31,6 +32,7 @@ pub(crate) struct Link {
 }
 
 /// The links of a timer in a wheel, with the kind of the timer.
+#[derive(Debug)]
 #[repr(C)]
 pub struct Node<K> {
     /// The link in the ring of its slot.
