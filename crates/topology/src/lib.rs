@@ -63,6 +63,23 @@ macro_rules! into_io_error {
     };
 }
 
+/// Implements `Debug` for a type, whose generic parameters follow it in brackets: its name, and the
+/// given values, which may borrow from `$this`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! impl_debug {
+    ($name:ident $(<$($lifetime:lifetime),+>)? $([$param:ident])?, $this:ident => $($field:ident: $value:expr),+ $(,)?) => {
+        impl $(<$param>)? ::std::fmt::Debug for $name $(<$($lifetime),+>)? $(<$param>)? {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                let $this = self;
+                f.debug_struct(stringify!($name))
+                    $(.field(stringify!($field), &$value))+
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 #[cfg(feature = "detect")]
 mod bounds;
 #[cfg(feature = "detect")]

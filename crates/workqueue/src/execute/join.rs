@@ -2,7 +2,6 @@
 
 use std::{
     cell::UnsafeCell,
-    fmt,
     marker::PhantomData,
     mem::ManuallyDrop,
     panic::{RefUnwindSafe, UnwindSafe},
@@ -655,11 +654,7 @@ impl<T> Drop for JoinHandle<T> {
     }
 }
 
-impl<T> fmt::Debug for JoinHandle<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("JoinHandle").field(&self.head().load()).finish()
-    }
-}
+base::internal::impl_debug!(JoinHandle[T], it => state: it.head().load());
 
 /// Decides how to pop a closure of a strand. Returns `None` while a canceller has claimed the
 /// closure. A claim must not outlast the strand, whose in-flight count keeps the pwq alive.

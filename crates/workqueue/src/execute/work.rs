@@ -598,8 +598,4 @@ impl Drop for Work {
     }
 }
 
-impl fmt::Debug for Work {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Work").field(&self.head().load()).finish()
-    }
-}
+base::internal::impl_debug!(Work, it => state: it.head().load());

@@ -341,7 +341,7 @@ mod tests {
         let registry = Registry::new(Topology::synthetic("1 core").unwrap(), Params::default());
         let registry = registry.unwrap();
         let manager = registry.machine().manager.clone();
-        manager.refuse_threads(true);
+        manager.refuse_threads.store(true, Ordering::Relaxed);
         let (begun, has_begun) = mpsc::channel();
         let (mut before, all_done) = mpsc::channel();
         for _ in 0..nr {
@@ -355,7 +355,7 @@ mod tests {
             for _ in 0..count {
                 has_begun.recv_timeout(PATIENCE).expect("another begins");
             }
-            manager.refuse_threads(false);
+            manager.refuse_threads.store(false, Ordering::Relaxed);
         }
         // The channel closes when the first cleanup is dropped.
         let ended = all_done.recv_timeout(PATIENCE);

@@ -91,11 +91,7 @@ impl<F> TrySpawnError<F> {
     }
 }
 
-impl<F> fmt::Debug for TrySpawnError<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TrySpawnError").field("is_full", &self.is_full).finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(TrySpawnError[F], it => is_full: it.is_full);
 
 impl<F> fmt::Display for TrySpawnError<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -183,11 +179,7 @@ impl Drop for Reserve<'_> {
     }
 }
 
-impl fmt::Debug for Reserve<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Reserve").field(&self.queue.name()).finish()
-    }
-}
+base::internal::impl_debug!(Reserve<'_>, it => queue: it.queue.name());
 
 impl<'a> TaskOptions<'a> {
     /// Waits for free capacity for one item, and reserves it: the options that are returned hold a

@@ -1,9 +1,6 @@
 //! The workqueue handle and its shared state.
 
-use std::{
-    fmt,
-    panic::{RefUnwindSafe, UnwindSafe},
-};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use sync::{
     Mutex,
@@ -339,16 +336,11 @@ impl Inner {
 impl UnwindSafe for Workqueue {}
 impl RefUnwindSafe for Workqueue {}
 
-impl fmt::Debug for Workqueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // In a child of `fork` the lock may be held forever.
-        let plan = self.inner.is_at_home().then(|| self.inner.plan.lock());
-        f.debug_struct("Workqueue")
-            .field("name", &self.name())
-            .field("settled", &self.inner.core.settled)
-            .field("nr_active", &plan.map(|plan| plan.nr_active()))
-            .field("ordered", &self.inner.ordered)
-            .field("lane", &self.lane)
-            .finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(Workqueue, it =>
+    name: it.name(),
+    settled: it.inner.core.settled,
+    // In a child of `fork` the lock may be held forever.
+    nr_active: it.inner.is_at_home().then(|| it.inner.plan.lock().nr_active()),
+    ordered: it.inner.ordered,
+    lane: it.lane,
+);

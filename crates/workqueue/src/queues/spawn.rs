@@ -62,8 +62,7 @@ impl Workqueue {
         Ok(handle)
     }
 
-    /// Queues `func`, the ticket of a scope. It holds no capacity permit. The caller has checked that
-    /// the queue is open.
+    /// Queues `func`, the ticket of a scope, on an open queue. It holds no capacity permit.
     pub(crate) fn spawn_ticket(&self, func: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
         let home = self.here();
         let (item, handle) = join::joinable(AsTicket, func, home, false);

@@ -52,7 +52,6 @@
 
 use std::{
     cell::UnsafeCell,
-    fmt,
     marker::PhantomData,
     ptr::{self, NonNull},
 };
@@ -636,11 +635,4 @@ impl<S> Drop for Strand<S> {
     }
 }
 
-impl<S> fmt::Debug for Strand<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Strand")
-            .field("queue", &self.queue.name())
-            .field("backlog", &self.backlog())
-            .finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(Strand[S], it => queue: it.queue.name(), backlog: it.backlog());

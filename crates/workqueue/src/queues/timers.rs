@@ -620,7 +620,8 @@ impl Due {
     }
 
     /// Queues the item if its generation is current. Returns its in-flight count on another pwq, if
-    /// any. If the item's list link must be cut out first, and `may_cut` is not set, returns `None`.
+    /// it has one. Returns `None` if the item's list link must be cut out first, and `may_cut` is
+    /// not set.
     fn fire_locked(
         &self,
         state: MutexGuard<'_, State>,

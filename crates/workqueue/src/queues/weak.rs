@@ -1,7 +1,5 @@
 //! Handles that do not keep a queue alive.
 
-use std::fmt;
-
 use sync::unmodelled::{Arc, Weak};
 
 use super::{end::Lease, queue::Workqueue};
@@ -59,8 +57,4 @@ impl WeakWorkqueue {
     }
 }
 
-impl fmt::Debug for WeakWorkqueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WeakWorkqueue").field("nr_handles", &self.lease.strong_count()).finish()
-    }
-}
+base::internal::impl_debug!(WeakWorkqueue, it => nr_handles: it.lease.strong_count());

@@ -1,6 +1,6 @@
 //! Scopes: items that borrow from the caller.
 
-use std::{fmt, marker::PhantomData, ptr::NonNull};
+use std::{marker::PhantomData, ptr::NonNull};
 
 use base::internal::{panics::guarded_in_item, wake::report};
 use sync::unmodelled::Arc;
@@ -201,8 +201,4 @@ impl<'scope> Scope<'scope, '_> {
     }
 }
 
-impl fmt::Debug for Scope<'_, '_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Scope").field(&self.queue.name()).finish()
-    }
-}
+base::internal::impl_debug!(Scope<'_, '_>, it => queue: it.queue.name());

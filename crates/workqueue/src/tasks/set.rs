@@ -21,7 +21,6 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    fmt,
     future::poll_fn,
     iter, mem,
     task::{Context, Poll, Wake, Waker},
@@ -218,7 +217,7 @@ impl<T> TaskSet<T> {
         let ended = self.ended.clone();
         let waker = Waker::from(Arc::new(AtEnd { place, ended }));
         note_known(Maker::TaskSet, waker.vtable(), wake_ours);
-        // This panics if the item is the parent's, so the handle is not in the set before this call.
+        // This panics if the item is the parent's, so the handle is added after this call.
         let waits = handle.await_end(&waker);
         self.handles.insert(place, handle);
         self.next += 1;
@@ -302,7 +301,7 @@ impl<T> TaskSet<T> {
         loop {
             let place = self.ended.take()?;
             let Some(handle) = self.handles.get_mut(&place) else { continue };
-            // If there is no result, this is the entry of an item whose deadline passed after it had
+            // Without a result, this is the entry of an item whose deadline passed after it had
             // started.
             if let Some(result) = handle.try_join() {
                 self.handles.remove(&place);
@@ -413,14 +412,7 @@ impl<T> Drop for TaskSet<T> {
     }
 }
 
-impl<T> fmt::Debug for TaskSet<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TaskSet")
-            .field("queue", &self.queue.name())
-            .field("len", &self.len())
-            .finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(TaskSet[T], it => queue: it.queue.name(), len: it.len());
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {

@@ -172,14 +172,7 @@ impl Interval {
     }
 }
 
-impl fmt::Debug for Interval {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Interval")
-            .field("period", &self.period())
-            .field("missed", &self.missed)
-            .finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(Interval, it => period: it.period(), missed: it.missed);
 
 impl fmt::Display for ZeroPeriod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,7 +7,7 @@
 //! models). A run also does not arm the item if the queue has cancelled everything since the item
 //! was created. The queue counts such cancels, and the item keeps the count from its creation.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use sync::{Mutex, twin, unmodelled::Arc};
 
@@ -185,8 +185,4 @@ impl Drop for Periodic {
     }
 }
 
-impl fmt::Debug for Periodic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Periodic").field(&self.work).finish()
-    }
-}
+base::internal::impl_debug!(Periodic, it => work: it.work);

@@ -100,11 +100,7 @@ impl<F: Future> Future for Timeout<F> {
     }
 }
 
-impl<F> fmt::Debug for Timeout<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timeout").field("sleep", &self.sleep).finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(Timeout[F], it => sleep: it.sleep);
 
 impl fmt::Display for Elapsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
