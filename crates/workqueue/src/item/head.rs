@@ -505,7 +505,7 @@ unsafe fn orphaned(item: NonNull<Head>) -> Option<Dead> {
 /// The low half, on which flushers sleep, contains seventeen bits of the sequence number. A run
 /// that ends between a flusher's check and its sleep therefore changes the futex word, and the
 /// flusher does not sleep.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct State(pub(crate) u64);
 
 const PENDING: u64 = 1 << 0;
@@ -611,7 +611,7 @@ pub enum Ending {
 }
 
 /// The state after a run, and the remaining work of the thread that ran the item.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Completion {
     pub(crate) next: State,
     /// Push the item again, at the front: it was queued and popped during the run.
@@ -854,11 +854,11 @@ impl State {
             next,
             relink,
             revived: self.is_revived(),
-            push: false,
             retire_handoff: handed_over && !relink,
             wake: self.has(WAITED),
             wake_task: self.has(WAKER),
             free: next.frees() && !sync::twin::armed("item: completion never frees"),
+            ..Completion::default()
         }
     }
 

@@ -1,7 +1,6 @@
 //! Ticks at equal intervals, with a rule for missed ticks.
 
 use std::{
-    fmt,
     future::poll_fn,
     pin::Pin,
     task::{Context, Poll},
@@ -174,15 +173,7 @@ impl Interval {
 
 base::internal::impl_debug!(Interval, it => period: it.period(), missed: it.missed);
 
-impl fmt::Display for ZeroPeriod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a period of no length")
-    }
-}
-
-impl std::error::Error for ZeroPeriod {}
-
-base::internal::into_io_error!(ZeroPeriod, |_| ErrorKind::InvalidInput);
+base::internal::into_io_error!(ZeroPeriod, |_| ErrorKind::InvalidInput, "a period of no length");
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
