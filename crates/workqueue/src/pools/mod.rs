@@ -19,7 +19,9 @@ pub(crate) mod blocking;
 pub(crate) mod cut;
 pub(crate) mod dispatch;
 #[cfg(all(test, not(any(loom, shuttle))))]
-mod kick_and_cull;
+mod kick_and_cull {
+    mod tests;
+}
 pub(crate) mod manager;
 pub(crate) mod mayday;
 pub(crate) mod pace;
