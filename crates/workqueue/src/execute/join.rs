@@ -190,7 +190,7 @@ where
                 false => Some(state.pop_to_cancel()),
             };
             // SAFETY: as for `pop_and_cancel`.
-            unsafe { run::pop_by_and_cancel(item, deferred_drops, Self::skip, pop) }
+            unsafe { run::pop_and_cancel(item, deferred_drops, Self::skip, pop) }
         },
         call: Self::call,
         name: std::any::type_name::<F>,

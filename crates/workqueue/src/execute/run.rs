@@ -103,50 +103,40 @@ unsafe fn run(
     helps: bool,
     before_end: impl FnOnce(),
 ) -> Ending {
+    // SAFETY: (1): a running item is alive.
+    let head = unsafe { item.as_ref() };
     // Freeing the item is part of the run, because a closure may own the last handle to its queue.
     // For the same reason, the code of a trace subscriber is part of the run.
     let run = || {
         if helps {
-            // SAFETY: (1), (2).
-            trace::activate_work(|| unsafe {
-                (*home).trace(item.as_ptr(), item.as_ref().vtable())
-            });
+            // SAFETY: (2): this is called before `before_end`.
+            trace::activate_work(|| unsafe { (*home).trace(item.as_ptr(), head.vtable()) });
         }
-        // SAFETY: (1), (2).
-        unsafe { run_current(item, home, before_end) }
+        // SAFETY: (1): this is the call of the run.
+        let call = || unsafe { (head.vtable().call)(item) };
+        // SAFETY: (2), as above.
+        let ending = unsafe { with_events(item.as_ptr(), head.vtable(), home, call) };
+        if head.vtable().push.is_some() && !matches!(ending, Ending::Suspended { .. }) {
+            // The future has ended. An item of another kind may have been queued again already.
+            trace::forget(item.as_ptr().addr());
+        }
+        before_end();
+        // SAFETY: (1).
+        if unsafe { end_alone(item, ending) } {
+            return ending;
+        }
+        if ending == Ending::Returned && head.load().ends_unseen() {
+            forget_item();
+            // SAFETY: no handle and no list refers to the item, and its run is over.
+            drop(unsafe { Dead::new(item, head.vtable()) });
+        } else {
+            // SAFETY: (1).
+            unsafe { end_else(item, ending, true) }.finish();
+        }
+        ending
     };
     // SAFETY: (1), (2).
     unsafe { with_current(item.as_ptr(), home, run) }
-}
-
-/// # Safety
-///
-/// 1. The same as (1) of [`run`].
-/// 2. The same as (2) of [`run`].
-unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl FnOnce()) -> Ending {
-    // SAFETY: (1): a running item is alive.
-    let head = unsafe { item.as_ref() };
-    // SAFETY: (1), (2): this is called only before `before_end`.
-    let ending =
-        unsafe { with_events(item.as_ptr(), head.vtable(), home, || (head.vtable().call)(item)) };
-    if head.vtable().push.is_some() && !matches!(ending, Ending::Suspended { .. }) {
-        // The future has ended. An item of another kind may have been queued again already.
-        trace::forget(item.as_ptr().addr());
-    }
-    before_end();
-    // SAFETY: (1).
-    if unsafe { end_alone(item, ending) } {
-        return ending;
-    }
-    if ending == Ending::Returned && head.load().ends_unseen() {
-        forget_item();
-        // SAFETY: no handle and no list refers to the item, and its run is over.
-        drop(unsafe { Dead::new(item, head.vtable()) });
-    } else {
-        // SAFETY: (1).
-        unsafe { end_else(item, ending, true) }.finish();
-    }
-    ending
 }
 
 /// Calls `func`, the function of the item at this address, between the events of its run.
@@ -270,28 +260,14 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
     rest
 }
 
-/// Cancels a pending item that the caller has just popped from a list. Begins the item's run, and
-/// adds the item to `deferred_drops`, so that the caller can [`end`] the run later. `skip` moves
-/// the user's values to `deferred_drops`.
+/// Cancels a pending item that the caller has just popped from a list, as `plan` decides, usually by
+/// [`State::pop_to_cancel`]. Begins the item's run, and adds the item to `deferred_drops`, so that
+/// the caller can [`end`] the run later. `skip` moves the user's values to `deferred_drops`.
 ///
 /// # Safety
 ///
 /// 1. `item` is linked, and only the caller holds its list link.
 pub(crate) unsafe fn pop_and_cancel(
-    item: NonNull<Head>,
-    deferred_drops: &mut DeferredDrops,
-    skip: unsafe fn(NonNull<Head>, &mut DeferredDrops),
-) -> Popped {
-    // SAFETY: (1).
-    unsafe { pop_by_and_cancel(item, deferred_drops, skip, |state| Some(state.pop_to_cancel())) }
-}
-
-/// Does the same as [`pop_and_cancel`], but lets `plan` decide how the item is popped.
-///
-/// # Safety
-///
-/// 1. The same as for [`pop_and_cancel`].
-pub(crate) unsafe fn pop_by_and_cancel(
     item: NonNull<Head>,
     deferred_drops: &mut DeferredDrops,
     skip: unsafe fn(NonNull<Head>, &mut DeferredDrops),

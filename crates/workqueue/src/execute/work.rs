@@ -543,7 +543,14 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
         ..VTable::plain(
             run::pop_and_run,
             // SAFETY: as for `pop_and_cancel`; the closure stays for the next run.
-            |item, deferred_drops| unsafe { run::pop_and_cancel(item, deferred_drops, |_, _| ()) },
+            |item, deferred_drops| unsafe {
+                run::pop_and_cancel(
+                    item,
+                    deferred_drops,
+                    |_, _| (),
+                    |state| Some(state.pop_to_cancel()),
+                )
+            },
             Self::call,
             std::any::type_name::<F>,
             Self::free,

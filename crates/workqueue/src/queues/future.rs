@@ -150,7 +150,9 @@ where
         run: run::pop_and_run,
         // SAFETY: the contract is that of `pop_and_cancel`.
         cancel: |item, deferred_drops| unsafe {
-            run::pop_and_cancel(item, deferred_drops, Self::skip)
+            run::pop_and_cancel(item, deferred_drops, Self::skip, |state| {
+                Some(state.pop_to_cancel())
+            })
         },
         call: Self::call,
         name: std::any::type_name::<F>,

@@ -587,7 +587,7 @@ impl<S: Send + 'static> Item<S> {
             Some(if is_left { state.pop() } else { state.pop_to_cancel() })
         };
         // SAFETY: the contract is that of `pop_by_and_cancel`.
-        unsafe { run::pop_by_and_cancel(item, deferred_drops, Self::skip, pop) }
+        unsafe { run::pop_and_cancel(item, deferred_drops, Self::skip, pop) }
     }
 
     /// Cancels the closures that were spawned before the last bulk cancel, instead of running them.
