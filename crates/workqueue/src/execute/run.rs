@@ -260,9 +260,10 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
     rest
 }
 
-/// Cancels a pending item that the caller has just popped from a list, as `plan` decides, usually by
-/// [`State::pop_to_cancel`]. Begins the item's run, and adds the item to `deferred_drops`, so that
-/// the caller can [`end`] the run later. `skip` moves the user's values to `deferred_drops`.
+/// Cancels a pending item that the caller has just removed from a list, and pops it as `plan`
+/// decides, usually by [`State::pop_to_cancel`]. Begins the item's run, and adds the item to
+/// `deferred_drops`, so that the caller can [`end`] the run later. `skip` moves the user's values
+/// to `deferred_drops`.
 ///
 /// # Safety
 ///
