@@ -1,7 +1,7 @@
 //! Functions for the other crates of afterwork. Programs must not use them, because they may change
 //! in any version.
 
-pub use topology::into_io_error;
+pub use topology::{impl_debug, into_io_error};
 
 pub mod admission {
     pub use crate::admission::*;

@@ -3,6 +3,8 @@
 #[cfg(not(any(loom, shuttle)))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use std::time::Duration;
+
 /// A moment of the monotonic clock, as it appears in public interfaces.
 pub use std::time::Instant;
 
@@ -45,7 +47,7 @@ fn read(clock: libc::clockid_t) -> u64 {
 
 /// Converts `span` to the kernel's representation of a timeout.
 #[cfg(not(any(loom, shuttle)))]
-pub(crate) fn timespec(span: std::time::Duration) -> libc::timespec {
+pub(crate) fn timespec(span: Duration) -> libc::timespec {
     libc::timespec {
         tv_sec: span.as_secs().min(i64::MAX as u64) as _,
         tv_nsec: span.subsec_nanos() as _,
@@ -57,9 +59,18 @@ pub(crate) fn timespec(span: std::time::Duration) -> libc::timespec {
 /// from now to `at`.
 pub fn ns_of(at: Instant) -> u64 {
     // The remaining time is read first, so that the result is not too early.
-    let left = at.saturating_duration_since(Instant::now());
-    let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
-    now_ns().saturating_add(left_ns)
+    ns_after(at.saturating_duration_since(Instant::now()))
+}
+
+/// Returns the moment `span` from now on the clock of [`now_ns`]. A moment that is too far away
+/// becomes the maximum.
+pub fn ns_after(span: Duration) -> u64 {
+    now_ns().saturating_add(nanos(span))
+}
+
+/// Returns the length of `span` in nanoseconds. A span that is too long becomes the maximum.
+pub fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Returns the CPU's cycle counter (TSC on x86-64, the virtual counter on aarch64). It is 0 in a

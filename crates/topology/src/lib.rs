@@ -48,16 +48,43 @@
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 compile_error!("afterwork needs 64-bit Linux: its waits are futexes, and its words are of 64 bits");
 
-/// Implements the conversion of an error into an `io::Error` that contains it.
+/// Implements the conversion of an error into an `io::Error` that contains it. With a message, also
+/// implements `Error`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! into_io_error {
+    ($error:ty, $kind:expr, $message:literal) => {
+        impl ::std::fmt::Display for $error {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str($message)
+            }
+        }
+        impl ::std::error::Error for $error {}
+        $crate::into_io_error!($error, $kind);
+    };
     ($error:ty, $kind:expr) => {
         impl From<$error> for ::std::io::Error {
             fn from(error: $error) -> Self {
                 use ::std::io::ErrorKind;
                 let kind: fn(&$error) -> ErrorKind = $kind;
                 Self::new(kind(&error), error)
+            }
+        }
+    };
+}
+
+/// Implements `Debug` for a type, whose generic parameters follow it in brackets: its name, and the
+/// given values, which may borrow from `$this`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! impl_debug {
+    ($name:ident $(<$($lifetime:lifetime),+>)? $([$param:ident])?, $this:ident => $($field:ident: $value:expr),+ $(,)?) => {
+        impl $(<$param>)? ::std::fmt::Debug for $name $(<$($lifetime),+>)? $(<$param>)? {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                let $this = self;
+                f.debug_struct(stringify!($name))
+                    $(.field(stringify!($field), &$value))+
+                    .finish_non_exhaustive()
             }
         }
     };

@@ -34,7 +34,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
-    fmt, mem,
+    mem,
     task::Waker,
 };
 
@@ -251,12 +251,7 @@ struct List {
 impl CleanupQueue {
     /// Adds cleanups. Returns `true` if the caller must wake the manager.
     #[must_use]
-    pub(crate) fn add(&self, cleanups: impl IntoIterator<Item = Box<dyn Cleanup>>) -> bool {
-        self.add_all(&mut cleanups.into_iter())
-    }
-
-    fn add_all(&self, cleanups: &mut dyn Iterator<Item = Box<dyn Cleanup>>) -> bool {
-        let cleanups: Vec<_> = cleanups.collect();
+    pub(crate) fn add(&self, cleanups: Vec<Box<dyn Cleanup>>) -> bool {
         let mut list = self.0.lock();
         if list.closed {
             drop(list);
@@ -379,16 +374,6 @@ impl List {
     }
 }
 
-impl fmt::Debug for CleanupQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = self.0.lock();
-        f.debug_struct("Errands")
-            .field("nr_waiting", &list.waiting.len())
-            .field("nr_reapers", &list.nr_reapers)
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use std::sync::Arc;
@@ -413,7 +398,7 @@ mod tests {
     }
 
     fn add(cleanups: &CleanupQueue, cleanup: impl Cleanup + 'static) -> bool {
-        cleanups.add([Box::new(cleanup) as Box<dyn Cleanup>])
+        cleanups.add(vec![Box::new(cleanup)])
     }
 
     #[test]

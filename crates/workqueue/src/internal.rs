@@ -15,7 +15,7 @@ use crate::queues::registry::Registry;
 use crate::{
     execute::{
         cancel_cut, lend,
-        run::{forget_seats, is_seated, with_current},
+        run::{self, forget_seats, is_seated, with_current, with_events},
     },
     item::{head::Enqueue, list},
     pools::pwq::Pwq,
@@ -38,7 +38,7 @@ pub use crate::{
 };
 
 /// The pwq on which an item is to be queued.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Place<'a>(&'a Pwq);
 
 /// The pwq on which an item was last queued; its queue may have been destroyed.
@@ -145,16 +145,12 @@ impl Origin {
         before_end: impl FnOnce(),
     ) {
         let call = || {
-            // SAFETY: (1).
-            let item_info = || unsafe { &*self.0 }.trace(item.as_ptr(), vtable);
             if helps {
-                trace::activate_work(item_info);
+                // SAFETY: (1).
+                trace::activate_work(|| unsafe { (*self.0).trace(item.as_ptr(), vtable) });
             }
-            let within = trace::enter(item.as_ptr().addr(), false);
-            trace::execute_start(item_info);
-            func();
-            trace::execute_end(item_info);
-            drop(within);
+            // SAFETY: (1).
+            unsafe { with_events(item.as_ptr(), vtable, self.0, func) };
             before_end();
         };
         // SAFETY: (1). The frame does not refer to the item, because the item's function may free
@@ -172,7 +168,7 @@ impl Held {
     /// Calls `body` with the place of a CPU, or with `None` if the queue was destroyed. The
     /// destruction of the queue waits for `body`.
     pub fn visit<R>(&self, cpu: CpuId, body: impl FnOnce(Option<Place<'_>>) -> R) -> R {
-        let visit = self.0.visit().filter(|queue| !queue.is_destroyed());
+        let visit = self.0.visit().filter(|queue| !queue.closed.is_destroyed());
         let queue = visit.as_deref();
         body(queue.map(|queue| Place(queue.route_table.at_cpu(cpu))))
     }
@@ -266,12 +262,8 @@ pub unsafe fn help(
             if let Some(seats) = others {
                 leave(seats).apply();
             }
-            let unclaimed = head.update(|state| Some(state.unclaim().0));
-            if unclaimed.is_some_and(|(from, _)| from.unclaim().1)
-                && let Some(cancelled) = cancel_cut::put_back(&pool, item, None)
-            {
-                cancelled.run();
-            }
+            // SAFETY: (1). An item in its user's memory is no `Revivable`.
+            unsafe { run::unclaim(item, &pool, false) };
             return false;
         }
     };

@@ -37,16 +37,16 @@ use crate::{
 };
 
 /// Items that are being cancelled, and whose runs have begun. They still count as in flight.
-#[derive(Debug, Default)]
+#[derive(Default)]
 #[must_use = "threads wait for them until they have been ended"]
 pub(crate) struct Cancelled {
     parts: Vec<Part>,
-    rest: Aftermath,
-    nr_items: usize,
+    pub(crate) rest: Aftermath,
+    /// The number of users' pending and delayed items that have been cancelled.
+    pub(crate) nr_items: usize,
 }
 
 /// The cancelled items of one pool workqueue.
-#[derive(Debug)]
 struct Part {
     pwq: Arc<Pwq>,
     deferred_drops: DeferredDrops,
@@ -70,11 +70,6 @@ impl Cancelled {
         self.rest.dropped.extend(dead.map(deferred_drop));
     }
 
-    /// Adds the wakers of the tasks that must be woken because the items were removed.
-    pub(crate) fn add_wakers(&mut self, wakers: Vec<Foreign<Waker>>) {
-        self.rest.wakers.extend(wakers);
-    }
-
     /// Begins the cancellation of items. None of them starts after this. Runs no user code.
     pub(crate) fn add(&mut self, mut cut: Cut) {
         let mut deferred_drops = DeferredDrops::default();
@@ -91,11 +86,6 @@ impl Cancelled {
         self.parts.push(Part { pwq: cut.pwq, deferred_drops, nr_ended });
     }
 
-    /// Returns the number of users' pending and delayed items that have been cancelled.
-    pub(crate) fn nr_items(&self) -> usize {
-        self.nr_items
-    }
-
     /// Ends the items and releases their capacity and counts. Runs no user code. Call it with no
     /// lock held.
     pub(crate) fn end(self) -> Aftermath {
@@ -108,36 +98,24 @@ impl Cancelled {
                     rest.add(unsafe { run::end(item, Ending::Returned) });
                 }
             }
-            for part in &mut parts {
-                part.release_capacity();
+            for Part { pwq, deferred_drops, .. } in &parts {
+                if let Some(capacity) = pwq.core.capacity.as_deref() {
+                    capacity.release(deferred_drops.nr_places);
+                }
             }
             memory::flush();
-            for part in parts {
-                part.retire();
+            // The queue may be destroyed once the last count of a part is released.
+            for Part { pwq, nr_ended, .. } in parts {
+                let mut guard = pwq.pool.lock_to_act();
+                for (place, count) in nr_ended.into_iter().enumerate() {
+                    if count > 0 {
+                        guard.retire_from(pwq.slot, Color(place as u8), count);
+                    }
+                }
             }
         });
         rest.wakers.extend(wakers);
         rest
-    }
-}
-
-impl Part {
-    fn release_capacity(&mut self) {
-        let nr_places = std::mem::take(&mut self.deferred_drops.nr_places);
-        if let Some(capacity) = self.pwq.core.capacity.as_deref() {
-            capacity.release(nr_places);
-        }
-    }
-
-    /// Releases the counts. The queue may be destroyed once the last one is released.
-    fn retire(self) {
-        let pwq = &self.pwq;
-        let mut guard = pwq.pool.lock_to_act();
-        for (place, count) in self.nr_ended.into_iter().enumerate() {
-            if count > 0 {
-                guard.retire_from(pwq.slot, Color(place as u8), count);
-            }
-        }
     }
 }
 
@@ -159,15 +137,6 @@ impl Aftermath {
         } else {
             std::mem::forget(self.dropped);
         }
-    }
-}
-
-impl std::fmt::Debug for Aftermath {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Aftermath")
-            .field("nr_wakers", &self.wakers.len())
-            .field("nr_dropped", &self.dropped.len())
-            .finish()
     }
 }
 

@@ -1,7 +1,6 @@
 //! A handle that cancels its item when it is dropped.
 
 use std::{
-    fmt,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -90,8 +89,4 @@ impl<T> Drop for CancelOnDrop<T> {
     }
 }
 
-impl<T> fmt::Debug for CancelOnDrop<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CancelOnDrop").field(&self.handle).finish()
-    }
-}
+base::internal::impl_debug!(CancelOnDrop[T], it => handle: it.handle);

@@ -59,7 +59,6 @@ pub(crate) trait StartBy: Send + 'static {
     }
 }
 
-#[derive(Debug)]
 pub(crate) struct AnyTime;
 
 impl StartBy for AnyTime {
@@ -67,7 +66,6 @@ impl StartBy for AnyTime {
 }
 
 /// The deadline type of the tickets of a scope, which have no deadline.
-#[derive(Debug)]
 pub(crate) struct AsTicket;
 
 impl StartBy for AsTicket {

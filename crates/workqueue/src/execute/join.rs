@@ -2,7 +2,6 @@
 
 use std::{
     cell::UnsafeCell,
-    fmt,
     marker::PhantomData,
     mem::ManuallyDrop,
     panic::{RefUnwindSafe, UnwindSafe},
@@ -29,15 +28,15 @@ use sync::{
 use super::{
     cancel_on_drop::CancelOnDrop,
     deadline::{AnyTime, StartBy},
-    run::{self, is_blocking, is_current, note_panic, with_current},
+    run::{self, is_blocking, is_current, note_panic, with_current, with_events},
     wait::{self, NeedsOurSeat, must_not_be_lost, reported},
 };
 use crate::{
     item::{
         deferred_drops::DeferredDrops,
         head::{
-            self, Ending, Expiry, HandleTable, Head, Home, OfStrand, Pop, Popped, Rules, State,
-            TaskSlot, VTable,
+            self, Ending, Expiry, HandleTable, Head, Home, Pop, Popped, Rules, State, TaskSlot,
+            VTable,
         },
         memory,
     },
@@ -191,7 +190,7 @@ where
                 false => Some(state.pop_to_cancel()),
             };
             // SAFETY: as for `pop_and_cancel`.
-            unsafe { run::pop_by_and_cancel(item, deferred_drops, Self::skip, pop) }
+            unsafe { run::pop_and_cancel(item, deferred_drops, Self::skip, pop) }
         },
         call: Self::call,
         name: std::any::type_name::<F>,
@@ -207,14 +206,15 @@ where
             slot_at: std::mem::offset_of!(Joinable<F, T, S>, task),
             expiry: if S::IS_LIMITED {
                 Some(Expiry {
-                    left_ns: Self::left_ns,
+                    left_ns: |item| Self::start_by(item).left_ns(),
                     expire: Self::expire,
-                    wake_then: Self::wake_then,
+                    // The caller is the handle, the only writer of the mutable parts of `start_by`.
+                    wake_then: |item, waker| Self::start_by(item).wake_then(waker),
                 })
             } else {
                 None
             },
-            strand: if S::IN_STRAND { Some(Self::strand) } else { None },
+            strand: if S::IN_STRAND { Some(|item| Self::start_by(item).strand()) } else { None },
         }),
     };
 
@@ -223,13 +223,17 @@ where
         unsafe { (*item.as_ptr().cast::<Self>()).content.get() }
     }
 
+    fn start_by<'a>(item: NonNull<Head>) -> &'a S {
+        // SAFETY: only items of this type have this table, and the field is never written.
+        unsafe { &(*item.as_ptr().cast::<Self>()).start_by }
+    }
+
     unsafe fn call(item: NonNull<Head>) -> Ending {
         let content = Self::content(item);
         // SAFETY: the caller runs the item for the first and only time, so the content is the
         // closure, and only we access it.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
-        // SAFETY: only items of this type have this table, and the field is never written.
-        let start_by = unsafe { &(*item.as_ptr().cast::<Self>()).start_by };
+        let start_by = Self::start_by(item);
         let mut outcome = if start_by.is_over() && !twin::armed("deadline: starts after it") {
             // SAFETY: the caller runs the item.
             unsafe { run::note_expired() };
@@ -299,22 +303,6 @@ where
         // caller, because the content is already an outcome.
         drop(func);
         true
-    }
-
-    unsafe fn left_ns(item: NonNull<Head>) -> u64 {
-        // SAFETY: only items of this type have this table, and the field is never written.
-        unsafe { (*item.as_ptr().cast::<Self>()).start_by.left_ns() }
-    }
-
-    unsafe fn strand(item: NonNull<Head>) -> OfStrand {
-        // SAFETY: as in `left_ns`.
-        unsafe { (*item.as_ptr().cast::<Self>()).start_by.strand() }
-    }
-
-    unsafe fn wake_then(item: NonNull<Head>, waker: &Waker) -> bool {
-        // SAFETY: as in `left_ns`; the caller is the handle, the only writer of the mutable parts
-        // of `start_by`.
-        unsafe { (*item.as_ptr().cast::<Self>()).start_by.wake_then(waker) }
     }
 
     /// If the item has not started, expires it and drops its closure. Its deadline has passed.
@@ -400,7 +388,7 @@ impl<T> JoinHandle<T> {
         if !is_finished && !self.help_or_refuse()? {
             wait::before_waiting_for(self.head());
             self.wait_until_expired(u64::MAX);
-            wait::until_completed(self.head(), 1);
+            wait::until_completed(self.head(), 1, None);
         }
         self.take()
     }
@@ -440,14 +428,14 @@ impl<T> JoinHandle<T> {
     pub fn join_timeout(&mut self, timeout: Duration) -> Option<Result<T, JoinError>> {
         if !self.is_finished() {
             must_not_be_lost(self.is_lost());
-            if let Some(error) = self.refusal() {
+            if let Some(error) = self.refusal(self.head().load().lets_help()) {
                 return Some(Err(reported(error)));
             }
             wait::before_waiting_for(self.head());
-            let end_ns = time::now_ns().saturating_add(nanos(timeout));
+            let end_ns = time::ns_after(timeout);
             self.wait_until_expired(end_ns);
             let left = Duration::from_nanos(end_ns.saturating_sub(time::now_ns()));
-            if !wait::until_completed_within(self.head(), 1, left) {
+            if !wait::until_completed(self.head(), 1, Some(left)) {
                 return None;
             }
         }
@@ -467,27 +455,20 @@ impl<T> JoinHandle<T> {
     }
 
     /// Returns the error to report if waiting for this unfinished item without helping would never
-    /// end.
-    fn refusal(&self) -> Option<JoinError> {
+    /// end, unless another thread may help.
+    fn refusal(&self, may_be_helped: bool) -> Option<JoinError> {
         if is_current(self.item) {
             return Some(JoinError::OwnItem);
         }
         // An item with a deadline ends at the deadline.
-        let ends = self.table().expiry.is_some() || self.head().load().lets_help();
+        let ends = may_be_helped || self.table().expiry.is_some();
         (!ends && wait::needs_our_seat(self.item)).then_some(JoinError::OwnQueue)
     }
 
     /// Returns the error to report if a task that polls for the item's end would never see it. This
     /// can happen in `block_on`, where the polling thread stays inside its own item.
     pub(crate) fn refusal_of_a_poll(&self) -> Option<JoinError> {
-        if !is_blocking() {
-            return None;
-        }
-        if is_current(self.item) {
-            return Some(JoinError::OwnItem);
-        }
-        let ends = self.table().expiry.is_some();
-        (!ends && wait::needs_our_seat(self.item)).then_some(JoinError::OwnQueue)
+        is_blocking().then(|| self.refusal(false)).flatten()
     }
 
     /// Returns a handle that works like this one, but cancels the item when the handle is dropped.
@@ -609,7 +590,7 @@ impl<T> JoinHandle<T> {
             }
             let left_ns = left_ns.min(end_ns.saturating_sub(time::now_ns()));
             let left = Duration::from_nanos(left_ns);
-            if wait::until_completed_within(self.head(), 1, left) || left_ns == 0 {
+            if wait::until_completed(self.head(), 1, Some(left)) || left_ns == 0 {
                 return;
             }
         }
@@ -673,21 +654,13 @@ impl<T> Drop for JoinHandle<T> {
     }
 }
 
-impl<T> fmt::Debug for JoinHandle<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("JoinHandle").field(&self.head().load()).finish()
-    }
-}
+base::internal::impl_debug!(JoinHandle[T], it => state: it.head().load());
 
 /// Decides how to pop a closure of a strand. Returns `None` while a canceller has claimed the
 /// closure. A claim must not outlast the strand, whose in-flight count keeps the pwq alive.
 fn unclaimed(state: State, pop: fn(State) -> Pop) -> Option<Pop> {
     let waits = state.is_claimed() && !twin::armed("strand: pops a claimed closure");
     (!waits).then(|| pop(state))
-}
-
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A closure without a handle. Its state is never read.
@@ -705,16 +678,10 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         // SAFETY: the caller holds the item's only list link, so only we access the item.
         let home = unsafe { item.as_ref() }.home.load(sync::atomic::Ordering::Relaxed);
         let home = Pwq::of(home);
-        // SAFETY: our caller holds the in-flight count, which keeps `home` alive.
-        let item_info = || unsafe { &*home }.trace(item.as_ptr(), Self::VTABLE);
-        let body = || {
-            let within = trace::enter(item.as_ptr().addr(), false);
-            trace::execute_start(item_info);
-            // SAFETY: only we access the item, and this is its only run.
-            unsafe { Self::call(item) };
-            trace::execute_end(item_info);
-            drop(within);
-        };
+        // SAFETY: only we access the item, and this is its only run.
+        let call = || unsafe { Self::call(item) };
+        // SAFETY: our caller's in-flight count keeps `home` alive.
+        let body = || unsafe { with_events(item.as_ptr(), Self::VTABLE, home, call) };
         // SAFETY: our caller's in-flight count keeps `home` alive.
         unsafe { with_current(std::ptr::null(), home, body) };
         Popped::Ran

@@ -24,8 +24,8 @@ use super::{
 use crate::{
     cleanups,
     item::{
-        deferred_drops::DeferredDrops,
-        head::{Dead, Ending, Head, Pop, Popped, State},
+        deferred_drops::{DeferredDrops, deferred_drop},
+        head::{Dead, Ending, Head, Pop, Popped, State, VTable},
         list::{self, Color},
         revival::Revivable,
         token::Token,
@@ -103,59 +103,66 @@ unsafe fn run(
     helps: bool,
     before_end: impl FnOnce(),
 ) -> Ending {
+    // SAFETY: (1): a running item is alive.
+    let head = unsafe { item.as_ref() };
     // Freeing the item is part of the run, because a closure may own the last handle to its queue.
     // For the same reason, the code of a trace subscriber is part of the run.
     let run = || {
         if helps {
-            // SAFETY: (1), (2).
-            trace::activate_work(|| unsafe {
-                (*home).trace(item.as_ptr(), item.as_ref().vtable())
-            });
+            // SAFETY: (2): this is called before `before_end`.
+            trace::activate_work(|| unsafe { (*home).trace(item.as_ptr(), head.vtable()) });
         }
-        // SAFETY: (1), (2).
-        unsafe { run_current(item, home, before_end) }
+        // SAFETY: (1): this is the call of the run.
+        let call = || unsafe { (head.vtable().call)(item) };
+        // SAFETY: (2), as above.
+        let ending = unsafe { with_events(item.as_ptr(), head.vtable(), home, call) };
+        if head.vtable().push.is_some() && !matches!(ending, Ending::Suspended { .. }) {
+            // The future has ended. An item of another kind may have been queued again already.
+            trace::forget(item.as_ptr().addr());
+        }
+        before_end();
+        // SAFETY: (1).
+        if unsafe { end_alone(item, ending) } {
+            return ending;
+        }
+        if ending == Ending::Returned && head.load().ends_unseen() {
+            forget_item();
+            // SAFETY: no handle and no list refers to the item, and its run is over.
+            drop(unsafe { Dead::new(item, head.vtable()) });
+        } else {
+            // SAFETY: (1).
+            unsafe { end_else(item, ending, true) }.finish();
+        }
+        ending
     };
     // SAFETY: (1), (2).
     unsafe { with_current(item.as_ptr(), home, run) }
 }
 
+/// Calls `func`, the function of the item at this address, between the events of its run.
+///
 /// # Safety
 ///
-/// 1. The same as (1) of [`run`].
-/// 2. The same as (2) of [`run`].
-unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl FnOnce()) -> Ending {
-    // SAFETY: (1): a running item is alive.
-    let head = unsafe { item.as_ref() };
-    // SAFETY: (2): this is called only before `before_end`.
-    let item_info = || unsafe { &*home }.trace(item.as_ptr(), head.vtable());
-    let within = trace::enter(item.as_ptr().addr(), head.vtable().push.is_some());
-    trace::execute_start(item_info);
+/// 1. `home` stays valid until this function returns.
+#[inline]
+pub(crate) unsafe fn with_events<R>(
+    item: *const Head,
+    vtable: &VTable,
+    home: *const Pwq,
+    func: impl FnOnce() -> R,
+) -> R {
     // SAFETY: (1).
-    let ending = unsafe { (head.vtable().call)(item) };
+    let item_info = || unsafe { &*home }.trace(item, vtable);
+    let within = trace::enter(item.addr(), vtable.push.is_some());
+    trace::execute_start(item_info);
+    let result = func();
     trace::execute_end(item_info);
     drop(within);
-    if head.vtable().push.is_some() && !matches!(ending, Ending::Suspended { .. }) {
-        // The future has ended. An item of another kind may have been queued again already.
-        trace::forget(item.as_ptr().addr());
-    }
-    before_end();
-    // SAFETY: (1).
-    if unsafe { end_alone(item, ending) } {
-        return ending;
-    }
-    if ending == Ending::Returned && head.load().ends_unseen() {
-        forget_item();
-        // SAFETY: no handle and no list refers to the item, and its run is over.
-        drop(unsafe { Dead::new(item, head.vtable()) });
-    } else {
-        // SAFETY: (1).
-        unsafe { end_else(item, ending, true) }.finish();
-    }
-    ending
+    result
 }
 
 /// User code that remains to be called after a run has ended.
-#[derive(Debug, Default)]
+#[derive(Default)]
 #[must_use = "a task may wait for it"]
 pub(crate) struct Rest {
     pub(super) waker: Option<Foreign<Waker>>,
@@ -253,28 +260,15 @@ unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Res
     rest
 }
 
-/// Cancels a pending item that the caller has just popped from a list. Begins the item's run, and
-/// adds the item to `deferred_drops`, so that the caller can [`end`] the run later. `skip` moves
-/// the user's values to `deferred_drops`.
+/// Cancels a pending item that the caller has just removed from a list, and pops it as `plan`
+/// decides, usually by [`State::pop_to_cancel`]. Begins the item's run, and adds the item to
+/// `deferred_drops`, so that the caller can [`end`] the run later. `skip` moves the user's values
+/// to `deferred_drops`.
 ///
 /// # Safety
 ///
 /// 1. `item` is linked, and only the caller holds its list link.
 pub(crate) unsafe fn pop_and_cancel(
-    item: NonNull<Head>,
-    deferred_drops: &mut DeferredDrops,
-    skip: unsafe fn(NonNull<Head>, &mut DeferredDrops),
-) -> Popped {
-    // SAFETY: (1).
-    unsafe { pop_by_and_cancel(item, deferred_drops, skip, |state| Some(state.pop_to_cancel())) }
-}
-
-/// Does the same as [`pop_and_cancel`], but lets `plan` decide how the item is popped.
-///
-/// # Safety
-///
-/// 1. The same as for [`pop_and_cancel`].
-pub(crate) unsafe fn pop_by_and_cancel(
     item: NonNull<Head>,
     deferred_drops: &mut DeferredDrops,
     skip: unsafe fn(NonNull<Head>, &mut DeferredDrops),
@@ -301,8 +295,8 @@ pub(crate) unsafe fn pop_by_and_cancel(
         Pop::Leave(_) => return Popped::Left,
         Pop::Discard(state) => {
             // SAFETY: no handle, list or running thread refers to the item.
-            deferred_drops
-                .defer_drop_of_dead(state.frees().then(|| unsafe { Dead::new(item, vtable) }));
+            let dead = state.frees().then(|| unsafe { Dead::new(item, vtable) });
+            deferred_drops.dropped.extend(dead.map(deferred_drop));
         }
     }
     if from.is_running() {
@@ -337,20 +331,11 @@ fn help_here(item: NonNull<Head>) -> bool {
     // for another seat could be a wait for this thread itself.
     let lent = is_seated(core);
     let Some(seats) = lend::try_help(home, lent) else {
-        let unclaimed = head.update(|state| Some(state.unclaim().0));
-        if let Some((from, _)) = unclaimed
-            && from.unclaim().1
-        {
-            let pool = home.pool.clone();
-            // For an item with a handle, the same flag means that a task may wait. Such an item is
-            // queued only once, so it is never revived.
-            let is_revived = from.is_revived() && head.vtable().handle.is_none();
-            // SAFETY: as in `end_else`.
-            let revived = is_revived.then(|| unsafe { item.cast::<Revivable>().as_ref() });
-            if let Some(cancelled) = put_back(&pool, item, revived) {
-                cancelled.run();
-            }
-        }
+        // For an item with a handle, the same flag means that a task may wait. Such an item is
+        // queued only once, so it is never revived.
+        let may_be_revived = head.vtable().handle.is_none();
+        // SAFETY: the item is ours, and only items without a handle for a result are queued again.
+        unsafe { unclaim(item, &home.pool.clone(), may_be_revived) };
         return false;
     };
     // If this succeeds, no tombstone is left for a worker to remove.
@@ -380,9 +365,32 @@ fn help_here(item: NonNull<Head>) -> bool {
     true
 }
 
+/// Gives up the claim on an item that was claimed while it was linked. If its link was handed to
+/// the claim, the item returns to the list of `pool`, which is its home's. `may_be_revived` is set
+/// if the item begins with a [`Revivable`] once it is marked as revived.
+///
+/// # Safety
+///
+/// 1. The caller claimed the item, and keeps its memory alive.
+/// 2. `may_be_revived` is set only as described.
+pub(crate) unsafe fn unclaim(item: NonNull<Head>, pool: &Arc<WorkerPool>, may_be_revived: bool) {
+    // SAFETY: (1).
+    let head = unsafe { item.as_ref() };
+    let unclaimed = head.update(|state| Some(state.unclaim().0));
+    if let Some((from, _)) = unclaimed
+        && from.unclaim().1
+    {
+        let is_revived = may_be_revived && from.is_revived();
+        // SAFETY: (2). The item is linked, so it is alive.
+        let revived = is_revived.then(|| unsafe { item.cast::<Revivable>().as_ref() });
+        if let Some(cancelled) = put_back(pool, item, revived) {
+            cancelled.run();
+        }
+    }
+}
+
 /// The in-flight count of an item that has been cut out of its list. Drains wait until it is
 /// released.
-#[derive(Debug)]
 #[must_use = "the waiter returns only after its release"]
 pub(crate) struct CountToRelease {
     pool: Arc<WorkerPool>,
@@ -696,25 +704,11 @@ pub(crate) fn is_blocking() -> bool {
 /// Calls `body` with this thread's innermost run marked as being in
 /// [`block_on`](super::block_on::block_on).
 pub(crate) fn while_blocking<R>(body: impl FnOnce() -> R) -> R {
-    struct Before(bool);
-    impl Drop for Before {
-        fn drop(&mut self) {
-            if !sync::twin::torn_down() {
-                set_blocking(self.0);
-            }
-        }
-    }
-    let before = Before(is_blocking());
-    set_blocking(true);
-    let result = body();
-    drop(before);
-    result
-}
-
-fn set_blocking(blocks: bool) {
-    INNERMOST.with(|innermost| {
-        innermost.set(Frame { blocks, ..innermost.get() });
-    });
+    let outer = INNERMOST.with(Cell::get);
+    let record = Record { outer, token: Cell::new(ptr::null()) };
+    let frame = Frame { record: &raw const record, blocks: true, ..outer };
+    INNERMOST.with(|innermost| innermost.set(frame));
+    body()
 }
 
 /// Returns `true` if the innermost run of this thread has been cancelled and should end early.
@@ -795,29 +789,23 @@ pub(crate) fn current_item() -> Option<NonNull<Head>> {
 
 /// Records that the item of the innermost run has ended, and that another thread may free it.
 pub(crate) fn forget_item() {
-    INNERMOST.with(|innermost| {
-        let item = ptr::null();
-        innermost.set(Frame { item, ..innermost.get() });
-    });
-}
-
-/// Records that the innermost run no longer keeps its home alive.
-pub(crate) fn forget_home() {
-    INNERMOST.with(|innermost| {
-        let home = ptr::null();
-        innermost.set(Frame { home, ..innermost.get() });
-    });
+    change_innermost(|frame| frame.item = ptr::null());
 }
 
 /// Records that the helper in the innermost run has released its seats. If the queue's seat was
-/// `lent`, an outer run keeps the home alive.
+/// `lent`, an outer run keeps the home alive. Otherwise the run no longer keeps it alive.
 pub(crate) fn forget_seats(lent: bool) {
-    if !lent {
-        return forget_home();
-    }
+    change_innermost(|frame| match lent {
+        true => frame.has_seat = false,
+        false => frame.home = ptr::null(),
+    });
+}
+
+fn change_innermost(change: impl FnOnce(&mut Frame)) {
     INNERMOST.with(|innermost| {
-        let has_seat = false;
-        innermost.set(Frame { has_seat, ..innermost.get() });
+        let mut frame = innermost.get();
+        change(&mut frame);
+        innermost.set(frame);
     });
 }
 
@@ -825,7 +813,7 @@ pub(crate) fn forget_seats(lent: bool) {
 ///
 /// # Safety
 ///
-/// 1. `home` stays valid until `body` returns or calls [`forget_home`].
+/// 1. `home` stays valid until `body` returns or calls [`forget_seats`].
 /// 2. `item` is null, or stays valid until `body` returns or calls [`forget_item`].
 #[inline]
 pub(crate) unsafe fn with_current<R>(
@@ -837,28 +825,16 @@ pub(crate) unsafe fn with_current<R>(
     unsafe { within_frame(item, home, true, body) }
 }
 
-/// Calls `body`, which frees `item`. The pwq `home` still has an in-flight count for the item, but
-/// this thread has no seat for it, so any item that `body` waits for needs its own seat.
+/// Calls `body` as [`with_current`] does. If `has_seat` is false, the pwq `home` still has an
+/// in-flight count for the item, but this thread has no seat for it, so any item that `body` waits
+/// for needs its own seat.
 ///
-/// # Safety
-///
-/// 1. The same as (1) of [`with_current`].
-/// 2. The same as (2) of [`with_current`].
-pub(crate) unsafe fn with_freed<R>(
-    item: *const Head,
-    home: *const Pwq,
-    body: impl FnOnce() -> R,
-) -> R {
-    // SAFETY: (1), (2).
-    unsafe { within_frame(item, home, false, body) }
-}
-
 /// # Safety
 ///
 /// 1. The same as (1) of [`with_current`].
 /// 2. The same as (2) of [`with_current`].
 #[inline]
-unsafe fn within_frame<R>(
+pub(crate) unsafe fn within_frame<R>(
     item: *const Head,
     home: *const Pwq,
     has_seat: bool,

@@ -112,14 +112,17 @@ pub(crate) fn must_not_be_lost(is_lost: bool) {
     );
 }
 
-/// Sleeps until the item's completion sequence number has reached `seq`.
+/// Sleeps until the item's completion sequence number has reached `seq`, for at most `timeout`, if
+/// any. Returns `true` if the item has reached `seq`. Models never time out.
 ///
 /// # Blocking
 ///
-/// Blocks until `run.rs` or `Work::cancel` ends the run.
-pub(crate) fn until_completed(head: &Head, seq: u64) {
-    if polling_pays_off(head, seq) {
-        return;
+/// Blocks until `run.rs` or `Work::cancel` ends the run, for at most `timeout`.
+pub(crate) fn until_completed(head: &Head, seq: u64, timeout: Option<Duration>) -> bool {
+    // If the end time saturates, it is more than five hundred years away, so the wait has no limit.
+    let end_ns = timeout.map(time::ns_after);
+    if timeout == Some(Duration::ZERO) || polling_pays_off(head, seq) {
+        return head.load().has_reached(seq);
     }
     must_have_workers();
     report::while_asleep(|| {
@@ -128,29 +131,10 @@ pub(crate) fn until_completed(head: &Head, seq: u64) {
         while let Some((_, state)) =
             head.update(|state| (!state.has_reached(seq)).then(|| State::wait(state)))
         {
-            head.state.wait(state.0);
-        }
-    });
-}
-
-/// Sleeps as [`until_completed`] does, for at most `timeout`. Returns `true` if the item has
-/// reached `seq`. Models never time out.
-///
-/// # Blocking
-///
-/// The same as [`until_completed`], for at most `timeout`.
-pub(crate) fn until_completed_within(head: &Head, seq: u64, timeout: Duration) -> bool {
-    let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-    // If the end time saturates, it is more than five hundred years away, so the wait has no limit.
-    let end_ns = time::now_ns().saturating_add(timeout_ns);
-    if timeout.is_zero() || polling_pays_off(head, seq) {
-        return head.load().has_reached(seq);
-    }
-    must_have_workers();
-    report::while_asleep(|| {
-        while let Some((_, state)) =
-            head.update(|state| (!state.has_reached(seq)).then(|| State::wait(state)))
-        {
+            let Some(end_ns) = end_ns else {
+                head.state.wait(state.0);
+                continue;
+            };
             let left_ns = end_ns.saturating_sub(time::now_ns());
             if left_ns == 0 {
                 return false;
@@ -206,7 +190,7 @@ pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> 
         // Another thread is queueing, cancelling or helping with the item, or runs it from another
         // queue. Before this worker sleeps, it returns the items that it took and did not start,
         // because a canceller may wait for one of them.
-        until_completed_within(head, state.completion_seq() + 1, NAP);
+        until_completed(head, state.completion_seq() + 1, Some(NAP));
     }
 }
 
@@ -309,7 +293,7 @@ impl Dispatch {
         if let Some(holder) = holder {
             return Some(&self.pwq(holder.seat?).core);
         }
-        if let Some(found) = self.pending.find(item) {
+        if let Some(found) = self.pending.iter().find(|it| ptr::eq(it.as_ptr(), item)) {
             return Some(&self.pwq(home_slot(found)).core);
         }
         let pwq = self.pwqs().find(|pwq| pwq.waiting().any(|it| ptr::eq(it.as_ptr(), item)))?;

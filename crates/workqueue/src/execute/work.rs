@@ -265,7 +265,7 @@ impl Work {
                 .map_err(|NeedsOurSeat| reported(FlushError::OwnQueue))?;
         if !helped {
             wait::before_waiting_for(head);
-            wait::until_completed(head, head.load().last_completion_seq());
+            wait::until_completed(head, head.load().last_completion_seq(), None);
         }
         if head.load().has_panicked() { Err(FlushError::Panicked) } else { Ok(is_busy) }
     }
@@ -423,7 +423,7 @@ impl Work {
         // The item can no longer be queued, so there is at most one run to wait for.
         let state = head.load();
         if state.is_running() && !is_current(self.item) {
-            wait::until_completed(head, state.completion_seq() + 1);
+            wait::until_completed(head, state.completion_seq() + 1, None);
         }
     }
 
@@ -543,7 +543,14 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
         ..VTable::plain(
             run::pop_and_run,
             // SAFETY: as for `pop_and_cancel`; the closure stays for the next run.
-            |item, deferred_drops| unsafe { run::pop_and_cancel(item, deferred_drops, |_, _| ()) },
+            |item, deferred_drops| unsafe {
+                run::pop_and_cancel(
+                    item,
+                    deferred_drops,
+                    |_, _| (),
+                    |state| Some(state.pop_to_cancel()),
+                )
+            },
             Self::call,
             std::any::type_name::<F>,
             Self::free,
@@ -598,8 +605,4 @@ impl Drop for Work {
     }
 }
 
-impl fmt::Debug for Work {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Work").field(&self.head().load()).finish()
-    }
-}
+base::internal::impl_debug!(Work, it => state: it.head().load());

@@ -85,7 +85,7 @@ impl Workqueue {
             return 0;
         }
         let cancelled = self.inner.take_all();
-        let nr_items = cancelled.nr_items();
+        let nr_items = cancelled.nr_items;
         cancelled.end().run();
         nr_items
     }
@@ -207,6 +207,6 @@ impl Inner {
         let wakers = self.for_each_pwq(|pwq| cuts.push(pwq.pool.cut(pwq)));
         // Done without the lock, because an item's span may be dropped.
         cuts.into_iter().for_each(|cut| cancelled.add(cut));
-        cancelled.add_wakers(wakers);
+        cancelled.rest.wakers.extend(wakers);
     }
 }

@@ -1,6 +1,6 @@
 //! Drains, pauses and destroys a queue.
 
-use std::{fmt, task::Waker, time::Duration};
+use std::{fmt, mem, task::Waker, time::Duration};
 
 use base::internal::panics::Foreign;
 use sync::{
@@ -13,7 +13,7 @@ use super::{flush::OwnQueueError, rounds::Rounds};
 use crate::{
     cleanups,
     execute::wait,
-    observe::left::{Doing, Kind, LeftItems, StillBusy},
+    observe::left::{Doing, LeftItems, StillBusy},
     pools::pwq::{Pwq, WaitingPwq},
     queues::queue::{Inner, Workqueue},
     route::plan::Plan,
@@ -158,9 +158,7 @@ impl Workqueue {
     pub fn drain_timeout(&self, timeout: Duration) -> Result<(), DrainError> {
         self.inner.may_be_stopped()?;
         self.inner.may_wait()?;
-        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        // The end time saturates at more than five hundred years, which means no limit.
-        let end_ns = time::now_ns().saturating_add(timeout_ns);
+        let end_ns = time::ns_after(timeout);
         let _draining = self.inner.closed.while_draining();
         if self.inner.drain_by(Some(end_ns)) {
             Ok(())
@@ -217,12 +215,12 @@ impl Workqueue {
 
 impl Inner {
     pub(crate) fn set_paused(&self, paused: bool) -> bool {
-        self.change_pauses(|plan| plan.set_paused(paused))
+        self.change_pauses(|plan| mem::replace(&mut plan.paused, paused) != paused)
     }
 
     /// Resumes a queue that is being destroyed. From now on it ignores pauses of its group.
     pub(crate) fn pass_pauses(&self) {
-        self.change_pauses(Plan::pass_pauses);
+        self.change_pauses(|plan| (plan.paused, plan.ends) = (false, true));
     }
 
     /// Applies `change`, and then pauses or resumes the queue. A group changes its own pause before
@@ -240,7 +238,7 @@ impl Inner {
     /// Calls `body` for each pwq. The plan's lock keeps the pwqs alive, even if the queue has no
     /// handle. Returns the wakers that `body` would have fired, to be called with no lock held.
     pub(super) fn for_each_pwq(&self, body: impl FnMut(&Arc<Pwq>)) -> Vec<Foreign<Waker>> {
-        let for_each = || self.plan.lock().pwqs().iter().for_each(body);
+        let for_each = || self.plan.lock().pwqs.iter().for_each(body);
         cleanups::with_wakers_aside(for_each).1
     }
 
@@ -313,7 +311,7 @@ impl Inner {
     /// Lists the remaining items, and the `others`.
     pub(super) fn left_and(&self, others: Vec<LeftItems>) -> StillBusy {
         let left = self.left_items().into_iter().chain(others);
-        StillBusy::new(Kind::Workqueue, &self.core.name, left)
+        StillBusy::new("workqueue", &self.core.name, left)
     }
 
     pub(super) fn left_items(&self) -> Vec<LeftItems> {

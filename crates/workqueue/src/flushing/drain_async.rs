@@ -1,7 +1,6 @@
 //! Drains a queue from an async task.
 
 use std::{
-    fmt,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -143,11 +142,4 @@ impl Drop for Drain<'_> {
     }
 }
 
-impl fmt::Debug for Drain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Drain")
-            .field("queue", &self.queue.name())
-            .field("is_under_way", &self.under_way.is_some())
-            .finish()
-    }
-}
+base::internal::impl_debug!(Drain<'_>, it => queue: it.queue.name(), is_under_way: it.under_way.is_some());

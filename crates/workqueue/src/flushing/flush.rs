@@ -203,7 +203,7 @@ impl Inner {
 impl<'a> Flush<'a> {
     pub(crate) fn new(inner: &'a Inner) -> Self {
         let nr_cut = Some(inner.core.nr_cut.load(Ordering::Relaxed));
-        let pwqs = inner.plan.lock().pwqs().to_vec();
+        let pwqs = inner.plan.lock().pwqs.clone();
         let pwqs = pwqs.into_iter().map(|pwq| {
             let up_to = pwq.pool.close_color(pwq.slot);
             (pwq, up_to)
@@ -213,8 +213,10 @@ impl<'a> Flush<'a> {
 
     /// Advances the flush as far as possible. Returns `true` if it has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
-        let is_left = |(pwq, up_to): &(Arc<Pwq>, UpTo)| !pwq.pool.has_flushed(pwq.slot, *up_to);
-        self.pwqs.retain(is_left);
+        self.pwqs.retain(|(pwq, up_to)| {
+            let mut dispatch = pwq.pool.lock();
+            !dispatch.pwq_mut(pwq.slot).in_flight.has_reached(*up_to)
+        });
         let none_left = self.pwqs.is_empty();
         // Relaxed suffices, because the counter is incremented before the release, under the pool
         // lock, of a count that we saw as zero.

@@ -35,11 +35,8 @@ use crate::{
         cancel_cut::Cancelled,
         wait::{self, reported},
     },
-    observe::left::{Kind, StillBusy},
-    queues::{
-        group::{Group, GroupInner},
-        timers::nanos,
-    },
+    observe::left::StillBusy,
+    queues::group::{Group, GroupInner},
 };
 
 impl Group {
@@ -88,14 +85,14 @@ impl Group {
             return Err(reported(error).into());
         }
         report::must_be_free_to_sleep();
-        let end_ns = time::now_ns().saturating_add(nanos(timeout));
+        let end_ns = time::ns_after(timeout);
         let _draining = inner.while_draining();
         if inner.drain_by(end_ns) {
             return Ok(());
         }
         let queues = inner.queues();
         let left = queues.iter().flat_map(|queue| queue.left_items());
-        Err(StillBusy::new(Kind::Group, &inner.name, left).into())
+        Err(StillBusy::new("group", &inner.name, left).into())
     }
 
     /// Cancels all pending and delayed items of all queues of the group. Returns the number of
@@ -139,11 +136,11 @@ impl Group {
             queue.take_items(&mut cancelled);
             if twin::armed("group cancel: notifies before all are taken") {
                 let part = std::mem::take(&mut cancelled);
-                nr_items += part.nr_items();
+                nr_items += part.nr_items;
                 part.end().run();
             }
         }
-        nr_items += cancelled.nr_items();
+        nr_items += cancelled.nr_items;
         cancelled.end().run();
         nr_items
     }

@@ -57,7 +57,7 @@ impl<'a> Rounds<'a> {
     }
 
     fn report(&self) {
-        let pwqs = self.inner.plan.lock().pwqs().to_vec();
+        let pwqs = self.inner.plan.lock().pwqs.clone();
         let Some(manager) = pwqs.first().map(|pwq| &pwq.pool.manager) else {
             return;
         };

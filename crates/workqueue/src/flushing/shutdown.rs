@@ -15,7 +15,7 @@ use crate::{
     observe::left::{Doing, LeftItems, StillBusy},
     queues::{
         queue::{Inner, Workqueue},
-        timers::{Due, nanos},
+        timers::Due,
     },
     time::timeout::Timeout,
 };
@@ -160,7 +160,7 @@ pub fn shutdown_in_order(
         }
         return Ok(Vec::new());
     }
-    let end_ns = time::now_ns().saturating_add(nanos(timeout));
+    let end_ns = time::ns_after(timeout);
     for (place, queue) in queues.iter().enumerate() {
         let delayed = queue.inner.close_in_background();
         if !queue.inner.drain_by(Some(end_ns)) {

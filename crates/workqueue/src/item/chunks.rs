@@ -83,7 +83,7 @@ impl Chunk {
             && WANTED.is_set()
         {
             let notified = HOME.lock().schedule();
-            notified.wake();
+            notified.iter().for_each(Unparker::unpark);
         }
     }
 }
@@ -146,16 +146,6 @@ static HANDLER: Handler = Handler {
     },
 };
 
-/// Managers to notify, once the lock of `HOME` has been dropped.
-#[must_use]
-struct Notified(Vec<Unparker>);
-
-impl Notified {
-    fn wake(self) {
-        self.0.iter().for_each(Unparker::unpark);
-    }
-}
-
 /// Returns a slab without an owner.
 pub(super) fn take_slab(class: usize) -> Start {
     fork::register(&HANDLER);
@@ -199,14 +189,15 @@ pub(super) fn grow(class: usize) {
 }
 
 impl Home {
-    /// Makes a scan due if none is.
-    fn schedule(&mut self) -> Notified {
+    /// Makes a scan due if none is. Returns the managers that must be woken.
+    #[must_use]
+    fn schedule(&mut self) -> Vec<Unparker> {
         WANTED.set(false);
         if self.due_ns.is_some() {
-            return Notified(Vec::new());
+            return Vec::new();
         }
         self.due_ns = Some(time::now_ns().saturating_add(PAUSE_NS));
-        Notified(self.managers.clone())
+        self.managers.clone()
     }
 }
 
@@ -259,6 +250,6 @@ pub(crate) fn scan() {
     if has_much && is_used {
         let notified = home.schedule();
         drop(home);
-        notified.wake();
+        notified.iter().for_each(Unparker::unpark);
     }
 }

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use base::internal::panics::{discard, guarded_in_item};
 
-use super::head::{Dead, Head};
+use super::head::Head;
 use crate::cleanups::Cleanup;
 
 /// The items of a bulk cancel in progress, and the user values that they held.
@@ -48,20 +48,5 @@ impl DeferredDrops {
     /// Defers the drop of a user value.
     pub(crate) fn defer_drop(&mut self, what: impl Send + 'static) {
         self.dropped.push(deferred_drop(what));
-    }
-
-    /// Adds an item that is to be freed.
-    pub(crate) fn defer_drop_of_dead(&mut self, dead: Option<Dead>) {
-        self.dropped.extend(dead.map(deferred_drop));
-    }
-}
-
-impl std::fmt::Debug for DeferredDrops {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Remains")
-            .field("nr_taken", &self.taken.len())
-            .field("nr_places", &self.nr_places)
-            .field("nr_dropped", &self.dropped.len())
-            .finish_non_exhaustive()
     }
 }

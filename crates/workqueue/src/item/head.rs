@@ -88,7 +88,6 @@ pub(crate) struct Home {
 ///
 /// After a transition of the state, another thread may free the item, so all fields are cells.
 #[repr(C, align(8))]
-#[derive(Debug)]
 pub struct Head {
     /// The next item of this item's list, and this item's color; guarded like that list.
     pub(crate) next: AtomicPtr<Head>,
@@ -102,7 +101,6 @@ pub struct Head {
 }
 
 /// The functions of an item's type.
-#[derive(Debug)]
 pub struct VTable {
     /// Pops the item, which the caller has just taken off a list, and runs it if it is pending.
     pub(crate) run: unsafe fn(NonNull<Head>) -> Popped,
@@ -152,7 +150,6 @@ impl VTable {
 }
 
 /// The functions that a join handle needs without knowing the closure's type.
-#[derive(Debug)]
 pub(crate) struct HandleTable {
     /// Moves the outcome into the `Option<Outcome<T>>` that the pointer refers to.
     pub(crate) take: unsafe fn(NonNull<Head>, *mut ()),
@@ -194,7 +191,6 @@ impl HandleTable {
 }
 
 /// The functions that a join handle needs for an item that is to start by a deadline.
-#[derive(Debug)]
 pub(crate) struct Expiry {
     /// Returns the time until the deadline, as [`StartBy::left_ns`] does.
     ///
@@ -236,7 +232,6 @@ impl Popped {
 pub(crate) type TaskSlot = Mutex<Option<Foreign<Waker>>>;
 
 /// The work that remains after a run has ended.
-#[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) completion: Completion,
     /// The home pwq of the item, and the color in which the item is counted there.
@@ -413,7 +408,6 @@ impl Head {
 }
 
 /// The number of handles to an item.
-#[derive(Debug)]
 pub(crate) struct Handles(AtomicUsize);
 
 impl Handles {
@@ -511,7 +505,7 @@ unsafe fn orphaned(item: NonNull<Head>) -> Option<Dead> {
 /// The low half, on which flushers sleep, contains seventeen bits of the sequence number. A run
 /// that ends between a flusher's check and its sleep therefore changes the futex word, and the
 /// flusher does not sleep.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct State(pub(crate) u64);
 
 const PENDING: u64 = 1 << 0;
@@ -617,7 +611,7 @@ pub enum Ending {
 }
 
 /// The state after a run, and the remaining work of the thread that ran the item.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Completion {
     pub(crate) next: State,
     /// Push the item again, at the front: it was queued and popped during the run.
@@ -750,10 +744,6 @@ impl State {
     pub(crate) fn is_counted(self) -> bool {
         self.has(COUNTED)
     }
-    fn is_free(self) -> bool {
-        self.has(ORPHAN) && !self.has(LINKED | RUNNING | CLAIMED | PENDING | HANDOFF)
-    }
-
     /// Gives a pending item a capacity permit of its queue if `has_permit` is set.
     #[inline]
     pub(crate) fn counted(self, has_permit: bool) -> State {
@@ -816,7 +806,7 @@ impl State {
     /// Returns `true` if the item must be freed, after it has been discarded or has lost its last
     /// handle.
     pub(crate) fn frees(self) -> bool {
-        self.is_free()
+        self.has(ORPHAN) && !self.has(LINKED | RUNNING | CLAIMED | PENDING | HANDOFF)
     }
 
     /// Ends a run that returned, if no other work is left: no thread waits, and the item was not
@@ -864,11 +854,11 @@ impl State {
             next,
             relink,
             revived: self.is_revived(),
-            push: false,
             retire_handoff: handed_over && !relink,
             wake: self.has(WAITED),
             wake_task: self.has(WAKER),
-            free: next.is_free() && !sync::twin::armed("item: completion never frees"),
+            free: next.frees() && !sync::twin::armed("item: completion never frees"),
+            ..Completion::default()
         }
     }
 

@@ -40,7 +40,6 @@ const COLOR_MASK: usize = align_of::<Head>() - 1;
 const _: () = assert!(NR_COLORS <= align_of::<Head>());
 
 /// A first-in, first-out list of items that is not shared between threads.
-#[derive(Debug)]
 pub(crate) struct List {
     first: *mut Head,
     last: *mut Head,
@@ -138,11 +137,22 @@ impl List {
         &mut self,
         mut chosen: impl FnMut(NonNull<Head>) -> bool,
     ) -> Option<NonNull<Head>> {
+        let mut before: Option<NonNull<Head>> = None;
         let mut at = self.first();
         while let Some(item) = at.filter(|&item| !chosen(item)) {
+            before = at;
             at = NonNull::new(next(item));
         }
-        at.filter(|&item| self.remove(item))
+        let after = next(at?);
+        match before {
+            Some(before) => set_next(before, after),
+            None => self.first = after,
+        }
+        if after.is_null() {
+            self.last = before.map_or(ptr::null_mut(), NonNull::as_ptr);
+        }
+        self.len -= 1;
+        at
     }
 
     /// Moves all items of `other` to the end of this list.
@@ -161,15 +171,6 @@ impl List {
     /// Returns the items, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = NonNull<Head>> {
         std::iter::successors(self.first(), |item| NonNull::new(next(*item)))
-    }
-
-    /// Walks the list up to `item`, which is only compared. Returns `item` if the list contains it.
-    pub(crate) fn find(&self, item: *const Head) -> Option<NonNull<Head>> {
-        let mut at = self.first();
-        while let Some(here) = at.filter(|here| !ptr::eq(here.as_ptr(), item)) {
-            at = NonNull::new(next(here));
-        }
-        at
     }
 
     /// Removes the items for which `keep` returns `false`; `keep` may add these to another list.
@@ -194,25 +195,7 @@ impl List {
 
     /// Walks the list to `item` and removes it. Returns `false` if it is not in this list.
     pub(crate) fn remove(&mut self, item: NonNull<Head>) -> bool {
-        let mut before: Option<NonNull<Head>> = None;
-        let mut at = self.first();
-        while let Some(here) = at {
-            let after = next(here);
-            if here == item {
-                match before {
-                    Some(before) => set_next(before, after),
-                    None => self.first = after,
-                }
-                if after.is_null() {
-                    self.last = before.map_or(ptr::null_mut(), NonNull::as_ptr);
-                }
-                self.len -= 1;
-                return true;
-            }
-            before = at;
-            at = NonNull::new(after);
-        }
-        false
+        self.pop_first(|other| other == item).is_some()
     }
 }
 
@@ -221,7 +204,6 @@ impl List {
 /// A push is one compare-exchange. Taking swaps the stack for an empty one and reverses it, so
 /// items are returned in push order. Items are not popped one by one, so a top that changes and
 /// changes back (ABA) is harmless: a push only needs the old top as its `next`.
-#[derive(Debug)]
 pub(crate) struct Injector {
     newest: RawStack<Head>,
     /// The time of the last push to an empty injector, in cycles. Used only for statistics.

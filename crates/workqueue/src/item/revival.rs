@@ -52,7 +52,6 @@ pub(crate) fn next_cancel() -> u64 {
 /// the closure, so that an item with a small closure fits into a cache line. If an item occupies a
 /// cache line and a quarter, the fan-out of a million items is 6 % slower.
 #[repr(C)]
-#[derive(Debug)]
 pub(crate) struct Revivable {
     pub(crate) head: Head,
     /// A: the low half of the recorded number.

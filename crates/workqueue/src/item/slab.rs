@@ -66,7 +66,6 @@ pub(super) const fn chunk_size(class: usize) -> usize {
 
 /// The header of a slab.
 #[repr(C)]
-#[derive(Debug)]
 pub(crate) struct Slab {
     /// I: the size class of the blocks.
     pub(super) class: usize,
@@ -81,7 +80,6 @@ pub(crate) struct Slab {
 }
 
 /// The blocks that the owner took from a chunk.
-#[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) index: usize,
     pub(crate) blocks: u64,
@@ -245,7 +243,6 @@ const fn bit(chunk: usize) -> u64 {
 }
 
 /// Set if the freer of the last block of a chunk must schedule a scan.
-#[derive(Debug)]
 pub(crate) struct Wanted(AtomicBool);
 
 impl Wanted {

@@ -31,7 +31,7 @@
 //! The first check in a run stores the address of the token in the record of the run
 //! (`execute/run.rs`), so that later checks acquire no lock.
 
-use std::{collections::HashMap, fmt, ptr, task::Waker};
+use std::{collections::HashMap, ptr, task::Waker};
 
 use base::internal::{numbered::Numbered, panics::Foreign};
 #[cfg(not(any(loom, shuttle)))]
@@ -191,12 +191,6 @@ impl Drop for Token {
     }
 }
 
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token").field("is_set", &self.is_set()).finish_non_exhaustive()
-    }
-}
-
 impl Head {
     /// Returns the token of this item, which the caller runs: `fresh`, unless the item has one
     /// already.
@@ -247,14 +241,9 @@ impl Head {
     #[inline]
     pub(crate) fn unwatch(&self) {
         if self.load().is_watched() {
-            self.remove_token();
+            let token = table().lock().remove(&self.address());
+            drop(token);
         }
-    }
-
-    #[cold]
-    fn remove_token(&self) {
-        let token = table().lock().remove(&self.address());
-        drop(token);
     }
 
     fn address(&self) -> usize {

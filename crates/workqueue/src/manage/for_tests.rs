@@ -19,7 +19,7 @@ use sync::Backoff;
 use topology::{CpuId, Topology};
 
 use crate::{
-    queues::{clock::Clock, registry::Registry, timers::nanos},
+    queues::{clock::Clock, registry::Registry},
     route::registry_error::RegistryError,
 };
 
@@ -100,7 +100,7 @@ impl TestRegistry {
     pub fn advance(&mut self, span: Duration) {
         let timers = self.timers();
         let clock = &timers.clock;
-        let end_ns = clock.now_ns().saturating_add(nanos(span));
+        let end_ns = clock.now_ns().saturating_add(sync::time::nanos(span));
         self.run_until_idle();
         while let Some(next_ns) = timers.next_ns().filter(|&next_ns| next_ns <= end_ns) {
             // A timer that is overdue fires now.
@@ -124,10 +124,6 @@ impl TestRegistry {
         let mut backoff = Backoff::new();
         let mut before = None;
         loop {
-            let timers = self.timers();
-            if !timers.are_fired() {
-                timers.fire(timers.clock.now_ns());
-            }
             let nr_taken = self.at_rest();
             if nr_taken.is_some() && nr_taken == before {
                 return;
@@ -142,7 +138,7 @@ impl TestRegistry {
     /// If all pools and reapers are at rest, returns the number of items that the pools have taken.
     fn at_rest(&self) -> Option<u64> {
         let manager = &self.machine().manager;
-        if !self.timers().are_fired() || !manager.cleanups.are_done() {
+        if !manager.cleanups.are_done() {
             return None;
         }
         let pools = manager.pools();

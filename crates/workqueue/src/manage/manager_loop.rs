@@ -153,7 +153,7 @@ impl ManagerLoop {
     fn run(&mut self, parker: &mut Parker, [rescuer, reserve]: &[Arc<MaydayQueue>; 2]) {
         loop {
             let refused = self.manager.create_workers();
-            let mut now_ns = time::now_ns();
+            let now_ns = time::now_ns();
             self.do_without(refused, rescuer, now_ns);
             if self.manager.inbox.lock().quit {
                 return;
@@ -168,7 +168,7 @@ impl ManagerLoop {
             if self.manager.serve_cleanups(now_ns) {
                 reserve.call_for_cleanups(&self.manager);
             }
-            now_ns = self.ask_again(now_ns);
+            self.ask_again(now_ns);
             if self.manager.armed.load(Ordering::Relaxed) && now_ns >= self.next_tick_ns {
                 self.tick(now_ns);
             }
@@ -236,7 +236,7 @@ impl ManagerLoop {
         }
     }
 
-    fn ask_again(&mut self, now_ns: u64) -> u64 {
+    fn ask_again(&mut self, now_ns: u64) {
         if !self.retry.is_empty() && now_ns >= self.next_retry_ns {
             for pool in mem::take(&mut self.retry) {
                 pool.ask_again();
@@ -244,7 +244,6 @@ impl ManagerLoop {
         } else if self.retry.is_empty() {
             self.retry_pause_ns = RETRY_NS;
         }
-        now_ns
     }
 
     pub(crate) fn tick(&mut self, now_ns: u64) {
@@ -342,7 +341,7 @@ mod tests {
         let registry = Registry::new(Topology::synthetic("1 core").unwrap(), Params::default());
         let registry = registry.unwrap();
         let manager = registry.machine().manager.clone();
-        manager.refuse_threads(true);
+        manager.refuse_threads.store(true, Ordering::Relaxed);
         let (begun, has_begun) = mpsc::channel();
         let (mut before, all_done) = mpsc::channel();
         for _ in 0..nr {
@@ -356,7 +355,7 @@ mod tests {
             for _ in 0..count {
                 has_begun.recv_timeout(PATIENCE).expect("another begins");
             }
-            manager.refuse_threads(false);
+            manager.refuse_threads.store(false, Ordering::Relaxed);
         }
         // The channel closes when the first cleanup is dropped.
         let ended = all_done.recv_timeout(PATIENCE);

@@ -21,14 +21,13 @@ use super::{
 };
 
 /// A registry whose manager is the model itself.
-#[derive(Debug)]
 pub struct Machine {
     registry: Registry,
     parker: Parker,
 }
 
 /// Culls idle workers.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Culler(Vec<Arc<WorkerPool>>);
 
 impl Culler {
@@ -41,7 +40,7 @@ impl Culler {
 }
 
 /// Makes [`Machine::serve_until`] check its condition again.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct WakeFlag(Arc<Manager>);
 
 impl WakeFlag {
@@ -55,7 +54,7 @@ impl Machine {
     /// Creates a machine for `topology`.
     pub fn new(topology: &Topology, params: Params) -> Self {
         let registry = Registry::unmanaged(topology.clone(), params);
-        let parker = registry.manager().take_post();
+        let parker = registry.machine().manager.take_post();
         Self { registry, parker }
     }
 
@@ -66,7 +65,7 @@ impl Machine {
 
     /// Returns the handle that makes [`serve_until`](Self::serve_until) check its condition.
     pub fn wake_flag(&self) -> WakeFlag {
-        WakeFlag(self.registry.manager().clone())
+        WakeFlag(self.registry.machine().manager.clone())
     }
 
     /// Starts `count` workers of each pool in use, and counts them as a kick does.
@@ -75,7 +74,7 @@ impl Machine {
             for _ in 0..count {
                 pool.lock().nr_creating += 1;
                 pool.census.fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
-                self.registry.manager().create_worker(&pool);
+                self.registry.machine().manager.create_worker(&pool);
             }
         }
         self.make_workers();
@@ -83,7 +82,7 @@ impl Machine {
 
     /// Creates the workers that kicks have requested.
     pub fn make_workers(&self) {
-        let refused = self.registry.manager().create_workers();
+        let refused = self.registry.machine().manager.create_workers();
         assert!(refused.is_empty(), "thread creation does not fail in a model");
     }
 
@@ -131,12 +130,12 @@ impl Machine {
 
     /// Activates the monitor.
     pub fn watch(&self) {
-        self.registry.manager().watch();
+        self.registry.machine().manager.watch();
     }
 
     /// Returns `true` if the monitor is active.
     pub fn is_watching(&self) -> bool {
-        self.registry.manager().armed.load(Ordering::Relaxed)
+        self.registry.machine().manager.armed.load(Ordering::Relaxed)
     }
 
     /// Returns `true` if the manager has been notified since the last call.
@@ -162,18 +161,18 @@ impl Machine {
 
     /// Starts a reaper if a deferred cleanup is queued.
     pub fn reap(&self) {
-        let refused = self.registry.manager().serve_cleanups(0);
+        let refused = self.registry.machine().manager.serve_cleanups(0);
         assert!(!refused, "thread creation does not fail in a model");
     }
 
     /// Runs the first deferred cleanup on this thread. Returns `true` if there was one.
     pub fn run_fallback(&self) -> bool {
-        self.registry.manager().cleanups.run_fallback()
+        self.registry.machine().manager.cleanups.run_fallback()
     }
 
     /// Drops the registry, and starts the requested reapers until its queues have been destroyed.
     pub fn end(mut self) {
-        let manager = self.registry.manager().clone();
+        let manager = self.registry.machine().manager.clone();
         drop(self.registry);
         while !manager.inbox.lock().quit {
             assert!(!manager.serve_cleanups(0), "thread creation does not fail in a model");
@@ -185,14 +184,6 @@ impl Machine {
     pub fn help_out(&self) {
         for pool in self.registry.machine().pools() {
             super::pools::worker::help_out(&pool, || true);
-        }
-    }
-
-    /// Does the same as [`help_out`](Self::help_out), from the most recently created pool to the
-    /// oldest.
-    pub fn help_out_last_first(&self) {
-        for pool in self.registry.machine().pools().iter().rev() {
-            super::pools::worker::help_out(pool, || true);
         }
     }
 

@@ -20,7 +20,6 @@ use super::super::{
 };
 
 /// Numbered items in an injector.
-#[derive(Debug)]
 pub struct Injected {
     injector: Injector,
 }
@@ -44,7 +43,7 @@ const INERT: &VTable = &VTable::plain(
 );
 
 /// An item that has been pushed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Pushed(NonNull<Head>);
 
 // SAFETY: the fields of an item are atomic, or checked by the model.
@@ -120,7 +119,7 @@ impl Injected {
 }
 
 /// The seats of a single queue, for threads of one node.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Gates {
     gate: Arc<Gate<usize>>,
     core: Arc<QueueCore>,
@@ -128,11 +127,9 @@ pub struct Gates {
 }
 
 /// The count that a helper holds at the gate.
-#[derive(Debug)]
 pub struct Helps(Holds);
 
 /// A flush of the helpers.
-#[derive(Debug)]
 pub struct HelpersFlush(Closed<usize>, Phase);
 
 impl Gates {
@@ -230,7 +227,6 @@ impl HelpersFlush {
 }
 
 /// The capacity of a single queue.
-#[derive(Debug)]
 pub struct Permits(Capacity);
 
 /// A producer's wait for a capacity permit.
@@ -287,7 +283,6 @@ impl Permits {
 const CHUNK: usize = 1;
 
 /// A slab with one chunk of two blocks: its lower and its upper half.
-#[derive(Debug)]
 pub struct Blocks {
     slab: Slab,
     wanted: Wanted,

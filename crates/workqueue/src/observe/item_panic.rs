@@ -36,12 +36,4 @@ impl fmt::Display for ItemPanic<'_> {
     }
 }
 
-impl fmt::Debug for ItemPanic<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ItemPanic")
-            .field("queue", &self.queue)
-            .field("func", &self.func)
-            .field("text", &self.text())
-            .finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(ItemPanic<'_>, it => queue: it.queue, func: it.func, text: it.text());

@@ -17,14 +17,8 @@ pub struct StillBusy {
     /// The items, by state and function. Pools are read one after another, so an item that moves or
     /// ends at the same time may be listed twice, or not at all.
     pub left: Vec<LeftItems>,
-    kind: Kind,
-}
-
-/// The kind of object that was drained.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
-    Workqueue,
-    Group,
+    /// `"workqueue"` or `"group"`.
+    kind: &'static str,
 }
 
 /// Items of one kind that are left in a queue.
@@ -57,7 +51,11 @@ pub enum Doing {
 }
 
 impl StillBusy {
-    pub(crate) fn new(kind: Kind, queue: &str, found: impl IntoIterator<Item = LeftItems>) -> Self {
+    pub(crate) fn new(
+        kind: &'static str,
+        queue: &str,
+        found: impl IntoIterator<Item = LeftItems>,
+    ) -> Self {
         let mut left: Vec<LeftItems> = Vec::new();
         for new in found {
             match left.binary_search_by_key(&(new.doing, new.func), |it| (it.doing, it.func)) {
@@ -89,15 +87,6 @@ impl fmt::Display for StillBusy {
             write!(f, "{} {left}", if index == 0 { ":" } else { "," })?;
         }
         Ok(())
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Workqueue => "workqueue",
-            Self::Group => "group",
-        })
     }
 }
 
@@ -136,11 +125,11 @@ mod tests {
             LeftItems::new(Doing::Runs, None, 1),
         ];
         assert_eq!(
-            StillBusy::new(Kind::Workqueue, "q", found).to_string(),
+            StillBusy::new("workqueue", "q", found).to_string(),
             "workqueue \"q\" still has 8 items: 1 of an unnamed function runs, 1 of c waits to be woken, 3 of b are queued, 3 of a are delayed"
         );
         assert_eq!(
-            StillBusy::new(Kind::Workqueue, "q", []).to_string(),
+            StillBusy::new("workqueue", "q", []).to_string(),
             "workqueue \"q\" still has 0 items"
         );
     }

@@ -437,7 +437,6 @@ const POWERS: usize = 42;
 const PLACES: usize = (POWERS - 1) << PARTS_LOG2;
 
 /// A histogram of durations in cycles, under a lock. Counting needs no division and no clock rate.
-#[derive(Debug)]
 pub(crate) struct Cycles {
     /// The sum in cycles. If a million items wait for two hours each, the sum exceeds a `u64`.
     total: u128,

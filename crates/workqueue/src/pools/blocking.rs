@@ -77,43 +77,35 @@ pub(crate) struct WorkerHook {
 }
 
 impl BlockingObserver for WorkerHook {
+    /// Records that a running worker is about to sleep inside an item.
     fn falls_asleep(&self) {
         assert!(self.may_sleep(), "{}", report::ABOUT_TO_SLEEP);
-        self.pool.falls_asleep(&self.worker);
-    }
-    fn is_back(&self) {
-        self.pool.is_back(&self.worker);
-    }
-    fn may_sleep(&self) -> bool {
-        !self.pool.attrs.bh
-    }
-}
-
-impl WorkerPool {
-    /// Records that a running worker is about to sleep inside an item.
-    fn falls_asleep(self: &Arc<Self>, worker: &Worker) {
-        let mut guard = self.lock_to_act();
-        guard.retire(worker);
-        guard.reclaim(worker);
-        self.recount(&mut guard, worker, |away| away.declared = true);
+        let mut guard = self.pool.lock_to_act();
+        guard.retire(&self.worker);
+        guard.reclaim(&self.worker);
+        self.pool.recount(&mut guard, &self.worker, |away| away.declared = true);
         // ORDER(worker-park): a producer that counted us awake did not kick; see `find_worker`.
         // Test: item_is_never_stranded_at_a_blocked_worker
         if !twin::armed("blocking: no fence") {
             fence(Ordering::SeqCst);
         }
-        let work = guard.has_work() || !self.injector.is_empty();
+        let work = guard.has_work() || !self.pool.injector.is_empty();
         if work && !twin::armed("blocking: no recheck") {
-            guard.replace(worker);
+            guard.replace(&self.worker);
         }
     }
 
     /// Records that a worker that may have slept inside an item runs again.
-    fn is_back(&self, worker: &Worker) {
-        let mut dispatch = self.lock();
-        self.recount(&mut dispatch, worker, |away| {
+    fn is_back(&self) {
+        let mut dispatch = self.pool.lock();
+        self.pool.recount(&mut dispatch, &self.worker, |away| {
             away.declared = false;
             away.asleep = false;
         });
+    }
+
+    fn may_sleep(&self) -> bool {
+        !self.pool.attrs.bh
     }
 }
 

@@ -35,7 +35,7 @@
 //! later steps. Twins `cancel all: forgets the injector`, `cancel all: forgets the local batches`
 //! and `cancel all: forgets returned items`.
 
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 use sync::{twin, unmodelled::Arc};
 
@@ -53,7 +53,6 @@ use crate::item::{
 
 /// Items that are in no list and still counted in flight. The owner must cancel them at once,
 /// because another thread may wait for one of their list links.
-#[derive(Debug)]
 #[must_use = "they are waited for until they have been cancelled"]
 pub(crate) struct Cut {
     pub(crate) pwq: Arc<Pwq>,
@@ -77,6 +76,13 @@ impl WorkerPool {
         }
         drop(guard);
         Cut { pwq: pwq.clone(), items }
+    }
+
+    /// If `item` is in a worker's local batch, puts all items that the worker has not started back
+    /// into the list. `item` is only compared.
+    pub(crate) fn recall(self: &Arc<Self>, item: *const Head) {
+        let holds = |it: &Enlisted| it.worker.unfinished().any(|held| ptr::eq(held, item));
+        self.add_work(|guard| guard.recall(holds));
     }
 
     /// Puts an item that is counted in flight back at the front of its list. Returns the item
@@ -107,7 +113,12 @@ impl WorkerPool {
 impl PoolGuard<'_> {
     /// Puts the items of a pwq that are in local batches back into the lists.
     pub(crate) fn recall_local_batches(&mut self, slot: usize) {
-        let holds = |it: &&Enlisted| it.seat == Some(slot) && it.worker.has_items();
+        self.recall(|it| it.seat == Some(slot));
+    }
+
+    /// Puts the items of the chosen workers' local batches back into the lists.
+    fn recall(&mut self, is_chosen: impl Fn(&Enlisted) -> bool) {
+        let holds = |it: &&Enlisted| it.worker.has_items() && is_chosen(it);
         let holders = self.workers().filter(holds).map(|it| it.worker.clone());
         for holder in holders.collect::<Vec<_>>() {
             self.retire(&holder);

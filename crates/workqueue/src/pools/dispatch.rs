@@ -37,7 +37,6 @@ use crate::{
 mod shares;
 
 /// A worker that is parked or about to park, with the start of its idle time.
-#[derive(Debug)]
 pub(crate) struct IdleWorker {
     pub(crate) worker: Arc<Worker>,
     /// This is a clone, so that a kick accesses no memory of the worker under the lock.
@@ -49,7 +48,6 @@ pub(crate) struct IdleWorker {
 
 /// The registration of a worker. It has its own cache lines, because the worker writes most of it
 /// for each batch.
-#[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Enlisted {
     pub(crate) worker: Arc<Worker>,
@@ -74,7 +72,7 @@ pub(crate) struct Enlisted {
 /// Each cache line that another CPU has written must be fetched. The fields that every batch writes
 /// are therefore in the cache line of the lock, those that every batch reads in the next one, and
 /// those that a kick changes in the third.
-#[derive(Debug, Default)]
+#[derive(Default)]
 #[repr(C)]
 pub(crate) struct Dispatch {
     /// Adopted items for which no seat has been requested yet, oldest first.

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Requests to the manager, and the pools that it manages.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Manager {
     pub(crate) inbox: Mutex<Inbox>,
     /// A: set while the monitor is armed.
@@ -40,7 +40,7 @@ pub(crate) struct Manager {
     /// A: the ID of the manager's own thread, 0 before it runs.
     pub(crate) thread_id: AtomicU32,
     /// Set by tests to make thread creation fail.
-    refuse_threads: AtomicBool,
+    pub(crate) refuse_threads: AtomicBool,
     /// Deferred cleanups.
     pub(crate) cleanups: CleanupQueue,
     /// I: names and other properties of its threads.
@@ -54,26 +54,9 @@ impl Reapers for Manager {
 }
 
 /// A handler of reports.
-#[derive(Clone)]
-pub(crate) struct ReportHandler(Arc<Foreign<Box<OnReport>>>);
+pub(crate) type ReportHandler = Arc<Foreign<Box<dyn Fn(&Report) + Send + Sync>>>;
 
-type OnReport = dyn Fn(&Report) + Send + Sync;
-
-impl ReportHandler {
-    pub(crate) fn new(handler: impl Fn(&Report) + Send + Sync + 'static) -> Self {
-        // FOREIGN(on-report-drop): the drop of a handler, on its last user; a panic is contained by
-        // `Foreign`.
-        Self(Arc::new(Foreign::new(Box::new(handler))))
-    }
-}
-
-impl std::fmt::Debug for ReportHandler {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("ReportHandler")
-    }
-}
-
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Inbox {
     pub(crate) create: Vec<Arc<WorkerPool>>,
     pub(crate) quit: bool,
@@ -152,16 +135,11 @@ impl Manager {
             trace::report(report.kind(), report.queue(), report);
         }
         let handler = self.on_report.lock().clone();
-        if let Some(ReportHandler(handler)) = handler {
+        if let Some(handler) = handler {
             // FOREIGN(on-report): a registry's handler, on the manager or the thread that caused
             // the report; a panic is contained.
             contain(|| reports.iter().for_each(|report| handler(report)));
         }
-    }
-
-    /// Makes thread creation fail from now on if `refuse` is `true`, and succeed again otherwise.
-    pub(crate) fn refuse_threads(&self, refuse: bool) {
-        self.refuse_threads.store(refuse, Ordering::Relaxed);
     }
 
     /// Waits until the manager's thread has ended. This is called after [`quit`](Self::quit), when
@@ -223,14 +201,11 @@ impl Manager {
     /// Queues `cleanups` for the reapers. The caller holds no lock.
     pub(crate) fn leave_to_reapers(&self, cleanups: impl IntoIterator<Item: Cleanup + 'static>) {
         let boxed = |cleanup| Box::new(cleanup) as Box<dyn Cleanup>;
-        self.leave_boxed_to_reapers(cleanups.into_iter().map(boxed));
+        self.leave_boxed_to_reapers(cleanups.into_iter().map(boxed).collect());
     }
 
     /// Queues boxed `cleanups`, like [`leave_to_reapers`](Self::leave_to_reapers).
-    pub(crate) fn leave_boxed_to_reapers(
-        &self,
-        cleanups: impl IntoIterator<Item = Box<dyn Cleanup>>,
-    ) {
+    pub(crate) fn leave_boxed_to_reapers(&self, cleanups: Vec<Box<dyn Cleanup>>) {
         let is_first = self.cleanups.add(cleanups);
         if is_first && !twin::armed("cleanups: the first does not wake the manager") {
             self.wake();

@@ -18,7 +18,6 @@ const FIRST_CALL_NS: u64 = 10_000_000;
 const NEXT_CALL_NS: u64 = 100_000_000;
 
 /// A request to a rescuer.
-#[derive(Debug)]
 pub(crate) enum Call {
     /// Run the items of a pool, or those of one of its pwqs.
     Pool(Arc<WorkerPool>, Option<usize>),
@@ -26,14 +25,13 @@ pub(crate) enum Call {
     Cleanups(Arc<Manager>),
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Calls {
     waiting: VecDeque<Call>,
     quit: bool,
 }
 
 /// The queue of calls to one rescuer.
-#[derive(Debug)]
 pub(crate) struct MaydayQueue {
     calls: Mutex<Calls>,
     unparker: Unparker,

@@ -11,15 +11,17 @@
 //! use. `pace.rs` decides how a worker waits for work. `blocking.rs` and `sampler.rs` notice that a
 //! worker sleeps, `watchdog.rs` reports stalls, and `upkeep.rs` culls idle workers. `manager.rs`
 //! contains the requests from pools to the manager. `mayday.rs` decides when a rescuer is called,
-//! and `rescuer.rs` is the rescuer's thread. `tombstones.rs` removes cancelled items, `cut.rs`
-//! removes all waiting items of a queue, and `recall.rs` puts a worker's local batch back.
+//! and `rescuer.rs` is the rescuer's thread. `tombstones.rs` removes cancelled items, and `cut.rs`
+//! removes all waiting items of a queue, and puts local batches back.
 
 pub(crate) mod anchors;
 pub(crate) mod blocking;
 pub(crate) mod cut;
 pub(crate) mod dispatch;
 #[cfg(all(test, not(any(loom, shuttle))))]
-mod kick_and_cull;
+mod kick_and_cull {
+    mod tests;
+}
 pub(crate) mod manager;
 pub(crate) mod mayday;
 pub(crate) mod pace;
@@ -27,7 +29,6 @@ pub(crate) mod policy;
 pub(crate) mod pool;
 pub(crate) mod pwq;
 pub(crate) mod pwqs;
-pub(crate) mod recall;
 pub(crate) mod rescuer;
 pub(crate) mod sampler;
 pub(crate) mod seats;

@@ -26,12 +26,6 @@ impl Census {
     }
 }
 
-impl std::fmt::Debug for Census {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} awake, {} of them searching", self.nr_awake(), self.nr_searching())
-    }
-}
-
 /// The need of a pool in which work waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {

@@ -72,7 +72,6 @@ pub(crate) struct PoolAttrs {
 }
 
 /// Workers that share a list of items.
-#[derive(Debug)]
 pub(crate) struct WorkerPool {
     /// A: items that producers have pushed and no thread has adopted.
     pub(crate) injector: CachePadded<Injector>,
@@ -126,7 +125,6 @@ pub(crate) enum ParkDecision {
 
 /// A locked pool, with the effects on other threads that are decided under the lock. Dropping it
 /// unlocks the pool and then applies the effects, because fields are dropped in declaration order.
-#[derive(Debug)]
 pub(crate) struct PoolGuard<'a> {
     pub(crate) dispatch: MutexGuard<'a, Dispatch>,
     pub(crate) effects: DeferredEffects<'a>,
@@ -134,7 +132,6 @@ pub(crate) struct PoolGuard<'a> {
 
 /// Effects that were decided under the lock of a pool. Dropping this applies them, with no lock
 /// held.
-#[derive(Debug)]
 pub(crate) struct DeferredEffects<'a> {
     pool: &'a Arc<WorkerPool>,
     pub(crate) wakeq: WakeQ,
@@ -380,12 +377,6 @@ impl WorkerPool {
         dispatch.pwq(slot).in_flight.present() == color
     }
 
-    /// Returns `true` once no item up to `up_to` is in flight. Otherwise the queue's `settled` is
-    /// notified when this becomes true.
-    pub(crate) fn has_flushed(&self, slot: usize, up_to: UpTo) -> bool {
-        self.lock().pwq_mut(slot).in_flight.has_reached(up_to)
-    }
-
     // ---- called by workers ----
 
     /// Takes the next batch for `worker`, which is searching.
@@ -549,7 +540,7 @@ impl WorkerPool {
             // This fails if the CPUs of the pool went offline in the meantime. The worker then runs
             // on any CPU.
             if cpu::set_affinity(None, &self.attrs.cpus).is_ok() && strays {
-                worker.has_returned();
+                worker.returned.store(true, Ordering::Relaxed);
             }
         }
         if fresh && self.attrs.nice != 0 {
@@ -595,11 +586,6 @@ impl WorkerPool {
         let worker = dispatch.enlist(worker);
         dispatch.away_mut(&worker).rescuing = true;
         worker
-    }
-
-    /// Deregisters a rescuer.
-    pub(crate) fn discharge_rescuer(&self, worker: &Worker) {
-        self.lock().discharge(worker);
     }
 
     /// Deregisters a worker. `awake` is `true` if it was not on the idle list.

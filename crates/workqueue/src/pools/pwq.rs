@@ -2,7 +2,6 @@
 //! lock guards.
 
 use std::{
-    fmt,
     ops::Deref,
     ptr::{self, NonNull},
 };
@@ -69,7 +68,6 @@ pub(crate) struct Pwq {
 ///
 /// The fields that each batch changes are in the first two cache lines; see
 /// [`Dispatch`](super::dispatch).
-#[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct PwqState {
     pub(crate) counts: Counts,
@@ -105,14 +103,14 @@ pub(crate) struct PwqState {
 }
 
 /// Arrival times of the items in lists, by lane, and the wait and run times of earlier items.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Observed {
     arrivals: [Arrivals; 2],
     pub(crate) times: PwqTimes,
 }
 
 /// Sampled wait and run times of items.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct PwqTimes {
     pub(crate) wait: Cycles,
     pub(crate) run: Cycles,
@@ -133,7 +131,7 @@ impl PwqTimes {
 }
 
 /// A pwq that waits for a seat.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct WaitingPwq {
     pub(crate) pool: Arc<WorkerPool>,
     pub(crate) slot: usize,
@@ -257,16 +255,6 @@ impl Pwq {
     /// Records that a future is about to release its in-flight count.
     pub(crate) fn release(&self, table: &'static VTable) {
         self.anchors.get_or_init(Box::default).remove(table);
-    }
-}
-
-impl fmt::Debug for Pwq {
-    // The output omits the pool, whose own output contains the pwq.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pwq")
-            .field("queue", &self.core.name)
-            .field("slot", &self.home.slot)
-            .finish_non_exhaustive()
     }
 }
 

@@ -4,14 +4,9 @@
 use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::CpuSet;
 
-use super::{pool::WorkerPool, pwq::Pwq};
+use super::pool::WorkerPool;
 
 impl WorkerPool {
-    /// Adds a pwq to this pool. `pwq` creates it for an index of the pool's table.
-    pub(crate) fn add_pwq(&self, pwq: impl FnOnce(usize) -> Arc<Pwq>) -> Arc<Pwq> {
-        self.lock().add_pwq(pwq)
-    }
-
     /// Makes the items of a pwq wait in its own lists from now on. Items in local batches are put
     /// back there too.
     pub(crate) fn open_lanes(self: &Arc<Self>, slot: usize) {
@@ -21,16 +16,6 @@ impl WorkerPool {
                 guard.open_lanes(slot);
             }
         });
-    }
-
-    /// Removes the pwq of a queue that has been drained.
-    pub(crate) fn remove_pwq(&self, slot: usize) {
-        self.lock().remove_pwq(slot);
-    }
-
-    /// Puts a pwq that may have been retired into use again.
-    pub(crate) fn take_up_pwq(&self, slot: usize) {
-        self.lock().lead(slot, true);
     }
 
     /// Retires a pwq: routes no longer lead to it. Late items may still arrive.

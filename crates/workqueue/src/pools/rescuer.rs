@@ -41,7 +41,6 @@ use crate::{cleanups, item::list};
 pub(crate) const BATCH: usize = 16;
 
 /// A rescuer's thread. It must be [ended](Self::end).
-#[derive(Debug)]
 pub(crate) struct Rescuer {
     mayday_queue: Arc<MaydayQueue>,
     thread: thread::JoinHandle,
@@ -78,9 +77,7 @@ impl Rescuer {
         self.quit();
         self.thread.join().expect("a rescuer does not panic");
     }
-}
 
-impl Rescuer {
     /// Makes the thread end after it has served its calls.
     pub(crate) fn quit(&self) {
         self.mayday_queue.quit();

@@ -70,7 +70,6 @@ pub(crate) struct HelperSeats {
 }
 
 /// The effects of a helper's release.
-#[derive(Debug)]
 #[must_use = "waiters that got seats must be notified"]
 pub(crate) struct HelperLeft {
     of_queue: ReleaseEffects<WaitingPwq>,

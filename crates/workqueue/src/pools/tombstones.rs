@@ -84,7 +84,6 @@ impl Pwq {
 }
 
 /// The deferred effects of a walk that removed tombstones.
-#[derive(Debug)]
 #[must_use = "a thread may wait for the removed items"]
 pub(crate) struct Reaped<'a> {
     pool: &'a WorkerPool,

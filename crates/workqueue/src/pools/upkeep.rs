@@ -40,13 +40,9 @@ impl WorkerPool {
 
     /// Requests a worker again after a failure, if work still waits.
     pub(crate) fn ask_again(self: &Arc<Self>) {
-        if self.has_waiting_work() {
+        if !self.injector.is_empty() || self.lock().has_work() {
             self.add_work(|_| ());
         }
-    }
-
-    fn has_waiting_work(&self) -> bool {
-        !self.injector.is_empty() || self.lock().has_work()
     }
 
     /// Culls workers that have idled for too long, and makes others return their stacks' memory.
@@ -110,7 +106,7 @@ impl PoolGuard<'_> {
         let is_due = |idle: &IdleWorker| due_ns(idle).is_some_and(|due_ns| due_ns <= now_ns);
         while let Some(at) = self.idle.iter().position(is_due) {
             let idle = self.idle.remove(at);
-            idle.worker.slim();
+            idle.worker.slims.store(true, Ordering::Relaxed);
             pool.census.fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
             let wakeup = Wakeup::unpark(idle.unparker);
             self.effects.wakeq.push(wakeup);
@@ -123,7 +119,7 @@ impl PoolGuard<'_> {
 
     /// Makes a worker exit. It must be off the idle list.
     fn send_away(&mut self, worker: &Worker) {
-        worker.cull();
+        worker.culled.store(true, Ordering::Relaxed);
         let wakeup = Wakeup::unpark(worker.unparker());
         self.effects.wakeq.push(wakeup);
     }

@@ -63,7 +63,6 @@ impl LocalBatch {
 }
 
 /// The part of a worker that other threads use.
-#[derive(Debug)]
 pub(crate) struct Worker {
     /// I: the worker's number in the pool.
     pub(crate) number: usize,
@@ -79,9 +78,9 @@ pub(crate) struct Worker {
     /// A, written by the owner: the average run time of an item.
     item_ns: AtomicU32,
     /// A, written under the pool lock: a parked worker that finds it set exits.
-    culled: AtomicBool,
+    pub(super) culled: AtomicBool,
     /// A, set under the pool lock: a parked worker that finds it set returns its stack's memory.
-    slims: AtomicBool,
+    pub(super) slims: AtomicBool,
     /// A, written by the owner: set if it has returned its stack's memory and has run no item
     /// since.
     lean: AtomicBool,
@@ -94,7 +93,7 @@ pub(crate) struct Worker {
     /// A: set when the manager lets it run outside its pod.
     pub(crate) strays: AtomicBool,
     /// A, written by the owner: set if its affinity has been restored since it last took items.
-    returned: AtomicBool,
+    pub(super) returned: AtomicBool,
 }
 
 impl Worker {
@@ -126,11 +125,6 @@ impl Worker {
         self.thread.swap(thread::current().0, Ordering::Relaxed) == 0
     }
 
-    /// Records that the worker's affinity was restored. Only the owner calls this.
-    pub(crate) fn has_returned(&self) {
-        self.returned.store(true, Ordering::Relaxed);
-    }
-
     /// Returns `true`, once, if the worker's affinity has been restored since it last took items.
     /// Only the owner calls this.
     pub(crate) fn takes_after_return(&self) -> bool {
@@ -154,22 +148,6 @@ impl Worker {
 
     pub(crate) fn item_ns(&self) -> u64 {
         u64::from(self.item_ns.load(Ordering::Relaxed))
-    }
-
-    /// Makes the worker exit when it wakes. The caller has locked the pool and removed the worker
-    /// from the idle list.
-    pub(crate) fn cull(&self) {
-        self.culled.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_culled(&self) -> bool {
-        self.culled.load(Ordering::Relaxed)
-    }
-
-    /// Makes the worker return its stack's memory when it wakes. The caller has locked the pool and
-    /// removed the worker from the idle list.
-    pub(crate) fn slim(&self) {
-        self.slims.store(true, Ordering::Relaxed);
     }
 
     /// Returns this thread's stack memory to the system, if requested. The owner calls this before
@@ -349,19 +327,12 @@ impl Worker {
 #[cfg(feature = "stacks")]
 pub(super) const PATH: &str = module_path!();
 
-/// State that only the worker's thread uses.
-#[derive(Debug)]
-struct Private {
-    parker: Parker,
-    spin: SpinBudget,
-}
-
 /// Makes this thread a worker of `pool` until it is culled or the pool dies.
 ///
 /// The pool counted the worker as awake and searching when it requested it.
 pub(crate) fn run(pool: &Arc<WorkerPool>) {
-    let mut private = Private { parker: Parker::with_spin_limit(0), spin: SpinBudget::new() };
-    let worker = enlist(pool, &private.parker, true).expect("a requested worker is admitted");
+    let (mut parker, spin) = (Parker::with_spin_limit(0), SpinBudget::new());
+    let worker = enlist(pool, &parker, true).expect("a requested worker is admitted");
     pool.settle(&worker);
     loop {
         serve(pool, &worker, || true);
@@ -372,7 +343,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
             pool.has_hint_of_work()
         } else {
             let hint = || pool.has_hint_of_work();
-            let (spin, limit) = (&private.spin, pool.worker_spin_limit());
+            let limit = pool.worker_spin_limit();
             match pool.waits() {
                 Wait::Polls => spin.poll_and_spin(limit, MAX_POLL_AFTER_WORK_NS, hint),
                 Wait::Yields => spin.spin(limit, hint),
@@ -384,13 +355,13 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
         match pool.try_park(&worker) {
             ParkDecision::Work => continue,
             ParkDecision::Leave => return discharge(pool, &worker, true),
-            ParkDecision::Park => report::unreported(|| private.parker.park()),
+            ParkDecision::Park => report::unreported(|| parker.park()),
         }
         #[cfg(any(loom, shuttle))]
         if sync::twin::armed("kick: no claim") {
             pool.leave_idle(&worker);
         }
-        if worker.is_culled() {
+        if worker.culled.load(Ordering::Relaxed) {
             return discharge(pool, &worker, false);
         }
         worker.slim_if_asked();
@@ -425,7 +396,7 @@ pub(crate) fn rescue(pool: &Arc<WorkerPool>, slot: usize, go_on: impl Fn() -> bo
         leaves = !go_on();
     }
     report::report_to(None);
-    pool.discharge_rescuer(&worker);
+    pool.lock().discharge(&worker);
     !leaves
 }
 

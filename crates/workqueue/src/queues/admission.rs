@@ -43,6 +43,7 @@ use crate::limit::capacity::Capacity;
 /// assert_eq!(first.join()?, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(PartialEq, Eq)]
 pub struct TrySpawnError<F = ()> {
     reason: Reason,
     work: F,
@@ -108,19 +109,7 @@ impl<F> TrySpawnError<F> {
     }
 }
 
-impl PartialEq for TrySpawnError {
-    fn eq(&self, other: &Self) -> bool {
-        self.reason == other.reason
-    }
-}
-
-impl Eq for TrySpawnError {}
-
-impl<F> fmt::Debug for TrySpawnError<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TrySpawnError").field("reason", &self.reason).finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(TrySpawnError[F], it => reason: it.reason);
 
 impl<F> fmt::Display for TrySpawnError<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -212,11 +201,7 @@ impl Drop for Reserve<'_> {
     }
 }
 
-impl fmt::Debug for Reserve<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Reserve").field(&self.queue.name()).finish()
-    }
-}
+base::internal::impl_debug!(Reserve<'_>, it => queue: it.queue.name());
 
 impl<'a> TaskOptions<'a> {
     /// Waits for free capacity for one item, and reserves it: the options that are returned hold a

@@ -1,18 +1,15 @@
 //! The builder of a queue.
 
-use std::fmt;
-
 use base::internal::params::MaxActiveScope;
+use sync::atomic::AtomicU32;
 use topology::{AffinityScope, CpuSet};
 
-use super::{
-    future,
-    group::Group,
-    queue::{Parts, Workqueue},
-    registry::Registry,
-};
+use super::{future, group::Group, queue::Workqueue, registry::Registry};
 use crate::{
-    limit::queue_core::PanicHandler,
+    limit::{
+        capacity::Capacity,
+        queue_core::{PanicHandler, QueueCore},
+    },
     observe::item_panic::ItemPanic,
     pools::rescuer::Rescuer,
     route::{
@@ -95,9 +92,8 @@ impl Builder {
     /// Sets the scope that determines which CPUs share a worker pool. The default is the registry's
     /// [`default_affinity_scope`](base::params::Params::default_affinity_scope).
     #[doc(alias = "affinity_scope")]
-    pub fn affinity(mut self, affinity: AffinityScope) -> Self {
-        self.affinity = Some(affinity);
-        self
+    pub fn affinity(self, affinity: AffinityScope) -> Self {
+        Self { affinity: Some(affinity), ..self }
     }
 
     /// Keeps workers on the CPUs of their pod at all times; off by default.
@@ -107,15 +103,13 @@ impl Builder {
     ///
     /// Differs from Linux: the kernel moves a non-strict worker back to its pod at each wake-up,
     /// which user space cannot do without a system call.
-    pub fn strict(mut self, strict: bool) -> Self {
-        self.strict = strict;
-        self
+    pub fn strict(self, strict: bool) -> Self {
+        Self { strict, ..self }
     }
 
     /// Keeps workers on these CPUs; see [`Attrs::cpus`]. The default is all CPUs of the process.
-    pub fn cpus(mut self, cpus: CpuSet) -> Self {
-        self.cpus = Some(cpus);
-        self
+    pub fn cpus(self, cpus: CpuSet) -> Self {
+        Self { cpus: Some(cpus), ..self }
     }
 
     /// Sets the maximum number of threads that run items of this queue at once, in the whole
@@ -132,9 +126,8 @@ impl Builder {
     /// its seat on its own thread only, and a worker may start an item of the chain before the
     /// joiner does. A destructor that runs outside of an item, such as that of a cancelled closure,
     /// has no seat to lend, so an item that it waits for acquires a seat of its own.
-    pub fn max_active(mut self, max_active: u32) -> Self {
-        self.max_active = Some(max_active);
-        self
+    pub fn max_active(self, max_active: u32) -> Self {
+        Self { max_active: Some(max_active), ..self }
     }
 
     /// Sets the maximum number of items that may wait in the queue, from 1 to [`MAX_CAPACITY`]. By
@@ -168,9 +161,8 @@ impl Builder {
     /// Each item costs two atomic updates to a shared word. A queue without a capacity pays
     /// nothing.
     #[doc(alias("bounded", "queue_depth", "max_queue"))]
-    pub fn capacity(mut self, capacity: usize) -> Self {
-        self.capacity = Some(capacity);
-        self
+    pub fn capacity(self, capacity: usize) -> Self {
+        Self { capacity: Some(capacity), ..self }
     }
 
     /// Sets the queue's share of the CPU time of its pools while other queues compete for it, from
@@ -226,32 +218,28 @@ impl Builder {
     /// this takes longer than most items: about 60 µs with 4,000 queues. Use
     /// [strands](crate::Workqueue::strand) for states by the thousand.
     #[doc(alias("weight", "cpu_weight", "stride", "scheduling_group"))]
-    pub fn shares(mut self, shares: u32) -> Self {
-        self.shares = Some(shares);
-        self
+    pub fn shares(self, shares: u32) -> Self {
+        Self { shares: Some(shares), ..self }
     }
 
     /// Puts the queue into `group`, which can limit, pause, drain and cancel all its queues
     /// together, and give them a share of CPU time. The default is no group. A queue stays in its
     /// group.
-    pub fn group(mut self, group: &Group) -> Self {
-        self.group = Some(group.clone());
-        self
+    pub fn group(self, group: &Group) -> Self {
+        Self { group: Some(group.clone()), ..self }
     }
 
     /// Sets whether `max_active` applies to the whole process, to each NUMA node, or to each CPU.
     /// The default is the registry's [`max_active_scope`](base::params::Params::max_active_scope).
     /// For an ordered queue it is always the process.
-    pub fn max_active_scope(mut self, scope: MaxActiveScope) -> Self {
-        self.max_active_scope = Some(scope);
-        self
+    pub fn max_active_scope(self, scope: MaxActiveScope) -> Self {
+        Self { max_active_scope: Some(scope), ..self }
     }
 
     /// Sets the nice value of the workers, from -20 (highest priority) to 19 (lowest); 0 by
     /// default. Rescuers run items at nice 0. Helpers run items at their own nice value.
-    pub fn nice(mut self, nice: i8) -> Self {
-        self.nice = nice;
-        self
+    pub fn nice(self, nice: i8) -> Self {
+        Self { nice, ..self }
     }
 
     /// Leaves the queue out of the lists of queues: [`Registry::queue_reports`], the page that
@@ -271,9 +259,8 @@ impl Builder {
     /// assert!(reports.iter().all(|report| report.name != queue.name()));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn hidden(mut self) -> Self {
-        self.hidden = true;
-        self
+    pub fn hidden(self) -> Self {
+        Self { hidden: true, ..self }
     }
 
     /// Sets whether a thread that joins or flushes an item that has not started may run it itself.
@@ -282,9 +269,8 @@ impl Builder {
     /// times faster to wait for one item at a time. It also means that an item may run on its
     /// joiner's thread, with that thread's stack and thread-locals. A helped run counts against
     /// `max_active` like any other run.
-    pub fn help(mut self, help: bool) -> Self {
-        self.help = Some(help);
-        self
+    pub fn help(self, help: bool) -> Self {
+        Self { help: Some(help), ..self }
     }
 
     /// Makes items run one at a time in the order in which they were queued.
@@ -294,9 +280,8 @@ impl Builder {
     /// order. An item that waits for a later item of the queue gets an error, such as
     /// [`JoinError::OwnQueue`](crate::JoinError::OwnQueue).
     #[doc(alias("alloc_ordered_workqueue", "create_singlethread_workqueue"))]
-    pub fn ordered(mut self) -> Self {
-        self.ordered = true;
-        self
+    pub fn ordered(self) -> Self {
+        Self { ordered: true, ..self }
     }
 
     /// Calls `handler` with a description of each panic in an item that no joiner receives.
@@ -323,9 +308,8 @@ impl Builder {
     /// payload is dropped. The handler is dropped by the thread that destroys the queue, after all
     /// items have ended. Without a handler, a panic is only caught and counted. To end the process,
     /// call [`std::process::abort`] in the handler.
-    pub fn on_panic(mut self, handler: impl Fn(&ItemPanic<'_>) + Send + Sync + 'static) -> Self {
-        self.on_panic = Some(Box::new(handler));
-        self
+    pub fn on_panic(self, handler: impl Fn(&ItemPanic<'_>) + Send + Sync + 'static) -> Self {
+        Self { on_panic: Some(Box::new(handler)), ..self }
     }
 
     /// Builds the queue on the pools of the whole process.
@@ -401,20 +385,19 @@ impl Builder {
             mayday_queue: rescuer.as_ref().map(Rescuer::mayday_queue),
             group: group.as_ref().map(|group| group.gate.clone()),
         };
-        let parts = Parts {
-            design,
+        let manager = &registry.machine().manager;
+        let capacity = |capacity| Box::new(Capacity::new(capacity, manager.clone()));
+        let core = QueueCore {
             cpu_intensive: self.cpu_intensive,
             bh: self.bh,
             hidden: self.hidden,
-            rescuer,
-            on_panic: self.on_panic,
-            for_all: self.for_all,
-            capacity: self.capacity,
-            shares: self.shares,
-            group,
+            reclaim: rescuer.is_some(),
+            capacity: self.capacity.map(capacity),
+            shares: AtomicU32::new(self.shares.unwrap_or(0)),
+            ..QueueCore::new(&self.name, self.on_panic)
         };
         future::note_wakers();
-        Ok(Workqueue::new(&self.name, parts, registry))
+        Ok(Workqueue::new(core, design, group, rescuer, self.for_all, registry))
     }
 
     fn check_ordered(&self) -> Result<(), BuildError> {
@@ -430,18 +413,14 @@ impl Builder {
     }
 }
 
-impl fmt::Debug for Builder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
-            .field("name", &self.name)
-            .field("affinity", &self.affinity)
-            .field("strict", &self.strict)
-            .field("max_active", &self.max_active)
-            .field("capacity", &self.capacity)
-            .field("shares", &self.shares)
-            .field("group", &self.group)
-            .field("nice", &self.nice)
-            .field("ordered", &self.ordered)
-            .finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(Builder, it =>
+    name: it.name,
+    affinity: it.affinity,
+    strict: it.strict,
+    max_active: it.max_active,
+    capacity: it.capacity,
+    shares: it.shares,
+    group: it.group,
+    nice: it.nice,
+    ordered: it.ordered,
+);

@@ -5,7 +5,7 @@
 //! outcome without synchronization. A closure with a cancel handle is therefore a future with a
 //! single poll.
 
-use std::{fmt, task::Waker};
+use std::task::Waker;
 
 use super::future;
 
@@ -51,8 +51,4 @@ impl CancelHandle {
     }
 }
 
-impl fmt::Debug for CancelHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CancelHandle").field("is_finished", &self.is_finished()).finish()
-    }
-}
+base::internal::impl_debug!(CancelHandle, it => is_finished: it.is_finished());

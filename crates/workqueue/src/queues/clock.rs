@@ -19,14 +19,12 @@ const NAP_NS: u64 = 1_000_000;
 /// ms.
 const FAR_NS: u64 = 40_000_000;
 
-#[derive(Debug)]
 pub(crate) enum Clock {
     System,
     #[cfg_attr(any(loom, shuttle), expect(dead_code, reason = "models need none"))]
     Paused(Paused),
 }
 
-#[derive(Debug)]
 pub(crate) struct Paused {
     /// I: the moment at which the clock shows 0.
     start: Instant,
@@ -75,7 +73,7 @@ impl Clock {
             Self::System => time::ns_of(at),
             Self::Paused(paused) => {
                 let since = at.saturating_duration_since(paused.start);
-                u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+                time::nanos(since)
             }
         }
     }

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The counters and times of all pwqs of a queue.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Gathered {
     counts: Counts,
     nr_inactive: usize,
@@ -74,7 +74,7 @@ impl Inner {
         time::cycles_per_us();
         let core = &self.core;
         let plan = self.plan.lock();
-        let pwqs = plan.pwqs().to_vec();
+        let pwqs = plan.pwqs.clone();
         let reaped = self.reap(&plan, &pwqs);
         let mut gathered = Gathered::default();
         for pwq in &pwqs {
@@ -102,7 +102,7 @@ impl Inner {
             maydays: counts.nr_maydays,
             rescued: counts.nr_rescued,
             nr_active: plan.nr_active(),
-            max_active: plan.max_active(),
+            max_active: plan.design.max_active,
             nr_inactive: gathered.nr_inactive,
         };
         drop(plan);
@@ -121,7 +121,7 @@ impl Inner {
 
     pub(crate) fn reap_cancelled(&self) {
         let plan = self.plan.lock();
-        let pwqs = plan.pwqs().iter().filter(|pwq| pwq.has_cancelled());
+        let pwqs = plan.pwqs.iter().filter(|pwq| pwq.has_cancelled());
         let pwqs: Vec<_> = pwqs.cloned().collect();
         let reaped: Vec<_> = pwqs.iter().map(|pwq| pwq.reap()).collect();
         drop(plan);
@@ -130,12 +130,12 @@ impl Inner {
 
     /// Returns a report on the queue, unless it is hidden or was destroyed.
     pub(crate) fn known(&self) -> Option<QueueReport> {
-        let is_dead = self.plan.lock().is_dead();
+        let is_dead = self.plan.lock().dead;
         (!is_dead && !self.core.hidden).then(|| self.report_all())
     }
 
     pub(crate) fn report_all(&self) -> QueueReport {
-        let attrs = self.plan.lock().attrs().clone();
+        let attrs = self.plan.lock().design.attrs.clone();
         let (stats, gathered) = self.gather();
         let shares = self.core.shares.load(Ordering::Relaxed);
         let capacity = self.core.capacity.as_deref();

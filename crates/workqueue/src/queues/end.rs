@@ -40,7 +40,7 @@
 //! The end does not unwind, because a partly destroyed queue would be freed while its items still
 //! use it. Twin `queue: an end unwinds`.
 
-use std::{fmt, mem, ops::Deref};
+use std::{mem, ops::Deref};
 
 use base::internal::{panics::or_abort, trace, wake::report};
 use sync::{
@@ -62,7 +62,7 @@ use crate::{
 
 /// The state that the handles to a queue share. Dropping it destroys the queue.
 pub(crate) struct Lease {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
     registry: Registry,
     /// Set if the thread that drops the lease must not wait.
     in_background: bool,
@@ -77,7 +77,6 @@ struct End {
 /// The number of visitors: threads that push an item without a handle to the queue.
 ///
 /// bits 0..31 visitors | bit 31 closed
-#[derive(Debug)]
 pub(crate) struct Visits(AtomicU32);
 
 const CLOSED: u32 = 1 << 31;
@@ -134,12 +133,6 @@ impl Drop for Lease {
             let manager = self.inner.manager.clone();
             manager.leave_to_reapers([end]);
         }
-    }
-}
-
-impl fmt::Debug for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("End").field(&self.inner.core.name).finish()
     }
 }
 
@@ -322,7 +315,7 @@ impl Inner {
         machine.remove_queue(Arc::<Inner>::as_ptr(self));
         let pwqs = self.plan.lock().end();
         for pwq in pwqs {
-            pwq.pool.remove_pwq(pwq.slot);
+            pwq.pool.lock().remove_pwq(pwq.slot);
             machine.release(&pwq.pool);
         }
         // Last, because a change of the group's shares reaches the accounts of the pools through

@@ -58,7 +58,6 @@ impl Planned {
 }
 
 /// An item that the caller made pending, and may have to push.
-#[derive(Debug)]
 #[must_use = "an item that is not pushed never runs"]
 pub(crate) struct Claimed<'a> {
     home: &'a Pwq,
@@ -303,7 +302,7 @@ impl Inner {
         work: &'a Work,
         lane: Lane,
     ) -> Option<Claimed<'a>> {
-        if !self.is_destroyed() {
+        if !self.closed.is_destroyed() {
             return self.claim(Some(cpu), work, lane);
         }
         Some(Claimed {

@@ -13,7 +13,6 @@
 
 use std::{
     cell::RefCell,
-    fmt,
     task::{Wake, Waker},
 };
 
@@ -41,6 +40,15 @@ pub(crate) struct StartBefore {
 impl StartBefore {
     pub(crate) fn new(queue: &Workqueue, at_ns: u64) -> Self {
         Self { at_ns, inner: queue.inner.clone(), timer: RefCell::new(None) }
+    }
+}
+
+impl StartBefore {
+    /// Makes this a hard deadline: the item's token is cancelled at that time. The item's run calls
+    /// this, and its code owns the value, so that its drop ends the timer.
+    pub(super) fn arm(self) -> Self {
+        self.wake_then(&Arc::new(AtEnd(run::current_token())).into());
+        self
     }
 }
 
@@ -76,29 +84,12 @@ impl Drop for StartBefore {
     }
 }
 
-/// A hard deadline. The code of the item owns it, so that its drop ends the timer.
-pub(super) struct EndBefore(StartBefore);
-
-impl EndBefore {
-    /// Arranges for the item's token to be cancelled at the deadline. The item's run calls this.
-    pub(super) fn arm(self) -> Self {
-        self.0.wake_then(&Arc::new(AtEnd(run::current_token())).into());
-        self
-    }
-}
-
 /// The waker of a hard deadline.
 struct AtEnd(Arc<Token>);
 
 impl Wake for AtEnd {
     fn wake(self: Arc<Self>) {
         self.0.cancel();
-    }
-}
-
-impl fmt::Debug for StartBefore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("StartBefore").field(&self.at_ns).finish()
     }
 }
 
@@ -114,8 +105,8 @@ impl Workqueue {
         Some(start_by)
     }
 
-    pub(super) fn end_before(&self, deadline: Instant) -> EndBefore {
+    pub(super) fn end_before(&self, deadline: Instant) -> StartBefore {
         let at_ns = self.inner.timers.all.clock.ns_of(deadline);
-        EndBefore(StartBefore::new(self, at_ns))
+        StartBefore::new(self, at_ns)
     }
 }

@@ -53,7 +53,7 @@ use crate::{
     execute::{
         deadline::StartBy,
         join::JoinHandle,
-        run::{self, note_panic, with_freed},
+        run::{self, note_panic, within_frame},
     },
     item::{
         deferred_drops::DeferredDrops,
@@ -150,7 +150,9 @@ where
         run: run::pop_and_run,
         // SAFETY: the contract is that of `pop_and_cancel`.
         cancel: |item, deferred_drops| unsafe {
-            run::pop_and_cancel(item, deferred_drops, Self::skip)
+            run::pop_and_cancel(item, deferred_drops, Self::skip, |state| {
+                Some(state.pop_to_cancel())
+            })
         },
         call: Self::call,
         name: std::any::type_name::<F>,
@@ -378,7 +380,7 @@ where
         // SAFETY: the count keeps the held pwq alive until it is released below.
         // FOREIGN(future-drop): the drop of the future or its outcome, on the thread that made it
         // unreachable, with no lock held; a panic is contained.
-        unsafe { with_freed(item.as_ptr(), home, || contain(|| *stage = Stage::Gone)) };
+        unsafe { within_frame(item.as_ptr(), home, false, || contain(|| *stage = Stage::Gone)) };
         // This comes after the drop, which may have requested a token.
         base.head.unwatch();
         // FOREIGN(future-waker): the drop of a waker, on the same thread, with no lock held; a

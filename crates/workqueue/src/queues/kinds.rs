@@ -148,10 +148,6 @@ impl Builder {
         if self.ordered || self.cpu_intensive || self.with_rescuer || self.group.is_some() {
             return Err(BuildError::Bh);
         }
-        let nice = match sync::thread::may_set_nice(HIGHPRI_NICE) {
-            Ok(()) => HIGHPRI_NICE,
-            Err(_) => 0,
-        };
-        Ok(self.per_cpu().help(false).nice(nice))
+        Ok(self.per_cpu().help(false).highpri_if_permitted())
     }
 }

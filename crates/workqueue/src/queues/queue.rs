@@ -1,9 +1,6 @@
 //! The workqueue handle and its shared state.
 
-use std::{
-    fmt,
-    panic::{RefUnwindSafe, UnwindSafe},
-};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use sync::{
     Mutex,
@@ -22,10 +19,7 @@ use super::{
 use crate::{
     execute::run::is_inside,
     item::lane::Lane,
-    limit::{
-        capacity::Capacity,
-        queue_core::{PanicHandler, QueueCore},
-    },
+    limit::{capacity::Capacity, queue_core::QueueCore},
     pools::{manager::Manager, rescuer::Rescuer},
     route::{
         attrs::{BuildError, MAX_ACTIVE},
@@ -125,7 +119,6 @@ pub(crate) struct Inner {
 }
 
 /// A flag word that closes a queue to all callers except its own items.
-#[derive(Debug)]
 pub(crate) struct Closed {
     /// bits 0..29 drains in progress | bit 29 the group drains | bit 30 has a capacity | bit 31
     /// destroyed
@@ -152,19 +145,6 @@ pub(crate) enum Admission<'a> {
 /// A drain in progress. Until it is dropped, even by unwinding, the queue rejects the items of
 /// other callers.
 pub(crate) struct Draining<'a>(&'a Closed);
-
-pub(crate) struct Parts {
-    pub(crate) design: Design,
-    pub(crate) cpu_intensive: bool,
-    pub(crate) bh: bool,
-    pub(crate) hidden: bool,
-    pub(crate) rescuer: Option<Rescuer>,
-    pub(crate) on_panic: Option<PanicHandler>,
-    pub(crate) for_all: bool,
-    pub(crate) capacity: Option<usize>,
-    pub(crate) shares: Option<u32>,
-    pub(crate) group: Option<Arc<GroupInner>>,
-}
 
 impl Closed {
     fn new(counts: bool) -> Self {
@@ -205,32 +185,29 @@ impl Drop for Draining<'_> {
 }
 
 impl Workqueue {
-    pub(crate) fn new(name: &str, mut parts: Parts, registry: &Registry) -> Self {
-        let manager = registry.machine().manager.clone();
-        let capacity = |capacity| Capacity::new(capacity, manager.clone());
-        let core = Arc::new(QueueCore {
-            cpu_intensive: parts.cpu_intensive,
-            bh: parts.bh,
-            hidden: parts.hidden,
-            reclaim: parts.rescuer.is_some(),
-            capacity: parts.capacity.map(capacity).map(Box::new),
-            shares: AtomicU32::new(parts.shares.unwrap_or(0)),
-            ..QueueCore::new(name, parts.on_panic.take())
-        });
-        let ordered = parts.design.ordered;
-        let (plan, routes) = Plan::new(parts.design, &core, registry.machine());
+    /// Creates a queue from parts that have been checked.
+    pub(super) fn new(
+        core: QueueCore,
+        design: Design,
+        group: Option<Arc<GroupInner>>,
+        rescuer: Option<Rescuer>,
+        for_all: bool,
+        registry: &Registry,
+    ) -> Self {
+        let (core, ordered) = (Arc::new(core), design.ordered);
+        let (plan, routes) = Plan::new(design, &core, registry.machine());
         let inner = Arc::new(Inner {
+            closed: Closed::new(core.capacity.is_some()),
             core,
-            group: parts.group,
-            closed: Closed::new(parts.capacity.is_some()),
+            group,
             visits: Visits::new(),
             ordered,
-            for_all: parts.for_all,
+            for_all,
             route_table: RouteTable::new(&routes),
             plan: Mutex::new(plan),
-            manager,
+            manager: registry.machine().manager.clone(),
             timers: OwnTimers::new(registry.timers()),
-            rescuer: Mutex::new(parts.rescuer),
+            rescuer: Mutex::new(rescuer),
         });
         let follower = Arc::<Inner>::downgrade(&inner);
         registry.machine().add_queue(follower);
@@ -330,10 +307,6 @@ impl Inner {
         if self.for_all { Err(BuildError::System(self.core.name.clone())) } else { Ok(()) }
     }
 
-    pub(crate) fn is_destroyed(&self) -> bool {
-        self.closed.word.load(Ordering::Relaxed) & DESTROYED != 0
-    }
-
     /// Returns `true` if this thread is inside an item of this queue, or is freeing one.
     pub(crate) fn runs_here(&self) -> bool {
         is_inside(&self.core)
@@ -363,16 +336,11 @@ impl Inner {
 impl UnwindSafe for Workqueue {}
 impl RefUnwindSafe for Workqueue {}
 
-impl fmt::Debug for Workqueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // In a child of `fork` the lock may be held forever.
-        let plan = self.inner.is_at_home().then(|| self.inner.plan.lock());
-        f.debug_struct("Workqueue")
-            .field("name", &self.name())
-            .field("settled", &self.inner.core.settled)
-            .field("nr_active", &plan.map(|plan| plan.nr_active()))
-            .field("ordered", &self.inner.ordered)
-            .field("lane", &self.lane)
-            .finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(Workqueue, it =>
+    name: it.name(),
+    settled: it.inner.core.settled,
+    // In a child of `fork` the lock may be held forever.
+    nr_active: it.inner.is_at_home().then(|| it.inner.plan.lock().nr_active()),
+    ordered: it.inner.ordered,
+    lane: it.lane,
+);

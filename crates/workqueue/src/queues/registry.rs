@@ -4,15 +4,16 @@ use std::fmt;
 
 use base::internal::{
     page::{self, Joined},
+    panics::Foreign,
     params::Params,
 };
-use sync::{fork::Process, time::Instant, unmodelled::Arc};
+use sync::{atomic::Ordering, fork::Process, time::Instant, unmodelled::Arc};
 use topology::{CpuSet, Topology};
 
 use super::{clock::Clock, sleeps::Sleeps, timers::Timers};
 use crate::{
     observe::report::Report,
-    pools::manager::{Manager, ReportHandler},
+    pools::manager::Manager,
     route::{
         attrs::BuildError,
         machine::Machine,
@@ -28,7 +29,7 @@ use crate::{
 ///
 /// Queues with equal pods and attributes share pools, so eight queues need no more threads than
 /// one.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Registry {
     inner: Arc<Inner>,
 }
@@ -42,7 +43,6 @@ pub struct StillInUse {
     pub nr_users: usize,
 }
 
-#[derive(Debug)]
 struct Inner {
     machine: Arc<Machine>,
     /// I
@@ -71,11 +71,6 @@ impl Registry {
         });
         let inner = Inner { machine, timers, process: Process::this(), _shown: shown };
         Self { inner: Arc::new(inner) }
-    }
-
-    #[cfg(any(loom, shuttle))]
-    pub(crate) fn manager(&self) -> &Arc<Manager> {
-        &self.inner.machine.manager
     }
 
     /// Returns the topology that this registry uses.
@@ -214,7 +209,9 @@ impl Registry {
     /// ```
     pub fn on_report(&self, handler: impl Fn(&Report) + Send + Sync + 'static) {
         let manager = &self.inner.machine.manager;
-        manager.on_report(ReportHandler::new(handler));
+        // FOREIGN(on-report-drop): the drop of a handler, on its last user; a panic is contained by
+        // `Foreign`.
+        manager.on_report(Arc::new(Foreign::new(Box::new(handler))));
     }
 
     /// Makes the creation of every worker and reaper thread fail until this is called with `false`,
@@ -228,7 +225,7 @@ impl Registry {
     /// thread of its own.
     #[doc(hidden)]
     pub fn refuse_threads(&self, refuse: bool) {
-        self.inner.machine.manager.refuse_threads(refuse);
+        self.inner.machine.manager.refuse_threads.store(refuse, Ordering::Relaxed);
     }
 
     /// Returns the current time of the clock by which this registry's timers fire. This is the
@@ -301,6 +298,8 @@ impl Drop for Inner {
         self.machine.manager.quit();
     }
 }
+
+base::internal::impl_debug!(Registry, it => params: it.params());
 
 impl fmt::Display for StillInUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -17,10 +17,10 @@ impl Inner {
     /// `false` if the queue was destroyed.
     pub(super) fn reroute(&self, machine: &Machine, change: &dyn Fn(&mut Attrs)) -> bool {
         let mut plan = self.plan.lock();
-        if plan.is_dead() {
+        if plan.dead {
             return false;
         }
-        change(plan.attrs_mut());
+        change(&mut plan.design.attrs);
         let before = self.route_table.routes();
         let routes = plan.draw(&self.core, machine);
         if std::ptr::eq(before, &*routes) {
@@ -39,10 +39,10 @@ impl Inner {
     /// machine.
     fn is_routed(&self, machine: &Machine, change: &dyn Fn(&mut Attrs)) -> bool {
         let plan = self.plan.lock();
-        let mut attrs = plan.attrs().clone();
+        let mut attrs = plan.design.attrs.clone();
         change(&mut attrs);
         let (topology, pods) = machine.pods(&attrs);
-        attrs == *plan.attrs() && self.route_table.routes().is_of(&topology, &pods)
+        attrs == plan.design.attrs && self.route_table.routes().is_of(&topology, &pods)
     }
 }
 
@@ -111,7 +111,7 @@ impl Workqueue {
     #[doc(alias("apply_workqueue_attrs", "workqueue_attrs"))]
     pub fn set_attrs(&self, change: impl FnOnce(&mut Attrs)) -> Result<(), BuildError> {
         self.inner.must_be_at_home();
-        let before = self.inner.plan.lock().attrs().clone();
+        let before = self.inner.plan.lock().design.attrs.clone();
         let mut attrs = before.clone();
         // The caller's closure runs with no lock held. It may unwind, because nothing has changed.
         change(&mut attrs);
@@ -137,7 +137,7 @@ impl Workqueue {
             // runs.
             self.inner.may_wait().map_err(|_| BuildError::OwnQueue)?;
         }
-        if self.inner.is_destroyed() {
+        if self.inner.closed.is_destroyed() {
             return Err(BuildError::Destroyed);
         }
         let machine = self.registry().machine();

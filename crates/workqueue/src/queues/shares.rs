@@ -39,7 +39,7 @@ impl Workqueue {
         // The lock ensures that a pwq created at the same time gets the shares, too.
         let plan = self.inner.plan.lock();
         self.inner.core.shares.store(shares, Ordering::Relaxed);
-        for pwq in plan.pwqs() {
+        for pwq in &plan.pwqs {
             pwq.pool.lock().set_shares(pwq.slot, shares);
         }
         Ok(())
@@ -52,7 +52,7 @@ impl Inner {
         // The lock has the same purpose as in `set_shares`.
         let plan = self.plan.lock();
         self.core.group_shares.store(shares, Ordering::Relaxed);
-        for pwq in plan.pwqs() {
+        for pwq in &plan.pwqs {
             pwq.pool.lock().set_group_shares(pwq.slot, shares);
         }
     }

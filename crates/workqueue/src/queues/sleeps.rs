@@ -65,7 +65,6 @@ const MANY: usize = 8;
 const MAX_AT_ONCE: usize = 64;
 
 /// The wheels of a registry's sleeps.
-#[derive(Debug)]
 pub(crate) struct Sleeps {
     shards: Box<[CachePadded<Mutex<Shard>>]>,
     /// I: the slack in nanoseconds.
@@ -77,7 +76,6 @@ pub(crate) struct Sleeps {
 type Shard = Wheel<()>;
 
 /// The timer of a sleep, owned until [`end_sleep`](Timers::end_sleep).
-#[derive(Debug)]
 pub(crate) struct SleepTimer(NonNull<Sleeper>);
 
 // SAFETY: the timer is accessed only as the protocol allows, and its waker is `Send`.

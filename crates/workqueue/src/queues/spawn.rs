@@ -1,7 +1,5 @@
 //! Queues closures and futures, which run once.
 
-use base::internal::panics::join_error::JoinError;
-
 use super::{admission::TrySpawnError, queue::Workqueue, task::rejected};
 use crate::{
     execute::{
@@ -38,10 +36,7 @@ impl Workqueue {
         &self,
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
-        match self.try_permit() {
-            Ok(has_permit) => self.push_joinable(func, has_permit),
-            Err(error) => rejected(error.with(func)),
-        }
+        self.try_spawn(func).unwrap_or_else(rejected)
     }
 
     /// Queues `func` as [`spawn`](Self::spawn) does, or returns it in the error.
@@ -57,29 +52,18 @@ impl Workqueue {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        match self.try_permit() {
-            Ok(has_permit) => Ok(self.push_joinable(func, has_permit)),
-            Err(error) => Err(error.with(func)),
-        }
-    }
-
-    #[inline]
-    fn push_joinable<T: Send + 'static>(
-        &self,
-        func: impl FnOnce() -> T + Send + 'static,
-        has_permit: bool,
-    ) -> JoinHandle<T> {
+        let has_permit = match self.try_permit() {
+            Ok(has_permit) => has_permit,
+            Err(error) => return Err(error.with(func)),
+        };
         let home = self.here();
         let (item, handle) = join::joinable(AnyTime, func, home, has_permit);
         home.push(item);
-        handle
+        Ok(handle)
     }
 
-    /// Queues `func`, the ticket of a scope. It holds no capacity permit.
+    /// Queues `func`, the ticket of a scope, on an open queue. It holds no capacity permit.
     pub(crate) fn spawn_ticket(&self, func: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-        if !self.admits() {
-            return join::refused(func, JoinError::Closed);
-        }
         let home = self.here();
         let (item, handle) = join::joinable(AsTicket, func, home, false);
         home.push(item);

@@ -52,7 +52,6 @@
 
 use std::{
     cell::UnsafeCell,
-    fmt,
     marker::PhantomData,
     ptr::{self, NonNull},
 };
@@ -588,7 +587,7 @@ impl<S: Send + 'static> Item<S> {
             Some(if is_left { state.pop() } else { state.pop_to_cancel() })
         };
         // SAFETY: the contract is that of `pop_by_and_cancel`.
-        unsafe { run::pop_by_and_cancel(item, deferred_drops, Self::skip, pop) }
+        unsafe { run::pop_and_cancel(item, deferred_drops, Self::skip, pop) }
     }
 
     /// Cancels the closures that were spawned before the last bulk cancel, instead of running them.
@@ -636,11 +635,4 @@ impl<S> Drop for Strand<S> {
     }
 }
 
-impl<S> fmt::Debug for Strand<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Strand")
-            .field("queue", &self.queue.name())
-            .field("backlog", &self.backlog())
-            .finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(Strand[S], it => queue: it.queue.name(), backlog: it.backlog());

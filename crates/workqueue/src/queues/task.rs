@@ -1,6 +1,6 @@
 //! Queues one piece of work with options.
 
-use std::{fmt, mem};
+use std::mem;
 
 use sync::time;
 use topology::CpuId;
@@ -9,7 +9,7 @@ use super::{
     admission::{Permit, TrySpawnError},
     cancel_handle::CancelHandle,
     end::WeakQueue,
-    expiry::{EndBefore, StartBefore},
+    expiry::StartBefore,
     future,
     queue::Workqueue,
 };
@@ -100,9 +100,8 @@ impl<'a> TaskOptions<'a> {
     ///
     /// Differs from Linux: there an unbound queue ignores the CPU within its node.
     #[doc(alias("queue_work_on", "schedule_work_on"))]
-    pub fn on_cpu(mut self, cpu: CpuId) -> Self {
-        self.cpu = Some(cpu);
-        self
+    pub fn on_cpu(self, cpu: CpuId) -> Self {
+        Self { cpu: Some(cpu), ..self }
     }
 
     /// Queues the work on a pool of the NUMA node `node`: the pool of the current CPU's pod if that
@@ -169,9 +168,8 @@ impl<'a> TaskOptions<'a> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias("expiration", "start_deadline"))]
-    pub fn deadline(mut self, deadline: time::Instant) -> Self {
-        self.deadline = Some(deadline);
-        self
+    pub fn deadline(self, deadline: time::Instant) -> Self {
+        Self { deadline: Some(deadline), ..self }
     }
 
     /// Starts the work by `deadline` or never, as [`deadline`](Self::deadline) does, and cancels it
@@ -264,25 +262,22 @@ impl<'a> TaskOptions<'a> {
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn wait_for_capacity(mut self) -> Self {
-        self.entry = Entry::Wait(None);
-        self
+    pub fn wait_for_capacity(self) -> Self {
+        Self { entry: Entry::Wait(None), ..self }
     }
 
     /// Waits for free capacity as [`wait_for_capacity`](Self::wait_for_capacity) does, at most
     /// until `deadline`. After that the work is rejected, as if the queue were full.
-    pub fn wait_for_capacity_until(mut self, deadline: time::Instant) -> Self {
-        self.entry = Entry::Wait(Some(deadline));
-        self
+    pub fn wait_for_capacity_until(self, deadline: time::Instant) -> Self {
+        Self { entry: Entry::Wait(Some(deadline)), ..self }
     }
 
     pub(super) fn has_permit(&self) -> bool {
         matches!(self.entry, Entry::Permit(_))
     }
 
-    pub(super) fn with_permit(mut self, permit: Permit<'a>) -> Self {
-        self.entry = Entry::Permit(permit);
-        self
+    pub(super) fn with_permit(self, permit: Permit<'a>) -> Self {
+        Self { entry: Entry::Permit(permit), ..self }
     }
 }
 
@@ -469,7 +464,7 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Returns the deadline at which running work is cancelled.
-    fn end_by(&self) -> Option<EndBefore> {
+    fn end_by(&self) -> Option<StartBefore> {
         let deadline = self.deadline.filter(|_| self.is_hard)?;
         Some(self.queue.end_before(deadline))
     }
@@ -552,13 +547,6 @@ pub(super) fn rejected<F, T: Send + 'static>(error: TrySpawnError<F>) -> JoinHan
     join::refused(work, error)
 }
 
-impl fmt::Debug for TaskOptions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TaskOptions")
-            .field("queue", &self.queue.name())
-            .field("cpu", &self.cpu)
-            .field("lane", &self.lane)
-            .field("deadline", &self.deadline)
-            .finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(TaskOptions<'_>, it =>
+    queue: it.queue.name(), cpu: it.cpu, lane: it.lane, deadline: it.deadline
+);

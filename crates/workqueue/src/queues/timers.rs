@@ -19,10 +19,10 @@
 //! pending at every moment, so that no thread can arm it twice or miss it. The push comes
 //! afterwards.
 //!
-//! The manager never waits for an item's lock, because the holder may wait for a worker. Instead,
-//! it retries soon. It also never cuts a list link out of another queue, which may be paused.
-//! Instead, it hands the item over to a reaper; the item stays armed and is in no wheel. The reaper
-//! waits for the item's lock, and otherwise acts as the manager does.
+//! The manager never waits for an item's lock, because the holder may wait for a worker. It also
+//! never cuts a list link out of another queue, which may be paused. Instead, it hands the item
+//! over to a reaper; the item stays armed and is in no wheel. The reaper waits for the item's lock,
+//! and otherwise acts as the manager does.
 //!
 //! Destroying the queue removes its timers from the wheel, and drops the items that they would have
 //! queued. If an item has other handles, their next operation finds it disarmed.
@@ -54,6 +54,7 @@ use sync::{
     atomic::{AtomicU64, Ordering},
     cpu,
     fork::Inherited,
+    time::nanos,
     twin,
     unmodelled::Arc,
 };
@@ -76,10 +77,6 @@ use crate::{
     pools::manager::Manager,
 };
 
-/// The delay until the manager retries to fire an item whose lock was held. The value is a guess:
-/// one monitor tick.
-const RETRY_NS: u64 = 1_000_000;
-
 /// The function that expires a timer of this kind. The manager calls it with the lock of the wheel,
 /// from which it has just removed the timer. The function either adds the item of the timer to the
 /// vector and returns the lock, or it completes the expiry itself and has unlocked the wheel.
@@ -101,7 +98,6 @@ pub type Wheel = wheel::Wheel<&'static Kind>;
 static ITEM: Kind = Kind(expire_item);
 
 /// The item that a timer queues when it expires.
-#[derive(Debug)]
 pub struct Due {
     timer: Arc<Timer>,
     work: Work,
@@ -109,20 +105,16 @@ pub struct Due {
 }
 
 /// The timers of one registry.
-#[derive(Debug)]
 pub struct Timers {
     /// I
     pub(crate) clock: Clock,
     pub(crate) wheel: Mutex<Wheel>,
     pub(super) sleeps: Sleeps,
-    /// Items whose locks were held when their timers expired, with the time of the next attempt.
-    pub(super) late: Mutex<Vec<(u64, Due)>>,
     /// I: the manager, whose thread fires the timers.
     pub(crate) manager: Arc<Manager>,
 }
 
 /// The timers of one queue.
-#[derive(Debug)]
 pub(crate) struct OwnTimers {
     /// I: the registry's timers, to which these belong.
     pub(crate) all: Arc<Timers>,
@@ -133,7 +125,6 @@ pub(crate) struct OwnTimers {
 }
 
 /// The timer of one item.
-#[derive(Debug)]
 pub(crate) struct Timer {
     pub(crate) state: Mutex<State>,
     owner: Inherited,
@@ -149,7 +140,6 @@ unsafe impl Send for Timer {}
 unsafe impl Sync for Timer {}
 
 /// The place of an item's timer in a wheel.
-#[derive(Debug)]
 #[repr(C)]
 struct Place {
     node: Node,
@@ -159,7 +149,7 @@ struct Place {
     due: Option<Due>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct State {
     /// A number that changes when the timer is armed or disarmed.
     pub(crate) generation: u64,
@@ -167,7 +157,6 @@ pub(crate) struct State {
     slack_ns: u64,
 }
 
-#[derive(Debug)]
 pub(crate) struct Armed {
     pub(crate) until: Until,
     queue: WeakQueue,
@@ -177,7 +166,6 @@ pub(crate) struct Armed {
     nr_cancels: u64,
 }
 
-#[derive(Debug)]
 pub(crate) enum Until {
     /// A time, in the wheel of a registry.
     Time(Arc<Timers>),
@@ -195,17 +183,9 @@ pub(crate) enum Arming {
     Refused(TrySpawnError),
 }
 
-/// The reason why the manager does not fire a timer now.
-#[derive(Debug)]
-enum Later {
-    /// Another thread holds the item's lock.
-    Locked,
-    /// The item's list link must be cut out of another list first, which may take a while.
-    Cut,
-}
-
-/// An expired item that a reaper queues, because its list link must be cut out first.
-struct Cutting(Due);
+/// An expired item that a reaper queues, because its lock is held, or because its list link must be
+/// cut out of another list first.
+struct Late(Due);
 
 /// Values that are removed under an item's lock and may be last handles to user data. They are
 /// dropped after the lock is released.
@@ -468,26 +448,20 @@ impl Timers {
             wheel: Mutex::new(Wheel::new(clock.tick_shift())),
             clock,
             sleeps,
-            late: Mutex::default(),
             manager: manager.clone(),
         }
     }
 
     /// Returns the time at which [`fire`](Self::fire) must be called next.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        let again_ns = self.late.lock().iter().map(|it| it.0).min();
         let next_ns = self.wheel.lock().next_ns();
         let sleep_ns = self.sleeps.next_ns();
-        [again_ns, next_ns, sleep_ns].into_iter().flatten().min()
+        next_ns.into_iter().chain(sleep_ns).min()
     }
 
     /// Queues the items and wakes the tasks whose time has come. Reapers run user code.
     pub(crate) fn fire(&self, now_ns: u64) {
-        let mut late = self.late.lock();
-        // A paused clock does not reach the time of the next attempt on its own.
-        let again = late.extract_if(.., |it| it.0 <= now_ns || self.clock.is_paused());
-        let mut expired: Vec<_> = again.map(|(_, due)| due).collect();
-        drop(late);
+        let mut expired = Vec::new();
         let mut wheel = self.wheel.lock();
         while let Some(node) = wheel.pop(now_ns) {
             // SAFETY: the node was in the wheel, and stays valid while we hold the lock.
@@ -497,15 +471,9 @@ impl Timers {
             wheel = rest.unwrap_or_else(|| self.wheel.lock());
         }
         drop(wheel);
-        let fired = expired.into_iter().filter_map(|due| due.fire(self, now_ns));
+        let fired = expired.into_iter().filter_map(|due| due.fire(self));
         self.manager.leave_to_reapers(fired);
         self.fire_sleeps(now_ns);
-    }
-
-    /// Returns `true` if no item waits for another attempt to fire it.
-    #[cfg(not(any(loom, shuttle)))]
-    pub(crate) fn are_fired(&self) -> bool {
-        self.late.lock().is_empty()
     }
 }
 
@@ -644,64 +612,46 @@ impl Due {
 
     /// Queues the item if its generation is current. Returns the item if it must be freed; freeing
     /// it runs user code.
-    pub(crate) fn fire(self, timers: &Timers, now_ns: u64) -> Option<Dead> {
-        match self.try_fire() {
-            Ok(left) => {
-                timers.manager.leave_to_reapers(left);
-                return self.work.leave();
-            }
-            Err(Later::Cut) => {
-                timers.manager.leave_to_reapers([Cutting(self)]);
-                return None;
-            }
-            Err(Later::Locked) => {}
-        }
-        // If a thread disarms the timer before the next attempt, this generation is outdated.
-        let mut late = timers.late.lock();
-        late.push((now_ns.saturating_add(RETRY_NS), self));
-        let is_first = late.len() == 1;
-        drop(late);
-        if is_first {
-            timers.manager.wake();
-        }
-        None
+    pub(crate) fn fire(self, timers: &Timers) -> Option<Dead> {
+        let state = self.timer.state.try_lock();
+        let Some(left) = state.and_then(|state| self.fire_locked(state, false)) else {
+            timers.manager.leave_to_reapers([Late(self)]);
+            return None;
+        };
+        timers.manager.leave_to_reapers(left);
+        self.work.leave()
     }
 
-    /// Queues the item if its generation is current. Returns its in-flight count on another pwq.
-    fn try_fire(&self) -> Result<Option<CountToRelease>, Later> {
-        let state = self.timer.state.try_lock().ok_or(Later::Locked)?;
-        self.fire_locked(state, false)
-    }
-
-    /// Does the same as [`try_fire`](Self::try_fire) for a locked item. Never fails if `may_cut` is
-    /// set.
+    /// Queues the item if its generation is current. Returns its in-flight count on another pwq, if
+    /// it has one. Returns `None` if the item's list link must be cut out first, and `may_cut` is
+    /// not set.
     fn fire_locked(
         &self,
         state: MutexGuard<'_, State>,
         may_cut: bool,
-    ) -> Result<Option<CountToRelease>, Later> {
+    ) -> Option<Option<CountToRelease>> {
         // These are dropped after the lock is released and the visit has ended.
         let queue;
         let mut state = state;
         let is_ours = state.generation == self.generation;
         if !is_ours && !twin::armed("delayed: fires a changed timer") {
-            return Ok(None);
+            return Some(None);
         }
         let Some(armed) = state.armed.take() else {
-            return Ok(None);
+            return Some(None);
         };
         queue = armed.queue.upgrade();
         let Some(queue) = queue.as_deref().and_then(Inner::visit) else {
             // The queue was destroyed together with its timers.
-            return Ok(None);
+            return Some(None);
         };
         if armed.is_cancelled(&queue) && !twin::armed("cancel all: forgets firing timers") {
-            return Ok(None);
+            return Some(None);
         }
         let lane = armed.queue.lane();
         if !may_cut && queue.must_cut_out(&self.work, lane) {
             state.armed = Some(armed);
-            return Err(Later::Cut);
+            return None;
         }
         let early = twin::armed("delayed: unlocks before it claims");
         let mut held = (!early).then_some(state);
@@ -713,15 +663,15 @@ impl Due {
             state.armed = Some(armed);
         }
         drop(held);
-        Ok(claimed.and_then(Claimed::push))
+        Some(claimed.and_then(Claimed::push))
     }
 }
 
-impl Cleanup for Cutting {
+impl Cleanup for Late {
     fn run(self: Box<Self>) {
         let Self(due) = *self;
         let fired = due.fire_locked(due.timer.state.lock(), true);
-        if let Ok(Some(left)) = fired {
+        if let Some(left) = fired.flatten() {
             left.release();
         }
         // FOREIGN(item-free): an item without handles, on a reaper; a panic is contained by `Dead`.
@@ -734,10 +684,6 @@ impl Cleanup for CountToRelease {
     fn run(self: Box<Self>) {
         self.release();
     }
-}
-
-pub(crate) fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

@@ -90,7 +90,7 @@ impl Inner {
         // The lock ensures that a pwq created at the same time has lanes, too.
         let plan = self.plan.lock();
         self.core.has_lanes.store(true, Ordering::Relaxed);
-        let pwqs = plan.pwqs().to_vec();
+        let pwqs = plan.pwqs.clone();
         drop(plan);
         // The pwqs stay valid without the lock, because a queue in use keeps its pwqs.
         for pwq in pwqs {

@@ -1,13 +1,8 @@
 //! Handles that do not keep a queue alive.
 
-use std::fmt;
-
 use sync::unmodelled::{Arc, Weak};
 
-use super::{
-    end::Lease,
-    queue::{Inner, Workqueue},
-};
+use super::{end::Lease, queue::Workqueue};
 use crate::item::lane::Lane;
 
 /// A handle that does not keep its queue alive.
@@ -18,7 +13,6 @@ use crate::item::lane::Lane;
 #[derive(Clone)]
 #[must_use = "it keeps no queue alive, and does nothing by itself"]
 pub struct WeakWorkqueue {
-    inner: Weak<Inner>,
     lease: Weak<Lease>,
     lane: Lane,
 }
@@ -46,11 +40,7 @@ impl WeakWorkqueue {
     /// ```
     #[doc(alias = "downgrade")]
     pub fn new(queue: &Workqueue) -> Self {
-        Self {
-            inner: Arc::<Inner>::downgrade(&queue.inner),
-            lease: Arc::<Lease>::downgrade(&queue.lease),
-            lane: queue.lane,
-        }
+        Self { lease: Arc::<Lease>::downgrade(&queue.lease), lane: queue.lane }
     }
 
     /// Returns a handle, or `None` if the queue's last handle was dropped, even if items still run.
@@ -62,16 +52,9 @@ impl WeakWorkqueue {
     /// Never blocks.
     #[must_use]
     pub fn upgrade(&self) -> Option<Workqueue> {
-        // The lease comes last: its drop destroys the queue, so no later step may fail.
-        let inner = self.inner.upgrade()?;
         let lease = self.lease.upgrade()?;
-        let lane = self.lane;
-        Some(Workqueue { inner, lease, lane })
+        Some(Workqueue { inner: lease.inner.clone(), lease, lane: self.lane })
     }
 }
 
-impl fmt::Debug for WeakWorkqueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WeakWorkqueue").field("nr_handles", &self.lease.strong_count()).finish()
-    }
-}
+base::internal::impl_debug!(WeakWorkqueue, it => nr_handles: it.lease.strong_count());

@@ -42,7 +42,6 @@ pub struct Node<K> {
 }
 
 /// A timer wheel. Its time begins at 0.
-#[derive(Debug)]
 pub struct Wheel<K> {
     /// The tick up to which all timers have expired.
     now_tick: u64,

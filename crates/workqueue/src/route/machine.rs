@@ -1,6 +1,6 @@
 //! A registry's view of the machine, and the queues that follow its changes.
 
-use std::{collections::HashMap, fmt};
+use std::collections::HashMap;
 
 use base::internal::{
     numbered::Numbered,
@@ -195,8 +195,7 @@ impl Machine {
     }
 
     pub(crate) fn pools(&self) -> Vec<Arc<WorkerPool>> {
-        let roster = self.manager.roster.lock();
-        roster.iter().map(|(pool, _)| pool.clone()).collect()
+        self.manager.pools()
     }
 
     /// Returns the pool with these attributes, creating it if necessary, and increments its count
@@ -276,12 +275,6 @@ pub(crate) fn placed(wish: Option<&CpuSet>, unbound: Option<&CpuSet>, allowed: &
     match within(&common, wish) {
         none if none.is_empty() => common,
         some => some,
-    }
-}
-
-impl fmt::Debug for Machine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Machine").field("topology", &self.topology()).finish_non_exhaustive()
     }
 }
 

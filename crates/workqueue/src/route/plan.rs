@@ -19,7 +19,6 @@ use crate::{
 };
 
 /// The settings of a queue that determine its routes and pwqs.
-#[derive(Debug)]
 pub(crate) struct Design {
     pub(crate) attrs: Attrs,
     pub(crate) max_active: u32,
@@ -36,25 +35,24 @@ pub(crate) struct Design {
 }
 
 /// The plan of a queue's routes, and all former routes.
-#[derive(Debug)]
 pub(crate) struct Plan {
-    design: Design,
+    pub(crate) design: Design,
     /// I: the NUMA nodes, in the order in which gates index them.
     nodes: Box<[u32]>,
     /// Every gate, with the index of its node.
     gates: Vec<(usize, Arc<Gate<WaitingPwq>>)>,
     /// Set from the time the queue is paused until it is resumed.
-    paused: bool,
+    pub(crate) paused: bool,
     /// Set while the queue starts no items.
     stopped: bool,
     /// Set once the queue ignores pauses of its group, because it is being destroyed.
-    ends: bool,
+    pub(crate) ends: bool,
     /// Every table that has been published. Enqueuers may still read any of them.
     tables: Vec<Arc<Routes>>,
     /// Every pwq that is, or was, in a table. Items may still arrive on any of them.
-    pwqs: Vec<Arc<Pwq>>,
+    pub(crate) pwqs: Vec<Arc<Pwq>>,
     /// Set once the queue has been destroyed and its pwqs have been removed.
-    dead: bool,
+    pub(crate) dead: bool,
 }
 
 impl Plan {
@@ -80,32 +78,10 @@ impl Plan {
         (plan, routes)
     }
 
-    pub(crate) fn attrs(&self) -> &Attrs {
-        &self.design.attrs
-    }
-
-    /// Returns the attributes for the next table.
-    pub(crate) fn attrs_mut(&mut self) -> &mut Attrs {
-        &mut self.design.attrs
-    }
-
-    pub(crate) fn pwqs(&self) -> &[Arc<Pwq>] {
-        &self.pwqs
-    }
-
-    pub(crate) fn is_dead(&self) -> bool {
-        self.dead
-    }
-
     /// Marks the queue as destroyed, and returns its pwqs.
     pub(crate) fn end(&mut self) -> Vec<Arc<Pwq>> {
         self.dead = true;
         std::mem::take(&mut self.pwqs)
-    }
-
-    /// Returns `max_active`, for each unit of `max_active_scope`.
-    pub(crate) fn max_active(&self) -> u32 {
-        self.design.max_active
     }
 
     pub(crate) fn nr_active(&self) -> u32 {
@@ -123,16 +99,6 @@ impl Plan {
         self.design.max_active = max_active;
         let gates = self.gates.iter();
         gates.flat_map(|(_, gate)| gate.set_max(max_active)).collect()
-    }
-
-    /// Pauses or resumes the queue. Returns `true` if this is a change.
-    pub(crate) fn set_paused(&mut self, paused: bool) -> bool {
-        std::mem::replace(&mut self.paused, paused) != paused
-    }
-
-    /// Resumes the queue, and makes it ignore pauses of its group, because it is being destroyed.
-    pub(crate) fn pass_pauses(&mut self) {
-        (self.paused, self.ends) = (false, true);
     }
 
     /// Withdraws all seats if the queue or its group is paused, and otherwise restores them.
@@ -230,7 +196,8 @@ impl Plan {
     ) -> Arc<Pwq> {
         // The pwq uses its pool, so no other pool has these attributes.
         if let Some(pwq) = self.pwqs.iter().find(|pwq| pwq.pool.attrs == attrs) {
-            pwq.pool.take_up_pwq(pwq.slot);
+            // The pwq may have been retired.
+            pwq.pool.lock().lead(pwq.slot, true);
             return pwq.clone();
         }
         let pool = machine.pool(attrs);
@@ -241,7 +208,7 @@ impl Plan {
             reclaim: core.reclaim,
         };
         let gate = self.gate(node, pool.attrs.cpus.len(), cpus_by_node);
-        let pwq = pool.add_pwq(|slot| {
+        let pwq = pool.lock().add_pwq(|slot| {
             Arc::new(Pwq {
                 home: Home { slot, lane: Lane::Ordinary, rules },
                 pool: pool.clone(),

@@ -48,13 +48,9 @@ impl std::error::Error for RegistryError {
 #[derive(Debug)]
 pub struct TopologyInUse(pub Box<topology::Topology>);
 
-impl fmt::Display for TopologyInUse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the process has a topology already: set one before the first use")
-    }
-}
-
-impl std::error::Error for TopologyInUse {}
-
 base::internal::into_io_error!(RegistryError, |_| ErrorKind::Other);
-base::internal::into_io_error!(TopologyInUse, |_| ErrorKind::AlreadyExists);
+base::internal::into_io_error!(
+    TopologyInUse,
+    |_| ErrorKind::AlreadyExists,
+    "the process has a topology already: set one before the first use"
+);

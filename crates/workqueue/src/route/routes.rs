@@ -40,7 +40,6 @@ use crate::{
 };
 
 /// The table from CPU to pwq.
-#[derive(Debug)]
 pub(crate) struct Routes {
     /// I: the topology for which the table was built.
     topology: Arc<Topology>,
@@ -55,7 +54,6 @@ pub(crate) struct Routes {
 // SAFETY: all fields are immutable after creation, and the cell is empty.
 unsafe impl Sync for Routes {}
 
-#[derive(Debug)]
 pub(crate) struct RouteTable {
     /// A: points to one of the tables that the queue keeps until it is destroyed.
     current: AtomicPtr<Routes>,

@@ -31,8 +31,6 @@
 //! is set and cleared by transitions of the word that counts guests. The waking thread therefore
 //! either sees the flag, or its transition precedes the one that sets it.
 
-use std::fmt;
-
 use base::internal::{
     panics::or_abort,
     wake::{report, spin_as_waiter, yield_as_waiter},
@@ -225,18 +223,7 @@ impl Crew {
     }
 }
 
-impl fmt::Debug for Crew {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = self.load();
-        f.debug_struct("Crew")
-            .field("nr_guests", &word.nr_guests())
-            .field("closed", &word.has(CLOSED))
-            .finish_non_exhaustive()
-    }
-}
-
 /// The content of the item that brings a worker to a crew.
-#[derive(Debug)]
 pub(crate) struct Ticket {
     pub(super) crew: Arc<Crew>,
     is_counted: bool,
@@ -275,15 +262,6 @@ impl Drop for Ticket {
     }
 }
 
-/// Returns `true` if workers of `queue` may be guests.
-///
-/// Workers of a bottom-half queue may not: such a worker must not block, but the work may block if
-/// its owner may. With this rule, the behavior does not depend on the thread that runs a part.
-#[inline]
-pub(super) fn may_have_guests(queue: &Workqueue) -> bool {
-    !queue.inner.core.bh && queue.inner.is_at_home()
-}
-
 /// Sends a ticket. Returns `None` if `queue` rejects items or its workers may not be guests.
 pub(super) fn send(queue: &Workqueue, crew: &Arc<Crew>) -> Option<JoinHandle<()>> {
     if queue.inner.core.bh || !queue.admits() {
@@ -293,12 +271,6 @@ pub(super) fn send(queue: &Workqueue, crew: &Arc<Crew>) -> Option<JoinHandle<()>
     Some(queue.spawn_ticket(move || ticket.use_up()))
 }
 
-/// Cancels a ticket, if no worker has run it.
-pub(super) fn take_back(mut ticket: JoinHandle<()>) {
-    ticket.cancel();
-}
-
-#[derive(Debug)]
 pub(super) struct Tickets {
     sent: Mutex<Vec<JoinHandle<()>>>,
     /// I: the maximum number of tickets at a time, not counting those of concurrent senders.
@@ -338,7 +310,9 @@ impl Tickets {
         // Take the newest ticket first: if no worker has taken a batch yet, the newest is on top of
         // the injector.
         let sent = std::mem::take(&mut *self.sent.lock());
-        sent.into_iter().rev().for_each(take_back);
+        for mut ticket in sent.into_iter().rev() {
+            ticket.cancel();
+        }
     }
 }
 

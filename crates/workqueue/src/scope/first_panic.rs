@@ -17,13 +17,7 @@ impl FirstPanic {
     #[cold]
     pub(super) fn note(&self, core: &QueueCore, payload: Payload) {
         let mut first = self.0.lock();
-        let later = match *first {
-            None => {
-                *first = Some(payload);
-                None
-            }
-            Some(_) => Some(payload),
-        };
+        let later = if first.is_some() { Some(payload) } else { first.replace(payload) };
         drop(first);
         core.note_panic(later.as_deref().map(|later| ("a part of a scope", later)));
         if let Some(later) = later {

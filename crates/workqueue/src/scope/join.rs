@@ -156,12 +156,12 @@ impl<B, R> Pair<'_, B, R> {
     #[cold]
     fn end_offer<Ra>(
         &self,
-        (crew, ticket): Offer,
+        (crew, mut ticket): Offer,
         on_one_cpu: bool,
         first: Result<Ra, Payload>,
     ) -> Ra {
         whole(|| crew.close(on_one_cpu));
-        crew::take_back(ticket);
+        ticket.cancel();
         if first.is_err() {
             self.drop_second();
         }
@@ -255,7 +255,7 @@ impl Node {
         // SAFETY: the caller of the join, in an outer frame, borrows the queue.
         let queue = unsafe { &*self.queue };
         // A child that was forked inside a join runs all parts itself. A panic would skip `leave`.
-        if !crew::may_have_guests(queue) {
+        if queue.inner.core.bh || !queue.inner.is_at_home() {
             return ptr::null();
         }
         // SAFETY: the pair outlives the open crew; one ticket makes one guest.
@@ -392,7 +392,7 @@ impl Workqueue {
         }
         let first = match offer {
             Some(offer) => {
-                let first = pair.end_offer(offer, self.reach().on_one_cpu, first);
+                let first = pair.end_offer(offer, self.here().rules.one_cpu, first);
                 if let Some(outermost) = &mut outermost {
                     outermost.second_began = time::cycles();
                 }

@@ -1,7 +1,5 @@
 //! Scopes for models: a scope without a queue, whose guests are threads of the model.
 
-use std::{fmt, ptr::NonNull};
-
 use base::internal::panics::guarded_in_item;
 use sync::unmodelled::Arc;
 
@@ -16,43 +14,26 @@ use crate::limit::queue_core::QueueCore;
 /// A scope that lives as long as any clone of it, even if its end overlooks a guest.
 #[derive(Clone)]
 pub struct OpenScope {
-    scope_state: NonNull<ScopeState>,
+    scope_state: Arc<ScopeState>,
     crew: Arc<Crew>,
-    _kept: Arc<Kept>,
 }
 
-struct Kept(NonNull<ScopeState>);
-
-// SAFETY: a scope state may be used by several threads.
+// SAFETY: a scope state may be used by several threads, and may be dropped by any of them.
 unsafe impl Send for OpenScope {}
-// SAFETY: as above; the last owner drops it.
-unsafe impl Send for Kept {}
-// SAFETY: as above; a shared reference gives access to nothing.
-unsafe impl Sync for Kept {}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        // SAFETY: leaked by `new`, and this is the last reference.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
-    }
-}
 
 impl OpenScope {
     /// Creates a scope. If `in_order`, its items run one at a time.
     pub fn new(in_order: bool) -> Self {
         let core = Arc::new(QueueCore::new("model", None));
-        let scope_state =
-            NonNull::from(Box::leak(Box::new(ScopeState::new(core, in_order, false))));
+        let scope_state = Arc::new(ScopeState::new(core, in_order, false));
         // SAFETY: every clone and every guest keeps the scope state alive.
-        let crew =
-            unsafe { Crew::new(scope_state.as_ptr().cast_const().cast(), ScopeState::visit) };
-        let kept = Arc::new(Kept(scope_state));
-        Self { scope_state, crew, _kept: kept }
+        let crew = unsafe { Crew::new(Arc::as_ptr(&scope_state).cast(), ScopeState::visit) };
+        Self { scope_state, crew }
     }
 
     /// Spawns an item, as [`Scope::spawn`](crate::Scope::spawn) does.
     pub fn bring(&self, func: impl FnOnce() + Send + 'static) {
-        if self.scope_state().pending.push(pending::item(func)) {
+        if self.scope_state.pending.push(pending::item(func)) {
             self.crew.wake_owner();
         }
     }
@@ -78,20 +59,9 @@ impl OpenScope {
 
     /// Ends the scope as its owner does after the body; returns `true` if an item panicked.
     pub fn finish(&self) -> bool {
-        self.scope_state().finish(&self.crew);
-        let outcome = guarded_in_item(|| self.scope_state().first_panic.go_on(Ok(())));
+        self.scope_state.finish(&self.crew);
+        let outcome = guarded_in_item(|| self.scope_state.first_panic.go_on(Ok(())));
         outcome.is_err()
-    }
-
-    fn scope_state(&self) -> &ScopeState {
-        // SAFETY: `_kept` keeps the scope state alive.
-        unsafe { self.scope_state.as_ref() }
-    }
-}
-
-impl fmt::Debug for OpenScope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OpenScope")
     }
 }
 
@@ -147,12 +117,6 @@ impl OpenPair {
     }
 }
 
-impl fmt::Debug for OpenPair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OpenPair")
-    }
-}
-
 /// A range on which participants work, in pieces of one element.
 #[derive(Clone)]
 pub struct OpenRange(Arc<Untaken>);
@@ -166,11 +130,5 @@ impl OpenRange {
     /// Calls `work` with elements until none is left.
     pub fn serve(&self, work: impl FnMut(usize)) {
         std::iter::from_fn(|| self.0.take(1)).flatten().for_each(work);
-    }
-}
-
-impl fmt::Debug for OpenRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OpenRange")
     }
 }

@@ -33,7 +33,6 @@ struct Item<F> {
     func: F,
 }
 
-#[derive(Debug)]
 pub(super) struct PendingItems {
     /// The stack; if it is empty, its top is null or the mark.
     newest: RawStack<Link>,
@@ -42,7 +41,6 @@ pub(super) struct PendingItems {
     in_order: bool,
 }
 
-#[derive(Debug)]
 struct List {
     first: *mut Link,
     /// Set while an item runs, if `in_order`.

@@ -178,8 +178,8 @@ impl Workqueue {
         if range.is_empty() {
             return;
         }
-        let reach = self.reach();
-        let nr_guests = reach.max_active.min(reach.nr_workers);
+        let home = self.here();
+        let nr_guests = home.gate.max().min(home.pool.target());
         let nr_guests = nr_guests.min(u32::try_from(range.len() - 1).unwrap_or(u32::MAX));
         let pieces = Pieces {
             queue: self,
@@ -195,7 +195,7 @@ impl Workqueue {
         pieces.call_next(&crew);
         whole(|| {
             pieces.serve();
-            crew.close(reach.on_one_cpu);
+            crew.close(home.rules.one_cpu);
         });
         pieces.tickets.take_back();
         pieces.first_panic.go_on(Ok(()));

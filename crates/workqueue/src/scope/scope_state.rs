@@ -1,6 +1,5 @@
 //! The state that the owner of a scope shares with its guests.
 
-use base::internal::panics::Payload;
 use sync::unmodelled::Arc;
 
 use super::{
@@ -11,7 +10,6 @@ use super::{
 use crate::limit::queue_core::QueueCore;
 
 /// The pending items of a scope, and the first panic in an item.
-#[derive(Debug)]
 pub(super) struct ScopeState {
     pub(super) pending: PendingItems,
     pub(super) first_panic: FirstPanic,
@@ -77,10 +75,5 @@ impl ScopeState {
                 }
             }
         });
-    }
-
-    /// Returns the value of the owner's own part, or resumes a panic.
-    pub(super) fn go_on<R>(self, own: Result<R, Payload>) -> R {
-        self.first_panic.go_on(own)
     }
 }

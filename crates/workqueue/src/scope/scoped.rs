@@ -1,6 +1,6 @@
 //! Scopes: items that borrow from the caller.
 
-use std::{fmt, marker::PhantomData, ptr::NonNull};
+use std::{marker::PhantomData, ptr::NonNull};
 
 use base::internal::{panics::guarded_in_item, wake::report};
 use sync::unmodelled::Arc;
@@ -63,16 +63,6 @@ pub struct Scope<'scope, 'env: 'scope> {
 // SAFETY: the queue, the scope state, the crew and the tickets may be used by several threads.
 unsafe impl Sync for Scope<'_, '_> {}
 
-/// The part of a queue that serves the items that one thread queues.
-pub(super) struct Reach {
-    /// The maximum number of the queue's items that run at once, if this thread queues them.
-    pub(super) max_active: u32,
-    /// The number of workers that run there at once.
-    pub(super) nr_workers: u32,
-    /// Set if the workers share one CPU.
-    pub(super) on_one_cpu: bool,
-}
-
 impl Workqueue {
     /// Calls `body` with a scope whose items may borrow from the caller, and waits for all items.
     ///
@@ -133,9 +123,9 @@ impl Workqueue {
         body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
     ) -> R {
         self.must_be_free_to_own();
-        let reach = self.reach();
+        let home = self.here();
         let in_order = self.inner.ordered;
-        let scope_state = ScopeState::new(self.inner.core.clone(), in_order, reach.on_one_cpu);
+        let scope_state = ScopeState::new(self.inner.core.clone(), in_order, home.rules.one_cpu);
         // SAFETY: `scope_state` is not moved or dropped until `finish` has closed the crew
         // permanently.
         let crew = unsafe { Crew::new((&raw const scope_state).cast(), ScopeState::visit) };
@@ -143,7 +133,7 @@ impl Workqueue {
             queue: self,
             scope_state: NonNull::from(&scope_state),
             crew,
-            tickets: Tickets::new(reach.max_active),
+            tickets: Tickets::new(home.gate.max()),
             lifetimes: PhantomData,
         };
         // FOREIGN(scope-run): the body, on the owner; a panic is contained, and resumed after all
@@ -151,7 +141,7 @@ impl Workqueue {
         let own = guarded_in_item(|| body(&scope));
         scope_state.finish(&scope.crew);
         scope.tickets.take_back();
-        scope_state.go_on(own)
+        scope_state.first_panic.go_on(own)
     }
 
     /// Checks that this thread may become an owner.
@@ -166,15 +156,6 @@ impl Workqueue {
             report::must_be_free_to_sleep();
         }
         self.inner.must_be_at_home();
-    }
-
-    pub(super) fn reach(&self) -> Reach {
-        let home = self.here();
-        Reach {
-            max_active: home.gate.max(),
-            nr_workers: home.pool.target(),
-            on_one_cpu: home.rules.one_cpu,
-        }
     }
 }
 
@@ -220,8 +201,4 @@ impl<'scope> Scope<'scope, '_> {
     }
 }
 
-impl fmt::Debug for Scope<'_, '_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Scope").field(&self.crew).finish()
-    }
-}
+base::internal::impl_debug!(Scope<'_, '_>, it => queue: it.queue.name());

@@ -3,7 +3,6 @@
 //! `item/token.rs` describes the protocol.
 
 use std::{
-    fmt,
     future::poll_fn,
     pin::{Pin, pin},
     task::{Context, Poll},
@@ -252,14 +251,6 @@ impl Drop for Cancelled {
     }
 }
 
-impl fmt::Debug for CancellationToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CancellationToken").field("is_cancelled", &self.is_cancelled()).finish()
-    }
-}
+base::internal::impl_debug!(CancellationToken, it => is_cancelled: it.is_cancelled());
 
-impl fmt::Debug for Cancelled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cancelled").field("is_cancelled", &self.token.is_set()).finish()
-    }
-}
+base::internal::impl_debug!(Cancelled, it => is_cancelled: it.token.is_set());

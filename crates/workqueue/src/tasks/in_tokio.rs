@@ -1,7 +1,6 @@
 //! Tokio's timers and I/O inside futures that another executor polls.
 
 use std::{
-    fmt,
     mem::ManuallyDrop,
     pin::Pin,
     task::{Context, Poll},
@@ -71,8 +70,4 @@ impl<F> Drop for InTokio<F> {
     }
 }
 
-impl<F> fmt::Debug for InTokio<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InTokio").field("runtime", &self.runtime).finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(InTokio[F], it => runtime: it.runtime);

@@ -20,8 +20,7 @@
 //! handle, or whose item has not ended, is skipped.
 
 use std::{
-    collections::VecDeque,
-    fmt,
+    collections::{BTreeMap, VecDeque},
     future::poll_fn,
     iter, mem,
     task::{Context, Poll, Wake, Waker},
@@ -57,7 +56,7 @@ use crate::{
 /// # Cost
 ///
 /// Each item takes two allocations in addition to its own. When an item ends, it briefly holds a
-/// lock. The time does not depend on the number of items.
+/// lock. The time hardly depends on the number of items.
 ///
 /// # Examples
 ///
@@ -83,12 +82,12 @@ use crate::{
 #[must_use = "dropping it cancels what is in it"]
 pub struct TaskSet<T> {
     queue: Workqueue,
-    /// Handles by index; `None` if the index is unused.
-    handles: Vec<Option<JoinHandle<T>>>,
+    /// Handles by index, in the order in which they were added.
+    handles: BTreeMap<usize, JoinHandle<T>>,
+    next: usize,
     /// The index of an item that can end while the waiter waits, found by the last search. The next
     /// search starts there, so that all searches together examine each index only a few times.
     able: usize,
-    unused: Vec<usize>,
     ended: Arc<Ended>,
     /// I: the process that created the set.
     process: Process,
@@ -177,9 +176,9 @@ impl<T> TaskSet<T> {
     pub fn new(queue: &Workqueue) -> Self {
         Self {
             queue: queue.clone(),
-            handles: Vec::new(),
+            handles: BTreeMap::new(),
+            next: 0,
             able: 0,
-            unused: Vec::new(),
             ended: Arc::default(),
             process: Process::this(),
         }
@@ -209,25 +208,19 @@ impl<T> TaskSet<T> {
     /// If called in a child of `fork` and the set or the item was created before the fork.
     pub fn add(&mut self, mut handle: JoinHandle<T>) {
         self.must_be_here();
-        let reused = self.unused.last().copied();
-        let place = reused.unwrap_or(self.handles.len());
-        let nr_places = self.handles.len().max(place + 1);
+        let place = self.next;
         {
             let mut list = self.ended.0.lock();
-            let nr_more = nr_places.saturating_sub(list.places.len());
+            let nr_more = (self.handles.len() + 1).saturating_sub(list.places.len());
             list.places.reserve(nr_more);
         }
         let ended = self.ended.clone();
         let waker = Waker::from(Arc::new(AtEnd { place, ended }));
         note_known(Maker::TaskSet, waker.vtable(), wake_ours);
-        // This panics if the item is the parent's, so the index is not in use before this call.
+        // This panics if the item is the parent's, so the handle is added after this call.
         let waits = handle.await_end(&waker);
-        if reused.is_some() {
-            self.unused.pop();
-            self.handles[place] = Some(handle);
-        } else {
-            self.handles.push(Some(handle));
-        }
+        self.handles.insert(place, handle);
+        self.next += 1;
         if !waits {
             self.ended.add(place);
         }
@@ -235,12 +228,12 @@ impl<T> TaskSet<T> {
 
     /// Returns the number of items whose results have not been taken.
     pub fn len(&self) -> usize {
-        self.handles.len() - self.unused.len()
+        self.handles.len()
     }
 
     /// Returns `true` if the set is empty.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.handles.is_empty()
     }
 
     /// Waits for the next item to end, and returns its result; `None` if the set is empty.
@@ -283,13 +276,9 @@ impl<T> TaskSet<T> {
         if !is_blocking() {
             return None;
         }
-        let nr_places = self.handles.len();
         let mut refused = None;
-        for ahead in 0..nr_places {
-            let place = (self.able + ahead) % nr_places;
-            let Some(handle) = &self.handles[place] else {
-                continue;
-            };
+        let handles = &self.handles;
+        for (&place, handle) in handles.range(self.able..).chain(handles.range(..self.able)) {
             let Some(error) = handle.refusal_of_a_poll() else {
                 self.able = place;
                 return None;
@@ -298,8 +287,7 @@ impl<T> TaskSet<T> {
         }
         let (place, error) = refused?;
         // The item stays queued, like any item whose handle is dropped.
-        self.handles[place] = None;
-        self.unused.push(place);
+        self.handles.remove(&place);
         Some(reported(error))
     }
 
@@ -312,15 +300,13 @@ impl<T> TaskSet<T> {
         self.must_be_here();
         loop {
             let place = self.ended.take()?;
-            let handle = self.handles.get_mut(place).and_then(Option::take);
-            let Some(mut handle) = handle else { continue };
+            let Some(handle) = self.handles.get_mut(&place) else { continue };
+            // Without a result, this is the entry of an item whose deadline passed after it had
+            // started.
             if let Some(result) = handle.try_join() {
-                self.unused.push(place);
+                self.handles.remove(&place);
                 return Some(result);
             }
-            // This is a second entry of an earlier item with this index, or the entry of an item
-            // whose deadline passed after it had started.
-            self.handles[place] = Some(handle);
         }
     }
 
@@ -369,8 +355,7 @@ impl<T> TaskSet<T> {
     /// If dropping a closure or future panics here, the panic is caught.
     pub fn cancel_all(&mut self) {
         self.must_be_here();
-        for (place, handle) in self.handles.iter_mut().enumerate() {
-            let Some(handle) = handle else { continue };
+        for (&place, handle) in &mut self.handles {
             // The waker of an ended item has reported it or is reporting it now. A second
             // `cancel_all` must not report it again.
             if handle.is_finished() {
@@ -390,7 +375,6 @@ impl<T> TaskSet<T> {
 
     /// Removes all items from the set. They continue independently.
     pub fn detach_all(&mut self) {
-        self.unused.clear();
         // The wakers of these items keep the old list, so they report their ends there.
         // FOREIGN(task-set-drop): the drop of a waker, on the caller; a panic is contained by
         // `Foreign`.
@@ -428,14 +412,7 @@ impl<T> Drop for TaskSet<T> {
     }
 }
 
-impl<T> fmt::Debug for TaskSet<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TaskSet")
-            .field("queue", &self.queue.name())
-            .field("len", &self.len())
-            .finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(TaskSet[T], it => queue: it.queue.name(), len: it.len());
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {

@@ -4,7 +4,7 @@
 //! The timer of such an item records the kind of wait (`queues/timers.rs` describes the protocol
 //! and its models). Everything else is the same for both kinds, and is defined here.
 
-use std::{fmt, marker::PhantomData, time::Duration};
+use std::{marker::PhantomData, time::Duration};
 
 use sync::{Backoff, twin, unmodelled::Arc};
 
@@ -353,11 +353,4 @@ impl TaskOptions<'_> {
     }
 }
 
-impl<U> fmt::Debug for Deferred<U> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deferred")
-            .field("is_armed", &self.timer.is_armed())
-            .field("work", &self.work)
-            .finish()
-    }
-}
+base::internal::impl_debug!(Deferred[U], it => is_armed: it.timer.is_armed(), work: it.work);

@@ -1,15 +1,16 @@
 //! Ticks at equal intervals, with a rule for missed ticks.
 
 use std::{
-    fmt,
     future::poll_fn,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
 };
 
+use sync::time::nanos;
+
 use super::sleep::{Sleep, global};
-use crate::queues::{registry::Registry, timers::nanos};
+use crate::queues::registry::Registry;
 
 /// The rule for a missed tick, which is one so late that the next tick is already due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -170,24 +171,9 @@ impl Interval {
     }
 }
 
-impl fmt::Debug for Interval {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Interval")
-            .field("period", &self.period())
-            .field("missed", &self.missed)
-            .finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(Interval, it => period: it.period(), missed: it.missed);
 
-impl fmt::Display for ZeroPeriod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a period of no length")
-    }
-}
-
-impl std::error::Error for ZeroPeriod {}
-
-base::internal::into_io_error!(ZeroPeriod, |_| ErrorKind::InvalidInput);
+base::internal::into_io_error!(ZeroPeriod, |_| ErrorKind::InvalidInput, "a period of no length");
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {

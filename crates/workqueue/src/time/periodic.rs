@@ -7,13 +7,9 @@
 //! models). A run also does not arm the item if the queue has cancelled everything since the item
 //! was created. The queue counts such cancels, and the item keeps the count from its creation.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
-use sync::{
-    atomic::{AtomicU32, Ordering},
-    twin,
-    unmodelled::Arc,
-};
+use sync::{Mutex, twin, unmodelled::Arc};
 
 use super::{
     delayed::DelayedWork,
@@ -52,7 +48,7 @@ use crate::queues::{
 #[must_use = "dropping it cancels the work"]
 pub struct Periodic {
     work: DelayedWork,
-    missed: Arc<AtomicU32>,
+    missed: Arc<Mutex<MissedTickBehavior>>,
     /// Set if a drop cancels the work.
     cancels: bool,
 }
@@ -64,7 +60,7 @@ struct Ticks {
     due_ns: u64,
     period_ns: u64,
     /// A: a [`MissedTickBehavior`], which may be changed while the item runs.
-    missed: Arc<AtomicU32>,
+    missed: Arc<Mutex<MissedTickBehavior>>,
 }
 
 /// Arms the item again when it is dropped.
@@ -110,7 +106,7 @@ impl Workqueue {
     ) -> Result<Periodic, ZeroPeriod> {
         let period_ns = period_ns(period)?;
         self.inner.must_be_at_home();
-        let missed = Arc::new(AtomicU32::new(MissedTickBehavior::Skip as u32));
+        let missed = Arc::new(Mutex::new(MissedTickBehavior::Skip));
         let due_ns = self.inner.timers.all.clock.now_ns().saturating_add(period_ns);
         let nr_cancels = self.inner.timers.nr_cancels();
         let mut ticks =
@@ -128,7 +124,7 @@ impl Inner {
     /// Arms `work` to be queued here at `due_ns`, unless the queue has lost its last handle, been
     /// destroyed, or cancelled everything more than `nr_cancels` times.
     fn arm_at(&self, work: &DelayedWork, due_ns: u64, weak: WeakQueue, nr_cancels: u64) {
-        let visit = self.visit().filter(|_| !self.is_destroyed());
+        let visit = self.visit().filter(|_| !self.closed.is_destroyed());
         if let Some(visit) = visit {
             work.timer.arm_at(&work.work, &visit, weak, due_ns, nr_cancels);
         }
@@ -144,7 +140,7 @@ impl Drop for Again<'_> {
         // A child of `fork` that unwinds inside its parent's item has none of the parent's workers.
         let queue = ticks.queue.upgrade().filter(|queue| queue.is_at_home());
         if let Some(queue) = queue {
-            let missed = ticks.missed();
+            let missed = *ticks.missed.lock();
             let now_ns = queue.timers.all.clock.now_ns();
             ticks.due_ns = missed.next_ns(ticks.due_ns, now_ns, ticks.period_ns);
             let weak = ticks.queue.clone();
@@ -153,19 +149,10 @@ impl Drop for Again<'_> {
     }
 }
 
-impl Ticks {
-    fn missed(&self) -> MissedTickBehavior {
-        use MissedTickBehavior::{Burst, Delay, Skip};
-        let number = self.missed.load(Ordering::Relaxed);
-        let is_it = |it: &MissedTickBehavior| *it as u32 == number;
-        [Burst, Delay, Skip].into_iter().find(is_it).unwrap_or(Skip)
-    }
-}
-
 impl Periodic {
     /// Sets the behavior for ticks that are missed from now on. By default they are skipped.
     pub fn with_missed_ticks(self, behavior: MissedTickBehavior) -> Self {
-        self.missed.store(behavior as u32, Ordering::Relaxed);
+        *self.missed.lock() = behavior;
         self
     }
 
@@ -198,8 +185,4 @@ impl Drop for Periodic {
     }
 }
 
-impl fmt::Debug for Periodic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Periodic").field(&self.work).finish()
-    }
-}
+base::internal::impl_debug!(Periodic, it => work: it.work);

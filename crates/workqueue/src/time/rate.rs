@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use sync::atomic::{AtomicU64, Ordering};
+use sync::{
+    atomic::{AtomicU64, Ordering},
+    time::nanos,
+};
 
 use super::sleep::global;
-use crate::queues::{registry::Registry, timers::nanos};
+use crate::queues::registry::Registry;
 
 /// A limit on the rate of operations: tasks wait for their turns, in the order of their calls.
 ///

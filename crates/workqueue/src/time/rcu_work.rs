@@ -88,8 +88,7 @@ fn fire_after_grace_period(due: Due, queue: WeakQueue) {
     rcu::internal::call_at_once(move || {
         // If the queue has lost its last handle, the item is no longer armed.
         if let Some(queue) = queue.upgrade() {
-            let timers = &queue.timers.all;
-            let dead = due.fire(timers, timers.clock.now_ns());
+            let dead = due.fire(&queue.timers.all);
             queue.manager.leave_to_reapers(dead);
         }
     });

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use sync::time::nanos;
+
 use super::sleep::global;
-use crate::queues::{registry::Registry, timers::nanos};
+use crate::queues::registry::Registry;
 
 /// The number of attempts and the pauses between them: each pause is twice as long as the previous
 /// one, up to a limit.
@@ -114,7 +116,7 @@ pub async fn retry_if<T, E, F>(
 where
     F: Future<Output = Result<T, E>>,
 {
-    again(global(), policy, attempt, is_transient).await
+    global().retry_if(policy, attempt, is_transient).await
 }
 
 impl Registry {
@@ -135,8 +137,8 @@ impl Registry {
     pub fn retry_if<T, E, F, A, P>(
         &self,
         policy: Backoff,
-        attempt: A,
-        is_transient: P,
+        mut attempt: A,
+        mut is_transient: P,
     ) -> impl Future<Output = Result<T, E>> + use<T, E, F, A, P>
     where
         F: Future<Output = Result<T, E>>,
@@ -144,28 +146,21 @@ impl Registry {
         P: FnMut(&E) -> bool,
     {
         let registry = self.clone();
-        async move { again(&registry, policy, attempt, is_transient).await }
-    }
-}
-
-async fn again<T, E, F: Future<Output = Result<T, E>>>(
-    registry: &Registry,
-    policy: Backoff,
-    mut attempt: impl FnMut() -> F,
-    mut is_transient: impl FnMut(&E) -> bool,
-) -> Result<T, E> {
-    for nr_attempts in 1.. {
-        let outcome = attempt().await;
-        if outcome.as_ref().err().is_none_or(|error| !is_transient(error)) {
-            return outcome;
-        }
-        let random = scrambled(registry.now_ns().wrapping_add(nr_attempts.into()));
-        match policy.pause(nr_attempts, random) {
-            Some(pause) => registry.sleep(pause).await,
-            None => return outcome,
+        async move {
+            for nr_attempts in 1.. {
+                let outcome = attempt().await;
+                if outcome.as_ref().err().is_none_or(|error| !is_transient(error)) {
+                    return outcome;
+                }
+                let random = scrambled(registry.now_ns().wrapping_add(nr_attempts.into()));
+                match policy.pause(nr_attempts, random) {
+                    Some(pause) => registry.sleep(pause).await,
+                    None => return outcome,
+                }
+            }
+            unreachable!("a policy ends at the last number")
         }
     }
-    unreachable!("a policy ends at the last number")
 }
 
 /// Returns a number without apparent relation to `seed`: the step of SplitMix64.

@@ -1,20 +1,18 @@
 //! Futures that wait for a point in time; `sleeps.rs` describes the protocol and its models.
 
 use std::{
-    fmt,
     ops::Deref,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
 };
 
-use sync::{time::Instant, twin};
-
-use crate::queues::{
-    registry::Registry,
-    sleeps::SleepTimer,
-    timers::{Timers, nanos},
+use sync::{
+    time::{Instant, nanos},
+    twin,
 };
+
+use crate::queues::{registry::Registry, sleeps::SleepTimer, timers::Timers};
 
 /// Waits until `duration` has passed since this call.
 ///
@@ -226,11 +224,4 @@ impl Drop for Sleep {
     }
 }
 
-impl fmt::Debug for Sleep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sleep")
-            .field("is_elapsed", &self.is_elapsed())
-            .field("has_timer", &self.timer.is_some())
-            .finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(Sleep, it => is_elapsed: it.is_elapsed(), has_timer: it.timer.is_some());

@@ -1,7 +1,6 @@
 //! Futures with a time limit.
 
 use std::{
-    fmt, io,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -100,22 +99,6 @@ impl<F: Future> Future for Timeout<F> {
     }
 }
 
-impl<F> fmt::Debug for Timeout<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timeout").field("sleep", &self.sleep).finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(Timeout[F], it => sleep: it.sleep);
 
-impl fmt::Display for Elapsed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the timeout has passed")
-    }
-}
-
-impl std::error::Error for Elapsed {}
-
-impl From<Elapsed> for io::Error {
-    fn from(error: Elapsed) -> Self {
-        io::Error::new(io::ErrorKind::TimedOut, error)
-    }
-}
+base::internal::into_io_error!(Elapsed, |_| ErrorKind::TimedOut, "the timeout has passed");

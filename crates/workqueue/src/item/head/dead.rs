@@ -9,7 +9,6 @@ use crate::cleanups::Cleanup;
 
 /// An item that is no longer reachable. Dropping this frees the item, and drops its closure, future
 /// or result.
-#[derive(Debug)]
 #[must_use = "dropping it runs users' code"]
 pub(crate) struct Dead {
     item: NonNull<Head>,

@@ -95,14 +95,10 @@ impl State {
         let next = if push { idle.with(LINKED) } else { idle };
         Completion {
             next,
-            relink: false,
-            revived: false,
             push,
-            retire_handoff: false,
-            wake: false,
-            wake_task: false,
             // Without a handle and a waker, no thread can ever wake the future.
-            free: next.is_free() && !sync::twin::armed("future: suspend never frees"),
+            free: next.frees() && !sync::twin::armed("future: suspend never frees"),
+            ..Completion::default()
         }
     }
 }

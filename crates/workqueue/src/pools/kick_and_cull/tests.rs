@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::policy::{Census, Need, may_cull, need};
+use super::super::policy::{Census, Need, may_cull, need};
 
 const NR_WORKERS: usize = 4;
 const NR_ITEMS: u8 = 3;
