@@ -113,18 +113,22 @@ fn waiting_for_a_seat_of_a_group_needs_a_second_check() {
     must_fail("active: no second check", || bounded(1, both_climb));
 }
 
+/// Returns an item that opens the first gate, and ends once the second one is opened.
+fn barred() -> (impl FnOnce() + Send + 'static, [Arc<Barred>; 2]) {
+    let gates = [(); 2].map(|()| Arc::new(Barred::default()));
+    let [started, may_end] = gates.clone();
+    let item = move || {
+        started.open();
+        may_end.pass();
+    };
+    (item, gates)
+}
+
 /// Waits until an item of `queue` runs, without exploring its start. The item ends once the
 /// returned gate is opened.
 fn occupy(queue: &Workqueue) -> Arc<Barred> {
     loom::stop_exploring();
-    let (started, may_end) = (Arc::new(Barred::default()), Arc::new(Barred::default()));
-    let item = {
-        let (started, may_end) = (started.clone(), may_end.clone());
-        move || {
-            started.open();
-            may_end.pass();
-        }
-    };
+    let (item, [started, may_end]) = barred();
     queue.spawn_detached(item).unwrap();
     started.pass();
     loom::explore();
@@ -175,7 +179,7 @@ fn queue_without_items_leaves_the_wait_for_its_group() {
 
 #[test]
 fn an_emptied_queue_must_return_its_own_seat() {
-    must_fail("group: an emptied pwq keeps its seat", || {
+    must_fail("seats: an emptied pwq keeps them", || {
         bounded(1, || drained_in_a_full_group(false));
     });
 }
@@ -184,6 +188,39 @@ fn an_emptied_queue_must_return_its_own_seat() {
 fn an_emptied_queue_must_not_climb() {
     must_fail("group: an emptied pwq climbs", || {
         bounded(1, || drained_in_a_full_group(true));
+    });
+}
+
+/// The only worker is in an item of a queue with another item. The joiner of an item of another
+/// queue needs the second seat of the group, and lets the first item end.
+fn second_seat_is_free() {
+    let machine = machine(1, 1);
+    let group = group_of(2, &machine);
+    // With shares, items wait in the lists of their queues.
+    group.set_shares(100).unwrap();
+    let helped = Workqueue::builder("helped");
+    let [first, second] = [plain(), helped].map(|it| build(it, &group, &machine));
+    let (item, [started, may_end]) = barred();
+    first.spawn_detached(item).unwrap();
+    first.spawn_detached(|| ()).unwrap();
+    loom::stop_exploring();
+    machine.start_workers(1);
+    started.pass();
+    loom::explore();
+    assert_eq!(second.spawn(|| 7).join().unwrap(), 7);
+    may_end.open();
+    end([first, second]);
+}
+
+#[test]
+fn queue_that_waits_for_its_turn_holds_no_seat_of_its_group() {
+    bounded(1, second_seat_is_free);
+}
+
+#[test]
+fn a_seat_must_be_requested_when_the_turn_comes() {
+    must_fail("group: a seat is held while the pwq waits for its turn", || {
+        bounded(1, second_seat_is_free);
     });
 }
 

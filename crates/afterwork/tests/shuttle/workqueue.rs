@@ -515,7 +515,7 @@ fn emptied_among_shares() {
 models! {
     fn emptied_queue_waits_for_no_turn() = explore(200, emptied_among_shares);
     fn seat_kept_by_an_emptied_queue_would_be_detected() =
-        must_deadlock("shares: an emptied pwq waits for its turn",
+        must_deadlock("seats: an emptied pwq keeps them",
             || explore(200, emptied_among_shares));
     fn a_new_queue_for_each_item_starves_no_queue_that_waits() = explore(200, old_next_to_new);
     fn new_queues_that_precede_all_others_would_be_detected() =

@@ -247,6 +247,68 @@ fn queue_without_items_does_not_wait_for_its_group() {
     assert!(is_at_rest(&group));
 }
 
+/// Occupies the worker of a CPU, as soon as it takes the item.
+fn plug_on(queue: &Workqueue, cpu: u32) -> Plug {
+    let (plug, hole) = stopper();
+    on_cpu(queue, cpu).spawn_detached(move || hole.sit()).unwrap();
+    plug
+}
+
+/// Builds a group of one seat and two of its queues on a machine with a pool for each of its two
+/// CPUs, and a builder of queues outside of the group.
+fn in_two_pools() -> (Registry, Group, [Workqueue; 2]) {
+    let registry = unwatched("2 core");
+    let group = group(1, &registry);
+    let queues = ["first", "second"].map(|it| narrow(it).group(&group).on(&registry));
+    (registry, group, queues)
+}
+
+fn narrow(name: &str) -> Builder {
+    queue(name).affinity(Cpu).max_active(1).help(false)
+}
+
+#[test]
+fn queue_whose_turn_in_its_pool_has_not_come_holds_no_seat() {
+    let (registry, group, [first, second]) = in_two_pools();
+    let others = [(); 2].map(|()| narrow("other").shares(100).on(&registry));
+    let [before, next] = others.each_ref().map(|other| plug_on(other, 0));
+    before.wait_until_stuck();
+    // Of the two new queues, the worker serves the one that got its item first.
+    let waits = on_cpu(&first, 0).spawn(|| ());
+    before.release();
+    next.wait_until_stuck();
+    on_cpu(&second, 1).spawn(|| ()).join().unwrap();
+    assert!(!waits.is_finished());
+    next.release();
+    waits.join().unwrap();
+    group.drain_timeout(PATIENCE).unwrap();
+    assert!(is_at_rest(&group));
+}
+
+#[test]
+fn queue_with_more_items_asks_for_a_seat_at_its_next_turn() {
+    let (registry, group, [first, second]) = in_two_pools();
+    let full = plug_on(&second, 1);
+    full.wait_until_stuck();
+    // The group is full, so the items wait in the list of their queue.
+    let own = plug_on(&first, 0);
+    let rest = [(); 2].map(|()| on_cpu(&first, 0).spawn(|| ()));
+    wait_until(|| group.stats().nr_waiting == 1);
+    full.release();
+    own.wait_until_stuck();
+    let queue = narrow("other").on(&registry);
+    let other = plug_on(&queue, 0);
+    own.release();
+    // The worker takes it after at most one more item of the queue.
+    other.wait_until_stuck();
+    on_cpu(&second, 1).spawn(|| ()).join().unwrap();
+    assert!(!rest[1].is_finished());
+    other.release();
+    rest.into_iter().for_each(|handle| handle.join().unwrap());
+    group.drain_timeout(PATIENCE).unwrap();
+    assert!(is_at_rest(&group));
+}
+
 #[test]
 fn pause_holds_for_all_queues_and_for_new_ones() {
     let registry = registry("4 core");

@@ -45,8 +45,6 @@
 //!   starts behind the clock. It takes some time from the others, but does not move the clock back.
 //!   Without this bound these amounts would add up, and a new pwq would wait for all of them.
 
-use std::num::NonZeroU32;
-
 use sync::twin;
 
 /// The shares of a queue or group that has set none, if another one in the pool has. It is the
@@ -64,23 +62,33 @@ pub(super) const SLACK: u64 = 8;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct VirtualTime(u128);
 
+/// A pwq, by its slot, or a group.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Member {
+    Pwq(usize),
+    Group(GroupKey),
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Account {
+    pub(super) member: Member,
     /// The shares of the queue or group; 0 if not set.
     shares: u32,
     /// The group for whose time the pwq competes, if any.
-    pub(super) group: Option<GroupSlot>,
+    pub(super) group: Option<GroupKey>,
     used: VirtualTime,
     /// The average run time of an item; 0 until one has run.
     item_ns: u64,
     /// Set once the pwq has waited for a turn, and is therefore no longer new.
     has_waited: bool,
+    /// The number of this wait among those of its level; 0 if it does not wait.
+    pub(super) entered: u64,
     /// The value of `Clock::nr_services` when the pwq was last counted.
     counted_at: u64,
 }
 
-/// The index of a group in a pool's tree.
-pub(super) type GroupSlot = NonZeroU32;
+/// The address of a group's gate, which identifies the group.
+pub(super) type GroupKey = usize;
 
 /// The accounts at which the pwqs of one level start.
 #[derive(Debug, Default)]
@@ -103,7 +111,7 @@ pub(super) struct Wanting {
     nr_services: u64,
     picked: VirtualTime,
     /// The sum of their weights.
-    weight: u128,
+    pub(super) weight: u128,
     /// The sum of their distances from the pwq that was picked last, each multiplied by the pwq's
     /// weight.
     ahead: u128,
@@ -116,10 +124,15 @@ impl Clock {
         self.service = self.service.max(self.picked);
     }
 
-    /// Starts counting the pwqs that have work for the pool, at the end of a service.
-    pub(super) fn count(&mut self) -> Wanting {
+    /// Starts counting the pwqs that have work for the pool, at the end of a service. `weight` and
+    /// `used` are the sums over those that wait: of their weights, and of their accounts, each
+    /// multiplied by its weight, modulo 2^128.
+    pub(super) fn count(&mut self, weight: u128, used: u128) -> Wanting {
         self.nr_services += 1;
-        Wanting { nr_services: self.nr_services, picked: self.picked, weight: 0, ahead: 0 }
+        let Self { nr_services, picked, .. } = *self;
+        // A pwq that was charged too much in advance may be behind.
+        let ahead = used.wrapping_sub(picked.0.wrapping_mul(weight)) as i128;
+        Wanting { nr_services, picked, weight, ahead: ahead.max(0) as u128 }
     }
 
     /// Advances the service clock by `took_ns`, the time of a service, divided by the weights of
@@ -142,9 +155,9 @@ impl Clock {
 }
 
 impl Wanting {
-    /// Counts a pwq that waits or whose items are running. A pwq may be added several times.
+    /// Counts a pwq whose items are running. A pwq may be added several times.
     pub(super) fn add(&mut self, account: &mut Account) {
-        if account.counted_at != self.nr_services {
+        if account.entered == 0 && account.counted_at != self.nr_services {
             account.counted_at = self.nr_services;
             self.weight += account.weight();
             let ahead = account.used.0.saturating_sub(self.picked.0);
@@ -222,8 +235,19 @@ impl Account {
         };
     }
 
-    fn weight(&self) -> u128 {
+    pub(super) fn weight(&self) -> u128 {
         u128::from(or_default(self.shares))
+    }
+
+    /// Returns the account, multiplied by its weight, modulo 2^128.
+    pub(super) fn weighted(&self) -> u128 {
+        self.used.0.wrapping_mul(self.weight())
+    }
+}
+
+impl Default for Member {
+    fn default() -> Self {
+        Self::Pwq(0)
     }
 }
 

@@ -4,14 +4,15 @@
 //! `active.rs` describes the protocol: for each batch, a worker acquires a *seat* at the queue's
 //! gate or joins the gate's wait queue. The gate is generic over its waiters. CPUs cache seats
 //! between runs. `share.rs` selects the next waiter if there are several NUMA nodes. `capacity.rs`
-//! manages the permits of waiting items and the wait queue of producers. `account.rs` and `tree.rs`
-//! select the next pwq in a pool whose queues or groups have shares of CPU time. `queue_core.rs`
-//! contains the state that the pwqs of a queue share. `settled.rs` notifies threads and tasks that
-//! wait for items to end.
+//! manages the permits of waiting items and the wait queue of producers. `account.rs`, `level.rs`
+//! and `tree.rs` select the next pwq in a pool whose queues or groups have shares of CPU time.
+//! `queue_core.rs` contains the state that the pwqs of a queue share. `settled.rs` notifies threads
+//! and tasks that wait for items to end.
 
 pub(crate) mod account;
 pub(crate) mod active;
 pub(crate) mod capacity;
+mod level;
 pub(crate) mod queue_core;
 pub(crate) mod settled;
 pub(crate) mod share;

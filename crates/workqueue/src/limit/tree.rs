@@ -11,32 +11,33 @@
 //! group is accumulated` and `shares: a group pays for nothing`. When no pwq of a group waits or
 //! runs, nothing is owed within the group.
 //!
-//! The accounts of pwqs are stored with the pwqs. The tree stores those of groups.
+//! The accounts of pwqs are stored with the pwqs. The tree stores those of groups, and for each
+//! level the members that wait, in order (`level.rs`).
+
+use std::collections::BTreeMap;
 
 use sync::twin;
 
-use super::account::{Account, Clock, GroupSlot, VirtualTime, Wanting};
+use super::{
+    account::{Account, Clock, GroupKey, Member, Wanting},
+    level::Level,
+};
 
-/// The accounts of the groups of one pool, and the clocks of all levels.
+/// The accounts of the groups of one pool, and the members of all levels that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
-    /// The clock of the top level.
-    clock: Clock,
-    /// The groups with pwqs in this pool. The index is the `GroupSlot` minus one.
-    groups: Vec<Option<Group>>,
+    top: Level,
+    /// The groups with pwqs in this pool.
+    groups: BTreeMap<GroupKey, Group>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Group {
-    /// The address of the group's gate, which identifies the group.
-    key: usize,
     account: Account,
-    /// The clock of its pwqs.
-    clock: Clock,
+    /// The level of its pwqs.
+    level: Level,
     /// The number of its pwqs in this pool.
     nr_pwqs: usize,
-    /// The number of its pwqs that wait for a turn, if the pool has shares.
-    nr_waiting: usize,
 }
 
 /// The time that was paid in advance for a batch.
@@ -45,37 +46,34 @@ pub(crate) struct Paid {
     /// `None` if nothing was paid.
     ns: Option<u64>,
     /// The group that also paid. It is charged even if the pwq is removed before the batch ends.
-    group: Option<GroupSlot>,
+    group: Option<GroupKey>,
 }
 
 /// The end of a service: the pwqs and groups that have work, at the levels whose clocks advance.
 #[derive(Debug)]
 pub(crate) struct Service {
     top: Wanting,
-    of_group: Option<(GroupSlot, Wanting)>,
+    of_group: Option<(GroupKey, Wanting)>,
 }
 
 impl Tree {
-    /// Adds a pwq, which belongs to the group with this `key` and these shares, or to no group. The
-    /// shares are 0 if not set.
-    pub(crate) fn add(&mut self, account: &mut Account, group: Option<(usize, u32)>) {
+    /// Adds the pwq `slot`, which belongs to the group with this `key` and these shares, or to no
+    /// group. The shares are 0 if not set.
+    pub(crate) fn add(
+        &mut self,
+        slot: usize,
+        account: &mut Account,
+        group: Option<(GroupKey, u32)>,
+    ) {
+        account.member = Member::Pwq(slot);
         let Some((key, shares)) = group else { return };
-        let is_it = |it: &Option<Group>| it.as_ref().is_some_and(|it| it.key == key);
-        let at = self.groups.iter().position(is_it).unwrap_or_else(|| {
-            let mut account = Account::default();
-            account.set_shares(shares, &self.clock);
-            let new = Group { key, account, clock: Clock::default(), nr_pwqs: 0, nr_waiting: 0 };
-            let free = self.groups.iter().position(Option::is_none);
-            let at = free.unwrap_or_else(|| {
-                self.groups.push(None);
-                self.groups.len() - 1
-            });
-            self.groups[at] = Some(new);
-            at
-        });
-        let slot = GroupSlot::MIN.saturating_add(at as u32);
-        account.group = Some(slot);
-        self.group(slot).nr_pwqs += 1;
+        account.group = Some(key);
+        let group = self.groups.entry(key).or_default();
+        group.nr_pwqs += 1;
+        if group.nr_pwqs == 1 {
+            group.account.member = Member::Group(key);
+            group.account.set_shares(shares, &self.top.clock);
+        }
     }
 
     /// Removes a pwq that does not wait. `paid` yields the payments in progress.
@@ -84,31 +82,30 @@ impl Tree {
         account: &Account,
         paid: impl Iterator<Item = &'a mut Paid>,
     ) {
-        let Some(slot) = account.group else { return };
-        let group = self.group(slot);
+        let Some(key) = account.group else { return };
+        let group = self.group(key);
         group.nr_pwqs -= 1;
         if group.nr_pwqs == 0 {
-            self.groups[at(slot)] = None;
-            paid.filter(|it| it.group == Some(slot)).for_each(|it| it.group = None);
+            self.groups.remove(&key);
+            paid.filter(|it| it.group == Some(key)).for_each(|it| it.group = None);
         }
     }
 
     /// Sets the shares of a pwq. Returns `true` if it had none before.
     pub(crate) fn set_shares(&mut self, account: &mut Account, shares: u32) -> bool {
-        let clock = self.clock_mut(account.group);
-        account.set_shares(shares, clock)
+        let level = self.level(account.group);
+        level.change(account, |it, clock| it.set_shares(shares, clock))
     }
 
     /// Sets the shares of a pwq's group. Returns `true` if it had none before.
     pub(crate) fn set_group_shares(&mut self, account: &Account, shares: u32) -> bool {
-        let Some(slot) = account.group else { return false };
-        let group = self.groups[at(slot)].as_mut().expect("a group in use");
-        group.account.set_shares(shares, &self.clock)
+        let Some(key) = account.group else { return false };
+        self.change_group(key, |it, clock| it.set_shares(shares, clock))
     }
 
     /// Returns the number of accounts with shares on the path of a pwq.
     pub(crate) fn nr_with_shares(&self, account: &Account) -> usize {
-        let of_group = account.group.is_some_and(|slot| self.get(slot).account.has_shares());
+        let of_group = account.group.is_some_and(|key| self.groups[&key].account.has_shares());
         usize::from(account.has_shares()) + usize::from(of_group)
     }
 
@@ -117,63 +114,66 @@ impl Tree {
         one.group.is_some() && one.group == other.group
     }
 
-    /// Resets all clocks and the accounts of all groups, because no shares are left. The caller
-    /// [closes](Account::close) those of the pwqs.
+    /// Resets all clocks and the accounts of all groups, because no shares are left and no pwq
+    /// waits. The caller [closes](Account::close) those of the pwqs.
     pub(crate) fn close(&mut self) {
-        self.clock = Clock::default();
-        for group in self.groups.iter_mut().flatten() {
+        self.top = Level::default();
+        for group in self.groups.values_mut() {
             group.account.close();
-            group.clock = Clock::default();
-            group.nr_waiting = 0;
+            group.level = Level::default();
         }
     }
 
-    /// Returns the key by which waiting pwqs are ordered. The first pwq with the lowest key is
-    /// next.
-    pub(crate) fn order(&self, account: &Account) -> (VirtualTime, VirtualTime) {
-        match account.group {
-            None => (account.used(), VirtualTime::default()),
-            Some(slot) => (self.get(slot).account.used(), account.used()),
+    /// Returns the waiting pwq that is served next: the one with the lowest account, of the group
+    /// with the lowest account. If accounts are equal, the first to wait is served first.
+    pub(crate) fn first(&self) -> Option<usize> {
+        let mut member = self.top.first()?;
+        loop {
+            match member {
+                Member::Pwq(slot) => return Some(slot),
+                Member::Group(key) => member = self.groups[&key].level.first()?,
+            }
         }
     }
 
     /// Records that a pwq starts to wait.
     pub(crate) fn wait(&mut self, account: &mut Account) {
-        if let Some(slot) = account.group {
-            let group = self.groups[at(slot)].as_mut().expect("a group in use");
-            if group.nr_waiting == 0 && !twin::armed("shares: idle time of a group is accumulated")
-            {
-                group.account.wait_from(&self.clock);
+        if let Some(key) = account.group {
+            let group = self.groups.get_mut(&key).expect("a group in use");
+            if group.level.is_empty() {
+                self.top.enter(&mut group.account);
             }
-            group.nr_waiting += 1;
         }
-        account.wait_from(self.clock_mut(account.group));
+        self.level(account.group).enter(account);
     }
 
     /// Records that a pwq no longer waits.
-    pub(crate) fn leave(&mut self, account: &Account) {
-        if let Some(slot) = account.group {
-            self.group(slot).nr_waiting -= 1;
+    pub(crate) fn leave(&mut self, account: &mut Account) {
+        self.level(account.group).leave(account);
+        if let Some(key) = account.group {
+            let group = self.groups.get_mut(&key).expect("a group in use");
+            if group.level.is_empty() {
+                self.top.leave(&mut group.account);
+            }
         }
     }
 
-    /// Records that the first pwq in that order is served.
+    /// Records that this pwq, the [first](Self::first), is served.
     pub(crate) fn pick(&mut self, account: &Account) {
-        self.clock_mut(account.group).pick(account);
-        if let Some(slot) = account.group {
-            let group = self.groups[at(slot)].as_ref().expect("a group in use");
-            self.clock.pick(&group.account);
+        self.level(account.group).clock.pick(account);
+        if let Some(key) = account.group {
+            self.top.clock.pick(&self.groups[&key].account);
         }
     }
 
     /// Makes a pwq and its group pay in advance for `nr_items` of its items.
     pub(crate) fn pay(&mut self, account: &mut Account, nr_items: u64) -> Paid {
         let ns = account.item_ns().unwrap_or(0).saturating_mul(nr_items);
-        account.pay(ns);
-        if let Some(slot) = account.group
+        self.level(account.group).change(account, |it, _| it.pay(ns));
+        if let Some(key) = account.group
             && !twin::armed("shares: a group pays for nothing")
         {
-            self.group(slot).account.pay(ns);
+            self.change_group(key, |it, _| it.pay(ns));
         }
         Paid { ns: Some(ns), group: account.group }
     }
@@ -187,81 +187,87 @@ impl Tree {
         nr_items: u64,
         took_ns: u64,
     ) -> Service {
-        let slot = account.as_ref().map_or(paid.group, |account| account.group);
+        let key = account.as_ref().map_or(paid.group, |account| account.group);
+        let settle = |it: &mut Account, clock: &mut Clock| {
+            it.settle(clock, paid.ns, nr_items, took_ns);
+        };
         if let Some(account) = account {
-            account.settle(self.clock_mut(slot), paid.ns, nr_items, took_ns);
+            self.level(key).change(account, settle);
         }
-        let Self { clock, groups } = self;
-        let mut top = clock.count();
-        let of_group = slot.map(|slot| {
-            let group = groups[at(slot)].as_mut().expect("a group in use");
+        let of_group = key.map(|key| {
             if !twin::armed("shares: a group pays for nothing") {
-                group.account.settle(clock, paid.ns, nr_items, took_ns);
+                self.change_group(key, settle);
             }
-            top.add(&mut group.account);
-            (slot, group.clock.count())
+            (key, self.group(key).level.count())
         });
+        let mut top = self.top.count();
+        if let Some(key) = key {
+            top.add(&mut self.group(key).account);
+        }
         Service { top, of_group }
     }
 
     /// Advances the clocks by a service of `took_ns`.
     pub(crate) fn serve(&mut self, service: &Service, took_ns: u64) {
-        self.clock.serve(&service.top, took_ns);
-        if let Some((slot, wanting)) = &service.of_group {
-            self.group(*slot).clock.serve(wanting, took_ns);
+        self.top.clock.serve(&service.top, took_ns);
+        if let Some((key, wanting)) = &service.of_group {
+            self.group(*key).level.clock.serve(wanting, took_ns);
         }
     }
 
     /// Records that no pwq of the pool has work any more.
     pub(crate) fn rest(&mut self) {
-        self.clock.rest();
+        self.top.clock.rest();
     }
 
     /// Returns `true` if the group of a pwq, if there is one, waits for a turn.
     pub(crate) fn group_waits(&self, account: &Account) -> bool {
-        account.group.is_some_and(|slot| self.get(slot).nr_waiting > 0)
+        account.group.is_some_and(|key| !self.groups[&key].level.is_empty())
     }
 
     /// If this pwq is in a group, records that no pwq of the group has work any more.
     pub(crate) fn rest_group(&mut self, account: &Account) {
-        if let Some(slot) = account.group {
-            self.group(slot).clock.rest();
+        if let Some(key) = account.group {
+            self.group(key).level.clock.rest();
         }
     }
 
-    fn get(&self, slot: GroupSlot) -> &Group {
-        self.groups[at(slot)].as_ref().expect("a group in use")
+    fn group(&mut self, key: GroupKey) -> &mut Group {
+        self.groups.get_mut(&key).expect("a group in use")
     }
 
-    fn group(&mut self, slot: GroupSlot) -> &mut Group {
-        self.groups[at(slot)].as_mut().expect("a group in use")
+    fn change_group<R>(
+        &mut self,
+        key: GroupKey,
+        change: impl FnOnce(&mut Account, &mut Clock) -> R,
+    ) -> R {
+        let group = self.groups.get_mut(&key).expect("a group in use");
+        self.top.change(&mut group.account, change)
     }
 
-    fn clock_mut(&mut self, level: Option<GroupSlot>) -> &mut Clock {
-        match level {
-            None => &mut self.clock,
-            Some(slot) => &mut self.group(slot).clock,
+    /// Returns the level of the pwqs of a group, or the top level.
+    fn level(&mut self, group: Option<GroupKey>) -> &mut Level {
+        match group {
+            None => &mut self.top,
+            Some(key) => &mut self.group(key).level,
         }
     }
 }
 
 impl Service {
-    /// Adds a pwq that waits or whose items are running. A pwq may be added several times.
+    /// Adds a pwq whose items are running. A pwq may be added several times. Those that wait have
+    /// been added.
     pub(crate) fn add(&mut self, tree: &mut Tree, account: &mut Account) {
-        let Some(slot) = account.group else {
+        let Some(key) = account.group else {
             return self.top.add(account);
         };
-        self.top.add(&mut tree.group(slot).account);
+        self.top.add(&mut tree.group(key).account);
         if let Some((of_group, wanting)) = &mut self.of_group
-            && *of_group == slot
+            && *of_group == key
         {
             wanting.add(account);
         }
     }
-}
-
-fn at(slot: GroupSlot) -> usize {
-    slot.get() as usize - 1
 }
 
 #[cfg(test)]

@@ -70,6 +70,7 @@ impl WorkerPool {
             guard.recall_local_batches(pwq.slot);
         }
         let items = guard.cut(pwq.slot);
+        guard.release_emptied(pwq.slot);
         if guard.has_work() {
             // Items may have been put back from the local batch of a worker that is inside an item.
             guard.pick_if_needed();

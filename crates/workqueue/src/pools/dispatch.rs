@@ -99,8 +99,14 @@ pub(crate) struct Dispatch {
 
     pub(crate) pace: Pace,
 
-    /// Pwqs that hold all seats for the items in their own lists.
-    pub(crate) ready: VecDeque<usize>,
+    /// The number of pwqs that wait for their turn.
+    nr_ready: usize,
+    /// Pwqs that wait for their turn and hold a seat of their queue, oldest first. In a pool with
+    /// shares, such pwqs are in the tree instead.
+    ready: VecDeque<usize>,
+    /// Pwqs whose turn came while their group was full, and that have got all seats since. They are
+    /// served before those in `ready`. In a pool with shares, they are in the tree too.
+    seated: VecDeque<usize>,
     /// Workers that are parked or about to park, in the order in which they parked.
     pub(crate) idle: Vec<IdleWorker>,
     nr_workers: usize,
@@ -254,7 +260,7 @@ impl Dispatch {
 
     /// Returns `true` if adopted items wait.
     pub(crate) fn has_work(&self) -> bool {
-        !self.pending.is_empty() || !self.ready.is_empty()
+        !self.pending.is_empty() || self.has_ready()
     }
 
     pub(crate) fn nr_pending(&self) -> usize {
@@ -362,25 +368,27 @@ impl Dispatch {
         self.sort(pending);
     }
 
-    /// Calls `add`, which puts items into a pwq's own lists. If these were empty, the pwq joins the
-    /// wait queue for a seat.
+    /// Calls `add`, which puts items into a pwq's own lists, and makes the pwq wait for them.
     fn set_aside(&mut self, slot: usize, add: impl FnOnce(&mut PwqState)) {
-        let pwq = self.pwq_mut(slot);
-        let waits = pwq.has_waiting();
-        add(pwq);
-        if !waits && !twin::armed("lanes: forgets to request a seat") {
+        add(self.pwq_mut(slot));
+        if !twin::armed("lanes: forgets to request a seat") {
             self.request_seat(slot);
         }
     }
 
-    /// Acquires the seats for a pwq with waiting items, or adds it to the wait queue of a gate.
+    /// Makes a pwq with items in its own lists wait for a seat of its queue, and then for its turn.
     pub(crate) fn request_seat(&mut self, slot: usize) {
         let pwq = self.pwq(slot);
         if pwq.has_waiting()
+            && pwq.waits.is_none()
             && !twin::armed("take: forgets the inactive")
-            && self.enter_or_queue(slot)
+            && self.enter_queue(slot)
         {
-            self.seat(slot);
+            if !twin::armed("group: a seat is held while the pwq waits for its turn") {
+                self.await_turn(slot);
+            } else if self.climb(slot) {
+                self.seat(slot);
+            }
         }
     }
 

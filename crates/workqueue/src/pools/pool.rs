@@ -330,12 +330,14 @@ impl WorkerPool {
             guard.adopt(&self.injector);
         }
         if guard.unlink(slot, item) {
+            guard.release_emptied(slot);
             return true;
         }
         // A worker may hold the item in its local batch, behind an item that blocks. The caller
         // must not wait for that item.
         guard.recall_local_batches(slot);
         let found = guard.unlink(slot, item);
+        guard.release_emptied(slot);
         // The caller repeats this until the worker has popped the item. A worker that was woken for
         // no item would repeat its search as often.
         if guard.has_work() {

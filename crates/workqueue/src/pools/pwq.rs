@@ -89,10 +89,11 @@ pub(crate) struct PwqState {
     pub(crate) missed: bool,
     /// Set once no route of the queue leads here. Late items may still arrive.
     pub(crate) retired: bool,
+    /// The reason why the pwq waits, if it does. It waits while it has items in its own lists, and
+    /// never twice.
+    pub(crate) waits: Option<WaitsFor>,
     turns: Turns,
     /// Items that found no seat, and ordinary items that urgent ones may overtake, oldest first.
-    /// While this list or `urgent` is not empty, the pwq waits at a gate, or is in the pool's
-    /// `ready` and owns a seat in each.
     pub(crate) inactive: List,
     /// Urgent items, oldest first.
     pub(crate) urgent: List,
@@ -128,6 +129,15 @@ impl PwqTimes {
             self.run.add_measured(each, count, cycles);
         }
     }
+}
+
+/// The reason why a pwq waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WaitsFor {
+    /// It is in the wait queue of a gate, or a seat is being transferred to it.
+    Seat,
+    /// It has a seat in its queue, and is in `ready` or `seated` of the pool, or in the tree.
+    Turn,
 }
 
 /// A pwq that waits for a seat.
@@ -274,6 +284,7 @@ impl PwqState {
             pwq,
             inactive: List::new(),
             urgent: List::new(),
+            waits: None,
             turns: Turns::default(),
             account: Account::default(),
             in_flight: Colors::default(),

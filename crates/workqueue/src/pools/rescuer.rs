@@ -33,6 +33,7 @@ use super::{
     mayday::{Call, MaydayQueue},
     policy::{self, Need},
     pool::{PoolGuard, WorkerPool},
+    pwq::WaitsFor,
     worker::{self, Batch, Worker},
 };
 use crate::{cleanups, item::list};
@@ -138,9 +139,7 @@ impl PoolGuard<'_> {
         let pool = self.pool();
         self.adopt(&pool.injector);
         loop {
-            self.seat_for_rescuer(slot);
-            if let Some(at) = self.ready.iter().position(|&ready| ready == slot) {
-                self.take_ready(at);
+            if self.seat_for_rescuer(slot) {
                 self.give_up_seat(worker);
                 let nr_taken = self.take_inactive(worker, slot, max);
                 self.hold_active_slot(worker, slot);
@@ -152,7 +151,7 @@ impl PoolGuard<'_> {
                 if !twin::armed("rescue: keeps its seat") {
                     self.give_up_seat(worker);
                 }
-                if self.ready.contains(&slot) {
+                if self.pwq(slot).waits == Some(WaitsFor::Turn) {
                     continue;
                 }
                 return Batch::Nothing;

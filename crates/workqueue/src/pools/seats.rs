@@ -3,31 +3,37 @@
 //!
 //! # The protocol
 //!
-//! Each gate works as `limit/active.rs` describes. A pwq *climbs* from the gate of its queue to
-//! that of its group, and holds the queue's seat while it waits for one in the group:
+//! Each gate works as `limit/active.rs` describes. A pwq that has items in its own lists *climbs*
+//! from the gate of its queue to that of its group:
 //!
 //! ```text
-//! climb:  enter the queue's gate, or wait there with nothing;
-//!         enter the group's gate, or wait there with the queue's seat;  ready
-//! passed: a pwq that gets a seat of its queue climbs on;  one that gets one of its group is ready
+//! wait:   enter the queue's gate, or wait there with nothing;  ready
+//! turn:   a worker comes, and it is the first in ready:
+//!         enter the group's gate, or wait there with the queue's seat;  the worker takes its items
+//! passed: a pwq that gets a seat of its queue is ready;  one that gets one of its group is seated,
+//!         and the next worker takes its items
 //! leave:  the group's seat, then the queue's, which keeps the pwq
 //! help:   try the group, then the queue;  if the queue has no seat, leave the group.  Never wait
 //! ```
 //!
-//! Each step of a climb is made with the pwq's pool locked. A seat is never free while a pwq waits
-//! for it. Each gate guarantees this for its own waiters. A pwq between two gates is handled by one
-//! thread, which locks the pwq's pool and climbs.
+//! *A ready pwq holds no seat in its group.* In a busy pool it may wait for a long time, and its
+//! group may have queues in other pools. Twin `group: a seat is held while the pwq waits for its
+//! turn`. A seated pwq had its turn before, so it is served before all ready ones. It keeps the
+//! group's seat until a worker of its pool has ended a batch.
 //!
-//! Only a pwq that waits for its group holds a seat while it waits, and a group waits for nothing,
-//! so seats alone cause no deadlock. No thread sleeps for a seat.
+//! Each step of a climb is made with the pwq's pool locked. A seat is never free while a pwq waits
+//! for it. Each gate guarantees this for its own waiters. A worker that finds a group full takes
+//! that pwq out of `ready`, so it never visits the pwq again before a seat was passed.
+//!
+//! A group waits for nothing, so seats alone cause no deadlock. No thread sleeps for a seat.
 //!
 //! # A pwq without items
 //!
-//! The items of a waiting pwq may be cancelled. If it waits at its queue's gate, it holds nothing.
-//! When it gets that seat, it does not climb, and passes the seat on. If it waits at the group's
-//! gate, it holds a seat that delays the queue's drain, which may have nothing else to wait for. A
-//! drain check therefore withdraws it ([`WorkerPool::is_drained`]). If it gets the group's seat
-//! first, a worker finds it without items and leaves both gates.
+//! The items of a waiting pwq may be cancelled. The seats that it holds delay other pwqs and the
+//! queue's drain, which may have nothing else to wait for. The thread that removes the last item
+//! from the lists therefore releases them (`release_emptied`). If the pwq waits at its queue's
+//! gate, it holds nothing, and remains there. When it gets a seat without having got an item, it
+//! passes the seat on. Twins `seats: an emptied pwq keeps them` and `group: an emptied pwq climbs`.
 //!
 //! # Rescuers
 //!
@@ -46,7 +52,7 @@ use sync::{twin, unmodelled::Arc};
 use super::{
     dispatch::Dispatch,
     pool::{PoolGuard, WorkerPool},
-    pwq::{Pwq, WaitingPwq},
+    pwq::{Pwq, WaitingPwq, WaitsFor},
     worker::Worker,
 };
 use crate::limit::active::{Gate, Holds, ReleaseEffects};
@@ -167,57 +173,84 @@ impl HelperLeft {
 impl WaitingPwq {
     /// Notifies the pool that the pwq got a seat. The caller holds no pool lock.
     pub(crate) fn take_seat(self) {
-        let mut next = Some(self);
-        while let Some(waiter) = next.take() {
-            let pool = waiter.pool.clone();
-            pool.add_work(|guard| next = guard.accept(waiter));
-        }
+        let pool = self.pool.clone();
+        pool.add_work(|guard| guard.accept(self));
     }
 }
 
 impl Dispatch {
-    /// Acquires the seats that a pwq needs, or makes it wait at the first gate without a free one.
-    pub(crate) fn enter_or_queue(&self, slot: usize) -> bool {
+    /// Acquires a seat in the queue of a pwq, or makes the pwq wait there.
+    pub(crate) fn enter_queue(&mut self, slot: usize) -> bool {
         let pwq = self.pwq(slot);
-        pwq.gate.enter_or_queue(pwq.node as usize, || pwq.waiter(Level::Queue)) && self.climb(slot)
+        let has_seat = pwq.gate.enter_or_queue(pwq.node as usize, || pwq.waiter(Level::Queue));
+        self.note_entry(slot, has_seat)
     }
 
-    /// Acquires a seat in the group for a pwq that has one in its queue.
-    fn climb(&self, slot: usize) -> bool {
+    /// Acquires a seat in the group for a pwq whose turn has come and that has a seat in its queue,
+    /// or makes it wait there.
+    pub(crate) fn climb(&mut self, slot: usize) -> bool {
         let pwq = self.pwq(slot);
         let Some(group) = &pwq.group else {
             return true;
         };
-        group.enter_in_turn(&pwq.core, || pwq.waiter(Level::Group))
+        let has_seat = group.enter_in_turn(&pwq.core, || pwq.waiter(Level::Group));
+        self.note_entry(slot, has_seat)
+    }
+
+    fn note_entry(&mut self, slot: usize, has_seat: bool) -> bool {
+        if !has_seat {
+            self.pwq_mut(slot).waits = Some(WaitsFor::Seat);
+        }
+        has_seat
     }
 
     /// Withdraws a pwq from the wait queue of its group. It keeps its seat in the queue.
-    fn withdraw(&self, slot: usize) -> bool {
+    fn withdraw(&mut self, slot: usize) -> bool {
         let pwq = self.pwq(slot);
         let is_it =
             |waiter: &WaitingPwq| waiter.slot == slot && Arc::ptr_eq(&waiter.pool, &pwq.pool);
-        let group = pwq.group.as_ref();
-        group.is_some_and(|group| group.withdraw(is_it))
+        let withdrawn = pwq.group.as_ref().is_some_and(|group| group.withdraw(is_it));
+        if withdrawn {
+            self.pwq_mut(slot).waits = None;
+        }
+        withdrawn
+    }
+
+    /// Ends the wait of a pwq that has a seat in its queue. Returns the last gate at which it has
+    /// one.
+    fn end_climb(&mut self, slot: usize) -> Option<Level> {
+        match self.pwq(slot).waits? {
+            WaitsFor::Turn if self.take_ready(slot) => Some(Level::Group),
+            WaitsFor::Turn => Some(Level::Queue),
+            WaitsFor::Seat => self.withdraw(slot).then_some(Level::Queue),
+        }
     }
 }
 
 impl PoolGuard<'_> {
-    /// Accepts a seat for a pwq of this pool. Returns the next waiter if the pwq does not need it.
-    #[must_use = "the next waiter must be notified"]
-    fn accept(&mut self, waiter: WaitingPwq) -> Option<WaitingPwq> {
-        let WaitingPwq { slot, level, .. } = waiter;
-        let pwq = self.pwq(slot);
-        let climbs = level == Level::Queue && pwq.group.is_some();
-        if climbs && !twin::armed("group: a passed seat does not climb") {
-            if !pwq.has_waiting() && !twin::armed("group: an emptied pwq climbs") {
-                return self.leave_queue(slot);
-            }
-            if !self.climb(slot) {
-                return None;
+    /// Takes the pwq whose turn it is and acquires its seats. `worker` releases those that it has.
+    pub(crate) fn next_ready(&mut self, worker: &Worker) -> Option<usize> {
+        loop {
+            let seated = self.next_seated();
+            let slot = seated.or_else(|| self.next_turn())?;
+            self.give_up_seat(worker);
+            if seated.is_some() || self.climb(slot) {
+                return Some(slot);
             }
         }
-        self.seat(slot);
-        None
+    }
+
+    /// Accepts a seat for a pwq of this pool.
+    fn accept(&mut self, waiter: WaitingPwq) {
+        let WaitingPwq { slot, level, .. } = waiter;
+        if level == Level::Group || twin::armed("group: a passed seat does not climb") {
+            self.seat(slot);
+        } else {
+            self.await_turn(slot);
+        }
+        if !twin::armed("group: an emptied pwq climbs") {
+            self.release_emptied(slot);
+        }
     }
 
     /// Releases a seat in a queue. Returns the pwq that gets it.
@@ -232,13 +265,9 @@ impl PoolGuard<'_> {
     /// Transfers a seat to a pwq: at once if it is in this pool, otherwise after the pool is
     /// unlocked.
     fn pass(&mut self, waiter: Option<WaitingPwq>) {
-        let mut next = waiter;
-        while let Some(waiter) = next.take() {
-            if Arc::ptr_eq(self.pool(), &waiter.pool) {
-                next = self.accept(waiter);
-            } else {
-                self.effects.seats.push(waiter);
-            }
+        match waiter {
+            Some(waiter) if Arc::ptr_eq(self.pool(), &waiter.pool) => self.accept(waiter),
+            waiter => self.effects.seats.extend(waiter),
         }
     }
 
@@ -246,30 +275,44 @@ impl PoolGuard<'_> {
         let Some(slot) = self.enlisted_mut(worker).seat.take() else {
             return;
         };
-        let of_group = self.pwq(slot).leave_group();
-        self.pass(of_group);
-        let of_queue = self.leave_queue(slot);
-        self.pass(of_queue);
+        self.leave(slot, Level::Group);
         self.rest_group(slot);
     }
 
-    /// Releases the seat that a pwq without items holds while it waits for one in its group.
-    fn withdraw_emptied(&mut self, slot: usize) {
-        while self.withdraw(slot) {
-            let next = self.leave_queue(slot);
+    /// Releases the seats of a pwq, of which `last` is the last one.
+    fn leave(&mut self, slot: usize, last: Level) {
+        if last == Level::Group {
+            let next = self.pwq(slot).leave_group();
             self.pass(next);
+        }
+        let next = self.leave_queue(slot);
+        self.pass(next);
+    }
+
+    /// If a pwq has no items and waits, releases its seats. If it waits for a seat in its queue, it
+    /// has none, and continues to wait.
+    pub(crate) fn release_emptied(&mut self, slot: usize) {
+        if !self.pwq(slot).has_waiting()
+            && !twin::armed("seats: an emptied pwq keeps them")
+            && let Some(last) = self.end_climb(slot)
+        {
+            self.leave(slot, last);
+            if self.has_work() {
+                self.pick_if_needed();
+            }
         }
     }
 
-    /// If a pwq waits for its group, takes a seat in the group for it, even if none is free. A
-    /// rescuer calls this.
-    pub(crate) fn seat_for_rescuer(&mut self, slot: usize) {
-        if self.withdraw(slot) {
-            if let Some(group) = &self.pwq(slot).group {
-                group.count();
-            }
-            self.seat(slot);
+    /// Takes a pwq that has a seat in its queue and waits, with a seat in its group even if none is
+    /// free. A rescuer calls this.
+    pub(crate) fn seat_for_rescuer(&mut self, slot: usize) -> bool {
+        let last = self.end_climb(slot);
+        if last == Some(Level::Queue)
+            && let Some(group) = &self.pwq(slot).group
+        {
+            group.count();
         }
+        last.is_some()
     }
 }
 
@@ -284,9 +327,6 @@ impl WorkerPool {
         let (waits, nr_adopted) = (pwq.drain_waits, pwq.nr_adopted);
         if waits {
             return None;
-        }
-        if !twin::armed("group: an emptied pwq keeps its seat") {
-            guard.withdraw_emptied(slot);
         }
         Some(nr_adopted)
     }

@@ -42,10 +42,9 @@ impl PoolGuard<'_> {
             let limit =
                 |nr_waiting| policy::batch_size(worker.item_ns(), nr_waiting, pool.target(), max);
             self.ready_first = !self.ready_first;
-            if (self.ready_first || self.pending.is_empty())
-                && let Some(slot) = self.next_ready()
+            if (self.ready_first || self.pending.is_empty() || self.has_seated())
+                && let Some(slot) = self.next_ready(worker)
             {
-                self.give_up_seat(worker);
                 let limit = self
                     .share_limit(slot, max)
                     .unwrap_or_else(|| limit(self.pwq(slot).nr_waiting()));
@@ -59,7 +58,7 @@ impl PoolGuard<'_> {
             let Some(item) = self.pending.pop_front() else {
                 self.give_up_seat(worker);
                 // The released seat may have made a pwq of this pool ready.
-                if self.ready.is_empty() {
+                if !self.has_ready() {
                     self.rest();
                     self.note_pace(now);
                     return Batch::Nothing;
@@ -155,8 +154,8 @@ impl PoolGuard<'_> {
     /// free seat, the pwq joins the wait queue of that gate.
     pub(crate) fn find_seat(&mut self, worker: &Worker, slot: usize) -> bool {
         let pwq = self.pwq(slot);
-        if !pwq.inactive.is_empty() {
-            // Older items of this pwq are already waiting.
+        if pwq.waits.is_some() {
+            // Older items of this pwq are waiting, or were cancelled.
             return false;
         }
         let seat = self.enlisted(worker).seat;
@@ -167,7 +166,7 @@ impl PoolGuard<'_> {
         // If the pwq gets no seat, it joins the wait queue, and its items wait as inactive. A later
         // seat is transferred to it under this pool's lock, which we hold, so its items are set
         // aside before that.
-        let seated = self.enter_or_queue(slot);
+        let seated = self.enter_queue(slot) && self.climb(slot);
         if seated {
             self.hold_active_slot(worker, slot);
         }

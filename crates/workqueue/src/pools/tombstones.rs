@@ -143,6 +143,7 @@ impl WorkerPool {
             if state.missed {
                 pwq.walk_again();
             }
+            guard.release_emptied(slot);
         }
         Reaped { pool: self, effects: guard.unlock(), dead }
     }

@@ -11,6 +11,7 @@ use topology::CpuSet;
 
 use super::{
     dispatch::{Dispatch, Enlisted, home_slot},
+    pwq::WaitsFor,
     worker::Worker,
 };
 use crate::{
@@ -46,7 +47,8 @@ impl Dispatch {
         let waits = first.is_some();
         let age_ns = self.stall_detector.sample(waits, self.nr_taken, now_ns, thresh_ns)?;
         let first = first?;
-        let nr_ready: usize = self.ready.iter().map(|&slot| self.pwq(slot).nr_waiting()).sum();
+        let ready = self.pwqs().filter(|pwq| pwq.waits == Some(WaitsFor::Turn));
+        let nr_ready: usize = ready.map(|pwq| pwq.nr_waiting()).sum();
         let busy = self.workers().filter(|it| it.worker.is_inside());
         let workers = busy.filter_map(|it| {
             Some(BusyWorker {
@@ -72,7 +74,7 @@ impl Dispatch {
 
     /// Returns the first item that waits only for a worker.
     fn first_waiting(&self) -> Option<NonNull<Head>> {
-        let ready = || self.ready.iter().find_map(|&slot| self.pwq(slot).waiting().next());
+        let ready = || self.pwq(self.first_ready()?).waiting().next();
         self.pending.first().or_else(ready)
     }
 

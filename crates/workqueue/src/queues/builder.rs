@@ -213,10 +213,10 @@ impl Builder {
     ///
     /// # Cost
     ///
-    /// In a pool to which shares apply, a worker inspects each waiting queue up to three times per
-    /// batch, under the pool's lock, and releases its seat afterwards. If thousands of queues wait,
-    /// this takes longer than most items: about 60 µs with 4,000 queues. Use
-    /// [strands](crate::Workqueue::strand) for states by the thousand.
+    /// In a pool to which shares apply, a worker changes a sorted set of the waiting queues a few
+    /// times per batch, under the pool's lock, and releases its seat afterwards. The time is
+    /// logarithmic in the number of these queues. Use [strands](crate::Workqueue::strand) for
+    /// states by the thousand.
     #[doc(alias("weight", "cpu_weight", "stride", "scheduling_group"))]
     pub fn shares(self, shares: u32) -> Self {
         Self { shares: Some(shares), ..self }

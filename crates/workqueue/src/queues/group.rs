@@ -78,9 +78,9 @@ use crate::{
 /// - If the group is full, its queues take turns in proportion to their shares, regardless of the
 ///   number of pools in which they have items. A queue that waits for a seat in the group holds a
 ///   seat of its own, which counts in `nr_active` of its [`stats`](crate::Workqueue::stats).
-/// - A queue gets its seat in the group before its turn in the pool. If the pool is busy with
-///   queues or groups that have many more shares, the waiting queue keeps the seat for that long.
-///   With a low ceiling, it then delays the group's queues in other pools.
+/// - A queue requests its seat in the group when its turn in the pool comes. If the group is full
+///   at that time, the queue waits for a seat. When it has got one, the next worker of the pool
+///   that ends a batch runs its items. The queue keeps the seat until then.
 /// - While an item waits in this library (in a join, a flush, a drain, for capacity, in
 ///   [`block_on`](crate::block_on), in a scope, in a mailbox or a grace period), it does not count
 ///   toward the group's `max_active`. Items of one group may therefore wait for each other. When

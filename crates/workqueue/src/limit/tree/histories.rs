@@ -5,7 +5,7 @@
 //! groups and ungrouped pwqs that have work for the pool. It divides the time of each group by
 //! weight among the pwqs of the group that have work.
 
-use super::*;
+use super::{tests::order, *};
 use crate::limit::account::SLACK;
 
 /// The longest item of a history.
@@ -56,7 +56,7 @@ impl Link {
 impl World {
     fn add(&mut self, group: Option<usize>, shares: u32, nr_items: u32) {
         let mut account = Account::default();
-        self.tree.add(&mut account, group.map(|at| (at, self.groups[at])));
+        self.tree.add(self.pwqs.len(), &mut account, group.map(|at| (at, self.groups[at])));
         self.tree.set_shares(&mut account, shares);
         let (nr_waiting, nr_running, had_ns, due_ns) = (0, 0, 0.0, 0.0);
         self.pwqs.push(Link { account, group, shares, nr_waiting, nr_running, had_ns, due_ns });
@@ -78,12 +78,12 @@ impl World {
 
     /// Lets a worker take an item, and returns the item's pwq.
     fn take(&mut self) -> usize {
-        let order = |&(_, &at): &(usize, &usize)| self.tree.order(&self.pwqs[at].account);
-        let (place, &at) = self.ready.iter().enumerate().min_by_key(order).expect("a pwq waits");
-        self.ready.remove(place);
+        let at = self.tree.first().expect("a pwq waits");
+        self.check_first(at);
+        self.ready.retain(|&it| it != at);
         let pwq = &mut self.pwqs[at];
         self.tree.pick(&pwq.account);
-        self.tree.leave(&pwq.account);
+        self.tree.leave(&mut pwq.account);
         let paid = self.tree.pay(&mut pwq.account, 1);
         pwq.nr_waiting -= 1;
         pwq.nr_running += 1;
@@ -92,15 +92,38 @@ impl World {
         at
     }
 
+    /// Checks that the pwq `at` is served next, by a visit to each.
+    fn check_first(&self, at: usize) {
+        let used = |&at: &usize| order(&self.tree, &self.pwqs[at].account);
+        let of_top = self.ready.iter().map(|at| used(at).0).min();
+        assert_eq!(of_top, Some(used(&at).0));
+        let its = |&&it: &&usize| self.pwqs[it].group == self.pwqs[at].group;
+        let in_group = self.ready.iter().filter(its).map(|at| used(at).1).min();
+        assert_eq!(in_group, Some(used(&at).1));
+    }
+
+    /// Checks that all pwqs and groups with work are counted at the end of a service in `group`, by
+    /// a visit to each.
+    fn check_weights(&self, service: &Service, group: Option<usize>) {
+        let wants = |group| self.pwqs.iter().filter(move |it| it.wants() && it.group == group);
+        let weight = |group| wants(group).map(|it| u128::from(it.shares)).sum::<u128>();
+        let groups = (0..self.groups.len()).filter(|&at| wants(Some(at)).count() > 0);
+        let of_groups: u32 = groups.map(|at| self.groups[at]).sum();
+        assert_eq!(service.top.weight, weight(None) + u128::from(of_groups));
+        let of_group = service.of_group.as_ref().map(|it| it.1.weight);
+        assert_eq!(of_group, group.map(|at| weight(Some(at))));
+    }
+
     /// Lets a worker end its item.
     fn end(&mut self, worker: usize, took_ns: u64) {
         let (at, paid) = self.running[worker];
         let account = &mut self.pwqs[at].account;
         let mut service = self.tree.settle(Some(account), paid, 1, took_ns);
         let running = self.running.iter().map(|it| it.0);
-        for at in self.ready.iter().copied().chain(running) {
+        for at in running {
             service.add(&mut self.tree, &mut self.pwqs[at].account);
         }
+        self.check_weights(&service, self.pwqs[at].group);
         self.tree.serve(&service, took_ns);
         self.running.remove(worker);
         self.divide(took_ns as f64);
@@ -148,7 +171,7 @@ impl World {
         pwq.nr_waiting = 0;
         if let Some(place) = self.ready.iter().position(|&it| it == at) {
             self.ready.remove(place);
-            self.tree.leave(&pwq.account);
+            self.tree.leave(&mut pwq.account);
         }
     }
 }

@@ -1,7 +1,14 @@
 use super::*;
+use crate::limit::account::VirtualTime;
 
 /// The key and the shares of a group, if a pwq is in one.
 type GroupOf = Option<(usize, u32)>;
+
+/// Returns the accounts by which a pwq is served: that of its group, if any, and its own.
+pub(super) fn order(tree: &Tree, account: &Account) -> (VirtualTime, VirtualTime) {
+    let of_group = account.group.map(|key| tree.groups[&key].account.used());
+    (of_group.unwrap_or(account.used()), account.used())
+}
 
 /// Pwqs that always have work, with their shares and the times that their items take.
 struct Pool {
@@ -21,21 +28,22 @@ impl Pool {
     /// Creates pwqs, each with its group, its shares and the time that its items take.
     fn with_groups(pwqs: &[(GroupOf, u32, u64)]) -> Self {
         let mut tree = Tree::default();
-        let account = |&(group, shares, item_ns): &(GroupOf, u32, u64)| {
+        let account = |(slot, &(group, shares, item_ns)): (usize, &(GroupOf, u32, u64))| {
             let mut account = Account::default();
-            tree.add(&mut account, group);
+            tree.add(slot, &mut account, group);
             if shares > 0 {
                 tree.set_shares(&mut account, shares);
             }
             tree.wait(&mut account);
             (account, item_ns)
         };
-        Self { pwqs: pwqs.iter().map(account).collect(), tree, had_ns: vec![0; pwqs.len()] }
+        let pwqs: Vec<_> = pwqs.iter().enumerate().map(account).collect();
+        Self { had_ns: vec![0; pwqs.len()], pwqs, tree }
     }
 
     /// Takes an item of one of the first `among` pwqs.
     fn take(&mut self, among: usize) -> (usize, Paid) {
-        let order = |&at: &usize| self.tree.order(&self.pwqs[at].0);
+        let order = |&at: &usize| order(&self.tree, &self.pwqs[at].0);
         let at = (0..among).min_by_key(order).unwrap();
         let account = &mut self.pwqs[at].0;
         self.tree.pick(account);
@@ -83,6 +91,7 @@ fn long_items_get_no_more_time_than_short_ones() {
 #[test]
 fn idle_pwq_is_next_and_has_no_saved_time() {
     let mut pool = Pool::new(&[(100, 1000), (100, 1000)]);
+    pool.tree.leave(&mut pool.pwqs[1].0);
     pool.run(1, 10_000);
     pool.tree.wait(&mut pool.pwqs[1].0);
     let first = pool.take(2);
@@ -178,7 +187,7 @@ fn a_group_that_was_idle_is_next_and_has_no_saved_time() {
     let group = Some((1, 100));
     let mut pool = Pool::with_groups(&[(None, 100, 1000), (group, 0, 1000), (group, 0, 1000)]);
     for at in [1, 2] {
-        pool.tree.leave(&pool.pwqs[at].0);
+        pool.tree.leave(&mut pool.pwqs[at].0);
     }
     pool.run(1, 10_000);
     for at in [1, 2] {
@@ -196,16 +205,16 @@ fn a_second_pwq_does_not_change_the_account_of_a_waiting_group() {
     let group = Some((1, 100));
     let mut pool = Pool::with_groups(&[(None, 100, 1000), (group, 0, 1000), (group, 0, 1000)]);
     pool.run(3, 30);
-    pool.tree.leave(&pool.pwqs[2].0);
+    pool.tree.leave(&mut pool.pwqs[2].0);
     // The group pays too much in advance, and so falls behind the queue when it is charged.
     let account = &mut pool.pwqs[1].0;
     let paid = pool.tree.pay(account, 1000);
     pool.run(1, 500);
     pool.tree.settle(Some(&mut pool.pwqs[1].0), paid, 1, 1);
-    let before = pool.tree.order(&pool.pwqs[1].0).0;
+    let before = order(&pool.tree, &pool.pwqs[1].0).0;
     assert!(before < pool.used(0));
     pool.tree.wait(&mut pool.pwqs[2].0);
-    assert_eq!(pool.tree.order(&pool.pwqs[2].0).0, before);
+    assert_eq!(order(&pool.tree, &pool.pwqs[2].0).0, before);
 }
 
 #[test]
@@ -214,15 +223,15 @@ fn a_group_is_charged_for_a_pwq_that_was_removed() {
     let mut pool = Pool::with_groups(&[(group, 0, 1000), (group, 0, 1000)]);
     pool.run(1, 10);
     let (at, paid) = pool.take(1);
-    let before = pool.tree.order(&pool.pwqs[1].0).0;
-    let account = &pool.pwqs[at].0;
+    let before = order(&pool.tree, &pool.pwqs[1].0).0;
+    let account = &mut pool.pwqs[at].0;
     pool.tree.leave(account);
     let mut payments = [paid, Paid::default()];
     pool.tree.remove(account, payments.iter_mut());
     pool.tree.settle(None, payments[0], 1, 1_000_000);
-    assert!(pool.tree.order(&pool.pwqs[1].0).0 > before);
+    assert!(order(&pool.tree, &pool.pwqs[1].0).0 > before);
     // The last pwq of the group.
-    let account = &pool.pwqs[1].0;
+    let account = &mut pool.pwqs[1].0;
     pool.tree.leave(account);
     pool.tree.remove(account, payments.iter_mut());
     pool.tree.settle(None, payments[0], 1, 1_000_000);
@@ -248,7 +257,7 @@ fn nothing_is_owed_within_a_group_that_had_no_work() {
     let long = pool.take(1);
     pool.end(long);
     for at in [0, 1] {
-        pool.tree.leave(&pool.pwqs[at].0);
+        pool.tree.leave(&mut pool.pwqs[at].0);
     }
     assert!(!pool.tree.group_waits(&pool.pwqs[0].0));
     pool.tree.rest_group(&pool.pwqs[0].0);

@@ -1,6 +1,9 @@
-//! The part of a pool that applies shares of CPU time. `limit/tree.rs` has the accounts.
+//! The part of a pool that selects the next pwq, by shares of CPU time if there are any.
+//! `limit/tree.rs` has the accounts.
 
-use sync::{atomic::Ordering, twin};
+use std::collections::VecDeque;
+
+use sync::atomic::Ordering;
 
 use super::{Dispatch, Worker};
 use crate::{
@@ -8,7 +11,10 @@ use crate::{
         account::Account,
         tree::{Paid, Tree},
     },
-    pools::{pwq::PwqState, seats::GroupGate},
+    pools::{
+        pwq::{PwqState, WaitsFor},
+        seats::GroupGate,
+    },
 };
 
 impl Dispatch {
@@ -25,7 +31,7 @@ impl Dispatch {
         let shares = pwq.core.shares.load(Ordering::Relaxed);
         let of_group = pwq.core.group_shares.load(Ordering::Relaxed);
         let key = pwq.group.as_ref().map(|group| GroupGate::as_ptr(group).addr());
-        self.tree.add(&mut pwq.account, key.map(|key| (key, of_group)));
+        self.tree.add(slot, &mut pwq.account, key.map(|key| (key, of_group)));
         if shares > 0 {
             self.tree.set_shares(&mut pwq.account, shares);
         }
@@ -71,12 +77,18 @@ impl Dispatch {
     fn set_nr_with_shares(&mut self, nr: usize) {
         let before = std::mem::replace(&mut self.nr_with_shares, nr);
         if before == 0 && nr > 0 {
-            for &slot in &self.ready {
+            for slot in self.seated.iter().copied().chain(self.ready.drain(..)) {
                 self.tree.wait(account(&mut self.pwqs, slot));
             }
             let pending = std::mem::take(&mut self.pending);
             self.sort(pending);
         } else if before > 0 && nr == 0 {
+            while let Some(slot) = self.tree.first() {
+                self.tree.leave(account(&mut self.pwqs, slot));
+                if !self.seated.contains(&slot) {
+                    self.ready.push_back(slot);
+                }
+            }
             self.tree.close();
             for pwq in self.pwqs.iter_mut().flatten() {
                 pwq.account.close();
@@ -107,40 +119,84 @@ impl Dispatch {
         }
     }
 
-    /// Records that a pwq has all seats for the items in its own lists.
+    /// Returns `true` if a pwq waits for its turn.
+    pub(crate) fn has_ready(&self) -> bool {
+        self.nr_ready > 0
+    }
+
+    /// Returns `true` if a pwq that has all seats waits for a worker.
+    pub(crate) fn has_seated(&self) -> bool {
+        !self.seated.is_empty()
+    }
+
+    /// Makes a pwq with a seat of its queue wait for its turn.
+    pub(crate) fn await_turn(&mut self, slot: usize) {
+        self.note_ready(slot);
+        if !self.is_shared() {
+            self.ready.push_back(slot);
+        }
+    }
+
+    /// Makes a pwq that has all seats, and whose turn has come, wait for a worker.
     pub(crate) fn seat(&mut self, slot: usize) {
+        self.note_ready(slot);
+        self.seated.push_back(slot);
+    }
+
+    fn note_ready(&mut self, slot: usize) {
+        self.nr_ready += 1;
+        self.pwq_mut(slot).waits = Some(WaitsFor::Turn);
         if self.is_shared() {
             self.tree.wait(account(&mut self.pwqs, slot));
         }
-        self.ready.push_back(slot);
     }
 
-    /// Takes the pwq whose turn it is out of `ready`.
-    pub(crate) fn next_ready(&mut self) -> Option<usize> {
-        if !self.is_shared() {
-            return self.ready.pop_front();
-        }
-        // A pwq whose items were all cancelled releases its seat at once, so that no other pwq
-        // waits for its turn.
-        let has_none = |&slot: &usize| !self.pwq(slot).has_waiting();
-        if let Some(at) = self.ready.iter().position(has_none)
-            && !twin::armed("shares: an emptied pwq waits for its turn")
-        {
-            return self.take_ready(at);
-        }
-        let order = |&(_, &slot): &(usize, &usize)| self.tree.order(&self.pwq(slot).account);
-        let (at, &slot) = self.ready.iter().enumerate().min_by_key(order)?;
-        self.tree.pick(account(&mut self.pwqs, slot));
-        self.take_ready(at)
+    /// Takes the first pwq that has all seats and waits for a worker.
+    pub(crate) fn next_seated(&mut self) -> Option<usize> {
+        let slot = self.seated.pop_front()?;
+        self.end_wait(slot);
+        Some(slot)
     }
 
-    /// Removes the pwq at position `at` from `ready`.
-    pub(crate) fn take_ready(&mut self, at: usize) -> Option<usize> {
-        let slot = self.ready.remove(at)?;
+    /// Takes the pwq whose turn it is.
+    pub(crate) fn next_turn(&mut self) -> Option<usize> {
+        let slot = if self.is_shared() {
+            let slot = self.tree.first()?;
+            self.tree.pick(account(&mut self.pwqs, slot));
+            slot
+        } else {
+            self.ready.pop_front()?
+        };
+        self.end_wait(slot);
+        Some(slot)
+    }
+
+    /// Takes a pwq that waits for its turn. Returns `true` if it has all seats.
+    pub(crate) fn take_ready(&mut self, slot: usize) -> bool {
+        let remove = |from: &mut VecDeque<usize>| {
+            let at = from.iter().position(|&it| it == slot);
+            at.is_some_and(|at| from.remove(at).is_some())
+        };
+        let has_all = remove(&mut self.seated);
+        if !has_all && self.nr_with_shares == 0 {
+            remove(&mut self.ready);
+        }
+        self.end_wait(slot);
+        has_all
+    }
+
+    fn end_wait(&mut self, slot: usize) {
+        self.nr_ready -= 1;
+        self.pwq_mut(slot).waits = None;
         if self.is_shared() {
             self.tree.leave(account(&mut self.pwqs, slot));
         }
-        Some(slot)
+    }
+
+    /// Returns the pwq that is served next, of those that wait for their turn.
+    pub(crate) fn first_ready(&self) -> Option<usize> {
+        let listed = self.seated.front().or(self.ready.front());
+        listed.copied().or_else(|| self.tree.first())
     }
 
     /// Charges the last batch of `worker` to its pwq and group, and advances the clocks. The pwq
@@ -148,7 +204,7 @@ impl Dispatch {
     pub(crate) fn charge(&mut self, worker: &Worker, nr_items: u64, took_ns: u64) {
         let enlisted = self.enlisted_mut(worker);
         let (its, paid) = (enlisted.seat, std::mem::take(&mut enlisted.paid));
-        let Self { pwqs, workers, ready, tree, .. } = self;
+        let Self { pwqs, workers, tree, .. } = self;
         let of_its = its.map(|slot| account(pwqs, slot));
         let mut service = tree.settle(of_its, paid, nr_items, took_ns);
         if nr_items == 0 {
@@ -157,7 +213,7 @@ impl Dispatch {
         // A worker that sleeps in an item uses no CPU time. If its pwq were counted, each such
         // worker would slow down the clock.
         let awake = workers.iter().flatten().filter(|it| !it.away.sleeps());
-        for slot in ready.iter().copied().chain(awake.filter_map(|it| it.seat)).chain(its) {
+        for slot in awake.filter_map(|it| it.seat).chain(its) {
             service.add(tree, account(pwqs, slot));
         }
         tree.serve(&service, took_ns);
