@@ -22,6 +22,11 @@ pub fn now_ns() -> u64 {
     0
 }
 
+/// Returns the time `span` from now. It saturates after more than five hundred years.
+pub fn after(span: std::time::Duration) -> u64 {
+    now_ns().saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+}
+
 /// Returns an earlier value of [`now_ns`], usually the one at the last tick of the kernel's timer,
 /// which is at most 10 ms ago. Costs about 5 ns.
 #[inline]
@@ -57,9 +62,7 @@ pub(crate) fn timespec(span: std::time::Duration) -> libc::timespec {
 /// from now to `at`.
 pub fn ns_of(at: Instant) -> u64 {
     // The remaining time is read first, so that the result is not too early.
-    let left = at.saturating_duration_since(Instant::now());
-    let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
-    now_ns().saturating_add(left_ns)
+    after(at.saturating_duration_since(Instant::now()))
 }
 
 /// Returns the CPU's cycle counter (TSC on x86-64, the virtual counter on aarch64). It is 0 in a
