@@ -23,7 +23,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use base::internal::panics;
-use base::internal::wake::report;
+use base::internal::wake::{fire, report};
 use base::internal::wake::sleeper::{self, OnTurn, Sleeper};
 use sync::fork::Process;
 use sync::unmodelled::Arc;
@@ -307,7 +307,7 @@ impl<R> Slot<R> {
         if let State::Asked(Some(on_turn)) = asked
             && !twin::armed("reply: given without a wake-up")
         {
-            on_turn.into_inner().fire();
+            fire(on_turn.into_inner());
         }
         Ok(())
     }

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use base::internal::panics;
-use base::internal::wake::hotplug::{self, Watcher};
-use sync::unmodelled::{Arc, Weak};
+use base::internal::wake::hotplug;
+use sync::unmodelled::Arc;
 use topology::{CpuId, CpuSet};
 
 use super::choice::Choice;
@@ -28,31 +28,6 @@ pub struct DrainedWhenAbsent {
 /// The same as [`PerCpu::drain_cpus`], for all of these drains.
 pub fn set_online_cpus(online: &CpuSet) {
     hotplug::notify(online);
-}
-
-/// Drains slots of CPUs that are not online.
-struct Drain<T, C: Choice, F> {
-    slots: Weak<PerCpu<T, C>>,
-    drain: F,
-}
-
-impl<T, C, F> Watcher for Drain<T, C, F>
-where
-    T: Send,
-    C: Choice,
-    F: Fn(CpuId, &mut T) + Send + Sync,
-{
-    fn set_online_cpus(&self, online: &CpuSet) {
-        if let Some(slots) = self.slots.upgrade() {
-            slots.drain_absent(online, |cpu, data| {
-                // FOREIGN(percpu-absent): the drain, on the thread that holds the slot. A panic is
-                // caught and counted.
-                if panics::contain(|| (self.drain)(cpu, data)) {
-                    slots.panics.count(cpu);
-                }
-            });
-        }
-    }
 }
 
 impl<T: Send, C: Choice> PerCpu<T, C> {
@@ -113,7 +88,18 @@ impl<T: Send + 'static, C: Choice> PerCpu<T, C> {
         drain: impl Fn(CpuId, &mut T) + Send + Sync + 'static,
     ) -> DrainedWhenAbsent {
         let slots = Arc::downgrade(self);
-        DrainedWhenAbsent { _watch: hotplug::watch(Arc::new(Drain { slots, drain })) }
+        let watcher = move |online: &CpuSet| {
+            if let Some(slots) = slots.upgrade() {
+                slots.drain_absent(online, |cpu, data| {
+                    // FOREIGN(percpu-absent): the drain, on the thread that holds the slot. A panic
+                    // is caught and counted.
+                    if panics::contain(|| drain(cpu, data)) {
+                        slots.panics.count(cpu);
+                    }
+                });
+            }
+        };
+        DrainedWhenAbsent { _watch: hotplug::watch(Arc::new(watcher)) }
     }
 }
 

@@ -26,7 +26,7 @@ pub use afterwork::{
         qsbr::Reader,
         srcu::Domain,
     },
-    wake::{EventCount, Parker, Unparker, WakeQ, Wakeup},
+    wake::{EventCount, Parker, Unparker, WakeQ},
     workqueue::{
         self, Builder, Busy, CancelHandle, CancellationToken, DelayedWork, JoinError, RcuWork,
         Sleep, Strand, TaskSet, Work, Workqueue, block_on, is_cancelled,
