@@ -1,13 +1,10 @@
 //! Drains the slots of CPUs that go offline.
 
-use std::fmt;
-
 use base::internal::panics;
 use base::internal::wake::hotplug;
 use sync::unmodelled::Arc;
 use topology::{CpuId, CpuSet};
 
-use super::choice::Choice;
 use super::remote::PerCpu;
 
 /// Keeps the slots of CPUs that go offline drained until it is dropped; created by
@@ -30,7 +27,7 @@ pub fn set_online_cpus(online: &CpuSet) {
     hotplug::notify(online);
 }
 
-impl<T: Send, C: Choice> PerCpu<T, C> {
+impl<T: Send, const C: bool> PerCpu<T, C> {
     /// Calls `f` on the data of each CPU that is not in `online`.
     ///
     /// If the owner of such a slot is still running on another CPU, the call on that slot is an
@@ -48,7 +45,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     }
 }
 
-impl<T: Send + 'static, C: Choice> PerCpu<T, C> {
+impl<T: Send + 'static, const C: bool> PerCpu<T, C> {
     /// Calls `drain` on the data of each CPU that is not online, whenever a change to the online
     /// CPUs is detected.
     ///
@@ -100,11 +97,5 @@ impl<T: Send + 'static, C: Choice> PerCpu<T, C> {
             }
         };
         DrainedWhenAbsent { _watch: hotplug::watch(Arc::new(watcher)) }
-    }
-}
-
-impl fmt::Debug for DrainedWhenAbsent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DrainedWhenAbsent")
     }
 }
