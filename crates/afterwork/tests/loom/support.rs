@@ -22,7 +22,7 @@ pub use afterwork::{
     percpu::{Escalate, PerCpu, Qpw},
     rcu::{
         self, Rcu,
-        model::{self, Reports, Seat, passes_unaided, sweep, sweep_when_wanted},
+        model::{self, Seat, Tree, passes_unaided, sweep, sweep_when_wanted},
         qsbr::Reader,
         srcu::Domain,
     },
