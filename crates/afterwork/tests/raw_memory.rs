@@ -38,7 +38,7 @@ static COUNTING: Counting = Counting;
 
 unsafe extern "C-unwind" fn nothing(_: *mut RawWork) {}
 
-unsafe fn forget(_: *mut rcu::Head) {}
+unsafe extern "C-unwind" fn forget(_: *mut rcu::Head) {}
 
 /// Calls `act` once, which may allocate process-wide state. Later calls must allocate nothing.
 fn takes_nothing(what: &str, mut act: impl FnMut()) {
@@ -84,7 +84,7 @@ fn nothing_is_allocated_for_an_item_a_timer_or_a_callback() {
     });
     // SAFETY: each head is queued once, and valid until the barrier below.
     takes_nothing("callbacks", || unsafe {
-        rcu::call_head(heads.next().unwrap(), forget);
+        rcu::raw::call_c(heads.next().unwrap(), forget);
     });
     rcu::barrier();
 }

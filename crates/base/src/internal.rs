@@ -1,6 +1,7 @@
 //! Functions for the other crates of afterwork. Programs must not use them, because they may change
 //! in any version.
 
+pub use crate::opaque;
 pub use topology::{impl_debug, into_io_error};
 
 pub mod admission {
@@ -59,6 +60,7 @@ pub mod wake {
             MAX_POLL_AFTER_WORK_NS, machine_may_spin, poll_as_waiter, spin_as_waiter,
             yield_as_waiter,
         },
+        wakeq::fire,
         *,
     };
 
@@ -77,4 +79,17 @@ pub mod wake {
     pub mod sleeper {
         pub use crate::wake::sleeper::*;
     }
+}
+
+/// Implements `Debug` for types of which only the name is shown.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! opaque {
+    ($(impl[$($params:tt)*] $name:ident $(<$($arg:tt),*>)?;)*) => {$(
+        impl<$($params)*> ::core::fmt::Debug for $name $(<$($arg),*>)? {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
+    )*};
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::c_ulong;
 
-use afterwork::rcu::{self, raw};
+use afterwork::rcu::{self, GpCookie, raw};
 
 use crate::boundary::{misuse, within};
 
@@ -123,26 +123,26 @@ unsafe extern "C" fn aw_kfree_rcu(head: *mut RcuHead, offset: usize) {
 
 #[unsafe(no_mangle)]
 extern "C" fn aw_get_state_synchronize_rcu() -> c_ulong {
-    within("get_state_synchronize_rcu", || raw::cookie_to_bits(rcu::get_state()))
+    within("get_state_synchronize_rcu", || rcu::get_state().bits())
 }
 
 /// Starts a grace period, and returns its cookie.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_start_poll_synchronize_rcu() -> c_ulong {
-    within("start_poll_synchronize_rcu", || raw::cookie_to_bits(rcu::start_poll()))
+    within("start_poll_synchronize_rcu", || rcu::start_poll().bits())
 }
 
 /// Returns `true` if the grace period of `cookie` is over.
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_poll_state_synchronize_rcu(cookie: c_ulong) -> bool {
-    within("poll_state_synchronize_rcu", || rcu::poll_state(raw::cookie_from_bits(cookie)))
+    within("poll_state_synchronize_rcu", || rcu::poll_state(GpCookie::of_bits(cookie)))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn aw_cond_synchronize_rcu(cookie: c_ulong) {
     within("cond_synchronize_rcu", || {
         if may_wait("cond_synchronize_rcu") {
-            rcu::cond_synchronize(raw::cookie_from_bits(cookie));
+            rcu::cond_synchronize(GpCookie::of_bits(cookie));
         }
     });
 }

@@ -5,7 +5,10 @@ use std::{
     ptr,
 };
 
-use afterwork::rcu::{raw, srcu::Domain};
+use afterwork::rcu::{
+    GpCookie, raw,
+    srcu::{Cookie, Domain},
+};
 use sync::atomic::{AtomicPtr, Ordering};
 
 use crate::{
@@ -164,7 +167,7 @@ macro_rules! cookies {
             within($kernel, || {
                 // SAFETY: (1).
                 let domain = unsafe { known($kernel, srcu) };
-                domain.map_or(0, |domain| raw::srcu_cookie_to_bits($take(domain)))
+                domain.map_or(0, |domain| $take(domain).0.bits())
             })
         }
     )* };
@@ -183,7 +186,7 @@ unsafe extern "C" fn aw_poll_state_synchronize_srcu(srcu: *const Srcu, cookie: c
     within("poll_state_synchronize_srcu", || {
         // SAFETY: (1).
         let domain = unsafe { known("poll_state_synchronize_srcu", srcu) };
-        domain.is_none_or(|domain| domain.poll_state(raw::srcu_cookie_from_bits(cookie)))
+        domain.is_none_or(|domain| domain.poll_state(Cookie(GpCookie::of_bits(cookie))))
     })
 }
 

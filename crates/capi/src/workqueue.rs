@@ -434,7 +434,7 @@ unsafe extern "C" fn aw_queue_rcu_work(queue: *const Queue, work: *mut RcuWork) 
                 &raw mut (*work).head
             };
             // SAFETY: (1). The callback derives the item's address from the head.
-            unsafe { rcu::call_head(head.cast(), grace_period_is_over) };
+            unsafe { rcu::raw::call_c(head.cast(), grace_period_is_over) };
         }
         Ok(holds)
     })
@@ -443,7 +443,7 @@ unsafe extern "C" fn aw_queue_rcu_work(queue: *const Queue, work: *mut RcuWork) 
 /// # Safety
 ///
 /// 1. `head` belongs to a held [`RcuWork`] whose grace period is over.
-unsafe fn grace_period_is_over(head: *mut rcu::Head) {
+unsafe extern "C-unwind" fn grace_period_is_over(head: *mut rcu::Head) {
     let work = head.wrapping_byte_sub(offset_of!(RcuWork, head)).cast::<RcuWork>();
     // SAFETY: (1). A queue is not freed before `nr_held` is 0.
     let queue = unsafe { &*(*work).queue };

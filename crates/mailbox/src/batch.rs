@@ -1,11 +1,10 @@
 //! Posts several items at once.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::ptr::NonNull;
 
 use base::internal::panics;
-use mpscq::Chain;
+use mpscq::{Chain, Linked};
 
 use super::block::{self, Blank, Block};
 use super::error::PostError;
@@ -122,10 +121,10 @@ impl<'p, T> Batch<'p, T> {
     fn pack(&mut self, item: T) {
         let block = match self.open {
             Some(block) => block,
-            None => *self.open.insert(self.fetch_block().into_raw()),
+            None => *self.open.insert(Block::into_raw(self.fetch_block())),
         };
         // SAFETY: we own the open block, which is sealed when it is full.
-        unsafe { block::fill(block, self.nr_open, item) };
+        unsafe { block::put(block, self.nr_open, item) };
         self.nr_open += 1;
         self.nr_packed += 1;
         if self.nr_open == self.poster.shared.inbox.nr_slots() {
@@ -157,13 +156,13 @@ impl<'p, T> Batch<'p, T> {
         self.seal();
         while let Some(blank) = self.full.pop_front() {
             let nr_items = blank.state().nr_items();
-            let block = blank.into_raw();
+            let block = Block::into_raw(blank);
             for at in 0..nr_items {
                 // SAFETY: we own the block, and its state counts the slot.
                 self.back.push_back(unsafe { block::take(block, at) });
             }
             // SAFETY: we own the block, and its items were taken.
-            drop(unsafe { Blank::from_raw(block) });
+            drop(unsafe { Block::from_raw(block) });
         }
         self.nr_packed = 0;
     }
@@ -201,9 +200,3 @@ impl<T> Drop for Batch<'_, T> {
 
 // SAFETY: a batch consists of items and a reference to a poster, and threads may share a poster.
 unsafe impl<T: Send> Send for Batch<'_, T> {}
-
-impl<T> fmt::Debug for Batch<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batch").field("len", &self.len()).finish_non_exhaustive()
-    }
-}

@@ -74,7 +74,6 @@ type Cell<T> = UnsafeCell<MaybeUninit<T>>;
 
 /// A block. It is accessed only through raw pointers, because the poster and the owner use
 /// different parts of it at the same time.
-#[derive(Debug)]
 #[repr(C)]
 pub(super) struct Block<T> {
     link: Link<Block<T>>,
@@ -173,7 +172,6 @@ pub(super) const fn nr_slots<T>() -> usize {
 }
 
 /// A block without items that is owned by one side. The handle owns the memory.
-#[derive(Debug)]
 pub(super) struct Blank<T>(NonNull<Block<T>>);
 
 impl<T> Blank<T> {
@@ -200,7 +198,7 @@ impl<T> Blank<T> {
     /// Stores `item` in the first slot. If `last` is `true`, no other item will be added.
     #[inline(always)]
     pub(super) fn start(self, item: T, kind: Kind, eager: bool, last: bool) -> NonNull<Block<T>> {
-        let block = Self::into_raw(self);
+        let block = Block::into_raw(self);
         // SAFETY: the handle owned the block, so no other thread uses it, and every block has a
         // slot.
         unsafe { put(block, 0, item) };
@@ -224,22 +222,6 @@ impl<T> Blank<T> {
         // Relaxed is sufficient, because the push publishes the state.
         state.fetch_or(1 << (State::EAGER_SHIFT as usize + last), Ordering::Relaxed);
     }
-
-    /// Consumes the handle and returns the pointer.
-    #[inline(always)]
-    pub(super) fn into_raw(self) -> NonNull<Block<T>> {
-        ManuallyDrop::new(self).0
-    }
-
-    /// Restores the handle from the pointer.
-    ///
-    /// # Safety
-    ///
-    /// 1. No other code will use the block, and every item in it has been taken.
-    #[inline(always)]
-    pub(super) unsafe fn from_raw(block: NonNull<Block<T>>) -> Self {
-        Self(block)
-    }
 }
 
 /// Prefetches the lines of a block to which the caller will soon write.
@@ -248,17 +230,6 @@ pub(super) fn prefetch<T>(block: *const Block<T>) {
     for line in 0..BLOCK_BYTES / BLOCK_ALIGN {
         hint::prefetch_write(block.cast::<u8>().wrapping_add(line * BLOCK_ALIGN));
     }
-}
-
-/// Adds an item to a block that no other thread can reach.
-///
-/// # Safety
-///
-/// 1. The caller owns `block`, which has `at` items and more than `at` slots.
-#[inline(always)]
-pub(super) unsafe fn fill<T>(block: NonNull<Block<T>>, at: usize, item: T) {
-    // SAFETY: (1).
-    unsafe { put(block, at, item) };
 }
 
 /// Counts the items of a block that no other thread can reach, and seals it.
@@ -317,7 +288,7 @@ pub(super) unsafe fn add<T>(
     // the poster.
     let item = unsafe { take(block, at) };
     // SAFETY: the owner has read all items, and neither side uses the block any more.
-    Err((item, unsafe { Blank::from_raw(block) }))
+    Err((item, unsafe { Block::from_raw(block) }))
 }
 
 /// Returns a block to its poster if the owner has closed it.
@@ -335,7 +306,7 @@ pub(super) unsafe fn take_back<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> 
     // SAFETY: (1): the block exists until neither side uses it.
     let state = State(unsafe { state(block) }.load(order));
     // SAFETY: if the block is closed, the owner no longer uses it.
-    state.is_closed().then(|| unsafe { Blank::from_raw(block) })
+    state.is_closed().then(|| unsafe { Block::from_raw(block) })
 }
 
 /// Abandons a block. Returns the block if the owner no longer uses it.
@@ -352,7 +323,7 @@ pub(super) unsafe fn seal<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
     // SAFETY: (1): the block exists until neither side uses it.
     let before = unsafe { state(block) }.fetch_or(State::SEALED, Ordering::AcqRel);
     // SAFETY: if the block is closed, the owner no longer uses it.
-    State(before).is_closed().then(|| unsafe { Blank::from_raw(block) })
+    State(before).is_closed().then(|| unsafe { Block::from_raw(block) })
 }
 
 /// Loads the state of the block.
@@ -407,11 +378,13 @@ pub(super) unsafe fn take<T>(block: NonNull<Block<T>>, at: usize) -> T {
     unsafe { item.assume_init() }
 }
 
+/// Writes an item into a slot.
+///
 /// # Safety
 ///
 /// 1. The slot exists, and belongs to the caller.
 #[inline(always)]
-unsafe fn put<T>(block: NonNull<Block<T>>, at: usize, item: T) {
+pub(super) unsafe fn put<T>(block: NonNull<Block<T>>, at: usize, item: T) {
     // SAFETY: (1).
     let slot = unsafe { slot(block, at) };
     // SAFETY: (1).
@@ -455,7 +428,7 @@ unsafe impl<T> Linked for Block<T> {
 
     #[inline(always)]
     fn into_raw(handle: Blank<T>) -> NonNull<Self> {
-        handle.into_raw()
+        ManuallyDrop::new(handle).0
     }
 
     #[inline(always)]

@@ -3,7 +3,6 @@
 use std::marker::PhantomData;
 
 use base::internal::admission::MAX_CAPACITY;
-use base::internal::wake::Parker;
 
 use super::inbox::Backlog;
 use super::mailbox::Mailbox;
@@ -38,7 +37,7 @@ pub struct Builder<T> {
     pub(super) capacity: Option<usize>,
     pub(super) keep: usize,
     pub(super) backlog: Backlog,
-    spin_limit: u32,
+    pub(super) spin_limit: u32,
     pub(super) name: Option<String>,
     item: PhantomData<fn(T)>,
 }
@@ -124,9 +123,5 @@ impl<T> Builder<T> {
             );
         }
         Mailbox::from_builder(&self)
-    }
-
-    pub(super) fn parker(&self) -> Parker {
-        Parker::with_spin_limit(self.spin_limit)
     }
 }

@@ -23,7 +23,7 @@ impl<T> Mailbox<T> {
     /// Returns the system's error if it cannot create an eventfd. Returns
     /// [`NotFound`](io::ErrorKind::NotFound) if the program has closed it.
     pub fn eventfd(&self) -> io::Result<BorrowedFd<'_>> {
-        let eventfd = self.shared().owner.owner_waker.eventfd()?;
+        let eventfd = self.shared.owner.owner_waker.eventfd()?;
         if eventfd.is_lost() {
             let closed = "the program has closed the mailbox's eventfd";
             return Err(io::Error::new(io::ErrorKind::NotFound, closed));
@@ -50,7 +50,7 @@ impl<T> Mailbox<T> {
     ///
     /// Returns the system's error if there is no eventfd yet and it cannot be created.
     pub fn arm(&mut self, count: usize) -> io::Result<bool> {
-        self.shared().owner.owner_waker.eventfd()?;
+        self.shared.owner.owner_waker.eventfd()?;
         Ok(self.prepare_sleep(count, Sleep::EventFd) == PrepareSleep::Sleep)
     }
 
@@ -76,7 +76,7 @@ impl<T> Mailbox<T> {
     ///
     /// Never blocks. Makes two system calls.
     pub fn clear(&mut self) {
-        if let Ok(eventfd) = self.shared().owner.owner_waker.eventfd() {
+        if let Ok(eventfd) = self.shared.owner.owner_waker.eventfd() {
             eventfd.clear();
         }
     }

@@ -18,7 +18,7 @@ fn a_child_does_not_wait_for_a_post_that_was_under_way() {
             Lane::Urgent => mailbox.poster().urgent(),
         };
         poster.post(1).unwrap();
-        mailbox.shared().inbox.hold_up(lane);
+        mailbox.shared.inbox.hold_up(lane);
         assert_eq!(mailbox.try_recv(), Err(TryRecvError::MidPush));
         // The parent would wait for the post, so only the child drops the mailbox.
         let both = ManuallyDrop::new((mailbox, poster));

@@ -47,7 +47,6 @@ pub enum Backlog {
 }
 
 /// The posters' side.
-#[derive(Debug)]
 pub(super) struct Inbox<T> {
     /// I: the queue that is in use for ordinary items.
     backlog: Backlog,
@@ -66,14 +65,12 @@ const LIST: u8 = 1;
 const LANES: u8 = 2;
 
 /// The queues that most mailboxes do not use.
-#[derive(Debug)]
 struct Aside<T> {
     lifo: Stack<Block<T>>,
     urgent: RawQueue<Block<T>>,
 }
 
 /// The owner's side.
-#[derive(Debug)]
 pub(super) struct Reader<T> {
     fifo: Place<T>,
     urgent: Place<T>,
@@ -88,7 +85,6 @@ pub(super) struct Reader<T> {
 }
 
 /// The owner's position in a FIFO.
-#[derive(Debug)]
 struct Place<T> {
     cursor: RawCursor<Block<T>>,
     /// The block that is being read. It is the oldest in the queue, or was just popped from it.
@@ -105,17 +101,6 @@ struct Place<T> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Nothing {
     Empty,
-    MidPush,
-}
-
-/// The result of a count.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Count {
-    /// The mailbox has the requested number of items, or an eager one.
-    Enough,
-    /// The mailbox has only this number of items.
-    Only(usize),
-    /// The mailbox has too few visible items, and a producer in mid-push hides further ones.
     MidPush,
 }
 
@@ -276,11 +261,11 @@ impl<T> Inbox<T> {
         let blank = blank.or_else(|| reader.reversed.pop_front());
         let blank = blank.expect("one was found");
         let takes_capacity = blank.state().takes_capacity();
-        let block = blank.into_raw();
+        let block = Block::into_raw(blank);
         // SAFETY: a block of the list holds one item, as `push` ensures, and is popped once.
         let item = unsafe { block::take(block, 0) };
         // SAFETY: the block was sealed before it was pushed, so its poster does not use it.
-        emptied(unsafe { Blank::from_raw(block) });
+        emptied(unsafe { Block::from_raw(block) });
         (item, takes_capacity)
     }
 
@@ -293,16 +278,20 @@ impl<T> Inbox<T> {
         !reader.reversed.is_empty()
     }
 
-    /// Counts the items in the mailbox, up to `wanted` or to an eager one.
+    /// Counts the items in the mailbox, up to `wanted` or to an eager one. If there are too few,
+    /// returns their number, and `true` if a producer in mid-push hides further ones.
     ///
     /// # Safety
     ///
     /// 1. The same as [`read`](Self::read).
     #[inline]
-    pub(super) unsafe fn count(&self, reader: &mut Reader<T>, wanted: usize) -> Count {
-        let is_enough = |nr_items, eager| nr_items >= wanted || eager;
+    pub(super) unsafe fn count(
+        &self,
+        reader: &mut Reader<T>,
+        wanted: usize,
+    ) -> Option<(usize, bool)> {
         // SAFETY: (1).
-        unsafe { self.walk(reader, is_enough) }
+        unsafe { self.walk(reader, |nr_items, eager| nr_items >= wanted || eager) }
     }
 
     /// Returns the number of items in the mailbox, excluding those behind a producer in mid-push.
@@ -322,7 +311,8 @@ impl<T> Inbox<T> {
     }
 
     /// Counts the items of both lanes, block by block, until `is_enough` returns `true`. Its
-    /// arguments are the current count, and `true` if the block has an eager item.
+    /// arguments are the current count, and `true` if the block has an eager item. Otherwise
+    /// returns the same as [`count`](Self::count).
     ///
     /// # Safety
     ///
@@ -332,31 +322,19 @@ impl<T> Inbox<T> {
         &self,
         reader: &mut Reader<T>,
         mut is_enough: impl FnMut(usize, bool) -> bool,
-    ) -> Count {
+    ) -> Option<(usize, bool)> {
         let mut urgent = (0, false);
         if self.has_lanes() && !twin::armed("lanes: one is counted") {
             // SAFETY: (1).
-            match unsafe { reader.urgent.walk(&self.aside.urgent, 0, &mut is_enough) } {
-                Walk::Enough => return Count::Enough,
-                Walk::Ended { nr_items, mid_push } => urgent = (nr_items, mid_push),
-            }
+            urgent = unsafe { reader.urgent.walk(&self.aside.urgent, 0, &mut is_enough) }?;
         }
-        let before = urgent.0;
-        let ordinary = match self.backlog {
+        let (nr_items, mid_push) = match self.backlog {
             // SAFETY: (1).
-            Backlog::Fifo => unsafe { reader.fifo.walk(&self.fifo, before, is_enough) },
-            Backlog::Lifo => self.walk_list(reader, before, is_enough),
-        };
-        match ordinary {
-            Walk::Enough => Count::Enough,
-            Walk::Ended { nr_items, mid_push } => {
-                let passes_over = twin::armed("lanes: a mid-push is passed over");
-                match mid_push || urgent.1 && !passes_over {
-                    true => Count::MidPush,
-                    false => Count::Only(nr_items),
-                }
-            }
-        }
+            Backlog::Fifo => unsafe { reader.fifo.walk(&self.fifo, urgent.0, is_enough) },
+            Backlog::Lifo => self.walk_list(reader, urgent.0, is_enough),
+        }?;
+        let passes_over = twin::armed("lanes: a mid-push is passed over");
+        Some((nr_items, mid_push || urgent.1 && !passes_over))
     }
 
     fn walk_list(
@@ -364,14 +342,14 @@ impl<T> Inbox<T> {
         reader: &mut Reader<T>,
         before: usize,
         mut is_enough: impl FnMut(usize, bool) -> bool,
-    ) -> Walk {
+    ) -> Option<(usize, bool)> {
         loop {
             let nr_items = before + reader.counted.len();
             if is_enough(nr_items, reader.nr_eager > 0) {
-                return Walk::Enough;
+                return None;
             }
             if !self.reverse(reader) {
-                return Walk::Ended { nr_items, mid_push: false };
+                return Some((nr_items, false));
             }
             let blank = reader.reversed.pop_front().expect("one was found");
             reader.nr_eager += usize::from(is_eager(&blank));
@@ -391,14 +369,6 @@ impl<T> Inbox<T> {
         let found = unsafe { self.queue(lane).peek(&mut RawCursor::new()) };
         assert!(matches!(found, Pop::Item(_)), "a post has ended");
     }
-}
-
-/// The end of a walk over a lane.
-enum Walk {
-    /// There were enough items.
-    Enough,
-    /// The walk reached the end, or a producer in mid-push.
-    Ended { nr_items: usize, mid_push: bool },
 }
 
 impl Nothing {
@@ -493,7 +463,7 @@ impl<T> Place<T> {
         let mut blank = None;
         if state.is_sealed() {
             // SAFETY: neither side uses the block after this, and its items were taken.
-            blank = Some(unsafe { Blank::from_raw(block) });
+            blank = Some(unsafe { Block::from_raw(block) });
         // SAFETY: (1): the block is not used below. (2): `at` items were taken, which is all of
         // `state`, and the block was popped.
         } else if !unsafe { block::close(block, state) } {
@@ -507,7 +477,8 @@ impl<T> Place<T> {
         Ok(())
     }
 
-    /// Counts the items, block by block, starting at `before`, until `is_enough` returns `true`.
+    /// Counts the items, block by block, starting at `before`, until `is_enough` returns `true`, as
+    /// [`Inbox::walk`] does.
     ///
     /// # Safety
     ///
@@ -518,7 +489,7 @@ impl<T> Place<T> {
         queue: &RawQueue<Block<T>>,
         before: usize,
         mut is_enough: impl FnMut(usize, bool) -> bool,
-    ) -> Walk {
+    ) -> Option<(usize, bool)> {
         let (mut nr_items, mut at) = (before, self.at);
         let mut next = match self.block {
             Some(block) => Pop::Item(block),
@@ -528,14 +499,13 @@ impl<T> Place<T> {
         let mut popped = self.popped;
         loop {
             let Pop::Item(block) = next else {
-                let mid_push = next == Pop::MidPush;
-                return Walk::Ended { nr_items, mid_push };
+                return Some((nr_items, next == Pop::MidPush));
             };
             // SAFETY: the block is the reader's block, or is in the queue behind it.
             let state = unsafe { block::load(block) };
             nr_items += state.nr_items() - at;
             if is_enough(nr_items, state.has_eager_from(at)) {
-                return Walk::Enough;
+                return None;
             }
             next = if popped {
                 // SAFETY: as in `go_on`.

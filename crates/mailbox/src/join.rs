@@ -1,6 +1,5 @@
 //! Waits for the result of a worker's closure or a local future.
 
-use std::fmt;
 use std::future::Future;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::pin::Pin;
@@ -127,7 +126,10 @@ impl<R> JoinHandle<R> {
     /// Returns the same errors as [`join_timeout`](Self::join_timeout).
     pub fn try_join(&mut self) -> Option<Result<R, JoinError>> {
         // This does not wait, because the work has ended.
-        self.is_finished().then(|| outcome(self.reply.take_ready()))
+        match self.reply.slot.take(None) {
+            Poll::Ready(answer) => Some(outcome(answer)),
+            Poll::Pending => None,
+        }
     }
 
     /// Returns `true` if the work has ended, or was dropped with its set.
@@ -181,13 +183,5 @@ impl<R> Drop for JoinHandle<R> {
         if self.cancels && !twin::torn_down() {
             self.cancel();
         }
-    }
-}
-
-impl<R> fmt::Debug for JoinHandle<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JoinHandle")
-            .field("is_finished", &self.is_finished())
-            .finish_non_exhaustive()
     }
 }

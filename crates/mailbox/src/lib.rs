@@ -130,8 +130,19 @@ pub use join::JoinHandle;
 pub use local::{LocalSet, spawn_local};
 pub use mailbox::{Drain, DrainWhile, Mailbox};
 pub use poster::Poster;
-pub use recv::{Ready, Recv};
 pub use reply::{Reply, ReplyError, ReplyTo, reply};
 pub use send::Sending;
 pub use target::Woken;
 pub use worker::{Worker, WorkerBuilder, WorkerError};
+
+base::internal::opaque! {
+    impl[T] Batch<'_, T>;
+    impl[T, B] DrainWhile<'_, T, B>;
+    impl[R] JoinHandle<R>;
+    impl[T] LocalSet<T>;
+    impl[R] Reply<R>;
+    impl[R] ReplyTo<R>;
+    impl[T] Sending<'_, T>;
+    impl[] Woken;
+    impl[] Worker;
+}

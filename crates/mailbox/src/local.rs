@@ -15,7 +15,6 @@
 //!   future of its set waits.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
@@ -524,11 +523,5 @@ impl<T> Drop for LocalSet<T> {
             }
         }
         drop(poster);
-    }
-}
-
-impl<T> fmt::Debug for LocalSet<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LocalSet").field("len", &self.len()).finish_non_exhaustive()
     }
 }

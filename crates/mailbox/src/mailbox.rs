@@ -11,7 +11,7 @@ use sync::{hint, thread, time, twin};
 
 use super::builder::Builder;
 use super::error::{Closed, TryRecvError};
-use super::inbox::{Count, Nothing, Reader};
+use super::inbox::{Nothing, Reader};
 use super::owner_waker::Sleep;
 use super::poster::Poster;
 use super::recycle::Spent;
@@ -75,7 +75,7 @@ const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 #[doc(alias = "kfifo")]
 #[doc(alias = "task_work")]
 pub struct Mailbox<T> {
-    shared: Arc<Shared<T>>,
+    pub(super) shared: Arc<Shared<T>>,
     /// `None` once the mailbox is being dropped.
     reader: Option<Reader<T>>,
     spent: Spent<T>,
@@ -96,20 +96,6 @@ pub struct Drain<'m, T> {
 pub struct DrainWhile<'m, T, B> {
     drain: Drain<'m, T>,
     budget: B,
-}
-
-/// The number of items in the mailbox, compared with the requested count.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Inside {
-    /// The mailbox has the requested number of items or an eager one, the last items before the
-    /// end, or any item while senders wait for capacity.
-    Enough,
-    /// The mailbox has this number of items, which is fewer than requested.
-    Short(usize),
-    /// The mailbox has too few visible items, and a producer in mid-push hides further ones.
-    MidPush,
-    /// The mailbox has no item, and none will arrive.
-    Over,
 }
 
 /// The owner's action after it has prepared a sleep.
@@ -137,7 +123,7 @@ impl<T> Mailbox<T> {
     }
 
     pub(super) fn from_builder(builder: &Builder<T>) -> Self {
-        let parker = builder.parker();
+        let parker = Parker::with_spin_limit(builder.spin_limit);
         let tally = builder.name.as_deref().map(tally);
         let (shared, reader) =
             Shared::new(builder.backlog, builder.capacity, parker.unparker(), tally);
@@ -148,11 +134,6 @@ impl<T> Mailbox<T> {
     /// Creates a poster. Clone it to get more posters.
     pub fn poster(&self) -> Poster<T> {
         Poster::new(self.shared.clone(), Lane::Ordinary)
-    }
-
-    /// Creates a poster of wake-ups, which does not keep the mailbox open.
-    pub(super) fn poster_of_wake_ups(&self) -> Poster<T> {
-        Poster::of_wake_ups(self.shared.clone())
     }
 
     /// Returns the maximum number of items in the mailbox, or `None` if the mailbox is unbounded.
@@ -245,7 +226,7 @@ impl<T> Mailbox<T> {
 
     /// Returns `true` if no item is in the mailbox and no post is in progress.
     pub fn is_empty(&mut self) -> bool {
-        matches!(self.count_inside(1), Inside::Short(_) | Inside::Over)
+        matches!(self.count_inside(1), Ok(_) | Err(PrepareSleep::Closed))
     }
 
     /// Sleeps until the mailbox contains `count` items or an eager one. A `count` of 0 counts as 1.
@@ -265,15 +246,7 @@ impl<T> Mailbox<T> {
     ///
     /// Returns [`Closed`] if no item is in the mailbox and none will arrive.
     pub fn wait(&mut self, count: usize) -> Result<(), Closed> {
-        let mut nr_held = 0;
-        loop {
-            match self.prepare_sleep(count, Sleep::Thread) {
-                PrepareSleep::Ready => return Ok(()),
-                PrepareSleep::Closed => return Err(Closed),
-                PrepareSleep::Sleep => self.parker.park(),
-                PrepareSleep::Retry => self.let_others_run(&mut nr_held),
-            }
-        }
+        self.wait_within(count, None).map(|_| ())
     }
 
     /// Waits as [`wait`](Self::wait) does, for at most `timeout`. Returns `false` if the timeout
@@ -308,25 +281,33 @@ impl<T> Mailbox<T> {
     /// assert_eq!(mailbox.drain(32).count(), 1);
     /// ```
     pub fn wait_timeout(&mut self, count: usize, timeout: Duration) -> Result<bool, Closed> {
+        self.wait_within(count, Some(timeout))
+    }
+
+    fn wait_within(&mut self, count: usize, timeout: Option<Duration>) -> Result<bool, Closed> {
         // The clock is read only if there are too few items in the mailbox.
-        let mut start_ns = None;
-        let limit_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let mut end_ns = None;
         let mut nr_held = 0;
         loop {
-            match self.prepare_sleep(count, Sleep::Thread) {
+            let prepared = self.prepare_sleep(count, Sleep::Thread);
+            match prepared {
                 PrepareSleep::Ready => return Ok(true),
                 PrepareSleep::Closed => return Err(Closed),
-                prepared => {
-                    let now_ns = time::now_ns();
-                    let passed_ns = now_ns - *start_ns.get_or_insert(now_ns);
-                    let left_ns = limit_ns.saturating_sub(passed_ns);
-                    if left_ns == 0 {
-                        self.cancel_sleep();
-                        return Ok(false);
-                    }
-                    if prepared == PrepareSleep::Retry {
-                        self.let_others_run(&mut nr_held);
-                    } else if !self.parker.park_timeout(Duration::from_nanos(left_ns)) {
+                PrepareSleep::Sleep | PrepareSleep::Retry => {}
+            }
+            let left = timeout.map(|timeout| {
+                let end_ns = *end_ns.get_or_insert_with(|| time::ns_after(timeout));
+                Duration::from_nanos(end_ns.saturating_sub(time::now_ns()))
+            });
+            match left {
+                Some(Duration::ZERO) => {
+                    self.cancel_sleep();
+                    return Ok(false);
+                }
+                _ if prepared == PrepareSleep::Retry => self.let_others_run(&mut nr_held),
+                None => self.parker.park(),
+                Some(left) => {
+                    if !self.parker.park_timeout(left) {
                         self.cancel_sleep();
                     }
                 }
@@ -467,10 +448,8 @@ impl<T> Mailbox<T> {
         let count = count.min(capacity.unwrap_or(usize::MAX)).max(1);
         loop {
             let nr_inside = match self.count_inside(count) {
-                Inside::Enough => return PrepareSleep::Ready,
-                Inside::Over => return PrepareSleep::Closed,
-                Inside::MidPush => return PrepareSleep::Retry,
-                Inside::Short(nr_inside) => nr_inside,
+                Ok(nr_inside) => nr_inside,
+                Err(prepared) => return prepared,
             };
             // Posters may need the emptied blocks while we sleep.
             self.spent.give_back(&self.shared.free);
@@ -481,7 +460,7 @@ impl<T> Mailbox<T> {
             }
             // If the second count finds a new item, its poster may or may not have counted it, so
             // we arm again.
-            if self.count_inside(count) == Inside::Short(nr_inside) {
+            if self.count_inside(count) == Ok(nr_inside) {
                 if let Some(tally) = &self.shared.owner.tally {
                     tally[SLEEPS].add_alone();
                 }
@@ -496,29 +475,27 @@ impl<T> Mailbox<T> {
         self.shared.owner.wait.disarm()
     }
 
-    #[cfg(not(any(loom, shuttle)))]
-    pub(super) fn shared(&self) -> &Shared<T> {
-        &self.shared
-    }
-
-    /// Counts the items in the mailbox, up to `count`.
-    fn count_inside(&mut self, count: usize) -> Inside {
+    /// Counts the items in the mailbox. Returns their number if the owner must wait for more of
+    /// them, otherwise its action.
+    fn count_inside(&mut self, count: usize) -> Result<usize, PrepareSleep> {
         // This is read before the count, because the count is final only if no post can arrive
         // after it.
         let over = self.is_over();
         let reader = self.reader.as_mut().expect("only the drop takes it");
         // SAFETY: the reader was created with this inbox, in `from_builder`.
         match unsafe { self.shared.inbox.count(reader, count) } {
-            Count::Enough => Inside::Enough,
-            Count::MidPush if self.shared.is_at_home() => Inside::MidPush,
+            None => Err(PrepareSleep::Ready),
+            Some((_, true)) if self.shared.is_at_home() => Err(PrepareSleep::Retry),
             // In a child of `fork`, that push never ends.
-            Count::MidPush => match self.len() {
-                0 => Inside::Over,
-                _ => Inside::Enough,
+            Some((_, true)) => match self.len() {
+                0 => Err(PrepareSleep::Closed),
+                _ => Err(PrepareSleep::Ready),
             },
-            Count::Only(0) if over => Inside::Over,
-            Count::Only(1..) if over || self.shared.is_awaited() => Inside::Enough,
-            Count::Only(nr_inside) => Inside::Short(nr_inside),
+            Some((0, false)) if over => Err(PrepareSleep::Closed),
+            // The last items before the end, or any item while senders wait for capacity, are
+            // enough.
+            Some((1.., false)) if over || self.shared.is_awaited() => Err(PrepareSleep::Ready),
+            Some((nr_inside, false)) => Ok(nr_inside),
         }
     }
 
@@ -649,12 +626,6 @@ impl<T, B: FnMut() -> bool> Iterator for DrainWhile<'_, T, B> {
 }
 
 impl<T, B: FnMut() -> bool> std::iter::FusedIterator for DrainWhile<'_, T, B> {}
-
-impl<T, B> fmt::Debug for DrainWhile<'_, T, B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DrainWhile").finish_non_exhaustive()
-    }
-}
 
 impl<T> fmt::Debug for Mailbox<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

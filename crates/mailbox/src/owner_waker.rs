@@ -37,7 +37,6 @@ const EVENTFD: u8 = 2;
 /// The waker of the owner, fired by the poster that has claimed the wake-up.
 ///
 /// Each way of waking leaves a token, so a wake-up that comes before the sleep also ends the sleep.
-#[derive(Debug)]
 pub(super) struct OwnerWaker {
     /// A: the way in which the owner sleeps. Written before it arms, and read by the poster that
     /// claims the wake-up.

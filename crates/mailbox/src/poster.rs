@@ -259,9 +259,8 @@ impl<T> Poster<T> {
         let lane = self.lane;
         // These are captured by value. If they were captured by reference, they would have to be
         // stored from registers to memory.
-        let posted = self.cache.with(item, move |store, item| {
-            store.post(&shared.inbox, lane, &shared.free, item, kind, eager)
-        });
+        let posted =
+            self.cache.with(item, move |store, item| store.post(shared, lane, item, kind, eager));
         if let Err(item) = posted {
             self.post_alone(item, kind, eager);
         }
@@ -270,9 +269,7 @@ impl<T> Poster<T> {
             shared.inbox.open_lanes();
         }
     }
-}
 
-impl<T> Poster<T> {
     /// Posts an item in a block of its own, because another thread uses this poster's blocks.
     #[cold]
     fn post_alone(&self, item: T, kind: Kind, eager: bool) {
@@ -302,19 +299,9 @@ impl<T> Drop for Poster<T> {
         // a machine where that fence is omitted, the release is needed.
         // Test: last_poster_notifies_the_owner
         if self.shared.nr_posters.fetch_sub(1, Ordering::Release) == 1 {
-            self.last_one_gone();
-        }
-    }
-}
-
-impl<T> Poster<T> {
-    /// Wakes the owner, which may be waiting for posts that will never arrive.
-    #[cold]
-    fn last_one_gone(&self) {
-        // This is like an eager post: our decrement replaces the push, and the owner reads it after
-        // arming.
-        if self.shared.owner.wait.claim(1, true) {
-            self.shared.owner.wake();
+            // The owner may be waiting for posts that will never arrive. This is like an eager
+            // post: our decrement replaces the push, and the owner reads it after arming.
+            self.shared.owner.wake_if_armed();
         }
     }
 }

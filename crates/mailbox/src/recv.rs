@@ -1,25 +1,11 @@
 //! Lets an async task be the owner, on any executor.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
 use std::task::{Context, Poll};
 
 use super::error::Closed;
 use super::mailbox::{Mailbox, PrepareSleep};
 use super::owner_waker::Sleep;
-
-/// The future of [`Mailbox::recv`].
-#[derive(Debug)]
-#[must_use = "a future does nothing until it is polled"]
-pub struct Recv<'m, T>(&'m mut Mailbox<T>);
-
-/// The future of [`Mailbox::ready`].
-#[derive(Debug)]
-#[must_use = "a future does nothing until it is polled"]
-pub struct Ready<'m, T> {
-    mailbox: &'m mut Mailbox<T>,
-    count: usize,
-}
 
 impl<T> Mailbox<T> {
     /// Returns `Ready` if the mailbox contains `count` items or an eager one. A `count` of 0 counts
@@ -78,8 +64,8 @@ impl<T> Mailbox<T> {
     /// # Errors
     ///
     /// Returns [`Closed`] if no item is in the mailbox and none will arrive.
-    pub fn recv(&mut self) -> Recv<'_, T> {
-        Recv(self)
+    pub fn recv(&mut self) -> impl Future<Output = Result<T, Closed>> + Unpin {
+        poll_fn(|cx| self.poll_recv(cx))
     }
 
     /// Returns a future that is ready when the mailbox contains `count` items or an eager one; see
@@ -88,24 +74,7 @@ impl<T> Mailbox<T> {
     /// # Errors
     ///
     /// Returns the same errors as [`recv`](Self::recv).
-    pub fn ready(&mut self, count: usize) -> Ready<'_, T> {
-        Ready { mailbox: self, count }
-    }
-}
-
-impl<T> Future for Recv<'_, T> {
-    type Output = Result<T, Closed>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll_recv(cx)
-    }
-}
-
-impl<T> Future for Ready<'_, T> {
-    type Output = Result<(), Closed>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let count = self.count;
-        self.mailbox.poll_ready(cx, count)
+    pub fn ready(&mut self, count: usize) -> impl Future<Output = Result<(), Closed>> + Unpin {
+        poll_fn(move |cx| self.poll_ready(cx, count))
     }
 }

@@ -28,7 +28,7 @@ use sync::cell::UnsafeCell;
 use sync::{identity, twin};
 
 use super::block::{self, Blank, Block, Kind};
-use super::inbox::Inbox;
+use super::shared::Shared;
 
 /// The number of items whose blocks the owner gathers before it returns them. In measurements,
 /// smaller chains access the shared line more often, and with larger ones, posters run out of
@@ -41,7 +41,6 @@ const CHAIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 const MAX_LEFT: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 /// The blocks of a poster: its current block, the blocks that it left, and blocks without items.
-#[derive(Debug)]
 pub(super) struct Store<T> {
     /// The block that was pushed last. It is not sealed, and may still be the newest.
     current: Option<NonNull<Block<T>>>,
@@ -58,7 +57,6 @@ pub(super) struct Store<T> {
 /// of the last post are visible, and these wait for a cache line that the owner had. The first
 /// thread that posts has its own store. All others share one store under a flag, and allocate while
 /// the flag is set.
-#[derive(Debug)]
 pub(super) struct Cache<T> {
     /// A: the [`identity`] of the thread that owns `own`, or 0. Set once.
     owner: AtomicU64,
@@ -71,7 +69,6 @@ pub(super) struct Cache<T> {
 }
 
 /// The blocks that the owner has emptied and not returned yet.
-#[derive(Debug)]
 pub(super) struct Spent<T> {
     blocks: Chain<Block<T>>,
     /// The number of blocks returned since the free list was last seen empty.
@@ -91,72 +88,64 @@ impl<T> Store<T> {
     #[inline(always)]
     pub(super) fn post(
         &mut self,
-        inbox: &Inbox<T>,
+        shared: &Shared<T>,
         lane: Lane,
-        free: &Stack<Block<T>>,
         item: T,
         kind: Kind,
         eager: bool,
     ) {
         let Some(current) = self.current else {
-            return self.post_in_another(inbox, lane, free, item, kind, eager);
+            return self.post_in_another(shared, lane, item, kind, eager);
         };
+        let inbox = &shared.inbox;
         if !inbox.is_newest(lane, current) && !twin::armed("block: add behind others") {
             self.leave();
-            return self.post_in_another(inbox, lane, free, item, kind, eager);
+            return self.post_in_another(shared, lane, item, kind, eager);
         }
         let last = self.nr_added + 1 == inbox.nr_slots();
         // SAFETY: we pushed the block, and it stays in `current` until we abandon it. `nr_added` is
         // its number of items, and a full block has already left `current`.
         let added = unsafe { block::add(current, self.nr_added, item, eager, last) };
         match added {
-            Ok(()) => self.added(last),
+            Ok(()) if last => self.current = None,
+            Ok(()) => self.nr_added += 1,
             Err((item, blank)) => {
                 self.current = None;
-                self.push(inbox, lane, blank, item, kind, eager);
+                self.push(shared, lane, blank, item, kind, eager);
             }
-        }
-    }
-
-    #[inline(always)]
-    fn added(&mut self, last: bool) {
-        if last {
-            self.current = None;
-        } else {
-            self.nr_added += 1;
         }
     }
 
     #[inline(never)]
     fn post_in_another(
         &mut self,
-        inbox: &Inbox<T>,
+        shared: &Shared<T>,
         lane: Lane,
-        free: &Stack<Block<T>>,
         item: T,
         kind: Kind,
         eager: bool,
     ) {
-        let blank = self.blank(free).unwrap_or_else(|| Blank::new(inbox.nr_slots()));
-        self.push(inbox, lane, blank, item, kind, eager);
+        let blank = self.blank(&shared.free);
+        let blank = blank.unwrap_or_else(|| Blank::new(shared.inbox.nr_slots()));
+        self.push(shared, lane, blank, item, kind, eager);
     }
 
     fn push(
         &mut self,
-        inbox: &Inbox<T>,
+        shared: &Shared<T>,
         lane: Lane,
         blank: Blank<T>,
         item: T,
         kind: Kind,
         eager: bool,
     ) {
-        let sealed = inbox.nr_slots() == 1;
+        let sealed = shared.inbox.nr_slots() == 1;
         let block = blank.start(item, kind, eager, sealed);
         if !sealed {
             self.current = Some(block);
             self.nr_added = 1;
         }
-        inbox.push(lane, block);
+        shared.inbox.push(lane, block);
     }
 
     /// Returns a block without items: a closed one of `left`, a spare one, or one from the free

@@ -23,8 +23,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use base::internal::panics;
-use base::internal::wake::report;
 use base::internal::wake::sleeper::{self, OnTurn, Sleeper};
+use base::internal::wake::{fire, report};
 use sync::fork::Process;
 use sync::unmodelled::Arc;
 use sync::{Mutex, MutexGuard, twin};
@@ -33,15 +33,13 @@ use super::error::{CallError, PostError};
 use super::poster::Poster;
 
 /// The state that both ends share.
-#[derive(Debug)]
-struct Slot<R> {
+pub(super) struct Slot<R> {
     state: Mutex<State<R>>,
     /// The process of both ends. In a child of `fork`, the lock may be held by a thread that does
     /// not exist.
     process: Process,
 }
 
-#[derive(Debug)]
 enum State<R> {
     Asked(Option<OnTurn>),
     Given(R),
@@ -67,7 +65,7 @@ pub struct ReplyTo<R> {
 /// cancel the item, but makes [`ReplyTo::reply`] return an error to the owner.
 #[must_use = "an answer without a waiter is dropped"]
 pub struct Reply<R> {
-    slot: Arc<Slot<R>>,
+    pub(super) slot: Arc<Slot<R>>,
 }
 
 /// The reason why a call has no answer.
@@ -307,21 +305,22 @@ impl<R> Slot<R> {
         if let State::Asked(Some(on_turn)) = asked
             && !twin::armed("reply: given without a wake-up")
         {
-            on_turn.into_inner().fire();
+            fire(on_turn.into_inner());
         }
         Ok(())
     }
 
-    /// Takes the answer. If there is none yet, stores the wake-up of the caller.
-    fn take(&self, on_turn: OnTurn) -> Poll<Result<R, ReplyError>> {
-        let mut on_turn = Some(on_turn);
+    /// Takes the answer. If there is none yet, stores the wake-up of the caller, if it has one.
+    pub(super) fn take(&self, mut on_turn: Option<OnTurn>) -> Poll<Result<R, ReplyError>> {
         let Some(mut state) = self.lock() else {
             return Poll::Ready(Err(ReplyError::Lost));
         };
         if let State::Asked(place) = &mut *state {
             // The previous wake-up is dropped after the lock is released, because it was declared
             // before the lock.
-            mem::swap(place, &mut on_turn);
+            if on_turn.is_some() {
+                mem::swap(place, &mut on_turn);
+            }
             return Poll::Pending;
         }
         match mem::replace(&mut *state, State::Gone) {
@@ -401,7 +400,7 @@ impl<R> Reply<R> {
         let mut sleeper = Sleeper::new(timeout);
         let mut in_time = true;
         loop {
-            if let Poll::Ready(answer) = self.slot.take(sleeper.on_turn()) {
+            if let Poll::Ready(answer) = self.slot.take(Some(sleeper.on_turn())) {
                 return answer;
             }
             if !in_time {
@@ -410,22 +409,11 @@ impl<R> Reply<R> {
             in_time = sleeper.sleep();
         }
     }
-}
 
-impl<R> Reply<R> {
     /// Returns `true` if a wait would return at once.
     pub(super) fn is_ready(&self) -> bool {
         let state = self.slot.lock();
         state.is_none_or(|state| !matches!(*state, State::Asked(_)))
-    }
-
-    /// Takes the answer of a call that [is over](Self::is_ready).
-    pub(super) fn take_ready(&mut self) -> Result<R, ReplyError> {
-        let state = self.slot.lock();
-        match state.map(|mut state| mem::replace(&mut *state, State::Gone)) {
-            Some(State::Given(value)) => Ok(value),
-            _ => Err(ReplyError::Lost),
-        }
     }
 }
 
@@ -434,7 +422,7 @@ impl<R> Future for Reply<R> {
 
     /// Returns `Lost` if polled after completion.
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.slot.take(sleeper::on_turn_of_task(cx))
+        self.slot.take(Some(sleeper::on_turn_of_task(cx)))
     }
 }
 
@@ -460,17 +448,5 @@ impl<R> Drop for Reply<R> {
             // panic is caught.
             panics::contain(|| drop(unread));
         }
-    }
-}
-
-impl<R> fmt::Debug for ReplyTo<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReplyTo").finish_non_exhaustive()
-    }
-}
-
-impl<R> fmt::Debug for Reply<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reply").finish_non_exhaustive()
     }
 }

@@ -1,6 +1,5 @@
 //! Posts that wait for capacity.
 
-use std::fmt;
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
@@ -13,7 +12,6 @@ use base::internal::wake::{report, spin_as_waiter};
 
 use super::error::PostError;
 use super::poster::Poster;
-use super::shared::Waiting;
 
 /// The future of [`Poster::send`], which posts an item as soon as there is capacity for it.
 ///
@@ -27,14 +25,10 @@ use super::shared::Waiting;
 #[must_use = "a future does nothing until it is polled"]
 pub struct Sending<'p, T> {
     poster: &'p Poster<T>,
-    at: At<T>,
-}
-
-/// The progress of a send.
-enum At<T> {
-    Outside(T),
-    Waiting(Ticket),
-    Ended,
+    /// The item, until it is posted or waits for capacity.
+    item: Option<T>,
+    /// The item's position in the wait queue, while it waits for capacity.
+    ticket: Option<Ticket>,
 }
 
 impl<T> Poster<T> {
@@ -76,7 +70,7 @@ impl<T> Poster<T> {
     /// assert!(matches!(second.as_mut().poll(cx), Poll::Ready(Ok(()))));
     /// ```
     pub fn send(&self, item: T) -> Sending<'_, T> {
-        Sending { poster: self, at: At::Outside(item) }
+        Sending { poster: self, item: Some(item), ticket: None }
     }
 
     /// Posts an item as [`send`](Self::send) does, and blocks this thread until the item is in the
@@ -155,55 +149,43 @@ impl<T> Sending<'_, T> {
     ///
     /// Never sleeps, but holds a lock for a few instructions.
     pub fn take_back(&mut self) -> Option<T> {
-        match mem::replace(&mut self.at, At::Ended) {
-            At::Outside(item) => Some(item),
-            At::Waiting(ticket) => {
-                let admission = self.poster.shared.admission.as_ref()?;
-                admission.leave(ticket).map(Waiting::into_item)
-            }
-            At::Ended => None,
-        }
+        let admitted = self.poster.shared.admission.as_ref().zip(self.ticket.take());
+        let waiting = admitted.and_then(|(admission, ticket)| admission.leave(ticket));
+        self.item.take().or(waiting.map(|waiting| waiting.item))
     }
 
     /// Advances as far as possible. If it has to wait, calls `on_turn`, whose result is fired when
     /// it can continue.
     fn advance(&mut self, on_turn: impl FnOnce() -> OnTurn) -> Poll<Result<(), PostError<T>>> {
         let shared = &*self.poster.shared;
-        match mem::replace(&mut self.at, At::Ended) {
-            At::Outside(item) => match self.poster.post(item) {
-                Err(PostError::Full(item)) => {
-                    // If the clone of the waker panics, the item is still here.
-                    self.at = At::Outside(item);
-                    let on_turn = on_turn();
-                    let At::Outside(item) = mem::replace(&mut self.at, At::Ended) else {
-                        unreachable!("set just now");
-                    };
-                    match shared.wait_for_capacity(item, self.poster.lane, on_turn) {
-                        Ok(ticket) => self.at = At::Waiting(ticket),
-                        Err(item) => return Poll::Ready(Err(PostError::Closed(item))),
+        if let Some((admission, ticket)) = shared.admission.as_ref().zip(self.ticket) {
+            let mut on_turn = Some(on_turn());
+            let position = admission.find(ticket, |it| mem::swap(&mut it.on_turn, &mut on_turn));
+            if !matches!(position, Position::Waiting) {
+                self.ticket = None;
+            }
+            return match position {
+                Position::Waiting => Poll::Pending,
+                Position::Inside => Poll::Ready(Ok(())),
+                Position::Closed(waiting) => Poll::Ready(Err(PostError::Closed(waiting.item))),
+            };
+        }
+        let item = self.item.take().expect("a send is polled after it has ended");
+        match self.poster.post(item) {
+            Err(PostError::Full(item)) => {
+                // If the clone of the waker panics, the item is still here.
+                self.item = Some(item);
+                let on_turn = on_turn();
+                let item = self.item.take().expect("set just now");
+                match shared.wait_for_capacity(item, self.poster.lane, on_turn) {
+                    Ok(ticket) => {
+                        self.ticket = Some(ticket);
+                        Poll::Pending
                     }
-                    Poll::Pending
-                }
-                posted => Poll::Ready(posted),
-            },
-            At::Waiting(ticket) => {
-                self.at = At::Waiting(ticket);
-                let mut on_turn = Some(on_turn());
-                let admission = shared.admission.as_ref().expect("an item waits for capacity");
-                let position =
-                    admission.find(ticket, |it| mem::swap(&mut it.on_turn, &mut on_turn));
-                if !matches!(position, Position::Waiting) {
-                    self.at = At::Ended;
-                }
-                match position {
-                    Position::Waiting => Poll::Pending,
-                    Position::Inside => Poll::Ready(Ok(())),
-                    Position::Closed(waiting) => {
-                        Poll::Ready(Err(PostError::Closed(waiting.into_item())))
-                    }
+                    Err(item) => Poll::Ready(Err(PostError::Closed(item))),
                 }
             }
-            At::Ended => panic!("a send is polled after it has ended"),
+            posted => Poll::Ready(posted),
         }
     }
 
@@ -239,16 +221,5 @@ impl<T> Drop for Sending<'_, T> {
         if !sync::twin::torn_down() {
             drop(self.take_back());
         }
-    }
-}
-
-impl<T> fmt::Debug for Sending<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = match self.at {
-            At::Outside(_) => "outside",
-            At::Waiting(_) => "waiting",
-            At::Ended => "ended",
-        };
-        f.debug_struct("Sending").field("at", &at).finish()
     }
 }

@@ -61,7 +61,6 @@ pub(super) const CLOSED: u8 = 1;
 const DEAD: u8 = 2;
 
 /// The allocation that the owner and the posters share.
-#[derive(Debug)]
 pub(super) struct Shared<T> {
     /// The queues. Written by every post.
     pub(super) inbox: Inbox<T>,
@@ -84,9 +83,8 @@ pub(super) struct Shared<T> {
 /// An item that waits for capacity in place of its sender. The owner moves it into the queue, so it
 /// does not wait for its sender to be scheduled. It is pushed under the lock of the wait queue, so
 /// a sender that learns of the push posts its next item behind it.
-#[derive(Debug)]
 pub(super) struct Waiting<T> {
-    item: T,
+    pub(super) item: T,
     /// The queue to which it moves once there is capacity.
     lane: Lane,
     /// Wakes its sender. `None` once the mailbox is closed.
@@ -94,7 +92,6 @@ pub(super) struct Waiting<T> {
 }
 
 /// A queue without an owner.
-#[derive(Debug)]
 struct Dead<T> {
     /// The owner's reader, or `None` while the owner exists.
     reader: Option<Reader<T>>,
@@ -103,7 +100,6 @@ struct Dead<T> {
 }
 
 /// The state of the owner that posters need.
-#[derive(Debug)]
 pub(super) struct Owner {
     pub(super) wait: Wait,
     /// A: see the top of the file.
@@ -114,6 +110,14 @@ pub(super) struct Owner {
 }
 
 impl Owner {
+    /// Wakes the owner if it sleeps, like an eager post.
+    #[cold]
+    pub(super) fn wake_if_armed(&self) {
+        if self.wait.claim(1, true) {
+            self.wake();
+        }
+    }
+
     /// Wakes the owner, whose wake-up the caller has claimed.
     #[cold]
     pub(super) fn wake(&self) {
@@ -121,12 +125,6 @@ impl Owner {
             tally[WAKE_UPS].add(1);
         }
         self.owner_waker.wake();
-    }
-}
-
-impl<T> Waiting<T> {
-    pub(super) fn into_item(self) -> T {
-        self.item
     }
 }
 
@@ -273,11 +271,11 @@ impl<T> Shared<T> {
         let on_turn = Some(on_turn);
         let waiting = Waiting { item, lane, on_turn };
         let ticket =
-            admission.join(waiting, || self.let_in(admission)).map_err(Waiting::into_item)?;
+            admission.join(waiting, || self.let_in(admission)).map_err(|waiting| waiting.item)?;
         // This is like an eager post: AWAITED replaces the push, and the owner's count checks it
         // after arming.
-        if !twin::armed("capacity: waiting wakes no owner") && self.owner.wait.claim(1, true) {
-            self.owner.wake();
+        if !twin::armed("capacity: waiting wakes no owner") {
+            self.owner.wake_if_armed();
         }
         Ok(ticket)
     }
@@ -287,9 +285,8 @@ impl<T> Shared<T> {
         self.close();
         // This is like an eager post: the exchange replaces the push, and the owner reads it after
         // arming.
-        let wakes = !twin::armed("close: wakes no owner");
-        if wakes && self.owner.wait.claim(1, true) {
-            self.owner.wake();
+        if !twin::armed("close: wakes no owner") {
+            self.owner.wake_if_armed();
         }
     }
 

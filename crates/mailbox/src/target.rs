@@ -37,7 +37,6 @@
 //! mailbox may end. Wake-ups posted after that are dropped, like the items of posters that overlap
 //! its end. In a child of `fork`, wakers do nothing.
 
-use std::fmt;
 use std::task::{Wake, Waker};
 
 use base::internal::panics;
@@ -71,7 +70,6 @@ pub(super) trait Wakes: Send + Sync {
 }
 
 /// The state of a future, and its place.
-#[derive(Debug)]
 pub(super) struct Mark {
     /// A: see the top of the file.
     word: AtomicU32,
@@ -136,7 +134,7 @@ impl Mark {
 impl<T: From<Woken> + Send + 'static> Post<T> {
     pub(super) fn new(mailbox: &Mailbox<T>) -> Self {
         Self {
-            poster: mailbox.poster_of_wake_ups(),
+            poster: Poster::of_wake_ups(mailbox.shared.clone()),
             owner: AtomicU32::new(0),
             process: Process::this(),
             waker: Waker::from,
@@ -227,11 +225,5 @@ impl<T: From<Woken> + Send + 'static> Wake for Target<T> {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.wake_with(0);
-    }
-}
-
-impl fmt::Debug for Woken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Woken(..)")
     }
 }

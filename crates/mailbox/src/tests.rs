@@ -412,7 +412,7 @@ fn steady_flow_reuses_the_same_blocks() {
     }
     // Every block that exists is available or on the free list. If a post of a later round had
     // allocated, there would be more blocks than two rounds fill.
-    let nr_free = mailbox.shared().free.take_all().count();
+    let nr_free = mailbox.shared.free.take_all().count();
     assert!(nr_free + poster.count_spare() <= 2 * 64_usize.div_ceil(SLOTS) + 1);
 }
 
@@ -428,7 +428,7 @@ fn posters_that_take_turns_use_the_blocks_that_they_left_again() {
     for poster in posters {
         assert!(poster.count_left() <= 2);
     }
-    assert_eq!(mailbox.shared().free.take_all().count(), 0);
+    assert_eq!(mailbox.shared.free.take_all().count(), 0);
 }
 
 #[test]
@@ -443,7 +443,7 @@ fn alternating_posters_keep_few_blocks() {
     for poster in &posters {
         assert!(poster.count_left() <= 64, "{}", poster.count_left());
     }
-    assert!(mailbox.shared().free.take_all().count() <= 100_usize.div_ceil(SLOTS));
+    assert!(mailbox.shared.free.take_all().count() <= 100_usize.div_ceil(SLOTS));
     // Posts and receipts continue as before.
     for number in 0..nr_items {
         posters[number % 2].post(number).unwrap();
@@ -461,7 +461,7 @@ fn at_most_the_stated_number_of_blocks_is_retained() {
     let nr_items: usize = miri_or(200, 1000);
     (0..nr_items).for_each(|number| poster.post(number).unwrap());
     assert_eq!(mailbox.drain(nr_items).count(), nr_items);
-    let nr_free = mailbox.shared().free.take_all().count();
+    let nr_free = mailbox.shared.free.take_all().count();
     let most = 100_usize.div_ceil(SLOTS);
     assert!((32 / SLOTS..=most).contains(&nr_free), "{nr_free}");
 }
@@ -531,7 +531,7 @@ fn the_kind_of_sleep_may_change_from_one_to_the_next() {
 #[test]
 fn eventfd_is_written_only_while_armed() {
     let is_rung = |mailbox: &Mailbox<i32>| {
-        let owner = &mailbox.shared().owner;
+        let owner = &mailbox.shared.owner;
         owner.owner_waker.eventfd().unwrap().clear()
     };
     let (mut mailbox, poster) = pair();

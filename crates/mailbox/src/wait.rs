@@ -58,7 +58,6 @@ use sync::{barrier, twin};
 pub(super) const MAX_COUNT: usize = 1 << 16;
 
 /// The word that owner and posters share.
-#[derive(Debug)]
 pub(super) struct Wait {
     /// A: see above.
     nr: AtomicI32,

@@ -15,7 +15,7 @@ use std::mem;
 
 use base::internal::panics::join_error::{JoinError, Outcome};
 use base::internal::panics::{self, or_abort};
-use base::internal::params::{CpuSet, ParamError, Params, ThreadStyle};
+use base::internal::params::{CpuSet, ParamError, Params};
 use base::internal::wake::{note_harmless, report};
 use sync::unmodelled::Arc;
 use sync::{cpu, thread};
@@ -253,7 +253,7 @@ impl WorkerBuilder {
             // `build` waits for this answer.
             _ = started.reply(settled);
             if is_fit {
-                or_abort("a dedicated worker panicked", || run(mailbox, theirs, &style));
+                or_abort("a dedicated worker panicked", || style.within(|| serve(mailbox, theirs)));
             }
         };
         let thread = thread::spawn_sized(&name, stack_size, body).map_err(WorkerError::Thread)?;
@@ -276,11 +276,6 @@ impl WorkerBuilder {
             _ => Ok(()),
         }
     }
-}
-
-/// Runs the thread.
-fn run(mailbox: Mailbox<Message>, post: Arc<Post<Message>>, style: &ThreadStyle) {
-    style.within(|| serve(mailbox, post));
 }
 
 fn serve(mut mailbox: Mailbox<Message>, post: Arc<Post<Message>>) {
@@ -537,11 +532,5 @@ impl Drop for Worker {
             let ended = report::while_asleep(|| thread.join());
             ended.expect("a dedicated worker does not panic");
         }
-    }
-}
-
-impl fmt::Debug for Worker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").finish_non_exhaustive()
     }
 }

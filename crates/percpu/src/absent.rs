@@ -1,13 +1,10 @@
 //! Drains the slots of CPUs that go offline.
 
-use std::fmt;
-
 use base::internal::panics;
-use base::internal::wake::hotplug::{self, Watcher};
-use sync::unmodelled::{Arc, Weak};
+use base::internal::wake::hotplug;
+use sync::unmodelled::Arc;
 use topology::{CpuId, CpuSet};
 
-use super::choice::Choice;
 use super::remote::PerCpu;
 
 /// Keeps the slots of CPUs that go offline drained until it is dropped; created by
@@ -30,32 +27,7 @@ pub fn set_online_cpus(online: &CpuSet) {
     hotplug::notify(online);
 }
 
-/// Drains slots of CPUs that are not online.
-struct Drain<T, C: Choice, F> {
-    slots: Weak<PerCpu<T, C>>,
-    drain: F,
-}
-
-impl<T, C, F> Watcher for Drain<T, C, F>
-where
-    T: Send,
-    C: Choice,
-    F: Fn(CpuId, &mut T) + Send + Sync,
-{
-    fn set_online_cpus(&self, online: &CpuSet) {
-        if let Some(slots) = self.slots.upgrade() {
-            slots.drain_absent(online, |cpu, data| {
-                // FOREIGN(percpu-absent): the drain, on the thread that holds the slot. A panic is
-                // caught and counted.
-                if panics::contain(|| (self.drain)(cpu, data)) {
-                    slots.panics.count(cpu);
-                }
-            });
-        }
-    }
-}
-
-impl<T: Send, C: Choice> PerCpu<T, C> {
+impl<T: Send, const C: bool> PerCpu<T, C> {
     /// Calls `f` on the data of each CPU that is not in `online`.
     ///
     /// If the owner of such a slot is still running on another CPU, the call on that slot is an
@@ -73,7 +45,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     }
 }
 
-impl<T: Send + 'static, C: Choice> PerCpu<T, C> {
+impl<T: Send + 'static, const C: bool> PerCpu<T, C> {
     /// Calls `drain` on the data of each CPU that is not online, whenever a change to the online
     /// CPUs is detected.
     ///
@@ -113,12 +85,17 @@ impl<T: Send + 'static, C: Choice> PerCpu<T, C> {
         drain: impl Fn(CpuId, &mut T) + Send + Sync + 'static,
     ) -> DrainedWhenAbsent {
         let slots = Arc::downgrade(self);
-        DrainedWhenAbsent { _watch: hotplug::watch(Arc::new(Drain { slots, drain })) }
-    }
-}
-
-impl fmt::Debug for DrainedWhenAbsent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DrainedWhenAbsent")
+        let watcher = move |online: &CpuSet| {
+            if let Some(slots) = slots.upgrade() {
+                slots.drain_absent(online, |cpu, data| {
+                    // FOREIGN(percpu-absent): the drain, on the thread that holds the slot. A panic
+                    // is caught and counted.
+                    if panics::contain(|| drain(cpu, data)) {
+                        slots.panics.count(cpu);
+                    }
+                });
+            }
+        };
+        DrainedWhenAbsent { _watch: hotplug::watch(Arc::new(watcher)) }
     }
 }

@@ -50,6 +50,8 @@ struct Held<'p, T> {
     slot: &'p Slot<T>,
     /// `true` if the call has slept. The owner or another caller may then be waiting for its end.
     is_awaited: bool,
+    /// `true` if the call has asked for the slot.
+    is_asking: bool,
 }
 
 impl<'p, T> Held<'p, T> {
@@ -69,6 +71,10 @@ impl<T> Drop for Held<'_, T> {
             self.slot.release();
             if self.is_awaited {
                 self.slot.hand_over();
+            }
+            // This comes last, so that `want` does not fall to zero while we hold the slot.
+            if self.is_asking {
+                self.slot.unask();
             }
         }
     }
@@ -209,20 +215,15 @@ where
 
     /// Runs the call on the slot, which the caller has just taken.
     fn run_here(&mut self) -> R {
-        let held = Held { slot: self.slot, is_awaited: self.turn.has_slept() };
+        let (f, is_asking) = match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Ready(f) => (f, false),
+            Stage::Asked(f, _) => (f, true),
+            Stage::Queued(_) | Stage::Over => unreachable!("such a call takes no slot"),
+        };
+        let held = Held { slot: self.slot, is_awaited: self.turn.has_slept(), is_asking };
         // The owner is woken later, when the call has run.
         self.withdraw_quietly();
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Ready(f) => held.run(f),
-            Stage::Asked(f, _) => {
-                // `_asking` is dropped after `held`, so that `want` does not fall to zero while we
-                // hold the slot.
-                let _asking = Asking(self.slot);
-                let held = held;
-                held.run(f)
-            }
-            Stage::Queued(_) | Stage::Over => unreachable!("such a call takes no slot"),
-        }
+        held.run(f)
     }
 
     fn queue_call(&mut self) {
@@ -286,17 +287,6 @@ fn pass_heavy_fence(how: Escalate) -> bool {
         Escalate::Interrupt => {
             asym::heavy();
             true
-        }
-    }
-}
-
-/// Withdraws the request for the slot when dropped.
-struct Asking<'p, T>(&'p Slot<T>);
-
-impl<T> Drop for Asking<'_, T> {
-    fn drop(&mut self) {
-        if !twin::torn_down() {
-            self.0.unask();
         }
     }
 }

@@ -21,8 +21,7 @@ const NR_OWNER_SPINS: u32 = 1 << 14;
 /// The maximum time for which an owner leaves its slot to announced callers before one operation.
 /// 10 ms is about the time that a busy machine needs to schedule the caller. With a longer time, a
 /// preempted caller would stop the owner.
-#[cfg(not(any(loom, shuttle)))]
-const HANDOFF_WAIT: Duration = Duration::from_millis(10);
+pub(super) const HANDOFF_WAIT: Duration = Duration::from_millis(10);
 
 /// The length of a waiter's short sleep in microseconds, which is about the cost of a wake-up. It
 /// bounds the delay if a thread that releases the slot does not see the waiter.
@@ -35,15 +34,10 @@ pub(super) struct Backoff {
     nr_spins: u32,
 }
 
-/// The time at which a wait gives up.
+/// The time at which a wait gives up. In a model, where no time passes, it is the number of checks
+/// before that.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Deadline {
-    #[cfg(not(any(loom, shuttle)))]
-    limit_ns: u64,
-    /// The number of checks, which replaces the time in a model, where no time passes.
-    #[cfg(any(loom, shuttle))]
-    nr_asked: u32,
-}
+pub(super) struct Deadline(u64);
 
 /// The age of a waiting call, and whether it has announced itself.
 #[derive(Debug, Default)]
@@ -53,14 +47,6 @@ pub(super) struct Turn {
     since_ns: u64,
     has_slept: bool,
     is_announced: bool,
-}
-
-/// The wait of an owner for announced callers.
-#[derive(Debug, Default)]
-pub(super) struct HandoffWait {
-    /// `None` before the first poll.
-    #[cfg(not(any(loom, shuttle)))]
-    deadline: Option<Deadline>,
 }
 
 /// A step of a wait.
@@ -236,42 +222,23 @@ impl Turn {
     }
 }
 
-impl HandoffWait {
-    /// Returns `true` if the owner has waited for long enough. Always returns `false` in a model,
-    /// where no time passes.
-    pub(super) fn is_over(&mut self) -> bool {
-        #[cfg(not(any(loom, shuttle)))]
-        return self.deadline.get_or_insert_with(|| Deadline::after(HANDOFF_WAIT)).is_over();
-        #[cfg(any(loom, shuttle))]
-        false
-    }
-}
-
 impl Deadline {
     /// Creates a deadline `span` from now. In a model, the deadline passes at the second check, or
     /// at the first if `span` is zero.
     pub(super) fn after(span: Duration) -> Self {
-        #[cfg(not(any(loom, shuttle)))]
-        {
-            let span_ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
-            Self { limit_ns: sync::time::now_ns().saturating_add(span_ns) }
-        }
-        #[cfg(any(loom, shuttle))]
-        {
-            let nr_asked = u32::from(span.is_zero());
-            Self { nr_asked }
-        }
+        Self(if cfg!(any(loom, shuttle)) {
+            u64::from(!span.is_zero())
+        } else {
+            time::ns_after(span)
+        })
     }
 
     pub(super) fn is_over(&mut self) -> bool {
-        #[cfg(any(loom, shuttle))]
-        {
-            self.nr_asked += 1;
-            self.nr_asked > 1
+        if cfg!(any(loom, shuttle)) {
+            let nr_left = self.0;
+            self.0 = nr_left.saturating_sub(1);
+            return nr_left == 0;
         }
-        #[cfg(not(any(loom, shuttle)))]
-        {
-            sync::time::now_ns() >= self.limit_ns
-        }
+        time::now_ns() >= self.0
     }
 }

@@ -7,7 +7,7 @@
 use sync::atomic::Ordering;
 use sync::{asym, hint, twin};
 
-use super::backoff::{self, Backoff, HandoffWait, Turn};
+use super::backoff::{self, Backoff, Deadline, HANDOFF_WAIT, Turn};
 use super::choice::Kind;
 use super::slot::{FREE, HELD, LOST, OWNED, OwnerWord, Slot, Want, release_order, take_order};
 
@@ -106,9 +106,10 @@ impl<T> Slot<T> {
         let is_awaited = || self.eldest.load(Ordering::Relaxed) != 0;
         if is_awaited() && !twin::armed("percpu: the owner overtakes the eldest") {
             self.hand_over();
-            let (mut backoff, mut handoff_wait) = (Backoff::of_caller(), HandoffWait::default());
+            let (mut backoff, mut deadline) = (Backoff::of_caller(), Deadline::after(HANDOFF_WAIT));
             turn.poll();
-            while is_awaited() && !handoff_wait.is_over() {
+            // In a model no time passes, and the wait is never late.
+            while is_awaited() && (cfg!(any(loom, shuttle)) || !deadline.is_over()) {
                 if backoff.naps() {
                     self.nap(|| !is_awaited());
                 } else {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::internal::params::{ParamError, Params, Qpw};
 use topology::{CpuId, CpuSet, Topology};
 
-use super::choice::{AtStart, Choice, CompiledOut, Escalate, Escalation, kind_of};
+use super::choice::{COMPILED_OUT, Escalate, Escalation, kind_of};
 use super::remote::{PanicHandler, PerCpu};
 use super::slot::Slot;
 use super::table::Table;
@@ -124,7 +124,7 @@ impl Builder {
     ///
     /// See [`BuildError`].
     pub fn build<T>(self, init: impl FnMut(CpuId) -> T) -> Result<PerCpu<T>, BuildError> {
-        self.build_as::<T, AtStart>(init)
+        self.build_as::<T, false>(init)
     }
 
     /// Creates the data with the mode fixed to [`Qpw::Queue`] at compile time, so that operations
@@ -142,11 +142,11 @@ impl Builder {
     pub fn build_compiled_out<T>(
         self,
         init: impl FnMut(CpuId) -> T,
-    ) -> Result<PerCpu<T, CompiledOut>, BuildError> {
-        self.qpw(Qpw::Queue).build_as::<T, CompiledOut>(init)
+    ) -> Result<PerCpu<T, COMPILED_OUT>, BuildError> {
+        self.qpw(Qpw::Queue).build_as::<T, COMPILED_OUT>(init)
     }
 
-    fn build_as<T, C: Choice>(
+    fn build_as<T, const C: bool>(
         self,
         mut init: impl FnMut(CpuId) -> T,
     ) -> Result<PerCpu<T, C>, BuildError> {
@@ -175,16 +175,6 @@ impl Builder {
         });
         let table = Table::new(topology.possible().clone(), slots.collect());
         Ok(PerCpu::from_parts(table, self.escalation, self.on_panic, &self.name, qpw))
-    }
-}
-
-impl fmt::Debug for Builder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
-            .field("qpw", &self.qpw)
-            .field("isolated", &self.isolated)
-            .field("escalation", &self.escalation)
-            .finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,5 @@
 //! The choice of the mode, its effect on a slot, and the escalation of remote callers.
 
-use std::fmt;
 use std::time::Duration;
 
 use base::internal::params::Qpw;
@@ -65,46 +64,16 @@ pub(super) fn kind_of(qpw: Qpw, escalate: Escalate, isolated: bool) -> Kind {
     }
 }
 
-/// The time at which the mode of a [`PerCpu`](super::PerCpu) is chosen: run time ([`AtStart`]) or
-/// compile time ([`CompiledOut`]).
+/// The parameter `C` of per-CPU data whose mode was chosen at compile time: the mode is
+/// [`Qpw::Queue`], and no operation tests it. Otherwise the mode is chosen when the program starts,
+/// and each operation tests it.
 #[doc(hidden)]
-pub trait Choice: private::Choice + fmt::Debug + 'static {}
+pub const COMPILED_OUT: bool = true;
 
-/// The mode is chosen when the program starts, and each operation tests it.
-#[derive(Debug)]
-#[doc(hidden)]
-pub enum AtStart {}
-
-/// The mode is [`Qpw::Queue`], and no operation tests it.
-#[derive(Debug)]
-#[doc(hidden)]
-pub enum CompiledOut {}
-
-impl Choice for AtStart {}
-impl Choice for CompiledOut {}
-
-pub(super) mod private {
-    use super::{AtStart, CompiledOut, Kind};
-
-    pub trait Choice {
-        #[doc(hidden)]
-        #[allow(private_interfaces)]
-        fn kind(stored: Kind) -> Kind;
-    }
-    impl Choice for AtStart {
-        #[inline(always)]
-        #[allow(private_interfaces)]
-        fn kind(stored: Kind) -> Kind {
-            stored
-        }
-    }
-    impl Choice for CompiledOut {
-        #[inline(always)]
-        #[allow(private_interfaces)]
-        fn kind(_: Kind) -> Kind {
-            Kind::Queue
-        }
-    }
+/// Returns the kind of a slot whose stored kind is `stored`.
+#[inline(always)]
+pub(super) fn chosen<const C: bool>(stored: Kind) -> Kind {
+    if C { Kind::Queue } else { stored }
 }
 
 #[cfg(test)]

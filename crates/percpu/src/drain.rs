@@ -6,13 +6,12 @@ use topology::{CpuId, CpuSet};
 
 use super::attempt::Attempt;
 use super::backoff::{self, Step};
-use super::choice::Choice;
 use super::leaked::Due;
 use super::remote::PerCpu;
 use super::slot::Slot;
 use super::tally::{DRAINED, DRAINS};
 
-impl<T: Send, C: Choice> PerCpu<T, C> {
+impl<T: Send, const C: bool> PerCpu<T, C> {
     /// Calls `f` on the data of every CPU, online or not. To move the data out of the slots, call
     /// [`run_on`](Self::run_on) with [`take`](std::mem::take) for each of [`cpus`](Self::cpus).
     ///

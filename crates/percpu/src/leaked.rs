@@ -80,15 +80,10 @@ impl Checks {
 impl<T> Slot<T> {
     /// Makes the check that is due while a remote caller waits. If the owner was leaked and its
     /// thread has exited, releases the slot.
-    #[inline]
     pub(super) fn check_owner(&self, due: Due) {
-        if due != Due::Nothing {
-            self.check_owner_now(due);
+        if due == Due::Nothing {
+            return;
         }
-    }
-
-    #[cold]
-    fn check_owner_now(&self, due: Due) {
         if self.take_over() {
             self.disclaim();
         } else if let Due::Report(waited) = due
@@ -149,7 +144,7 @@ impl<T> Slot<T> {
 }
 
 #[cfg(any(loom, shuttle))]
-impl<T, C: super::Choice> super::Owner<'_, T, C> {
+impl<T, const C: bool> super::Owner<'_, T, C> {
     /// Leaks the owner, and makes it look as if its thread had exited afterwards.
     #[doc(hidden)]
     pub fn leak_by_an_ended_thread(self) {

@@ -24,7 +24,7 @@
 //! | `EveryOp` | after each operation | a locked instruction | runs on the caller, at once |
 //!
 //! A slot that has no owner, or whose owner is [parked](Owner::park), is free in every mode. With
-//! [`CompiledOut`] the mode is `Queue`, and no operation tests it.
+//! [`COMPILED_OUT`] the mode is `Queue`, and no operation tests it.
 //!
 //! # Waiting
 //!
@@ -75,8 +75,15 @@ mod tally;
 pub use absent::{DrainedWhenAbsent, set_online_cpus};
 pub use base::internal::params::Qpw;
 pub use builder::{BuildError, Builder};
-pub use choice::Escalate;
-pub use choice::{AtStart, Choice, CompiledOut};
+pub use choice::{COMPILED_OUT, Escalate};
 pub use counter::SloppyCounter;
 pub use owner::{AttachError, Owner, Parked};
 pub use remote::{NotRun, PerCpu};
+
+base::internal::opaque! {
+    impl[] Builder;
+    impl[] DrainedWhenAbsent;
+    impl[T, const C: bool] Owner<'_, T, C>;
+    impl[T, const C: bool] Parked<'_, T, C>;
+    impl[T, const C: bool] PerCpu<T, C>;
+}

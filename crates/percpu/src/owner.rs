@@ -8,7 +8,7 @@ use base::internal::params::Qpw;
 use sync::twin;
 use topology::CpuId;
 
-use super::choice::{AtStart, Choice, Kind};
+use super::choice::{Kind, chosen};
 use super::slot::Slot;
 
 /// Ownership of one CPU's slot of a [`PerCpu`](super::PerCpu). It belongs to the thread that
@@ -60,18 +60,18 @@ use super::slot::Slot;
 ///     scope.spawn(move || owner.poll());
 /// });
 /// ```
-pub struct Owner<'p, T, C: Choice = AtStart> {
+pub struct Owner<'p, T, const C: bool = false> {
     slot: &'p Slot<T>,
     /// A copy of the slot's kind, which can stay in a register.
     kind: Kind,
     /// Prevents this type from being `Send`, because the owner is bound to its thread.
-    _choice: PhantomData<(*mut (), C)>,
+    _not_send: PhantomData<*mut ()>,
 }
 
 /// An owner that has given up its slot, so that any thread may take it; created by [`Owner::park`].
 ///
 /// Dropping it leaves the slot without an owner.
-pub struct Parked<'p, T, C: Choice = AtStart> {
+pub struct Parked<'p, T, const C: bool = false> {
     /// `None` once it has been unparked.
     owner: Option<Owner<'p, T, C>>,
 }
@@ -118,10 +118,10 @@ impl<'p, T> Operation<'p, T> {
     }
 }
 
-impl<'p, T, C: Choice> Owner<'p, T, C> {
+impl<'p, T, const C: bool> Owner<'p, T, C> {
     /// Makes this thread the owner of `slot`.
     pub(super) fn attach(slot: &'p Slot<T>) -> Result<Self, AttachError> {
-        let kind = C::kind(slot.kind());
+        let kind = chosen::<C>(slot.kind());
         if kind != slot.kind() {
             return Err(AttachError::Isolated(slot.cpu()));
         }
@@ -129,7 +129,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
             return Err(AttachError::Owned(slot.cpu()));
         }
         slot.take_back();
-        Ok(Self { slot, kind, _choice: PhantomData })
+        Ok(Self { slot, kind, _not_send: PhantomData })
     }
 
     #[cfg(any(loom, shuttle))]
@@ -156,7 +156,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
     /// ```
     #[inline]
     pub fn qpw(&self) -> Qpw {
-        C::kind(self.kind).qpw()
+        chosen::<C>(self.kind).qpw()
     }
 
     /// Calls `f` with the data.
@@ -178,7 +178,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
     pub fn with<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
         let slot = self.slot;
         // There is one arm per kind, so that the end of an operation does not test the kind again.
-        match C::kind(self.kind) {
+        match chosen::<C>(self.kind) {
             // SAFETY: we are the only owner. `&mut self` means that we are not inside already,
             // because functions that run queued calls, like `poll`, also take `&mut self`.
             Kind::Queue => unsafe { Operation::begin(slot, Kind::Queue).run(f) },
@@ -201,7 +201,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
     /// Blocks as [`with`](Self::with) does, and while the queued calls run.
     #[inline]
     pub fn poll(&mut self) {
-        self.slot.poll(C::kind(self.kind));
+        self.slot.poll(chosen::<C>(self.kind));
     }
 
     /// Gives up the slot until [`Parked::unpark`]. Park before a sleep, and before a loop that must
@@ -248,7 +248,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
     }
 }
 
-impl<'p, T, C: Choice> Parked<'p, T, C> {
+impl<'p, T, const C: bool> Parked<'p, T, C> {
     /// Takes the slot back.
     ///
     /// # Blocking
@@ -266,7 +266,7 @@ impl<'p, T, C: Choice> Parked<'p, T, C> {
     }
 }
 
-impl<T, C: Choice> Drop for Owner<'_, T, C> {
+impl<T, const C: bool> Drop for Owner<'_, T, C> {
     fn drop(&mut self) {
         if !twin::torn_down() {
             // If the owner is parked, the slot has already been given up.
@@ -284,18 +284,6 @@ impl<T> Drop for Operation<'_, T> {
             // Only this call is inlined, which keeps the operation in registers until a panic.
             self.slot.exit_by_panic(self.kind, self.asked);
         }
-    }
-}
-
-impl<T, C: Choice> fmt::Debug for Owner<'_, T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Owner").field("slot", self.slot).finish_non_exhaustive()
-    }
-}
-
-impl<T, C: Choice> fmt::Debug for Parked<'_, T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parked").field("owner", &self.owner).finish()
     }
 }
 

@@ -1,7 +1,6 @@
 //! Per-CPU data, and calls on the slot of any CPU.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::time::Duration;
 
 use base::internal::panics::{self, Foreign};
@@ -12,7 +11,7 @@ use topology::{CpuId, CpuSet};
 
 use super::attempt::Attempt;
 use super::backoff::{self, Deadline, Step};
-use super::choice::{AtStart, Choice, Escalation, Kind};
+use super::choice::{Escalation, Kind};
 use super::fork::Listed;
 use super::owner::{AttachError, Owner};
 use super::slot::Slot;
@@ -51,7 +50,7 @@ pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 /// to stderr that names the owner's thread. If two owners call each other's slots, both may wait
 /// forever. To avoid this, [park](Owner::while_parked) first.
 #[doc(alias("DEFINE_PER_CPU", "alloc_percpu"))]
-pub struct PerCpu<T, C: Choice = AtStart> {
+pub struct PerCpu<T, const C: bool = false> {
     /// The registration of the slots. It is dropped before the slots.
     listed: Listed,
     pub(super) table: Table<T>,
@@ -59,7 +58,6 @@ pub struct PerCpu<T, C: Choice = AtStart> {
     /// Shared with queued calls.
     pub(super) panics: Arc<Panics>,
     pub(super) tally: Tally,
-    choice: PhantomData<fn() -> C>,
 }
 
 /// The count of panics in queued work, and their handler.
@@ -89,7 +87,7 @@ pub enum NotRun<F> {
     NoSuchCpu(F),
 }
 
-impl<T, C: Choice> PerCpu<T, C> {
+impl<T, const C: bool> PerCpu<T, C> {
     pub(super) fn from_parts(
         table: Table<T>,
         escalation: Escalation,
@@ -102,7 +100,7 @@ impl<T, C: Choice> PerCpu<T, C> {
         let seen = panics.clone();
         let nr_panicked = move || seen.nr.load(Ordering::Relaxed);
         let tally = tally(name, qpw, table.slots.len(), nr_panicked);
-        Self { listed: Listed::new(&table), table, escalation, panics, tally, choice: PhantomData }
+        Self { listed: Listed::new(&table), table, escalation, panics, tally }
     }
 
     /// Returns the CPUs that have a slot: all possible CPUs of the machine.
@@ -146,7 +144,7 @@ impl<T, C: Choice> PerCpu<T, C> {
     }
 }
 
-impl<T: Send, C: Choice> PerCpu<T, C> {
+impl<T: Send, const C: bool> PerCpu<T, C> {
     /// Calls `f` on the data of `cpu`, and returns its result.
     ///
     /// `f` runs on the calling thread, or in [`Qpw::Queue`](super::Qpw) on the owner. A panic in
@@ -372,7 +370,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
 }
 
 #[cfg(any(loom, shuttle))]
-impl<T, C: Choice> PerCpu<T, C> {
+impl<T, const C: bool> PerCpu<T, C> {
     /// Returns `true` if a caller has announced that it waits for the slot of `cpu`. It is meant
     /// for models.
     #[doc(hidden)]
@@ -420,14 +418,5 @@ impl<F> From<NotRun<F>> for std::io::Error {
             NotRun::NoSuchCpu(_) => std::io::ErrorKind::InvalidInput,
         };
         Self::new(kind, error.to_string())
-    }
-}
-
-impl<T, C: Choice> fmt::Debug for PerCpu<T, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PerCpu")
-            .field("cpus", &self.table.cpus)
-            .field("escalation", &self.escalation)
-            .finish_non_exhaustive()
     }
 }

@@ -98,8 +98,6 @@
 //! Each field has a letter: I fixed at creation, A atomic, H used by the thread that holds the
 //! slot.
 
-use std::fmt;
-
 use base::internal::wake::EventCount;
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sync::cell::UnsafeCell;
@@ -238,7 +236,7 @@ pub(super) struct Far<T> {
     call_queue: CallQueue<T>,
     /// The thread that is inside the slot, to detect bugs of this crate.
     #[cfg(debug_assertions)]
-    inside: AtomicU64,
+    inside: unmodelled::AtomicU64,
 }
 
 // SAFETY: `word` ensures that one thread at a time accesses the data, so it suffices that the data
@@ -261,7 +259,7 @@ impl<T> Slot<T> {
                 door: EventCount::new(),
                 call_queue: CallQueue::new(),
                 #[cfg(debug_assertions)]
-                inside: AtomicU64::new(0),
+                inside: unmodelled::AtomicU64::new(0),
             },
         }
     }
@@ -500,7 +498,8 @@ impl<T> Slot<T> {
     ///
     /// 1. The same as [`touch`](Self::touch).
     pub(super) unsafe fn touch_as_caller<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        let _caller = Caller::enter(&self.caller);
+        self.caller.store(identity::mine().get(), Ordering::Relaxed);
+        let _caller = Marked(&self.caller);
         // SAFETY: (1).
         unsafe { self.touch(f) }
     }
@@ -534,7 +533,11 @@ impl<T> Slot<T> {
     #[inline(always)]
     pub(super) unsafe fn touch<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         #[cfg(debug_assertions)]
-        let _inside = Inside::enter(self);
+        let _inside = {
+            let before = self.far.inside.swap(identity::mine().get(), Ordering::Relaxed);
+            assert_eq!(before, 0, "two threads are inside the slot of CPU {}", self.cpu());
+            Marked(&self.far.inside)
+        };
         // SAFETY: (1): no other thread accesses the data until `f` returns.
         self.data.with_mut(|data| f(unsafe { &mut *data }))
     }
@@ -551,56 +554,12 @@ pub(super) fn release_order() -> Ordering {
     twin::order("percpu: relaxed release", Ordering::Release)
 }
 
-/// Records, until it is dropped, that this thread is inside the slot through a call.
-struct Caller<'s>(&'s unmodelled::AtomicU64);
+/// A word that holds this thread's number until this value is dropped.
+struct Marked<'s>(&'s unmodelled::AtomicU64);
 
-impl<'s> Caller<'s> {
-    #[inline]
-    fn enter(caller: &'s unmodelled::AtomicU64) -> Self {
-        caller.store(identity::mine().get(), Ordering::Relaxed);
-        Self(caller)
-    }
-}
-
-impl Drop for Caller<'_> {
+impl Drop for Marked<'_> {
     #[inline]
     fn drop(&mut self) {
         self.0.store(0, Ordering::Relaxed);
-    }
-}
-
-/// Checks that only one thread is inside at a time.
-#[cfg(debug_assertions)]
-struct Inside<'s>(&'s AtomicU64);
-
-#[cfg(debug_assertions)]
-impl<'s> Inside<'s> {
-    fn enter<T>(slot: &'s Slot<T>) -> Self {
-        let before = slot.far.inside.swap(identity::mine().get(), Ordering::Relaxed);
-        assert_eq!(before, 0, "two threads are inside the slot of CPU {}", slot.cpu());
-        Self(&slot.far.inside)
-    }
-}
-
-#[cfg(debug_assertions)]
-impl Drop for Inside<'_> {
-    fn drop(&mut self) {
-        self.0.store(0, Ordering::Relaxed);
-    }
-}
-
-impl<T> fmt::Debug for Slot<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = match self.word.load(Ordering::Relaxed) {
-            FREE => "free",
-            HELD => "held",
-            LOST => "lost",
-            _ => "owned",
-        };
-        f.debug_struct("Slot")
-            .field("cpu", &self.cpu())
-            .field("kind", &self.kind())
-            .field("word", &word)
-            .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! An operation of a slot's owner, in each mode of per-CPU data.
 
-use afterwork::percpu::{CompiledOut, Owner, Qpw};
+use afterwork::percpu::{COMPILED_OUT, Owner, Qpw};
 
 /// The data of an operation without a guard, laid out like a slot.
 #[repr(C, align(128))]
@@ -21,7 +21,7 @@ fn add(hits: &mut u64) {
 
 /// Adds with the guard compiled out.
 #[inline(never)]
-pub fn compiled_out(owner: &mut Owner<'_, u64, CompiledOut>) {
+pub fn compiled_out(owner: &mut Owner<'_, u64, COMPILED_OUT>) {
     owner.with(add);
 }
 
@@ -61,7 +61,7 @@ of_mode! {
 pub mod calls {
     use std::hint::black_box;
 
-    use afterwork::percpu::{BuildError, Choice, Owner, PerCpu, Qpw};
+    use afterwork::percpu::{BuildError, Owner, PerCpu, Qpw};
     use topology::{CpuId, Topology};
 
     use super::{Bare, any_mode, compiled_out, every_op, on_demand, queue, unprotected};
@@ -83,7 +83,7 @@ pub mod calls {
     }
 
     /// Runs `operations` as the owner of the only slot, and checks that each added one.
-    fn added<C: Choice>(
+    fn added<const C: bool>(
         slots: &Result<PerCpu<u64, C>, BuildError>,
         operations: &[fn(&mut Owner<'_, u64, C>)],
     ) {

@@ -35,7 +35,6 @@
 
 use std::{
     cell::{self, Cell},
-    marker::PhantomData,
     mem::{MaybeUninit, align_of, size_of},
     ptr::{self, NonNull},
 };
@@ -47,11 +46,11 @@ use sync::{
     hint, twin,
 };
 
-use super::head::{Function, Head};
+use super::head::Head;
 
 /// The number of words in a bag, which is enough for 63 to 252 closures, or for two in a model. A
 /// bag takes two kilobytes. A thread that queues closures keeps one bag until it exits; closures
-/// queued by its last destructors use no bag (`Alone`).
+/// queued by its last destructors have a bag each.
 const CAPACITY: usize = if cfg!(any(loom, shuttle)) { 2 * MOST_WORDS } else { 252 };
 /// The number of words that the largest closure and its kind occupy.
 const MOST_WORDS: usize = 1 + NR_HELD;
@@ -105,32 +104,6 @@ struct Kind {
     nr_held: usize,
 }
 
-/// A closure without a bag, queued by a thread whose thread-locals have already been destroyed.
-#[repr(C)]
-struct Alone {
-    head: Head,
-    closure: Deferred,
-}
-
-impl Alone {
-    /// Returns a head for `closure`, to pass to [`run`](Self::run).
-    #[cold]
-    fn of(closure: Deferred) -> *mut Head {
-        let head = Head::with_function(Function::Rust(Self::run));
-        Box::into_raw(Box::new(Self { head, closure })).cast()
-    }
-
-    /// # Safety
-    ///
-    /// 1. `head` came from [`of`](Self::of), its grace period has passed, and this is called once.
-    unsafe fn run(head: *mut Head) {
-        // SAFETY: (1).
-        let Self { closure, .. } = *unsafe { Box::from_raw(head.cast::<Self>()) };
-        // SAFETY: (1): this is the only copy of the closure.
-        unsafe { closure.run() }
-    }
-}
-
 /// A block of closures that were queued together.
 #[repr(C)]
 pub(super) struct Bag {
@@ -147,10 +120,7 @@ pub(super) struct Bag {
 sync::thread_local! {
     /// This thread's bag, open or not, or null. This thread-local has no destructor, so that it can
     /// be accessed at any time.
-    static OPEN: Cell<*mut Bag> = Cell::new(ptr::null_mut())
-}
-
-sync::thread_local! {
+    static OPEN: Cell<*mut Bag> = Cell::new(ptr::null_mut());
     /// Initialized by a thread that keeps a bag, so that its destructor runs.
     static AT_EXIT: AtExit = AtExit
 }
@@ -197,13 +167,8 @@ fn slowly(deferred: Deferred) -> Option<(*mut Head, usize)> {
     if joined {
         return None;
     }
-    let keeps = AT_EXIT.try_with(|_| ()).is_ok();
-    Some(if keeps {
-        let (bag, nr_behind) = anew(deferred);
-        (bag.cast(), 1 + nr_behind)
-    } else {
-        (Alone::of(deferred), 1)
-    })
+    let (bag, nr_behind) = anew(deferred);
+    Some((bag.cast(), 1 + nr_behind))
 }
 
 /// Returns the approximate number of callbacks, without the first one, in a bag that its thread
@@ -252,7 +217,8 @@ pub(super) fn leave() -> usize {
 
 /// Adds `deferred` to a bag that is in no list. This is the thread's old bag if all of its closures
 /// have run, otherwise an unused one. Returns the bag, and the number of callbacks in the old bag
-/// that have not been counted.
+/// that have not been counted. A thread whose thread-locals have been destroyed leaves the bag at
+/// once.
 fn anew(deferred: Deferred) -> (*mut Bag, usize) {
     let old = open();
     // SAFETY: the pointer is null, or this thread has not left the bag, so no thread frees it.
@@ -265,12 +231,14 @@ fn anew(deferred: Deferred) -> (*mut Bag, usize) {
     // Test: a_bag_is_used_again
     let before = state.map(|state| state.fetch_or(LEFT, Ordering::AcqRel));
     let bag = if before.is_some_and(|before| before & DONE != 0) { old } else { Bag::unused() };
-    set_open(bag);
+    let keeps = AT_EXIT.try_with(|_| ()).is_ok();
+    set_open(if keeps { bag } else { ptr::null_mut() });
     // SAFETY: the bag is unused, or is done and was left by its thread, so only we can reach it.
     let fresh = unsafe { &*bag };
     fresh.put(0, deferred);
     // Relaxed is sufficient, because the push onto a list publishes the state.
-    fresh.state.store(deferred.nr_words() as u32, Ordering::Relaxed);
+    let left = if keeps { 0 } else { LEFT };
+    fresh.state.store(deferred.nr_words() as u32 | left, Ordering::Relaxed);
     (bag, before.map_or(0, nr_behind))
 }
 
@@ -284,10 +252,7 @@ pub(super) fn fetch_ahead<T>(next: *const T) {
 /// that they arrive in a stream. Ends early if `waits` returns `true`.
 pub(super) fn gather(nr_run: u64, waits: impl Fn() -> bool) {
     if nr_run >= STREAM {
-        let mut spins = 0..GATHER_SPINS;
-        while spins.next().is_some() && !waits() {
-            hint::spin_loop();
-        }
+        hint::spin_until(GATHER_SPINS, waits);
     }
 }
 
@@ -302,7 +267,7 @@ fn set_open(bag: *mut Bag) {
 impl Bag {
     pub(super) fn new() -> Self {
         Self {
-            head: cell::UnsafeCell::new(Head::of_bag()),
+            head: cell::UnsafeCell::new(Head::new()),
             state: AtomicU32::new(0),
             words: std::array::from_fn(|_| UnsafeCell::new(Word::uninit())),
         }
@@ -419,23 +384,13 @@ const fn fits<F>() -> bool {
     size_of::<F>() <= size_of::<Payload>() && align_of::<F>() <= align_of::<Payload>()
 }
 
-/// Provides the kind of each type of closure that fits.
-struct KindOf<F>(PhantomData<F>);
-
-impl<F: FnOnce() + Send + 'static> KindOf<F> {
-    const KIND: &'static Kind = &Kind {
-        run: |payload| {
-            // SAFETY: `Deferred::run` is called once (its 1), with the payload that `held` wrote.
-            let closure = unsafe { payload.cast::<F>().read() };
-            closure();
-        },
-        // In a model, all closures have the same size.
-        nr_held: if cfg!(any(loom, shuttle)) {
-            NR_HELD
-        } else {
-            size_of::<F>().div_ceil(size_of::<Word>())
-        },
-    };
+/// # Safety
+///
+/// 1. `payload` was written by [`Deferred::held`] with this type, and this is called once.
+unsafe fn run_held<F: FnOnce()>(payload: *mut Payload) {
+    // SAFETY: (1).
+    let closure = unsafe { payload.cast::<F>().read() };
+    closure();
 }
 
 impl Deferred {
@@ -455,7 +410,12 @@ impl Deferred {
         assert!(fits::<F>(), "`new` boxes what does not fit");
         // SAFETY: the payload is large enough and aligned, as was just asserted.
         unsafe { payload.as_mut_ptr().cast::<F>().write(closure) };
-        Self { kind: KindOf::<F>::KIND, payload }
+        let kind = const {
+            // In a model, all closures have the same size.
+            let size = if cfg!(any(loom, shuttle)) { size_of::<Payload>() } else { size_of::<F>() };
+            &Kind { run: run_held::<F>, nr_held: size.div_ceil(size_of::<Word>()) }
+        };
+        Self { kind, payload }
     }
 
     /// Returns the number of words that the closure occupies in a bag.
@@ -476,7 +436,6 @@ impl Deferred {
 }
 
 /// The bags that belong to no thread.
-#[derive(Debug)]
 pub(super) struct Spares(CachePadded<[AtomicPtr<Bag>; MOST_SPARES]>);
 
 sync::process_wide! {
@@ -485,15 +444,10 @@ sync::process_wide! {
 }
 
 impl Spares {
-    #[cfg(not(any(loom, shuttle)))]
-    pub(super) const fn new() -> Self {
-        Self(CachePadded::new([const { AtomicPtr::new(ptr::null_mut()) }; MOST_SPARES]))
-    }
-
-    #[cfg(any(loom, shuttle))]
-    pub(super) fn new() -> Self {
-        let nothing = |_| AtomicPtr::new(ptr::null_mut());
-        Self(CachePadded::new(std::array::from_fn(nothing)))
+    sync::const_unless_model! {
+        pub(super) fn new() -> Self {
+            Self(CachePadded::new(sync::array_of![AtomicPtr::new(ptr::null_mut()); MOST_SPARES]))
+        }
     }
 
     /// Stores a spare bag. If there are enough, returns `false`, and the caller keeps the bag.
@@ -544,7 +498,6 @@ mod tests {
     };
 
     use super::*;
-    use crate::head::Callback;
 
     #[test]
     fn closures_of_every_size_run_with_their_captures() {
@@ -609,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn callbacks_from_late_destructors_use_no_bag() {
+    fn callbacks_from_late_destructors_have_a_bag_each() {
         struct Last(Arc<AtomicUsize>);
         impl Drop for Last {
             fn drop(&mut self) {
@@ -618,13 +571,10 @@ mod tests {
                     let closure = move || _ = nr_run.fetch_add(1, Ordering::Relaxed);
                     let mut published = None;
                     add(closure, |bag| published = bag.map(|(head, _)| head));
-                    let run = |callback| match callback {
-                        // SAFETY: the head was published, is in no list, and is run once.
-                        Callback::Own(head, Function::Rust(run)) => unsafe { run(head) },
-                        _ => panic!("a bag of its own"),
-                    };
-                    // SAFETY: as above.
-                    unsafe { Head::each(published.expect("it is published"), run) };
+                    let bag = published.expect("it is published").cast();
+                    // SAFETY: the bag was published, is in no list, and is run once.
+                    unsafe { Bag::run(bag, |closure| closure.run()) };
+                    assert!(open().is_null());
                 }
             }
         }

@@ -34,7 +34,7 @@ use sync::{
 };
 
 use super::{
-    head::{Callback, Chain, Head},
+    head::{Callback, Chain, Function, Head},
     local::nesting,
     stall, tunables,
 };
@@ -67,12 +67,13 @@ struct Lot {
 
 /// The place where callbacks run.
 pub(super) struct Place {
-    executor: Mutex<Option<Executor>>,
+    pub(super) executor: Mutex<Option<Executor>>,
     /// Notified when a batch has run, and when the executor is replaced.
     moved: EventCount,
-    /// A: statistics.
-    nr_panicked: AtomicU64,
-    nr_run: Count,
+    /// A: the number of panics in callbacks and executors.
+    pub(super) nr_panicked: AtomicU64,
+    /// The number of callbacks that have run.
+    pub(super) nr_run: Count,
 }
 
 sync::process_wide! {
@@ -111,10 +112,15 @@ fn run(chain: Chain) -> u64 {
         }
         // FOREIGN(rcu-callback): the user's callback, on the sweeping thread or on the thread where
         // an executor runs its batch. It is contained, no lock is held, and it is in no list.
-        // SAFETY: the callback comes from `each` below, and the grace period of the chain has
-        // passed.
-        if panics::contain(|| unsafe { callback.run(run_c) }) {
-            place().count_panic();
+        let panicked = panics::contain(|| match callback {
+            // SAFETY: the callback comes from `each` below, and the grace period of the chain has
+            // passed.
+            Callback::Closure(closure) => unsafe { closure.run() },
+            // SAFETY: as above.
+            Callback::Own(head, function) => unsafe { run_c(head, function) },
+        });
+        if panicked {
+            place().nr_panicked.fetch_add(1, Ordering::Relaxed);
         }
         nr_run += 1;
         if nr_run.is_multiple_of(BLIMIT) {
@@ -145,7 +151,7 @@ unsafe extern "C" {
 /// # Safety
 ///
 /// 1. `head` was queued with `run`, its grace period is over, and this is called once.
-pub unsafe fn run_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)) {
+pub unsafe fn run_c(head: *mut Head, run: Function) {
     if let Some(offset) = (run as usize).checked_sub(1).filter(|at| *at < NR_OFFSETS) {
         // SAFETY: (1) of `raw::free_c`, because no other function queues an address this low.
         return unsafe { free(head.wrapping_byte_sub(offset).cast()) };
@@ -201,24 +207,6 @@ impl Place {
         self.moved.notify_all();
     }
 
-    pub(super) fn executor(&self) -> &Mutex<Option<Executor>> {
-        &self.executor
-    }
-
-    /// Counts a panic in a callback or an executor.
-    fn count_panic(&self) {
-        self.nr_panicked.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn nr_panicked(&self) -> u64 {
-        self.nr_panicked.load(Ordering::Relaxed)
-    }
-
-    /// Returns the number of callbacks that have run.
-    pub(super) fn nr_run(&self) -> u64 {
-        self.nr_run.read()
-    }
-
     /// Forgets the executor, in a child of `fork`.
     pub(super) fn inherit(&self) {
         // The executor is leaked, because its captures may be in any state.
@@ -254,7 +242,7 @@ impl Place {
             // FOREIGN(rcu-executor): the user's executor, on the sweeping thread. It is contained,
             // and no lock is held. If a panic drops the batch, the callbacks run in the drop.
             if panics::contain(|| executor(batch)) {
-                self.count_panic();
+                self.nr_panicked.fetch_add(1, Ordering::Relaxed);
             }
         });
         self.wait_for(&lot, executor);
@@ -273,7 +261,8 @@ impl Place {
             if lot.is_done.load(Ordering::Acquire) || !lot.process.is_this() {
                 return;
             }
-            if !lot.is_left() {
+            if lot.first.load(Ordering::Relaxed).is_null() {
+                // A thread has begun to run the callbacks.
                 waiting.wait();
                 continue;
             }
@@ -304,11 +293,6 @@ impl Place {
 }
 
 impl Lot {
-    /// Returns `true` if no thread has begun to run the callbacks.
-    fn is_left(&self) -> bool {
-        !self.first.load(Ordering::Relaxed).is_null()
-    }
-
     /// Runs the callbacks, unless another thread is running or has run them.
     fn run(&self) {
         if !self.process.is_this() {
@@ -341,11 +325,5 @@ impl Batch {
 impl Drop for Batch {
     fn drop(&mut self) {
         self.0.run();
-    }
-}
-
-impl std::fmt::Debug for Batch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Batch").finish_non_exhaustive()
     }
 }

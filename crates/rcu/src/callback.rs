@@ -86,7 +86,7 @@ use super::{
     bag,
     batch::{Batch, in_callback, place},
     fork,
-    head::{Chain, Function, Head},
+    head::{Chain, Head},
     local::{global, may_wait_for_callbacks, mine, outside_of_sections},
     periods::{self, GpCookie},
     slot::Slot,
@@ -156,7 +156,7 @@ const THERE: u32 = 2;
 /// ```
 #[doc(alias = "call_rcu")]
 pub fn call(callback: impl FnOnce() + Send + 'static) {
-    callbacks().add(callback);
+    callbacks().add(callback, true);
 }
 
 /// Runs `callback` as [`call`] does, unless too many callbacks are pending. Never blocks.
@@ -219,7 +219,7 @@ impl<T> std::error::Error for Full<T> {}
 /// Runs `callback` as [`call`] does, but never blocks. Use it for callbacks whose number is bounded
 /// by other means.
 pub fn call_at_once(callback: impl FnOnce() + Send + 'static) {
-    callbacks().add_at_once(callback);
+    callbacks().add(callback, false);
 }
 
 /// Drops `value`, which the caller has just unlinked, after a grace period.
@@ -238,33 +238,6 @@ pub fn call_at_once(callback: impl FnOnce() + Send + 'static) {
 #[doc(alias = "kfree_rcu_mightsleep")]
 pub fn call_drop<T: Send + 'static>(value: T) {
     call(move || drop(value));
-}
-
-/// Calls `run` with `head` after a grace period, without an allocation, like the kernel's
-/// `call_rcu`.
-///
-/// # Safety
-///
-/// 1. `head` is valid until `run` is called, and no other code uses it until then.
-/// 2. `run` may be called with `head`, once, on any thread.
-///
-/// # Blocking
-/// The same as [`call`].
-#[doc(hidden)]
-pub unsafe fn call_head(head: *mut Head, run: unsafe fn(*mut Head)) {
-    // SAFETY: (1), (2).
-    unsafe { call_function(head, Function::Rust(run)) };
-}
-
-/// Calls `function` with `head` after a grace period.
-///
-/// # Safety
-///
-/// 1. The same as [`call_head`].
-pub(super) unsafe fn call_function(head: *mut Head, function: Function) {
-    // SAFETY: (1).
-    unsafe { head.write(Head::with_function(function)) };
-    callbacks().add_head(head);
 }
 
 /// Waits until every callback that was queued before this call has run.
@@ -341,20 +314,20 @@ pub fn run_callbacks_on(executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
 /// Returns the number of panics in callbacks and executors that have been caught.
 #[doc(hidden)]
 pub fn nr_panicked() -> u64 {
-    place().nr_panicked()
+    place().nr_panicked.load(Ordering::Relaxed)
 }
 
 /// All callbacks of the process.
 pub(super) struct Callbacks {
     lists: [CachePadded<List>; NR_LISTS],
     /// The sequence number of sweeps, which is odd while a sweep runs. Only the sweeper writes it.
-    sweep_seq: CachePadded<AtomicU64>,
+    pub(super) sweep_seq: CachePadded<AtomicU64>,
     /// A: `true` if a caller requests a sweep with its grace period, even if the lists are empty.
     is_wanted: AtomicBool,
     /// The sweeper waits here for work.
     work: EventCount,
     /// Barriers wait here until sweeps end.
-    swept: EventCount,
+    pub(super) swept: EventCount,
     /// A: the number of the thread that is sweeping (`sync::identity`), or 0 if there is none.
     sweeper: AtomicU64,
     /// A: the state of the library's sweeping thread: `NONE`, `STARTING` or `THERE`.
@@ -380,7 +353,14 @@ impl Callbacks {
     sync::const_unless_model! {
         fn new() -> Self {
             Self {
-                lists: new_lists(),
+                lists: sync::array_of![
+                    CachePadded::new(List {
+                        newest: RawStack::new(),
+                        nr: AtomicUsize::new(0),
+                        backlog: Backlog::new(),
+                    });
+                    NR_LISTS
+                ],
                 sweep_seq: CachePadded::new(AtomicU64::new(0)),
                 is_wanted: AtomicBool::new(false),
                 work: EventCount::new(),
@@ -392,11 +372,15 @@ impl Callbacks {
         }
     }
 
-    /// Adds a closure. If there are too many callbacks, waits for a limited time (`Backlog`).
+    /// Adds a closure. If there are too many callbacks and `may_wait` is set, waits for a limited
+    /// time (`Backlog`).
     #[inline]
-    pub(super) fn add(&self, closure: impl FnOnce() + Send + 'static) {
+    pub(super) fn add(&self, closure: impl FnOnce() + Send + 'static, may_wait: bool) {
         bag::add(closure, |bag| match bag {
-            Some((bag, nr)) => self.slow_down(self.push(bag, nr)),
+            Some((bag, nr)) => {
+                let above = self.push(bag, nr);
+                self.slow_down(above.filter(|_| may_wait));
+            }
             None => self.start(),
         });
     }
@@ -407,15 +391,8 @@ impl Callbacks {
         Backlog::is_full(nr)
     }
 
-    /// Adds a closure without ever waiting.
-    pub(super) fn add_at_once(&self, closure: impl FnOnce() + Send + 'static) {
-        bag::add(closure, |bag| match bag {
-            Some((bag, nr)) => _ = self.push(bag, nr),
-            None => self.start(),
-        });
-    }
-
     /// Queues a user's head, after the closures that this thread queued before.
+    #[cfg(not(any(loom, shuttle)))]
     pub(super) fn add_head(&self, head: *mut Head) {
         let nr_left = bag::leave();
         self.slow_down(self.push(head, nr_left + 1));
@@ -430,7 +407,7 @@ impl Callbacks {
         let nr = list.nr.fetch_add(nr, Ordering::Relaxed) + nr;
         // SAFETY: the caller handed `head` over, and no other thread knows it until the push
         // succeeds.
-        let link = |below| unsafe { (*head).set_next(below) };
+        let link = |below| unsafe { (*head).next = below };
         let first = list.newest.push(head, link);
         // The sweeper takes whole lists, so one wake-up for each list that was empty is enough. A
         // push also wakes it while another thread is starting the sweeper, because that start may
@@ -561,7 +538,7 @@ impl Callbacks {
             let (domain, me) = (global(), idle_slot());
             if gp_wanted {
                 // This grace period is counted, for callers that poll.
-                domain.wait_for(domain.state(), me);
+                domain.wait_for(domain.periods.state(), me);
             } else {
                 domain.synchronize(me);
             }
@@ -619,13 +596,6 @@ impl Callbacks {
         self.wait_until("barrier", || self.is_swept(cookie));
     }
 
-    /// Wakes the threads in [`wait_until`](Self::wait_until). A callback that makes their condition
-    /// true calls this.
-    #[cfg(feature = "baselines")]
-    pub(super) fn notify_waiters(&self) {
-        self.swept.notify_all();
-    }
-
     /// Waits until `is_done` returns `true`. A callback or the end of a sweep makes it true.
     ///
     /// # Panics
@@ -680,14 +650,9 @@ impl Callbacks {
             return;
         }
         self.sweeper.store(0, Ordering::Relaxed);
-        let ended = periods::before(self.sweep_seq());
+        let ended = periods::before(self.sweep_seq.load(Ordering::Relaxed));
         self.sweep_seq.store(ended, Ordering::Relaxed);
         self.thread.store(NONE, Ordering::Relaxed);
-    }
-
-    /// Returns the sequence number of sweeps: two for each sweep, odd while one runs.
-    pub(super) fn sweep_seq(&self) -> u64 {
-        self.sweep_seq.load(Ordering::Relaxed)
     }
 
     /// Waits for work and sweeps, once.
@@ -696,28 +661,6 @@ impl Callbacks {
         let nr_run = self.sweep();
         bag::gather(nr_run, || self.is_wanted.load(Ordering::Relaxed));
     }
-}
-
-impl List {
-    sync::const_unless_model! {
-        fn new() -> Self {
-            Self {
-                newest: RawStack::new(),
-                nr: AtomicUsize::new(0),
-                backlog: Backlog::new(),
-            }
-        }
-    }
-}
-
-#[cfg(not(any(loom, shuttle)))]
-const fn new_lists() -> [CachePadded<List>; NR_LISTS] {
-    [const { CachePadded::new(List::new()) }; NR_LISTS]
-}
-
-#[cfg(any(loom, shuttle))]
-fn new_lists() -> [CachePadded<List>; NR_LISTS] {
-    std::array::from_fn(|_| CachePadded::new(List::new()))
 }
 
 /// Returns the slot that a grace period driven by this thread may skip: the thread's own, unless it
@@ -742,6 +685,7 @@ fn sweep_for_ever() {
 }
 
 /// The state of a list that is above its mark.
+#[derive(Default)]
 pub(super) struct Backlog {
     /// A: the number of marks at which threads have waited without success.
     nr_passed: AtomicU32,
@@ -826,7 +770,7 @@ mod tests {
         let nr_run = Arc::new(AtomicUsize::new(0));
         let call = || {
             let nr_run = nr_run.clone();
-            callbacks.add(move || _ = nr_run.fetch_add(1, Ordering::Relaxed));
+            callbacks.add(move || _ = nr_run.fetch_add(1, Ordering::Relaxed), true);
         };
         // Another thread has claimed the start, and its result is not known yet.
         callbacks.thread.store(STARTING, Ordering::Relaxed);

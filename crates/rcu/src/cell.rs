@@ -194,8 +194,9 @@ impl<T, F: Flavor> Rcu<T, F> {
     /// Panics if the flavor's `synchronize` panics. In that case the cell has not changed.
     #[inline]
     pub fn replace_sync(&self, value: T) -> T {
-        let swap = || self.swap(Box::into_raw(Box::new(value)));
-        let old = self.flavor.synchronize_after("replace_sync", swap);
+        self.flavor.assert_may_wait("replace_sync");
+        let old = self.swap(Box::into_raw(Box::new(value)));
+        self.flavor.synchronize();
         // SAFETY: the pointer came from `Box::into_raw`, our swap removed it from the cell, and
         // every section that could have loaded it has ended.
         *unsafe { Box::from_raw(old) }
@@ -400,11 +401,5 @@ impl<T, F: Flavor> Drop for Rcu<T, F> {
         // SAFETY: the pointer came from `Box::into_raw`, and no reader borrows the cell, because
         // the drop has exclusive access.
         drop(unsafe { Box::from_raw(current) });
-    }
-}
-
-impl<T, F: Flavor> std::fmt::Debug for Rcu<T, F> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rcu").finish_non_exhaustive()
     }
 }

@@ -1,9 +1,14 @@
 //! The record of RCU on the process's page.
 
 use base::internal::page::{self, Image, Joined, Kind};
-use sync::fork::PerProcess;
+use sync::{atomic::Ordering, fork::PerProcess};
 
-use super::{batch::place, callback::callbacks, local::global, stall};
+use super::{
+    batch::place,
+    callback::{callbacks, nr_panicked},
+    local::global,
+    stall,
+};
 
 /// Adds RCU's record to the page, once, on the first use of RCU.
 #[cold]
@@ -16,17 +21,18 @@ pub(super) fn show() {
 
 fn describe(image: &mut Image) {
     let (domain, callbacks) = (global(), callbacks());
-    let (gp_seq, sweep_seq) = (domain.gp_seq(), callbacks.sweep_seq());
+    let (gp_seq, sweep_seq) =
+        (domain.periods.gp_seq(), callbacks.sweep_seq.load(Ordering::Relaxed));
     let figures = [
         // `gp_seq` grows by two with each grace period, and is odd while one runs.
         gp_seq / 2,
         gp_seq % 2,
         domain.nr_active.get().into(),
         sweep_seq / 2,
-        place().nr_run(),
+        place().nr_run.read(),
         u64::from(sweep_seq % 2 == 1 || callbacks.has_work()),
-        place().nr_panicked(),
-        stall::nr_reported(),
+        nr_panicked(),
+        stall::NR_REPORTED.read(),
     ];
     image.add(Kind::Rcu, "rcu", "", &figures);
 }

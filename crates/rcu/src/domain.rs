@@ -40,9 +40,9 @@ use base::internal::{
 };
 use mpscq::RawStack;
 use sync::{
-    OnceLock, asym,
+    asym,
     atomic::{AtomicU64, Ordering},
-    hint, thread, twin,
+    thread, twin,
 };
 
 use crossbeam_utils::CachePadded;
@@ -69,9 +69,8 @@ pub(super) fn drives() -> bool {
 }
 
 /// A set of readers, and the grace periods that wait for them.
-#[derive(Debug)]
 pub(super) struct Domain {
-    periods: Periods,
+    pub(super) periods: Periods,
     /// The word that an outermost section stores. The driver writes it. It is on a cache line that
     /// readers only read.
     first_level: CachePadded<AtomicU64>,
@@ -79,7 +78,7 @@ pub(super) struct Domain {
     latest_cookie: CachePadded<AtomicU64>,
     pub(super) nr_active: NrActive,
     pub(super) roster: Roster,
-    tree: OnceLock<Tree>,
+    pub(super) tree: Tree,
     /// The driver waits here for the last report.
     pub(super) reported: EventCount,
 }
@@ -93,7 +92,7 @@ impl Domain {
                 latest_cookie: CachePadded::new(AtomicU64::new(0)),
                 nr_active: NrActive::new(),
                 roster: Roster::new(),
-                tree: OnceLock::new(),
+                tree: Tree::new(),
                 reported: EventCount::new(),
             }
         }
@@ -126,7 +125,7 @@ impl Domain {
     /// Reports a holdout's quiescent state on `leaf`, and wakes the driver if it was the last
     /// report.
     pub(super) fn report(&self, leaf: usize) {
-        if self.tree().report(leaf) {
+        if self.tree.report(leaf) {
             self.reported.notify_all();
         }
     }
@@ -147,18 +146,13 @@ impl Domain {
     /// cookie expires.
     pub(super) fn synchronize(&self, me: Option<&Slot>) {
         if tunables::first_fqs_ms() > 0 || !self.nobody_reads(me) || self.has_open_cookie() {
-            self.wait_for(self.state(), me);
+            self.wait_for(self.periods.state(), me);
         }
-    }
-
-    /// Returns the cookie of the first grace period that begins after this call.
-    pub(super) fn state(&self) -> GpCookie {
-        self.periods.state()
     }
 
     /// Returns a cookie that a user may poll.
     pub(super) fn state_to_poll(&self) -> GpCookie {
-        let cookie = self.state();
+        let cookie = self.periods.state();
         let bits = cookie.bits();
         // Relaxed is sufficient, because a `synchronize` that is ordered after this call reads this
         // cookie or a later one. Most cookies are created while the latest one is still open, and
@@ -172,12 +166,7 @@ impl Domain {
     /// Returns `true` if a user may hold a cookie whose grace period is not over.
     fn has_open_cookie(&self) -> bool {
         let latest = GpCookie::of_bits(self.latest_cookie.load(Ordering::Relaxed));
-        !twin::armed("rcu: synchronize overlooks cookies") && !self.is_over(latest)
-    }
-
-    /// Returns `true` if the grace period of `cookie` is over.
-    pub(super) fn is_over(&self, cookie: GpCookie) -> bool {
-        self.periods.is_over(cookie)
+        !twin::armed("rcu: synchronize overlooks cookies") && !self.periods.is_over(latest)
     }
 
     /// Waits until the grace period of `cookie` is over, and drives it if no other thread does.
@@ -220,27 +209,6 @@ impl Domain {
 
     // ---- for the driver ----
 
-    /// Returns `gp_seq`, which grows by two with each grace period and is odd while one runs.
-    pub(super) fn gp_seq(&self) -> u64 {
-        self.periods.gp_seq()
-    }
-
-    /// Returns the tree on which holdouts report.
-    pub(super) fn tree(&self) -> &Tree {
-        self.tree.get_or_init(|| {
-            if cfg!(any(loom, shuttle)) {
-                // The tree has two CPUs that share no cache. The threads of a model register on one
-                // or the other in turn.
-                return Tree::new(2, Box::new([0, 1]));
-            }
-            if cfg!(miri) {
-                // The interpreter does not open files of the host.
-                return Tree::new(1, Box::new([]));
-            }
-            Tree::of_this_machine()
-        })
-    }
-
     /// Begins a grace period and returns its number, which is odd.
     pub(super) fn start(&self) -> u64 {
         let gp_seq = self.periods.start();
@@ -248,11 +216,6 @@ impl Domain {
         // Test: a_section_that_begins_later_is_not_waited_for, a_report_needs_acquire
         self.first_level.store(periods::first_level(gp_seq), Ordering::Release);
         gp_seq
-    }
-
-    /// Ends the grace period `gp_seq`.
-    pub(super) fn end(&self, gp_seq: u64) {
-        self.periods.end(gp_seq);
     }
 }
 
@@ -278,7 +241,7 @@ impl Domain {
                 }
             }
         }
-        self.end(gp_seq);
+        self.periods.end(gp_seq);
         trace::gp_end("rcu", gp_seq);
     }
 }
@@ -296,7 +259,7 @@ fn wait_as_the_kernel(first_fqs_ms: u32) {
 }
 
 /// The readers for which a grace period may have to wait.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Candidates<'a> {
     asked: Vec<&'a Slot>,
     quiet: Vec<&'a Slot>,
@@ -309,13 +272,7 @@ impl Candidates<'_> {
         if !self.quiet.is_empty() || self.asked.len() > ANSWERS_AT_ONCE {
             return false;
         }
-        let answered = || self.asked.iter().all(|slot| slot.flags().has_answered());
-        let mut nr_left = ANSWER_SPINS;
-        while nr_left > 0 && !answered() {
-            nr_left -= 1;
-            hint::spin_loop();
-        }
-        answered()
+        self.asked.iter().all(|slot| slot.flags().answers_soon())
     }
 }
 
@@ -390,7 +347,7 @@ impl Domain {
         if holdouts.is_empty() {
             return false;
         }
-        let tree = self.tree();
+        let tree = &self.tree;
         tree.init();
         for slot in holdouts {
             if twin::armed("rcu: a holdout is not counted") {
@@ -409,13 +366,11 @@ impl Domain {
 }
 
 /// All slots of a domain.
-#[derive(Debug)]
 pub(super) struct Roster {
     /// Entries are never popped.
     entries: RawStack<Entry>,
 }
 
-#[derive(Debug)]
 struct Entry {
     slot: Slot,
     /// I: the next entry. It is constant after the push.

@@ -1,7 +1,5 @@
 //! The two kinds of readers that a cell can have, and the interface that it needs from them.
 
-use sync::twin;
-
 use super::{
     callback::{self, callbacks},
     local, polled, qsbr, srcu,
@@ -36,10 +34,9 @@ pub trait Flavor: Sized + sealed::Sealed {
     #[doc(hidden)]
     fn is_full(&self) -> bool;
 
-    /// Calls `change`, then waits as [`synchronize`](Self::synchronize) does. If that would panic,
-    /// this panics before `change`, with a message that names `what`.
+    /// Panics if [`synchronize`](Self::synchronize) would, with a message that names `what`.
     #[doc(hidden)]
-    fn synchronize_after<R>(&self, what: &str, change: impl FnOnce() -> R) -> R;
+    fn assert_may_wait(&self, what: &str);
 
     /// Panics if [`call`](Self::call) would.
     #[doc(hidden)]
@@ -55,11 +52,16 @@ pub trait Flavor: Sized + sealed::Sealed {
 ///
 /// The trait is sealed, as [`Flavor`] is.
 pub trait Section<F>: sealed::Sealed {
-    /// Returns `true` if this is a section of `flavor`.
-    fn is_of(&self, flavor: &F) -> bool;
+    /// Returns `true` if this is a section of `flavor`. All readers of [`Global`] are.
+    #[inline(always)]
+    fn is_of(&self, _flavor: &F) -> bool {
+        true
+    }
 }
 
 mod sealed {
+    use std::borrow::Borrow;
+
     use super::{Global, local, qsbr, srcu};
 
     pub trait Sealed {}
@@ -67,8 +69,7 @@ mod sealed {
     impl Sealed for srcu::Domain {}
     impl Sealed for local::Guard {}
     impl Sealed for qsbr::Reader {}
-    impl Sealed for srcu::Guard<'_> {}
-    impl Sealed for srcu::OwnedGuard {}
+    impl<D: Borrow<srcu::Domain>> Sealed for srcu::GuardOf<D> {}
 }
 
 /// The readers of the process: [`read`](super::read), [`synchronize`](super::synchronize).
@@ -99,11 +100,8 @@ impl Flavor for Global {
         callbacks().is_full()
     }
 
-    fn synchronize_after<R>(&self, what: &str, change: impl FnOnce() -> R) -> R {
-        let me = local::outside_of_sections(what);
-        let result = change();
-        polled::synchronize_as(me);
-        result
+    fn assert_may_wait(&self, what: &str) {
+        local::outside_of_sections(what);
     }
 
     /// Never panics.
@@ -115,75 +113,5 @@ impl Flavor for Global {
     }
 }
 
-impl Flavor for srcu::Domain {
-    type Guard<'a> = srcu::Guard<'a>;
-
-    #[inline(always)]
-    fn read(&self) -> srcu::Guard<'_> {
-        Self::read(self)
-    }
-
-    fn synchronize(&self) {
-        Self::synchronize(self);
-    }
-
-    fn call(&self, callback: impl FnOnce() + Send + 'static) {
-        Self::call(self, callback);
-    }
-
-    fn call_at_once(&self, callback: impl FnOnce() + Send + 'static) {
-        self.hand_over(callback);
-    }
-
-    fn is_full(&self) -> bool {
-        Self::is_full(self)
-    }
-
-    fn synchronize_after<R>(&self, _what: &str, change: impl FnOnce() -> R) -> R {
-        self.assert_may_wait();
-        let result = change();
-        self.synchronize();
-        result
-    }
-
-    fn assert_may_call(&self) {
-        // With this twin, `call` panics too late, after the old version has been removed from its
-        // cell.
-        if !twin::armed("srcu: a refused callback is dropped") {
-            self.assert_own_process();
-        }
-    }
-
-    fn is_served(&self) -> bool {
-        Self::is_served(self)
-    }
-}
-
-impl Section<Global> for local::Guard {
-    /// Always returns `true`, because there is only one global flavor.
-    #[inline(always)]
-    fn is_of(&self, _flavor: &Global) -> bool {
-        true
-    }
-}
-
-impl Section<Global> for qsbr::Reader {
-    #[inline(always)]
-    fn is_of(&self, _flavor: &Global) -> bool {
-        true
-    }
-}
-
-impl Section<srcu::Domain> for srcu::Guard<'_> {
-    #[inline(always)]
-    fn is_of(&self, flavor: &srcu::Domain) -> bool {
-        flavor.same_as(self.domain())
-    }
-}
-
-impl Section<srcu::Domain> for srcu::OwnedGuard {
-    #[inline(always)]
-    fn is_of(&self, flavor: &srcu::Domain) -> bool {
-        flavor.same_as(self.domain())
-    }
-}
+impl Section<Global> for local::Guard {}
+impl Section<Global> for qsbr::Reader {}

@@ -26,20 +26,17 @@
 //! continued because of it, and cookies that require it remain valid. Only the section of the
 //! forking thread can carry the number, and `Slot::inherit` makes it older.
 //!
-//! The tree of the machine and the tunables are created before the fork. Otherwise another thread
-//! could be creating them during the fork, and the child would wait for it forever. `tunables.rs`
-//! and `stall.rs` register handlers of their own. None of this adds any cost for readers.
+//! The tunables are read before the fork. Otherwise another thread could be reading them during the
+//! fork, and the child would wait for it forever. `tunables.rs` and `stall.rs` register handlers of
+//! their own. None of this adds any cost for readers.
 
 use sync::fork::{self, Handler};
 
 use super::{batch::place, callback::callbacks, describe, local::global, srcu};
 
 static HANDLER: Handler = Handler {
-    settle: || {
-        global().tree();
-    },
     before: |held| {
-        held.lock(place().executor());
+        held.lock(&place().executor);
         srcu::hold(held);
     },
     child: || {
@@ -47,6 +44,7 @@ static HANDLER: Handler = Handler {
         callbacks().inherit();
         srcu::inherit();
     },
+    ..Handler::IDLE
 };
 
 /// Enables RCU's `fork` handler, and adds RCU to the page.

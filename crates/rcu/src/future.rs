@@ -1,7 +1,6 @@
 //! A future that waits for a grace period.
 
 use std::{
-    fmt,
     future::Future,
     pin::Pin,
     task::{Context, Poll, Waker},
@@ -57,16 +56,15 @@ pub struct Synchronize<F: Flavor = Global> {
     passed: Option<Arc<Mutex<Passed>>>,
 }
 
-#[derive(Debug)]
-enum Passed {
-    No(Waker),
-    Yes,
+#[derive(Default)]
+struct Passed {
+    is_over: bool,
+    waker: Option<Waker>,
 }
 
 impl<F: Flavor> Synchronize<F> {
     pub(super) fn of(flavor: F) -> Self {
-        let passed = None;
-        Self { flavor, passed }
+        Self { flavor, passed: None }
     }
 }
 
@@ -74,58 +72,39 @@ impl<F: Flavor + Unpin> Future for Synchronize<F> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(passed) = &self.passed else {
+        let is_first = self.passed.is_none();
+        if is_first {
             self.flavor.assert_may_call();
-            // FOREIGN(rcu-future-clone): the clone of the waker, on the polling thread, with no
-            // lock held. A panic propagates to the poller.
-            let passed = Arc::new(Mutex::new(Passed::No(cx.waker().clone())));
-            self.passed = Some(passed.clone());
-            self.flavor.call_at_once(move || {
-                let before = std::mem::replace(&mut *passed.lock(), Passed::Yes);
-                if let Passed::No(waker) = before {
-                    // FOREIGN(rcu-future-wake): the wake-up of the task, in a callback, which
-                    // contains it, with no lock held.
-                    waker.wake();
-                }
-            });
-            return self.pending(cx);
-        };
-        let is_left = match &*passed.lock() {
-            Passed::Yes => return Poll::Ready(()),
-            Passed::No(before) => before.will_wake(cx.waker()),
-        };
-        if is_left {
-            return self.pending(cx);
         }
-        // FOREIGN(rcu-future-clone): as above, and likewise the drop of the old waker.
-        let mut waker = cx.waker().clone();
-        let is_over = match &mut *passed.lock() {
-            Passed::Yes => true,
-            Passed::No(before) => {
-                std::mem::swap(before, &mut waker);
-                false
-            }
-        };
-        drop(waker);
-        if is_over { Poll::Ready(()) } else { self.pending(cx) }
-    }
-}
-
-impl<F: Flavor> Synchronize<F> {
-    /// Returns `Pending`. If the thread that runs callbacks could not be created, it is possible
-    /// that no other thread ever wakes the task. In that case this wakes the task, and each poll
-    /// tries to start the thread again.
-    fn pending(&self, cx: &Context<'_>) -> Poll<()> {
+        // FOREIGN(rcu-future-clone): the clone of the waker and the drop of the previous one, on
+        // the polling thread, with no lock held. A panic propagates to the poller.
+        let waker = cx.waker().clone();
+        let passed = self.passed.get_or_insert_default().clone();
+        let mut state = passed.lock();
+        let (is_over, before) = (state.is_over, state.waker.replace(waker));
+        drop(state);
+        drop(before);
+        if is_over {
+            return Poll::Ready(());
+        }
+        if is_first {
+            self.flavor.call_at_once(move || {
+                let mut state = passed.lock();
+                state.is_over = true;
+                let waker = state.waker.take();
+                drop(state);
+                // FOREIGN(rcu-future-wake): the wake-up of the task, in a callback, which contains
+                // it, with no lock held.
+                waker.into_iter().for_each(Waker::wake);
+            });
+        }
+        // If the thread that runs callbacks could not be created, it is possible that no other
+        // thread ever wakes the task. In that case this wakes the task, and each poll tries to
+        // start the thread again.
         if !self.flavor.is_served() {
             // FOREIGN(rcu-future-clone): as above.
             cx.waker().wake_by_ref();
         }
         Poll::Pending
-    }
-}
-
-impl<F: Flavor> fmt::Debug for Synchronize<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Synchronize").finish_non_exhaustive()
     }
 }

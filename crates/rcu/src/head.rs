@@ -1,60 +1,28 @@
 //! The entry of a callback in its list: a list link, and one function or a bag of closures.
 
-use std::{mem, ptr};
+use std::ptr;
 
 use sync::twin;
 
 use super::bag::{Bag, Deferred};
 
 /// The list entry of a callback, with the function to run. Embed it in the value to be reclaimed;
-/// see [`call_head`](super::call_head).
-///
-/// # Examples
-///
-/// ```
-/// use afterwork::rcu::{self, Head};
-///
-/// #[repr(C)]
-/// struct Node {
-///     head: Head,
-///     value: u32,
-/// }
-/// let node = Box::into_raw(Box::new(Node { head: Head::new(), value: 7 }));
-/// // SAFETY: the head is the node's first field, and the node is not used any more.
-/// unsafe {
-///     rcu::call_head(node.cast(), |head| drop(Box::from_raw(head.cast::<Node>())));
-/// }
-/// rcu::barrier();
-/// ```
+/// see [`call_c`](super::raw::call_c).
 #[derive(Debug)]
 #[doc(hidden)]
 #[repr(C)]
 pub struct Head {
-    /// The next head in the list. Its lowest bit, [`OF_C`], indicates the kind of `function`.
-    next: *mut Head,
-    /// A [`Function`] without its kind, or null if this is the head of a [`Bag`].
-    function: *const (),
+    pub(super) next: *mut Head,
+    /// The function to call, or `None` if this is the head of a [`Bag`].
+    pub(super) function: Option<Function>,
 }
-
-/// A bit of `Head::next` that is free because of alignment. It is set if the function of this head,
-/// not of the next one, is a C function.
-const OF_C: usize = 1;
 
 // A head has two words, as in the kernel and liburcu, because programs that were written for those
 // reserve no more space.
-const _: () = assert!(size_of::<Head>() == 16 && align_of::<Head>() > OF_C);
+const _: () = assert!(size_of::<Head>() == 16);
 
 /// A C function that is called with a user's head.
-pub(super) type FunctionOfC = unsafe extern "C-unwind" fn(*mut Head);
-
-/// A function that is called with a user's head.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Function {
-    /// A Rust function.
-    Rust(unsafe fn(*mut Head)),
-    /// A C function.
-    C(FunctionOfC),
-}
+pub(super) type Function = unsafe extern "C-unwind" fn(*mut Head);
 
 /// A callback that must be run once.
 pub(super) enum Callback {
@@ -70,55 +38,9 @@ unsafe impl Send for Head {}
 unsafe impl Sync for Head {}
 
 impl Head {
-    /// Creates a head that is in no list.
+    /// Creates a head that is in no list, and has no function.
     pub const fn new() -> Self {
-        Self::of(nothing as unsafe fn(*mut Self) as *const ())
-    }
-
-    pub(super) const fn of_bag() -> Self {
-        Self::of(ptr::null())
-    }
-
-    const fn of(function: *const ()) -> Self {
-        Self { next: ptr::null_mut(), function }
-    }
-
-    /// Creates a head that is in no list, with the function to call.
-    pub(super) fn with_function(function: Function) -> Self {
-        match function {
-            Function::Rust(run) => Self::of(run as *const ()),
-            Function::C(run) => {
-                Self { next: ptr::without_provenance_mut(OF_C), function: run as *const () }
-            }
-        }
-    }
-
-    pub(super) fn set_next(&mut self, next: *mut Head) {
-        let kind = self.next.addr() & OF_C;
-        self.next = next.map_addr(|addr| addr | kind);
-    }
-
-    fn next(&self) -> *mut Head {
-        self.next.map_addr(|addr| addr & !OF_C)
-    }
-
-    /// Returns the function to call, or `None` if this is the head of a bag.
-    fn function(&self) -> Option<Function> {
-        if self.function.is_null() {
-            return None;
-        }
-        Some(if self.next.addr() & OF_C == 0 {
-            // SAFETY: the pointer was stored by `new` or `with_function`, which keep the bit clear.
-            Function::Rust(unsafe {
-                mem::transmute::<*const (), unsafe fn(*mut Head)>(self.function)
-            })
-        } else {
-            // SAFETY: the pointer was stored by `with_function`, which sets the bit.
-            let run = unsafe {
-                mem::transmute::<*const (), unsafe extern "C-unwind" fn(*mut Head)>(self.function)
-            };
-            Function::C(run)
-        })
+        Self { next: ptr::null_mut(), function: None }
     }
 
     /// Closes `head` if it belongs to a bag: the bag accepts no closure after this.
@@ -128,7 +50,7 @@ impl Head {
     /// 1. `head` was queued and popped from its list, and has not been run.
     unsafe fn close(head: *mut Head) {
         // SAFETY: (1): the head is alive until it is run.
-        if unsafe { (*head).function() }.is_none() && !twin::armed("rcu: a bag is left open") {
+        if unsafe { (*head).function }.is_none() && !twin::armed("rcu: a bag is left open") {
             // SAFETY: the head of a bag is its first field, and it is alive as above.
             unsafe { &*head.cast::<Bag>() }.close();
         }
@@ -142,34 +64,13 @@ impl Head {
     ///    once.
     pub(super) unsafe fn each(head: *mut Head, mut run: impl FnMut(Callback)) {
         // SAFETY: (1): the head is alive until it is run.
-        match unsafe { (*head).function() } {
+        match unsafe { (*head).function } {
             Some(function) => run(Callback::Own(head, function)),
             // SAFETY: (1), and the head of a bag is its first field.
             None => unsafe { Bag::run(head.cast(), |closure| run(Callback::Closure(closure))) },
         }
     }
 }
-
-impl Callback {
-    /// Runs the callback.
-    ///
-    /// # Safety
-    ///
-    /// 1. The callback came from [`Head::each`], and its grace period has passed.
-    pub(super) unsafe fn run(self, of_c: unsafe fn(*mut Head, FunctionOfC)) {
-        match self {
-            // SAFETY: (1): each copy that `each` creates is run once.
-            Self::Closure(closure) => unsafe { closure.run() },
-            // SAFETY: (1): the head was queued with this function.
-            Self::Own(head, Function::Rust(own)) => unsafe { own(head) },
-            // SAFETY: as above.
-            Self::Own(head, Function::C(own)) => unsafe { of_c(head, own) },
-        }
-    }
-}
-
-/// The function of a head that was never queued.
-unsafe fn nothing(_: *mut Head) {}
 
 impl Default for Head {
     fn default() -> Self {
@@ -178,7 +79,6 @@ impl Default for Head {
 }
 
 /// Heads in the order in which they were queued. As an iterator, it yields each head once.
-#[derive(Debug)]
 pub(super) struct Chain {
     first: *mut Head,
     last: *mut Head,
@@ -203,9 +103,9 @@ impl Chain {
         let mut next = newest;
         while !next.is_null() {
             // SAFETY: (1).
-            let older = unsafe { (*next).next() };
+            let older = unsafe { (*next).next };
             // SAFETY: (1).
-            unsafe { (*next).set_next(chain.first) };
+            unsafe { (*next).next = chain.first };
             // SAFETY: (1).
             unsafe { Head::close(next) };
             chain.first = next;
@@ -238,7 +138,7 @@ impl Chain {
             *self = other;
         } else if !other.is_empty() {
             // SAFETY: a chain owns its heads.
-            unsafe { (*self.last).set_next(other.first) };
+            unsafe { (*self.last).next = other.first };
             self.last = other.last;
         }
     }
@@ -253,7 +153,7 @@ impl Iterator for Chain {
             return None;
         }
         // SAFETY: a chain owns its heads until it has yielded them.
-        self.first = unsafe { (*head).next() };
+        self.first = unsafe { (*head).next };
         Some(head)
     }
 }
@@ -263,30 +163,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_keeps_the_kind_of_its_function_in_any_list() {
-        unsafe extern "C-unwind" fn of_c(_: *mut Head) {}
-        let mut behind = Head::new();
-        for function in [Function::C(of_c), Function::Rust(nothing)] {
-            let mut head = Head::with_function(function);
-            for next in [ptr::from_mut(&mut behind), ptr::null_mut()] {
-                head.set_next(next);
-                assert_eq!(head.next(), next);
-                let found = head.function().expect("it is not a bag");
-                assert_eq!(matches!(found, Function::C(_)), matches!(function, Function::C(_)));
-            }
-        }
-        assert!(Head::of_bag().function().is_none());
-    }
-
-    #[test]
     fn chains_run_from_the_oldest_to_the_newest() {
-        let mut heads: Vec<Head> = (0..5).map(|_| Head::new()).collect();
+        // A head without a function would be the head of a bag.
+        unsafe extern "C-unwind" fn nothing(_: *mut Head) {}
+        let head = |_| Head { function: Some(nothing), ..Head::new() };
+        let mut heads: Vec<Head> = (0..5).map(head).collect();
         let places: Vec<*mut Head> = heads.iter_mut().map(ptr::from_mut).collect();
         let list = |places: &[*mut Head]| {
             let mut newest = ptr::null_mut();
             for &place in places {
                 // SAFETY: the pointer points into `heads`, which no other code uses.
-                unsafe { (*place).set_next(newest) };
+                unsafe { (*place).next = newest };
                 newest = place;
             }
             // SAFETY: the heads were linked above.

@@ -70,7 +70,7 @@ pub mod model;
 pub use batch::Batch;
 
 pub use callback::{
-    Full, barrier, call, call_drop, call_head, nr_panicked, run_callbacks_on, start_poll, try_call,
+    Full, barrier, call, call_drop, nr_panicked, run_callbacks_on, start_poll, try_call,
 };
 pub use cell::{Rcu, Replaced};
 pub use flavor::{Flavor, Global, Section};
@@ -81,3 +81,10 @@ pub use periods::GpCookie;
 pub use polled::{cond_synchronize, get_state, poll_state, synchronize, synchronize_expedited};
 pub use stall::{Stall, StallHandler, on_stall};
 pub use tunables::{Tunables, set_tunables, tunables};
+
+base::internal::opaque! {
+    impl[] Batch;
+    impl[] Guard;
+    impl[T, F: Flavor] Rcu<T, F>;
+    impl[F: Flavor] Synchronize<F>;
+}

@@ -31,10 +31,7 @@ sync::thread_local! {
     /// This thread's slot, or the stand-in. This thread-local has no destructor, so that it can be
     /// accessed at any time. It is a pointer, because a constant cannot hold a reference to an
     /// atomic.
-    static MINE: Cell<*const Slot> = Cell::new(ptr::from_ref(stand_in()))
-}
-
-sync::thread_local! {
+    static MINE: Cell<*const Slot> = Cell::new(ptr::from_ref(stand_in()));
     /// Initialized by a thread that claims a slot, so that its destructor runs.
     static AT_EXIT: AtExit = AtExit
 }
@@ -57,7 +54,6 @@ impl Drop for AtExit {
 /// Keeps a guard on its thread. The compiler prints this name if a guard is sent to another thread,
 /// for example in a future that holds a guard across an await. Guards of [SRCU](super::srcu) may be
 /// sent to other threads.
-#[derive(Debug)]
 pub(super) struct OnItsThreadUseSrcuAcrossAwait(#[expect(dead_code)] *mut ());
 
 /// A read-side critical section of this thread, which lasts until the guard is dropped.
@@ -73,7 +69,6 @@ pub(super) struct OnItsThreadUseSrcuAcrossAwait(#[expect(dead_code)] *mut ());
 /// [`srcu`](super::srcu).
 ///
 /// A guard that is leaked (`mem::forget`) delays every grace period until the process ends.
-#[derive(Debug)]
 #[must_use = "the section ends when the guard is dropped"]
 #[doc(alias("rcu_read_unlock", "rcu_read_lock_bh", "rcu_read_lock_sched"))]
 pub struct Guard {

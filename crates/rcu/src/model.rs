@@ -2,11 +2,11 @@
 
 use std::ptr::NonNull;
 
+pub use super::node::Tree;
 use super::{
     bag::{Bag, Spares},
     callback::{callbacks, idle_slot},
     local::global,
-    node::Tree,
     slot::Slot,
     srcu,
 };
@@ -30,47 +30,10 @@ pub fn sweep_when_wanted() {
 /// a section. Returns `true` if a grace period was run. Passes no heavy barrier. Call it at most
 /// once per run, because the grace period never ends if it returns `false`.
 pub fn passes_unaided(domain: &srcu::Domain) -> bool {
-    domain.passes_unaided()
-}
-
-/// The tree on which holdouts report, without readers.
-#[derive(Debug)]
-pub struct Reports(Tree);
-
-impl Reports {
-    /// Creates a tree of `nr_leaves` leaves, with two children per node.
-    pub fn new(nr_leaves: usize) -> Self {
-        Self(Tree::new(nr_leaves, Box::new([])))
-    }
-
-    /// Begins a count of reports.
-    pub fn init(&self) {
-        self.0.init();
-    }
-
-    /// Counts a holdout.
-    pub fn mark(&self, leaf: usize) {
-        self.0.mark(leaf);
-    }
-
-    /// Ends the marking. Returns `true` if no report is missing.
-    pub fn all_marked(&self) -> bool {
-        self.0.all_marked()
-    }
-
-    /// Reports at `leaf`. Returns `true` if this was the last report.
-    pub fn report(&self, leaf: usize) -> bool {
-        self.0.report(leaf)
-    }
-
-    /// Returns `true` if all holdouts have reported.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
+    domain.shared.passes_unaided()
 }
 
 /// A slot that threads claim and release.
-#[derive(Debug)]
 pub struct Seat(Slot);
 
 impl Seat {
@@ -94,7 +57,6 @@ impl Seat {
 }
 
 /// Two spare bags.
-#[derive(Debug)]
 pub struct Stock {
     spares: Spares,
     bags: [NonNull<Bag>; 2],

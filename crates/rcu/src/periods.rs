@@ -75,7 +75,6 @@ const PARK_FROM: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 17 };
 const ASK_BELOW: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 3 };
 
 /// The grace periods of one set of readers.
-#[derive(Debug)]
 pub(super) struct Periods {
     /// The sequence number, which the driver writes. It is even while no grace period runs, and odd
     /// while one runs.
@@ -86,7 +85,6 @@ pub(super) struct Periods {
 }
 
 /// The right to run grace periods. Dropping it releases the right and wakes waiters.
-#[derive(Debug)]
 pub(super) struct Driver<'a>(&'a Periods);
 
 impl Periods {
@@ -95,12 +93,7 @@ impl Periods {
             Self {
                 gp_seq: CachePadded::new(AtomicU64::new(0)),
                 is_driven: CachePadded::new(AtomicBool::new(false)),
-                wait_buckets: [
-                    CachePadded::new(EventCount::new()),
-                    CachePadded::new(EventCount::new()),
-                    CachePadded::new(EventCount::new()),
-                    CachePadded::new(EventCount::new()),
-                ],
+                wait_buckets: sync::array_of![CachePadded::new(EventCount::new()); NR_WAIT_BUCKETS],
             }
         }
     }
@@ -276,12 +269,15 @@ impl GpCookie {
     }
 
     /// Returns the cookie as a number, for other languages and for atomics.
-    pub(super) fn bits(self) -> u64 {
+    #[doc(hidden)]
+    pub fn bits(self) -> u64 {
         self.0
     }
 
-    /// Returns the cookie whose [`bits`](Self::bits) are `bits`.
-    pub(super) fn of_bits(bits: u64) -> Self {
+    /// Returns the cookie whose [`bits`](Self::bits) are `bits`. If `bits` came from no cookie, the
+    /// result is either over or requires some further grace periods.
+    #[doc(hidden)]
+    pub fn of_bits(bits: u64) -> Self {
         Self(bits)
     }
 

@@ -62,11 +62,7 @@ use super::{
 /// ```
 #[doc(alias = "synchronize_rcu")]
 pub fn synchronize() {
-    synchronize_as(outside_of_sections("synchronize"));
-}
-
-/// Waits as [`synchronize`] does. The caller has checked that it may wait, and `me` is its slot.
-pub(super) fn synchronize_as(me: Option<&'static Slot>) {
+    let me = outside_of_sections("synchronize");
     // In a callback, a wait for another callback would be a wait for itself.
     #[cfg(feature = "baselines")]
     if !tunables::wake_from_gp() && !in_callback() {
@@ -86,7 +82,7 @@ fn synchronize_by_callback() {
             // If this store comes first, the waiter's Acquire load below ends its wait. If that
             // load comes first, the waiter has announced itself, and the notification wakes it.
             passed.store(true, Ordering::Release);
-            callbacks().notify_waiters();
+            callbacks().swept.notify_all();
         }
     });
     // Acquire pairs with the Release in the callback, so its grace period is also over for us.
@@ -154,7 +150,7 @@ pub fn get_state() -> GpCookie {
 /// Never blocks. Costs a few loads and at most one fence. It may be called in a section.
 #[doc(alias = "poll_state_synchronize_rcu")]
 pub fn poll_state(cookie: GpCookie) -> bool {
-    if global().is_over(cookie) {
+    if global().periods.is_over(cookie) {
         return true;
     }
     let me = mine();

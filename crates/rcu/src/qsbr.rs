@@ -27,6 +27,8 @@
 
 use std::marker::PhantomData;
 
+use base::internal::panics;
+
 use super::{
     local::{OnItsThreadUseSrcuAcrossAwait, enter, global, park_if_idle},
     polled,
@@ -109,7 +111,6 @@ use super::{
 /// std::thread::spawn(move || drop(reader));
 /// ```
 #[doc(alias = "urcu_qsbr_register_thread")]
-#[derive(Debug)]
 #[must_use = "a reader is online until it is dropped"]
 pub struct Reader {
     slot: &'static Slot,
@@ -187,6 +188,10 @@ impl Reader {
     }
 }
 
+base::internal::opaque! {
+    impl[] Reader;
+}
+
 impl Default for Reader {
     fn default() -> Self {
         Self::new()
@@ -215,22 +220,9 @@ impl<'a> Offline<'a> {
 impl Drop for Offline<'_> {
     fn drop(&mut self) {
         if !sync::twin::torn_down() {
-            let must_succeed = Abort;
             // The slot may have changed, because an exiting thread releases its slot when its
-            // section ends.
-            self.0.slot = online();
-            std::mem::forget(must_succeed);
-        }
-    }
-}
-
-/// Aborts the process when dropped, because a reader that cannot go online again must not be used.
-struct Abort;
-
-impl Drop for Abort {
-    fn drop(&mut self) {
-        if !sync::twin::torn_down() {
-            std::process::abort();
+            // section ends. A reader that cannot go online again must not be used.
+            self.0.slot = panics::or_abort("a QSBR reader cannot go online again", online);
         }
     }
 }

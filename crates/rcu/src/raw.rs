@@ -1,8 +1,8 @@
 //! Sections without guards, and cookies as numbers, for other languages.
 //!
 //! The lifetime of a [`Guard`](super::Guard) determines which section ends, and ensures that it
-//! ends on its own thread. Here the caller is responsible for both. To queue callbacks without an
-//! allocation, use [`call_head`](super::call_head), or [`call_c`] for a C function.
+//! ends on its own thread. Here the caller is responsible for both. [`call_c`] queues callbacks
+//! without an allocation.
 //!
 //! # An inlined read side
 //! Code in other languages may inline [`read_lock`] and [`read_unlock`] for the common case.
@@ -32,13 +32,13 @@
 
 use super::{
     Head,
-    callback::{call_function, callbacks},
+    callback::callbacks,
     head::Function,
     local::{enter, global, leave, left_open, mine, park_if_idle, stand_in},
-    periods::{GpCookie, NEST_MAX},
+    periods::NEST_MAX,
     qsbr,
     slot::{self, Slot},
-    srcu::{Cookie, Domain},
+    srcu::{Domain, Parity},
 };
 
 pub use super::batch::{NR_OFFSETS, of_c, run_c};
@@ -94,14 +94,13 @@ pub fn is_reading() -> bool {
 ///
 /// # Safety
 ///
-/// 1. The same as [`call_head`](super::call_head), and `free` may be called with that address.
+/// 1. The same as (1) of [`call_c`], and `free` may be called with that address.
 pub unsafe fn free_c(head: *mut Head, offset: usize) {
     assert!(offset < NR_OFFSETS, "the offset of the head is too large");
     // SAFETY: the address is not null, and is never called, because `run_c` checks it first.
-    let run =
-        unsafe { std::mem::transmute::<usize, unsafe extern "C-unwind" fn(*mut Head)>(offset + 1) };
+    let run = unsafe { std::mem::transmute::<usize, Function>(offset + 1) };
     // SAFETY: (1).
-    unsafe { call_function(head, Function::C(run)) };
+    unsafe { call_c(head, run) };
 }
 
 /// The address of data that the inlined read side uses: a pointer, laid out as in C.
@@ -187,7 +186,7 @@ pub fn report() {
 ///    that were read before are no longer used.
 #[cold]
 pub unsafe fn answer() {
-    if let Some(slot) = mine().filter(|slot| slot.is_outermost()) {
+    if let Some(slot) = mine().filter(|slot| slot.nesting() == 1) {
         slot.answer(global());
     }
 }
@@ -247,7 +246,8 @@ pub fn park() {
     park_if_idle();
 }
 
-/// Calls `run` with `head` after a grace period, as [`call_head`](super::call_head) does.
+/// Calls `run` with `head` after a grace period, without an allocation, like the kernel's
+/// `call_rcu`. If an exception or a panic leaves `run`, the process is aborted.
 ///
 /// # Blocking
 ///
@@ -255,10 +255,12 @@ pub fn park() {
 ///
 /// # Safety
 ///
-/// 1. The same as [`call_head`](super::call_head).
-pub unsafe fn call_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)) {
-    // SAFETY: (1).
-    unsafe { call_function(head, Function::C(run)) };
+/// 1. `head` is valid until `run` is called, and no other code uses it until then.
+/// 2. `run` may be called with `head`, once, on any thread.
+pub unsafe fn call_c(head: *mut Head, run: Function) {
+    // SAFETY: (1), (2).
+    unsafe { head.write(Head { function: Some(run), ..Head::new() }) };
+    callbacks().add_head(head);
 }
 
 /// Calls `run` as [`call_c`] does, unless too many callbacks are pending. Returns `true` if `run`
@@ -270,52 +272,14 @@ pub unsafe fn call_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head
 ///
 /// # Safety
 ///
-/// 1. If this returns `true`, the same as [`call_head`](super::call_head).
-pub unsafe fn try_call_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)) -> bool {
+/// 1. If this returns `true`, the same as [`call_c`].
+pub unsafe fn try_call_c(head: *mut Head, run: Function) -> bool {
     let is_full = callbacks().is_full();
     if !is_full {
         // SAFETY: (1).
         unsafe { call_c(head, run) };
     }
     !is_full
-}
-
-/// Returns a cookie as a number.
-///
-/// # Blocking
-///
-/// Never blocks.
-pub fn cookie_to_bits(cookie: GpCookie) -> u64 {
-    cookie.bits()
-}
-
-/// Returns the cookie whose bits are `bits`. If `bits` came from no cookie, the result is either
-/// over or requires some further grace periods.
-///
-/// # Blocking
-///
-/// Never blocks.
-pub fn cookie_from_bits(bits: u64) -> GpCookie {
-    GpCookie::of_bits(bits)
-}
-
-/// Returns a cookie of a domain as a number.
-///
-/// # Blocking
-///
-/// Never blocks.
-pub fn srcu_cookie_to_bits(cookie: Cookie) -> u64 {
-    cookie.bits()
-}
-
-/// Returns the domain's cookie whose bits are `bits`. If `bits` came from no cookie, the result is
-/// either over or requires some further grace periods.
-///
-/// # Blocking
-///
-/// Never blocks.
-pub fn srcu_cookie_from_bits(bits: u64) -> Cookie {
-    Cookie::of_bits(bits)
 }
 
 /// Begins a section of a domain. [`srcu_read_unlock`] ends it, on any thread. Pass it the returned
@@ -326,7 +290,7 @@ pub fn srcu_cookie_from_bits(bits: u64) -> Cookie {
 /// Never blocks.
 #[inline]
 pub fn srcu_read_lock(domain: &Domain) -> u32 {
-    domain.enter_raw()
+    domain.shared.enter().word()
 }
 
 /// Ends a section of a domain.
@@ -340,7 +304,7 @@ pub fn srcu_read_lock(domain: &Domain) -> u32 {
 /// 1. [`srcu_read_lock`] of this domain returned `index`, for a section that has not been ended.
 #[inline]
 pub unsafe fn srcu_read_unlock(domain: &Domain, index: u32) {
-    domain.leave_raw(index);
+    domain.shared.leave(Parity::of(index));
 }
 
 #[cfg(test)]
@@ -465,9 +429,9 @@ mod tests {
 
     #[test]
     fn cookie_converts_to_a_number_and_back() {
-        let bits = cookie_to_bits(rcu::get_state());
+        let bits = rcu::get_state().bits();
         rcu::synchronize();
-        assert!(rcu::poll_state(cookie_from_bits(bits)));
+        assert!(rcu::poll_state(rcu::GpCookie::of_bits(bits)));
     }
 
     #[test]

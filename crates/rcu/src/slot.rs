@@ -89,16 +89,15 @@ use std::{mem::offset_of, ptr};
 use sync::{
     asym,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
-    cpu, identity,
+    cpu, hint, identity,
     thread::{self, ThreadId},
     twin,
 };
-use topology::CpuId;
 
 use crossbeam_utils::CachePadded;
 
 use super::{
-    domain::Domain,
+    domain::{ANSWER_SPINS, Domain},
     periods::{self, NEST_MAX},
 };
 
@@ -114,12 +113,10 @@ pub(super) const AT_UNLOCK: u32 = ASK | COUNTED | LEAVING;
 
 /// A reader as drivers see it. Each slot has its own cache line, and is in a list that only grows
 /// (`Roster`).
-#[derive(Debug)]
 pub(super) struct Slot(CachePadded<Words>);
 
 /// The words of a slot. The first three fields have a fixed layout, for code in other languages
 /// that inlines the read side (`raw.rs`).
-#[derive(Debug)]
 #[repr(C)]
 struct Words {
     /// The reader's state. Stored only by the reader.
@@ -131,7 +128,8 @@ struct Words {
     /// The CPU on which the reader registered. Stored only by the reader.
     cpu: AtomicU32,
     /// The leaf of the tree on which the reader reports. Stored by a driver before it sets
-    /// `COUNTED`.
+    /// `COUNTED`. Before the first count it is no leaf, so that models find a read that is too
+    /// early.
     leaf: AtomicU32,
     /// The kernel's thread ID of the reader. Stored only by the reader.
     thread: AtomicU32,
@@ -148,24 +146,20 @@ impl Slot {
         pub(super) fn new() -> Self {
             Self::with_ctr(0)
         }
-    }
 
-    sync::const_unless_model! {
         /// Creates the stand-in for threads without a slot. It has the maximum depth, so the depth
         /// check of the fast path rejects it.
         pub(super) fn stand_in() -> Self {
             Self::with_ctr(NEST_MAX)
         }
-    }
 
-    sync::const_unless_model! {
         fn with_ctr(ctr: u64) -> Self {
             Self(CachePadded::new(Words {
                 ctr: AtomicU64::new(ctr),
                 flags: Flags::new(),
                 nr_loops: AtomicU32::new(0),
                 cpu: AtomicU32::new(0),
-                leaf: AtomicU32::new(0),
+                leaf: AtomicU32::new(u32::MAX),
                 thread: AtomicU32::new(0),
                 owner: AtomicU64::new(0),
                 is_taken: AtomicBool::new(false),
@@ -406,16 +400,9 @@ impl Slot {
         self.0.nr_loops.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if exactly one section of this thread is open.
-    #[cfg(not(any(loom, shuttle)))]
-    pub(super) fn is_outermost(&self) -> bool {
-        self.0.ctr.load(Ordering::Relaxed) & NEST_MAX == 1
-    }
-
     #[inline]
     pub(super) fn is_in_section(&self) -> bool {
-        let ctr = self.0.ctr.load(Ordering::Relaxed);
-        periods::is_in_section(ctr) && ctr != NEST_MAX
+        self.nesting() != 0
     }
 
     /// Returns the nesting depth of this thread's sections.
@@ -511,8 +498,17 @@ impl Slot {
         // An exiting thread sets LEAVING or frees its slot, and then waits for this lock. The
         // thread named here therefore still exists.
         thread::while_named(|| {
-            if self.mark_boosted() {
-                self.boost_marked();
+            let thread = self.thread();
+            if !self.mark_boosted() {
+                return;
+            }
+            if !thread::boost(thread) {
+                self.0.flags.word().fetch_and(!BOOSTED, Ordering::Relaxed);
+            } else if self.0.flags.word().load(Ordering::Acquire) & BOOSTED == 0 {
+                // This competes with `answer` on one word. If the answer came first, the reader may
+                // have dropped its priority before we raised it, so we drop it. If our load came
+                // first, the answer finds BOOSTED, and the reader drops it.
+                thread::unboost(thread);
             }
         });
     }
@@ -529,34 +525,20 @@ impl Slot {
             .is_ok()
     }
 
-    fn boost_marked(&self) {
-        let thread = self.thread();
-        if !thread::boost(thread) {
-            self.0.flags.word().fetch_and(!BOOSTED, Ordering::Relaxed);
-        } else if self.0.flags.word().load(Ordering::Acquire) & BOOSTED == 0 {
-            // This competes with `answer` on one word. If the answer came first, the reader may
-            // have dropped its priority before we raised it, so we drop it. If our load came first,
-            // the answer finds BOOSTED, and the reader drops it.
-            thread::unboost(thread);
-        }
-    }
-
     pub(super) fn thread(&self) -> ThreadId {
         ThreadId(self.0.thread.load(Ordering::Relaxed))
     }
 
-    /// Returns the CPU on which the reader registered.
-    pub(super) fn cpu(&self) -> CpuId {
-        CpuId::new(self.0.cpu.load(Ordering::Relaxed))
+    /// Returns the number of the CPU on which the reader registered.
+    pub(super) fn cpu(&self) -> usize {
+        self.0.cpu.load(Ordering::Relaxed) as usize
     }
 }
 
-#[derive(Debug)]
 #[repr(transparent)]
 pub(super) struct Flags(AtomicU32);
 
 /// The number of readers that are not in an extended quiescent state.
-#[derive(Debug)]
 pub(super) struct NrActive(CachePadded<AtomicU32>);
 
 impl NrActive {
@@ -564,14 +546,6 @@ impl NrActive {
         pub(super) fn new() -> Self {
             Self(CachePadded::new(AtomicU32::new(0)))
         }
-    }
-
-    /// Counts a reader that leaves its extended quiescent state.
-    fn count_in(&self) {
-        // The fence in `Flags::leave_parking` orders this before the reads of the section:
-        // ORDER(parked). As a read-modify-write it continues the release sequence of every earlier
-        // `count_out`.
-        self.0.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Counts a reader that has entered an extended quiescent state. The caller has set its flag
@@ -636,8 +610,10 @@ impl Flags {
     #[cold]
     pub(super) fn leave_parking(&self, nr_active: &NrActive) {
         // The count is incremented first, and possibly once too often. The reader must be counted
-        // as soon as it is not parked, even if a signal handler interrupts this function.
-        nr_active.count_in();
+        // as soon as it is not parked, even if a signal handler interrupts this function. The fence
+        // below orders this before the reads of the section: ORDER(parked). As a read-modify-write
+        // it continues the release sequence of every earlier `count_out`.
+        nr_active.0.fetch_add(1, Ordering::AcqRel);
         // This competes with `confirm_parked` on one word. If the driver's OFF comes first, the
         // driver counts us out, and our count remains. If our exchange comes first, the driver
         // finds no PARK and changes no count, so we undo our count.
@@ -709,6 +685,11 @@ impl Flags {
         // Test: answer_counts_as_a_quiescent_state, an_answer_needs_both_orders,
         // a_srcu_answer_needs_both_orders
         self.0.load(Ordering::Acquire) & ASK == 0
+    }
+
+    /// Waits a microsecond for the reader's report. Returns `true` if it has reported.
+    pub(super) fn answers_soon(&self) -> bool {
+        hint::spin_until(ANSWER_SPINS, || self.has_answered())
     }
 
     /// Withdraws a request whose answer is known.

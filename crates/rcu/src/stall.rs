@@ -104,12 +104,7 @@ pub fn on_stall(handler: Option<StallHandler>) {
 }
 
 /// The number of reported stalls.
-static NR_REPORTED: Count = Count::new();
-
-/// Returns the number of reported stalls.
-pub(super) fn nr_reported() -> u64 {
-    NR_REPORTED.read()
-}
+pub(super) static NR_REPORTED: Count = Count::new();
 
 fn report(stall: &Stall) {
     NR_REPORTED.add(1);
@@ -179,13 +174,8 @@ impl Domain {
         if twin::armed("rcu: the driver wakes early") {
             return;
         }
-        let tree = self.tree();
-        let mut nr_left = SPINS_BEFORE_BOOST;
-        while nr_left > 0 && !tree.is_empty() {
-            nr_left -= 1;
-            hint::spin_loop();
-        }
-        if tree.is_empty() {
+        let tree = &self.tree;
+        if hint::spin_until(SPINS_BEFORE_BOOST, || tree.is_empty()) {
             return;
         }
         if tunables::BOOST.get() != 0 {

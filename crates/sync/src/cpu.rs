@@ -100,13 +100,6 @@ pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the number of configured CPUs, at least 1.
-pub fn nr_configured() -> usize {
-    // SAFETY: the call only returns a number, which is -1 if the count is unknown.
-    let nr_cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-    nr_cpus.max(1) as usize
-}
-
 /// Returns the machine of this process: the one that was passed to [`set_topology`], otherwise the
 /// detected one. In a simulation, returns the simulated one.
 ///

@@ -14,6 +14,19 @@ pub fn spin_loop() {
     shuttle::thread::yield_now();
 }
 
+/// Checks `done` until it returns `true`, at most `nr_spins + 1` times, with a [`spin_loop`] hint
+/// after each failed check. Returns its last result.
+#[inline]
+pub fn spin_until(nr_spins: u32, mut done: impl FnMut() -> bool) -> bool {
+    for _ in 0..nr_spins {
+        if done() {
+            return true;
+        }
+        spin_loop();
+    }
+    done()
+}
+
 /// Prefetches the cache line at `line` for a write. Any address is valid.
 ///
 /// A store to a line of another CPU does not wait for the line, but the next locked instruction

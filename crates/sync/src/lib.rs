@@ -111,10 +111,7 @@ pub use backoff::Backoff;
 pub use lock::{Mutex, MutexGuard};
 
 /// A shared pointer whose count is visible to a model.
-#[cfg(all(feature = "alloc", not(any(loom, shuttle))))]
-pub use alloc::sync::Arc;
-/// A shared pointer whose count is visible to a model.
-#[cfg(all(feature = "alloc", shuttle))]
+#[cfg(all(feature = "alloc", not(loom)))]
 pub use alloc::sync::Arc;
 /// A shared pointer whose count is visible to a model.
 #[cfg(all(feature = "alloc", loom))]
@@ -136,18 +133,30 @@ pub use crate::sim::once::OnceLock;
 #[cfg(all(feature = "std", not(sim)))]
 pub use std::sync::OnceLock;
 
-/// Declares a function that is `const` on the real machine and plain in a model.
+/// Declares functions that are `const` on the real machine and plain in a model.
 ///
 /// A model's atomics have no constant constructors. A constructor that initializes a `static`
 /// therefore needs this macro.
 #[macro_export]
 macro_rules! const_unless_model {
-    ($(#[$meta:meta])* $vis:vis fn $($rest:tt)*) => {
+    ($($(#[$meta:meta])* $vis:vis fn $name:ident($($args:tt)*) -> $result:ty $body:block)*) => {$(
         #[cfg(not(any(loom, shuttle)))]
-        $(#[$meta])* $vis const fn $($rest)*
+        $(#[$meta])* $vis const fn $name($($args)*) -> $result $body
         #[cfg(any(loom, shuttle))]
-        $(#[$meta])* $vis fn $($rest)*
-    };
+        $(#[$meta])* $vis fn $name($($args)*) -> $result $body
+    )*};
+}
+
+/// Creates an array from an expression, which is constant on the real machine.
+#[macro_export]
+macro_rules! array_of {
+    ($each:expr; $len:ident) => {{
+        #[cfg(not(any(loom, shuttle)))]
+        let array = [const { $each }; $len];
+        #[cfg(any(loom, shuttle))]
+        let array: [_; $len] = ::core::array::from_fn(|_| $each);
+        array
+    }};
 }
 
 /// Declares a value that lives as long as the process, and the function that returns it.

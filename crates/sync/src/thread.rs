@@ -468,7 +468,7 @@ pub fn doing(thread: ThreadId) -> Option<String> {
 /// The syntax is that of `std::thread_local!` without `const`; use `with` and `try_with`.
 #[macro_export]
 macro_rules! thread_local {
-    ($(#[$meta:meta])* $vis:vis static $name:ident : $type:ty = $init:expr) => {
+    ($($(#[$meta:meta])* $vis:vis static $name:ident : $type:ty = $init:expr);* $(;)?) => {$(
         #[cfg(not(any(loom, shuttle, sim)))]
         std::thread_local! { $(#[$meta])* $vis static $name: $type = const { $init } }
         #[cfg(sim)]
@@ -478,5 +478,5 @@ macro_rules! thread_local {
         $crate::__loom::thread_local! { $(#[$meta])* $vis static $name: $type = $init }
         #[cfg(shuttle)]
         $crate::__shuttle::thread_local! { $(#[$meta])* $vis static $name: $type = $init }
-    };
+    )*};
 }

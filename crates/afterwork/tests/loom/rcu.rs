@@ -199,10 +199,10 @@ models! {
         must_fail("rcu: a slot keeps its owner", || exhaustive(a_slot_that_another_thread_takes));
 }
 
-/// The tree has three leaves on two levels. The holdout of one leaf may report before the next leaf
+/// The tree has three leaves. The holdout of one leaf may report before the next leaf
 /// is marked.
 fn reports() {
-    let tree = Arc::new(Reports::new(3));
+    let tree = Arc::new(Tree::<3>::new());
     let words: Arc<[Plain; 2]> = Arc::default();
     tree.init();
     let holdouts = [0, 1].map(|holdout| {

@@ -22,11 +22,11 @@ pub use afterwork::{
     percpu::{Escalate, PerCpu, Qpw},
     rcu::{
         self, Rcu,
-        model::{self, Reports, Seat, passes_unaided, sweep, sweep_when_wanted},
+        model::{self, Seat, Tree, passes_unaided, sweep, sweep_when_wanted},
         qsbr::Reader,
         srcu::Domain,
     },
-    wake::{EventCount, Parker, Unparker, WakeQ, Wakeup},
+    wake::{EventCount, Parker, Unparker, WakeQ},
     workqueue::{
         self, Builder, Busy, CancelHandle, CancellationToken, DelayedWork, JoinError, RcuWork,
         Sleep, Strand, TaskSet, Work, Workqueue, block_on, is_cancelled,

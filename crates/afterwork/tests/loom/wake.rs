@@ -81,7 +81,7 @@ fn collected() {
             let mut locked = sleepers.lock();
             nr_turns.fetch_add(1, Ordering::Relaxed);
             if let Some(sleeper) = locked.pop() {
-                wakeq.push(Wakeup::unpark(sleeper));
+                wakeq.push(sleeper);
             }
             drop(locked);
             wakeq.fire();

@@ -59,6 +59,11 @@ fn versions_of_a_domain_stay_valid_until_the_last_reader() {
 fn callbacks_of_all_kinds_run_once_even_after_thread_exit() {
     #[repr(C)]
     struct Node(rcu::Head, Arc<AtomicUsize>);
+    unsafe extern "C-unwind" fn count(head: *mut rcu::Head) {
+        // SAFETY: the node was leaked for this callback.
+        let node = unsafe { Box::from_raw(head.cast::<Node>()) };
+        node.1.fetch_add(1, Ordering::Relaxed);
+    }
     let nr_run = Arc::new(AtomicUsize::new(0));
     thread::scope(|scope| {
         for _ in 0..2 {
@@ -76,12 +81,7 @@ fn callbacks_of_all_kinds_run_once_even_after_thread_exit() {
                     rcu::call_drop(vec![number]);
                     let node = Box::into_raw(Box::new(Node(rcu::Head::new(), nr_run.clone())));
                     // SAFETY: the head is the first field of a box that no other code refers to.
-                    unsafe {
-                        rcu::call_head(node.cast(), |head| {
-                            let node = Box::from_raw(head.cast::<Node>());
-                            node.1.fetch_add(1, Ordering::Relaxed);
-                        });
-                    }
+                    unsafe { rcu::raw::call_c(node.cast(), count) };
                 }
             });
         }

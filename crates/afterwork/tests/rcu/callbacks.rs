@@ -58,6 +58,11 @@ fn closures_and_heads_of_a_thread_run_in_call_order() {
     static ORDER: Mutex<Vec<usize>> = Mutex::new(Vec::new());
     #[repr(C)]
     struct Node(rcu::Head, usize);
+    unsafe extern "C-unwind" fn note(head: *mut rcu::Head) {
+        // SAFETY: the node was leaked for this callback.
+        let node = unsafe { Box::from_raw(head.cast::<Node>()) };
+        ORDER.lock().unwrap().push(node.1);
+    }
     // The thread stays on one CPU, because each CPU has a list of its own.
     let cpu = sync::cpu::affinity().unwrap().iter().next().unwrap();
     thread::spawn(move || {
@@ -66,12 +71,7 @@ fn closures_and_heads_of_a_thread_run_in_call_order() {
             if at % 7 == 3 {
                 let node = Box::into_raw(Box::new(Node(rcu::Head::new(), at)));
                 // SAFETY: the head is the first field of a box, and nothing else refers to the box.
-                unsafe {
-                    rcu::call_head(node.cast(), |head| {
-                        let node = Box::from_raw(head.cast::<Node>());
-                        ORDER.lock().unwrap().push(node.1);
-                    });
-                }
+                unsafe { rcu::raw::call_c(node.cast(), note) };
             } else {
                 rcu::call(move || ORDER.lock().unwrap().push(at));
             }

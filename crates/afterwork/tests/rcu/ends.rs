@@ -14,8 +14,12 @@ fn call_head(callback: Callback) {
     #[repr(C)]
     struct Node(Head, Callback);
     let node = Box::into_raw(Box::new(Node(Head::new(), callback)));
+    unsafe extern "C-unwind" fn run(head: *mut Head) {
+        // SAFETY: the node was leaked for this callback.
+        unsafe { Box::from_raw(head.cast::<Node>()).1() };
+    }
     // SAFETY: the head is the node's first field, and nothing else uses the node.
-    unsafe { rcu::call_head(node.cast(), |head| Box::from_raw(head.cast::<Node>()).1()) };
+    unsafe { rcu::raw::call_c(node.cast(), run) };
 }
 
 /// Runs a callback when it is dropped.

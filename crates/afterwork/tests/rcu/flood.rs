@@ -54,8 +54,12 @@ fn under_a_reader(nr: usize, call: impl Fn(usize) + Send) -> Duration {
 
 fn call_head() {
     let head = Box::into_raw(Box::new(Head::new()));
+    unsafe extern "C-unwind" fn free(head: *mut Head) {
+        // SAFETY: the head was leaked below for this callback.
+        drop(unsafe { Box::from_raw(head) });
+    }
     // SAFETY: only the callback uses the head.
-    unsafe { rcu::call_head(head, |head| drop(Box::from_raw(head))) };
+    unsafe { rcu::raw::call_c(head, free) };
 }
 
 #[test]

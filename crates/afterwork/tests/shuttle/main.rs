@@ -30,7 +30,7 @@ use afterwork::{
         Rcu, model,
         srcu::{Domain, OwnedGuard},
     },
-    wake::{EventCount, Parker, Unparker, WakeQ, Wakeup},
+    wake::{EventCount, Parker, Unparker, WakeQ},
     workqueue::{
         AffinityScope, Group, MAX_SHARES, Registry, Work, Workqueue,
         model::{Culler, Machine},

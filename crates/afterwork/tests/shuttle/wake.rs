@@ -42,7 +42,7 @@ fn collected() {
             let mut wakeq = WakeQ::new();
             let mut locked = sleepers.lock();
             for _ in 0..2 {
-                wakeq.push(Wakeup::unpark(locked.pop().expect("two for each")));
+                wakeq.push(locked.pop().expect("two for each"));
             }
             drop(locked);
             wakeq.fire();

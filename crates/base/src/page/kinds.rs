@@ -269,32 +269,26 @@ impl Kind {
 
     /// Returns the kind's name.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Queue => "queue",
-            Self::Pool => "pool",
-            Self::Rcu => "rcu",
-            Self::Mailbox => "mailbox",
-            Self::PerCpu => "percpu",
-            Self::QueueWait => "queue_wait",
-            Self::QueueRun => "queue_run",
-            Self::Group => "group",
-            Self::Worker => "worker",
-            Self::Function => "function",
-        }
+        self.description().0
     }
 
     /// Returns the kind's figures, in the order in which the file stores them.
     pub fn fields(self) -> &'static [Field] {
+        self.description().1
+    }
+
+    fn description(self) -> (&'static str, &'static [Field]) {
         match self {
-            Self::Queue => QUEUE,
-            Self::Pool => POOL,
-            Self::Rcu => RCU,
-            Self::Mailbox => MAILBOX,
-            Self::PerCpu => PER_CPU,
-            Self::QueueWait | Self::QueueRun => TIMES,
-            Self::Group => GROUP,
-            Self::Worker => WORKER,
-            Self::Function => FUNCTION,
+            Self::Queue => ("queue", QUEUE),
+            Self::Pool => ("pool", POOL),
+            Self::Rcu => ("rcu", RCU),
+            Self::Mailbox => ("mailbox", MAILBOX),
+            Self::PerCpu => ("percpu", PER_CPU),
+            Self::QueueWait => ("queue_wait", TIMES),
+            Self::QueueRun => ("queue_run", TIMES),
+            Self::Group => ("group", GROUP),
+            Self::Worker => ("worker", WORKER),
+            Self::Function => ("function", FUNCTION),
         }
     }
 

@@ -195,8 +195,7 @@ impl EventCount {
     /// ```
     #[doc(alias = "wait_event_timeout")]
     pub fn wait_until_timeout(&self, timeout: Duration, condition: impl FnMut() -> bool) -> bool {
-        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        self.wait_until_by(time::now_ns().saturating_add(timeout_ns), condition)
+        self.wait_until_by(time::ns_after(timeout), condition)
     }
 
     /// Waits as [`wait_until`](Self::wait_until) does, at most until the time `end_ns`. Returns

@@ -2,7 +2,7 @@
 //!
 //! A registry of workqueues detects changes to the online CPUs, and a program may do so, too.
 //! Per-CPU data must be notified of them. Neither side may depend on the other, so this file
-//! connects them: the thread that detects a change calls [`notify`], which calls every [`Watcher`].
+//! connects them: the thread that detects a change calls [`notify`], which calls every watcher.
 //! A watcher may wait for slots that other threads own. A caller that must not wait uses
 //! [`notify_aside`].
 
@@ -16,13 +16,11 @@ use topology::CpuSet;
 
 use crate::{numbered::Numbered, panics};
 
-/// A subsystem that is called with the CPUs that are online.
-pub trait Watcher: Send + Sync {
-    fn set_online_cpus(&self, online: &CpuSet);
-}
+/// A function that is called with the CPUs that are online.
+type Watcher = dyn Fn(&CpuSet) + Send + Sync;
 
 sync::process_wide! {
-    fn watchers() -> Mutex<Numbered<Weak<dyn Watcher>>> = Mutex::new(Numbered::new())
+    fn watchers() -> Mutex<Numbered<Weak<Watcher>>> = Mutex::new(Numbered::new())
 }
 
 static HANDLER: Handler = Handler { before: |held| held.lock(watchers()), ..Handler::IDLE };
@@ -31,11 +29,11 @@ static HANDLER: Handler = Handler { before: |held| held.lock(watchers()), ..Hand
 pub struct Watch {
     /// The number of the watcher in the list.
     number: u64,
-    _watcher: Arc<dyn Watcher>,
+    _watcher: Arc<Watcher>,
 }
 
 /// Registers `watcher`.
-pub fn watch(watcher: Arc<dyn Watcher>) -> Watch {
+pub fn watch(watcher: Arc<Watcher>) -> Watch {
     fork::register(&HANDLER);
     let number = watchers().lock().add(Arc::downgrade(&watcher));
     Watch { number, _watcher: watcher }
@@ -50,7 +48,7 @@ pub fn notify(online: &CpuSet) {
         // the thread that calls `notify`. A panic is caught, and the remaining watchers are still
         // called.
         panics::contain(|| {
-            watcher.set_online_cpus(online);
+            watcher(online);
             drop(watcher);
         });
     }

@@ -32,9 +32,9 @@ pub(crate) mod report;
 #[doc(hidden)]
 pub(crate) mod sleeper;
 pub(crate) mod spin;
-mod wakeq;
+pub(crate) mod wakeq;
 
 pub use event_count::{EventCount, Prepared};
 pub use parker::{Parker, Unparker};
 pub use spin::SpinBudget;
-pub use wakeq::{WakeQ, Wakeup};
+pub use wakeq::WakeQ;

@@ -122,7 +122,7 @@ impl Parker {
     /// Blocks until [`Unparker::unpark`] is called. Spins first, if spinning was useful before.
     pub fn park(&mut self) {
         if !self.spin_for_token() {
-            report::while_asleep(|| self.sleep(|token| token.word.wait(PARKED)));
+            report::while_asleep(|| self.sleep(None));
         }
     }
 
@@ -132,28 +132,7 @@ impl Parker {
     ///
     /// Blocks for at most `timeout`. In a model it never times out.
     pub fn park_timeout(&mut self, timeout: Duration) -> bool {
-        self.spin_for_token() || report::while_asleep(|| self.sleep_for(timeout))
-    }
-
-    fn sleep_for(&self, timeout: Duration) -> bool {
-        let start_ns = time::now_ns();
-        let limit_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        if !self.token.announce() {
-            return true;
-        }
-        loop {
-            let passed_ns = time::now_ns() - start_ns;
-            let Some(left_ns) = limit_ns.checked_sub(passed_ns).filter(|&left| left > 0) else {
-                // The timeout has expired. If a waker's swap comes first, we take its token here.
-                // This acquires as `take` does. If our swap comes first, the waker finds `EMPTY`
-                // and wakes no thread, and its token remains for the next park.
-                return self.token.word.word().swap(EMPTY, Ordering::Acquire) == TOKEN;
-            };
-            self.token.word.wait_timeout(PARKED, Duration::from_nanos(left_ns));
-            if self.token.take() {
-                return true;
-            }
-        }
+        self.spin_for_token() || report::while_asleep(|| self.sleep(Some(time::ns_after(timeout))))
     }
 
     fn spin_for_token(&mut self) -> bool {
@@ -162,14 +141,24 @@ impl Parker {
             && self.token.take()
     }
 
-    fn sleep(&self, wait: impl Fn(&Token)) {
+    /// Sleeps until there is a token, or until `end_ns`. Returns `true` if the token was taken.
+    fn sleep(&self, end_ns: Option<u64>) -> bool {
         if !self.token.announce() {
-            return;
+            return true;
         }
         loop {
-            wait(&self.token);
+            match end_ns.map(|end_ns| end_ns.saturating_sub(time::now_ns())) {
+                None => self.token.word.wait(PARKED),
+                // If a waker's swap comes first, we take its token here. This acquires as in
+                // `take`. If our swap comes first, the waker finds `EMPTY` and wakes no thread, and
+                // its token remains for the next park.
+                Some(0) => return self.token.word.word().swap(EMPTY, Ordering::Acquire) == TOKEN,
+                Some(left_ns) => {
+                    self.token.word.wait_timeout(PARKED, Duration::from_nanos(left_ns));
+                }
+            }
             if twin::armed("park: no token") || self.token.take() {
-                return;
+                return true;
             }
         }
     }
@@ -269,6 +258,7 @@ impl Unparker {
 
 /// A waker that stores the token.
 impl From<Unparker> for Waker {
+    #[inline]
     fn from(unparker: Unparker) -> Self {
         // SAFETY: the functions of the table keep the contract: each waker owns one reference count
         // of the token.
@@ -276,6 +266,7 @@ impl From<Unparker> for Waker {
     }
 }
 
+#[inline]
 fn raw(unparker: Unparker) -> RawWaker {
     RawWaker::new(Arc::into_raw(unparker.token).cast(), &WAKER)
 }

@@ -40,22 +40,14 @@ pub trait BlockingObserver: Send + Sync {
 }
 
 sync::thread_local! {
-    static OBSERVER: RefCell<Option<Arc<dyn BlockingObserver>>> = RefCell::new(None)
-}
-sync::thread_local! {
+    static OBSERVER: RefCell<Option<Arc<dyn BlockingObserver>>> = RefCell::new(None);
     /// The function to call before this thread may sleep. This thread-local has no destructor, so
     /// that it can be accessed at any time.
-    static BEFORE_SLEEP: Cell<Option<fn()>> = Cell::new(None)
-}
-sync::thread_local! {
+    static BEFORE_SLEEP: Cell<Option<fn()>> = Cell::new(None);
     /// See [`doubts`]. This thread-local has no destructor, so that it can be accessed at any time.
-    static DOUBTS: Cell<u32> = Cell::new(0)
-}
-sync::thread_local! {
+    static DOUBTS: Cell<u32> = Cell::new(0);
     /// The depth of nested waits of this thread.
-    static NR_WAITS: Cell<u32> = Cell::new(0)
-}
-sync::thread_local! {
+    static NR_WAITS: Cell<u32> = Cell::new(0);
     /// `true` while this thread lends its seats. This thread-local has no destructor, so that it
     /// can be accessed at any time.
     static LENDS: Cell<bool> = Cell::new(false)
@@ -172,7 +164,7 @@ fn about_to_sleep() {
 /// Calls `wait`, which may sleep, and reports this to the thread's observer. The thread lends its
 /// seats.
 pub fn while_asleep<R>(wait: impl FnOnce() -> R) -> R {
-    let _reported = Reported::begin();
+    let _reported = reported();
     let _lent = LEND.get().and_then(|&lend| Lent::begin(lend));
     wait()
 }
@@ -180,7 +172,7 @@ pub fn while_asleep<R>(wait: impl FnOnce() -> R) -> R {
 /// Calls `wait`, which may sleep, and reports this to the thread's observer. The thread keeps its
 /// seats.
 pub fn while_blocked<R>(wait: impl FnOnce() -> R) -> R {
-    let _reported = Reported::begin();
+    let _reported = reported();
     wait()
 }
 
@@ -208,70 +200,46 @@ impl Drop for Lent {
     }
 }
 
-/// A wait that was reported to the thread's observer. The fields are dropped in this order.
-struct Reported {
-    _asleep: Option<Asleep>,
-    _inner: Option<Inner>,
-}
-
-impl Reported {
-    /// This is not inlined, so that it is compiled only once.
-    #[inline(never)]
-    fn begin() -> Self {
-        about_to_sleep();
-        // A thread that waits in the destructor of a thread-local no longer has an observer.
-        let observer = OBSERVER.try_with(|place| place.borrow().clone());
-        let observer = observer.ok().flatten();
-        let inner = observer.is_some().then(Inner::enter);
-        let outermost = observer.filter(|_| Inner::is_outermost());
-        Self { _asleep: outermost.map(Asleep::fall), _inner: inner }
-    }
+/// Reports a wait to the thread's observer, if it has one. This is not inlined, so that it is
+/// compiled only once.
+#[inline(never)]
+fn reported() -> Option<Nested> {
+    about_to_sleep();
+    // A thread that waits in the destructor of a thread-local no longer has an observer.
+    let observer = OBSERVER.try_with(|place| place.borrow().clone());
+    observer.ok().flatten().map(|observer| Nested::begin(Some(observer)))
 }
 
 /// Calls `wait` without a report. A worker that has no item uses it to sleep.
 pub fn unreported<R>(wait: impl FnOnce() -> R) -> R {
     about_to_sleep();
-    let _inner = Inner::enter();
+    let _nested = Nested::begin(None);
     wait()
 }
 
-/// One level of nesting, which ends when this value is dropped.
-struct Inner;
+/// A level of nested waits, with the observer to which the outermost one was reported. Dropping it
+/// ends the wait, even if the wait panics.
+struct Nested(Option<Arc<dyn BlockingObserver>>);
 
-impl Inner {
-    fn enter() -> Self {
-        NR_WAITS.with(|nr_waits| nr_waits.set(nr_waits.get() + 1));
-        Self
-    }
-
-    fn is_outermost() -> bool {
-        NR_WAITS.with(Cell::get) == 1
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        if !sync::twin::torn_down() {
-            NR_WAITS.with(|nr_waits| nr_waits.set(nr_waits.get() - 1));
+impl Nested {
+    fn begin(observer: Option<Arc<dyn BlockingObserver>>) -> Self {
+        let nr_outer = NR_WAITS.with(|nr_waits| nr_waits.replace(nr_waits.get() + 1));
+        let mut nested = Self(None);
+        if let Some(observer) = observer.filter(|_| nr_outer == 0) {
+            observer.falls_asleep();
+            nested.0 = Some(observer);
         }
+        nested
     }
 }
 
-/// The observer's count of this thread as asleep. Dropping it removes the count, even if the wait
-/// panics.
-struct Asleep(Arc<dyn BlockingObserver>);
-
-impl Asleep {
-    fn fall(observer: Arc<dyn BlockingObserver>) -> Self {
-        observer.falls_asleep();
-        Self(observer)
-    }
-}
-
-impl Drop for Asleep {
+impl Drop for Nested {
     fn drop(&mut self) {
         if !sync::twin::torn_down() {
-            self.0.is_back();
+            if let Some(observer) = &self.0 {
+                observer.is_back();
+            }
+            NR_WAITS.with(|nr_waits| nr_waits.set(nr_waits.get() - 1));
         }
     }
 }

@@ -67,7 +67,10 @@ pub(crate) const DEFAULT_SPIN_LIMIT: u32 = 64;
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct SpinBudget {
-    busy_polls: BusyPolls,
+    /// The number of busy-polls in a row that failed.
+    nr_misses: AtomicU32,
+    /// The number of further waits that skip the busy-poll.
+    nr_left_out: AtomicU32,
     nr_rounds: AtomicU32,
     /// The number of waits since `nr_rounds` fell to zero.
     nr_skipped: AtomicU32,
@@ -77,7 +80,13 @@ impl SpinBudget {
     sync::const_unless_model! {
         /// Creates a budget that starts with 16 rounds, or with the limit if that is less.
         pub fn new() -> Self {
-            Self { busy_polls: BusyPolls::new(), nr_rounds: AtomicU32::new(16), nr_skipped: AtomicU32::new(0) }
+            Self {
+                // The count starts with one miss, because no busy-poll has succeeded yet.
+                nr_misses: AtomicU32::new(1),
+                nr_left_out: AtomicU32::new(0),
+                nr_rounds: AtomicU32::new(16),
+                nr_skipped: AtomicU32::new(0),
+            }
         }
     }
 
@@ -117,7 +126,7 @@ impl SpinBudget {
         mut done: impl FnMut() -> bool,
     ) -> bool {
         let may_poll = spin_limit > 0 && machine_may_spin();
-        if may_poll && self.busy_polls.poll(after_hit_ns, &mut done) {
+        if may_poll && self.poll(after_hit_ns, &mut done) {
             // The reason is given at `ROUNDS_AFTER_POLL`.
             let nr_rounds = self.nr_rounds.load(Ordering::Relaxed);
             if nr_rounds < ROUNDS_AFTER_POLL {
@@ -171,24 +180,6 @@ impl SpinBudget {
         }
         self.nr_skipped.store(0, Ordering::Relaxed);
         spin_limit
-    }
-}
-
-/// Decides whether a wait busy-polls, depending on the success of earlier busy-polls.
-#[derive(Debug)]
-struct BusyPolls {
-    /// The number of busy-polls in a row that failed.
-    nr_misses: AtomicU32,
-    /// The number of further waits that skip the busy-poll.
-    nr_left_out: AtomicU32,
-}
-
-impl BusyPolls {
-    sync::const_unless_model! {
-        fn new() -> Self {
-            // The count starts with one miss, because no busy-poll has succeeded yet.
-            Self { nr_misses: AtomicU32::new(1), nr_left_out: AtomicU32::new(0) }
-        }
     }
 
     /// Busy-polls, unless this wait must skip it. Returns `true` if `done` returned `true`.
@@ -307,7 +298,7 @@ mod tests {
 
     #[test]
     fn samples_that_miss_become_rare_but_never_stop() {
-        let busy_polls = BusyPolls::new();
+        let busy_polls = SpinBudget::new();
         let nr_left_out = [false; 8].map(|paid_off| {
             busy_polls.note(paid_off);
             busy_polls.nr_left_out.load(Ordering::Relaxed)
@@ -321,7 +312,7 @@ mod tests {
 
     #[test]
     fn omitted_check_checks_nothing() {
-        let busy_polls = BusyPolls::new();
+        let busy_polls = SpinBudget::new();
         busy_polls.nr_left_out.store(1, Ordering::Relaxed);
         assert!(!busy_polls.poll(MAX_POLL_NS, || true));
         assert!(busy_polls.poll(MAX_POLL_NS, || true));

@@ -1,77 +1,12 @@
 //! Wake-ups that are collected under a lock and fired after it is released.
 
-use std::mem::ManuallyDrop;
+use std::{mem::ManuallyDrop, task::Waker};
 
-use sync::futex::Key;
-
-use super::Unparker;
+use super::parker::unpark;
 use crate::panics;
 
 /// The number of wake-ups that a queue holds without an allocation.
 const INLINE: usize = 4;
-
-/// A wake-up that has been decided but not fired yet.
-#[derive(Debug)]
-#[doc(hidden)]
-pub struct Wakeup(Kind);
-
-#[derive(Debug)]
-enum Kind {
-    /// Stores the token of a parked thread.
-    Unpark(Unparker),
-    /// Wakes all threads that sleep on a word that has already been changed.
-    WakeAll(Key),
-    /// Wakes an async task.
-    Waker(std::task::Waker),
-}
-
-impl Wakeup {
-    /// Creates a wake-up that stores the token of the owner of `unparker`.
-    #[inline]
-    pub fn unpark(unparker: Unparker) -> Self {
-        Self(Kind::Unpark(unparker))
-    }
-
-    /// Creates a wake-up of all threads that sleep on the word of `key`. The caller must have
-    /// changed the word.
-    #[inline]
-    pub fn wake_all(key: Key) -> Self {
-        Self(Kind::WakeAll(key))
-    }
-
-    /// Creates a wake-up of an async task.
-    #[inline]
-    pub fn waker(waker: std::task::Waker) -> Self {
-        Self(Kind::Waker(waker))
-    }
-
-    /// Fires the wake-up, unless it wakes a task. In that case, returns the task's waker.
-    #[doc(hidden)]
-    pub fn fire_unless_task(self) -> Option<std::task::Waker> {
-        match self.0 {
-            Kind::Waker(waker) => Some(waker),
-            _ => {
-                self.fire();
-                None
-            }
-        }
-    }
-
-    /// Fires the wake-up. A panic in a task's waker is caught.
-    #[doc(alias = "wake_up_q")]
-    #[inline]
-    pub fn fire(self) {
-        match self.0 {
-            Kind::Unpark(unparker) => unparker.unpark(),
-            Kind::WakeAll(key) => key.wake(u32::MAX),
-            Kind::Waker(waker) => {
-                // FOREIGN(wake-queue): an executor's waker, on the thread that fires. A panic is
-                // caught.
-                panics::contain(|| waker.wake());
-            }
-        }
-    }
-}
 
 /// Collects wake-ups under a lock, and fires them after the lock is released.
 ///
@@ -91,7 +26,7 @@ impl Wakeup {
 /// # Examples
 ///
 /// ```
-/// use afterwork::wake::{Parker, WakeQ, Wakeup};
+/// use afterwork::wake::{Parker, WakeQ};
 ///
 /// let mut parker = Parker::new();
 /// let sleepers = std::sync::Mutex::new(vec![parker.unparker()]);
@@ -99,7 +34,7 @@ impl Wakeup {
 /// let mut wakeq = WakeQ::new();
 /// let mut locked = sleepers.lock().unwrap();
 /// if let Some(sleeper) = locked.pop() {
-///     wakeq.push(Wakeup::unpark(sleeper));
+///     wakeq.push(sleeper);
 /// }
 /// drop(locked);
 /// wakeq.fire();
@@ -111,9 +46,9 @@ impl Wakeup {
 pub struct WakeQ {
     /// The first wake-ups. They are fired before the array would be dropped, so its drop glue is
     /// omitted. Most queues are empty.
-    first: ManuallyDrop<[Option<Wakeup>; INLINE]>,
+    first: ManuallyDrop<[Option<Waker>; INLINE]>,
     len: usize,
-    rest: Vec<Wakeup>,
+    rest: Vec<Waker>,
 }
 
 impl WakeQ {
@@ -122,14 +57,14 @@ impl WakeQ {
         Self { first: ManuallyDrop::new([const { None }; INLINE]), len: 0, rest: Vec::new() }
     }
 
-    /// Adds a wake-up.
+    /// Adds the wake-up of a task or, with an [`Unparker`](super::Unparker), of a thread.
     #[doc(alias = "wake_q_add")]
     #[inline]
-    pub fn push(&mut self, wakeup: Wakeup) {
+    pub fn push(&mut self, waker: impl Into<Waker>) {
         if self.len < INLINE {
-            self.first[self.len] = Some(wakeup);
+            self.first[self.len] = Some(waker.into());
         } else {
-            self.rest.push(wakeup);
+            self.rest.push(waker.into());
         }
         self.len += 1;
     }
@@ -160,13 +95,19 @@ impl WakeQ {
 
     #[cold]
     fn fire_all(&mut self) {
-        for wakeup in self.first.iter_mut() {
-            if let Some(wakeup) = wakeup.take() {
-                wakeup.fire();
-            }
-        }
-        self.rest.drain(..).for_each(Wakeup::fire);
+        self.first.iter_mut().filter_map(Option::take).for_each(fire);
+        self.rest.drain(..).for_each(fire);
         self.len = 0;
+    }
+}
+
+/// Wakes a thread or a task. A panic in a task's waker is caught.
+#[doc(alias = "wake_up_q")]
+#[inline]
+pub fn fire(waker: Waker) {
+    if let Some(waker) = unpark(waker) {
+        // FOREIGN(wake-queue): an executor's waker, on the thread that fires. A panic is caught.
+        panics::contain(|| waker.wake());
     }
 }
 
@@ -187,7 +128,7 @@ mod tests {
         let mut parkers: Vec<_> = (0..3 * INLINE).map(|_| Parker::new()).collect();
         let mut wakeq = WakeQ::new();
         for parker in &parkers {
-            wakeq.push(Wakeup::unpark(parker.unparker()));
+            wakeq.push(parker.unparker());
         }
         assert_eq!(wakeq.len(), 3 * INLINE);
         wakeq.fire();
@@ -215,9 +156,9 @@ mod tests {
             let mut wakeq = WakeQ::new();
             for (i, parker) in parkers.iter().enumerate() {
                 if i == at {
-                    wakeq.push(Wakeup::waker(std::sync::Arc::new(Broken).into()));
+                    wakeq.push(std::sync::Arc::new(Broken));
                 }
-                wakeq.push(Wakeup::unpark(parker.unparker()));
+                wakeq.push(parker.unparker());
             }
             wakeq.fire();
             assert!(wakeq.is_empty());
@@ -229,7 +170,7 @@ mod tests {
     fn a_dropped_queue_still_wakes() {
         let mut parker = Parker::new();
         let mut wakeq = WakeQ::new();
-        wakeq.push(Wakeup::unpark(parker.unparker()));
+        wakeq.push(parker.unparker());
         drop(wakeq);
         parker.park();
     }

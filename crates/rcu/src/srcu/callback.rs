@@ -32,6 +32,7 @@ use super::{
     runners::{Runners, Served},
 };
 
+#[derive(Default)]
 pub(super) struct Callbacks {
     list: Mutex<List>,
     /// A: set while the domain is aside or about to be moved aside; see `runners.rs`. It is a hint:
@@ -40,7 +41,7 @@ pub(super) struct Callbacks {
     /// A: the number of callbacks that have run. Written by the runner.
     nr_run: AtomicU64,
     /// A: statistics.
-    nr_panicked: AtomicU64,
+    pub(super) nr_panicked: AtomicU64,
     backlog: Backlog,
     /// Notified when `nr_run` has grown, when a list that was above its mark was taken, and when
     /// the domain has lost its thread.
@@ -62,28 +63,7 @@ sync::thread_local! {
     static RUNS: Cell<*const Shared> = Cell::new(ptr::null())
 }
 
-/// Calls `body` with this thread marked as one that runs callbacks of `shared`.
-fn running<R>(shared: *const Shared, body: impl FnOnce() -> R) -> R {
-    let before = RUNS.try_with(|runs| runs.replace(shared));
-    let result = report::as_callback(body);
-    if let Ok(before) = before {
-        RUNS.try_with(|runs| runs.set(before)).ok();
-    }
-    result
-}
-
 impl Callbacks {
-    pub(super) fn new() -> Self {
-        Self {
-            list: Mutex::new(List::default()),
-            is_aside: AtomicBool::new(false),
-            nr_run: AtomicU64::new(0),
-            nr_panicked: AtomicU64::new(0),
-            backlog: Backlog::new(),
-            ran: EventCount::new(),
-        }
-    }
-
     pub(super) fn lock(&self) -> MutexGuard<'_, List> {
         self.list.lock()
     }
@@ -100,19 +80,6 @@ impl Callbacks {
         if self.backlog.take() {
             self.ran.notify_all();
         }
-    }
-
-    pub(super) fn nr_panicked(&self) -> u64 {
-        self.nr_panicked.load(Ordering::Relaxed)
-    }
-}
-
-impl std::fmt::Debug for Callbacks {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Callbacks")
-            .field("nr_run", &self.nr_run)
-            .field("nr_panicked", &self.nr_panicked)
-            .finish_non_exhaustive()
     }
 }
 
@@ -216,7 +183,8 @@ impl Shared {
     }
 
     fn run_each(&self, batch: &mut Vec<Deferred>) {
-        running(self, || {
+        let before = RUNS.try_with(|runs| runs.replace(self));
+        report::as_callback(|| {
             for callback in batch.drain(..) {
                 if !self.is_own_process() {
                     // The last callback forked, and this is the child.
@@ -231,6 +199,9 @@ impl Shared {
                 }
             }
         });
+        if let Ok(before) = before {
+            RUNS.try_with(|runs| runs.set(before)).ok();
+        }
     }
 
     /// Runs the callbacks that remain because thread creation failed. The last handle is being

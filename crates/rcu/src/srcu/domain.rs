@@ -22,6 +22,7 @@ use super::{
 pub use super::gp::Cookie;
 use crate::{
     callback::{Backlog, Full},
+    flavor::Flavor,
     future::Synchronize,
     periods::Periods,
 };
@@ -61,17 +62,16 @@ use crate::{
 /// assert!(domain.poll_state(unlinked));
 /// ```
 #[doc(alias = "srcu_struct")]
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[doc(alias("DEFINE_SRCU", "cleanup_srcu_struct"))]
 pub struct Domain {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 /// The state that the handles to a domain share.
-#[derive(Debug)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     /// The fields that every section reads.
-    front: CachePadded<Front>,
+    pub(super) front: CachePadded<Front>,
     /// I: the process that created the domain.
     process: Process,
     pub(super) slots: Slots,
@@ -81,13 +81,12 @@ pub(super) struct Shared {
     pub(super) runners: Handle,
 }
 
-#[derive(Debug)]
-struct Front {
+pub(super) struct Front {
     /// A: the parity under which sections begin. Written by the driver.
-    parity: AtomicU32,
+    pub(super) parity: AtomicU32,
     /// A: 0, or one more than the parity that a sleeping driver or a grace period that was put
     /// aside waits for.
-    asked: Futex,
+    pub(super) asked: Futex,
     /// The phase of the current grace period; see `gp.rs`. It is guarded by the right to drive.
     pub(super) phase: AtomicU32,
 }
@@ -110,7 +109,7 @@ impl Domain {
                 process: Process::this(),
                 slots: Slots::new(),
                 periods: Periods::new(),
-                callbacks: Callbacks::new(),
+                callbacks: Callbacks::default(),
                 runners: runners(),
             }),
         }
@@ -147,33 +146,6 @@ impl Domain {
     #[doc(alias = "srcu_up_read")]
     pub fn read_owned(&self) -> OwnedGuard {
         OwnedGuard::new(self.clone())
-    }
-
-    /// Begins a section without a guard.
-    #[cfg(not(any(loom, shuttle)))]
-    pub(crate) fn enter_raw(&self) -> u32 {
-        self.shared.enter().word()
-    }
-
-    /// Ends the section for which [`enter_raw`](Self::enter_raw) returned `word`.
-    #[cfg(not(any(loom, shuttle)))]
-    pub(crate) fn leave_raw(&self, word: u32) {
-        self.shared.leave(Parity::of(word));
-    }
-
-    /// See [`Flavor`](crate::Flavor).
-    pub(crate) fn is_served(&self) -> bool {
-        Shared::is_served(&self.shared)
-    }
-
-    /// Panics in a child of `fork`; see the panics of [`Domain`].
-    pub(crate) fn assert_own_process(&self) {
-        self.shared.assert_own_process();
-    }
-
-    /// Panics if [`synchronize`](Self::synchronize) would.
-    pub(crate) fn assert_may_wait(&self) {
-        self.shared.must_be_free_to_wait();
     }
 
     /// Waits until every section that has already begun has ended.
@@ -246,7 +218,7 @@ impl Domain {
     #[doc(alias = "start_poll_synchronize_srcu")]
     pub fn start_poll(&self) -> Cookie {
         let cookie = self.get_state();
-        self.hand_over(|| ());
+        self.call_at_once(|| ());
         cookie
     }
 
@@ -320,20 +292,8 @@ impl Domain {
         if self.is_full() {
             return Err(Full(callback));
         }
-        self.hand_over(callback);
+        self.call_at_once(callback);
         Ok(())
-    }
-
-    /// Returns `true` if [`try_call`](Self::try_call) must reject a callback.
-    pub(crate) fn is_full(&self) -> bool {
-        // In a child of `fork` the lock may be held forever, and `hand_over` panics.
-        let shared = &self.shared;
-        shared.is_own_process() && Backlog::is_full(shared.callbacks.lock().waiting.len())
-    }
-
-    /// Adds `callback` without ever waiting.
-    pub(crate) fn hand_over(&self, callback: impl FnOnce() + Send + 'static) {
-        Shared::call(&self.shared, callback);
     }
 
     /// Waits until every callback that was queued before this call has run.
@@ -354,23 +314,55 @@ impl Domain {
 
     /// Returns the number of panics in callbacks that have been caught.
     pub fn nr_panicked(&self) -> u64 {
-        self.shared.callbacks.nr_panicked()
+        self.shared.callbacks.nr_panicked.load(Ordering::Relaxed)
     }
 
     /// Returns `true` if both are handles to the same domain.
     pub fn same_as(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
+}
 
-    /// See [`model`](crate::model).
-    #[cfg(any(loom, shuttle))]
-    pub(crate) fn passes_unaided(&self) -> bool {
-        self.shared.passes_unaided()
-    }
+impl Flavor for Domain {
+    type Guard<'a> = Guard<'a>;
 
     #[inline(always)]
-    pub(super) fn shared(&self) -> &Shared {
-        &self.shared
+    fn read(&self) -> Guard<'_> {
+        Guard::new(self)
+    }
+
+    fn synchronize(&self) {
+        Self::synchronize(self);
+    }
+
+    fn call(&self, callback: impl FnOnce() + Send + 'static) {
+        Self::call(self, callback);
+    }
+
+    fn call_at_once(&self, callback: impl FnOnce() + Send + 'static) {
+        Shared::call(&self.shared, callback);
+    }
+
+    fn is_full(&self) -> bool {
+        // In a child of `fork` the lock may be held forever, and `call_at_once` panics.
+        let shared = &self.shared;
+        shared.is_own_process() && Backlog::is_full(shared.callbacks.lock().waiting.len())
+    }
+
+    fn assert_may_wait(&self, _what: &str) {
+        self.shared.must_be_free_to_wait();
+    }
+
+    fn assert_may_call(&self) {
+        // With this twin, `call` panics too late, after the old version has been removed from its
+        // cell.
+        if !twin::armed("srcu: a refused callback is dropped") {
+            self.shared.assert_own_process();
+        }
+    }
+
+    fn is_served(&self) -> bool {
+        Shared::is_served(&self.shared)
     }
 }
 
@@ -399,7 +391,7 @@ impl Default for Domain {
 impl Shared {
     /// Counts the beginning of a section, and returns the parity under which it was counted.
     #[inline(always)]
-    pub(super) fn enter(&self) -> Parity {
+    pub(crate) fn enter(&self) -> Parity {
         let parity = self.parity();
         twin::linger("srcu: single flip", 64, 50);
         let Some(line) = self.slots.mine() else {
@@ -423,7 +415,7 @@ impl Shared {
     /// Counts the end of a section, answers a driver, and wakes a driver that sleeps for its
     /// parity.
     #[inline(always)]
-    pub(super) fn leave(&self, parity: Parity) {
+    pub(crate) fn leave(&self, parity: Parity) {
         if twin::torn_down() {
             return;
         }
@@ -446,7 +438,7 @@ impl Shared {
             }
             None => self.slots.unlock_shared(parity),
         }
-        if self.asked().word().load(Ordering::Relaxed) == parity.word() + 1 {
+        if self.front.asked.word().load(Ordering::Relaxed) == parity.word() + 1 {
             self.answer(parity);
         }
     }
@@ -456,14 +448,14 @@ impl Shared {
         // Acquire pairs with the Release in `ask`. If that store comes first, we see `is_aside`,
         // which was set before it. If our exchange comes first, it fails, or answers an earlier
         // driver, which sleeps on the futex.
-        let taken = self.asked().word().compare_exchange(
+        let taken = self.front.asked.word().compare_exchange(
             parity.word() + 1,
             0,
             Ordering::Acquire,
             Ordering::Relaxed,
         );
         if taken.is_ok() {
-            self.asked().wake(1);
+            self.front.asked.wake(1);
             self.notify_if_aside();
         }
     }
@@ -472,10 +464,6 @@ impl Shared {
     #[inline(always)]
     pub(super) fn parity(&self) -> Parity {
         Parity::of(self.front.parity.load(Ordering::Relaxed))
-    }
-
-    pub(super) fn set_parity(&self, parity: Parity) {
-        self.front.parity.store(parity.word(), Ordering::Relaxed);
     }
 
     /// Checks that this thread may wait. A function that waits for sections or callbacks must call
@@ -506,14 +494,5 @@ impl Shared {
     /// Returns `true` if this process created the domain.
     pub(super) fn is_own_process(&self) -> bool {
         self.process.is_this()
-    }
-
-    #[inline(always)]
-    pub(super) fn asked(&self) -> &Futex {
-        &self.front.asked
-    }
-
-    pub(super) fn phase(&self) -> &AtomicU32 {
-        &self.front.phase
     }
 }

@@ -36,7 +36,7 @@ const EXPEDITED_SPINS: u32 = 8;
 /// Identifies a grace period of one domain; created by
 /// [`Domain::get_state`](super::Domain::get_state).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub struct Cookie(GpCookie);
+pub struct Cookie(#[doc(hidden)] pub GpCookie);
 
 /// The way to wait for readers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,17 +53,6 @@ const NONE: u32 = 0;
 const FIRST: u32 = 1;
 /// The parity has changed, and the driver waits for readers of the previous parity.
 const SECOND: u32 = 2;
-
-#[cfg(not(any(loom, shuttle)))]
-impl Cookie {
-    pub(crate) fn bits(self) -> u64 {
-        self.0.bits()
-    }
-
-    pub(crate) fn of_bits(bits: u64) -> Self {
-        Self(GpCookie::of_bits(bits))
-    }
-}
 
 impl Shared {
     pub(super) fn state(&self) -> Cookie {
@@ -136,7 +125,7 @@ impl Shared {
     /// Returns `true` if [`try_pass`](Self::try_pass) may make progress: its grace period is over,
     /// or no other thread drives and a reader has answered.
     pub(super) fn may_go_on(&self, cookie: Cookie) -> bool {
-        let is_answered = || self.asked().word().load(Ordering::Relaxed) == 0;
+        let is_answered = || self.front.asked.word().load(Ordering::Relaxed) == 0;
         self.is_over(cookie) || !self.periods.is_driven() && is_answered()
     }
 
@@ -150,7 +139,7 @@ impl Shared {
     /// `drain` returns `true` once the sums of a parity have been equal. If it returns `false`, the
     /// grace period is put aside, and this returns `false`.
     fn drive(&self, drain: impl Fn(Parity) -> bool) -> bool {
-        let phase = self.phase();
+        let phase = &self.front.phase;
         if phase.load(Ordering::Relaxed) == NONE {
             // ORDER(srcu-enter): other end in `enter`. If the reader was asked, its answer ensures
             // the order. If it is parked, ORDER(parked) does. Otherwise the heavy barrier does. If
@@ -176,7 +165,7 @@ impl Shared {
             if !twin::armed("srcu: single flip") && !drain(other) {
                 return false;
             }
-            self.set_parity(other);
+            self.front.parity.store(other.word(), Ordering::Relaxed);
             phase.store(SECOND, Ordering::Relaxed);
         }
         if !drain(self.parity().other()) {
@@ -219,7 +208,7 @@ impl Shared {
                 }
             };
         while !was_seen && !self.ask_now(parity) {
-            self.asked().wait(parity.word() + 1);
+            self.front.asked.wait(parity.word() + 1);
         }
         true
     }
@@ -239,7 +228,7 @@ impl Shared {
 
     /// Asks the readers of `parity`. Returns `true` if the sums are equal after that.
     fn ask_now(&self, parity: Parity) -> bool {
-        let asked = self.asked().word();
+        let asked = self.front.asked.word();
         // Release: see `answer`.
         asked.store(parity.word() + 1, Ordering::Release);
         // ORDER(srcu-leave): other end in `leave`. If our barrier comes first, the reader sees

@@ -1,5 +1,9 @@
 //! Proof that a section of a domain is open.
 
+use std::borrow::Borrow;
+
+use crate::flavor::Section;
+
 use super::{domain::Domain, slots::Parity};
 
 /// A read-side critical section of a [`Domain`]. It ends when the guard is dropped.
@@ -10,59 +14,44 @@ use super::{domain::Domain, slots::Parity};
 /// period of the same domain. A guard may be held across `.await` and sent to another thread. A
 /// guard that is leaked (`mem::forget`) delays every grace period of the domain forever. This is
 /// safe.
-#[must_use = "the section ends where the guard is dropped"]
-#[derive(Debug)]
-pub struct Guard<'domain> {
-    domain: &'domain Domain,
-    /// The parity under which the section was counted.
-    parity: Parity,
-}
+pub type Guard<'domain> = GuardOf<&'domain Domain>;
 
 /// A [`Guard`] that keeps its domain alive, for tasks that outlive their creator.
 ///
 /// It costs one more read-modify-write on a shared count at each end of the section.
+pub type OwnedGuard = GuardOf<Domain>;
+
+/// A [`Guard`] or an [`OwnedGuard`].
 #[must_use = "the section ends where the guard is dropped"]
-#[derive(Debug)]
-pub struct OwnedGuard {
-    domain: Domain,
+pub struct GuardOf<D: Borrow<Domain>> {
+    domain: D,
     /// The parity under which the section was counted.
     parity: Parity,
 }
 
-impl<'domain> Guard<'domain> {
+impl<D: Borrow<Domain>> GuardOf<D> {
     #[inline(always)]
-    pub(super) fn new(domain: &'domain Domain) -> Self {
-        let parity = domain.shared().enter();
-        Self { domain, parity }
-    }
-
-    /// Returns the domain to which this section belongs.
-    pub fn domain(&self) -> &'domain Domain {
-        self.domain
-    }
-}
-
-impl OwnedGuard {
-    pub(super) fn new(domain: Domain) -> Self {
-        let parity = domain.shared().enter();
+    pub(super) fn new(domain: D) -> Self {
+        let parity = domain.borrow().shared.enter();
         Self { domain, parity }
     }
 
     /// Returns the domain to which this section belongs.
     pub fn domain(&self) -> &Domain {
-        &self.domain
+        self.domain.borrow()
     }
 }
 
-impl Drop for Guard<'_> {
+impl<D: Borrow<Domain>> Section<Domain> for GuardOf<D> {
+    #[inline(always)]
+    fn is_of(&self, flavor: &Domain) -> bool {
+        flavor.same_as(self.domain())
+    }
+}
+
+impl<D: Borrow<Domain>> Drop for GuardOf<D> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.domain.shared().leave(self.parity);
-    }
-}
-
-impl Drop for OwnedGuard {
-    fn drop(&mut self) {
-        self.domain.shared().leave(self.parity);
+        self.domain().shared.leave(self.parity);
     }
 }

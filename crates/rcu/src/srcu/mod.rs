@@ -41,5 +41,12 @@ mod slots;
 mod tests;
 
 pub use domain::{Cookie, Domain};
-pub use guard::{Guard, OwnedGuard};
+pub use guard::{Guard, GuardOf, OwnedGuard};
 pub(super) use runners::{hold, inherit};
+#[cfg(not(any(loom, shuttle)))]
+pub(super) use slots::Parity;
+
+base::internal::opaque! {
+    impl[] Domain;
+    impl[D: std::borrow::Borrow<Domain>] GuardOf<D>;
+}

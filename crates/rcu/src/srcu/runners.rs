@@ -496,9 +496,3 @@ impl Runners {
         }
     }
 }
-
-impl std::fmt::Debug for Runners {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Runners").finish_non_exhaustive()
-    }
-}

@@ -87,11 +87,11 @@ use base::internal::panics::die;
 use crossbeam_utils::CachePadded;
 use sync::{
     atomic::{AtomicPtr, AtomicU64, Ordering, fence},
-    hint, identity, thread, twin,
+    identity, thread, twin,
 };
 
 use crate::{
-    domain::{ANSWER_SPINS, ANSWERS_AT_ONCE},
+    domain::ANSWERS_AT_ONCE,
     slot::{ASK, Flags, NrActive, PARK},
 };
 
@@ -103,9 +103,8 @@ const NR_CHUNKS: usize = if cfg!(any(loom, shuttle)) { 6 } else { 20 };
 
 /// One of the two sets of counters: 0 or 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Parity(u8);
+pub(crate) struct Parity(u8);
 
-#[derive(Debug)]
 pub(super) struct Line {
     /// A: the number of sections that began. Written by the thread with this index.
     locks: [AtomicU64; 2],
@@ -118,7 +117,6 @@ pub(super) struct Line {
 }
 
 /// All lines of a domain.
-#[derive(Debug)]
 pub(super) struct Slots {
     /// A: the first line of each chunk, or null. It is set once and freed with the table.
     chunks: [AtomicPtr<CachePadded<Line>>; NR_CHUNKS],
@@ -130,7 +128,7 @@ pub(super) struct Slots {
 
 impl Parity {
     #[inline(always)]
-    pub(super) fn of(word: u32) -> Self {
+    pub(crate) fn of(word: u32) -> Self {
         Self((word & 1) as u8)
     }
 
@@ -139,7 +137,7 @@ impl Parity {
     }
 
     #[inline(always)]
-    pub(super) fn word(self) -> u32 {
+    pub(crate) fn word(self) -> u32 {
         u32::from(self.0)
     }
 
@@ -240,14 +238,7 @@ impl Slots {
         if nr_quiet > 0 || nr_asked > ANSWERS_AT_ONCE {
             return false;
         }
-        let mut nr_left = ANSWER_SPINS;
-        self.others().all(|line| {
-            while nr_left > 0 && !line.flags.has_answered() {
-                nr_left -= 1;
-                hint::spin_loop();
-            }
-            line.flags.has_answered()
-        })
+        self.others().all(|line| line.flags.answers_soon())
     }
 
     /// Parks the lines that have `PARK`, after the heavy barrier, and withdraws questions.

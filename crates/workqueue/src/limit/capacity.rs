@@ -5,11 +5,10 @@
 //! soon as it is admitted. If it gives up its wait at that moment, it releases the permit (twin
 //! `capacity: a leaving waiter keeps its permit`).
 
-use std::{mem, task::Waker, time::Duration};
+use std::{mem, time::Duration};
 
 use base::internal::{
     admission::{self, Position, Ticket},
-    panics::Foreign,
     wake::{
         poll_as_waiter,
         sleeper::{OnTurn, Sleeper},
@@ -121,9 +120,7 @@ impl Capacity {
     fn let_in(&self) {
         let mut on_turns = Vec::new();
         self.capacity.let_in(|on_turn| on_turns.push(on_turn));
-        let wake = |on_turn: OnTurn| on_turn.into_inner().fire_unless_task();
-        let wakers = on_turns.into_iter().filter_map(wake).map(Foreign::<Waker>::new);
-        let left = cleanups::fire_known(wakers);
+        let left = cleanups::fire_known(on_turns);
         if !left.is_empty() {
             self.reapers.leave(left);
         }

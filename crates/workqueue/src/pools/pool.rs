@@ -22,11 +22,7 @@
 //! because both only consider workers on the idle list. docs/deferral.md compares the rules under
 //! which this claim is needed. Twin `kick: no claim`.
 
-use base::internal::{
-    params::Params,
-    trace,
-    wake::{WakeQ, Wakeup},
-};
+use base::internal::{params::Params, trace, wake::WakeQ};
 use crossbeam_utils::CachePadded;
 use std::{
     mem,
@@ -640,7 +636,7 @@ impl<'a> PoolGuard<'a> {
         let (pool, effects) = (self.effects.pool, &mut self.effects);
         let dispatch = &mut *self.dispatch;
         if let (true, Some(idle)) = (twin::armed("kick: no claim"), dispatch.idle.last()) {
-            effects.wakeq.push(Wakeup::unpark(idle.unparker.clone()));
+            effects.wakeq.push(idle.unparker.clone());
             return true;
         }
         match dispatch.idle.pop() {
@@ -648,7 +644,7 @@ impl<'a> PoolGuard<'a> {
                 // A lean worker needs upkeep again after it has run. The manager skips pools whose
                 // workers are all lean.
                 effects.watch |= idle.is_lean;
-                effects.wakeq.push(Wakeup::unpark(idle.unparker));
+                effects.wakeq.push(idle.unparker);
                 effects.picked = Some(idle.worker);
             }
             None if dispatch.nr_workers() + dispatch.nr_creating < pool.max_workers() => {

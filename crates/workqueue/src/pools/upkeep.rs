@@ -5,7 +5,6 @@
 //! for a signal. The manager claims it as a kick does. The worker finds no work, and parks again.
 //! It does so once, and again only after it has run an item.
 
-use base::internal::wake::Wakeup;
 use sync::{atomic::Ordering, unmodelled::Arc};
 
 use super::{
@@ -108,8 +107,7 @@ impl PoolGuard<'_> {
             let idle = self.idle.remove(at);
             idle.worker.slims.store(true, Ordering::Relaxed);
             pool.census.fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
-            let wakeup = Wakeup::unpark(idle.unparker);
-            self.effects.wakeq.push(wakeup);
+            self.effects.wakeq.push(idle.unparker);
         }
         let next_ns = self.idle.iter().filter_map(due_ns).min();
         // Awake and requested workers may park later.
@@ -120,7 +118,6 @@ impl PoolGuard<'_> {
     /// Makes a worker exit. It must be off the idle list.
     fn send_away(&mut self, worker: &Worker) {
         worker.culled.store(true, Ordering::Relaxed);
-        let wakeup = Wakeup::unpark(worker.unparker());
-        self.effects.wakeq.push(wakeup);
+        self.effects.wakeq.push(worker.unparker());
     }
 }
