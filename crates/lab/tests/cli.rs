@@ -47,11 +47,11 @@ fn bad_input_is_reported_in_one_line_with_valid_values() {
         bench workqueue --only 'system,defered, producers: 1' | --only defered, producers: 1: unknown variant; nearest: '
         bench percpu --only parkd | nearest: 'parked';
         bench --cases one-at-a-tim | nearest: 'one-at-a-time';
-        bench --cases producers | --cases producers: it is a case of `bench scale`,
+        bench --cases queues | --cases queues: it is a case of `bench scale`,
         bench --cases flood | --cases flood: it is a case of `bench groups`,
         bench scale --peers nope | --peers nope: unknown name; nearest: 'none';
         bench percpu --only '' | --only '': unknown variant
-        bench producers | it is a case: afterwork-lab bench scale --cases producers;
+        bench queues | it is a case: afterwork-lab bench scale --cases queues;
         bench rcu --pin | --pin: this bench pins no producers; workqueue, mpscq and everyday do
         bench --seed x | a whole number from 0 to 18446744073709551615
         bench --repeat 0 | from 1 to

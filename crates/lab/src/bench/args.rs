@@ -60,8 +60,7 @@ pub enum Which {
     #[command(after_help = groups::MENU.help())]
     Groups,
 
-    /// Show how costs grow with the number of producers, queues, items, readers, …; runs only if
-    /// named
+    /// Show how costs grow with the number of queues and of SRCU domains; runs only if named
     #[command(after_help = scale::MENU.help())]
     Scale,
 

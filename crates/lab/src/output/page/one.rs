@@ -5,7 +5,6 @@ use maud::{Markup, html};
 use super::bars::bars;
 use super::curves::curves;
 use super::frame;
-use super::growth::{BYTES_AT, GROWTH, growth, growths};
 use super::number;
 use super::standings::standings;
 use crate::harness::claim::Verdict;
@@ -41,7 +40,6 @@ pub fn page(run: &Run) -> String {
         (standings(run))
         @for (bench, cases) in benches(run) {
             h2 id=(bench) { (bench) }
-            (growths(&cases))
             div.cases { @for case in cases { (question(case)) } }
         }
         (claims(run))
@@ -189,7 +187,6 @@ fn question(case: &CaseRun) -> Markup {
                 @let records: Vec<&Record> = case.of_metric(&metric.metric).collect();
                 @if !records.is_empty() { (bars(&metric_of(case, metric), metric, &records)) }
             }
-            (growth(case))
             @for curve in curve_names(case) {
                 @let named: Vec<&Curve> = case.curves.iter().filter(|it| it.curve == curve).collect();
                 (curves(&named, &claimed))
@@ -207,15 +204,13 @@ fn judged(claim: &Claimed) -> impl Iterator<Item = &str> {
     std::iter::once(claim.variant.as_str()).chain(claim.against.as_deref())
 }
 
-/// Returns the headline, the metrics of claims, and the memory at the largest number.
+/// Returns the headline and the metrics of claims.
 fn shown(case: &CaseRun) -> Vec<&MetricHead> {
     let head = &case.head;
     let claimed = case.claims.iter().map(|claim| &claim.metric);
-    let mut all = head.metrics.iter().map(|metric| &metric.metric);
-    let weighed = all.rfind(|metric| metric.starts_with(BYTES_AT));
     let mut names: Vec<&String> = Vec::new();
-    for name in std::iter::once(&head.headline).chain(claimed).chain(weighed) {
-        if name != GROWTH && !names.contains(&name) {
+    for name in std::iter::once(&head.headline).chain(claimed) {
+        if !names.contains(&name) {
             names.push(name);
         }
     }
