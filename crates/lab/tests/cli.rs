@@ -73,7 +73,7 @@ fn bad_input_is_reported_in_one_line_with_valid_values() {
         bench task-work --only nosuch | wait-32+cap
         bench seeds --cases nosuch | lock-hold, replace-idle, replace-8-busy, bridge, joins
         bench seeds --peers tokio | --peers tokio: unknown name; valid: none
-        bench seeds --against-binary /bin/true | seeds: its tables compare old and new ways of this program
+        bench seeds --against /bin/true | seeds: its tables compare old and new ways of this program
     "#;
     for case in bad.trim().lines() {
         let (line, valid) = case.trim().split_once(" | ").unwrap();

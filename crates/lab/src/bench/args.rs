@@ -7,8 +7,7 @@ use top::exit::Stop;
 
 use super::settings::{Menu, Pick, Settings, count, seed};
 use super::{
-    blocking, everyday, groups, kept, max_active, mpscq, percpu, rcu, scale, seeds, task_work,
-    workqueue,
+    blocking, everyday, groups, max_active, mpscq, percpu, rcu, scale, seeds, task_work, workqueue,
 };
 use crate::harness::case::Case;
 
@@ -186,23 +185,16 @@ pub struct CommonArgs {
     #[arg(long, global = true)]
     pub list: bool,
 
-    /// Save this program and its results under a name for later comparison
-    #[arg(long, global = true, value_name = "NAME", value_parser = kept::name, conflicts_with_all = ["against", "against_binary"])]
-    pub save: Option<String>,
-
-    /// Compare this program with the one saved as NAME; nine alternating pairs show a 3 % slowdown
-    #[arg(long, global = true, value_name = "NAME", value_parser = kept::name)]
-    pub against: Option<String>,
-
-    /// Compare this program with the one at this path, in alternating runs
-    #[arg(long, global = true, value_name = "PATH", conflicts_with = "against")]
-    pub against_binary: Option<PathBuf>,
+    /// Compare this program with the one at this path, in alternating runs; nine pairs show a 3 %
+    /// slowdown
+    #[arg(long, global = true, value_name = "PATH")]
+    pub against: Option<PathBuf>,
 
     /// Measure every variant in this process, and exit when the parent process PID exits
     #[arg(long, global = true, hide = true, value_name = "PID")]
     pub inside: Option<u32>,
 
-    /// Exit with 1 if a measured claim fails or the other program failed
+    /// Exit with 1 if a measured claim fails
     #[arg(long, global = true)]
     pub check: bool,
 }

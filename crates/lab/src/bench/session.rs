@@ -11,10 +11,9 @@ use top::talk::{may_color, say};
 use top::topology::draw::draw;
 use topology::{CpuId, ShardParams};
 
-use super::against::{self, Programs};
+use super::against;
 use super::args::{BenchArgs, CommonArgs, Which};
-use super::child::{self, must_know_any, own_args};
-use super::kept::Shelf;
+use super::child::{self, retain_known};
 use super::questions::{self, QUESTIONS, TryArgs};
 use super::seeds::Part;
 use super::settings::{Menu, NONE as NO_PEERS, Settings, nearest, quoted};
@@ -59,17 +58,16 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     common.inside.map(child::end_with).transpose()?;
     let seed = common.seed.unwrap_or_else(|| fastrand::u64(..));
     let mut settings = settings(common, interrupt.clone())?;
-    let mut programs = programs(common)?;
-    let mut cases = match &mut programs {
+    let mut cases = match &common.against {
         None if asks => questions::cases(&settings)?,
         None => cases(args, &settings)?,
-        Some(programs) => {
+        Some(other) => {
             // The peers do not depend on the program, so measuring them would waste time.
             settings.pick.peers = vec![NO_PEERS.into()];
-            let cases = cases(args, &settings)?;
+            let mut cases = cases(args, &settings)?;
             let bench = args.which.as_ref().and(cases.first()).map(|case| case.bench);
-            programs.known = must_know_any(&programs.other, bench, &cases)?;
-            against::cases(cases, programs, &own_args(), seed)
+            retain_known(other, bench, &mut cases)?;
+            against::cases(cases, other, seed)?
         }
     };
     if common.list {
@@ -81,7 +79,6 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     if let Some(path) = &page {
         may_write(path)?;
     }
-    let shelf = common.save.as_deref().map(Shelf::for_keeping).transpose()?;
 
     let repeats = matches!(args.which, Some(Which::Seeds(_)));
     let parts: Vec<Part> = cases.iter().map(|it| part(it, common, repeats)).collect();
@@ -174,28 +171,12 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     }
     let unmet = report.unmet();
     report.end(End { ended: why, seconds: started.elapsed().as_secs_f64() })?;
-    let lines = report.into_lines();
-    if let (Some(name), Why::Interrupted) = (&common.save, why) {
-        say(format_args!("interrupted: nothing was saved as {name}; an earlier save is unchanged"));
-    } else if let (Some(name), Some(shelf)) = (&common.save, shelf) {
-        let folder = shelf.keep(name, &this_program()?, &lines)?;
-        say(format_args!(
-            "saved in {}; `afterwork-lab bench --against {name}` compares with it",
-            folder.display()
-        ));
-    }
     if let Some(path) = page {
-        write_page(&path, lines)?;
-    }
-    let nr_failed = programs.map_or(0, |it| it.nr_failed.get());
-    if common.check && nr_failed > 0 {
-        say(format_args!(
-            "--check: the other program lists cases that it could not measure ({nr_failed}): not all of their claims were judged"
-        ));
+        write_page(&path, report.into_lines())?;
     }
     Ok(match why {
         Why::Interrupted => Exit::Interrupted,
-        Why::Complete if common.check && unmet + nr_failed > 0 => Exit::ClaimNotMet,
+        Why::Complete if common.check && unmet > 0 => Exit::ClaimNotMet,
         Why::Complete => Exit::Good,
     })
 }
@@ -249,25 +230,6 @@ fn wrapped(text: &str, width: usize) -> String {
     lines.join("\n")
 }
 
-/// Returns the two programs to compare, if `--against` or `--against-binary` is given.
-fn programs(common: &CommonArgs) -> Result<Option<Programs>, Stop> {
-    let (other, name) = match (&common.against, &common.against_binary) {
-        (Some(name), _) => (Shelf::find()?.program(name)?, name.clone()),
-        (None, Some(path)) if path.is_file() => (path.clone(), against::file_name(path)),
-        (None, Some(path)) => {
-            let path = path.display();
-            return Err(Stop::CouldNotRun(format!("--against-binary {path}: no such program")));
-        }
-        (None, None) => return Ok(None),
-    };
-    Ok(Some(Programs { this: this_program()?, other, name, ..Programs::default() }))
-}
-
-fn this_program() -> Result<PathBuf, Stop> {
-    std::env::current_exe()
-        .map_err(|error| Stop::because("cannot find this program's own file", error))
-}
-
 /// Returns the output for results: standard output, unless the report page is written there.
 fn results(common: &CommonArgs) -> Result<Box<dyn Write>, Stop> {
     if common.report.as_deref() != Some(Path::new("-")) {
@@ -299,7 +261,7 @@ fn command(args: impl Iterator<Item = String>) -> String {
 /// Returns the path of the report page, or `None` if no page is written.
 fn page(args: &BenchArgs) -> Option<PathBuf> {
     let common = &args.common;
-    let is_compared = common.against.is_some() || common.against_binary.is_some();
+    let is_compared = common.against.is_some();
     let is_default = args.which.is_none() && !common.json && !common.no_report && !is_compared;
     let default = is_default.then(|| DEFAULT_PAGE.into());
     common.report.clone().or(default)
@@ -318,9 +280,7 @@ fn cases(args: &BenchArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
         }
     }
     settings.pick.check(&menus)?;
-    if matches!(args.which, Some(Which::Seeds(_)))
-        && (args.common.against.is_some() || args.common.against_binary.is_some())
-    {
+    if matches!(args.which, Some(Which::Seeds(_))) && args.common.against.is_some() {
         return Err(Stop::CouldNotRun(
             "seeds: its tables compare old and new ways of this program; compare programs by the \
              benches of its cases"
