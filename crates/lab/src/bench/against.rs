@@ -18,7 +18,7 @@ use top::exit::Stop;
 
 use super::child::{Failed, forwarded, measure, own_args, sample, this_program};
 use crate::harness::case::{Case, Sample, Variant};
-use crate::harness::claim::{Bound, Claim};
+use crate::harness::claim::Claim;
 use crate::harness::metric::{Better, Metric};
 use crate::output::record::Record;
 
@@ -62,14 +62,14 @@ fn compared(case: Case, [this, other]: [&Path; 2], args: &[OsString]) -> Case {
             let run = move || side.borrow_mut().take(&of);
             variants.push(Variant::ours(shown.clone(), run));
         }
-        let bound = case.metrics.iter().find(|metric| metric.name == case.headline);
-        let bound = bound.map(|metric| match metric.better {
-            Better::Higher => Bound::AtLeast(1.0 - LEEWAY),
-            Better::Lower => Bound::AtMost(1.0 + LEEWAY),
-        });
-        let what = case.headline.replace('_', " ");
-        let claim = Claim::of(variant.name.clone(), what, case.headline, before);
-        claims.push(claim.keeps(bound).surely());
+        let headline = case.metrics.iter().find(|metric| metric.name == case.headline);
+        claims.extend(headline.map(|metric| {
+            let claim = match metric.better {
+                Better::Higher => Claim::at_least(&variant.name, *metric, before, 1.0 - LEEWAY),
+                Better::Lower => Claim::at_most(&variant.name, *metric, before, 1.0 + LEEWAY),
+            };
+            claim.surely()
+        }));
     }
     Case {
         about: format!("this program and {name} in turns: {}", case.about),

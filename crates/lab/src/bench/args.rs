@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use top::exit::Stop;
 
 use super::settings::{Menu, Pick, Settings, count, seed};
 use super::{
@@ -116,14 +115,14 @@ impl Which {
     }
 
     /// Creates the cases of the bench.
-    pub fn cases(&self, settings: &Settings) -> Result<Vec<Case>, Stop> {
+    pub fn cases(&self, settings: &Settings) -> Vec<Case> {
         match self {
             Self::Workqueue(args) => workqueue::cases(args, settings),
-            Self::Blocking => Ok(blocking::cases(settings)),
-            Self::Mpscq(args) => Ok(mpscq::cases(args, settings)),
-            Self::TaskWork(args) => Ok(task_work::cases(args, settings)),
-            Self::Rcu(args) => Ok(rcu::cases(args, settings)),
-            Self::Percpu(args) => Ok(percpu::cases(args, settings)),
+            Self::Blocking => blocking::cases(settings),
+            Self::Mpscq(args) => mpscq::cases(args, settings),
+            Self::TaskWork(args) => task_work::cases(args, settings),
+            Self::Rcu(args) => rcu::cases(args, settings),
+            Self::Percpu(args) => percpu::cases(args, settings),
             Self::MaxActive(args) => max_active::cases(args, settings),
             Self::Everyday => everyday::cases(settings),
             Self::Groups => groups::cases(settings),
@@ -152,8 +151,8 @@ pub struct CommonArgs {
     #[command(flatten)]
     pub pick: Pick,
 
-    /// Measure only the variants with these names (as printed in the tables), separated by commas
-    #[arg(long, global = true, value_name = "VARIANT,…")]
+    /// Measure only the variant with this name (as printed in the tables); may be repeated
+    #[arg(long, global = true, value_name = "VARIANT")]
     pub only: Vec<String>,
 
     /// Pin producer threads to CPUs in turn (workqueue, mpscq and everyday only)
@@ -168,7 +167,7 @@ pub struct CommonArgs {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Also print every run of every variant
+    /// Also print every run of every variant (only with --json)
     #[arg(long, global = true)]
     pub runs: bool,
 

@@ -19,8 +19,7 @@ use super::workqueue::completion::Latch;
 use super::workqueue::peers::Crossbeam;
 use super::workqueue::subject::OneShotPool;
 use crate::harness::case::{Case, RunFn, Sample, Variant};
-use crate::harness::claim::{Bound, Claim};
-use crate::harness::fingerprint::find_cpus;
+use crate::harness::claim::Claim;
 use crate::harness::metric::{Metric, lower};
 
 const BENCH: &str = "scale";
@@ -75,13 +74,13 @@ struct Cost {
 }
 
 /// Creates the selected cases.
-pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
-    let topology = find_cpus()?;
+#[must_use]
+pub fn cases(settings: &Settings) -> Vec<Case> {
     let items = settings.sized(ITEMS, ITEMS_QUICK, 2_000);
     let along = |numbers, metrics, at| along(numbers, metrics, at, settings);
-    Ok(settings.make(MENU, |name| {
+    settings.make(MENU, |name| {
         let case = if name == QUEUES {
-            let (of, topology) = ((NR_QUEUES, OF_QUEUES), topology.clone());
+            let (of, topology) = ((NR_QUEUES, OF_QUEUES), settings.topology.clone());
             let ours = Box::new(move |count| queues(&topology, count, items));
             let crossbeam = Box::new(move |count| threads(count, items));
             let variants = vec![
@@ -98,7 +97,7 @@ pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
             case(name, about, of, vec![Variant::ours(OURS, run)])
         };
         apart(case, settings)
-    }))
+    })
 }
 
 /// Creates a case, with the limit as a variant and with a claim about our growth.
@@ -113,11 +112,10 @@ fn case(
         let points = numbers.map(|n| (n as f64, (2.0 * n as f64).log2()));
         Ok(Some(Sample::of([(GROWTH, growth(&points))])))
     }));
-    let claim = Claim::of(OURS, "growth for each doubling", GROWTH, LIMIT);
     Case {
         about: format!("{about}; N is {first} to {last}"),
         variants,
-        claims: vec![claim.keeps(Bound::AtMost(1.0))],
+        claims: vec![Claim::at_most(OURS, GROWTH, LIMIT, 1.0)],
         ..Case::new(BENCH, name, metrics, metrics[numbers.len() - 1].name)
     }
 }
@@ -234,7 +232,7 @@ mod tests {
 
     #[test]
     fn every_variant_has_a_growth_and_ours_has_every_metric() {
-        for case in &mut cases(&Settings::of_tests(&[])).unwrap() {
+        for case in &mut cases(&Settings::of_tests(&[])) {
             for variant in &mut case.variants {
                 let sample = (variant.run)().unwrap().unwrap();
                 assert!(sample.value(GROWTH.name).unwrap() > 0.0, "{}", variant.name);

@@ -182,12 +182,8 @@ const DEFAULTS: [(&str, &str); 5] = [
     ("isolation", "on_demand"),
 ];
 
-/// The names of curves and of machine metrics, in words.
+/// The names of machine metrics, in words.
 const OTHERS: &[(&str, &str)] = &[
-    ("enqueue", "time of the call that queues"),
-    ("completion", "time from queueing to the end"),
-    ("latency", "time from posting to running"),
-    ("until freed", "time until the old value is freed"),
     ("others_cpu", "CPUs used by other programs"),
     ("steal", "CPUs taken by the host"),
     ("handover_before", "a cache line from CPU to CPU and back, before"),
@@ -233,7 +229,7 @@ pub fn of_metric(bench: &str, case: &str, metric: &str) -> String {
     found_words.unwrap_or_else(|| of_other(metric))
 }
 
-/// Returns the description of a curve or of a machine metric.
+/// Returns the description of a machine metric.
 #[must_use]
 pub fn of_other(name: &str) -> String {
     let found = OTHERS.iter().find(|(known, _)| *known == name);

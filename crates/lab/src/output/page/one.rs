@@ -3,13 +3,12 @@
 use maud::{Markup, html};
 
 use super::bars::bars;
-use super::curves::curves;
 use super::frame;
 use super::number;
 use super::standings::standings;
 use crate::harness::claim::Verdict;
 use crate::harness::stats::Spread;
-use crate::output::record::{Claimed, Curve, Head, MetricHead, Record, Why};
+use crate::output::record::{Claimed, Head, MetricHead, Record, Why};
 use crate::output::run::{CaseRun, Run};
 use crate::output::verdict::{self, Totals, benches};
 use crate::output::{table, words};
@@ -119,7 +118,6 @@ fn claims(run: &Run) -> Markup {
             ("do not hold", Verdict::Fails),
             ("hold", Verdict::Holds),
             ("have one run: no verdict", Verdict::OneRun),
-            ("are shown without a claim", Verdict::Shown),
             ("were not measured", Verdict::NotMeasured),
         ] {
             @let count = of(verdict).count();
@@ -148,18 +146,12 @@ fn row(case: &CaseRun, claim: &Claimed) -> Markup {
         Verdict::Holds => ("good", "yes"),
         Verdict::Fails => ("bad", "no"),
         Verdict::OneRun => ("quiet", "one run: no verdict"),
-        Verdict::Shown => ("", "shown only"),
         Verdict::NotMeasured => ("quiet", "not measured"),
     };
     html! {
         tr {
             td { (words_of(case)) " " code.quiet { (claim.bench) " " (claim.case) } }
-            td {
-                (claim.claim)
-                @let metric = words::of_metric(&claim.bench, &claim.case, &claim.metric);
-                // The metric is omitted if the description of the claim contains it.
-                @if !claim.claim.contains(&metric) { " " span.quiet { (metric) } }
-            }
+            td { (claim.claim) }
             td { (claim.against.as_deref().unwrap_or("-")) }
             td.n { (claim.ratio.map_or_else(|| "-".into(), measured)) }
             td.n { (claim.bound.as_deref().unwrap_or_default().replace(">=", "≥").replace("<=", "≤")) }
@@ -179,7 +171,6 @@ fn measured(ratio: Spread) -> String {
 /// Returns the section of a case: its question, plots and table.
 fn question(case: &CaseRun) -> Markup {
     html! {
-        @let claimed: Vec<&str> = case.claims.iter().flat_map(judged).collect();
         section.case id=(anchor(case)) {
             h3 { (words_of(case)) (verdict::of_case(case)) }
             p.quiet { code { (case.head.case) } ": " (case.head.about) }
@@ -187,21 +178,12 @@ fn question(case: &CaseRun) -> Markup {
                 @let records: Vec<&Record> = case.of_metric(&metric.metric).collect();
                 @if !records.is_empty() { (bars(&metric_of(case, metric), metric, &records)) }
             }
-            @for curve in curve_names(case) {
-                @let named: Vec<&Curve> = case.curves.iter().filter(|it| it.curve == curve).collect();
-                (curves(&named, &claimed))
-            }
             details {
                 summary { "All numbers" }
                 (table(case))
             }
         }
     }
-}
-
-/// Returns the variants of a claim.
-fn judged(claim: &Claimed) -> impl Iterator<Item = &str> {
-    std::iter::once(claim.variant.as_str()).chain(claim.against.as_deref())
 }
 
 /// Returns the headline and the metrics of claims.
@@ -218,16 +200,6 @@ fn shown(case: &CaseRun) -> Vec<&MetricHead> {
         .into_iter()
         .filter_map(|name| head.metrics.iter().find(|metric| metric.metric == *name));
     metrics.take(BARS).collect()
-}
-
-fn curve_names(case: &CaseRun) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    for curve in &case.curves {
-        if !names.contains(&curve.curve.as_str()) {
-            names.push(&curve.curve);
-        }
-    }
-    names
 }
 
 fn table(case: &CaseRun) -> Markup {
