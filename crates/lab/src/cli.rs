@@ -26,14 +26,12 @@ Try:
                                        afterwork-report.html
   afterwork-lab bench workqueue --json > here.jsonl
                                        one bench, as one JSON object per line, to save
-  afterwork-lab bench --save before rcu
-                                       saves this program; then, after a change,
-  afterwork-lab bench --against before rcu
-                                       compares both in turns
+  afterwork-lab bench --against ./before rcu
+                                       compares this program with ./before, a copy of an earlier
+                                       one, in turns
 
-Results go to standard output, progress and warnings to standard error; pages, and
-saved programs, are all that is written to disk. Ctrl-C ends a bench early and prints what
-it has measured so far.
+Results go to standard output, progress and warnings to standard error; pages are all that is
+written to disk. Ctrl-C ends a bench early and prints what it has measured so far.
 
 Exit status: 0 good, 1 a claim does not hold (with --check), 2 could not run,
 130 interrupted.

@@ -3,12 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use top::exit::Stop;
 
 use super::settings::{Menu, Pick, Settings, count, seed};
 use super::{
-    blocking, everyday, groups, kept, max_active, mpscq, percpu, rcu, scale, seeds, task_work,
-    workqueue,
+    blocking, everyday, groups, max_active, mpscq, percpu, rcu, scale, seeds, task_work, workqueue,
 };
 use crate::harness::case::Case;
 
@@ -60,8 +58,7 @@ pub enum Which {
     #[command(after_help = groups::MENU.help())]
     Groups,
 
-    /// Show how costs grow with the number of producers, queues, items, readers, …; runs only if
-    /// named
+    /// Show how costs grow with the number of queues and of SRCU domains; runs only if named
     #[command(after_help = scale::MENU.help())]
     Scale,
 
@@ -118,14 +115,14 @@ impl Which {
     }
 
     /// Creates the cases of the bench.
-    pub fn cases(&self, settings: &Settings) -> Result<Vec<Case>, Stop> {
+    pub fn cases(&self, settings: &Settings) -> Vec<Case> {
         match self {
             Self::Workqueue(args) => workqueue::cases(args, settings),
-            Self::Blocking => Ok(blocking::cases(settings)),
-            Self::Mpscq(args) => Ok(mpscq::cases(args, settings)),
-            Self::TaskWork(args) => Ok(task_work::cases(args, settings)),
-            Self::Rcu(args) => Ok(rcu::cases(args, settings)),
-            Self::Percpu(args) => Ok(percpu::cases(args, settings)),
+            Self::Blocking => blocking::cases(settings),
+            Self::Mpscq(args) => mpscq::cases(args, settings),
+            Self::TaskWork(args) => task_work::cases(args, settings),
+            Self::Rcu(args) => rcu::cases(args, settings),
+            Self::Percpu(args) => percpu::cases(args, settings),
             Self::MaxActive(args) => max_active::cases(args, settings),
             Self::Everyday => everyday::cases(settings),
             Self::Groups => groups::cases(settings),
@@ -154,8 +151,8 @@ pub struct CommonArgs {
     #[command(flatten)]
     pub pick: Pick,
 
-    /// Measure only the variants with these names (as printed in the tables), separated by commas
-    #[arg(long, global = true, value_name = "VARIANT,…")]
+    /// Measure only the variant with this name (as printed in the tables); may be repeated
+    #[arg(long, global = true, value_name = "VARIANT")]
     pub only: Vec<String>,
 
     /// Pin producer threads to CPUs in turn (workqueue, mpscq and everyday only)
@@ -170,7 +167,7 @@ pub struct CommonArgs {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Also print every run of every variant
+    /// Also print every run of every variant (only with --json)
     #[arg(long, global = true)]
     pub runs: bool,
 
@@ -187,23 +184,16 @@ pub struct CommonArgs {
     #[arg(long, global = true)]
     pub list: bool,
 
-    /// Save this program and its results under a name for later comparison
-    #[arg(long, global = true, value_name = "NAME", value_parser = kept::name, conflicts_with_all = ["against", "against_binary"])]
-    pub save: Option<String>,
-
-    /// Compare this program with the one saved as NAME; nine alternating pairs show a 3 % slowdown
-    #[arg(long, global = true, value_name = "NAME", value_parser = kept::name)]
-    pub against: Option<String>,
-
-    /// Compare this program with the one at this path, in alternating runs
-    #[arg(long, global = true, value_name = "PATH", conflicts_with = "against")]
-    pub against_binary: Option<PathBuf>,
+    /// Compare this program with the one at this path, in alternating runs; nine pairs show a 3 %
+    /// slowdown
+    #[arg(long, global = true, value_name = "PATH")]
+    pub against: Option<PathBuf>,
 
     /// Measure every variant in this process, and exit when the parent process PID exits
     #[arg(long, global = true, hide = true, value_name = "PID")]
     pub inside: Option<u32>,
 
-    /// Exit with 1 if a measured claim fails or the other program failed
+    /// Exit with 1 if a measured claim fails
     #[arg(long, global = true)]
     pub check: bool,
 }

@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use top::exit::{INTERRUPTED_CODE, Stop};
+use top::talk::say;
 
 use super::settings::Settings;
 use crate::harness::case::{Case, Sample};
@@ -14,18 +15,8 @@ use crate::harness::metric::Metric;
 use crate::output::record::{Line, Record};
 
 /// The options with a value that are not forwarded to child processes.
-const OWN_VALUES: [&str; 10] = [
-    "--save",
-    "--against",
-    "--against-binary",
-    "--repeat",
-    "--seed",
-    "--seconds",
-    "--report",
-    "--cases",
-    "--peers",
-    "--only",
-];
+const OWN_VALUES: [&str; 8] =
+    ["--against", "--repeat", "--seed", "--seconds", "--report", "--cases", "--peers", "--only"];
 /// The options without a value that are not forwarded to child processes.
 const OWN_FLAGS: [&str; 5] = ["--json", "--runs", "--check", "--no-report", "--list"];
 
@@ -77,23 +68,7 @@ pub fn measure(program: &Path, args: &[OsString]) -> Result<Vec<Record>, Failed>
     Ok(records)
 }
 
-/// A case that another program has listed.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
-pub struct Known {
-    bench: String,
-    case: String,
-}
-
-impl Known {
-    /// Returns `true` if this entry describes `case`.
-    #[must_use]
-    pub fn is(&self, case: &Case) -> bool {
-        self.bench == case.bench && self.case == case.name
-    }
-}
-
-/// Checks that `program` is an afterwork-lab program that knows at least one of `cases`, and
-/// returns the cases that it lists. If `bench` is given, only this bench is listed.
+/// Removes the cases that `program` does not list. If `bench` is given, only this bench is listed.
 ///
 /// # Blocking
 ///
@@ -101,14 +76,21 @@ impl Known {
 ///
 /// # Errors
 ///
-/// Returns an error if the program cannot be started, prints no case list, or knows none of
+/// Returns an error if the program cannot be started, prints no case list, or lists none of
 /// `cases`.
-pub fn must_know_any(
+pub fn retain_known(
     program: &Path,
     bench: Option<&str>,
-    cases: &[Case],
-) -> Result<Vec<Known>, Stop> {
+    cases: &mut Vec<Case>,
+) -> Result<(), Stop> {
+    /// A line of the list.
+    #[derive(serde::Deserialize)]
+    struct Known {
+        bench: String,
+        case: String,
+    }
     let name = program.display();
+    let cannot = |reason| Stop::CouldNotRun(format!("{name}: cannot compare: {reason}"));
     let mut args = vec!["bench"];
     args.extend(bench);
     args.extend(["--list", "--json"]);
@@ -126,21 +108,20 @@ pub fn must_know_any(
     // This kills a program that never stops printing, such as `yes`.
     let _ = child.kill();
     let _ = child.wait();
-    let Some(known) = known.filter(|known| !known.is_empty()) else {
-        let args = args.join(" ");
-        return Err(Stop::CouldNotRun(format!(
-            "{name}: cannot compare: `{name} {args}` lists no cases"
-        )));
-    };
-    let knows = |case: &Case| known.iter().any(|it| it.is(case));
-    if cases.is_empty() || cases.iter().any(knows) {
-        return Ok(known);
+    let known = known
+        .filter(|known| !known.is_empty())
+        .ok_or_else(|| cannot(format!("`{name} {}` lists no cases", args.join(" "))))?;
+    let is_known =
+        |case: &Case| known.iter().any(|it| it.bench == case.bench && it.case == case.name);
+    let unknown: Vec<&str> = cases.iter().filter(|it| !is_known(it)).map(|it| it.name).collect();
+    if unknown.len() == cases.len() {
+        return Err(cannot(format!("it has none of the cases {}", unknown.join(", "))));
     }
-    let wanted: Vec<&str> = cases.iter().map(|case| case.name).collect();
-    Err(Stop::CouldNotRun(format!(
-        "{name}: cannot compare: it has none of the cases {}",
-        wanted.join(", ")
-    )))
+    if !unknown.is_empty() {
+        say(format_args!("{name} does not have these cases: {}", unknown.join(", ")));
+    }
+    cases.retain(is_known);
+    Ok(())
 }
 
 /// Runs `program` and returns its output. Empty output is an error.
@@ -229,6 +210,12 @@ pub fn own_args() -> Vec<OsString> {
     std::env::args_os().skip(1).collect()
 }
 
+/// Returns the path of this program's file.
+pub fn this_program() -> Result<PathBuf, Stop> {
+    std::env::current_exe()
+        .map_err(|error| Stop::because("cannot find this program's own file", error))
+}
+
 /// Creates a sample from the `records` of one variant.
 #[must_use]
 pub fn sample<'a>(
@@ -265,9 +252,7 @@ pub fn apart(mut case: Case, settings: &Settings) -> Case {
             args.push(format!("--inside={}", std::process::id()).into());
             args.push(format!("--cases={name}").into());
             args.push(format!("--only={of}").into());
-            let program = std::env::current_exe()
-                .map_err(|error| Stop::because("cannot find this program's own file", error))?;
-            match measure(&program, &args) {
+            match measure(&this_program()?, &args) {
                 Err(Failed::Interrupted) => Ok(None),
                 _ if interrupt.requested() => Ok(None),
                 measured => {

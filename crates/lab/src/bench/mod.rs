@@ -15,7 +15,6 @@ pub mod blocking;
 pub mod child;
 pub mod everyday;
 pub mod groups;
-pub mod kept;
 pub mod max_active;
 pub mod mpscq;
 pub mod percpu;

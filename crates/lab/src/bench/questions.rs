@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use top::exit::Stop;
 
 use super::args::{BenchArgs, CommonArgs, Which};
 use super::settings::{Pick, Settings, count, seed};
@@ -119,18 +118,17 @@ impl TryArgs {
 }
 
 /// Creates the case of each question, with the variants that its rows name.
-pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
+#[must_use]
+pub fn cases(settings: &Settings) -> Vec<Case> {
     let benches = Which::all();
-    let mut cases = Vec::new();
-    for question in &QUESTIONS {
+    let case = |question: &Question| {
         let (bench, name) = question.case;
         let needs = |case: &Case, variant: &Variant| {
             case.bench == bench && question.needs(&variant.name, variant.peer)
         };
-        let found = find(&benches, name, settings, needs)?;
-        cases.push(found.expect("each question names a case"));
-    }
-    Ok(cases)
+        find(&benches, name, settings, needs).expect("each question names a case")
+    };
+    QUESTIONS.iter().map(case).collect()
 }
 
 /// Creates the case `name` of one of `benches`, without claims and with only the variants that a
@@ -140,20 +138,16 @@ pub(super) fn find(
     name: &str,
     settings: &Settings,
     needs: impl Fn(&Case, &Variant) -> bool,
-) -> Result<Option<Case>, Stop> {
+) -> Option<Case> {
     let settings =
         Settings { pick: Pick { cases: vec![name.into()], peers: Vec::new() }, ..settings.clone() };
-    for which in benches.iter().filter(|it| it.menu().cases.contains(&name)) {
-        for mut case in which.cases(&settings)? {
-            let mut variants = std::mem::take(&mut case.variants);
-            variants.retain(|variant| needs(&case, variant));
-            case.claims.clear();
-            if !variants.is_empty() {
-                return Ok(Some(Case { variants, ..case }));
-            }
-        }
-    }
-    Ok(None)
+    let benches = benches.iter().filter(|it| it.menu().cases.contains(&name));
+    let mut cases = benches.flat_map(|bench| bench.cases(&settings)).map(|mut case| {
+        let mut variants = std::mem::take(&mut case.variants);
+        variants.retain(|variant| needs(&case, variant));
+        Case { variants, claims: Vec::new(), ..case }
+    });
+    cases.find(|case| !case.variants.is_empty())
 }
 
 #[cfg(test)]
@@ -162,7 +156,7 @@ mod tests {
 
     #[test]
     fn every_row_names_a_metric_and_variants_of_its_case() {
-        let cases = cases(&Settings::of_tests(&[])).unwrap();
+        let cases = cases(&Settings::of_tests(&[]));
         for (question, case) in QUESTIONS.iter().zip(&cases) {
             for row in question.rows {
                 let has = |name: &str| case.variants.iter().any(|it| it.name == name);

@@ -3,7 +3,7 @@
 use clap::Args;
 use top::exit::Stop;
 use top::interrupt::Interrupt;
-use topology::CpuId;
+use topology::{CpuId, Topology};
 
 use crate::harness::case::Case;
 
@@ -11,10 +11,12 @@ use crate::harness::case::Case;
 pub(super) const NONE: &str = "none";
 
 /// Settings that every bench receives when it creates its cases.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// `true` if runs must be short.
     pub quick: bool,
+    /// The machine.
+    pub topology: Topology,
     /// The CPUs that this process may use.
     pub cpus: Vec<CpuId>,
     /// The CPUs to which producers are pinned in turn. It is empty if they are not pinned.
@@ -88,7 +90,7 @@ impl Pick {
     }
 }
 
-fn known(option: &str, names: &[String], valid: Vec<&str>) -> Result<(), Stop> {
+pub(super) fn known(option: &str, names: &[String], valid: Vec<&str>) -> Result<(), Stop> {
     let Some(unknown) = names.iter().find(|name| !valid.contains(&name.as_str())) else {
         return Ok(());
     };
@@ -101,33 +103,27 @@ fn known(option: &str, names: &[String], valid: Vec<&str>) -> Result<(), Stop> {
     let typed = quoted(unknown);
     Err(Stop::CouldNotRun(format!(
         "{option} {typed}: unknown name; {}valid: {}",
-        nearest(&[unknown], &distinct),
+        nearest(unknown, &distinct),
         distinct.join(", ")
     )))
 }
 
 /// Returns `typed`, or two quotes if it is empty, because an empty name is easy to overlook.
-pub(super) fn quoted(typed: &str) -> &str {
+fn quoted(typed: &str) -> &str {
     if typed.is_empty() { "''" } else { typed }
 }
 
-/// Returns a text such as `nearest: 'parked'; ` with the `valid` name that is nearest to one of
-/// `typed`. Returns an empty text if no name is near.
-pub(super) fn nearest(typed: &[&str], valid: &[&str]) -> String {
-    let begun = |name: &&&str| typed.iter().any(|it| !it.is_empty() && name.starts_with(it));
-    let begun: Vec<&str> = valid.iter().filter(begun).copied().collect();
+/// Returns a text such as `nearest: 'parked'; ` with the `valid` names that begin with `typed`, or
+/// with the one that is nearest to it. Returns an empty text if no name is near.
+fn nearest(typed: &str, valid: &[&str]) -> String {
+    let begun = valid.iter().filter(|name| !typed.is_empty() && name.starts_with(typed));
+    let begun: Vec<&str> = begun.copied().collect();
     if !begun.is_empty() {
         return format!("nearest: '{}'; ", begun.join("', '"));
     }
     /// The threshold that clap uses for suggestions.
     const ALIKE: f64 = 0.7;
-    let alike = |name: &str| {
-        // If the name contains a comma, the part after the last comma is also compared.
-        let last = name.rsplit(',').next().unwrap_or(name).trim();
-        let pairs = typed.iter().flat_map(|it| [(it, name), (it, last)]);
-        pairs.map(|(a, b)| strsim::jaro(a, b)).fold(0.0, f64::max)
-    };
-    let best = valid.iter().map(|name| (alike(name), name));
+    let best = valid.iter().map(|name| (strsim::jaro(typed, name), name));
     match best.max_by(|a, b| a.0.total_cmp(&b.0)) {
         Some((score, name)) if score > ALIKE => format!("nearest: '{name}'; "),
         _ => String::new(),
@@ -184,13 +180,15 @@ impl Settings {
     pub(crate) fn of_tests(cases: &[&str]) -> Self {
         Self {
             quick: true,
+            topology: Topology::detect().unwrap(),
             inside: true,
             cpus: sync::cpu::affinity().unwrap().iter().collect(),
             pick: Pick {
                 cases: cases.iter().map(ToString::to_string).collect(),
                 peers: Vec::new(),
             },
-            ..Self::default()
+            pins: Vec::new(),
+            interrupt: Interrupt::default(),
         }
     }
 }
@@ -288,9 +286,8 @@ mod tests {
         assert!(reason.starts_with("--cases '': unknown name"), "{reason}");
         let reason = check(&[], &[NONE, "salt"]);
         assert_eq!(reason, "--peers none,salt: none excludes other names");
-        assert_eq!(nearest(&["peper"], MEAL.peers), "nearest: 'pepper'; ");
-        let both = nearest(&["s", "p"], MEAL.peers);
-        assert_eq!(both, "nearest: 'salt', 'pepper'; ");
-        assert_eq!(nearest(&["xyz"], MEAL.peers), "");
+        assert_eq!(nearest("peper", MEAL.peers), "nearest: 'pepper'; ");
+        assert_eq!(nearest("s", &["salt", "sugar"]), "nearest: 'salt', 'sugar'; ");
+        assert_eq!(nearest("xyz", MEAL.peers), "");
     }
 }

@@ -6,21 +6,14 @@ use super::beside::{Absent, Beside};
 use super::claim::{Against, Claim};
 use super::latency::Latencies;
 use super::metric::Metric;
-use super::stats::{Point, Spread};
+use super::stats::Point;
 
 /// The values that one run of one variant measured, by metric.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     values: Vec<(&'static str, f64)>,
-    curves: Vec<(&'static str, [f64; CURVE_PERCENTS.len()])>,
     thrown_away: Option<String>,
 }
-
-/// The percentiles of a curve: dense where most samples are, and at the tail.
-pub const CURVE_PERCENTS: [f64; 17] = [
-    0.0, 1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.9,
-    100.0,
-];
 
 impl Sample {
     /// Creates the sample of a run that was discarded because an attendant was absent. It has no
@@ -71,12 +64,6 @@ impl Sample {
         {
             self.set(metric, value);
         }
-    }
-
-    /// Adds the distribution of `latencies`.
-    pub fn set_curve(&mut self, curve: &'static str, latencies: &Latencies) {
-        let percentiles = latencies.clone().percentiles_ns(CURVE_PERCENTS);
-        self.curves.extend(percentiles.map(|values| (curve, values)));
     }
 
     /// Returns the value of a metric.
@@ -204,57 +191,9 @@ impl Series {
     }
 }
 
-impl Series {
-    /// Returns the distributions as pairs of percent and value. Each value is the median over the
-    /// repetitions.
-    #[must_use]
-    pub fn curves(&self) -> Vec<(&'static str, Vec<(f64, f64)>)> {
-        let mut samples = self.samples.iter().map(|(_, sample)| sample);
-        let Some(first) = samples.find(|sample| !sample.is_thrown_away()) else {
-            return Vec::new();
-        };
-        let median = |curve: &str, index: usize| {
-            let runs = self.samples.iter().flat_map(|(_, sample)| &sample.curves);
-            let values: Vec<f64> =
-                runs.filter(|(name, _)| *name == curve).map(|(_, values)| values[index]).collect();
-            Spread::of(&values).map(|spread| spread.median)
-        };
-        let names = first.curves.iter().map(|&(name, _)| name);
-        names
-            .map(|name| {
-                let points = CURVE_PERCENTS.iter().enumerate();
-                let points = points.filter_map(|(at, &percent)| Some((percent, median(name, at)?)));
-                (name, points.collect())
-            })
-            .collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_curve_is_the_median_of_its_repetitions_at_each_percent() {
-        let sample = |longest: u64| {
-            let mut latencies = Latencies::default();
-            (1..=longest).for_each(|time| latencies.push(0, time));
-            let mut sample = Sample::default();
-            sample.set_curve("wait", &latencies);
-            sample
-        };
-        let series = Series {
-            variant: "a".into(),
-            peer: false,
-            samples: vec![(0, sample(10)), (1, sample(1000)), (2, sample(100))],
-        };
-        let middle = Series { samples: vec![(0, sample(100))], ..series.clone() };
-        let [("wait", points)] = &series.curves()[..] else {
-            panic!("one curve");
-        };
-        assert_eq!(points.last(), middle.curves()[0].1.last());
-        assert!(points.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1));
-    }
 
     #[test]
     fn discarded_run_has_a_reason_and_no_values() {

@@ -1,7 +1,5 @@
 //! Claims about the results of a bench, and their verdicts.
 
-use std::fmt::Display;
-
 use serde::{Deserialize, Serialize};
 
 use super::case::Series;
@@ -9,19 +7,17 @@ use super::stats::{Spread, paired_ratio};
 use super::summary::best_peer;
 use crate::harness::metric::Metric;
 
-/// A ratio to report, with an optional bound.
+/// A ratio with a bound.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// The description for the table, such as "without helping, cpu scope".
-    pub what: String,
     /// The variant in the numerator.
     pub variant: String,
     /// The metric that is compared.
     pub metric: &'static str,
     /// The denominator.
     pub against: Against,
-    /// The bound of the ratio, or `None` if the ratio is only shown.
-    pub bound: Option<Bound>,
+    /// The bound of the ratio.
+    pub bound: Bound,
     /// `true` if the claim fails only when the ratio violates the bound by more than one MAD.
     pub surely: bool,
 }
@@ -60,8 +56,6 @@ pub enum Verdict {
     Fails,
     /// Only one repetition was measured. Its ratio does not predict the next one.
     OneRun,
-    /// The claim has no bound.
-    Shown,
     /// One of the variants was not measured in this run.
     NotMeasured,
 }
@@ -82,34 +76,30 @@ pub struct Judged<'a> {
 }
 
 impl Claim {
-    /// Compares `variant` with `against` by a metric, without a bound.
-    pub fn of(
+    /// Claims that the metric of `variant` is at least `least` times that of `against`.
+    pub fn at_least(
         variant: impl Into<String>,
-        what: impl Display,
         metric: impl Into<&'static str>,
         against: impl Into<Against>,
+        least: f64,
     ) -> Self {
-        let variant = variant.into();
         Self {
-            what: format!("{variant}, {what}"),
-            variant,
+            variant: variant.into(),
             metric: metric.into(),
             against: against.into(),
-            bound: None,
+            bound: Bound::AtLeast(least),
             surely: false,
         }
     }
 
-    /// Replaces the description of the claim.
-    #[must_use]
-    pub fn in_words(self, what: impl Into<String>) -> Self {
-        Self { what: what.into(), ..self }
-    }
-
-    /// Sets the bound of the ratio, if any.
-    #[must_use]
-    pub fn keeps(self, bound: impl Into<Option<Bound>>) -> Self {
-        Self { bound: bound.into(), ..self }
+    /// Claims that the metric of `variant` is at most `most` times that of `against`.
+    pub fn at_most(
+        variant: impl Into<String>,
+        metric: impl Into<&'static str>,
+        against: impl Into<Against>,
+        most: f64,
+    ) -> Self {
+        Self { bound: Bound::AtMost(most), ..Self::at_least(variant, metric, against, most) }
     }
 
     /// Accepts a ratio that violates the bound by at most one MAD.
@@ -168,12 +158,11 @@ impl std::fmt::Display for Bound {
     }
 }
 
-fn verdict(ratio: Option<Spread>, bound: Option<Bound>) -> (Verdict, bool) {
-    match (ratio, bound) {
-        (None, _) => (Verdict::NotMeasured, false),
-        (Some(_), None) => (Verdict::Shown, false),
-        (Some(Spread { n: 1, .. }), Some(_)) => (Verdict::OneRun, false),
-        (Some(ratio), Some(bound)) => {
+fn verdict(ratio: Option<Spread>, bound: Bound) -> (Verdict, bool) {
+    match ratio {
+        None => (Verdict::NotMeasured, false),
+        Some(Spread { n: 1, .. }) => (Verdict::OneRun, false),
+        Some(ratio) => {
             let verdict =
                 if bound.is_kept_by(ratio.median) { Verdict::Holds } else { Verdict::Fails };
             (verdict, (ratio.median - bound.value()).abs() <= ratio.mad)
@@ -188,18 +177,16 @@ mod tests {
     #[test]
     fn median_decides_and_a_near_bound_is_reported() {
         use Bound::{AtLeast, AtMost};
-        use Verdict::{Fails, Holds, NotMeasured, OneRun, Shown};
+        use Verdict::{Fails, Holds, NotMeasured, OneRun};
         let spread = |(median, mad, n)| Spread { median, mad, n };
         for (ratio, bound, expected) in [
-            (Some((1.5, 0.05, 5)), Some(AtLeast(1.4)), (Holds, false)),
-            (Some((1.5, 0.2, 5)), Some(AtLeast(1.4)), (Holds, true)),
-            (Some((1.3, 0.05, 5)), Some(AtLeast(1.4)), (Fails, false)),
-            (Some((0.5, 0.05, 5)), Some(AtMost(0.6)), (Holds, false)),
-            (Some((0.7, 0.2, 5)), Some(AtMost(0.6)), (Fails, true)),
-            (Some((9.0, 0.0, 1)), Some(AtLeast(1.4)), (OneRun, false)),
-            (Some((9.0, 0.0, 1)), None, (Shown, false)),
-            (Some((1.0, 0.0, 5)), None, (Shown, false)),
-            (None, Some(AtLeast(1.0)), (NotMeasured, false)),
+            (Some((1.5, 0.05, 5)), AtLeast(1.4), (Holds, false)),
+            (Some((1.5, 0.2, 5)), AtLeast(1.4), (Holds, true)),
+            (Some((1.3, 0.05, 5)), AtLeast(1.4), (Fails, false)),
+            (Some((0.5, 0.05, 5)), AtMost(0.6), (Holds, false)),
+            (Some((0.7, 0.2, 5)), AtMost(0.6), (Fails, true)),
+            (Some((9.0, 0.0, 1)), AtLeast(1.4), (OneRun, false)),
+            (None, AtLeast(1.0), (NotMeasured, false)),
         ] {
             let found = verdict(ratio.map(spread), bound);
             assert_eq!(found, expected, "{ratio:?} {bound:?}");

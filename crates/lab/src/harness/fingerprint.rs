@@ -62,14 +62,13 @@ pub fn find_cpus() -> Result<Topology, Stop> {
 
 impl Fingerprint {
     /// Reads the state of the machine.
-    pub fn take() -> Result<Self, Stop> {
-        let topology = find_cpus()?;
+    pub fn take(topology: &Topology) -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let first = topology.allowed().iter().next().map_or(0, |cpu| cpu.index());
         let cpufreq = format!("/sys/devices/system/cpu/cpu{first}/cpufreq");
         let product =
             product(word("/sys/class/dmi/id/sys_vendor"), word("/sys/class/dmi/id/product_name"));
-        Ok(Self {
+        Self {
             cpu: cpu_name(&cpuinfo),
             arch: std::env::consts::ARCH.into(),
             cpus_online: topology.online().iter().count(),
@@ -91,7 +90,7 @@ impl Fingerprint {
             profile: env!("AFTERWORK_PROFILE").into(),
             opt_level: env!("AFTERWORK_OPT_LEVEL").into(),
             rustc: known(env!("AFTERWORK_RUSTC")),
-        })
+        }
     }
 
     /// Returns `true` if the build is optimized and therefore fit for measurements.
@@ -245,7 +244,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_fingerprint_that_survives_json() {
-        let fingerprint = Fingerprint::take().unwrap();
+        let fingerprint = Fingerprint::take(&find_cpus().unwrap());
         assert!((1..=fingerprint.cpus_online).contains(&fingerprint.cpus_allowed));
         let text = serde_json::to_string(&fingerprint).unwrap();
         let read: Fingerprint = serde_json::from_str(&text).unwrap();

@@ -1,11 +1,11 @@
-//! The progress of a bench on standard error. It is a bar on a terminal, and otherwise a line per
-//! repetition.
+//! The progress of a bench on standard error. It is one line on a terminal, and otherwise a
+//! line per repetition.
 
-use std::io::{self, IsTerminal};
+use std::fmt;
+use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use top::talk::{may_color, say};
+use top::talk::say;
 
 /// A display of the number of completed runs and of an estimate of the remaining time.
 #[derive(Debug)]
@@ -20,7 +20,8 @@ pub struct Progress {
 
 #[derive(Debug)]
 enum Show {
-    Bar(ProgressBar),
+    /// A line of a terminal, which is overwritten.
+    Terminal,
     Lines,
     Nothing,
 }
@@ -29,15 +30,8 @@ impl Progress {
     /// Creates a display for `planned` runs, which end at `end` at the latest.
     #[must_use]
     pub fn on_stderr(planned: usize, end: Option<Instant>) -> Self {
-        let stderr = io::stderr();
-        let show = if stderr.is_terminal() {
-            let target = ProgressDrawTarget::stderr();
-            let bar = ProgressBar::with_draw_target(Some(planned as u64), target);
-            bar.set_style(style(may_color(&stderr)));
-            Show::Bar(bar)
-        } else {
-            Show::Lines
-        };
+        let is_dumb = std::env::var_os("TERM").is_some_and(|it| it == "dumb");
+        let show = if stderr().is_terminal() && !is_dumb { Show::Terminal } else { Show::Lines };
         Self { show, started: Instant::now(), planned, done: 0, end }
     }
 
@@ -49,18 +43,17 @@ impl Progress {
 
     /// Shows that a run of `variant` in `case` begins.
     pub fn run_begins(&self, case: &str, variant: &str) {
-        if let Show::Bar(bar) = &self.show {
-            bar.set_message(format!("{case}: {variant}"));
-        }
+        self.overwrite(format_args!(
+            "{}/{} {}  {case}: {variant}",
+            self.done,
+            self.planned,
+            self.left()
+        ));
     }
 
-    /// Shows that a run ended.
+    /// Records that a run ended.
     pub fn run_ended(&mut self) {
         self.done += 1;
-        if let Show::Bar(bar) = &self.show {
-            bar.set_position(self.done as u64);
-            bar.set_prefix(self.left());
-        }
     }
 
     /// Shows that every variant of `case` completed another repetition.
@@ -73,16 +66,18 @@ impl Progress {
     /// Removes `runs` runs from the number of planned runs.
     pub fn dropped(&mut self, runs: usize) {
         self.planned = self.planned.saturating_sub(runs);
-        if let Show::Bar(bar) = &self.show {
-            bar.set_length(self.planned as u64);
-        }
     }
 
-    /// Hides the bar while `write` uses the terminal.
+    /// Removes the line while `write` uses the terminal.
     pub fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
-        match &self.show {
-            Show::Bar(bar) => bar.suspend(write),
-            Show::Lines | Show::Nothing => write(),
+        self.overwrite(format_args!(""));
+        write()
+    }
+
+    fn overwrite(&self, text: fmt::Arguments<'_>) {
+        if matches!(self.show, Show::Terminal) {
+            // A terminal that is gone is not an error.
+            let _ = write!(stderr(), "\r\x1b[K{text}");
         }
     }
 
@@ -99,21 +94,8 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if let Show::Bar(bar) = &self.show {
-            bar.finish_and_clear();
-        }
+        self.overwrite(format_args!(""));
     }
-}
-
-fn style(color: bool) -> ProgressStyle {
-    let template = if color {
-        "{bar:30.cyan/dim} {pos}/{len} {prefix}  {msg}"
-    } else {
-        "{bar:30} {pos}/{len} {prefix}  {msg}"
-    };
-    // If the template is malformed, which would be a bug here, the default style still shows the
-    // progress.
-    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 /// Estimates the remaining time from the average duration of the completed runs.
@@ -166,14 +148,5 @@ mod tests {
             "about 1 min 50 s left",
         ];
         assert_eq!(shown, wanted);
-    }
-
-    #[test]
-    fn both_templates_are_well_formed() {
-        for template in
-            ["{bar:30.cyan/dim} {pos}/{len} {prefix}  {msg}", "{bar:30} {pos}/{len} {msg}"]
-        {
-            assert!(ProgressStyle::with_template(template).is_ok());
-        }
     }
 }

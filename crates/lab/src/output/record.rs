@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::answer::Answer;
+use super::words;
 use crate::harness::case::{Case, Series, Variant};
 use crate::harness::claim::{Against, Claim, Judged, Verdict};
 use crate::harness::fingerprint::Fingerprint;
@@ -31,14 +32,14 @@ pub enum Line {
     Claimed(Claimed),
     /// A row of the answer to a question of `try`.
     Answer(Answer),
-    /// A distribution.
-    Curve(Curve),
     /// The values of one run.
     Run(Run),
     /// A number.
     Record(Record),
     /// The last line.
     End(End),
+    /// A line about a case that only older versions print.
+    Older(Older),
 }
 
 /// The first line: the machine, the build and the command.
@@ -85,7 +86,7 @@ impl Head {
     pub(crate) fn of_tests() -> Self {
         Self {
             schema: SCHEMA,
-            fingerprint: Fingerprint::take().unwrap(),
+            fingerprint: Fingerprint::take(&topology::Topology::detect().unwrap()),
             started: "2026-11-21 21:15:03 UTC".into(),
             command: "afterwork-lab bench".into(),
             seed: 7,
@@ -206,24 +207,13 @@ pub struct Claimed {
     pub close: bool,
 }
 
-/// The distribution of a quantity, as percentiles. Each is the median over the repetitions.
+/// A line about a case in a run of an older version, such as a distribution. It is not shown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Curve {
+pub struct Older {
     /// The name of the bench.
     pub bench: String,
     /// The name of the case.
     pub case: String,
-    /// The name of the variant.
-    pub variant: String,
-    /// `true` for third-party code.
-    pub peer: bool,
-    /// The name of the quantity.
-    pub curve: String,
-    /// The unit of the values.
-    pub unit: String,
-    /// The pairs of percent and value, both in ascending order.
-    pub points: Vec<(f64, f64)>,
 }
 
 /// The values that one run of one variant measured. They are printed only on request.
@@ -266,16 +256,10 @@ pub struct Record {
     pub peer: bool,
 }
 
-/// Returns the lines of a case: its head, values, ratios to the best peer, distributions, and the
-/// ratios and outcomes of its claims.
+/// Returns the lines of a case: its head, values, ratios to the best peer, and the ratios and
+/// outcomes of its claims.
 #[must_use]
-pub fn of_case(
-    case: &Case,
-    rows: &[Row],
-    series: &[Series],
-    judged: &[Judged<'_>],
-    warnings: &[String],
-) -> Vec<Line> {
+pub fn of_case(case: &Case, rows: &[Row], judged: &[Judged<'_>], warnings: &[String]) -> Vec<Line> {
     let mut lines = vec![Line::Case(CaseHead {
         bench: case.bench.into(),
         case: case.name.into(),
@@ -288,7 +272,6 @@ pub fn of_case(
     lines.extend(records.map(Line::Record));
     let claimed = judged.iter().map(|judged| claimed(case, judged));
     lines.extend(claimed.map(Line::Claimed));
-    lines.extend(curves(case, series).map(Line::Curve));
     lines
 }
 
@@ -347,34 +330,26 @@ fn ratios(case: &Case, judged: &[Judged<'_>]) -> Vec<Record> {
     ratios.collect()
 }
 
+/// Returns the variant and the metric of a claim, in words.
+#[must_use]
+pub fn description(case: &Case, claim: &Claim) -> String {
+    format!("{}, {}", claim.variant, words::of_metric(case.bench, case.name, claim.metric))
+}
+
 fn claimed(case: &Case, judged: &Judged<'_>) -> Claimed {
-    let Claim { what, variant, metric, bound, .. } = judged.claim;
+    let Claim { variant, metric, bound, .. } = judged.claim;
     Claimed {
         bench: case.bench.into(),
         case: case.name.into(),
-        claim: what.clone(),
+        claim: description(case, judged.claim),
         variant: variant.clone(),
         metric: (*metric).into(),
         against: judged.against.clone(),
-        bound: bound.map(|bound| bound.to_string()),
+        bound: Some(bound.to_string()),
         ratio: judged.ratio,
         verdict: judged.verdict,
         close: judged.close,
     }
-}
-
-fn curves<'a>(case: &'a Case, series: &'a [Series]) -> impl Iterator<Item = Curve> + 'a {
-    series.iter().flat_map(|series| {
-        series.curves().into_iter().map(|(name, points)| Curve {
-            bench: case.bench.into(),
-            case: case.name.into(),
-            variant: series.variant.clone(),
-            peer: series.peer,
-            curve: name.into(),
-            unit: "ns".into(),
-            points,
-        })
-    })
 }
 
 /// Returns lines with the values of each run, variant by variant.
@@ -438,21 +413,16 @@ mod tests {
     fn every_kind_of_line_has_the_documented_fields_and_round_trips() {
         let kind = |line: &Line| match line {
             Line::Record(_) => "record",
-            Line::Curve(_) => "curve",
             Line::Claimed(_) => "claimed",
             Line::Case(_) => "case",
             Line::Run(_) => "run",
             Line::End(_) => "end",
-            Line::Head(_) | Line::Answer(_) => "other",
+            Line::Head(_) | Line::Answer(_) | Line::Older(_) => "other",
         };
         for (expected, text) in [
             (
                 "record",
                 r#"{"bench":"b","case":"c","variant":"v","metric":"m","unit":"items/s","median":2.5,"mad":0.5,"n":5,"peer":true}"#,
-            ),
-            (
-                "curve",
-                r#"{"bench":"b","case":"c","variant":"v","peer":true,"curve":"completion","unit":"ns","points":[[0.0,1.5],[100.0,2.0]]}"#,
             ),
             (
                 "claimed",

@@ -4,7 +4,7 @@ use std::io::{BufRead, ErrorKind};
 
 use top::exit::Stop;
 
-use crate::output::record::{CaseHead, Claimed, Curve, End, Head, Line, MACHINE, Record, SCHEMA};
+use crate::output::record::{CaseHead, Claimed, End, Head, Line, MACHINE, Record, SCHEMA};
 
 /// All lines of a run.
 #[derive(Clone, Debug)]
@@ -30,8 +30,6 @@ pub struct CaseRun {
     pub machine: Vec<Record>,
     /// The claims and their outcomes.
     pub claims: Vec<Claimed>,
-    /// The distributions.
-    pub curves: Vec<Curve>,
 }
 
 impl Run {
@@ -63,6 +61,7 @@ impl Run {
             };
             lines.push(serde_json::from_str(&text).map_err(|_| wrong(&what))?);
         }
+        lines.retain(|line| !matches!(line, Line::Older(_)));
         Self::of(lines).ok_or_else(|| no_run(name))
     }
 
@@ -80,9 +79,8 @@ impl Run {
                 Line::Head(_) => return None,
                 Line::Case(head) => cases.push(CaseRun::new(head)),
                 Line::Claimed(claimed) => cases.last_mut()?.claims.push(claimed),
-                Line::Curve(curve) => cases.last_mut()?.curves.push(curve),
                 // The page shows the medians of all variants instead.
-                Line::Run(_) | Line::Answer(_) => {}
+                Line::Run(_) | Line::Answer(_) | Line::Older(_) => {}
                 Line::Record(record) if record.variant == MACHINE => {
                     cases.last_mut()?.machine.push(record);
                 }
@@ -121,13 +119,7 @@ fn check_schema(name: &str, text: &str) -> Result<(), Stop> {
 
 impl CaseRun {
     fn new(head: CaseHead) -> Self {
-        Self {
-            head,
-            records: Vec::new(),
-            machine: Vec::new(),
-            claims: Vec::new(),
-            curves: Vec::new(),
-        }
+        Self { head, records: Vec::new(), machine: Vec::new(), claims: Vec::new() }
     }
 
     /// Returns the values of one metric, in the order of the variants.

@@ -10,7 +10,7 @@ use top::talk::say;
 
 use super::answer::{self, Question};
 use super::outcome::{self, three_digits};
-use super::record::{self, Claimed, End, Head, Line, Why};
+use super::record::{self, End, Head, Line, Why};
 use super::run::Run;
 use super::sources::{Filled, Source};
 use super::table::{Align, Table, ratio};
@@ -72,7 +72,7 @@ pub struct Finished<'a> {
     pub repeat: usize,
     /// The noise while the case ran.
     pub noise: Noise,
-    /// `true` if every run is also printed.
+    /// `true` if the lines contain every run.
     pub runs: bool,
     /// The question that the case answers.
     pub asked: Option<&'a Question>,
@@ -125,7 +125,7 @@ impl<W: Write> Report<W> {
             let is_cut = matches!(finished.ended, Ended::OutOfTime(_));
             warnings.extend(spread_warnings(case, &rows, series, is_cut));
         }
-        let mut lines = record::of_case(case, &rows, series, &judged, &warnings);
+        let mut lines = record::of_case(case, &rows, &judged, &warnings);
         lines.extend(record::of_noise((case.bench, case.name), noise));
         if *runs {
             lines.extend(record::of_runs(case, series));
@@ -159,10 +159,7 @@ impl<W: Write> Report<W> {
                 text.push_str(&values(case, &rows));
                 text.push_str(&footnote(finished, best));
                 if claims {
-                    text.push_str(&table_of_claims((case.bench, case.name), &judged, paint));
-                }
-                if *runs {
-                    text.push_str(&run_by_run(case, series));
+                    text.push_str(&table_of_claims(case, &judged, paint));
                 }
                 text
             }
@@ -270,25 +267,6 @@ fn values(case: &Case, rows: &[Row]) -> String {
     table.head() + &table.body()
 }
 
-/// Returns the table of all runs, with one row per run.
-fn run_by_run(case: &Case, series: &[Series]) -> String {
-    let shown = || case.metrics.iter().filter(|metric| !metric.head.is_empty());
-    let mut table = Table::new().column("", "variant", Align::Left).column("", "run", Align::Right);
-    for metric in shown() {
-        table = table.column(metric.group, metric.head, Align::Right);
-    }
-    for series in series {
-        for (repetition, sample) in &series.samples {
-            let mut cells = vec![series.variant.clone(), (repetition + 1).to_string()];
-            cells.extend(shown().map(|metric| {
-                or_dash(sample.value(metric.name), |value| three_digits(value / metric.scale))
-            }));
-            table.row(cells);
-        }
-    }
-    format!("\n{}{}", table.head(), table.body())
-}
-
 /// Returns the summary: a line per case, the claims that fail, and the number of claims that hold.
 fn in_words(run: &Run, end: &End, claims: bool, paint: Paint) -> String {
     let mut text =
@@ -307,14 +285,9 @@ fn in_words(run: &Run, end: &End, claims: bool, paint: Paint) -> String {
     }
     for case in run.cases.iter().filter(|_| claims) {
         for claim in case.claims.iter().filter(|it| it.verdict == Verdict::Fails) {
-            let alike = |it: &&Claimed| it.claim == claim.claim && it.against == claim.against;
-            let metric = match case.claims.iter().filter(alike).count() {
-                1 => String::new(),
-                _ => format!(", {}", words::of_metric(&claim.bench, &claim.case, &claim.metric)),
-            };
             text.push_str(&paint.in_color("does not hold:", AnsiColor::Red));
             text.push_str(&format!(
-                " {} ({} {}): {}{metric}, against {}: {}, claimed {}\n",
+                " {} ({} {}): {}, against {}: {}, claimed {}\n",
                 words::of_case(&claim.bench, &claim.case, &case.head.about),
                 claim.bench,
                 claim.case,
@@ -415,16 +388,10 @@ fn footnote(finished: &Finished<'_>, best: Option<&Series>) -> String {
 }
 
 /// Returns the table of claims, or an empty string if there are none.
-fn table_of_claims((bench, case): (&str, &str), judged: &[Judged<'_>], paint: Paint) -> String {
+fn table_of_claims(case: &Case, judged: &[Judged<'_>], paint: Paint) -> String {
     if judged.is_empty() {
         return String::new();
     }
-    // If two rows differ only in their metric, the rows name it.
-    let is_distinct = |one: &Judged<'_>| {
-        let alike =
-            judged.iter().filter(|it| it.claim.what == one.claim.what && it.against == one.against);
-        alike.count() == 1
-    };
     let mut table = Table::new()
         .column("", "ratio", Align::Left)
         .column("", "against", Align::Left)
@@ -434,19 +401,11 @@ fn table_of_claims((bench, case): (&str, &str), judged: &[Judged<'_>], paint: Pa
         .column("", "holds?", Align::Left);
     for judged in judged {
         table.row(vec![
-            if is_distinct(judged) {
-                judged.claim.what.clone()
-            } else {
-                format!(
-                    "{}, {}",
-                    judged.claim.what,
-                    words::of_metric(bench, case, judged.claim.metric)
-                )
-            },
+            record::description(case, judged.claim),
             judged.against.clone().unwrap_or_default(),
             or_dash(judged.ratio, ratio),
             or_dash(judged.ratio, |it| it.n.to_string()),
-            or_dash(judged.claim.bound, |bound| bound.to_string()),
+            judged.claim.bound.to_string(),
             holds(judged),
         ]);
     }
@@ -457,7 +416,7 @@ fn table_of_claims((bench, case): (&str, &str), judged: &[Judged<'_>], paint: Pa
         .map(|(line, judged)| match judged.verdict {
             Verdict::Holds => paint.in_color(line, AnsiColor::Green) + "\n",
             Verdict::Fails => paint.in_color(line, AnsiColor::Red) + "\n",
-            Verdict::OneRun | Verdict::Shown | Verdict::NotMeasured => format!("{line}\n"),
+            Verdict::OneRun | Verdict::NotMeasured => format!("{line}\n"),
         })
         .collect();
     format!("\n{}{body}", table.head())
@@ -468,7 +427,6 @@ fn holds(judged: &Judged<'_>) -> String {
         Verdict::Holds => "yes",
         Verdict::Fails => "no",
         Verdict::OneRun => "one run: no verdict",
-        Verdict::Shown => "",
         Verdict::NotMeasured => "not measured",
     };
     if judged.close { format!("{answer}, within the noise") } else { answer.into() }

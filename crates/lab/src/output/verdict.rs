@@ -117,8 +117,6 @@ pub struct Totals {
     pub close: usize,
     /// The number of claims with a single repetition.
     pub one_run: usize,
-    /// The number of claims without a bound.
-    pub shown: usize,
     /// The number of claims with a variant that was not measured.
     pub not_measured: usize,
 }
@@ -134,7 +132,6 @@ impl Totals {
                 Verdict::Holds => &mut totals.hold,
                 Verdict::Fails => &mut totals.fail,
                 Verdict::OneRun => &mut totals.one_run,
-                Verdict::Shown => &mut totals.shown,
                 Verdict::NotMeasured => &mut totals.not_measured,
             } += 1;
         }
@@ -151,14 +148,11 @@ impl Totals {
                 let do_not = if self.fail == 1 { "does not" } else { "do not" };
                 vec![format!("{} {claims}, {} {do_not}", self.hold, self.fail)]
             }
-            Self { one_run: 0, not_measured: 0, shown: 0, .. } => {
+            Self { one_run: 0, not_measured: 0, .. } => {
                 vec!["no claim was judged: ours was measured alone".into()]
             }
             _ => vec!["no claim was judged".into()],
         };
-        if judged == 0 && self.shown > 0 {
-            parts.push(format!("{} shown without a claim", self.shown));
-        }
         if self.close > 0 {
             parts.push(format!("{} of {judged} within the noise", self.close));
         }
@@ -260,7 +254,6 @@ pub(crate) mod tests {
             ],
             machine: Vec::new(),
             claims: Vec::new(),
-            curves: Vec::new(),
         }
     }
 
@@ -292,22 +285,18 @@ pub(crate) mod tests {
 
     #[test]
     fn noise_is_counted_among_judged_metrics_and_its_absence_shown() {
-        let totals = |[hold, fail, close, one_run, shown]: [usize; 5]| Totals {
+        let totals = |[hold, fail, close, one_run]: [usize; 4]| Totals {
             hold,
             fail,
             close,
             one_run,
-            shown,
             not_measured: 0,
         };
         for (counts, expected) in [
-            ([0; 5], "no claim was judged: ours was measured alone"),
-            (
-                [0, 0, 0, 3, 1],
-                "no claim was judged; 1 shown without a claim; 3 of one run: no verdict",
-            ),
-            ([1, 1, 0, 0, 0], "1 claim holds, 1 does not"),
-            ([21, 10, 12, 0, 0], "21 claims hold, 10 do not; 12 of 31 within the noise"),
+            ([0; 4], "no claim was judged: ours was measured alone"),
+            ([0, 0, 0, 3], "no claim was judged; 3 of one run: no verdict"),
+            ([1, 1, 0, 0], "1 claim holds, 1 does not"),
+            ([21, 10, 12, 0], "21 claims hold, 10 do not; 12 of 31 within the noise"),
         ] {
             assert_eq!(totals(counts).in_words(), expected);
         }

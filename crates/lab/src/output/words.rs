@@ -52,14 +52,8 @@ groups parts: divide a machine between tenants
 groups flood: serve seven tenants while another one floods
 groups one-at-a-time-grouped: queue one item in a group and wait
 groups batch-1000-grouped: queue batches of 1000 items in a group
-scale producers: queue from many threads at once
 scale queues: queue to many queues
-scale pending: have many items pending
-scale length: run items of many lengths
-scale readers: replace a value while many readers block
-scale mailboxes: post to many mailboxes
 scale domains: use many SRCU domains for the first time
-scale timers: keep many timers
 ";
 
 /// The name of each metric in words. A line contains the scope, the metric and the words. A scope
@@ -189,31 +183,12 @@ const DEFAULTS: [(&str, &str); 5] = [
     ("isolation", "on_demand"),
 ];
 
-/// The names of curves and of machine metrics, in words.
+/// The names of machine metrics, in words.
 const OTHERS: &[(&str, &str)] = &[
-    ("enqueue", "time of the call that queues"),
-    ("completion", "time from queueing to the end"),
-    ("latency", "time from posting to running"),
-    ("until freed", "time until the old value is freed"),
     ("others_cpu", "CPUs used by other programs"),
     ("steal", "CPUs taken by the host"),
     ("handover_before", "a cache line from CPU to CPU and back, before"),
     ("handover_after", "after"),
-];
-
-/// The prefixes of the scale bench's metrics, such as `ns@1000`, with their words.
-const AT: [(&str, &str); 2] = [("ns@", "time"), ("bytes@", "bytes")];
-
-/// The axes of the scale bench: the case, the thing that it counts, and the operation to which a
-/// time applies.
-const AXES: &[(&str, &str, &str)] = &[
-    ("producers", "producers", "an item"),
-    ("queues", "queues", "an item"),
-    ("pending", "pending items", "an item"),
-    ("length", "ns of work", "an item"),
-    ("readers", "readers", "a replacement"),
-    ("mailboxes", "mailboxes", "a post and its receipt"),
-    ("timers", "sleeps", "a sleep"),
 ];
 
 /// Returns our default variant of a case, which is compared with the peers. If it was not measured,
@@ -225,14 +200,6 @@ pub fn ours<'a, I: Iterator<Item = &'a str>>(
 ) -> Option<&'a str> {
     let default = variants().find(|it| DEFAULTS.contains(&(case, it)));
     default.or_else(|| variants().next())
-}
-
-/// Returns the thing that an axis counts, and the operation to which a time applies: `("producers",
-/// "an item")`.
-#[must_use]
-pub fn of_axis(case: &str) -> (&'static str, &'static str) {
-    let found = AXES.iter().find(|(known, ..)| *known == case);
-    found.map_or(("things", "one"), |&(_, things, one)| (things, one))
 }
 
 /// Returns the words of the line that begins with `place` and `name`.
@@ -263,21 +230,19 @@ pub fn of_metric(bench: &str, case: &str, metric: &str) -> String {
     found_words.unwrap_or_else(|| of_other(metric))
 }
 
-/// Returns the description of a curve or of a machine metric.
+/// Returns the description of a machine metric.
 #[must_use]
 pub fn of_other(name: &str) -> String {
     let found = OTHERS.iter().find(|(known, _)| *known == name);
     found.map_or_else(|| spelled(name), |(_, words)| (*words).to_owned())
 }
 
-/// Returns the description of a metric whose name contains a number.
+/// Returns the description of a metric of the scale bench, whose name contains a number of the
+/// things that the case is named after.
 fn at(case: &str, metric: &str) -> Option<String> {
-    AT.iter().find_map(|(start, words)| {
-        let number = metric.strip_prefix(start)?;
-        let (things, one) = of_axis(case);
-        let of = if *words == "time" { one } else { "each" };
-        Some(format!("{words} of {of} at {} {things}", grouped(number)))
-    })
+    let (what, number) = metric.split_once('@')?;
+    let what = if what == "ns" { "time of one" } else { "bytes of each" };
+    Some(format!("{what} at {} {case}", grouped(number)))
 }
 
 /// Inserts commas between thousands.
@@ -356,9 +321,8 @@ mod tests {
         let found_words = [
             ("everyday", "sleeps", "cpu_per_item", "CPU time per sleep"),
             ("everyday", "admission", "cpu_per_item", "CPU time per item"),
-            ("scale", "timers", "ns@1000000", "time of a sleep at 1,000,000 sleeps"),
             ("scale", "queues", "bytes@1000", "bytes of each at 1,000 queues"),
-            ("scale", "nosuch", "ns@100", "time of one at 100 things"),
+            ("scale", "domains", "ns@1200", "time of one at 1,200 domains"),
             ("rcu", "read", "steal", "CPUs taken by the host"),
             ("rcu", "read", "new_things_per_s", "new things/s"),
         ];

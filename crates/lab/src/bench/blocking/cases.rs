@@ -5,7 +5,7 @@ use super::mixed::{ITEMS, Mixed, ours, pool};
 use crate::bench::settings::{Menu, Settings};
 use crate::bench::workqueue::peers::{Crossbeam, Rayon, SpawnBlocking};
 use crate::harness::case::{Case, Sample, Variant};
-use crate::harness::claim::{Bound, Claim};
+use crate::harness::claim::Claim;
 use crate::harness::metric::{Metric, NS_PER_MS, NS_PER_US, PERCENT, lower};
 
 const BENCH: &str = "blocking";
@@ -81,10 +81,10 @@ fn detect_case(settings: &Settings) -> Case {
             limit(THREE_MS, 3e6),
         ],
         claims: vec![
-            claim(GUARD, P50, "asleep to run, p50", HALF_MS, 1.0),
-            claim(GUARD, P90, "asleep to run, p90", HALF_MS, 1.0),
-            claim(SAMPLER, P50, "asleep to run, p50", THREE_MS, 1.0),
-            claim(SAMPLER, P90, "asleep to run, p90", THREE_MS, 1.0),
+            Claim::at_most(GUARD, P50, HALF_MS, 1.0),
+            Claim::at_most(GUARD, P90, HALF_MS, 1.0),
+            Claim::at_most(SAMPLER, P50, THREE_MS, 1.0),
+            Claim::at_most(SAMPLER, P90, THREE_MS, 1.0),
         ],
     }
 }
@@ -104,10 +104,10 @@ fn mixed_case(settings: &Settings) -> Case {
             Variant::peer(SPAWN_BLOCKING, run(|_| pool(|| SpawnBlocking::start(ITEMS)))),
         ],
         claims: vec![
-            claim(GUARD, MAKESPAN, "all done", Crossbeam::NAME, 0.5),
-            claim(SAMPLER, MAKESPAN, "all done", Crossbeam::NAME, 0.5),
-            claim(GUARD, THREADS, "threads", SPAWN_BLOCKING, 0.25),
-            claim(SAMPLER, THREADS, "threads", SPAWN_BLOCKING, 0.25),
+            Claim::at_most(GUARD, MAKESPAN, Crossbeam::NAME, 0.5),
+            Claim::at_most(SAMPLER, MAKESPAN, Crossbeam::NAME, 0.5),
+            Claim::at_most(GUARD, THREADS, SPAWN_BLOCKING, 0.25),
+            Claim::at_most(SAMPLER, THREADS, SPAWN_BLOCKING, 0.25),
         ],
         ..Case::new(BENCH, MIXED, MIXED_METRICS, MAKESPAN.name)
     }
@@ -120,8 +120,4 @@ fn sample(mixed: &Mixed) -> Sample {
         sample.set(MANAGER, manager.as_secs_f64() / mixed.makespan.as_secs_f64());
     }
     sample
-}
-
-fn claim(variant: &str, metric: Metric, what: &str, against: &str, most: f64) -> Claim {
-    Claim::of(variant, what, metric, against).keeps(Bound::AtMost(most))
 }

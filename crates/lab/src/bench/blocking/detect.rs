@@ -5,10 +5,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use afterwork::params::Params;
-use afterwork::workqueue::{self, AffinityScope, Registry, Workqueue};
+use afterwork::workqueue::{self, AffinityScope, Builder};
 use top::exit::Stop;
 use top::interrupt::Interrupt;
 
+use crate::bench::workqueue::ours::Ours;
 use crate::harness::fingerprint::find_cpus;
 use crate::harness::latency::Latencies;
 
@@ -31,20 +32,10 @@ impl Sleep {
     }
 }
 
-/// Creates a registry for this machine.
-pub fn registry() -> Result<Registry, Stop> {
-    let topology = find_cpus()?;
-    Registry::new(topology, Params::default())
-        .map_err(|error| Stop::because("cannot start afterwork", error))
-}
-
-/// Builds a queue whose items run only on workers.
-pub fn queue(registry: &Registry, scope: AffinityScope) -> Result<Workqueue, Stop> {
-    Workqueue::builder("blocking")
-        .affinity(scope)
-        .help(false)
-        .build_in(registry)
-        .map_err(|error| Stop::because("cannot build a queue", error))
+/// Starts a pool of the given scope, whose waiters do not help.
+pub fn start(scope: AffinityScope) -> Result<Ours, Stop> {
+    let set = |builder: Builder| builder.affinity(scope).help(false);
+    Ours::build(&find_cpus()?, Params::default(), set)
 }
 
 /// The duration of an item's sleep, which is much longer than it takes to wake another worker.
@@ -58,8 +49,8 @@ pub fn detect(
     rounds: usize,
     interrupt: &Interrupt,
 ) -> Result<Option<Latencies>, Stop> {
-    let registry = registry()?;
-    let queue = queue(&registry, AffinityScope::Cpu)?;
+    let ours = start(AffinityScope::Cpu)?;
+    let queue = ours.queue();
     let mut latencies = Latencies::with_capacity_for(rounds);
     let start = Instant::now();
     for round in 0..=rounds {
@@ -87,7 +78,5 @@ pub fn detect(
             latencies.push(first.as_nanos() as u64, second.as_nanos() as u64);
         }
     }
-    drop(queue);
-    registry.shutdown().map_err(|_| Stop::CouldNotRun("a registry is still in use".into()))?;
     Ok(Some(latencies))
 }

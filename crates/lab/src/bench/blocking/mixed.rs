@@ -1,22 +1,22 @@
 //! Items that burn CPU time, sleep, and burn CPU time again.
 
 use std::fs;
-use std::hint::black_box;
-use std::sync::OnceLock;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use afterwork::workqueue::{AffinityScope, Workqueue};
+use afterwork::workqueue::AffinityScope;
 use sync::thread::ThreadId;
 use top::exit::Stop;
 
-use super::detect::{Sleep, queue, registry};
+use super::detect::{Sleep, start};
+use crate::bench::groups::tenants::compute;
+use crate::bench::max_active::gauge::Size;
 use crate::bench::workqueue::subject::OneShotPool;
 
 /// The number of items.
 pub const ITEMS: usize = 64;
-const BURN: Duration = Duration::from_millis(1);
+const BURN_US: u64 = 1000;
 const SLEEP: Duration = Duration::from_millis(5);
 
 /// The results of a run.
@@ -25,39 +25,9 @@ pub struct Mixed {
     /// The time from queueing the first item to the completion of the last.
     pub makespan: Duration,
     /// The number of threads that the pool added.
-    pub threads: usize,
+    pub threads: u64,
     /// The CPU time of the manager thread of afterwork.
     pub manager: Option<Duration>,
-}
-
-/// Burns `BURN` of CPU time in a fixed number of steps, so that time without a CPU does not count.
-fn burn() {
-    static STEPS: OnceLock<u64> = OnceLock::new();
-    let steps = *STEPS.get_or_init(|| {
-        const TRIAL: u64 = 2_000_000;
-        let fastest = (0..7)
-            .map(|_| {
-                let start = Instant::now();
-                walk(TRIAL);
-                start.elapsed()
-            })
-            .min()
-            .unwrap_or(BURN);
-        (TRIAL as f64 * BURN.as_secs_f64() / fastest.as_secs_f64()) as u64
-    });
-    walk(steps);
-}
-
-fn walk(steps: u64) {
-    let mut state = black_box(1u64);
-    for _ in 0..steps {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-    }
-    black_box(state);
-}
-
-fn nr_threads() -> usize {
-    fs::read_dir("/proc/self/task").map_or(0, Iterator::count)
 }
 
 /// Returns the CPU time of the thread of this process called `name`.
@@ -73,56 +43,53 @@ fn cpu_of(name: &str) -> Option<Duration> {
 }
 
 /// Runs all items through `submit`.
-fn run(nr_before: usize, sleep: Sleep, submit: impl Fn(Box<dyn FnOnce() + Send>)) -> Mixed {
-    burn();
+fn run(
+    nr_before: u64,
+    sleep: Sleep,
+    submit: impl Fn(Box<dyn FnOnce() + Send>),
+) -> Result<Mixed, Stop> {
+    // The first call finds the speed of the CPU.
+    compute(0);
     let (send, ended) = mpsc::channel();
     let manager_before = cpu_of("aw/manager");
     let start = Instant::now();
     for _ in 0..ITEMS {
         let send = send.clone();
         submit(Box::new(move || {
-            burn();
+            compute(BURN_US);
             sleep.sleep(SLEEP);
-            burn();
+            compute(BURN_US);
             send.send(()).ok();
         }));
     }
     drop(send);
     ended.iter().for_each(drop);
-    Mixed {
+    Ok(Mixed {
         makespan: start.elapsed(),
-        threads: nr_threads().saturating_sub(nr_before),
+        threads: Size::now()?.threads.saturating_sub(nr_before),
         manager: cpu_of("aw/manager")
             .zip(manager_before)
             .map(|(after, before)| after.saturating_sub(before)),
-    }
+    })
 }
 
 /// Runs all items on a workqueue.
 pub fn ours(sleep: Sleep) -> Result<Mixed, Stop> {
-    let nr_before = nr_threads();
-    let registry = registry()?;
-    let queue: Workqueue = queue(&registry, AffinityScope::System)?;
-    let mixed = run(nr_before, sleep, |item| queue.spawn_detached(item).unwrap());
-    drop(queue);
-    registry.shutdown().map_err(|_| Stop::CouldNotRun("a registry is still in use".into()))?;
-    Ok(mixed)
+    let nr_before = Size::now()?.threads;
+    let ours = start(AffinityScope::System)?;
+    run(nr_before, sleep, |item| ours.submit(item))
 }
 
 /// Runs all items on a pool that `start` creates.
 pub fn pool<P: OneShotPool>(start: impl FnOnce() -> Result<P, Stop>) -> Result<Mixed, Stop> {
-    let nr_before = nr_threads();
+    let nr_before = Size::now()?.threads;
     let pool = start()?;
-    let mixed = run(nr_before, Sleep::Unannounced, |item| pool.submit(item));
+    let mixed = run(nr_before, Sleep::Unannounced, |item| pool.submit(item))?;
     drop(pool);
-    settle(nr_before);
-    Ok(mixed)
-}
-
-/// Waits up to a second until threads of a dropped pool have exited, so that none is counted later.
-fn settle(nr_before: usize) {
+    // Threads of the dropped pool must not be counted later.
     let end = Instant::now() + Duration::from_secs(1);
-    while nr_threads() > nr_before && Instant::now() < end {
+    while Size::now()?.threads > nr_before && Instant::now() < end {
         thread::sleep(Duration::from_millis(1));
     }
+    Ok(mixed)
 }

@@ -27,8 +27,7 @@ use crate::bench::workqueue::peers::{Crossbeam, Rayon, ThreadPool, Tokio};
 use crate::bench::workqueue::shape::{Shape, Task};
 use crate::bench::workqueue::subject::{OneShot, OneShotPool};
 use crate::harness::case::{Case, RunFn, Sample, Variant};
-use crate::harness::claim::{Against, Bound, Claim};
-use crate::harness::fingerprint::find_cpus;
+use crate::harness::claim::{Against, Claim};
 use crate::harness::metric::{MILLION, Metric, NS_PER_MS, NS_PER_US, PERCENT, higher, lower};
 use crate::harness::switches::Usage;
 
@@ -159,10 +158,11 @@ const STATES_QUICK: usize = 20_000;
 const ORDERED_QUEUES: usize = 10_000;
 
 /// Creates the selected cases.
-pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
-    let topology = find_cpus()?;
+#[must_use]
+pub fn cases(settings: &Settings) -> Vec<Case> {
+    let topology = settings.topology.clone();
     let setting = Setting { settings, topology, workers: settings.cpus.len() };
-    Ok(settings.make(MENU, |name| match name {
+    settings.make(MENU, |name| match name {
         ADMISSION => setting.admission(),
         SCOPE_SUM => setting.sum(),
         SCOPE_EMPTY => setting.empty(
@@ -184,7 +184,7 @@ pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
         STRANDS => setting.strands(),
         LOCKED => locked_case(),
         _ => save_soon(),
-    }))
+    })
 }
 
 struct Setting<'a> {
@@ -210,7 +210,6 @@ impl Setting<'_> {
         let bounded = move || Bounded::start(&topology, workers);
         let permits = move || Permits::start(workers);
         let crossbeam = move || Crossbeam::start_bounded(workers, ROOM);
-        let claim = Claim::of(OURS, "items/s", ITEMS_PER_S, Against::BestPeer);
         let case = Case {
             about: format!(
                 "{PRODUCERS} producers with {items} items each, capacity {ROOM}; {workers} workers"
@@ -221,10 +220,7 @@ impl Setting<'_> {
                 Variant::peer(Tokio::NAME, flooded(&shape, permits)),
                 Variant::peer(Crossbeam::NAME, flooded(&shape, crossbeam)),
             ],
-            claims: vec![
-                claim.keeps(Bound::AtLeast(1.0)),
-                Claim::of(OURS, "memory", RESIDENT, UNBOUNDED),
-            ],
+            claims: vec![Claim::at_least(OURS, ITEMS_PER_S, Against::BestPeer, 1.0)],
             ..Case::new(BENCH, ADMISSION, ADMISSION_METRICS, ITEMS_PER_S)
         };
         apart(case, self.settings)
@@ -261,10 +257,7 @@ impl Setting<'_> {
                 Variant::peer(Rayon::NAME, theirs(scopes::rayon_sum)),
                 Variant::peer(RAYON_JOIN, theirs(scopes::rayon_join)),
             ],
-            claims: vec![
-                no_slower((CHUNKS, "numbers/s"), Rayon::NAME, 0.95),
-                no_slower((JOIN, "numbers/s"), RAYON_JOIN, 0.95),
-            ],
+            claims: vec![no_slower(CHUNKS, Rayon::NAME, 0.95), no_slower(JOIN, RAYON_JOIN, 0.95)],
             ..Case::new(BENCH, SCOPE_SUM, SCOPE_METRICS, NUMBERS_PER_S.name)
         }
     }
@@ -290,7 +283,7 @@ impl Setting<'_> {
         Case {
             about: format!("{count} {things}; {workers} workers"),
             variants: vec![Variant::ours(ours, by_ours), Variant::peer(peer, by_peer)],
-            claims: vec![no_slower((ours, "items/s"), peer, 1.0)],
+            claims: vec![no_slower(ours, peer, 1.0)],
             ..Case::new(BENCH, name, SCOPE_METRICS, NUMBERS_PER_S.name)
         }
     }
@@ -309,11 +302,7 @@ impl Setting<'_> {
             Variant::peer(threadpool, self.idled(move || ThreadPool::start(workers), pace)),
             Variant::peer(crossbeam, self.idled(move || Crossbeam::start(workers), pace)),
         ];
-        let at_most = |against: Against| {
-            let claim = Claim::of(OURS, "CPU", CPU_SHARE, FOUR_PERCENT);
-            let claim = claim.keeps(Bound::AtMost(1.0));
-            Claim { against, ..claim }
-        };
+        let at_most = |against: Against| Claim::at_most(OURS, CPU_SHARE, against, 1.0);
         Case {
             about: format!(
                 "an empty item every {} ms for {} ms; {workers} workers",
@@ -343,9 +332,7 @@ impl Setting<'_> {
         let ordered = move || strands::run::<Ordered>(start_ordered()?.registry(), nr_queues);
         let workers = self.workers;
         let tokio = move || strands::run::<Locked>(&sleeps::runtime(workers)?, count);
-        let at_most = |what: &str, metric: Metric, against: &'static str| {
-            Claim::of(OURS, what, metric, against).keeps(Bound::AtMost(1.0))
-        };
+        let at_most = |metric: Metric| Claim::at_most(OURS, metric, ORDERED, 1.0);
         let case = Case {
             about: format!(
                 "{count} states ({nr_queues} ordered queues) with {ROUNDS} closures each; {workers} workers"
@@ -355,11 +342,7 @@ impl Setting<'_> {
                 Variant::ours(ORDERED, ordered),
                 Variant::peer(Tokio::NAME, tokio),
             ],
-            claims: vec![
-                at_most("bytes/state", BYTES_USED, ORDERED),
-                at_most("make", MAKE, ORDERED),
-                at_most("drop", DROP, ORDERED),
-            ],
+            claims: [BYTES_USED, MAKE, DROP].map(at_most).into(),
             ..Case::new(BENCH, STRANDS, STRAND_METRICS, ITEMS_PER_S)
         };
         apart(case, self.settings)
@@ -370,10 +353,7 @@ impl Setting<'_> {
         let (count, shortest) = self.settings.sized(SLEEPERS, SLEEPERS_QUICK, test);
         let workers = self.workers;
         let run = |clock| move || sleeps::run(clock, count, shortest, workers).map(Some);
-        let at_most = |what: &str, metric: Metric| {
-            let claim = Claim::of(OURS, what, metric, Against::BestPeer);
-            claim.keeps(Bound::AtMost(1.0))
-        };
+        let at_most = |metric: Metric| Claim::at_most(OURS, metric, Against::BestPeer, 1.0);
         let case = Case {
             about: format!(
                 "{count} tasks sleep {} to {} ms; {workers} workers",
@@ -385,11 +365,7 @@ impl Setting<'_> {
                 Variant::peer(Tokio::NAME, run(Clock::Tokio)),
                 Variant::peer(ASYNC_IO, run(Clock::AsyncIo)),
             ],
-            claims: vec![
-                at_most("CPU/sleep", CPU_PER_SLEEP),
-                at_most("bytes/sleep", BYTES_PER_SLEEP),
-                Claim::of(OURS, "late, p99", LATE_P99, Against::BestPeer),
-            ],
+            claims: [CPU_PER_SLEEP, BYTES_PER_SLEEP].map(at_most).into(),
             ..Case::new(BENCH, SLEEPS, SLEEP_METRICS, CPU_PER_SLEEP.name)
         };
         apart(case, self.settings)
@@ -403,13 +379,6 @@ impl Setting<'_> {
             let runtime = sleeps::runtime(workers)?;
             Ok(Some(timeouts::tokio(&runtime, CLIENTS, count)))
         };
-        let claim = |what, metric, against: Against| Claim {
-            against,
-            ..Claim::of(OURS, what, metric, Against::BestPeer)
-        };
-        let per_s = claim("timeouts/s", TIMEOUTS_PER_S, Against::BestPeer);
-        let cpu = claim("CPU", CPU_PER_TIMEOUT, Against::BestPeer);
-        let flat = claim("CPU", CPU_PER_TIMEOUT, ONE_THREAD.into());
         let case = Case {
             about: format!("{CLIENTS} threads arm and cancel {count} timeouts each; none fires"),
             variants: vec![
@@ -418,9 +387,9 @@ impl Setting<'_> {
                 Variant::peer(Tokio::NAME, tokio),
             ],
             claims: vec![
-                per_s.keeps(Bound::AtLeast(1.0)),
-                cpu.keeps(Bound::AtMost(1.0)),
-                flat.keeps(Bound::AtMost(1.25)),
+                Claim::at_least(OURS, TIMEOUTS_PER_S, Against::BestPeer, 1.0),
+                Claim::at_most(OURS, CPU_PER_TIMEOUT, Against::BestPeer, 1.0),
+                Claim::at_most(OURS, CPU_PER_TIMEOUT, ONE_THREAD, 1.25),
             ],
             ..Case::new(BENCH, TIMEOUTS, TIMEOUT_METRICS, TIMEOUTS_PER_S.name)
         };
@@ -437,9 +406,7 @@ fn locked_case() -> Case {
             Variant::ours(OURS, final_if_deadlocked(locked::ours)),
             Variant::peer(Rayon::NAME, final_if_deadlocked(locked::Rayon::start)),
         ],
-        claims: vec![
-            Claim::of(OURS, "ends", UNTIL_END, Against::BestPeer).keeps(Bound::AtMost(1.0)),
-        ],
+        claims: vec![Claim::at_most(OURS, UNTIL_END, Against::BestPeer, 1.0)],
         ..Case::new(BENCH, LOCKED, &[ENDED, UNTIL_END], UNTIL_END.name)
     }
 }
@@ -467,16 +434,13 @@ fn save_soon() -> Case {
             Variant::peer(TASK_EACH, run(|| soon::tokio(false))),
             Variant::peer(TASK_ABORTED, run(|| soon::tokio(true))),
         ],
-        claims: vec![
-            Claim::of(OURS, "time", PER_CHANGE, Against::BestPeer).keeps(Bound::AtMost(1.0)),
-        ],
+        claims: vec![Claim::at_most(OURS, PER_CHANGE, Against::BestPeer, 1.0)],
         ..Case::new(BENCH, SAVE_SOON, &[SAVES, PER_CHANGE], PER_CHANGE.name)
     }
 }
 
-fn no_slower((variant, what): (&str, &str), against: &str, least: f64) -> Claim {
-    let claim = Claim::of(variant, what, NUMBERS_PER_S, against);
-    claim.keeps(Bound::AtLeast(least))
+fn no_slower(variant: &str, against: &str, least: f64) -> Claim {
+    Claim::at_least(variant, NUMBERS_PER_S, against, least)
 }
 
 /// Random numbers and their sum, which are created when the first variant needs them.
@@ -536,7 +500,7 @@ mod tests {
 
     #[test]
     fn a_spawn_is_compared_with_a_spawn_and_a_range_with_a_range() {
-        let cases = cases(&Settings::of_tests(&[SCOPE_EMPTY, RANGE_EMPTY])).unwrap();
+        let cases = cases(&Settings::of_tests(&[SCOPE_EMPTY, RANGE_EMPTY]));
         let names = cases.iter().map(|case| case.variants.iter().map(|it| it.name.as_str()));
         let names: Vec<Vec<&str>> = names.map(Iterator::collect).collect();
         assert_eq!(names, [[SPAWN, RAYON_SPAWN], [RANGE, Rayon::NAME]]);
@@ -544,7 +508,7 @@ mod tests {
 
     #[test]
     fn every_variant_of_every_case_is_measured() {
-        for case in &mut cases(&Settings::of_tests(&[])).unwrap() {
+        for case in &mut cases(&Settings::of_tests(&[])) {
             for variant in &mut case.variants {
                 let sample = (variant.run)().unwrap().unwrap();
                 let headline = sample.value(case.headline);

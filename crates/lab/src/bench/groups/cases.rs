@@ -5,7 +5,6 @@ use std::time::Duration;
 use afterwork::params::Params;
 use afterwork::workqueue::{Group, GroupBuilder, MAX_GROUP_ACTIVE};
 use top::exit::Stop;
-use topology::Topology;
 
 use super::tenants::{self, NR_TENANTS, PoolEach, Queues, Semaphores, Tenants};
 use crate::bench::settings::{Menu, Settings};
@@ -14,8 +13,7 @@ use crate::bench::workqueue::ours::{Ours, Reusable};
 use crate::bench::workqueue::peers::{Rayon, Tokio};
 use crate::bench::workqueue::shape::{Shape, Task};
 use crate::harness::case::{Case, RunFn, Sample, Variant};
-use crate::harness::claim::{Against, Bound, Claim};
-use crate::harness::fingerprint::find_cpus;
+use crate::harness::claim::{Against, Claim};
 use crate::harness::metric::{Metric, NS_PER_US, PERCENT, higher, lower};
 
 const BENCH: &str = "groups";
@@ -81,10 +79,10 @@ const HELPED_CLAIM: f64 = 0.75;
 const BATCH_CLAIM: f64 = 0.9;
 
 /// Creates the selected cases.
-pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
-    let topology = find_cpus()?;
-    let setting = Setting { settings, topology };
-    Ok(settings.make(MENU, |name| match name {
+#[must_use]
+pub fn cases(settings: &Settings) -> Vec<Case> {
+    let setting = Setting { settings };
+    settings.make(MENU, |name| match name {
         PARTS => setting.parts(),
         FLOOD => setting.flood(),
         ONE_AT_A_TIME => {
@@ -97,12 +95,11 @@ pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
             let about = format!("a producer queues {rounds} batches of {BATCH_SIZE}");
             setting.cost(name, about, Task::batches(1, BATCH_SIZE, rounds), BATCH_CLAIM)
         }
-    }))
+    })
 }
 
 struct Setting<'a> {
     settings: &'a Settings,
-    topology: Topology,
 }
 
 impl Setting<'_> {
@@ -117,10 +114,7 @@ impl Setting<'_> {
                 time.as_millis()
             ),
             variants: self.variants(measure),
-            claims: vec![
-                Claim::of(GROUPS, "distance from the due", WORST, Against::BestPeer)
-                    .keeps(Bound::AtMost(1.0)),
-            ],
+            claims: vec![Claim::at_most(GROUPS, WORST, Against::BestPeer, 1.0)],
             ..Case::new(BENCH, PARTS, PARTS_METRICS, WORST.name)
         }
     }
@@ -133,10 +127,7 @@ impl Setting<'_> {
                 time.as_millis()
             ),
             variants: self.variants(Flood { time }),
-            claims: vec![
-                Claim::of(GROUPS, "p99", FLOODED_P99, NO_GROUPS).keeps(Bound::AtMost(0.5)),
-                Claim::of(GROUPS, "p99", FLOODED_P99, Against::BestPeer),
-            ],
+            claims: vec![Claim::at_most(GROUPS, FLOODED_P99, NO_GROUPS, 0.5)],
             ..Case::new(BENCH, FLOOD, &[ALONE_P99, FLOODED_P50, FLOODED_P99], FLOODED_P99.name)
         }
     }
@@ -144,7 +135,7 @@ impl Setting<'_> {
     fn variants(&self, measure: impl Measure) -> Vec<Variant> {
         let workers = self.settings.cpus.len();
         let queues = |grouped| {
-            let topology = self.topology.clone();
+            let topology = self.settings.topology.clone();
             run(measure, move || Queues::start(&topology, grouped))
         };
         let semaphores = run(measure, move || Semaphores::start(workers));
@@ -165,7 +156,7 @@ impl Setting<'_> {
                 pins: self.settings.pins.clone(),
                 interrupt: self.settings.interrupt.clone(),
             };
-            let topology = self.topology.clone();
+            let topology = self.settings.topology.clone();
             let run = move || {
                 let start = Ours::build_with(&topology, Params::default(), |registry, builder| {
                     let Some(make) = make else { return Ok(builder) };
@@ -176,9 +167,7 @@ impl Setting<'_> {
             Variant::ours(name, run)
         };
         let far = |name: &str| Group::builder(name).max_active(MAX_GROUP_ACTIVE);
-        let claim =
-            |variant, least| Claim::of(variant, "items/s", ITEMS_PER_S, NO_GROUP).keeps(least);
-        let least = Bound::AtLeast(least);
+        let claim = |variant: &str| Claim::at_least(variant, ITEMS_PER_S, NO_GROUP, least);
         Case {
             about,
             variants: vec![
@@ -187,11 +176,7 @@ impl Setting<'_> {
                 variant(FAR_CEILING, Some(far)),
                 variant(IN_SHARES, Some(|name| Group::builder(name).shares(100))),
             ],
-            claims: vec![
-                claim(IN_GROUP, Some(least)),
-                claim(FAR_CEILING, Some(least)),
-                claim(IN_SHARES, None),
-            ],
+            claims: [IN_GROUP, FAR_CEILING].map(claim).into(),
             ..Case::new(BENCH, name, metrics::ALL, ITEMS_PER_S)
         }
     }
@@ -245,7 +230,7 @@ mod tests {
 
     #[test]
     fn every_variant_of_every_case_is_measured() {
-        for case in &mut cases(&Settings::of_tests(&[])).unwrap() {
+        for case in &mut cases(&Settings::of_tests(&[])) {
             for variant in &mut case.variants {
                 let sample = (variant.run)().unwrap().unwrap();
                 let headline = sample.value(case.headline);

@@ -134,7 +134,7 @@ impl<P: OneShotPool + Send + Sync + 'static> Tenants for PoolEach<P> {
 }
 
 /// Computes for about `us` microseconds of CPU time, whether or not the thread is preempted.
-fn compute(us: u64) {
+pub fn compute(us: u64) {
     static PER_US: OnceLock<u64> = OnceLock::new();
     fn rounds(nr: u64) {
         let mut state = 1_u64;

@@ -11,7 +11,6 @@ use clap::Args;
 use sync::hint::spin_loop;
 use sync::time::{cycles, cycles_per_us};
 use top::exit::Stop;
-use topology::Topology;
 
 use super::claims;
 use super::crew::{
@@ -93,19 +92,17 @@ const WAITS: usize = 16;
 const DEVICE: Duration = Duration::from_millis(1);
 
 /// Creates the cases that `args` select.
-pub fn cases(args: &MaxActiveArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
-    let topology = Topology::detect()
-        .map_err(|error| Stop::because("cannot detect the topology of the machine", error))?;
-    let setting = Setting { topology, settings: settings.clone(), args: args.clone() };
-    Ok(settings.make(MENU, |name| match name {
+#[must_use]
+pub fn cases(args: &MaxActiveArgs, settings: &Settings) -> Vec<Case> {
+    let setting = Setting { settings: settings.clone(), args: args.clone() };
+    settings.make(MENU, |name| match name {
         JOINS => setting.joins(),
         SUBSYSTEMS => setting.subsystems(),
         _ => setting.shares(),
-    }))
+    })
 }
 
 struct Setting {
-    topology: Topology,
     settings: Settings,
     args: MaxActiveArgs,
 }
@@ -127,7 +124,7 @@ impl Setting {
     }
 
     fn registry(&self) -> impl Fn() -> Result<Registry, Stop> + Clone + 'static {
-        let topology = self.topology.clone();
+        let topology = self.settings.topology.clone();
         // Like the peers, this allows one thread for each item of the largest limit.
         let params = Params { max_workers: MANY + self.settings.cpus.len(), ..Params::default() };
         move || {

@@ -10,22 +10,12 @@ pub trait Fifo {
     /// The type of the items.
     type Item;
 
-    /// The producer's end.
-    type Pusher<'q>: Pusher<Self::Item> + Send
-    where
-        Self: 'q;
-
-    /// The consumer's end.
-    type Popper<'q>: Popper<Self::Item>
-    where
-        Self: 'q;
-
-    /// Returns a producer's end for each of `producers`, and the consumer's end.
-    fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>);
+    /// Returns `count` ends for producers, and the consumer's end.
+    fn open(&mut self, count: usize) -> (Vec<impl Pusher<Self::Item>>, impl Popper<Self::Item>);
 }
 
 /// The producer's end of a queue.
-pub trait Pusher<T> {
+pub trait Pusher<T>: Send {
     /// Pushes an item, or adds it to a chain that [`flush`](Self::flush) pushes.
     fn push(&mut self, item: T);
 

@@ -314,11 +314,12 @@ mod tests {
 
     impl Fifo for Plain {
         type Item = Tag;
-        type Pusher<'q> = &'q Self;
-        type Popper<'q> = &'q Self;
 
-        fn open(&mut self, producers: usize) -> (Vec<&Self>, &Self) {
-            (vec![&*self; producers], self)
+        fn open(
+            &mut self,
+            count: usize,
+        ) -> (Vec<impl Pusher<Self::Item>>, impl Popper<Self::Item>) {
+            (vec![&*self; count], &*self)
         }
     }
 

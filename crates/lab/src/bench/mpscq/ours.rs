@@ -54,11 +54,9 @@ pub struct LifoPopper<'q> {
 
 impl Fifo for Single {
     type Item = item::Ours;
-    type Pusher<'q> = &'q Queue<Hung>;
-    type Popper<'q> = Consumer<'q, Hung>;
 
-    fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>) {
-        (vec![&self.0; producers], consumer(&self.0))
+    fn open(&mut self, count: usize) -> (Vec<impl Pusher<Self::Item>>, impl Popper<Self::Item>) {
+        (vec![&self.0; count], consumer(&self.0))
     }
 }
 
@@ -78,11 +76,9 @@ impl Popper<item::Ours> for Consumer<'_, Hung> {
 
 impl Fifo for Drained {
     type Item = item::Ours;
-    type Pusher<'q> = &'q Queue<Hung>;
-    type Popper<'q> = DrainPopper<'q>;
 
-    fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>) {
-        (vec![&self.0; producers], DrainPopper(consumer(&self.0)))
+    fn open(&mut self, count: usize) -> (Vec<impl Pusher<Self::Item>>, impl Popper<Self::Item>) {
+        (vec![&self.0; count], DrainPopper(consumer(&self.0)))
     }
 }
 
@@ -95,12 +91,10 @@ impl Popper<item::Ours> for DrainPopper<'_> {
 
 impl Fifo for Chained {
     type Item = item::Ours;
-    type Pusher<'q> = ChainPusher<'q>;
-    type Popper<'q> = DrainPopper<'q>;
 
-    fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>) {
+    fn open(&mut self, count: usize) -> (Vec<impl Pusher<Self::Item>>, impl Popper<Self::Item>) {
         let queue = &self.0;
-        let pushers = (0..producers).map(|_| ChainPusher { queue, chain: Chain::new() });
+        let pushers = (0..count).map(|_| ChainPusher { queue, chain: Chain::new() });
         (pushers.collect(), DrainPopper(consumer(queue)))
     }
 }
@@ -122,13 +116,11 @@ impl Pusher<item::Ours> for ChainPusher<'_> {
 
 impl Fifo for Lifo {
     type Item = item::Ours;
-    type Pusher<'q> = &'q Stack<Hung>;
-    type Popper<'q> = LifoPopper<'q>;
 
-    fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>) {
+    fn open(&mut self, count: usize) -> (Vec<impl Pusher<Self::Item>>, impl Popper<Self::Item>) {
         let list = &self.0;
         let taken = Chain::new();
-        (vec![list; producers], LifoPopper { list, taken })
+        (vec![list; count], LifoPopper { list, taken })
     }
 }
 
@@ -159,11 +151,9 @@ impl Mail {
 
 impl Fifo for Mail {
     type Item = Tag;
-    type Pusher<'q> = Poster<Tag>;
-    type Popper<'q> = &'q mut Mailbox<Tag>;
 
-    fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>) {
-        let posters = (0..producers).map(|_| self.0.poster());
+    fn open(&mut self, count: usize) -> (Vec<impl Pusher<Self::Item>>, impl Popper<Self::Item>) {
+        let posters = (0..count).map(|_| self.0.poster());
         (posters.collect(), &mut self.0)
     }
 }

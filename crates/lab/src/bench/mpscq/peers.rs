@@ -42,11 +42,9 @@ impl Default for Cordyceps {
 
 impl Fifo for Cordyceps {
     type Item = item::Cordyceps;
-    type Pusher<'q> = &'q MpscQueue<CordycepsNode<Cell<Tag>>>;
-    type Popper<'q> = Consumer<'q, CordycepsNode<Cell<Tag>>>;
 
-    fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>) {
-        (vec![&self.0; producers], self.0.consume())
+    fn open(&mut self, count: usize) -> (Vec<impl Pusher<Self::Item>>, impl Popper<Self::Item>) {
+        (vec![&self.0; count], self.0.consume())
     }
 }
 
@@ -76,21 +74,13 @@ impl<T> Default for Seg<T> {
 
 impl<T: Send> Fifo for Seg<T> {
     type Item = T;
-    type Pusher<'q>
-        = &'q SegQueue<T>
-    where
-        T: 'q;
-    type Popper<'q>
-        = &'q SegQueue<T>
-    where
-        T: 'q;
 
-    fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>) {
-        (vec![&self.0; producers], &self.0)
+    fn open(&mut self, count: usize) -> (Vec<impl Pusher<Self::Item>>, impl Popper<Self::Item>) {
+        (vec![&self.0; count], &self.0)
     }
 }
 
-impl<T> Pusher<T> for &SegQueue<T> {
+impl<T: Send> Pusher<T> for &SegQueue<T> {
     #[inline(always)]
     fn push(&mut self, item: T) {
         SegQueue::push(self, item);
@@ -121,23 +111,15 @@ impl<T, S, R> Channel<T, S, R> {
 
 impl<T, S: Pusher<T> + Clone + Send, R: Popper<T>> Fifo for Channel<T, S, R> {
     type Item = T;
-    type Pusher<'q>
-        = S
-    where
-        Self: 'q;
-    type Popper<'q>
-        = &'q mut R
-    where
-        Self: 'q;
 
-    fn open(&mut self, producers: usize) -> (Vec<S>, &mut R) {
-        (vec![self.sender.clone(); producers], &mut self.receiver)
+    fn open(&mut self, count: usize) -> (Vec<impl Pusher<Self::Item>>, impl Popper<Self::Item>) {
+        (vec![self.sender.clone(); count], &mut self.receiver)
     }
 }
 
 macro_rules! channel {
     ($sender:ty, $receiver:ty, |$end:ident| $receive:expr) => {
-        impl<T> Pusher<T> for $sender {
+        impl<T: Send> Pusher<T> for $sender {
             #[inline(always)]
             fn push(&mut self, item: T) {
                 // This fails only if the receiver was dropped, and here it outlives all senders.

@@ -8,7 +8,7 @@ use std::mem::swap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use afterwork::percpu::{BuildError, Choice, Owner, PerCpu, Qpw};
+use afterwork::percpu::{BuildError, Owner, PerCpu, Qpw};
 use sync::time::cycles;
 use top::exit::Stop;
 
@@ -79,7 +79,7 @@ pub(super) fn unmade(error: BuildError) -> Stop {
 }
 
 /// Uses per-CPU data that is accessed by an owner.
-fn owned<C: Choice>(slots: &PerCpu<Cache, C>) -> Result<Turn<'_>, Stop> {
+fn owned<const C: bool>(slots: &PerCpu<Cache, C>) -> Result<Turn<'_>, Stop> {
     let owner = slots.cpus().iter().find_map(|cpu| slots.attach(cpu).ok());
     let owner = owner.ok_or_else(|| Stop::CouldNotRun("every CPU is isolated".into()))?;
     let mut kept = Some(owner);
@@ -93,7 +93,7 @@ fn owned<C: Choice>(slots: &PerCpu<Cache, C>) -> Result<Turn<'_>, Stop> {
 
 /// Runs one turn of an owner. The owner is a local variable, as recommended.
 #[inline(never)]
-fn owned_turn<'p, C: Choice>(
+fn owned_turn<'p, const C: bool>(
     mut owner: Owner<'p, Cache, C>,
     cache: &mut Cache,
     places: &mut [u32],

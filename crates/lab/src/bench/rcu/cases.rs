@@ -296,7 +296,6 @@ fn read(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Samp
 
 fn latency(latencies: Latencies) -> Option<Sample> {
     let mut sample = Sample::default();
-    sample.set_curve("until freed", &latencies);
     sample.set(REPLACE_MEAN, latencies.mean_ns()?);
     let [min, max] = [(0.0, REPLACE_MIN), (100.0, REPLACE_MAX)];
     sample.set_percentiles(latencies, [min, (50.0, REPLACE_P50), (95.0, REPLACE_P95), max]);

@@ -7,7 +7,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use top::exit::Stop;
 use topology::AffinityScope;
 
 use super::args::Which;
@@ -100,7 +99,8 @@ pub fn part(case: &Case) -> Part {
 }
 
 /// Creates the selected cases, with the variants that the tables show.
-pub fn cases(args: &SeedsArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
+#[must_use]
+pub fn cases(args: &SeedsArgs, settings: &Settings) -> Vec<Case> {
     let scopes = AffinityScope::ALL.to_vec();
     let benches = [
         Which::Workqueue(workqueue::WorkqueueArgs {
@@ -114,15 +114,15 @@ pub fn cases(args: &SeedsArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
         Which::TaskWork(task_work::TaskWorkArgs::default()),
         Which::Percpu(percpu::PercpuArgs::default()),
     ];
-    let mut cases = Vec::new();
-    for name in MENU.cases.iter().filter(|name| settings.wants_case(name)) {
+    let names = MENU.cases.iter().filter(|name| settings.wants_case(name));
+    let case = |name: &&str| {
         let needs = |case: &Case, variant: &Variant| {
             let case = (case.bench, case.name);
             SOURCES.iter().any(|it| it.needs(case, &variant.name))
         };
-        cases.extend(find(&benches, name, settings, needs)?);
-    }
-    Ok(cases)
+        find(&benches, name, settings, needs)
+    };
+    names.filter_map(case).collect()
 }
 
 /// Returns the table of the source of `case`, if `case` completes it because `next` belongs to
@@ -141,7 +141,7 @@ mod tests {
     use crate::output::text::tables_of;
 
     fn all() -> Vec<Case> {
-        cases(&SeedsArgs::default(), &Settings::of_tests(&[])).unwrap()
+        cases(&SeedsArgs::default(), &Settings::of_tests(&[]))
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl Setting<'_> {
         variants.extend(self.channels(&wake));
         let about =
             format!("{BURST} items at once every {} us to an owner that waits", gap.as_micros());
-        self.woken(WAKE_BURST, about, variants, claims::wake_burst())
+        self.woken(WAKE_BURST, about, variants, Vec::new())
     }
 
     fn service(&self, name: &'static str, clients: usize) -> Case {
@@ -283,7 +283,6 @@ fn woken_sample(woken: Woken) -> Sample {
         (OWNER_CPU, woken.owner.cpu_ns as f64 / items),
         (POST, post_us * 1000.0 / items),
     ]);
-    sample.set_curve("latency", &woken.latencies);
     sample.set_percentiles(woken.latencies, [(50.0, LATENCY_P50), (99.0, LATENCY_P99)]);
     sample
 }

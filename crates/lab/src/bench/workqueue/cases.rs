@@ -2,7 +2,7 @@
 
 use clap::Args;
 use top::exit::Stop;
-use topology::{AffinityScope, Topology};
+use topology::AffinityScope;
 
 use super::claims;
 use super::completion::Waiting;
@@ -14,8 +14,7 @@ use super::subject::{Joined, Joins, OneShot, OneShotPool, Subject};
 use crate::bench::settings::{Menu, Settings, count};
 use crate::harness::beside::Absent;
 use crate::harness::case::{Case, RunFn, Sample, Variant};
-use crate::harness::claim::{Bound, Claim};
-use crate::harness::fingerprint::find_cpus;
+use crate::harness::claim::Claim;
 
 const BENCH: &str = "workqueue";
 const ONE_AT_A_TIME: &str = "one-at-a-time";
@@ -85,23 +84,21 @@ const FAN_OUT_CLAIM: f64 = 1.5;
 const LOCK_CLAIM: f64 = 0.02;
 
 /// Creates the cases that `args` select.
-pub fn cases(args: &WorkqueueArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
-    let topology = find_cpus()?;
+#[must_use]
+pub fn cases(args: &WorkqueueArgs, settings: &Settings) -> Vec<Case> {
     let setting = Setting {
         args,
         settings,
-        topology,
         workers: args.workers.unwrap_or(settings.cpus.len()),
         producers: args.producers.unwrap_or(PRODUCERS),
         scopes: scopes(&args.scope, settings.quick),
     };
-    Ok(settings.make(MENU, |name| setting.case(name)))
+    settings.make(MENU, |name| setting.case(name))
 }
 
 struct Setting<'a> {
     args: &'a WorkqueueArgs,
     settings: &'a Settings,
-    topology: Topology,
     workers: usize,
     producers: usize,
     scopes: Vec<AffinityScope>,
@@ -201,7 +198,7 @@ impl Setting<'_> {
         }
         let way = Way::plain(AffinityScope::System).spawned();
         let variants = [Waiting::Parks, Waiting::Yields].map(|waiting| {
-            let (topology, workers) = (self.topology.clone(), self.workers);
+            let (topology, workers) = (self.settings.topology.clone(), self.workers);
             let start = move || Ours::start(&topology, way, workers, false);
             let run = measured(shape, move || Ok(OneShot(start()?, waiting)));
             Variant::ours(format!("{way}+word{}", waiting.suffix()), run)
@@ -210,7 +207,7 @@ impl Setting<'_> {
     }
 
     fn lock_hold(&self, about: String, items: usize) -> Case {
-        let (mut variants, mut all_claims) = (Vec::new(), Vec::new());
+        let (mut variants, mut claims) = (Vec::new(), Vec::new());
         let mut counts = vec![1];
         if self.producers > 1 {
             counts.push(self.producers);
@@ -237,20 +234,19 @@ impl Setting<'_> {
             for (name, way) in [(after.clone(), deferred), (under.clone(), deferred.under_lock())] {
                 variants.push(self.lock_hold_variant(name, way, &shape, producers * items));
             }
-            let what = format!("time held, {of}producers: {producers}");
-            let claim = Claim::of(after, "", metrics::LOCK_MEAN, under).in_words(what);
-            all_claims.push(claim.keeps(Bound::AtMost(LOCK_CLAIM)));
+            claims.push(Claim::at_most(after, metrics::LOCK_MEAN, under, LOCK_CLAIM));
         }
         Case {
             about,
             variants,
-            claims: all_claims,
+            claims,
             ..Case::new(BENCH, LOCK_HOLD, metrics::LOCK, metrics::LOCK_MEAN)
         }
     }
 
     fn lock_hold_variant(&self, name: String, way: Way, shape: &Shape, items: usize) -> Variant {
-        let (topology, workers, shape) = (self.topology.clone(), self.workers, shape.clone());
+        let (topology, workers, shape) =
+            (self.settings.topology.clone(), self.workers, shape.clone());
         let run = move || {
             let subject = Reusable(Ours::start(&topology, way, workers, true)?);
             let mut sample = shape.run(&subject)?;
@@ -270,7 +266,7 @@ impl Setting<'_> {
     }
 
     fn ours(&self, shape: &Shape, way: Way) -> Variant {
-        let (topology, workers) = (self.topology.clone(), self.workers);
+        let (topology, workers) = (self.settings.topology.clone(), self.workers);
         let start = move || Ours::start(&topology, way, workers, false);
         let run = if way.spawn {
             measured(shape, move || start().map(Joined))

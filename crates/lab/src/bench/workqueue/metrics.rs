@@ -73,8 +73,6 @@ pub fn sample(items: usize, window: &Window, enqueue: Latencies, completion: Lat
     let per_item = |count: u64| count as f64 / items as f64;
     let mut sample = Sample::default();
     sample.set(ITEMS_PER_S, items as f64 * NS_PER_S / window.wall_ns as f64);
-    sample.set_curve("enqueue", &enqueue);
-    sample.set_curve("completion", &completion);
     sample.set_percentiles(
         enqueue,
         [(50.0, "enqueue_p50"), (95.0, "enqueue_p95"), (99.0, "enqueue_p99")],

@@ -12,7 +12,7 @@ use topology::{AffinityScope, Topology};
 use super::batch::Item;
 use super::completion::Completion;
 use super::producers::Counts;
-use super::subject::{Joins, Load, Lone, OneShotPool, Subject};
+use super::subject::{Joins, OneShotPool, Subject};
 
 /// One way to use a workqueue. Its `Display` output is the name of the variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,56 +198,29 @@ impl Joins for Ours {
 #[derive(Debug)]
 pub struct Reusable(pub Ours);
 
-/// See [`Reusable`].
-#[derive(Debug)]
-pub struct ReusableLone<'s> {
-    queue: &'s Workqueue,
-    work: Work,
-}
-
-/// See [`Reusable`].
-#[derive(Debug)]
-pub struct ReusableLoad<'s> {
-    queue: &'s Workqueue,
-    works: Vec<Work>,
-}
-
+// If an item is rejected or panics, the bench ends here, because the case would wait forever.
 impl Subject for Reusable {
-    type Lone<'s> = ReusableLone<'s>;
-    type Load<'s> = ReusableLoad<'s>;
+    type Handle = ();
 
-    fn lone(&self, _: &'static Completion) -> ReusableLone<'_> {
-        ReusableLone { queue: &self.0.queue, work: Work::new(|| ()) }
+    fn lone(&self, _: &'static Completion) -> (impl FnMut(), impl FnMut(())) {
+        let work = Work::new(|| ());
+        let queued = work.clone();
+        let queue = move || {
+            assert!(self.0.queue.enqueue(&queued), "a flushed item is not pending");
+        };
+        (queue, move |()| _ = work.flush().expect("an empty item does not panic"))
     }
 
-    fn load(&self, items: &'static [Item]) -> ReusableLoad<'_> {
-        let works = items.iter().map(|&item| Work::new(move || item.run())).collect();
-        ReusableLoad { queue: &self.0.queue, works }
+    fn load(&self, items: &'static [Item]) -> impl FnMut(usize) {
+        let works = items.iter().map(|&item| Work::new(move || item.run()));
+        let works: Vec<Work> = works.collect();
+        move |index| {
+            assert!(self.0.queue.enqueue(&works[index]), "an item that ran is not pending");
+        }
     }
 
     fn counts(&self) -> Option<Counts> {
         self.0.count()
-    }
-}
-
-// If an item is rejected or panics, the bench ends here, because the case would wait forever.
-
-impl Lone for ReusableLone<'_> {
-    #[inline]
-    fn queue(&mut self) {
-        assert!(self.queue.enqueue(&self.work), "a flushed item is not pending");
-    }
-
-    #[inline]
-    fn wait(&mut self) {
-        self.work.flush().expect("an empty item does not panic");
-    }
-}
-
-impl Load for ReusableLoad<'_> {
-    #[inline]
-    fn queue(&mut self, index: usize) {
-        assert!(self.queue.enqueue(&self.works[index]), "an item that ran is not pending");
     }
 }
 

@@ -8,7 +8,7 @@ use super::batch::Batch;
 use super::completion::Completion;
 use super::metrics;
 use super::producers::{self, Window};
-use super::subject::{Load, Lone, Subject};
+use super::subject::Subject;
 use crate::harness::case::Sample;
 use crate::harness::latency::Latencies;
 
@@ -81,9 +81,9 @@ impl Shape {
         let (harvests, window) = match &self.task {
             Task::OneAtATime { items, completions } => {
                 producers::run(completions.len(), &self.pins, counts, |index, gate| {
-                    let mut lone = subject.lone(completions[index]);
-                    self.lone(&mut lone, items / WARM_UP_SHARE);
-                    gate.pass(|| self.lone(&mut lone, *items))
+                    let (mut queue, mut wait) = subject.lone(completions[index]);
+                    self.lone((&mut queue, &mut wait), items / WARM_UP_SHARE);
+                    gate.pass(|| self.lone((&mut queue, &mut wait), *items))
                 })?
             }
             Task::Batches { rounds, batches } => {
@@ -100,7 +100,11 @@ impl Shape {
         Ok(sample(harvests, &window))
     }
 
-    fn lone(&self, lone: &mut impl Lone, items: usize) -> Harvest {
+    fn lone<H>(
+        &self,
+        (queue, wait): (&mut impl FnMut() -> H, &mut impl FnMut(H)),
+        items: usize,
+    ) -> Harvest {
         let mut harvest = Harvest::with_capacity_for(items / LONE_SAMPLE_EVERY);
         for _ in 0..items / LONE_SAMPLE_EVERY {
             if self.interrupt.requested() {
@@ -108,24 +112,28 @@ impl Shape {
                 break;
             }
             let start = sync::time::cycles();
-            lone.queue();
+            let handle = queue();
             harvest.enqueue.push(start, sync::time::cycles());
-            lone.wait();
+            wait(handle);
             harvest.completion.push(start, sync::time::cycles());
             for _ in 1..LONE_SAMPLE_EVERY {
-                lone.queue();
-                lone.wait();
+                wait(queue());
             }
             harvest.items += LONE_SAMPLE_EVERY;
         }
         harvest
     }
 
-    fn batches(&self, batch: &'static Batch, load: &mut impl Load, rounds: usize) -> Harvest {
+    fn batches(
+        &self,
+        batch: &'static Batch,
+        load: &mut impl FnMut(usize),
+        rounds: usize,
+    ) -> Harvest {
         let mut harvest = Harvest::with_capacity_for(rounds * batch.nr_sampled());
         for _ in 0..rounds {
             let stop = || self.interrupt.requested();
-            harvest.whole &= batch.queue_all(|index| load.queue(index), stop, &mut harvest.enqueue);
+            harvest.whole &= batch.queue_all(&mut *load, stop, &mut harvest.enqueue);
             batch.wait();
             if !harvest.whole {
                 break;

@@ -7,7 +7,6 @@
 
 use maud::{Markup, html};
 
-use super::growth::is_limit;
 use super::number;
 use crate::harness::metric::Better;
 use crate::output::record::{MetricHead, Record};
@@ -23,6 +22,11 @@ const SHORTEST: f64 = 1.0;
 /// The length of the longest bar, as a percentage of the axis. It is chosen so that the whisker
 /// fits.
 const LONGEST: f64 = 90.0;
+
+/// Returns `true` for the name of a limit, which is not an implementation.
+fn is_limit(variant: &str) -> bool {
+    variant.starts_with('(')
+}
 
 /// Draws the bars of one metric. Returns empty markup if there are no bars.
 pub fn bars(name: &str, metric: &MetricHead, records: &[&Record]) -> Markup {

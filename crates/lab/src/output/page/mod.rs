@@ -7,19 +7,13 @@
 //! |---|---|
 //! | `one.rs` | the page of one run |
 //! | `standings.rs` | the first plot: ours compared with the best peer of each case |
-//! | `bars.rs`, `curves.rs`, `growth.rs` | a plot each; `palette_tests.rs` checks their colors |
+//! | `bars.rs` | the plots of a case; `palette_tests.rs` checks their colors |
 //! | `number.rs` | numbers with their units |
-//!
-//! The crate `plotters` (0.3, four crates) is not used, because its SVG has black lines and text in
-//! pixels, which are unreadable on a dark or narrow page. Ten curves take 17 kB with `plotters` and
-//! 3 kB here.
 
 mod args;
 mod bars;
 mod command;
-mod curves;
 mod frame;
-mod growth;
 mod number;
 pub mod one;
 #[cfg(test)]

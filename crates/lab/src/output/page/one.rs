@@ -3,14 +3,12 @@
 use maud::{Markup, html};
 
 use super::bars::bars;
-use super::curves::curves;
 use super::frame;
-use super::growth::{BYTES_AT, GROWTH, growth, growths};
 use super::number;
 use super::standings::standings;
 use crate::harness::claim::Verdict;
 use crate::harness::stats::Spread;
-use crate::output::record::{Claimed, Curve, Head, MetricHead, Record, Why};
+use crate::output::record::{Claimed, Head, MetricHead, Record, Why};
 use crate::output::run::{CaseRun, Run};
 use crate::output::verdict::{self, Totals, benches};
 use crate::output::{table, words};
@@ -41,7 +39,6 @@ pub fn page(run: &Run) -> String {
         (standings(run))
         @for (bench, cases) in benches(run) {
             h2 id=(bench) { (bench) }
-            (growths(&cases))
             div.cases { @for case in cases { (question(case)) } }
         }
         (claims(run))
@@ -121,7 +118,6 @@ fn claims(run: &Run) -> Markup {
             ("do not hold", Verdict::Fails),
             ("hold", Verdict::Holds),
             ("have one run: no verdict", Verdict::OneRun),
-            ("are shown without a claim", Verdict::Shown),
             ("were not measured", Verdict::NotMeasured),
         ] {
             @let count = of(verdict).count();
@@ -150,18 +146,12 @@ fn row(case: &CaseRun, claim: &Claimed) -> Markup {
         Verdict::Holds => ("good", "yes"),
         Verdict::Fails => ("bad", "no"),
         Verdict::OneRun => ("quiet", "one run: no verdict"),
-        Verdict::Shown => ("", "shown only"),
         Verdict::NotMeasured => ("quiet", "not measured"),
     };
     html! {
         tr {
             td { (words_of(case)) " " code.quiet { (claim.bench) " " (claim.case) } }
-            td {
-                (claim.claim)
-                @let metric = words::of_metric(&claim.bench, &claim.case, &claim.metric);
-                // The metric is omitted if the description of the claim contains it.
-                @if !claim.claim.contains(&metric) { " " span.quiet { (metric) } }
-            }
+            td { (claim.claim) }
             td { (claim.against.as_deref().unwrap_or("-")) }
             td.n { (claim.ratio.map_or_else(|| "-".into(), measured)) }
             td.n { (claim.bound.as_deref().unwrap_or_default().replace(">=", "≥").replace("<=", "≤")) }
@@ -181,18 +171,12 @@ fn measured(ratio: Spread) -> String {
 /// Returns the section of a case: its question, plots and table.
 fn question(case: &CaseRun) -> Markup {
     html! {
-        @let claimed: Vec<&str> = case.claims.iter().flat_map(judged).collect();
         section.case id=(anchor(case)) {
             h3 { (words_of(case)) (verdict::of_case(case)) }
             p.quiet { code { (case.head.case) } ": " (case.head.about) }
             @for metric in shown(case) {
                 @let records: Vec<&Record> = case.of_metric(&metric.metric).collect();
                 @if !records.is_empty() { (bars(&metric_of(case, metric), metric, &records)) }
-            }
-            (growth(case))
-            @for curve in curve_names(case) {
-                @let named: Vec<&Curve> = case.curves.iter().filter(|it| it.curve == curve).collect();
-                (curves(&named, &claimed))
             }
             details {
                 summary { "All numbers" }
@@ -202,20 +186,13 @@ fn question(case: &CaseRun) -> Markup {
     }
 }
 
-/// Returns the variants of a claim.
-fn judged(claim: &Claimed) -> impl Iterator<Item = &str> {
-    std::iter::once(claim.variant.as_str()).chain(claim.against.as_deref())
-}
-
-/// Returns the headline, the metrics of claims, and the memory at the largest number.
+/// Returns the headline and the metrics of claims.
 fn shown(case: &CaseRun) -> Vec<&MetricHead> {
     let head = &case.head;
     let claimed = case.claims.iter().map(|claim| &claim.metric);
-    let mut all = head.metrics.iter().map(|metric| &metric.metric);
-    let weighed = all.rfind(|metric| metric.starts_with(BYTES_AT));
     let mut names: Vec<&String> = Vec::new();
-    for name in std::iter::once(&head.headline).chain(claimed).chain(weighed) {
-        if name != GROWTH && !names.contains(&name) {
+    for name in std::iter::once(&head.headline).chain(claimed) {
+        if !names.contains(&name) {
             names.push(name);
         }
     }
@@ -223,16 +200,6 @@ fn shown(case: &CaseRun) -> Vec<&MetricHead> {
         .into_iter()
         .filter_map(|name| head.metrics.iter().find(|metric| metric.metric == *name));
     metrics.take(BARS).collect()
-}
-
-fn curve_names(case: &CaseRun) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    for curve in &case.curves {
-        if !names.contains(&curve.curve.as_str()) {
-            names.push(&curve.curve);
-        }
-    }
-    names
 }
 
 fn table(case: &CaseRun) -> Markup {

@@ -3,8 +3,8 @@
 
 const STYLE: &str = include_str!("style.css");
 
-/// The minimum difference between two series under deuteranopia (CIE76, in which a difference of 2
-/// is just visible).
+/// The minimum difference between two kinds of bars under deuteranopia (CIE76, in which a
+/// difference of 2 is just visible).
 const APART: f64 = 15.0;
 /// The minimum contrast of text and lines against their background, as WCAG requires for text.
 const CONTRAST: f64 = 4.5;
@@ -67,54 +67,23 @@ fn contrast(a: Triple, b: Triple) -> f64 {
 }
 
 #[test]
-fn any_two_series_differ_for_all_kinds_of_color_vision() {
+fn peers_and_losses_differ_from_ours_under_deuteranopia() {
     for set in [0, 1] {
-        let series: Vec<Triple> = (0..10).map(|i| color(&format!("c{i}"), set)).collect();
-        for (i, &a) in series.iter().enumerate() {
-            for (j, &b) in series.iter().enumerate().skip(i + 1) {
-                let seen = difference(deuteranopia(a), deuteranopia(b));
-                assert!(
-                    seen >= APART && difference(a, b) >= APART,
-                    "set {set}: c{i} and c{j}: {seen:.1}"
-                );
-            }
-        }
-        let [ours, peer] = ["ours", "peer"].map(|name| deuteranopia(color(name, set)));
-        assert!(difference(ours, peer) >= APART, "set {set}: {}", difference(ours, peer));
-    }
-}
-
-/// The minimum difference in hue between the first four colors, in degrees. Black and white have no
-/// hue.
-const HUES_APART: f64 = 45.0;
-
-#[test]
-fn the_first_series_are_not_shades_of_one_hue() {
-    let hue = |it: Triple| {
-        let [_, a, b] = lab(it);
-        (a.hypot(b) > 5.0).then(|| b.atan2(a).to_degrees())
-    };
-    for set in [0, 1] {
-        let series = (0..4).map(|i| (i, hue(color(&format!("c{i}"), set))));
-        let hues: Vec<(usize, f64)> = series.filter_map(|(i, hue)| Some((i, hue?))).collect();
-        for (index, &(i, a)) in hues.iter().enumerate() {
-            for &(j, b) in &hues[index + 1..] {
-                let turn = (a - b).rem_euclid(360.0);
-                let apart = turn.min(360.0 - turn);
-                assert!(apart >= HUES_APART, "set {set}: c{i} and c{j}: {apart:.0}");
-            }
+        let ours = color("ours", set);
+        for other in ["peer", "bad"] {
+            let other = color(other, set);
+            let seen = difference(deuteranopia(ours), deuteranopia(other));
+            assert!(seen >= APART && difference(ours, other) >= APART, "set {set}: {seen:.1}");
         }
     }
 }
 
 #[test]
 fn text_contrasts_with_its_background() {
-    let names = ["text", "quiet", "good", "bad", "ours", "peer"].map(String::from);
-    let series = (0..10).map(|i| format!("c{i}"));
-    for name in names.into_iter().chain(series) {
+    for name in ["text", "quiet", "good", "bad", "ours", "peer"] {
         for set in [0, 1] {
             for on in ["back", "card"] {
-                let found = contrast(color(&name, set), color(on, set));
+                let found = contrast(color(name, set), color(on, set));
                 assert!(found >= CONTRAST, "set {set}: --{name} on --{on}: {found:.2}");
             }
         }

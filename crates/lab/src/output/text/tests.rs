@@ -1,7 +1,7 @@
 use super::*;
 use crate::harness::case::{Sample, Variant};
 use crate::harness::claim::{Against, Bound, Claim};
-use crate::harness::fingerprint::Fingerprint;
+use crate::harness::fingerprint::{Fingerprint, find_cpus};
 use crate::harness::metric::{higher, lower};
 use crate::output::table::MAX_WIDTH;
 
@@ -15,11 +15,10 @@ fn case(bound: Bound) -> Case {
         about: "what is done".into(),
         variants: vec![variant("ours", false), variant("theirs", true)],
         claims: vec![Claim {
-            what: "our rate".into(),
             variant: "ours".into(),
             metric: "rate",
             against: Against::BestPeer,
-            bound: Some(bound),
+            bound,
             surely: false,
         }],
         ..Case::new("test", "example", METRICS, "rate")
@@ -75,14 +74,8 @@ fn line<'a>(text: &'a str, start: &str) -> &'a str {
 const PLAIN: Form = Form::Text { color: false, claims: true };
 
 #[test]
-fn all_runs_are_shown_on_request() {
-    let asked = |form| report_with(form, Bound::AtLeast(1.5), Ended::Complete, true).0;
-    let text = asked(PLAIN);
-    let runs = text.lines().filter(|line| line.starts_with("ours "));
-    let cells = runs.map(|line| line.split_whitespace().nth(1));
-    let cells: Vec<Option<&str>> = cells.collect();
-    assert_eq!(cells, ["4.00", "1", "2", "3"].map(Some), "{text}");
-    let json = asked(Form::Json);
+fn all_runs_are_printed_on_request() {
+    let json = report_with(Form::Json, Bound::AtLeast(1.5), Ended::Complete, true).0;
     let last = json.lines().last().unwrap();
     assert!(last.contains(r#""run":3,"values":[["rate",3000000.0]]"#), "{last}");
 }
@@ -92,7 +85,7 @@ fn text_has_values_ratio_and_verdict_and_no_escape() {
     let (text, unmet) = report(PLAIN, Bound::AtLeast(1.5), Ended::Complete);
     let ours: Vec<_> = line(&text, "ours").split_whitespace().collect();
     assert_eq!(ours, ["ours", "4.00", "50", "2.00", "±0", "-"]);
-    let claim = line(&text, "our rate");
+    let claim = line(&text, "ours, rate");
     assert!(claim.contains("theirs") && claim.contains(">= 1.5"));
     assert!(claim.ends_with("yes"), "{claim}");
     assert!(text.contains("best peer theirs"), "{text}");
@@ -107,7 +100,7 @@ fn text_has_values_ratio_and_verdict_and_no_escape() {
 #[test]
 fn failed_claim_is_counted_and_printed() {
     let (text, unmet) = report(PLAIN, Bound::AtLeast(3.0), Ended::Complete);
-    assert!(line(&text, "our rate").ends_with("no"), "{text}");
+    assert!(line(&text, "ours, rate").ends_with("no"), "{text}");
     assert_eq!(unmet, 1);
 }
 
@@ -133,7 +126,7 @@ fn a_run_ends_with_its_verdict_in_words() {
     );
     assert!(
         last[1].starts_with(
-            "does not hold: example (test example): our rate, against theirs: 2.00 ±0, claimed >= 3"
+            "does not hold: example (test example): ours, rate, against theirs: 2.00 ±0, claimed >= 3"
         ),
         "{text}"
     );
@@ -201,7 +194,7 @@ fn closed_pipe_is_not_a_failure() {
 
 #[test]
 fn the_machine_fits_in_the_width_of_a_table() {
-    for line in Fingerprint::take().unwrap().lines() {
+    for line in Fingerprint::take(&find_cpus().unwrap()).lines() {
         // Hardware may have long names, so the limit is 40 characters higher here.
         assert!(line.len() <= MAX_WIDTH + 40, "{line}");
     }
