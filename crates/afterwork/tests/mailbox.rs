@@ -6,11 +6,7 @@
 use std::{
     io::{ErrorKind, Read},
     os::fd::AsRawFd,
-    process::Command,
-    sync::{
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
+    sync::mpsc,
     thread,
     time::Duration,
 };
@@ -77,46 +73,9 @@ fn wait_may_be_longer_than_the_clock_range() {
     }
 }
 
-#[test]
-fn item_count_never_exceeds_the_capacity() {
-    const NR_POSTERS: usize = 4;
-    const NR_POSTS: usize = 5000;
-    let mut mailbox = Mailbox::builder().capacity(16).build();
-    // Number of accepted items. Each poster may have posted one more item that is not counted yet.
-    let nr_inside = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        for from in 0..NR_POSTERS {
-            let (poster, nr_inside) = (mailbox.poster(), &nr_inside);
-            scope.spawn(move || {
-                for number in 0..NR_POSTS {
-                    let mut item = (from, number);
-                    while let Err(refused) = poster.post(item) {
-                        assert!(matches!(refused, PostError::Full(_)));
-                        item = refused.into_inner();
-                        thread::yield_now();
-                    }
-                    nr_inside.fetch_add(1, Ordering::SeqCst);
-                }
-            });
-        }
-        let (mut next, mut nr_received) = ([0; NR_POSTERS], 0);
-        while mailbox.wait(1).is_ok() {
-            for (from, number) in mailbox.drain(7) {
-                assert_eq!(number, next[from]);
-                next[from] += 1;
-                nr_received += 1;
-            }
-            // Capacity is released at the end of the drain at the latest.
-            assert!(nr_inside.load(Ordering::SeqCst) <= nr_received + 16 + 7);
-        }
-        assert_eq!(next, [NR_POSTS; NR_POSTERS]);
-    });
-}
-
 /// This holds for any sequence of eager and lazy posts.
 #[test]
 fn each_arming_is_notified_at_most_once() {
-    use std::os::fd::AsRawFd;
     let mut mailbox = Mailbox::new();
     let fd = mailbox.eventfd().unwrap().as_raw_fd();
     let (mut nr_armed, mut nr_rings, mut nr_received) = (0_u64, 0_u64, 0);
@@ -164,69 +123,6 @@ fn each_arming_is_notified_at_most_once() {
     read_bell();
     assert_eq!(nr_received, 1000);
     assert!(nr_rings <= nr_armed, "{nr_rings} rings for {nr_armed} armings");
-}
-
-fn resident_kib() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.unwrap().split_whitespace().next();
-    number.unwrap().parse().unwrap()
-}
-
-/// A function that creates and drops the given number of objects of one kind.
-type Makes = fn(usize);
-
-#[test]
-fn mailboxes_created_and_dropped_leave_no_memory_behind() {
-    const KEY: &str = "AFTERWORK_TEST_ALONE";
-    let test = "mailboxes_created_and_dropped_leave_no_memory_behind";
-    if std::env::var_os(KEY).is_none() {
-        // A separate process, because other tests also use memory.
-        let status = Command::new(std::env::current_exe().unwrap())
-            .args([test, "--exact", "--test-threads=1"])
-            .env(KEY, test)
-            .status();
-        assert!(status.unwrap().success());
-        return;
-    }
-    let kinds: [(&str, Makes); 3] = [
-        ("mailboxes", |count| {
-            for _ in 0..count {
-                let mut mailbox = Mailbox::new();
-                let poster = mailbox.poster();
-                let other = poster.clone();
-                for number in 0..20 {
-                    poster.post(number).unwrap();
-                    other.post(number).unwrap();
-                }
-                assert_eq!(mailbox.drain(30).count(), 30);
-                mailbox.close();
-            }
-        }),
-        ("mailboxes with names", |count| {
-            for _ in 0..count {
-                let mut mailbox = Mailbox::builder().name("brief").build();
-                mailbox.poster().post(1).unwrap();
-                assert_eq!(mailbox.try_recv(), Ok(1));
-            }
-        }),
-        ("posters", |count| {
-            let mut mailbox = Mailbox::new();
-            let poster = mailbox.poster();
-            for number in 0..count {
-                poster.clone().post(number).unwrap();
-                assert_eq!(mailbox.try_recv(), Ok(number));
-            }
-        }),
-    ];
-    for (what, makes) in kinds {
-        makes(2000);
-        let before = resident_kib();
-        makes(10_000);
-        let grown_kib = resident_kib().saturating_sub(before);
-        // A leak of 64 bytes per object would be 640 KiB.
-        assert!(grown_kib < 512, "{what}: {grown_kib} KiB");
-    }
 }
 
 /// Returns the number of times that this thread has slept.
