@@ -5,6 +5,9 @@
 
 #![cfg(not(any(loom, shuttle)))]
 
+#[allow(dead_code, reason = "other tests need more of it")]
+mod children;
+
 use std::{
     cell::RefCell,
     fs::File,
@@ -12,7 +15,7 @@ use std::{
     io::Read,
     os::fd::{AsRawFd, FromRawFd},
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -28,19 +31,12 @@ use afterwork::{
     rcu::{self, srcu::Domain},
     workqueue::{Registry, Work, Workqueue},
 };
+use children::{LIMIT_S, alone};
 use sync::fork::CAME_BACK;
 use topology::Topology;
 
-/// Limit in seconds after which a child that hangs is killed.
-const LIMIT_S: u32 = 300;
 /// Exit status of a child that does its parent's work.
 const DOES_OTHERS_WORK: i32 = 9;
-
-/// Serializes tests that fork, because a child inherits the locks of threads that it lacks.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
 
 /// A fork in user code, and the result of its child.
 #[derive(Clone)]

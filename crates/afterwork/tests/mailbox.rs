@@ -6,11 +6,7 @@
 use std::{
     io::{ErrorKind, Read},
     os::fd::AsRawFd,
-    process::Command,
-    sync::{
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
+    sync::mpsc,
     thread,
     time::Duration,
 };
@@ -116,7 +112,6 @@ fn item_count_never_exceeds_the_capacity() {
 /// This holds for any sequence of eager and lazy posts.
 #[test]
 fn each_arming_is_notified_at_most_once() {
-    use std::os::fd::AsRawFd;
     let mut mailbox = Mailbox::new();
     let fd = mailbox.eventfd().unwrap().as_raw_fd();
     let (mut nr_armed, mut nr_rings, mut nr_received) = (0_u64, 0_u64, 0);
@@ -164,69 +159,6 @@ fn each_arming_is_notified_at_most_once() {
     read_bell();
     assert_eq!(nr_received, 1000);
     assert!(nr_rings <= nr_armed, "{nr_rings} rings for {nr_armed} armings");
-}
-
-fn resident_kib() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.unwrap().split_whitespace().next();
-    number.unwrap().parse().unwrap()
-}
-
-/// A function that creates and drops the given number of objects of one kind.
-type Makes = fn(usize);
-
-#[test]
-fn mailboxes_created_and_dropped_leave_no_memory_behind() {
-    const KEY: &str = "AFTERWORK_TEST_ALONE";
-    let test = "mailboxes_created_and_dropped_leave_no_memory_behind";
-    if std::env::var_os(KEY).is_none() {
-        // A separate process, because other tests also use memory.
-        let status = Command::new(std::env::current_exe().unwrap())
-            .args([test, "--exact", "--test-threads=1"])
-            .env(KEY, test)
-            .status();
-        assert!(status.unwrap().success());
-        return;
-    }
-    let kinds: [(&str, Makes); 3] = [
-        ("mailboxes", |count| {
-            for _ in 0..count {
-                let mut mailbox = Mailbox::new();
-                let poster = mailbox.poster();
-                let other = poster.clone();
-                for number in 0..20 {
-                    poster.post(number).unwrap();
-                    other.post(number).unwrap();
-                }
-                assert_eq!(mailbox.drain(30).count(), 30);
-                mailbox.close();
-            }
-        }),
-        ("mailboxes with names", |count| {
-            for _ in 0..count {
-                let mut mailbox = Mailbox::builder().name("brief").build();
-                mailbox.poster().post(1).unwrap();
-                assert_eq!(mailbox.try_recv(), Ok(1));
-            }
-        }),
-        ("posters", |count| {
-            let mut mailbox = Mailbox::new();
-            let poster = mailbox.poster();
-            for number in 0..count {
-                poster.clone().post(number).unwrap();
-                assert_eq!(mailbox.try_recv(), Ok(number));
-            }
-        }),
-    ];
-    for (what, makes) in kinds {
-        makes(2000);
-        let before = resident_kib();
-        makes(10_000);
-        let grown_kib = resident_kib().saturating_sub(before);
-        // A leak of 64 bytes per object would be 640 KiB.
-        assert!(grown_kib < 512, "{what}: {grown_kib} KiB");
-    }
 }
 
 /// Returns the number of times that this thread has slept.

@@ -5,18 +5,6 @@ use crate::support::*;
 const PERIOD: Duration = Duration::from_millis(2);
 
 #[test]
-fn periodic_work_runs_by_its_grid_and_never_early() {
-    let queue = queue("every").alone();
-    let (start, (send, receive)) = (Instant::now(), mpsc::channel());
-    let ticks = queue.every(PERIOD, move || send.send(Instant::now()).unwrap());
-    for nth in 1..20 {
-        let came = receive.recv_timeout(PATIENCE).unwrap();
-        assert!(came - start >= nth * PERIOD, "the {nth}th");
-    }
-    drop(ticks);
-}
-
-#[test]
 fn zero_period_is_rejected_and_a_long_one_does_not_overflow() {
     let queue = queue("every").alone();
     assert_eq!(queue.every(Duration::ZERO, || ()).unwrap_err(), ZeroPeriod);
@@ -39,21 +27,6 @@ fn runs_longer_than_a_period_miss_ticks_and_never_overlap() {
         ticks.cancel_sync();
         assert_eq!(gauge.most(), 1);
     }
-}
-
-#[test]
-fn a_burst_has_all_missed_ticks() {
-    let queue = queue("every").max_active(1).alone();
-    let (plug, count) = (plug_into(&queue), Count::default());
-    let start = Instant::now();
-    let ticks = queue.every(PERIOD, count.adder()).unwrap();
-    let ticks = ticks.with_missed_ticks(MissedTickBehavior::Burst);
-    thread::sleep(50 * PERIOD);
-    plug.release();
-    // The number of ticks equals the number of periods, although no tick could start at first.
-    let nr_due = || start.elapsed().as_nanos() / PERIOD.as_nanos() - 1;
-    wait_until(|| count.get() as u128 >= nr_due());
-    ticks.cancel_sync();
 }
 
 #[test]

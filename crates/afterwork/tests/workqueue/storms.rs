@@ -1,5 +1,7 @@
 //! Many random operations at once, and very many objects: no item is lost, and no memory is leaked.
 
+use std::sync::LazyLock;
+
 use crate::support::*;
 
 /// Joins items nested `depth` deep, every seventh of which panics. Returns the number of nested
@@ -42,7 +44,7 @@ fn objects_that_are_dropped_leave_no_memory_behind() {
         let idle = queue("idle").on(&registry);
         let full = queue("full").max_active(1).help(false).on(&registry);
         let plug = plug_into(&full);
-        let kinds: [(&str, &Workqueue, Makes); 9] = [
+        let kinds: [(&str, &Workqueue, Makes); 11] = [
             ("items", &idle, |queue| assert!(queue.enqueue(&Work::new(|| ())))),
             ("items that never ran", &idle, |_| drop(Work::new(|| ()))),
             ("delayed items", &idle, |queue| {
@@ -63,6 +65,22 @@ fn objects_that_are_dropped_leave_no_memory_behind() {
                 assert!(queue.spawn(|| 7).cancel());
             }),
             ("flushes and clones", &idle, |queue| queue.clone().flush().unwrap()),
+            ("mailboxes", &idle, |_| {
+                let mut mailbox = Mailbox::builder().name("brief").build();
+                let (poster, other) = (mailbox.poster(), mailbox.poster());
+                for number in 0..5 {
+                    poster.post(number).unwrap();
+                    other.clone().post(number).unwrap();
+                }
+                assert_eq!(mailbox.drain(7).count(), 7);
+                mailbox.close();
+            }),
+            ("posters", &idle, |_| {
+                static KEPT: LazyLock<Mutex<Mailbox<u32>>> = LazyLock::new(Mutex::default);
+                let mut mailbox = KEPT.lock().unwrap();
+                mailbox.poster().post(7).unwrap();
+                assert_eq!(mailbox.try_recv(), Ok(7));
+            }),
         ];
         for (name, queue, makes) in kinds {
             let make = || {
