@@ -23,7 +23,7 @@ use crate::harness::fingerprint::Fingerprint;
 use crate::harness::fingerprint::find_cpus;
 use crate::harness::handover;
 use crate::harness::noise::{self, Noise, NoiseMeter};
-use crate::harness::progress::Progress;
+use crate::harness::progress::{Progress, rounded};
 use crate::harness::run::{Ended, Plan, run_case};
 use crate::output::answer::Question;
 use crate::output::page::{may_write, write_page};
@@ -88,6 +88,9 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     let limit = repeats.then_some(Duration::from_secs(seeds::SECONDS as u64));
     let budget = budget(common).or(limit);
     let started = Instant::now();
+    if !asks && common.inside.is_none() {
+        say(format_args!("{}", estimate(&cases, &parts, common.quick, budget)));
+    }
     let mut report = Report::new(results(common)?, form(common, asks, repeats));
     let fingerprint = Fingerprint::take(&settings.topology);
     // The parent process has already checked the machine.
@@ -116,7 +119,7 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     let planned = planned.sum();
     let mut progress = Progress::on_stderr(planned, end);
     let mut why = Why::Complete;
-    let mut cut = Vec::new();
+    let mut needed = Vec::new();
     for index in 0..cases.len() {
         let (case, next) = cases[index..].split_first_mut().expect("it is an index");
         let Part { repeat, weight } = parts[index];
@@ -131,9 +134,12 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
         };
         let before = handover::round_trip_ns(&settings.cpus);
         let meter = NoiseMeter::start()?;
+        let began = Instant::now();
         let (series, ended) = run_case(case, &plan, &interrupt, &mut progress)?;
-        if matches!(ended, Ended::OutOfTime(_)) {
-            cut.push(case.name);
+        if let Ended::Complete | Ended::OutOfTime(_) = ended {
+            let done = if let Ended::OutOfTime(done) = ended { done } else { repeat };
+            let time = began.elapsed().mul_f64(repeat as f64 / done as f64);
+            needed.push(Needed { case: case.name, time, weight, is_cut: done < repeat });
         }
         let mut noise = meter.noise()?;
         noise.handover_ns = [before, handover::round_trip_ns(&settings.cpus)];
@@ -158,8 +164,13 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
         }
     }
     drop(progress);
+    let cut: Vec<&str> = needed.iter().filter(|it| it.is_cut).map(|it| it.case).collect();
     if !cut.is_empty() && common.inside.is_none() {
-        say(format_args!("time ran out in {}: give more --seconds", cut.join(", ")));
+        let seconds = enough(&needed).as_secs_f64().ceil();
+        say(format_args!(
+            "time ran out in {}: give --seconds {seconds} for all repetitions",
+            cut.join(", ")
+        ));
     }
     let unmet = report.unmet();
     report.end(End { ended: why, seconds: started.elapsed().as_secs_f64() })?;
@@ -350,6 +361,65 @@ fn budget(common: &CommonArgs) -> Option<Duration> {
     asked.or_else(|| common.quick.then_some(QUICK))
 }
 
+/// The seconds that one run of a variant takes on two CPUs, in full size and with `--quick`. They
+/// are averages over each bench, from a virtual machine. Only the estimate of the duration depends
+/// on them.
+const RUN_SECONDS: [(&str, [f64; 2]); 9] = [
+    ("workqueue", [0.44, 0.18]),
+    ("blocking", [0.08, 0.07]),
+    ("mpscq", [0.3, 0.18]),
+    ("task-work", [0.1, 0.08]),
+    ("rcu", [0.14, 0.09]),
+    ("percpu", [0.3, 0.16]),
+    ("max-active", [0.29, 0.19]),
+    ("everyday", [0.33, 0.1]),
+    ("scale", [0.5, 0.2]),
+];
+
+/// Returns the estimated duration, in words.
+fn estimate(cases: &[Case], parts: &[Part], quick: bool, budget: Option<Duration>) -> String {
+    let runs = |repeat: fn(&Part) -> usize| {
+        let seconds = cases.iter().zip(parts).map(|(case, part)| {
+            if part.weight > 1 && !quick {
+                // The weight of a case of `bench seeds` is its number of seconds.
+                return f64::from(part.weight) * repeat(part) as f64 / part.repeat as f64;
+            }
+            let known = RUN_SECONDS.iter().find(|(bench, _)| *bench == case.bench);
+            let seconds = known.map_or(0.1, |(_, seconds)| seconds[usize::from(quick)]);
+            (repeat(part) * case.variants.len()) as f64 * seconds
+        });
+        Duration::from_secs_f64(seconds.sum())
+    };
+    // Each case has at least one repetition, even if the time is up.
+    let most = budget.map(|it| it.max(runs(|_| 1)));
+    let all = runs(|part| part.repeat);
+    let nr_cases = cases.len();
+    let cases = if nr_cases == 1 { "case" } else { "cases" };
+    let time = rounded(most.map_or(all, |most| all.min(most)));
+    format!("{nr_cases} {cases}, about {time} on two CPUs")
+}
+
+/// The time that all repetitions of a case take.
+struct Needed {
+    case: &'static str,
+    time: Duration,
+    weight: u32,
+    is_cut: bool,
+}
+
+/// Returns the shortest time limit with which every case has enough time for all repetitions. Each
+/// case gets its share of the time that is left when the case begins.
+fn enough(needed: &[Needed]) -> Duration {
+    let mut before = Duration::ZERO;
+    let mut enough = Duration::ZERO;
+    for (index, it) in needed.iter().enumerate() {
+        let all: u32 = needed[index..].iter().map(|it| it.weight).sum();
+        enough = enough.max(before + it.time * all / it.weight.max(1));
+        before += it.time;
+    }
+    enough
+}
+
 /// Returns the share of the remaining time that a case of weight `weight` gets. `all` is the sum of
 /// the weights of the remaining cases. Later cases share the time that a case leaves unused.
 fn share(left: Duration, weight: u32, all: u32) -> Duration {
@@ -448,6 +518,45 @@ mod tests {
         let asked = CommonArgs { repeat: Some(3), seconds: Some(7), ..quick };
         let seven = Some(Duration::from_secs(7));
         assert_eq!((repeat(&asked), budget(&asked)), (3, seven));
+    }
+
+    #[test]
+    fn an_estimate_is_within_the_limit() {
+        let case = || Case { variants: Vec::new(), ..Case::new("rcu", "read", &[], "") };
+        let cases = [case(), case()];
+        let parts = [Part { repeat: 9, weight: 1 }, Part { repeat: 9, weight: 1 }];
+        assert_eq!(estimate(&cases, &parts, false, None), "2 cases, about 0 s on two CPUs");
+        let sources = [Part { repeat: 5, weight: 200 }, Part { repeat: 10, weight: 15 }];
+        let known = estimate(&cases, &sources, false, None);
+        assert_eq!(known, "2 cases, about 3 min 40 s on two CPUs");
+        let all = every_case();
+        let parts = vec![Part { repeat: 9000, weight: 1 }; all.len()];
+        let limited = estimate(&all, &parts, true, Some(Duration::from_secs(10_000)));
+        assert!(limited.ends_with("about 166 min 40 s on two CPUs"), "{limited}");
+    }
+
+    #[test]
+    fn the_limit_for_all_repetitions_gives_each_case_its_time() {
+        let needed = |time, weight| Needed {
+            case: "c",
+            time: Duration::from_secs(time),
+            weight,
+            is_cut: true,
+        };
+        for cases in [
+            [needed(10, 1), needed(90, 1)],
+            [needed(90, 1), needed(10, 1)],
+            [needed(60, 2), needed(30, 1)],
+        ] {
+            let limit = enough(&cases);
+            let mut left = limit;
+            for (index, case) in cases.iter().enumerate() {
+                let all = cases[index..].iter().map(|it| it.weight).sum();
+                assert!(share(left, case.weight, all) >= case.time);
+                left -= case.time;
+            }
+        }
+        assert_eq!(enough(&[needed(10, 1), needed(90, 1)]), Duration::from_secs(100));
     }
 
     #[test]
