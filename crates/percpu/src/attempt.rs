@@ -7,7 +7,7 @@ use std::panic::resume_unwind;
 
 use base::internal::panics;
 use sync::unmodelled::Arc;
-use sync::{asym, twin};
+use sync::{asym, slice::Section, twin};
 
 use super::backoff::{self, Deadline, Step, Turn};
 use super::call::{Call, Outcome};
@@ -50,6 +50,8 @@ struct Held<'p, T> {
     slot: &'p Slot<T>,
     /// `true` if the call has slept. The owner or another caller may then be waiting for its end.
     is_awaited: bool,
+    /// It ends after the slot is released.
+    _section: Section,
 }
 
 impl<'p, T> Held<'p, T> {
@@ -209,7 +211,8 @@ where
 
     /// Runs the call on the slot, which the caller has just taken.
     fn run_here(&mut self) -> R {
-        let held = Held { slot: self.slot, is_awaited: self.turn.has_slept() };
+        let (slot, is_awaited) = (self.slot, self.turn.has_slept());
+        let held = Held { slot, is_awaited, _section: Section::enter() };
         // The owner is woken later, when the call has run.
         self.withdraw_quietly();
         match std::mem::replace(&mut self.stage, Stage::Over) {
