@@ -89,6 +89,7 @@ pub mod process;
 #[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
 mod punctual;
 #[cfg(all(feature = "std", not(any(loom, shuttle, miri))))]
+#[cfg_attr(sim, allow(dead_code, reason = "the simulated kernel extends no time slice"))]
 mod rseq;
 #[cfg(all(feature = "processes", not(any(loom, shuttle))))]
 pub mod shared_file;
