@@ -44,7 +44,7 @@ use core::fmt;
 use core::ptr::{self, NonNull};
 
 use sync::atomic::{AtomicPtr, Ordering, fence};
-use sync::twin;
+use sync::{slice, twin};
 
 use crate::link::{Linked, next_of};
 use crate::order;
@@ -147,7 +147,18 @@ impl<T: Linked> RawQueue<T> {
     pub unsafe fn push_chain(&self, first: NonNull<T>, last: NonNull<T>) -> bool {
         // SAFETY: (2): the item is not handed out before the swap below, and the borrow ends here.
         unsafe { next_of(last) }.store(ptr::null_mut(), Ordering::Relaxed);
+        // SAFETY: (1), (2) and (3) are the same.
+        slice::within(|| unsafe { self.append(first, last) })
+    }
 
+    /// Appends a chain whose last link is null. If this thread is preempted between the swap and
+    /// the store of the link, the consumer finds neither these items nor later ones.
+    ///
+    /// # Safety
+    ///
+    /// 1. The same as for [`push_chain`](Self::push_chain).
+    #[inline(always)]
+    unsafe fn append(&self, first: NonNull<T>, last: NonNull<T>) -> bool {
         // ORDER(mpscq-tail): message passing from producer to the next producer, both ends on this
         // line.
         //   one:  last.next = null;   swap(tail, last)      Release
@@ -177,8 +188,8 @@ impl<T: Linked> RawQueue<T> {
         let before = NonNull::new(before);
         let link = match before {
             None => &self.first,
-            // SAFETY: `before` was pushed under (2). Only this thread stores its link, and the
-            // consumer hands `before` out only after it has seen that store.
+            // SAFETY: by (1), `before` was pushed in the same way. Only this thread stores its
+            // link, and the consumer hands `before` out only after it has seen that store.
             Some(before) => unsafe { next_of(before) },
         };
         link.store(first.as_ptr(), order::link_store());
@@ -204,7 +215,7 @@ impl<T: Linked> RawQueue<T> {
                 nothing => return nothing,
             },
         };
-        // ORDER(mpscq-link): the acquire end; see `push_chain`. Without a link either `head` is the
+        // ORDER(mpscq-link): the acquire end; see `append`. Without a link either `head` is the
         // last item or its successor is in mid-push; `put_stub_back` finds out which.
         // Test: loom next_load_needs_acquire
         //
@@ -249,7 +260,7 @@ impl<T: Linked> RawQueue<T> {
     /// 1. [`peek`](Self::peek) or this function returned `item`, which has not been popped since.
     #[inline(always)]
     pub unsafe fn after(&self, item: NonNull<T>) -> Pop<NonNull<T>> {
-        // ORDER(mpscq-link): the acquire end; see `push_chain`. If there is no link, `is_newest`
+        // ORDER(mpscq-link): the acquire end; see `append`. If there is no link, `is_newest`
         // distinguishes the end from a mid-push.
         // Test: loom after_load_needs_acquire
         //
@@ -277,7 +288,7 @@ impl<T: Linked> RawQueue<T> {
     /// Finds the oldest item behind the stub and moves the cursor there.
     #[inline(always)]
     fn leave_stub(&self, cursor: &mut RawCursor<T>) -> Pop<NonNull<T>> {
-        // ORDER(mpscq-link): the acquire end; see `push_chain`. Without a link the tail
+        // ORDER(mpscq-link): the acquire end; see `append`. Without a link the tail
         // distinguishes *empty* from a mid-push.
         // Test: loom first_load_needs_acquire
         let Some(head) = NonNull::new(self.first.load(order::first_load())) else {
@@ -299,7 +310,7 @@ impl<T: Linked> RawQueue<T> {
     /// last.
     #[inline(always)]
     fn put_stub_back(&self, cursor: &mut RawCursor<T>, head: NonNull<T>) -> Pop<NonNull<T>> {
-        // ORDER(mpscq-stub): message passing from consumer to producer, other end in `push_chain`.
+        // ORDER(mpscq-stub): message passing from consumer to producer, other end in `append`.
         //   pop:  first = null;         compare-exchange(tail, head → null)  Release
         //   push: swap(tail) = null     Acquire;                             first = item
         // If our exchange comes first, the producer swaps out null, and stores `first` after our

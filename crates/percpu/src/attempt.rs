@@ -7,7 +7,7 @@ use std::panic::resume_unwind;
 
 use base::internal::panics;
 use sync::unmodelled::Arc;
-use sync::{asym, twin};
+use sync::{asym, slice::Section, twin};
 
 use super::backoff::{self, Deadline, Step, Turn};
 use super::call::{Call, Outcome};
@@ -52,6 +52,8 @@ struct Held<'p, T> {
     is_awaited: bool,
     /// `true` if the call has asked for the slot.
     is_asking: bool,
+    /// It ends after the slot is released.
+    _section: Section,
 }
 
 impl<'p, T> Held<'p, T> {
@@ -220,7 +222,8 @@ where
             Stage::Asked(f, _) => (f, true),
             Stage::Queued(_) | Stage::Over => unreachable!("such a call takes no slot"),
         };
-        let held = Held { slot: self.slot, is_awaited: self.turn.has_slept(), is_asking };
+        let (slot, is_awaited) = (self.slot, self.turn.has_slept());
+        let held = Held { slot, is_awaited, is_asking, _section: Section::enter() };
         // The owner is woken later, when the call has run.
         self.withdraw_quietly();
         held.run(f)

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
 use base::internal::params::Qpw;
-use sync::twin;
+use sync::{slice::Section, twin};
 use topology::CpuId;
 
 use super::choice::{Kind, chosen};
@@ -186,8 +186,12 @@ impl<'p, T, const C: bool> Owner<'p, T, C> {
             Kind::OnDemand => unsafe { Operation::begin(slot, Kind::OnDemand).run(f) },
             // SAFETY: as above.
             Kind::Breakable => unsafe { Operation::begin(slot, Kind::Breakable).run(f) },
-            // SAFETY: as above.
-            Kind::EveryOp => unsafe { Operation::begin(slot, Kind::EveryOp).run(f) },
+            Kind::EveryOp => {
+                let operation = Operation::begin(slot, Kind::EveryOp);
+                let _section = Section::enter();
+                // SAFETY: as above.
+                unsafe { operation.run(f) }
+            }
         }
     }
 

@@ -235,7 +235,12 @@ mod real {
 
 #[cfg(not(any(loom, shuttle, miri)))]
 mod real {
-    use crate::atomic::{AtomicIsize, Ordering};
+    #[cfg(target_arch = "aarch64")]
+    use crate::rseq::thread_pointer;
+    use crate::{
+        atomic::{AtomicIsize, Ordering},
+        rseq::Area,
+    };
 
     /// The offset of `cpu_id` from the thread pointer. It is [`UNKNOWN`] before the first call, and
     /// [`ABSENT`] if glibc has not registered restartable sequences.
@@ -247,7 +252,7 @@ mod real {
     pub fn current() -> u32 {
         let offset = CPU_ID_OFFSET.load(Ordering::Relaxed);
         if offset != UNKNOWN && offset != ABSENT {
-            // SAFETY: `find_offset` got this offset from glibc, which keeps a registered
+            // SAFETY: `Area::find` got this offset from glibc, which keeps a registered
             // `struct rseq` there for every thread that it starts, as long as that thread runs.
             let cpu = unsafe { load_at_thread_pointer(offset) };
             // The value is -1 or -2 for a thread that glibc could not register.
@@ -267,30 +272,10 @@ mod real {
         unsafe { libc::sched_getcpu() as u32 }
     }
 
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     fn find_offset() -> isize {
         /// `offsetof(struct rseq, cpu_id)` in linux/rseq.h.
         const CPU_ID: isize = 4;
-        // SAFETY: dlsym with a NUL-terminated name only looks the name up.
-        let (offset, size) = unsafe {
-            (
-                libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()),
-                libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()),
-            )
-        };
-        if offset.is_null() || size.is_null() {
-            return ABSENT;
-        }
-        // SAFETY: glibc documents both as constants of these types, valid while it is loaded.
-        let (offset, size) =
-            unsafe { (*offset.cast::<libc::ptrdiff_t>(), *size.cast::<libc::c_uint>()) };
-        // A size of zero means that registration was disabled or failed.
-        if size == 0 { ABSENT } else { offset + CPU_ID }
-    }
-
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    fn find_offset() -> isize {
-        ABSENT
+        Area::find().map_or(ABSENT, |area| area.offset + CPU_ID)
     }
 
     /// # Safety
@@ -319,14 +304,9 @@ mod real {
     #[cfg(target_arch = "aarch64")]
     #[inline(always)]
     unsafe fn load_at_thread_pointer(offset: isize) -> u32 {
-        let base: *const u8;
-        // SAFETY: reading the thread pointer changes nothing.
-        unsafe {
-            core::arch::asm!("mrs {}, tpidr_el0", out(reg) base, options(nomem, nostack, preserves_flags));
-        }
         // SAFETY: (1). The load is volatile, because the kernel changes the word when the thread
         // moves.
-        unsafe { base.offset(offset).cast::<u32>().read_volatile() }
+        unsafe { thread_pointer().offset(offset).cast::<u32>().read_volatile() }
     }
 
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]

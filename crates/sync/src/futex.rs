@@ -171,6 +171,7 @@ mod backend {
             if crate::fault::fails(crate::fault::Point::Sleep) {
                 return;
             }
+            let _wait = crate::slice::Wait::begin();
             let _punctual = timeout.and_then(crate::punctual::Punctual::for_span);
             let timeout = timeout.map(crate::time::timespec);
             let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);

@@ -88,6 +88,9 @@ pub mod pages;
 pub mod process;
 #[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
 mod punctual;
+#[cfg(all(feature = "std", not(any(loom, shuttle, miri))))]
+#[cfg_attr(sim, allow(dead_code, reason = "the simulated kernel extends no time slice"))]
+mod rseq;
 #[cfg(all(feature = "processes", not(any(loom, shuttle))))]
 pub mod shared_file;
 /// The simulated machine.
@@ -96,6 +99,8 @@ pub use simachine as sim;
 #[cfg(all(test, sim))]
 #[path = "simulated_tests.rs"]
 mod simulated;
+#[cfg_attr(not(all(feature = "std", not(any(loom, shuttle, sim, miri)))), path = "no_slice.rs")]
+pub mod slice;
 #[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
 mod start;
 #[cfg(feature = "std")]

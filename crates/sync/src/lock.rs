@@ -6,7 +6,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use crate::const_unless_model;
+use crate::{const_unless_model, slice};
 
 #[cfg(sim)]
 use crate::sim::lock as backend;
@@ -105,6 +105,18 @@ impl<T> Mutex<T> {
     #[inline]
     #[cfg_attr(sim, track_caller)]
     pub fn lock(&self) -> MutexGuard<'_, T> {
+        // To a model, a failed attempt would be one more access.
+        let is_model = cfg!(any(loom, shuttle, sim));
+        match (!is_model).then(|| self.try_lock()).flatten() {
+            Some(guard) => guard,
+            None => self.wait_and_lock(),
+        }
+    }
+
+    #[cold]
+    #[cfg_attr(sim, track_caller)]
+    fn wait_and_lock(&self) -> MutexGuard<'_, T> {
+        let _wait = slice::Wait::begin();
         MutexGuard {
             guard: self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()),
             _held: count::Held::new(),

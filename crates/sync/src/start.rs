@@ -99,6 +99,7 @@ fn spawn_boxed(name: &str, cpus: Cpus, stack_size: usize, body: Body) -> io::Res
     let theirs = signals.0;
     let whole = move || {
         settle(cpus, theirs);
+        crate::slice::enable_thread();
         IS_OURS.set(true);
         STACK_SIZE.set(stack_size);
         body();

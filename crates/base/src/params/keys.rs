@@ -67,6 +67,7 @@ const KEYS: &[Key] = &[
     key!("rcu.boost" => rcu.boost, "raises the priority of a preempted reader that delays a grace period"),
     key!("rcu.qhimark" => rcu.qhimark in 0..=1_000_000_000, "callbacks that may wait in one list before threads that add more wait; 0 for no limit"),
     key!("rcu.stall_timeout" => rcu.stall_timeout_ms in 0..=86_400_000, "milliseconds until a reader that delays a grace period is reported; 0 for never"),
+    key!("rseq_slice_ext" => rseq_slice_ext, "requests longer time slices for threads in critical sections"),
     key!("qpw" => qpw, "how remote callers access per-CPU data that has an owner"),
 ];
 

@@ -217,6 +217,13 @@ pub struct Params {
     /// A hook that each of these threads calls after all its work. `Registry::shutdown` waits for
     /// it. Only the program can set it.
     pub on_thread_stop: Option<ThreadHook>,
+    /// If `true`, threads request a short extension of their time slice while they hold the lock of
+    /// a pool or a slot of per-CPU data, and while they push to a mailbox. The first registry with
+    /// this tunable turns the extensions on for the whole process, and they stay on. They apply to
+    /// the thread that creates this registry, and to threads that the library starts later.
+    /// Requires support of the kernel and the C library (Linux 7.0, glibc 2.41), and has no effect
+    /// without it. Corresponds to the kernel's `rseq_slice_ext=`.
+    pub rseq_slice_ext: bool,
     /// The way in which remote callers access per-CPU data whose builder does not set one.
     /// Corresponds to the kernel's `qpw=`.
     pub qpw: Qpw,
@@ -254,6 +261,7 @@ impl Default for Params {
             thread_name: "aw".into(),
             on_thread_start: None,
             on_thread_stop: None,
+            rseq_slice_ext: false,
             qpw: Qpw::Queue,
             rcu: Tunables::default(),
         }

@@ -31,6 +31,10 @@ impl Registry {
     ) -> Result<Self, RegistryError> {
         params.check_threads().map_err(RegistryError::Params)?;
         enable_stacks(params.stall_signal).map_err(RegistryError::Params)?;
+        if params.rseq_slice_ext {
+            // Without support, the registry works as if the tunable was off.
+            sync::slice::turn_on();
+        }
         let registry = Self::of(topology, params, clock);
         // Calibrate the clock here, so that the first run of an item does not have to.
         sync::time::cycles_per_us();

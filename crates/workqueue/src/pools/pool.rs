@@ -32,7 +32,9 @@ use std::{
 use sync::{
     Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
-    cpu, thread, time, twin,
+    cpu,
+    slice::Section,
+    thread, time, twin,
     unmodelled::{self, Arc},
 };
 use topology::{CpuQuota, CpuSet};
@@ -119,10 +121,16 @@ pub(crate) enum ParkDecision {
     Leave,
 }
 
+/// The data of a locked pool. Dropping it unlocks the pool, and then ends the section.
+pub(crate) struct DispatchGuard<'a> {
+    dispatch: MutexGuard<'a, Dispatch>,
+    _section: Section,
+}
+
 /// A locked pool, with the effects on other threads that are decided under the lock. Dropping it
 /// unlocks the pool and then applies the effects, because fields are dropped in declaration order.
 pub(crate) struct PoolGuard<'a> {
-    pub(crate) dispatch: MutexGuard<'a, Dispatch>,
+    pub(crate) dispatch: DispatchGuard<'a>,
     pub(crate) effects: DeferredEffects<'a>,
 }
 
@@ -178,12 +186,12 @@ impl WorkerPool {
 
     /// Locks the pool for operations without effects on other threads. In the lock order, a pool
     /// comes before the gate of a queue, and no thread locks two pools.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Dispatch> {
+    pub(crate) fn lock(&self) -> DispatchGuard<'_> {
         #[cfg(feature = "baselines")]
         if self.params.lock_stat {
-            return self.lock_and_count();
+            return DispatchGuard::new(self.lock_and_count());
         }
-        self.dispatch.lock()
+        DispatchGuard::new(self.dispatch.lock())
     }
 
     /// Locks the pool, and counts the CPU time of the wait. A wait reads the CPU clock twice.
@@ -685,6 +693,28 @@ impl<'a> PoolGuard<'a> {
         self.retire(worker);
         self.record(worker);
         self.give_up_seat(worker);
+    }
+}
+
+impl<'a> DispatchGuard<'a> {
+    #[inline(always)]
+    fn new(dispatch: MutexGuard<'a, Dispatch>) -> Self {
+        Self { dispatch, _section: Section::enter() }
+    }
+}
+
+impl Deref for DispatchGuard<'_> {
+    type Target = Dispatch;
+    #[inline]
+    fn deref(&self) -> &Dispatch {
+        &self.dispatch
+    }
+}
+
+impl DerefMut for DispatchGuard<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Dispatch {
+        &mut self.dispatch
     }
 }
 

@@ -1,0 +1,42 @@
+//! Critical sections on a back end whose kernel extends no time slice; see `slice.rs`.
+
+/// A critical section.
+#[must_use]
+#[derive(Debug)]
+pub struct Section(());
+
+impl Section {
+    /// Begins a section of this thread.
+    #[inline(always)]
+    pub fn enter() -> Self {
+        Self(())
+    }
+}
+
+/// A wait, perhaps inside a section.
+#[must_use]
+#[derive(Debug)]
+pub struct Wait(());
+
+impl Wait {
+    /// Does nothing.
+    #[inline(always)]
+    pub fn begin() -> Self {
+        Self(())
+    }
+}
+
+/// Calls `body` in a section.
+#[inline(always)]
+pub fn within<R>(body: impl FnOnce() -> R) -> R {
+    body()
+}
+
+/// Returns `false`: the kernel supports no extensions.
+pub fn turn_on() -> bool {
+    false
+}
+
+/// Does nothing.
+#[doc(hidden)]
+pub fn enable_thread() {}

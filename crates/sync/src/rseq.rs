@@ -1,0 +1,58 @@
+//! The `struct rseq` of a thread, which glibc 2.35 and later registers with the kernel.
+
+/// The place of the structure.
+#[derive(Clone, Copy, Debug)]
+pub struct Area {
+    /// The offset from the thread pointer, the same in all threads.
+    pub offset: isize,
+    /// `__rseq_size`: the number of bytes that kernel and C library use, or 32 in glibc 2.35 to
+    /// 2.39, where it means 20.
+    pub size: u32,
+}
+
+impl Area {
+    /// Returns the place of the structure if glibc has registered it.
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    pub fn find() -> Option<Self> {
+        // SAFETY: dlsym with a NUL-terminated name only looks the name up.
+        let (offset, size) = unsafe {
+            (
+                libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()),
+                libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()),
+            )
+        };
+        if offset.is_null() || size.is_null() {
+            return None;
+        }
+        // SAFETY: glibc documents both as constants of these types, valid while it is loaded.
+        let (offset, size) =
+            unsafe { (*offset.cast::<libc::ptrdiff_t>(), *size.cast::<libc::c_uint>()) };
+        // A size of zero means that registration was disabled or failed.
+        (size != 0).then_some(Self { offset, size })
+    }
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    pub fn find() -> Option<Self> {
+        None
+    }
+}
+
+/// Returns the thread pointer of this thread.
+#[inline(always)]
+pub fn thread_pointer() -> *mut u8 {
+    let base: *mut u8;
+    // SAFETY: reading the thread pointer changes nothing. On x86-64 its first word is its address.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        core::arch::asm!(
+            "mov {}, qword ptr fs:[0]", out(reg) base, options(nostack, preserves_flags, readonly)
+        );
+        #[cfg(target_arch = "aarch64")]
+        core::arch::asm!(
+            "mrs {}, tpidr_el0", out(reg) base, options(nomem, nostack, preserves_flags)
+        );
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    unreachable!("`Area::find` finds nothing");
+    base
+}
