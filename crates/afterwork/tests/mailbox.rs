@@ -6,7 +6,10 @@
 use std::{
     io::{ErrorKind, Read},
     os::fd::AsRawFd,
-    sync::mpsc,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
