@@ -35,7 +35,7 @@ fn rejected_closure_is_returned_or_dropped() {
     queue.shutdown(Duration::MAX).unwrap();
     let [first, second, third] = [(); 3].map(|()| lives.life());
     let refused = queue.try_spawn(move || drop(first)).unwrap_err();
-    let text = "the workqueue is being drained, or was destroyed";
+    let text = "the workqueue is being drained, or is shut down";
     assert_eq!(refused.to_string(), text);
     drop(queue.spawn(move || drop(second)));
     drop(queue.spawn_detached(move || drop(third)));

@@ -39,6 +39,33 @@ fn names_the_remaining_items(shutdown: impl FnOnce(&Workqueue) -> Result<(), Dra
     ends(move || drop(queue));
 }
 
+/// A failed save that is tried again must not be lost without an error.
+#[test]
+fn own_item_cannot_arm_a_timer_while_its_queue_shuts_down() {
+    let queue = one_seat("retry");
+    let (own, count) = (queue.clone(), Count::default());
+    let (runs, (plug, hole)) = (count.clone(), stopper());
+    let save = Arc::new(DelayedWork::new(move || runs.add()));
+    let again = save.clone();
+    let attempt = queue.spawn(move || {
+        hole.sit();
+        let late = own.reschedule(&again, HOUR);
+        assert!(late.unwrap_err().is_closed());
+        assert!(!own.enqueue_after(&again, HOUR));
+        assert_eq!(own.reschedule(&again, Duration::ZERO), Ok(true));
+    });
+    plug.wait_until_stuck();
+    let ending = thread::spawn({
+        let queue = queue.clone();
+        move || queue.shutdown(PATIENCE)
+    });
+    wait_until(|| queue.try_spawn(|| ()).is_err());
+    plug.release();
+    ending.join().unwrap().unwrap();
+    attempt.join().unwrap();
+    assert_eq!((count.get(), save.is_pending()), (1, false));
+}
+
 #[test]
 fn shutdown_cancels_and_names_the_items_left_at_its_limit() {
     names_the_remaining_items(|queue| queue.shutdown(SHORT));

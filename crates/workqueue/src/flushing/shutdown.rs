@@ -25,9 +25,9 @@ impl Workqueue {
     /// then cancels those that have not started. Returns the remaining items as an error.
     ///
     /// The call first closes the queue, which other handles cannot undo. Only the queue's own items
-    /// may still queue items there. A paused queue is resumed. Items that wait for a timer or a
-    /// grace period are cancelled: a flush of such an item returns `Ok(false)`, and the item can be
-    /// queued on another queue.
+    /// may still queue items there, but without a delay. A paused queue is resumed. Items that wait
+    /// for a timer or a grace period are cancelled: a flush of such an item returns `Ok(false)`,
+    /// and the item can be queued on another queue.
     ///
     /// The error lists the items that remained at the time limit, and the delayed items that the
     /// call cancelled. Of the items that remained, the ones that had not started are cancelled as

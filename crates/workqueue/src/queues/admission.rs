@@ -103,7 +103,7 @@ impl<F> TrySpawnError<F> {
     fn message(&self) -> &'static str {
         match self.reason {
             Reason::Full => "the workqueue is full",
-            Reason::Closed => "the workqueue is being drained, or was destroyed",
+            Reason::Closed => "the workqueue is being drained, or is shut down",
             Reason::Disabled => "the work item is disabled",
         }
     }

@@ -264,11 +264,13 @@ impl Timer {
         if was_armed.is_none() && (state.armed.is_some() || work.is_pending()) {
             return Arming::Pending;
         }
-        // A queue that rejects the item does not disarm it.
-        if !queue.admits() {
+        let is_now = delay.is_zero();
+        // A queue that rejects the item does not disarm it. No timer outlives the end of a queue, so
+        // its own items may only queue items without a delay then.
+        let is_too_late = !is_now && queue.inner.closed.is_destroyed();
+        if is_too_late || !queue.admits() {
             return Arming::Refused(TrySpawnError::CLOSED);
         }
-        let is_now = delay.is_zero();
         let claimed = is_now.then(|| queue.inner.claim(cpu, work, weak.lane())).flatten();
         // An armed item that cannot be claimed now stays armed.
         if claimed.is_none() && (is_now || work.is_pending()) {

@@ -274,11 +274,12 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// If the queue was destroyed, if it is being drained and the caller is not one of its items,
-    /// or if the item is disabled. The item has not changed: if it was pending, it still is. Only
-    /// if the queue is closed while this call takes back an item that was already queued, that item
-    /// is cancelled. The error is never [full](TrySpawnError::is_full), because delayed items are
-    /// not counted.
+    /// If the queue was destroyed or is being shut down, if it is being drained and the caller is
+    /// not one of its items, or if the item is disabled. During a shutdown, the queue's own items
+    /// may still queue items with a `delay` of zero. The item has not changed: if it was pending,
+    /// it still is. Only if the queue is closed while this call takes back an item that was already
+    /// queued, that item is cancelled. The error is never [full](TrySpawnError::is_full), because
+    /// delayed items are not counted.
     ///
     /// # Blocking
     ///
