@@ -30,7 +30,7 @@
 //!
 //! The subsystems, `observe`, `params` and `synthetic` are enabled by default. To build less,
 //! disable the default features. Items that connect two subsystems need the features of both:
-//! `workqueue::RcuWork` and `Workqueue::enqueue_rcu` need `workqueue` and `rcu`, and
+//! `workqueue::RcuWork` and `TaskOptions::enqueue_rcu` need `workqueue` and `rcu`, and
 //! `Mailbox::serve` needs `mailbox` and `rcu`.
 //!
 //! | feature | adds |

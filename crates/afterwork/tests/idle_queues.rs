@@ -37,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
 
-    // This does not call `alloc`, which would write to pages that are never used.
+    // The default implementation clears the memory itself, and writes to pages that are never used.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         NR_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
         // SAFETY: the caller guarantees the conditions.

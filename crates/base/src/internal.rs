@@ -81,7 +81,7 @@ pub mod wake {
     }
 }
 
-/// Implements `Debug` for types of which only the name is shown.
+/// Implements `Debug` for types whose output is only their name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! opaque {

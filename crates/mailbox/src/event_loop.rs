@@ -34,7 +34,7 @@ impl<T> Mailbox<T> {
     /// Prepares a sleep until the mailbox contains `count` items or an eager one. A `count` of 0
     /// counts as 1.
     ///
-    /// Returns `true` if the loop may sleep, because the eventfd will be signalled. Returns `false`
+    /// Returns `true` if the loop may sleep, because the eventfd will be signaled. Returns `false`
     /// if it must not sleep, because there is an item to receive, no more items will arrive, or a
     /// poster is in the middle of its post. In that case, receive and arm again. Without a poster,
     /// no more items will arrive, so a loop that also waits for other events must keep a poster.

@@ -476,7 +476,7 @@ impl<T> Mailbox<T> {
     }
 
     /// Counts the items in the mailbox. Returns their number if the owner must wait for more of
-    /// them, otherwise its action.
+    /// them, and otherwise the owner's next action as the error.
     fn count_inside(&mut self, count: usize) -> Result<usize, PrepareSleep> {
         // This is read before the count, because the count is final only if no post can arrive
         // after it.

@@ -15,7 +15,7 @@
 //! poster was dropped, it always returns `false`, and `try_recv` returns `Closed`. A loop that
 //! keeps running for its other completions must then stop arming.
 //!
-//! The eventfd is signalled at most once per arming and never read, because a multishot poll
+//! The eventfd is signaled at most once per arming and never read, because a multishot poll
 //! completes for each signal.
 //!
 //! There are two other ways to wake a sleeping ring. A message from the poster's own ring costs the
@@ -32,7 +32,7 @@ use super::Mailbox;
 /// `POLLIN` of poll(2): readable.
 const POLLIN: u32 = 0x001;
 
-/// Creates the request that completes with `user_data` whenever the mailbox's eventfd is signalled.
+/// Creates the request that completes with `user_data` whenever the mailbox's eventfd is signaled.
 /// Submit it to the owner's ring once, and again each time it has [`ended`].
 ///
 /// # Errors

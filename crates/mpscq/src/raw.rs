@@ -183,8 +183,8 @@ impl<T: Linked> RawQueue<T> {
         // the swap would also need an acquire at the other end; see docs/orderings.md.
         // Test: loom link_store_needs_release
         //
-        // One store for both cases, so that the address is selected without a branch. A producer
-        // cannot predict whether a busy consumer has emptied the queue.
+        // Both cases share one store, so that the address is selected without a branch. A branch
+        // would be unpredictable, because a busy consumer may or may not have emptied the queue.
         let before = NonNull::new(before);
         let link = match before {
             None => &self.first,

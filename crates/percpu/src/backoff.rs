@@ -34,8 +34,8 @@ pub(super) struct Backoff {
     nr_spins: u32,
 }
 
-/// The time at which a wait gives up. In a model, where no time passes, it is the number of checks
-/// before that.
+/// The time at which a wait gives up. In a model, where no time passes, this is the number of
+/// checks before the wait gives up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline(u64);
 

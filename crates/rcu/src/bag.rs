@@ -217,8 +217,8 @@ pub(super) fn leave() -> usize {
 
 /// Adds `deferred` to a bag that is in no list. This is the thread's old bag if all of its closures
 /// have run, otherwise an unused one. Returns the bag, and the number of callbacks in the old bag
-/// that have not been counted. A thread whose thread-locals have been destroyed leaves the bag at
-/// once.
+/// that have not been counted. A thread whose thread-locals have been destroyed leaves the returned
+/// bag at once.
 fn anew(deferred: Deferred) -> (*mut Bag, usize) {
     let old = open();
     // SAFETY: the pointer is null, or this thread has not left the bag, so no thread frees it.

@@ -262,7 +262,7 @@ pub unsafe fn help(
             if let Some(seats) = others {
                 leave(seats).apply();
             }
-            // SAFETY: (1). An item in its user's memory is no `Revivable`.
+            // SAFETY: (1). An item in its user's memory is not a `Revivable`.
             unsafe { run::unclaim(item, &pool, false) };
             return false;
         }

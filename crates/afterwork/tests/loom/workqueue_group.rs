@@ -191,8 +191,8 @@ fn an_emptied_queue_must_not_climb() {
     });
 }
 
-/// The only worker is in an item of a queue with another item. The joiner of an item of another
-/// queue needs the second seat of the group, and lets the first item end.
+/// The only worker runs an item of a queue in which another item waits. The joiner of an item of
+/// another queue needs the group's second seat, and then lets the first item end.
 fn second_seat_is_free() {
     let machine = machine(1, 1);
     let group = group_of(2, &machine);

@@ -247,7 +247,7 @@ fn queue_without_items_does_not_wait_for_its_group() {
     assert!(is_at_rest(&group));
 }
 
-/// Occupies the worker of a CPU, as soon as it takes the item.
+/// Occupies the worker of a CPU as soon as the worker takes the item.
 fn plug_on(queue: &Workqueue, cpu: u32) -> Plug {
     let (plug, hole) = stopper();
     on_cpu(queue, cpu).spawn_detached(move || hole.sit()).unwrap();
@@ -299,7 +299,7 @@ fn queue_with_more_items_asks_for_a_seat_at_its_next_turn() {
     let queue = narrow("other").on(&registry);
     let other = plug_on(&queue, 0);
     own.release();
-    // The worker takes it after at most one more item of the queue.
+    // The worker takes the item of `other` after at most one more item of `first`.
     other.wait_until_stuck();
     on_cpu(&second, 1).spawn(|| ()).join().unwrap();
     assert!(!rest[1].is_finished());

@@ -29,7 +29,7 @@ const LEEWAY: f64 = 0.015;
 ///
 /// # Errors
 ///
-/// Returns an error if the file of this program is unknown.
+/// Returns an error if the path of this program is unknown.
 pub fn cases(cases: Vec<Case>, other: &Path, seed: u64) -> Result<Vec<Case>, Stop> {
     let mut args = forwarded(&own_args());
     args.extend(["--json", "--repeat=1", "--peers=none"].map(Into::into));

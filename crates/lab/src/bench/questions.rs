@@ -10,9 +10,10 @@ use crate::harness::case::{Case, Variant};
 use crate::output::answer::Unit::{Count as PLAIN, Ends as RUNS, Rate as PER_S, Time as NS};
 use crate::output::answer::{Question, Row};
 
-/// The number of turns where the outcomes differ by far more than the turns do.
+/// The number of turns of a question whose outcomes differ by far more than its turns do.
 const FEW: usize = 9;
-/// The number of turns where outcomes are closer. The uncertainty falls with its root.
+/// The number of turns of a question whose outcomes are closer. The uncertainty is inversely
+/// proportional to the square root of this number.
 const MANY: usize = 31;
 /// The time limit, in seconds.
 const SECONDS: usize = 60;

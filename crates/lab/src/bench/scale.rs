@@ -37,10 +37,10 @@ type Numbers = [usize; 4];
 const NR_QUEUES: Numbers = [1, 10, 100, 1_000];
 const NR_DOMAINS: Numbers = [1, 10, 100, 1_200];
 
-/// The factor by which the time of one grows when the number doubles. It is 2 to the power of the
-/// fitted exponent. Unlike the exponent, it is positive, so ratios are meaningful.
+/// The factor by which the time per item or domain grows when the number doubles. It is 2 to the
+/// power of the fitted exponent. Unlike the exponent, it is positive, so ratios are meaningful.
 const GROWTH: Metric = lower("growth", "x", ("times, as n", "doubles"), 1.0);
-/// The times at the numbers of an axis, the growth, and the memory at the last number.
+/// The time at each number, the growth, and the memory at the last number.
 type Metrics = [Metric; 6];
 const OF_QUEUES: &Metrics = &[
     lower("ns@1", "ns", ("ns an item, to so many queues", "1"), 1.0),
@@ -67,7 +67,7 @@ const ITEMS_QUICK: usize = 40_000;
 /// the scheduler are coarse.
 const LEAST: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 20 });
 
-/// The nanoseconds and the bytes of one of several things.
+/// The mean time and memory of one item, queue or domain.
 struct Cost {
     ns: f64,
     bytes: f64,
@@ -184,7 +184,7 @@ fn queues(topology: &Topology, count: usize, items: usize) -> Result<Cost, Stop>
     Ok(Cost { ns, bytes })
 }
 
-/// The same for `count` channels with a thread each.
+/// Returns the cost of an item that is sent to one of `count` channels, each with its own thread.
 fn threads(count: usize, items: usize) -> Result<Cost, Stop> {
     let start = || (0..count).map(|_| Crossbeam::start(1)).collect::<Result<Vec<_>, _>>();
     let (pools, bytes) = weighed(count, start)?;

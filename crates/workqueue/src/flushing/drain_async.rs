@@ -37,7 +37,7 @@ impl Workqueue {
     ///
     /// - The future is woken only when the queue may have been drained. It does not spin.
     /// - Dropping the future stops the drain: the queue accepts items again, and its items
-    ///   continue. A drain may therefore have a [`timeout`](crate::timeout()). After that,
+    ///   continue. A [`timeout`](crate::timeout()) can therefore limit a drain. If it elapses,
     ///   [`drain_timeout`](Self::drain_timeout) with a zero timeout, which never blocks for items,
     ///   returns the remaining ones.
     ///

@@ -255,8 +255,8 @@ impl Tree {
 }
 
 impl Service {
-    /// Adds a pwq whose items are running. A pwq may be added several times. Those that wait have
-    /// been added.
+    /// Adds a pwq whose items are running. A pwq may be added several times. Pwqs that wait are
+    /// already included.
     pub(crate) fn add(&mut self, tree: &mut Tree, account: &mut Account) {
         let Some(key) = account.group else {
             return self.top.add(account);

@@ -104,8 +104,8 @@ pub(crate) struct Dispatch {
     /// Pwqs that wait for their turn and hold a seat of their queue, oldest first. In a pool with
     /// shares, such pwqs are in the tree instead.
     ready: VecDeque<usize>,
-    /// Pwqs whose turn came while their group was full, and that have got all seats since. They are
-    /// served before those in `ready`. In a pool with shares, they are in the tree too.
+    /// Pwqs whose turn came while their group was full, and that have all seats now. They are
+    /// served before those in `ready`. In a pool with shares, they are in the tree, too.
     seated: VecDeque<usize>,
     /// Workers that are parked or about to park, in the order in which they parked.
     pub(crate) idle: Vec<IdleWorker>,

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! wait:   enter the queue's gate, or wait there with nothing;  ready
-//! turn:   a worker comes, and it is the first in ready:
+//! turn:   a worker comes, and the pwq is the first in ready:
 //!         enter the group's gate, or wait there with the queue's seat;  the worker takes its items
 //! passed: a pwq that gets a seat of its queue is ready;  one that gets one of its group is seated,
 //!         and the next worker takes its items
@@ -22,8 +22,8 @@
 //! group's seat until a worker of its pool has ended a batch.
 //!
 //! Each step of a climb is made with the pwq's pool locked. A seat is never free while a pwq waits
-//! for it. Each gate guarantees this for its own waiters. A worker that finds a group full takes
-//! that pwq out of `ready`, so it never visits the pwq again before a seat was passed.
+//! for it. Each gate guarantees this for its own waiters. A worker that finds the group of a pwq
+//! full takes the pwq out of `ready`, so no worker visits the pwq again before it gets a seat.
 //!
 //! A group waits for nothing, so seats alone cause no deadlock. No thread sleeps for a seat.
 //!
@@ -32,8 +32,8 @@
 //! The items of a waiting pwq may be cancelled. The seats that it holds delay other pwqs and the
 //! queue's drain, which may have nothing else to wait for. The thread that removes the last item
 //! from the lists therefore releases them (`release_emptied`). If the pwq waits at its queue's
-//! gate, it holds nothing, and remains there. When it gets a seat without having got an item, it
-//! passes the seat on. Twins `seats: an emptied pwq keeps them` and `group: an emptied pwq climbs`.
+//! gate, it holds nothing, and remains there. If it gets a seat and still has no item, it passes
+//! the seat on. Twins `seats: an emptied pwq keeps them` and `group: an emptied pwq climbs`.
 //!
 //! # Rescuers
 //!
@@ -216,8 +216,8 @@ impl Dispatch {
         withdrawn
     }
 
-    /// Ends the wait of a pwq that has a seat in its queue. Returns the last gate at which it has
-    /// one.
+    /// If a pwq waits and has a seat in its queue, ends the wait, and returns the last gate at
+    /// which it has a seat. Otherwise returns `None`.
     fn end_climb(&mut self, slot: usize) -> Option<Level> {
         match self.pwq(slot).waits? {
             WaitsFor::Turn if self.take_ready(slot) => Some(Level::Group),
@@ -228,7 +228,8 @@ impl Dispatch {
 }
 
 impl PoolGuard<'_> {
-    /// Takes the pwq whose turn it is and acquires its seats. `worker` releases those that it has.
+    /// Takes the pwq whose turn it is, and acquires its seats. `worker` first releases the seats
+    /// that it holds.
     pub(crate) fn next_ready(&mut self, worker: &Worker) -> Option<usize> {
         loop {
             let seated = self.next_seated();
@@ -279,7 +280,7 @@ impl PoolGuard<'_> {
         self.rest_group(slot);
     }
 
-    /// Releases the seats of a pwq, of which `last` is the last one.
+    /// Releases the seats of a pwq. `last` is the last gate at which it has one.
     fn leave(&mut self, slot: usize, last: Level) {
         if last == Level::Group {
             let next = self.pwq(slot).leave_group();

@@ -215,8 +215,8 @@ impl Builder {
     ///
     /// In a pool to which shares apply, a worker changes a sorted set of the waiting queues a few
     /// times per batch, under the pool's lock, and releases its seat afterwards. The time is
-    /// logarithmic in the number of these queues. Use [strands](crate::Workqueue::strand) for
-    /// states by the thousand.
+    /// logarithmic in the number of these queues. If a program has thousands of states, use
+    /// [strands](crate::Workqueue::strand) instead of queues.
     #[doc(alias("weight", "cpu_weight", "stride", "scheduling_group"))]
     pub fn shares(self, shares: u32) -> Self {
         Self { shares: Some(shares), ..self }

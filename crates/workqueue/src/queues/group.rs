@@ -79,8 +79,8 @@ use crate::{
 ///   number of pools in which they have items. A queue that waits for a seat in the group holds a
 ///   seat of its own, which counts in `nr_active` of its [`stats`](crate::Workqueue::stats).
 /// - A queue requests its seat in the group when its turn in the pool comes. If the group is full
-///   at that time, the queue waits for a seat. When it has got one, the next worker of the pool
-///   that ends a batch runs its items. The queue keeps the seat until then.
+///   at that time, the queue waits for a seat. Once it has a seat, the next worker of the pool that
+///   ends a batch runs its items. The queue keeps the seat until then.
 /// - While an item waits in this library (in a join, a flush, a drain, for capacity, in
 ///   [`block_on`](crate::block_on), in a scope, in a mailbox or a grace period), it does not count
 ///   toward the group's `max_active`. Items of one group may therefore wait for each other. When

@@ -32,7 +32,7 @@ impl Builder {
     }
 
     /// Runs workers at the nice value -20, as [`highpri`](Self::highpri) does, if this process may
-    /// set it, and otherwise at 0. See [`attrs`](crate::Workqueue::attrs).
+    /// set it, and otherwise at 0. See [`report`](crate::Workqueue::report).
     ///
     /// # Examples
     ///

@@ -586,7 +586,7 @@ impl<S: Send + 'static> Item<S> {
             let is_left = state.is_running() && !twin::armed("strand: is unqueued while it runs");
             Some(if is_left { state.pop() } else { state.pop_to_cancel() })
         };
-        // SAFETY: the contract is that of `pop_by_and_cancel`.
+        // SAFETY: the contract is that of `pop_and_cancel`.
         unsafe { run::pop_and_cancel(item, deferred_drops, Self::skip, pop) }
     }
 

@@ -64,7 +64,7 @@ impl Builder {
 /// Returns the queue for urgent items; the kernel's `system_highpri_wq`.
 ///
 /// It is per-CPU like [`system`], with workers of nice value -20. If this process may not set that
-/// value, the workers run at 0. The queue's [`attrs`](Workqueue::attrs) and its row in
+/// value, the workers run at 0. The queue's [`report`](Workqueue::report) and its row in
 /// `observe::snapshot` contain the value in use.
 ///
 /// # Errors

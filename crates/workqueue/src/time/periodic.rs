@@ -59,7 +59,7 @@ struct Ticks {
     nr_cancels: u64,
     due_ns: u64,
     period_ns: u64,
-    /// A: a [`MissedTickBehavior`], which may be changed while the item runs.
+    /// The behavior for missed ticks, which may be changed while the item runs.
     missed: Arc<Mutex<MissedTickBehavior>>,
 }
 

@@ -48,7 +48,7 @@ fn run(
     sleep: Sleep,
     submit: impl Fn(Box<dyn FnOnce() + Send>),
 ) -> Result<Mixed, Stop> {
-    // The first call finds the speed of the CPU.
+    // The first call measures the speed of the CPU.
     compute(0);
     let (send, ended) = mpsc::channel();
     let manager_before = cpu_of("aw/manager");

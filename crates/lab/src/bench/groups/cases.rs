@@ -73,8 +73,8 @@ const BATCH_SIZE: usize = 1000;
 const BATCHES: usize = 300;
 const BATCHES_QUICK: usize = 60;
 
-/// Claimed ratios of a queue in a group to one without: an item that its waiter runs, or a batch,
-/// acquires and releases one more seat.
+/// Claimed ratios of a queue in a group to a queue without a group: an item that its waiter runs,
+/// or a batch, acquires and releases one more seat.
 const HELPED_CLAIM: f64 = 0.75;
 const BATCH_CLAIM: f64 = 0.9;
 

@@ -1,4 +1,4 @@
-//! Claims about limits, which are checked on the reader's machine.
+//! Claims about limits, which are checked on the user's machine.
 
 use super::cases::{OURS, PER_CPU_MANY, SHARING, SYSTEM_8};
 use super::metrics::{ITEMS, LATENCY_P99, MEMORY, THREADS};
@@ -8,7 +8,7 @@ use crate::harness::claim::{Against, Claim};
 #[must_use]
 pub fn joins() -> Vec<Claim> {
     vec![
-        // The kernel became faster by this factor with system-wide limits, rounded down.
+        // With system-wide limits the kernel became faster by this factor, rounded down.
         Claim::at_least(SYSTEM_8, ITEMS, PER_CPU_MANY, 1.9),
         Claim::at_most(SYSTEM_8, MEMORY, PER_CPU_MANY, 0.5),
     ]

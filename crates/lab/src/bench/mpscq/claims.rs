@@ -1,4 +1,4 @@
-//! Claims about queues, which are checked on the reader's machine.
+//! Claims about queues, which are checked on the user's machine.
 
 use super::cases::{MAIL, SINGLE};
 use super::metrics::FLOWS;

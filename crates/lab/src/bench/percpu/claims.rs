@@ -1,4 +1,4 @@
-//! Claims about per-CPU data, which are checked on the reader's machine.
+//! Claims about per-CPU data, which are checked on the user's machine.
 
 use super::cases::{EVERY_OP, ON_DEMAND, PARKED, QUEUE, QUEUED, QUIET, STD_MUTEX, UNPROTECTED};
 use super::metrics::{CALLS, CYCLES, DRAIN_P50, INTERRUPTS, SWITCHES};

@@ -1,5 +1,4 @@
-//! Claims about flavors, which are checked on the reader's machine. They are about the flavor for
-//! everyday use.
+//! Claims about the flavor for everyday use, which are checked on the user's machine.
 
 use lab_peers::reclaim::has_liburcu;
 

@@ -1,4 +1,4 @@
-//! Claims about mailboxes, which are checked on the reader's machine.
+//! Claims about mailboxes, which are checked on the user's machine.
 
 use super::cases::{CAP_AND_WAKE, FIFO, LIFO, WAIT_1, WAIT_8_CAP, WAIT_32, WAIT_32_CAP};
 use super::metrics::{LATENCY_P99, OWNER_CPU, REQUESTS, SHARE, WAKEUPS};

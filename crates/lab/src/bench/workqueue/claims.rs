@@ -1,4 +1,4 @@
-//! Claims about workqueues, which are checked on the reader's machine.
+//! Claims about workqueues, which are checked on the user's machine.
 
 use topology::AffinityScope;
 
