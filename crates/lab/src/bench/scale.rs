@@ -43,18 +43,18 @@ const GROWTH: Metric = lower("growth", "x", ("times, as n", "doubles"), 1.0);
 /// The time at each number, the growth, and the memory at the last number.
 type Metrics = [Metric; 6];
 const OF_QUEUES: &Metrics = &[
-    lower("ns@1", "ns", ("ns an item, to so many queues", "1"), 1.0),
-    lower("ns@10", "ns", ("ns an item, to so many queues", "10"), 1.0),
-    lower("ns@100", "ns", ("ns an item, to so many queues", "100"), 1.0),
-    lower("ns@1000", "ns", ("ns an item, to so many queues", "1k"), 1.0),
+    lower("ns@1", "ns", ("ns per item, by number of queues", "1"), 1.0),
+    lower("ns@10", "ns", ("ns per item, by number of queues", "10"), 1.0),
+    lower("ns@100", "ns", ("ns per item, by number of queues", "100"), 1.0),
+    lower("ns@1000", "ns", ("ns per item, by number of queues", "1k"), 1.0),
     GROWTH,
     lower("bytes@1000", "B", ("", "bytes"), 1.0),
 ];
 const OF_DOMAINS: &Metrics = &[
-    lower("ns@1", "ns", ("ns a domain, so many domains", "1"), 1.0),
-    lower("ns@10", "ns", ("ns a domain, so many domains", "10"), 1.0),
-    lower("ns@100", "ns", ("ns a domain, so many domains", "100"), 1.0),
-    lower("ns@1200", "ns", ("ns a domain, so many domains", "1.2k"), 1.0),
+    lower("ns@1", "ns", ("ns per domain, by number of domains", "1"), 1.0),
+    lower("ns@10", "ns", ("ns per domain, by number of domains", "10"), 1.0),
+    lower("ns@100", "ns", ("ns per domain, by number of domains", "100"), 1.0),
+    lower("ns@1200", "ns", ("ns per domain, by number of domains", "1.2k"), 1.0),
     GROWTH,
     lower("bytes@1200", "B", ("", "bytes"), 1.0),
 ];
@@ -87,13 +87,13 @@ pub fn cases(settings: &Settings) -> Vec<Case> {
                 Variant::ours(OURS, along(of.0, of.1, ours)),
                 Variant::peer(Crossbeam::NAME, along(of.0, of.1, crossbeam)),
             ];
-            let about = "what an item takes to N queues in turn (crossbeam: a thread each)";
+            let about = "time of an item; items go to N queues in turn (crossbeam: a thread each)";
             case(name, about, of, variants)
         } else {
             let of = (NR_DOMAINS, OF_DOMAINS);
             let run = along(of.0, of.1, Box::new(domains));
             let about =
-                "what the first callback of each of N new SRCU domains takes until it has run";
+                "time until the first callback of each of N new SRCU domains has run";
             case(name, about, of, vec![Variant::ours(OURS, run)])
         };
         apart(case, settings)
