@@ -265,8 +265,8 @@ impl Timer {
             return Arming::Pending;
         }
         let is_now = delay.is_zero();
-        // A queue that rejects the item does not disarm it. No timer outlives the end of a queue, so
-        // its own items may only queue items without a delay then.
+        // A queue that rejects the item does not disarm it. No timer outlives the end of a queue,
+        // so its own items may only queue items without a delay then.
         let is_too_late = !is_now && queue.inner.closed.is_destroyed();
         if is_too_late || !queue.admits() {
             return Arming::Refused(TrySpawnError::CLOSED);
