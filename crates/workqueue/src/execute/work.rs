@@ -230,14 +230,19 @@ impl Work {
 
     /// Waits until all runs of the item that were queued before this call have ended.
     ///
-    /// Returns `true` if there was a run to wait for. The call does not wait for runs that are
+    /// Returns `true` if the item was queued or running. The call does not wait for runs that are
     /// queued later. If the item has not started and its queue lets joiners help, it runs on this
     /// thread.
     ///
+    /// A concurrent cancel also ends the wait, so `true` does not prove that the item has run. It
+    /// may be a cancel of this item, such as [`disable_sync`](Self::disable_sync), or of all items
+    /// of the queue, such as the time limit of a [`shutdown`](crate::Workqueue::shutdown).
+    ///
     /// # Blocking
     ///
-    /// Blocks until these runs have ended. If another work item calls this, its pool may start a
-    /// worker.
+    /// Blocks until these runs have ended or are cancelled. If the item has not started and its
+    /// queue is paused, the call waits for a [`resume`](crate::Workqueue::resume). If another work
+    /// item calls this, its pool may start a worker.
     ///
     /// # Errors
     ///

@@ -35,6 +35,12 @@ impl Workqueue {
     /// and threads of the registry drop them. A running item continues, and
     /// [`is_cancelled`](crate::is_cancelled) returns `true` in it.
     ///
+    /// After an error, dropping the last handle still waits for the running items and suspended
+    /// futures. [`close_in_background`](Self::close_in_background) does not wait.
+    ///
+    /// To run a delayed item before the queue ends, first call [`reschedule`](Self::reschedule)
+    /// with a delay of zero. It then counts as an item that `timeout` waits for.
+    ///
     /// If `timeout` is [`Duration::MAX`], there is no time limit: the call waits for all items, and
     /// drops the cancelled delayed items itself before it waits.
     ///

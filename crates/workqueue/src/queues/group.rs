@@ -70,6 +70,11 @@ use crate::{
 /// A `Group` is a handle. The group exists as long as one of its handles or queues does. Dropping a
 /// handle never waits.
 ///
+/// A group has no shutdown. To end its queues, call
+/// [`shutdown_in_order`](crate::shutdown_in_order) with all of them. If items remain, end each
+/// handle to these queues with
+/// [`close_in_background`](crate::Workqueue::close_in_background).
+///
 /// # Guarantees
 ///
 /// - If the group has a ceiling, an item of its queues starts only while fewer than `max_active`

@@ -129,8 +129,11 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Starts the work by `deadline` or never. If it does not start, its handle returns
-    /// [`JoinError::Expired`](crate::JoinError::Expired). The clock is that of the queue's
-    /// [registry](crate::Registry::now).
+    /// [`JoinError::Expired`](crate::JoinError::Expired).
+    ///
+    /// The clock is that of the queue's registry. If a test [pauses](crate::Registry::for_tests)
+    /// this clock, compute the deadline from [`Registry::now`](crate::Registry::now) instead of
+    /// `Instant::now`.
     ///
     /// Use it for work that is useless when it is late, such as a request whose client has given
     /// up. A queue that has fallen behind catches up, because it skips expired items.

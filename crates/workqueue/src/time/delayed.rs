@@ -202,10 +202,14 @@ impl<U: 'static> Deferred<U> {
     /// Waits for the item as [`Work::flush`] does. An item whose timer is armed is queued at once;
     /// an item that waits for a grace period is queued when the grace period has ended.
     ///
+    /// Returns `true` if the item was armed, queued or running. A concurrent cancel also ends the
+    /// wait, so `true` does not prove that the item has run.
+    ///
     /// # Blocking
     ///
-    /// Blocks until the run has ended. If the item waits for a grace period, this also blocks as
-    /// [`rcu::barrier`] does, and must not be called in a read-side section or an RCU callback.
+    /// Blocks as [`Work::flush`] does, without a time limit. If the item waits for a grace period,
+    /// this also blocks as [`rcu::barrier`] does, and must not be called in a read-side section or
+    /// an RCU callback.
     ///
     /// # Panics
     ///

@@ -54,9 +54,15 @@ impl Backoff {
 ///
 /// [`retry_if`] also stops at an error that another attempt would return again.
 ///
-/// If a queue runs this future, a drain of the queue waits for it, even during a pause. Put an
-/// attempt that blocks into an item: `retry(policy, || queue.spawn(…))`. In that case, the errors
-/// are those of a join.
+/// Put an attempt that blocks into an item. `retry(policy, || queue.spawn(job))` repeats only after
+/// an error of the join: a panic, a cancel or a rejection. If the job returns a `Result`, flatten
+/// the two, as the first example does.
+///
+/// If a queue runs this future, a drain of the queue waits for it, even during a pause. The future
+/// does not end by itself at the time limit of a [`shutdown`](crate::Workqueue::shutdown): end it
+/// with its [token](crate::CancellationToken::current), as the second example does. If the attempts
+/// use another queue, [`retry_if`] can stop at [`JoinError::Closed`](crate::JoinError::Closed),
+/// which that queue also returns while it is drained.
 ///
 /// # Panics
 ///
@@ -65,17 +71,43 @@ impl Backoff {
 /// # Examples
 ///
 /// ```
-/// use std::time::Duration;
-/// use afterwork::workqueue::{Backoff, block_on, retry};
+/// use std::{io::{Error, ErrorKind}, time::Duration};
+/// use afterwork::workqueue::{Backoff, Workqueue, block_on, retry};
 ///
+/// let disk = Workqueue::builder("disk").build()?;
 /// let policy = Backoff::new(5, Duration::from_millis(1)).longest(Duration::from_secs(1));
 /// let mut nr_attempts = 0;
-/// let outcome = block_on(retry(policy, || {
+/// let outcome: Result<u32, Error> = block_on(retry(policy, || {
 ///     nr_attempts += 1;
 ///     let number = nr_attempts;
-///     async move { if number < 3 { Err("busy") } else { Ok(number) } }
+///     let job = move || if number < 3 { Err(ErrorKind::TimedOut.into()) } else { Ok(number) };
+///     let handle = disk.spawn(job);
+///     async { handle.await? } // the error of the join, or that of the job
 /// }));
-/// assert_eq!(outcome, Ok(3));
+/// assert_eq!(outcome?, 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// The retry ends at the time limit of its queue's shutdown:
+///
+/// ```
+/// use std::{future::ready, sync::mpsc, time::Duration};
+/// use afterwork::workqueue::{Backoff, CancellationToken, Workqueue, retry};
+///
+/// let queue = Workqueue::builder("clients").build()?;
+/// let (send, attempted) = mpsc::channel();
+/// let task = queue.spawn_async(async move {
+///     let policy = Backoff::new(5, Duration::from_secs(60));
+///     let attempts = retry(policy, || {
+///         _ = send.send(());
+///         ready(Err::<(), _>("busy"))
+///     });
+///     CancellationToken::current().until_cancelled(attempts).await
+/// });
+/// attempted.recv()?;
+/// assert!(queue.shutdown(Duration::from_millis(1)).is_err(), "the future remained");
+/// assert_eq!(task.join()?, None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[doc(alias("backoff", "repeat"))]
 pub async fn retry<T, E, F>(policy: Backoff, attempt: impl FnMut() -> F) -> Result<T, E>
