@@ -70,6 +70,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("stacks/capture.rs", "ANSWER_SLOT", Reset("ANSWER_SLOT.reset()")),
     ("stacks/capture.rs", "HANDLER", Constant),
     ("stacks/capture.rs", "SILENT_UNTIL", Word),
+    ("sync/slice.rs", "KERNEL", Word),
     // This is the ID of the process that holds the lock.
     ("sync/start.rs", "FIRST", Word),
     ("sync/start.rs", "IS_OURS", Thread),

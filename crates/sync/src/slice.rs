@@ -32,16 +32,15 @@
 
 use std::{
     marker::PhantomData,
-    sync::{
-        OnceLock,
-        atomic::{AtomicU8, Ordering, compiler_fence},
-    },
+    ptr,
+    sync::atomic::{AtomicPtr, AtomicU8, Ordering, compiler_fence},
 };
 
 use crate::rseq::{Area, thread_pointer};
 
-/// Empty unless sections request extensions.
-static KERNEL: OnceLock<Kernel> = OnceLock::new();
+/// Null unless sections request extensions. The kernel is never freed. It is a word, so that a child
+/// of `fork` does not wait for a thread that was setting it.
+static KERNEL: AtomicPtr<Kernel> = AtomicPtr::new(ptr::null_mut());
 
 // From Linux: include/uapi/linux/rseq.h, prctl.h and asm-generic/unistd.h.
 /// `offsetof(struct rseq, slice_ctrl)`.
@@ -92,7 +91,7 @@ impl Section {
     /// Begins a section of this thread.
     #[inline(always)]
     pub fn enter() -> Self {
-        let requests = KERNEL.get().is_some_and(Kernel::request);
+        let requests = kernel().is_some_and(Kernel::request);
         Self { requests, _thread: PhantomData }
     }
 }
@@ -101,7 +100,7 @@ impl Drop for Section {
     #[inline(always)]
     fn drop(&mut self) {
         if self.requests
-            && let Some(kernel) = KERNEL.get()
+            && let Some(kernel) = kernel()
         {
             kernel.withdraw();
         }
@@ -121,7 +120,7 @@ impl Wait {
     /// Withdraws the request of this thread. Gives up an extension.
     #[inline(always)]
     pub fn begin() -> Self {
-        let inside = KERNEL.get().filter(|kernel| kernel.ctrl().is_inside());
+        let inside = kernel().filter(|kernel| kernel.ctrl().is_inside());
         inside.inspect(|kernel| kernel.withdraw());
         Self { inside, _thread: PhantomData }
     }
@@ -147,10 +146,17 @@ pub fn within<R>(body: impl FnOnce() -> R) -> R {
     if is_on() { in_section(body) } else { body() }
 }
 
+/// Returns the kernel, if sections request extensions.
+#[inline(always)]
+fn kernel() -> Option<&'static Kernel> {
+    // SAFETY: a kernel that was placed there is initialized, and is never freed or changed.
+    unsafe { KERNEL.load(Ordering::Acquire).as_ref() }
+}
+
 /// Returns `true` if sections request extensions.
 #[inline(always)]
 pub fn is_on() -> bool {
-    KERNEL.get().is_some()
+    kernel().is_some()
 }
 
 /// Makes sections request extensions from now on, if the kernel and the C library support them.
@@ -162,17 +168,24 @@ pub fn turn_on() -> bool {
 /// Turns extensions on with `kernel`, unless they are on. Returns `false` if `kernel` refuses.
 #[doc(hidden)]
 pub fn turn_on_with(kernel: Kernel) -> bool {
-    (kernel.enable)() && {
-        KERNEL.get_or_init(|| kernel);
-        true
+    let is_enabled = (kernel.enable)();
+    if is_enabled {
+        let new = Box::into_raw(Box::new(kernel));
+        let placed =
+            KERNEL.compare_exchange(ptr::null_mut(), new, Ordering::Release, Ordering::Relaxed);
+        if placed.is_err() {
+            // SAFETY: no other thread has seen `new`, which came from a box.
+            drop(unsafe { Box::from_raw(new) });
+        }
     }
+    is_enabled
 }
 
 /// Enables extensions for this thread, if they are on. A thread that the kernel refuses runs
 /// without them.
 #[doc(hidden)]
 pub fn enable_thread() {
-    if let Some(kernel) = KERNEL.get() {
+    if let Some(kernel) = kernel() {
         (kernel.enable)();
     }
 }

@@ -92,8 +92,7 @@ pub fn cases(settings: &Settings) -> Vec<Case> {
         } else {
             let of = (NR_DOMAINS, OF_DOMAINS);
             let run = along(of.0, of.1, Box::new(domains));
-            let about =
-                "time until the first callback of each of N new SRCU domains has run";
+            let about = "time until the first callback of each of N new SRCU domains has run";
             case(name, about, of, vec![Variant::ours(OURS, run)])
         };
         apart(case, settings)

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_utils::CachePadded;
 use lab_peers::reclaim::{Calls, Flavor, Value};
 use sync::time::cycles;
 use top::interrupt::Interrupt;
@@ -215,9 +216,10 @@ pub fn bridges(
     Ok((!interrupt.requested()).then_some((ns, latencies, read)))
 }
 
-/// Returns a counter. It is leaked, because a callback may run after the measurement.
+/// Returns a counter. It is leaked, because a callback may run after the measurement. No thread
+/// writes to memory next to it.
 fn counter() -> &'static AtomicU64 {
-    Box::leak(Box::default())
+    Box::leak(Box::<CachePadded<AtomicU64>>::default())
 }
 
 /// Runs `body` after all readers have started. Busy readers read until `body` returns.
