@@ -38,8 +38,8 @@ use std::{
 
 use crate::rseq::{Area, thread_pointer};
 
-/// Null unless sections request extensions. The kernel is never freed. It is a word, so that a child
-/// of `fork` does not wait for a thread that was setting it.
+/// Null unless sections request extensions. The kernel is never freed. It is a word, so that a
+/// child of `fork` does not wait for a thread that was setting it.
 static KERNEL: AtomicPtr<Kernel> = AtomicPtr::new(ptr::null_mut());
 
 // From Linux: include/uapi/linux/rseq.h, prctl.h and asm-generic/unistd.h.
