@@ -82,11 +82,9 @@ impl Flow {
     /// pushed.
     pub fn run<Q: Fifo<Item: Item>>(
         &self,
-        queue: Q,
+        mut queue: Q,
         stock: &mut Stock<Q::Item>,
     ) -> Result<Option<f64>, Stop> {
-        // Producers write to the queue, and the consumer to variables of this function.
-        let mut queue = CachePadded::new(queue);
         let ground = Ground::new(self.producers);
         let stocks = stock.take(self.producers);
         let (pushers, mut popper) = queue.open(self.producers);
