@@ -88,10 +88,10 @@ fn measure(args: &BenchArgs, asks: bool) -> Result<Exit, Stop> {
     let limit = repeats.then_some(Duration::from_secs(seeds::SECONDS as u64));
     let budget = budget(common).or(limit);
     let started = Instant::now();
+    let mut report = Report::new(results(common)?, form(common, asks, repeats));
     if !asks && common.inside.is_none() {
         say(format_args!("{}", estimate(&cases, &parts, common.quick, budget)));
     }
-    let mut report = Report::new(results(common)?, form(common, asks, repeats));
     let fingerprint = Fingerprint::take(&settings.topology);
     // The parent process has already checked the machine.
     let before = match common.inside {
