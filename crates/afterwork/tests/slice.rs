@@ -22,7 +22,7 @@ use afterwork::{
 };
 use sync::slice::{self, Ctrl, Kernel, Section, Wait};
 
-/// The signal that stands for an interrupt.
+/// The signal that simulates an interrupt.
 const INTERRUPT: i32 = libc::SIGUSR1;
 
 thread_local! {

@@ -19,8 +19,8 @@
 //! The kernel revokes an extension by clearing both bytes: after 5 µs by default, and at every
 //! system call. A section that begins while either byte is set is nested, and changes nothing.
 //!
-//! *What must never happen*: a thread waits for another one, or leaves its outermost section, with
-//! `request` set. The kernel would extend the time slice of a thread that delays no other thread.
+//! A thread must not wait for another one, or leave its outermost section, with `request` set. The
+//! kernel would extend the time slice of a thread that delays no other thread.
 //!
 //! # Threads
 //!

@@ -76,7 +76,7 @@ impl Progress {
 
     fn overwrite(&self, text: fmt::Arguments<'_>) {
         if matches!(self.show, Show::Terminal) {
-            // A terminal that is gone is not an error.
+            // If the terminal was closed, the error is ignored.
             let _ = write!(stderr(), "\r\x1b[K{text}");
         }
     }

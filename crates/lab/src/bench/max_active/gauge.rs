@@ -56,7 +56,7 @@ fn field(status: &str, name: &str) -> u64 {
     number.and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// Waits until there are no more threads than at the first call, but for at most [`GOING`].
+/// Waits until the number of threads is at most that of the first call, or [`GOING`] has passed.
 fn settled() -> Result<Size, Stop> {
     static FIRST: OnceLock<u64> = OnceLock::new();
     let mut now = Size::now()?;
