@@ -148,7 +148,26 @@ impl<T: Linked> RawQueue<T> {
         // SAFETY: (2): the item is not handed out before the swap below, and the borrow ends here.
         unsafe { next_of(last) }.store(ptr::null_mut(), Ordering::Relaxed);
         // SAFETY: (1), (2) and (3) are the same.
-        slice::within(|| unsafe { self.append(first, last) })
+        unsafe {
+            if slice::is_on() {
+                self.append_in_section(first, last)
+            } else {
+                self.append(first, last)
+            }
+        }
+    }
+
+    /// Appends a chain in a section in which the kernel may extend the time slice.
+    ///
+    /// # Safety
+    ///
+    /// 1. The same as for [`append`](Self::append).
+    #[cold]
+    #[inline(never)]
+    unsafe fn append_in_section(&self, first: NonNull<T>, last: NonNull<T>) -> bool {
+        let _section = slice::Section::enter();
+        // SAFETY: (1).
+        unsafe { self.append(first, last) }
     }
 
     /// Appends a chain whose last link is null. If this thread is preempted between the swap and

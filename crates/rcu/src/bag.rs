@@ -341,16 +341,18 @@ impl Bag {
     /// # Safety
     ///
     /// 1. `bag` was published by [`add`], popped from its list, closed, and is run only once.
-    pub(super) unsafe fn run(bag: *mut Bag, mut run: impl FnMut(Deferred)) {
+    pub(super) unsafe fn run(bag: *mut Bag, mut run: impl FnMut(&mut Deferred)) {
         // SAFETY: (1): the bag's thread frees the bag only when it is done.
         let state = unsafe { &(*bag).state };
         let nr_words = (state.load(Ordering::Acquire) & NR) as usize;
         let mut at = 0;
         while at < nr_words {
             // SAFETY: as above. The word is counted, and each closure is taken once.
-            let closure = unsafe { (*bag).take(at) };
+            let mut closure = unsafe { (*bag).take(at) };
             at += closure.nr_words();
-            run(closure);
+            // By reference: a copy would load words together that were just stored one by one, which
+            // the CPU cannot forward.
+            run(&mut closure);
         }
         // ORDER(bag): the other end; see `anew`.
         // If LEFT comes first, we own the bag, after its thread's writes. If our DONE comes first,
@@ -428,8 +430,8 @@ impl Deferred {
     ///
     /// # Safety
     ///
-    /// 1. No other copy of the closure is run, before or after this call.
-    pub(super) unsafe fn run(mut self) {
+    /// 1. This is called once, and no other copy of the closure is run.
+    pub(super) unsafe fn run(&mut self) {
         // SAFETY: (1).
         unsafe { (self.kind.run)(&raw mut self.payload) }
     }

@@ -106,7 +106,7 @@ fn as_callback(body: impl FnOnce()) {
 fn run(chain: Chain) -> u64 {
     let here = Process::now();
     let mut nr_run = 0_u64;
-    let mut run_one = |callback: Callback| {
+    let mut run_one = |callback: Callback<'_>| {
         if !here.is_this() {
             return;
         }

@@ -25,9 +25,9 @@ const _: () = assert!(size_of::<Head>() == 16);
 pub(super) type Function = unsafe extern "C-unwind" fn(*mut Head);
 
 /// A callback that must be run once.
-pub(super) enum Callback {
+pub(super) enum Callback<'a> {
     /// A closure from a bag.
-    Closure(Deferred),
+    Closure(&'a mut Deferred),
     /// A user's head.
     Own(*mut Head, Function),
 }
@@ -62,7 +62,7 @@ impl Head {
     ///
     /// 1. `head` and its callbacks were queued, popped from the list, closed, and this is called
     ///    once.
-    pub(super) unsafe fn each(head: *mut Head, mut run: impl FnMut(Callback)) {
+    pub(super) unsafe fn each(head: *mut Head, mut run: impl FnMut(Callback<'_>)) {
         // SAFETY: (1): the head is alive until it is run.
         match unsafe { (*head).function } {
             Some(function) => run(Callback::Own(head, function)),

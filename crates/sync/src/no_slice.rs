@@ -26,10 +26,10 @@ impl Wait {
     }
 }
 
-/// Calls `body` in a section.
+/// Returns `false`: sections request no extensions.
 #[inline(always)]
-pub fn within<R>(body: impl FnOnce() -> R) -> R {
-    body()
+pub fn is_on() -> bool {
+    false
 }
 
 /// Returns `false`: the kernel supports no extensions.

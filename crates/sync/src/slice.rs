@@ -134,18 +134,6 @@ impl Drop for Wait {
     }
 }
 
-/// Calls `body` in a section. Without extensions this costs a load and a branch in total.
-#[inline(always)]
-pub fn within<R>(body: impl FnOnce() -> R) -> R {
-    #[cold]
-    #[inline(never)]
-    fn in_section<R>(body: impl FnOnce() -> R) -> R {
-        let _section = Section::enter();
-        body()
-    }
-    if is_on() { in_section(body) } else { body() }
-}
-
 /// Returns the kernel, if sections request extensions.
 #[inline(always)]
 fn kernel() -> Option<&'static Kernel> {

@@ -185,7 +185,7 @@ impl Shared {
     fn run_each(&self, batch: &mut Vec<Deferred>) {
         let before = RUNS.try_with(|runs| runs.replace(self));
         report::as_callback(|| {
-            for callback in batch.drain(..) {
+            for mut callback in batch.drain(..) {
                 if !self.is_own_process() {
                     // The last callback forked, and this is the child.
                     return;

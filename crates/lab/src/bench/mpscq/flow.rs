@@ -82,10 +82,13 @@ impl Flow {
     /// pushed.
     pub fn run<Q: Fifo<Item: Item>>(
         &self,
-        mut queue: Q,
+        queue: Q,
         stock: &mut Stock<Q::Item>,
     ) -> Result<Option<f64>, Stop> {
-        let ground = Ground::new(self.producers);
+        // Both are alone in their cache lines. On this stack, they would share lines with the locals
+        // of the consumer, and the layout of the stack would decide the figures.
+        let mut queue = CachePadded::new(queue);
+        let ground = CachePadded::new(Ground::new(self.producers));
         let stocks = stock.take(self.producers);
         let (pushers, mut popper) = queue.open(self.producers);
         let (items, ns_per_item) = thread::scope(|scope| {
@@ -244,7 +247,7 @@ impl<I> Home<I> {
 
 /// Popped items that are not yet returned.
 struct Returns<'g, I> {
-    ways: Vec<Way<'g, I>>,
+    ways: Vec<CachePadded<Way<'g, I>>>,
 }
 
 /// The items to return to one home.
@@ -257,9 +260,8 @@ struct Way<'g, I> {
 
 impl<'g, I: Item> Returns<'g, I> {
     fn new(homes: &'g [CachePadded<Home<I>>]) -> Self {
-        let ways =
-            homes.iter().map(|home| Way { home, items: Vec::with_capacity(RETURN), next: 0 });
-        Self { ways: ways.collect() }
+        let way = |home| Way { home, items: Vec::with_capacity(RETURN), next: 0 };
+        Self { ways: homes.iter().map(|home| CachePadded::new(way(home))).collect() }
     }
 
     #[inline(always)]
@@ -277,7 +279,7 @@ impl<'g, I: Item> Returns<'g, I> {
     }
 
     fn left(self) -> Vec<I> {
-        self.ways.into_iter().flat_map(|way| way.items).collect()
+        self.ways.into_iter().flat_map(|way| way.into_inner().items).collect()
     }
 }
 
