@@ -1,6 +1,8 @@
 //! Draws the full screen: the head, the problems, the tabs, the table with its header, and the
 //! foot.
 
+use std::{iter, ops::Range};
+
 use afterwork::page::{Kind, Measure};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -31,6 +33,7 @@ const HELP: &[&str] = &[
     "",
     "Red marks a problem. The line below the head names it.",
     "The plot shows the counts of the table over the last minute.",
+    "Free lines below the table show the tables that follow it.",
 ];
 
 /// The minimum widths of the columns of names and details, even on a narrow screen.
@@ -207,17 +210,34 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
         .min((table.rows.len() - 1).saturating_sub(shown))
         .min(view.selected)
         .max((view.selected + 1).saturating_sub(shown));
-    let columns = fitting(&table, view.shift, width);
+    let last = (view.top + shown).min(table.rows.len() - 1);
+    let mut lines = table_lines(view, &table, view.top..last, width);
+    // The space that is left shows the next tables, as far as they fit.
+    for table in view.others() {
+        // An empty line, the header, and at least one row.
+        let left = height.saturating_sub(lines.len() + 2);
+        let nr_shown = left.min(table.rows.len() - 1);
+        if nr_shown > 0 {
+            lines.push(Line::default());
+            lines.extend(table_lines(view, &table, 0..nr_shown, width));
+        }
+    }
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// Returns the header of `table` and its rows in `shown`. Only the table of the current tab is
+/// shifted and has a selected row.
+fn table_lines(view: &View, table: &Table, shown: Range<usize>, width: usize) -> Vec<Line<'static>> {
+    let is_current = table.kind == view.tab;
+    let columns = fitting(table, if is_current { view.shift } else { 0 }, width);
     let used = columns.iter().map(|(_, width)| width + GAP).sum::<usize>() - GAP;
     // The plot shows the whole minute if there is enough room.
     let plot = width.saturating_sub(used + GAP).min(REMEMBERED);
-    let has_plot = plot >= PLOT && !main_counter(view.tab).is_empty();
+    let has_plot = plot >= PLOT && !main_counter(table.kind).is_empty();
     let mut lines = Vec::new();
-    for (at, row) in table.rows.iter().enumerate() {
-        if at > 0 && (at <= view.top || at > view.top + shown) {
-            continue;
-        }
-        let is_selected = at == view.selected + 1;
+    for at in iter::once(0).chain(shown.map(|row| row + 1)) {
+        let row = &table.rows[at];
+        let is_selected = is_current && at == view.selected + 1;
         let base = match at {
             0 => Style::new().add_modifier(Modifier::BOLD),
             _ if is_selected => Style::new().add_modifier(Modifier::REVERSED),
@@ -227,8 +247,10 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
         for (nth, &(column, width)) in columns.iter().enumerate() {
             let cell = &row[column];
             let mut text = cell.text.clone();
-            if at == 0 && view.sort.is_some_and(|(sorted, _)| sorted + 2 == column) {
-                text.insert(0, if view.sort.is_some_and(|(_, down)| down) { '▼' } else { '▲' });
+            if let (0, true, Some((sorted, down))) = (at, is_current, view.sort)
+                && sorted + 2 == column
+            {
+                text.insert(0, if down { '▼' } else { '▲' });
             }
             let text = cut(&text, width);
             let gap = if nth == 0 { 0 } else { GAP };
@@ -243,14 +265,14 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
         }
         if has_plot {
             let text = match at {
-                0 => main_rate(view.tab).into(),
-                _ => sparks(&view.rates(row), plot),
+                0 => main_rate(table.kind).into(),
+                _ => sparks(&view.rates(table.kind, row), plot),
             };
             spans.push(Span::styled(format!("{}{}", " ".repeat(GAP), cut(&text, plot)), base));
         }
         lines.push(Line::from(spans));
     }
-    frame.render_widget(Paragraph::new(lines), area);
+    lines
 }
 
 /// Chooses the columns that fit, with their widths: names first, then figures from the `shift`th
@@ -328,7 +350,7 @@ fn detail(view: &View) -> Vec<String> {
         return vec!["the row no longer exists".to_owned()];
     };
     let mut lines = vec![format!("{} {} {}", record.kind.name(), record.name, record.detail)];
-    let rates = view.rates(&row);
+    let rates = view.rates(view.tab, &row);
     if !rates.is_empty() && !main_counter(view.tab).is_empty() {
         lines.push(format!("{}/s  {}", main_counter(view.tab), sparks(&rates, REMEMBERED)));
     }
@@ -485,6 +507,27 @@ mod tests {
         let captured =
             std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
         assert_eq!(shown, captured, "{path}");
+    }
+
+    #[test]
+    fn lines_that_are_left_show_the_next_tables() {
+        let mut view = view();
+        let pools = "\n\npool   workers";
+        // The head and the foot take four lines, the queues five. Then there is an empty line, the
+        // header of the pools, and one pool.
+        for (height, fits) in [(11, false), (12, true), (40, true)] {
+            let (shown, _) = screen(&mut view, (80, height));
+            assert_eq!(shown.contains(pools), fits, "{shown}");
+            assert_eq!(shown.contains("\n0-1 "), fits, "{shown}");
+        }
+        // From the last tab, the next table is the first one. The filter applies to all.
+        view.press(Key::BackTab);
+        let (shown, _) = screen(&mut view, (80, 40));
+        let at = |text| shown.find(text).unwrap_or_else(|| panic!("{text}: {shown}"));
+        assert!(at("\npool ") < at("\n\nqueue ") && at("\nqueue ") < at("\nwal "));
+        view.filter = "0-".into();
+        let (shown, _) = screen(&mut view, (80, 40));
+        assert!(shown.contains("\n0-1 ") && !shown.contains("\nqueue "), "{shown}");
     }
 
     #[test]

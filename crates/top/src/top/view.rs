@@ -148,17 +148,17 @@ impl View {
         self.rates = rates;
     }
 
-    /// Returns the rates of a row. The newest one is last.
-    pub fn rates(&self, row: &[Cell]) -> Vec<f64> {
+    /// Returns the rates of a row of the table of `kind`. The newest one is last.
+    pub fn rates(&self, kind: Kind, row: &[Cell]) -> Vec<f64> {
         let at = record_of(row);
-        let Some(record) = at.and_then(|at| self.now.page.of(self.tab).nth(at)) else {
+        let Some(record) = at.and_then(|at| self.now.page.of(kind).nth(at)) else {
             return Vec::new();
         };
         let (name, detail) = (&record.name, &record.detail);
-        let before = self.now.page.of(self.tab).take(at.unwrap_or(0));
+        let before = self.now.page.of(kind).take(at.unwrap_or(0));
         let is_twin = |it: &&Record| it.name == *name && it.detail == *detail;
         let nr_twins = before.filter(is_twin).count();
-        let key = (self.tab, name.clone(), detail.clone(), nr_twins);
+        let key = (kind, name.clone(), detail.clone(), nr_twins);
         let known = self.rates.get(&key);
         known.map_or_else(Vec::new, |rates| rates.iter().copied().collect())
     }
@@ -171,22 +171,39 @@ impl View {
 
     /// Returns the table of the current tab, filtered and sorted. The header is first.
     pub fn table(&self) -> Option<Table> {
-        let tables = tables(&self.now, self.before.as_ref());
-        let mut table = tables.into_iter().find(|table| table.kind == self.tab)?;
-        let mut rows = table.rows.split_off(1);
-        let wanted = self.filter.to_lowercase();
-        let holds = |cell: &Cell| cell.text.to_lowercase().contains(&wanted);
-        rows.retain(|row| row.iter().take(2).any(holds));
+        let mut table = self.tables().into_iter().find(|table| table.kind == self.tab)?;
         if let Some((column, from_greatest)) = self.sort {
-            rows.sort_by(|a, b| {
+            table.rows[1..].sort_by(|a, b| {
                 let [a, b] = [a, b]
                     .map(|row| row.get(column + 2).map_or(f64::NEG_INFINITY, |cell| cell.value));
                 let order = a.total_cmp(&b);
                 if from_greatest { order.reverse() } else { order }
             });
         }
-        table.rows.extend(rows);
         Some(table)
+    }
+
+    /// Returns the tables of the other tabs in their order, from the one after the current tab.
+    pub fn others(&self) -> Vec<Table> {
+        let mut tables = self.tables();
+        let at = tables.iter().position(|table| table.kind == self.tab).unwrap_or(0);
+        tables.rotate_left(at);
+        tables.split_off(1.min(tables.len()))
+    }
+
+    /// Returns all tables, filtered.
+    fn tables(&self) -> Vec<Table> {
+        let mut tables = tables(&self.now, self.before.as_ref());
+        let wanted = self.filter.to_lowercase();
+        let holds = |cell: &Cell| cell.text.to_lowercase().contains(&wanted);
+        for table in &mut tables {
+            let mut at = 0;
+            table.rows.retain(|row| {
+                at += 1;
+                at == 1 || row.iter().take(2).any(holds)
+            });
+        }
+        tables
     }
 
     /// Returns the selected row.
@@ -411,7 +428,7 @@ pub(super) mod tests {
         for record in &snapshot.page.records {
             let row = view.row().unwrap();
             assert_eq!(view.record(&row), Some((record, Some(record))));
-            assert_eq!(view.rates(&row).len(), 1);
+            assert_eq!(view.rates(view.tab, &row).len(), 1);
             view.press(Key::Down);
         }
     }
@@ -427,7 +444,7 @@ pub(super) mod tests {
             view.seen(Ok(stalled_sample()));
         }
         let row = view.row().unwrap();
-        assert_eq!(view.rates(&row).len(), REMEMBERED);
+        assert_eq!(view.rates(view.tab, &row).len(), REMEMBERED);
         view.seen(Err(NoSnapshot::Stale("it has ended".into())));
         assert!(view.ended.is_some());
     }
