@@ -350,8 +350,8 @@ impl Bag {
             // SAFETY: as above. The word is counted, and each closure is taken once.
             let mut closure = unsafe { (*bag).take(at) };
             at += closure.nr_words();
-            // By reference: a copy would load words together that were just stored one by one, which
-            // the CPU cannot forward.
+            // By reference: a copy would load two words at once that were stored one by one, and
+            // the CPU would wait until both stores have reached the cache.
             run(&mut closure);
         }
         // ORDER(bag): the other end; see `anew`.

@@ -227,7 +227,12 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
 
 /// Returns the header of `table` and its rows in `shown`. Only the table of the current tab is
 /// shifted and has a selected row.
-fn table_lines(view: &View, table: &Table, shown: Range<usize>, width: usize) -> Vec<Line<'static>> {
+fn table_lines(
+    view: &View,
+    table: &Table,
+    shown: Range<usize>,
+    width: usize,
+) -> Vec<Line<'static>> {
     let is_current = table.kind == view.tab;
     let columns = fitting(table, if is_current { view.shift } else { 0 }, width);
     let used = columns.iter().map(|(_, width)| width + GAP).sum::<usize>() - GAP;
