@@ -6,11 +6,13 @@
 //! for its only caller.
 #![forbid(unsafe_code)]
 
+pub mod mpscq;
 pub mod percpu;
 pub mod rcu;
 
 /// Calls all functions, so that the linker keeps them.
 fn main() {
+    mpscq::calls::run();
     percpu::calls::run();
     rcu::calls::run();
 }

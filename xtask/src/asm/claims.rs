@@ -19,6 +19,9 @@ enum Is {
     Locking(usize),
     /// Like `Locking`, but the function also makes no calls.
     LockingAlone(usize),
+    /// Like `Locking`, but the function also stores nothing on the stack. A cold call whose arguments
+    /// are references would make the usual path store them.
+    LockingInRegisters(usize),
 }
 
 const fn claim(function: &'static str, is: Is) -> Claim {
@@ -26,6 +29,7 @@ const fn claim(function: &'static str, is: Is) -> Claim {
 }
 
 pub const CLAIMS: &[Claim] = &[
+    claim("mpscq::push", Is::LockingInRegisters(1)),
     claim("percpu::compiled_out", Is::Like("percpu::unprotected")),
     claim("percpu::queue", Is::LockingAlone(0)),
     claim("percpu::on_demand", Is::Locking(0)),
@@ -52,13 +56,20 @@ impl Claim {
                 Some(other) if other.lines() == function.lines() => None,
                 Some(other) => Some(format!("the machine code differs:\n{function}{other}")),
             },
-            Is::Locking(nr) | Is::LockingAlone(nr) if nr_locked != nr => Some(format!(
-                "{nr_locked} locked instructions and fences instead of {nr}:\n{function}"
-            )),
+            Is::Locking(nr) | Is::LockingAlone(nr) | Is::LockingInRegisters(nr)
+                if nr_locked != nr =>
+            {
+                Some(format!(
+                    "{nr_locked} locked instructions and fences instead of {nr}:\n{function}"
+                ))
+            }
             Is::LockingAlone(_) if function.calls() => {
                 Some(format!("contains a call:\n{function}"))
             }
-            Is::Locking(_) | Is::LockingAlone(_) => None,
+            Is::LockingInRegisters(_) if function.uses_stack() => {
+                Some(format!("uses the stack:\n{function}"))
+            }
+            Is::Locking(_) | Is::LockingAlone(_) | Is::LockingInRegisters(_) => None,
         }
     }
 }
@@ -92,6 +103,13 @@ mod tests {
                 assert_eq!(is_broken, claimed != nr_locked, "{body}");
             }
         }
+    }
+
+    #[test]
+    fn a_stack_slot_is_found() {
+        assert!(broken(Is::LockingInRegisters(0), "mov    %rdi,0x8(%rsp)"));
+        assert!(broken(Is::LockingInRegisters(0), "push   %rbx"));
+        assert!(!broken(Is::LockingInRegisters(0), "incq   0x10(%rax)"));
     }
 
     #[test]

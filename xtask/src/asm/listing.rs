@@ -82,6 +82,11 @@ impl<'a> Function<'a> {
         self.lines.iter().filter(|(_, line)| locks(line)).count()
     }
 
+    /// Returns `true` if the function stores to the stack or loads from it.
+    pub fn uses_stack(&self) -> bool {
+        self.lines.iter().any(|(_, line)| line.starts_with("push") || line.contains("(%rsp"))
+    }
+
     /// Returns `true` if the function calls or jumps to another function.
     pub fn calls(&self) -> bool {
         let leaves = |line: &str| line.starts_with("call") || line.contains('<');
