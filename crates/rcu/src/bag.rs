@@ -523,7 +523,7 @@ mod tests {
                 sum.fetch_add(number.0, Ordering::Relaxed);
             }),
         ];
-        for deferred in all {
+        for mut deferred in all {
             // SAFETY: each closure runs once.
             unsafe { deferred.run() };
         }

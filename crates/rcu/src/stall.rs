@@ -108,7 +108,7 @@ pub(super) static NR_REPORTED: Count = Count::new();
 
 fn report(stall: &Stall) {
     NR_REPORTED.add(1);
-    trace::rcu_stall(stall.thread, stall);
+    trace::stall(stall.thread, stall);
     let handler = self::handler().lock().clone();
     // FOREIGN(rcu-stall-handler): the user's handler, on the driver, which other threads wait for
     // and which may be the thread that runs callbacks. It is contained, and no lock is held.

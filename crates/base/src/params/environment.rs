@@ -7,6 +7,7 @@
 use sync::unmodelled::AtomicU32;
 
 use super::{ParamError, Params, STRICT, VARIABLE, pairs};
+use crate::panics::write_line;
 
 impl Params {
     /// Returns the default values, changed by the environment variable.
@@ -66,10 +67,7 @@ fn is_first(is_reported: &AtomicU32) -> bool {
 }
 
 fn report(error: &ParamError) {
-    #[cfg(not(any(loom, shuttle)))]
-    sync::process::write_line(&format!(
+    write_line(&format!(
         "{VARIABLE}: {error}; it is ignored: correct or remove it, or add the word {STRICT} to make it an error"
     ));
-    #[cfg(any(loom, shuttle))]
-    let _ = error;
 }

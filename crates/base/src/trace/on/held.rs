@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use sync::unmodelled::Arc;
 use tracing::{Span, level_filters::LevelFilter};
 
-use super::{Item, on::contained};
+use super::{Item, contained};
 
 sync::thread_local! {
     /// The events and spans that this thread keeps, or `None` outside a stay.
@@ -64,11 +64,7 @@ fn begin(with_span: bool) -> bool {
     if KEPT.try_with(|kept| kept.borrow().is_some()).unwrap_or(true) {
         return false;
     }
-    let mut span = Span::none();
-    if with_span {
-        contained(|| span = Span::current());
-    }
-    let span = (!span.is_none()).then(|| Arc::new(span));
+    let span = with_span.then(current_span).flatten();
     let kept = Kept { span, ..Kept::default() };
     KEPT.with(|place| place.replace(Some(kept)).is_none())
 }
@@ -85,9 +81,7 @@ impl Drop for Held {
 #[cold]
 fn end() {
     let kept = KEPT.with(RefCell::take).unwrap_or_default();
-    for event in kept.events {
-        event.emit();
-    }
+    kept.events.into_iter().for_each(Event::emit);
     let dropped = kept.dropped.into_iter().chain(kept.span);
     dropped.for_each(|span| contained(|| drop(span)));
 }
@@ -120,7 +114,7 @@ fn with_kept<R>(body: impl FnOnce(&mut Kept) -> R) -> Option<R> {
 }
 
 /// If this thread is in a stay, keeps the event and returns `true`.
-pub(super) fn keep(emit: fn(Item<'_>), item: &Item<'_>) -> bool {
+pub(crate) fn keep(emit: fn(Item<'_>), item: &Item<'_>) -> bool {
     with_kept(|kept| kept.events.push(Event::new(emit, item))).is_some()
 }
 
