@@ -1,8 +1,7 @@
 //! Functions for the other crates of afterwork. Programs must not use them, because they may change
 //! in any version.
 
-pub use crate::opaque;
-pub use topology::{impl_debug, into_io_error};
+pub use topology::{impl_debug, impl_error, into_io_error};
 
 pub mod admission {
     pub use crate::admission::*;
@@ -79,17 +78,4 @@ pub mod wake {
     pub mod sleeper {
         pub use crate::wake::sleeper::*;
     }
-}
-
-/// Implements `Debug` for types whose output is only their name.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! opaque {
-    ($(impl[$($params:tt)*] $name:ident $(<$($arg:tt),*>)?;)*) => {$(
-        impl<$($params)*> ::core::fmt::Debug for $name $(<$($arg),*>)? {
-            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-                f.debug_struct(stringify!($name)).finish_non_exhaustive()
-            }
-        }
-    )*};
 }

@@ -1,6 +1,5 @@
 //! The owner of a slot, which operates on the slot, polls and parks.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
@@ -291,19 +290,8 @@ impl<T> Drop for Operation<'_, T> {
     }
 }
 
-impl fmt::Display for AttachError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Owned(cpu) => write!(f, "the slot of CPU {cpu} has an owner"),
-            Self::NoSuchCpu(cpu) => write!(f, "CPU {cpu} has no slot"),
-            Self::Isolated(cpu) => write!(f, "CPU {cpu} is isolated: nothing is queued onto it"),
-        }
-    }
-}
-
-impl std::error::Error for AttachError {}
-
-base::internal::into_io_error!(AttachError, |error| match error {
-    AttachError::Owned(_) => ErrorKind::ResourceBusy,
-    _ => ErrorKind::InvalidInput,
+base::internal::impl_error!(AttachError {
+    Owned(cpu) => ResourceBusy, "the slot of CPU {cpu} has an owner";
+    NoSuchCpu(cpu) => InvalidInput, "CPU {cpu} has no slot";
+    Isolated(cpu) => InvalidInput, "CPU {cpu} is isolated: nothing is queued onto it";
 });

@@ -1,6 +1,5 @@
 //! Per-CPU data, and calls on the slot of any CPU.
 
-use std::fmt;
 use std::time::Duration;
 
 use base::internal::panics::{self, Foreign};
@@ -389,34 +388,10 @@ impl<F> NotRun<F> {
     }
 }
 
-// This is written by hand, because closures do not implement `Debug`.
-impl<F> fmt::Debug for NotRun<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Busy(_) => "Busy(..)",
-            Self::NoSuchCpu(_) => "NoSuchCpu(..)",
-        })
-    }
-}
-
-impl<F> fmt::Display for NotRun<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Busy(_) => "the slot did not become free in time",
-            Self::NoSuchCpu(_) => "the CPU has no slot",
-        })
-    }
-}
-
-impl<F> std::error::Error for NotRun<F> {}
-
-/// Converts the error and drops the closure.
-impl<F> From<NotRun<F>> for std::io::Error {
-    fn from(error: NotRun<F>) -> Self {
-        let kind = match &error {
-            NotRun::Busy(_) => std::io::ErrorKind::TimedOut,
-            NotRun::NoSuchCpu(_) => std::io::ErrorKind::InvalidInput,
-        };
-        Self::new(kind, error.to_string())
+base::internal::impl_error! {
+    /// Converts the error and drops the closure.
+    NotRun[F] {
+        Busy(..) => TimedOut, "the slot did not become free in time";
+        NoSuchCpu(..) => InvalidInput, "the CPU has no slot";
     }
 }

@@ -188,7 +188,7 @@ impl Reader {
     }
 }
 
-base::internal::opaque! {
+base::internal::impl_debug! {
     impl[] Reader;
 }
 
