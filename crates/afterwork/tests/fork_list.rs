@@ -88,7 +88,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("page/publisher.rs", "OWNER", Word),
     ("page/publisher.rs", "PUBLISHED", Held("&PUBLISHED")),
     ("page/sources.rs", "HANDLER", Constant),
-    ("page/sources.rs", "SOURCES", Held("sources()")),
+    ("page/sources.rs", "sources", Held("sources()")),
     ("page/sources.rs", "CHECKED", Settled("publish_if_configured()")),
     ("params/environment.rs", "IS_REPORTED", Word),
     ("params/threads.rs", "HOOKS_OF_C", Word),

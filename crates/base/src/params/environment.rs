@@ -30,14 +30,13 @@ impl Params {
         };
         let lossy = text.to_string_lossy();
         if !is_strict(&lossy) {
-            let mut errors = Vec::new();
+            let mut reports = None;
             params.set_all(&lossy, |error| {
-                errors.push(error);
+                if *reports.get_or_insert_with(|| is_first(&IS_REPORTED)) {
+                    report(&error);
+                }
                 Ok(())
             })?;
-            if !errors.is_empty() && is_first(&IS_REPORTED) {
-                errors.iter().for_each(report);
-            }
             return Ok(params);
         }
         text.to_str().ok_or(ParamError::NotUnicode)?.parse()

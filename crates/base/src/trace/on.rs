@@ -86,8 +86,12 @@ macro_rules! events {
 }
 
 /// The steps that were recorded under a lock.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Noted(Vec<Event>);
+
+topology::impl_debug! {
+    impl[] Noted;
+}
 
 impl Noted {
     /// Records items that a worker has taken.
@@ -95,12 +99,12 @@ impl Noted {
     pub fn activate<'a>(&mut self, items: impl FnOnce() -> Vec<Item<'a>>) {
         if is_on(Level::TRACE) {
             let emit = |item: Item<'_>| activate_work(|| item);
-            self.0.extend(items().iter().map(|item| Event::new(emit, item)));
+            self.0.extend(items().iter().map(|item| held::event(emit, item)));
         }
     }
 
     /// Emits the recorded events. Must be called with no lock held.
     pub fn emit(self) {
-        self.0.into_iter().for_each(Event::emit);
+        self.0.into_iter().for_each(|emit| emit());
     }
 }

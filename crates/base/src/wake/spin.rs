@@ -234,7 +234,9 @@ fn next_allowance(nr_rounds: u32, spin_limit: u32, hit_after: Option<u32>) -> u3
 
 sync::thread_local! {
     /// The budget of this thread for waits in joins and flushes.
-    static WAITER: SpinBudget = SpinBudget::new()
+    static WAITER: SpinBudget = SpinBudget::new();
+    /// The budget of this thread for waits for another thread on the same CPU.
+    static SAME_CPU_WAITER: SpinBudget = SpinBudget::new()
 }
 
 /// Busy-polls and spins for as long as earlier success on this thread justifies. Returns `true` if
@@ -253,11 +255,6 @@ pub fn spin_as_waiter(done: impl FnMut() -> bool) -> bool {
 /// CPU. One `sched_yield` is usually enough in that case. The further rounds are for CPUs that more
 /// than two threads share.
 const SAME_CPU_SPIN_LIMIT: u32 = 4;
-
-sync::thread_local! {
-    /// The budget of this thread for waits for another thread on the same CPU.
-    static SAME_CPU_WAITER: SpinBudget = SpinBudget::new()
-}
 
 /// Yields this CPU to the thread that the caller waits for. Returns `true` if `done` returned
 /// `true`.
