@@ -72,8 +72,7 @@ const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 /// assert_eq!(sum, 99 * 100 / 2);
 /// worker.join().unwrap();
 /// ```
-#[doc(alias = "kfifo")]
-#[doc(alias = "task_work")]
+#[doc(alias("kfifo", "task_work"))]
 pub struct Mailbox<T> {
     pub(super) shared: Arc<Shared<T>>,
     /// `None` once the mailbox is being dropped.

@@ -91,9 +91,7 @@ impl<T> Poster<T> {
     /// assert_eq!(poster.post("late"), Err(PostError::Closed("late")));
     /// ```
     #[inline]
-    #[doc(alias = "try_post")]
-    #[doc(alias = "try_send")]
-    #[doc(alias = "task_work_add")]
+    #[doc(alias("try_post", "try_send", "task_work_add"))]
     pub fn post(&self, item: T) -> Result<(), PostError<T>> {
         self.post_as(item, true)
     }

@@ -154,11 +154,9 @@ impl Periods {
         // store comes first, our exchange succeeds, and we see all that it wrote. If our exchange
         // comes first, it fails, and the caller waits until that driver wakes it after its store.
         // Test: grace_period_serves_all_earlier_callers
+        let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
         let taken = !self.is_driven()
-            && self
-                .is_driven
-                .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok();
+            && self.is_driven.compare_exchange(false, true, acquire, relaxed).is_ok();
         // `then_some` would always create a `Driver`, whose drop would release the right of another
         // thread.
         taken.then(|| Driver(self))

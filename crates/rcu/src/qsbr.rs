@@ -162,8 +162,7 @@ impl Reader {
     ///
     /// Panics if `body` panics. The process is aborted if this reader cannot go online again
     /// because `body` left too many sections open.
-    #[doc(alias = "urcu_qsbr_thread_offline")]
-    #[doc(alias("rcu_thread_offline", "rcu_thread_online"))]
+    #[doc(alias("urcu_qsbr_thread_offline", "rcu_thread_offline", "rcu_thread_online"))]
     pub fn offline<R>(&mut self, body: impl FnOnce() -> R) -> R {
         let _online = Offline::go(self);
         // This has no effect if another section is open around this reader.

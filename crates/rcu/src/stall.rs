@@ -25,14 +25,14 @@ use base::internal::{
 use sync::{
     Mutex,
     atomic::{AtomicU64, Ordering},
-    fork::{self, Handler, Process},
+    fork::Process,
     hint,
     span::Span,
     thread, time, twin,
     unmodelled::Arc,
 };
 
-use super::{domain::Domain, slot::Slot, tunables};
+use super::{domain::Domain, fork, slot::Slot, tunables};
 
 /// The number of checks for the last report before the driver boosts a reader. A holdout that runs
 /// on another CPU ends most sections sooner than that.
@@ -76,14 +76,7 @@ type Shared = Arc<Foreign<StallHandler>>;
 
 sync::process_wide! {
     /// Returns the handler of stalls. Models never call it, because their waits do not time out.
-    fn place() -> Mutex<Option<Shared>> = Mutex::new(None)
-}
-
-static HANDLER: Handler = Handler { before: |held| held.lock(place()), ..Handler::IDLE };
-
-fn handler() -> &'static Mutex<Option<Shared>> {
-    fork::register(&HANDLER);
-    place()
+    pub(super) fn handler() -> Mutex<Option<Shared>> = Mutex::new(None)
 }
 
 /// Sets the handler of stalls. With `None`, the default, stalls are printed to stderr.
@@ -99,6 +92,7 @@ pub fn on_stall(handler: Option<StallHandler>) {
     // FOREIGN(rcu-stall-handler-drop): the handler's destructor, on the thread that replaces it or
     // on the driver. It is contained, and no lock is held.
     let handler = handler.map(|handler| Arc::new(Foreign::new(handler)));
+    fork::register();
     let before = std::mem::replace(&mut *self::handler().lock(), handler);
     drop(before);
 }
@@ -147,11 +141,10 @@ pub(super) fn report_flood(nr: usize) {
     };
     let (now_ns, next_ns) = (time::now_ns(), next_flood().load(Ordering::Relaxed));
     let later_ns = now_ns + timeout.as_nanos() as u64;
-    let claim = || {
-        let (relaxed, failed) = (Ordering::Relaxed, Ordering::Relaxed);
-        next_flood().compare_exchange(next_ns, later_ns, relaxed, failed)
+    let claim = |flood: &AtomicU64| {
+        flood.compare_exchange(next_ns, later_ns, Ordering::Relaxed, Ordering::Relaxed)
     };
-    if now_ns < next_ns || claim().is_err() {
+    if now_ns < next_ns || claim(next_flood()).is_err() {
         return;
     }
     NR_REPORTED.add(1);

@@ -61,9 +61,8 @@ use crate::{
 /// domain.synchronize();
 /// assert!(domain.poll_state(unlinked));
 /// ```
-#[doc(alias = "srcu_struct")]
+#[doc(alias("srcu_struct", "DEFINE_SRCU", "cleanup_srcu_struct"))]
 #[derive(Clone)]
-#[doc(alias("DEFINE_SRCU", "cleanup_srcu_struct"))]
 pub struct Domain {
     pub(crate) shared: Arc<Shared>,
 }
@@ -142,8 +141,7 @@ impl Domain {
     /// let guard = Domain::new().read_owned();
     /// std::thread::spawn(move || drop(guard)).join().unwrap();
     /// ```
-    #[doc(alias = "srcu_down_read")]
-    #[doc(alias = "srcu_up_read")]
+    #[doc(alias("srcu_down_read", "srcu_up_read"))]
     pub fn read_owned(&self) -> OwnedGuard {
         OwnedGuard::new(self.clone())
     }
