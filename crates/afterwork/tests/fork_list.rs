@@ -117,7 +117,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/tunables.rs", "BOOST", Word),
     ("rcu/tunables.rs", "EARLY_QS", Word),
     ("rcu/tunables.rs", "FIRST_FQS_MS", Word),
-    ("rcu/tunables.rs", "FROM_ENV", Settled("tunables()")),
+    ("rcu/tunables.rs", "FROM_ENV", Settled("settle()")),
     ("rcu/tunables.rs", "HANDLER", Constant),
     ("rcu/tunables.rs", "NEXT_FQS_MS", Word),
     ("rcu/tunables.rs", "QHIMARK", Word),

@@ -386,8 +386,7 @@ impl Callbacks {
 
     /// Returns `true` if the list of this CPU is full.
     pub(super) fn is_full(&self) -> bool {
-        let nr = self.lists[cpu::current().index() % NR_LISTS].nr.load(Ordering::Relaxed);
-        Backlog::is_full(nr)
+        Backlog::is_full(self.lists[cpu::current().index() % NR_LISTS].nr.load(Ordering::Relaxed))
     }
 
     /// Queues a user's head, after the closures that this thread queued before.
@@ -472,10 +471,8 @@ impl Callbacks {
         if time::now_ns() < self.retry_ns.load(Ordering::Relaxed) {
             return;
         }
-        let (none, starting) = (NONE, STARTING);
-        let claimed =
-            self.thread.compare_exchange(none, starting, Ordering::Relaxed, Ordering::Relaxed);
-        if claimed.is_err() {
+        let relaxed = Ordering::Relaxed;
+        if self.thread.compare_exchange(NONE, STARTING, relaxed, relaxed).is_err() {
             return;
         }
         if thread::spawn("rcu", sweep_for_ever).is_ok() {
@@ -494,9 +491,7 @@ impl Callbacks {
     fn is_empty(&self) -> bool {
         // Acquire pairs with the fence in `sweep`. If we read the null that a sweep left, our next
         // load of `sweep_seq` returns that sweep's odd number or a later one.
-        let is_empty =
-            |list: &CachePadded<List>| list.newest.top().load(Ordering::Acquire).is_null();
-        self.lists.iter().all(is_empty)
+        self.lists.iter().all(|list| list.newest.top().load(Ordering::Acquire).is_null())
     }
 
     /// Takes all lists, waits for a grace period and runs the callbacks. Returns the number that
@@ -659,9 +654,8 @@ impl Callbacks {
 /// still protects its references. The sweep then waits for itself, which is reported as a stall,
 /// and no grace period of the process ends.
 pub(super) fn idle_slot() -> Option<&'static Slot> {
-    mine().filter(|slot| {
-        !slot.is_in_section() || twin::armed("rcu: a sweep overlooks its own section")
-    })
+    let overlooks = twin::armed("rcu: a sweep overlooks its own section");
+    mine().filter(|slot| !slot.is_in_section() || overlooks)
 }
 
 /// Runs the sweeper's thread. A push onto an empty list wakes it.
@@ -729,13 +723,8 @@ impl Backlog {
                 return;
             }
         }
-        let passed = self.nr_passed.compare_exchange(
-            nr_passed,
-            nr_passed + 1,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
-        if passed.is_ok() {
+        let (next, relaxed) = (nr_passed + 1, Ordering::Relaxed);
+        if self.nr_passed.compare_exchange(nr_passed, next, relaxed, relaxed).is_ok() {
             self.until_ns.store(0, Ordering::Relaxed);
             stall::report_flood(nr());
         }

@@ -226,8 +226,7 @@ impl Drop for Driver<'_> {
             wait_buckets[reached.next().wait_bucket(NR_WAIT_BUCKETS)].notify_one();
         }
         if stops_midway {
-            let after_next = reached.next().next();
-            wait_buckets[after_next.wait_bucket(NR_WAIT_BUCKETS)].notify_one();
+            wait_buckets[reached.next().next().wait_bucket(NR_WAIT_BUCKETS)].notify_one();
         }
         wait_buckets[reached.wait_bucket(NR_WAIT_BUCKETS)].notify_in_batches(WAKE_BATCH);
     }
@@ -263,7 +262,7 @@ impl GpCookie {
 
     /// Returns the latest cookie that is over at `gp_seq`.
     pub(super) fn reached(gp_seq: u64) -> Self {
-        Self(gp_seq & !1)
+        Self(before(gp_seq))
     }
 
     /// Returns the cookie as a number, for other languages and for atomics.

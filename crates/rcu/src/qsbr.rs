@@ -164,7 +164,8 @@ impl Reader {
     /// because `body` left too many sections open.
     #[doc(alias("urcu_qsbr_thread_offline", "rcu_thread_offline", "rcu_thread_online"))]
     pub fn offline<R>(&mut self, body: impl FnOnce() -> R) -> R {
-        let _online = Offline::go(self);
+        end(self.slot);
+        let _online = Offline(self);
         // This has no effect if another section is open around this reader.
         park_if_idle();
         body()
@@ -182,7 +183,8 @@ impl Reader {
     /// Panics if this thread is in another section, or has another reader.
     #[doc(alias = "urcu_qsbr_synchronize_rcu")]
     pub fn synchronize(&mut self) {
-        let _online = Offline::go(self);
+        end(self.slot);
+        let _online = Offline(self);
         polled::synchronize();
     }
 }
@@ -208,13 +210,6 @@ impl Drop for Reader {
 
 /// Keeps a reader offline until this value is dropped, even during a panic.
 struct Offline<'a>(&'a mut Reader);
-
-impl<'a> Offline<'a> {
-    fn go(reader: &'a mut Reader) -> Self {
-        end(reader.slot);
-        Self(reader)
-    }
-}
 
 impl Drop for Offline<'_> {
     fn drop(&mut self) {

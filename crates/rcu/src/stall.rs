@@ -62,10 +62,7 @@ impl std::fmt::Display for Stall {
             f,
             "thread {thread} ({name}) has delayed an RCU grace period for {waited:.1?} in a read-side critical section"
         )?;
-        match &self.doing {
-            Some(doing) => write!(f, ", {doing}"),
-            None => Ok(()),
-        }
+        self.doing.iter().try_for_each(|doing| write!(f, ", {doing}"))
     }
 }
 
@@ -106,10 +103,9 @@ fn report(stall: &Stall) {
     let handler = self::handler().lock().clone();
     // FOREIGN(rcu-stall-handler): the user's handler, on the driver, which other threads wait for
     // and which may be the thread that runs callbacks. It is contained, and no lock is held.
-    // Writing to a closed stderr also panics.
     panics::contain(|| match &handler {
         Some(handler) => handler(stall),
-        None => eprintln!("afterwork: {stall}"),
+        None => panics::write_line(&stall.to_string()),
     });
 }
 
@@ -118,13 +114,9 @@ fn report(stall: &Stall) {
 #[cold]
 pub(super) fn report_batch(waited: Duration) {
     NR_REPORTED.add(1);
-    // FOREIGN(rcu-stderr): no user code runs, but the write panics if stderr is closed. A panic is
-    // contained.
-    panics::contain(|| {
-        eprintln!(
-            "afterwork: the executor has not begun a batch of RCU callbacks for {waited:.1?}; the batch runs on a library thread now"
-        );
-    });
+    panics::write_line(&format!(
+        "the executor has not begun a batch of RCU callbacks for {waited:.1?}; the batch runs on a library thread now"
+    ));
 }
 
 sync::process_wide! {
@@ -151,14 +143,10 @@ pub(super) fn report_flood(nr: usize) {
     let thread = thread::current();
     let name = thread::name(thread);
     let (thread, name) = (thread.0, name.as_deref().unwrap_or("?"));
-    // FOREIGN(rcu-stderr): no user code runs, but the write panics if stderr is closed. A panic is
-    // contained.
-    panics::contain(|| {
-        eprintln!(
-            "afterwork: {nr} RCU callbacks wait in one list, to which thread {thread} ({name}) adds: callbacks are queued faster \
-             than they run, or a reader or a callback delays them"
-        );
-    });
+    panics::write_line(&format!(
+        "{nr} RCU callbacks wait in one list, to which thread {thread} ({name}) adds: callbacks are queued faster than they run, \
+         or a reader or a callback delays them"
+    ));
 }
 
 impl Domain {

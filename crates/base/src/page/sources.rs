@@ -68,9 +68,7 @@ fn publish_if_configured() {
         if crate::params::Params::from_env().is_ok_and(|params| params.publish)
             && let Err(error) = super::publisher::publish()
         {
-            // FOREIGN(page-stderr): no user code runs, but the write panics if stderr is closed. It
-            // runs on the first thread that joins, and is contained.
-            panics::contain(|| eprintln!("afterwork: cannot publish: {error}"));
+            panics::write_line(&format!("cannot publish: {error}"));
         }
     });
 }

@@ -172,7 +172,13 @@ impl Slots {
     /// Returns the line of this thread, or `None` if the thread has no index.
     #[inline(always)]
     pub(super) fn mine(&self) -> Option<&Line> {
-        identity::seat().map(|seat| self.line(seat.get()))
+        let (chunk, at) = place(identity::seat()?.get());
+        // Acquire pairs with `grow`, in which another thread may have created the chunk.
+        let first = self.chunks[chunk].load(Ordering::Acquire);
+        let first = if first.is_null() { self.grow(chunk) } else { first };
+        // SAFETY: `place` stays below `lines_in(chunk)`, and the chunk lives as long as the table,
+        // as `drop` shows.
+        Some(unsafe { &*first.add(at) })
     }
 
     /// Makes drivers scan `line` again if it was parked. Its section has been counted.
@@ -276,7 +282,7 @@ impl Slots {
         let (chunk, at) = place(identity::seat()?.get());
         // This acquires as in `lines`.
         let first = self.chunks[chunk].load(Ordering::Acquire);
-        // SAFETY: as in `line`.
+        // SAFETY: as in `mine`.
         (!first.is_null()).then(|| unsafe { &**first.add(at) })
     }
 
@@ -315,17 +321,6 @@ impl Slots {
             ended_too_often();
         }
         nr_open == 0
-    }
-
-    #[inline(always)]
-    fn line(&self, seat: u32) -> &Line {
-        let (chunk, at) = place(seat);
-        // Acquire pairs with `grow`, in which another thread may have created the chunk.
-        let first = self.chunks[chunk].load(Ordering::Acquire);
-        let first = if first.is_null() { self.grow(chunk) } else { first };
-        // SAFETY: `place` stays below `lines_in(chunk)`, and the chunk lives as long as the table,
-        // as `drop` shows.
-        unsafe { &*first.add(at) }
     }
 
     #[cold]
