@@ -1,6 +1,5 @@
 //! The owner's side: receives items, and sleeps until there are enough of them.
 
-use std::fmt;
 use std::time::Duration;
 
 use base::internal::wake::Parker;
@@ -626,11 +625,7 @@ impl<T, B: FnMut() -> bool> Iterator for DrainWhile<'_, T, B> {
 
 impl<T, B: FnMut() -> bool> std::iter::FusedIterator for DrainWhile<'_, T, B> {}
 
-impl<T> fmt::Debug for Mailbox<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mailbox")
-            .field("open", &self.shared.is_open())
-            .field("posters", &self.shared.nr_posters.load(Ordering::Relaxed))
-            .finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(Mailbox[T], this =>
+    open: this.shared.is_open(),
+    posters: this.shared.nr_posters.load(Ordering::Relaxed),
+);
