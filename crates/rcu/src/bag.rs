@@ -348,8 +348,8 @@ impl Bag {
             // SAFETY: as above. The word is counted, and each closure is taken once.
             let mut closure = unsafe { (*bag).take(at) };
             at += closure.nr_words();
-            // By reference: a copy would load words together that were just stored one by one, which
-            // the CPU cannot forward.
+            // By reference: a copy would load words together that were just stored one by one,
+            // which the CPU cannot forward.
             run(&mut closure);
         }
         // ORDER(bag): the other end; see `anew`.

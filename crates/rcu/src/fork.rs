@@ -27,8 +27,8 @@
 //! forking thread can carry the number, and `Slot::inherit` makes it older.
 //!
 //! The tunables are read before the fork. Otherwise another thread could be reading them during the
-//! fork, and the child would wait for it forever. `tunables.rs` registers a handler of its own. None
-//! of this adds any cost for readers.
+//! fork, and the child would wait for it forever. `tunables.rs` registers a handler of its own.
+//! None of this adds any cost for readers.
 
 use sync::fork::{self, Handler};
 

@@ -228,8 +228,8 @@ const FUNCTION: &[Field] = fields! {
 
 macro_rules! times {
     ($($log2:literal $figure:ident $time:literal,)*) => {
-        /// The upper bounds of a histogram's buckets, as base-2 logarithms of nanoseconds, from 1 µs
-        /// to 4.6 minutes. They are constant, because monitoring systems require that.
+        /// The upper bounds of a histogram's buckets, as base-2 logarithms of nanoseconds, from 1
+        /// µs to 4.6 minutes. They are constant, because monitoring systems require that.
         pub const TIMES_LOG2: [u32; 15] = [$($log2),*];
 
         const TIMES: &[Field] = fields! {
