@@ -232,12 +232,16 @@ impl<W> Admission<W> {
         self.is_at_home().then(|| self.wait_queue.lock())
     }
 
+    /// Locks the wait queue. Returns `None` if it is closed, or in a child of `fork`.
+    fn open_wait_queue(&self) -> Option<MutexGuard<'_, WaitQueue<W>>> {
+        self.wait_queue().filter(|wait_queue| !wait_queue.is_closed)
+    }
+
     /// Adds a waiter and calls the closure `let_in`, which must call the method
     /// [`let_in`](Self::let_in). Returns the waiter as the error if admission is closed, or in a
     /// child of `fork`.
     pub fn join(&self, waiter: W, let_in: impl FnOnce()) -> Result<Ticket, W> {
-        let Some(mut wait_queue) = self.wait_queue().filter(|wait_queue| !wait_queue.is_closed)
-        else {
+        let Some(mut wait_queue) = self.open_wait_queue() else {
             return Err(waiter);
         };
         let ticket = Ticket(wait_queue.waiting.add(waiter));
@@ -252,8 +256,7 @@ impl<W> Admission<W> {
 
     /// Passes the waiters for which there is capacity to `admit`, in order, under the lock.
     pub fn let_in(&self, mut admit: impl FnMut(W)) {
-        let Some(mut wait_queue) = self.wait_queue().filter(|wait_queue| !wait_queue.is_closed)
-        else {
+        let Some(mut wait_queue) = self.open_wait_queue() else {
             return;
         };
         while !wait_queue.waiting.is_empty()

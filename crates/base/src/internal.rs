@@ -1,15 +1,19 @@
 //! Functions for the other crates of afterwork. Programs must not use them, because they may change
 //! in any version.
 
-pub use crate::opaque;
-pub use topology::{impl_debug, into_io_error};
+pub use topology::{impl_debug, impl_error, into_io_error};
 
-pub mod admission {
-    pub use crate::admission::*;
+/// Re-exports all items of modules of this crate, under the same paths.
+macro_rules! modules {
+    ($($name:ident in $($parent:ident)::+),+) => {$(
+        pub mod $name {
+            pub use $($parent)::+::$name::*;
+        }
+    )+};
 }
 
-pub mod numbered {
-    pub use crate::numbered::*;
+modules! {
+    admission in crate, numbered in crate, panics in crate, rcu_tunables in crate, trace in crate
 }
 
 pub mod page {
@@ -26,30 +30,14 @@ pub mod page {
     pub use crate::{pool_figures, queue_figures};
 
     #[cfg(all(feature = "page", not(any(loom, shuttle))))]
-    pub mod publisher {
-        pub use crate::page::publisher::*;
-    }
-}
-
-pub mod panics {
-    pub use crate::panics::*;
+    modules!(publisher in crate::page);
 }
 
 #[cfg(feature = "params")]
 pub mod params {
     pub use crate::params::{environment::ignore, threads::ThreadStyle, *};
 
-    pub mod threads {
-        pub use crate::params::threads::*;
-    }
-}
-
-pub mod rcu_tunables {
-    pub use crate::rcu_tunables::*;
-}
-
-pub mod trace {
-    pub use crate::trace::*;
+    modules!(threads in crate::params);
 }
 
 pub mod wake {
@@ -64,32 +52,7 @@ pub mod wake {
         *,
     };
 
-    pub mod hotplug {
-        pub use crate::wake::hotplug::*;
+    modules! {
+        hotplug in crate::wake, lane in crate::wake, report in crate::wake, sleeper in crate::wake
     }
-
-    pub mod lane {
-        pub use crate::wake::lane::*;
-    }
-
-    pub mod report {
-        pub use crate::wake::report::*;
-    }
-
-    pub mod sleeper {
-        pub use crate::wake::sleeper::*;
-    }
-}
-
-/// Implements `Debug` for types whose output is only their name.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! opaque {
-    ($(impl[$($params:tt)*] $name:ident $(<$($arg:tt),*>)?;)*) => {$(
-        impl<$($params)*> ::core::fmt::Debug for $name $(<$($arg),*>)? {
-            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-                f.debug_struct(stringify!($name)).finish_non_exhaustive()
-            }
-        }
-    )*};
 }

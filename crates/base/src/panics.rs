@@ -59,12 +59,7 @@ fn caught<R>(body: impl FnOnce() -> R, in_child: fn()) -> Result<R, Payload> {
 
 /// Calls `body`. Returns `true` if it panicked.
 pub fn contain(body: impl FnOnce()) -> bool {
-    let outcome = guarded(body);
-    let panicked = outcome.is_err();
-    if let Err(payload) = outcome {
-        discard(payload);
-    }
-    panicked
+    guarded(body).map_err(discard).is_err()
 }
 
 /// The number of payload drops that are attempted. Each of them may panic with another payload that
@@ -133,16 +128,12 @@ impl<T> fmt::Debug for Foreign<T> {
 ///
 /// In a model, the panic unwinds, because it is the failure of the model.
 pub fn or_abort<R>(what: &str, body: impl FnOnce() -> R) -> R {
-    #[cfg(not(any(loom, shuttle)))]
-    return catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
-        let text = text_of(&*payload).unwrap_or("no message");
-        sync::process::die(&format!("{what}: {text}"))
-    });
-    #[cfg(any(loom, shuttle))]
-    {
-        let _ = what;
-        body()
+    if cfg!(any(loom, shuttle)) {
+        return body();
     }
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
+        die(&format!("{what}: {}", text_of(&*payload).unwrap_or("no message")))
+    })
 }
 
 /// Calls `body`, which calls the C function at `func`. If anything unwinds out of `body`, the
@@ -184,6 +175,13 @@ pub fn die(why: &str) -> ! {
     sync::process::die(why);
     #[cfg(any(loom, shuttle))]
     panic!("{why}");
+}
+
+/// Writes the line `afterwork: {text}` on stderr. Does nothing in a model.
+pub fn write_line(text: &str) {
+    #[cfg(not(any(loom, shuttle)))]
+    sync::process::write_line(text);
+    _ = text;
 }
 
 #[cfg(test)]

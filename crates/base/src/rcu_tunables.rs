@@ -1,51 +1,36 @@
 //! Tunables of grace periods.
 
-/// The tunables of grace periods; see `rcu::set_tunables`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Tunables {
-    /// `rcu.early_qs`: if `true`, the driver's own quiescent state counts at once. If `false`, it
-    /// counts only at a second scan, as in kernels before 7.1. It has an effect only if
-    /// `first_fqs_ms` is above 0. Default: `true`.
-    pub early_qs: bool,
-    /// If `true`, the grace period itself wakes waiters. If `false`, a callback wakes them, as in
-    /// the kernel without `normal_wake_from_gp`.
-    #[cfg(feature = "baselines")]
-    #[doc(hidden)]
-    pub wake_from_gp: bool,
-    /// `rcu.jiffies_till_first_fqs`, in milliseconds: the time before the first scan of a grace
-    /// period. The kernel waits 3 jiffies. With the default, 0, there is no wait. Other values are
-    /// for measurements.
-    pub first_fqs_ms: u32,
-    /// `rcu.jiffies_till_next_fqs`, in milliseconds: the time between the first and the second
-    /// scan. There is a second scan only if `early_qs` is `false`.
-    pub next_fqs_ms: u32,
-    /// `rcu.boost`: if `true`, a reader that delays a grace period gets a real-time priority
-    /// (`SCHED_FIFO`) for the rest of its section, if the system allows it. Default: `true`.
-    pub boost: bool,
-    /// `rcu.stall_timeout`, in milliseconds: the time for which a grace period waits for a reader
-    /// before it reports a stall, and the time between reports. 0 disables the reports. If the
-    /// process is stopped, at most one second of that pause is counted. Default: 21,000, as in the
-    /// kernel.
-    pub stall_timeout_ms: u32,
-    /// `rcu.qhimark`: the number of callbacks that may wait in one list, of a CPU or of a sleepable
-    /// domain, before threads that add more are briefly delayed; see `rcu::call`. A bag of closures
-    /// counts as 63. 0 means that no thread is ever delayed. With a large value, a flood of
-    /// callbacks uses a lot of memory. With a small value, a burst of calls is delayed. Default:
-    /// 10,000, as in the kernel.
-    pub qhimark: u32,
-}
-
-impl Default for Tunables {
-    fn default() -> Self {
-        Self {
-            early_qs: true,
-            #[cfg(feature = "baselines")]
-            wake_from_gp: true,
-            first_fqs_ms: 0,
-            next_fqs_ms: 0,
-            boost: true,
-            stall_timeout_ms: 21_000,
-            qhimark: 10_000,
-        }
+with_defaults! {
+    /// The tunables of grace periods; see `rcu::set_tunables`.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Tunables {
+        /// `rcu.early_qs`: if `true`, the driver's own quiescent state counts at once. If `false`,
+        /// it counts only at a second scan, as in kernels before 7.1. It has an effect only if
+        /// `first_fqs_ms` is above 0. Default: `true`.
+        pub early_qs: bool = true,
+        /// If `true`, the grace period itself wakes waiters. If `false`, a callback wakes them, as
+        /// in the kernel without `normal_wake_from_gp`.
+        if "baselines" pub wake_from_gp: bool = true,
+        /// `rcu.jiffies_till_first_fqs`, in milliseconds: the time before the first scan of a grace
+        /// period. The kernel waits 3 jiffies. With the default, 0, there is no wait. Other values
+        /// are for measurements.
+        pub first_fqs_ms: u32 = 0,
+        /// `rcu.jiffies_till_next_fqs`, in milliseconds: the time between the first and the second
+        /// scan. There is a second scan only if `early_qs` is `false`.
+        pub next_fqs_ms: u32 = 0,
+        /// `rcu.boost`: if `true`, a reader that delays a grace period gets a real-time priority
+        /// (`SCHED_FIFO`) for the rest of its section, if the system allows it. Default: `true`.
+        pub boost: bool = true,
+        /// `rcu.stall_timeout`, in milliseconds: the time for which a grace period waits for a
+        /// reader before it reports a stall, and the time between reports. 0 disables the reports.
+        /// If the process is stopped, at most one second of that pause is counted. Default: 21,000,
+        /// as in the kernel.
+        pub stall_timeout_ms: u32 = 21_000,
+        /// `rcu.qhimark`: the number of callbacks that may wait in one list, of a CPU or of a
+        /// sleepable domain, before threads that add more are briefly delayed; see `rcu::call`. A
+        /// bag of closures counts as 63. 0 means that no thread is ever delayed. With a large
+        /// value, a flood of callbacks uses a lot of memory. With a small value, a burst of calls
+        /// is delayed. Default: 10,000, as in the kernel.
+        pub qhimark: u32 = 10_000,
     }
 }

@@ -1,8 +1,5 @@
 //! The errors of posting and receiving.
 
-use std::error::Error;
-use std::{fmt, io};
-
 /// The error of a post that was rejected. Returns the item.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -30,36 +27,13 @@ impl<T> PostError<T> {
     }
 }
 
-// This is written by hand, because items need not be `Debug`.
-impl<T> fmt::Debug for PostError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Closed(_) => "Closed(..)",
-            Self::Full(_) => "Full(..)",
-        })
-    }
-}
-
-impl<T> fmt::Display for PostError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Closed(_) => "the mailbox is closed",
-            Self::Full(_) => "the mailbox is full",
-        })
-    }
-}
-
-impl<T> Error for PostError<T> {}
-
-/// Converts the error and drops the item. `Full` becomes [`WouldBlock`](io::ErrorKind::WouldBlock),
-/// and `Closed` becomes [`BrokenPipe`](io::ErrorKind::BrokenPipe).
-impl<T> From<PostError<T>> for io::Error {
-    fn from(error: PostError<T>) -> Self {
-        let kind = match &error {
-            PostError::Closed(_) => io::ErrorKind::BrokenPipe,
-            PostError::Full(_) => io::ErrorKind::WouldBlock,
-        };
-        Self::new(kind, error.to_string())
+base::internal::impl_error! {
+    /// Converts the error and drops the item. `Full` becomes
+    /// [`WouldBlock`](std::io::ErrorKind::WouldBlock), and `Closed` becomes
+    /// [`BrokenPipe`](std::io::ErrorKind::BrokenPipe).
+    PostError[T] {
+        Closed(..) => BrokenPipe, "the mailbox is closed";
+        Full(..) => WouldBlock, "the mailbox is full";
     }
 }
 
@@ -79,26 +53,10 @@ impl<T> From<PostError<T>> for CallError<T> {
     }
 }
 
-// This is written by hand, because items need not be `Debug`.
-impl<T> fmt::Debug for CallError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Closed(_) => "Closed(..)",
-            Self::Lost => "Lost",
-        })
-    }
-}
-
-impl<T> fmt::Display for CallError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Closed(_) => "the mailbox is closed",
-            Self::Lost => "the call was dropped without an answer",
-        })
-    }
-}
-
-impl<T> Error for CallError<T> {}
+base::internal::impl_error!(without io CallError[T] {
+    Closed(..), "the mailbox is closed";
+    Lost, "the call was dropped without an answer";
+});
 
 /// The mailbox is empty, and no more items will arrive, because it was closed or the last poster
 /// was dropped.
@@ -108,15 +66,11 @@ impl<T> Error for CallError<T> {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed;
 
-impl fmt::Display for Closed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the mailbox is empty and closed")
-    }
-}
-
-impl Error for Closed {}
-
-base::internal::into_io_error!(Closed, |_| ErrorKind::BrokenPipe);
+base::internal::into_io_error!(
+    Closed,
+    |_| ErrorKind::BrokenPipe,
+    "the mailbox is empty and closed"
+);
 
 /// The reason why [`Mailbox::try_recv`](super::Mailbox::try_recv) or
 /// [`Mailbox::recv_timeout`](super::Mailbox::recv_timeout) returned no item.
@@ -131,21 +85,10 @@ pub enum TryRecvError {
     Closed,
 }
 
-impl fmt::Display for TryRecvError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Empty => "the mailbox is empty",
-            Self::MidPush => "a post is not complete yet",
-            Self::Closed => "the mailbox is empty and closed",
-        })
-    }
-}
-
-impl Error for TryRecvError {}
-
-base::internal::into_io_error!(TryRecvError, |error| match error {
-    TryRecvError::Closed => ErrorKind::BrokenPipe,
-    _ => ErrorKind::WouldBlock,
+base::internal::impl_error!(TryRecvError {
+    Empty => WouldBlock, "the mailbox is empty";
+    MidPush => WouldBlock, "a post is not complete yet";
+    Closed => BrokenPipe, "the mailbox is empty and closed";
 });
 
 impl From<Closed> for TryRecvError {

@@ -135,7 +135,7 @@ pub use send::Sending;
 pub use target::Woken;
 pub use worker::{Worker, WorkerBuilder, WorkerError};
 
-base::internal::opaque! {
+base::internal::impl_debug! {
     impl[T] Batch<'_, T>;
     impl[T, B] DrainWhile<'_, T, B>;
     impl[R] JoinHandle<R>;

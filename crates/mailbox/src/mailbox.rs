@@ -1,6 +1,5 @@
 //! The owner's side: receives items, and sleeps until there are enough of them.
 
-use std::fmt;
 use std::time::Duration;
 
 use base::internal::wake::Parker;
@@ -72,8 +71,7 @@ const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 /// assert_eq!(sum, 99 * 100 / 2);
 /// worker.join().unwrap();
 /// ```
-#[doc(alias = "kfifo")]
-#[doc(alias = "task_work")]
+#[doc(alias("kfifo", "task_work"))]
 pub struct Mailbox<T> {
     pub(super) shared: Arc<Shared<T>>,
     /// `None` once the mailbox is being dropped.
@@ -627,11 +625,7 @@ impl<T, B: FnMut() -> bool> Iterator for DrainWhile<'_, T, B> {
 
 impl<T, B: FnMut() -> bool> std::iter::FusedIterator for DrainWhile<'_, T, B> {}
 
-impl<T> fmt::Debug for Mailbox<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mailbox")
-            .field("open", &self.shared.is_open())
-            .field("posters", &self.shared.nr_posters.load(Ordering::Relaxed))
-            .finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(Mailbox[T], this =>
+    open: this.shared.is_open(),
+    posters: this.shared.nr_posters.load(Ordering::Relaxed),
+);

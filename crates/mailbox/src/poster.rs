@@ -1,7 +1,5 @@
 //! The poster's side: posts items, and counts posters.
 
-use std::fmt;
-
 use base::internal::wake::lane::Lane;
 use sync::Arc;
 use sync::atomic::Ordering;
@@ -91,9 +89,7 @@ impl<T> Poster<T> {
     /// assert_eq!(poster.post("late"), Err(PostError::Closed("late")));
     /// ```
     #[inline]
-    #[doc(alias = "try_post")]
-    #[doc(alias = "try_send")]
-    #[doc(alias = "task_work_add")]
+    #[doc(alias("try_post", "try_send", "task_work_add"))]
     pub fn post(&self, item: T) -> Result<(), PostError<T>> {
         self.post_as(item, true)
     }
@@ -317,11 +313,7 @@ impl<T> Poster<T> {
     }
 }
 
-impl<T> fmt::Debug for Poster<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Poster")
-            .field("closed", &self.is_closed())
-            .field("urgent", &self.is_urgent())
-            .finish_non_exhaustive()
-    }
-}
+base::internal::impl_debug!(Poster[T], this =>
+    closed: this.is_closed(),
+    urgent: this.is_urgent(),
+);

@@ -14,8 +14,6 @@
 //! changes `Asked` finds the wake-up. The wake-up is fired after the lock is released, and values
 //! are dropped with no lock held.
 
-use std::error::Error;
-use std::fmt;
 use std::future::Future;
 use std::mem;
 use std::pin::Pin;
@@ -79,20 +77,9 @@ pub enum ReplyError {
     TimedOut,
 }
 
-impl fmt::Display for ReplyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Lost => "the call was dropped without an answer",
-            Self::TimedOut => "no answer arrived in time",
-        })
-    }
-}
-
-impl Error for ReplyError {}
-
-base::internal::into_io_error!(ReplyError, |error| match error {
-    ReplyError::Lost => ErrorKind::BrokenPipe,
-    ReplyError::TimedOut => ErrorKind::TimedOut,
+base::internal::impl_error!(ReplyError {
+    Lost => BrokenPipe, "the call was dropped without an answer";
+    TimedOut => TimedOut, "no answer arrived in time";
 });
 
 impl<T> Poster<T> {

@@ -56,17 +56,6 @@ struct Held<'p, T> {
     _section: Section,
 }
 
-impl<'p, T> Held<'p, T> {
-    fn run<R>(self, f: impl FnOnce(&mut T) -> R) -> R {
-        // Queued calls run first.
-        self.slot.run_queued_calls();
-        // FOREIGN(percpu-call): the caller's closure, on the calling thread. A panic propagates to
-        // the caller after the slot is released. SAFETY: the thread that created `self` holds the
-        // slot.
-        unsafe { self.slot.touch_as_caller(f) }
-    }
-}
-
 impl<T> Drop for Held<'_, T> {
     fn drop(&mut self) {
         if !twin::torn_down() {
@@ -85,18 +74,28 @@ impl<T> Drop for Held<'_, T> {
 impl<T, F, R> Attempt<'_, T, F, R> {
     /// Withdraws the announcement, if there is one, and lets another thread take the slot.
     pub(super) fn withdraw(&mut self) {
-        if self.withdraw_quietly() {
+        if self.slot.withdraw(&mut self.turn) {
             self.slot.hand_over();
         }
     }
 
-    /// Withdraws the announcement. Returns `true` if there was one.
-    fn withdraw_quietly(&mut self) -> bool {
-        let since = self.turn.withdraw();
-        if since != 0 {
-            self.slot.withdraw(since);
+    /// Cancels the call. Returns its closure or, if it has begun, its outcome. Returns `None` if it
+    /// was over before.
+    ///
+    /// Does not unwind, because a queued closure may borrow from the caller's stack.
+    fn end(&mut self) -> Option<Result<F, Outcome<R>>> {
+        self.withdraw();
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Ready(f) => Some(Ok(f)),
+            Stage::Asked(f, _) => {
+                self.slot.unask();
+                Some(Ok(f))
+            }
+            Stage::Queued(call) => {
+                Some(call.cancel().ok_or_else(|| backoff::wait_out(|| call.outcome())))
+            }
+            Stage::Over => None,
         }
-        since != 0
     }
 }
 
@@ -122,13 +121,11 @@ where
     /// Performs one step of the wait for the call: polls as [`check_as_next`](Self::check_as_next)
     /// does, or sleeps.
     pub(super) fn step(&mut self, step: Step) -> Option<R> {
-        match step {
-            Step::Look(due) => self.check_as_next(due),
-            Step::Nap => {
-                self.nap();
-                None
-            }
-        }
+        let Step::Look(due) = step else {
+            self.nap();
+            return None;
+        };
+        self.check_as_next(due)
     }
 
     /// First announces the call, as [`check_as_next`](Self::check_as_next) does. Then sleeps for a
@@ -200,19 +197,8 @@ where
     ///
     /// Blocks until the call has run, if it has begun.
     pub(super) fn cancel(&mut self) -> Result<F, R> {
-        self.withdraw();
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Ready(f) => Ok(f),
-            Stage::Asked(f, _) => {
-                self.slot.unask();
-                Ok(f)
-            }
-            Stage::Queued(call) => match recall(&call) {
-                Ok(f) => Ok(f),
-                Err(outcome) => Err(outcome.unwrap_or_else(|payload| resume_unwind(payload))),
-            },
-            Stage::Over => unreachable!("a call that is over is not polled"),
-        }
+        let ended = self.end().expect("a call that is over is not polled");
+        ended.map_err(|outcome| outcome.unwrap_or_else(|payload| resume_unwind(payload)))
     }
 
     /// Runs the call on the slot, which the caller has just taken.
@@ -222,11 +208,15 @@ where
             Stage::Asked(f, _) => (f, true),
             Stage::Queued(_) | Stage::Over => unreachable!("such a call takes no slot"),
         };
-        let (slot, is_awaited) = (self.slot, self.turn.has_slept());
-        let held = Held { slot, is_awaited, is_asking, _section: Section::enter() };
+        let (slot, is_awaited) = (self.slot, self.turn.has_slept);
+        let _held = Held { slot, is_awaited, is_asking, _section: Section::enter() };
         // The owner is woken later, when the call has run.
-        self.withdraw_quietly();
-        held.run(f)
+        slot.withdraw(&mut self.turn);
+        // Queued calls run first.
+        slot.run_queued_calls();
+        // FOREIGN(percpu-call): the caller's closure, on the calling thread. A panic propagates to
+        // the caller after the slot is released. SAFETY: `_held` holds the slot.
+        unsafe { slot.touch_as_caller(f) }
     }
 
     fn queue_call(&mut self) {
@@ -272,12 +262,6 @@ where
     }
 }
 
-/// Cancels a queued call and returns its closure. If the call has begun, waits until it has run.
-/// Does not unwind, because the closure may borrow from the caller's stack.
-fn recall<F, R>(call: &Call<F, R>) -> Result<F, Outcome<R>> {
-    call.cancel().ok_or_else(|| backoff::wait_out(|| call.outcome()))
-}
-
 /// Makes every thread pass a fence if `how` allows it. Returns `true` if every thread has passed
 /// one.
 fn pass_heavy_fence(how: Escalate) -> bool {
@@ -296,19 +280,12 @@ fn pass_heavy_fence(how: Escalate) -> bool {
 
 impl<T, F, R> Drop for Attempt<'_, T, F, R> {
     fn drop(&mut self) {
-        if twin::torn_down() {
-            return;
-        }
-        self.withdraw();
-        match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Ready(_) | Stage::Over => {}
-            Stage::Asked(..) => self.slot.unask(),
-            Stage::Queued(call) => {
-                // This code runs if a drain panicked on another slot.
-                // FOREIGN(percpu-drain): the drop of a closure or of its result, on the caller. A
-                // panic is caught.
-                panics::contain(|| drop(recall(&call)));
-            }
+        // A call that is over has withdrawn its announcement.
+        if !matches!(self.stage, Stage::Over) && !twin::torn_down() {
+            // This code runs if a drain panicked on another slot.
+            // FOREIGN(percpu-drain): the drop of a closure or of its result, on the caller. A panic
+            // is caught.
+            panics::contain(|| drop(self.end()));
         }
     }
 }

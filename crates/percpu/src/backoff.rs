@@ -4,19 +4,19 @@
 
 use std::time::Duration;
 
-use base::internal::wake::{EventCount, machine_may_spin, report};
+use base::internal::wake::{machine_may_spin, report};
 use sync::{hint, thread, time};
 
 use super::leaked::{Checks, Due};
 
 /// The number of spins before a waiter yields its CPU. They take a few microseconds, as long as
 /// several short operations.
-const NR_SPINS: u32 = 128;
+pub(super) const NR_SPINS: u32 = 128;
 
 /// The number of spins of an owner that waits for a call on its own slot. They take most of a
 /// millisecond, which is longer than any call should take, because an owner should not lose its
 /// CPU.
-const NR_OWNER_SPINS: u32 = 1 << 14;
+pub(super) const NR_OWNER_SPINS: u32 = 1 << 14;
 
 /// The maximum time for which an owner leaves its slot to announced callers before one operation.
 /// 10 ms is about the time that a busy machine needs to schedule the caller. With a longer time, a
@@ -25,7 +25,7 @@ pub(super) const HANDOFF_WAIT: Duration = Duration::from_millis(10);
 
 /// The length of a waiter's short sleep in microseconds, which is about the cost of a wake-up. It
 /// bounds the delay if a thread that releases the slot does not see the waiter.
-const SLEEP_US: u64 = 50;
+pub(super) const SLEEP_US: u64 = 50;
 
 /// One wait.
 #[derive(Debug)]
@@ -45,7 +45,8 @@ pub(super) struct Turn {
     /// The time of the first poll in nanoseconds, or 0 before it. In a model, where no time passes,
     /// this is the number of the thread.
     since_ns: u64,
-    has_slept: bool,
+    /// `true` if the call has announced itself before, and other threads may wait for it.
+    pub(super) has_slept: bool,
     is_announced: bool,
 }
 
@@ -63,7 +64,7 @@ pub(super) enum Step {
 ///
 /// Reports the wait after the spins, like every wait that may sleep.
 pub(super) fn wait_for<R>(mut step: impl FnMut(Step) -> Option<R>) -> R {
-    let mut backoff = Backoff::of_caller();
+    let mut backoff = Backoff::new(NR_SPINS);
     loop {
         if let Some(found) = step(Step::Look(Due::Nothing)) {
             return found;
@@ -71,17 +72,13 @@ pub(super) fn wait_for<R>(mut step: impl FnMut(Step) -> Option<R>) -> R {
         if !backoff.spins() {
             break;
         }
-        backoff.pass_time();
+        backoff.pass(nap);
     }
     report::while_asleep(|| {
         // In a model, no time passes.
         let mut checks = Checks::begin(time::now_ns());
         loop {
-            if backoff.naps() {
-                step(Step::Nap);
-            } else {
-                backoff.pass_time();
-            }
+            backoff.pass(|| _ = step(Step::Nap));
             if let Some(found) = step(Step::Look(checks.due(time::now_ns()))) {
                 return found;
             }
@@ -95,20 +92,20 @@ pub(super) fn wait_for<R>(mut step: impl FnMut(Step) -> Option<R>) -> R {
 /// If the thread must not sleep here, it still sleeps for short times, but does not report this.
 pub(super) fn wait_out<R>(mut check: impl FnMut() -> Option<R>) -> R {
     if report::may_sleep() {
-        return wait_for(|step| match step {
-            Step::Look(_) => check(),
-            Step::Nap => {
+        return wait_for(|step| {
+            let Step::Look(_) = step else {
                 nap();
-                None
-            }
+                return None;
+            };
+            check()
         });
     }
-    let mut backoff = Backoff::of_caller();
+    let mut backoff = Backoff::new(NR_SPINS);
     loop {
         if let Some(found) = check() {
             return found;
         }
-        backoff.pass_time();
+        backoff.pass(nap);
     }
 }
 
@@ -117,47 +114,18 @@ pub(super) fn nap() {
     thread::sleep(Duration::from_micros(SLEEP_US));
 }
 
-/// Sleeps for a short time, at most until `door` is notified. Does not sleep if `may_go_on` returns
-/// `true`.
-///
-/// In a model it never times out. Loom also explores releases that do not see the sleeper. Only the
-/// timeout would end such a sleep, so in loom this function yields.
-pub(super) fn nap_at(door: &EventCount, may_go_on: impl Fn() -> bool) {
-    if cfg!(loom) {
-        return nap();
-    }
-    let prepared = door.prepare();
-    if !may_go_on() {
-        prepared.wait_timeout(Duration::from_micros(SLEEP_US));
-    }
-}
-
 impl Backoff {
-    /// Begins the wait of a remote caller.
-    pub(super) fn of_caller() -> Self {
-        Self { nr_checks: 0, nr_spins: NR_SPINS }
-    }
-
-    /// Begins an owner's wait for its own slot.
-    pub(super) fn of_owner() -> Self {
-        Self { nr_checks: 0, nr_spins: NR_OWNER_SPINS }
+    /// Begins a wait that spins at most `nr_spins` times.
+    pub(super) fn new(nr_spins: u32) -> Self {
+        Self { nr_checks: 0, nr_spins }
     }
 
     fn spins(&self) -> bool {
         self.nr_checks < self.nr_spins && machine_may_spin()
     }
 
-    /// Returns `true` if [`pass_time`](Self::pass_time) would sleep.
-    pub(super) fn naps(&self) -> bool {
-        !self.spins()
-    }
-
-    /// Waits a short time before the next attempt.
-    ///
-    /// # Blocking
-    ///
-    /// Blocks for at most 50 µs, plus the system's delay.
-    pub(super) fn pass_time(&mut self) {
+    /// Waits a short time before the next attempt. Calls `nap` if it no longer spins.
+    pub(super) fn pass(&mut self, nap: impl FnOnce()) {
         self.nr_checks = self.nr_checks.saturating_add(1);
         if self.spins() {
             hint::spin_loop();
@@ -193,11 +161,6 @@ impl Turn {
         self.has_slept.then(|| self.since())
     }
 
-    /// Returns `true` if the call has announced itself before, and other threads may wait for it.
-    pub(super) fn has_slept(&self) -> bool {
-        self.has_slept
-    }
-
     /// Returns the time that the call has announced, or 0.
     pub(super) fn announced(&self) -> u32 {
         if self.is_announced { self.since() } else { 0 }
@@ -215,10 +178,9 @@ impl Turn {
     /// harmless.
     fn since(&self) -> u32 {
         if cfg!(any(loom, shuttle)) {
-            self.since_ns as u32
-        } else {
-            (self.since_ns >> 16) as u32 | 1
+            return self.since_ns as u32;
         }
+        (self.since_ns >> 16) as u32 | 1
     }
 }
 
@@ -226,11 +188,10 @@ impl Deadline {
     /// Creates a deadline `span` from now. In a model, the deadline passes at the second check, or
     /// at the first if `span` is zero.
     pub(super) fn after(span: Duration) -> Self {
-        Self(if cfg!(any(loom, shuttle)) {
-            u64::from(!span.is_zero())
-        } else {
-            time::ns_after(span)
-        })
+        if cfg!(any(loom, shuttle)) {
+            return Self(u64::from(!span.is_zero()));
+        }
+        Self(time::ns_after(span))
     }
 
     pub(super) fn is_over(&mut self) -> bool {

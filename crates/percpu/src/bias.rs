@@ -4,10 +4,14 @@
 //! `slot.rs` describes the states. `want` is zero only while the owner has the bias or is inside an
 //! operation.
 
+use std::time::Duration;
+
 use sync::atomic::Ordering;
 use sync::{asym, hint, twin};
 
-use super::backoff::{self, Backoff, Deadline, HANDOFF_WAIT, Turn};
+use super::backoff::{
+    self, Backoff, Deadline, HANDOFF_WAIT, NR_OWNER_SPINS, NR_SPINS, SLEEP_US, Turn,
+};
 use super::choice::Kind;
 use super::slot::{FREE, HELD, LOST, OWNED, OwnerWord, Slot, Want, release_order, take_order};
 
@@ -80,21 +84,16 @@ impl<T> Slot<T> {
     /// Does the same as [`take`](Self::take). An owner that sleeps announces itself, as a caller
     /// does, so that no caller takes the slot before it.
     fn take_as(&self, turn: &mut Turn) {
-        let mut backoff = Backoff::of_owner();
+        let mut backoff = Backoff::new(NR_OWNER_SPINS);
         while !self.try_take() {
             self.must_not_be_lost();
             turn.poll();
-            if backoff.naps() {
+            backoff.pass(|| {
                 self.announce(turn.sleeps());
                 self.nap(|| self.is_free() || self.may_be_taken(0));
-            } else {
-                backoff.pass_time();
-            }
+            });
         }
-        let since = turn.withdraw();
-        if since != 0 {
-            self.withdraw(since);
-        }
+        self.withdraw(turn);
     }
 
     /// Takes the slot for its owner. First wakes the callers that sleep, and lets them take the
@@ -106,15 +105,12 @@ impl<T> Slot<T> {
         let is_awaited = || self.eldest.load(Ordering::Relaxed) != 0;
         if is_awaited() && !twin::armed("percpu: the owner overtakes the eldest") {
             self.hand_over();
-            let (mut backoff, mut deadline) = (Backoff::of_caller(), Deadline::after(HANDOFF_WAIT));
+            let mut backoff = Backoff::new(NR_SPINS);
+            let mut deadline = Deadline::after(HANDOFF_WAIT);
             turn.poll();
             // In a model no time passes, and the wait is never late.
             while is_awaited() && (cfg!(any(loom, shuttle)) || !deadline.is_over()) {
-                if backoff.naps() {
-                    self.nap(|| !is_awaited());
-                } else {
-                    backoff.pass_time();
-                }
+                backoff.pass(|| self.nap(|| !is_awaited()));
             }
         }
         if !self.try_take() {
@@ -124,8 +120,17 @@ impl<T> Slot<T> {
 
     /// Sleeps for a short time, at most until the slot is handed over. Does not sleep if
     /// `may_go_on` returns `true`.
+    ///
+    /// In a model it never times out. Loom also explores releases that do not see the sleeper. Only
+    /// the timeout would end such a sleep, so in loom this function yields.
     pub(super) fn nap(&self, may_go_on: impl Fn() -> bool) {
-        backoff::nap_at(&self.far.door, may_go_on);
+        if cfg!(loom) {
+            return backoff::nap();
+        }
+        let prepared = self.far.door.prepare();
+        if !may_go_on() {
+            prepared.wait_timeout(Duration::from_micros(SLEEP_US));
+        }
     }
 
     /// Takes the slot for its owner, which has replaced `before` with `HELD`.

@@ -3,13 +3,19 @@
 use std::fmt;
 use std::time::Duration;
 
+use base::internal::page;
+use base::internal::panics::Foreign;
 use base::internal::params::{ParamError, Params, Qpw};
+use sync::atomic::{AtomicU64, Ordering};
+use sync::unmodelled::Arc;
 use topology::{CpuId, CpuSet, Topology};
 
 use super::choice::{COMPILED_OUT, Escalate, Escalation, kind_of};
-use super::remote::{PanicHandler, PerCpu};
+use super::fork::Listed;
+use super::remote::{PanicHandler, Panics, PerCpu};
 use super::slot::Slot;
 use super::table::Table;
+use super::tally::Tally;
 
 /// Builds a [`PerCpu`]; created by [`PerCpu::builder`].
 ///
@@ -174,7 +180,16 @@ impl Builder {
             Slot::new(cpu, kind, init(cpu))
         });
         let table = Table::new(topology.possible().clone(), slots.collect());
-        Ok(PerCpu::from_parts(table, self.escalation, self.on_panic, &self.name, qpw))
+        let handler = self.on_panic.map(Foreign::new);
+        let panics = Arc::new(Panics { nr: AtomicU64::new(0), handler });
+        let (seen, nr_slots) = (panics.clone(), table.slots.len() as u64);
+        let tally = Tally::new(move |[drains, drained, waited, queued], image| {
+            let nr_panicked = seen.nr.load(Ordering::Relaxed);
+            let figures = [nr_slots, drains, drained, waited, queued, nr_panicked];
+            image.add(page::Kind::PerCpu, &self.name, qpw.as_str(), &figures);
+        });
+        let (listed, escalation) = (Listed::new(&table), self.escalation);
+        Ok(PerCpu { listed, table, escalation, panics, tally })
     }
 }
 

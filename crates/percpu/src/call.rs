@@ -45,17 +45,13 @@ impl<F, R> Call<F, R> {
     where
         F: FnOnce(&mut T) -> R,
     {
-        if !twin::armed("percpu: runs a recalled call") && !self.step(RUNNING) {
+        let Some(f) = self.claim(RUNNING) else {
             return;
-        }
-        // SAFETY: we made the transition from `PENDING`, so the closure is ours and the caller
-        // waits for `DONE`.
-        let f = self.f.with_mut(|f| unsafe { (*f).take() });
-        let f = f.expect("one step leads from PENDING");
+        };
         // FOREIGN(percpu-queued): a remote caller's closure, on the thread that holds the slot. The
         // panic is resumed on the caller.
         let outcome = guarded(|| f(data));
-        // SAFETY: as above.
+        // SAFETY: we made the transition from `PENDING`, and the caller waits for `DONE`.
         self.outcome.with_mut(|place| unsafe { *place = Some(outcome) });
         // ORDER(percpu-call): publish and consume, other end in `outcome`.
         //   here:   outcome, the closure's effects;   state = DONE   Release
@@ -88,16 +84,18 @@ impl<F, R> Call<F, R> {
     /// Cancels the call and returns its closure, if its run has not begun. Only the caller may use
     /// this function.
     pub(super) fn cancel(&self) -> Option<F> {
-        self.step(CANCELLED).then(|| {
-            // SAFETY: we made the transition from `PENDING`, so the closure is ours.
-            let f = self.f.with_mut(|f| unsafe { (*f).take() });
-            f.expect("one step leads from PENDING")
-        })
+        self.claim(CANCELLED)
     }
 
-    fn step(&self, to: u32) -> bool {
+    /// Makes the transition from `PENDING` to `to`, and takes the closure.
+    fn claim(&self, to: u32) -> Option<F> {
         // Relaxed is sufficient. The caller created the closure, and the runner received it with
         // the queued call. Only one of the two exchanges succeeds.
-        self.state.compare_exchange(PENDING, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        let relaxed = Ordering::Relaxed;
+        let is_ours = self.state.compare_exchange(PENDING, to, relaxed, relaxed).is_ok()
+            || to == RUNNING && twin::armed("percpu: runs a recalled call");
+        // SAFETY: we made the transition from `PENDING`, so the closure is ours.
+        let take = || self.f.with_mut(|f| unsafe { (*f).take() });
+        is_ours.then(|| take().expect("one step leads from PENDING"))
     }
 }

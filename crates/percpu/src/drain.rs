@@ -57,9 +57,7 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
     /// Panics in the same cases as [`drain_all`](Self::drain_all).
     pub fn sum_over(&self, f: impl Fn(&T) -> u64 + Sync) -> u64 {
         let sum = AtomicU64::new(0);
-        self.drain_all(|_, data| {
-            sum.fetch_add(f(data), Ordering::Relaxed);
-        });
+        self.drain_all(|_, data| _ = sum.fetch_add(f(data), Ordering::Relaxed));
         sum.load(Ordering::Relaxed)
     }
 
@@ -81,12 +79,9 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
         self.tally[DRAINED].add(attempts.len() as u64);
         attempts.retain_mut(|attempt| attempt.try_now().is_none());
         backoff::wait_for(|step| {
-            let due = match (step, attempts.last_mut()) {
-                (Step::Look(due), _) => due,
-                (Step::Nap, last) => {
-                    last.into_iter().for_each(Attempt::nap);
-                    return None;
-                }
+            let Step::Look(due) = step else {
+                attempts.last_mut().into_iter().for_each(Attempt::nap);
+                return None;
             };
             // Only the last attempt announces itself, and not while `f` runs on another slot,
             // because `f` may wait for the owner.

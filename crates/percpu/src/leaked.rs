@@ -26,6 +26,7 @@
 
 use std::time::Duration;
 
+use base::internal::panics;
 use sync::atomic::Ordering;
 use sync::{thread, twin};
 
@@ -89,7 +90,7 @@ impl<T> Slot<T> {
         } else if let Due::Report(waited) = due
             && let Some(report) = self.describe_owner(waited)
         {
-            write_line(&report);
+            panics::write_line(&report);
         }
     }
 
@@ -115,9 +116,7 @@ impl<T> Slot<T> {
         // `AWAY` is set before the word leaves `OWNED`. Otherwise a thread that asks could leave
         // `want` at zero.
         self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
-        let is_kept =
-            self.word.compare_exchange(OWNED, HELD, take_order(), Ordering::Relaxed).is_ok();
-        if is_kept {
+        if self.word.compare_exchange(OWNED, HELD, take_order(), Ordering::Relaxed).is_ok() {
             self.run_queued_calls();
             self.release();
         }
@@ -142,24 +141,6 @@ impl<T> Slot<T> {
         ))
     }
 }
-
-#[cfg(any(loom, shuttle))]
-impl<T, const C: bool> super::Owner<'_, T, C> {
-    /// Leaks the owner, and makes it look as if its thread had exited afterwards.
-    #[doc(hidden)]
-    pub fn leak_by_an_ended_thread(self) {
-        let owner = self.slot().owner().of_thread(thread::ENDED);
-        self.slot().far.owner.store(owner.0, Ordering::Relaxed);
-        std::mem::forget(self);
-    }
-}
-
-#[cfg(not(any(loom, shuttle)))]
-use sync::process::write_line;
-
-/// Does nothing, because a model's waits are never long enough for a report.
-#[cfg(any(loom, shuttle))]
-fn write_line(_: &str) {}
 
 #[cfg(all(test, not(any(loom, shuttle, sim, miri))))]
 mod tests {

@@ -80,7 +80,7 @@ pub use counter::SloppyCounter;
 pub use owner::{AttachError, Owner, Parked};
 pub use remote::{NotRun, PerCpu};
 
-base::internal::opaque! {
+base::internal::impl_debug! {
     impl[] Builder;
     impl[] DrainedWhenAbsent;
     impl[T, const C: bool] Owner<'_, T, C>;

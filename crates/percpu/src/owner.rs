@@ -1,6 +1,5 @@
 //! The owner of a slot, which operates on the slot, polls and parks.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 
@@ -72,8 +71,7 @@ pub struct Owner<'p, T, const C: bool = false> {
 ///
 /// Dropping it leaves the slot without an owner.
 pub struct Parked<'p, T, const C: bool = false> {
-    /// `None` once it has been unparked.
-    owner: Option<Owner<'p, T, C>>,
+    owner: Owner<'p, T, C>,
 }
 
 /// The error of [`PerCpu::attach`](super::PerCpu::attach).
@@ -132,9 +130,13 @@ impl<'p, T, const C: bool> Owner<'p, T, C> {
         Ok(Self { slot, kind, _not_send: PhantomData })
     }
 
+    /// Leaks the owner, and makes it look as if its thread had exited afterwards.
     #[cfg(any(loom, shuttle))]
-    pub(super) fn slot(&self) -> &'p Slot<T> {
-        self.slot
+    #[doc(hidden)]
+    pub fn leak_by_an_ended_thread(self) {
+        let owner = self.slot.owner().of_thread(sync::thread::ENDED);
+        self.slot.far.owner.store(owner.0, sync::atomic::Ordering::Relaxed);
+        std::mem::forget(self);
     }
 
     /// Returns the CPU whose slot this is.
@@ -216,7 +218,7 @@ impl<'p, T, const C: bool> Owner<'p, T, C> {
     /// Blocks while it runs the queued calls.
     pub fn park(self) -> Parked<'p, T, C> {
         self.slot.give_up();
-        Parked { owner: Some(self) }
+        Parked { owner: self }
     }
 
     /// Calls `wait` while the slot is given up. `wait` may sleep, and may call this
@@ -262,8 +264,8 @@ impl<'p, T, const C: bool> Parked<'p, T, C> {
     /// # Panics
     ///
     /// Panics if this thread is inside the slot through a call. In that case the slot has no owner.
-    pub fn unpark(mut self) -> Owner<'p, T, C> {
-        let owner = self.owner.take().expect("taken by unparking alone");
+    pub fn unpark(self) -> Owner<'p, T, C> {
+        let Self { owner } = self;
         owner.slot.check_not_called_here();
         owner.slot.take_back();
         owner
@@ -291,19 +293,8 @@ impl<T> Drop for Operation<'_, T> {
     }
 }
 
-impl fmt::Display for AttachError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Owned(cpu) => write!(f, "the slot of CPU {cpu} has an owner"),
-            Self::NoSuchCpu(cpu) => write!(f, "CPU {cpu} has no slot"),
-            Self::Isolated(cpu) => write!(f, "CPU {cpu} is isolated: nothing is queued onto it"),
-        }
-    }
-}
-
-impl std::error::Error for AttachError {}
-
-base::internal::into_io_error!(AttachError, |error| match error {
-    AttachError::Owned(_) => ErrorKind::ResourceBusy,
-    _ => ErrorKind::InvalidInput,
+base::internal::impl_error!(AttachError {
+    Owned(cpu) => ResourceBusy, "the slot of CPU {cpu} has an owner";
+    NoSuchCpu(cpu) => InvalidInput, "CPU {cpu} has no slot";
+    Isolated(cpu) => InvalidInput, "CPU {cpu} is isolated: nothing is queued onto it";
 });

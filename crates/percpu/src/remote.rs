@@ -1,10 +1,8 @@
 //! Per-CPU data, and calls on the slot of any CPU.
 
-use std::fmt;
 use std::time::Duration;
 
 use base::internal::panics::{self, Foreign};
-use base::internal::params::Qpw;
 use sync::atomic::{AtomicU64, Ordering};
 use sync::unmodelled::Arc;
 use topology::{CpuId, CpuSet};
@@ -16,7 +14,7 @@ use super::fork::Listed;
 use super::owner::{AttachError, Owner};
 use super::slot::Slot;
 use super::table::Table;
-use super::tally::{QUEUED, Tally, WAITED, tally};
+use super::tally::{QUEUED, Tally, WAITED};
 
 /// The handler that is called after queued work has panicked.
 pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
@@ -52,7 +50,7 @@ pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 #[doc(alias("DEFINE_PER_CPU", "alloc_percpu"))]
 pub struct PerCpu<T, const C: bool = false> {
     /// The registration of the slots. It is dropped before the slots.
-    listed: Listed,
+    pub(super) listed: Listed,
     pub(super) table: Table<T>,
     pub(super) escalation: Escalation,
     /// Shared with queued calls.
@@ -62,8 +60,8 @@ pub struct PerCpu<T, const C: bool = false> {
 
 /// The count of panics in queued work, and their handler.
 pub(super) struct Panics {
-    nr: AtomicU64,
-    handler: Option<Foreign<PanicHandler>>,
+    pub(super) nr: AtomicU64,
+    pub(super) handler: Option<Foreign<PanicHandler>>,
 }
 
 impl Panics {
@@ -88,21 +86,6 @@ pub enum NotRun<F> {
 }
 
 impl<T, const C: bool> PerCpu<T, C> {
-    pub(super) fn from_parts(
-        table: Table<T>,
-        escalation: Escalation,
-        on_panic: Option<PanicHandler>,
-        name: &str,
-        qpw: Qpw,
-    ) -> Self {
-        let panics =
-            Arc::new(Panics { nr: AtomicU64::new(0), handler: on_panic.map(Foreign::new) });
-        let seen = panics.clone();
-        let nr_panicked = move || seen.nr.load(Ordering::Relaxed);
-        let tally = tally(name, qpw, table.slots.len(), nr_panicked);
-        Self { listed: Listed::new(&table), table, escalation, panics, tally }
-    }
-
     /// Returns the CPUs that have a slot: all possible CPUs of the machine.
     pub fn cpus(&self) -> &CpuSet {
         &self.table.cpus
@@ -140,7 +123,7 @@ impl<T, const C: bool> PerCpu<T, C> {
     pub fn into_data(self) -> impl Iterator<Item = (CpuId, T)> {
         drop(self.listed);
         let slots = self.table.slots.into_iter();
-        slots.map(|slot| (slot.cpu(), slot.into_data()))
+        slots.map(|slot| (slot.cpu(), slot.data.into_inner()))
     }
 }
 
@@ -235,15 +218,12 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
     /// # drop(owner);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn try_run_on<R: Send, F>(
+    pub fn try_run_on<R: Send, F: FnOnce(&mut T) -> R + Send>(
         &self,
         cpu: CpuId,
         deadline: Duration,
         f: F,
-    ) -> Result<R, NotRun<F>>
-    where
-        F: FnOnce(&mut T) -> R + Send,
-    {
+    ) -> Result<R, NotRun<F>> {
         let Some(slot) = self.table.slot(cpu) else {
             return Err(NotRun::NoSuchCpu(f));
         };
@@ -261,10 +241,7 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
                 return Ok(result);
             }
         }
-        match attempt.cancel() {
-            Ok(f) => Err(NotRun::Busy(f)),
-            Err(result) => Ok(result),
-        }
+        attempt.cancel().map_or_else(Ok, |f| Err(NotRun::Busy(f)))
     }
 
     /// Runs `work` on the data of `cpu`, now or later.
@@ -328,9 +305,9 @@ impl<T: Send, const C: bool> PerCpu<T, C> {
     /// Panics in the same cases as [`run_on`](Self::run_on).
     pub fn flush(&self, cpu: CpuId) {
         let slot = self.not_mine(self.slot(cpu));
-        let nr_posted = slot.call_queue().nr_posted();
+        let nr_posted = slot.far.call_queue.nr_posted();
         backoff::wait_for(|step| {
-            let is_done = || slot.call_queue().is_done(nr_posted);
+            let is_done = || slot.far.call_queue.is_done(nr_posted);
             match step {
                 Step::Look(due) => {
                     slot.check_owner(due);
@@ -389,34 +366,10 @@ impl<F> NotRun<F> {
     }
 }
 
-// This is written by hand, because closures do not implement `Debug`.
-impl<F> fmt::Debug for NotRun<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Busy(_) => "Busy(..)",
-            Self::NoSuchCpu(_) => "NoSuchCpu(..)",
-        })
-    }
-}
-
-impl<F> fmt::Display for NotRun<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Busy(_) => "the slot did not become free in time",
-            Self::NoSuchCpu(_) => "the CPU has no slot",
-        })
-    }
-}
-
-impl<F> std::error::Error for NotRun<F> {}
-
-/// Converts the error and drops the closure.
-impl<F> From<NotRun<F>> for std::io::Error {
-    fn from(error: NotRun<F>) -> Self {
-        let kind = match &error {
-            NotRun::Busy(_) => std::io::ErrorKind::TimedOut,
-            NotRun::NoSuchCpu(_) => std::io::ErrorKind::InvalidInput,
-        };
-        Self::new(kind, error.to_string())
+base::internal::impl_error! {
+    /// Converts the error and drops the closure.
+    NotRun[F] {
+        Busy(..) => TimedOut, "the slot did not become free in time";
+        NoSuchCpu(..) => InvalidInput, "the CPU has no slot";
     }
 }

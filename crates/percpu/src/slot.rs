@@ -105,6 +105,7 @@ use sync::thread::{self, ThreadId};
 use sync::{barrier, identity, twin, unmodelled};
 use topology::CpuId;
 
+use super::backoff::Turn;
 use super::call_queue::{CallQueue, QueuedCall};
 use super::choice::Kind;
 
@@ -208,7 +209,7 @@ pub(super) struct Slot<T> {
     /// it.
     pub(super) busy: AtomicU32,
     /// A: the time at which the next caller or owner began to wait, as
-    /// [`Turn`](super::backoff::Turn) measures time, or 0 if none of them sleeps. In slots that
+    /// [`Turn`] measures time, or 0 if none of them sleeps. In slots that
     /// queue, only an owner that takes its slot back announces itself.
     pub(super) eldest: AtomicU32,
     /// A: the number of the thread that is inside the slot through a call or runs queued calls, or
@@ -216,7 +217,7 @@ pub(super) struct Slot<T> {
     /// detect a wait for itself.
     caller: unmodelled::AtomicU64,
     /// H: the user's data.
-    data: UnsafeCell<T>,
+    pub(super) data: UnsafeCell<T>,
     pub(super) far: Far<T>,
 }
 
@@ -233,7 +234,7 @@ pub(super) struct Far<T> {
     pub(super) door: EventCount,
     /// A: the queued calls. In a slot that does not queue, these are only calls that were queued by
     /// a call on the same slot.
-    call_queue: CallQueue<T>,
+    pub(super) call_queue: CallQueue<T>,
     /// The thread that is inside the slot, to detect bugs of this crate.
     #[cfg(debug_assertions)]
     inside: unmodelled::AtomicU64,
@@ -275,10 +276,6 @@ impl<T> Slot<T> {
     #[inline]
     pub(super) fn owner(&self) -> OwnerWord {
         OwnerWord(self.far.owner.load(Ordering::Relaxed))
-    }
-
-    pub(super) fn into_data(self) -> T {
-        self.data.into_inner()
     }
 
     /// Takes the slot if it is free. Returns the state that it found.
@@ -370,9 +367,15 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Withdraws the announcement of a caller, if that caller is next.
-    pub(super) fn withdraw(&self, since: u32) {
-        let _ = self.eldest.compare_exchange(since, 0, Ordering::Relaxed, Ordering::Relaxed);
+    /// Withdraws the announcement of a caller, if that caller is next. Returns `true` if the caller
+    /// has announced itself.
+    #[inline]
+    pub(super) fn withdraw(&self, turn: &mut Turn) -> bool {
+        let since = turn.withdraw();
+        if since != 0 {
+            let _ = self.eldest.compare_exchange(since, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        since != 0
     }
 
     /// Wakes the threads that sleep until another thread hands the slot over. The caller has just
@@ -486,10 +489,6 @@ impl<T> Slot<T> {
         });
         // The callers of these calls may be asleep.
         self.hand_over();
-    }
-
-    pub(super) fn call_queue(&self) -> &CallQueue<T> {
-        &self.far.call_queue
     }
 
     /// Records that this thread is inside the slot, and calls `f` with the data.

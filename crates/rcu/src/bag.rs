@@ -163,8 +163,7 @@ pub(super) fn add(
 fn slowly(deferred: Deferred) -> Option<(*mut Head, usize)> {
     // SAFETY: the pointer is null, or this thread has not left the bag, so no thread frees it.
     let bag = unsafe { open().as_ref() };
-    let joined = bag.is_some_and(|bag| bag.append(deferred, UNSWEPT));
-    if joined {
+    if bag.is_some_and(|bag| bag.append(deferred, UNSWEPT)) {
         return None;
     }
     let (bag, nr_behind) = anew(deferred);
@@ -198,21 +197,20 @@ pub(super) fn leave_unswept() {
 pub(super) fn leave() -> usize {
     let bag = open();
     if bag.is_null() {
-        0
-    } else {
-        set_open(ptr::null_mut());
-        // ORDER(bag): as in `anew`. If DONE comes first, we make the bag a spare, after the
-        // runner's accesses. If our LEFT comes first, the runner finds it and makes the bag a
-        // spare, after our writes.
-        //
-        // SAFETY: this thread had not left the bag, so no thread has freed it.
-        let before = unsafe { (*bag).state.fetch_or(LEFT, Ordering::AcqRel) };
-        if before & DONE != 0 {
-            // SAFETY: all closures have run and this thread has left the bag, so we own it.
-            unsafe { Bag::give_away(bag) };
-        }
-        nr_behind(before)
+        return 0;
     }
+    set_open(ptr::null_mut());
+    // ORDER(bag): as in `anew`. If DONE comes first, we make the bag a spare, after the runner's
+    // accesses. If our LEFT comes first, the runner finds it and makes the bag a spare, after our
+    // writes.
+    //
+    // SAFETY: this thread had not left the bag, so no thread has freed it.
+    let before = unsafe { (*bag).state.fetch_or(LEFT, Ordering::AcqRel) };
+    if before & DONE != 0 {
+        // SAFETY: all closures have run and this thread has left the bag, so we own it.
+        unsafe { Bag::give_away(bag) };
+    }
+    nr_behind(before)
 }
 
 /// Adds `deferred` to a bag that is in no list. This is the thread's old bag if all of its closures

@@ -278,9 +278,7 @@ impl Place {
                 continue;
             }
             match timeout {
-                Some(timeout) => {
-                    waiting.wait_timeout(span.until(timeout));
-                }
+                Some(timeout) => waiting.wait_timeout(span.until(timeout)),
                 None => waiting.wait(),
             }
         }

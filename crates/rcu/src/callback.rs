@@ -234,8 +234,7 @@ pub fn call_at_once(callback: impl FnOnce() + Send + 'static) {
 /// afterwork::rcu::call_drop(Box::new([0_u8; 1000]));
 /// afterwork::rcu::barrier();
 /// ```
-#[doc(alias = "kfree_rcu")]
-#[doc(alias = "kfree_rcu_mightsleep")]
+#[doc(alias("kfree_rcu", "kfree_rcu_mightsleep"))]
 pub fn call_drop<T: Send + 'static>(value: T) {
     call(move || drop(value));
 }
@@ -387,8 +386,7 @@ impl Callbacks {
 
     /// Returns `true` if the list of this CPU is full.
     pub(super) fn is_full(&self) -> bool {
-        let nr = self.lists[cpu::current().index() % NR_LISTS].nr.load(Ordering::Relaxed);
-        Backlog::is_full(nr)
+        Backlog::is_full(self.lists[cpu::current().index() % NR_LISTS].nr.load(Ordering::Relaxed))
     }
 
     /// Queues a user's head, after the closures that this thread queued before.
@@ -473,22 +471,17 @@ impl Callbacks {
         if time::now_ns() < self.retry_ns.load(Ordering::Relaxed) {
             return;
         }
-        let (none, starting) = (NONE, STARTING);
-        let claimed =
-            self.thread.compare_exchange(none, starting, Ordering::Relaxed, Ordering::Relaxed);
-        if claimed.is_ok() {
-            let started = thread::spawn("rcu", sweep_for_ever).is_ok();
-            let thread = if started { THERE } else { NONE };
-            if !started {
-                let retry_ns = time::now_ns() + RETRY_NS;
-                self.retry_ns.store(retry_ns, Ordering::Relaxed);
-            }
-            self.thread.store(thread, Ordering::Relaxed);
-            if !started {
-                // A barrier may have relied on the thread.
-                self.swept.notify_all();
-            }
+        let relaxed = Ordering::Relaxed;
+        if self.thread.compare_exchange(NONE, STARTING, relaxed, relaxed).is_err() {
+            return;
         }
+        if thread::spawn("rcu", sweep_for_ever).is_ok() {
+            return self.thread.store(THERE, Ordering::Relaxed);
+        }
+        self.retry_ns.store(time::now_ns() + RETRY_NS, Ordering::Relaxed);
+        self.thread.store(NONE, Ordering::Relaxed);
+        // A barrier may have relied on the thread.
+        self.swept.notify_all();
     }
 
     pub(super) fn has_work(&self) -> bool {
@@ -498,9 +491,7 @@ impl Callbacks {
     fn is_empty(&self) -> bool {
         // Acquire pairs with the fence in `sweep`. If we read the null that a sweep left, our next
         // load of `sweep_seq` returns that sweep's odd number or a later one.
-        let is_empty =
-            |list: &CachePadded<List>| list.newest.top().load(Ordering::Acquire).is_null();
-        self.lists.iter().all(is_empty)
+        self.lists.iter().all(|list| list.newest.top().load(Ordering::Acquire).is_null())
     }
 
     /// Takes all lists, waits for a grace period and runs the callbacks. Returns the number that
@@ -547,7 +538,7 @@ impl Callbacks {
             chain.next();
         }
         let nr_run = place().run(chain);
-        // ORDER(swept): publish and consume, other end in `is_swept`, and in `barrier`.
+        // ORDER(swept): publish and consume, other end in `barrier`.
         // If this store comes first, the barrier returns and sees the effects of the callbacks. If
         // the barrier's load comes first, it waits on `swept`, which is notified below.
         // Test: barrier_waits_for_every_earlier_callback
@@ -574,26 +565,25 @@ impl Callbacks {
 
     /// Waits until all callbacks that were queued before this call have run.
     pub(super) fn barrier(&self) {
-        let cookie = if twin::armed("rcu: barrier joins a running sweep") {
-            GpCookie::after(self.sweep_seq.load(Ordering::Relaxed) & !1)
-        } else {
-            // ORDER(sweep): the other end; see the top of the file.
-            // If our fence comes first, a sweep that begins later finds everything that was pushed
-            // before. If the sweeper's fence comes first, we read its odd number and wait for the
-            // sweep after it.
-            // Test: barrier_waits_for_every_earlier_callback
-            fence(Ordering::SeqCst);
-            let is_empty = self.is_empty();
-            // This acquires as in `is_swept`: with an even number and empty lists we return at
-            // once.
-            let seq = self.sweep_seq.load(Ordering::Acquire);
-            if is_empty && seq & 1 == 0 {
-                return;
-            }
-            GpCookie::after(seq)
-        };
+        // ORDER(sweep): the other end; see the top of the file.
+        // If our fence comes first, a sweep that begins later finds everything that was pushed
+        // before. If the sweeper's fence comes first, we read its odd number and wait for the sweep
+        // after it.
+        // Test: barrier_waits_for_every_earlier_callback
+        fence(Ordering::SeqCst);
+        let is_empty = self.is_empty();
+        // ORDER(swept): the other end; see `sweep`.
+        // Test: barrier_waits_for_every_earlier_callback
+        let sweep_seq = || self.sweep_seq.load(Ordering::Acquire);
+        let mut seq = sweep_seq();
+        if twin::armed("rcu: barrier joins a running sweep") {
+            seq &= !1;
+        } else if is_empty && seq & 1 == 0 {
+            return;
+        }
+        let cookie = GpCookie::after(seq);
         self.want();
-        self.wait_until("barrier", || self.is_swept(cookie));
+        self.wait_until("barrier", || cookie.is_over(sweep_seq()));
     }
 
     /// Waits until `is_done` returns `true`. A callback or the end of a sweep makes it true.
@@ -624,12 +614,6 @@ impl Callbacks {
     /// `false` in a model, where a thread of the model sweeps.
     fn has_no_thread(&self) -> bool {
         !cfg!(any(loom, shuttle)) && self.thread.load(Ordering::Relaxed) == NONE
-    }
-
-    fn is_swept(&self, cookie: GpCookie) -> bool {
-        // ORDER(swept): the other end; see `sweep`.
-        // Test: barrier_waits_for_every_earlier_callback
-        cookie.is_over(self.sweep_seq.load(Ordering::Acquire))
     }
 
     /// Resets all fields to the state without callbacks, in a child of `fork`; see `fork.rs`.
@@ -670,9 +654,8 @@ impl Callbacks {
 /// still protects its references. The sweep then waits for itself, which is reported as a stall,
 /// and no grace period of the process ends.
 pub(super) fn idle_slot() -> Option<&'static Slot> {
-    mine().filter(|slot| {
-        !slot.is_in_section() || twin::armed("rcu: a sweep overlooks its own section")
-    })
+    let overlooks = twin::armed("rcu: a sweep overlooks its own section");
+    mine().filter(|slot| !slot.is_in_section() || overlooks)
 }
 
 /// Runs the sweeper's thread. A push onto an empty list wakes it.
@@ -696,10 +679,7 @@ pub(super) struct Backlog {
 impl Backlog {
     sync::const_unless_model! {
         pub(super) fn new() -> Self {
-            Self {
-                nr_passed: AtomicU32::new(0),
-                until_ns: AtomicU64::new(0),
-            }
+            Self { nr_passed: AtomicU32::new(0), until_ns: AtomicU64::new(0) }
         }
     }
 
@@ -743,13 +723,8 @@ impl Backlog {
                 return;
             }
         }
-        let passed = self.nr_passed.compare_exchange(
-            nr_passed,
-            nr_passed + 1,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
-        if passed.is_ok() {
+        let (next, relaxed) = (nr_passed + 1, Ordering::Relaxed);
+        if self.nr_passed.compare_exchange(nr_passed, next, relaxed, relaxed).is_ok() {
             self.until_ns.store(0, Ordering::Relaxed);
             stall::report_flood(nr());
         }

@@ -155,9 +155,8 @@ impl<T, F: Flavor> Rcu<T, F> {
     /// # Panics
     ///
     /// Panics if the guard belongs to a different domain than the cell.
-    #[doc(alias = "rcu_dereference")]
+    #[doc(alias("rcu_dereference", "list_for_each_entry_rcu", "hlist_for_each_entry_rcu"))]
     #[inline(always)]
-    #[doc(alias("list_for_each_entry_rcu", "hlist_for_each_entry_rcu"))]
     pub fn load<'a>(&'a self, guard: &'a impl Section<F>) -> &'a T {
         assert!(guard.is_of(&self.flavor), "the guard belongs to another domain than the cell");
         // ORDER(cell): publish and consume, other end in `swap`.
@@ -221,8 +220,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     /// # Panics
     ///
     /// Panics if the flavor's `call` panics. In that case the cell has not changed.
-    #[doc(alias("rcu_assign_pointer", "rcu_xchg_pointer"))]
-    #[doc(alias = "rcu_replace_pointer")]
+    #[doc(alias("rcu_assign_pointer", "rcu_xchg_pointer", "rcu_replace_pointer"))]
     pub fn replace(&self, value: T) {
         self.flavor.assert_may_call();
         let old = self.swap(Box::into_raw(Box::new(value)));

@@ -173,12 +173,8 @@ impl Domain {
     ///
     /// `me` is this thread's slot, which is in no section.
     pub(super) fn wait_for(&self, cookie: GpCookie, me: Option<&Slot>) {
-        let park = || {
-            // Another thread drives, and must not wait for this one.
-            if let Some(slot) = me {
-                slot.park(self);
-            }
-        };
+        // Another thread drives, and must not wait for this one.
+        let park = || me.into_iter().for_each(|slot| slot.park(self));
         self.periods.wait_for(cookie, park, || {
             report::doubt(report::DRIVES, true);
             self.drive(me);
@@ -217,9 +213,7 @@ impl Domain {
         self.first_level.store(periods::first_level(gp_seq), Ordering::Release);
         gp_seq
     }
-}
 
-impl Domain {
     /// Runs a grace period. The caller has the right to drive. `me` is its slot, which is in no
     /// section.
     pub(super) fn drive(&self, me: Option<&Slot>) {

@@ -27,16 +27,17 @@
 //! forking thread can carry the number, and `Slot::inherit` makes it older.
 //!
 //! The tunables are read before the fork. Otherwise another thread could be reading them during the
-//! fork, and the child would wait for it forever. `tunables.rs` and `stall.rs` register handlers of
-//! their own. None of this adds any cost for readers.
+//! fork, and the child would wait for it forever. `tunables.rs` registers a handler of its own.
+//! None of this adds any cost for readers.
 
 use sync::fork::{self, Handler};
 
-use super::{batch::place, callback::callbacks, describe, local::global, srcu};
+use super::{batch::place, callback::callbacks, describe, local::global, srcu, stall};
 
 static HANDLER: Handler = Handler {
     before: |held| {
         held.lock(&place().executor);
+        held.lock(stall::handler());
         srcu::hold(held);
     },
     child: || {

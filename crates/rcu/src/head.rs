@@ -43,19 +43,6 @@ impl Head {
         Self { next: ptr::null_mut(), function: None }
     }
 
-    /// Closes `head` if it belongs to a bag: the bag accepts no closure after this.
-    ///
-    /// # Safety
-    ///
-    /// 1. `head` was queued and popped from its list, and has not been run.
-    unsafe fn close(head: *mut Head) {
-        // SAFETY: (1): the head is alive until it is run.
-        if unsafe { (*head).function }.is_none() && !twin::armed("rcu: a bag is left open") {
-            // SAFETY: the head of a bag is its first field, and it is alive as above.
-            unsafe { &*head.cast::<Bag>() }.close();
-        }
-    }
-
     /// Passes each callback of `head` to `run`. The last callback may free the head.
     ///
     /// # Safety
@@ -107,7 +94,12 @@ impl Chain {
             // SAFETY: (1).
             unsafe { (*next).next = chain.first };
             // SAFETY: (1).
-            unsafe { Head::close(next) };
+            let function = unsafe { (*next).function };
+            if function.is_none() && !twin::armed("rcu: a bag is left open") {
+                // A bag that was popped accepts no more closures.
+                // SAFETY: (1), and a head without a function is the first field of a bag.
+                unsafe { &*next.cast::<Bag>() }.close();
+            }
             chain.first = next;
             next = older;
         }

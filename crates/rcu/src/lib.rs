@@ -82,7 +82,7 @@ pub use polled::{cond_synchronize, get_state, poll_state, synchronize, synchroni
 pub use stall::{Stall, StallHandler, on_stall};
 pub use tunables::{Tunables, set_tunables, tunables};
 
-base::internal::opaque! {
+base::internal::impl_debug! {
     impl[] Batch;
     impl[] Guard;
     impl[T, F: Flavor] Rcu<T, F>;

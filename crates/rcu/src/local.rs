@@ -77,13 +77,6 @@ pub struct Guard {
     _not_send: PhantomData<OnItsThreadUseSrcuAcrossAwait>,
 }
 
-impl Guard {
-    #[inline(always)]
-    fn on(slot: &'static Slot) -> Self {
-        Self { slot, _not_send: PhantomData }
-    }
-}
-
 impl Drop for Guard {
     #[inline(always)]
     fn drop(&mut self) {
@@ -121,7 +114,7 @@ impl Drop for Guard {
 #[doc(alias = "rcu_read_lock")]
 #[inline(always)]
 pub fn read() -> Guard {
-    Guard::on(enter())
+    Guard { slot: enter(), _not_send: PhantomData }
 }
 
 /// Begins a read-side critical section in a signal handler. The handler may have interrupted this
@@ -152,7 +145,7 @@ pub fn read() -> Guard {
 /// ```
 pub fn read_in_signal_handler() -> Option<Guard> {
     let slot = mine()?;
-    slot.lock_in_handler(global()).then(|| Guard::on(slot))
+    slot.lock_in_handler(global()).then(|| Guard { slot, _not_send: PhantomData })
 }
 
 /// Begins a section and returns the slot on which to end it.
@@ -167,7 +160,7 @@ pub(super) fn enter() -> &'static Slot {
 ///
 /// Otherwise a sleeping thread would look like one that is about to begin a section, and grace
 /// periods would pass the heavy barrier until a driver has parked the thread.
-pub(super) fn park_if_idle() {
+pub fn park_if_idle() {
     if let Some(slot) = mine()
         && !slot.is_in_section()
         && !slot.flags().is_off()
@@ -176,28 +169,8 @@ pub(super) fn park_if_idle() {
     }
 }
 
-/// Ends the section that this thread began last with [`enter`]. Returns `false` if the thread is in
-/// no section.
-#[cfg(not(any(loom, shuttle)))]
 #[inline(always)]
-pub(super) fn leave() -> bool {
-    let slot = found();
-    let is_in = slot.is_in_section();
-    if is_in {
-        slot.unlock(global());
-    }
-    is_in || leave_late()
-}
-
-/// Does the same as [`leave`] on a thread that is exiting.
-#[cfg(not(any(loom, shuttle)))]
-#[cold]
-fn leave_late() -> bool {
-    left_open().map(|slot| slot.unlock(global())).is_some()
-}
-
-#[inline(always)]
-fn found() -> &'static Slot {
+pub(super) fn found() -> &'static Slot {
     // SAFETY: the pointer points to the stand-in or to a slot of `global()`. Both live as long as
     // the process or, in a model, as long as the run.
     MINE.with(|mine| unsafe { &*mine.get() })

@@ -154,11 +154,9 @@ impl Periods {
         // store comes first, our exchange succeeds, and we see all that it wrote. If our exchange
         // comes first, it fails, and the caller waits until that driver wakes it after its store.
         // Test: grace_period_serves_all_earlier_callers
+        let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
         let taken = !self.is_driven()
-            && self
-                .is_driven
-                .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok();
+            && self.is_driven.compare_exchange(false, true, acquire, relaxed).is_ok();
         // `then_some` would always create a `Driver`, whose drop would release the right of another
         // thread.
         taken.then(|| Driver(self))
@@ -228,8 +226,7 @@ impl Drop for Driver<'_> {
             wait_buckets[reached.next().wait_bucket(NR_WAIT_BUCKETS)].notify_one();
         }
         if stops_midway {
-            let after_next = reached.next().next();
-            wait_buckets[after_next.wait_bucket(NR_WAIT_BUCKETS)].notify_one();
+            wait_buckets[reached.next().next().wait_bucket(NR_WAIT_BUCKETS)].notify_one();
         }
         wait_buckets[reached.wait_bucket(NR_WAIT_BUCKETS)].notify_in_batches(WAKE_BATCH);
     }
@@ -265,7 +262,7 @@ impl GpCookie {
 
     /// Returns the latest cookie that is over at `gp_seq`.
     pub(super) fn reached(gp_seq: u64) -> Self {
-        Self(gp_seq & !1)
+        Self(before(gp_seq))
     }
 
     /// Returns the cookie as a number, for other languages and for atomics.

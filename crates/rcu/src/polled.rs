@@ -1,17 +1,7 @@
 //! Functions that wait for a grace period, or check whether one has passed.
 
 #[cfg(feature = "baselines")]
-use sync::{
-    atomic::{AtomicBool, Ordering},
-    unmodelled::Arc,
-};
-
-#[cfg(feature = "baselines")]
-use super::{
-    batch::in_callback,
-    callback::{call, callbacks},
-    tunables,
-};
+use super::{batch::in_callback, tunables};
 use super::{
     local::{global, mine, outside_of_sections},
     periods::GpCookie,
@@ -75,6 +65,10 @@ pub fn synchronize() {
 #[cfg(feature = "baselines")]
 #[cold]
 fn synchronize_by_callback() {
+    use super::callback::{call, callbacks};
+    use sync::atomic::{AtomicBool, Ordering};
+    use sync::unmodelled::Arc;
+
     let passed = Arc::new(AtomicBool::new(false));
     call({
         let passed = passed.clone();

@@ -162,10 +162,10 @@ impl Reader {
     ///
     /// Panics if `body` panics. The process is aborted if this reader cannot go online again
     /// because `body` left too many sections open.
-    #[doc(alias = "urcu_qsbr_thread_offline")]
-    #[doc(alias("rcu_thread_offline", "rcu_thread_online"))]
+    #[doc(alias("urcu_qsbr_thread_offline", "rcu_thread_offline", "rcu_thread_online"))]
     pub fn offline<R>(&mut self, body: impl FnOnce() -> R) -> R {
-        let _online = Offline::go(self);
+        end(self.slot);
+        let _online = Offline(self);
         // This has no effect if another section is open around this reader.
         park_if_idle();
         body()
@@ -183,12 +183,13 @@ impl Reader {
     /// Panics if this thread is in another section, or has another reader.
     #[doc(alias = "urcu_qsbr_synchronize_rcu")]
     pub fn synchronize(&mut self) {
-        let _online = Offline::go(self);
+        end(self.slot);
+        let _online = Offline(self);
         polled::synchronize();
     }
 }
 
-base::internal::opaque! {
+base::internal::impl_debug! {
     impl[] Reader;
 }
 
@@ -209,13 +210,6 @@ impl Drop for Reader {
 
 /// Keeps a reader offline until this value is dropped, even during a panic.
 struct Offline<'a>(&'a mut Reader);
-
-impl<'a> Offline<'a> {
-    fn go(reader: &'a mut Reader) -> Self {
-        end(reader.slot);
-        Self(reader)
-    }
-}
 
 impl Drop for Offline<'_> {
     fn drop(&mut self) {

@@ -34,7 +34,7 @@ use super::{
     Head,
     callback::callbacks,
     head::Function,
-    local::{enter, global, leave, left_open, mine, park_if_idle, stand_in},
+    local::{enter, found, global, left_open, mine, stand_in},
     periods::NEST_MAX,
     qsbr,
     slot::{self, Slot},
@@ -70,7 +70,18 @@ pub fn read_lock() {
 ///    section protected is no longer used.
 #[inline(always)]
 pub unsafe fn read_unlock() -> bool {
-    leave()
+    let slot = found();
+    let is_in = slot.is_in_section();
+    if is_in {
+        slot.unlock(global());
+    }
+    is_in || unlock_late()
+}
+
+/// Does the same as [`read_unlock`] on a thread that is exiting.
+#[cold]
+fn unlock_late() -> bool {
+    left_open().map(|slot| slot.unlock(global())).is_some()
 }
 
 /// Returns `true` if this thread is in a section.
@@ -242,9 +253,7 @@ pub unsafe fn quiescent() {
 /// # Blocking
 ///
 /// Never blocks.
-pub fn park() {
-    park_if_idle();
-}
+pub use super::local::park_if_idle as park;
 
 /// Calls `run` with `head` after a grace period, without an allocation, like the kernel's
 /// `call_rcu`. If an exception or a panic leaves `run`, the process is aborted.

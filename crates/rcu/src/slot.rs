@@ -203,12 +203,8 @@ impl Slot {
         if !twin::armed("rcu: no light barrier at lock") {
             asym::light();
         }
-        let parked = if twin::armed("rcu: park is tested first") {
-            parked_before
-        } else {
-            words.flags.has(PARK)
-        };
-        if parked {
+        let is_tested = twin::armed("rcu: park is tested first");
+        if parked_before || !is_tested && words.flags.has(PARK) {
             self.leave_parking(domain);
         }
         true
@@ -348,17 +344,14 @@ impl Slot {
         // it wrote. If our load or exchange comes first, the slot is in use, and the caller tries
         // another one.
         // Test: threads_start_and_exit
-        let taken = !self.0.is_taken.load(Ordering::Relaxed)
-            && self
-                .0
-                .is_taken
-                .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok();
+        let words = &*self.0;
+        let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
+        let taken = !words.is_taken.load(relaxed)
+            && words.is_taken.compare_exchange(false, true, acquire, relaxed).is_ok();
         if taken {
-            self.0.cpu.store(cpu::current().index() as u32, Ordering::Relaxed);
-            self.0.thread.store(thread::current().0, Ordering::Relaxed);
-            let owner = identity::mine().get();
-            self.0.owner.store(owner, Ordering::Relaxed);
+            words.cpu.store(cpu::current().index() as u32, Ordering::Relaxed);
+            words.thread.store(thread::current().0, Ordering::Relaxed);
+            words.owner.store(identity::mine().get(), Ordering::Relaxed);
         }
         taken
     }
@@ -518,11 +511,8 @@ impl Slot {
     fn mark_boosted(&self) -> bool {
         let still_counted =
             |flags| (flags & (COUNTED | LEAVING) == COUNTED).then_some(flags | BOOSTED);
-        self.0
-            .flags
-            .word()
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, still_counted)
-            .is_ok()
+        let flags = self.0.flags.word();
+        flags.fetch_update(Ordering::Relaxed, Ordering::Relaxed, still_counted).is_ok()
     }
 
     pub(super) fn thread(&self) -> ThreadId {

@@ -25,14 +25,14 @@ use base::internal::{
 use sync::{
     Mutex,
     atomic::{AtomicU64, Ordering},
-    fork::{self, Handler, Process},
+    fork::Process,
     hint,
     span::Span,
     thread, time, twin,
     unmodelled::Arc,
 };
 
-use super::{domain::Domain, slot::Slot, tunables};
+use super::{domain::Domain, fork, slot::Slot, tunables};
 
 /// The number of checks for the last report before the driver boosts a reader. A holdout that runs
 /// on another CPU ends most sections sooner than that.
@@ -62,10 +62,7 @@ impl std::fmt::Display for Stall {
             f,
             "thread {thread} ({name}) has delayed an RCU grace period for {waited:.1?} in a read-side critical section"
         )?;
-        match &self.doing {
-            Some(doing) => write!(f, ", {doing}"),
-            None => Ok(()),
-        }
+        self.doing.iter().try_for_each(|doing| write!(f, ", {doing}"))
     }
 }
 
@@ -76,14 +73,7 @@ type Shared = Arc<Foreign<StallHandler>>;
 
 sync::process_wide! {
     /// Returns the handler of stalls. Models never call it, because their waits do not time out.
-    fn place() -> Mutex<Option<Shared>> = Mutex::new(None)
-}
-
-static HANDLER: Handler = Handler { before: |held| held.lock(place()), ..Handler::IDLE };
-
-fn handler() -> &'static Mutex<Option<Shared>> {
-    fork::register(&HANDLER);
-    place()
+    pub(super) fn handler() -> Mutex<Option<Shared>> = Mutex::new(None)
 }
 
 /// Sets the handler of stalls. With `None`, the default, stalls are printed to stderr.
@@ -99,6 +89,7 @@ pub fn on_stall(handler: Option<StallHandler>) {
     // FOREIGN(rcu-stall-handler-drop): the handler's destructor, on the thread that replaces it or
     // on the driver. It is contained, and no lock is held.
     let handler = handler.map(|handler| Arc::new(Foreign::new(handler)));
+    fork::register();
     let before = std::mem::replace(&mut *self::handler().lock(), handler);
     drop(before);
 }
@@ -108,14 +99,13 @@ pub(super) static NR_REPORTED: Count = Count::new();
 
 fn report(stall: &Stall) {
     NR_REPORTED.add(1);
-    trace::rcu_stall(stall.thread, stall);
+    trace::stall(stall.thread, stall);
     let handler = self::handler().lock().clone();
     // FOREIGN(rcu-stall-handler): the user's handler, on the driver, which other threads wait for
     // and which may be the thread that runs callbacks. It is contained, and no lock is held.
-    // Writing to a closed stderr also panics.
     panics::contain(|| match &handler {
         Some(handler) => handler(stall),
-        None => eprintln!("afterwork: {stall}"),
+        None => panics::write_line(&stall.to_string()),
     });
 }
 
@@ -124,13 +114,9 @@ fn report(stall: &Stall) {
 #[cold]
 pub(super) fn report_batch(waited: Duration) {
     NR_REPORTED.add(1);
-    // FOREIGN(rcu-stderr): no user code runs, but the write panics if stderr is closed. A panic is
-    // contained.
-    panics::contain(|| {
-        eprintln!(
-            "afterwork: the executor has not begun a batch of RCU callbacks for {waited:.1?}; the batch runs on a library thread now"
-        );
-    });
+    panics::write_line(&format!(
+        "the executor has not begun a batch of RCU callbacks for {waited:.1?}; the batch runs on a library thread now"
+    ));
 }
 
 sync::process_wide! {
@@ -147,25 +133,20 @@ pub(super) fn report_flood(nr: usize) {
     };
     let (now_ns, next_ns) = (time::now_ns(), next_flood().load(Ordering::Relaxed));
     let later_ns = now_ns + timeout.as_nanos() as u64;
-    let claim = || {
-        let (relaxed, failed) = (Ordering::Relaxed, Ordering::Relaxed);
-        next_flood().compare_exchange(next_ns, later_ns, relaxed, failed)
+    let claim = |flood: &AtomicU64| {
+        flood.compare_exchange(next_ns, later_ns, Ordering::Relaxed, Ordering::Relaxed)
     };
-    if now_ns < next_ns || claim().is_err() {
+    if now_ns < next_ns || claim(next_flood()).is_err() {
         return;
     }
     NR_REPORTED.add(1);
     let thread = thread::current();
     let name = thread::name(thread);
     let (thread, name) = (thread.0, name.as_deref().unwrap_or("?"));
-    // FOREIGN(rcu-stderr): no user code runs, but the write panics if stderr is closed. A panic is
-    // contained.
-    panics::contain(|| {
-        eprintln!(
-            "afterwork: {nr} RCU callbacks wait in one list, to which thread {thread} ({name}) adds: callbacks are queued faster \
-             than they run, or a reader or a callback delays them"
-        );
-    });
+    panics::write_line(&format!(
+        "{nr} RCU callbacks wait in one list, to which thread {thread} ({name}) adds: callbacks are queued faster than they run, \
+         or a reader or a callback delays them"
+    ));
 }
 
 impl Domain {

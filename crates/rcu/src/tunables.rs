@@ -7,10 +7,7 @@
 use std::time::Duration;
 
 #[cfg(feature = "params")]
-use base::internal::{
-    panics,
-    params::{Params, VARIABLE},
-};
+use base::internal::{panics::write_line, params};
 use sync::Tunable;
 #[cfg(feature = "params")]
 use sync::{
@@ -34,12 +31,7 @@ pub(super) static QHIMARK: Tunable = Tunable::new(10_000);
 static FROM_ENV: OnceLock<()> = OnceLock::new();
 
 #[cfg(feature = "params")]
-static HANDLER: Handler = Handler {
-    settle: || {
-        tunables();
-    },
-    ..Handler::IDLE
-};
+static HANDLER: Handler = Handler { settle, ..Handler::IDLE };
 
 /// Reads the environment, on the first call. Does nothing without the feature `params`.
 #[inline]
@@ -54,13 +46,9 @@ pub(super) fn settle() {
 #[cold]
 fn settle_now() {
     fork::register(&HANDLER);
-    FROM_ENV.get_or_init(|| match Params::from_env() {
-        Ok(params) => store(params.rcu),
-        Err(error) => {
-            // FOREIGN(rcu-stderr): no user code runs, but the write panics if stderr is closed. A
-            // panic is contained.
-            panics::contain(|| eprintln!("afterwork: {VARIABLE}: {error}; RCU keeps its defaults"));
-        }
+    FROM_ENV.get_or_init(|| match params::Params::from_env() {
+        Ok(found) => store(found.rcu),
+        Err(error) => write_line(&format!("{}: {error}; RCU keeps its defaults", params::VARIABLE)),
     });
 }
 

@@ -73,11 +73,79 @@ macro_rules! into_io_error {
     };
 }
 
+/// Implements the traits of an error. Each row has a variant, the kind of its `io::Error`, and its
+/// message, which may show the fields of the variant.
+///
+/// The parameter of a generic error is the type of a value of the caller. `Debug` does not show the
+/// value, and the conversion drops it. With `without io`, there is no conversion.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! impl_error {
+    ($error:ident {
+        $($variant:ident $(($($field:tt)+))? => $kind:ident, $text:literal $(, $value:expr)?;)+
+    }) => {
+        impl ::std::fmt::Display for $error {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                match self {
+                    $(Self::$variant $(($($field)+))? => write!(f, $text $(, $value)?),)+
+                }
+            }
+        }
+        impl ::std::error::Error for $error {}
+        $crate::into_io_error!($error, |error| match error {
+            $($error::$variant { .. } => ErrorKind::$kind,)+
+        });
+    };
+    ($(#[$about:meta])* $error:ident[$param:ident] {
+        $($variant:ident $(($($field:tt)+))? => $kind:ident, $text:literal;)+
+    }) => {
+        $crate::impl_error!(without io $error[$param] { $($variant $(($($field)+))?, $text;)+ });
+        $(#[$about])*
+        impl<$param> From<$error<$param>> for ::std::io::Error {
+            fn from(error: $error<$param>) -> Self {
+                let kind = match &error {
+                    $($error::$variant { .. } => ::std::io::ErrorKind::$kind,)+
+                };
+                Self::new(kind, error.to_string())
+            }
+        }
+    };
+    (without io $error:ident[$param:ident] {
+        $($variant:ident $(($($field:tt)+))?, $text:literal;)+
+    }) => {
+        impl<$param> ::std::fmt::Debug for $error<$param> {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(match self {
+                    $(Self::$variant { .. } => concat!(
+                        stringify!($variant) $(, "(", stringify!($($field)+), ")")?
+                    ),)+
+                })
+            }
+        }
+        impl<$param> ::std::fmt::Display for $error<$param> {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(match self {
+                    $(Self::$variant { .. } => $text,)+
+                })
+            }
+        }
+        impl<$param> ::std::error::Error for $error<$param> {}
+    };
+}
+
 /// Implements `Debug` for a type, whose generic parameters follow it in brackets: its name, and the
-/// given values, which may borrow from `$this`.
+/// given values, which may borrow from `$this`. For each type after `impl[PARAMETERS]`, shows only
+/// its name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! impl_debug {
+    ($(impl[$($params:tt)*] $name:ident $(<$($arg:tt),*>)?;)+) => {$(
+        impl<$($params)*> ::std::fmt::Debug for $name $(<$($arg),*>)? {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
+    )+};
     ($name:ident $(<$($lifetime:lifetime),+>)? $([$param:ident])?, $this:ident => $($field:ident: $value:expr),+ $(,)?) => {
         impl $(<$param>)? ::std::fmt::Debug for $name $(<$($lifetime),+>)? $(<$param>)? {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {

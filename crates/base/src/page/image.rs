@@ -48,12 +48,7 @@ impl Image {
 
     /// Adds a record. `figures` contains the figures of the kind, in the order of its table.
     pub fn add(&mut self, kind: Kind, name: &str, detail: &str, figures: &[u64]) {
-        self.push(Record {
-            kind,
-            name: name.to_owned(),
-            detail: detail.to_owned(),
-            figures: figures.to_vec(),
-        });
+        self.push(Record::new(kind, name.to_owned(), detail.to_owned(), figures.to_vec()));
     }
 
     /// Adds a record.
@@ -81,9 +76,8 @@ impl Image {
         let nr_figures = it.figures.len() as u16;
         put(&mut bytes, record::NR_FIGURES, &nr_figures.to_le_bytes());
         put(&mut bytes, record::ROUND, &self.round.to_le_bytes());
-        for (text, place) in [(&it.name, record::NAME), (&it.detail, record::DETAIL)] {
-            put_text(&mut bytes, place, text);
-        }
+        put_text(&mut bytes, record::NAME, &it.name);
+        put_text(&mut bytes, record::DETAIL, &it.detail);
         for (i, figure) in it.figures.iter().enumerate() {
             put(&mut bytes, record::FIGURES + 8 * i, &figure.to_le_bytes());
         }

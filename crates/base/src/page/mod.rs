@@ -90,11 +90,9 @@ pub fn name_of(pid: u32, nth: u32) -> String {
 /// Returns the PID of the process whose page has this name, or `None` if it is not the name of a
 /// page.
 pub fn pid_of(name: &str) -> Option<u32> {
-    let (pid, nth) = match name.strip_prefix(NAME_PREFIX)?.split_once('.') {
-        Some((pid, nth)) => (pid, nth.parse().ok()?),
-        None => (name.strip_prefix(NAME_PREFIX)?, 0),
-    };
-    let pid = pid.parse().ok()?;
+    let numbers = name.strip_prefix(NAME_PREFIX)?;
+    let (pid, nth) = numbers.split_once('.').unwrap_or((numbers, "0"));
+    let (pid, nth) = (pid.parse().ok()?, nth.parse().ok()?);
     // The name must be in its canonical form.
     (nth < MAX_NAMES && name_of(pid, nth) == name).then_some(pid)
 }

@@ -4,8 +4,6 @@
 //! an offset or an index only after comparing it with the actual length. Text must be UTF-8 without
 //! control characters.
 
-use std::fmt;
-
 use super::{
     kinds::{Kind, Record},
     layout::{
@@ -181,28 +179,14 @@ fn text(place: &[u8]) -> Result<String, Refusal> {
     Ok(text.to_owned())
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooShort(bytes) => write!(f, "the file is too short for a page: {bytes} bytes"),
-            Self::TooLong(bytes) => write!(f, "the file is longer than any page: {bytes} bytes"),
-            Self::NoPage => f.write_str("it does not start like a page"),
-            Self::Version(version) => {
-                write!(f, "it has version {version}; this program reads version {VERSION}")
-            }
-            Self::RecordBytes(bytes) => {
-                write!(f, "its records have {bytes} bytes instead of {RECORD_BYTES}")
-            }
-            Self::NrRecords(count) => {
-                write!(f, "it is too short for the {count} records in its head")
-            }
-            Self::TornHead => f.write_str("the checksum of its head is wrong"),
-            Self::NrFigures(count) => write!(f, "a record is too short for its {count} figures"),
-            Self::Text => f.write_str("a name in it is not text"),
-        }
-    }
-}
-
-impl std::error::Error for Refusal {}
-
-topology::into_io_error!(Refusal, |_| ErrorKind::InvalidData);
+topology::impl_error!(Refusal {
+    TooShort(bytes) => InvalidData, "the file is too short for a page: {bytes} bytes";
+    TooLong(bytes) => InvalidData, "the file is longer than any page: {bytes} bytes";
+    NoPage => InvalidData, "it does not start like a page";
+    Version(version) => InvalidData, "it has version {version}; this program reads version {VERSION}";
+    RecordBytes(bytes) => InvalidData, "its records have {bytes} bytes instead of {RECORD_BYTES}";
+    NrRecords(count) => InvalidData, "it is too short for the {count} records in its head";
+    TornHead => InvalidData, "the checksum of its head is wrong";
+    NrFigures(count) => InvalidData, "a record is too short for its {count} figures";
+    Text => InvalidData, "a name in it is not text";
+});

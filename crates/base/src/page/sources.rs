@@ -12,18 +12,13 @@ use crate::{numbered::Numbered, panics};
 /// Writes the records of one part.
 type Source = Arc<dyn Fn(&mut Image) + Send + Sync>;
 
-/// The sources, in the order in which they joined.
-static SOURCES: OnceLock<Mutex<Numbered<Source>>> = OnceLock::new();
-
-fn sources() -> &'static Mutex<Numbered<Source>> {
-    SOURCES.get_or_init(Mutex::default)
+sync::process_wide! {
+    /// The sources, in the order in which they joined.
+    fn sources() -> Mutex<Numbered<Source>> = Mutex::new(Numbered::new())
 }
 
 static HANDLER: Handler = Handler {
-    settle: || {
-        sources();
-        publish_if_configured();
-    },
+    settle: publish_if_configured,
     before: |held| held.lock(sources()),
     // The sources describe the parent's parts, and may wait for locks that are held by threads that
     // do not exist. They are leaked, because a drop may run user code.
@@ -73,9 +68,7 @@ fn publish_if_configured() {
         if crate::params::Params::from_env().is_ok_and(|params| params.publish)
             && let Err(error) = super::publisher::publish()
         {
-            // FOREIGN(page-stderr): no user code runs, but the write panics if stderr is closed. It
-            // runs on the first thread that joins, and is contained.
-            panics::contain(|| eprintln!("afterwork: cannot publish: {error}"));
+            panics::write_line(&format!("cannot publish: {error}"));
         }
     });
 }

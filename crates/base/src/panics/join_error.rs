@@ -47,33 +47,16 @@ impl fmt::Debug for JoinError {
     }
 }
 
-impl fmt::Display for JoinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Panicked(payload) => match payload.text() {
-                Some(text) => write!(f, "the work item panicked: {text}"),
-                None => f.write_str("the work item panicked"),
-            },
-            Self::Cancelled => f.write_str("the work item was cancelled"),
-            Self::OwnItem => f.write_str("a work item cannot join itself"),
-            Self::OwnQueue => f.write_str(
-                "the work item cannot start before the item that joins it has ended: they share one seat or one strand",
-            ),
-            Self::Expired => f.write_str("the work item had not started by its deadline"),
-            Self::Full => f.write_str("the queue rejected the work item: it was full"),
-            Self::Closed => f.write_str("the work item was rejected: its queue was closed"),
-            Self::Taken => f.write_str("the result of the work item was already taken"),
-        }
-    }
-}
-
-impl std::error::Error for JoinError {}
-
-topology::into_io_error!(JoinError, |error| match error {
-    JoinError::Expired => ErrorKind::TimedOut,
-    JoinError::Full => ErrorKind::WouldBlock,
-    JoinError::Closed => ErrorKind::BrokenPipe,
-    _ => ErrorKind::Other,
+topology::impl_error!(JoinError {
+    Panicked(payload) => Other, "the work item panicked{}",
+        payload.text().map_or(String::new(), |text| format!(": {text}"));
+    Cancelled => Other, "the work item was cancelled";
+    OwnItem => Other, "a work item cannot join itself";
+    OwnQueue => Other, "the work item cannot start before the item that joins it has ended: they share one seat or one strand";
+    Expired => TimedOut, "the work item had not started by its deadline";
+    Full => WouldBlock, "the queue rejected the work item: it was full";
+    Closed => BrokenPipe, "the work item was rejected: its queue was closed";
+    Taken => Other, "the result of the work item was already taken";
 });
 
 /// The result of a closure or a future.

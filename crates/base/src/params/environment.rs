@@ -7,6 +7,7 @@
 use sync::unmodelled::AtomicU32;
 
 use super::{ParamError, Params, STRICT, VARIABLE, pairs};
+use crate::panics::write_line;
 
 impl Params {
     /// Returns the default values, changed by the environment variable.
@@ -29,14 +30,13 @@ impl Params {
         };
         let lossy = text.to_string_lossy();
         if !is_strict(&lossy) {
-            let mut errors = Vec::new();
+            let mut reports = None;
             params.set_all(&lossy, |error| {
-                errors.push(error);
+                if *reports.get_or_insert_with(|| is_first(&IS_REPORTED)) {
+                    report(&error);
+                }
                 Ok(())
             })?;
-            if !errors.is_empty() && is_first(&IS_REPORTED) {
-                errors.iter().for_each(report);
-            }
             return Ok(params);
         }
         text.to_str().ok_or(ParamError::NotUnicode)?.parse()
@@ -66,10 +66,7 @@ fn is_first(is_reported: &AtomicU32) -> bool {
 }
 
 fn report(error: &ParamError) {
-    #[cfg(not(any(loom, shuttle)))]
-    sync::process::write_line(&format!(
+    write_line(&format!(
         "{VARIABLE}: {error}; it is ignored: correct or remove it, or add the word {STRICT} to make it an error"
     ));
-    #[cfg(any(loom, shuttle))]
-    let _ = error;
 }

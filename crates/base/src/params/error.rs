@@ -43,10 +43,7 @@ impl fmt::Display for ParamError {
         match self {
             Self::UnknownKey { key, nearest } => {
                 write!(f, "unknown key {key:?}")?;
-                match nearest {
-                    Some(nearest) => write!(f, "; did you mean {nearest}?"),
-                    None => Ok(()),
-                }
+                nearest.iter().try_for_each(|nearest| write!(f, "; did you mean {nearest}?"))
             }
             Self::BadValue { key, value, expects } => {
                 write!(f, "{key}={}: expected {expects}", value.escape_debug())

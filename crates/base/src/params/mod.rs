@@ -105,166 +105,133 @@ impl fmt::Display for Qpw {
     }
 }
 
-/// The tunables of one `workqueue::Registry`.
-///
-/// The process-wide registry reads them from the environment. A program passes them to a registry
-/// that it creates.
-///
-/// # Examples
-///
-/// ```
-/// use afterwork::params::Params;
-///
-/// let params = Params { max_active: 16, ..Params::default() };
-/// assert_eq!(params.cache_shard_size, 8);
-///
-/// let params: Params = "workqueue.cache_shard_size=4,workqueue.max_active=16".parse()?;
-/// assert_eq!(params.cache_shard_size, 4);
-///
-/// let error = "workqueue.cache_shart_size=4".parse::<Params>().unwrap_err();
-/// assert_eq!(
-///     error.to_string(),
-///     "unknown key \"workqueue.cache_shart_size\"; did you mean workqueue.cache_shard_size?"
-/// );
-/// # Ok::<(), afterwork::params::ParamError>(())
-/// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Params {
-    /// The affinity scope of queues whose builder does not set one.
-    pub default_affinity_scope: AffinityScope,
-    /// The `max_active` of queues whose builder does not set one. It is the number of items that
-    /// may run at the same time. Corresponds to the kernel's `WQ_DFL_ACTIVE`.
-    pub max_active: u32,
-    /// The scope of `max_active`, for queues whose builder does not set it.
-    pub max_active_scope: MaxActiveScope,
-    /// The time at which a selected worker is woken.
-    #[cfg(feature = "baselines")]
-    #[doc(hidden)]
-    pub wake: WakeMode,
-    /// The maximum number of cores that share a pool in the scope `cache_shard`. The default is
-    /// that of the kernel.
-    pub cache_shard_size: usize,
-    /// The maximum number of rounds for which an idle worker spins before it sleeps. A round takes
-    /// about 0.3 µs if no other thread needs the CPU.
-    pub worker_spin_limit: u32,
-    /// The maximum number of items that a worker takes from the list at a time. A larger value
-    /// makes tiny items cheaper. If a worker blocks, the items that it has taken but not started
-    /// are returned to the list at a monitor tick.
-    pub max_batch: usize,
-    /// The maximum number of workers of a pool. Corresponds to the kernel's `WQ_MAX_ACTIVE`.
-    pub max_workers: usize,
-    /// The time in milliseconds after which an idle worker may be culled. Corresponds to the
-    /// kernel's `IDLE_WORKER_TIMEOUT`. After the same time, or after ten seconds if that is
-    /// shorter, a worker that is not culled returns the unused memory of its stack to the system.
-    pub idle_timeout_ms: u64,
-    /// The maximum time in microseconds by which a sleep may end late while many sleeps end at the
-    /// same time. After eight or more sleeps have ended at once, no other sleep ends during this
-    /// time. A larger value uses less CPU time. With 0, each sleep ends in its own step of 65 µs.
-    /// Delayed items are not affected.
-    pub sleep_slack_us: u64,
-    /// The interval in microseconds at which a pool with waiting work is checked for workers that
-    /// sleep. The pool is checked four times as often while some workers sleep, and half as often
-    /// while all of them run. A worker that sleeps is replaced.
-    pub watch_tick_us: u64,
-    /// The CPU time in microseconds after which the worker of an item no longer counts as one of
-    /// its pool's running workers. Corresponds to the kernel's `workqueue.cpu_intensive_thresh_us`.
-    pub cpu_intensive_thresh_us: u64,
-    /// The time in milliseconds for which the items of a pool may wait without any being taken
-    /// before a stall is reported. 0 disables the report. Corresponds to the kernel's
-    /// `workqueue.watchdog_thresh`, which is in seconds.
-    pub watchdog_thresh_ms: u64,
-    /// The number of the signal that captures the stacks of a stalled pool's workers, or 0 for
-    /// none. Few programs use signal 23, `SIGURG`. The feature `stacks` is required, and the
-    /// program must neither handle nor ignore the signal. The signal may end a worker's system call
-    /// early, with `EINTR`, if the call has a timeout, like `nanosleep` and `poll`.
-    pub stall_signal: u32,
-    /// The minimum interval in milliseconds at which the registry checks for CPUs that went online
-    /// or offline. 0 disables the check. The registry checks only while work waits. A check reads a
-    /// few small files.
-    pub topology_refresh_ms: u64,
-    /// If `true`, limits the number of workers that each pool runs at the same time to the CPU
-    /// quota of the process's cgroup, rounded up to a whole number of at least one. Changes to the
-    /// quota are detected in the same way as changes to the CPUs. See
-    /// [`Topology::quota`](topology::Topology::quota).
-    pub cpu_quota: bool,
-    /// The CPUs that unbound queues may use when the registry is created. `None` means all.
-    /// Corresponds to the kernel's `workqueue.unbound_cpus=`. The word is `all`, or a CPU list with
-    /// `+` instead of commas, such as `0-3+8`. See `Registry::set_unbound_cpus`.
-    pub unbound_cpus: Option<CpuSet>,
-    /// The minimum interval in microseconds at which a worker records how long items of its queue
-    /// wait and run. 0 disables the measurement. A measurement costs a read of the cycle counter
-    /// for each batch that a worker takes, and one for each item that is queued to an empty pool.
-    pub wait_sample: u64,
-    /// If `true`, records how long `queue()` holds the pool lock, and the CPU time spent in waits
-    /// for it. This costs two clock readings for each wake-up of a worker, and for each wait.
-    #[cfg(feature = "baselines")]
-    #[doc(hidden)]
-    pub lock_stat: bool,
-    /// If `true`, publishes the process's counters; see `observe::publish`. It is read only from
-    /// the environment, and a registry ignores it.
-    pub publish: bool,
-    /// The stack size of a registry's threads in bytes, from 64 KiB to 1 GiB. Nested joins continue
-    /// on another stack after 16 KiB each. Only the touched pages of a stack use memory.
-    pub stack_size: usize,
-    /// The prefix of the names of a registry's threads, such as `aw` in `aw/u0`, from 1 to 10
-    /// bytes. Only the program can set it.
-    pub thread_name: Box<str>,
-    /// A hook that each thread of a registry that may run user code calls first. These threads are
-    /// workers, rescuers, and threads that destroy queues. The hook delays the work of the thread,
-    /// and its panics are caught. Threads on which very deeply nested joins continue do not call
-    /// it. Only the program can set it.
-    pub on_thread_start: Option<ThreadHook>,
-    /// A hook that each of these threads calls after all its work. `Registry::shutdown` waits for
-    /// it. Only the program can set it.
-    pub on_thread_stop: Option<ThreadHook>,
-    /// If `true`, threads request a short extension of their time slice while they hold the lock of
-    /// a pool or a slot of per-CPU data, and while they push to a mailbox. The first registry with
-    /// this tunable turns the extensions on for the whole process, and they stay on. They apply to
-    /// the thread that creates this registry, and to threads that the library starts later.
-    /// Requires support of the kernel and the C library (Linux 7.0, glibc 2.41), and has no effect
-    /// without it. Corresponds to the kernel's `rseq_slice_ext=`.
-    pub rseq_slice_ext: bool,
-    /// The way in which remote callers access per-CPU data whose builder does not set one.
-    /// Corresponds to the kernel's `qpw=`.
-    pub qpw: Qpw,
-    /// The parameters of RCU's grace periods. They apply to the whole process and come only from
-    /// the environment. A registry ignores them.
-    pub rcu: Tunables,
-}
-
-impl Default for Params {
-    fn default() -> Self {
-        Self {
-            default_affinity_scope: AffinityScope::default(),
-            max_active: 256,
-            max_active_scope: MaxActiveScope::System,
-            #[cfg(feature = "baselines")]
-            wake: WakeMode::Deferred,
-            cache_shard_size: 8,
-            worker_spin_limit: 64,
-            max_batch: 32,
-            max_workers: 512,
-            idle_timeout_ms: 300_000,
-            sleep_slack_us: 500,
-            watch_tick_us: 1_000,
-            cpu_intensive_thresh_us: 10_000,
-            watchdog_thresh_ms: 30_000,
-            stall_signal: 0,
-            topology_refresh_ms: 1_000,
-            cpu_quota: true,
-            unbound_cpus: None,
-            wait_sample: 64,
-            #[cfg(feature = "baselines")]
-            lock_stat: false,
-            publish: false,
-            stack_size: 2 << 20,
-            thread_name: "aw".into(),
-            on_thread_start: None,
-            on_thread_stop: None,
-            rseq_slice_ext: false,
-            qpw: Qpw::Queue,
-            rcu: Tunables::default(),
-        }
+with_defaults! {
+    /// The tunables of one `workqueue::Registry`.
+    ///
+    /// The process-wide registry reads them from the environment. A program passes them to a
+    /// registry that it creates.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::params::Params;
+    ///
+    /// let params = Params { max_active: 16, ..Params::default() };
+    /// assert_eq!(params.cache_shard_size, 8);
+    ///
+    /// let params: Params = "workqueue.cache_shard_size=4,workqueue.max_active=16".parse()?;
+    /// assert_eq!(params.cache_shard_size, 4);
+    ///
+    /// let error = "workqueue.cache_shart_size=4".parse::<Params>().unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "unknown key \"workqueue.cache_shart_size\"; did you mean workqueue.cache_shard_size?"
+    /// );
+    /// # Ok::<(), afterwork::params::ParamError>(())
+    /// ```
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Params {
+        /// The affinity scope of queues whose builder does not set one.
+        pub default_affinity_scope: AffinityScope = AffinityScope::default(),
+        /// The `max_active` of queues whose builder does not set one. It is the number of items
+        /// that may run at the same time. Corresponds to the kernel's `WQ_DFL_ACTIVE`.
+        pub max_active: u32 = 256,
+        /// The scope of `max_active`, for queues whose builder does not set it.
+        pub max_active_scope: MaxActiveScope = MaxActiveScope::System,
+        /// The time at which a selected worker is woken.
+        if "baselines" pub wake: WakeMode = WakeMode::Deferred,
+        /// The maximum number of cores that share a pool in the scope `cache_shard`. The default is
+        /// that of the kernel.
+        pub cache_shard_size: usize = 8,
+        /// The maximum number of rounds for which an idle worker spins before it sleeps. A round
+        /// takes about 0.3 µs if no other thread needs the CPU.
+        pub worker_spin_limit: u32 = 64,
+        /// The maximum number of items that a worker takes from the list at a time. A larger value
+        /// makes tiny items cheaper. If a worker blocks, the items that it has taken but not
+        /// started are returned to the list at a monitor tick.
+        pub max_batch: usize = 32,
+        /// The maximum number of workers of a pool. Corresponds to the kernel's `WQ_MAX_ACTIVE`.
+        pub max_workers: usize = 512,
+        /// The time in milliseconds after which an idle worker may be culled. Corresponds to the
+        /// kernel's `IDLE_WORKER_TIMEOUT`. After the same time, or after ten seconds if that is
+        /// shorter, a worker that is not culled returns the unused memory of its stack to the
+        /// system.
+        pub idle_timeout_ms: u64 = 300_000,
+        /// The maximum time in microseconds by which a sleep may end late while many sleeps end at
+        /// the same time. After eight or more sleeps have ended at once, no other sleep ends during
+        /// this time. A larger value uses less CPU time. With 0, each sleep ends in its own step of
+        /// 65 µs. Delayed items are not affected.
+        pub sleep_slack_us: u64 = 500,
+        /// The interval in microseconds at which a pool with waiting work is checked for workers
+        /// that sleep. The pool is checked four times as often while some workers sleep, and half
+        /// as often while all of them run. A worker that sleeps is replaced.
+        pub watch_tick_us: u64 = 1_000,
+        /// The CPU time in microseconds after which the worker of an item no longer counts as one
+        /// of its pool's running workers. Corresponds to the kernel's
+        /// `workqueue.cpu_intensive_thresh_us`.
+        pub cpu_intensive_thresh_us: u64 = 10_000,
+        /// The time in milliseconds for which the items of a pool may wait without any being taken
+        /// before a stall is reported. 0 disables the report. Corresponds to the kernel's
+        /// `workqueue.watchdog_thresh`, which is in seconds.
+        pub watchdog_thresh_ms: u64 = 30_000,
+        /// The number of the signal that captures the stacks of a stalled pool's workers, or 0 for
+        /// none. Few programs use signal 23, `SIGURG`. The feature `stacks` is required, and the
+        /// program must neither handle nor ignore the signal. The signal may end a worker's system
+        /// call early, with `EINTR`, if the call has a timeout, like `nanosleep` and `poll`.
+        pub stall_signal: u32 = 0,
+        /// The minimum interval in milliseconds at which the registry checks for CPUs that went
+        /// online or offline. 0 disables the check. The registry checks only while work waits. A
+        /// check reads a few small files.
+        pub topology_refresh_ms: u64 = 1_000,
+        /// If `true`, limits the number of workers that each pool runs at the same time to the CPU
+        /// quota of the process's cgroup, rounded up to a whole number of at least one. Changes to
+        /// the quota are detected in the same way as changes to the CPUs. See
+        /// [`Topology::quota`](topology::Topology::quota).
+        pub cpu_quota: bool = true,
+        /// The CPUs that unbound queues may use when the registry is created. `None` means all.
+        /// Corresponds to the kernel's `workqueue.unbound_cpus=`. The word is `all`, or a CPU list
+        /// with `+` instead of commas, such as `0-3+8`. See `Registry::set_unbound_cpus`.
+        pub unbound_cpus: Option<CpuSet> = None,
+        /// The minimum interval in microseconds at which a worker records how long items of its
+        /// queue wait and run. 0 disables the measurement. A measurement costs a read of the cycle
+        /// counter for each batch that a worker takes, and one for each item that is queued to an
+        /// empty pool.
+        pub wait_sample: u64 = 64,
+        /// If `true`, records how long `queue()` holds the pool lock, and the CPU time spent in
+        /// waits for it. This costs two clock readings for each wake-up of a worker, and for each
+        /// wait.
+        if "baselines" pub lock_stat: bool = false,
+        /// If `true`, publishes the process's counters; see `observe::publish`. It is read only
+        /// from the environment, and a registry ignores it.
+        pub publish: bool = false,
+        /// The stack size of a registry's threads in bytes, from 64 KiB to 1 GiB. Nested joins
+        /// continue on another stack after 16 KiB each. Only the touched pages of a stack use
+        /// memory.
+        pub stack_size: usize = 2 << 20,
+        /// The prefix of the names of a registry's threads, such as `aw` in `aw/u0`, from 1 to 10
+        /// bytes. Only the program can set it.
+        pub thread_name: Box<str> = "aw".into(),
+        /// A hook that each thread of a registry that may run user code calls first. These threads
+        /// are workers, rescuers, and threads that destroy queues. The hook delays the work of the
+        /// thread, and its panics are caught. Threads on which very deeply nested joins continue do
+        /// not call it. Only the program can set it.
+        pub on_thread_start: Option<ThreadHook> = None,
+        /// A hook that each of these threads calls after all its work. `Registry::shutdown` waits
+        /// for it. Only the program can set it.
+        pub on_thread_stop: Option<ThreadHook> = None,
+        /// If `true`, threads request a short extension of their time slice while they hold the
+        /// lock of a pool or a slot of per-CPU data, and while they push to a mailbox. The first
+        /// registry with this tunable turns the extensions on for the whole process, and they stay
+        /// on. They apply to the thread that creates this registry, and to threads that the library
+        /// starts later. Requires support of the kernel and the C library (Linux 7.0, glibc 2.41),
+        /// and has no effect without it. Corresponds to the kernel's `rseq_slice_ext=`.
+        pub rseq_slice_ext: bool = false,
+        /// The way in which remote callers access per-CPU data whose builder does not set one.
+        /// Corresponds to the kernel's `qpw=`.
+        pub qpw: Qpw = Qpw::Queue,
+        /// The parameters of RCU's grace periods. They apply to the whole process and come only
+        /// from the environment. A registry ignores them.
+        pub rcu: Tunables = Tunables::default(),
     }
 }
 

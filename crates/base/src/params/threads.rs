@@ -7,13 +7,8 @@ use sync::{
     unmodelled::{Arc, AtomicUsize},
 };
 
-use super::{ParamError, Params};
+use super::{ParamError, Params, keys};
 use crate::panics::{Foreign, contain, guarded, of_c};
-
-/// The smallest stack. The library and the standard library use less than half of it. This value is
-/// a guess.
-const MIN_STACK: usize = 64 << 10;
-const MAX_STACK: usize = 1 << 30;
 
 /// The maximum length of a name prefix. With this length, a full name fits in the 15 bytes that the
 /// kernel keeps.
@@ -188,15 +183,14 @@ impl Params {
     /// Checks the tunables of threads.
     #[doc(hidden)]
     pub fn check_threads(&self) -> Result<(), ParamError> {
-        let bad = |key, value, expects| ParamError::BadValue { key, value, expects };
-        if !(MIN_STACK..=MAX_STACK).contains(&self.stack_size) {
-            let expects = format!("a number from {MIN_STACK} to {MAX_STACK}");
-            return Err(bad("workqueue.stack_size", self.stack_size.to_string(), expects));
-        }
+        // The table of keys has the range.
+        let stack_size = self.stack_size.to_string();
+        keys::find("workqueue.stack_size")?.set(&mut self.clone(), &stack_size)?;
         let fits = (1..=MAX_NAME).contains(&self.thread_name.len());
         if !fits || self.thread_name.contains('\0') {
             let expects = format!("a name of 1 to {MAX_NAME} bytes, without a NUL");
-            return Err(bad("thread_name", self.thread_name.to_string(), expects));
+            let (key, value) = ("thread_name", self.thread_name.to_string());
+            return Err(ParamError::BadValue { key, value, expects });
         }
         Ok(())
     }

@@ -31,47 +31,40 @@ impl Word for bool {
 }
 
 /// A type that has only a few values, each with its own word.
-trait Named: Copy + PartialEq + 'static {
-    const WORDS: &'static [(&'static str, Self)];
+trait Named: Copy + PartialEq {
+    fn words() -> Vec<(&'static str, Self)>;
 }
 
 impl<T: Named> Word for T {
     fn read(word: &str) -> Option<Self> {
-        let found = T::WORDS.iter().find(|(known, _)| *known == word);
-        found.map(|(_, value)| *value)
+        let found = T::words().into_iter().find(|(known, _)| *known == word);
+        found.map(|(_, value)| value)
     }
     fn word(&self) -> String {
-        let found = T::WORDS.iter().find(|(_, value)| value == self);
+        let found = T::words().into_iter().find(|(_, value)| value == self);
         found.expect("each has its word").0.to_owned()
     }
     fn expects() -> String {
-        let words: Vec<_> = T::WORDS.iter().map(|(word, _)| *word).collect();
+        let words: Vec<_> = T::words().into_iter().map(|(word, _)| word).collect();
         format!("one of {}", words.join(", "))
     }
 }
 
 impl Named for MaxActiveScope {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("system", Self::System), ("node", Self::Node), ("cpu", Self::Cpu)];
+    fn words() -> Vec<(&'static str, Self)> {
+        vec![("system", Self::System), ("node", Self::Node), ("cpu", Self::Cpu)]
+    }
 }
 
 impl Named for Qpw {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        (Self::Queue.as_str(), Self::Queue),
-        (Self::OnDemand.as_str(), Self::OnDemand),
-        (Self::EveryOp.as_str(), Self::EveryOp),
-    ];
+    fn words() -> Vec<(&'static str, Self)> {
+        Self::ALL.map(|mode| (mode.as_str(), mode)).into()
+    }
 }
 
-impl Word for AffinityScope {
-    fn read(word: &str) -> Option<Self> {
-        word.parse().ok()
-    }
-    fn word(&self) -> String {
-        self.to_string()
-    }
-    fn expects() -> String {
-        format!("one of {}", Self::ALL.map(Self::as_str).join(", "))
+impl Named for AffinityScope {
+    fn words() -> Vec<(&'static str, Self)> {
+        Self::ALL.map(|scope| (scope.as_str(), scope)).into()
     }
 }
 

@@ -24,23 +24,17 @@
 //! The data of an item's event is read while the item is known to exist: before it is pushed, under
 //! the lock of the pool from which it is taken, or during its run.
 
-#[cfg(all(feature = "tracing", not(any(loom, shuttle))))]
-mod held;
 #[cfg(not(all(feature = "tracing", not(any(loom, shuttle)))))]
-mod off;
-#[cfg(all(feature = "tracing", not(any(loom, shuttle))))]
+#[macro_use]
+#[path = "off.rs"]
 mod on;
 #[cfg(all(feature = "tracing", not(any(loom, shuttle))))]
-mod spans;
+#[macro_use]
+mod on;
 
-#[cfg(all(feature = "tracing", not(any(loom, shuttle))))]
-pub use held::{Held, hold, hold_without_span};
-#[cfg(not(all(feature = "tracing", not(any(loom, shuttle)))))]
-pub use off::*;
-#[cfg(all(feature = "tracing", not(any(loom, shuttle))))]
+use std::fmt;
+
 pub use on::*;
-#[cfg(all(feature = "tracing", not(any(loom, shuttle))))]
-pub use spans::{enter, forget, remember};
 
 /// The data of an item that events report.
 pub struct Item<'a> {
@@ -51,4 +45,32 @@ pub struct Item<'a> {
     pub queue: &'a str,
     /// The number of its pool, which is part of the names of workers.
     pub pool: usize,
+}
+
+// `on` and `off` each declare one function for each row. A row has a name, arguments, a target, a
+// level, and the fields and message of the event.
+events! {
+    steps {
+        /// An item has become pending and is about to be pushed to its pool.
+        queue_work, "a work item is queued";
+        /// An item has a seat in its queue, and is in the local batch of the thread that will run
+        /// it.
+        activate_work, "a work item has a seat of its queue";
+        /// An item's function is about to be called.
+        execute_start, "a work item starts to run";
+        /// The item's function has returned, or panicked.
+        execute_end, "a work item has run";
+    }
+    /// A rescuer is called to a pool.
+    mayday(queue: &str, pool: usize), "afterwork::workqueue", DEBUG, { queue, pool, "a rescuer is called" };
+    /// A rescuer has taken items.
+    rescue(queue: &str, pool: usize, nr_items: usize), "afterwork::workqueue", DEBUG, { queue, pool, nr_items, "a rescuer has taken work items" };
+    /// Reports a problem.
+    report(kind: &'static str, queue: &str, text: &dyn fmt::Display), "afterwork::workqueue", WARN, { kind, queue, "{text}" };
+    /// A grace period has begun.
+    gp_start(flavor: &'static str, gp_seq: u64), "afterwork::rcu", DEBUG, { flavor, gp_seq, "a grace period has begun" };
+    /// A grace period has ended.
+    gp_end(flavor: &'static str, gp_seq: u64), "afterwork::rcu", DEBUG, { flavor, gp_seq, "a grace period has ended" };
+    /// A reader delays a grace period.
+    stall(thread: u32, text: &dyn fmt::Display), "afterwork::rcu", WARN, { thread, "{text}" };
 }

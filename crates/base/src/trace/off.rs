@@ -1,7 +1,5 @@
 //! The names of `on.rs` in a build without events. They do nothing.
 
-use std::fmt;
-
 use super::Item;
 
 /// Records nothing.
@@ -16,35 +14,16 @@ impl Noted {
     pub fn emit(self) {}
 }
 
-#[inline(always)]
-pub fn queue_work<'a>(_item: impl FnOnce() -> Item<'a>) {}
-
-#[inline(always)]
-pub fn activate_work<'a>(_item: impl FnOnce() -> Item<'a>) {}
-
-#[inline(always)]
-pub fn execute_start<'a>(_item: impl FnOnce() -> Item<'a>) {}
-
-#[inline(always)]
-pub fn execute_end<'a>(_item: impl FnOnce() -> Item<'a>) {}
-
-#[inline(always)]
-pub fn mayday(_queue: &str, _pool: usize) {}
-
-#[inline(always)]
-pub fn rescue(_queue: &str, _pool: usize, _nr_items: usize) {}
-
-#[inline(always)]
-pub fn report(_kind: &'static str, _queue: &str, _text: &dyn fmt::Display) {}
-
-#[inline(always)]
-pub fn gp_start(_flavor: &'static str, _gp_seq: u64) {}
-
-#[inline(always)]
-pub fn gp_end(_flavor: &'static str, _gp_seq: u64) {}
-
-#[inline(always)]
-pub fn rcu_stall(_thread: u32, _text: &dyn fmt::Display) {}
+/// Declares functions that do nothing, from the table in `mod.rs`.
+macro_rules! events {
+    (
+        steps { $($(#[$of_step:meta])* $step:ident, $message:literal;)* }
+        $($(#[$meta:meta])* $name:ident($($arg:ident: $type:ty),*), $($of_event:tt),*;)*
+    ) => {
+        $(#[inline(always)] pub fn $step<'a>(_item: impl FnOnce() -> Item<'a>) {})*
+        $(#[inline(always)] pub fn $name($(_: $type),*) {})*
+    };
+}
 
 #[inline(always)]
 pub fn remember(_item: usize, _begun: impl FnOnce() -> bool) {}

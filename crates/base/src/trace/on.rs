@@ -1,21 +1,23 @@
-//! The events. `off.rs` defines the same names.
+//! The functions that emit events. `off.rs` defines the same names.
 
-use std::{cell::Cell, fmt};
+mod held;
+mod spans;
 
-use tracing::{
-    Level, event,
-    level_filters::{LevelFilter, STATIC_MAX_LEVEL},
-};
+use std::cell::Cell;
 
-use super::{
-    Item,
-    held::{Event, keep},
-};
+pub(super) use held::keep;
+pub use held::{Held, hold, hold_without_span};
+pub use spans::{enter, forget, remember};
+use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
+pub(super) use tracing::{Level, event};
+
+use self::held::Event;
+use super::{Item, activate_work};
 use crate::panics;
 
 /// Returns `true` if a subscriber may accept events of `level`.
 #[inline(always)]
-fn is_on(level: Level) -> bool {
+pub(super) fn is_on(level: Level) -> bool {
     level <= STATIC_MAX_LEVEL && level <= LevelFilter::current()
 }
 
@@ -38,64 +40,58 @@ pub(super) fn contained(event: impl FnOnce()) {
     // FOREIGN(subscriber): the subscriber, on the thread on which the event occurs. A panic is
     // caught.
     panics::contain(event);
-    if let Ok(before) = before {
-        let _ = IS_EMITTING.try_with(|is_emitting| is_emitting.set(before));
-    }
+    _ = before.map(|before| IS_EMITTING.try_with(|is_emitting| is_emitting.set(before)));
 }
 
-/// Declares a function that reports one step of an item.
-macro_rules! step {
-    ($(#[$meta:meta])* $name:ident, $message:literal) => {
-        $(#[$meta])*
-        #[inline(always)]
-        pub fn $name<'a>(item: impl FnOnce() -> Item<'a>) {
-            #[cold]
-            #[inline(never)]
-            fn emit(item: Item<'_>) {
-                let Item { address, func, queue, pool } = item;
-                contained(|| {
-                    event!(
-                        name: stringify!($name),
-                        target: "afterwork::workqueue",
-                        Level::TRACE,
-                        item = address,
-                        func = func(),
-                        queue,
-                        pool,
-                        $message
-                    );
-                });
-            }
-            if is_on(Level::TRACE) {
-                let item = item();
-                if !keep(emit, &item) {
-                    emit(item);
+/// Declares the functions that emit events, from the table in `mod.rs`. An event of a step reports
+/// an item, and is kept during a stay.
+macro_rules! events {
+    (
+        steps { $($(#[$of_step:meta])* $step:ident, $message:literal;)* }
+        $($(#[$meta:meta])* $name:ident($($arg:ident: $type:ty),*), $target:literal, $level:ident, { $($field:tt),* };)*
+    ) => {
+        $(
+            $(#[$of_step])*
+            #[inline(always)]
+            pub fn $step<'a>(item: impl FnOnce() -> Item<'a>) {
+                #[cold]
+                #[inline(never)]
+                fn emit(item: Item<'_>) {
+                    let Item { address: item, func, queue, pool } = item;
+                    on::contained(|| on::event!(
+                        name: stringify!($step), target: "afterwork::workqueue", on::Level::TRACE,
+                        item, func = func(), queue, pool, $message
+                    ));
+                }
+                if on::is_on(on::Level::TRACE) {
+                    let item = item();
+                    if !on::keep(emit, &item) {
+                        emit(item);
+                    }
                 }
             }
-        }
+        )*
+        $(
+            $(#[$meta])*
+            #[inline(always)]
+            pub fn $name($($arg: $type),*) {
+                if on::is_on(on::Level::$level) {
+                    on::contained(|| on::event!(
+                        name: stringify!($name), target: $target, on::Level::$level, $($field),*
+                    ));
+                }
+            }
+        )*
     };
 }
 
-step! {
-    /// An item has become pending and is about to be pushed to its pool.
-    queue_work, "a work item is queued"
-}
-step! {
-    /// An item has a seat in its queue, and is in the local batch of the thread that will run it.
-    activate_work, "a work item has a seat of its queue"
-}
-step! {
-    /// An item's function is about to be called.
-    execute_start, "a work item starts to run"
-}
-step! {
-    /// The item's function has returned, or panicked.
-    execute_end, "a work item has run"
-}
-
 /// The steps that were recorded under a lock.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Noted(Vec<Event>);
+
+topology::impl_debug! {
+    impl[] Noted;
+}
 
 impl Noted {
     /// Records items that a worker has taken.
@@ -103,64 +99,12 @@ impl Noted {
     pub fn activate<'a>(&mut self, items: impl FnOnce() -> Vec<Item<'a>>) {
         if is_on(Level::TRACE) {
             let emit = |item: Item<'_>| activate_work(|| item);
-            self.0.extend(items().iter().map(|item| Event::new(emit, item)));
+            self.0.extend(items().iter().map(|item| held::event(emit, item)));
         }
     }
 
     /// Emits the recorded events. Must be called with no lock held.
     pub fn emit(self) {
-        self.0.into_iter().for_each(Event::emit);
+        self.0.into_iter().for_each(|emit| emit());
     }
-}
-
-/// A rescuer is called to a pool.
-#[cold]
-pub fn mayday(queue: &str, pool: usize) {
-    contained(|| {
-        event!(name: "mayday", target: "afterwork::workqueue", Level::DEBUG, queue, pool, "a rescuer is called");
-    });
-}
-
-/// A rescuer has taken items.
-#[cold]
-pub fn rescue(queue: &str, pool: usize, nr_items: usize) {
-    contained(|| {
-        event!(name: "rescue", target: "afterwork::workqueue", Level::DEBUG, queue, pool, nr_items, "a rescuer has taken work items");
-    });
-}
-
-/// Reports a problem.
-#[cold]
-pub fn report(kind: &'static str, queue: &str, text: &dyn fmt::Display) {
-    contained(|| {
-        event!(name: "report", target: "afterwork::workqueue", Level::WARN, kind, queue, "{text}");
-    });
-}
-
-/// A grace period has begun.
-#[inline(always)]
-pub fn gp_start(flavor: &'static str, gp_seq: u64) {
-    if is_on(Level::DEBUG) {
-        contained(|| {
-            event!(name: "gp_start", target: "afterwork::rcu", Level::DEBUG, flavor, gp_seq, "a grace period has begun");
-        });
-    }
-}
-
-/// A grace period has ended.
-#[inline(always)]
-pub fn gp_end(flavor: &'static str, gp_seq: u64) {
-    if is_on(Level::DEBUG) {
-        contained(|| {
-            event!(name: "gp_end", target: "afterwork::rcu", Level::DEBUG, flavor, gp_seq, "a grace period has ended");
-        });
-    }
-}
-
-/// A reader delays a grace period.
-#[cold]
-pub fn rcu_stall(thread: u32, text: &dyn fmt::Display) {
-    contained(|| {
-        event!(name: "stall", target: "afterwork::rcu", Level::WARN, thread, "{text}");
-    });
 }

@@ -6,29 +6,25 @@ use sync::fork::PerProcess;
 
 use super::parker::unpark;
 
-/// The function table of the wakers of dedicated workers. It is compared by value, because the
-/// compiler may duplicate it.
-static HARMLESS: PerProcess<RawWakerVTable> = PerProcess::new();
-
-/// Records that wakers with the same function table as `waker` run no user code and never block.
-pub fn note_harmless(waker: &Waker) {
-    if HARMLESS.get().is_none() {
-        HARMLESS.get_or_set(*waker.vtable());
-    }
-}
-
 /// Fires a waker that has a known function table. Never blocks. Returns a value whose drop may run
 /// user code.
 pub type Fire = fn(Waker) -> Option<Box<dyn Send>>;
 
-/// The wakers of futures.
-static FUTURE: PerProcess<(RawWakerVTable, Fire)> = PerProcess::new();
-/// The wakers that task sets store with their items.
-static TASK_SET: PerProcess<(RawWakerVTable, Fire)> = PerProcess::new();
+/// A function table, and the function that fires its wakers. The table is compared by value,
+/// because the compiler may duplicate it.
+type Known = (RawWakerVTable, Fire);
 
-/// The creators of wakers that never block. Dropping such a waker may run user code.
+/// The wakers of dedicated workers.
+static WORKER: PerProcess<Known> = PerProcess::new();
+/// The wakers of futures.
+static FUTURE: PerProcess<Known> = PerProcess::new();
+/// The wakers that task sets store with their items.
+static TASK_SET: PerProcess<Known> = PerProcess::new();
+
+/// The creators of wakers that never block. Dropping a waker of the last two may run user code.
 #[derive(Clone, Copy, Debug)]
 pub enum Maker {
+    Worker,
     Future,
     TaskSet,
 }
@@ -36,6 +32,7 @@ pub enum Maker {
 /// Records that all wakers of `maker` have this function table, and that `fire` fires them.
 pub fn note_known(maker: Maker, table: &RawWakerVTable, fire: Fire) {
     let known = match maker {
+        Maker::Worker => &WORKER,
         Maker::Future => &FUTURE,
         Maker::TaskSet => &TASK_SET,
     };
@@ -44,18 +41,22 @@ pub fn note_known(maker: Maker, table: &RawWakerVTable, fire: Fire) {
     }
 }
 
-/// Fires a waker that never blocks, which is one of a thread in `block_on`, of a dedicated worker,
-/// or of a known [`Maker`]. Returns a value whose drop may run user code. If the waker might block,
-/// returns it as the error.
+/// Records that wakers with the same function table as `waker` run no user code and never block.
+pub fn note_harmless(waker: &Waker) {
+    note_known(Maker::Worker, waker.vtable(), |waker| {
+        waker.wake();
+        None
+    });
+}
+
+/// Fires a waker that never blocks, which is one of a thread in `block_on`, or of a known
+/// [`Maker`]. Returns a value whose drop may run user code. If the waker might block, returns it as
+/// the error.
 pub fn fire_known(waker: Waker) -> Result<Option<Box<dyn Send>>, Waker> {
     let Some(waker) = unpark(waker) else {
         return Ok(None);
     };
-    if is_harmless(&waker) {
-        waker.wake();
-        return Ok(None);
-    }
-    let known = [&FUTURE, &TASK_SET].map(PerProcess::get);
+    let known = [&WORKER, &FUTURE, &TASK_SET].map(PerProcess::get);
     match known.into_iter().flatten().find(|it| it.0 == *waker.vtable()) {
         Some((_, fire)) => Ok(fire(waker)),
         None => Err(waker),
@@ -63,7 +64,6 @@ pub fn fire_known(waker: Waker) -> Result<Option<Box<dyn Send>>, Waker> {
 }
 
 /// Returns `true` if firing `waker` is known to run no user code and never to block.
-#[inline]
 pub fn is_harmless(waker: &Waker) -> bool {
-    HARMLESS.get().is_some_and(|known| known == waker.vtable())
+    WORKER.get().is_some_and(|known| known.0 == *waker.vtable())
 }

@@ -46,9 +46,7 @@ const PARKED: u32 = 2;
 
 /// The word that both sides share.
 #[derive(Debug)]
-struct Token {
-    word: Futex,
-}
+struct Token(Futex);
 
 /// Lets its owner sleep until another thread stores a token.
 ///
@@ -94,11 +92,7 @@ impl Parker {
     /// Creates a parker without a token. It spins at most `spin_limit` rounds before it sleeps; see
     /// [`SpinBudget`].
     pub fn with_spin_limit(spin_limit: u32) -> Self {
-        Self {
-            token: Arc::new(Token { word: Futex::new(EMPTY) }),
-            spin: SpinBudget::new(),
-            spin_limit,
-        }
+        Self { token: Arc::new(Token(Futex::new(EMPTY))), spin: SpinBudget::new(), spin_limit }
     }
 
     /// Returns a handle with which other threads wake the owner.
@@ -112,7 +106,7 @@ impl Parker {
     pub fn try_park(&mut self) -> bool {
         // The load comes first, because even a failed compare-exchange would take the cache line
         // from the waker.
-        self.token.word.word().load(Ordering::Relaxed) == TOKEN && self.token.take()
+        self.token.0.word().load(Ordering::Relaxed) == TOKEN && self.token.take()
     }
 
     /// Waits for the token and takes it.
@@ -121,9 +115,7 @@ impl Parker {
     ///
     /// Blocks until [`Unparker::unpark`] is called. Spins first, if spinning was useful before.
     pub fn park(&mut self) {
-        if !self.spin_for_token() {
-            report::while_asleep(|| self.sleep(None));
-        }
+        self.park_until(|| None);
     }
 
     /// Waits for the token for at most `timeout`. Returns `true` if the token was taken.
@@ -132,13 +124,16 @@ impl Parker {
     ///
     /// Blocks for at most `timeout`. In a model it never times out.
     pub fn park_timeout(&mut self, timeout: Duration) -> bool {
-        self.spin_for_token() || report::while_asleep(|| self.sleep(Some(time::ns_after(timeout))))
+        self.park_until(|| Some(time::ns_after(timeout)))
     }
 
-    fn spin_for_token(&mut self) -> bool {
-        let word = self.token.word.word();
-        self.spin.spin(self.spin_limit, || word.load(Ordering::Relaxed) == TOKEN)
-            && self.token.take()
+    /// Waits for the token, at most until the time that `end_ns` returns. Returns `true` if the
+    /// token was taken.
+    pub(super) fn park_until(&mut self, end_ns: impl FnOnce() -> Option<u64>) -> bool {
+        let word = self.token.0.word();
+        let is_given = || word.load(Ordering::Relaxed) == TOKEN;
+        self.spin.spin(self.spin_limit, is_given) && self.token.take()
+            || report::while_asleep(|| self.sleep(end_ns()))
     }
 
     /// Sleeps until there is a token, or until `end_ns`. Returns `true` if the token was taken.
@@ -148,13 +143,13 @@ impl Parker {
         }
         loop {
             match end_ns.map(|end_ns| end_ns.saturating_sub(time::now_ns())) {
-                None => self.token.word.wait(PARKED),
+                None => self.token.0.wait(PARKED),
                 // If a waker's swap comes first, we take its token here. This acquires as in
                 // `take`. If our swap comes first, the waker finds `EMPTY` and wakes no thread, and
                 // its token remains for the next park.
-                Some(0) => return self.token.word.word().swap(EMPTY, Ordering::Acquire) == TOKEN,
+                Some(0) => return self.token.0.word().swap(EMPTY, Ordering::Acquire) == TOKEN,
                 Some(left_ns) => {
-                    self.token.word.wait_timeout(PARKED, Duration::from_nanos(left_ns));
+                    self.token.0.wait_timeout(PARKED, Duration::from_nanos(left_ns));
                 }
             }
             if twin::armed("park: no token") || self.token.take() {
@@ -175,7 +170,7 @@ impl Token {
     /// `false`.
     fn announce(&self) -> bool {
         let announced =
-            self.word.word().compare_exchange(EMPTY, PARKED, Ordering::Relaxed, Ordering::Relaxed);
+            self.0.word().compare_exchange(EMPTY, PARKED, Ordering::Relaxed, Ordering::Relaxed);
         announced.is_ok() || {
             let taken = self.take();
             debug_assert!(taken, "only the owner takes a token");
@@ -194,24 +189,23 @@ impl Token {
         // pair the owner could take the token and still read the old condition.
         // Test: parker_publishes_writes_of_the_waker
         let order = twin::order("park: relaxed take", Ordering::Acquire);
-        self.word.word().compare_exchange(TOKEN, EMPTY, order, Ordering::Relaxed).is_ok()
+        self.0.word().compare_exchange(TOKEN, EMPTY, order, Ordering::Relaxed).is_ok()
     }
 
     /// Stores a token. Returns the key to wake if the owner is parked.
     #[inline]
     fn give(&self) -> Option<Key> {
         // The owner may free the word as soon as it has the token, so the key is created first.
-        let key = self.word.key();
+        let key = self.0.key();
         // ORDER(token): other end in `take`.
         // If the owner's `announce` comes first, we find PARKED and wake it. If our swap comes
         // first, `announce` fails and the owner takes the token without sleeping.
         // Test: parker_publishes_writes_of_the_waker
+        let order = twin::order("park: relaxed give", Ordering::Release);
         let before = if twin::armed("park: no token") {
-            self.word.word().load(Ordering::Relaxed)
-        } else if twin::armed("park: relaxed give") {
-            self.word.word().swap(TOKEN, Ordering::Relaxed)
+            self.0.word().load(Ordering::Relaxed)
         } else {
-            self.word.word().swap(TOKEN, Ordering::Release)
+            self.0.word().swap(TOKEN, order)
         };
         (before == PARKED).then_some(key)
     }
@@ -236,7 +230,7 @@ impl Unparker {
     #[doc(hidden)]
     #[inline]
     pub fn is_given(&self) -> bool {
-        self.token.word.word().load(Ordering::Relaxed) == TOKEN
+        self.token.0.word().load(Ordering::Relaxed) == TOKEN
     }
 
     /// Returns `true` if both handles belong to the same parker.

@@ -52,15 +52,7 @@ impl Sleeper {
     /// Blocks until then. The thread that fires the result of [`on_turn`](Self::on_turn) wakes this
     /// one. Models never time out.
     pub fn sleep(&mut self) -> bool {
-        let parker = &mut self.parker;
-        if spin_as_waiter(|| parker.try_park()) {
-            return true;
-        }
-        let Some(end_ns) = self.end_ns else {
-            parker.park();
-            return true;
-        };
-        let left_ns = end_ns.saturating_sub(time::now_ns());
-        left_ns > 0 && parker.park_timeout(Duration::from_nanos(left_ns))
+        let Self { parker, end_ns } = self;
+        spin_as_waiter(|| parker.try_park()) || parker.park_until(|| *end_ns)
     }
 }

@@ -129,9 +129,7 @@ impl SpinBudget {
         if may_poll && self.poll(after_hit_ns, &mut done) {
             // The reason is given at `ROUNDS_AFTER_POLL`.
             let nr_rounds = self.nr_rounds.load(Ordering::Relaxed);
-            if nr_rounds < ROUNDS_AFTER_POLL {
-                self.nr_rounds.store(ROUNDS_AFTER_POLL, Ordering::Relaxed);
-            }
+            self.nr_rounds.store(nr_rounds.max(ROUNDS_AFTER_POLL), Ordering::Relaxed);
             return true;
         }
         self.spin_rounds(spin_limit, done)
@@ -143,22 +141,7 @@ impl SpinBudget {
         if nr_rounds == 0 {
             return false;
         }
-        let start = time::cycles();
-        let limit = LONGEST_NS * time::cycles_per_us() / 1000;
-        let mut hit_after = None;
-        for nr_run in 1..=nr_rounds {
-            for _ in 0..HINTS_PER_ROUND {
-                hint::spin_loop();
-            }
-            if done() {
-                hit_after = Some(nr_run);
-                break;
-            }
-            thread::yield_now();
-            if time::cycles().wrapping_sub(start) > limit {
-                break;
-            }
-        }
+        let hit_after = run_rounds(nr_rounds, LONGEST_NS, thread::yield_now, &mut done);
         self.nr_rounds.store(next_allowance(nr_rounds, spin_limit, hit_after), Ordering::Relaxed);
         hit_after.is_some() || done()
     }
@@ -183,47 +166,55 @@ impl SpinBudget {
     }
 
     /// Busy-polls, unless this wait must skip it. Returns `true` if `done` returned `true`.
-    fn poll(&self, after_hit_ns: u64, mut done: impl FnMut() -> bool) -> bool {
+    fn poll(&self, after_hit_ns: u64, done: impl FnMut() -> bool) -> bool {
         let nr_left_out = self.nr_left_out.load(Ordering::Relaxed);
         if nr_left_out > 0 {
             self.nr_left_out.store(nr_left_out - 1, Ordering::Relaxed);
             return false;
         }
-        let start = time::cycles();
         let longest_ns = match self.nr_misses.load(Ordering::Relaxed) {
             0 => after_hit_ns,
             _ => MAX_POLL_NS,
         };
-        let limit = longest_ns * time::cycles_per_us() / 1000;
-        let is_done = loop {
-            for _ in 0..HINTS_PER_ROUND {
-                hint::spin_loop();
-            }
-            if done() {
-                break true;
-            }
-            if time::cycles().wrapping_sub(start) > limit {
-                break false;
-            }
-        };
+        let is_done = run_rounds(u32::MAX, longest_ns, || (), done).is_some();
         self.note(is_done);
         is_done
     }
 
     fn note(&self, paid_off: bool) {
         let nr_misses = self.nr_misses.load(Ordering::Relaxed);
-        let nr_misses = if paid_off { 0 } else { nr_misses + 1 };
-        self.nr_misses.store(nr_misses.min(MOST_MISSES), Ordering::Relaxed);
-        self.nr_left_out.store(left_out_after(nr_misses.min(MOST_MISSES)), Ordering::Relaxed);
+        let nr_misses = if paid_off { 0 } else { MOST_MISSES.min(nr_misses + 1) };
+        // The number of waits that skip the busy-poll doubles with each further failure.
+        let further = nr_misses.saturating_sub(FREE_MISSES);
+        self.nr_misses.store(nr_misses, Ordering::Relaxed);
+        self.nr_left_out.store((1 << further) - 1, Ordering::Relaxed);
     }
 }
 
-/// Returns the number of waits that skip the busy-poll after `nr_misses` failures in a row.
-const fn left_out_after(nr_misses: u32) -> u32 {
-    match nr_misses.checked_sub(FREE_MISSES) {
-        Some(further) => (1 << further) - 1,
-        None => 0,
+/// Runs rounds until `done` returns `true`, and returns their number. Returns `None` after
+/// `nr_rounds` rounds, or after `longest_ns`. Calls `pass` after each round that fails.
+#[inline]
+fn run_rounds(
+    nr_rounds: u32,
+    longest_ns: u64,
+    pass: impl Fn(),
+    mut done: impl FnMut() -> bool,
+) -> Option<u32> {
+    let start = time::cycles();
+    let limit = longest_ns * time::cycles_per_us() / 1000;
+    for nr_run in 1..=nr_rounds {
+        for _ in 0..HINTS_PER_ROUND {
+            hint::spin_loop();
+        }
+        if done() {
+            return Some(nr_run);
+        }
+        pass();
+        if time::cycles().wrapping_sub(start) > limit {
+            break;
+        }
     }
+    None
 }
 
 impl Default for SpinBudget {
@@ -243,7 +234,9 @@ fn next_allowance(nr_rounds: u32, spin_limit: u32, hit_after: Option<u32>) -> u3
 
 sync::thread_local! {
     /// The budget of this thread for waits in joins and flushes.
-    static WAITER: SpinBudget = SpinBudget::new()
+    static WAITER: SpinBudget = SpinBudget::new();
+    /// The budget of this thread for waits for another thread on the same CPU.
+    static SAME_CPU_WAITER: SpinBudget = SpinBudget::new()
 }
 
 /// Busy-polls and spins for as long as earlier success on this thread justifies. Returns `true` if
@@ -262,11 +255,6 @@ pub fn spin_as_waiter(done: impl FnMut() -> bool) -> bool {
 /// CPU. One `sched_yield` is usually enough in that case. The further rounds are for CPUs that more
 /// than two threads share.
 const SAME_CPU_SPIN_LIMIT: u32 = 4;
-
-sync::thread_local! {
-    /// The budget of this thread for waits for another thread on the same CPU.
-    static SAME_CPU_WAITER: SpinBudget = SpinBudget::new()
-}
 
 /// Yields this CPU to the thread that the caller waits for. Returns `true` if `done` returned
 /// `true`.

@@ -15,7 +15,7 @@ use base::internal::{
     wake::{EventCount, report},
 };
 use sync::{
-    Mutex, MutexGuard,
+    Mutex,
     atomic::{AtomicBool, AtomicU64, Ordering},
     twin,
     unmodelled::Arc,
@@ -34,7 +34,7 @@ use super::{
 
 #[derive(Default)]
 pub(super) struct Callbacks {
-    list: Mutex<List>,
+    pub(super) list: Mutex<List>,
     /// A: set while the domain is aside or about to be moved aside; see `runners.rs`. It is a hint:
     /// a wrong value costs one unnecessary check.
     pub(super) is_aside: AtomicBool,
@@ -42,10 +42,10 @@ pub(super) struct Callbacks {
     nr_run: AtomicU64,
     /// A: statistics.
     pub(super) nr_panicked: AtomicU64,
-    backlog: Backlog,
+    pub(super) backlog: Backlog,
     /// Notified when `nr_run` has grown, when a list that was above its mark was taken, and when
     /// the domain has lost its thread.
-    ran: EventCount,
+    pub(super) ran: EventCount,
 }
 
 /// The waiting callbacks. Their lock is a leaf.
@@ -63,26 +63,6 @@ sync::thread_local! {
     static RUNS: Cell<*const Shared> = Cell::new(ptr::null())
 }
 
-impl Callbacks {
-    pub(super) fn lock(&self) -> MutexGuard<'_, List> {
-        self.list.lock()
-    }
-
-    /// Wakes barriers, so that they check again whether they must run the callbacks themselves.
-    pub(super) fn notify(&self) {
-        self.ran.notify_all();
-    }
-
-    /// Swaps the waiting callbacks with `batch`.
-    pub(super) fn take(&self, mut list: MutexGuard<'_, List>, batch: &mut Vec<Deferred>) {
-        std::mem::swap(&mut list.waiting, batch);
-        drop(list);
-        if self.backlog.take() {
-            self.ran.notify_all();
-        }
-    }
-}
-
 impl Shared {
     /// Adds `callback`. Returns the number of callbacks that are waiting.
     pub(super) fn call(shared: &Arc<Self>, callback: impl FnOnce() + Send + 'static) -> usize {
@@ -93,7 +73,7 @@ impl Shared {
             refuse();
         }
         let callback = Deferred::new(callback);
-        let mut list = shared.callbacks.lock();
+        let mut list = shared.callbacks.list.lock();
         bag::fetch_ahead(list.waiting.as_ptr_range().end);
         list.waiting.push(callback);
         list.nr_queued += 1;
@@ -112,7 +92,7 @@ impl Shared {
         let callbacks = &shared.callbacks;
         // Without a thread that runs callbacks, a wait would not help.
         if callbacks.backlog.is_above(nr) && !shared.runners.has_no_thread() {
-            let nr = || callbacks.lock().waiting.len();
+            let nr = || callbacks.list.lock().waiting.len();
             callbacks.backlog.wait(may_wait_for_callbacks(), &callbacks.ran, nr);
         }
     }
@@ -120,7 +100,7 @@ impl Shared {
     /// Returns `true` if callbacks will run without a further call. Tries again to start a thread
     /// whose creation failed.
     pub(super) fn is_served(shared: &Arc<Self>) -> bool {
-        let mut list = shared.callbacks.lock();
+        let mut list = shared.callbacks.list.lock();
         let (has_any, is_served) = (!list.waiting.is_empty(), list.is_served);
         list.is_served |= has_any;
         drop(list);
@@ -138,7 +118,7 @@ impl Shared {
         );
         shared.must_be_free_to_wait();
         let callbacks = &shared.callbacks;
-        let target = callbacks.lock().nr_queued;
+        let target = callbacks.list.lock().nr_queued;
         // ORDER(srcu-barrier): publish and consume, other end in `run_batch`.
         //   run_batch: the callbacks; nr_run += n Release
         //   here:      nr_run Acquire; the caller relies on their effects
@@ -152,7 +132,9 @@ impl Shared {
                 served.help(is_done);
             } else {
                 callbacks.ran.wait_until(|| {
-                    is_done() || !callbacks.lock().is_served || shared.runners.leaves_alone(shared)
+                    is_done()
+                        || !callbacks.list.lock().is_served
+                        || shared.runners.leaves_alone(shared)
                 });
             }
             // A callback may have forked. In the child, the lock may be held by a thread that does
@@ -164,7 +146,7 @@ impl Shared {
     /// If no other thread will run the domain's callbacks, returns the domain, so that this thread
     /// can run them.
     fn to_help(shared: &Arc<Self>) -> Option<Served> {
-        let is_served = std::mem::replace(&mut shared.callbacks.lock().is_served, true);
+        let is_served = std::mem::replace(&mut shared.callbacks.list.lock().is_served, true);
         if is_served { Runners::take_out(shared) } else { Some(Served::new(shared.clone())) }
     }
 
@@ -208,8 +190,8 @@ impl Shared {
     /// dropped, and each guard holds or borrows a handle. An open section can therefore only belong
     /// to a leaked guard. In that case the callbacks are leaked.
     pub(super) fn run_the_rest(&mut self) {
-        let mut batch = std::mem::take(&mut self.callbacks.lock().waiting);
-        if !batch.is_empty() && self.is_drained() {
+        let mut batch = std::mem::take(&mut self.callbacks.list.lock().waiting);
+        if !batch.is_empty() && self.slots.all_drained() {
             self.run_each(&mut batch);
         }
     }

@@ -61,9 +61,8 @@ use crate::{
 /// domain.synchronize();
 /// assert!(domain.poll_state(unlinked));
 /// ```
-#[doc(alias = "srcu_struct")]
+#[doc(alias("srcu_struct", "DEFINE_SRCU", "cleanup_srcu_struct"))]
 #[derive(Clone)]
-#[doc(alias("DEFINE_SRCU", "cleanup_srcu_struct"))]
 pub struct Domain {
     pub(crate) shared: Arc<Shared>,
 }
@@ -142,8 +141,7 @@ impl Domain {
     /// let guard = Domain::new().read_owned();
     /// std::thread::spawn(move || drop(guard)).join().unwrap();
     /// ```
-    #[doc(alias = "srcu_down_read")]
-    #[doc(alias = "srcu_up_read")]
+    #[doc(alias("srcu_down_read", "srcu_up_read"))]
     pub fn read_owned(&self) -> OwnedGuard {
         OwnedGuard::new(self.clone())
     }
@@ -346,7 +344,7 @@ impl Flavor for Domain {
     fn is_full(&self) -> bool {
         // In a child of `fork` the lock may be held forever, and `call_at_once` panics.
         let shared = &self.shared;
-        shared.is_own_process() && Backlog::is_full(shared.callbacks.lock().waiting.len())
+        shared.is_own_process() && Backlog::is_full(shared.callbacks.list.lock().waiting.len())
     }
 
     fn assert_may_wait(&self, _what: &str) {
@@ -448,14 +446,10 @@ impl Shared {
         // Acquire pairs with the Release in `ask`. If that store comes first, we see `is_aside`,
         // which was set before it. If our exchange comes first, it fails, or answers an earlier
         // driver, which sleeps on the futex.
-        let taken = self.front.asked.word().compare_exchange(
-            parity.word() + 1,
-            0,
-            Ordering::Acquire,
-            Ordering::Relaxed,
-        );
-        if taken.is_ok() {
-            self.front.asked.wake(1);
+        let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
+        let Front { asked, .. } = &*self.front;
+        if asked.word().compare_exchange(parity.word() + 1, 0, acquire, relaxed).is_ok() {
+            asked.wake(1);
             self.notify_if_aside();
         }
     }

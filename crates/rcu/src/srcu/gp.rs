@@ -129,11 +129,6 @@ impl Shared {
         self.is_over(cookie) || !self.periods.is_driven() && is_answered()
     }
 
-    /// Returns `true` if no section is open. The caller has exclusive access to the domain.
-    pub(super) fn is_drained(&self) -> bool {
-        self.slots.all_drained()
-    }
-
     /// Runs a grace period, or continues one that was put aside. The caller has the right to drive.
     ///
     /// `drain` returns `true` once the sums of a parity have been equal. If it returns `false`, the

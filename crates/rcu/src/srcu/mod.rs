@@ -46,7 +46,7 @@ pub(super) use runners::{hold, inherit};
 #[cfg(not(any(loom, shuttle)))]
 pub(super) use slots::Parity;
 
-base::internal::opaque! {
+base::internal::impl_debug! {
     impl[] Domain;
     impl[D: std::borrow::Borrow<Domain>] GuardOf<D>;
 }

@@ -127,14 +127,6 @@ struct State {
     taken_ns: u64,
 }
 
-/// The result of a search for a domain.
-enum Found {
-    Turn(Served),
-    /// A domain is ready, and the thread may take it after this many nanoseconds.
-    Later(u64),
-    Nothing,
-}
-
 /// A reference to the runners. A domain keeps one, because a model frees process-wide values before
 /// its last thread has exited.
 #[cfg(not(any(loom, shuttle)))]
@@ -191,13 +183,17 @@ impl Served {
         }
         if self.batch.is_empty() {
             self.batch.shrink_to(KEPT);
-            let mut list = domain.callbacks.lock();
+            let mut list = domain.callbacks.list.lock();
             if list.waiting.is_empty() {
                 list.waiting.shrink_to(KEPT_IDLE);
                 list.is_served = false;
                 return Turn::Ended;
             }
-            domain.callbacks.take(list, &mut self.batch);
+            mem::swap(&mut list.waiting, &mut self.batch);
+            drop(list);
+            if domain.callbacks.backlog.take() {
+                domain.callbacks.ran.notify_all();
+            }
             self.cookie = domain.state();
         }
         if !domain.try_pass(self.cookie) {
@@ -213,31 +209,33 @@ impl Served {
     pub(super) fn help(mut self, is_done: impl Fn() -> bool) {
         loop {
             match self.advance() {
-                // A callback forked, and this is the child. The list's lock may be held forever.
-                Turn::Ran(_) if !self.domain.is_own_process() => return mem::forget(self),
+                // A callback forked, and this is the child. The callbacks belong to the parent, and
+                // the list's lock may be held forever.
+                Turn::Ran(_) | Turn::Ended if !self.domain.is_own_process() => {
+                    return mem::forget(self);
+                }
                 Turn::Ran(_) if is_done() && self.has_more() => return Runners::add(self),
                 Turn::Ran(_) => {}
                 Turn::Waits => self.domain.wait_for(self.cookie, WaitMode::Normal),
-                Turn::Ended if self.domain.is_own_process() => return,
-                // The callbacks belong to the parent.
-                Turn::Ended => return mem::forget(self),
+                Turn::Ended => return,
             }
         }
     }
 
     fn has_more(&self) -> bool {
-        !self.domain.callbacks.lock().waiting.is_empty()
+        !self.domain.callbacks.list.lock().waiting.is_empty()
     }
 
     /// Takes the domain out of service and returns the remaining callbacks to its list.
     fn give_back(self) {
         let Self { domain, mut batch, .. } = self;
-        let mut list = domain.callbacks.lock();
+        let mut list = domain.callbacks.list.lock();
         batch.append(&mut list.waiting);
         list.waiting = batch;
         list.is_served = false;
         drop(list);
-        domain.callbacks.notify();
+        // Barriers check again whether they must run the callbacks themselves.
+        domain.callbacks.ran.notify_all();
     }
 
     fn is_of(&self, domain: &Shared) -> bool {
@@ -272,23 +270,24 @@ impl State {
         self.ready.extend(ready);
     }
 
-    /// Takes the next domain, if a thread may do so now.
-    fn take(&mut self) -> Found {
+    /// Takes the next domain, if a thread may do so now. Otherwise, if a domain is ready, returns
+    /// the number of nanoseconds after which the thread may take it.
+    fn take(&mut self) -> Result<Served, Option<u64>> {
         self.make_ready();
         if self.ready.is_empty() {
-            return Found::Nothing;
+            return Err(None);
         }
         let now_ns = time::now_ns();
         if self.nr_busy >= self.width {
             let idle_ns = now_ns.saturating_sub(self.taken_ns);
             if idle_ns < STUCK_NS {
-                return Found::Later(STUCK_NS - idle_ns);
+                return Err(Some(STUCK_NS - idle_ns));
             }
             self.width += 1;
         }
         self.taken_ns = now_ns;
         self.nr_busy += 1;
-        self.ready.pop_front().map_or(Found::Nothing, Found::Turn)
+        self.ready.pop_front().ok_or(None)
     }
 
     /// Removes an ending thread from the count.
@@ -419,7 +418,7 @@ impl Runners {
             let served = state.ready.iter().chain(&state.aside);
             let domains: Vec<_> = served.map(|it| it.domain.clone()).collect();
             drop(state);
-            domains.iter().for_each(|domain| domain.callbacks.notify());
+            domains.iter().for_each(|domain| domain.callbacks.ran.notify_all());
         }
     }
 
@@ -460,7 +459,7 @@ impl Runners {
             let waiting = runners.work.prepare();
             let mut state = runners.state.lock();
             let pause_ns = match state.take() {
-                Found::Turn(served) => {
+                Ok(served) => {
                     let starts = state.wants_thread();
                     let is_watched = state.ready.is_empty() || state.nr_watching > 0;
                     drop(state);
@@ -472,14 +471,14 @@ impl Runners {
                     }
                     return Some(served);
                 }
-                Found::Later(pause_ns) => {
+                Err(Some(pause_ns)) => {
                     state.nr_watching += 1;
                     drop(state);
                     waiting.wait_timeout(Duration::from_nanos(pause_ns));
                     runners.state.lock().nr_watching -= 1;
                     continue;
                 }
-                Found::Nothing => {
+                Err(None) => {
                     let idle_ns = time::now_ns().saturating_sub(start_ns);
                     let is_late = idle_ns >= linger_ns || cfg!(any(loom, shuttle));
                     if is_late && (state.is_empty() || state.nr_free() > 1) {

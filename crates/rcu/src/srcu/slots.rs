@@ -81,7 +81,7 @@
 //! its unlock. If the heavy barrier comes first, the reader sees `asked` and wakes the driver.
 //! Readers of the other parity wake no thread.
 
-use std::ptr;
+use std::{iter, ptr};
 
 use base::internal::panics::die;
 use crossbeam_utils::CachePadded;
@@ -172,7 +172,13 @@ impl Slots {
     /// Returns the line of this thread, or `None` if the thread has no index.
     #[inline(always)]
     pub(super) fn mine(&self) -> Option<&Line> {
-        identity::seat().map(|seat| self.line(seat.get()))
+        let (chunk, at) = place(identity::seat()?.get());
+        // Acquire pairs with `grow`, in which another thread may have created the chunk.
+        let first = self.chunks[chunk].load(Ordering::Acquire);
+        let first = if first.is_null() { self.grow(chunk) } else { first };
+        // SAFETY: `place` stays below `lines_in(chunk)`, and the chunk lives as long as the table,
+        // as `drop` shows.
+        Some(unsafe { &*first.add(at) })
     }
 
     /// Makes drivers scan `line` again if it was parked. Its section has been counted.
@@ -276,50 +282,38 @@ impl Slots {
         let (chunk, at) = place(identity::seat()?.get());
         // This acquires as in `lines`.
         let first = self.chunks[chunk].load(Ordering::Acquire);
-        // SAFETY: as in `line`.
+        // SAFETY: as in `mine`.
         (!first.is_null()).then(|| unsafe { &**first.add(at) })
     }
 
     /// Returns `true` if every section that was counted under `parity` before this call has ended.
     pub(super) fn drained(&self, parity: Parity) -> bool {
-        let at = parity.index();
-        self.are_equal(
-            |line, order| line.unlocks[at].load(order),
-            |line, order| line.locks[at].load(order),
-        )
+        self.are_equal(&[parity.index()])
     }
 
     /// Returns `true` if every section that was counted before this call has ended.
     pub(super) fn all_drained(&self) -> bool {
         // The sums are over both parities. For each unlock that the first sum includes, the sum of
         // locks includes its lock.
-        self.are_equal(
-            |line, order| line.unlocks[0].load(order).wrapping_add(line.unlocks[1].load(order)),
-            |line, order| line.locks[0].load(order).wrapping_add(line.locks[1].load(order)),
-        )
+        self.are_equal(&[0, 1])
     }
 
-    /// Sums up `ends` and then `beginnings` over all lines, and compares the sums.
-    fn are_equal(
-        &self,
-        ends: impl Fn(&Line, Ordering) -> u64,
-        beginnings: impl Fn(&Line, Ordering) -> u64,
-    ) -> bool {
-        let sum = |count: &dyn Fn(&Line, Ordering) -> u64, order| -> u64 {
-            let shared = count(&self.shared, order);
-            self.lines().fold(shared, |sum, line| sum.wrapping_add(count(line, order)))
+    /// Sums up the unlocks and then the locks of `parities` over all lines, and compares the sums.
+    fn are_equal(&self, parities: &[usize]) -> bool {
+        let sum = |counts: fn(&Line) -> &[AtomicU64; 2], order| {
+            let lines = iter::once(&*self.shared).chain(self.lines());
+            let counts = lines.flat_map(|line| {
+                parities.iter().map(move |&parity| counts(line)[parity].load(order))
+            });
+            counts.fold(0, u64::wrapping_add)
         };
+        let locks = || sum(|line| &line.locks, Ordering::Relaxed);
+        let early = twin::armed("srcu: locks summed first").then(locks);
         // ORDER(srcu-count): other end in `unlock`. The unlocks are summed first; see the top of
         // the file.
         // Test: srcu_unlock_needs_release
-        let (nr_locks, nr_unlocks);
-        if twin::armed("srcu: locks summed first") {
-            nr_locks = sum(&beginnings, Ordering::Relaxed);
-            nr_unlocks = sum(&ends, Ordering::Acquire);
-        } else {
-            nr_unlocks = sum(&ends, Ordering::Acquire);
-            nr_locks = sum(&beginnings, Ordering::Relaxed);
-        }
+        let nr_unlocks = sum(|line| &line.unlocks, Ordering::Acquire);
+        let nr_locks = early.unwrap_or_else(locks);
         let nr_open = nr_locks.wrapping_sub(nr_unlocks);
         // By the argument at the top of the file, this is never true. In a model it is not checked,
         // because a model's twin would end here instead of at its own check.
@@ -329,31 +323,16 @@ impl Slots {
         nr_open == 0
     }
 
-    #[inline(always)]
-    fn line(&self, seat: u32) -> &Line {
-        let (chunk, at) = place(seat);
-        // Acquire pairs with `grow`, in which another thread may have created the chunk.
-        let first = self.chunks[chunk].load(Ordering::Acquire);
-        let first = if first.is_null() { self.grow(chunk) } else { first };
-        // SAFETY: `place` stays below `lines_in(chunk)`, and the chunk lives as long as the table,
-        // as `drop` shows.
-        unsafe { &*first.add(at) }
-    }
-
     #[cold]
     fn grow(&self, chunk: usize) -> *mut CachePadded<Line> {
         let lines: Box<[CachePadded<Line>]> =
             (0..lines_in(chunk)).map(|_| CachePadded::new(Line::new())).collect();
         let lines = Box::into_raw(lines).cast();
-        let empty = ptr::null_mut();
+        let place = &self.chunks[chunk];
+        let (empty, release, acquire) = (ptr::null_mut(), Ordering::Release, Ordering::Acquire);
         // If our exchange comes first, Release publishes our lines. If another thread's comes
         // first, Acquire makes its lines visible, and we free ours.
-        match self.chunks[chunk].compare_exchange(
-            empty,
-            lines,
-            Ordering::Release,
-            Ordering::Acquire,
-        ) {
+        match place.compare_exchange(empty, lines, release, acquire) {
             Ok(_) => lines,
             Err(theirs) => {
                 // SAFETY: `lines` came from `into_raw` above, and no other thread has seen it.

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use sync::unmodelled::Arc;
 use tracing::{Span, level_filters::LevelFilter};
 
-use super::{Item, on::contained};
+use super::{Item, contained};
 
 sync::thread_local! {
     /// The events and spans that this thread keeps, or `None` outside a stay.
@@ -22,15 +22,8 @@ struct Kept {
     dropped: Vec<Arc<Span>>,
 }
 
-/// An event of an item. The item may have been freed when the event is emitted.
-#[derive(Debug)]
-pub(super) struct Event {
-    emit: fn(Item<'_>),
-    address: usize,
-    func: fn() -> &'static str,
-    queue: Box<str>,
-    pool: usize,
-}
+/// Emits an event of an item, which may have been freed.
+pub(super) type Event = Box<dyn FnOnce() + Send>;
 
 /// Keeps the events of this thread during a *stay*, which is a period whose end other threads wait
 /// for. The events are emitted when this value is dropped. Drop it after the stay, with no lock
@@ -64,11 +57,7 @@ fn begin(with_span: bool) -> bool {
     if KEPT.try_with(|kept| kept.borrow().is_some()).unwrap_or(true) {
         return false;
     }
-    let mut span = Span::none();
-    if with_span {
-        contained(|| span = Span::current());
-    }
-    let span = (!span.is_none()).then(|| Arc::new(span));
+    let span = with_span.then(current_span).flatten();
     let kept = Kept { span, ..Kept::default() };
     KEPT.with(|place| place.replace(Some(kept)).is_none())
 }
@@ -85,32 +74,15 @@ impl Drop for Held {
 #[cold]
 fn end() {
     let kept = KEPT.with(RefCell::take).unwrap_or_default();
-    for event in kept.events {
-        event.emit();
-    }
+    kept.events.into_iter().for_each(|emit| emit());
     let dropped = kept.dropped.into_iter().chain(kept.span);
     dropped.for_each(|span| contained(|| drop(span)));
 }
 
-impl Event {
-    pub(super) fn new(emit: fn(Item<'_>), item: &Item<'_>) -> Self {
-        Self {
-            emit,
-            address: item.address,
-            func: item.func,
-            queue: item.queue.into(),
-            pool: item.pool,
-        }
-    }
-
-    pub(super) fn emit(self) {
-        (self.emit)(Item {
-            address: self.address,
-            func: self.func,
-            queue: &self.queue,
-            pool: self.pool,
-        });
-    }
+pub(super) fn event(emit: fn(Item<'_>), item: &Item<'_>) -> Event {
+    let Item { address, func, pool, .. } = *item;
+    let queue: Box<str> = item.queue.into();
+    Box::new(move || emit(Item { address, func, queue: &queue, pool }))
 }
 
 /// Calls `body` with the events and spans that this thread keeps, if it is in a stay.
@@ -120,8 +92,8 @@ fn with_kept<R>(body: impl FnOnce(&mut Kept) -> R) -> Option<R> {
 }
 
 /// If this thread is in a stay, keeps the event and returns `true`.
-pub(super) fn keep(emit: fn(Item<'_>), item: &Item<'_>) -> bool {
-    with_kept(|kept| kept.events.push(Event::new(emit, item))).is_some()
+pub(crate) fn keep(emit: fn(Item<'_>), item: &Item<'_>) -> bool {
+    with_kept(|kept| kept.events.push(event(emit, item))).is_some()
 }
 
 /// Returns the span in which this thread queues an item. During a stay, this is the span in which

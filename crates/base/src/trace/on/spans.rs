@@ -24,8 +24,8 @@ use sync::{
 use tracing::{Span, level_filters::LevelFilter};
 
 use super::{
+    contained,
     held::{current_span, drop_span},
-    on::contained,
 };
 
 /// The spans, by the addresses of the items.
