@@ -20,6 +20,8 @@ mod lsm;
 mod mio_loop;
 #[path = "../examples/service.rs"]
 mod service;
+#[path = "../examples/tenants.rs"]
+mod tenants;
 
 use std::time::Duration;
 
@@ -66,4 +68,9 @@ fn every_line_of_a_log_is_shipped_once_and_in_time() {
 #[test]
 fn a_service_sheds_expires_cancels_and_ends() {
     service::run(Duration::from_millis(100)).unwrap();
+}
+
+#[test]
+fn tenants_are_answered_during_a_flood_and_keep_their_ceilings() {
+    tenants::run(50, 500).unwrap();
 }

@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use afterwork::workqueue::{
-    Builder, Group, JoinError, Workqueue,
+    AffinityScope, Builder, CpuId, Group, JoinError, TaskOptions, Workqueue,
     model::{Gates, Machine},
 };
-use loom::sync::Mutex;
+use loom::{sync::Mutex, thread};
 use sync::twin::must_fail;
 
 use crate::support::{Barred, Plain, bounded, exhaustive, machine, plain, spawn, wind_up};
@@ -188,6 +188,90 @@ fn an_emptied_queue_must_return_its_own_seat() {
 fn an_emptied_queue_must_not_climb() {
     must_fail("group: an emptied pwq climbs", || {
         bounded(1, || drained_in_a_full_group(true));
+    });
+}
+
+/// A queue waits for a seat of its full group while both workers are in items. The ceiling is
+/// raised and lowered again, and one worker ends its item. It does not start the item of the queue.
+fn passed_seat_and_a_lower_ceiling() {
+    let (machine, group, [first, second]) = one_seat();
+    let outside = plain().build_in(machine.registry()).unwrap();
+    let may_end = occupy(&first);
+    let waits = second.spawn(|| ());
+    // A worker sets the item above aside before it runs this one.
+    let outside_may_end = occupy(&outside);
+    group.set_max_active(2).unwrap();
+    group.set_max_active(1).unwrap();
+    let next = outside.spawn(|| ());
+    outside_may_end.open();
+    next.join().unwrap();
+    assert!(!waits.is_finished(), "an item started while the group was over its ceiling");
+    may_end.open();
+    waits.join().unwrap();
+    assert_eq!(group.stats().nr_over, 0);
+    end([first, second]);
+    drop(outside);
+}
+
+#[test]
+fn lower_ceiling_holds_for_a_passed_seat() {
+    bounded(1, passed_seat_and_a_lower_ceiling);
+}
+
+#[test]
+fn a_passed_seat_must_be_checked_before_its_use() {
+    must_fail("group: a passed seat overlooks the ceiling", || {
+        bounded(1, passed_seat_and_a_lower_ceiling);
+    });
+}
+
+/// A queue gets the only seat of its group in a pool for which no worker is started. A queue with a
+/// rescuer waits for that seat in another pool, which has a worker.
+fn passed_seat_without_a_worker() {
+    loom::stop_exploring();
+    let machine = machine(2, 1);
+    let group = group_of(1, &machine);
+    let [first, second, third] = [plain(), plain(), plain().with_rescuer()]
+        .map(|builder| build(builder.affinity(AffinityScope::Cpu), &group, &machine));
+    let (item, [started, may_end]) = barred();
+    on_cpu(&first, 0).spawn_detached(item).unwrap();
+    machine.make_workers();
+    started.pass();
+    let waits = on_cpu(&second, 1).spawn(|| ());
+    machine.make_workers();
+    while group.stats().nr_waiting == 0 {
+        thread::yield_now();
+    }
+    while machine.nr_workers() > 1 {
+        machine.culler().cull();
+        thread::yield_now();
+    }
+    let rescued = on_cpu(&third, 0).spawn(|| ());
+    may_end.open();
+    for nth in 0..50 {
+        machine.mayday(nth * 10_000_000);
+        thread::yield_now();
+    }
+    assert!(rescued.is_finished(), "a pool without workers keeps a seat");
+    machine.make_workers();
+    waits.join().unwrap();
+    end([first, second]);
+    drop(third);
+}
+
+fn on_cpu(queue: &Workqueue, cpu: u32) -> TaskOptions<'_> {
+    queue.task().on_cpu(CpuId::new(cpu))
+}
+
+#[test]
+fn pool_without_workers_returns_its_seats() {
+    bounded(1, passed_seat_without_a_worker);
+}
+
+#[test]
+fn a_pool_without_workers_must_return_its_seats() {
+    must_fail("mayday: a pool without workers keeps its seats", || {
+        bounded(1, passed_seat_without_a_worker);
     });
 }
 

@@ -309,6 +309,68 @@ fn queue_with_more_items_asks_for_a_seat_at_its_next_turn() {
     assert!(is_at_rest(&group));
 }
 
+/// While `item` has the only seat of a group, another queue waits for a seat, and the worker of its
+/// pool is busy. `pass` makes the group pass a seat to the queue and then exceed its ceiling. The
+/// queue starts no item until `end` has ended `item`.
+fn passed_seat_is_not_used(
+    item: impl FnOnce() + Send + 'static,
+    pass: impl FnOnce(&Group),
+    end: impl FnOnce(),
+) {
+    let (registry, group, [first, second]) = in_two_pools();
+    // If an assertion fails, this is dropped before the queues, and `item` ends.
+    let end = end;
+    on_cpu(&second, 1).spawn_detached(item).unwrap();
+    wait_until(|| group.stats().nr_active == 1);
+    let waits = on_cpu(&first, 0).spawn(|| ());
+    wait_until(|| group.stats().nr_waiting == 1);
+    let queue = narrow("other").on(&registry);
+    let other = plug_on(&queue, 0);
+    other.wait_until_stuck();
+    pass(&group);
+    assert_eq!((group.stats().nr_active, group.stats().nr_over), (2, 1));
+    let next = on_cpu(&queue, 0).spawn(|| ());
+    other.release();
+    // The worker would take the item of `first` before this one.
+    next.join().unwrap();
+    assert!(!waits.is_finished());
+    assert_eq!((group.stats().nr_active, group.stats().nr_waiting), (1, 1));
+    end();
+    waits.join().unwrap();
+    group.drain_timeout(PATIENCE).unwrap();
+    assert!(is_at_rest(&group));
+}
+
+#[test]
+fn lower_ceiling_holds_for_a_seat_that_was_passed_and_not_used() {
+    let (plug, hole) = stopper();
+    let raise_and_lower = |group: &Group| {
+        group.set_max_active(2).unwrap();
+        group.set_max_active(1).unwrap();
+    };
+    passed_seat_is_not_used(move || hole.sit(), raise_and_lower, move || plug.release());
+}
+
+#[test]
+fn seat_that_was_passed_is_not_used_after_a_thread_has_returned() {
+    let outside = queue("outside").alone();
+    let [(lends, first), (returns, second), (ends, third)] = [(); 3].map(|()| stopper());
+    let waited_for = outside.spawn(move || second.sit());
+    returns.wait_until_stuck();
+    let item = move || {
+        first.sit();
+        waited_for.join().unwrap();
+        third.sit();
+    };
+    let pass = |group: &Group| {
+        lends.release();
+        wait_until(|| group.stats().nr_waiting == 0);
+        returns.release();
+        wait_until(|| group.stats().nr_over == 1);
+    };
+    passed_seat_is_not_used(item, pass, move || ends.release());
+}
+
 #[test]
 fn pause_holds_for_all_queues_and_for_new_ones() {
     let registry = registry("4 core");
@@ -435,6 +497,36 @@ fn rescuer_runs_items_of_a_full_group() {
     }
     assert_eq!(reclaim.stats().rescued, 3);
     plug.release_and_drain(&plain);
+    group.drain_timeout(PATIENCE).unwrap();
+    assert!(is_at_rest(&group));
+}
+
+#[test]
+fn queue_with_a_rescuer_needs_no_seat_that_waits_for_a_worker() {
+    let registry = registry("3 core");
+    let group = group(1, &registry);
+    let [holds, stuck] = ["holds", "stuck"].map(|it| narrow(it).group(&group).on(&registry));
+    let reclaim = narrow("reclaim").with_rescuer().group(&group).on(&registry);
+    let other = queue("other").affinity(Cpu).help(false).on(&registry);
+    let full = plug_on(&holds, 2);
+    full.wait_until_stuck();
+    let waits = on_cpu(&stuck, 1).spawn(|| ());
+    wait_until(|| group.stats().nr_waiting == 1);
+    let rescued = on_cpu(&reclaim, 0).spawn(|| ());
+    wait_until(|| group.stats().nr_waiting == 2);
+    registry.refuse_threads(true);
+    // The only worker of the pool runs one of these items, and the registry's rescuer the other.
+    let plugs = [(); 2].map(|()| {
+        let plug = plug_on(&other, 1);
+        plug.wait_until_stuck();
+        plug
+    });
+    // The queue `stuck` gets the seat before `reclaim`.
+    full.release();
+    wait_until(|| rescued.is_finished());
+    assert!(!waits.is_finished());
+    plugs.iter().for_each(Plug::release);
+    waits.join().unwrap();
     group.drain_timeout(PATIENCE).unwrap();
     assert!(is_at_rest(&group));
 }

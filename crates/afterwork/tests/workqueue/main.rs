@@ -30,6 +30,7 @@ mod handles;
 mod items;
 mod kinds;
 mod lifecycle;
+mod names;
 mod nested;
 mod order;
 mod own_queue;

@@ -35,8 +35,8 @@ use crate::{
     item::{
         deferred_drops::DeferredDrops,
         head::{
-            self, Ending, Expiry, HandleTable, Head, Home, Pop, Popped, Rules, State, TaskSlot,
-            VTable,
+            self, Ending, Expiry, HandleTable, Head, Home, Name, Pop, Popped, Rules, State, Tabled,
+            TaskSlot, VTable,
         },
         memory,
     },
@@ -100,9 +100,11 @@ union Content<F, T> {
 }
 
 /// Creates an item that runs `func` and keeps its result. The deadline of the item is `start_by`.
+/// `name` is that of the user's function, which `func` may wrap.
 /// `has_permit` is `true` if the caller holds a capacity permit of the queue for the item.
 #[inline]
-pub(crate) fn joinable<F, T, S>(
+pub(crate) fn joinable<N, F, T, S>(
+    name: Name<N>,
     start_by: S,
     func: F,
     home: &Pwq,
@@ -118,7 +120,7 @@ where
     let rules = Rules { help: home.rules.help && !S::IN_STRAND, ordered: false, ..home.rules };
     let item = memory::place(Joinable::<F, T, S> {
         head: Head::new(
-            Joinable::<F, T, S>::VTABLE,
+            name.vtable::<Joinable<F, T, S>>(),
             State::queued(rules).counted(has_permit),
             home.as_home(),
         ),
@@ -171,7 +173,7 @@ pub(crate) fn detached<F: FnOnce() + Send + 'static>(func: F, home: *mut Home) -
     .cast()
 }
 
-impl<F, T, S> Joinable<F, T, S>
+impl<F, T, S> Tabled for Joinable<F, T, S>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
@@ -217,7 +219,14 @@ where
             strand: if S::IN_STRAND { Some(|item| Self::start_by(item).strand()) } else { None },
         }),
     };
+}
 
+impl<F, T, S> Joinable<F, T, S>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+    S: StartBy,
+{
     fn content(item: NonNull<Head>) -> *mut Content<F, T> {
         // SAFETY: only items of this type have this table.
         unsafe { (*item.as_ptr().cast::<Self>()).content.get() }
@@ -256,8 +265,9 @@ where
             panicked = true;
             // SAFETY: the caller runs the item.
             unsafe {
-                let is_unseen = item.as_ref().load().is_orphan();
-                note_panic(is_unseen.then(|| (std::any::type_name::<F>(), payload.as_any())));
+                let head = item.as_ref();
+                let is_unseen = head.load().is_orphan();
+                note_panic(is_unseen.then(|| ((head.vtable().name)(), payload.as_any())));
             }
         }
         let outcome = ManuallyDrop::new(Some(outcome));

@@ -18,7 +18,7 @@ use super::{
     wait::{self, NeedsOurSeat, must_have_workers, must_not_be_lost, reported},
 };
 use crate::item::{
-    head::{Dead, Ending, Handles, Head, State, VTable},
+    head::{Dead, Ending, Handles, Head, Name, State, Tabled, VTable},
     panicked,
     revival::Revivable,
 };
@@ -123,7 +123,7 @@ impl Work {
     #[doc(alias = "INIT_WORK")]
     #[doc(alias = "DECLARE_WORK")]
     pub fn new(mut func: impl FnMut() + Send + 'static) -> Self {
-        Self::with_handle(move |_| func())
+        Self::named(Name::of(&func), move |_| func())
     }
 
     /// Creates an item that passes its own handle to `func`, so that it can queue itself again.
@@ -149,8 +149,17 @@ impl Work {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_handle<F: FnMut(&Work) + Send + 'static>(func: F) -> Self {
+        Self::named(Name::of(&func), func)
+    }
+
+    /// Creates an item that runs `func`, which may wrap the user's function called `name`.
+    pub(crate) fn named<N, F>(name: Name<N>, func: F) -> Self
+    where
+        F: FnMut(&Work) + Send + 'static,
+    {
+        let vtable = name.vtable::<Reusable<F>>();
         let item = Box::new(Reusable {
-            queued: Revivable::new(Head::new(Reusable::<F>::VTABLE, State::IDLE, ptr::null_mut())),
+            queued: Revivable::new(Head::new(vtable, State::IDLE, ptr::null_mut())),
             func: UnsafeCell::new(func),
         });
         Self { item: NonNull::from(Box::leak(item)).cast() }
@@ -198,7 +207,9 @@ impl Work {
         owner: &Arc<T>,
         func: impl FnMut(&T) + Send + 'static,
     ) -> Self {
-        Self::new(with_owner(owner, func))
+        let name = Name::of(&func);
+        let mut func = with_owner(owner, func);
+        Self::named(name, move |_| func())
     }
 
     /// Returns `true` if the item is queued and has not started.
@@ -542,7 +553,7 @@ pub fn current_work() -> Option<Work> {
     is_work.then(|| Work::clone(&ManuallyDrop::new(Work { item })))
 }
 
-impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
+impl<F: FnMut(&Work) + Send + 'static> Tabled for Reusable<F> {
     const VTABLE: &'static VTable = &VTable {
         is_work: true,
         ..VTable::plain(
@@ -561,7 +572,9 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
             Self::free,
         )
     };
+}
 
+impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
     unsafe fn call(item: NonNull<Head>) -> Ending {
         let this = item.as_ptr().cast::<Self>();
         let handle = ManuallyDrop::new(Work { item });
@@ -576,7 +589,7 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
             Ok(()) => Ending::Returned,
             Err(payload) => {
                 // SAFETY: the caller runs the item.
-                unsafe { note_panic(Some((std::any::type_name::<F>(), &*payload))) };
+                unsafe { note_panic(Some(((handle.head().vtable().name)(), &*payload))) };
                 panicked::keep(item.addr().get(), payload);
                 Ending::Panicked
             }

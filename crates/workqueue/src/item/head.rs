@@ -42,6 +42,8 @@
 //! dropped, the count rises from zero, and the clone waits until the state agrees with the count.
 
 use std::{
+    any::type_name,
+    marker::PhantomData,
     ptr::{self, NonNull},
     task::Waker,
 };
@@ -149,7 +151,31 @@ impl VTable {
     }
 }
 
+/// An item type with a vtable.
+pub(crate) trait Tabled {
+    /// The vtable, without the name of the user's function.
+    const VTABLE: &'static VTable;
+}
+
+/// The name of an item: the type name of the user's function or future, which the closure or future
+/// in the item may wrap.
+pub(crate) struct Name<N>(PhantomData<fn(N)>);
+
+impl<N> Name<N> {
+    #[inline(always)]
+    pub(crate) fn of(_func: &N) -> Self {
+        Self(PhantomData)
+    }
+
+    /// Returns the vtable of items of type `I` with this name.
+    #[inline(always)]
+    pub(crate) fn vtable<I: Tabled>(self) -> &'static VTable {
+        const { &VTable { name: type_name::<N>, ..*I::VTABLE } }
+    }
+}
+
 /// The functions that a join handle needs without knowing the closure's type.
+#[derive(Clone, Copy)]
 pub(crate) struct HandleTable {
     /// Moves the outcome into the `Option<Outcome<T>>` that the pointer refers to.
     pub(crate) take: unsafe fn(NonNull<Head>, *mut ()),
@@ -191,6 +217,7 @@ impl HandleTable {
 }
 
 /// The functions that a join handle needs for an item that is to start by a deadline.
+#[derive(Clone, Copy)]
 pub(crate) struct Expiry {
     /// Returns the time until the deadline, as [`StartBy::left_ns`] does.
     ///

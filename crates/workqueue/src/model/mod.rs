@@ -15,7 +15,7 @@ use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::Topology;
 
 use super::{
-    Group, JoinHandle, Registry, Work, Workqueue, execute::join::joinable,
+    Group, JoinHandle, Registry, Work, Workqueue, execute::join::joinable, item::head::Name,
     manage::manager_loop::ManagerLoop, pools::manager::Manager, pools::policy::Census,
     pools::pool::WorkerPool, queues::expiry::StartBefore, queues::future::task,
 };
@@ -208,10 +208,11 @@ impl Workqueue {
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
         let (home, start_by) = (self.here(), StartBefore::new(self, 0));
+        let name = Name::of(&func);
         let (item, handle) = if as_future {
-            task(start_by, async move { func() }, home, self.inner.clone(), false)
+            task(name, start_by, async move { func() }, home, self.inner.clone(), false)
         } else {
-            joinable(start_by, func, home, false)
+            joinable(name, start_by, func, home, false)
         };
         home.push(item);
         handle

@@ -185,7 +185,7 @@ impl PoolGuard<'_> {
 impl WorkerPool {
     /// Calls the rescuers of queues whose items have waited too long for a worker of this pool.
     pub(crate) fn mayday(self: &Arc<Self>, now_ns: u64) {
-        let mut dispatch = self.lock();
+        let mut dispatch = self.lock_to_act();
         let waits = !self.injector.is_empty() || dispatch.has_work();
         let no_worker_starts =
             dispatch.nr_creating > 0 || policy::need(self.census(), self.target()) == Need::Worker;
@@ -194,6 +194,10 @@ impl WorkerPool {
             return;
         }
         dispatch.adopt(&self.injector);
+        // A queue with a rescuer may wait for one of them in another pool; see `seats.rs`.
+        if !twin::armed("mayday: a pool without workers keeps its seats") {
+            dispatch.return_passed_seats();
+        }
         let rescuers = dispatch.rescuers();
         for (.., slot) in &rescuers {
             dispatch.pwq_mut(*slot).counts.nr_maydays += 1;

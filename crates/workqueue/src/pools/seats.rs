@@ -21,9 +21,24 @@
 //! turn`. A seated pwq had its turn before, so it is served before all ready ones. It keeps the
 //! group's seat until a worker of its pool has ended a batch.
 //!
+//! *A passed seat is checked before its first use*, because the ceiling may have been lowered
+//! since, or a thread that lent its seat may have returned. If more seats than the ceiling are in
+//! use, the pwq exchanges the seat for the first position in the group's wait queue. Otherwise a
+//! busy pool would start an item much later, although the group is over its ceiling. Twin `group: a
+//! passed seat overlooks the ceiling`. A rescuer does not check.
+//!
+//! A passed seat is idle until that batch ends, once for each turn of the pwq in its group. It is
+//! not passed on to a pool that could use it at once: in a full group, a pwq whose pool is always
+//! busy would then never have a seat when a worker comes.
+//!
 //! Each step of a climb is made with the pwq's pool locked. A seat is never free while a pwq waits
 //! for it. Each gate guarantees this for its own waiters. A worker that finds the group of a pwq
 //! full takes the pwq out of `ready`, so no worker visits the pwq again before it gets a seat.
+//!
+//! If no worker can be started for a pool, its seated pwqs return the seats of their groups, and
+//! are ready again (`return_passed_seats`). A queue with a rescuer may wait for one of these seats
+//! in a pool that needs no worker, where its rescuer is not called. Twin `mayday: a pool without
+//! workers keeps its seats`.
 //!
 //! A group waits for nothing, so seats alone cause no deadlock. No thread sleeps for a seat.
 //!
@@ -235,10 +250,31 @@ impl PoolGuard<'_> {
             let seated = self.next_seated();
             let slot = seated.or_else(|| self.next_turn())?;
             self.give_up_seat(worker);
-            if seated.is_some() || self.climb(slot) {
+            let has_seats = match seated {
+                Some(_) => self.recheck(slot),
+                None => self.climb(slot),
+            };
+            if has_seats {
                 return Some(slot);
             }
         }
+    }
+
+    /// Checks a passed seat of a group before its first use. If more seats than the ceiling are in
+    /// use, exchanges the seat for the first position in the wait queue, and returns `false`.
+    fn recheck(&mut self, slot: usize) -> bool {
+        let pwq = self.pwq(slot);
+        let exceeds = |group: &&GroupGate| {
+            !group.may_start() && !twin::armed("group: a passed seat overlooks the ceiling")
+        };
+        let Some(group) = pwq.group.as_ref().filter(exceeds) else {
+            return true;
+        };
+        let has_seat = group.enter_or_queue(0, || pwq.waiter(Level::Group));
+        let next = pwq.leave_group();
+        self.note_entry(slot, has_seat);
+        self.pass(next);
+        has_seat
     }
 
     /// Accepts a seat for a pwq of this pool.
@@ -269,6 +305,17 @@ impl PoolGuard<'_> {
         match waiter {
             Some(waiter) if Arc::ptr_eq(self.pool(), &waiter.pool) => self.accept(waiter),
             waiter => self.effects.seats.extend(waiter),
+        }
+    }
+
+    /// Makes the pwqs that have all seats, and wait for a worker, return those of their groups.
+    pub(crate) fn return_passed_seats(&mut self) {
+        // Some of the seats may be passed to pwqs of this pool.
+        let seated: Vec<_> = std::iter::from_fn(|| self.next_seated()).collect();
+        for slot in seated {
+            self.await_turn(slot);
+            let next = self.pwq(slot).leave_group();
+            self.pass(next);
         }
     }
 

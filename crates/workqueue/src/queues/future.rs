@@ -57,7 +57,10 @@ use crate::{
     },
     item::{
         deferred_drops::DeferredDrops,
-        head::{Ending, Expiry, HandleTable, Handles, Head, Rules, State, TaskSlot, VTable},
+        head::{
+            Ending, Expiry, HandleTable, Handles, Head, Name, Rules, State, Tabled, TaskSlot,
+            VTable,
+        },
         list::{self, Color},
         memory,
     },
@@ -106,7 +109,8 @@ enum Stage<F: Future> {
 /// Creates an item that polls `future`, and must first do so by the deadline `start_by`. The item
 /// is to be pushed to `home`, a pwq of `queue`. `has_permit` is set if the caller holds a capacity
 /// permit for it.
-pub(crate) fn task<F, S>(
+pub(crate) fn task<N, F, S>(
+    name: Name<N>,
     start_by: S,
     future: F,
     home: &Pwq,
@@ -123,7 +127,7 @@ where
     let item = memory::place(Task {
         base: Base {
             head: Head::new(
-                Task::<F, S>::VTABLE,
+                name.vtable::<Task<F, S>>(),
                 State::queued(rules).counted(has_permit),
                 home.as_home(),
             ),
@@ -140,7 +144,7 @@ where
     (item, unsafe { JoinHandle::of(item) })
 }
 
-impl<F, S> Task<F, S>
+impl<F, S> Tabled for Task<F, S>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
@@ -179,7 +183,14 @@ where
             strand: None,
         }),
     };
+}
 
+impl<F, S> Task<F, S>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+    S: StartBy,
+{
     fn start_by<'a>(item: NonNull<Head>) -> &'a S {
         // SAFETY: only items of this type use this table, and its functions are called while the
         // item is allocated.
@@ -305,7 +316,7 @@ where
         let mut panicked = false;
         if let Err(JoinError::Panicked(payload)) = &mut outcome {
             panicked = true;
-            let unseen = detached.then(|| (std::any::type_name::<F>(), payload.as_any()));
+            let unseen = detached.then(|| ((base.head.vtable().name)(), payload.as_any()));
             // SAFETY: the caller runs the item.
             unsafe { note_panic(unseen) };
         }
@@ -319,7 +330,7 @@ where
         // SAFETY: the caller runs the item.
         if let Some((held_pwq, color)) = unsafe { base.held_pwq() } {
             // The current run keeps the queue alive, and no thread pushes a running item.
-            held_pwq.release(Self::VTABLE);
+            held_pwq.release(base.head.vtable());
             held_pwq.pool.retire_one(held_pwq.slot, color);
         }
         if panicked { Ending::Panicked } else { Ending::Returned }
@@ -372,7 +383,7 @@ where
         let held_pwq = unsafe { base.held_pwq() }.filter(|_| waits);
         // Copy these, because the pwq may be freed once the count is released.
         let left = held_pwq.map(|(held_pwq, color)| {
-            held_pwq.release(Self::VTABLE);
+            held_pwq.release(base.head.vtable());
             (held_pwq.pool.clone(), held_pwq.slot, color)
         });
         // The future may own the last handle to its queue, whose drop must not wait for this count.

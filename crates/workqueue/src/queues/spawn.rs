@@ -6,6 +6,7 @@ use crate::{
         deadline::{AnyTime, AsTicket},
         join::{self, JoinHandle},
     },
+    item::head::Name,
     pools::pwq::Pwq,
 };
 
@@ -57,7 +58,7 @@ impl Workqueue {
             Err(error) => return Err(error.with(func)),
         };
         let home = self.here();
-        let (item, handle) = join::joinable(AnyTime, func, home, has_permit);
+        let (item, handle) = join::joinable(Name::of(&func), AnyTime, func, home, has_permit);
         home.push(item);
         Ok(handle)
     }
@@ -65,7 +66,7 @@ impl Workqueue {
     /// Queues `func`, the ticket of a scope, on an open queue. It holds no capacity permit.
     pub(crate) fn spawn_ticket(&self, func: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
         let home = self.here();
-        let (item, handle) = join::joinable(AsTicket, func, home, false);
+        let (item, handle) = join::joinable(Name::of(&func), AsTicket, func, home, false);
         home.push(item);
         handle
     }
@@ -163,7 +164,7 @@ impl Pwq {
     /// state word records the permit, and the state word of an item without a handle is never read.
     #[cold]
     fn push_counted(&self, func: impl FnOnce() + Send + 'static) {
-        let (item, handle) = join::joinable(AnyTime, func, self, true);
+        let (item, handle) = join::joinable(Name::of(&func), AnyTime, func, self, true);
         drop(handle);
         self.push(item);
     }

@@ -77,7 +77,7 @@ use crate::{
     },
     item::{
         deferred_drops::DeferredDrops,
-        head::{Ending, Head, OfStrand, Popped, State, VTable},
+        head::{Ending, Head, Name, OfStrand, Popped, State, VTable},
         lane::Lane,
         list::{self, Color, Injector, List},
         revival::Revivable,
@@ -343,6 +343,7 @@ impl<S: Send + 'static> Strand<S> {
         // SAFETY: the handle keeps the item alive; the reference lasts only for this expression.
         let state = unsafe { (*self.item.cast::<Item<S>>().as_ptr()).state.get() };
         let mut state = Lent(state);
+        let name = Name::of(&func);
         // SAFETY: this closure is called only by the strand's run.
         let func = move || func(unsafe { state.get() });
         let of_strand = OfStrand {
@@ -350,7 +351,7 @@ impl<S: Send + 'static> Strand<S> {
             nr_cancels: self.queue.inner.core.nr_cancels.load(Ordering::Relaxed),
         };
         let home = self.queue.here();
-        let (item, handle) = join::joinable(of_strand, func, home, has_permit);
+        let (item, handle) = join::joinable(name, of_strand, func, home, has_permit);
         let kept = keep(handle);
         let base = self.base();
         if base.nr.load(Ordering::Relaxed) < ONE {

@@ -8,9 +8,10 @@ use base::internal::panics::join_error::JoinError;
 use sync::{fork::PerProcess, unmodelled::Arc};
 use topology::CpuId;
 
-use super::{builder::Builder, queue::Workqueue};
+use super::{builder::Builder, queue::Workqueue, task::rejected};
 use crate::{
     execute::join::JoinHandle,
+    item::head::Name,
     route::attrs::{BuildError, MAX_ACTIVE},
 };
 
@@ -182,7 +183,8 @@ pub fn schedule_on_each_cpu(func: impl Fn(CpuId) + Send + Sync + 'static) -> io:
     let func = Arc::new(func);
     let spawn = |cpu| {
         let func = func.clone();
-        queue.task().on_cpu(cpu).spawn(move || func(cpu))
+        let (name, task) = (Name::of(&*func), queue.task().on_cpu(cpu));
+        task.try_push(name, move || func(cpu), |handle| handle).unwrap_or_else(rejected)
     };
     let cpus: Vec<_> = queue.inner.route_table.routes().cpus().collect();
     let handles: Vec<_> = cpus.into_iter().map(spawn).collect();
@@ -214,4 +216,21 @@ fn once(
     }
     let queue = build()?;
     Ok(place.get_or_set(queue))
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::execute::run::current_item;
+
+    #[test]
+    fn items_of_all_cpus_have_the_name_of_the_function() {
+        let func = |_| {
+            let item = current_item().unwrap();
+            // SAFETY: the item of a run is alive until the run ends.
+            (unsafe { item.as_ref() }.vtable().name)()
+        };
+        let name = std::any::type_name_of_val(&func);
+        schedule_on_each_cpu(move |cpu| assert_eq!(func(cpu), name)).unwrap();
+    }
 }

@@ -20,7 +20,7 @@ use crate::{
         wait::must_not_be_lost,
         work::Work,
     },
-    item::lane::Lane,
+    item::{head::Name, lane::Lane},
     pools::pwq::Pwq,
 };
 
@@ -305,13 +305,14 @@ impl<'a> TaskOptions<'a> {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        self.try_push(func, |handle| handle)
+        self.try_push(Name::of(&func), func, |handle| handle)
     }
 
     /// Passes `func`'s handle to `keep`, and then queues `func`. If `keep` drops the handle, a
-    /// panic is reported to the queue's handler.
-    fn try_push<T, F, K>(
+    /// panic is reported to the queue's handler. `name` is that of the user's function.
+    pub(super) fn try_push<N, T, F, K>(
         mut self,
+        name: Name<N>,
         func: F,
         keep: impl FnOnce(JoinHandle<T>) -> K,
     ) -> Result<K, TrySpawnError<F>>
@@ -327,13 +328,13 @@ impl<'a> TaskOptions<'a> {
             Err(error) => return Err(error.with(func)),
         };
         let Some(end_by) = self.end_by() else {
-            return Ok(self.push_closure(func, start_by, has_permit, keep));
+            return Ok(self.push_closure(name, func, start_by, has_permit, keep));
         };
         let func = move || {
             let _armed = end_by.arm();
             func()
         };
-        Ok(self.push_closure(func, start_by, has_permit, keep))
+        Ok(self.push_closure(name, func, start_by, has_permit, keep))
     }
 
     /// Queues `future` as [`Workqueue::spawn_async`] does.
@@ -365,14 +366,15 @@ impl<'a> TaskOptions<'a> {
             Ok(has_permit) => has_permit,
             Err(error) => return Err(error.with(future)),
         };
+        let name = Name::of(&future);
         let Some(end_by) = self.end_by() else {
-            return Ok(self.push_future(future, start_by, has_permit, |handle| handle));
+            return Ok(self.push_future(name, future, start_by, has_permit, |handle| handle));
         };
         let future = async move {
             let _armed = end_by.arm();
             future.await
         };
-        Ok(self.push_future(future, start_by, has_permit, |handle| handle))
+        Ok(self.push_future(name, future, start_by, has_permit, |handle| handle))
     }
 
     /// Queues `func` as [`Workqueue::spawn_detached`] does.
@@ -385,7 +387,7 @@ impl<'a> TaskOptions<'a> {
         F: FnOnce() + Send + 'static,
     {
         if self.deadline.is_some() || self.cancel.is_some() {
-            return self.try_push(func, drop);
+            return self.try_push(Name::of(&func), func, drop);
         }
         match self.admit() {
             Ok(has_permit) => {
@@ -496,20 +498,21 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Passes `func`'s handle to `keep`, and then pushes `func`.
-    fn push_closure<T: Send + 'static, K>(
+    fn push_closure<N, T: Send + 'static, K>(
         self,
+        name: Name<N>,
         func: impl FnOnce() -> T + Send + 'static,
         start_by: Option<StartBefore>,
         has_permit: bool,
         keep: impl FnOnce(JoinHandle<T>) -> K,
     ) -> K {
         if self.cancel.is_some() {
-            return self.push_future(async move { func() }, start_by, has_permit, keep);
+            return self.push_future(name, async move { func() }, start_by, has_permit, keep);
         }
         let home = self.home();
         let (item, handle) = match start_by {
-            Some(start_by) => join::joinable(start_by, func, home, has_permit),
-            None => join::joinable(AnyTime, func, home, has_permit),
+            Some(start_by) => join::joinable(name, start_by, func, home, has_permit),
+            None => join::joinable(name, AnyTime, func, home, has_permit),
         };
         let kept = keep(handle);
         home.push(item);
@@ -517,8 +520,9 @@ impl<'a> TaskOptions<'a> {
     }
 
     /// Passes `future`'s handle to `keep`, and then pushes `future`.
-    fn push_future<F, K>(
+    fn push_future<N, F, K>(
         self,
+        name: Name<N>,
         future: F,
         start_by: Option<StartBefore>,
         has_permit: bool,
@@ -530,8 +534,8 @@ impl<'a> TaskOptions<'a> {
     {
         let (home, queue) = (self.home(), self.queue.inner.clone());
         let (item, handle) = match start_by {
-            Some(start_by) => future::task(start_by, future, home, queue, has_permit),
-            None => future::task(AnyTime, future, home, queue, has_permit),
+            Some(start_by) => future::task(name, start_by, future, home, queue, has_permit),
+            None => future::task(name, AnyTime, future, home, queue, has_permit),
         };
         if let Some(cancel) = self.cancel {
             // SAFETY: the handle keeps the item alive, and the item belongs to a future.

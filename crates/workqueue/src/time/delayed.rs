@@ -13,6 +13,7 @@ use crate::{
         wait::must_not_be_lost,
         work::{Busy, FlushError, Work, with_owner},
     },
+    item::head::Name,
     queues::{
         admission::TrySpawnError,
         queue::Workqueue,
@@ -80,14 +81,19 @@ impl<U: 'static> Deferred<U> {
     #[doc(alias("INIT_DELAYED_WORK", "INIT_RCU_WORK"))]
     #[doc(alias("DECLARE_DELAYED_WORK", "timer_setup"))]
     pub fn new(mut func: impl FnMut() + Send + 'static) -> Self {
-        Self::with_handle(move |_| func())
+        Self::named(Name::of(&func), move |_| func())
     }
 
     /// Creates an item that runs `func` with a handle to the item, so that it can queue itself.
-    pub fn with_handle(mut func: impl FnMut(&Self) + Send + 'static) -> Self {
+    pub fn with_handle(func: impl FnMut(&Self) + Send + 'static) -> Self {
+        Self::named(Name::of(&func), func)
+    }
+
+    /// Creates an item that runs `func`, which may wrap the user's function called `name`.
+    pub(crate) fn named<N>(name: Name<N>, mut func: impl FnMut(&Self) + Send + 'static) -> Self {
         let timer = Arc::new(Timer::default());
         let own = timer.clone();
-        let work = Work::with_handle(move |work| {
+        let work = Work::named(name, move |work| {
             func(&Self { work: work.clone(), timer: own.clone(), until: PhantomData });
         });
         Self { work, timer, until: PhantomData }
@@ -98,7 +104,9 @@ impl<U: 'static> Deferred<U> {
         owner: &Arc<T>,
         func: impl FnMut(&T) + Send + 'static,
     ) -> Self {
-        Self::new(with_owner(owner, func))
+        let name = Name::of(&func);
+        let mut func = with_owner(owner, func);
+        Self::named(name, move |_| func())
     }
 
     /// Returns `true` if the item waits to be queued, or is queued and has not started.

@@ -15,9 +15,12 @@ use super::{
     delayed::DelayedWork,
     interval::{MissedTickBehavior, ZeroPeriod, period_ns},
 };
-use crate::queues::{
-    end::WeakQueue,
-    queue::{Inner, Workqueue},
+use crate::{
+    item::head::Name,
+    queues::{
+        end::WeakQueue,
+        queue::{Inner, Workqueue},
+    },
 };
 
 /// Runs a closure at equal intervals until this value is dropped; created by [`Workqueue::every`].
@@ -111,7 +114,7 @@ impl Workqueue {
         let nr_cancels = self.inner.timers.nr_cancels();
         let mut ticks =
             Ticks { queue: self.to_weak(), nr_cancels, due_ns, period_ns, missed: missed.clone() };
-        let work = DelayedWork::with_handle(move |work| {
+        let work = DelayedWork::named(Name::of(&func), move |work| {
             let _again = Again(&mut ticks, work);
             func();
         });
